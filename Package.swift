@@ -1,0 +1,58 @@
+// swift-tools-version: 6.1
+import PackageDescription
+
+// C libraries come from Debian; `scripts/install-packages` installs them.
+let package = Package(
+  name: "rxd",
+  products: [
+    .executable(name: "rxd", targets: ["rxd"]),
+    .library(name: "PipelineCore", targets: ["PipelineCore"]),
+  ],
+  dependencies: [
+    .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+    .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
+    .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
+  ],
+  targets: [
+    // Shims: each C library is known to one Swift file, and each C++ library has a C interface here.
+    .target(
+      name: "CJSON", path: "Sources/CJSON",
+      linkerSettings: [.linkedLibrary("simdjson")]),
+    .target(
+      name: "CRE2", path: "Sources/CRE2",
+      linkerSettings: [.linkedLibrary("re2")]),
+    .systemLibrary(
+      name: "CYAML", path: "Sources/CYAML", providers: [.apt(["libyaml-dev"])]),
+    .target(
+      name: "CCurl", path: "Sources/CCurl",
+      linkerSettings: [.linkedLibrary("curl")]),
+
+    .target(
+      name: "PipelineCore", dependencies: ["CJSON", "CRE2", "CYAML"]),
+    .target(
+      name: "Transport",
+      dependencies: [
+        "PipelineCore", "CCurl",
+        .product(name: "NIOCore", package: "swift-nio"),
+        .product(name: "NIOPosix", package: "swift-nio"),
+        .product(name: "NIOHTTP1", package: "swift-nio"),
+      ]),
+    .target(name: "Sources_", dependencies: ["PipelineCore", "Transport"]),
+    .target(name: "Sinks", dependencies: ["PipelineCore", "Transport"]),
+    .executableTarget(
+      name: "rxd",
+      dependencies: [
+        "PipelineCore", "Sources_", "Sinks", "Transport",
+        .product(name: "ArgumentParser", package: "swift-argument-parser"),
+        .product(name: "Logging", package: "swift-log"),
+      ]),
+
+    .target(
+      name: "PipelineTestSupport", dependencies: ["PipelineCore"],
+      path: "Tests/PipelineTestSupport"),
+    .testTarget(
+      name: "PipelineCoreTests", dependencies: ["PipelineCore", "PipelineTestSupport"]),
+  ],
+  swiftLanguageModes: [.v6],
+  cxxLanguageStandard: .cxx17
+)

@@ -1,0 +1,43 @@
+// The value that events are made of: sixteen trivially copyable bytes that Swift and C++ share.
+#ifndef RX_VALUE_H
+#define RX_VALUE_H
+#include <stdint.h>
+
+/// What a value is. The order is part of no file format.
+enum rx_kind {
+  RX_ABSENT = 0,     ///< nothing there: a slot whose path the event lacks; never an element of a list or map
+  RX_NULL = 1,
+  RX_BOOL = 2,       ///< payload 0 or 1
+  RX_INT = 3,        ///< payload: int64
+  RX_UINT = 4,       ///< payload: uint64
+  RX_DOUBLE = 5,     ///< payload: the bits of an IEEE double
+  RX_STRING = 6,     ///< payload: pointer to UTF-8, length: bytes
+  RX_BYTES = 7,      ///< payload: pointer, length: bytes
+  RX_LIST = 8,       ///< payload: pointer to rx_value[length]
+  RX_MAP = 9,        ///< payload: pointer to rx_entry[length], keys distinct, in order of insertion
+  RX_JSON_LIST = 10, ///< payload: pointer to the JSON text of an array, length: bytes; read when asked
+  RX_JSON_MAP = 11,  ///< payload: pointer to the JSON text of an object, length: bytes; read when asked
+  RX_TIMESTAMP = 12, ///< payload: int64 seconds since 1970-01-01T00:00:00Z, length: nanoseconds 0..<10^9
+  RX_DURATION = 13,  ///< payload: int64 nanoseconds
+  RX_TYPE = 14,      ///< payload: pointer to the UTF-8 name of a type, length: bytes
+  RX_OPTIONAL = 15,  ///< payload: pointer to rx_value, or null for optional.none()
+  RX_ERROR = 16,     ///< aux: error code; payload and length belong to the code
+};
+
+/// A string whose bytes are the inside of a JSON string literal that contains backslashes.
+#define RX_ESCAPED 1
+
+typedef struct rx_value {
+  uint64_t payload;
+  uint32_t length;
+  uint8_t kind;
+  uint8_t flags;
+  uint16_t aux;
+} rx_value;
+
+typedef struct rx_entry {
+  rx_value key;
+  rx_value value;
+} rx_entry;
+
+#endif

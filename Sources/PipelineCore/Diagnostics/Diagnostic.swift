@@ -1,0 +1,83 @@
+/// One thing that is wrong with what the user wrote, and what to do about it.
+public struct Diagnostic: Error, Sendable, Equatable {
+  public enum Severity: String, Sendable, Comparable {
+    case note, warning, error
+    public static func < (a: Severity, b: Severity) -> Bool { a.rank < b.rank }
+    private var rank: Int { self == .note ? 0 : self == .warning ? 1 : 2 }
+  }
+
+  /// A second place that helps to understand the first.
+  public struct Note: Sendable, Equatable {
+    public var message: String
+    public var location: SourceLocation?
+    public init(_ message: String, at location: SourceLocation? = nil) {
+      self.message = message
+      self.location = location
+    }
+  }
+
+  /// A replacement that would mend it.
+  public struct FixIt: Sendable, Equatable {
+    public var location: SourceLocation
+    public var replacement: String
+    public init(_ location: SourceLocation, _ replacement: String) {
+      self.location = location
+      self.replacement = replacement
+    }
+  }
+
+  public var code: Code
+  public var severity: Severity
+  /// What is wrong, one sentence without a full stop.
+  public var message: String
+  /// Nil only where no file is concerned.
+  public var location: SourceLocation?
+  public var notes: [Note]
+  /// What to do, one sentence.
+  public var help: String?
+  public var fixIts: [FixIt]
+
+  public init(
+    _ code: Code, _ message: String, at location: SourceLocation?, severity: Severity? = nil,
+    notes: [Note] = [], help: String? = nil, fixIts: [FixIt] = []
+  ) {
+    self.code = code
+    self.severity = severity ?? code.severity
+    self.message = message
+    self.location = location
+    self.notes = notes
+    self.help = help
+    self.fixIts = fixIts
+  }
+}
+
+extension Diagnostic {
+  /// A stable name of one kind of mistake; never reused.
+  ///
+  /// Ranges: RX1xx text and YAML, RX2xx the grammar of the pipeline file, RX3xx names and wiring,
+  /// RX4xx expressions, RX5xx events at run time, RX6xx tests, RX7xx the environment, RX9xx ourselves.
+  public struct Code: Sendable, Hashable {
+    public let name: String
+    /// What the code means, one sentence; shown by `rxd explain CODE` and in the reference.
+    public let summary: String
+    public let severity: Severity
+
+    public init(_ name: String, _ summary: String, severity: Severity = .error) {
+      self.name = name
+      self.summary = summary
+      self.severity = severity
+    }
+
+    public static func == (a: Code, b: Code) -> Bool { a.name == b.name }
+    public func hash(into hasher: inout Hasher) { hasher.combine(name) }
+  }
+}
+
+/// Collects what a phase finds wrong; phases go on after an error to find the next one.
+public struct Diagnostics: Sendable {
+  public private(set) var all: [Diagnostic] = []
+  public init() {}
+  public mutating func report(_ diagnostic: Diagnostic) { all.append(diagnostic) }
+  public mutating func report(contentsOf other: [Diagnostic]) { all += other }
+  public var hasErrors: Bool { all.contains { $0.severity == .error } }
+}

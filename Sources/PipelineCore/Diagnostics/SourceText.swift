@@ -1,0 +1,116 @@
+/// The text of one file, with what is needed to find lines in it.
+public final class SourceText: Sendable {
+  /// As the user named it; `<stdin>` or `<expression>` where there is no file.
+  public let name: String
+  public let bytes: [UInt8]
+  /// Byte offset of the first byte of each line.
+  private let lineStarts: [Int]
+
+  public init(name: String, bytes: [UInt8]) {
+    self.name = name
+    self.bytes = bytes
+    var starts = [0]
+    for (index, byte) in bytes.enumerated() where byte == 0x0A { starts.append(index + 1) }
+    lineStarts = starts
+  }
+
+  public convenience init(name: String, text: String) {
+    self.init(name: name, bytes: Array(text.utf8))
+  }
+
+  /// Line and column of a byte offset, both from 1; columns count Unicode code points.
+  public func position(at offset: Int) -> (line: Int, column: Int) {
+    let offset = min(max(offset, 0), bytes.count)
+    var low = 0
+    var high = lineStarts.count - 1
+    while low < high {
+      let middle = (low + high + 1) / 2
+      if lineStarts[middle] <= offset { low = middle } else { high = middle - 1 }
+    }
+    var column = 1
+    for byte in bytes[lineStarts[low]..<offset] where byte & 0xC0 != 0x80 { column += 1 }
+    return (low + 1, column)
+  }
+
+  /// The byte range of line `number` (from 1) without its line end.
+  public func lineRange(_ number: Int) -> Range<Int> {
+    guard number >= 1, number <= lineStarts.count else { return bytes.count..<bytes.count }
+    let start = lineStarts[number - 1]
+    var end = number < lineStarts.count ? lineStarts[number] - 1 : bytes.count
+    if end > start, bytes[end - 1] == 0x0D { end -= 1 }
+    return start..<end
+  }
+
+  public var lineCount: Int { lineStarts.count }
+}
+
+/// A range of bytes in a file. `length` may be 0: a point.
+public struct SourceLocation: Sendable, Equatable {
+  public var text: SourceText
+  public var offset: Int
+  public var length: Int
+
+  public init(_ text: SourceText, offset: Int, length: Int = 0) {
+    self.text = text
+    self.offset = offset
+    self.length = length
+  }
+
+  public var line: Int { text.position(at: offset).line }
+  public var column: Int { text.position(at: offset).column }
+
+  public static func == (a: SourceLocation, b: SourceLocation) -> Bool {
+    a.text.name == b.text.name && a.offset == b.offset && a.length == b.length
+  }
+}
+
+extension SourceLocation: CustomStringConvertible {
+  /// `file:line:column`, both from 1.
+  public var description: String {
+    let place = text.position(at: offset)
+    return "\(text.name):\(place.line):\(place.column)"
+  }
+}
+
+/// A text that a user wrote inside a file, whose every byte knows where it stands there.
+///
+/// The text of an expression in a block scalar, between quotes, or after interpolation is not a slice
+/// of the file: `offsets[i]` is the file offset of byte `i` of ``text``, and `offsets[count]` that of
+/// its end.
+public struct LocatedText: Sendable, Equatable {
+  public var text: [UInt8]
+  public var source: SourceText
+  public var offsets: [Int32]
+
+  /// `offsets` holds one more element than `text`.
+  public init(text: [UInt8], source: SourceText, offsets: [Int32]) {
+    self.text = text
+    self.source = source
+    self.offsets = offsets
+  }
+
+  /// A text that is a file of its own.
+  public init(_ text: String, name: String = "<expression>") {
+    self.text = Array(text.utf8)
+    source = SourceText(name: name, bytes: self.text)
+    offsets = (0...Int32(self.text.count)).map { $0 }
+  }
+
+  public var string: String { String(decoding: text, as: UTF8.self) }
+
+  /// Where bytes `start ..< end` of the text stand in the file.
+  public func location(_ start: Int, _ end: Int) -> SourceLocation {
+    let start = min(max(start, 0), text.count)
+    let end = min(max(end, start), text.count)
+    let from = Int(offsets[start])
+    let to = end > start ? Int(offsets[end - 1]) + 1 : from
+    return SourceLocation(source, offset: from, length: max(to - from, 0))
+  }
+
+  /// Where the whole text stands.
+  public var location: SourceLocation { location(0, text.count) }
+
+  public static func == (a: LocatedText, b: LocatedText) -> Bool {
+    a.text == b.text && a.source.name == b.source.name && a.offsets.first == b.offsets.first
+  }
+}

@@ -1,0 +1,133 @@
+import CJSON
+
+#if canImport(Glibc)
+  import Glibc
+#endif
+
+/// Memory for the values of one turn: grows by bumping a pointer, is freed all at once.
+///
+/// Not thread-safe: one arena belongs to one executor. What it hands out is valid until ``reset()``.
+public final class Arena {
+  private var chunk: UnsafeMutableRawPointer
+  private var used = 0
+  private var capacity: Int
+  /// Chunks that are full, and allocations too large for a chunk; freed by `reset`.
+  private var retired: [UnsafeMutableRawPointer] = []
+  /// Whatever must live as long as the values of this turn: batches and origins.
+  private var kept: [AnyObject] = []
+  /// Bytes handed out since the last reset, for limits and for tests.
+  public private(set) var allocated = 0
+
+  private static let chunkSize = 64 << 10
+
+  public init() {
+    capacity = Self.chunkSize
+    chunk = malloc(capacity)!
+  }
+
+  deinit {
+    for old in retired { free(old) }
+    free(chunk)
+  }
+
+  /// Memory of at least `count` bytes, aligned to 16, uninitialised.
+  @inline(__always)
+  public func allocate(_ count: Int) -> UnsafeMutableRawPointer {
+    let start = (used + 15) & ~15
+    if start &+ count <= capacity {
+      used = start &+ count
+      allocated &+= count
+      return chunk + start
+    }
+    return allocateSlow(count)
+  }
+
+  @inline(never)
+  private func allocateSlow(_ count: Int) -> UnsafeMutableRawPointer {
+    allocated &+= count
+    if count > Self.chunkSize / 4 {
+      let own = malloc(count)!
+      retired.append(own)
+      return own
+    }
+    retired.append(chunk)
+    chunk = malloc(Self.chunkSize)!
+    capacity = Self.chunkSize
+    used = count
+    return chunk
+  }
+
+  /// Keeps `object` alive until the next reset.
+  public func keep(_ object: AnyObject) {
+    if let last = kept.last, last === object { return }
+    kept.append(object)
+  }
+
+  /// Ends the life of every value that this arena handed out.
+  public func reset() {
+    if !retired.isEmpty {
+      for old in retired { free(old) }
+      retired.removeAll(keepingCapacity: true)
+    }
+    if !kept.isEmpty { kept.removeAll(keepingCapacity: true) }
+    used = 0
+    allocated = 0
+  }
+
+  // MARK: Values
+
+  public func copy(_ bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
+    guard let source = bytes.baseAddress, bytes.count > 0 else {
+      return UnsafeRawBufferPointer(start: nil, count: 0)
+    }
+    let target = allocate(bytes.count)
+    target.copyMemory(from: source, byteCount: bytes.count)
+    return UnsafeRawBufferPointer(start: target, count: bytes.count)
+  }
+
+  public func string(_ text: String) -> Value {
+    var text = text
+    return text.withUTF8 { .string(copy(UnsafeRawBufferPointer($0))) }
+  }
+
+  public func elements(_ count: Int) -> UnsafeMutableBufferPointer<Value> {
+    let memory = allocate(count * MemoryLayout<Value>.stride)
+    return UnsafeMutableBufferPointer(
+      start: memory.bindMemory(to: Value.self, capacity: count), count: count)
+  }
+
+  public func entries(_ count: Int) -> UnsafeMutableBufferPointer<Entry> {
+    let memory = allocate(count * MemoryLayout<Entry>.stride)
+    return UnsafeMutableBufferPointer(
+      start: memory.bindMemory(to: Entry.self, capacity: count), count: count)
+  }
+
+  public func list(_ values: some Collection<Value>) -> Value {
+    let target = elements(values.count)
+    _ = target.update(fromContentsOf: values)
+    return Value(kind: .list, pointer: target.baseAddress, length: target.count)
+  }
+
+  /// The keys must be distinct.
+  public func map(_ members: some Collection<(key: Value, value: Value)>) -> Value {
+    let target = entries(members.count)
+    var at = 0
+    for member in members {
+      target[at] = Entry(key: member.key, value: member.value)
+      at += 1
+    }
+    return Value(kind: .map, pointer: target.baseAddress, length: target.count)
+  }
+
+  /// The keys must be distinct.
+  public func map(_ members: KeyValuePairs<StaticString, Value>) -> Value {
+    map(members.map { (key: Value.literal($0.key), value: $0.value) })
+  }
+
+  public func optional(_ value: Value?) -> Value {
+    guard let value else { return Value(kind: .optional) }
+    let box = elements(1)
+    box[0] = value
+    return Value(kind: .optional, pointer: box.baseAddress, length: 1)
+  }
+}

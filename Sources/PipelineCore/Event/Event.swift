@@ -1,0 +1,93 @@
+/// Where events come from: shared by all events of one batch.
+public final class Origin: Sendable {
+  /// The name of the source in the pipeline file.
+  public let source: String
+  /// The file, URL or peer, where there is one.
+  public let path: String?
+  /// Wall-clock time at which the batch was taken in, in nanoseconds since 1970.
+  public let receivedAt: Int64
+  /// What else the source knows, a map; `meta.NAME` in expressions.
+  public let fields: OwnedValue
+  /// Answers whoever sent the events, where somebody waits for an answer.
+  public let reply: (any ReplyTarget)?
+
+  public init(
+    source: String, path: String? = nil, receivedAt: Int64 = 0, fields: OwnedValue = OwnedValue(),
+    reply: (any ReplyTarget)? = nil
+  ) {
+    self.source = source
+    self.path = path
+    self.receivedAt = receivedAt
+    self.fields = fields
+    self.reply = reply
+  }
+
+  /// The origin of events that no source made: values of tests, folds, combinations.
+  public static let none = Origin(source: "")
+}
+
+/// Somebody who waits for an answer to an event: the HTTP request that `httpServer` took in.
+public protocol ReplyTarget: AnyObject, Sendable {
+  /// Answers. Only the first answer counts; returns whether this was it. May be called on any thread.
+  @discardableResult
+  func reply(status: Int, headers: [(name: String, value: String)], body: [UInt8]) -> Bool
+}
+
+/// One event on its way through the graph, valid until the end of the turn.
+public struct Event {
+  /// What happened: a JSON value.
+  public var value: Value
+  /// The group's key inside `groupBy`, else absent; `meta.key` in expressions.
+  public var key: Value
+  /// Which batch of which source. The turn keeps it alive.
+  public var origin: Unmanaged<Origin>
+  /// The place within the origin: byte offset of a line, number of a tick; -1 where there is none.
+  public var position: Int64
+
+  @inline(__always)
+  public init(_ value: Value, key: Value = .absent, origin: Origin = .none, position: Int64 = -1) {
+    self.value = value
+    self.key = key
+    self.origin = .passUnretained(origin)
+    self.position = position
+  }
+
+  /// The same event with another value.
+  @inline(__always)
+  public func with(_ value: Value) -> Event {
+    var other = self
+    other.value = value
+    return other
+  }
+}
+
+/// An event that outlives its turn: what an operator keeps.
+public struct OwnedEvent: @unchecked Sendable {
+  private var value: OwnedValue
+  private var key: OwnedValue
+  private var origin: Origin
+  private var position: Int64
+
+  public init(_ event: Event) {
+    value = OwnedValue(event.value)
+    key = OwnedValue(event.key)
+    origin = event.origin.takeUnretainedValue()
+    position = event.position
+  }
+
+  /// Replaces the content, reusing memory.
+  public mutating func assign(_ event: Event) {
+    value.assign(event.value)
+    key.assign(event.key)
+    let new = event.origin.takeUnretainedValue()
+    if new !== origin { origin = new }
+    position = event.position
+  }
+
+  /// The event; valid as long as this `OwnedEvent` lives and is not assigned to.
+  public var event: Event {
+    Event(value.value, key: key.value, origin: origin, position: position)
+  }
+
+  public var byteCount: Int { value.byteCount + key.byteCount + 64 }
+}

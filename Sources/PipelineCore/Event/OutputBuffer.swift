@@ -1,0 +1,87 @@
+#if canImport(Glibc)
+  import Glibc
+#endif
+
+/// Bytes on their way out: grows, is written in one piece, is cleared and used again.
+///
+/// A class, so that passing it around neither copies nor counts per byte. Not thread-safe.
+public final class OutputBuffer: @unchecked Sendable {
+  public private(set) var start: UnsafeMutablePointer<UInt8>
+  public private(set) var count = 0
+  private var capacity: Int
+
+  public init(capacity: Int = 4096) {
+    self.capacity = max(capacity, 64)
+    start = .allocate(capacity: self.capacity)
+  }
+
+  deinit { start.deallocate() }
+
+  public var bytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: start, count: count) }
+
+  @inline(__always)
+  public func reserve(_ more: Int) {
+    if count &+ more > capacity { grow(more) }
+  }
+
+  @inline(never)
+  private func grow(_ more: Int) {
+    let larger = max(capacity * 2, count + more)
+    let target = UnsafeMutablePointer<UInt8>.allocate(capacity: larger)
+    target.update(from: start, count: count)
+    start.deallocate()
+    start = target
+    capacity = larger
+  }
+
+  @inline(__always)
+  public func append(_ byte: UInt8) {
+    reserve(1)
+    start[count] = byte
+    count &+= 1
+  }
+
+  @inline(__always)
+  public func append(_ bytes: UnsafeRawBufferPointer) {
+    guard let source = bytes.baseAddress else { return }
+    reserve(bytes.count)
+    memcpy(start + count, source, bytes.count)
+    count &+= bytes.count
+  }
+
+  public func append(_ text: StaticString) {
+    append(UnsafeRawBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
+  }
+
+  public func append(_ text: String) {
+    var text = text
+    text.withUTF8 { append(UnsafeRawBufferPointer($0)) }
+  }
+
+  public func append(_ bytes: [UInt8]) {
+    bytes.withUnsafeBytes { append($0) }
+  }
+
+  /// Forgets everything behind the first `length` bytes.
+  public func truncate(to length: Int) {
+    precondition(length <= count)
+    count = length
+  }
+
+  /// Forgets the first `length` bytes.
+  public func removeFirst(_ length: Int) {
+    precondition(length <= count)
+    memmove(start, start + length, count - length)
+    count -= length
+  }
+
+  /// Empties the buffer; memory above `keeping` bytes is given back.
+  public func clear(keeping: Int = 4 << 20) {
+    count = 0
+    if capacity > keeping {
+      start.deallocate()
+      capacity = 4096
+      start = .allocate(capacity: capacity)
+    }
+  }
+}

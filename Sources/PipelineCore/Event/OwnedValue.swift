@@ -1,0 +1,145 @@
+import CJSON
+
+#if canImport(Glibc)
+  import Glibc
+#endif
+
+/// A value that outlives the turn it was made in: what an operator keeps.
+///
+/// Copies share the memory until one of them is assigned. Assigning again and again to one variable
+/// allocates only while the values grow.
+public struct OwnedValue: @unchecked Sendable {
+  /// Valid as long as this `OwnedValue` (or a copy) lives and is not assigned to.
+  public private(set) var value: Value
+  private var block: Block?
+
+  /// Deeply immutable once shared: `assign` writes only into a block that nobody else holds.
+  private final class Block {
+    var memory: UnsafeMutableRawPointer
+    var capacity: Int
+    init(_ capacity: Int) {
+      self.capacity = capacity
+      memory = malloc(max(capacity, 16))!
+    }
+    deinit { free(memory) }
+  }
+
+  /// Holds null.
+  public init() {
+    value = .null
+  }
+
+  public init(_ value: Value) {
+    self.value = .null
+    assign(value)
+  }
+
+  /// Bytes that this value occupies beyond its sixteen.
+  public var byteCount: Int { block?.capacity ?? 0 }
+
+  /// Replaces the content with a deep copy of `new`. `new` may point into this very value.
+  public mutating func assign(_ new: Value) {
+    let need = Self.size(of: new)
+    if need == 0 {
+      value = new
+      if let block, block.capacity > 4096 { self.block = nil }
+      return
+    }
+    let old = block
+    var reuse = false
+    if block != nil, isKnownUniquelyReferenced(&block), let block {
+      let start = UInt(bitPattern: block.memory)
+      let at = UInt(new.payload)
+      // A value may be assigned a part of itself; then it needs fresh memory. Parts of lists are not
+      // looked at, because a list that lies outside can still point inside.
+      let scalar = new.kind == Value.Kind.string.rawValue || new.kind == Value.Kind.jsonMap.rawValue
+      let outside = at < start || at >= start + UInt(block.capacity)
+      reuse = scalar && outside && need <= block.capacity && block.capacity <= 8 * need + 4096
+    }
+    let target: Block
+    if reuse, let block {
+      target = block
+    } else {
+      target = Block(need)
+    }
+    var cursor = target.memory
+    value = Self.copy(new, &cursor)
+    block = target
+    withExtendedLifetime(old) {}
+  }
+
+  private static func padded(_ count: Int) -> Int { (count + 15) & ~15 }
+
+  private static func size(of value: Value) -> Int {
+    switch value.what {
+    case .string, .bytes, .type:
+      return padded(Int(value.length))
+    case .jsonList, .jsonMap:
+      // JSON text is read with wide loads that may run past its end.
+      return padded(Int(value.length) + 64)
+    case .list:
+      return value.elements.reduce(value.elements.count * 16) { $0 + size(of: $1) }
+    case .map:
+      return value.entries.reduce(value.entries.count * 32) {
+        $0 + size(of: $1.key) + size(of: $1.value)
+      }
+    case .optional:
+      return value.wrapped.map { 16 + size(of: $0) } ?? 0
+    default:
+      return 0
+    }
+  }
+
+  private static func copy(_ value: Value, _ cursor: inout UnsafeMutableRawPointer) -> Value {
+    var result = value
+    switch value.what {
+    case .string, .bytes, .type, .jsonList, .jsonMap:
+      let start = cursor
+      if let source = value.pointer, value.length > 0 {
+        start.copyMemory(from: source, byteCount: Int(value.length))
+      }
+      let json = value.is(.jsonList) || value.is(.jsonMap)
+      if json { memset(start + Int(value.length), 0x20, 64) }
+      cursor += padded(Int(value.length) + (json ? 64 : 0))
+      result.payload = UInt64(UInt(bitPattern: start))
+    case .list:
+      let target = cursor.bindMemory(to: Value.self, capacity: value.elements.count)
+      result.payload = UInt64(UInt(bitPattern: cursor))
+      cursor += value.elements.count * 16
+      for (index, element) in value.elements.enumerated() {
+        target[index] = copy(element, &cursor)
+      }
+    case .map:
+      let target = cursor.bindMemory(to: Entry.self, capacity: value.entries.count)
+      result.payload = UInt64(UInt(bitPattern: cursor))
+      cursor += value.entries.count * 32
+      for (index, entry) in value.entries.enumerated() {
+        target[index] = Entry(key: copy(entry.key, &cursor), value: copy(entry.value, &cursor))
+      }
+    case .optional:
+      if let wrapped = value.wrapped {
+        let target = cursor.bindMemory(to: Value.self, capacity: 1)
+        result.payload = UInt64(UInt(bitPattern: cursor))
+        cursor += 16
+        target[0] = copy(wrapped, &cursor)
+      }
+    default:
+      break
+    }
+    return result
+  }
+}
+
+extension Arena {
+  /// A deep copy that lives until the end of the turn. JSON text and strings are copied too.
+  public func copy(_ value: Value) -> Value {
+    let owned = OwnedValue(value)
+    if owned.byteCount > 0 { keep(Keeper(owned)) }
+    return owned.value
+  }
+
+  private final class Keeper {
+    let value: OwnedValue
+    init(_ value: OwnedValue) { self.value = value }
+  }
+}

@@ -1,0 +1,133 @@
+public import CJSON
+
+/// One value of an event: sixteen trivially copyable bytes, no reference counting.
+///
+/// A value that does not fit points into memory that somebody else owns: the slab of the batch it was
+/// read from, the turn's ``Arena``, or a literal of a compiled expression. It is valid until the end of
+/// the turn; whoever keeps it longer copies it into an ``OwnedValue``.
+public typealias Value = rx_value
+
+/// One member of a map.
+public typealias Entry = rx_entry
+
+extension Value: @unchecked @retroactive Sendable {}
+extension Entry: @unchecked @retroactive Sendable {}
+
+extension Value {
+  /// What a value is.
+  public enum Kind: UInt8, Sendable {
+    case absent = 0
+    case null = 1
+    case bool = 2
+    case int = 3
+    case uint = 4
+    case double = 5
+    case string = 6
+    case bytes = 7
+    case list = 8
+    case map = 9
+    /// An array that is still JSON text.
+    case jsonList = 10
+    /// An object that is still JSON text.
+    case jsonMap = 11
+    case timestamp = 12
+    case duration = 13
+    case type = 14
+    case optional = 15
+    case error = 16
+  }
+
+  @inline(__always)
+  public init(kind: Kind, payload: UInt64 = 0, length: UInt32 = 0, flags: UInt8 = 0, aux: UInt16 = 0) {
+    self.init(payload: payload, length: length, kind: kind.rawValue, flags: flags, aux: aux)
+  }
+
+  /// The kind as an enum; `kind` itself is the byte that hot code compares.
+  @inline(__always)
+  public var what: Kind { Kind(rawValue: kind).unsafelyUnwrapped }
+
+  @inline(__always)
+  public func `is`(_ other: Kind) -> Bool { kind == other.rawValue }
+
+  // MARK: Making values
+
+  @inline(__always) public static var absent: Value { Value(kind: .absent) }
+  @inline(__always) public static var null: Value { Value(kind: .null) }
+  @inline(__always) public static func bool(_ flag: Bool) -> Value {
+    Value(kind: .bool, payload: flag ? 1 : 0)
+  }
+  @inline(__always) public static func int(_ number: Int64) -> Value {
+    Value(kind: .int, payload: UInt64(bitPattern: number))
+  }
+  @inline(__always) public static func int(_ number: Int) -> Value { .int(Int64(number)) }
+  @inline(__always) public static func uint(_ number: UInt64) -> Value {
+    Value(kind: .uint, payload: number)
+  }
+  @inline(__always) public static func double(_ number: Double) -> Value {
+    Value(kind: .double, payload: number.bitPattern)
+  }
+  /// `nanoseconds` is within the second: 0 ..< 1,000,000,000.
+  @inline(__always) public static func timestamp(seconds: Int64, nanoseconds: UInt32) -> Value {
+    Value(kind: .timestamp, payload: UInt64(bitPattern: seconds), length: nanoseconds)
+  }
+  @inline(__always) public static func duration(nanoseconds: Int64) -> Value {
+    Value(kind: .duration, payload: UInt64(bitPattern: nanoseconds))
+  }
+  /// The bytes must outlive the value; they must be valid UTF-8.
+  @inline(__always) public static func string(_ bytes: UnsafeRawBufferPointer) -> Value {
+    Value(kind: .string, pointer: bytes.baseAddress, length: bytes.count)
+  }
+  @inline(__always) public static func bytes(_ bytes: UnsafeRawBufferPointer) -> Value {
+    Value(kind: .bytes, pointer: bytes.baseAddress, length: bytes.count)
+  }
+  /// A string that lives as long as the process.
+  @inline(__always) public static func literal(_ text: StaticString) -> Value {
+    Value(kind: .string, pointer: UnsafeRawPointer(text.utf8Start), length: text.utf8CodeUnitCount)
+  }
+
+  @inline(__always)
+  public init(kind: Kind, pointer: UnsafeRawPointer?, length: Int, flags: UInt8 = 0) {
+    self.init(
+      kind: kind, payload: UInt64(UInt(bitPattern: pointer)), length: UInt32(truncatingIfNeeded: length),
+      flags: flags)
+  }
+
+  // MARK: Reading values. Each assumes the kind that its name says.
+
+  @inline(__always) public var asBool: Bool { payload != 0 }
+  @inline(__always) public var asInt: Int64 { Int64(bitPattern: payload) }
+  @inline(__always) public var asUInt: UInt64 { payload }
+  @inline(__always) public var asDouble: Double { Double(bitPattern: payload) }
+  @inline(__always) public var pointer: UnsafeRawPointer? {
+    UnsafeRawPointer(bitPattern: UInt(payload))
+  }
+  /// The bytes of a string, of bytes, of a type's name or of JSON text. Where ``isEscaped``, the
+  /// inside of a JSON literal with its backslashes.
+  @inline(__always) public var rawBytes: UnsafeRawBufferPointer {
+    UnsafeRawBufferPointer(start: pointer, count: Int(length))
+  }
+  @inline(__always) public var isEscaped: Bool { flags & 1 != 0 }
+  @inline(__always) public var elements: UnsafeBufferPointer<Value> {
+    UnsafeBufferPointer(
+      start: pointer?.assumingMemoryBound(to: Value.self), count: Int(length))
+  }
+  @inline(__always) public var entries: UnsafeBufferPointer<Entry> {
+    UnsafeBufferPointer(
+      start: pointer?.assumingMemoryBound(to: Entry.self), count: Int(length))
+  }
+  /// The value inside an optional, or nil for `optional.none()`.
+  @inline(__always) public var wrapped: Value? {
+    pointer?.assumingMemoryBound(to: Value.self).pointee
+  }
+
+  @inline(__always) public var isAbsent: Bool { kind == Kind.absent.rawValue }
+  @inline(__always) public var isNull: Bool { kind == Kind.null.rawValue }
+  @inline(__always) public var isError: Bool { kind == Kind.error.rawValue }
+  @inline(__always) public var isTrue: Bool { kind == Kind.bool.rawValue && payload != 0 }
+  @inline(__always) public var isAnyList: Bool {
+    kind == Kind.list.rawValue || kind == Kind.jsonList.rawValue
+  }
+  @inline(__always) public var isAnyMap: Bool {
+    kind == Kind.map.rawValue || kind == Kind.jsonMap.rawValue
+  }
+}

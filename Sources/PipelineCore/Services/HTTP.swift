@@ -1,0 +1,119 @@
+/// What the core asks of an HTTP client; the transport implements it, tests stub it.
+public protocol HTTPClient: AnyObject, Sendable {
+  /// Starts a request. `completion` is called exactly once, on any thread, unless the exchange is
+  /// cancelled before; it is never called from inside `send`.
+  func send(
+    _ request: HTTPRequest, _ completion: @escaping @Sendable (Result<HTTPResponse, HTTPFailure>) -> Void
+  ) -> any Cancellable
+}
+
+/// Something that goes on until it is cancelled. Cancelling twice is harmless.
+public protocol Cancellable: AnyObject, Sendable {
+  func cancel()
+}
+
+public struct HTTPHeader: Sendable, Equatable {
+  public var name: String
+  public var value: String
+  public init(_ name: String, _ value: String) {
+    self.name = name
+    self.value = value
+  }
+}
+
+public struct HTTPRequest: Sendable, Equatable {
+  public var method: String
+  /// Absolute, `http` or `https`.
+  public var url: String
+  public var headers: [HTTPHeader] = []
+  public var body: [UInt8]?
+  public var options = HTTPOptions()
+
+  public init(method: String = "GET", url: String, headers: [HTTPHeader] = [], body: [UInt8]? = nil) {
+    self.method = method
+    self.url = url
+    self.headers = headers
+    self.body = body
+  }
+}
+
+/// How a request is made; the same for all requests of one component. The defaults are the limits of
+/// the security chapter: nothing is followed, everything ends.
+public struct HTTPOptions: Sendable, Equatable {
+  /// Name resolution and connecting together, including TLS.
+  public var connectTimeout: TimeSpan = .seconds(5)
+  /// The whole exchange.
+  public var timeout: TimeSpan = .seconds(30)
+  /// How many redirects to follow; only to the same scheme and host, never after a body was sent.
+  public var maxRedirects = 0
+  /// Bytes of a response, after decompression, counted in flight.
+  public var maxResponseBytes = 16 << 20
+  public var auth: Auth = .none
+  public var tls = TLSOptions()
+  /// `http://host:port`; nil: no proxy, whatever the environment says.
+  public var proxy: String?
+
+  public enum Auth: Sendable, Equatable {
+    case none
+    case basic(user: String, password: Secret)
+    case bearer(Secret)
+  }
+
+  public init() {}
+}
+
+public struct TLSOptions: Sendable, Equatable {
+  /// A file of PEM certificates to trust instead of the system's.
+  public var caFile: String?
+  /// Client certificate and its key, PEM files.
+  public var certificateFile: String?
+  public var keyFile: String?
+  public var verify = true
+  public init() {}
+}
+
+public struct HTTPResponse: Sendable, Equatable {
+  public var status: Int
+  public var headers: [HTTPHeader]
+  public var body: [UInt8]
+  public init(status: Int, headers: [HTTPHeader] = [], body: [UInt8] = []) {
+    self.status = status
+    self.headers = headers
+    self.body = body
+  }
+
+  /// The value of the first header of that name, compared without case.
+  public func header(_ name: String) -> String? {
+    headers.first { $0.name.lowercased() == name.lowercased() }?.value
+  }
+}
+
+/// Why there is no response.
+public struct HTTPFailure: Error, Sendable, Equatable {
+  public enum Kind: String, Sendable {
+    /// The URL cannot be used: wrong scheme, not a URL.
+    case badRequest
+    case resolve, connect, tls, timeout
+    /// The connection broke or the peer does not speak HTTP.
+    case protocolError
+    case responseTooLarge, redirect
+    /// An address that the policy forbids.
+    case forbidden
+  }
+  public var kind: Kind
+  /// One sentence without a full stop, with the URL's host but never with credentials.
+  public var message: String
+  public init(_ kind: Kind, _ message: String) {
+    self.kind = kind
+    self.message = message
+  }
+}
+
+/// A text that must never be shown: it has no text form.
+public struct Secret: Sendable, Equatable, CustomStringConvertible, CustomReflectable {
+  /// The text itself; for handing to a protocol, never for printing.
+  public let revealed: String
+  public init(_ text: String) { revealed = text }
+  public var description: String { "(secret)" }
+  public var customMirror: Mirror { Mirror(self, children: []) }
+}

@@ -1,0 +1,57 @@
+/// A length of time in nanoseconds; at most about 292 years.
+public struct TimeSpan: Sendable, Hashable, Comparable {
+  public var nanoseconds: Int64
+  public init(nanoseconds: Int64) { self.nanoseconds = nanoseconds }
+
+  public static let zero = TimeSpan(nanoseconds: 0)
+  public static func seconds(_ count: Int64) -> TimeSpan { TimeSpan(nanoseconds: count * 1_000_000_000) }
+  public static func milliseconds(_ count: Int64) -> TimeSpan { TimeSpan(nanoseconds: count * 1_000_000) }
+
+  public static func < (a: TimeSpan, b: TimeSpan) -> Bool { a.nanoseconds < b.nanoseconds }
+
+  /// Saturates at the ends of the range.
+  public static func + (a: TimeSpan, b: TimeSpan) -> TimeSpan {
+    let (sum, overflow) = a.nanoseconds.addingReportingOverflow(b.nanoseconds)
+    return TimeSpan(nanoseconds: overflow ? (a.nanoseconds < 0 ? .min : .max) : sum)
+  }
+
+  /// Scales, rounding towards zero, saturating at the ends of the range; `factor` must not be NaN.
+  public func scaled(by factor: Double) -> TimeSpan {
+    let product = Double(nanoseconds) * factor
+    return TimeSpan(nanoseconds: Int64(exactly: product.rounded(.towardZero)) ?? (product < 0 ? .min : .max))
+  }
+}
+
+extension TimeSpan: CustomStringConvertible {
+  /// The way pipeline files write it: `1h30m`, `250ms`, `0s`.
+  public var description: String {
+    if nanoseconds == 0 { return "0s" }
+    var rest = nanoseconds.magnitude
+    var text = nanoseconds < 0 ? "-" : ""
+    for (unit, size) in Self.units where rest >= size {
+      text += "\(rest / size)\(unit)"
+      rest %= size
+    }
+    return text
+  }
+
+  private static let units: [(String, UInt64)] = [
+    ("h", 3_600_000_000_000), ("m", 60_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000),
+    ("us", 1_000), ("ns", 1),
+  ]
+}
+
+/// A point on a scheduler's monotonic clock, in nanoseconds since an origin of the scheduler's choice.
+public struct Instant: Sendable, Hashable, Comparable {
+  public var nanoseconds: Int64
+  public init(nanoseconds: Int64) { self.nanoseconds = nanoseconds }
+  public static let distantFuture = Instant(nanoseconds: .max)
+  public static func < (a: Instant, b: Instant) -> Bool { a.nanoseconds < b.nanoseconds }
+  /// Saturates.
+  public static func + (a: Instant, b: TimeSpan) -> Instant {
+    Instant(nanoseconds: (TimeSpan(nanoseconds: a.nanoseconds) + b).nanoseconds)
+  }
+  public static func - (a: Instant, b: Instant) -> TimeSpan {
+    TimeSpan(nanoseconds: a.nanoseconds &- b.nanoseconds)
+  }
+}
