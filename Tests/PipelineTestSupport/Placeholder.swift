@@ -1,0 +1,1 @@
+// Virtual time, marbles and probes for tests live here.
