@@ -1,0 +1,158 @@
+/// One value of a YAML file, with its place.
+///
+/// Aliases are already replaced by what they name; such a node stands where its anchor stands.
+public struct YAMLNode: Sendable {
+  public enum Content: Sendable {
+    case scalar(YAMLScalar)
+    case sequence([YAMLNode])
+    case mapping([YAMLEntry])
+  }
+
+  public var content: Content
+  /// The whole value with its quotes or brackets, without anchor and tag.
+  public var location: SourceLocation
+
+  public init(_ content: Content, at location: SourceLocation) {
+    self.content = content
+    self.location = location
+  }
+}
+
+/// One key of a mapping with its value. Keys of a mapping differ byte by byte.
+public struct YAMLEntry: Sendable {
+  /// At most 256 bytes, not empty, without control characters, never interpolated.
+  public var key: YAMLScalar
+  public var value: YAMLNode
+
+  public init(key: YAMLScalar, value: YAMLNode) {
+    self.key = key
+    self.value = value
+  }
+
+  public var name: String { key.text.string }
+  public var locatedName: Located<String> { Located(name, at: key.location) }
+}
+
+/// A text, number, boolean or null.
+public struct YAMLScalar: Sendable {
+  public enum Style: Sendable { case plain, singleQuoted, doubleQuoted, literal, folded }
+
+  /// What YAML 1.2's core schema takes the text for. Only plain scalars are anything but strings,
+  /// unless a core tag such as `!!int` says so. `yes`, `no`, `on` and `off` are strings.
+  public enum Kind: Sendable { case null, bool, int, float, string }
+
+  /// The decoded text; every byte knows its place in the file.
+  public var text: LocatedText
+  public var style: Style
+  public var kind: Kind
+  /// The whole scalar with its quotes.
+  public var location: SourceLocation
+
+  /// True if a secret was put in. Then neither the text nor any part of it may be shown or stored:
+  /// print ``shown``.
+  public var containsSecret = false
+  /// True if a `${...}` stands in the text because the environment was not consulted: the text says
+  /// nothing about the value, so every check of the value must pass.
+  public var isPlaceholder = false
+  /// The parts of ``text`` that came from outside the file, in order.
+  public var insertions: [Range<Int>] = []
+
+  public init(
+    text: LocatedText, style: Style = .plain, kind: Kind? = nil, location: SourceLocation? = nil
+  ) {
+    self.text = text
+    self.style = style
+    self.kind = kind ?? (style == .plain ? YAMLCoreSchema.kind(of: text.text) : .string)
+    self.location = location ?? text.location
+  }
+
+  public var string: String { text.string }
+  public var isPlain: Bool { style == .plain }
+
+  /// The number, if this is an integer that fits.
+  public var int: Int64? { kind == .int ? YAMLCoreSchema.int(text.text) : nil }
+  /// The number, if this is an integer or a float.
+  public var double: Double? {
+    kind == .float || kind == .int ? YAMLCoreSchema.double(text.text) : nil
+  }
+  public var bool: Bool? { kind == .bool ? text.text.first.map { $0 | 0x20 == 0x74 } : nil }
+
+  /// For messages: the text with control characters escaped, at most 80 characters, or `(secret)`.
+  public var shown: String { containsSecret ? "(secret)" : Printable.cut(text.text) }
+}
+
+extension YAMLScalar: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+  public var description: String { shown }
+  public var debugDescription: String { shown }
+  /// Hides the text from `dump` and from test failures.
+  public var customMirror: Mirror {
+    containsSecret
+      ? Mirror(self, children: [])
+      : Mirror(
+        self,
+        children: ["text": text.string, "style": "\(style)", "kind": "\(kind)"] as KeyValuePairs)
+  }
+}
+
+extension YAMLNode {
+  public var scalar: YAMLScalar? {
+    if case .scalar(let scalar) = content { scalar } else { nil }
+  }
+  public var items: [YAMLNode]? {
+    if case .sequence(let items) = content { items } else { nil }
+  }
+  public var entries: [YAMLEntry]? {
+    if case .mapping(let entries) = content { entries } else { nil }
+  }
+
+  /// The value of `key`, nil if there is none or this is no mapping.
+  public subscript(key: String) -> YAMLNode? {
+    guard case .mapping(let entries) = content else { return nil }
+    let wanted = Array(key.utf8)
+    return entries.first { $0.key.text.text == wanted }?.value
+  }
+
+  public var isNull: Bool { scalar?.kind == .null && scalar?.isPlaceholder == false }
+  /// The text of a scalar, whatever its kind.
+  public var string: String? { scalar?.string }
+  public var int: Int64? { scalar?.int }
+  public var double: Double? { scalar?.double }
+  public var bool: Bool? { scalar?.bool }
+
+  /// For messages such as "must be a list, not `kindName`".
+  public var kindName: String {
+    switch content {
+    case .sequence: "a list"
+    case .mapping: "a mapping"
+    case .scalar(let scalar):
+      switch scalar.kind {
+      case .null: "nothing"
+      case .bool: "a boolean"
+      case .int, .float: "a number"
+      case .string: "a text"
+      }
+    }
+  }
+
+  /// For messages: a scalar's text, or `[…]` or `{…}`.
+  public var shown: String {
+    switch content {
+    case .scalar(let scalar): scalar.shown
+    case .sequence: "[…]"
+    case .mapping: "{…}"
+    }
+  }
+}
+
+extension YAMLNode: CustomStringConvertible {
+  /// One line in flow style, for tests; secrets are hidden.
+  public var description: String {
+    switch content {
+    case .scalar(let scalar):
+      scalar.kind == .string ? "\"\(scalar.shown)\"" : scalar.kind == .null ? "null" : scalar.shown
+    case .sequence(let items): "[" + items.map(\.description).joined(separator: ", ") + "]"
+    case .mapping(let entries):
+      "{" + entries.map { "\($0.key.shown): \($0.value)" }.joined(separator: ", ") + "}"
+    }
+  }
+}

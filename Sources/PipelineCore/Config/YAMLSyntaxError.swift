@@ -1,0 +1,456 @@
+/// What libyaml says when it cannot go on, and what that means to a person.
+///
+/// libyaml knows which token it did not expect; the cause is often elsewhere: a quote that was never
+/// closed, an expression that YAML read as something else. The source tells.
+struct YAMLSyntaxError {
+  /// libyaml's words.
+  var problem: String
+  var context: String
+  /// Byte offsets of the problem, and of what libyaml was reading.
+  var offset: Int
+  var contextOffset: Int?
+
+  func explain(
+    _ source: SourceText, lastScalar: YAMLScalar?, openBracket: Int?
+  ) -> Diagnostic {
+    let view = View(error: self, source: source, lastScalar: lastScalar, openBracket: openBracket)
+    return view.explain()
+  }
+}
+
+private struct View {
+  let error: YAMLSyntaxError
+  let source: SourceText
+  let lastScalar: YAMLScalar?
+  let openBracket: Int?
+  let line: YAMLLine
+
+  init(error: YAMLSyntaxError, source: SourceText, lastScalar: YAMLScalar?, openBracket: Int?) {
+    self.error = error
+    self.source = source
+    self.lastScalar = lastScalar
+    self.openBracket = openBracket
+    line = YAMLLine(source, at: error.offset)
+  }
+
+  func explain() -> Diagnostic {
+    if error.context.contains("quoted scalar") {
+      return error.problem.contains("escape") || error.problem.contains("hexdecimal")
+        ? badEscape() : unclosedQuote(at: error.contextOffset ?? error.offset)
+    }
+    if let template = unquotedTemplate() { return template }
+    if error.problem.contains("tab") || byte(error.offset) == 0x09 { return tab() }
+    if error.context.contains("block scalar") { return blockHeader() }
+    if error.context.contains("tag") || error.problem.contains("tag") {
+      return startsWith("!", "a tag", .tag, at: error.contextOffset ?? error.offset)
+    }
+    if error.context.contains("alias") || error.context.contains("anchor") {
+      let isAlias = error.context.contains("alias")
+      return startsWith(
+        isAlias ? "*" : "&", isAlias ? "an alias" : "an anchor", .anchorSyntax,
+        at: error.contextOffset ?? error.offset)
+    }
+    switch error.problem {
+    case "found character that cannot start any token": return reservedCharacter()
+    case "mapping values are not allowed in this context": return unexpectedColon()
+    case "could not find expected ':'": return missingColon()
+    case "block sequence entries are not allowed in this context": return listOnSameLine()
+    case "mapping keys are not allowed in this context":
+      return startsWith("?", "a complex key", .complexKey, at: error.offset)
+    default: break
+    }
+    if let quoted = textAfterQuote() { return quoted }
+    if error.context.contains("flow") || error.problem.contains("']'")
+      || error.problem.contains("'}'")
+    {
+      return inBrackets()
+    }
+    if let text = textAfterBracket() { return text }
+    if error.context.contains("block mapping") || error.context.contains("block collection") {
+      return indentation()
+    }
+    return unknown()
+  }
+
+  // MARK: Quotes
+
+  private func unclosedQuote(at offset: Int) -> Diagnostic {
+    let line = YAMLLine(source, at: offset)
+    let quote = byte(offset) == 0x22 ? "\"" : "'"
+    return Diagnostic(
+      .unclosedQuote, "this quote is never closed", at: place(offset, 1),
+      help: line.value == offset
+        ? "Close it with \(quote) at the end of the value" : "Close it with \(quote)")
+  }
+
+  private func badEscape() -> Diagnostic {
+    let length = min(2, max(1, line.end - error.offset))
+    let shown = Printable.cut(source.bytes[error.offset..<min(error.offset + length, line.end)])
+    let isUnknown = error.problem.contains("unknown")
+    return Diagnostic(
+      .escape,
+      isUnknown
+        ? "'\(shown)' is not an escape that double quotes know"
+        : "the number of this escape is not a character",
+      at: place(error.offset, length),
+      help: isUnknown
+        ? "Use single quotes, where \\ has no meaning, or write \\\\ for a backslash"
+        : "\\x takes 2, \\u 4 and \\U 8 hexadecimal digits, and no surrogates")
+  }
+
+  private func textAfterQuote() -> Diagnostic? {
+    guard let scalar = lastScalar, scalar.style == .singleQuoted || scalar.style == .doubleQuoted
+    else { return nil }
+    let end = scalar.location.offset + scalar.location.length
+    guard skipBlanks(end) == error.offset, error.offset < line.end,
+      byte(error.offset) != UInt8(ascii: ",")
+    else { return nil }
+    let first = scalar.location.line
+    if first != line.number {
+      return Diagnostic(
+        .unclosedQuote, "this quote is closed only \(line.number - first) lines below",
+        at: place(scalar.location.offset, 1),
+        notes: [.init("it closes here, and text follows", at: place(end - 1, 1))],
+        help: "Close it on its own line")
+    }
+    return Diagnostic(
+      .textAfterQuote, "a quoted value ends at its closing quote, but more text follows",
+      at: rest(error.offset),
+      help: scalar.style == .singleQuoted && end == error.offset
+        ? "Write '' for an apostrophe between single quotes; if the value is an expression, quote all "
+          + "of it or put it in a block scalar (|)"
+        : "If the value is an expression, quote all of it or put it in a block scalar (|)",
+      fixIts: [line.quoting(from: scalar.location.offset)].compactMap { $0 })
+  }
+
+  // MARK: Expressions that YAML reads as something else
+
+  private func unquotedTemplate() -> Diagnostic? {
+    for offset in [line.value, openBracket, error.contextOffset].compactMap({ $0 })
+    where byte(offset) == UInt8(ascii: "{") && byte(offset + 1) == UInt8(ascii: "{") {
+      return YAMLSyntaxError.template(source, offset)
+    }
+    return nil
+  }
+
+  private func startsWith(
+    _ mark: String, _ meaning: String, _ code: Diagnostic.Code, at offset: Int
+  ) -> Diagnostic {
+    Diagnostic(
+      code, "an unquoted value that begins with \(mark) is \(meaning) to YAML", at: rest(offset),
+      help: "Quote the value, or put it in a block scalar (|)",
+      fixIts: [YAMLLine(source, at: offset).quoting(from: offset)].compactMap { $0 })
+  }
+
+  private func reservedCharacter() -> Diagnostic {
+    let shown = Printable.cut([byte(error.offset)])
+    return Diagnostic(
+      .reservedStart, "an unquoted value may not begin with \(shown)", at: place(error.offset, 1),
+      help: "Quote the value, or put it in a block scalar (|)",
+      fixIts: [line.quoting(from: error.offset)].compactMap { $0 })
+  }
+
+  private func blockHeader() -> Diagnostic {
+    let offset = error.contextOffset ?? error.offset
+    let mark = byte(offset) == UInt8(ascii: ">") ? ">" : "|"
+    if error.problem.contains("indentation indicator") {
+      return Diagnostic(
+        .blockScalar, "the indentation of a block scalar is a number from 1 to 9",
+        at: place(offset, 2))
+    }
+    return Diagnostic(
+      .blockScalar, "behind \(mark), which begins a block scalar, the line must end",
+      at: rest(offset),
+      help: "Put the text on the next line, indented; to mean the character \(mark), quote the value",
+      fixIts: [YAMLLine(source, at: offset).quoting(from: offset)].compactMap { $0 })
+  }
+
+  private func textAfterBracket() -> Diagnostic? {
+    var before = error.offset
+    while before > line.start, byte(before - 1) == 0x20 { before -= 1 }
+    guard before > line.start else { return nil }
+    let last = byte(before - 1)
+    guard last == UInt8(ascii: "}") || last == UInt8(ascii: "]") else { return nil }
+    let start = byte(line.value)
+    let whole = start == UInt8(ascii: "{") || start == UInt8(ascii: "[")
+    return Diagnostic(
+      .textAfterBracket,
+      "a value that begins with \(start == UInt8(ascii: "{") ? "{" : "[") ends at its closing "
+        + "bracket, but more text follows",
+      at: rest(error.offset),
+      help: "If the value is an expression, quote all of it or put it in a block scalar (|)",
+      fixIts: whole ? [line.quoting(from: line.value)].compactMap { $0 } : [])
+  }
+
+  private func unexpectedColon() -> Diagnostic {
+    if let key = line.key, key.upperBound < error.offset, line.value < error.offset {
+      let first = byte(line.value)
+      if first == 0x22 || first == 0x27, let after = closingQuote(line.value), after < error.offset {
+        return Diagnostic(
+          .textAfterQuote, "a quoted value ends at its closing quote, but more text follows",
+          at: rest(skipBlanks(after + 1)),
+          help: "Quote all of it, or put it in a block scalar (|)",
+          fixIts: [line.quoting(from: line.value)].compactMap { $0 })
+      }
+      return Diagnostic(
+        .colonInValue, "an unquoted value may not contain ': '", at: place(error.offset, 1),
+        help: "Quote the value, or put it in a block scalar (|)",
+        fixIts: [line.quoting(from: line.value)].compactMap { $0 })
+    }
+    return valueAndKeys()
+  }
+
+  // MARK: Indentation
+
+  /// A key below a line that already has a value.
+  private func valueAndKeys() -> Diagnostic {
+    var notes: [Diagnostic.Note] = []
+    var help = "Check the indentation"
+    if let above = line.above, let key = above.key {
+      let name = Printable.cut(source.bytes[key])
+      notes = [.init("'\(name)' has its value here", at: place(above.value, above.contentEnd - above.value))]
+      help =
+        above.column == line.column
+        ? "Check the line above"
+        : "To stand beside '\(name)' this key must begin in column \(above.column); to stand inside "
+          + "it, '\(name)' must have no value of its own"
+    } else if let above = line.above {
+      notes = [
+        .init(
+          "the value above begins here", at: place(above.first, above.contentEnd - above.first))
+      ]
+    }
+    return Diagnostic(
+      .indentation, "a key cannot stand here, because the line above already has a value",
+      at: line.key.map { place($0.lowerBound, $0.count) } ?? place(error.offset, 1), notes: notes,
+      help: help)
+  }
+
+  private func indentation() -> Diagnostic {
+    let isList = error.problem.contains("'-'")
+    let outer = error.contextOffset ?? error.offset
+    let place = self.place(error.offset, max(1, wordLength(error.offset)))
+    let expected = source.position(at: outer).column
+    let column = source.position(at: error.offset).column
+    let note = Diagnostic.Note(
+      isList ? "the list begins here" : "the mapping begins here", at: self.place(outer, 1))
+    if !isList, byte(error.offset) == UInt8(ascii: "-"), column <= expected {
+      return Diagnostic(
+        .indentation, "a list item stands where a key is expected", at: place, notes: [note],
+        help: "Put the list below a key of its own")
+    }
+    if isList, column == expected {
+      return Diagnostic(
+        .indentation, "a list goes on only with '- ', but a key stands here", at: place,
+        notes: [note], help: "Indent the key by less than the list, or begin the line with '- '")
+    }
+    if column != expected, error.offset == line.first || line.first == error.offset {
+      return Diagnostic(
+        .indentation,
+        "this line begins in column \(column), but the \(isList ? "list" : "mapping") that it "
+          + "follows begins in column \(expected)",
+        at: place, notes: [note], help: "Align it with a line above")
+    }
+    return Diagnostic(
+      .syntax, "\(isList ? "'- '" : "a key") was expected here", at: place, notes: [note],
+      help: "If the value is an expression, quote it or put it in a block scalar (|)")
+  }
+
+  private func tab() -> Diagnostic {
+    var offset = error.offset
+    if byte(offset) != 0x09 {
+      offset = line.start
+      while offset < line.end, byte(offset) == 0x20 { offset += 1 }
+    }
+    var length = 0
+    while byte(offset + length) == 0x09 { length += 1 }
+    return Diagnostic(
+      .tab, "tabs cannot indent", at: place(offset, length), help: "Indent with spaces",
+      fixIts: [.init(place(offset, length), String(repeating: "  ", count: min(length, 40)))])
+  }
+
+  private func listOnSameLine() -> Diagnostic {
+    Diagnostic(
+      .indentation, "a list cannot begin on the line of its key", at: place(error.offset, 1),
+      help: "Begin the list on the next line; if '- ' is part of the value, quote it",
+      fixIts: [line.quoting(from: error.offset)].compactMap { $0 })
+  }
+
+  private func missingColon() -> Diagnostic {
+    let offset = error.contextOffset ?? error.offset
+    let line = YAMLLine(source, at: offset)
+    let bytes = source.bytes[min(offset, line.contentEnd)..<line.contentEnd]
+    if let colon = bytes.firstIndex(of: UInt8(ascii: ":")), line.key == nil {
+      return Diagnostic(
+        .missingColon, "the ':' behind a key must be followed by a space", at: place(colon, 1),
+        fixIts: [.init(place(colon, 1), ": ")])
+    }
+    if let first = bytes.first, first == 0x22 || first == 0x27, closingQuote(offset) == nil {
+      return unclosedQuote(at: offset)
+    }
+    return Diagnostic(
+      .missingColon, "this line is neither 'key: value' nor part of the value above",
+      at: rest(offset),
+      help: "Add the ':', or indent the line if it belongs to the value above")
+  }
+
+  // MARK: Brackets
+
+  private func inBrackets() -> Diagnostic {
+    let open = openBracket ?? error.contextOffset
+    guard let open, byte(open) == UInt8(ascii: "{") || byte(open) == UInt8(ascii: "[") else {
+      return unknown()
+    }
+    let isMapping = byte(open) == UInt8(ascii: "{")
+    let closing = isMapping ? "}" : "]"
+    let openLine = source.position(at: open).line
+    if error.offset >= source.bytes.count || openLine != line.number {
+      return Diagnostic(
+        .unclosedBracket, "this \(isMapping ? "{" : "[") is not closed", at: place(open, 1),
+        notes: [
+          .init("',' or '\(closing)' was expected here", at: place(error.offset, 0))
+        ],
+        help: "Close it with \(closing); if it begins an expression, quote the expression")
+    }
+    return Diagnostic(
+      .bracket, "',' or '\(closing)' was expected here", at: place(error.offset, 1),
+      notes: [.init("inside this \(isMapping ? "{" : "[")", at: place(open, 1))],
+      help: "A value that contains any of , [ ] { } must be quoted inside brackets")
+  }
+
+  private func unknown() -> Diagnostic {
+    let byte = byte(error.offset)
+    if byte == UInt8(ascii: "]") || byte == UInt8(ascii: "}") || byte == UInt8(ascii: ",") {
+      return Diagnostic(
+        .bracket, "'\(Printable.cut([byte]))' stands where a value is expected",
+        at: place(error.offset, 1), help: "Remove it, or quote the value")
+    }
+    let context = error.context.isEmpty ? "" : " (\(error.context))"
+    return Diagnostic(
+      .syntax, "this is not YAML: \(error.problem)\(context)", at: place(error.offset, 1),
+      help: "If the value is an expression, quote it or put it in a block scalar (|)")
+  }
+
+  // MARK: Text
+
+  private func byte(_ offset: Int) -> UInt8 {
+    source.bytes.indices.contains(offset) ? source.bytes[offset] : 0
+  }
+
+  private func place(_ offset: Int, _ length: Int) -> SourceLocation {
+    let offset = min(max(0, offset), source.bytes.count)
+    return SourceLocation(source, offset: offset, length: min(max(0, length), source.bytes.count - offset))
+  }
+
+  /// From `offset` to the end of what the line says.
+  private func rest(_ offset: Int) -> SourceLocation {
+    let line = YAMLLine(source, at: offset)
+    return place(offset, max(1, line.contentEnd - offset))
+  }
+
+  private func skipBlanks(_ offset: Int) -> Int {
+    var offset = offset
+    while byte(offset) == 0x20 || byte(offset) == 0x09 { offset += 1 }
+    return offset
+  }
+
+  private func wordLength(_ offset: Int) -> Int {
+    var length = 0
+    while byte(offset + length) > 0x20, byte(offset + length) != UInt8(ascii: ":") { length += 1 }
+    return length
+  }
+
+  /// The offset of the quote that closes the one at `offset` on the same line.
+  private func closingQuote(_ offset: Int) -> Int? {
+    let quote = byte(offset)
+    var cursor = offset + 1
+    let end = source.lineRange(source.position(at: offset).line).upperBound
+    while cursor < end {
+      if quote == 0x22, byte(cursor) == 0x5C {
+        cursor += 2
+      } else if byte(cursor) == quote {
+        if quote == 0x27, byte(cursor + 1) == quote {
+          cursor += 2
+        } else {
+          return cursor
+        }
+      } else {
+        cursor += 1
+      }
+    }
+    return nil
+  }
+}
+
+extension YAMLSyntaxError {
+  /// `{{ ... }}` without quotes is a mapping that has a mapping for its key.
+  static func template(_ source: SourceText, _ offset: Int) -> Diagnostic {
+    let line = YAMLLine(source, at: offset)
+    return Diagnostic(
+      .unquotedTemplate, "an unquoted value that begins with {{ is a mapping to YAML",
+      at: SourceLocation(source, offset: offset, length: max(2, line.contentEnd - offset)),
+      help: "Quote the template",
+      fixIts: [offset == line.value ? line.quoting(from: offset) : nil].compactMap { $0 })
+  }
+
+  static func complexKey(_ source: SourceText, _ node: YAMLNode) -> Diagnostic {
+    let offset = node.location.offset
+    if offset > 0, source.bytes[offset - 1] == UInt8(ascii: "{"),
+      source.bytes.indices.contains(offset), source.bytes[offset] == UInt8(ascii: "{")
+    {
+      return template(source, offset - 1)
+    }
+    return Diagnostic(
+      .complexKey, "a key must be a text, not \(node.kindName)", at: node.location,
+      help: "If this is an expression, quote it or put it in a block scalar (|)")
+  }
+
+  static func tag(_ source: SourceText, _ tag: String, _ offset: Int) -> Diagnostic {
+    let bytes = source.bytes
+    var offset = offset
+    // The tag may stand behind an anchor.
+    while offset < bytes.count, bytes[offset] != UInt8(ascii: "!"), bytes[offset] != 0x0A {
+      offset += 1
+    }
+    let line = YAMLLine(source, at: offset)
+    var length = 0
+    while offset + length < line.end, bytes[offset + length] > 0x20 { length += 1 }
+    let shown = Printable.cut(bytes[offset..<min(offset + length, bytes.count)])
+    return Diagnostic(
+      .tag, "an unquoted value that begins with ! is a tag to YAML, and there is no tag \(shown)",
+      at: SourceLocation(source, offset: offset, length: length),
+      help: "To mean 'not', quote the expression or put it in a block scalar (|)",
+      fixIts: [line.quoting(from: offset)].compactMap { $0 })
+  }
+
+  /// What is wrong with text behind the end of the first document; nil for a further `...`.
+  static func afterDocument(_ source: SourceText, _ offset: Int, root: YAMLNode?) -> Diagnostic? {
+    let bytes = source.bytes
+    let line = YAMLLine(source, at: offset)
+    let place = SourceLocation(source, offset: offset, length: max(1, line.contentEnd - offset))
+    let mark = bytes[offset..<min(offset + 3, bytes.count)]
+    let isWord = offset == line.start && (offset + 3 >= bytes.count || bytes[offset + 3] <= 0x20)
+    if isWord, mark.elementsEqual("...".utf8) { return nil }
+    if isWord, mark.elementsEqual("---".utf8) {
+      return Diagnostic(
+        .severalDocuments, "a second document begins here, but a file holds one pipeline",
+        at: SourceLocation(source, offset: offset, length: 3),
+        help: "Put it into a file of its own")
+    }
+    guard let root, case .mapping = root.content else {
+      return Diagnostic(
+        .syntax, "text follows the end of the document", at: place,
+        help: "A pipeline file is one mapping: 'sources:', 'signals:', 'sinks:'")
+    }
+    let expected = root.location.column
+    let column = source.position(at: offset).column
+    if column < expected {
+      return Diagnostic(
+        .indentation,
+        "this line begins in column \(column), but the first key of the file in column \(expected)",
+        at: place, notes: [.init("the first key", at: root.entries?.first?.key.location)],
+        help: "Align the keys of the top level")
+    }
+    return Diagnostic(.syntax, "text follows the end of the document", at: place)
+  }
+}

@@ -1,0 +1,50 @@
+/// Makes untrusted text fit to stand in a message: one line, no control characters, not long.
+public enum Printable {
+  /// The most characters of a value that a message shows.
+  public static let maximumLength = 80
+
+  /// At most `limit` code points of `text`, with controls escaped, `…` in place of what was left out.
+  public static func cut(_ text: some Sequence<UInt8>, limit: Int = maximumLength) -> String {
+    // Four bytes are the most that one code point takes; the rest need not be looked at.
+    let bytes = Array(text.prefix((limit + 1) * 4))
+    var result = ""
+    var count = 0
+    for scalar in String(decoding: bytes, as: UTF8.self).unicodeScalars {
+      if count == limit { return result + "…" }
+      append(scalar, to: &result)
+      count += 1
+    }
+    return result
+  }
+
+  public static func cut(_ text: String, limit: Int = maximumLength) -> String {
+    cut(text.utf8, limit: limit)
+  }
+
+  /// Appends one code point, escaped if it could move the cursor, reorder text or be invisible.
+  static func append(_ scalar: Unicode.Scalar, to result: inout String) {
+    switch scalar.value {
+    case 0x09: result += "\\t"
+    case 0x0A: result += "\\n"
+    case 0x0D: result += "\\r"
+    case 0..<0x20, 0x7F..<0xA0: result += "\\x" + hex(scalar.value, digits: 2)
+    case _ where isInvisible(scalar.value): result += "\\u{" + hex(scalar.value, digits: 4) + "}"
+    default: result.unicodeScalars.append(scalar)
+    }
+  }
+
+  /// Line and paragraph separators, bidirectional controls, the byte order mark, private specials.
+  static func isInvisible(_ value: UInt32) -> Bool {
+    switch value {
+    case 0x200B, 0x200E, 0x200F, 0x2028, 0x2029, 0x202A...0x202E, 0x2060...0x206F, 0x061C, 0xFEFF,
+      0xFFF9...0xFFFB, 0xE0000...0xE007F:
+      true
+    default: false
+    }
+  }
+
+  static func hex(_ value: UInt32, digits: Int) -> String {
+    let text = String(value, radix: 16, uppercase: true)
+    return String(repeating: "0", count: max(0, digits - text.utf8.count)) + text
+  }
+}
