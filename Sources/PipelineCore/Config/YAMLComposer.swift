@@ -186,8 +186,9 @@ struct YAMLComposer {
 
   mutating func fail(_ error: YAMLSyntaxError) {
     let flow = stack.last(where: { $0.isFlow })
-    diagnostics.append(
-      error.explain(source, lastScalar: lastScalar, openBracket: flow?.start))
+    let explained = error.explain(source, lastScalar: lastScalar, openBracket: flow?.start)
+    // One cause may show twice, as in `{{ a }}/b`.
+    if diagnostics.last?.location != explained.location { diagnostics.append(explained) }
     isStopped = true
   }
 

@@ -39,6 +39,7 @@ private struct View {
         ? badEscape() : unclosedQuote(at: error.contextOffset ?? error.offset)
     }
     if let template = unquotedTemplate() { return template }
+    if let marked = markedValue() { return marked }
     if error.problem.contains("tab") || byte(error.offset) == 0x09 { return tab() }
     if error.context.contains("block scalar") { return blockHeader() }
     if error.context.contains("tag") || error.problem.contains("tag") {
@@ -108,7 +109,7 @@ private struct View {
     let first = scalar.location.line
     if first != line.number {
       return Diagnostic(
-        .unclosedQuote, "this quote is closed only \(line.number - first) lines below",
+        .unclosedQuote, "this quote is closed only on line \(source.position(at: end - 1).line)",
         at: place(scalar.location.offset, 1),
         notes: [.init("it closes here, and text follows", at: place(end - 1, 1))],
         help: "Close it on its own line")
@@ -120,7 +121,8 @@ private struct View {
         ? "Write '' for an apostrophe between single quotes; if the value is an expression, quote all "
           + "of it or put it in a block scalar (|)"
         : "If the value is an expression, quote all of it or put it in a block scalar (|)",
-      fixIts: [line.quoting(from: scalar.location.offset)].compactMap { $0 })
+      fixIts: openBracket == nil
+        ? [line.quoting(from: scalar.location.offset)].compactMap { $0 } : [])
   }
 
   // MARK: Expressions that YAML reads as something else
@@ -131,6 +133,20 @@ private struct View {
       return YAMLSyntaxError.template(source, offset)
     }
     return nil
+  }
+
+  /// The value of this line begins with a character that means something to YAML, and what follows
+  /// made no sense to it.
+  private func markedValue() -> Diagnostic? {
+    guard line.value <= error.offset, line.value > line.start, error.offset < line.end else {
+      return nil
+    }
+    switch byte(line.value) {
+    case UInt8(ascii: "!"): return startsWith("!", "a tag", .tag, at: line.value)
+    case UInt8(ascii: "*"): return startsWith("*", "an alias", .anchorSyntax, at: line.value)
+    case UInt8(ascii: "&"): return startsWith("&", "an anchor", .anchorSyntax, at: line.value)
+    default: return nil
+    }
   }
 
   private func startsWith(
@@ -234,22 +250,31 @@ private struct View {
     let column = source.position(at: error.offset).column
     let note = Diagnostic.Note(
       isList ? "the list begins here" : "the mapping begins here", at: self.place(outer, 1))
-    if !isList, byte(error.offset) == UInt8(ascii: "-"), column <= expected {
+    let isFirst = skipBlanks(line.start) == error.offset
+    let isItem = byte(error.offset) == UInt8(ascii: "-") && byte(error.offset + 1) <= 0x20
+    if byte(error.offset) == UInt8(ascii: ":") {
+      return Diagnostic(
+        .invalidKey, "the key before ':' is missing", at: place,
+        help: "A text that begins with ':' must be quoted")
+    }
+    if isFirst, column != expected {
+      var others = "column \(expected)"
+      if let above = line.above, above.column != expected, above.column != column {
+        others += " or \(above.column)"
+      }
+      return Diagnostic(
+        .indentation, "this line begins in column \(column), where nothing above begins", at: place,
+        notes: [note], help: "Begin it in \(others)")
+    }
+    if !isList, isItem {
       return Diagnostic(
         .indentation, "a list item stands where a key is expected", at: place, notes: [note],
         help: "Put the list below a key of its own")
     }
-    if isList, column == expected {
+    if isList, isFirst {
       return Diagnostic(
         .indentation, "a list goes on only with '- ', but a key stands here", at: place,
         notes: [note], help: "Indent the key by less than the list, or begin the line with '- '")
-    }
-    if column != expected, error.offset == line.first || line.first == error.offset {
-      return Diagnostic(
-        .indentation,
-        "this line begins in column \(column), but the \(isList ? "list" : "mapping") that it "
-          + "follows begins in column \(expected)",
-        at: place, notes: [note], help: "Align it with a line above")
     }
     return Diagnostic(
       .syntax, "\(isList ? "'- '" : "a key") was expected here", at: place, notes: [note],
