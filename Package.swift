@@ -27,12 +27,14 @@ let package = Package(
       name: "CCurl", path: "Sources/CCurl",
       linkerSettings: [.linkedLibrary("curl")]),
 
+    .target(name: "CLinux", path: "Sources/CLinux"),
+
     .target(
       name: "PipelineCore", dependencies: ["CJSON", "CRE2", "CYAML"]),
     .target(
       name: "Transport",
       dependencies: [
-        "PipelineCore", "CCurl",
+        "PipelineCore", "CCurl", "CLinux",
         .product(name: "NIOCore", package: "swift-nio"),
         .product(name: "NIOPosix", package: "swift-nio"),
         .product(name: "NIOHTTP1", package: "swift-nio"),
@@ -52,6 +54,7 @@ let package = Package(
       path: "Tests/PipelineTestSupport"),
     .testTarget(
       name: "PipelineCoreTests", dependencies: ["PipelineCore", "PipelineTestSupport"]),
+    .testTarget(name: "TransportTests", dependencies: ["Transport", "PipelineCore"]),
   ],
   swiftLanguageModes: [.v6],
   cxxLanguageStandard: .cxx17

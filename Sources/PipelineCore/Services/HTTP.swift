@@ -48,6 +48,13 @@ public struct HTTPOptions: Sendable, Equatable {
   public var maxRedirects = 0
   /// Bytes of a response, after decompression, counted in flight.
   public var maxResponseBytes = 16 << 20
+  /// Asks for a compressed response, which is decompressed in flight.
+  public var acceptCompressed = false
+  /// How long an exchange may bring less than 100 bytes a second; counted in whole seconds.
+  public var stallTimeout: TimeSpan = .seconds(15)
+  /// Whether a host that is given by name may lead to a loopback or private address. One that is given
+  /// as an address may, and so may `localhost`.
+  public var allowPrivate = false
   public var auth: Auth = .none
   public var tls = TLSOptions()
   /// `http://host:port`; nil: no proxy, whatever the environment says.

@@ -1,0 +1,21 @@
+// Linux calls that Swift's Glibc module does not show: GNU extensions and headers it leaves out.
+#ifndef RX_LINUX_H
+#define RX_LINUX_H
+#include <stdint.h>
+
+/// A new eventfd, close-on-exec and non-blocking; -1 and errno on failure.
+int rx_eventfd(void);
+/// A pipe whose both ends are close-on-exec; -1 and errno on failure.
+int rx_pipe(int descriptors[2]);
+/// The text for an errno, never null, valid for ever, untranslated.
+const char *rx_error_text(int code);
+/// Nanoseconds since 1970 at which the open file was created; 0 where the file system does not say.
+int64_t rx_birth_time(int descriptor);
+/// The last byte of that value among `count`, or null.
+const void *rx_memrchr(const void *start, int byte, long count);
+/// Names the calling thread; at most 15 bytes are kept.
+void rx_name_thread(const char *name);
+/// Closes every descriptor from `first` on; -1 and errno on failure.
+int rx_close_from(unsigned first);
+
+#endif

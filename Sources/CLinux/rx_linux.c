@@ -1,0 +1,46 @@
+#define _GNU_SOURCE
+#include "rx_linux.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int rx_eventfd(void) { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }
+
+int rx_pipe(int descriptors[2]) { return pipe2(descriptors, O_CLOEXEC); }
+
+const char *rx_error_text(int code) {
+  const char *text = strerrordesc_np(code);
+  return text ? text : "Unknown error";
+}
+
+int64_t rx_birth_time(int descriptor) {
+  struct statx status;
+  if (statx(descriptor, "", AT_EMPTY_PATH, STATX_BTIME, &status) != 0) return 0;
+  if (!(status.stx_mask & STATX_BTIME)) return 0;
+  return status.stx_btime.tv_sec * INT64_C(1000000000) + status.stx_btime.tv_nsec;
+}
+
+void rx_name_thread(const char *name) {
+  char shortened[16];
+  snprintf(shortened, sizeof shortened, "%s", name);
+  pthread_setname_np(pthread_self(), shortened);
+}
+
+int rx_close_from(unsigned first) {
+#ifdef SYS_close_range
+  return (int)syscall(SYS_close_range, first, ~0U, 0);
+#else
+  errno = ENOSYS;
+  return -1;
+#endif
+}
+
+const void *rx_memrchr(const void *start, int byte, long count) {
+  return count > 0 ? memrchr(start, byte, (size_t)count) : NULL;
+}

@@ -1,0 +1,48 @@
+/// Which addresses requests may go to, decided on the address itself and not on the name.
+enum AddressPolicy {
+  enum Verdict: Equatable {
+    case allowed
+    /// Loopback or private: for hosts that the pipeline file gives as an address, or allows.
+    case privateNetwork
+    /// Never: link-local (cloud metadata among it), multicast, unspecified, reserved.
+    case forbidden
+  }
+
+  /// - Parameter bytes: 4 or 16 bytes in network order; anything else is forbidden.
+  static func judge(_ bytes: [UInt8]) -> Verdict {
+    switch bytes.count {
+    case 4: judgeV4(bytes[0], bytes[1], bytes[2], bytes[3])
+    case 16: judgeV6(bytes)
+    default: .forbidden
+    }
+  }
+
+  private static func judgeV4(_ a: UInt8, _ b: UInt8, _ c: UInt8, _ d: UInt8) -> Verdict {
+    switch (a, b, c, d) {
+    case (0, _, _, _), (169, 254, _, _), (224..., _, _, _): .forbidden
+    // Metadata services outside the link-local range: Alibaba, Oracle.
+    case (100, 100, 100, 200), (192, 0, 0, 192): .forbidden
+    case (10, _, _, _), (127, _, _, _), (172, 16...31, _, _), (192, 168, _, _), (100, 64...127, _, _):
+      .privateNetwork
+    default: .allowed
+    }
+  }
+
+  private static func judgeV6(_ a: [UInt8]) -> Verdict {
+    let embedded = judgeV4(a[12], a[13], a[14], a[15])
+    let leading = a.prefix { $0 == 0 }.count
+    if leading == 16 { return .forbidden }  // ::
+    if leading == 15, a[15] == 1 { return .privateNetwork }  // ::1
+    if leading >= 12 { return embedded == .allowed ? .privateNetwork : embedded }  // ::a.b.c.d
+    if leading == 10, a[10] == 0xff, a[11] == 0xff { return embedded }  // ::ffff:a.b.c.d
+    if a.starts(with: [0x00, 0x64, 0xff, 0x9b]) { return embedded }  // NAT64
+    if a.starts(with: [0x20, 0x02]) { return judgeV4(a[2], a[3], a[4], a[5]) }  // 6to4
+    if a[0] == 0xff { return .forbidden }  // multicast
+    if a[0] == 0xfe, a[1] & 0xc0 == 0x80 { return .forbidden }  // link-local
+    // fd00:ec2::254, Amazon's metadata service.
+    if a.starts(with: [0xfd, 0x00, 0x0e, 0xc2]) { return .forbidden }
+    if a[0] & 0xfe == 0xfc { return .privateNetwork }  // unique local
+    if a[0] == 0xfe, a[1] & 0xc0 == 0xc0 { return .privateNetwork }  // site-local
+    return .allowed
+  }
+}

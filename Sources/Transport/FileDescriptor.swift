@@ -1,0 +1,236 @@
+import Glibc
+
+/// An open descriptor with the name by which errors speak of it. Closes itself unless borrowed.
+public final class FileDescriptor: Sendable {
+  public let number: Int32
+  /// The path, or `standard input` and the like.
+  public let name: String
+  private let owned: Bool
+
+  /// Takes over a descriptor; `owned: false` leaves closing to somebody else.
+  public init(_ number: Int32, name: String, owned: Bool = true) {
+    self.number = number
+    self.name = name
+    self.owned = owned
+  }
+
+  deinit {
+    if owned { close(number) }
+  }
+
+  public static let standardInput = FileDescriptor(0, name: "standard input", owned: false)
+  public static let standardOutput = FileDescriptor(1, name: "standard output", owned: false)
+  public static let standardError = FileDescriptor(2, name: "standard error", owned: false)
+
+  /// What stands behind a descriptor or path.
+  public enum Kind: String, Sendable {
+    case regular = "a regular file"
+    case directory = "a directory"
+    case fifo = "a FIFO"
+    case socket = "a socket"
+    case characterDevice = "a character device"
+    case blockDevice = "a block device"
+    case other = "an unknown kind of file"
+
+    init(mode: mode_t) {
+      switch mode & S_IFMT {
+      case S_IFREG: self = .regular
+      case S_IFDIR: self = .directory
+      case S_IFIFO: self = .fifo
+      case S_IFSOCK: self = .socket
+      case S_IFCHR: self = .characterDevice
+      case S_IFBLK: self = .blockDevice
+      default: self = .other
+      }
+    }
+  }
+
+  /// What `fstat` tells, as far as anybody here asks.
+  public struct Status: Sendable, Equatable {
+    public var kind: Kind
+    public var device: UInt64
+    public var inode: UInt64
+    /// Bytes.
+    public var size: Int64
+    public var links: Int
+    /// Nanoseconds since 1970.
+    public var modified: Int64
+
+    init(_ raw: stat) {
+      kind = Kind(mode: raw.st_mode)
+      device = UInt64(raw.st_dev)
+      inode = UInt64(raw.st_ino)
+      size = Int64(raw.st_size)
+      links = Int(raw.st_nlink)
+      modified = Int64(raw.st_mtim.tv_sec) &* 1_000_000_000 &+ Int64(raw.st_mtim.tv_nsec)
+    }
+
+    /// The status of whatever the path leads to, symbolic links followed; nil if there is nothing.
+    public init?(path: String) {
+      var raw = stat()
+      guard uninterrupted({ stat(path, &raw) }) == 0 else { return nil }
+      self.init(raw)
+    }
+  }
+
+  /// Opens for reading. Never waits for a FIFO's writer, becomes no controlling terminal, and refuses
+  /// what is not of one of the `kinds` before a byte is read.
+  public static func openForReading(_ path: String, kinds: [Kind] = [.regular])
+    throws(PosixError) -> FileDescriptor
+  {
+    let number = uninterrupted { open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) }
+    if number < 0 { throw PosixError("open", path) }
+    let opened = FileDescriptor(number, name: path)
+    let kind = try opened.status().kind
+    guard kinds.contains(kind) else {
+      throw PosixError("read", path, code: EINVAL, detail: "it is \(kind.rawValue)")
+    }
+    return opened
+  }
+
+  /// Opens for appending, and makes the file if it does not exist.
+  /// - Parameter permissions: of a new file, less the umask.
+  public static func openForAppending(_ path: String, permissions: mode_t = 0o640)
+    throws(PosixError) -> FileDescriptor
+  {
+    let flags = O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY
+    var number = uninterrupted { open(path, flags, permissions) }
+    if number < 0, errno == EACCES {  // Write permission alone is enough for appending.
+      number = uninterrupted { open(path, flags & ~O_RDWR | O_WRONLY, permissions) }
+    }
+    if number < 0 { throw PosixError("open", path) }
+    let opened = FileDescriptor(number, name: path)
+    let kind = try opened.status().kind
+    guard kind != .directory, kind != .socket, kind != .blockDevice else {
+      throw PosixError("write to", path, code: EINVAL, detail: "it is \(kind.rawValue)")
+    }
+    return opened
+  }
+
+  public func status() throws(PosixError) -> Status {
+    var raw = stat()
+    if uninterrupted({ fstat(number, &raw) }) != 0 { throw PosixError("examine", name) }
+    return Status(raw)
+  }
+
+  /// Reads once; waits for data if the descriptor does not block.
+  /// - Returns: how many bytes, 0 at the end; nil if `stop` was woken first.
+  public func read(into buffer: UnsafeMutableRawBufferPointer, stop: WakeEvent? = nil)
+    throws(PosixError) -> Int?
+  {
+    guard let start = buffer.baseAddress, buffer.count > 0 else { return 0 }
+    while true {
+      if let stop, try wait(for: .readable, stop: stop) == false { return nil }
+      let count = uninterrupted { Glibc.read(number, start, buffer.count) }
+      if count >= 0 { return count }
+      guard errno == EAGAIN else { throw PosixError("read", name) }
+      if stop == nil { _ = try wait(for: .readable, stop: nil) }
+    }
+  }
+
+  /// Reads once from a place in a regular file. Returns 0 at and behind the end.
+  public func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64)
+    throws(PosixError) -> Int
+  {
+    guard let start = buffer.baseAddress, buffer.count > 0 else { return 0 }
+    let count = uninterrupted { pread(number, start, buffer.count, off_t(offset)) }
+    if count < 0 { throw PosixError("read", name) }
+    return count
+  }
+
+  /// Writes everything, however small the pieces that the system takes.
+  /// - Returns: false if `stop` was woken before all was written; `written` tells how far it came.
+  @discardableResult
+  public func write(
+    _ bytes: UnsafeRawBufferPointer, written: inout Int, stop: WakeEvent? = nil
+  ) throws(PosixError) -> Bool {
+    while written < bytes.count {
+      guard let start = bytes.baseAddress else { return true }
+      let rest = bytes.count - written
+      let count = uninterrupted { Glibc.write(number, start + written, rest) }
+      if count >= 0 {
+        written += count
+      } else if errno == EAGAIN {
+        if try wait(for: .writable, stop: stop) == false { return false }
+      } else {
+        throw PosixError("write to", name)
+      }
+    }
+    return true
+  }
+
+  /// Writes all bytes, waiting where the descriptor does not block.
+  public func write(_ bytes: [UInt8]) throws(PosixError) {
+    var written = 0
+    let failure: PosixError? = bytes.withUnsafeBytes { raw in
+      do throws(PosixError) {
+        try write(raw, written: &written)
+        return nil
+      } catch { return error }
+    }
+    if let failure { throw failure }
+  }
+
+  /// Returns when what was written has reached the device. After a failure what was written since
+  /// the last success must count as lost: the kernel reports it once only.
+  public func sync() throws(PosixError) {
+    if uninterrupted({ fdatasync(number) }) != 0 {
+      // Pipes, sockets and some devices cannot be synced, and need not be.
+      if errno == EINVAL || errno == EROFS { return }
+      throw PosixError("sync", name)
+    }
+  }
+
+  enum Readiness { case readable, writable }
+
+  /// Waits until a call would not block; false if `stop` was woken first.
+  func wait(for readiness: Readiness, stop: WakeEvent?) throws(PosixError) -> Bool {
+    let events = Int16(readiness == .readable ? POLLIN : POLLOUT)
+    var entries = [
+      pollfd(fd: number, events: events, revents: 0),
+      pollfd(fd: stop?.descriptor ?? -1, events: Int16(POLLIN), revents: 0),
+    ]
+    if uninterrupted({ poll(&entries, 2, -1) }) < 0 { throw PosixError("wait for", name) }
+    return entries[1].revents == 0
+  }
+}
+
+/// Replaces a file in one step: whoever opens `path` sees the old content or the new, also after a
+/// power cut. The new file lies beside the old one until then, under a name that begins with a dot.
+public func replaceFile(
+  _ path: String, with bytes: UnsafeRawBufferPointer, permissions: mode_t = 0o640
+) throws(PosixError) {
+  let (directory, name) = splitPath(path)
+  let temporary = "\(directory)/.\(name).\(getpid()).tmp"
+  unlink(temporary)
+  let flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC
+  let number = uninterrupted { open(temporary, flags, permissions) }
+  if number < 0 { throw PosixError("create", temporary) }
+  let file = FileDescriptor(number, name: temporary)
+  do throws(PosixError) {
+    var written = 0
+    try file.write(bytes, written: &written)
+    try file.sync()
+    if rename(temporary, path) != 0 { throw PosixError("replace", path) }
+    try syncDirectory(directory)
+  } catch {
+    unlink(temporary)
+    throw error
+  }
+}
+
+/// Makes creations, renamings and removals in a directory last through a power cut.
+public func syncDirectory(_ path: String) throws(PosixError) {
+  let number = uninterrupted { open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
+  if number < 0 { throw PosixError("open", path) }
+  defer { close(number) }
+  if uninterrupted({ fsync(number) }) != 0, errno != EINVAL { throw PosixError("sync", path) }
+}
+
+/// The directory (`.` if there is none) and the last part.
+func splitPath(_ path: String) -> (directory: String, name: String) {
+  let bytes = path.utf8
+  guard let slash = bytes.lastIndex(of: UInt8(ascii: "/")) else { return (".", path) }
+  let name = String(path[path.index(after: slash)...])
+  return (slash == bytes.startIndex ? "/" : String(path[..<slash]), name)
+}

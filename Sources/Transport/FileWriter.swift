@@ -1,0 +1,238 @@
+import Glibc
+import PipelineCore
+import Synchronization
+
+/// Writes blocks of bytes to a stream or file on a thread of its own, in order, with a bounded queue.
+///
+/// Blocks that pile up while the thread writes go out together. Each block's completion is called
+/// exactly once, in order, on the writer's thread. A full disk is waited for (`trouble` is told);
+/// after any other failure the writer has failed for good: all blocks in hand and all later ones
+/// complete with that error.
+///
+/// Appending to a file whose last line lacks its newline, as a crash can leave it, writes a newline
+/// first: the torn line stays what it was, and no new line is glued to it.
+public final class FileWriter: Sendable {
+  public enum Target: Sendable {
+    /// A stream that somebody else has opened.
+    case descriptor(FileDescriptor)
+    /// Added to the end of a file, made if need be. A file that was renamed or removed meanwhile, as
+    /// log rotation does, is opened anew.
+    case append(path: String, permissions: mode_t = 0o640)
+    /// Each block is a new content of the file, put in place in one step. Of blocks that wait, only
+    /// the newest is written.
+    case replace(path: String, permissions: mode_t = 0o640)
+  }
+
+  /// When what was written must have reached the device.
+  public enum Sync: Sendable, Equatable {
+    case never
+    /// Before the completions of the blocks that were written together.
+    case batch
+    /// At most that long after; completions do not wait for it.
+    case interval(TimeSpan)
+  }
+
+  public struct Options: Sendable {
+    /// Bytes that may wait; a single larger block is taken when nothing waits.
+    public var queueBytes = 8 << 20
+    public var sync = Sync.never
+    /// Whether a full disk is waited for rather than a failure.
+    public var waitsForRoom = true
+    public init() {}
+  }
+
+  public typealias Completion = @Sendable (Result<Void, PosixError>) -> Void
+
+  enum Content: @unchecked Sendable {
+    case bytes([UInt8])
+    case buffer(OutputBuffer)
+
+    var count: Int {
+      switch self {
+      case .bytes(let bytes): bytes.count
+      case .buffer(let buffer): buffer.count
+      }
+    }
+
+    func withBytes(_ body: (UnsafeRawBufferPointer) -> Void) {
+      switch self {
+      case .bytes(let bytes): bytes.withUnsafeBytes { body($0) }
+      case .buffer(let buffer): body(buffer.bytes)
+      }
+    }
+  }
+
+  private struct Block: Sendable {
+    var content: Content
+    var completion: Completion?
+  }
+
+  private struct State {
+    var queue: [Block] = []
+    /// Bytes queued or being written.
+    var bytes = 0
+    var closed = false
+    var failure: PosixError?
+    var waitingForRoom: [@Sendable () -> Void] = []
+    var thread: OwnThread?
+    /// The thread has nothing more to do.
+    var ended = false
+  }
+
+  private let target: Target
+  private let options: Options
+  private let trouble: @Sendable (PosixError) -> Void
+  private let state: Guarded<State>
+  /// Woken when the thread must give up what it is doing.
+  private let abandon: WakeEvent
+
+  /// Opens the target and starts the thread.
+  /// - Parameter trouble: told of a full disk, once per spell; called on the writer's thread.
+  public init(
+    _ target: Target, options: Options = Options(),
+    trouble: @escaping @Sendable (PosixError) -> Void = { _ in }
+  ) throws(PosixError) {
+    self.target = target
+    self.options = options
+    self.trouble = trouble
+    state = Guarded(State())
+    abandon = try WakeEvent()
+    let work = try WriterWork(target, options: options, abandon: abandon, trouble: trouble)
+    let state = state
+    let thread = try OwnThread("rxd write") { Self.run(work, state) }
+    state.withLock { $0.thread = thread }
+  }
+
+  /// Hands over a block; waits while the queue is full. `false`: closed or failed, the completion has
+  /// been called with the error.
+  @discardableResult
+  public func write(_ bytes: [UInt8], _ completion: Completion? = nil) -> Bool {
+    enqueue(Block(content: .bytes(bytes), completion: completion), waits: true)
+  }
+
+  /// Hands over a buffer, which must stay untouched until `completion`; waits while the queue is full.
+  @discardableResult
+  public func write(_ buffer: OutputBuffer, _ completion: Completion? = nil) -> Bool {
+    enqueue(Block(content: .buffer(buffer), completion: completion), waits: true)
+  }
+
+  /// Hands over a block unless the queue is full; whether it did. Never waits.
+  public func offer(_ bytes: [UInt8], _ completion: Completion? = nil) -> Bool {
+    enqueue(Block(content: .bytes(bytes), completion: completion), waits: false)
+  }
+
+  /// Hands over a buffer unless the queue is full; whether it did. Never waits.
+  public func offer(_ buffer: OutputBuffer, _ completion: Completion? = nil) -> Bool {
+    enqueue(Block(content: .buffer(buffer), completion: completion), waits: false)
+  }
+
+  /// Calls `body` once as soon as the queue is at most half full, perhaps at once; on the writer's
+  /// thread or the caller's.
+  public func whenRoom(_ body: @escaping @Sendable () -> Void) {
+    let limit = options.queueBytes
+    let now = state.withLock { state in
+      if state.bytes <= limit / 2 || state.failure != nil || state.closed { return true }
+      state.waitingForRoom.append(body)
+      return false
+    }
+    if now { body() }
+  }
+
+  /// Bytes that wait or are being written.
+  public var queuedBytes: Int { state.withLock { $0.bytes } }
+
+  private func enqueue(_ block: Block, waits: Bool) -> Bool {
+    let count = block.content.count
+    let limit = options.queueBytes
+    enum Outcome { case taken, full, refused(PosixError) }
+    let outcome = state.wait(until: nil) { state -> Outcome? in
+      if let failure = state.failure { return .refused(failure) }
+      if state.closed {
+        return .refused(
+          PosixError("write to", target.name, code: ECANCELED, detail: "it has been closed"))
+      }
+      guard state.bytes == 0 || state.bytes + count <= limit else { return waits ? nil : .full }
+      state.bytes += count
+      state.queue.append(block)
+      return .taken
+    }
+    switch outcome {
+    case .taken:
+      state.notify()
+      return true
+    case .full, nil: return false
+    case .refused(let error):
+      block.completion?(.failure(error))
+      return false
+    }
+  }
+
+  /// Takes no more blocks, writes what waits and returns when that is done, or, after `limit`, gives
+  /// up: what is left completes with an error. Not on the writer's thread.
+  public func close(within limit: TimeSpan = .seconds(30)) {
+    let thread = state.withLock { state -> OwnThread? in
+      state.closed = true
+      return state.thread.take()
+    }
+    state.notify()
+    guard let thread else { return }
+    let (deadline, overflow) = monotonicNow().addingReportingOverflow(limit.nanoseconds)
+    let ended: (inout State) -> Bool? = { $0.ended ? true : nil }
+    if state.wait(until: overflow ? nil : deadline, ended) == nil {
+      abandon.wake()
+      // A device that hangs inside the kernel keeps its thread; it ends with the process.
+      if state.wait(until: monotonicNow() &+ 2_000_000_000, ended) == nil { return }
+    }
+    thread.join()
+  }
+
+  deinit {
+    // Nobody can be waiting in `write` any more; what is queued is still written.
+    state.withLock { $0.closed = true }
+    state.notify()
+  }
+
+  private static func run(_ work: WriterWork, _ state: Guarded<State>) {
+    while true {
+      let taken = state.wait(until: work.nextSync) { state -> ([Block], closed: Bool)? in
+        if state.queue.isEmpty && !state.closed { return nil }
+        defer { state.queue = [] }
+        return (state.queue, state.closed)
+      }
+      let (blocks, closed) = taken ?? ([], false)
+      if blocks.isEmpty {
+        if let failure = work.syncIfDue(closing: closed) {
+          state.withLock { $0.failure = $0.failure ?? failure }
+        }
+        if closed {
+          state.withLock { $0.ended = true }
+          state.notify()
+          return
+        }
+        continue
+      }
+      let failure = work.write(blocks.map(\.content))
+      for block in blocks { block.completion?(failure.map { .failure($0) } ?? .success(())) }
+      let total = blocks.reduce(0) { $0 + $1.content.count }
+      let waiting = state.withLock { state -> [@Sendable () -> Void] in
+        state.bytes -= total
+        if let failure { state.failure = failure }
+        guard state.bytes <= work.options.queueBytes / 2 || failure != nil else { return [] }
+        defer { state.waitingForRoom = [] }
+        return state.waitingForRoom
+      }
+      state.notify()
+      for body in waiting { body() }
+    }
+  }
+}
+
+extension FileWriter.Target {
+  /// The file or stream, for messages.
+  var name: String {
+    switch self {
+    case .descriptor(let file): file.name
+    case .append(let path, _), .replace(let path, _): path
+    }
+  }
+}

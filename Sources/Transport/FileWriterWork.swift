@@ -1,0 +1,192 @@
+import Glibc
+import PipelineCore
+
+/// What a `FileWriter` does on its thread. Made by the thread that makes the writer, then used on the
+/// writer's thread only.
+final class WriterWork: @unchecked Sendable {
+  let options: FileWriter.Options
+  private let target: FileWriter.Target
+  private let abandon: WakeEvent
+  private let trouble: @Sendable (PosixError) -> Void
+  private var file: FileDescriptor?
+  private var identity: (device: UInt64, inode: UInt64)?
+  /// The file ends in the middle of a line that this writer did not write.
+  private var needsNewline = false
+  /// Once set, nothing is written any more.
+  private var failure: PosixError?
+  private let scratch = OutputBuffer()
+  /// When the next sync is due, on the monotonic clock; nil if nothing is unsynced or nobody cares.
+  private(set) var nextSync: Int64?
+
+  /// Blocks from this size on are not copied together with others.
+  private static let large = 64 << 10
+  private static let together = 256 << 10
+
+  init(
+    _ target: FileWriter.Target, options: FileWriter.Options, abandon: WakeEvent,
+    trouble: @escaping @Sendable (PosixError) -> Void
+  ) throws(PosixError) {
+    self.target = target
+    self.options = options
+    self.abandon = abandon
+    self.trouble = trouble
+    switch target {
+    case .descriptor(let descriptor): file = Self.withoutBlocking(descriptor)
+    case .append: try openForAppending()
+    case .replace: break
+    }
+  }
+
+  /// Writes the blocks in order. Returns why they must not count as written, if so.
+  func write(_ blocks: [FileWriter.Content]) -> PosixError? {
+    if let failure { return failure }
+    do throws(PosixError) {
+      if case .replace(let path, let permissions) = target {
+        try replace(path, permissions, blocks)
+        return nil
+      }
+      if case .append(let path, _) = target { try reopenIfMoved(path) }
+      if needsNewline {
+        try writeAll([10])
+        needsNewline = false
+      }
+      scratch.clear()
+      for block in blocks { try write(block) }
+      try flushScratch()
+      switch options.sync {
+      case .never: break
+      case .batch: try file?.sync()
+      case .interval(let interval):
+        if nextSync == nil {
+          nextSync = monotonicNow() &+ max(0, min(interval.nanoseconds, 1 << 60))
+        }
+        return syncIfDue(closing: false)
+      }
+      return nil
+    } catch {
+      failure = error
+      return error
+    }
+  }
+
+  /// Syncs if that is due, or if this is the end and a sync is outstanding.
+  func syncIfDue(closing: Bool) -> PosixError? {
+    guard let due = nextSync, closing || monotonicNow() >= due else { return failure }
+    nextSync = nil
+    do throws(PosixError) {
+      try file?.sync()
+      return failure
+    } catch {
+      failure = error
+      return error
+    }
+  }
+
+  private func write(_ block: FileWriter.Content) throws(PosixError) {
+    if block.count >= Self.large || scratch.count + block.count > Self.together {
+      try flushScratch()
+    }
+    if block.count < Self.large {
+      block.withBytes { scratch.append($0) }
+    } else {
+      try borrowing(block) { bytes throws(PosixError) in try self.writeAll(bytes) }
+    }
+  }
+
+  /// Typed throws do not pass through the standard library's closures.
+  private func borrowing(
+    _ block: FileWriter.Content, _ body: (UnsafeRawBufferPointer) throws(PosixError) -> Void
+  ) throws(PosixError) {
+    var failure: PosixError?
+    block.withBytes { bytes in
+      do throws(PosixError) { try body(bytes) } catch { failure = error }
+    }
+    if let failure { throw failure }
+  }
+
+  private func flushScratch() throws(PosixError) {
+    guard scratch.count > 0 else { return }
+    try writeAll(scratch.bytes)
+    scratch.clear()
+  }
+
+  private func writeAll(_ bytes: [UInt8]) throws(PosixError) {
+    try borrowing(.bytes(bytes)) { bytes throws(PosixError) in try self.writeAll(bytes) }
+  }
+
+  private func writeAll(_ bytes: UnsafeRawBufferPointer) throws(PosixError) {
+    guard let file else { return }
+    var written = 0
+    try waitingForRoom { () throws(PosixError) in
+      let done = try file.write(bytes, written: &written, stop: self.abandon)
+      if !done { throw PosixError("write to", file.name, code: ECANCELED, detail: "it was given up") }
+    }
+  }
+
+  /// Does the work, again and again as long as the disk is full; what was written stays written.
+  private func waitingForRoom(_ work: () throws(PosixError) -> Void) throws(PosixError) {
+    var delay: Int32 = 100
+    var told = false
+    while true {
+      do throws(PosixError) {
+        return try work()
+      } catch {
+        guard error.isFull, options.waitsForRoom else { throw error }
+        if !told { trouble(error) }
+        told = true
+        var entry = pollfd(fd: abandon.descriptor, events: Int16(POLLIN), revents: 0)
+        if poll(&entry, 1, delay) > 0 { throw error }
+        delay = min(delay * 2, 2000)
+      }
+    }
+  }
+
+  private func replace(_ path: String, _ permissions: mode_t, _ blocks: [FileWriter.Content])
+    throws(PosixError)
+  {
+    guard let newest = blocks.last else { return }
+    try waitingForRoom { () throws(PosixError) in
+      try self.borrowing(newest) { bytes throws(PosixError) in
+        try replaceFile(path, with: bytes, permissions: permissions)
+      }
+    }
+  }
+
+  // MARK: - The file
+
+  /// The same pipe by a description of our own that does not block, so that `abandon` is noticed
+  /// while the reader sleeps; the one that was handed in, which others share, stays as it is.
+  private static func withoutBlocking(_ file: FileDescriptor) -> FileDescriptor {
+    guard let status = try? file.status(), status.kind == .fifo else { return file }
+    let path = "/proc/self/fd/\(file.number)"
+    let number = uninterrupted { open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK) }
+    return number < 0 ? file : FileDescriptor(number, name: file.name)
+  }
+
+  private func openForAppending() throws(PosixError) {
+    guard case .append(let path, let permissions) = target else { return }
+    let opened = try FileDescriptor.openForAppending(path, permissions: permissions)
+    let status = try opened.status()
+    needsNewline = false
+    if status.kind == .regular, status.size > 0 {
+      var last: UInt8 = 10
+      // Without permission to read, nobody knows; then nothing is added.
+      let count = uninterrupted { pread(opened.number, &last, 1, off_t(status.size - 1)) }
+      needsNewline = count == 1 && last != 10
+    }
+    identity = (status.device, status.inode)
+    file = opened
+  }
+
+  /// Follows a log rotation: what the path names now is what is written to.
+  private func reopenIfMoved(_ path: String) throws(PosixError) {
+    if let now = FileDescriptor.Status(path: path), let identity,
+      now.device == identity.device, now.inode == identity.inode
+    {
+      return
+    }
+    if nextSync != nil || options.sync == .batch { try file?.sync() }
+    nextSync = nil
+    try openForAppending()
+  }
+}

@@ -1,0 +1,51 @@
+import PipelineCore
+
+/// What may stand where in an HTTP message.
+enum HTTPSyntax {
+  /// A method or header name: letters, digits and the marks that RFC 9110 allows.
+  static func isToken(_ text: String) -> Bool {
+    !text.isEmpty
+      && text.utf8.allSatisfy { byte in
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+          UInt8(ascii: "0")...UInt8(ascii: "9"):
+          true
+        default: marks.contains(byte)
+        }
+      }
+  }
+
+  private static let marks = Array("!#$%&'*+-.^_`|~".utf8)
+
+  /// No byte that could end the line or the text: CR, LF, NUL.
+  static func isFieldValue(_ text: String) -> Bool {
+    text.utf8.allSatisfy { $0 != 13 && $0 != 10 && $0 != 0 }
+  }
+
+  /// Equal but for the case of ASCII letters.
+  static func same(_ a: String, _ b: String) -> Bool {
+    let left = a.utf8
+    let right = b.utf8
+    guard left.count == right.count else { return false }
+    return zip(left, right).allSatisfy { lower($0) == lower($1) }
+  }
+
+  @inline(__always)
+  static func lower(_ byte: UInt8) -> UInt8 { byte &- 65 < 26 ? byte | 0x20 : byte }
+
+  /// Headers that the transport writes itself, because they say where a message ends.
+  static func isFraming(_ name: String) -> Bool {
+    ["content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer", "upgrade"]
+      .contains { same($0, name) }
+  }
+
+  /// For messages: control bytes, which a terminal would obey, become `?`; at most 200 bytes.
+  static func printable(_ text: String) -> String {
+    let safe = text.unicodeScalars.prefix(200).map { scalar -> Unicode.Scalar in
+      let isControl = scalar.value < 0x20 || (0x7f...0x9f).contains(scalar.value)
+      let isDirection = (0x202a...0x202e).contains(scalar.value) || (0x2066...0x2069).contains(scalar.value)
+      return isControl || isDirection ? "?" : scalar
+    }
+    return String(String.UnicodeScalarView(safe))
+  }
+}

@@ -1,0 +1,247 @@
+import CLinux
+import Glibc
+import PipelineCore
+
+/// A line that was longer than allowed.
+public struct LongLine: Sendable, Equatable {
+  public enum Policy: String, Sendable {
+    /// Deliver the first `maxLine` bytes as the line.
+    case cut
+    /// Deliver nothing of it.
+    case drop
+    /// Deliver nothing of it, but hand its beginning to the errors.
+    case reject
+  }
+  /// Where the line begins in the stream.
+  public var offset: Int64
+  /// Bytes of the whole line, without its newline.
+  public var length: Int64
+  public var policy: Policy
+  /// With `reject`, the line's first bytes, at most `headBytes`.
+  public var head: [UInt8] = []
+
+  public static let headBytes = 4096
+}
+
+/// Whole lines in a row, as they stood in the stream.
+public struct LineBlock: Sendable {
+  /// Lines, each with its newline, except that the very last line may lack it: at the end of the
+  /// stream, and where a long line was cut. Empty if there is only a `longLine` to report.
+  public var slab: Slab
+  /// Where the slab's first byte stood in the stream.
+  public var offset: Int64
+  /// Where reading continues: everything before it is in this block or an earlier one, or was
+  /// dropped and reported.
+  public var endOffset: Int64
+  /// The long line that ends this block: with `cut` its beginning is the slab's last line, otherwise
+  /// it followed the slab's last line.
+  public var longLine: LongLine?
+}
+
+/// Cuts a stream of bytes into blocks of whole lines. No I/O: somebody asks for `space`, fills it, and
+/// says so with `filled`.
+///
+/// Memory is bounded by `maxLine` + the largest space asked for. Copies a byte at most once when
+/// lines come in small pieces, and hands its own memory over when they come in large ones.
+struct LineAssembler {
+  let maxLine: Int
+  let policy: LongLine.Policy
+
+  /// Bytes not yet delivered: the beginning of one line, without newline, behind `discarded` of it.
+  private var slab: Slab?
+  /// Valid bytes in `slab`.
+  private(set) var held = 0
+  /// Where the first held byte stands in the stream.
+  private(set) var offset: Int64
+  /// The held bytes are the kept beginning of a line that is too long, and so many further bytes of
+  /// it are gone; -1 while the line is not too long.
+  private var discarded: Int64 = -1
+  /// The bytes up to the next newline are the end of a line that began before the first offset.
+  private var skipping = false
+
+  init(maxLine: Int, policy: LongLine.Policy, offset: Int64 = 0) {
+    self.maxLine = max(maxLine, 1)
+    self.policy = policy
+    self.offset = offset
+  }
+
+  /// Everything up to the next newline is not a line: reading began in the middle of one.
+  mutating func skipToLineStart() { skipping = true }
+
+  /// Where the next byte that is read stands in the stream.
+  var readOffset: Int64 { offset &+ Int64(held) &+ max(discarded, 0) }
+
+  /// Room for at least `count` more bytes. Valid until the next call of this value.
+  mutating func space(_ count: Int) -> UnsafeMutableRawBufferPointer {
+    let current: Slab
+    if let slab, slab.capacity - held >= count {
+      current = slab
+    } else {
+      // Twofold growth, so that a line that comes byte by byte is copied a constant number of times.
+      let capacity = held == 0 ? count : max(held + count, min(held * 2, maxLine + count))
+      current = Slab(capacity: capacity)
+      if let slab { current.start.copyMemory(from: slab.start, byteCount: held) }
+      slab = current
+    }
+    return UnsafeMutableRawBufferPointer(
+      start: current.start + held, count: current.capacity - held)
+  }
+
+  /// The first `count` bytes of the space are now the next bytes of the stream.
+  mutating func filled(_ count: Int, deliver: (LineBlock) -> Void) {
+    guard count > 0, let slab else { return }
+    let newline: Int32 = 10
+    if discarded >= 0 || skipping {
+      let fresh = slab.start + held
+      guard let end = memchr(fresh, newline, count) else {
+        if skipping { offset &+= Int64(count) } else { discarded &+= Int64(count) }
+        return
+      }
+      let gone = end - fresh
+      if skipping {
+        skipping = false
+        offset &+= Int64(gone + 1)
+      } else {
+        discarded &+= Int64(gone)
+        deliverLong(newlines: 1, deliver)
+      }
+      let rest = count - gone - 1
+      let target = space(rest)  // The held bytes may have been handed over.
+      if rest > 0, let base = target.baseAddress { memmove(base, end + 1, rest) }
+      withExtendedLifetime(slab) {}
+      return filled(rest, deliver: deliver)
+    }
+    guard let last = lastNewline(slab.start + held, count) else {
+      held += count
+      if held > maxLine { beginLong() }
+      return
+    }
+    let complete = last - UnsafeRawPointer(slab.start) + 1
+    let filled = held + count
+    if complete > maxLine, let start = firstLong(slab, complete) {
+      return splitAtLong(slab, start, filled, deliver)
+    }
+    emit(slab, complete, filled, deliver)
+    if held > maxLine { beginLong() }
+  }
+
+  /// The end of the stream: delivers what is held as a last line.
+  mutating func finish(deliver: (LineBlock) -> Void) {
+    skipping = false
+    if discarded >= 0 {
+      deliverLong(newlines: 0, deliver)
+    } else if held > 0, let slab {
+      emit(slab, held, held, deliver)
+    }
+    self.slab = nil
+  }
+
+  /// The stream begins anew somewhere; what is held is forgotten.
+  mutating func reset(offset: Int64) {
+    self.offset = offset
+    held = 0
+    discarded = -1
+    skipping = false
+    slab = nil
+  }
+
+  /// Gives back memory that nothing is held in.
+  mutating func release() {
+    if held == 0 { slab = nil }
+  }
+
+  // MARK: - Delivering
+
+  /// Delivers the first `complete` of `filled` bytes and holds the others.
+  private mutating func emit(
+    _ full: Slab, _ complete: Int, _ filled: Int, _ deliver: (LineBlock) -> Void
+  ) {
+    let tail = filled - complete
+    let start = offset
+    offset &+= Int64(complete)
+    held = tail
+    let out: Slab
+    if complete * 2 >= full.capacity {
+      // Most of the memory is in use: it goes out as it is.
+      let rest = UnsafeRawBufferPointer(start: full.start + complete, count: tail)
+      slab = tail > 0 ? Slab(rest) : nil
+      full.count = complete
+      out = full
+    } else {
+      out = Slab(UnsafeRawBufferPointer(start: full.start, count: complete))
+      if tail > 0 { memmove(full.start, full.start + complete, tail) }
+    }
+    deliver(LineBlock(slab: out, offset: start, endOffset: offset, longLine: nil))
+  }
+
+  /// The line in hand has become too long: keep its beginning only.
+  private mutating func beginLong() {
+    let kept =
+      switch policy {
+      case .cut: maxLine
+      case .drop: 0
+      case .reject: min(maxLine, LongLine.headBytes)
+      }
+    discarded = Int64(held - kept)
+    held = kept
+  }
+
+  /// Delivers what is kept of the long line in hand, whose end has been found.
+  private mutating func deliverLong(newlines: Int64, _ deliver: (LineBlock) -> Void) {
+    let length = Int64(held) &+ discarded
+    let kept = UnsafeRawBufferPointer(start: slab?.start, count: held)
+    var long = LongLine(offset: offset, length: length, policy: policy)
+    if policy == .reject { long.head = [UInt8](kept) }
+    let out = Slab(policy == .cut ? kept : UnsafeRawBufferPointer(start: nil, count: 0))
+    let start = offset
+    offset &+= length &+ newlines
+    held = 0
+    discarded = -1
+    deliver(LineBlock(slab: out, offset: start, endOffset: offset, longLine: long))
+  }
+
+  /// Delivers the lines before a long line that lies complete in the slab, then that line's report,
+  /// then the rest.
+  private mutating func splitAtLong(
+    _ full: Slab, _ start: Int, _ filled: Int, _ deliver: (LineBlock) -> Void
+  ) {
+    if start > 0 {
+      let before = UnsafeRawBufferPointer(start: full.start, count: start)
+      let block = LineBlock(
+        slab: Slab(before), offset: offset, endOffset: offset &+ Int64(start), longLine: nil)
+      offset &+= Int64(start)
+      deliver(block)
+    }
+    let base = full.start + start
+    let length = memchr(base, 10, filled - start).map { $0 - base } ?? filled - start
+    memmove(full.start, base, min(length, maxLine))
+    held = length
+    // `beginLong` counts with `held` only; the bytes it keeps are in place.
+    beginLong()
+    deliverLong(newlines: 1, deliver)
+    let rest = filled - start - length - 1
+    guard rest > 0 else { return }
+    let target = space(rest)
+    if let to = target.baseAddress { memmove(to, base + length + 1, rest) }
+    withExtendedLifetime(full) {}
+    self.filled(rest, deliver: deliver)
+  }
+
+  // MARK: - Looking
+
+  private func lastNewline(_ start: UnsafeMutableRawPointer, _ count: Int) -> UnsafeRawPointer? {
+    rx_memrchr(start, 10, count)
+  }
+
+  /// Where the first line begins that is longer than `maxLine`, among the first `complete` bytes,
+  /// which end with a newline. Looks at one place per `maxLine` bytes, not at every line.
+  private func firstLong(_ slab: Slab, _ complete: Int) -> Int? {
+    var line = 0
+    while complete - line > maxLine {
+      let window = min(maxLine + 1, complete - line)
+      guard let last = lastNewline(slab.start + line, window) else { return line }
+      line = last - UnsafeRawPointer(slab.start) + 1
+    }
+    return nil
+  }
+}

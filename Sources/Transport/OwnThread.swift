@@ -1,0 +1,63 @@
+import CLinux
+import Glibc
+
+/// A thread of our own, for work that blocks; never a thread of the cooperative pool.
+///
+/// The thread takes no signals: they go to the threads that the daemon chose for them.
+public final class OwnThread: @unchecked Sendable {
+  private var handle: pthread_t
+  private var joined = false
+
+  private final class Start {
+    let name: String
+    let body: @Sendable () -> Void
+    init(_ name: String, _ body: @escaping @Sendable () -> Void) {
+      self.name = name
+      self.body = body
+    }
+  }
+
+  /// Starts the thread. `name` shows in `top -H`, its first 15 bytes.
+  public init(_ name: String, stackBytes: Int = 2 << 20, _ body: @escaping @Sendable () -> Void)
+    throws(PosixError)
+  {
+    var attributes = pthread_attr_t()
+    pthread_attr_init(&attributes)
+    defer { pthread_attr_destroy(&attributes) }
+    pthread_attr_setstacksize(&attributes, stackBytes)
+    // The mask is inherited: set here, so that no signal reaches the thread before it runs.
+    var all = sigset_t()
+    var previous = sigset_t()
+    sigfillset(&all)
+    for fault in [SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT] { sigdelset(&all, fault) }
+    pthread_sigmask(SIG_SETMASK, &all, &previous)
+    defer { pthread_sigmask(SIG_SETMASK, &previous, nil) }
+    let start = Unmanaged.passRetained(Start(name, body))
+    handle = 0
+    let code = pthread_create(
+      &handle, &attributes,
+      { pointer in
+        guard let pointer else { return nil }
+        let start = Unmanaged<Start>.fromOpaque(pointer).takeRetainedValue()
+        rx_name_thread(start.name)
+        start.body()
+        return nil
+      }, start.toOpaque())
+    guard code == 0 else {
+      start.release()
+      joined = true
+      throw PosixError("start thread", name, code: code)
+    }
+  }
+
+  /// Waits until the thread has ended. Called at most once, and never on the thread itself.
+  public func join() {
+    precondition(!joined, "a thread is joined once")
+    joined = true
+    pthread_join(handle, nil)
+  }
+
+  deinit {
+    if !joined { pthread_detach(handle) }
+  }
+}

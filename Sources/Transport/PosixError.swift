@@ -1,0 +1,47 @@
+import CLinux
+import Glibc
+
+/// A failed system call: which, on what, and why.
+public struct PosixError: Error, Sendable, Equatable, CustomStringConvertible {
+  /// The errno.
+  public var code: Int32
+  /// What was tried, to be read after "cannot": `open`, `read`, `write to`.
+  public var operation: String
+  /// The file or stream it was tried on.
+  public var path: String
+  /// What the code does not say; appended to the sentence.
+  public var detail: String?
+
+  public init(_ operation: String, _ path: String, code: Int32 = errno, detail: String? = nil) {
+    self.code = code
+    self.operation = operation
+    self.path = path
+    self.detail = detail
+  }
+
+  /// One sentence without a full stop: `cannot open /var/log/x: Permission denied`.
+  public var message: String {
+    var text = "cannot \(operation) \(path): "
+    if let detail { text += detail } else { text += PosixError.text(code) }
+    return text
+  }
+
+  public var description: String { message }
+
+  /// Whoever reads the other end has closed it.
+  public var isBrokenPipe: Bool { code == EPIPE }
+  /// There is no room: disk, quota or file size limit; may pass.
+  public var isFull: Bool { code == ENOSPC || code == EDQUOT || code == EFBIG }
+
+  /// The system's text for an errno.
+  public static func text(_ code: Int32) -> String { String(cString: rx_error_text(code)) }
+}
+
+/// Repeats a call as long as a signal interrupts it. `call` returns -1 on failure and sets errno.
+@inline(__always)
+func uninterrupted<Result: SignedInteger>(_ call: () -> Result) -> Result {
+  while true {
+    let result = call()
+    if result != -1 || errno != EINTR { return result }
+  }
+}

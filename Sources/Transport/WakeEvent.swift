@@ -1,0 +1,29 @@
+import CLinux
+import Glibc
+
+/// Wakes a thread that waits in `poll`: an eventfd. Any number of wakes before the next look count as
+/// one.
+public final class WakeEvent: Sendable {
+  let descriptor: Int32
+
+  public init() throws(PosixError) {
+    descriptor = rx_eventfd()
+    if descriptor < 0 { throw PosixError("create", "an eventfd") }
+  }
+
+  deinit { close(descriptor) }
+
+  /// Wakes the waiter, now or when it next waits. May be called on any thread.
+  public func wake() {
+    var one: UInt64 = 1
+    // EAGAIN means that the counter is full, so the waiter will wake anyway.
+    _ = uninterrupted { write(descriptor, &one, 8) }
+  }
+
+  /// Forgets all wakes so far; returns whether there were any.
+  @discardableResult
+  public func clear() -> Bool {
+    var count: UInt64 = 0
+    return uninterrupted { read(descriptor, &count, 8) } == 8
+  }
+}
