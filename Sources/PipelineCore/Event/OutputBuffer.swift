@@ -62,6 +62,15 @@ public final class OutputBuffer: @unchecked Sendable {
     bytes.withUnsafeBytes { append($0) }
   }
 
+  /// Lets `write` put at most `count` bytes; it returns how many it put.
+  @inline(__always)
+  public func append(count more: Int, _ write: (UnsafeMutablePointer<UInt8>) -> Int) {
+    reserve(more)
+    let written = write(start + count)
+    assert(written <= more)
+    count &+= written
+  }
+
   /// Forgets everything behind the first `length` bytes.
   public func truncate(to length: Int) {
     precondition(length <= count)

@@ -1,0 +1,158 @@
+import CJSON
+
+/// Reads JSON text (RFC 8259) into values.
+///
+/// Keeps its working memory between documents. Not thread-safe: one per executor.
+///
+/// What the standard leaves open:
+/// - A number without `.`, `e` and `E` is an int if it fits Int64, else a uint if it fits UInt64, else a
+///   double. `-0` is the double -0.0. `1e400` is infinite, `1e-400` is 0.
+/// - Of members with equal keys the first counts; ``parse(_:into:)`` drops the others. Keys are equal when
+///   their bytes are, after escapes are resolved.
+/// - Half of a surrogate pair (`"\ud83d"`) is legal; resolving the escape gives U+FFFD.
+/// - A string with backslashes keeps them and is flagged ``Value/isEscaped``, so that it can be written out
+///   as it came; ``unescape(_:into:)`` resolves them. Keys of maps never carry the flag.
+/// - A byte order mark is no white space here; decoders skip it.
+///
+/// Strings and JSON text in results point into the text, which must stay alive and unchanged with them. No
+/// byte outside the text is read.
+public final class JSONParser {
+  private let parser: OpaquePointer
+  /// What documents may hold at most.
+  public let limits: JSONLimits
+  private let shimLimits: rx_json_limits
+
+  public init(limits: JSONLimits = JSONLimits()) {
+    parser = rx_json_parser_new()
+    self.limits = limits
+    shimLimits = limits.shim
+  }
+
+  deinit { rx_json_parser_free(parser) }
+
+  /// Reads a document whole: maps and lists in `arena`, everything checked. An `.error` value says why the
+  /// text is no document (``JSONFailure/init(_:)-(Value)``).
+  public func parse(_ text: UnsafeRawBufferPointer, into arena: Arena) -> Value {
+    let trimmed = Self.trimmed(text)
+    guard let start = trimmed.baseAddress, let first = trimmed.first,
+      first == UInt8(ascii: "{") || first == UInt8(ascii: "[")
+    else { return open(text, checking: .everything) }
+    let base = start.assumingMemoryBound(to: CChar.self)
+    var failure = rx_json_failure()
+    let size = rx_json_index(parser, base, trimmed.count, &failure)
+    if size >= 0 {
+      var value = Value.null
+      let memory = arena.allocate(Int(size))
+      if rx_json_build(parser, base, trimmed.count, shimLimits, memory, &value, &failure) { return value }
+    }
+    let distance = text.baseAddress.map { start - $0 } ?? 0
+    return JSONFailure(failure).moved(by: distance).value
+  }
+
+  /// How closely ``open(_:checking:)`` looks at maps and lists.
+  public enum Check: String, Sendable, CaseIterable {
+    /// UTF-8, closed strings, balanced brackets, nothing behind the end. A fault inside is found by whoever
+    /// reads that part.
+    case outline
+    /// The whole grammar and the limits.
+    case everything
+  }
+
+  /// Reads a scalar document whole; a map or a list becomes `.jsonMap` or `.jsonList` over its exact range,
+  /// without the white space around it. An `.error` value says why the text is no document.
+  @inline(__always)
+  public func open(_ text: UnsafeRawBufferPointer, checking check: Check = .outline) -> Value {
+    var value = Value.null
+    var failure = rx_json_failure()
+    if rx_json_open(
+      parser, text.baseAddress?.assumingMemoryBound(to: CChar.self), text.count, check == .everything,
+      shimLimits, &value, &failure)
+    {
+      return value
+    }
+    return JSONFailure(failure).value
+  }
+
+  /// Checks a document completely, building nothing; nil if it is well formed and within the limits.
+  public func validate(_ text: UnsafeRawBufferPointer) -> JSONFailure? {
+    var failure = rx_json_failure()
+    let valid = rx_json_validate(
+      parser, text.baseAddress?.assumingMemoryBound(to: CChar.self), text.count, shimLimits, &failure)
+    return valid ? nil : JSONFailure(failure)
+  }
+
+  /// Turns JSON text into a list or a map, deep; an `.error` value if the text is malformed. Every other
+  /// value comes back unchanged.
+  public func expand(_ value: Value, into arena: Arena) -> Value {
+    value.is(.jsonMap) || value.is(.jsonList) ? parse(value.rawBytes, into: arena) : value
+  }
+
+  private static func trimmed(_ text: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
+    func isWhite(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x0A || byte == 0x0D || byte == 0x09 }
+    var start = 0
+    var end = text.count
+    while start < end, isWhite(text[start]) { start += 1 }
+    while start < end, isWhite(text[end - 1]) { end -= 1 }
+    return UnsafeRawBufferPointer(rebasing: text[start..<end])
+  }
+}
+
+// MARK: Parts of JSON text; no parser needed
+
+extension JSONParser {
+  /// One field of a `.jsonMap`, the first with that name: absent if there is none, an `.error` value if the
+  /// text is malformed on the way there. Maps and lists inside stay JSON text.
+  @inline(__always)
+  public static func lookup(_ json: Value, key: UnsafeRawBufferPointer) -> Value {
+    rx_json_find(
+      json.pointer?.assumingMemoryBound(to: CChar.self), Int(json.length),
+      key.baseAddress?.assumingMemoryBound(to: CChar.self), key.count)
+  }
+
+  /// One element of a `.jsonList`, from 0: absent behind the end, an `.error` value if the text is malformed
+  /// on the way there. Takes time in proportion to the text before the element.
+  @inline(__always)
+  public static func element(_ json: Value, at index: Int) -> Value {
+    if index < 0 { return .absent }
+    return rx_json_element(json.pointer?.assumingMemoryBound(to: CChar.self), Int(json.length), index)
+  }
+
+  /// Resolves the escapes of a string that is flagged ``Value/isEscaped``; every other value comes back
+  /// unchanged.
+  @inline(__always)
+  public static func unescape(_ string: Value, into arena: Arena) -> Value {
+    string.isEscaped && string.is(.string) ? unescapeSlow(string, into: arena) : string
+  }
+
+  @inline(never)
+  private static func unescapeSlow(_ string: Value, into arena: Arena) -> Value {
+    let memory = arena.allocate(Int(string.length))
+    let count = rx_json_unescape(
+      string.pointer?.assumingMemoryBound(to: CChar.self), Int(string.length),
+      memory.assumingMemoryBound(to: CChar.self))
+    return .string(UnsafeRawBufferPointer(start: memory, count: count))
+  }
+
+  /// Reads all of `text` as one JSON number; nil if it is none.
+  public static func number(_ text: UnsafeRawBufferPointer) -> Value? {
+    var value = Value.null
+    return rx_json_number(text.baseAddress?.assumingMemoryBound(to: CChar.self), text.count, &value)
+      ? value : nil
+  }
+}
+
+/// UTF-8, checked on bytes.
+public enum UTF8Text {
+  /// Whether all of `text` is UTF-8.
+  @inline(__always)
+  public static func isValid(_ text: UnsafeRawBufferPointer) -> Bool {
+    text.count == 0 || rx_json_is_utf8(text.baseAddress?.assumingMemoryBound(to: CChar.self), text.count)
+  }
+
+  /// The offset of the first byte that is no UTF-8, or nil.
+  public static func firstError(_ text: UnsafeRawBufferPointer) -> Int? {
+    if isValid(text) { return nil }
+    let at = rx_json_utf8_error(text.baseAddress?.assumingMemoryBound(to: CChar.self), text.count)
+    return at < text.count ? at : nil
+  }
+}

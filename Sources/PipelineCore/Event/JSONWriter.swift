@@ -1,0 +1,327 @@
+import CJSON
+
+#if canImport(Glibc)
+  import Glibc
+#endif
+
+/// Writes values as JSON text.
+///
+/// | value | text |
+/// |---|---|
+/// | absent, null, an optional without a value | `null` |
+/// | int, uint | all digits, also beyond 2^53 |
+/// | double | shortest digits that read back, always with `.` or `e` (`7.0`, `1e+21`), so that it stays a double |
+/// | NaN and infinities | `"NaN"`, `"Infinity"`, `"-Infinity"` |
+/// | bytes | base64 with padding |
+/// | timestamp | RFC 3339 in UTC, as many fraction digits as needed: `2026-01-31T08:00:00.5Z` |
+/// | duration | seconds: `1.5s` |
+/// | type | its name |
+/// | key of a map | strings as they are; int, uint and bool as their text |
+/// | JSON text, strings with escapes | as they came; where one line is wanted, without line breaks between tokens |
+public enum JSONWriter {
+  /// How the text is laid out.
+  public enum Layout: Sendable, Equatable {
+    /// One line, no white space of our own.
+    case compact
+    /// One member or element a line, `indent` spaces a level.
+    case pretty(indent: Int)
+  }
+
+  /// Nothing deeper is written: values come from bounded input, so more means a fold that grows without end.
+  static let depthLimit = 512
+
+  /// Appends the JSON text of `value`. Returns why it has none: then what was appended is removed again.
+  @discardableResult
+  @inline(__always)
+  public static func append(
+    _ value: Value, to output: OutputBuffer, layout: Layout = .compact
+  ) -> EncodingFailure? {
+    if layout == .compact, value.is(.jsonMap) {
+      appendRaw(value.rawBytes, to: output)
+      return nil
+    }
+    return appendSlow(value, to: output, layout: layout)
+  }
+
+  @inline(never)
+  private static func appendSlow(
+    _ value: Value, to output: OutputBuffer, layout: Layout
+  ) -> EncodingFailure? {
+    let start = output.count
+    var indent = -1
+    if case .pretty(let width) = layout { indent = max(0, min(width, 16)) }
+    if let failure = write(value, output, indent: indent, depth: 0) {
+      output.truncate(to: start)
+      return failure
+    }
+    return nil
+  }
+
+  // MARK: Values
+
+  /// `indent` is the width of one level, or -1 for one line.
+  private static func write(
+    _ value: Value, _ output: OutputBuffer, indent: Int, depth: Int
+  ) -> EncodingFailure? {
+    switch value.what {
+    case .absent, .null: output.append("null")
+    case .bool: output.append(value.asBool ? "true" : "false")
+    case .int: appendInt(value.asInt, to: output)
+    case .uint: appendUInt(value.asUInt, to: output)
+    case .double: appendDouble(value.asDouble, to: output)
+    case .string: appendString(value, to: output)
+    case .bytes:
+      output.append(UInt8(ascii: "\""))
+      appendBase64(value.rawBytes, to: output)
+      output.append(UInt8(ascii: "\""))
+    case .jsonList, .jsonMap:
+      if indent < 0 {
+        appendRaw(value.rawBytes, to: output)
+      } else {
+        appendIndented(value.rawBytes, to: output, indent: indent, depth: depth)
+      }
+    case .timestamp:
+      output.append(UInt8(ascii: "\""))
+      appendTimestamp(seconds: value.asInt, nanoseconds: value.length, to: output)
+      output.append(UInt8(ascii: "\""))
+    case .duration:
+      output.append(UInt8(ascii: "\""))
+      appendDuration(nanoseconds: value.asInt, to: output)
+      output.append(UInt8(ascii: "\""))
+    case .type:
+      appendString(value, to: output)
+    case .optional:
+      guard let wrapped = value.wrapped else {
+        output.append("null")
+        return nil
+      }
+      if depth >= depthLimit { return .tooDeep }
+      return write(wrapped, output, indent: indent, depth: depth + 1)
+    case .list: return writeList(value, output, indent: indent, depth: depth)
+    case .map: return writeMap(value, output, indent: indent, depth: depth)
+    case .error: return .error
+    }
+    return nil
+  }
+
+  private static func writeList(
+    _ value: Value, _ output: OutputBuffer, indent: Int, depth: Int
+  ) -> EncodingFailure? {
+    if depth >= depthLimit { return .tooDeep }
+    if value.length == 0 {
+      output.append("[]")
+      return nil
+    }
+    output.append(UInt8(ascii: "["))
+    var first = true
+    for element in value.elements {
+      if !first { output.append(UInt8(ascii: ",")) }
+      first = false
+      if indent >= 0 { appendLineBreak(to: output, spaces: indent * (depth + 1)) }
+      if let failure = write(element, output, indent: indent, depth: depth + 1) { return failure }
+    }
+    if indent >= 0 { appendLineBreak(to: output, spaces: indent * depth) }
+    output.append(UInt8(ascii: "]"))
+    return nil
+  }
+
+  private static func writeMap(
+    _ value: Value, _ output: OutputBuffer, indent: Int, depth: Int
+  ) -> EncodingFailure? {
+    if depth >= depthLimit { return .tooDeep }
+    if value.length == 0 {
+      output.append("{}")
+      return nil
+    }
+    output.append(UInt8(ascii: "{"))
+    var first = true
+    for entry in value.entries {
+      if !first { output.append(UInt8(ascii: ",")) }
+      first = false
+      if indent >= 0 { appendLineBreak(to: output, spaces: indent * (depth + 1)) }
+      if let failure = writeKey(entry.key, output) { return failure }
+      output.append(UInt8(ascii: ":"))
+      if indent >= 0 { output.append(UInt8(ascii: " ")) }
+      if let failure = write(entry.value, output, indent: indent, depth: depth + 1) { return failure }
+    }
+    if indent >= 0 { appendLineBreak(to: output, spaces: indent * depth) }
+    output.append(UInt8(ascii: "}"))
+    return nil
+  }
+
+  @inline(__always)
+  private static func writeKey(_ key: Value, _ output: OutputBuffer) -> EncodingFailure? {
+    if key.is(.string) {
+      appendString(key, to: output)
+      return nil
+    }
+    output.append(UInt8(ascii: "\""))
+    switch key.what {
+    case .int: appendInt(key.asInt, to: output)
+    case .uint: appendUInt(key.asUInt, to: output)
+    case .bool: output.append(key.asBool ? "true" : "false")
+    default: return .key(key.what)
+    }
+    output.append(UInt8(ascii: "\""))
+    return nil
+  }
+
+  // MARK: Strings and JSON text
+
+  /// Appends a string in quotes.
+  @inline(__always)
+  static func appendString(_ value: Value, to output: OutputBuffer) {
+    let bytes = value.rawBytes
+    output.reserve(bytes.count &+ 2)
+    output.append(UInt8(ascii: "\""))
+    if value.isEscaped {
+      output.append(bytes)
+    } else {
+      appendEscaped(bytes, to: output)
+    }
+    output.append(UInt8(ascii: "\""))
+  }
+
+  /// Appends the inside of a string literal.
+  static func appendEscaped(_ bytes: UnsafeRawBufferPointer, to output: OutputBuffer) {
+    guard let start = bytes.baseAddress else { return }
+    var at = 0
+    while true {
+      let left = bytes.count &- at
+      let plain = rx_json_plain_prefix((start + at).assumingMemoryBound(to: CChar.self), left)
+      output.append(UnsafeRawBufferPointer(start: start + at, count: plain))
+      if plain == left { return }
+      at &+= plain
+      appendEscape(bytes[at], to: output)
+      at &+= 1
+    }
+  }
+
+  private static func appendEscape(_ byte: UInt8, to output: OutputBuffer) {
+    switch byte {
+    case UInt8(ascii: "\""): output.append("\\\"")
+    case UInt8(ascii: "\\"): output.append("\\\\")
+    case 0x08: output.append("\\b")
+    case 0x09: output.append("\\t")
+    case 0x0A: output.append("\\n")
+    case 0x0C: output.append("\\f")
+    case 0x0D: output.append("\\r")
+    default:
+      output.append("\\u00")
+      output.append(hexadecimal(byte >> 4))
+      output.append(hexadecimal(byte & 15))
+    }
+  }
+
+  @inline(__always)
+  static func hexadecimal(_ digit: UInt8) -> UInt8 {
+    digit < 10 ? UInt8(ascii: "0") &+ digit : UInt8(ascii: "a") &+ digit &- 10
+  }
+
+  /// JSON text as it came; only line breaks between its tokens cost it its white space, because one
+  /// document a line is what readers of compact output split by.
+  @inline(__always)
+  private static func appendRaw(_ bytes: UnsafeRawBufferPointer, to output: OutputBuffer) {
+    guard let start = bytes.baseAddress else { return }
+    if memchr(start, 0x0A, bytes.count) == nil, memchr(start, 0x0D, bytes.count) == nil {
+      output.append(bytes)
+    } else {
+      appendMinified(bytes, to: output)
+    }
+  }
+
+  @inline(never)
+  private static func appendMinified(_ bytes: UnsafeRawBufferPointer, to output: OutputBuffer) {
+    output.append(count: bytes.count + 64) { target in
+      rx_json_minify(
+        bytes.baseAddress?.assumingMemoryBound(to: CChar.self), bytes.count,
+        UnsafeMutableRawPointer(target).assumingMemoryBound(to: CChar.self))
+    }
+  }
+
+  /// JSON text, laid out anew token by token; the tokens stay as they came.
+  private static func appendIndented(
+    _ bytes: UnsafeRawBufferPointer, to output: OutputBuffer, indent: Int, depth: Int
+  ) {
+    var depth = depth
+    var at = 0
+    let end = bytes.count
+    func skipWhite() {
+      while at < end, bytes[at] <= 0x20 { at += 1 }
+    }
+    while true {
+      skipWhite()
+      guard at < end else { return }
+      let byte = bytes[at]
+      switch byte {
+      case UInt8(ascii: "\""):
+        let start = at
+        at += 1
+        while at < end, bytes[at] != UInt8(ascii: "\"") { at += bytes[at] == UInt8(ascii: "\\") ? 2 : 1 }
+        at = min(at + 1, end)
+        output.append(UnsafeRawBufferPointer(rebasing: bytes[start..<at]))
+      case UInt8(ascii: "{"), UInt8(ascii: "["):
+        output.append(byte)
+        at += 1
+        skipWhite()
+        if at < end, bytes[at] == byte + 2 {
+          output.append(byte + 2)
+          at += 1
+        } else {
+          depth += 1
+          // Text that only its outline was checked of may nest deeper than anybody wants to see indented.
+          appendLineBreak(to: output, spaces: indent * min(depth, depthLimit))
+        }
+      case UInt8(ascii: "}"), UInt8(ascii: "]"):
+        depth = max(depth - 1, 0)
+        appendLineBreak(to: output, spaces: indent * min(depth, depthLimit))
+        output.append(byte)
+        at += 1
+      case UInt8(ascii: ","):
+        output.append(byte)
+        appendLineBreak(to: output, spaces: indent * min(depth, depthLimit))
+        at += 1
+      case UInt8(ascii: ":"):
+        output.append(": ")
+        at += 1
+      default:
+        output.append(byte)
+        at += 1
+      }
+    }
+  }
+
+  private static func appendLineBreak(to output: OutputBuffer, spaces: Int) {
+    output.append(UInt8(ascii: "\n"))
+    output.append(count: spaces) { target in
+      memset(target, 0x20, spaces)
+      return spaces
+    }
+  }
+}
+
+/// Why a value cannot be written in a format.
+public enum EncodingFailure: Error, Sendable, Equatable {
+  /// Lists and maps within each other beyond the limit of 512.
+  case tooDeep
+  /// An error value: it has no text.
+  case error
+  /// A key of a map that is neither string nor int, uint or bool.
+  case key(Value.Kind)
+  /// The format has no place for a value of this kind.
+  case kind(Value.Kind)
+  /// The format needs text, but the value has bytes that are no UTF-8.
+  case invalidUTF8
+}
+
+extension EncodingFailure: CustomStringConvertible {
+  public var description: String {
+    switch self {
+    case .tooDeep: "the value nests deeper than \(JSONWriter.depthLimit) lists and maps"
+    case .error: "the value is an error"
+    case .key(let kind): "a map with a key of kind \(kind) cannot be written; make its keys strings"
+    case .kind(let kind): "a value of kind \(kind) cannot be written in this format"
+    case .invalidUTF8: "the value holds bytes that are no UTF-8"
+    }
+  }
+}
