@@ -513,6 +513,13 @@ static const uint8_t *bytes(const char *text) { return reinterpret_cast<const ui
 
 extern "C" {
 
+bool rx_json_validate_plainly(
+  const char *text, size_t length, rx_json_limits limits, rx_json_failure *failure
+) {
+  *failure = locate_failure(bytes(text), length, limits);
+  return failure->reason == RX_JSON_OK;
+}
+
 // MARK: Parts of containers
 
 rx_value rx_json_find(const char *text, size_t length, const char *key, size_t key_length) {

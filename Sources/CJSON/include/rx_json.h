@@ -65,6 +65,11 @@ void rx_json_parser_free(rx_json_parser *parser);
 bool rx_json_validate(
   rx_json_parser *parser, const char *text, size_t length, rx_json_limits limits, rx_json_failure *failure);
 
+/// The same answer from reading byte by byte, without an index: slower, and right by itself, so that tests
+/// can hold one against the other.
+bool rx_json_validate_plainly(
+  const char *text, size_t length, rx_json_limits limits, rx_json_failure *failure);
+
 /// Reads a scalar document whole; an object or an array becomes RX_JSON_MAP or RX_JSON_LIST over its exact
 /// range. Without `complete`, of an object or an array only the UTF-8, the closed strings, the absence of
 /// control characters in them, the balance of brackets and the end of the document are checked.

@@ -34,10 +34,9 @@ public final class JSONParser {
   /// text is no document (``JSONFailure/init(_:)-(Value)``).
   public func parse(_ text: UnsafeRawBufferPointer, into arena: Arena) -> Value {
     let trimmed = Self.trimmed(text)
-    guard let start = trimmed.baseAddress, let first = trimmed.first,
+    guard let base = trimmed.baseAddress?.assumingMemoryBound(to: CChar.self), let first = trimmed.first,
       first == UInt8(ascii: "{") || first == UInt8(ascii: "[")
     else { return open(text, checking: .everything) }
-    let base = start.assumingMemoryBound(to: CChar.self)
     var failure = rx_json_failure()
     let size = rx_json_index(parser, base, trimmed.count, &failure)
     if size >= 0 {
@@ -45,8 +44,8 @@ public final class JSONParser {
       let memory = arena.allocate(Int(size))
       if rx_json_build(parser, base, trimmed.count, shimLimits, memory, &value, &failure) { return value }
     }
-    let distance = text.baseAddress.map { start - $0 } ?? 0
-    return JSONFailure(failure).moved(by: distance).value
+    // Offsets count from the start of the whole text.
+    return (validate(text) ?? JSONFailure(failure)).value
   }
 
   /// How closely ``open(_:checking:)`` looks at maps and lists.
