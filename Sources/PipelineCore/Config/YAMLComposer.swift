@@ -325,6 +325,7 @@ struct YAMLComposer {
 
   private mutating func applyTag(_ tag: String, _ from: Int, _ scalar: inout YAMLScalar) {
     let kind: YAMLScalar.Kind
+    scalar.isTagged = true
     switch tag {
     case "!", Self.corePrefix + "str":
       scalar.kind = .string

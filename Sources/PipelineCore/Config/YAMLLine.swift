@@ -81,8 +81,13 @@ struct YAMLLine {
   }
 
   var isBlank: Bool { first >= contentEnd && key == nil }
-  /// From 1, in code points.
+  /// The column of the key or of an item's content; from 1, in code points.
   var column: Int { source.position(at: first).column }
+  /// The column where the line begins, be it with the dash of an item.
+  var indentColumn: Int {
+    let blank = source.bytes[start..<end].firstIndex { $0 != 0x20 && $0 != 0x09 } ?? end
+    return source.position(at: blank).column
+  }
   var keyText: String? { key.map { Printable.cut(source.bytes[$0]) } }
 
   func starts(with text: StaticString, at offset: Int) -> Bool {

@@ -47,6 +47,8 @@ public struct YAMLScalar: Sendable {
   public var kind: Kind
   /// The whole scalar with its quotes.
   public var location: SourceLocation
+  /// True if a tag said the kind.
+  public var isTagged = false
 
   /// True if a secret was put in. Then neither the text nor any part of it may be shown or stored:
   /// print ``shown``.

@@ -259,8 +259,8 @@ private struct View {
     }
     if isFirst, column != expected {
       var others = "column \(expected)"
-      if let above = line.above, above.column != expected, above.column != column {
-        others += " or \(above.column)"
+      if let above = line.above, above.indentColumn != expected, above.indentColumn != column {
+        others += " or \(above.indentColumn)"
       }
       return Diagnostic(
         .indentation, "this line begins in column \(column), where nothing above begins", at: place,

@@ -62,4 +62,115 @@ extension Diagnostic.Code {
     tab, missingColon, reservedStart, escape, unclosedBracket, unquotedTemplate, blockScalar,
     anchorSyntax, commentCutsValue, textAfterBracket, bracket,
   ]
+
+  // MARK: RX2xx the grammar of the pipeline file
+
+  public static let unknownKey = Self("RX201", "Each place of the file has a fixed set of keys.")
+  public static let missingKey = Self("RX202", "A key that must be there is missing.")
+  public static let wrongType = Self("RX203", "A value is of another kind than its place asks for.")
+  public static let notOneComponent = Self(
+    "RX204", "A component is a mapping with exactly one component key.")
+  public static let duplicateName = Self(
+    "RX205", "Sources, signals and commands share one set of names; sinks have their own.")
+  public static let invalidName = Self(
+    "RX206", "A name has letters, digits, _ and -, begins with a letter or _, and is not reserved.")
+  public static let notOneOrigin = Self(
+    "RX207", "A signal has exactly one origin: from, a combining key or an inline source.")
+  public static let invalidReference = Self(
+    "RX208", "A reference is the name of a source, signal or command, or NAME.output.")
+  public static let misplacedKey = Self("RX209", "A key stands in a place where it has no meaning.")
+  public static let emptyCollection = Self("RX210", "A list or mapping must not be empty.")
+  public static let tooMany = Self("RX211", "A pipeline may have at most 1,000 operators.")
+  public static let rivalName = Self(
+    "RX212", "Things have one name, that of ReactiveCocoa in camelCase.")
+  public static let unknownComponent = Self(
+    "RX220", "The component is neither built in nor a plugin's.")
+  public static let unknownParameter = Self("RX221", "The component has no such parameter.")
+  public static let missingParameter = Self("RX222", "The component needs this parameter.")
+  public static let outOfRange = Self("RX223", "A value is outside the range of its parameter.")
+  public static let unknownChoice = Self("RX224", "A value is not one of its parameter's choices.")
+  public static let conflictingParameters = Self(
+    "RX225", "Two parameters exclude or require one another.")
+  public static let duration = Self(
+    "RX230", "A duration is a number with a unit: ns, us, ms, s, m, h or d.")
+  public static let size = Self(
+    "RX231", "A size is a number with a unit: B, kB, MB, GB, KiB, MiB or GiB.")
+  public static let number = Self("RX232", "A value must be a number of the kind asked for.")
+  public static let yamlBoolean = Self(
+    "RX233", "A boolean is written true or false; yes, no, on and off are texts.")
+  public static let template = Self("RX240", "A template is a text with {{ expression }} parts.")
+  public static let interpolationSyntax = Self(
+    "RX250", "Environment values are written ${NAME}, ${NAME:-default} or ${NAME:?message}.")
+  public static let interpolationNesting = Self("RX251", "A ${...} may not contain another.")
+  public static let interpolationInKey = Self("RX252", "Keys are not interpolated.", severity: .warning)
+
+  static let grammarCodes: [Self] = [
+    unknownKey, missingKey, wrongType, notOneComponent, duplicateName, invalidName, notOneOrigin,
+    invalidReference, misplacedKey, emptyCollection, tooMany, rivalName, unknownComponent,
+    unknownParameter, missingParameter, outOfRange, unknownChoice, conflictingParameters, duration,
+    size, number, yamlBoolean, template, interpolationSyntax, interpolationNesting,
+    interpolationInKey,
+  ]
+
+  // MARK: RX3xx names and wiring
+
+  public static let unknownName = Self(
+    "RX301", "A reference names no source, signal or command of the file.")
+  public static let unknownOutput = Self("RX302", "The node has no output of this name.")
+  public static let cycle = Self("RX303", "A signal may not feed itself.")
+  public static let unusedName = Self(
+    "RX304", "A source or signal feeds no sink.", severity: .warning)
+  public static let weakGuarantee = Self(
+    "RX305", "The path does not keep the guarantee that is required.")
+  public static let unsuitableReduce = Self(
+    "RX306", "'reduce' needs the named parts of a combineLatest or zip.")
+  public static let noSinks = Self("RX307", "A pipeline without sinks does nothing.", severity: .warning)
+  public static let unboundedOperator = Self(
+    "RX308", "An operator keeps something without a bound.", severity: .warning)
+
+  static let wiringCodes: [Self] = [
+    unknownName, unknownOutput, cycle, unusedName, weakGuarantee, unsuitableReduce, noSinks,
+    unboundedOperator,
+  ]
+
+  // MARK: RX6xx tests
+
+  public static let marbleSyntax = Self("RX601", "A marble string is malformed.")
+  public static let unknownSubject = Self(
+    "RX602", "A test names an input or output that the pipeline does not have.")
+  public static let expectationFailed = Self("RX603", "What came is not what the test expects.")
+  public static let testStep = Self("RX604", "A step of a test is malformed.")
+
+  static let testCodes: [Self] = [marbleSyntax, unknownSubject, expectationFailed, testStep]
+
+  // MARK: RX7xx the environment
+
+  public static let undefinedVariable = Self(
+    "RX701", "An environment variable is not defined and has no default.")
+  public static let requiredVariable = Self(
+    "RX702", "An environment variable that the file requires is not defined or empty.")
+  public static let undefinedSecret = Self("RX703", "There is no secret of this name.")
+  public static let unusableVariable = Self(
+    "RX704", "The value of an environment variable or secret is not UTF-8, or too long.")
+  public static let unreadableFile = Self("RX710", "A file cannot be read.")
+  public static let pluginFailed = Self("RX711", "A plugin cannot be loaded.")
+
+  static let environmentCodes: [Self] = [
+    undefinedVariable, requiredVariable, undefinedSecret, unusableVariable, unreadableFile,
+    pluginFailed,
+  ]
+
+  // MARK: RX9xx ourselves
+
+  public static let internalError = Self("RX901", "A mistake of rxd itself; please report it.")
+
+  static let internalCodes: [Self] = [internalError]
+
+  /// Every code, in order; further tables are joined here.
+  public static let all: [Self] = [
+    textCodes, grammarCodes, wiringCodes, testCodes, environmentCodes, internalCodes,
+  ].flatMap { $0 }
+
+  /// The code of this name, `RX203`.
+  public static func named(_ name: String) -> Self? { all.first { $0.name == name } }
 }

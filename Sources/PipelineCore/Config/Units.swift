@@ -1,0 +1,215 @@
+/// Numbers with a unit, as pipeline files write them: `300ms`, `1h30m`, `64KiB`.
+public enum Units {
+  /// A length of time. Units are ns, us, ms, s, m, h and d, from large to small, each once; fractions
+  /// of a unit may be written (`1.5s`). Never negative.
+  public static func duration(_ text: LocatedText) -> Result<TimeSpan, Diagnostic> {
+    switch sum(text, time) {
+    case .success(let nanoseconds):
+      return .success(TimeSpan(nanoseconds: nanoseconds))
+    case .failure(let problem):
+      return .failure(problem)
+    }
+  }
+
+  /// A number of bytes. Units are B, kB, MB, GB (powers of 1000) and KiB, MiB, GiB (powers of 1024).
+  public static func size(_ text: LocatedText) -> Result<Int, Diagnostic> {
+    switch sum(text, bytes) {
+    case .success(let count):
+      guard let count = Int(exactly: count) else {
+        return .failure(Diagnostic(.size, "the size is too large", at: text.location))
+      }
+      return .success(count)
+    case .failure(let problem):
+      return .failure(problem)
+    }
+  }
+
+  private struct Dimension: Sendable {
+    var code: Diagnostic.Code
+    var noun: String
+    /// From large to small.
+    var units: [(name: String, factor: Int64)]
+    /// What people write instead.
+    var aliases: [String: String]
+    /// Two units that a bare number may mean.
+    var likely: (String, String)
+    /// Whether `1h30m` is allowed.
+    var compound: Bool
+    var examples: String
+  }
+
+  private static let time = Dimension(
+    code: .duration, noun: "duration",
+    units: [
+      ("d", 86_400_000_000_000), ("h", 3_600_000_000_000), ("m", 60_000_000_000),
+      ("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1),
+    ],
+    aliases: [
+      "sec": "s", "secs": "s", "second": "s", "seconds": "s", "S": "s", "min": "m", "mins": "m",
+      "minute": "m", "minutes": "m", "M": "m", "hr": "h", "hrs": "h", "hour": "h", "hours": "h",
+      "H": "h", "day": "d", "days": "d", "D": "d", "msec": "ms", "millis": "ms",
+      "milliseconds": "ms", "MS": "ms", "Ms": "ms", "µs": "us", "μs": "us", "usec": "us",
+      "micros": "us", "nanos": "ns",
+    ],
+    likely: ("ms", "s"), compound: true, examples: "300ms, 5s or 1h30m")
+
+  private static let bytes = Dimension(
+    code: .size, noun: "size",
+    units: [
+      ("GiB", 1 << 30), ("GB", 1_000_000_000), ("MiB", 1 << 20), ("MB", 1_000_000),
+      ("KiB", 1 << 10), ("kB", 1_000), ("B", 1),
+    ],
+    aliases: [
+      "K": "KiB", "k": "kB", "M": "MiB", "m": "MB", "G": "GiB", "g": "GB", "KB": "kB", "kb": "kB",
+      "Kb": "kB", "mb": "MB", "Mb": "MB", "gb": "GB", "Gb": "GB", "kib": "KiB", "kiB": "KiB",
+      "KIB": "KiB", "mib": "MiB", "miB": "MiB", "MIB": "MiB", "gib": "GiB", "giB": "GiB",
+      "GIB": "GiB", "b": "B", "bytes": "B", "byte": "B",
+    ],
+    likely: ("KiB", "MiB"), compound: false, examples: "512B, 64KiB or 10MB")
+
+  private static func sum(
+    _ text: LocatedText, _ dimension: Dimension
+  ) -> Result<Int64, Diagnostic> {
+    var parser = Parser(text: text, dimension: dimension)
+    return parser.run()
+  }
+
+  private struct Parser {
+    let text: LocatedText
+    let dimension: Dimension
+    var index = 0
+
+    private var bytes: [UInt8] { text.text }
+    private var written: String { Printable.cut(bytes, limit: 40) }
+
+    mutating func run() -> Result<Int64, Diagnostic> {
+      if bytes.isEmpty { return failure("the \(dimension.noun) is empty") }
+      if bytes[0] == UInt8(ascii: "-") {
+        return failure("a \(dimension.noun) cannot be negative")
+      }
+      var total: Int64 = 0
+      var lastUnit = -1
+      while index < bytes.count {
+        let start = index
+        guard let (whole, fraction, places) = number() else {
+          return failure("'\(written)' is not a \(dimension.noun)")
+        }
+        let numberEnd = index
+        while index < bytes.count, bytes[index] == 0x20 { index += 1 }
+        let unitStart = index
+        while index < bytes.count, !isNumber(bytes[index]), bytes[index] != 0x20 { index += 1 }
+        let unit = String(decoding: bytes[unitStart..<index], as: UTF8.self)
+        if unit.isEmpty { return bare(start, numberEnd) }
+        guard let order = dimension.units.firstIndex(where: { $0.name == unit }) else {
+          return unknownUnit(unit, unitStart)
+        }
+        if numberEnd != unitStart {
+          return failure(
+            "the unit follows the number without a space",
+            replacement: String(decoding: bytes.filter { $0 != 0x20 }, as: UTF8.self))
+        }
+        if lastUnit >= 0, !dimension.compound {
+          return failure("a \(dimension.noun) is one number with one unit")
+        }
+        if order <= lastUnit {
+          return failure("the units go from large to small, each once, as in 1h30m")
+        }
+        lastUnit = order
+        guard let part = value(whole, fraction, places, dimension.units[order].factor) else {
+          return failure("the \(dimension.noun) \(written) is too large")
+        }
+        guard let exact = part else {
+          return failure(
+            "\(written) is no whole number of \(dimension.compound ? "nanoseconds" : "bytes")")
+        }
+        let (sum, overflow) = total.addingReportingOverflow(exact)
+        if overflow { return failure("the \(dimension.noun) \(written) is too large") }
+        total = sum
+      }
+      return .success(total)
+    }
+
+    private func isNumber(_ byte: UInt8) -> Bool {
+      byte >= 0x30 && byte <= 0x39 || byte == UInt8(ascii: ".")
+    }
+
+    /// Digits with an optional fraction of at most 9 places; nil if there are none or too many.
+    private mutating func number() -> (whole: Int64, fraction: Int64, places: Int)? {
+      var whole: Int64 = 0
+      var digits = 0
+      while index < bytes.count, bytes[index] >= 0x30, bytes[index] <= 0x39 {
+        let (scaled, overflow) = whole.multipliedReportingOverflow(by: 10)
+        let (next, overflow2) = scaled.addingReportingOverflow(Int64(bytes[index] - 0x30))
+        if overflow || overflow2 { return nil }
+        whole = next
+        digits += 1
+        index += 1
+      }
+      var fraction: Int64 = 0
+      var places = 0
+      if digits > 0, index < bytes.count, bytes[index] == UInt8(ascii: ".") {
+        index += 1
+        while index < bytes.count, bytes[index] >= 0x30, bytes[index] <= 0x39 {
+          if places == 9 { return nil }
+          fraction = fraction * 10 + Int64(bytes[index] - 0x30)
+          places += 1
+          index += 1
+        }
+        if places == 0 { return nil }
+      }
+      return digits > 0 ? (whole, fraction, places) : nil
+    }
+
+    /// `.none` if it overflows, `.some(nil)` if it is not whole.
+    private func value(
+      _ whole: Int64, _ fraction: Int64, _ places: Int, _ factor: Int64
+    ) -> Int64?? {
+      let (scaled, overflow) = whole.multipliedReportingOverflow(by: factor)
+      if overflow { return .none }
+      if fraction == 0 { return .some(scaled) }
+      var divisor: Int64 = 1
+      for _ in 0..<places { divisor *= 10 }
+      let (high, low) = fraction.multipliedFullWidth(by: factor)
+      // The fraction is less than the divisor, so the quotient is less than the factor.
+      let (quotient, remainder) = divisor.dividingFullWidth((high, low))
+      if remainder != 0 { return .some(nil) }
+      let (sum, overflow2) = scaled.addingReportingOverflow(quotient)
+      return overflow2 ? .none : .some(sum)
+    }
+
+    private func bare(_ start: Int, _ end: Int) -> Result<Int64, Diagnostic> {
+      let number = String(decoding: bytes[start..<end], as: UTF8.self)
+      let (small, large) = dimension.likely
+      let head = String(decoding: bytes[..<start], as: UTF8.self)
+      if !head.isEmpty {
+        return failure("the number \(number) at the end of '\(written)' has no unit")
+      }
+      return .failure(
+        Diagnostic(
+          dimension.code, "a \(dimension.noun) needs a unit", at: text.location,
+          help: "Write \(number)\(small) or \(number)\(large)"))
+    }
+
+    private func unknownUnit(_ unit: String, _ start: Int) -> Result<Int64, Diagnostic> {
+      let place = text.location(start, start + unit.utf8.count)
+      let names = dimension.units.map(\.name)
+      let meant = dimension.aliases[unit]
+      return .failure(
+        Diagnostic(
+          dimension.code, "'\(Printable.cut(unit, limit: 20))' is not a unit of \(dimension.noun)s",
+          at: place,
+          help: meant.map { "Write '\($0)'" } ?? "The units are \(names.joined(separator: ", "))",
+          fixIts: meant.map { [.init(place, $0)] } ?? []))
+    }
+
+    private func failure(
+      _ message: String, replacement: String? = nil
+    ) -> Result<Int64, Diagnostic> {
+      .failure(
+        Diagnostic(
+          dimension.code, message, at: text.location,
+          help: "Write for example \(dimension.examples)",
+          fixIts: replacement.map { [.init(text.location, $0)] } ?? []))
+    }
+  }
+}

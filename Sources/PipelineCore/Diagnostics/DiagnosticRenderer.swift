@@ -1,0 +1,155 @@
+/// Whether output is coloured.
+public enum ColorMode: String, Sendable, CaseIterable {
+  case auto, always, never
+
+  /// `isTerminal` is about the stream written to; `noColor` whether NO_COLOR is set and not empty.
+  public func isEnabled(isTerminal: Bool, noColor: Bool) -> Bool {
+    switch self {
+    case .always: true
+    case .never: false
+    case .auto: isTerminal && !noColor
+    }
+  }
+}
+
+/// Writes diagnostics for people and for programs. Every form is ordered by file, then by place.
+public struct DiagnosticRenderer: Sendable {
+  public var colors = false
+  /// Only ``text(_:)`` has limits; the other forms are complete.
+  public var maximumErrors = 50
+  public var maximumBytes = 64 << 10
+  /// Stands in SARIF.
+  public var toolVersion = ""
+
+  public init(colors: Bool = false, toolVersion: String = "") {
+    self.colors = colors
+    self.toolVersion = toolVersion
+  }
+
+  /// As a good compiler writes: each with its line, marks under the place, notes, help and fixes; at
+  /// the end a line that counts. Empty if there are none.
+  public func text(_ diagnostics: [Diagnostic]) -> String {
+    if diagnostics.isEmpty { return "" }
+    let ordered = Self.ordered(diagnostics)
+    var page = ""
+    var shown = 0
+    var shownErrors = 0
+    for diagnostic in ordered {
+      if shownErrors == maximumErrors || shown == 2 * maximumErrors { break }
+      let block = self.block(diagnostic)
+      if page.utf8.count + block.utf8.count > maximumBytes { break }
+      page += block + "\n"
+      shown += 1
+      if diagnostic.severity == .error { shownErrors += 1 }
+    }
+    if shown < ordered.count { page += "\(ordered.count - shown) more are not shown\n" }
+    return page + Self.summary(diagnostics) + "\n"
+  }
+
+  /// `2 errors, 1 warning in search.yaml`, or `in 3 files`.
+  public static func summary(_ diagnostics: [Diagnostic]) -> String {
+    var counts: [String] = []
+    for (severity, noun) in [(Diagnostic.Severity.error, "error"), (.warning, "warning")] {
+      let count = diagnostics.count { $0.severity == severity }
+      if count > 0 { counts.append("\(count) \(noun)\(count == 1 ? "" : "s")") }
+    }
+    if counts.isEmpty { counts = ["no errors"] }
+    let files = Set(diagnostics.compactMap { $0.location?.text.name })
+    let place =
+      files.isEmpty
+      ? ""
+      : files.count == 1 ? " in " + Printable.cut(files.first ?? "", limit: 200)
+        : " in \(files.count) files"
+    return counts.joined(separator: ", ") + place
+  }
+
+  /// Those without a place first, then by file name and offset; otherwise as they came.
+  static func ordered(_ diagnostics: [Diagnostic]) -> [Diagnostic] {
+    diagnostics.enumerated().sorted { a, b in
+      let (first, second) = (a.element.location, b.element.location)
+      switch (first, second) {
+      case (nil, nil): return a.offset < b.offset
+      case (nil, _): return true
+      case (_, nil): return false
+      case (let first?, let second?):
+        if first.text.name != second.text.name { return first.text.name < second.text.name }
+        return (first.offset, a.offset) < (second.offset, b.offset)
+      }
+    }.map(\.element)
+  }
+
+  // MARK: One diagnostic
+
+  private enum Style: String {
+    case error = "\u{1B}[1;31m"
+    case warning = "\u{1B}[1;33m"
+    case note = "\u{1B}[1;36m"
+    case gutter = "\u{1B}[1;34m"
+    case title = "\u{1B}[1m"
+  }
+
+  private func paint(_ text: String, _ style: Style) -> String {
+    colors ? style.rawValue + text + "\u{1B}[0m" : text
+  }
+
+  private func style(_ severity: Diagnostic.Severity) -> Style {
+    switch severity {
+    case .error: .error
+    case .warning: .warning
+    case .note: .note
+    }
+  }
+
+  private func block(_ diagnostic: Diagnostic) -> String {
+    let places = [diagnostic.location] + diagnostic.notes.map(\.location)
+    let digits = places.compactMap { $0?.line }.max().map { String($0).utf8.count } ?? 1
+    let margin = String(repeating: " ", count: digits)
+    let severity = style(diagnostic.severity)
+
+    var block = paint("\(diagnostic.severity.rawValue)[\(diagnostic.code.name)]", severity)
+    block += paint(": " + Printable.cut(diagnostic.message, limit: 500), .title) + "\n"
+    if let location = diagnostic.location {
+      block += excerpt(location, margin, mark: "^", severity)
+    }
+    for note in diagnostic.notes {
+      block += remark("note", note.message, margin)
+      if let location = note.location { block += excerpt(location, margin, mark: "-", .note) }
+    }
+    if let help = diagnostic.help { block += remark("help", help, margin) }
+    for fix in diagnostic.fixIts { block += remark("fix", Self.words(fix), margin) }
+    return block
+  }
+
+  private func remark(_ kind: String, _ text: String, _ margin: String) -> String {
+    margin + " " + paint("=", .gutter) + " " + paint(kind, .note) + ": "
+      + Printable.cut(text, limit: 500) + "\n"
+  }
+
+  private func excerpt(
+    _ location: SourceLocation, _ margin: String, mark: Character, _ style: Style
+  ) -> String {
+    let place = location.text.position(at: location.offset)
+    let name = Printable.cut(location.text.name, limit: 200)
+    var block = margin + paint("-->", .gutter) + " \(name):\(place.line):\(place.column)\n"
+    // Behind the last line there is nothing to show.
+    if location.text.lineRange(place.line).isEmpty, location.offset >= location.text.bytes.count {
+      return block
+    }
+    let excerpt = SourceExcerpt(location)
+    let number = String(excerpt.line)
+    let padding = String(repeating: " ", count: max(0, margin.utf8.count - number.utf8.count))
+    let bar = paint("|", .gutter)
+    block += "\(margin) \(bar)\n"
+    block += paint(padding + number, .gutter) + " \(bar)"
+    block += (excerpt.text.isEmpty ? "" : " " + excerpt.text) + "\n"
+    let marks = String(repeating: mark, count: excerpt.width)
+    block += "\(margin) \(bar) " + String(repeating: " ", count: excerpt.indent)
+    return block + paint(marks, style) + "\n"
+  }
+
+  static func words(_ fix: Diagnostic.FixIt) -> String {
+    if fix.replacement.isEmpty { return "remove it" }
+    let text = Printable.cut(fix.replacement, limit: 200)
+    return fix.location.length == 0 ? "insert \(text)" : "replace with \(text)"
+  }
+}

@@ -1,0 +1,92 @@
+/// Finds the name that somebody meant.
+public enum Suggestion {
+  /// The known name nearest to `name`, nil if none is near. Of equally near ones the first wins.
+  ///
+  /// The distance counts insertions, deletions, substitutions and swaps of neighbours; a change of
+  /// case, or of `_` and `-`, costs nothing. Near is up to a third of the length.
+  public static func nearest(to name: String, among known: some Sequence<String>) -> String? {
+    // Nobody means a known name with a text this long.
+    guard name.utf8.count <= 64 else { return nil }
+    let wanted = folded(name)
+    var best: (name: String, distance: Int)?
+    for candidate in known {
+      let letters = folded(candidate)
+      let bound = max(1, min(wanted.count, letters.count) / 3)
+      if let distance = distance(wanted, letters, atMost: min(bound, (best?.distance ?? 99) - 1)) {
+        best = (candidate, distance)
+      }
+    }
+    return best?.name
+  }
+
+  /// A sentence that leads from an unknown name to a known one, for `help`; nil if nothing fits.
+  ///
+  /// Says "did you mean"; a rival's name gets the reason. The name itself is a `FixIt`'s replacement.
+  public static func correction(
+    for name: String, among known: some Collection<String>
+  ) -> (name: String, help: String)? {
+    let rivals = RivalNames.table[name] ?? RivalNames.table[camelCase(name)] ?? []
+    if let rival = rivals.first(where: { known.isEmpty || known.contains($0.ours) }) {
+      return (rival.ours, rival.help)
+    }
+    let camel = camelCase(name)
+    if camel != name, known.contains(camel) {
+      return (camel, "Names are written in camelCase: '\(camel)'")
+    }
+    return nearest(to: name, among: known).map { ($0, "Did you mean '\($0)'?") }
+  }
+
+  /// `a, b and c`, each between quotes; the first `limit` of them.
+  public static func list(_ names: some Collection<String>, limit: Int = 12) -> String {
+    let quoted = names.prefix(limit).map { "'\($0)'" }
+    if names.count > limit {
+      return quoted.joined(separator: ", ") + " and \(names.count - limit) more"
+    }
+    guard quoted.count > 1, let last = quoted.last else { return quoted.first ?? "" }
+    return quoted.dropLast().joined(separator: ", ") + " and " + last
+  }
+
+  /// `combine_latest` and `combine-latest` as `combineLatest`; other names as they are.
+  public static func camelCase(_ name: String) -> String {
+    guard name.utf8.contains(0x5F) || name.utf8.contains(0x2D) else { return name }
+    var result: [UInt8] = []
+    var raise = false
+    for byte in name.utf8 {
+      if byte == 0x5F || byte == 0x2D {
+        raise = !result.isEmpty
+      } else {
+        let isLower = byte >= 0x61 && byte <= 0x7A
+        result.append(raise && isLower ? byte - 0x20 : byte)
+        raise = false
+      }
+    }
+    return String(decoding: result, as: UTF8.self)
+  }
+
+  private static func folded(_ name: String) -> [UInt8] {
+    name.utf8.compactMap { byte in
+      byte == 0x5F || byte == 0x2D ? nil : byte >= 0x41 && byte <= 0x5A ? byte + 0x20 : byte
+    }
+  }
+
+  /// Damerau-Levenshtein (neighbours swapped once), nil above the bound.
+  static func distance(_ a: [UInt8], _ b: [UInt8], atMost bound: Int) -> Int? {
+    guard bound >= 0, abs(a.count - b.count) <= bound else { return nil }
+    var beforeLast = [Int](repeating: 0, count: b.count + 1)
+    var last = Array(0...b.count)
+    for i in 0..<a.count {
+      var row = [i + 1]
+      row.reserveCapacity(b.count + 1)
+      for j in 0..<b.count {
+        var cost = min(last[j] + (a[i] == b[j] ? 0 : 1), last[j + 1] + 1, row[j] + 1)
+        if i > 0, j > 0, a[i] == b[j - 1], a[i - 1] == b[j] {
+          cost = min(cost, beforeLast[j - 1] + 1)
+        }
+        row.append(cost)
+      }
+      beforeLast = last
+      last = row
+    }
+    return last[b.count] <= bound ? last[b.count] : nil
+  }
+}
