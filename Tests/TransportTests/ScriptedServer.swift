@@ -70,8 +70,8 @@ final class Connection: @unchecked Sendable {
         connect(socket, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0
       }
     }
-    try #require(connected)
     self.init(socket)
+    if !connected { throw PosixError("connect to", "port \(port)") }
   }
 
   @discardableResult

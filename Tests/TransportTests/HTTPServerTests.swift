@@ -1,0 +1,283 @@
+import Foundation
+import PipelineCore
+import Synchronization
+import Testing
+
+@testable import Transport
+
+@Suite struct HTTPServerTests {
+  /// Answers 200 with method, path, query and body; keeps what it is asked to keep.
+  private final class Echo: Sendable {
+    let server: HTTPServer
+    let port: Int
+    private let recorder: Recorder
+
+    private final class Recorder: Sendable { let requests = Mutex(0) }
+    var handled: Int { recorder.requests.withLock { $0 } }
+
+    init(
+      _ change: (inout HTTPServer.Options) -> Void = { _ in },
+      answer: @escaping @Sendable (ServerRequest) -> Void = Echo.echo
+    ) throws {
+      var options = HTTPServer.Options()
+      change(&options)
+      server = HTTPServer(options: options)
+      let seen = Recorder()
+      port = try server.start {
+        seen.requests.withLock { $0 += 1 }
+        answer($0)
+      }
+      recorder = seen
+    }
+
+    static let echo: @Sendable (ServerRequest) -> Void = { request in
+      let query = request.query.map { "\($0.name)=\($0.value)" }.joined(separator: ",")
+      let body = String(decoding: request.body, as: UTF8.self)
+      request.reply.reply(
+        status: 200, headers: [("X-Path", request.path)],
+        body: Array("\(request.method) \(query) \(body)".utf8))
+    }
+
+    deinit { server.stop(within: .zero) }
+
+    /// Sends the text and reads to the end of the connection.
+    func exchange(_ text: String) throws -> String {
+      let connection = try Connection(port: port)
+      connection.send(text)
+      return connection.readAll()
+    }
+  }
+
+  private static func status(_ answer: String) -> String {
+    answer.split(separator: " ").dropFirst().first.map(String.init) ?? "none"
+  }
+
+  @Test func decodesTheRequest() throws {
+    let echo = try Echo()
+    let answer = try echo.exchange(
+      "POST /a/b?x=1%202&y=%C3%BC+z&empty&=v HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n"
+        + "Connection: close\r\n\r\nbody")
+    #expect(answer.contains("X-Path: /a/b\r\n"))
+    #expect(answer.hasSuffix("\r\n\r\nPOST x=1 2,y=ü z,empty=,=v body"))
+  }
+
+  @Test func answersPipelinedRequestsInOrder() throws {
+    // The first answer comes last.
+    let held = Box<any ReplyTarget>()
+    let echo = try Echo(answer: { request in
+      if request.path == "/first" {
+        held.value.withLock { $0 = request.reply }
+        _ = try? OwnThread("late") {
+          let reply = held.value.withLock { $0.take() }
+          reply?.reply(status: 200, headers: [], body: Array("one".utf8))
+        }
+      } else {
+        request.reply.reply(status: 200, headers: [], body: Array("two".utf8))
+      }
+    })
+    let answer = try echo.exchange(
+      "GET /first HTTP/1.1\r\nHost: h\r\n\r\nGET /second HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+    let first = try #require(answer.range(of: "one"))
+    let second = try #require(answer.range(of: "two"))
+    #expect(first.lowerBound < second.lowerBound)
+    #expect(echo.handled == 2)
+  }
+
+  @Test func keepsConnectionsOpen() throws {
+    let echo = try Echo()
+    let connection = try Connection(port: echo.port)
+    for round in 0..<50 {
+      connection.send("GET /?n=\(round) HTTP/1.1\r\nHost: h\r\n\r\n")
+      let answer = try #require(connection.message())
+      #expect(String(decoding: answer.body, as: UTF8.self) == "GET n=\(round) ")
+    }
+  }
+
+  @Test func answersHeadWithoutBody() throws {
+    let echo = try Echo()
+    let answer = try echo.exchange("HEAD / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+    #expect(answer.contains("Content-Length: 6\r\n"))
+    #expect(answer.hasSuffix("\r\n\r\n"))
+  }
+
+  @Test func saysContinueBeforeTheBody() throws {
+    let echo = try Echo()
+    let connection = try Connection(port: echo.port)
+    connection.send(
+      "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
+    #expect(connection.message()?.head == "HTTP/1.1 100 Continue")
+    connection.send("ok")
+    #expect(connection.message().map { String(decoding: $0.body, as: UTF8.self) } == "POST  ok")
+  }
+
+  @Test func refusesWhatIsTooLong() throws {
+    let echo = try Echo {
+      $0.maxBodyBytes = 10
+      $0.maxHeaderBytes = 1000
+      $0.maxHeaderLines = 10
+    }
+    let declared = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 11\r\nExpect: 100-continue\r\n\r\n"
+    #expect(Self.status(try echo.exchange(declared)) == "413")
+    let chunked = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+    #expect(Self.status(try echo.exchange(chunked + "6\r\nabcdef\r\n6\r\nabcdef\r\n")) == "413")
+    let huge = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999999999999999\r\n\r\n"
+    #expect(["400", "413"].contains(Self.status(try echo.exchange(huge))))
+    let wide = "GET / HTTP/1.1\r\nHost: h\r\nX: \(String(repeating: "x", count: 2000))\r\n\r\n"
+    #expect(Self.status(try echo.exchange(wide)) == "431")
+    let many = String(repeating: "X: y\r\n", count: 11)
+    #expect(Self.status(try echo.exchange("GET / HTTP/1.1\r\nHost: h\r\n\(many)\r\n")) == "431")
+    let target = String(repeating: "a", count: 2000)
+    #expect(Self.status(try echo.exchange("GET /\(target) HTTP/1.1\r\nHost: h\r\n\r\n")) == "431")
+    #expect(echo.handled == 0)
+  }
+
+  /// Forms on which two readers could disagree about where a request ends.
+  static let smuggled = [
+    "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+    "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
+    "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3, 3\r\n\r\nabc",
+    "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: +3\r\n\r\nabc",
+    "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 0x3\r\n\r\nabc",
+    "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: -1\r\n\r\nabc",
+    "POST / HTTP/1.1\r\nHost: h\r\nContent-Length:\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding:\u{0b}chunked\r\n\r\n0\r\n\r\n",
+    "POST / HTTP/1.0\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: h\r\n Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0x1\r\na\r\n0\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\na",
+    "GET / HTTP/1.1\r\nHost: h\r\nHost: i\r\n\r\n",
+    "GET / HTTP/1.1\r\nX: 1\r\n\r\n",
+    "GET / HTTP/1.1\r\nHost: h\r\nX\u{0}Y: 1\r\n\r\n",
+    "GET / HTTP/1.1\r\nHost: h\r\nno colon\r\n\r\n",
+    "GET / HTTP/2.0\r\nHost: h\r\n\r\n",
+    "GET /\u{1} HTTP/1.1\r\nHost: h\r\n\r\n",
+    "CONNECT h:80 HTTP/1.1\r\nHost: h\r\n\r\n",
+    "G\u{0}T / HTTP/1.1\r\nHost: h\r\n\r\n",
+    "\u{16}\u{3}\u{1}\u{2}\u{0}\u{1}",
+  ]
+
+  @Test(arguments: smuggled) func refusesAmbiguousRequests(_ text: String) throws {
+    let echo = try Echo()
+    let answer = try echo.exchange(text + "GET /smuggled HTTP/1.1\r\nHost: h\r\n\r\n")
+    #expect(Self.status(answer) == "400", "\(text.debugDescription)")
+    #expect(echo.handled == 0)
+    #expect(answer.components(separatedBy: "HTTP/1.1 ").count == 2)
+  }
+
+  @Test func cutsSlowClients() throws {
+    let echo = try Echo {
+      $0.headerTimeout = .milliseconds(100)
+      $0.bodyTimeout = .milliseconds(100)
+      $0.idleTimeout = .milliseconds(100)
+    }
+    #expect(Self.status(try echo.exchange("GET / HT")) == "408")
+    #expect(
+      Self.status(
+        try echo.exchange("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nab")) == "408")
+    // An idle connection is closed without a word.
+    let answer = try echo.exchange("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+    #expect(answer.hasSuffix("GET  "))
+  }
+
+  @Test func answersWhenNobodyElseDoes() throws {
+    let kept = Box<any ReplyTarget>()
+    let late = try Echo({ $0.replyTimeout = .milliseconds(100) }) { request in
+      kept.value.withLock { $0 = request.reply }
+    }
+    let request = "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+    #expect(Self.status(try late.exchange(request)) == "504")
+    let dropped = try Echo(answer: { _ in })
+    #expect(Self.status(try dropped.exchange(request)) == "503")
+  }
+
+  @Test func countsTheFirstAnswerOnly() throws {
+    let results = Box<[Bool]>()
+    let echo = try Echo(answer: { request in
+      let first = request.reply.reply(status: 202, headers: [("A", "b\r\nEvil: 1")], body: [])
+      let second = request.reply.reply(status: 500, headers: [], body: [])
+      results.value.withLock { $0 = [first, second] }
+    })
+    let answer = try echo.exchange("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+    #expect(Self.status(answer) == "202")
+    #expect(!answer.contains("Evil"))
+    #expect(results.value.withLock { $0 } == [true, false])
+  }
+
+  @Test func servesOnlyItsPathAndMethods() throws {
+    let echo = try Echo {
+      $0.path = "/in"
+      $0.methods = ["POST"]
+    }
+    let end = "HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+    #expect(Self.status(try echo.exchange("POST /in?a=1 \(end)")) == "200")
+    #expect(Self.status(try echo.exchange("POST /other \(end)")) == "404")
+    #expect(Self.status(try echo.exchange("GET /in \(end)")) == "405")
+  }
+
+  @Test func namesTheAddressThatIsTaken() throws {
+    let echo = try Echo()
+    var options = HTTPServer.Options()
+    options.port = echo.port
+    let failure = #expect(throws: HTTPServerFailure.self) {
+      _ = try HTTPServer(options: options).start { _ in }
+    }
+    #expect(failure?.kind == .addressInUse)
+    #expect(failure?.message.contains("127.0.0.1:\(echo.port)") == true)
+  }
+
+  @Test func refusesTooManyConnections() throws {
+    let echo = try Echo { $0.maxConnections = 2 }
+    let first = try Connection(port: echo.port)
+    let second = try Connection(port: echo.port)
+    for connection in [first, second] {
+      connection.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+      _ = try #require(connection.message())
+    }
+    #expect(Self.status(try echo.exchange("")) == "503")
+  }
+
+  @Test func finishesAnswersWhenItStops() throws {
+    let asked = WaitOnce()
+    let held = Box<any ReplyTarget>()
+    let echo = try Echo(answer: { request in
+      held.value.withLock { $0 = request.reply }
+      asked.signal()
+    })
+    let connection = try Connection(port: echo.port)
+    connection.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+    asked.wait()
+    let stopping = try OwnThread("stop") { echo.server.stop(within: .seconds(10)) }
+    held.value.withLock { $0.take() }?.reply(status: 200, headers: [], body: Array("done".utf8))
+    let answer = connection.readAll()
+    #expect(answer.hasSuffix("done"))
+    stopping.join()
+    #expect(throws: PosixError.self) { _ = try Connection(port: echo.port) }
+  }
+}
+
+/// Lets one thread wait for another.
+final class WaitOnce: Sendable {
+  private let state = Guarded(0)
+  func signal() {
+    state.withLock { $0 += 1 }
+    state.notify()
+  }
+  /// Waits for so many signals in all, at most 20 s; false if they did not come.
+  @discardableResult
+  func wait(_ count: Int = 1) -> Bool {
+    state.wait(until: monotonicNow() + 20_000_000_000) { $0 >= count ? true : nil } ?? false
+  }
+}
+
+/// A place that several threads look into.
+final class Box<Value: Sendable>: Sendable {
+  let value = Mutex<Value?>(nil)
+}
