@@ -89,6 +89,7 @@ public struct Interpolation: Sendable {
     var insertions: [Range<Int>] = []
     var containsSecret: Bool
     var isPlaceholder: Bool
+    var isInterpolated = false
     var diagnostics: [Diagnostic] = []
 
     init(scalar: YAMLScalar, interpolation: Interpolation) {
@@ -107,6 +108,7 @@ public struct Interpolation: Sendable {
       result.insertions = insertions
       result.containsSecret = containsSecret
       result.isPlaceholder = isPlaceholder
+      result.isInterpolated = result.isInterpolated || isInterpolated
       if scalar.style == .plain, !scalar.isTagged {
         result.kind = isPlaceholder ? .string : YAMLCoreSchema.kind(of: text)
       }
@@ -151,6 +153,7 @@ public struct Interpolation: Sendable {
 
     /// Answers the index behind the reference that begins at `start`.
     private mutating func reference(at start: Int) -> Int {
+      isInterpolated = true
       var end = start + 2
       while end < input.count, input[end] != UInt8(ascii: "}") {
         if input[end] == UInt8(ascii: "$"), end + 1 < input.count, input[end + 1] == UInt8(ascii: "{")

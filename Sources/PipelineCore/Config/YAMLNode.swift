@@ -56,6 +56,8 @@ public struct YAMLScalar: Sendable {
   /// True if a `${...}` stands in the text because the environment was not consulted: the text says
   /// nothing about the value, so every check of the value must pass.
   public var isPlaceholder = false
+  /// True if a `${...}` was in the text, even if its default was taken.
+  public var isInterpolated = false
   /// The parts of ``text`` that came from outside the file, in order.
   public var insertions: [Range<Int>] = []
 

@@ -71,7 +71,7 @@ extension Diagnostic.Code {
   public static let notOneComponent = Self(
     "RX204", "A component is a mapping with exactly one component key.")
   public static let duplicateName = Self(
-    "RX205", "Sources, signals and commands share one set of names; sinks have their own.")
+    "RX205", "Sources, signals, commands and sinks share one set of names.")
   public static let invalidName = Self(
     "RX206", "A name has letters, digits, _ and -, begins with a letter or _, and is not reserved.")
   public static let notOneOrigin = Self(

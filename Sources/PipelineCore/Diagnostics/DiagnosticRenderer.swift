@@ -149,7 +149,10 @@ public struct DiagnosticRenderer: Sendable {
 
   static func words(_ fix: Diagnostic.FixIt) -> String {
     if fix.replacement.isEmpty { return "remove it" }
-    let text = Printable.cut(fix.replacement, limit: 200)
+    let isBlank = fix.replacement.utf8.allSatisfy { $0 == 0x20 }
+    let text =
+      isBlank
+      ? "\(fix.replacement.utf8.count) spaces" : Printable.cut(fix.replacement, limit: 200)
     return fix.location.length == 0 ? "insert \(text)" : "replace with \(text)"
   }
 }

@@ -1,0 +1,189 @@
+// What the whole grammar has in common: kinds, keys, names, references.
+
+extension PipelineFileParser {
+  mutating func report(
+    _ code: Diagnostic.Code, _ message: String, _ location: SourceLocation,
+    notes: [Diagnostic.Note] = [], help: String? = nil, fixIts: [Diagnostic.FixIt] = []
+  ) {
+    diagnostics.append(
+      Diagnostic(code, message, at: location, notes: notes, help: help, fixIts: fixIts))
+  }
+
+  /// The entries of a mapping that is not empty; anything else is reported.
+  mutating func mapping(_ node: YAMLNode, _ what: String, _ contents: String) -> [YAMLEntry]? {
+    guard case .mapping(let entries) = node.content else {
+      var help = "It holds \(contents)"
+      if let scalar = node.scalar, scalar.style == .plain,
+        let colon = scalar.text.text.firstIndex(of: UInt8(ascii: ":"))
+      {
+        help = "The ':' behind '\(Printable.cut(scalar.text.text[..<colon]))' must be followed by a "
+          + "space"
+      }
+      report(.wrongType, "\(what) is a mapping, not \(node.kindName)", node.location, help: help)
+      return nil
+    }
+    if entries.isEmpty {
+      report(.emptyCollection, "\(what) is empty here", node.location, help: "It holds \(contents)")
+      return nil
+    }
+    return entries
+  }
+
+  /// The entries below `entry`, none if there is nothing below it.
+  mutating func entries(_ entry: YAMLEntry) -> [YAMLEntry]? {
+    if case .mapping(let entries) = entry.value.content { return entries }
+    if entry.value.isNull { return nil }
+    report(
+      .wrongType, "'\(entry.key.shown)' takes a mapping, not \(entry.value.kindName)",
+      entry.value.location.start,
+      help: entry.value.items == nil
+        ? "Write 'NAME: ...' below it, indented" : "Write 'NAME: ...' in place of '- '")
+    return nil
+  }
+
+  mutating func text(_ node: YAMLNode, _ what: String) -> Located<String>? {
+    guard let scalar = node.scalar, scalar.kind != .null else {
+      report(.wrongType, "\(what) takes a text, not \(node.kindName)", node.location)
+      return nil
+    }
+    if scalar.containsSecret {
+      report(.wrongType, "\(what) cannot hold a secret", node.location)
+      return nil
+    }
+    return Located(scalar.string, at: node.location)
+  }
+
+  // MARK: Keys
+
+  mutating func checkKeys(_ entries: [YAMLEntry], _ known: [String], of what: String) {
+    for entry in entries where !known.contains(entry.name) {
+      unknown(entry, among: known, what)
+    }
+  }
+
+  private mutating func unknown(_ entry: YAMLEntry, among known: [String], _ what: String) {
+    let correction = Suggestion.correction(for: entry.name, among: known)
+    report(
+      .unknownKey, "\(what) has no key '\(entry.key.shown)'", entry.key.location,
+      help: correction?.help ?? "The keys are \(Suggestion.list(known))",
+      fixIts: correction.map { [.init(entry.key.location, $0.name)] } ?? [])
+  }
+
+  /// Of several keys that are not reserved, those that look like a misspelt reserved key are reported
+  /// and taken away; a reserved key of another place always is. What remains may be components.
+  ///
+  /// A single key is taken for a component unless `always` says that a misspelling is more likely.
+  mutating func rejectUnknown(
+    _ entries: [YAMLEntry], among known: [String], _ what: String, always: Bool = false
+  ) -> [YAMLEntry] {
+    let candidates = entries.filter { entry in
+      guard ReservedKeys.anywhere.contains(entry.name) else { return true }
+      report(
+        .misplacedKey, "\(what) has no key '\(entry.key.shown)'", entry.key.location,
+        help: "The keys beside the component are \(Suggestion.list(known))")
+      return false
+    }
+    guard candidates.count > 1 || always else { return candidates }
+    return candidates.filter { entry in
+      guard Suggestion.correction(for: entry.name, among: known) != nil else { return true }
+      unknown(entry, among: known, what)
+      return false
+    }
+  }
+
+  /// A key beside the origin of a signal that is not reserved there.
+  mutating func misplaced(_ entry: YAMLEntry, among known: [String]) {
+    if ReservedKeys.anywhere.contains(entry.name)
+      || Suggestion.correction(for: entry.name, among: known) != nil
+    {
+      unknown(entry, among: known, "a signal")
+      return
+    }
+    report(
+      .misplacedKey, "'\(entry.key.shown)' cannot stand beside the origin of a signal",
+      entry.key.location,
+      help: "If it is an operator, write '- \(entry.key.shown): ...' below 'chain:'")
+  }
+
+  mutating func require(_ keys: [String], _ entries: [YAMLEntry], _ parent: YAMLEntry) -> Bool {
+    let missing = keys.filter { key in !entries.contains { $0.name == key } }
+    if missing.isEmpty { return true }
+    report(
+      .missingKey, "'\(parent.key.shown)' needs \(Suggestion.list(missing))", parent.key.location)
+    return false
+  }
+
+  // MARK: Names
+
+  /// True if `key` can name something; otherwise reported.
+  mutating func name(_ key: YAMLScalar) -> Bool {
+    if Name.isValid(key.text.text) { return true }
+    report(
+      .invalidName, "'\(key.shown)' cannot be a name", key.location,
+      help: "Use up to \(Name.maximumLength) letters, digits, '_' and '-', beginning with a letter "
+        + "or '_'")
+    return false
+  }
+
+  /// True if `key` can be the name of a component; otherwise reported.
+  mutating func componentName(_ key: YAMLScalar) -> Bool {
+    if key.isInterpolated {
+      fromEnvironment(key, "the name of a component")
+      return false
+    }
+    return name(key)
+  }
+
+  private mutating func fromEnvironment(_ scalar: YAMLScalar, _ what: String) {
+    report(
+      .invalidReference, "\(what) cannot come from the environment", scalar.location,
+      help: "The structure of a file never depends on the environment; write the name out")
+  }
+
+  mutating func reference(_ node: YAMLNode) -> ReferenceNode? {
+    guard let scalar = node.scalar, scalar.kind != .null || scalar.isPlaceholder else {
+      report(
+        .wrongType, "the name of a signal is asked for here, not \(node.kindName)", node.location)
+      return nil
+    }
+    if scalar.isInterpolated {
+      fromEnvironment(scalar, "the name of a signal")
+      return nil
+    }
+    let text = scalar.text
+    let parts = text.text.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
+    guard parts.count <= 2, parts.allSatisfy({ Name.isValid($0) }) else {
+      report(
+        .invalidReference, "'\(scalar.shown)' is not the name of a signal", node.location,
+        help: text.text.contains(UInt8(ascii: ","))
+          ? "To take from several, write 'merge: [a, b]'"
+          : "Write NAME, or NAME.errors for an output of it")
+      return nil
+    }
+    func located(_ part: ArraySlice<UInt8>) -> Located<String> {
+      Located(
+        String(decoding: part, as: UTF8.self), at: text.location(part.startIndex, part.endIndex))
+    }
+    return ReferenceNode(
+      name: located(parts[0]), output: parts.count == 2 ? located(parts[1]) : nil,
+      location: node.location)
+  }
+}
+
+/// What can name a source, signal, command, sink, step or component.
+public enum Name {
+  public static let maximumLength = 64
+
+  public static func isValid(_ name: some Collection<UInt8>) -> Bool {
+    guard let first = name.first, isPart(first), first != UInt8(ascii: "-"), first < 0x30 || first > 0x39
+    else { return false }
+    return name.count <= maximumLength && name.allSatisfy(isPart)
+  }
+
+  static func isPart(_ byte: UInt8) -> Bool {
+    switch byte {
+    case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, UInt8(ascii: "_"), UInt8(ascii: "-"): true
+    default: false
+    }
+  }
+}

@@ -1,0 +1,474 @@
+/// Turns the nodes of a pipeline file into a ``PipelineFile``.
+///
+/// Reports every mistake of the grammar and goes on; whatever is too broken to stand in the tree is
+/// left out. Pure: it knows no component, so it takes any key that is not reserved for one.
+public struct PipelineFileParser {
+  var diagnostics: [Diagnostic] = []
+  private var stepCount = 0
+
+  /// More operators than this in one file are refused.
+  public static let maximumSteps = 1_000
+
+  /// Never fails: beside errors the result is what could be understood.
+  public static func parse(_ node: YAMLNode, into diagnostics: inout Diagnostics) -> PipelineFile {
+    run(&diagnostics) { $0.file(node) }
+  }
+
+  /// A signal definition, such as `flattenMap`'s parameter `signal`. A text refers to a named signal.
+  public static func parseSignal(
+    _ node: YAMLNode, into diagnostics: inout Diagnostics
+  ) -> SignalNode? {
+    run(&diagnostics) { $0.innerSignal(node) }
+  }
+
+  /// A name, `NAME.output`, or a definition in place: for parameters that ask for a signal.
+  public static func parseSignalInput(
+    _ node: YAMLNode, into diagnostics: inout Diagnostics
+  ) -> SignalInput? {
+    run(&diagnostics) { $0.signalInput(node) }
+  }
+
+  /// A list of operators.
+  public static func parseChain(
+    _ node: YAMLNode, into diagnostics: inout Diagnostics
+  ) -> [ComponentNode] {
+    run(&diagnostics) { $0.chain(node) }
+  }
+
+  /// A source in place, such as `from: { http: ... }`.
+  public static func parseSource(
+    _ node: YAMLNode, into diagnostics: inout Diagnostics
+  ) -> SourceNode? {
+    run(&diagnostics) { $0.component(node, in: .source) }
+  }
+
+  /// `NAME` or `NAME.output`.
+  public static func parseReference(
+    _ node: YAMLNode, into diagnostics: inout Diagnostics
+  ) -> ReferenceNode? {
+    run(&diagnostics) { $0.reference(node) }
+  }
+
+  private static func run<Result>(
+    _ diagnostics: inout Diagnostics, _ body: (inout PipelineFileParser) -> Result
+  ) -> Result {
+    var parser = PipelineFileParser()
+    let result = body(&parser)
+    diagnostics.report(contentsOf: parser.diagnostics)
+    return result
+  }
+
+  // MARK: The file
+
+  mutating func file(_ node: YAMLNode) -> PipelineFile {
+    let source = node.location.text
+    var file = PipelineFile(
+      source: source,
+      name: Located(Self.defaultName(source.name), at: SourceLocation(source, offset: 0)))
+    guard let entries = mapping(node, "a pipeline file", "'sources:', 'signals:' and 'sinks:'") else {
+      return file
+    }
+    checkKeys(entries, ReservedKeys.topLevel, of: "a pipeline file")
+    var names: [String: SourceLocation] = [:]
+    for entry in entries {
+      let value = entry.value
+      switch entry.name {
+      case "name": if let name = pipelineName(value) { file.name = name }
+      case "description": file.description = text(value, "description")
+      case "sources":
+        file.sources = section(entry, &names) { $0.component($1, in: .source) }
+      case "signals":
+        file.signals = section(entry, &names) { $0.signal($1) }
+      case "commands":
+        file.commands = section(entry, &names) { $0.command($1) }
+      case "sinks":
+        file.sinks = section(entry, &names) { $0.sink($1) }
+      case "tests": file.tests = tests(value)
+      case "plugins": file.plugins = plugins(entry)
+      case "defaults":
+        file.defaults = (self.entries(entry) ?? []).map { NamedNode($0.locatedName, $0.value) }
+      default: break
+      }
+    }
+    if !entries.contains(where: { ["sources", "signals", "commands", "sinks"].contains($0.name) }) {
+      report(
+        .missingKey, "a pipeline needs 'sources' and 'sinks'", node.location.start,
+        help: "Name at least one source, and one sink that takes from it")
+    }
+    return file
+  }
+
+  /// The file's name without folder and extension, fit to be a name.
+  static func defaultName(_ path: String) -> String {
+    let file = path.utf8.split(separator: UInt8(ascii: "/")).last.map(Array.init) ?? []
+    let stem = file.lastIndex(of: UInt8(ascii: ".")).flatMap { $0 > 0 ? file[..<$0] : nil } ?? file[...]
+    let safe = stem.prefix(64).map { Name.isPart($0) || $0 == UInt8(ascii: ".") ? $0 : 0x5F }
+    let name = String(decoding: safe, as: UTF8.self)
+    return safe.first.map { $0 == UInt8(ascii: ".") || $0 == UInt8(ascii: "-") } ?? true
+      ? "_" + name : name
+  }
+
+  private mutating func pipelineName(_ node: YAMLNode) -> Located<String>? {
+    guard let name = text(node, "name") else { return nil }
+    let bytes = Array(name.value.utf8)
+    guard let first = bytes.first, bytes.count <= 64, first != UInt8(ascii: "."),
+      first != UInt8(ascii: "-"), bytes.allSatisfy({ Name.isPart($0) || $0 == UInt8(ascii: ".") })
+    else {
+      report(
+        .invalidName, "'\(node.shown)' cannot be the name of a pipeline", node.location,
+        help: "Use up to 64 letters, digits, '_', '-' and '.', beginning with a letter or digit")
+      return nil
+    }
+    return name
+  }
+
+  /// `NAME: node` below a top-level key; names must differ from all in `names`.
+  private mutating func section<Node>(
+    _ section: YAMLEntry, _ names: inout [String: SourceLocation],
+    _ parse: (inout PipelineFileParser, YAMLNode) -> Node?
+  ) -> [NamedNode<Node>] {
+    var nodes: [NamedNode<Node>] = []
+    for entry in entries(section) ?? [] {
+      let isNamed = name(entry.key)
+      if isNamed, let first = names[entry.name] {
+        report(
+          .duplicateName, "the name '\(entry.key.shown)' is used twice", entry.key.location,
+          notes: [.init("first used here", at: first)],
+          help: "Sources, signals, commands and sinks share their names, so that 'from' is clear")
+      } else if isNamed {
+        names[entry.name] = entry.key.location
+      }
+      if let node = parse(&self, entry.value), isNamed {
+        nodes.append(NamedNode(entry.locatedName, node))
+      }
+    }
+    return nodes
+  }
+
+  private mutating func plugins(_ entry: YAMLEntry) -> [NamedNode<YAMLNode>] {
+    guard case .sequence(let items) = entry.value.content else {
+      return (entries(entry) ?? []).map { NamedNode($0.locatedName, $0.value) }
+    }
+    return items.compactMap { item in
+      text(item, "a plugin").map { NamedNode($0, item) }
+    }
+  }
+
+  // MARK: Signals
+
+  /// A signal of the section `signals`.
+  mutating func signal(_ node: YAMLNode) -> SignalNode? {
+    if let scalar = node.scalar, scalar.kind != .null {
+      report(
+        .wrongType, "a signal is a mapping, not \(node.kindName)", node.location,
+        help: "To take from another signal, write: from: \(scalar.shown)",
+        fixIts: node.location.length > 0
+          ? [.init(node.location, "{ from: \(scalar.shown) }")] : [])
+      return nil
+    }
+    return innerSignal(node)
+  }
+
+  mutating func innerSignal(_ node: YAMLNode) -> SignalNode? {
+    if let scalar = node.scalar, scalar.kind != .null {
+      return reference(node).map { SignalNode(origin: .reference($0), location: node.location) }
+    }
+    guard let entries = mapping(node, "a signal", "'from: NAME' and 'chain:'") else { return nil }
+    var origins: [(entry: YAMLEntry, keyword: CombiningNode.Keyword?)] = []
+    var others: [YAMLEntry] = []
+    var options: [OptionNode] = []
+    var reduce: YAMLEntry?
+    var steps: [ComponentNode] = []
+    for entry in entries {
+      if entry.name == "from" {
+        origins.append((entry, nil))
+      } else if let keyword = CombiningNode.Keyword(rawValue: entry.name) {
+        origins.append((entry, keyword))
+      } else if entry.name == "chain" {
+        steps = chain(entry.value)
+      } else if entry.name == "reduce" {
+        reduce = entry
+      } else if ReservedKeys.signal.contains(entry.name) {
+        options.append(OptionNode(key: entry.locatedName, value: entry.value))
+      } else {
+        others.append(entry)
+      }
+    }
+    if origins.isEmpty {
+      let known = ReservedKeys.signal + ReservedKeys.combining
+      let components = rejectUnknown(others, among: known, "a signal", always: true)
+      // The origin was among what is reported now.
+      if components.isEmpty, !others.isEmpty { return nil }
+      others = components
+    } else {
+      for entry in others { misplaced(entry, among: ReservedKeys.signal + ReservedKeys.combining) }
+      others = []
+    }
+    guard let origin = origin(origins, others, node) else { return nil }
+    if let reduce {
+      steps.insert(contentsOf: reduceStep(reduce, origins.first?.keyword), at: 0)
+    }
+    return SignalNode(origin: origin, chain: steps, options: options, location: node.location)
+  }
+
+  private mutating func origin(
+    _ origins: [(entry: YAMLEntry, keyword: CombiningNode.Keyword?)], _ components: [YAMLEntry],
+    _ node: YAMLNode
+  ) -> SignalNode.Origin? {
+    if origins.isEmpty, components.isEmpty {
+      report(
+        .notOneOrigin, "the signal has no origin", node.location.start,
+        help: "Write 'from: NAME', a combining key such as 'merge: [a, b]', or a source")
+      return nil
+    }
+    if origins.count > 1 {
+      let keys = origins.map(\.entry)
+      report(
+        .notOneOrigin,
+        "a signal has one origin, but here are \(Suggestion.list(keys.map(\.name)))",
+        keys[1].key.location, notes: [.init("the first is here", at: keys[0].key.location)],
+        help: keys.allSatisfy({ $0.name == "from" || $0.name == "merge" })
+          ? "Put all inputs into one 'merge: [a, b]'" : "Make one of them a signal of its own")
+      return nil
+    }
+    guard let first = origins.first else {
+      return sourceComponent(components, [], node).map { .inline($0) }
+    }
+    if let keyword = first.keyword {
+      return combining(Located(keyword, at: first.entry.key.location), first.entry).map {
+        .combining($0)
+      }
+    }
+    return from(first.entry.value)
+  }
+
+  /// The value of `from` in a signal.
+  private mutating func from(_ node: YAMLNode) -> SignalNode.Origin? {
+    switch node.content {
+    case .scalar: return reference(node).map { .reference($0) }
+    case .sequence(let items):
+      report(
+        .wrongType, "'from' takes one signal, not a list", node.location,
+        help: items.count == 1
+          ? "Write the name without brackets" : "To take from several, replace 'from' by 'merge'")
+      return nil
+    case .mapping(let entries):
+      if let entry = entries.first(where: { ReservedKeys.combining.contains($0.name) }) {
+        report(
+          .misplacedKey, "'\(entry.name)' stands in place of 'from', not inside it",
+          entry.key.location, help: "Write '\(entry.name): ...' without 'from'")
+        return nil
+      }
+      if let entry = entries.first(where: { $0.name == "from" || $0.name == "chain" }) {
+        report(
+          .misplacedKey, "'\(entry.name)' cannot stand inside 'from'", entry.key.location,
+          help: entry.name == "chain"
+            ? "Put 'chain' beside 'from'" : "Name the inner signal, and refer to it")
+        return nil
+      }
+      return component(node, in: .source).map { .inline($0) }
+    }
+  }
+
+  /// Where a signal is asked for.
+  mutating func signalInput(_ node: YAMLNode) -> SignalInput? {
+    switch node.content {
+    case .scalar: return reference(node).map { .reference($0) }
+    case .mapping: return innerSignal(node).map { .inline($0) }
+    case .sequence:
+      report(
+        .wrongType, "one signal is asked for here, not a list", node.location,
+        help: "To take from several, write { merge: [a, b] }")
+      return nil
+    }
+  }
+
+  private mutating func reduceStep(
+    _ entry: YAMLEntry, _ keyword: CombiningNode.Keyword?
+  ) -> [ComponentNode] {
+    if keyword != .combineLatest, keyword != .zip {
+      report(
+        .unsuitableReduce, "'reduce' stands only behind 'combineLatest' or 'zip'",
+        entry.key.location,
+        help: "A fold over time is 'scan' (each step) or 'aggregate' (only the end)")
+      return []
+    }
+    return [
+      ComponentNode(
+        keyword: entry.locatedName, arguments: entry.value,
+        location: entry.key.location.through(entry.value.location))
+    ]
+  }
+
+  // MARK: Chains and components
+
+  mutating func chain(_ node: YAMLNode) -> [ComponentNode] {
+    switch node.content {
+    case .sequence(let items):
+      return items.compactMap { step($0) }
+    case .mapping(let entries):
+      report(
+        .wrongType, "'chain' takes a list of operators, not a mapping", node.location.start,
+        help: "Begin each operator with '- '")
+      // Looks for further mistakes all the same.
+      return entries.compactMap {
+        step(YAMLNode(.mapping([$0]), at: $0.key.location.through($0.value.location)))
+      }
+    case .scalar(let scalar):
+      report(
+        .wrongType, "'chain' takes a list of operators, not \(node.kindName)", node.location,
+        help: scalar.kind == .null ? "Remove 'chain', or write operators below it" : "Write '- '")
+      return []
+    }
+  }
+
+  private mutating func step(_ node: YAMLNode) -> ComponentNode? {
+    stepCount += 1
+    if stepCount == Self.maximumSteps + 1 {
+      report(
+        .tooMany, "the file has more than \(Self.maximumSteps) operators", node.location,
+        help: "Split it: every file of a directory is a pipeline of its own")
+    }
+    return component(node, in: .step)
+  }
+
+  enum Place {
+    case source, step, sink
+
+    var noun: String {
+      switch self {
+      case .source: "a source"
+      case .step: "an operator"
+      case .sink: "a sink"
+      }
+    }
+    var reserved: [String] {
+      switch self {
+      case .source: ReservedKeys.source
+      case .step: ReservedKeys.step
+      case .sink: ReservedKeys.sink
+      }
+    }
+    var example: String {
+      switch self {
+      case .source: "stdin: {}"
+      case .step: "filter: size(event) > 3"
+      case .sink: "stdout: {}"
+      }
+    }
+  }
+
+  /// A bare word, or a mapping with one component key.
+  mutating func component(_ node: YAMLNode, in place: Place) -> ComponentNode? {
+    switch node.content {
+    case .scalar(let scalar): return bareWord(scalar, node, place)
+    case .sequence:
+      report(
+        .wrongType, "\(place.noun) is a word or a mapping, not a list", node.location,
+        help: place == .step
+          ? "Remove the inner '- ' or brackets: a chain is one flat list"
+          : "Write for example '\(place.example)'")
+      return nil
+    case .mapping(let entries):
+      var options: [OptionNode] = []
+      var components: [YAMLEntry] = []
+      for entry in entries {
+        if place.reserved.contains(entry.name) {
+          options.append(OptionNode(key: entry.locatedName, value: entry.value))
+        } else {
+          components.append(entry)
+        }
+      }
+      components = rejectUnknown(components, among: place.reserved, place.noun)
+      return single(components, options, node, place)
+    }
+  }
+
+  private mutating func sourceComponent(
+    _ components: [YAMLEntry], _ options: [OptionNode], _ node: YAMLNode
+  ) -> SourceNode? {
+    single(components, options, node, .source)
+  }
+
+  /// The one component key among `components`, from which every other key is taken away already.
+  mutating func single(
+    _ components: [YAMLEntry], _ options: [OptionNode], _ node: YAMLNode, _ place: Place
+  ) -> ComponentNode? {
+    guard let first = components.first else {
+      let isEmpty = node.entries?.isEmpty ?? true
+      report(
+        .notOneComponent,
+        isEmpty ? "the mapping is empty" : "the component is missing: what kind of \(place.kind)?",
+        node.location.start, help: "Write for example '\(place.example)'")
+      return nil
+    }
+    if components.count > 1 {
+      let names = Suggestion.list(components.map { Printable.cut($0.name) })
+      let others = components.dropFirst().map { "'\(Printable.cut($0.name))'" }
+      report(
+        .notOneComponent, "\(place.noun) has one component key, but here are \(names)",
+        components[1].key.location, notes: [.init("the first is here", at: first.key.location)],
+        help: place == .step
+          ? "Begin each operator with '- '; parameters of '\(Printable.cut(first.name))' stand "
+            + "inside its value"
+          : "If \(others.joined(separator: ", ")) are parameters, put them inside: "
+            + "\(Printable.cut(first.name)): { ... }")
+      return nil
+    }
+    guard componentName(first.key) else { return nil }
+    let isEmpty = first.value.isNull && first.value.location.length == 0
+    return ComponentNode(
+      keyword: first.locatedName, arguments: isEmpty ? nil : first.value, options: options,
+      location: node.location)
+  }
+
+  private mutating func bareWord(
+    _ scalar: YAMLScalar, _ node: YAMLNode, _ place: Place
+  ) -> ComponentNode? {
+    if scalar.kind == .null, !scalar.isPlaceholder {
+      report(
+        .wrongType, "\(place.noun) is missing here", node.location,
+        help: "Write for example '\(place.example)'")
+      return nil
+    }
+    let word = scalar.text.text
+    if !Name.isValid(word), !scalar.isInterpolated {
+      let head = word.prefix { Name.isPart($0) }
+      let rest = word.dropFirst(head.count)
+      let keyword = Printable.cut(head)
+      let isCall = !head.isEmpty && (rest.first == 0x3A || rest.first == 0x20 || rest.first == 0x28)
+      report(
+        .wrongType, "'\(scalar.shown)' is not the name of \(place.noun)", node.location,
+        help: !isCall
+          ? "Write for example '\(place.example)'"
+          : rest.first == 0x3A
+            ? "The ':' behind '\(keyword)' must be followed by a space"
+            : "Parameters stand behind a ':', as in '\(keyword): ...'")
+      return nil
+    }
+    guard componentName(scalar) else { return nil }
+    return ComponentNode(
+      keyword: Located(scalar.string, at: scalar.location), location: node.location)
+  }
+}
+
+extension PipelineFileParser.Place {
+  fileprivate var kind: String {
+    switch self {
+    case .source: "source"
+    case .step: "operator"
+    case .sink: "sink"
+    }
+  }
+}
+
+extension SourceLocation {
+  /// The point where the range begins.
+  var start: SourceLocation { SourceLocation(text, offset: offset) }
+
+  /// From here to the end of `other`, which stands later in the same file.
+  func through(_ other: SourceLocation) -> SourceLocation {
+    guard other.text === text, other.offset >= offset else { return self }
+    return SourceLocation(text, offset: offset, length: other.offset + other.length - offset)
+  }
+}

@@ -1,0 +1,33 @@
+/// The keys that each place of the file understands beside a component key.
+///
+/// A component may not bear one of these names, and a reserved key of another place is reported as
+/// misplaced rather than taken for a component.
+public enum ReservedKeys {
+  public static let topLevel = [
+    "name", "description", "sources", "signals", "commands", "sinks", "tests", "plugins", "defaults",
+  ]
+  public static let source = [
+    "description", "onError", "buffer", "cold", "share", "schema", "movedFrom",
+  ]
+  /// Beside the origin; `reduce` only beside `combineLatest` and `zip`.
+  public static let signal = [
+    "from", "chain", "description", "onError", "buffer", "cold", "share", "schema", "movedFrom",
+  ]
+  public static let step = ["name", "description", "onError", "movedFrom"]
+  public static let sink = [
+    "from", "chain", "description", "onError", "buffer", "whenFull", "require", "movedFrom",
+  ]
+  public static let command = [
+    "run", "enabled", "allowsConcurrentExecution", "whenBusy", "description", "onError", "movedFrom",
+  ]
+  public static let test = [
+    "name", "description", "inputs", "stubs", "expect", "tick", "until",
+  ]
+  public static let combining = CombiningNode.Keyword.allCases.map(\.rawValue)
+
+  /// Reserved in some place of a node.
+  static let anywhere = Set(source + signal + step + sink + command)
+
+  /// The outputs of a node that a reference may name, beside its events.
+  public static let outputs = ["errors", "executing", "enabled", "values", "key"]
+}

@@ -1,0 +1,120 @@
+// Values of the kinds that parameters have. Each answers the value, or what is wrong with the node.
+// A placeholder has no value yet: whoever decodes asks `isPlaceholder` first.
+
+extension YAMLNode {
+  /// True if the value is not known because the environment was not consulted.
+  public var isPlaceholder: Bool { scalar?.isPlaceholder ?? false }
+
+  /// `true` or `false`. YAML 1.1's other words get a message of their own.
+  public func decodeBool(_ what: String) -> Result<Bool, Diagnostic> {
+    guard let scalar else { return .failure(wrongType(what, "true or false")) }
+    if let bool = scalar.bool { return .success(bool) }
+    let word = String(decoding: scalar.text.text.map { $0 | 0x20 }, as: UTF8.self)
+    let meant: Bool? =
+      switch word {
+      case "yes", "on", "y", "true": true
+      case "no", "off", "n", "false": false
+      default: nil
+      }
+    guard let meant, !scalar.containsSecret else { return .failure(wrongType(what, "true or false")) }
+    return .failure(
+      Diagnostic(
+        .yamlBoolean, "\(what) takes true or false, and '\(scalar.shown)' is a text", at: location,
+        help: "Write \(meant) without quotes", fixIts: [.init(location, "\(meant)")]))
+  }
+
+  /// A whole number in `range`.
+  public func decodeInt(
+    _ what: String, in range: ClosedRange<Int64> = .min ... .max
+  ) -> Result<Int64, Diagnostic> {
+    guard let scalar, scalar.kind == .int else {
+      return .failure(wrongType(what, "a whole number"))
+    }
+    guard let int = scalar.int, range.contains(int) else {
+      return .failure(outOfRange(what, "\(range.lowerBound)", "\(range.upperBound)", range == .min ... .max))
+    }
+    return .success(int)
+  }
+
+  /// A number in `range`; infinities and NaN are refused.
+  public func decodeDouble(
+    _ what: String, in range: ClosedRange<Double> = -.greatestFiniteMagnitude ... .greatestFiniteMagnitude
+  ) -> Result<Double, Diagnostic> {
+    guard let scalar, scalar.kind == .int || scalar.kind == .float, let double = scalar.double else {
+      return .failure(wrongType(what, "a number"))
+    }
+    guard double.isFinite, range.contains(double) else {
+      return .failure(
+        outOfRange(
+          what, "\(range.lowerBound)", "\(range.upperBound)",
+          range.upperBound == .greatestFiniteMagnitude))
+    }
+    return .success(double)
+  }
+
+  /// A length of time, `300ms`; see ``Units/duration(_:)``.
+  public func decodeDuration(_ what: String) -> Result<TimeSpan, Diagnostic> {
+    guard let scalar, scalar.kind != .null, scalar.kind != .bool else {
+      return .failure(wrongType(what, "a duration such as 300ms or 5s"))
+    }
+    return Units.duration(scalar.text).mapError { scalar.hidingSecret($0) }
+  }
+
+  /// A number of bytes, `64KiB`; see ``Units/size(_:)``.
+  public func decodeSize(_ what: String) -> Result<Int, Diagnostic> {
+    guard let scalar, scalar.kind != .null, scalar.kind != .bool else {
+      return .failure(wrongType(what, "a size such as 64KiB or 10MB"))
+    }
+    return Units.size(scalar.text).mapError { scalar.hidingSecret($0) }
+  }
+
+  /// Any scalar but null, as it is written.
+  public func decodeText(_ what: String) -> Result<LocatedText, Diagnostic> {
+    guard let scalar, scalar.kind != .null else { return .failure(wrongType(what, "a text")) }
+    return .success(scalar.text)
+  }
+
+  /// One of `choices`.
+  public func decodeChoice(_ what: String, _ choices: [String]) -> Result<String, Diagnostic> {
+    guard let scalar, scalar.kind != .null else {
+      return .failure(wrongType(what, "one of \(Suggestion.list(choices))"))
+    }
+    if choices.contains(scalar.string) { return .success(scalar.string) }
+    let correction =
+      scalar.containsSecret ? nil : Suggestion.correction(for: scalar.string, among: choices)
+    return .failure(
+      Diagnostic(
+        .unknownChoice, "\(what) cannot be '\(scalar.shown)'", at: location,
+        notes: correction == nil ? [] : [.init("the choices are \(Suggestion.list(choices))")],
+        help: correction?.help ?? "The choices are \(Suggestion.list(choices))",
+        fixIts: correction.map { [.init(location, $0.name)] } ?? []))
+  }
+
+  /// What to say of a value of the wrong kind.
+  public func wrongType(_ what: String, _ expected: String) -> Diagnostic {
+    let written = scalar.map { $0.kind == .null ? "" : " '\($0.shown)'" } ?? ""
+    return Diagnostic(
+      .wrongType, "\(what) takes \(expected), not \(kindName)\(written)", at: location)
+  }
+
+  private func outOfRange(
+    _ what: String, _ low: String, _ high: String, _ isUnbounded: Bool
+  ) -> Diagnostic {
+    Diagnostic(
+      .outOfRange, "\(shown) is out of the range of \(what)", at: location,
+      help: isUnbounded ? "Write a smaller number" : "Write a number from \(low) to \(high)")
+  }
+}
+
+extension YAMLScalar {
+  /// The diagnostic without the words that quote the text, if the text is secret.
+  func hidingSecret(_ diagnostic: Diagnostic) -> Diagnostic {
+    guard containsSecret else { return diagnostic }
+    var hidden = diagnostic
+    hidden.message = "the secret value is not what is asked for here"
+    hidden.help = nil
+    hidden.fixIts = []
+    hidden.location = location
+    return hidden
+  }
+}
