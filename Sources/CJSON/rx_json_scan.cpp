@@ -311,6 +311,15 @@ struct reader {
   }
 };
 
+/// Whether any of eight bytes is a control character, a quote or a backslash.
+inline bool needs_escape(uint64_t word) {
+  constexpr uint64_t ones = 0x0101010101010101u;
+  const uint64_t quote = word ^ ones * '"';
+  const uint64_t backslash = word ^ ones * '\\';
+  return (((word - ones * 0x20) & ~word) | ((quote - ones) & ~quote) | ((backslash - ones) & ~backslash))
+    & ones * 0x80;
+}
+
 bool equal_key(const uint8_t *inside, size_t length, bool escaped, const char *key, size_t key_length) {
   if (!escaped) return length == key_length && memcmp(inside, key, length) == 0;
   if (length < key_length) return false;
@@ -659,24 +668,51 @@ size_t rx_json_utf8_error(const char *text, size_t length) {
 
 // MARK: Writing
 
-size_t rx_json_plain_prefix(const char *text, size_t length) {
-  const uint8_t *at = bytes(text);
-  const uint8_t *const end = at + length;
+size_t rx_json_copy_plain(const char *text, size_t length, char *target) {
+  size_t at = 0;
 #if defined(__SSE2__)
-  const __m128i quote = _mm_set1_epi8('"');
-  const __m128i backslash = _mm_set1_epi8('\\');
-  const __m128i highest = _mm_set1_epi8(0x1F);
-  while (end - at >= 16) {
-    const __m128i block = _mm_loadu_si128(reinterpret_cast<const __m128i *>(at));
-    const __m128i control = _mm_cmpeq_epi8(_mm_min_epu8(block, highest), block);
-    const int mask = _mm_movemask_epi8(_mm_or_si128(
-      control, _mm_or_si128(_mm_cmpeq_epi8(block, quote), _mm_cmpeq_epi8(block, backslash))));
-    if (mask) return at + __builtin_ctz(mask) - bytes(text);
-    at += 16;
+  if (length >= 16) {
+    const __m128i quote = _mm_set1_epi8('"');
+    const __m128i backslash = _mm_set1_epi8('\\');
+    const __m128i highest = _mm_set1_epi8(0x1F);
+    while (true) {
+      const __m128i block = _mm_loadu_si128(reinterpret_cast<const __m128i *>(text + at));
+      const __m128i control = _mm_cmpeq_epi8(_mm_min_epu8(block, highest), block);
+      const int mask = _mm_movemask_epi8(_mm_or_si128(
+        control, _mm_or_si128(_mm_cmpeq_epi8(block, quote), _mm_cmpeq_epi8(block, backslash))));
+      _mm_storeu_si128(reinterpret_cast<__m128i *>(target + at), block);
+      if (mask) return at + __builtin_ctz(mask);
+      at += 16;
+      if (at == length) return length;
+      // The last block may overlap the one before.
+      if (at + 16 > length) at = length - 16;
+    }
   }
 #endif
-  while (at < end && *at >= 0x20 && *at != '"' && *at != '\\') at++;
-  return at - bytes(text);
+  while (length - at >= 8) {
+    uint64_t word;
+    memcpy(&word, text + at, 8);
+    memcpy(target + at, &word, 8);
+    if (needs_escape(word)) break;
+    at += 8;
+  }
+  if (length - at >= 4 && length - at < 8) {
+    uint32_t first;
+    uint32_t last;
+    memcpy(&first, text + at, 4);
+    memcpy(&last, text + length - 4, 4);
+    if (!needs_escape(uint64_t{last} << 32 | first)) {
+      memcpy(target + at, &first, 4);
+      memcpy(target + length - 4, &last, 4);
+      return length;
+    }
+  }
+  for (; at < length; at++) {
+    const auto c = static_cast<uint8_t>(text[at]);
+    if (c < 0x20 || c == '"' || c == '\\') break;
+    target[at] = text[at];
+  }
+  return at;
 }
 
 size_t rx_json_minify(const char *text, size_t length, char *target) {

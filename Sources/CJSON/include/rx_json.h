@@ -104,8 +104,9 @@ size_t rx_json_unescape(const char *text, size_t length, char *target);
 bool rx_json_is_utf8(const char *text, size_t length);
 /// The offset of the first byte that is no UTF-8, or `length`.
 size_t rx_json_utf8_error(const char *text, size_t length);
-/// How many bytes from the start can stand in a string literal as they are.
-size_t rx_json_plain_prefix(const char *text, size_t length);
+/// Copies the bytes from the start that can stand in a string literal as they are; returns how many. May
+/// write all `length` bytes of `target`.
+size_t rx_json_copy_plain(const char *text, size_t length, char *target);
 /// Copies JSON text without the white space between tokens; writes at most `length` + 64 bytes.
 size_t rx_json_minify(const char *text, size_t length, char *target);
 /// Shortest digits that read back as `number`, always with '.' or 'e'; at most 32 bytes. Finite only.

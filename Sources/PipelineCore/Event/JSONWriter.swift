@@ -182,14 +182,34 @@ public enum JSONWriter {
     output.append(UInt8(ascii: "\""))
   }
 
+  /// Appends the bytes of a string, without quotes, escapes resolved.
+  @inline(__always)
+  public static func appendUnescaped(_ value: Value, to output: OutputBuffer) {
+    guard value.isEscaped, value.length > 0 else {
+      output.append(value.rawBytes)
+      return
+    }
+    output.append(count: Int(value.length)) {
+      rx_json_unescape(
+        value.pointer?.assumingMemoryBound(to: CChar.self), Int(value.length),
+        UnsafeMutableRawPointer($0).assumingMemoryBound(to: CChar.self))
+    }
+  }
+
   /// Appends the inside of a string literal.
+  @inline(__always)
   static func appendEscaped(_ bytes: UnsafeRawBufferPointer, to output: OutputBuffer) {
     guard let start = bytes.baseAddress else { return }
     var at = 0
     while true {
       let left = bytes.count &- at
-      let plain = rx_json_plain_prefix((start + at).assumingMemoryBound(to: CChar.self), left)
-      output.append(UnsafeRawBufferPointer(start: start + at, count: plain))
+      var plain = 0
+      output.append(count: left) { target in
+        plain = rx_json_copy_plain(
+          (start + at).assumingMemoryBound(to: CChar.self), left,
+          UnsafeMutableRawPointer(target).assumingMemoryBound(to: CChar.self))
+        return plain
+      }
       if plain == left { return }
       at &+= plain
       appendEscape(bytes[at], to: output)
@@ -310,6 +330,8 @@ public enum EncodingFailure: Error, Sendable, Equatable {
   case key(Value.Kind)
   /// The format has no place for a value of this kind.
   case kind(Value.Kind)
+  /// The event has a key that is no column; the columns come from the first event unless they are named.
+  case unknownColumn
   /// The format needs text, but the value has bytes that are no UTF-8.
   case invalidUTF8
 }
@@ -321,6 +343,8 @@ extension EncodingFailure: CustomStringConvertible {
     case .error: "the value is an error"
     case .key(let kind): "a map with a key of kind \(kind) cannot be written; make its keys strings"
     case .kind(let kind): "a value of kind \(kind) cannot be written in this format"
+    case .unknownColumn:
+      "the event has a key that the first event had not; name the columns under 'columns'"
     case .invalidUTF8: "the value holds bytes that are no UTF-8"
     }
   }

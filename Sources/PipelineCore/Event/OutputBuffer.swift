@@ -6,9 +6,10 @@
 ///
 /// A class, so that passing it around neither copies nor counts per byte. Not thread-safe.
 public final class OutputBuffer: @unchecked Sendable {
-  public private(set) var start: UnsafeMutablePointer<UInt8>
-  public private(set) var count = 0
-  private var capacity: Int
+  // Not thread-safe by contract, and no access lasts longer than a load or a store.
+  @exclusivity(unchecked) public private(set) var start: UnsafeMutablePointer<UInt8>
+  @exclusivity(unchecked) public private(set) var count = 0
+  @exclusivity(unchecked) private var capacity: Int
 
   public init(capacity: Int = 4096) {
     self.capacity = max(capacity, 64)
@@ -53,6 +54,7 @@ public final class OutputBuffer: @unchecked Sendable {
     append(UnsafeRawBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
   }
 
+  @_disfavoredOverload
   public func append(_ text: String) {
     var text = text
     text.withUTF8 { append(UnsafeRawBufferPointer($0)) }

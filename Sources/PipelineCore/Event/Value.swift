@@ -44,7 +44,10 @@ extension Value {
 
   /// The kind as an enum; `kind` itself is the byte that hot code compares.
   @inline(__always)
-  public var what: Kind { Kind(rawValue: kind).unsafelyUnwrapped }
+  public var what: Kind {
+    // The cases are declared in the order of their raw values, from 0, so the byte is the case.
+    unsafeBitCast(kind, to: Kind.self)
+  }
 
   @inline(__always)
   public func `is`(_ other: Kind) -> Bool { kind == other.rawValue }

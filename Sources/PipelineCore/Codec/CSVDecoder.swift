@@ -1,0 +1,330 @@
+#if canImport(Glibc)
+  import Glibc
+#endif
+
+/// How comma-separated values are read (RFC 4180, with LF or CRLF).
+public struct CSVDecoding: Sendable, Equatable {
+  public enum Header: Sendable, Equatable {
+    /// The first row names the columns: rows become maps.
+    case firstRow
+    /// There is no header: rows become lists.
+    case none
+    /// These are the columns; the first row is data already.
+    case names([String])
+  }
+
+  public var header: Header = .firstRow
+  /// One ASCII character.
+  public var delimiter: UInt8 = UInt8(ascii: ",")
+  /// One ASCII character; doubled within a quoted field it stands for itself. nil: quotes mean nothing.
+  public var quote: UInt8? = UInt8(ascii: "\"")
+  /// `string` or `infer`, for unquoted fields; quoted ones are strings.
+  public var types: FieldType = .string
+  /// A row with quoted line breaks may be this long, in bytes.
+  public var rowLimit = 1 << 20
+
+  public init() {}
+}
+
+/// `csv`. Fields without doubled quotes stay where they are in the slab.
+///
+/// A row with fewer or more fields than there are columns is refused. When the quotes of a row make no
+/// sense or do not end within the limit, its first line is refused and reading goes on with the next line.
+/// Blank lines are skipped. A second column of the same name gets the suffix `_2`, and so on.
+final class CSVDecoder: EventDecoder {
+  private let options: CSVDecoding
+  private let invalidUTF8: InvalidUTF8
+  private let quote: UInt8
+  private var names: FieldNames?
+  /// The header row as it came.
+  private(set) var memory: [UInt8] = []
+  /// The beginning of a row whose end has not come yet, and where it began.
+  private let carried = OutputBuffer()
+  private var carriedOffset: Int64 = 0
+  private var carriedState = RowScanner.State.fieldStart
+  private var fields: [Value] = []
+
+  init(_ options: DecoderOptions) throws(CodecFailure) {
+    self.options = options.csv
+    invalidUTF8 = options.invalidUTF8
+    quote = options.csv.quote ?? 0
+    let csv = options.csv
+    if csv.delimiter == csv.quote || csv.delimiter == 0x0A || csv.delimiter == 0x0D || csv.delimiter >= 0x80
+      || csv.delimiter == 0
+    {
+      throw CodecFailure(
+        option: "delimiter",
+        message: "the delimiter must be one ASCII character other than the quote and a line break")
+    }
+    if let quote = csv.quote, quote == 0x0A || quote == 0x0D || quote >= 0x80 || quote == 0 {
+      throw CodecFailure(option: "quote", message: "the quote must be one ASCII character, no line break")
+    }
+    if csv.types != .string, csv.types != .infer {
+      throw CodecFailure(option: "types", message: "the types must be 'string' or 'infer'")
+    }
+    if case .names(let names) = csv.header {
+      if names.isEmpty {
+        throw CodecFailure(option: "header", message: "the header must name at least one column")
+      }
+      self.names = Self.distinct(names.map { Array($0.utf8) })
+    }
+  }
+
+  var framing: Framing { .lines }
+
+  var pendingOffset: Int64? { carried.count > 0 ? carriedOffset : nil }
+
+  func reset(memory: [UInt8]) {
+    carried.clear()
+    self.memory = []
+    guard options.header == .firstRow else { return }
+    names = nil
+    if !memory.isEmpty {
+      let slab = Slab(memory)
+      setHeader(slab.bytes)
+    }
+  }
+
+  func decode(
+    _ slab: Slab, _ range: Range<Int>, offset: Int64, isLast: Bool, arena: Arena, into rows: RowBatch
+  ) {
+    if let names { arena.keep(names) }
+    let text = slab.bytes.part(range.lowerBound, range.upperBound)
+    let first = offset == 0 ? text.byteOrderMarkLength : 0
+    if carried.count == 0 {
+      read(text, from: first, offset: offset, isLast: isLast, arena, rows)
+      return
+    }
+    // Go on where the scan stopped; the row is copied once, when its end is there.
+    var scanner = RowScanner(options, state: carriedState)
+    switch scanner.scan(text, from: 0) {
+    case .row(let end, let next) where carried.count + end <= options.rowLimit:
+      carried.append(text.part(0, next))
+      let row = arena.copy(carried.bytes)
+      let start = carriedOffset
+      carried.clear()
+      read(row, from: 0, offset: start, isLast: true, arena, rows)
+      read(text, from: next, offset: offset, isLast: isLast, arena, rows)
+    case .open where !isLast && carried.count + text.count <= options.rowLimit:
+      carried.append(text)
+      carriedState = scanner.state
+    default:
+      // The first line is refused and what follows it is read anew.
+      carried.append(text)
+      let again = arena.copy(carried.bytes)
+      let start = carriedOffset
+      carried.clear()
+      read(again, from: 0, offset: start, isLast: isLast, arena, rows)
+    }
+  }
+
+  /// Reads rows from `first` on; `offset` is the place of the text's start.
+  private func read(
+    _ text: UnsafeRawBufferPointer, from first: Int, offset: Int64, isLast: Bool, _ arena: Arena,
+    _ rows: RowBatch
+  ) {
+    var at = first
+    // Behind this place there is no quote, so that lines are rows.
+    var nextQuote = options.quote == nil ? text.count : text.place(of: quote, from: at) ?? text.count
+    while at < text.count {
+      let lineEnd = text.place(of: 0x0A, from: at) ?? text.count
+      if nextQuote < at { nextQuote = text.place(of: quote, from: at) ?? text.count }
+      if nextQuote >= lineEnd {
+        accept(text.part(at, lineEnd), quoted: false, offset &+ Int64(at), arena, rows)
+        at = lineEnd + 1
+        continue
+      }
+      var scanner = RowScanner(options, state: .fieldStart)
+      switch scanner.scan(text, from: at) {
+      case .row(let end, let next):
+        if end - at > options.rowLimit {
+          refuse(text.part(at, lineEnd), offset &+ Int64(at), .tooLong(limit: options.rowLimit), rows)
+          at = lineEnd + 1
+        } else {
+          accept(text.part(at, end), quoted: true, offset &+ Int64(at), arena, rows)
+          at = next
+        }
+      case .open:
+        let tooLong = text.count - at > options.rowLimit
+        if !isLast, !tooLong {
+          carried.append(text.part(at, text.count))
+          carriedOffset = offset &+ Int64(at)
+          carriedState = scanner.state
+          return
+        }
+        let reason: RejectReason = tooLong ? .tooLong(limit: options.rowLimit) : .quote(at: nextQuote - at)
+        refuse(text.part(at, lineEnd), offset &+ Int64(at), reason, rows)
+        at = lineEnd + 1
+      case .malformed(let place):
+        refuse(text.part(at, lineEnd), offset &+ Int64(at), .quote(at: place - at), rows)
+        at = lineEnd + 1
+      }
+    }
+  }
+
+  private func refuse(
+    _ line: UnsafeRawBufferPointer, _ offset: Int64, _ reason: RejectReason, _ rows: RowBatch
+  ) {
+    rows.reject(line.withoutReturn, offset: offset, reason)
+  }
+
+  // MARK: Rows
+
+  private func accept(
+    _ row: UnsafeRawBufferPointer, quoted: Bool, _ offset: Int64, _ arena: Arena, _ rows: RowBatch
+  ) {
+    let row = row.withoutReturn
+    if row.isEmpty { return }
+    guard let row = invalidUTF8.admit(row, offset: offset, arena, rows) else { return }
+    if names == nil, options.header == .firstRow {
+      setHeader(row)
+      if let names { arena.keep(names) }
+      return
+    }
+    split(row, quoted: quoted, types: options.types, arena)
+    guard let names else {
+      rows.append(arena.list(fields), offset: offset)
+      return
+    }
+    guard fields.count == names.keys.count else {
+      rows.reject(row, offset: offset, .fieldCount(found: fields.count, expected: names.keys.count))
+      return
+    }
+    let entries = arena.entries(fields.count)
+    for index in 0..<fields.count { entries[index] = Entry(key: names.keys[index], value: fields[index]) }
+    rows.append(Value(kind: .map, pointer: entries.baseAddress, length: entries.count), offset: offset)
+  }
+
+  private func setHeader(_ row: UnsafeRawBufferPointer) {
+    memory = Array(row)
+    let arena = Arena()
+    split(row, quoted: options.quote != nil && row.contains(quote), types: .string, arena)
+    names = Self.distinct(fields.map { Array($0.rawBytes) })
+  }
+
+  private static func distinct(_ names: [[UInt8]]) -> FieldNames {
+    var seen: Set<[UInt8]> = []
+    var result: [[UInt8]] = []
+    for name in names {
+      var unique = name
+      var number = 2
+      while !seen.insert(unique).inserted {
+        unique = name + Array("_\(number)".utf8)
+        number += 1
+      }
+      result.append(unique)
+    }
+    return FieldNames(result)
+  }
+
+  /// Splits a well-formed row into `fields`.
+  private func split(_ row: UnsafeRawBufferPointer, quoted: Bool, types: FieldType, _ arena: Arena) {
+    fields.removeAll(keepingCapacity: true)
+    let delimiter = options.delimiter
+    var at = 0
+    while true {
+      if quoted, at < row.count, row[at] == quote {
+        let (field, next) = quotedField(row, at, arena)
+        fields.append(field)
+        at = next
+      } else {
+        let end = row.place(of: delimiter, from: at) ?? row.count
+        let text = row.part(at, end)
+        fields.append(types.read(text) ?? .string(text))
+        at = end
+      }
+      if at >= row.count { return }
+      at += 1
+    }
+  }
+
+  /// The field whose opening quote is at `start`, and the place behind its closing quote.
+  private func quotedField(
+    _ row: UnsafeRawBufferPointer, _ start: Int, _ arena: Arena
+  ) -> (Value, next: Int) {
+    var end = row.place(of: quote, from: start + 1) ?? row.count
+    if end + 1 >= row.count || row[end + 1] != quote {
+      return (.string(row.part(start + 1, end)), end + 1)
+    }
+    let memory = arena.allocate(row.count - start)
+    var used = 0
+    var at = start + 1
+    while true {
+      let doubled = end + 1 < row.count && row[end + 1] == quote
+      let piece = row.part(at, doubled ? end + 1 : end)
+      if let source = piece.baseAddress { memcpy(memory + used, source, piece.count) }
+      used += piece.count
+      if !doubled { break }
+      at = end + 2
+      end = row.place(of: quote, from: at) ?? row.count
+    }
+    return (.string(UnsafeRawBufferPointer(start: memory, count: used)), end + 1)
+  }
+}
+
+extension UnsafeRawBufferPointer {
+  /// Without a carriage return at the end.
+  @inline(__always)
+  fileprivate var withoutReturn: UnsafeRawBufferPointer {
+    count > 0 && self[count - 1] == 0x0D ? part(0, count - 1) : self
+  }
+}
+
+/// Finds the ends of rows whose quoted fields may hold line breaks; can stop anywhere and go on.
+struct RowScanner {
+  enum State { case fieldStart, plain, quoted, closed, closedReturn }
+  enum Finding {
+    /// The row ends before `end`; the next begins at `next`.
+    case row(end: Int, next: Int)
+    /// A quoted field goes on behind the text.
+    case open
+    /// What stands at this place cannot follow a closing quote.
+    case malformed(at: Int)
+  }
+
+  private(set) var state: State
+  private let delimiter: UInt8
+  private let quote: UInt8
+
+  init(_ options: CSVDecoding, state: State) {
+    self.state = state
+    delimiter = options.delimiter
+    quote = options.quote ?? 0
+  }
+
+  /// Without a line feed at its end the text is the last of its input, unless a quoted field is open.
+  mutating func scan(_ text: UnsafeRawBufferPointer, from start: Int) -> Finding {
+    var at = start
+    while at < text.count {
+      let byte = text[at]
+      switch state {
+      case .fieldStart:
+        if byte == 0x0A { return .row(end: at, next: at + 1) }
+        state = byte == quote ? .quoted : byte == delimiter ? .fieldStart : .plain
+      case .plain:
+        if byte == 0x0A { return .row(end: at, next: at + 1) }
+        if byte == delimiter { state = .fieldStart }
+      case .quoted:
+        guard let end = text.place(of: quote, from: at) else { return .open }
+        at = end
+        state = .closed
+      case .closed:
+        if byte == 0x0A { return .row(end: at, next: at + 1) }
+        if byte == quote {
+          state = .quoted
+        } else if byte == delimiter {
+          state = .fieldStart
+        } else if byte == 0x0D {
+          state = .closedReturn
+        } else {
+          return .malformed(at: at)
+        }
+      case .closedReturn:
+        if byte == 0x0A { return .row(end: at, next: at + 1) }
+        return .malformed(at: at)
+      }
+      at += 1
+    }
+    return state == .quoted ? .open : .row(end: at, next: at)
+  }
+}

@@ -1,0 +1,152 @@
+/// How comma-separated values are written.
+public struct CSVEncoding: Sendable, Equatable {
+  /// The columns. nil: the keys of the first event; then an event with another key is refused, so that
+  /// nothing is lost in silence. Named columns select: other keys are left out.
+  public var columns: [String]?
+  /// Whether the first row names the columns.
+  public var header = true
+  /// One ASCII character.
+  public var delimiter: UInt8 = UInt8(ascii: ",")
+  /// One ASCII character.
+  public var quote: UInt8 = UInt8(ascii: "\"")
+
+  public init() {}
+}
+
+/// `csv`: maps by columns, lists as they are. Absent and null are empty fields, the empty string is `""`;
+/// lists and maps within become JSON. Rows end with a line feed.
+final class CSVEncoder: EventEncoder {
+  private let options: CSVEncoding
+  private var columns: FieldNames?
+  private var headerIsDue: Bool
+  private let parser = JSONParser()
+  private let arena = Arena()
+  private let text = OutputBuffer()
+
+  init(_ options: CSVEncoding) throws(CodecFailure) {
+    if options.delimiter == options.quote || [0, 0x0A, 0x0D].contains(options.delimiter)
+      || options.delimiter >= 0x80 || [0, 0x0A, 0x0D].contains(options.quote) || options.quote >= 0x80
+    {
+      throw CodecFailure(
+        option: "delimiter",
+        message: "delimiter and quote must be two different ASCII characters, no line breaks")
+    }
+    if let columns = options.columns, columns.isEmpty || Set(columns.map { Array($0.utf8) }).count < columns.count {
+      throw CodecFailure(option: "columns", message: "the columns must be at least one, and distinct")
+    }
+    self.options = options
+    columns = options.columns.map { FieldNames($0.map { Array($0.utf8) }) }
+    headerIsDue = options.header
+  }
+
+  var mediaType: StaticString { "text/csv; charset=utf-8" }
+
+  func reset() {
+    headerIsDue = options.header
+    if options.columns == nil { columns = nil }
+  }
+
+  func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
+    defer { arena.reset() }
+    let value = parser.expand(value, into: arena)
+    if value.is(.error) { return .error }
+    let start = output.count
+    let failure = value.is(.map) ? appendMap(value, to: output) : appendList(value, to: output)
+    if failure != nil { output.truncate(to: start) }
+    return failure
+  }
+
+  private func appendList(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
+    guard value.is(.list) else { return .kind(value.what) }
+    var first = true
+    for element in value.elements {
+      if !first { output.append(options.delimiter) }
+      first = false
+      if let failure = appendField(element, to: output) { return failure }
+    }
+    output.append(UInt8(ascii: "\n"))
+    return nil
+  }
+
+  private func appendMap(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
+    let entries = value.entries
+    let columns: FieldNames
+    if let known = self.columns {
+      columns = known
+    } else {
+      for entry in entries where !entry.key.is(.string) { return .key(entry.key.what) }
+      if entries.isEmpty { return .kind(.map) }
+      columns = FieldNames(entries.map { Array(JSONParser.unescape($0.key, into: arena).rawBytes) })
+    }
+    if headerIsDue {
+      for (index, key) in columns.keys.enumerated() {
+        if index > 0 { output.append(options.delimiter) }
+        appendText(key.rawBytes, to: output)
+      }
+      output.append(UInt8(ascii: "\n"))
+    }
+    var used = 0
+    for (index, key) in columns.keys.enumerated() {
+      if index > 0 { output.append(options.delimiter) }
+      guard let member = find(key.rawBytes, in: entries, near: index) else { continue }
+      used += 1
+      if let failure = appendField(member, to: output) { return failure }
+    }
+    if options.columns == nil, used < entries.count { return .unknownColumn }
+    output.append(UInt8(ascii: "\n"))
+    self.columns = columns
+    headerIsDue = false
+    return nil
+  }
+
+  /// Members mostly come in the order of the columns, so the search begins there.
+  private func find(
+    _ key: UnsafeRawBufferPointer, in entries: UnsafeBufferPointer<Entry>, near index: Int
+  ) -> Value? {
+    func matches(_ entry: Entry) -> Bool {
+      entry.key.is(.string) && JSONParser.unescape(entry.key, into: arena).rawBytes.equals(key)
+    }
+    if index < entries.count, matches(entries[index]) { return entries[index].value }
+    return entries.first(where: matches)?.value
+  }
+
+  private func appendField(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
+    let value = value.unwrapped
+    switch value.what {
+    case .absent, .null: return nil
+    case .string:
+      appendText(JSONParser.unescape(value, into: arena).rawBytes, to: output)
+      return nil
+    case .bool, .int, .uint: return JSONWriter.append(value, to: output)
+    case .double where value.asDouble.isFinite: return JSONWriter.append(value, to: output)
+    default:
+      text.clear()
+      if let failure = JSONWriter.append(value, to: text) { return failure }
+      var bytes = text.bytes
+      // Texts of JSON without their quotes: "NaN", timestamps, durations.
+      if bytes.count >= 2, bytes[0] == UInt8(ascii: "\"") { bytes = bytes.part(1, bytes.count - 1) }
+      appendText(bytes, to: output)
+      return nil
+    }
+  }
+
+  private func appendText(_ bytes: UnsafeRawBufferPointer, to output: OutputBuffer) {
+    let quote = options.quote
+    let plain =
+      !bytes.isEmpty
+      && !bytes.contains { $0 == options.delimiter || $0 == quote || $0 == 0x0A || $0 == 0x0D }
+    if plain {
+      output.append(bytes)
+      return
+    }
+    output.append(quote)
+    var at = 0
+    while let found = bytes.place(of: quote, from: at) {
+      output.append(bytes.part(at, found + 1))
+      output.append(quote)
+      at = found + 1
+    }
+    output.append(bytes.part(at, bytes.count))
+    output.append(quote)
+  }
+}

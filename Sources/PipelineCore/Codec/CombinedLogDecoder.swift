@@ -1,0 +1,162 @@
+/// `regex` with the pattern `combined`: the access logs of Apache and nginx, taken apart without a regular
+/// expression.
+///
+/// Fields: `host`, `ident`, `user`, `time` (timestamp), `method`, `path`, `protocol`, `status` (int),
+/// `bytes` (int), `referrer`, `agent`. `-` is null. A request that is not `METHOD path protocol` is all in
+/// `path`, the other two being null. Lines of the common log format have null for the last two. What
+/// stands behind the agent is in `extra`, which other lines lack. Texts keep the server's escapes (`\"`).
+final class CombinedLogDecoder: EventDecoder {
+  private let invalidUTF8: InvalidUTF8
+  private var types: [FieldType]
+
+  private static let fieldNames = [
+    "host", "ident", "user", "time", "method", "path", "protocol", "status", "bytes", "referrer", "agent",
+    "extra",
+  ]
+  private static let keys: [Value] = [
+    .literal("host"), .literal("ident"), .literal("user"), .literal("time"), .literal("method"),
+    .literal("path"), .literal("protocol"), .literal("status"), .literal("bytes"), .literal("referrer"),
+    .literal("agent"), .literal("extra"),
+  ]
+  private let keys = CombinedLogDecoder.keys
+
+  init(_ options: DecoderOptions) throws(CodecFailure) {
+    invalidUTF8 = options.invalidUTF8
+    types = Array(repeating: .string, count: Self.fieldNames.count)
+    types[3] = .timestamp
+    types[7] = .int
+    types[8] = .int
+    if let unknown = options.regex.unknown(among: Self.fieldNames) {
+      throw CodecFailure(
+        option: "types",
+        message: "'combined' has no field '\(unknown)'; it has \(Self.fieldNames.joined(separator: ", "))")
+    }
+    for (index, name) in Self.fieldNames.enumerated() {
+      if let type = options.regex.types[name] { types[index] = type }
+    }
+  }
+
+  var framing: Framing { .lines }
+
+  func decode(
+    _ slab: Slab, _ range: Range<Int>, offset: Int64, isLast: Bool, arena: Arena, into rows: RowBatch
+  ) {
+    let text = slab.bytes.part(range.lowerBound, range.upperBound)
+    let first = offset == 0 ? text.byteOrderMarkLength : 0
+    let valid = UTF8Text.isValid(text)
+    text.forEachLine(from: first) { line, at in
+      let place = offset &+ Int64(at)
+      var line = line
+      if !valid {
+        guard let admitted = invalidUTF8.admit(line, offset: place, arena, rows) else { return }
+        line = admitted
+      }
+      let entries = arena.entries(12)
+      if let reason = read(line, entries) {
+        rows.reject(line, offset: place, reason)
+        return
+      }
+      let count = entries[11].value.isAbsent ? 11 : 12
+      rows.append(Value(kind: .map, pointer: entries.baseAddress, length: count), offset: place)
+    }
+  }
+
+  private func read(
+    _ line: UnsafeRawBufferPointer, _ entries: UnsafeMutableBufferPointer<Entry>
+  ) -> RejectReason? {
+    var at = 0
+    /// The text up to `byte`, which is passed over.
+    func upTo(_ byte: UInt8) -> UnsafeRawBufferPointer? {
+      guard let end = line.place(of: byte, from: at) else { return nil }
+      defer { at = end + 1 }
+      return line.part(at, end)
+    }
+    func pass(_ byte: UInt8) -> Bool {
+      guard at < line.count, line[at] == byte else { return false }
+      at += 1
+      return true
+    }
+    /// The text in quotes; a backslash hides the byte behind it.
+    func quoted() -> UnsafeRawBufferPointer? {
+      guard pass(UInt8(ascii: "\"")) else { return nil }
+      let start = at
+      while let quote = line.place(of: UInt8(ascii: "\""), from: at) {
+        var backslashes = 0
+        while quote - backslashes > start, line[quote - backslashes - 1] == UInt8(ascii: "\\") {
+          backslashes += 1
+        }
+        at = quote + 1
+        if backslashes % 2 == 0 { return line.part(start, quote) }
+      }
+      return nil
+    }
+    let space = UInt8(ascii: " ")
+    guard let host = upTo(space), !host.isEmpty, let ident = upTo(space),
+      let user = upTo(UInt8(ascii: "[")), user.count >= 2, user[user.count - 1] == space,
+      let time = upTo(UInt8(ascii: "]")), pass(space), let request = quoted(), pass(space),
+      let status = upTo(space)
+    else { return .noMatch }
+    let bytesEnd = line.place(of: space, from: at) ?? line.count
+    let bytes = line.part(at, bytesEnd)
+    if bytes.isEmpty { return .noMatch }
+    at = bytesEnd
+    var referrer: UnsafeRawBufferPointer?
+    var agent: UnsafeRawBufferPointer?
+    var extra: UnsafeRawBufferPointer?
+    if pass(space) {
+      let before = at
+      if let first = quoted(), pass(space), let second = quoted(), at == line.count || line[at] == space {
+        referrer = first
+        agent = second
+        if pass(space) { extra = line.part(at, line.count) }
+      } else {
+        // A line that was cut off within quotes is no line of this format.
+        at = before
+        while let quote = line.place(of: UInt8(ascii: "\""), from: at) {
+          at = quote
+          if quoted() == nil { return .noMatch }
+        }
+        extra = line.part(before, line.count)
+      }
+    }
+
+    var method: UnsafeRawBufferPointer?
+    var path = request
+    var version: UnsafeRawBufferPointer?
+    if let first = request.place(of: space), first > 0,
+      let second = request.place(of: space, from: first + 1), second > first + 1,
+      request.place(of: space, from: second + 1) == nil, second + 1 < request.count
+    {
+      method = request.part(0, first)
+      path = request.part(first + 1, second)
+      version = request.part(second + 1, request.count)
+    }
+    @inline(__always)
+    func set(_ index: Int, _ text: UnsafeRawBufferPointer?, _ wrong: inout Int) -> Bool {
+      guard let value = typed(index, text) else {
+        wrong = index
+        return false
+      }
+      entries[index] = Entry(key: keys[index], value: value)
+      return true
+    }
+    var wrong = 0
+    guard set(0, host, &wrong), set(1, ident, &wrong), set(2, user.part(0, user.count - 1), &wrong),
+      set(3, time, &wrong), set(4, method, &wrong), set(5, path, &wrong), set(6, version, &wrong),
+      set(7, status, &wrong), set(8, bytes, &wrong), set(9, referrer, &wrong), set(10, agent, &wrong)
+    else { return .type(types[wrong], field: Self.fieldNames[wrong]) }
+    entries[11] = Entry(key: keys[11], value: .absent)
+    if let extra, !extra.isEmpty {
+      guard let value = typed(11, extra) else { return .type(types[11], field: "extra") }
+      entries[11].value = value
+    }
+    return nil
+  }
+
+  @inline(__always)
+  private func typed(_ index: Int, _ text: UnsafeRawBufferPointer?) -> Value? {
+    guard let text else { return .null }
+    if text.count == 1, text[0] == UInt8(ascii: "-") { return .null }
+    return types[index].read(text)
+  }
+}

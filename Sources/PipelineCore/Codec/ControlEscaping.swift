@@ -1,0 +1,100 @@
+import CJSON
+
+/// Makes another encoder's text safe to show on a terminal.
+///
+/// Written as escapes are the control characters of ASCII and of Unicode's second block, DEL, the marks that
+/// change the direction of text, line and paragraph separators, and bytes that are no UTF-8 (`\xff`). Tabs
+/// stay; line feeds stay where they end the event or lay it out.
+final class ControlEscapingEncoder: EventEncoder {
+  private let encoder: any EventEncoder
+  private let keepsLineBreaks: Bool
+  private let terminated: Bool
+  private let text = OutputBuffer()
+
+  init(_ encoder: any EventEncoder, keepsLineBreaks: Bool, terminated: Bool) {
+    self.encoder = encoder
+    self.keepsLineBreaks = keepsLineBreaks
+    self.terminated = terminated
+  }
+
+  var mediaType: StaticString { encoder.mediaType }
+
+  func reset() { encoder.reset() }
+
+  func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
+    text.clear()
+    if let failure = encoder.append(value, to: text) { return failure }
+    var bytes = text.bytes
+    let ended = terminated && bytes.last == UInt8(ascii: "\n")
+    if ended { bytes = bytes.part(0, bytes.count - 1) }
+    ControlEscaping.append(bytes, to: output, keepsLineBreaks: keepsLineBreaks)
+    if ended { output.append(UInt8(ascii: "\n")) }
+    return nil
+  }
+}
+
+/// Text that comes from data, made safe for a terminal or a log line.
+public enum ControlEscaping {
+  /// Appends `bytes` with what could drive a terminal written as `\u001b`, `\xff`, `\n`, `\r`.
+  public static func append(
+    _ bytes: UnsafeRawBufferPointer, to output: OutputBuffer, keepsLineBreaks: Bool = false
+  ) {
+    var plain = 0
+    var at = 0
+    while at < bytes.count {
+      let byte = bytes[at]
+      if byte >= 0x20 && byte < 0x7F || byte == 0x09 || (byte == 0x0A && keepsLineBreaks) {
+        at += 1
+        continue
+      }
+      let length = byte < 0x80 ? 1 : sequenceLength(bytes, at)
+      if length > 1, !isHidden(scalar(bytes, at, length)) {
+        at += length
+        continue
+      }
+      output.append(bytes.part(plain, at))
+      switch (length, byte) {
+      case (0, _):
+        output.append("\\x")
+        output.append(JSONWriter.hexadecimal(byte >> 4))
+        output.append(JSONWriter.hexadecimal(byte & 15))
+      case (_, 0x0A): output.append("\\n")
+      case (_, 0x0D): output.append("\\r")
+      default: appendEscape(scalar(bytes, at, length), to: output)
+      }
+      at += max(length, 1)
+      plain = at
+    }
+    output.append(bytes.part(plain, bytes.count))
+  }
+
+  /// All of these lie within the first plane.
+  private static func appendEscape(_ scalar: UInt32, to output: OutputBuffer) {
+    output.append("\\u")
+    for shift in stride(from: 12, through: 0, by: -4) {
+      output.append(JSONWriter.hexadecimal(UInt8(scalar >> UInt32(shift) & 15)))
+    }
+  }
+
+  private static func isHidden(_ scalar: UInt32) -> Bool {
+    switch scalar {
+    case 0...0x1F, 0x7F...0x9F, 0x061C, 0x200E, 0x200F, 0x2028...0x202E, 0x2066...0x2069, 0xFEFF: true
+    default: false
+    }
+  }
+
+  /// The length of the UTF-8 sequence at `at`, or 0 if it is none.
+  private static func sequenceLength(_ bytes: UnsafeRawBufferPointer, _ at: Int) -> Int {
+    let length = bytes[at] >= 0xF0 ? 4 : bytes[at] >= 0xE0 ? 3 : 2
+    guard at + length <= bytes.count else { return 0 }
+    return UTF8Text.firstError(bytes.part(at, at + length)) == nil ? length : 0
+  }
+
+  /// `length` must be what `sequenceLength` said.
+  private static func scalar(_ bytes: UnsafeRawBufferPointer, _ at: Int, _ length: Int) -> UInt32 {
+    var scalar = UInt32(bytes[at])
+    if length > 1 { scalar &= 0x7F >> UInt32(length) }
+    for place in 1..<max(length, 1) { scalar = scalar << 6 | UInt32(bytes[at + place] & 0x3F) }
+    return scalar
+  }
+}

@@ -1,0 +1,164 @@
+/// Turns events into bytes. One encoder serves one output (a file, a connection, standard output).
+public protocol EventEncoder: AnyObject {
+  /// The media type of what it writes.
+  var mediaType: StaticString { get }
+
+  /// Appends the text of one event with its terminator. Returns why it has none: then nothing was appended.
+  func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure?
+
+  /// The next event is the first of an output: a CSV header is due again.
+  func reset()
+}
+
+extension EventEncoder {
+  public func reset() {}
+}
+
+/// The formats that `encode:` knows.
+public enum EncoderFormat: String, Sendable, CaseIterable {
+  case text, lines, json, ndjson, csv, logfmt, bytes
+
+  public var summary: String {
+    switch self {
+    case .text: "Strings as they are, other values as JSON, each with a line feed."
+    case .lines: "The same as text, with line breaks inside an event written as \\n."
+    case .json: "A JSON document for each event, on one line or indented."
+    case .ndjson: "A JSON document for each event, always on one line."
+    case .csv: "Comma-separated values with a header."
+    case .logfmt: "A line of key=value pairs for each map."
+    case .bytes: "Strings and raw bytes as they are, other values as JSON, with nothing between them."
+    }
+  }
+}
+
+/// How to write events. A plain value.
+public struct EncoderOptions: Sendable, Equatable {
+  public var format: EncoderFormat = .json
+  /// For `json`: how many spaces a level is indented; nil for one line. At most 16.
+  public var indent: Int?
+  public var csv = CSVEncoding()
+  /// For a terminal: bytes that could drive it (control characters, ESC, direction marks) are written as
+  /// escapes, `\u001b`. In JSON the meaning stays the same.
+  public var escapeControls = false
+  /// Whether each event ends with a line feed, where the format says so. Off for bodies of one event.
+  public var terminated = true
+
+  public init(_ format: EncoderFormat = .json) { self.format = format }
+
+  /// The encoder for these options, for one output.
+  public func encoder() throws(CodecFailure) -> any EventEncoder {
+    let encoder: any EventEncoder
+    switch format {
+    case .text: encoder = TextEncoder(terminated: terminated)
+    case .lines: encoder = LinesEncoder()
+    case .json, .ndjson:
+      let layout = format == .json ? indent.map { JSONWriter.Layout.pretty(indent: $0) } : nil
+      encoder = JSONEventEncoder(layout: layout ?? .compact, terminated: terminated)
+    case .csv: encoder = try CSVEncoder(csv)
+    case .logfmt: encoder = LogfmtEncoder()
+    case .bytes: encoder = BytesEncoder()
+    }
+    guard escapeControls else { return encoder }
+    // Line breaks inside an event are layout in indented JSON and in quoted CSV fields.
+    let layout = format == .csv || (format == .json && indent != nil)
+    return ControlEscapingEncoder(encoder, keepsLineBreaks: layout, terminated: terminated && format != .bytes)
+  }
+}
+
+/// `json`, `ndjson`.
+final class JSONEventEncoder: EventEncoder {
+  private let layout: JSONWriter.Layout
+  private let terminated: Bool
+
+  init(layout: JSONWriter.Layout, terminated: Bool) {
+    self.layout = layout
+    self.terminated = terminated
+  }
+
+  var mediaType: StaticString { terminated && layout == .compact ? "application/x-ndjson" : "application/json" }
+
+  func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
+    if let failure = JSONWriter.append(value, to: output, layout: layout) { return failure }
+    if terminated { output.append(UInt8(ascii: "\n")) }
+    return nil
+  }
+}
+
+/// `text`.
+final class TextEncoder: EventEncoder {
+  private let terminated: Bool
+
+  init(terminated: Bool) { self.terminated = terminated }
+
+  var mediaType: StaticString { "text/plain; charset=utf-8" }
+
+  func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
+    if let failure = appendBare(value, to: output) { return failure }
+    if terminated { output.append(UInt8(ascii: "\n")) }
+    return nil
+  }
+}
+
+/// `lines`: each event is exactly one line, so that no event can forge another.
+final class LinesEncoder: EventEncoder {
+  var mediaType: StaticString { "text/plain; charset=utf-8" }
+
+  func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
+    let start = output.count
+    if let failure = appendBare(value, to: output) { return failure }
+    let text = output.bytes.part(start, output.count)
+    if text.place(of: 0x0A) != nil || text.place(of: 0x0D) != nil { escapeLineBreaks(output, from: start) }
+    output.append(UInt8(ascii: "\n"))
+    return nil
+  }
+
+  private func escapeLineBreaks(_ output: OutputBuffer, from start: Int) {
+    let text = Array(output.bytes.part(start, output.count))
+    output.truncate(to: start)
+    for byte in text {
+      switch byte {
+      case 0x0A: output.append("\\n")
+      case 0x0D: output.append("\\r")
+      default: output.append(byte)
+      }
+    }
+  }
+}
+
+/// `bytes`.
+final class BytesEncoder: EventEncoder {
+  var mediaType: StaticString { "application/octet-stream" }
+
+  func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure? { appendBare(value, to: output) }
+}
+
+/// Strings and bytes as they are, durations, timestamps and types without quotes, everything else as JSON.
+@inline(__always)
+private func appendBare(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
+  let value = value.unwrapped
+  switch value.what {
+  case .string:
+    JSONWriter.appendUnescaped(value, to: output)
+    return nil
+  case .bytes:
+    output.append(value.rawBytes)
+    return nil
+  case .timestamp:
+    JSONWriter.appendTimestamp(seconds: value.asInt, nanoseconds: value.length, to: output)
+    return nil
+  case .duration:
+    JSONWriter.appendDuration(nanoseconds: value.asInt, to: output)
+    return nil
+  default:
+    return JSONWriter.append(value, to: output)
+  }
+}
+
+extension Value {
+  /// What is inside optionals; null for one without a value.
+  var unwrapped: Value {
+    var value = self
+    while value.is(.optional) { value = value.wrapped ?? .null }
+    return value
+  }
+}

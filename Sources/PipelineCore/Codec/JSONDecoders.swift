@@ -1,0 +1,127 @@
+import CJSON
+
+/// `ndjson`, and `json` of streams: a document a line. Blank lines are skipped.
+final class JSONLinesDecoder: EventDecoder {
+  private let opener: JSONOpener
+
+  init(_ options: DecoderOptions) { opener = JSONOpener(options) }
+
+  var framing: Framing { .lines }
+
+  func decode(
+    _ slab: Slab, _ range: Range<Int>, offset: Int64, isLast: Bool, arena: Arena, into rows: RowBatch
+  ) {
+    let text = slab.bytes.part(range.lowerBound, range.upperBound)
+    let first = offset == 0 ? text.byteOrderMarkLength : 0
+    let opener = opener
+    text.forEachLine(from: first) { line, at in
+      let value = opener.parser.open(line, checking: opener.check)
+      if value.isError {
+        opener.appendFaulty(line, value, offset: offset &+ Int64(at), arena, rows)
+      } else {
+        rows.append(value, offset: offset &+ Int64(at))
+      }
+    }
+  }
+}
+
+/// `json` of bodies: one document, or several behind each other, on lines of their own or not.
+///
+/// A document that is malformed inside its brackets costs itself. Behind one that never ends, the next
+/// document is looked for at the start of a line.
+final class JSONBodyDecoder: EventDecoder {
+  private let opener: JSONOpener
+
+  init(_ options: DecoderOptions) { opener = JSONOpener(options) }
+
+  var framing: Framing { .whole }
+
+  func decode(
+    _ slab: Slab, _ range: Range<Int>, offset: Int64, isLast: Bool, arena: Arena, into rows: RowBatch
+  ) {
+    let text = slab.bytes.part(range.lowerBound, range.upperBound)
+    var at = offset == 0 ? text.byteOrderMarkLength : 0
+    let body = text.part(at, text.count)
+    let whole = opener.parser.open(body, checking: opener.check)
+    if !whole.isError {
+      rows.append(whole, offset: offset &+ Int64(at))
+      return
+    }
+    while true {
+      while at < text.count, text.part(at, at + 1).isBlank { at += 1 }
+      guard at < text.count, let base = text.baseAddress?.assumingMemoryBound(to: CChar.self) else { return }
+      let end = rx_json_document_end(base, text.count, at)
+      // Without an end, or without even a beginning.
+      guard end > at else { return decodeLines(text, at, offset, arena, rows) }
+      append(text.part(at, end), offset &+ Int64(at), arena, rows)
+      at = end
+    }
+  }
+
+  /// Each line that begins with a bracket is a document; other lines belong to the fault before them.
+  private func decodeLines(
+    _ text: UnsafeRawBufferPointer, _ start: Int, _ offset: Int64, _ arena: Arena, _ rows: RowBatch
+  ) {
+    var faulty = start
+    var fault: RejectReason?
+    func settle(_ end: Int) {
+      guard let reason = fault else { return }
+      var end = end
+      while end > faulty, text.part(end - 1, end).isBlank { end -= 1 }
+      rows.reject(text.part(faulty, end), offset: offset &+ Int64(faulty), reason)
+      fault = nil
+    }
+    text.forEachLine(from: start) { line, at in
+      guard at == start || line.first == UInt8(ascii: "{") || line.first == UInt8(ascii: "[") else { return }
+      settle(at)
+      let value = opener.parser.open(line, checking: opener.check)
+      if let failure = JSONFailure(value) {
+        faulty = at
+        fault = .json(failure)
+      } else {
+        rows.append(value, offset: offset &+ Int64(at))
+      }
+    }
+    settle(text.count)
+  }
+
+  private func append(
+    _ document: UnsafeRawBufferPointer, _ offset: Int64, _ arena: Arena, _ rows: RowBatch
+  ) {
+    let value = opener.parser.open(document, checking: opener.check)
+    if value.isError {
+      opener.appendFaulty(document, value, offset: offset, arena, rows)
+    } else {
+      rows.append(value, offset: offset)
+    }
+  }
+}
+
+/// What both decoders share.
+private final class JSONOpener {
+  let parser: JSONParser
+  let check: JSONParser.Check
+  private let invalidUTF8: InvalidUTF8
+
+  init(_ options: DecoderOptions) {
+    parser = JSONParser(limits: options.json.limits)
+    check = options.json.check
+    invalidUTF8 = options.invalidUTF8
+  }
+
+  /// A document that did not open: blank, repairable or refused.
+  @inline(never)
+  func appendFaulty(
+    _ document: UnsafeRawBufferPointer, _ error: Value, offset: Int64, _ arena: Arena, _ rows: RowBatch
+  ) {
+    guard let failure = JSONFailure(error), failure.reason != .empty else { return }
+    if failure.reason == .invalidUTF8, invalidUTF8 == .replace {
+      let value = parser.open(UTF8Text.repaired(document, into: arena), checking: check)
+      if !value.isError {
+        rows.append(value, offset: offset)
+        return
+      }
+    }
+    rows.reject(document, offset: offset, .json(failure))
+  }
+}

@@ -1,0 +1,60 @@
+#if canImport(Glibc)
+  import Glibc
+#endif
+
+extension UnsafeRawBufferPointer {
+  /// The part from `start` up to `end`, which must lie within.
+  @inline(__always)
+  func part(_ start: Int, _ end: Int) -> UnsafeRawBufferPointer {
+    guard let base = baseAddress, end > start else { return UnsafeRawBufferPointer(start: nil, count: 0) }
+    return UnsafeRawBufferPointer(start: base + start, count: end &- start)
+  }
+
+  /// The place of `byte` at or behind `start`, or nil.
+  @inline(__always)
+  func place(of byte: UInt8, from start: Int = 0) -> Int? {
+    guard let base = baseAddress, start < count,
+      let found = memchr(base + start, Int32(byte), count &- start)
+    else { return nil }
+    return UnsafeRawPointer(found) - base
+  }
+
+  @inline(__always)
+  func equals(_ other: UnsafeRawBufferPointer) -> Bool {
+    guard count == other.count else { return false }
+    guard count > 0, let a = baseAddress, let b = other.baseAddress else { return true }
+    return memcmp(a, b, count) == 0
+  }
+
+  /// Without a byte order mark at the start.
+  var byteOrderMarkLength: Int {
+    count >= 3 && self[0] == 0xEF && self[1] == 0xBB && self[2] == 0xBF ? 3 : 0
+  }
+
+  /// Without the white space of JSON at the end and the start.
+  var isBlank: Bool { allSatisfy { $0 == 0x20 || $0 == 0x09 || $0 == 0x0D || $0 == 0x0A } }
+
+  /// Calls `body` for each line, without its line feed or CRLF, and where it begins. Only line feeds end
+  /// lines: neither a lone carriage return nor U+2028 does.
+  @inline(__always)
+  func forEachLine(from first: Int = 0, _ body: (UnsafeRawBufferPointer, Int) -> Void) {
+    guard let base = baseAddress else { return }
+    var start = first
+    while start < count {
+      let found = memchr(base + start, 0x0A, count &- start)
+      let stop = found.map { UnsafeRawPointer($0) - base } ?? count
+      var end = stop
+      if end > start, base.load(fromByteOffset: end &- 1, as: UInt8.self) == 0x0D { end &-= 1 }
+      body(UnsafeRawBufferPointer(start: base + start, count: end &- start), start)
+      start = stop &+ 1
+    }
+  }
+}
+
+extension UTF8Text {
+  /// The same text with U+FFFD for each sequence that is no UTF-8 (the longest prefix of one, or one byte).
+  static func repaired(_ text: UnsafeRawBufferPointer, into arena: Arena) -> UnsafeRawBufferPointer {
+    // The standard library repairs exactly so; this is the rare path.
+    arena.string(String(decoding: text, as: UTF8.self)).rawBytes
+  }
+}

@@ -1,0 +1,116 @@
+/// What a decoder made of a piece of input: rows in the order of the input, and the rows it refused.
+///
+/// Used again for the next piece after ``clear()``, so that decoding allocates nothing in the long run.
+/// Values point into the slab, the decoder or the turn's arena and live until the end of the turn. Not
+/// thread-safe.
+public final class RowBatch {
+  /// One event to be.
+  public struct Row {
+    public var value: Value
+    /// Where the row begins, in bytes from the start of the input.
+    public var offset: Int64
+  }
+
+  // Not thread-safe by contract, and no access lasts longer than a load or a store.
+  @exclusivity(unchecked) private var start: UnsafeMutablePointer<Row>
+  @exclusivity(unchecked) public private(set) var count = 0
+  @exclusivity(unchecked) private var capacity: Int
+
+  /// Rows that are no events; each costs only itself.
+  public private(set) var rejected: [RejectedRow] = []
+
+  public init(capacity: Int = 256) {
+    self.capacity = max(capacity, 16)
+    start = .allocate(capacity: self.capacity)
+  }
+
+  deinit { start.deallocate() }
+
+  /// The rows. Valid until the next `append` or `clear`.
+  public var rows: UnsafeBufferPointer<Row> { UnsafeBufferPointer(start: start, count: count) }
+
+  @inline(__always)
+  public func append(_ value: Value, offset: Int64) {
+    if count == capacity { grow() }
+    start[count] = Row(value: value, offset: offset)
+    count &+= 1
+  }
+
+  public func reject(_ bytes: UnsafeRawBufferPointer, offset: Int64, _ reason: RejectReason) {
+    rejected.append(RejectedRow(bytes: .bytes(bytes), offset: offset, index: count, reason: reason))
+  }
+
+  public func clear() {
+    count = 0
+    if !rejected.isEmpty { rejected.removeAll(keepingCapacity: rejected.count < 1024) }
+  }
+
+  @inline(never)
+  private func grow() {
+    let larger = UnsafeMutablePointer<Row>.allocate(capacity: capacity * 2)
+    larger.update(from: start, count: count)
+    start.deallocate()
+    start = larger
+    capacity *= 2
+  }
+}
+
+/// A row of input that is no event.
+public struct RejectedRow {
+  /// The row as it came, of kind `.bytes`; valid until the end of the turn.
+  public var bytes: Value
+  /// Where the row begins, in bytes from the start of the input.
+  public var offset: Int64
+  /// How many good rows of the batch came before it.
+  public var index: Int
+  public var reason: RejectReason
+}
+
+/// Why a row of input is no event.
+public enum RejectReason: Error, Sendable, Equatable {
+  case json(JSONFailure)
+  /// `at` counts bytes from the start of the row, here and below.
+  case invalidUTF8(at: Int)
+  case fieldCount(found: Int, expected: Int)
+  /// A quoted field that does not end, or goes on behind its closing quote.
+  case quote(at: Int)
+  /// A row that is longer than the limit, in bytes.
+  case tooLong(limit: Int)
+  /// A `=` without a key before it.
+  case emptyKey(at: Int)
+  case tooManyFields(limit: Int)
+  case noMatch
+  /// The text of a field is not of the type that was asked for.
+  case type(FieldType, field: String)
+
+  /// Names the kind of fault in metrics; stable.
+  public var code: String {
+    switch self {
+    case .json: "malformed_json"
+    case .invalidUTF8: "invalid_utf8"
+    case .fieldCount: "field_count"
+    case .quote: "malformed_quotes"
+    case .tooLong: "row_too_long"
+    case .emptyKey: "empty_key"
+    case .tooManyFields: "too_many_fields"
+    case .noMatch: "no_match"
+    case .type: "wrong_type"
+    }
+  }
+}
+
+extension RejectReason: CustomStringConvertible {
+  public var description: String {
+    switch self {
+    case .json(let failure): "\(failure)"
+    case .invalidUTF8(let at): "invalid UTF-8 at byte \(at)"
+    case .fieldCount(let found, let expected): "the row has \(found) fields where \(expected) are expected"
+    case .quote(let at): "malformed quotes around byte \(at)"
+    case .tooLong(let limit): "the row is longer than \(limit) bytes"
+    case .emptyKey(let at): "'=' without a key before it at byte \(at)"
+    case .tooManyFields(let limit): "the row has more than \(limit) fields"
+    case .noMatch: "the line does not match the pattern"
+    case .type(let type, let field): "field '\(field)' is no \(type.rawValue)"
+    }
+  }
+}

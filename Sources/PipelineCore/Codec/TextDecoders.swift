@@ -1,0 +1,81 @@
+/// `text` of streams, `lines`: each line is a string, without its line feed or CRLF. Empty lines count.
+final class LineDecoder: EventDecoder {
+  private let invalidUTF8: InvalidUTF8
+
+  init(_ options: DecoderOptions) { invalidUTF8 = options.invalidUTF8 }
+
+  var framing: Framing { .lines }
+
+  func decode(
+    _ slab: Slab, _ range: Range<Int>, offset: Int64, isLast: Bool, arena: Arena, into rows: RowBatch
+  ) {
+    let text = slab.bytes.part(range.lowerBound, range.upperBound)
+    let first = offset == 0 ? text.byteOrderMarkLength : 0
+    if UTF8Text.isValid(text) {
+      text.forEachLine(from: first) { line, at in
+        rows.append(.string(line), offset: offset &+ Int64(at))
+      }
+      return
+    }
+    text.forEachLine(from: first) { line, at in
+      appendText(line, offset: offset &+ Int64(at), invalidUTF8, arena, rows)
+    }
+  }
+}
+
+/// `whole`, and `text` of bodies: everything is one string.
+final class WholeDecoder: EventDecoder {
+  private let invalidUTF8: InvalidUTF8
+
+  init(_ options: DecoderOptions) { invalidUTF8 = options.invalidUTF8 }
+
+  var framing: Framing { .whole }
+
+  func decode(
+    _ slab: Slab, _ range: Range<Int>, offset: Int64, isLast: Bool, arena: Arena, into rows: RowBatch
+  ) {
+    let text = slab.bytes.part(range.lowerBound, range.upperBound)
+    let first = offset == 0 ? text.byteOrderMarkLength : 0
+    appendText(text.part(first, text.count), offset: offset, invalidUTF8, arena, rows)
+  }
+}
+
+/// `bytes`: whatever was handed in at once is an event; nothing is looked at, nothing is left out.
+final class BytesDecoder: EventDecoder {
+  var framing: Framing { .chunks }
+
+  func decode(
+    _ slab: Slab, _ range: Range<Int>, offset: Int64, isLast: Bool, arena: Arena, into rows: RowBatch
+  ) {
+    // The end of a stream is no event; an empty body is one.
+    if range.isEmpty, offset > 0 { return }
+    rows.append(.bytes(slab.bytes.part(range.lowerBound, range.upperBound)), offset: offset)
+  }
+}
+
+/// One string, or what `invalidUTF8` makes of bytes that are none.
+private func appendText(
+  _ text: UnsafeRawBufferPointer, offset: Int64, _ invalidUTF8: InvalidUTF8, _ arena: Arena, _ rows: RowBatch
+) {
+  guard let at = UTF8Text.firstError(text) else {
+    rows.append(.string(text), offset: offset)
+    return
+  }
+  switch invalidUTF8 {
+  case .reject: rows.reject(text, offset: offset, .invalidUTF8(at: at))
+  case .replace: rows.append(.string(UTF8Text.repaired(text, into: arena)), offset: offset)
+  case .bytes: rows.append(.bytes(text), offset: offset)
+  }
+}
+
+extension InvalidUTF8 {
+  /// The line, made UTF-8 where these rules allow it; nil where the row was refused.
+  func admit(
+    _ line: UnsafeRawBufferPointer, offset: Int64, _ arena: Arena, _ rows: RowBatch
+  ) -> UnsafeRawBufferPointer? {
+    guard let at = UTF8Text.firstError(line) else { return line }
+    if self == .replace { return UTF8Text.repaired(line, into: arena) }
+    rows.reject(line, offset: offset, .invalidUTF8(at: at))
+    return nil
+  }
+}

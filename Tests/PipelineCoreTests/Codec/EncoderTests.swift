@@ -1,0 +1,108 @@
+import PipelineCore
+import Testing
+
+@Suite struct EncoderTests {
+  let arena = Arena()
+  let parser = JSONParser()
+
+  func json(_ text: String) -> Value { parser.open(ExactText(text).bytes) }
+
+  @Test func textWritesStringsBare() throws {
+    let values = [
+      Value.literal("a\"b\n"), json("\"tab\\t\\u00e9\""), .int(1), json("{\"a\": 1}"), .null, .duration(nanoseconds: 1),
+      .timestamp(seconds: 0, nanoseconds: 0), arena.optional(.literal("in")), arena.optional(nil),
+    ]
+    #expect(
+      try encoded(EncoderOptions(.text), values)
+        == "a\"b\n\ntab\té\n1\n{\"a\": 1}\nnull\n0.000000001s\n1970-01-01T00:00:00Z\nin\nnull\n")
+    #expect(try encoded(EncoderOptions(.lines), values).hasPrefix("a\"b\\n\ntab\té\n1\n"))
+    var bare = EncoderOptions(.text)
+    bare.terminated = false
+    #expect(try encoded(bare, [.literal("x"), .int(1)]) == "x1")
+    #expect(try encoded(EncoderOptions(.bytes), [.literal("x"), .bytes([0x79].exact.bytes), .int(1)]) == "xy1")
+  }
+
+  @Test func jsonWritesALineOrIndents() throws {
+    let value = json("{\"a\": [1,\n2]}")
+    #expect(try encoded(EncoderOptions(.json), [value, .literal("x")]) == "{\"a\":[1,2]}\n\"x\"\n")
+    var options = EncoderOptions(.json)
+    options.indent = 2
+    #expect(try encoded(options, [value]) == "{\n  \"a\": [\n    1,\n    2\n  ]\n}\n")
+    options.format = .ndjson
+    #expect(try encoded(options, [value]) == "{\"a\":[1,2]}\n")
+    #expect(try encoded(EncoderOptions(.json), [Value(kind: .error)]) == "!the value is an error\n")
+  }
+
+  @Test func csvWritesAHeaderAndRows() throws {
+    let values = [
+      json("{\"a\":1,\"b\":\"x,y\",\"c\":null}"), json("{\"c\":\"\",\"a\":\"q\\\"r\",\"b\":[1,\"z\"]}"), json("{\"a\":true}"),
+      json("{\"a\":1,\"d\":2}"), .int(3), json("{\"a\":tru}"),
+    ]
+    #expect(
+      try encoded(EncoderOptions(.csv), values) == """
+        a,b,c
+        1,"x,y",
+        "q""r","[1,""z""]",""
+        true,,
+        !the event has a key that the first event had not; name the columns under 'columns'
+        !a value of kind int cannot be written in this format
+        !the value is an error
+
+        """)
+    var options = EncoderOptions(.csv)
+    options.csv.columns = ["b", "new\ncolumn"]
+    options.csv.delimiter = 0x3B
+    #expect(try encoded(options, Array(values[..<2])) == "b;\"new\ncolumn\"\nx,y;\n\"[1,\"\"z\"\"]\";\n")
+    options.csv.header = false
+    #expect(try encoded(options, Array(values[..<1])) == "x,y;\n")
+    options.csv.columns = ["a", "a"]
+    #expect(throws: CodecFailure.self) { try options.encoder() }
+    let times = arena.list([.timestamp(seconds: 0, nanoseconds: 0), .double(.nan), .double(1), arena.optional(.literal("a\"b"))])
+    #expect(try encoded(EncoderOptions(.csv), [times]) == "1970-01-01T00:00:00Z,NaN,1.0,\"a\"\"b\"\n")
+  }
+
+  @Test func csvBeginsAnewAfterReset() throws {
+    let encoder = try EncoderOptions(.csv).encoder()
+    let output = OutputBuffer()
+    #expect(encoder.append(json("{\"a\":1}"), to: output) == nil)
+    encoder.reset()
+    #expect(encoder.append(json("{\"b\":2}"), to: output) == nil)
+    #expect(String(decoding: output.bytes, as: UTF8.self) == "a\n1\nb\n2\n")
+  }
+
+  @Test func logfmtWritesPairs() throws {
+    let value = json("{\"level\":\"info\",\"msg\":\"two words\",\"q\":\"a\\\"b\",\"n\":1,\"none\":null,\"m\":{\"x\":[1]},\"a key\":true,\"e\":\"\"}")
+    #expect(
+      try encoded(EncoderOptions(.logfmt), [value, .int(1)])
+        == "level=info msg=\"two words\" q=\"a\\\"b\" n=1 none= m=\"{\\\"x\\\":[1]}\" a_key=true e=\"\"\n"
+        + "!a value of kind int cannot be written in this format\n")
+  }
+
+  @Test func terminalsAreSafe() throws {
+    let nasty = "\u{1b}[31mred\u{7}\u{7f}\u{9b}31m \u{202e}abc\u{2066} \u{200f} line\nbreak\r\ttab é🎈漢"
+    var options = EncoderOptions(.text)
+    options.escapeControls = true
+    #expect(
+      try encoded(options, [arena.string(nasty), .bytes([0x61, 0xFF, 0x1B, 0xC3].exact.bytes)])
+        == "\\u001b[31mred\\u0007\\u007f\\u009b31m \\u202eabc\\u2066 \\u200f line\\nbreak\\r\ttab é🎈漢\na\\xff\\u001b\\xc3\n")
+    options.format = .json
+    let text = try encoded(options, [arena.string(nasty)])
+    #expect(text.utf8.dropLast().allSatisfy { $0 >= 0x20 && $0 != 0x7F })
+    #expect(Plain(parser.parse(ExactText(text).bytes, into: arena), arena) == .text(nasty))
+    let raw = json("{\"a\":\"\u{7f}\u{202e}\"}")
+    #expect(try encoded(options, [raw]) == "{\"a\":\"\\u007f\\u202e\"}\n")
+    options.indent = 1
+    #expect(try encoded(options, [raw]) == "{\n \"a\": \"\\u007f\\u202e\"\n}\n")
+  }
+
+  @Test func whatIsWrittenReadsBack() throws {
+    var dice = Dice(12)
+    for _ in 0..<500 {
+      let tree = parser.parse(ExactText(randomDocument(&dice)).bytes, into: arena)
+      let text = try encoded(EncoderOptions(.json), [tree, tree])
+      let again = try decoded(DecoderOptions(.json), text)
+      #expect(again.count == 2)
+      #expect(again.first == written(tree) + "@0")
+    }
+  }
+}
