@@ -52,6 +52,8 @@ let package = Package(
     .target(
       name: "PipelineTestSupport", dependencies: ["PipelineCore"],
       path: "Tests/PipelineTestSupport"),
+    // For developers: runs the conformance vectors of the expression language; not installed.
+    .executableTarget(name: "conformance", dependencies: ["PipelineCore", "PipelineTestSupport"]),
     .testTarget(
       name: "PipelineCoreTests", dependencies: ["PipelineCore", "PipelineTestSupport"]),
     .testTarget(name: "TransportTests", dependencies: ["Transport", "PipelineCore"]),

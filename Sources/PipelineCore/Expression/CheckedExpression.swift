@@ -1,0 +1,89 @@
+/// A field of a variable that an expression reads.
+public struct ReadPath: Sendable, Equatable {
+  /// The variable's name: `event`.
+  public var variable: String
+  /// The fields from the variable on; empty where the variable is read whole.
+  public var fields: [String]
+  /// As a person writes it: `event.user.name`.
+  public var path: String
+  public var location: SourceLocation
+  /// Whether the read fails where the field is absent: nothing declares it and nothing guards it.
+  public var canBeMissing: Bool
+  /// Read with `.?`, inside `has(...)`, or only where `has(...)` has said yes.
+  public var isGuarded: Bool
+  /// Under `!` or a side of `!=`, where an absent field makes the condition fail though the reader
+  /// would expect it to hold.
+  public var underNegation: Bool
+}
+
+/// An expression whose names and types are known.
+public struct CheckedExpression: Sendable {
+  let syntax: ExpressionSyntax
+  let scope: ExpressionScope
+  let types: [ExpressionType]
+  let resolutions: [Checker.Resolution]
+  let localCount: Int
+  /// The type of the result.
+  public let type: ExpressionType
+  /// What it reads, in the order of the text.
+  public let reads: [ReadPath]
+  /// Whether its evaluation may fail: false only where that is certain.
+  public let canFail: Bool
+
+  public var text: LocatedText { syntax.text }
+
+  /// Makes it ready to run. With a projection, selections from the projection's variable read its slots;
+  /// the projection must not be frozen yet.
+  public func compile(projection: Projection? = nil) -> Program {
+    Compiler.compile(self, projection)
+  }
+
+  /// Warnings about reads under a negation, which drop events that lack the field; for conditions.
+  public func negationAdvice() -> [Diagnostic] {
+    reads.filter { $0.underNegation && $0.canBeMissing }.map { read in
+      Diagnostic(
+        .expressionNegatedMissing,
+        "where \(read.path) is absent this condition fails instead of being true", at: read.location,
+        help: "Write event.?field.orValue(...) or guard it with has(\(read.path)).")
+    }
+  }
+}
+
+extension ExpressionSyntax {
+  /// Resolves names and types; nil, with diagnostics, where something does not fit.
+  ///
+  /// `expecting`: the type that the place needs. A dyn result fits everywhere and is checked when it runs.
+  public func check(
+    in scope: ExpressionScope, expecting: ExpressionType? = nil, into diagnostics: inout Diagnostics
+  ) -> CheckedExpression? {
+    var checker = Checker(self, scope)
+    var type = checker.check(tree.root)
+    if scope.checksTypes, let expecting, checker.diagnostics.allSatisfy({ $0.severity != .error }),
+      !checker.inference.isAssignable(type, expecting)
+    {
+      checker.report(
+        .expressionWrongType, "a \(expecting) is needed here, and this is a \(checker.inference.resolve(type, final: true))",
+        at: tree.root, help: Self.conversion(type, expecting))
+    }
+    diagnostics.report(contentsOf: checker.diagnostics)
+    guard checker.diagnostics.allSatisfy({ $0.severity != .error }) else { return nil }
+    type = checker.inference.resolve(type, final: true)
+    let types = checker.types.map { checker.inference.resolve($0, final: true) }
+    var analysis = ReadAnalysis(self, scope, types, checker.resolutions)
+    analysis.visit(tree.root)
+    return CheckedExpression(
+      syntax: self, scope: scope, types: types, resolutions: checker.resolutions,
+      localCount: checker.localCount, type: type, reads: analysis.reads,
+      canFail: analysis.canFail)
+  }
+
+  private static func conversion(_ type: ExpressionType, _ wanted: ExpressionType) -> String? {
+    switch (type, wanted) {
+    case (_, .bool): return "Compare it with something: ... == ..., ... > ..., or has(...)."
+    case (.int, .string), (.double, .string), (.uint, .string), (.bool, .string): return "Write string(...)."
+    case (.string, .int), (.double, .int): return "Write int(...)."
+    case (.optional, _): return "End with .orValue(...) or .value()."
+    default: return nil
+    }
+  }
+}

@@ -1,0 +1,290 @@
+/// The operators as the checker sees them: parameters and result.
+enum Operators {
+  typealias Signature = (parameters: [ExpressionType], result: ExpressionType)
+
+  private static let t = ExpressionType.param("T")
+
+  static let negate: [Signature] = [([.int], .int), ([.double], .double), ([.duration], .duration)]
+  static let add: [Signature] =
+    numbers + [
+      ([.string, .string], .string), ([.bytes, .bytes], .bytes), ([.list(t), .list(t)], .list(t)),
+      ([.timestamp, .duration], .timestamp), ([.duration, .timestamp], .timestamp),
+      ([.duration, .duration], .duration),
+    ]
+  static let subtract: [Signature] =
+    numbers + [
+      ([.timestamp, .timestamp], .duration), ([.timestamp, .duration], .timestamp),
+      ([.duration, .duration], .duration),
+    ]
+  static let numbers: [Signature] = [
+    ([.int, .int], .int), ([.uint, .uint], .uint), ([.double, .double], .double),
+  ]
+  static let whole: [Signature] = [([.int, .int], .int), ([.uint, .uint], .uint)]
+  static let order: [Signature] = {
+    let kinds: [ExpressionType] = [.bool, .string, .bytes, .timestamp, .duration]
+    let numeric: [ExpressionType] = [.int, .uint, .double]
+    return kinds.map { ([$0, $0], .bool) }
+      + numeric.flatMap { a in numeric.map { ([a, $0], .bool) } }
+  }()
+  static let equality: [Signature] = [([t, t], .bool)]
+  static let membership: [Signature] = [
+    ([t, .list(t)], .bool), ([t, .map(t, .dyn)], .bool),
+  ]
+
+  static func of(_ op: SyntaxTree.Operator) -> [Signature] {
+    switch op {
+    case .add: return add
+    case .subtract: return subtract
+    case .multiply, .divide: return numbers
+    case .modulo: return whole
+    case .less, .lessOrEqual, .greater, .greaterOrEqual: return order
+    case .equal, .notEqual: return equality
+    case .in: return membership
+    }
+  }
+}
+
+extension Checker {
+  // MARK: Operators
+
+  mutating func binary(
+    _ id: SyntaxTree.ID, _ op: SyntaxTree.Operator, _ left: SyntaxTree.ID, _ right: SyntaxTree.ID
+  ) -> ExpressionType {
+    let types = [check(left), check(right)]
+    // Where a type is only known when it runs, whole numbers and doubles may meet there.
+    if !isStrict, scope.checksTypes, [.add, .subtract, .multiply, .divide].contains(op),
+      types.contains(where: \.isDyn)
+    {
+      if op == .divide, types.contains(.int) || types.contains(.uint),
+        case .literal(let divisor) = tree[right].kind, divisor != .int(1)
+      {
+        report(
+          .expressionWholeDivision,
+          "this is whole-number division whenever \(tree.text(of: left, in: text.text)) is a whole number",
+          at: id,
+          help: "Write \(tree.text(of: right, in: text.text)).0 for a double, or int(...) to say that it is meant.")
+      }
+      let others = types.filter { !$0.isDyn }
+      if others.allSatisfy({ [.int, .uint, .double].contains($0) }) { return .dyn }
+    }
+    let result = operation(id, op.symbol, types, Operators.of(op))
+    switch op {
+    case .less, .lessOrEqual, .greater, .greaterOrEqual, .equal, .notEqual, .in: return .bool
+    default: return result
+    }
+  }
+
+  mutating func operation(
+    _ id: SyntaxTree.ID, _ symbol: String, _ types: [ExpressionType], _ signatures: [Operators.Signature]
+  ) -> ExpressionType {
+    guard scope.checksTypes else { return .dyn }
+    if let result = choose(types, signatures.map { ($0.parameters, $0.result) }) { return result.type }
+    report(
+      .expressionNoOverload, message(symbol, types), at: id, help: advice(symbol, types))
+    return .dyn
+  }
+
+  private func message(_ symbol: String, _ types: [ExpressionType]) -> String {
+    if types.count == 1 { return "'\(symbol)' cannot be applied to a \(types[0])" }
+    return symbol == "==" || symbol == "!="
+      ? "a \(types[0]) never equals a \(types[1])"
+      : "'\(symbol)' cannot be applied to a \(types[0]) and a \(types[1])"
+  }
+
+  private func advice(_ symbol: String, _ types: [ExpressionType]) -> String? {
+    let numeric: [ExpressionType] = [.int, .uint, .double]
+    if types.count == 2, types.allSatisfy({ numeric.contains($0) }) {
+      return "Convert one side: int(...), uint(...) or double(...)."
+    }
+    if symbol == "+", types.contains(.string) { return "Convert the other side: string(...)." }
+    if symbol == "in", types.last == .string { return "For texts write text.contains(part)." }
+    if types.contains(.string), types.contains(where: { numeric.contains($0) }) {
+      return "Convert one side: int('...') or string(...)."
+    }
+    return nil
+  }
+
+  /// The result of the signatures that the arguments fit, and which these are; dyn where they differ.
+  private mutating func choose(
+    _ arguments: [ExpressionType], _ signatures: [([ExpressionType], ExpressionType)]
+  ) -> (type: ExpressionType, chosen: [Int])? {
+    var result: ExpressionType?
+    var chosen: [Int] = []
+    for (at, signature) in signatures.enumerated() {
+      guard signature.0.count == arguments.count else { continue }
+      let fresh = inference.instantiate(signature.0 + [signature.1])
+      guard inference.isAssignable(arguments, Array(fresh.dropLast())) else { continue }
+      let type = inference.resolve(fresh[fresh.count - 1])
+      result = result == nil || result == type ? type : .dyn
+      chosen.append(at)
+    }
+    return result.map { ($0, chosen) }
+  }
+
+  // MARK: Functions
+
+  mutating func call(
+    _ id: SyntaxTree.ID, _ target: SyntaxTree.ID?, _ function: String, _ at: Int32,
+    _ arguments: [SyntaxTree.ID]
+  ) -> ExpressionType {
+    // math.greatest(...): the dotted name is the function's.
+    if let target, let path = dottedName(target),
+      path.absolute || !locals.contains(where: { $0.name == path.names[0] })
+    {
+      let name = (path.names + [function]).joined(separator: ".")
+      for candidate in candidates(name, absolute: path.absolute) {
+        if let type = namedCall(id, candidate, at, nil, arguments) { return type }
+      }
+    }
+    if let target {
+      if let type = namedCall(id, function, at, target, arguments) { return type }
+    } else {
+      let absolute = function.hasPrefix(".")
+      let name = absolute ? String(function.dropFirst()) : function
+      for candidate in candidates(name, absolute: absolute) {
+        if let type = namedCall(id, candidate, at, nil, arguments) { return type }
+      }
+    }
+    if let target { check(target) }
+    for argument in arguments { check(argument) }
+    resolutions[Int(id)] = .failing(.unknownFunction, function)
+    unknownFunction(id, target, function, at, arguments)
+    return .dyn
+  }
+
+  private mutating func unknownFunction(
+    _ id: SyntaxTree.ID, _ target: SyntaxTree.ID?, _ function: String, _ at: Int32,
+    _ arguments: [SyntaxTree.ID]
+  ) {
+    var name = function
+    if let target, let path = dottedName(target), ["math", "optional", "base64", "strings", "lists",
+      "sets", "regex", "net", "ip", "cidr"].contains(path.names[0])
+    {
+      name = (path.names + [function]).joined(separator: ".")
+    }
+    let known = FunctionRegistry.all.map(\.name)
+    let rival = Self.rivals[function]
+    var help = rival ?? NearestName.of(name, among: known).map { "Did you mean '\($0)'?" }
+    if ["all", "exists", "exists_one", "existsOne", "map", "filter", "optMap", "bind"].contains(function) {
+      help = "As a loop it takes a name and an expression: list.\(function)(item, ...)."
+    }
+    report(
+      .expressionUnknownFunction, "there is no function '\(name)'", at,
+      at + Int32(function.utf8.count), help: help,
+      fix: rival == nil ? NearestName.of(function, among: known) : nil)
+  }
+
+  /// What people look for who know another language.
+  static let rivals: [String: String] = [
+    "len": "Write size(...).", "length": "Write size(...).", "count": "Write size(...).",
+    "lower": "Write .lowerAscii().", "upper": "Write .upperAscii().",
+    "toLowerCase": "Write .lowerAscii().", "toUpperCase": "Write .upperAscii().",
+    "toLower": "Write .lowerAscii().", "toUpper": "Write .upperAscii().",
+    "downcase": "Write .lowerAscii().", "upcase": "Write .upperAscii().",
+    "includes": "Write .contains(...) for texts and x in list for lists.",
+    "strip": "Write .trim().", "slice": "Write .substring(i, j) for texts, .slice(i, j) for lists.",
+    "any": "Write .exists(x, ...).", "every": "Write .all(x, ...).", "some": "Write .exists(x, ...).",
+    "find": "Write .filter(x, ...).first().", "parse_json": "Write parseJson(...).",
+    "match": "Write .matches(r'...').", "test": "Write .matches(r'...').",
+    "float": "Write double(...).", "number": "Write int(...) or double(...).", "str": "Write string(...).",
+    "toString": "Write string(...).", "exist": "Write has(event.field).", "exists": "Write has(event.field).",
+    "defined": "Write has(event.field).", "now": "'now' is a variable: write it without parentheses.",
+    "min": "Write math.least(...).", "max": "Write math.greatest(...).", "abs": "Write math.abs(...).",
+    "floor": "Write math.floor(...).", "ceil": "Write math.ceil(...).", "round": "Write math.round(...).",
+    "encodeURIComponent": "Write urlEncode(...).", "coalesce": "Write event.?field.orValue(...).",
+    "default": "Write event.?field.orValue(...).", "get": "Write event.?field.orValue(...).",
+  ]
+
+  /// The type of a call if there is a function by this name with overloads of this form; reports
+  /// arguments that fit none.
+  private mutating func namedCall(
+    _ id: SyntaxTree.ID, _ name: String, _ at: Int32, _ target: SyntaxTree.ID?,
+    _ arguments: [SyntaxTree.ID]
+  ) -> ExpressionType? {
+    let declared = scope.declarations.filter { $0.name == name && $0.isMember == (target != nil) }
+    let spec = FunctionRegistry.function(named: name)
+    let all = spec?.overloads.filter { $0.isMember == (target != nil) } ?? []
+    if declared.isEmpty, all.isEmpty {
+      guard let spec, scope.checksTypes else { return nil }
+      // It exists, but in the other form.
+      guard !name.contains(".") || target == nil else { return nil }
+      if let target { check(target) }
+      for argument in arguments { check(argument) }
+      report(
+        .expressionNoOverload,
+        target == nil ? "'\(name)' is a method" : "'\(name)' is a function, not a method", at,
+        at + Int32(name.utf8.count), help: "It is called as \(spec.overloads[0].signature(name)).")
+      return .dyn
+    }
+    let parts = (target.map { [$0] } ?? []) + arguments
+    let types = parts.map { check($0) }
+    let fitting = all.filter { $0.accepts(count: types.count) }
+    if !declared.isEmpty {
+      resolutions[Int(id)] = .failing(.unknownFunction, name)
+      if !scope.checksTypes { return .dyn }
+      if let choice = choose(types, declared.map { ($0.parameters, $0.result) }) { return choice.type }
+    }
+    guard let spec else {
+      report(.expressionNoOverload, mismatch(name, types, target != nil), at, tree[id].end)
+      return .dyn
+    }
+    guard scope.checksTypes else {
+      resolutions[Int(id)] =
+        fitting.isEmpty
+        ? .failing(.noSuchOverload, name) : .function(spec, fitting, passesTarget: target != nil)
+      return .dyn
+    }
+    let signatures = fitting.map { overload -> ([ExpressionType], ExpressionType) in
+      var parameters = overload.parameters
+      while parameters.count < types.count { parameters.append(parameters[parameters.count - 1]) }
+      return (parameters, overload.result)
+    }
+    if let choice = choose(types, signatures) {
+      resolutions[Int(id)] = .function(
+        spec, choice.chosen.map { fitting[$0] }, passesTarget: target != nil)
+      checkConstants(name, parts)
+      return choice.type
+    }
+    let shapes = (all.isEmpty ? spec.overloads : all).prefix(4).map { $0.signature(name) }
+    report(
+      .expressionNoOverload, mismatch(name, types, target != nil), at, tree[id].end,
+      help: "It is called as \(shapes.joined(separator: " or ")).")
+    return .dyn
+  }
+
+  private func mismatch(_ name: String, _ types: [ExpressionType], _ isMember: Bool) -> String {
+    var types = types.map(\.description)
+    let receiver = isMember ? types.removeFirst() + "." : ""
+    return "\(receiver)\(name)(\(types.joined(separator: ", "))) does not exist"
+  }
+
+  /// Constant arguments whose form can be judged now.
+  private mutating func checkConstants(_ name: String, _ parts: [SyntaxTree.ID]) {
+    guard !isStrict else { return }
+    func literal(_ index: Int) -> [UInt8]? {
+      guard index < parts.count, case .literal(.string(let bytes)) = tree[parts[index]].kind else {
+        return nil
+      }
+      return bytes
+    }
+    switch name {
+    case "matches", "regex.replace", "regex.extract", "regex.extractAll":
+      guard let bytes = literal(1) else { return }
+      guard let failure = bytes.withUnsafeBytes({ Pattern($0).failure }) else { return }
+      report(
+        .expressionPattern, "the pattern does not compile: \(failure.reason)", at: parts[1],
+        help: "Patterns are written in RE2's syntax; backslashes need a raw string: r'\\d+'.")
+    case "timestamp", "duration":
+      guard let bytes = literal(0) else { return }
+      let valid = bytes.withUnsafeBytes {
+        name == "timestamp" ? TimeText.timestamp($0) != nil : TimeText.duration($0) != nil
+      }
+      if valid { return }
+      report(
+        .expressionFormat, "this is no \(name)", at: parts[0],
+        help: name == "timestamp"
+          ? "Write it as in RFC 3339: '2026-01-31T12:00:00Z'." : "Write it as '1h30m', '250ms' or '1.5s'.")
+    default: break
+    }
+  }
+}

@@ -1,0 +1,491 @@
+/// Resolves names and types of one expression.
+struct Checker {
+  /// What a part of the tree refers to.
+  enum Resolution: Sendable {
+    /// Nothing beyond what its kind says.
+    case none
+    case variable(Int)
+    /// A variable of a loop or binding, by its place among those alive.
+    case local(Int)
+    /// The name of a type, used as a value.
+    case typeName(String)
+    /// A call of these overloads; `target` says whether the receiver is an argument.
+    case function(FunctionSpec, [FunctionOverload], passesTarget: Bool)
+    /// Known to fail when it runs; only where types are not checked.
+    case failing(ExpressionFailure, String)
+  }
+
+  struct Local {
+    var name: String
+    var slot: Int
+    var type: ExpressionType
+  }
+
+  let tree: SyntaxTree
+  let text: LocatedText
+  let scope: ExpressionScope
+  var inference = TypeInference()
+  var types: [ExpressionType]
+  var resolutions: [Resolution]
+  var locals: [Local] = []
+  /// The most loop variables alive at once.
+  var localCount = 0
+  var diagnostics: [Diagnostic] = []
+
+  init(_ syntax: ExpressionSyntax, _ scope: ExpressionScope) {
+    tree = syntax.tree
+    text = syntax.text
+    self.scope = scope
+    types = Array(repeating: .dyn, count: tree.nodes.count)
+    resolutions = Array(repeating: .none, count: tree.nodes.count)
+  }
+
+  var isStrict: Bool { scope.mode == .strict }
+
+  // MARK: Reporting
+
+  mutating func report(
+    _ code: Diagnostic.Code, _ message: String, _ start: Int32, _ end: Int32, help: String? = nil,
+    fix: String? = nil
+  ) {
+    guard scope.checksTypes || code.severity != .error else { return }
+    let location = text.location(Int(start), Int(end))
+    diagnostics.append(
+      Diagnostic(
+        code, message, at: location, help: help,
+        fixIts: fix.map { [Diagnostic.FixIt(location, $0)] } ?? []))
+  }
+
+  mutating func report(
+    _ code: Diagnostic.Code, _ message: String, at id: SyntaxTree.ID, help: String? = nil
+  ) {
+    report(code, message, tree[id].start, tree[id].end, help: help)
+  }
+
+  // MARK: Parts
+
+  /// The type of a part; where it has none, reports that and says dyn.
+  @discardableResult
+  mutating func check(_ id: SyntaxTree.ID) -> ExpressionType {
+    let type = inference.resolve(infer(id))
+    types[Int(id)] = type
+    return type
+  }
+
+  private mutating func infer(_ id: SyntaxTree.ID) -> ExpressionType {
+    switch tree[id].kind {
+    case .literal(let literal): return literal.type
+    case .identifier(let name, let absolute):
+      return resolveName(id, [name], absolute: absolute) ?? unknownName(id, name)
+    case .select(let operand, let field, let at, let optional):
+      if !optional, let path = dottedName(id), let type = resolveName(id, path.names, absolute: path.absolute) {
+        return type
+      }
+      return select(id, check(operand), field, at, optional: optional)
+    case .has(let operand, let field, let at, let optional):
+      _ = select(id, check(operand), field, at, optional: optional, tests: true)
+      return .bool
+    case .index(let operand, let key, let optional):
+      return index(id, operand, key, optional: optional)
+    case .call(let target, let function, let at, let arguments):
+      return call(id, target, function, at, arguments)
+    case .list(let elements): return list(elements)
+    case .map(let members): return map(members)
+    case .logic(let terms, let isAnd):
+      for term in terms { expectBool(term, isAnd ? "&&" : "||") }
+      return .bool
+    case .conditional(let condition, let yes, let no):
+      expectBool(condition, "? :")
+      let (first, second) = (check(yes), check(no))
+      if !scope.checksTypes { return .dyn }
+      if inference.isAssignable(first, second) {
+        return TypeInference.mostGeneral(inference.resolve(first), inference.resolve(second))
+      }
+      if !isStrict { return .dyn }
+      report(
+        .expressionNoOverload, "'? :' has a \(first) on one side and a \(second) on the other", at: id)
+      return .dyn
+    case .not(let operand):
+      expectBool(operand, "!")
+      return .bool
+    case .negate(let operand):
+      let type = check(operand)
+      return operation(id, "-", [type], Operators.negate)
+    case .binary(let op, let left, let right):
+      return binary(id, op, left, right)
+    case .loop(let loop): return self.loop(id, loop)
+    case .bind(let name, let value, let body):
+      let type = check(value)
+      return with([(name, type)]) { $0.check(body) }
+    case .optionalMap(let target, let name, let body, let flat):
+      let type = check(target)
+      let inner: ExpressionType
+      if case .optional(let wrapped) = type {
+        inner = wrapped
+      } else {
+        inner = .dyn
+        if !fits(type, .optional(.dyn)) {
+          report(
+            .expressionNoOverload, "\(flat ? "optFlatMap" : "optMap")() needs an optional, not a \(type)",
+            at: target, help: "Make one with .?field or optional.of(...).")
+        }
+      }
+      let result = with([(name, inner)]) { $0.check(body) }
+      guard flat else { return .optional(result) }
+      if !fits(result, .optional(inference.parameter())) {
+        report(
+          .expressionNoOverload, "optFlatMap() needs an expression that yields an optional, not a \(result)",
+          at: body, help: "Use optMap() for a plain value.")
+        return .dyn
+      }
+      return result
+    }
+  }
+
+  mutating func fits(_ a: ExpressionType, _ b: ExpressionType) -> Bool {
+    !scope.checksTypes || inference.isAssignable(a, b)
+  }
+
+  private mutating func expectBool(_ id: SyntaxTree.ID, _ what: String) {
+    let type = check(id)
+    if !fits(type, .bool) {
+      report(
+        .expressionNoOverload, "'\(what)' needs a bool, not a \(type)", at: id,
+        help: type == .null ? nil : "Compare it with something, or write has(...).")
+    }
+  }
+
+  // MARK: Names
+
+  /// The names of `a.b.c`, if that is all the part is.
+  func dottedName(_ id: SyntaxTree.ID) -> (names: [String], absolute: Bool)? {
+    var names: [String] = []
+    var at = id
+    while true {
+      switch tree[at].kind {
+      case .identifier(let name, let absolute):
+        names.append(name)
+        return (names.reversed(), absolute)
+      case .select(let operand, let field, _, optional: false):
+        names.append(field)
+        at = operand
+      default: return nil
+      }
+    }
+  }
+
+  /// The variable or type that a whole dotted name stands for.
+  private mutating func resolveName(
+    _ id: SyntaxTree.ID, _ names: [String], absolute: Bool
+  ) -> ExpressionType? {
+    if !absolute, let local = locals.last(where: { $0.name == names[0] }) {
+      guard names.count == 1 else { return nil }
+      resolutions[Int(id)] = .local(local.slot)
+      return local.type
+    }
+    let name = names.joined(separator: ".")
+    for candidate in candidates(name, absolute: absolute) {
+      if let index = scope.index(of: candidate) {
+        resolutions[Int(id)] = .variable(index)
+        return scope.variables[index].type
+      }
+      if let type = Self.typeNames[candidate] {
+        resolutions[Int(id)] = .typeName(candidate)
+        return .type(type)
+      }
+    }
+    return nil
+  }
+
+  /// The names under which the container makes `name` known, longest first.
+  func candidates(_ name: String, absolute: Bool) -> [String] {
+    guard !absolute, !scope.container.isEmpty else { return [name] }
+    var prefixes = scope.container.split(separator: ".").map(String.init)
+    var all: [String] = []
+    while !prefixes.isEmpty {
+      all.append(prefixes.joined(separator: ".") + "." + name)
+      prefixes.removeLast()
+    }
+    return all + [name]
+  }
+
+  static let typeNames: [String: ExpressionType] = [
+    "bool": .bool, "int": .int, "uint": .uint, "double": .double, "string": .string, "bytes": .bytes,
+    "null_type": .null, "list": .list(.dyn), "map": .map(.dyn, .dyn), "type": .type(.dyn),
+    "optional_type": .optional(.dyn), "google.protobuf.Timestamp": .timestamp,
+    "google.protobuf.Duration": .duration, "net.IP": .abstract("net.IP", []),
+    "net.CIDR": .abstract("net.CIDR", []),
+  ]
+
+  private mutating func unknownName(_ id: SyntaxTree.ID, _ name: String) -> ExpressionType {
+    resolutions[Int(id)] = .failing(.unknownName, name)
+    let known = scope.variables.map(\.name) + locals.map(\.name)
+    var help = NearestName.of(name, among: known).map { "Did you mean '\($0)'?" }
+    var fix = NearestName.of(name, among: known)
+    if fix == nil, FunctionRegistry.function(named: name) != nil {
+      help = "'\(name)' is a function: call it with parentheses."
+    } else if fix == nil, known.contains("event") {
+      help = "Write event.\(name) for a field of the event, or '\(name)' in quotes for a text."
+      fix = "event.\(name)"
+    } else if fix == nil, !known.isEmpty {
+      help = "Known here: \(known.joined(separator: ", "))."
+    }
+    report(
+      .expressionUnknownName, "there is nothing called '\(name)' here", tree[id].start, tree[id].end,
+      help: help, fix: fix)
+    return .dyn
+  }
+
+  // MARK: Selection
+
+  private mutating func select(
+    _ id: SyntaxTree.ID, _ operand: ExpressionType, _ field: String, _ at: Int32, optional: Bool,
+    tests: Bool = false
+  ) -> ExpressionType {
+    var target = inference.resolve(operand)
+    var wraps = optional
+    if case .optional(let inner) = target {
+      target = inner
+      wraps = true
+    }
+    let result: ExpressionType
+    switch target {
+    case .map(let key, let value):
+      if !fits(.string, key) {
+        report(
+          .expressionUnknownField, "this map has keys of type \(key), so no field '\(field)'", at,
+          tree[id].end, help: "Use [...] with a key of that type.")
+      }
+      result = value
+    case .object(let fields, let open):
+      if let known = fields.first(where: { $0.name == field }) {
+        result = known.type
+      } else {
+        result = .dyn
+        if !open {
+          let near = NearestName.of(field, among: fields.map(\.name))
+          report(
+            .expressionUnknownField, "there is no field '\(field)'", at,
+            at + Int32(field.utf8.count),
+            help: near.map { "Did you mean '\($0)'?" }
+              ?? (fields.isEmpty ? nil : "Fields: \(fields.map(\.name).joined(separator: ", "))."),
+            fix: near)
+        }
+      }
+    case .dyn:
+      result = .dyn
+    case .param:
+      _ = inference.isAssignable(.dyn, target)
+      result = .dyn
+    case .wrapper(let inner) where inner == .dyn:
+      result = .dyn
+    default:
+      result = .dyn
+      report(
+        .expressionUnknownField, "a \(target) has no fields", at, at + Int32(field.utf8.count),
+        help: FunctionRegistry.function(named: field) != nil
+          ? "'\(field)' is a method: write .\(field)()." : nil)
+    }
+    return wraps && !tests ? .optional(result) : result
+  }
+
+  private mutating func index(
+    _ id: SyntaxTree.ID, _ operand: SyntaxTree.ID, _ key: SyntaxTree.ID, optional: Bool
+  ) -> ExpressionType {
+    var target = check(operand)
+    let keyType = check(key)
+    var wraps = optional
+    if case .optional(let inner) = target {
+      target = inference.resolve(inner)
+      wraps = true
+    }
+    let result: ExpressionType
+    switch target {
+    case .dyn, .param, .wrapper(.dyn): result = .dyn
+    case .list(let element):
+      result = element
+      if !fits(keyType, .int) {
+        report(.expressionNoOverload, "a list is indexed with an int, not a \(keyType)", at: key)
+      }
+    case .map(let expected, let value):
+      result = value
+      if !fits(keyType, expected) {
+        report(
+          .expressionNoOverload, "this map has keys of type \(expected), not \(keyType)", at: key)
+      }
+    case .object(let fields, _):
+      if case .literal(.string(let bytes)) = tree[key].kind {
+        let name = String(decoding: bytes, as: UTF8.self)
+        result = select(id, .object(fields: fields, open: true), name, tree[key].start, optional: false)
+      } else {
+        result = .dyn
+      }
+    default:
+      result = .dyn
+      report(
+        .expressionNoOverload, "a \(target) cannot be indexed", at: id,
+        help: target == .string ? "Use charAt(i) or substring(i, j)." : nil)
+    }
+    return wraps ? .optional(result) : result
+  }
+
+  // MARK: Lists and maps
+
+  private mutating func list(_ elements: [SyntaxTree.Element]) -> ExpressionType {
+    var joined: ExpressionType?
+    for element in elements {
+      var type = check(element.value)
+      if element.optional { type = unwrapped(type, element.value) }
+      joined = scope.checksTypes ? inference.join(joined, type) : .dyn
+    }
+    return .list(joined ?? inference.parameter())
+  }
+
+  private mutating func unwrapped(
+    _ type: ExpressionType, _ id: SyntaxTree.ID
+  ) -> ExpressionType {
+    if case .optional(let inner) = type { return inner }
+    if !fits(type, .optional(.dyn)) {
+      report(
+        .expressionNoOverload, "'?' needs an optional, not a \(type)", at: id,
+        help: "Leave the '?' out, or read the field with '.?'.")
+    }
+    return .dyn
+  }
+
+  private mutating func map(_ members: [SyntaxTree.Member]) -> ExpressionType {
+    var keys: ExpressionType?
+    var values: ExpressionType?
+    var fields: [ExpressionType.Field] = []
+    var known = true
+    var seen: [SyntaxTree.Literal] = []
+    for member in members {
+      let keyType = check(member.key)
+      switch keyType {
+      case .int, .uint, .bool, .string, .dyn, .param, .wrapper: break
+      default:
+        report(
+          .expressionMapKey, "a \(keyType) cannot be the key of a map", at: member.key,
+          help: "Keys are strings, whole numbers or bools.")
+      }
+      if case .literal(let literal) = tree[member.key].kind {
+        if seen.contains(where: { $0.isSameKey(as: literal) }) {
+          report(.expressionMapKey, "this key stands in the map already", at: member.key)
+        }
+        seen.append(literal)
+      }
+      var valueType = check(member.value)
+      if member.optional { valueType = unwrapped(valueType, member.value) }
+      if case .literal(.string(let name)) = tree[member.key].kind {
+        fields.append(
+          .init(String(decoding: name, as: UTF8.self), valueType, mayBeAbsent: member.optional))
+      } else {
+        known = false
+      }
+      keys = scope.checksTypes ? inference.join(keys, keyType) : .dyn
+      values = scope.checksTypes ? inference.join(values, valueType) : .dyn
+    }
+    // In a pipeline the fields stay known, so that a later step is told of a name that is not there.
+    if !isStrict, known, !fields.isEmpty, scope.checksTypes {
+      return .object(fields: fields.map { field in
+        var field = field
+        field.type = inference.resolve(field.type)
+        return field
+      }, open: false)
+    }
+    return .map(keys ?? inference.parameter(), values ?? inference.parameter())
+  }
+
+  // MARK: Loops
+
+  /// Checks with further names known.
+  private mutating func with(
+    _ names: [(String, ExpressionType)], _ body: (inout Checker) -> ExpressionType
+  ) -> ExpressionType {
+    let before = locals.count
+    for (name, type) in names { locals.append(Local(name: name, slot: locals.count, type: type)) }
+    localCount = max(localCount, locals.count)
+    let result = body(&self)
+    locals.removeLast(locals.count - before)
+    return result
+  }
+
+  private mutating func loop(_ id: SyntaxTree.ID, _ loop: SyntaxTree.Loop) -> ExpressionType {
+    let range = check(loop.range)
+    var first: ExpressionType = .dyn
+    var second: ExpressionType = .dyn
+    var isMap = false
+    switch range {
+    case .list(let element): (first, second) = loop.second == nil ? (element, .dyn) : (.int, element)
+    case .map(let key, let value):
+      (first, second) = (key, value)
+      isMap = true
+    case .object(let fields, let open):
+      var joined: ExpressionType? = open ? .dyn : nil
+      for field in fields { joined = inference.join(joined, field.type) }
+      (first, second) = (.string, joined ?? .dyn)
+      isMap = true
+    case .dyn, .wrapper(.dyn): break
+    case .param: _ = inference.isAssignable(.dyn, range)
+    default:
+      report(
+        .expressionNoOverload, "a \(range) cannot be looped over", at: loop.range,
+        help: "Loops run over lists and maps.")
+    }
+    var names = [(loop.first, first)]
+    if let name = loop.second { names.append((name, second)) }
+    var body: ExpressionType = .dyn
+    _ = with(names) { checker in
+      if let condition = loop.condition { checker.expectBool(condition, "condition") }
+      switch loop.kind {
+      case .all, .exists, .existsOne, .filter: checker.expectBool(loop.body, "\(loop.kind)")
+      default: body = checker.check(loop.body)
+      }
+      return .dyn
+    }
+    switch loop.kind {
+    case .all, .exists, .existsOne: return .bool
+    case .map, .transformList: return .list(body)
+    case .filter:
+      return .list(first)
+    case .sortBy: return .list(first)
+    case .transformMap:
+      return .map(isMap ? first : range.isDyn ? .dyn : .int, body)
+    case .transformMapEntry:
+      if case .map = body { return body }
+      if case .object(let fields, _) = body {
+        var joined: ExpressionType?
+        for field in fields { joined = inference.join(joined, field.type) }
+        return .map(.string, joined ?? .dyn)
+      }
+      if !fits(body, .map(.dyn, .dyn)) {
+        report(
+          .expressionNoOverload, "transformMapEntry() needs an expression that yields a map, not a \(body)",
+          at: loop.body, help: "Write {key: value}.")
+      }
+      return .map(.dyn, .dyn)
+    }
+  }
+}
+
+extension SyntaxTree.Literal {
+  var type: ExpressionType {
+    switch self {
+    case .null: return .null
+    case .bool: return .bool
+    case .int: return .int
+    case .uint: return .uint
+    case .double: return .double
+    case .string: return .string
+    case .bytes: return .bytes
+    }
+  }
+
+  /// Whether a map cannot hold both as keys.
+  func isSameKey(as other: Self) -> Bool {
+    switch (self, other) {
+    case (.int(let a), .uint(let b)), (.uint(let b), .int(let a)): return a >= 0 && UInt64(a) == b
+    default: return self == other
+    }
+  }
+}

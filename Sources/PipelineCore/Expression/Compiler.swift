@@ -1,0 +1,390 @@
+/// Turns a checked tree into operations.
+struct Compiler {
+  private let tree: SyntaxTree
+  private let text: LocatedText
+  private let resolutions: [Checker.Resolution]
+  private let types: [ExpressionType]
+  private let scope: ExpressionScope
+  private let projection: Projection?
+
+  private var operations: [Operation] = []
+  private var spans: [(start: Int32, end: Int32)] = []
+  private var children: [Int32] = []
+  private var sites: [Program.Site] = []
+  private var patterns: [Pattern] = []
+  private var owned: [OwnedValue] = []
+  /// Loop variables alive at this point.
+  private var localDepth = 0
+
+  static func compile(_ checked: CheckedExpression, _ projection: Projection?) -> Program {
+    var compiler = Compiler(checked, projection)
+    let root = compiler.compile(checked.syntax.tree.root)
+    return Program(
+      operations: compiler.operations, children: compiler.children, sites: compiler.sites,
+      patterns: compiler.patterns, root: root, localCount: checked.localCount, owned: compiler.owned,
+      text: checked.syntax.text, spans: compiler.spans, type: checked.type)
+  }
+
+  private init(_ checked: CheckedExpression, _ projection: Projection?) {
+    tree = checked.syntax.tree
+    text = checked.syntax.text
+    resolutions = checked.resolutions
+    types = checked.types
+    scope = checked.scope
+    self.projection = checked.scope.mode == .lenient ? projection : nil
+  }
+
+  private var isLenient: Bool { scope.mode == .lenient }
+
+  // MARK: Emitting
+
+  private mutating func emit(_ operation: Operation, _ id: SyntaxTree.ID) -> Int32 {
+    operations.append(operation)
+    spans.append((tree[id].start, tree[id].end))
+    return Int32(operations.count - 1)
+  }
+
+  private mutating func literal(_ value: Value, _ id: SyntaxTree.ID) -> Int32 {
+    emit(Operation(code: .literal, literal: value), id)
+  }
+
+  /// A text that lives as long as the program.
+  private mutating func keep(_ bytes: [UInt8], _ kind: Value.Kind = .string) -> Value {
+    bytes.withUnsafeBytes { keep(Value(kind: kind, pointer: $0.baseAddress, length: $0.count)) }
+  }
+
+  private mutating func keep(_ value: Value) -> Value {
+    let owned = OwnedValue(value)
+    self.owned.append(owned)
+    return owned.value
+  }
+
+  private func isLiteral(_ at: Int32) -> Bool { operations[Int(at)].code == .literal }
+
+  /// Adds to the children and says where they begin.
+  private mutating func run(_ items: [Int32]) -> Int32 {
+    let start = Int32(children.count)
+    children += items
+    return start
+  }
+
+  /// Replaces an operation whose parts are all literals by its value, unless it fails.
+  private mutating func folded(_ at: Int32, _ parts: [Int32]) -> Int32 {
+    guard parts.allSatisfy(isLiteral) else { return at }
+    let frame = EvaluationFrame(arena: Arena(), json: JSONParser())
+    let value = operations.withUnsafeBufferPointer { operations -> Value in
+      children.withUnsafeBufferPointer { children in
+        sites.withUnsafeBufferPointer { sites in
+          patterns.withUnsafeBufferPointer { patterns in
+            guard let start = operations.baseAddress else { return .absent }
+            let none = UnsafeMutableRawPointer.allocate(byteCount: 64, alignment: 16)
+            defer { none.deallocate() }
+            var code = Program.Code(
+              operations: start,
+              children: children.baseAddress ?? UnsafePointer(none.assumingMemoryBound(to: Int32.self)),
+              sites: sites.baseAddress ?? UnsafePointer(none.assumingMemoryBound(to: Program.Site.self)),
+              patterns: patterns.baseAddress ?? UnsafePointer(none.assumingMemoryBound(to: Pattern.self)))
+            return withUnsafePointer(to: &code) {
+              Machine(operations: start, code: $0, state: frame.state).value(at)
+            }
+          }
+        }
+      }
+    }
+    guard !value.isError, !value.isAbsent else { return at }
+    operations[Int(at)] = Operation(code: .literal, literal: keep(value))
+    return at
+  }
+
+  // MARK: Parts
+
+  private mutating func compile(_ id: SyntaxTree.ID) -> Int32 {
+    switch resolutions[Int(id)] {
+    case .variable(let index):
+      let variable = scope.variables[index]
+      if isLenient, variable.name == "now" { return emit(Operation(code: .now), id) }
+      return emit(
+        Operation(code: .variable, a: Int32(index), literal: keep(Array(variable.name.utf8))), id)
+    case .local(let slot):
+      return emit(Operation(code: .local, a: Int32(slot)), id)
+    case .typeName(let name):
+      return literal(keep(Array(name.utf8), .type), id)
+    case .failing(let reason, let name):
+      return emit(
+        Operation(code: .fail, flags: reason.rawValue, literal: keep(Array(name.utf8))), id)
+    case .function(let spec, let overloads, let passesTarget):
+      return call(id, spec, overloads, passesTarget: passesTarget)
+    case .none:
+      break
+    }
+    switch tree[id].kind {
+    case .literal(let value): return literal(self.value(of: value), id)
+    case .identifier(let name, _):
+      return emit(
+        Operation(
+          code: .fail, flags: ExpressionFailure.unknownName.rawValue, literal: keep(Array(name.utf8))), id)
+    case .select, .index, .has: return selection(id)
+    case .call(_, let function, _, _):
+      return emit(
+        Operation(
+          code: .fail, flags: ExpressionFailure.unknownFunction.rawValue,
+          literal: keep(Array(function.utf8))), id)
+    case .list(let elements):
+      var items: [Int32] = []
+      for element in elements {
+        items.append(compile(element.value))
+        items.append(element.optional ? 1 : 0)
+      }
+      let at = emit(
+        Operation(code: .list, a: run(items), b: Int32(elements.count)), id)
+      return folded(at, stride(from: 0, to: items.count, by: 2).map { items[$0] })
+    case .map(let members):
+      var items: [Int32] = []
+      for member in members {
+        items += [compile(member.key), compile(member.value), member.optional ? 1 : 0]
+      }
+      let at = emit(Operation(code: .map, a: run(items), b: Int32(members.count)), id)
+      return folded(
+        at, items.indices.filter { $0 % 3 != 2 }.map { items[$0] })
+    case .logic(let terms, let isAnd):
+      let parts = terms.map { compile($0) }
+      let at = emit(
+        Operation(code: isAnd ? .and : .or, a: run(parts), b: Int32(parts.count)), id)
+      return folded(at, parts)
+    case .conditional(let condition, let yes, let no):
+      let parts = [compile(condition), compile(yes), compile(no)]
+      let at = emit(Operation(code: .conditional, a: parts[0], b: parts[1], c: parts[2]), id)
+      return folded(at, parts)
+    case .not(let operand):
+      let part = compile(operand)
+      return folded(emit(Operation(code: .not, a: part), id), [part])
+    case .negate(let operand):
+      let part = compile(operand)
+      return folded(emit(Operation(code: .negate, a: part), id), [part])
+    case .binary(let op, let left, let right): return binary(id, op, left, right)
+    case .loop(let loop): return self.loop(id, loop)
+    case .bind(_, let value, let body):
+      let bound = compile(value)
+      let slot = localDepth
+      localDepth += 1
+      let inner = compile(body)
+      localDepth -= 1
+      return emit(Operation(code: .bind, a: Int32(slot), b: bound, c: inner), id)
+    case .optionalMap(let target, _, let body, let flat):
+      let operand = compile(target)
+      let slot = localDepth
+      localDepth += 1
+      let inner = compile(body)
+      localDepth -= 1
+      return emit(
+        Operation(code: .optionalMap, detail: flat ? 1 : 0, a: Int32(slot), b: operand, c: inner), id)
+    }
+  }
+
+  private mutating func value(of literal: SyntaxTree.Literal) -> Value {
+    switch literal {
+    case .null: return .null
+    case .bool(let value): return .bool(value)
+    case .int(let value): return .int(value)
+    case .uint(let value): return .uint(value)
+    case .double(let value): return .double(value)
+    case .string(let bytes): return keep(bytes)
+    case .bytes(let bytes): return keep(bytes, .bytes)
+    }
+  }
+
+  private mutating func binary(
+    _ id: SyntaxTree.ID, _ op: SyntaxTree.Operator, _ left: SyntaxTree.ID, _ right: SyntaxTree.ID
+  ) -> Int32 {
+    let (a, b) = (compile(left), compile(right))
+    var operation = Operation(code: .arithmetic, detail: op.rawValue, a: a, b: b)
+    switch op {
+    case .add, .subtract, .multiply, .divide, .modulo:
+      operation.flags = isLenient && (types[Int(left)].isDyn || types[Int(right)].isDyn) ? 1 : 0
+    case .in:
+      operation.code = .contains
+    default:
+      let relation = Self.relation(op)
+      operation.code = .compare
+      operation.detail = relation.rawValue
+      // The slot goes left, so that one operation serves both orders.
+      if operations[Int(a)].code == .slot, isLiteral(b) {
+        operation.code = .compareSlot
+        operation.c = operations[Int(a)].a
+        operation.literal = operations[Int(b)].literal
+      } else if operations[Int(b)].code == .slot, isLiteral(a) {
+        operation.code = .compareSlot
+        operation.detail = relation.flipped.rawValue
+        operation.c = operations[Int(b)].a
+        operation.literal = operations[Int(a)].literal
+        (operation.a, operation.b) = (b, a)
+      }
+    }
+    return folded(emit(operation, id), [a, b])
+  }
+
+  private static func relation(_ op: SyntaxTree.Operator) -> Relation {
+    switch op {
+    case .less: return .less
+    case .lessOrEqual: return .lessOrEqual
+    case .greater: return .greater
+    case .greaterOrEqual: return .greaterOrEqual
+    case .equal: return .equal
+    default: return .notEqual
+    }
+  }
+
+  private mutating func loop(_ id: SyntaxTree.ID, _ loop: SyntaxTree.Loop) -> Int32 {
+    let range = compile(loop.range)
+    let slot = localDepth
+    localDepth += loop.second == nil ? 1 : 2
+    let condition = loop.condition.map { compile($0) } ?? -1
+    let body = compile(loop.body)
+    localDepth = slot
+    return emit(
+      Operation(
+        code: .loop, detail: loop.kind.rawValue, flags: loop.second == nil ? 0 : 1, a: range,
+        b: condition, c: body, literal: .int(slot)), id)
+  }
+
+  // MARK: Calls
+
+  private mutating func call(
+    _ id: SyntaxTree.ID, _ spec: FunctionSpec, _ overloads: [FunctionOverload], passesTarget: Bool
+  ) -> Int32 {
+    guard case .call(let target, _, _, var arguments) = tree[id].kind else {
+      return literal(.null, id)
+    }
+    if passesTarget, let target { arguments.insert(target, at: 0) }
+    if spec.name == "orValue" || spec.name == "or", arguments.count == 2 {
+      let operand = compile(arguments[0])
+      let other = compile(arguments[1])
+      if spec.name == "orValue", operations[Int(operand)].code == .optionalSlot {
+        var operation = operations[Int(operand)]
+        operation.code = .slotOr
+        operation.c = other
+        return emit(operation, id)
+      }
+      return emit(
+        Operation(
+          code: spec.name == "or" ? .optionalOr : .optionalOrValue, a: operand, b: other), id)
+    }
+    if spec.name == "hasValue", arguments.count == 1 {
+      let operand = compile(arguments[0])
+      if operations[Int(operand)].code == .optionalSlot {
+        var operation = operations[Int(operand)]
+        operation.code = .hasSlot
+        return emit(operation, id)
+      }
+      return callOperation(id, spec, overloads, [operand])
+    }
+    let parts = arguments.map { compile($0) }
+    if spec.name == "matches", parts.count == 2, isLiteral(parts[1]) {
+      let source = operations[Int(parts[1])].literal
+      let pattern = Pattern(source.rawBytes)
+      if source.is(.string), pattern.failure == nil {
+        patterns.append(pattern)
+        let at = emit(
+          Operation(code: .matches, a: parts[0], b: parts[1], c: Int32(patterns.count - 1)), id)
+        return folded(at, parts)
+      }
+    }
+    return callOperation(id, spec, overloads, parts)
+  }
+
+  private mutating func callOperation(
+    _ id: SyntaxTree.ID, _ spec: FunctionSpec, _ overloads: [FunctionOverload], _ parts: [Int32]
+  ) -> Int32 {
+    sites.append(Program.Site(name: spec.name, overloads: overloads))
+    let at = emit(
+      Operation(code: .call, a: run(parts), b: Int32(parts.count), c: Int32(sites.count - 1)), id)
+    return folded(at, parts)
+  }
+
+  // MARK: Selection
+
+  /// A selection with constant fields from the projected variable, seen as a path.
+  private struct Path {
+    var fields: [[UInt8]] = []
+    /// The first step that is optional, if any; everything behind it is, too.
+    var optionalFrom: Int?
+  }
+
+  private func path(_ id: SyntaxTree.ID) -> Path? {
+    guard let projection else { return nil }
+    if case .variable(let index) = resolutions[Int(id)] {
+      return scope.variables[index].name == projection.variable ? Path() : nil
+    }
+    guard case .none = resolutions[Int(id)] else { return nil }
+    let operand: SyntaxTree.ID
+    let field: [UInt8]
+    let optional: Bool
+    switch tree[id].kind {
+    case .select(let target, let name, _, let isOptional):
+      (operand, field, optional) = (target, Array(name.utf8), isOptional)
+    case .index(let target, let key, let isOptional):
+      guard case .literal(.string(let name)) = tree[key].kind else { return nil }
+      (operand, field, optional) = (target, name, isOptional)
+    default: return nil
+    }
+    guard var path = path(operand) else { return nil }
+    if optional, path.optionalFrom == nil { path.optionalFrom = path.fields.count }
+    path.fields.append(field)
+    return path
+  }
+
+  /// The slot that must be present for the first optional step to be allowed, or -1.
+  private func guardian(_ path: Path, _ optionalFrom: Int) -> Int32 {
+    guard let projection, optionalFrom > 0 else { return -1 }
+    return Int32(projection.slot(for: Array(path.fields[..<optionalFrom]), wants: .presence))
+  }
+
+  private mutating func selection(_ id: SyntaxTree.ID) -> Int32 {
+    if case .has(let operand, let field, _, let optional) = tree[id].kind {
+      if let projection, var path = path(operand) {
+        let from = path.optionalFrom ?? path.fields.count
+        path.fields.append(Array(field.utf8))
+        let slot = projection.slot(for: path.fields, wants: .presence)
+        return emit(
+          Operation(
+            code: .hasSlot, a: Int32(slot), b: guardian(path, from),
+            literal: keep(path.fields[max(from - 1, 0)])), id)
+      }
+      let part = compile(operand)
+      _ = optional
+      return folded(
+        emit(
+          Operation(
+            code: .has, flags: isLenient ? 1 : 0, a: part, literal: keep(Array(field.utf8))), id),
+        [part])
+    }
+    if let projection, let path = path(id), let last = path.fields.last {
+      let slot = Int32(projection.slot(for: path.fields, wants: .value))
+      guard let from = path.optionalFrom else {
+        return emit(Operation(code: .slot, a: slot, literal: keep(last)), id)
+      }
+      return emit(
+        Operation(
+          code: .optionalSlot, a: slot, b: guardian(path, from),
+          literal: keep(path.fields[max(from - 1, 0)])), id)
+    }
+    switch tree[id].kind {
+    case .select(let operand, let field, _, let optional):
+      let part = compile(operand)
+      let at = emit(
+        Operation(
+          code: optional ? .optionalSelect : .select, flags: isLenient ? 1 : 0, a: part,
+          literal: keep(Array(field.utf8))), id)
+      return folded(at, [part])
+    case .index(let operand, let key, let optional):
+      let parts = [compile(operand), compile(key)]
+      let at = emit(
+        Operation(
+          code: optional ? .optionalIndex : .index, flags: isLenient ? 1 : 0, a: parts[0], b: parts[1]),
+        id)
+      return folded(at, parts)
+    default:
+      return literal(.null, id)
+    }
+  }
+}

@@ -1,0 +1,46 @@
+// The diagnostics of expressions and templates: RX401 to RX449.
+
+extension Diagnostic.Code {
+  // MARK: Text
+
+  public static let expressionSyntax = Self(
+    "RX401", "The text is not an expression: a token is missing, misplaced or unknown.")
+  public static let expressionLiteral = Self(
+    "RX402", "A number, string or escape sequence in an expression cannot be read.")
+  public static let expressionTooLong = Self(
+    "RX403", "An expression is longer, deeper or has more parts than the limits allow.")
+  public static let expressionReservedWord = Self(
+    "RX404", "A reserved word stands where a name is expected.")
+  public static let expressionMacroArguments = Self(
+    "RX405", "A macro such as `has` or `exists` is called with arguments it cannot take.")
+  public static let templateUnclosed = Self(
+    "RX406", "A template opens `{{` and never closes it.")
+
+  // MARK: Names and types
+
+  public static let expressionUnknownName = Self(
+    "RX411", "An expression names something that does not exist here.")
+  public static let expressionUnknownFunction = Self(
+    "RX412", "An expression calls a function that does not exist.")
+  public static let expressionNoOverload = Self(
+    "RX413", "A function or operator is applied to types it does not take.")
+  public static let expressionUnknownField = Self(
+    "RX414", "An expression reads a field that the declared shape does not have.")
+  public static let expressionWrongType = Self(
+    "RX415", "An expression yields another type than its place needs.")
+  public static let expressionPattern = Self(
+    "RX416", "A regular expression does not compile.")
+  public static let expressionMapKey = Self(
+    "RX417", "A map is written with a key of a type that cannot be one, or with the same key twice.")
+  public static let expressionFormat = Self(
+    "RX418", "A constant argument has a form that can never be right.")
+
+  // MARK: Advice
+
+  public static let expressionWholeDivision = Self(
+    "RX421", "A division is whole-number division or not depending on what the data holds.",
+    severity: .warning)
+  public static let expressionNegatedMissing = Self(
+    "RX422", "An absent field under `!` or `!=` makes the whole condition fail instead of hold.",
+    severity: .warning)
+}

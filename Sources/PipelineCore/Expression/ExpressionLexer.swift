@@ -1,0 +1,365 @@
+/// What is wrong with the text of an expression; ends the parse.
+struct SyntaxError: Error {
+  var code: Diagnostic.Code
+  var message: String
+  /// Bytes of the expression.
+  var start: Int
+  var end: Int
+  var help: String?
+  /// A replacement of the bytes that would mend it.
+  var replacement: String?
+
+  init(
+    _ code: Diagnostic.Code, _ message: String, _ start: Int, _ end: Int, help: String? = nil,
+    replacement: String? = nil
+  ) {
+    self.code = code
+    self.message = message
+    self.start = start
+    self.end = end
+    self.help = help
+    self.replacement = replacement
+  }
+}
+
+/// Cuts an expression into tokens.
+struct ExpressionLexer {
+  enum Token: Equatable {
+    case end
+    case name(String)
+    /// A name between backticks, legal only as a field.
+    case quotedName(String)
+    /// A whole number: magnitude, and whether it ends in `u`.
+    case number(UInt64, unsigned: Bool)
+    case double(Double)
+    case string([UInt8])
+    case bytes([UInt8])
+    case symbol(String)
+
+    /// How an error message calls it.
+    var description: String {
+      switch self {
+      case .end: return "the end of the expression"
+      case .name(let name): return "'\(name)'"
+      case .quotedName(let name): return "'`\(name)`'"
+      case .number, .double: return "a number"
+      case .string: return "a string"
+      case .bytes: return "a bytes literal"
+      case .symbol(let symbol): return "'\(symbol)'"
+      }
+    }
+  }
+
+  let bytes: [UInt8]
+  /// Where the next token is looked for.
+  private(set) var position = 0
+
+  init(_ bytes: [UInt8]) { self.bytes = bytes }
+
+  private func byte(_ offset: Int = 0) -> UInt8 {
+    position + offset < bytes.count ? bytes[position + offset] : 0
+  }
+
+  /// The next token and where it begins; it ends at ``position``.
+  mutating func next() throws(SyntaxError) -> (Token, Int) {
+    skipSpace()
+    let start = position
+    guard position < bytes.count else { return (.end, start) }
+    let first = bytes[position]
+    if Self.isDigit(first) || (first == 0x2E && Self.isDigit(byte(1))) {
+      return (try number(), start)
+    }
+    if first == 0x22 || first == 0x27 { return (try quoted(isRaw: false, isBytes: false), start) }
+    if Self.isLetter(first) { return (try nameOrPrefixedString(), start) }
+    if first == 0x60 { return (try quotedName(), start) }
+    return (try symbol(), start)
+  }
+
+  private mutating func skipSpace() {
+    while position < bytes.count {
+      switch bytes[position] {
+      case 0x20, 0x09, 0x0A, 0x0C, 0x0D:
+        position += 1
+      case 0x2F where byte(1) == 0x2F:
+        while position < bytes.count, bytes[position] != 0x0A { position += 1 }
+      default:
+        return
+      }
+    }
+  }
+
+  static func isDigit(_ byte: UInt8) -> Bool { byte >= 0x30 && byte <= 0x39 }
+  static func isLetter(_ byte: UInt8) -> Bool {
+    (byte | 0x20) >= 0x61 && (byte | 0x20) <= 0x7A || byte == 0x5F
+  }
+  static func hexValue(_ byte: UInt8) -> UInt32? {
+    switch byte {
+    case 0x30...0x39: return UInt32(byte - 0x30)
+    case 0x41...0x46: return UInt32(byte - 0x41 + 10)
+    case 0x61...0x66: return UInt32(byte - 0x61 + 10)
+    default: return nil
+    }
+  }
+
+  // MARK: Names and symbols
+
+  private mutating func nameOrPrefixedString() throws(SyntaxError) -> Token {
+    var isRaw = false
+    var isBytes = false
+    var length = 0
+    if byte() | 0x20 == 0x62 {
+      isBytes = true
+      length = 1
+      if byte(1) | 0x20 == 0x72 {
+        isRaw = true
+        length = 2
+      }
+    } else if byte() | 0x20 == 0x72 {
+      isRaw = true
+      length = 1
+    }
+    if length > 0, byte(length) == 0x22 || byte(length) == 0x27 {
+      position += length
+      return try quoted(isRaw: isRaw, isBytes: isBytes)
+    }
+    let start = position
+    while Self.isLetter(byte()) || Self.isDigit(byte()) { position += 1 }
+    return .name(String(decoding: bytes[start..<position], as: UTF8.self))
+  }
+
+  private mutating func quotedName() throws(SyntaxError) -> Token {
+    let start = position
+    position += 1
+    while position < bytes.count, bytes[position] != 0x60 {
+      let byte = bytes[position]
+      guard
+        Self.isLetter(byte) || Self.isDigit(byte) || byte == 0x2D || byte == 0x2E || byte == 0x2F
+          || byte == 0x20
+      else {
+        throw SyntaxError(
+          .expressionSyntax, "a field between backticks holds a character that it may not", position,
+          position + 1, help: "Letters, digits, '_', '-', '.', '/' and spaces are allowed; use ['...'].")
+      }
+      position += 1
+    }
+    guard position < bytes.count, position > start + 1 else {
+      throw SyntaxError(.expressionSyntax, "this backtick has no partner", start, start + 1)
+    }
+    position += 1
+    return .quotedName(String(decoding: bytes[start + 1..<position - 1], as: UTF8.self))
+  }
+
+  private mutating func symbol() throws(SyntaxError) -> Token {
+    let start = position
+    let pair = position + 1 < bytes.count ? (bytes[position], bytes[position + 1]) : (byte(), 0)
+    switch pair {
+    case (0x3D, 0x3D), (0x21, 0x3D), (0x3C, 0x3D), (0x3E, 0x3D), (0x26, 0x26), (0x7C, 0x7C):
+      position += 2
+      if pair.1 == 0x3D, pair.0 == 0x3D || pair.0 == 0x21, byte() == 0x3D {
+        throw SyntaxError(
+          .expressionSyntax, "there is no operator '\(pair.0 == 0x3D ? "===" : "!==")'", start,
+          position + 1, help: "Comparison has two characters: '==' or '!='.",
+          replacement: pair.0 == 0x3D ? "==" : "!=")
+      }
+      return .symbol(String(decoding: bytes[start..<position], as: UTF8.self))
+    case (0x3D, _):
+      throw SyntaxError(
+        .expressionSyntax, "a single '=' is no operator", start, start + 1,
+        help: "Compare with '=='; expressions assign nothing.", replacement: "==")
+    case (0x26, _), (0x7C, _):
+      let one = pair.0 == 0x26 ? "&" : "|"
+      throw SyntaxError(
+        .expressionSyntax, "a single '\(one)' is no operator", start, start + 1,
+        help: "Write '\(one)\(one)'.", replacement: one + one)
+    default:
+      break
+    }
+    switch byte() {
+    case 0x21, 0x25, 0x28, 0x29, 0x2A, 0x2B, 0x2C, 0x2D, 0x2E, 0x2F, 0x3A, 0x3C, 0x3E, 0x3F, 0x5B,
+      0x5D, 0x7B, 0x7D:
+      position += 1
+      return .symbol(String(decoding: bytes[start..<position], as: UTF8.self))
+    default:
+      break
+    }
+    var end = position + 1
+    while end < bytes.count, bytes[end] & 0xC0 == 0x80 { end += 1 }
+    let text = String(decoding: bytes[start..<end], as: UTF8.self)
+    var help: String?
+    if ["\u{2018}", "\u{2019}", "\u{201C}", "\u{201D}"].contains(text) {
+      help = "Strings stand between straight quotes: 'text' or \"text\"."
+    }
+    throw SyntaxError(
+      .expressionSyntax, "the character \(Self.visible(text)) has no meaning in an expression", start,
+      end, help: help)
+  }
+
+  private static func visible(_ text: String) -> String {
+    guard let scalar = text.unicodeScalars.first else { return "" }
+    return scalar.value < 0x20 || scalar.value == 0x7F
+      ? "U+00" + (scalar.value < 16 ? "0" : "") + String(scalar.value, radix: 16, uppercase: true)
+      : "'\(text)'"
+  }
+
+  // MARK: Numbers
+
+  private mutating func number() throws(SyntaxError) -> Token {
+    let start = position
+    if byte() == 0x30, byte(1) | 0x20 == 0x78, Self.hexValue(byte(2)) != nil {
+      position += 2
+      var value: UInt64 = 0
+      while let digit = Self.hexValue(byte()) {
+        guard value >> 60 == 0 else { throw tooLarge(start) }
+        value = value << 4 | UInt64(digit)
+        position += 1
+      }
+      return try .number(value, unsigned: unsignedSuffix(start))
+    }
+    while Self.isDigit(byte()) { position += 1 }
+    var isDouble = false
+    if byte() == 0x2E, Self.isDigit(byte(1)) {
+      isDouble = true
+      position += 1
+      while Self.isDigit(byte()) { position += 1 }
+    }
+    if byte() | 0x20 == 0x65 {
+      let sign = byte(1) == 0x2B || byte(1) == 0x2D ? 1 : 0
+      if Self.isDigit(byte(1 + sign)) {
+        isDouble = true
+        position += 1 + sign
+        while Self.isDigit(byte()) { position += 1 }
+      }
+    }
+    let text = String(decoding: bytes[start..<position], as: UTF8.self)
+    if isDouble {
+      guard let value = Double(text), value.isFinite else { throw tooLarge(start) }
+      try endOfNumber(start)
+      return .double(value)
+    }
+    guard let value = UInt64(text) else { throw tooLarge(start) }
+    return try .number(value, unsigned: unsignedSuffix(start))
+  }
+
+  private mutating func unsignedSuffix(_ start: Int) throws(SyntaxError) -> Bool {
+    let isUnsigned = byte() | 0x20 == 0x75
+    if isUnsigned { position += 1 }
+    try endOfNumber(start)
+    return isUnsigned
+  }
+
+  private mutating func endOfNumber(_ start: Int) throws(SyntaxError) {
+    guard Self.isLetter(byte()) || Self.isDigit(byte()) else { return }
+    let letters = position
+    while Self.isLetter(byte()) || Self.isDigit(byte()) { position += 1 }
+    let suffix = String(decoding: bytes[letters..<position], as: UTF8.self)
+    let isTime = ["ns", "us", "ms", "s", "m", "h"].contains(suffix)
+    let text = String(decoding: bytes[start..<position], as: UTF8.self)
+    throw SyntaxError(
+      .expressionLiteral, "'\(text)' is no number", start, position,
+      help: isTime ? "Write duration('\(text)') for a length of time." : nil,
+      replacement: isTime ? "duration('\(text)')" : nil)
+  }
+
+  private func tooLarge(_ start: Int) -> SyntaxError {
+    SyntaxError(
+      .expressionLiteral, "this number is too large", start, position,
+      help: "Whole numbers have 64 bits; add 'u' for the unsigned range or '.0' for a double.")
+  }
+
+  // MARK: Strings
+
+  private mutating func quoted(isRaw: Bool, isBytes: Bool) throws(SyntaxError) -> Token {
+    let start = position
+    let quote = byte()
+    let isTriple = byte(1) == quote && byte(2) == quote
+    position += isTriple ? 3 : 1
+    var out: [UInt8] = []
+    while true {
+      guard position < bytes.count else {
+        throw SyntaxError(
+          .expressionSyntax, "this string has no closing quote", start, start + (isTriple ? 3 : 1),
+          help: "Close it with \(isTriple ? "three quotes" : quote == 0x27 ? "'" : "\"").")
+      }
+      let byte = bytes[position]
+      if byte == quote, !isTriple || (self.byte(1) == quote && self.byte(2) == quote) {
+        position += isTriple ? 3 : 1
+        return isBytes ? .bytes(out) : .string(out)
+      }
+      if byte == 0x0A || byte == 0x0D, !isTriple {
+        throw SyntaxError(
+          .expressionSyntax, "a line ends inside a string", start, position,
+          help: "Close the string, write \\n, or use triple quotes.")
+      }
+      if byte == 0x5C, !isRaw {
+        try escape(isBytes: isBytes, into: &out)
+        continue
+      }
+      out.append(byte)
+      position += 1
+    }
+  }
+
+  private mutating func escape(isBytes: Bool, into out: inout [UInt8]) throws(SyntaxError) {
+    let start = position
+    let code = byte(1)
+    position += 2
+    switch code {
+    case UInt8(ascii: "a"): out.append(7)
+    case UInt8(ascii: "b"): out.append(8)
+    case UInt8(ascii: "f"): out.append(12)
+    case UInt8(ascii: "n"): out.append(10)
+    case UInt8(ascii: "r"): out.append(13)
+    case UInt8(ascii: "t"): out.append(9)
+    case UInt8(ascii: "v"): out.append(11)
+    case 0x5C, 0x3F, 0x22, 0x27, 0x60: out.append(code)
+    case UInt8(ascii: "x"), UInt8(ascii: "X"):
+      try append(hex(2, start), isBytes: isBytes, to: &out, start)
+    case UInt8(ascii: "u") where !isBytes:
+      try append(hex(4, start), isBytes: false, to: &out, start)
+    case UInt8(ascii: "U") where !isBytes:
+      try append(hex(8, start), isBytes: false, to: &out, start)
+    case 0x30...0x33:
+      guard case 0x30...0x37 = byte(), case 0x30...0x37 = byte(1) else {
+        throw badEscape(start, "an octal escape has three digits, \\000 to \\377")
+      }
+      let value = UInt32(code - 0x30) << 6 | UInt32(byte() - 0x30) << 3 | UInt32(byte(1) - 0x30)
+      position += 2
+      try append(value, isBytes: isBytes, to: &out, start)
+    default:
+      throw badEscape(
+        start, isBytes && (code | 0x20) == 0x75
+          ? "bytes have no \\u escapes; write the bytes with \\x" : "there is no such escape sequence")
+    }
+  }
+
+  private mutating func hex(_ digits: Int, _ start: Int) throws(SyntaxError) -> UInt32 {
+    var value: UInt32 = 0
+    for _ in 0..<digits {
+      guard let digit = Self.hexValue(byte()) else {
+        throw badEscape(start, "this escape needs \(digits) hexadecimal digits")
+      }
+      value = value << 4 | digit
+      position += 1
+    }
+    return value
+  }
+
+  private func append(
+    _ value: UInt32, isBytes: Bool, to out: inout [UInt8], _ start: Int
+  ) throws(SyntaxError) {
+    if isBytes {
+      out.append(UInt8(truncatingIfNeeded: value))
+      return
+    }
+    guard value <= 0x10FFFF, !(0xD800...0xDFFF).contains(value) else {
+      throw badEscape(start, "this escape names no Unicode character")
+    }
+    CodePoints.append(value, to: &out)
+  }
+
+  private func badEscape(_ start: Int, _ reason: String) -> SyntaxError {
+    SyntaxError(
+      .expressionLiteral, reason, start, min(max(position, start + 1), bytes.count),
+      help: "For a pattern write a raw string: r'\\d+'.")
+  }
+}

@@ -1,0 +1,456 @@
+/// Reads an expression into a ``SyntaxTree``; macros become loops here.
+struct ExpressionParser {
+  private typealias ID = SyntaxTree.ID
+  private typealias Token = ExpressionLexer.Token
+
+  private var lexer: ExpressionLexer
+  private var tree = SyntaxTree()
+  private var token: Token = .end
+  private var start = 0
+  /// Where the token before the current one ends.
+  private var previousEnd = 0
+  private var depth = 0
+
+  static let reserved: Set<String> = [
+    "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop",
+    "package", "namespace", "return", "var", "void", "while",
+  ]
+
+  static func parse(_ bytes: [UInt8]) throws(SyntaxError) -> SyntaxTree {
+    var parser = ExpressionParser(lexer: ExpressionLexer(bytes))
+    try parser.advance()
+    if case .end = parser.token {
+      throw SyntaxError(
+        .expressionSyntax, "the expression is empty", 0, bytes.count, help: "Write an expression.")
+    }
+    let root = try parser.expression()
+    guard case .end = parser.token else { throw parser.unexpected("an operator or the end") }
+    parser.tree.root = root
+    return parser.tree
+  }
+
+  private init(lexer: ExpressionLexer) { self.lexer = lexer }
+
+  // MARK: Tokens
+
+  private mutating func advance() throws(SyntaxError) {
+    previousEnd = lexer.position
+    (token, start) = try lexer.next()
+  }
+
+  private func isAt(_ symbol: String) -> Bool { token == .symbol(symbol) }
+
+  private mutating func accept(_ symbol: String) throws(SyntaxError) -> Bool {
+    guard isAt(symbol) else { return false }
+    try advance()
+    return true
+  }
+
+  private mutating func expect(_ symbol: String, _ opened: Int? = nil) throws(SyntaxError) {
+    if try accept(symbol) { return }
+    var error = unexpected("'\(symbol)'")
+    if let opened, case .end = token {
+      error = SyntaxError(
+        .expressionSyntax, "'\(symbol)' is missing", opened, opened + 1, help: "Close what opens here.")
+    }
+    throw error
+  }
+
+  private func unexpected(_ wanted: String) -> SyntaxError {
+    let end = token == .end ? start : lexer.position
+    var help: String?
+    var replacement: String?
+    if case .name(let name) = token {
+      switch name.lowercased() {
+      case "and": (help, replacement) = ("Write '&&' for and.", "&&")
+      case "or": (help, replacement) = ("Write '||' for or.", "||")
+      case "not": (help, replacement) = ("Write '!' for not.", "!")
+      case "is", "eq": (help, replacement) = ("Write '==' to compare.", "==")
+      case "then", "else": help = "Write condition ? value : other."
+      default: break
+      }
+    }
+    if case .string = token { help = "Strings are joined with '+'." }
+    return SyntaxError(
+      .expressionSyntax, "expected \(wanted), found \(token.description)", start, end, help: help,
+      replacement: replacement)
+  }
+
+  // MARK: Nodes
+
+  private mutating func add(
+    _ kind: SyntaxTree.Kind, _ start: Int, _ children: [ID?]
+  ) throws(SyntaxError) -> ID {
+    var deepest: Int32 = 0
+    var first = start
+    for case let child? in children {
+      deepest = max(deepest, tree[child].depth)
+      first = min(first, Int(tree[child].start))
+    }
+    guard deepest < ExpressionLimits.depth else { throw tooDeep(start) }
+    guard tree.nodes.count < ExpressionLimits.nodes else {
+      throw SyntaxError(
+        .expressionTooLong, "the expression has more than \(ExpressionLimits.nodes) parts", start,
+        start, help: "Split it into several steps.")
+    }
+    tree.nodes.append(
+      SyntaxTree.Node(
+        kind: kind, start: Int32(first), end: Int32(previousEnd), depth: deepest + 1))
+    return ID(tree.nodes.count - 1)
+  }
+
+  private func tooDeep(_ at: Int) -> SyntaxError {
+    SyntaxError(
+      .expressionTooLong, "the expression nests deeper than \(ExpressionLimits.depth) levels", at, at,
+      help: "Split it into several steps.")
+  }
+
+  // MARK: Grammar
+
+  private mutating func expression() throws(SyntaxError) -> ID {
+    depth += 1
+    guard depth <= ExpressionLimits.depth else { throw tooDeep(start) }
+    defer { depth -= 1 }
+    let condition = try logic(isAnd: false)
+    guard isAt("?") else { return condition }
+    let at = start
+    try advance()
+    let yes = try logic(isAnd: false)
+    guard try accept(":") else {
+      throw SyntaxError(
+        .expressionSyntax, "'?' has no ':'", at, at + 1, help: "Write condition ? value : other.")
+    }
+    let no = try expression()
+    return try add(.conditional(condition, yes, no), Int(tree[condition].start), [condition, yes, no])
+  }
+
+  private mutating func logic(isAnd: Bool) throws(SyntaxError) -> ID {
+    let symbol = isAnd ? "&&" : "||"
+    let first = isAnd ? try relation() : try logic(isAnd: true)
+    guard isAt(symbol) else { return first }
+    var terms = [first]
+    while try accept(symbol) {
+      terms.append(isAnd ? try relation() : try logic(isAnd: true))
+    }
+    return try add(.logic(terms, isAnd: isAnd), Int(tree[first].start), terms)
+  }
+
+  private mutating func relation() throws(SyntaxError) -> ID {
+    var left = try sum()
+    while true {
+      let op: SyntaxTree.Operator
+      switch token {
+      case .symbol("<"): op = .less
+      case .symbol("<="): op = .lessOrEqual
+      case .symbol(">"): op = .greater
+      case .symbol(">="): op = .greaterOrEqual
+      case .symbol("=="): op = .equal
+      case .symbol("!="): op = .notEqual
+      case .name("in"): op = .in
+      default: return left
+      }
+      try advance()
+      let right = try sum()
+      left = try add(.binary(op, left, right), Int(tree[left].start), [left, right])
+    }
+  }
+
+  private mutating func sum() throws(SyntaxError) -> ID {
+    var left = try product()
+    while isAt("+") || isAt("-") {
+      let op: SyntaxTree.Operator = isAt("+") ? .add : .subtract
+      try advance()
+      let right = try product()
+      left = try add(.binary(op, left, right), Int(tree[left].start), [left, right])
+    }
+    return left
+  }
+
+  private mutating func product() throws(SyntaxError) -> ID {
+    var left = try unary()
+    while isAt("*") || isAt("/") || isAt("%") {
+      let op: SyntaxTree.Operator = isAt("*") ? .multiply : isAt("/") ? .divide : .modulo
+      try advance()
+      let right = try unary()
+      left = try add(.binary(op, left, right), Int(tree[left].start), [left, right])
+    }
+    return left
+  }
+
+  private mutating func unary() throws(SyntaxError) -> ID {
+    let begin = start
+    if isAt("!") {
+      var count = 0
+      while try accept("!") { count += 1 }
+      var value = try member(negative: nil)
+      for _ in 0..<count { value = try add(.not(value), begin, [value]) }
+      return value
+    }
+    guard isAt("-") else { return try member(negative: nil) }
+    var count = 0
+    while try accept("-") { count += 1 }
+    // The last minus belongs to the digits: -9223372036854775808 is one literal.
+    var negative: Int?
+    switch token {
+    case .number(_, unsigned: false), .double:
+      negative = begin
+      count -= 1
+    default: break
+    }
+    var value = try member(negative: negative)
+    for _ in 0..<count { value = try add(.negate(value), begin, [value]) }
+    return value
+  }
+
+  private mutating func member(negative: Int?) throws(SyntaxError) -> ID {
+    var value = try primary(negative: negative)
+    while true {
+      if isAt(".") {
+        try advance()
+        value = try selection(of: value)
+      } else if isAt("[") {
+        let opened = start
+        try advance()
+        let isOptional = try accept("?")
+        let key = try expression()
+        try expect("]", opened)
+        value = try add(.index(value, key, optional: isOptional), Int(tree[value].start), [value, key])
+      } else if isAt("{") {
+        throw SyntaxError(
+          .expressionSyntax, "messages cannot be built here", start, start + 1,
+          help: "Write a map: {'name': value}.")
+      } else {
+        return value
+      }
+    }
+  }
+
+  /// What follows a dot.
+  private mutating func selection(of target: ID) throws(SyntaxError) -> ID {
+    let begin = Int(tree[target].start)
+    let isOptional = try accept("?")
+    let at = start
+    let field: String
+    switch token {
+    case .name(let name) where name != "in" && name != "true" && name != "false" && name != "null":
+      field = name
+    case .name("in"), .name("true"), .name("false"), .name("null"):
+      throw SyntaxError(
+        .expressionReservedWord, "\(token.description) cannot follow a dot", at, lexer.position,
+        help: "Write \(tree.text(of: target, in: lexer.bytes))['...'] for a field of that name.")
+    case .quotedName(let name):
+      field = name
+      try advance()
+      return try add(
+        .select(target, field: field, fieldAt: Int32(at), optional: isOptional), begin, [target])
+    default:
+      throw unexpected("the name of a field or method")
+    }
+    try advance()
+    guard isAt("("), !isOptional else {
+      return try add(
+        .select(target, field: field, fieldAt: Int32(at), optional: isOptional), begin, [target])
+    }
+    let arguments = try self.arguments()
+    if let macro = try macro(target, field, at, arguments) { return macro }
+    return try add(
+      .call(target: target, function: field, nameAt: Int32(at), arguments: arguments), begin,
+      [target] + arguments)
+  }
+
+  private mutating func arguments() throws(SyntaxError) -> [ID] {
+    let opened = start
+    try expect("(")
+    var list: [ID] = []
+    while !isAt(")") {
+      list.append(try expression())
+      guard try accept(",") else { break }
+    }
+    try expect(")", opened)
+    return list
+  }
+
+  private mutating func primary(negative: Int?) throws(SyntaxError) -> ID {
+    let begin = negative ?? start
+    switch token {
+    case .number(let magnitude, let isUnsigned):
+      if isUnsigned { return try literal(.uint(magnitude), begin) }
+      if negative != nil, magnitude == 1 << 63 { return try literal(.int(.min), begin) }
+      guard let value = Int64(exactly: magnitude) else {
+        throw SyntaxError(
+          .expressionLiteral, "this number is too large for an int", start, lexer.position,
+          help: "Add 'u' for an unsigned number or '.0' for a double.")
+      }
+      return try literal(.int(negative == nil ? value : -value), begin)
+    case .double(let value):
+      return try literal(.double(negative == nil ? value : -value), begin)
+    case .string(let bytes):
+      return try literal(.string(bytes), begin)
+    case .bytes(let bytes):
+      return try literal(.bytes(bytes), begin)
+    case .name("true"): return try literal(.bool(true), begin)
+    case .name("false"): return try literal(.bool(false), begin)
+    case .name("null"): return try literal(.null, begin)
+    case .name(let name): return try nameOrCall(name, absolute: false, begin)
+    case .symbol("."):
+      try advance()
+      guard case .name(let name) = token else { throw unexpected("a name") }
+      return try nameOrCall(name, absolute: true, begin)
+    case .symbol("("):
+      try advance()
+      let inner = try expression()
+      try expect(")", begin)
+      // The parentheses belong to the part, so that a caret covers them.
+      tree.nodes[Int(inner)].start = Int32(begin)
+      tree.nodes[Int(inner)].end = Int32(previousEnd)
+      return inner
+    case .symbol("["): return try list(begin)
+    case .symbol("{"): return try map(begin)
+    default: throw unexpected("a value")
+    }
+  }
+
+  private mutating func literal(
+    _ value: SyntaxTree.Literal, _ begin: Int
+  ) throws(SyntaxError) -> ID {
+    try advance()
+    return try add(.literal(value), begin, [])
+  }
+
+  private mutating func nameOrCall(
+    _ name: String, absolute: Bool, _ begin: Int
+  ) throws(SyntaxError) -> ID {
+    let at = start
+    if Self.reserved.contains(name) || name == "in" {
+      throw SyntaxError(
+        .expressionReservedWord, "'\(name)' is a reserved word", at, lexer.position,
+        help: "It is allowed after a dot and as a key.")
+    }
+    try advance()
+    guard isAt("(") else { return try add(.identifier(name, absolute: absolute), begin, []) }
+    let arguments = try self.arguments()
+    if name == "has" { return try hasMacro(at, arguments, begin) }
+    return try add(
+      .call(
+        target: nil, function: absolute ? "." + name : name, nameAt: Int32(at), arguments: arguments),
+      begin, arguments)
+  }
+
+  private mutating func list(_ begin: Int) throws(SyntaxError) -> ID {
+    try advance()
+    var elements: [SyntaxTree.Element] = []
+    while !isAt("]") {
+      let isOptional = try accept("?")
+      elements.append(SyntaxTree.Element(value: try expression(), optional: isOptional))
+      guard try accept(",") else { break }
+    }
+    try expect("]", begin)
+    return try add(.list(elements), begin, elements.map(\.value))
+  }
+
+  private mutating func map(_ begin: Int) throws(SyntaxError) -> ID {
+    try advance()
+    var members: [SyntaxTree.Member] = []
+    while !isAt("}") {
+      let isOptional = try accept("?")
+      let key = try expression()
+      if !isAt(":"), case .identifier = tree[key].kind, isAt("}") || isAt(",") {
+        throw SyntaxError(
+          .expressionSyntax, "a map entry has no value", Int(tree[key].start), Int(tree[key].end),
+          help: "Write {'key': value}.")
+      }
+      try expect(":")
+      members.append(
+        SyntaxTree.Member(key: key, value: try expression(), optional: isOptional))
+      guard try accept(",") else { break }
+    }
+    try expect("}", begin)
+    return try add(.map(members), begin, members.flatMap { [$0.key, $0.value] })
+  }
+
+  // MARK: Macros
+
+  private mutating func hasMacro(
+    _ at: Int, _ arguments: [ID], _ begin: Int
+  ) throws(SyntaxError) -> ID {
+    guard arguments.count == 1,
+      case .select(let target, let field, let fieldAt, let optional) = tree[arguments[0]].kind
+    else {
+      throw SyntaxError(
+        .expressionMacroArguments, "has() takes one selection of a field", at, previousEnd,
+        help: "Write has(event.name); for a computed key write key in event.")
+    }
+    return try add(
+      .has(target, field: field, fieldAt: fieldAt, optional: optional), begin, [target])
+  }
+
+  private func variable(_ id: ID, of macro: String) throws(SyntaxError) -> String {
+    if case .identifier(let name, absolute: false) = tree[id].kind { return name }
+    throw SyntaxError(
+      .expressionMacroArguments, "the first argument of \(macro)() must be a name",
+      Int(tree[id].start), Int(tree[id].end),
+      help: "Write list.\(macro)(item, ...): the name stands for each element in turn.")
+  }
+
+  /// The loop or binding that a call by this name and number of arguments stands for, if it does.
+  private mutating func macro(
+    _ target: ID, _ name: String, _ at: Int, _ arguments: [ID]
+  ) throws(SyntaxError) -> ID? {
+    let begin = Int(tree[target].start)
+    let count = arguments.count
+    if name == "bind", count == 3, case .identifier("cel", _) = tree[target].kind {
+      let bound = try variable(arguments[0], of: name)
+      return try add(
+        .bind(name: bound, value: arguments[1], body: arguments[2]), begin, [arguments[1], arguments[2]])
+    }
+    if name == "optMap" || name == "optFlatMap", count == 2 {
+      let bound = try variable(arguments[0], of: name)
+      return try add(
+        .optionalMap(target, name: bound, body: arguments[1], flat: name == "optFlatMap"), begin,
+        [target, arguments[1]])
+    }
+    let kind: SyntaxTree.Loop.Kind
+    var hasTwo = false
+    var hasCondition = false
+    switch (name, count) {
+    case ("all", 2), ("all", 3): (kind, hasTwo) = (.all, count == 3)
+    case ("exists", 2), ("exists", 3): (kind, hasTwo) = (.exists, count == 3)
+    case ("exists_one", 2), ("existsOne", 2): kind = .existsOne
+    case ("existsOne", 3), ("exists_one", 3): (kind, hasTwo) = (.existsOne, true)
+    case ("map", 2): kind = .map
+    case ("map", 3): (kind, hasCondition) = (.map, true)
+    case ("filter", 2): kind = .filter
+    case ("sortBy", 2): kind = .sortBy
+    case ("transformList", 3), ("transformList", 4):
+      (kind, hasTwo, hasCondition) = (.transformList, true, count == 4)
+    case ("transformMap", 3), ("transformMap", 4):
+      (kind, hasTwo, hasCondition) = (.transformMap, true, count == 4)
+    case ("transformMapEntry", 3), ("transformMapEntry", 4):
+      (kind, hasTwo, hasCondition) = (.transformMapEntry, true, count == 4)
+    default: return nil
+    }
+    let first = try variable(arguments[0], of: name)
+    let second = hasTwo ? try variable(arguments[1], of: name) : nil
+    if first == second {
+      throw SyntaxError(
+        .expressionMacroArguments, "both variables of \(name)() have the name '\(first)'",
+        Int(tree[arguments[1]].start), Int(tree[arguments[1]].end))
+    }
+    let rest = Array(arguments.dropFirst(hasTwo ? 2 : 1))
+    var loop = SyntaxTree.Loop(
+      kind: kind, range: target, first: first, second: second, condition: nil, body: rest[0])
+    if hasCondition {
+      loop.condition = rest[0]
+      loop.body = rest[1]
+    }
+    return try add(.loop(loop), begin, [target] + rest)
+  }
+}
+
+extension SyntaxTree {
+  /// What the user wrote for a part.
+  func text(of id: ID, in bytes: [UInt8]) -> String {
+    let node = self[id]
+    return String(decoding: bytes[Int(node.start)..<Int(node.end)], as: UTF8.self)
+  }
+}

@@ -1,0 +1,203 @@
+/// A text with expressions in it: `books/{{ event.id }}.json`.
+public struct ExpressionTemplate: Sendable {
+  enum Part: Sendable {
+    case text([UInt8])
+    case expression(ExpressionSyntax)
+  }
+
+  public let text: LocatedText
+  let parts: [Part]
+
+  /// Whether it has no expression: its text is always the same.
+  public var isConstant: Bool {
+    parts.allSatisfy { if case .text = $0 { return true } else { return false } }
+  }
+
+  /// What stands before the first expression; all of it where there is none.
+  public var literalPrefix: String {
+    guard case .text(let bytes)? = parts.first else { return "" }
+    return String(decoding: bytes, as: UTF8.self)
+  }
+
+  /// Reads a template; nil, with diagnostics, where an expression in it cannot be read.
+  ///
+  /// `{{ '{{' }}` writes two opening braces.
+  public static func parse(
+    _ text: LocatedText, into diagnostics: inout Diagnostics
+  ) -> ExpressionTemplate? {
+    let bytes = text.text
+    var parts: [Part] = []
+    var at = 0
+    var plain: [UInt8] = []
+    var failed = false
+    while at < bytes.count {
+      guard bytes[at] == 0x7B, at + 1 < bytes.count, bytes[at + 1] == 0x7B else {
+        plain.append(bytes[at])
+        at += 1
+        continue
+      }
+      if !plain.isEmpty { parts.append(.text(plain)) }
+      plain = []
+      guard let end = end(of: bytes, from: at + 2) else {
+        diagnostics.report(
+          Diagnostic(
+            .templateUnclosed, "'{{' has no '}}'", at: text.location(at, at + 2),
+            help: "Close the expression with '}}'; for two braces as text write {{ '{{' }}."))
+        return nil
+      }
+      let inner = LocatedText(
+        text: Array(bytes[at + 2..<end]), source: text.source,
+        offsets: Array(text.offsets[at + 2...end]))
+      if let syntax = ExpressionSyntax.parse(inner, into: &diagnostics) {
+        parts.append(.expression(syntax))
+      } else {
+        failed = true
+      }
+      at = end + 2
+    }
+    if !plain.isEmpty { parts.append(.text(plain)) }
+    return failed ? nil : ExpressionTemplate(text: text, parts: parts)
+  }
+
+  /// Where the `}}` begins that closes the expression, past strings and maps.
+  private static func end(of bytes: [UInt8], from start: Int) -> Int? {
+    var at = start
+    var depth = 0
+    while at < bytes.count {
+      switch bytes[at] {
+      case 0x22, 0x27:
+        let quote = bytes[at]
+        var close = at + 1
+        while close < bytes.count, bytes[close] != quote {
+          close += bytes[close] == 0x5C ? 2 : 1
+        }
+        // A quote without partner is left to the parser, which can say so.
+        if close < bytes.count { at = close }
+      case 0x7B: depth += 1
+      case 0x7D:
+        if depth == 0 {
+          if at + 1 < bytes.count, bytes[at + 1] == 0x7D { return at }
+        } else {
+          depth -= 1
+        }
+      default: break
+      }
+      at += 1
+    }
+    return nil
+  }
+
+  /// Resolves the expressions; any type goes except functions' own.
+  public func check(
+    in scope: ExpressionScope, into diagnostics: inout Diagnostics
+  ) -> CheckedTemplate? {
+    var checked: [CheckedTemplate.Part] = []
+    var failed = false
+    for part in parts {
+      switch part {
+      case .text(let bytes): checked.append(.text(bytes))
+      case .expression(let syntax):
+        if let expression = syntax.check(in: scope, expecting: nil, into: &diagnostics) {
+          checked.append(.expression(expression))
+        } else {
+          failed = true
+        }
+      }
+    }
+    return failed ? nil : CheckedTemplate(text: text, parts: checked)
+  }
+}
+
+/// A template whose expressions are known to fit.
+public struct CheckedTemplate: Sendable {
+  enum Part: Sendable {
+    case text([UInt8])
+    case expression(CheckedExpression)
+  }
+
+  public let text: LocatedText
+  let parts: [Part]
+
+  /// Whether it has no expression: its text is always the same.
+  public var isConstant: Bool { expressions.isEmpty }
+
+  public var expressions: [CheckedExpression] {
+    parts.compactMap { if case .expression(let expression) = $0 { return expression } else { return nil } }
+  }
+
+  public var reads: [ReadPath] { expressions.flatMap(\.reads) }
+
+  public func compile(projection: Projection? = nil) -> TemplateProgram {
+    TemplateProgram(
+      parts.map {
+        switch $0 {
+        case .text(let bytes): return .text(bytes)
+        case .expression(let expression): return .program(expression.compile(projection: projection))
+        }
+      })
+  }
+}
+
+/// A template ready to run: immutable, shared between threads.
+public final class TemplateProgram: Sendable {
+  enum Part: Sendable {
+    case text([UInt8])
+    case program(Program)
+  }
+
+  private let parts: [Part]
+
+  init(_ parts: [Part]) {
+    self.parts = parts
+  }
+
+  /// Whether it has no expression: its text is always the same.
+  public var isConstant: Bool {
+    parts.allSatisfy { if case .text = $0 { return true } else { return false } }
+  }
+
+  /// Appends the text; nil, or the error of the expression that failed. What was appended before it stays.
+  ///
+  /// Texts go in as they are, numbers, bools and times as `string(...)` writes them, null as nothing,
+  /// lists and maps as JSON.
+  public func render(_ frame: EvaluationFrame, into buffer: OutputBuffer) -> Value? {
+    let context = Context(state: frame.state)
+    for part in parts {
+      switch part {
+      case .text(let bytes): buffer.append(bytes)
+      case .program(let program):
+        let value = program.evaluate(frame)
+        if value.isError { return value }
+        if let error = ValueText.render(value, into: buffer, context) { return error }
+      }
+    }
+    return nil
+  }
+
+  /// Why rendering failed; of several expressions the one that can explain it speaks.
+  public func failureMessage(_ error: Value, _ frame: EvaluationFrame) -> String {
+    for case .program(let program) in parts {
+      let again = program.evaluate(frame)
+      if again.isError, again.aux == error.aux { return program.failureMessage(again, frame) }
+    }
+    return "the template cannot be filled"
+  }
+}
+
+extension ValueText {
+  /// The value as a template shows it; an error where it has no text.
+  static func render(_ value: Value, into buffer: OutputBuffer, _ context: Context) -> Value? {
+    switch value.what {
+    case .null, .absent: return nil
+    case .optional:
+      guard let wrapped = value.wrapped else { return nil }
+      return render(wrapped, into: buffer, context)
+    case .list, .map, .jsonList, .jsonMap:
+      JSONWriter.append(value, to: buffer)
+      return nil
+    case .error: return value
+    default:
+      return append(value, to: buffer, context) ? nil : context.noOverload(value)
+    }
+  }
+}

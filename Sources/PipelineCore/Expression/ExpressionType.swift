@@ -1,0 +1,90 @@
+/// The static type of an expression.
+public indirect enum ExpressionType: Sendable, Equatable {
+  /// Known only when the expression runs; fits everywhere.
+  case dyn
+  case null
+  case bool
+  case int
+  case uint
+  case double
+  case string
+  case bytes
+  case timestamp
+  case duration
+  case list(ExpressionType)
+  case map(ExpressionType, ExpressionType)
+  /// A type as a value: `type(x)`, `int`.
+  case type(ExpressionType)
+  case optional(ExpressionType)
+  /// The type or null: a field declared `int?`.
+  case wrapper(ExpressionType)
+  /// A map whose string keys are known. `open`: there may be further ones, of type `dyn`.
+  case object(fields: [Field], open: Bool)
+  /// A type parameter, in declarations of functions.
+  case param(String)
+  /// A type that only functions make and read, such as `net.IP`.
+  case abstract(String, [ExpressionType])
+
+  public struct Field: Sendable, Equatable {
+    public var name: String
+    public var type: ExpressionType
+    /// Whether the field may be missing; reading it then needs `.?` or `has`.
+    public var mayBeAbsent: Bool
+    public init(_ name: String, _ type: ExpressionType, mayBeAbsent: Bool = false) {
+      self.name = name
+      self.type = type
+      self.mayBeAbsent = mayBeAbsent
+    }
+  }
+
+  public static func object(_ fields: [(String, ExpressionType)], open: Bool = false) -> Self {
+    .object(fields: fields.map { Field($0.0, $0.1) }, open: open)
+  }
+
+  public var isDyn: Bool { self == .dyn }
+
+  var isParam: Bool {
+    if case .param = self { return true }
+    return false
+  }
+
+  /// Whether a map of this type can have only text keys, as JSON asks; true where it is not known.
+  public var hasOnlyTextKeys: Bool {
+    switch self {
+    case .map(let key, let value):
+      return (key == .string || key == .dyn || key.isParam) && value.hasOnlyTextKeys
+    case .list(let element): return element.hasOnlyTextKeys
+    case .wrapper(let inner), .optional(let inner): return inner.hasOnlyTextKeys
+    case .object(let fields, _): return fields.allSatisfy { $0.type.hasOnlyTextKeys }
+    default: return true
+    }
+  }
+}
+
+extension ExpressionType: CustomStringConvertible {
+  /// The way CEL writes it: `map(string, list(int))`.
+  public var description: String {
+    switch self {
+    case .dyn: return "dyn"
+    case .null: return "null_type"
+    case .bool: return "bool"
+    case .int: return "int"
+    case .uint: return "uint"
+    case .double: return "double"
+    case .string: return "string"
+    case .bytes: return "bytes"
+    case .timestamp: return "timestamp"
+    case .duration: return "duration"
+    case .list(let element): return "list(\(element))"
+    case .map(let key, let value): return "map(\(key), \(value))"
+    case .type(let type): return "type(\(type))"
+    case .optional(let type): return "optional_type(\(type))"
+    case .wrapper(let type): return "wrapper(\(type))"
+    case .object: return "map(string, dyn)"
+    case .param(let name): return name
+    case .abstract(let name, let parameters):
+      return parameters.isEmpty
+        ? name : "\(name)(\(parameters.map(\.description).joined(separator: ", ")))"
+    }
+  }
+}

@@ -1,0 +1,238 @@
+#if canImport(Glibc)
+  import Glibc
+#endif
+
+/// One operation of a compiled expression: 32 trivially copyable bytes.
+///
+/// `a`, `b` and `c` are numbers of other operations, slots or variables; each code says which.
+struct Operation {
+  enum Code: UInt8 {
+    /// `literal`.
+    case literal
+    /// Variable `a`; `literal` is its name.
+    case variable
+    case now
+    /// Loop variable `a`.
+    case local
+    /// Slot `a`, never absent: else no such key `literal`.
+    case slot
+    /// Slot `a` as an optional; slot `b`, if not -1, must be present.
+    case optionalSlot
+    /// Whether slot `a` is present; slot `b`, if not -1, must be.
+    case hasSlot
+    /// Slot `a`, or operation `c` where absent; slot `b`, if not -1, must be present.
+    case slotOr
+    /// Field `literal` of `a`.
+    case select, optionalSelect, has
+    /// `a[b]`.
+    case index, optionalIndex
+    /// `b` pairs from child `a`: operation, whether optional.
+    case list
+    /// `b` triples from child `a`: key, value, whether optional.
+    case map
+    /// `b` terms from child `a`.
+    case and, or
+    case not, negate
+    /// `a ? b : c`.
+    case conditional
+    /// `a op b`; `detail` is the operator, `flags` 1 where ints and doubles may meet.
+    case arithmetic
+    /// `a relation b`; `detail` is the relation.
+    case compare
+    /// Slot `c` against `literal`; `a` and `b` are the same as operations. `detail` is the relation.
+    case compareSlot
+    /// `a in b`.
+    case contains
+    /// Loop over `a` with condition `b` (or -1) and body `c`; `detail` is the kind, `flags` 1 with two
+    /// variables, the payload of `literal` the first variable.
+    case loop
+    /// Loop variable `a` is `b` while `c` is evaluated.
+    case bind
+    /// The same if the optional `b` holds something; `detail` 1: flat.
+    case optionalMap
+    /// `b` arguments from child `a`; `c` is the call site.
+    case call
+    /// Whether the text of `a` matches pattern `c`; `b` is the pattern as an operation.
+    case matches
+    /// `a.or(b)` and `a.orValue(b)`.
+    case optionalOr, optionalOrValue
+    /// Fails; `detail` is unused, `flags` the failure, `literal` what about.
+    case fail
+  }
+
+  var code: Code
+  var detail: UInt8 = 0
+  var flags: UInt16 = 0
+  var a: Int32 = -1
+  var b: Int32 = -1
+  var c: Int32 = -1
+  var literal: Value = .absent
+}
+
+/// A compiled expression: immutable, shared between threads; what changes is in the frame.
+public final class Program: @unchecked Sendable {
+  /// A call with the overloads that may be meant.
+  struct Site {
+    var name: String
+    var overloads: [FunctionOverload]
+  }
+
+  /// The operations as the evaluator reads them.
+  struct Code {
+    var operations: UnsafePointer<Operation>
+    var children: UnsafePointer<Int32>
+    var sites: UnsafePointer<Site>
+    var patterns: UnsafePointer<Pattern>
+  }
+
+  let code: UnsafePointer<Code>
+  let root: Int32
+  private let localCount: Int
+  private let operationCount: Int
+  private let childCount: Int
+  private let siteCount: Int
+  private let patternCount: Int
+  /// Literals that are lists, maps and texts.
+  private let owned: [OwnedValue]
+  private let text: LocatedText
+  /// The bytes of the expression that each operation stands for.
+  private let spans: [(start: Int32, end: Int32)]
+  /// The static type of the result.
+  public let type: ExpressionType
+
+  init(
+    operations: [Operation], children: [Int32], sites: [Site], patterns: [Pattern], root: Int32,
+    localCount: Int, owned: [OwnedValue], text: LocatedText, spans: [(start: Int32, end: Int32)],
+    type: ExpressionType
+  ) {
+    let code = UnsafeMutablePointer<Code>.allocate(capacity: 1)
+    code.initialize(
+      to: Code(
+        operations: Self.copy(operations), children: Self.copy(children), sites: Self.copy(sites),
+        patterns: Self.copy(patterns)))
+    self.code = UnsafePointer(code)
+    self.root = root
+    self.localCount = localCount
+    operationCount = operations.count
+    childCount = children.count
+    siteCount = sites.count
+    patternCount = patterns.count
+    self.owned = owned
+    self.text = text
+    self.spans = spans
+    self.type = type
+  }
+
+  private static func copy<T>(_ all: [T]) -> UnsafePointer<T> {
+    let memory = UnsafeMutablePointer<T>.allocate(capacity: max(all.count, 1))
+    memory.initialize(from: all, count: all.count)
+    return UnsafePointer(memory)
+  }
+
+  private static func free<T>(_ memory: UnsafePointer<T>, _ count: Int) {
+    let memory = UnsafeMutablePointer(mutating: memory)
+    memory.deinitialize(count: count)
+    memory.deallocate()
+  }
+
+  deinit {
+    Self.free(code.pointee.operations, operationCount)
+    Self.free(code.pointee.children, childCount)
+    Self.free(code.pointee.sites, siteCount)
+    Self.free(code.pointee.patterns, patternCount)
+    code.deallocate()
+  }
+
+  /// The value without evaluating anything, where the expression is constant.
+  public var constant: Value? {
+    let operation = code.pointee.operations[Int(root)]
+    return operation.code == .literal ? operation.literal : nil
+  }
+
+  // MARK: Evaluating
+
+  /// What came of a condition.
+  public enum Tri: UInt8, Sendable {
+    case no = 0
+    case yes = 1
+    /// The error is in ``EvaluationFrame/lastError``.
+    case failed = 2
+  }
+
+  @inline(__always)
+  private func machine(_ frame: EvaluationFrame) -> Machine {
+    let state = frame.state
+    if localCount > 0 {
+      frame.reserveLocals(localCount)
+      state.pointee.iterationsLeft = frame.iterationLimit
+    }
+    return Machine(operations: code.pointee.operations, code: code, state: state)
+  }
+
+  /// The value; of kind `.error` where the evaluation failed. It may be raw: a string with the flag
+  /// ``Value/isEscaped``, a list or map that is still JSON text.
+  public func evaluate(_ frame: EvaluationFrame) -> Value {
+    machine(frame).value(root)
+  }
+
+  /// The outcome of a condition; anything but a bool counts as failed.
+  public func evaluateBool(_ frame: EvaluationFrame) -> Tri {
+    Tri(rawValue: machine(frame).bool(root)) ?? .failed
+  }
+
+  // MARK: Failures
+
+  /// Why an evaluation failed, one sentence without a full stop: `no such key: 'status' (event.status)`.
+  /// The frame and the event must be as they were.
+  public func failureMessage(_ error: Value, _ frame: EvaluationFrame) -> String {
+    guard let reason = ExpressionFailure(rawValue: error.aux), error.isError else {
+      return JSONFailureText.message(error)
+    }
+    let details = error.pointer?.assumingMemoryBound(to: Value.self)
+    var detail: String?
+    var note: String?
+    if let details {
+      detail = details[0].isAbsent ? nil : Self.quoted(details[0], frame)
+      if reason.hasNote, details[1].is(.string) {
+        note = String(decoding: details[1].rawBytes, as: UTF8.self)
+      }
+    }
+    let message = reason.message(detail, note)
+    guard error.length > 0, Int(error.length) <= spans.count else { return message }
+    let span = spans[Int(error.length) - 1]
+    let source = String(decoding: text.text[Int(span.start)..<Int(span.end)], as: UTF8.self)
+    return source.utf8.count <= 80 ? "\(message) (\(source))" : message
+  }
+
+  /// Where the part of the expression stands that failed.
+  public func failureLocation(_ error: Value) -> SourceLocation {
+    guard error.isError, error.length > 0, Int(error.length) <= spans.count else { return text.location }
+    let span = spans[Int(error.length) - 1]
+    return text.location(Int(span.start), Int(span.end))
+  }
+
+  /// A number that is the same for all failures of one part of the expression for one reason, for
+  /// counting without making text.
+  public func failureKey(_ error: Value) -> UInt64 {
+    UInt64(error.length) << 16 | UInt64(error.aux)
+  }
+
+  /// At most 60 bytes of a value, as a person would write it.
+  private static func quoted(_ value: Value, _ frame: EvaluationFrame) -> String {
+    let context = Context(state: frame.state)
+    let buffer = OutputBuffer()
+    ValueText.describe(value, into: buffer, context)
+    guard buffer.count > 60 else { return String(decoding: buffer.bytes, as: UTF8.self) }
+    return String(decoding: buffer.bytes.prefix(57), as: UTF8.self) + "..."
+  }
+}
+
+extension ExpressionFailure {
+  /// Whether the second detail is text; a missing key has only the key.
+  var hasNote: Bool { self != .noSuchKey && self != .unknownName && self != .unknownFunction }
+}
+
+extension EvaluationFrame {
+  /// The error of the last evaluation as a bool that failed.
+  public var lastError: Value { state.pointee.error }
+}

@@ -1,0 +1,218 @@
+/// Finds what an expression reads, and whether it can fail.
+struct ReadAnalysis {
+  private let tree: SyntaxTree
+  private let text: LocatedText
+  private let scope: ExpressionScope
+  private let types: [ExpressionType]
+  private let resolutions: [Checker.Resolution]
+  private(set) var reads: [ReadPath] = []
+  private(set) var canFail = false
+  /// Paths that `has(...)` has vouched for here.
+  private var guards: Set<String> = []
+  private var negated = false
+
+  init(
+    _ syntax: ExpressionSyntax, _ scope: ExpressionScope, _ types: [ExpressionType],
+    _ resolutions: [Checker.Resolution]
+  ) {
+    tree = syntax.tree
+    text = syntax.text
+    self.scope = scope
+    self.types = types
+    self.resolutions = resolutions
+  }
+
+  /// A chain of constant selections from a variable.
+  private struct Chain {
+    var variable: Int
+    var fields: [String] = []
+    var optionalFrom: Int?
+  }
+
+  private func chain(_ id: SyntaxTree.ID) -> Chain? {
+    if case .variable(let index) = resolutions[Int(id)] { return Chain(variable: index) }
+    guard case .none = resolutions[Int(id)] else { return nil }
+    switch tree[id].kind {
+    case .select(let operand, let field, _, let optional):
+      return step(operand, field, optional)
+    case .has(let operand, let field, _, _):
+      return step(operand, field, true)
+    case .index(let operand, let key, let optional):
+      guard case .literal(.string(let name)) = tree[key].kind else { return nil }
+      return step(operand, String(decoding: name, as: UTF8.self), optional)
+    default: return nil
+    }
+  }
+
+  private func step(_ operand: SyntaxTree.ID, _ field: String, _ optional: Bool) -> Chain? {
+    guard var chain = chain(operand) else { return nil }
+    if optional, chain.optionalFrom == nil { chain.optionalFrom = chain.fields.count }
+    chain.fields.append(field)
+    return chain
+  }
+
+  private func written(_ chain: Chain, _ count: Int? = nil) -> String {
+    var path = scope.variables[chain.variable].name
+    for field in chain.fields.prefix(count ?? chain.fields.count) {
+      let isName =
+        field.utf8.first.map(ExpressionLexer.isLetter) == true
+        && field.utf8.allSatisfy { ExpressionLexer.isLetter($0) || ExpressionLexer.isDigit($0) }
+      path += isName ? ".\(field)" : "['\(field)']"
+    }
+    return path
+  }
+
+  /// Whether the types promise that the first `count` fields are there.
+  private func isDeclared(_ chain: Chain, _ count: Int) -> Bool {
+    var type = scope.variables[chain.variable].type
+    for field in chain.fields.prefix(count) {
+      guard case .object(let fields, _) = type,
+        let known = fields.first(where: { $0.name == field }), !known.mayBeAbsent
+      else { return false }
+      type = known.type
+    }
+    return true
+  }
+
+  private mutating func record(_ chain: Chain, _ id: SyntaxTree.ID) {
+    let path = written(chain)
+    // What lies before the first optional step is read plainly and may be missing.
+    let plain = chain.optionalFrom ?? chain.fields.count
+    let vouched = (0...plain).reversed().first { $0 > 0 && guards.contains(written(chain, $0)) } ?? 0
+    let missing = plain > vouched && !isDeclared(chain, plain)
+    reads.append(
+      ReadPath(
+        variable: scope.variables[chain.variable].name, fields: chain.fields, path: path,
+        location: text.location(Int(tree[id].start), Int(tree[id].end)), canBeMissing: missing,
+        isGuarded: chain.optionalFrom != nil || vouched == chain.fields.count && vouched > 0,
+        underNegation: negated))
+    if missing { canFail = true }
+  }
+
+  /// What a condition vouches for where it is true (`holds`) or false.
+  private func vouched(_ id: SyntaxTree.ID, holds: Bool) -> Set<String> {
+    switch tree[id].kind {
+    case .has:
+      guard holds, let chain = chain(id) else { return [] }
+      return [written(chain)]
+    case .not(let operand): return vouched(operand, holds: !holds)
+    case .logic(let terms, let isAnd) where isAnd == holds:
+      return terms.reduce(into: []) { $0.formUnion(vouched($1, holds: holds)) }
+    default: return []
+    }
+  }
+
+  private mutating func visit(_ id: SyntaxTree.ID, knowing more: Set<String>) {
+    let before = guards
+    guards.formUnion(more)
+    visit(id)
+    guards = before
+  }
+
+  private mutating func visit(negating id: SyntaxTree.ID) {
+    let before = negated
+    negated = true
+    visit(id)
+    negated = before
+  }
+
+  mutating func visit(_ id: SyntaxTree.ID) {
+    if let chain = chain(id) {
+      record(chain, id)
+      return
+    }
+    switch tree[id].kind {
+    case .literal, .identifier:
+      if case .failing = resolutions[Int(id)] { canFail = true }
+    case .select(let operand, _, _, let optional):
+      visit(operand)
+      if !optional, !isField(id, of: operand) { canFail = true }
+    case .has(let operand, _, _, _): visit(operand)
+    case .index(let operand, let key, let optional):
+      visit(operand)
+      visit(key)
+      if !optional { canFail = true }
+    case .call(let target, let function, _, let arguments):
+      if case .function(_, _, passesTarget: true) = resolutions[Int(id)], let target { visit(target) }
+      for argument in arguments { visit(argument) }
+      if !Self.safe.contains(function) || !argumentsAreKnown(target, arguments) { canFail = true }
+    case .list(let elements):
+      for element in elements { visit(element.value) }
+    case .map(let members):
+      for member in members {
+        visit(member.key)
+        visit(member.value)
+        if case .literal = tree[member.key].kind { continue }
+        canFail = true
+      }
+    case .logic(let terms, let isAnd):
+      for (at, term) in terms.enumerated() {
+        var known: Set<String> = []
+        for (other, condition) in terms.enumerated() where other != at {
+          known.formUnion(vouched(condition, holds: isAnd))
+        }
+        visit(term, knowing: known)
+        if types[Int(term)] != .bool { canFail = true }
+      }
+    case .conditional(let condition, let yes, let no):
+      visit(condition)
+      visit(yes, knowing: vouched(condition, holds: true))
+      visit(no, knowing: vouched(condition, holds: false))
+      if types[Int(condition)] != .bool { canFail = true }
+    case .not(let operand):
+      visit(negating: operand)
+      if types[Int(operand)] != .bool { canFail = true }
+    case .negate(let operand):
+      visit(operand)
+      canFail = true
+    case .binary(let op, let left, let right):
+      if op == .notEqual {
+        visit(negating: left)
+        visit(negating: right)
+      } else {
+        visit(left)
+        visit(right)
+      }
+      switch op {
+      case .equal, .notEqual: break
+      case .less, .lessOrEqual, .greater, .greaterOrEqual, .in:
+        if types[Int(left)].isDyn || types[Int(right)].isDyn { canFail = true }
+      default:
+        if types[Int(id)] != .double { canFail = true }
+      }
+    case .loop(let loop):
+      visit(loop.range)
+      if let condition = loop.condition { visit(condition) }
+      visit(loop.body)
+      canFail = true
+    case .bind(_, let value, let body):
+      visit(value)
+      visit(body)
+    case .optionalMap(let target, _, let body, _):
+      visit(target)
+      visit(body)
+    }
+  }
+
+  /// Whether the shape of the operand promises the field.
+  private func isField(_ id: SyntaxTree.ID, of operand: SyntaxTree.ID) -> Bool {
+    guard case .select(_, let field, _, _) = tree[id].kind,
+      case .object(let fields, _) = types[Int(operand)]
+    else { return false }
+    return fields.contains { $0.name == field && !$0.mayBeAbsent }
+  }
+
+  /// Functions that cannot fail when their arguments have the types they ask for.
+  private static let safe: Set<String> = [
+    "size", "contains", "startsWith", "endsWith", "trim", "lowerAscii", "upperAscii", "orValue", "or",
+    "hasValue", "of", "none", "ofNonNull", "ofNonZeroValue", "string", "type", "dyn", "urlEncode",
+  ]
+
+  private func argumentsAreKnown(_ target: SyntaxTree.ID?, _ arguments: [SyntaxTree.ID]) -> Bool {
+    ((target.map { [$0] } ?? []) + arguments).allSatisfy {
+      let type = types[Int($0)]
+      if case .optional = type { return true }
+      return !type.isDyn
+    }
+  }
+}

@@ -1,0 +1,27 @@
+import Foundation
+import PipelineTestSupport
+import Testing
+
+/// The public suite of the expression language, in `shared/conformance/cel` beside the repository.
+@Suite struct ConformanceTests {
+  /// How many of the applicable vectors must pass; raised whenever more do.
+  static let floor = 1326
+
+  private static let path = "../shared/conformance/cel/vectors.json"
+  private static let isThere = FileManager.default.fileExists(atPath: path)
+
+  @Test(.enabled(if: isThere)) func vectorsPass() throws {
+    var passed = 0
+    var failures: [String] = []
+    for vector in try ConformanceVector.read(Self.path) where vector.applies {
+      if let reason = vector.run() {
+        failures.append("\(vector.name): \(vector.expression)\n  \(reason)")
+      } else {
+        passed += 1
+      }
+    }
+    #expect(
+      passed >= Self.floor,
+      "\(passed) passed, \(failures.count) failed:\n\(failures.joined(separator: "\n"))")
+  }
+}
