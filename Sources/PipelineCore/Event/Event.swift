@@ -84,6 +84,25 @@ public struct OwnedEvent: @unchecked Sendable {
     position = event.position
   }
 
+  /// Replaces the content; what was given out before stays valid until the end of the turn.
+  public mutating func assign(_ event: Event, retiring arena: Arena) {
+    value.assign(event.value, retiring: arena)
+    key.assign(event.key, retiring: arena)
+    let new = event.origin.takeUnretainedValue()
+    if new !== origin {
+      arena.keep(origin)
+      origin = new
+    }
+    position = event.position
+  }
+
+  /// Keeps what this event points to alive until the end of the turn.
+  public func keep(in arena: Arena) {
+    value.keep(in: arena)
+    key.keep(in: arena)
+    arena.keep(origin)
+  }
+
   /// The event; valid as long as this `OwnedEvent` lives and is not assigned to.
   public var event: Event {
     Event(value.value, key: key.value, origin: origin, position: position)

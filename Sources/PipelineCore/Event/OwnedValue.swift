@@ -68,6 +68,25 @@ public struct OwnedValue: @unchecked Sendable {
     withExtendedLifetime(old) {}
   }
 
+  /// Replaces the content; what this value gave out before stays valid until the end of the turn.
+  ///
+  /// For values that were emitted; `new` may point into the old content.
+  public mutating func assign(_ new: Value, retiring arena: Arena) {
+    guard block != nil || Self.size(of: new) > 0 else {
+      value = new
+      return
+    }
+    let old = block
+    block = nil
+    assign(new)
+    if let old { arena.keep(old) }
+  }
+
+  /// Keeps the content alive until the end of the turn, whatever becomes of this value.
+  public func keep(in arena: Arena) {
+    if let block { arena.keep(block) }
+  }
+
   private static func padded(_ count: Int) -> Int { (count + 15) & ~15 }
 
   private static func size(of value: Value) -> Int {
@@ -134,12 +153,7 @@ extension Arena {
   /// A deep copy that lives until the end of the turn. JSON text and strings are copied too.
   public func copy(_ value: Value) -> Value {
     let owned = OwnedValue(value)
-    if owned.byteCount > 0 { keep(Keeper(owned)) }
+    owned.keep(in: self)
     return owned.value
-  }
-
-  private final class Keeper {
-    let value: OwnedValue
-    init(_ value: OwnedValue) { self.value = value }
   }
 }

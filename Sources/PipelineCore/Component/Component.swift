@@ -1,0 +1,76 @@
+/// Anything that a pipeline file can name with a component key. A value: the parameters, decoded.
+public protocol Component: Sendable {
+  /// The defaults; what is required holds a placeholder until it is decoded.
+  init()
+  static var spec: ComponentSpec<Self> { get }
+  /// Checks what concerns several parameters at once. Single ones are checked by their own types.
+  func validate(_ context: inout DecodingContext)
+  /// Prepares what depends on the types of the inputs, beyond the parameters' own expressions.
+  mutating func bind(_ binder: inout Binder)
+}
+
+extension Component {
+  public func validate(_ context: inout DecodingContext) {}
+  public mutating func bind(_ binder: inout Binder) {}
+}
+
+/// What begins a signal.
+public protocol SourceComponent: Component {
+  /// What is known of the events.
+  var outputType: EventType { get }
+  func makeSource(_ seat: Seat, downstream: Downstream) -> SourceNode
+}
+
+extension SourceComponent {
+  public var outputType: EventType { .dyn }
+}
+
+/// A step of a chain, or what combines signals.
+public protocol OperatorComponent: Component {
+  /// What is known of the events, given what is known of the inputs'.
+  func outputType(_ inputs: [EventType]) -> EventType
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode
+}
+
+extension OperatorComponent {
+  public func outputType(_ inputs: [EventType]) -> EventType { inputs.first ?? .dyn }
+}
+
+/// A step that answers each event with at most one, at once, and looks at nothing else: neighbouring
+/// ones run as one pass.
+public protocol RowOperator: OperatorComponent {
+  /// Whether later steps see another value than this one.
+  static var changesValue: Bool { get }
+  /// `step` says where it stands in the pipeline file and what becomes of failing events.
+  func makeStep(_ step: StepPlan) -> RowStep
+}
+
+extension RowOperator {
+  public static var changesValue: Bool { false }
+
+  public func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
+    RowRun(
+      RunPlan(parts: [.init(segment: seat.segment, steps: [.init(id: seat.step, component: self)])]),
+      seat, downstream: downstream)
+  }
+}
+
+/// Combines the signals that its key lists; an origin, not a step: `merge: [a, b]`.
+public protocol CombiningOperator: OperatorComponent {
+  /// How few inputs make sense.
+  static var minimumInputs: Int { get }
+}
+
+extension CombiningOperator {
+  public static var minimumInputs: Int { 1 }
+}
+
+/// What ends a signal.
+public protocol SinkComponent: Component {
+  func makeSink(_ seat: Seat) -> SinkNode
+}
+
+/// Which place a component can stand in.
+public enum ComponentKind: String, Sendable, CaseIterable {
+  case source, `operator`, combination, sink
+}

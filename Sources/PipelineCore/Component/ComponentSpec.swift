@@ -1,0 +1,202 @@
+/// The only statement of a component's name, parameters and meaning. Decoding, `rxd check`, `rxd list`,
+/// `rxd describe`, the JSON schema, the reference and the tests of the examples all read it.
+public struct ComponentSpec<C: Component>: Sendable {
+  public var name: String
+  /// One sentence with a full stop.
+  public var summary: String
+  /// Further paragraphs for the reference, Markdown.
+  public var details: String
+  public var parameters: [Parameter<C>]
+  public var examples: [Example]
+  /// What a running one keeps, and when it lets go; empty: nothing.
+  public var keeps: String
+  /// What others call it: `RxJS debounceTime`.
+  public var rivals: [String]
+  public var seeAlso: [String]
+
+  public init(
+    _ name: String, summary: String, details: String = "", parameters: [Parameter<C>] = [],
+    examples: [Example] = [], keeps: String = "", rivals: [String] = [], seeAlso: [String] = []
+  ) {
+    self.name = name
+    self.summary = summary
+    self.details = details
+    self.parameters = parameters
+    self.examples = examples
+    self.keeps = keeps
+    self.rivals = rivals
+    self.seeAlso = seeAlso
+  }
+}
+
+/// A text that the reference shows and a test runs.
+public struct Example: Sendable {
+  public enum Body: Sendable {
+    /// One step over marbles; `inputs` are `a` and further named signals.
+    case marble(step: String, inputs: [(name: String, marbles: String)], output: String, values: [(String, String)])
+    /// A whole pipeline file; checked, and its own `tests:` run.
+    case pipeline(String)
+    /// A component as it stands under `sources:` or `sinks:`; checked.
+    case snippet(String)
+  }
+
+  public var title: String
+  public var body: Body
+  public var file: StaticString
+  public var line: UInt
+
+  /// `step` over the input `a`; the values are YAML: `["1": "{x: 1}"]`. A letter that is not listed is
+  /// itself, a digit is the number.
+  public static func marble(
+    _ title: String, _ step: String, in input: String, out: String,
+    values: KeyValuePairs<String, String> = [:], file: StaticString = #filePath, line: UInt = #line
+  ) -> Example {
+    Example(
+      title: title,
+      body: .marble(
+        step: step, inputs: [("a", input)], output: out, values: values.map { ($0.key, $0.value) }),
+      file: file, line: line)
+  }
+
+  /// Several inputs, named; `signal` is a whole signal, e.g. `merge: [a, b]`.
+  public static func marbles(
+    _ title: String, _ signal: String, in inputs: KeyValuePairs<String, String>, out: String,
+    values: KeyValuePairs<String, String> = [:], file: StaticString = #filePath, line: UInt = #line
+  ) -> Example {
+    Example(
+      title: title,
+      body: .marble(
+        step: signal, inputs: inputs.map { ($0.key, $0.value) }, output: out,
+        values: values.map { ($0.key, $0.value) }),
+      file: file, line: line)
+  }
+
+  public static func pipeline(
+    _ title: String, _ yaml: String, file: StaticString = #filePath, line: UInt = #line
+  ) -> Example {
+    Example(title: title, body: .pipeline(yaml), file: file, line: line)
+  }
+
+  public static func snippet(
+    _ title: String, _ yaml: String, file: StaticString = #filePath, line: UInt = #line
+  ) -> Example {
+    Example(title: title, body: .snippet(yaml), file: file, line: line)
+  }
+}
+
+/// One parameter of a component.
+public struct Parameter<C: Component>: Sendable {
+  public var info: ParameterInfo
+  let decode: @Sendable (YAMLNode, inout C, inout DecodingContext) -> Void
+  let bind: @Sendable (inout C, inout Binder) -> Void
+
+  /// `primary`: what the short form gives (`throttle: 300ms`). `variables`: what the parameter's
+  /// expressions see beside the usual ones. `expecting`: the type they must have.
+  public init<Value: ParameterValue>(
+    _ name: String, _ path: WritableKeyPath<C, Value> & Sendable, primary: Bool = false,
+    required: Bool = false, range: ClosedRange<Int64>? = nil, variables: [(String, ExpressionType)] = [],
+    expecting: ExpressionType? = nil, _ help: String
+  ) {
+    let initial = C()[keyPath: path]
+    info = ParameterInfo(
+      name: name, help: help, isPrimary: primary, isRequired: required,
+      shape: Value.shape(range: range), defaultText: required ? nil : initial.defaultText, range: range,
+      variables: variables.map(\.0))
+    let usage = ExpressionUse(
+      variables: variables.map { .init(name: $0.0, type: $0.1) }, expecting: expecting)
+    decode = { node, component, context in
+      context.range = range
+      context.parameter = name
+      if let value = Value.decode(node, &context) { component[keyPath: path] = value }
+      context.range = nil
+    }
+    bind = { component, binder in
+      component[keyPath: path].bind(&binder, usage)
+    }
+  }
+}
+
+/// How an expression parameter is used.
+public struct ExpressionUse: Sendable {
+  public var variables: [Variable]
+  public var expecting: ExpressionType?
+  public struct Variable: Sendable {
+    public var name: String
+    public var type: ExpressionType
+  }
+}
+
+/// What readers of the catalogue see of a parameter.
+public struct ParameterInfo: Sendable {
+  public var name: String
+  public var help: String
+  public var isPrimary: Bool
+  public var isRequired: Bool
+  public var shape: ParameterShape
+  /// The default as a pipeline file would write it; nil: none.
+  public var defaultText: String?
+  public var range: ClosedRange<Int64>?
+  public var variables: [String]
+}
+
+/// The form of a parameter's values, for humans and for the JSON schema.
+public indirect enum ParameterShape: Sendable, Equatable {
+  case bool
+  case int(ClosedRange<Int64>?)
+  case number
+  case text
+  /// A text that is printed as `(secret)`.
+  case secret
+  case duration
+  case size
+  case expression
+  case template
+  case literal
+  case choice([Choice])
+  case list(ParameterShape)
+  case table(ParameterShape)
+  case signalName
+  case signal
+  case chain
+  /// A mapping from field to expression, nested as the result is.
+  case mapping
+  case record([ParameterInfo])
+  case oneOf([ParameterShape])
+
+  public struct Choice: Sendable, Equatable {
+    public var name: String
+    public var help: String
+    public init(_ name: String, _ help: String) {
+      self.name = name
+      self.help = help
+    }
+  }
+
+  public static func == (a: ParameterShape, b: ParameterShape) -> Bool { a.description == b.description }
+}
+
+extension ParameterShape: CustomStringConvertible {
+  public var description: String {
+    switch self {
+    case .bool: "boolean"
+    case .int: "whole number"
+    case .number: "number"
+    case .text: "text"
+    case .secret: "secret text"
+    case .duration: "duration"
+    case .size: "size"
+    case .expression: "expression"
+    case .template: "template"
+    case .literal: "JSON value"
+    case .choice(let choices): choices.map { "`\($0.name)`" }.joined(separator: " or ")
+    case .list(let element): "list of \(element)"
+    case .table(let element): "mapping of name to \(element)"
+    case .signalName: "name of a signal"
+    case .signal: "signal"
+    case .chain: "chain"
+    case .mapping: "mapping of field to expression"
+    case .record: "mapping"
+    case .oneOf(let shapes): shapes.map(\.description).joined(separator: ", or ")
+    }
+  }
+}

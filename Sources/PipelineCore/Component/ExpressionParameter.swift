@@ -1,0 +1,278 @@
+/// An expression in a pipeline file: parsed when it is decoded, checked and compiled when the types of
+/// its variables are known.
+public struct ExpressionParameter: ParameterValue {
+  public private(set) var syntax: ExpressionSyntax?
+  public private(set) var location: SourceLocation?
+  /// What the expression gives; `dyn` before it is bound.
+  public private(set) var type = ExpressionType.dyn
+  /// The program; there is one after a bind without errors.
+  public private(set) var program: Program?
+
+  /// Not given.
+  public init() {}
+
+  public var isGiven: Bool { syntax != nil }
+
+  public static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .expression }
+
+  public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> ExpressionParameter? {
+    guard let scalar = node.scalar, scalar.kind != .null || scalar.string == "null" else {
+      let flowMapping = node.entries != nil
+      context.wrongType(
+        node, wanted: "an expression",
+        help: flowMapping
+          ? "YAML reads { } as a mapping: quote the expression, or put it in a block scalar (|)"
+          : node.items != nil
+            ? "YAML reads [ ] as a list: quote the expression, or put it in a block scalar (|)" : nil)
+      return nil
+    }
+    var parameter = ExpressionParameter()
+    parameter.location = scalar.location
+    parameter.syntax = ExpressionSyntax.parse(scalar.text, into: &context.diagnostics)
+    return parameter.syntax == nil ? nil : parameter
+  }
+
+  public mutating func bind(_ binder: inout Binder, _ use: ExpressionUse) {
+    guard let syntax else { return }
+    guard let (program, type) = binder.compile(syntax, use) else { return }
+    self.program = program
+    self.type = type
+  }
+
+  /// The program of a parameter that is required: binding without errors has made one.
+  public var required: Program {
+    guard let program else { preconditionFailure("a required expression was not bound") }
+    return program
+  }
+}
+
+/// A text with `{{ expression }}` in it.
+public struct TemplateParameter: ParameterValue {
+  public private(set) var template: ExpressionTemplate?
+  public private(set) var program: TemplateProgram?
+  public private(set) var location: SourceLocation?
+  public private(set) var containsSecret = false
+
+  public init() {}
+
+  public var isGiven: Bool { template != nil }
+  public var isConstant: Bool { template?.isConstant ?? true }
+
+  public static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .template }
+
+  public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> TemplateParameter? {
+    guard let scalar = node.scalar, scalar.kind != .null else {
+      context.wrongType(
+        node, wanted: "a text",
+        help: node.entries != nil ? "YAML reads {{ as a mapping: quote the text" : nil)
+      return nil
+    }
+    var parameter = TemplateParameter()
+    parameter.location = scalar.location
+    parameter.containsSecret = scalar.containsSecret
+    parameter.template = ExpressionTemplate.parse(scalar.text, into: &context.diagnostics)
+    return parameter.template == nil ? nil : parameter
+  }
+
+  public mutating func bind(_ binder: inout Binder, _ use: ExpressionUse) {
+    guard let template else { return }
+    program = binder.compile(template, use)
+  }
+
+  /// The text for the event that `frame` was loaded with, or why there is none.
+  public func render(_ frame: EventFrame, into buffer: OutputBuffer) -> Value? {
+    program?.render(frame.frame, into: buffer)
+  }
+}
+
+/// An expression, or a mapping (or list) of them that builds a value of the same form.
+///
+/// A field whose expression gives `optional.none()` is left out.
+public struct MappingParameter: ParameterValue {
+  indirect enum Node: Sendable {
+    case expression(ExpressionParameter)
+    case object([(key: String, node: Node)])
+    case list([Node])
+  }
+  private(set) var root: Node?
+  public private(set) var type = ExpressionType.dyn
+
+  public init() {}
+
+  public static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .mapping }
+
+  public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> MappingParameter? {
+    var parameter = MappingParameter()
+    parameter.root = decodeNode(node, &context)
+    return parameter.root == nil ? nil : parameter
+  }
+
+  private static func decodeNode(_ node: YAMLNode, _ context: inout DecodingContext) -> Node? {
+    if let entries = node.entries {
+      return .object(
+        entries.compactMap { entry in
+          decodeNode(entry.value, &context).map { (entry.name, $0) }
+        })
+    }
+    if let items = node.items {
+      return .list(items.compactMap { decodeNode($0, &context) })
+    }
+    return ExpressionParameter.decode(node, &context).map { .expression($0) }
+  }
+
+  public mutating func bind(_ binder: inout Binder, _ use: ExpressionUse) {
+    guard let root else { return }
+    let (bound, type) = Self.bind(root, &binder, use)
+    self.root = bound
+    self.type = type
+  }
+
+  private static func bind(
+    _ node: Node, _ binder: inout Binder, _ use: ExpressionUse
+  ) -> (Node, ExpressionType) {
+    switch node {
+    case .expression(var parameter):
+      parameter.bind(&binder, use)
+      return (.expression(parameter), parameter.type)
+    case .list(let items):
+      var bound: [Node] = []
+      for item in items { bound.append(bind(item, &binder, use).0) }
+      return (.list(bound), .list(.dyn))
+    case .object(let members):
+      var bound: [(key: String, node: Node)] = []
+      var fields: [ExpressionType.Field] = []
+      for member in members {
+        let (node, type) = bind(member.node, &binder, use)
+        bound.append((member.key, node))
+        if case .optional(let inner) = type {
+          fields.append(.init(member.key, inner, mayBeAbsent: true))
+        } else {
+          fields.append(.init(member.key, type))
+        }
+      }
+      return (.object(bound), .object(fields: fields, open: false))
+    }
+  }
+
+  /// A running copy; nil before a bind without errors.
+  func makeBuilder() -> ValueBuilder? { root.flatMap(ValueBuilder.init) }
+}
+
+/// Builds values from the programs of a mapping.
+final class ValueBuilder {
+  private enum Step {
+    case program(Program)
+    case object([(key: Value, builder: ValueBuilder)])
+    case list([ValueBuilder])
+  }
+  private let step: Step
+  /// Owns the texts of the keys.
+  private var keys: [OwnedValue] = []
+
+  init?(_ node: MappingParameter.Node) {
+    switch node {
+    case .expression(let parameter):
+      guard let program = parameter.program else { return nil }
+      step = .program(program)
+    case .object(let members):
+      var steps: [(key: Value, builder: ValueBuilder)] = []
+      let arena = Arena()
+      for member in members {
+        guard let builder = ValueBuilder(member.node) else { return nil }
+        let key = OwnedValue(arena.string(member.key))
+        keys.append(key)
+        steps.append((key.value, builder))
+      }
+      step = .object(steps)
+    case .list(let items):
+      var steps: [ValueBuilder] = []
+      for item in items {
+        guard let builder = ValueBuilder(item) else { return nil }
+        steps.append(builder)
+      }
+      step = .list(steps)
+    }
+  }
+
+  /// The value for the event that `frame` was loaded with; an error value where a part fails, with the
+  /// program that failed in `failed`.
+  func build(_ frame: EventFrame, _ failed: inout Program?) -> Value {
+    switch step {
+    case .program(let program):
+      let value = program.evaluate(frame.frame)
+      if value.isError { failed = program }
+      return value
+    case .list(let items):
+      let target = frame.frame.arena.elements(items.count)
+      for (index, item) in items.enumerated() {
+        let value = item.build(frame, &failed)
+        if value.isError { return value }
+        target[index] = value.is(.optional) ? value.wrapped ?? .null : value
+      }
+      return Value(kind: .list, pointer: target.baseAddress, length: items.count)
+    case .object(let members):
+      let target = frame.frame.arena.entries(members.count)
+      var count = 0
+      for member in members {
+        var value = member.builder.build(frame, &failed)
+        if value.isError { return value }
+        if value.is(.optional) {
+          guard let wrapped = value.wrapped else { continue }
+          value = wrapped
+        }
+        target[count] = Entry(key: member.key, value: value)
+        count += 1
+      }
+      return Value(kind: .map, pointer: target.baseAddress, length: count)
+    }
+  }
+}
+
+/// A JSON value written in YAML: `startWith: 0`, `ignore: null`.
+public struct LiteralParameter: ParameterValue {
+  public private(set) var value: OwnedValue
+  public var isGiven = false
+  public var location: SourceLocation?
+
+  /// Null, not given.
+  public init() { value = OwnedValue() }
+
+  public init(_ value: Value) { self.value = OwnedValue(value) }
+
+  public static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .literal }
+
+  public var defaultText: String? {
+    let text = OutputBuffer()
+    JSONWriter.append(value.value, to: text)
+    return String(decoding: text.bytes, as: UTF8.self)
+  }
+
+  public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> LiteralParameter? {
+    let arena = Arena()
+    var parameter = LiteralParameter(value(of: node, in: arena))
+    parameter.isGiven = true
+    parameter.location = node.location
+    return parameter
+  }
+
+  /// A YAML node as a JSON value: core-schema scalars, lists and maps.
+  public static func value(of node: YAMLNode, in arena: Arena) -> Value {
+    switch node.content {
+    case .sequence(let items):
+      return arena.list(items.map { value(of: $0, in: arena) })
+    case .mapping(let entries):
+      return arena.map(
+        entries.map { (key: arena.string($0.name), value: value(of: $0.value, in: arena)) })
+    case .scalar(let scalar):
+      switch scalar.kind {
+      case .null: return .null
+      case .bool: return .bool(scalar.bool ?? false)
+      case .int:
+        if let number = scalar.int { return .int(number) }
+        return scalar.double.map { .double($0) } ?? arena.string(scalar.string)
+      case .float: return scalar.double.map { .double($0) } ?? arena.string(scalar.string)
+      case .string: return arena.string(scalar.string)
+      }
+    }
+  }
+}

@@ -1,0 +1,329 @@
+/// A type that parameters can have.
+public protocol ParameterValue: Sendable {
+  static func shape(range: ClosedRange<Int64>?) -> ParameterShape
+  /// Reads the value from YAML, or reports why it cannot and returns nil.
+  static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> Self?
+  /// The value as a pipeline file would write it, for showing defaults; nil: nothing to show.
+  var defaultText: String? { get }
+  /// Checks and compiles the expressions inside, if any.
+  mutating func bind(_ binder: inout Binder, _ use: ExpressionUse)
+}
+
+extension ParameterValue {
+  public var defaultText: String? { nil }
+  public mutating func bind(_ binder: inout Binder, _ use: ExpressionUse) {}
+}
+
+/// What decoding needs beside the node.
+public struct DecodingContext {
+  public var diagnostics = Diagnostics()
+  /// The component, for messages.
+  public var component = ""
+  public var parameter = ""
+  public var location: SourceLocation
+  public internal(set) var range: ClosedRange<Int64>?
+
+  public init(at location: SourceLocation) { self.location = location }
+
+  public mutating func wrongType(_ node: YAMLNode, wanted: String, help: String? = nil) {
+    diagnostics.report(
+      Diagnostic(
+        .wrongType, "`\(parameter)` of `\(component)` must be \(wanted), not \(node.kindName)",
+        at: node.location, help: help))
+  }
+
+  public mutating func badValue(_ node: YAMLNode, _ message: String, help: String? = nil) {
+    diagnostics.report(Diagnostic(.badValue, message, at: node.location, help: help))
+  }
+}
+
+extension Bool: ParameterValue {
+  public static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .bool }
+  public var defaultText: String? { self ? "true" : "false" }
+  public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> Bool? {
+    if let value = node.bool { return value }
+    if node.scalar?.isPlaceholder == true { return false }
+    let truths = ["yes", "on", "no", "off"]
+    let written = node.string?.lowercased() ?? ""
+    context.wrongType(
+      node, wanted: "true or false",
+      help: truths.contains(written)
+        ? "write \(written == "yes" || written == "on") instead of \(written)" : nil)
+    return nil
+  }
+}
+
+extension Int: ParameterValue {
+  public static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .int(range) }
+  public var defaultText: String? { String(self) }
+  public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> Int? {
+    if node.scalar?.isPlaceholder == true { return Int(context.range?.lowerBound ?? 1) }
+    guard let value = node.int else {
+      context.wrongType(node, wanted: "a whole number")
+      return nil
+    }
+    if let range = context.range, !range.contains(value) {
+      let wanted =
+        range.upperBound == .max
+        ? "at least \(range.lowerBound)" : "between \(range.lowerBound) and \(range.upperBound)"
+      context.badValue(node, "`\(context.parameter)` of `\(context.component)` is \(value), but must be \(wanted)")
+      return nil
+    }
+    return Int(value)
+  }
+}
+
+extension Double: ParameterValue {
+  public static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .number }
+  public var defaultText: String? {
+    self == rounded() && magnitude < 1e15 ? String(Int64(self)) : description
+  }
+  public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> Double? {
+    if node.scalar?.isPlaceholder == true { return Double(context.range?.lowerBound ?? 1) }
+    guard let value = node.double, value.isFinite else {
+      context.wrongType(node, wanted: "a number")
+      return nil
+    }
+    if let range = context.range,
+      value < Double(range.lowerBound) || value > Double(range.upperBound)
+    {
+      context.badValue(
+        node,
+        "`\(context.parameter)` of `\(context.component)` is \(node.shown), but must be between \(range.lowerBound) and \(range.upperBound)")
+      return nil
+    }
+    return value
+  }
+}
+
+extension String: ParameterValue {
+  public static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .text }
+  public var defaultText: String? { isEmpty ? nil : self }
+  public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> String? {
+    guard let scalar = node.scalar, scalar.kind != .null else {
+      context.wrongType(node, wanted: "a text")
+      return nil
+    }
+    return scalar.string
+  }
+}
+
+extension Secret: ParameterValue {
+  public static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .secret }
+  public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> Secret? {
+    String.decode(node, &context).map(Secret.init)
+  }
+}
+
+extension TimeSpan: ParameterValue {
+  public static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .duration }
+  public var defaultText: String? { description }
+  public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> TimeSpan? {
+    guard let scalar = node.scalar, scalar.kind != .null else {
+      context.wrongType(node, wanted: "a duration such as 300ms or 1h30m")
+      return nil
+    }
+    if scalar.isPlaceholder { return .seconds(1) }
+    switch Units.duration(scalar) {
+    case .success(let span):
+      let low = context.range?.lowerBound ?? 0
+      if span.nanoseconds < low {
+        context.badValue(
+          node,
+          "`\(context.parameter)` of `\(context.component)` is \(scalar.shown), but must be at least \(TimeSpan(nanoseconds: low))")
+        return nil
+      }
+      return span
+    case .failure(let diagnostic):
+      context.diagnostics.report(diagnostic)
+      return nil
+    }
+  }
+}
+
+/// A number of bytes: `64KiB`, `10MB`.
+public struct ByteSize: ParameterValue, Equatable {
+  public var bytes: Int
+  public init(_ bytes: Int) { self.bytes = bytes }
+  public static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .size }
+  public var defaultText: String? {
+    for (unit, size) in [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)]
+    where bytes >= size && bytes % size == 0 {
+      return "\(bytes / size)\(unit)"
+    }
+    return "\(bytes)B"
+  }
+  public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> ByteSize? {
+    guard let scalar = node.scalar, scalar.kind != .null else {
+      context.wrongType(node, wanted: "a size such as 64KiB")
+      return nil
+    }
+    if scalar.isPlaceholder { return ByteSize(1 << 16) }
+    switch Units.size(scalar) {
+    case .success(let bytes): return ByteSize(Int(bytes))
+    case .failure(let diagnostic):
+      context.diagnostics.report(diagnostic)
+      return nil
+    }
+  }
+}
+
+extension Optional: ParameterValue where Wrapped: ParameterValue {
+  public static func shape(range: ClosedRange<Int64>?) -> ParameterShape { Wrapped.shape(range: range) }
+  public var defaultText: String? { flatMap(\.defaultText) }
+  public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> Wrapped?? {
+    Wrapped.decode(node, &context).map { .some($0) }
+  }
+  public mutating func bind(_ binder: inout Binder, _ use: ExpressionUse) {
+    if var value = self {
+      value.bind(&binder, use)
+      self = value
+    }
+  }
+}
+
+extension Array: ParameterValue where Element: ParameterValue {
+  public static func shape(range: ClosedRange<Int64>?) -> ParameterShape {
+    .list(Element.shape(range: range))
+  }
+  public var defaultText: String? {
+    isEmpty ? nil : "[" + compactMap(\.defaultText).joined(separator: ", ") + "]"
+  }
+  /// A single value stands for a list of one.
+  public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> [Element]? {
+    guard let items = node.items else {
+      return Element.decode(node, &context).map { [$0] }
+    }
+    return items.compactMap { Element.decode($0, &context) }
+  }
+  public mutating func bind(_ binder: inout Binder, _ use: ExpressionUse) {
+    for index in indices { self[index].bind(&binder, use) }
+  }
+}
+
+/// Names with values, in the order of the file.
+public struct Table<Element: ParameterValue>: ParameterValue {
+  public var entries: [(name: String, value: Element)] = []
+  public init() {}
+  public static func shape(range: ClosedRange<Int64>?) -> ParameterShape {
+    .table(Element.shape(range: range))
+  }
+  public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> Table? {
+    guard let entries = node.entries else {
+      context.wrongType(node, wanted: "a mapping")
+      return nil
+    }
+    var table = Table()
+    for entry in entries {
+      if let value = Element.decode(entry.value, &context) { table.entries.append((entry.name, value)) }
+    }
+    return table
+  }
+  public mutating func bind(_ binder: inout Binder, _ use: ExpressionUse) {
+    for index in entries.indices { entries[index].value.bind(&binder, use) }
+  }
+}
+
+/// An enum whose cases are the words that the file may write.
+public protocol ChoiceParameter: ParameterValue, CaseIterable, RawRepresentable where RawValue == String {
+  /// What the word means, a phrase.
+  var help: String { get }
+}
+
+extension ChoiceParameter {
+  public static func shape(range: ClosedRange<Int64>?) -> ParameterShape {
+    .choice(allCases.map { .init($0.rawValue, $0.help) })
+  }
+  public var defaultText: String? { rawValue }
+  public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> Self? {
+    let known = allCases.map(\.rawValue)
+    guard let text = node.string, node.scalar?.kind != .null || known.contains(node.string ?? "") else {
+      context.wrongType(node, wanted: "one of " + known.joined(separator: ", "))
+      return nil
+    }
+    if let value = Self(rawValue: text) { return value }
+    if node.scalar?.isPlaceholder == true { return allCases.first }
+    let near = Suggestion.nearest(to: text, in: known)
+    context.badValue(
+      node,
+      "`\(context.parameter)` of `\(context.component)` does not know `\(node.shown)`",
+      help: near.map { "did you mean `\($0)`? It can be: " + known.joined(separator: ", ") }
+        ?? "it can be: " + known.joined(separator: ", "))
+    return nil
+  }
+}
+
+/// A mapping with parameters of its own: `auth: { basic: {...} }`.
+public protocol RecordParameter: ParameterValue {
+  init()
+  static var fields: [RecordField<Self>] { get }
+}
+
+public struct RecordField<R: RecordParameter>: Sendable {
+  public var info: ParameterInfo
+  let decode: @Sendable (YAMLNode, inout R, inout DecodingContext) -> Void
+  let bind: @Sendable (inout R, inout Binder, ExpressionUse) -> Void
+
+  public init<Value: ParameterValue>(
+    _ name: String, _ path: WritableKeyPath<R, Value> & Sendable, primary: Bool = false,
+    required: Bool = false, range: ClosedRange<Int64>? = nil, _ help: String
+  ) {
+    let initial = R()[keyPath: path]
+    info = ParameterInfo(
+      name: name, help: help, isPrimary: primary, isRequired: required,
+      shape: Value.shape(range: range), defaultText: required ? nil : initial.defaultText, range: range,
+      variables: [])
+    decode = { node, record, context in
+      let outer = (context.range, context.parameter)
+      context.range = range
+      context.parameter = name
+      if let value = Value.decode(node, &context) { record[keyPath: path] = value }
+      (context.range, context.parameter) = outer
+    }
+    bind = { record, binder, use in record[keyPath: path].bind(&binder, use) }
+  }
+}
+
+extension RecordParameter {
+  public static func shape(range: ClosedRange<Int64>?) -> ParameterShape {
+    let record = ParameterShape.record(fields.map(\.info))
+    guard let primary = fields.first(where: \.info.isPrimary) else { return record }
+    return .oneOf([primary.info.shape, record])
+  }
+
+  public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> Self? {
+    var record = Self()
+    guard let entries = node.entries else {
+      guard let primary = fields.first(where: \.info.isPrimary) else {
+        context.wrongType(node, wanted: "a mapping")
+        return nil
+      }
+      primary.decode(node, &record, &context)
+      return record
+    }
+    let names = fields.map(\.info.name)
+    for entry in entries {
+      guard let field = fields.first(where: { $0.info.name == entry.name }) else {
+        context.diagnostics.report(
+          Diagnostic(
+            .unknownKey, "`\(context.parameter)` of `\(context.component)` has no parameter `\(entry.name)`",
+            at: entry.key.location,
+            help: Suggestion.nearest(to: entry.name, in: names).map { "did you mean `\($0)`?" }
+              ?? "it can have: " + names.joined(separator: ", ")))
+        continue
+      }
+      field.decode(entry.value, &record, &context)
+    }
+    for field in fields where field.info.isRequired && node[field.info.name] == nil {
+      context.diagnostics.report(
+        Diagnostic(
+          .missingKey, "`\(context.parameter)` of `\(context.component)` needs `\(field.info.name)`",
+          at: node.location, help: field.info.help))
+    }
+    return record
+  }
+
+  public mutating func bind(_ binder: inout Binder, _ use: ExpressionUse) {
+    for field in Self.fields { field.bind(&self, &binder, use) }
+  }
+}

@@ -1,0 +1,15 @@
+/// Whether one operator's queue is over its bound: holds back the pipeline's input while it is.
+struct Backlog {
+  private var isOver = false
+
+  /// Tells how many events wait. A queue that was over its bound must fall to half of it to let go.
+  mutating func update(_ count: Int, _ limit: Int, _ executor: Executor) {
+    if !isOver, count > limit {
+      isOver = true
+      executor.congest(.queue)
+    } else if isOver, count <= limit / 2 {
+      isOver = false
+      executor.decongest(.queue)
+    }
+  }
+}

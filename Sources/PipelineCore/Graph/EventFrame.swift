@@ -1,0 +1,75 @@
+/// What the programs of one running node evaluate against.
+public final class EventFrame {
+  public let frame: EvaluationFrame
+  private let segment: Segment
+  private unowned(unsafe) let execution: Execution
+
+  init(_ segment: Segment, _ scope: Scope, _ execution: Execution) {
+    self.segment = segment
+    self.execution = execution
+    frame = EvaluationFrame(
+      slots: segment.projection.slotCount, variables: segment.variableCount,
+      arena: execution.executor.arena, json: execution.json)
+    frame[Variables.env] = segment.environment.value
+    frame[Variables.outer] = scope.outer?.value ?? .absent
+    frame[Variables.error] = scope.error?.value ?? .absent
+    outer = scope.outer
+    error = scope.error
+  }
+
+  private let outer: OwnedValue?
+  private let error: OwnedValue?
+
+  /// Prepares for `event`. Returns nil, or why the event cannot be read: it is not JSON.
+  @inline(__always)
+  public func load(_ event: Event) -> Value? {
+    frame[Variables.event] = event.value
+    frame.now = execution.executor.wallTime
+    if segment.usesMeta { frame[Variables.meta] = meta(of: event) }
+    guard segment.projection.slotCount > 0 else { return nil }
+    let outcome = segment.projection.fill(event.value, frame)
+    return outcome.isError ? outcome : nil
+  }
+
+  /// Prepares for an evaluation without an event: a source's parameters, the end of a signal.
+  public func loadNothing(position: Value = .absent) {
+    _ = load(Event(frame[Variables.outer].isAbsent ? .null : frame[Variables.outer]))
+  }
+
+  /// The operator's own variable `index`.
+  @inline(__always)
+  public func set(_ index: Int, _ value: Value) { frame[Variables.firstOwn + index] = value }
+
+  private func meta(of event: Event) -> Value {
+    let arena = execution.executor.arena
+    let origin = event.origin.takeUnretainedValue()
+    var members: [(key: Value, value: Value)] = [
+      (.literal("source"), arena.string(origin.source)),
+      (.literal("time"), Value.timestamp(wallTime: origin.receivedAt == 0 ? execution.executor.wallTime : origin.receivedAt)),
+    ]
+    if let path = origin.path { members.append((.literal("path"), arena.string(path))) }
+    if event.position >= 0 { members.append((.literal("offset"), .int(event.position))) }
+    if !event.key.isAbsent { members.append((.literal("key"), event.key)) }
+    if origin.fields.value.is(.map) {
+      for entry in origin.fields.value.entries { members.append((entry.key, entry.value)) }
+    }
+    return arena.map(members)
+  }
+}
+
+extension Value {
+  /// A wall-clock time in nanoseconds since 1970 as a timestamp.
+  public static func timestamp(wallTime: Int64) -> Value {
+    let (seconds, rest) = wallTime.quotientAndRemainder(dividingBy: 1_000_000_000)
+    return rest < 0
+      ? .timestamp(seconds: seconds - 1, nanoseconds: UInt32(rest + 1_000_000_000))
+      : .timestamp(seconds: seconds, nanoseconds: UInt32(rest))
+  }
+}
+
+extension OperatorNode {
+  /// A frame for this node's expressions.
+  public final func makeFrame() -> EventFrame {
+    EventFrame(seat.segment, seat.scope, execution)
+  }
+}

@@ -1,0 +1,266 @@
+/// One pipeline while it runs.
+///
+/// Everything here happens in turns of its executor. The graph is wired whole, sinks first, before any
+/// source starts; it stops in the other order.
+public final class Execution {
+  /// How a pipeline ended.
+  public enum Outcome: Sendable, Equatable {
+    case completed
+    case failed(SignalFailure)
+  }
+
+  /// What went through, for the summary at the end and for metrics.
+  public struct Counters: Sendable, Equatable {
+    /// Events that sources made.
+    public var received: UInt64 = 0
+    /// Events that sinks took.
+    public var sent: UInt64 = 0
+    /// Events given up with a reason.
+    public var rejected: UInt64 = 0
+    /// Events dropped because a condition could not be evaluated.
+    public var undecided: UInt64 = 0
+  }
+
+  public let plan: Plan
+  public let executor: Executor
+  public let services: Services
+  public let json = JSONParser()
+  public let topScope = Scope.top()
+
+  /// Replaces named sources, for tests.
+  public var sourceOverride: ((String) -> (any SourceComponent)?)?
+  /// Replaces sinks, for tests.
+  public var sinkOverride: ((String) -> (any SinkComponent)?)?
+
+  public internal(set) var counters = Counters()
+  private var named: [SharedSignal] = []
+  private var errors: [ErrorsSignal] = []
+  private var sinks: [RunningSink] = []
+  private var openSinks = 0
+  private var runningSources: [SourceNode] = []
+  private var isWiring = false
+  private var pendingStarts: [() -> Void] = []
+  private var isStopping = false
+  public private(set) var outcome: Outcome?
+  private var onEnd: (Outcome) -> Void = { _ in }
+  /// Reasons that were already logged once: by step and code and, for conditions, by path.
+  private var logged: Set<String> = []
+
+  private struct RunningSink {
+    var node: SinkNode
+    var upstream: any Subscription
+    var isOpen = true
+  }
+
+  public init(plan: Plan, executor: Executor, services: Services) {
+    self.plan = plan
+    self.executor = executor
+    self.services = services
+    executor.turnEnded = { [unowned self] in self.turnEnded() }
+  }
+
+  // MARK: Life
+
+  /// Wires the graph and starts the sources. Call it in a turn; `onEnd` is called once, in a turn.
+  public func launch(onEnd: @escaping (Outcome) -> Void) {
+    self.onEnd = onEnd
+    named = plan.named.indices.map { SharedSignal(self, $0) }
+    errors = plan.named.indices.map { _ in ErrorsSignal(self) }
+    isWiring = true
+    openSinks = plan.sinks.count
+    for (index, sink) in plan.sinks.enumerated() {
+      let seat = Seat(
+        execution: self, step: sink.step, location: sink.location, scope: topScope,
+        segment: sink.segment, inputs: [])
+      let component = sinkOverride?(sink.name) ?? sink.component
+      let node = component.makeSink(seat)
+      node.index = index
+      sinks.append(RunningSink(node: node, upstream: NoSubscription.make()))
+      node.open()
+      if outcome != nil { return }
+    }
+    for (index, sink) in plan.sinks.enumerated() {
+      let upstream = subscribe(sink.input, topScope, to: sinks[index].node)
+      if sinks[index].node.hasEnded { upstream.cancel() } else { sinks[index].upstream = upstream }
+    }
+    for tap in taps { tap.connect(self) }
+    isWiring = false
+    let starts = pendingStarts
+    pendingStarts = []
+    for start in starts { start() }
+    // An errors output whose signal nobody runs has nothing to wait for.
+    for index in plan.named.indices where !named[index].isConnected { errors[index].complete() }
+    if openSinks == 0 { end(.completed) }
+  }
+
+  /// More subscribers of named signals, for tests.
+  public var taps: [Tap] = []
+
+  /// Ends the sources as if they had completed, so that everything held is flushed; what is under way
+  /// goes on until it is done.
+  public func drain() {
+    isStopping = true
+    for source in runningSources where !source.isClosed { source.drain() }
+  }
+
+  /// Cancels everything at once. `onEnd` is not called.
+  public func cancel() {
+    if outcome == nil { outcome = .failed(SignalFailure(.user, "cancelled")) }
+    teardown()
+  }
+
+  private func end(_ outcome: Outcome) {
+    guard self.outcome == nil else { return }
+    self.outcome = outcome
+    teardown()
+    onEnd(outcome)
+  }
+
+  private func teardown() {
+    for sink in sinks { sink.upstream.cancel() }
+    for sink in sinks where sink.isOpen { sink.node.abandon() }
+    for source in runningSources { source.cancel() }
+    runningSources = []
+  }
+
+  private func turnEnded() {
+    for sink in sinks where sink.isOpen { sink.node.turnEnded() }
+  }
+
+  // MARK: Subscribing
+
+  /// Runs `signal` for `downstream`. Unless the graph is being wired, events may come before this returns.
+  public func subscribe(_ signal: SignalPlan, _ scope: Scope, to downstream: Downstream) -> any Subscription {
+    func seat(_ segment: Segment, _ inputs: [SignalPlan]) -> Seat {
+      Seat(
+        execution: self, step: signal.step, location: plan.steps[signal.step.number].location,
+        scope: scope, segment: segment, inputs: inputs)
+    }
+    switch signal.kind {
+    case .named(let index):
+      if plan.named[index].isCold { return subscribe(plan.named[index].body, topScope, to: downstream) }
+      return named[index].subscribe(downstream)
+    case .errors(let index):
+      return errors[index].subscribe(downstream)
+    case .source(let component, let segment):
+      let step = plan.steps[signal.step.number]
+      let isNamed = plan.index(ofNamed: step.owner).map { plan.named[$0].body === signal } ?? false
+      let actual = isNamed ? sourceOverride?(step.owner) ?? component : component
+      let node = actual.makeSource(seat(segment, []), downstream: downstream)
+      runningSources.append(node)
+      if runningSources.count > 64 { runningSources.removeAll { $0.isClosed } }
+      whenWired { [unowned self] in
+        if node.isClosed { return }
+        if isStopping { node.drain() } else { node.begin() }
+      }
+      return node
+    case .node(let component, let segment, let inputs):
+      let node = component.makeNode(seat(segment, inputs), downstream: downstream)
+      node.start()
+      return node
+    case .input:
+      guard let subject = scope.subject else {
+        preconditionFailure("a chain's input outside of the node that feeds it")
+      }
+      return subject.subscribe(downstream)
+    case .run(let run, let input):
+      let node = RowRun(run, seat(Segment.empty, [input]), downstream: downstream)
+      node.start()
+      return node
+    }
+  }
+
+  /// Runs `start` at once or, while the graph is being wired, when all of it is: nothing is sent before
+  /// everybody who will listen does.
+  func whenWired(_ start: @escaping () -> Void) {
+    if isWiring { pendingStarts.append(start) } else { start() }
+  }
+
+  func namedEnded(_ index: Int) { errors[index].complete() }
+
+  // MARK: What sinks report
+
+  func sinkDrained(_ index: Int) {
+    guard sinks[index].isOpen else { return }
+    sinks[index].isOpen = false
+    sinks[index].upstream.cancel()
+    openSinks -= 1
+    if openSinks == 0 { end(.completed) }
+  }
+
+  func sinkFailed(_ index: Int, _ failure: SignalFailure) {
+    guard sinks[index].isOpen else { return }
+    end(.failed(failure))
+  }
+
+  /// A failure that reached a sink: nobody has handled it, so the pipeline ends.
+  func unhandled(_ failure: SignalFailure) { end(.failed(failure)) }
+
+  // MARK: Events that are given up
+
+  public func reject(_ rejection: Rejection, at seat: Seat) { reject(rejection, step: seat.step) }
+
+  func reject(_ rejection: Rejection, step: StepID) {
+    counters.rejected &+= 1
+    let info = plan.steps[step.number]
+    let arena = executor.arena
+    var members: [(key: Value, value: Value)] = [
+      (.literal("error"), arena.string(rejection.message)),
+      (.literal("code"), arena.string(rejection.code.name)),
+      (.literal("step"), arena.string(info.label)),
+      (.literal("at"), arena.string("\(rejection.location ?? info.location)")),
+    ]
+    let origin = rejection.event.origin.takeUnretainedValue()
+    if !origin.source.isEmpty { members.append((.literal("source"), arena.string(origin.source))) }
+    if let path = origin.path { members.append((.literal("path"), arena.string(path))) }
+    if rejection.event.position >= 0 {
+      members.append((.literal("offset"), .int(rejection.event.position)))
+    }
+    members.append((.literal("event"), rejection.event.value))
+    let letter = rejection.event.with(arena.map(members))
+    if let index = plan.index(ofNamed: info.owner), errors[index].isClaimed {
+      errors[index].send(letter)
+      return
+    }
+    let text = OutputBuffer()
+    JSONWriter.append(letter.value, to: text)
+    services.deadLetter(text.bytes)
+  }
+
+  /// Counts an event that was dropped because its condition could not be evaluated, and logs the first
+  /// of each kind.
+  func undecided(_ message: @autoclosure () -> String, at step: StepID, location: SourceLocation?) {
+    counters.undecided &+= 1
+    guard logged.count < 1000 else { return }
+    let text = message()
+    let info = plan.steps[step.number]
+    if logged.insert("\(step.number) \(text)").inserted {
+      services.log(
+        .warning, info.label,
+        "\(location ?? info.location): dropped an event, because its condition could not be decided: \(text) (further ones of this kind are only counted)")
+    }
+  }
+}
+
+/// Something that watches a named signal from outside the plan.
+public final class Tap {
+  public enum Target: Sendable, Equatable { case signal(Int), errors(Int) }
+  private let target: Target
+  private let downstream: Downstream
+  private var subscription: (any Subscription)?
+
+  public init(_ target: Target, _ downstream: Downstream) {
+    self.target = target
+    self.downstream = downstream
+  }
+
+  func connect(_ execution: Execution) {
+    let kind: SignalPlan.Kind
+    switch target {
+    case .signal(let index): kind = .named(index)
+    case .errors(let index): kind = .errors(index)
+    }
+    subscription = execution.subscribe(
+      SignalPlan(kind, step: StepID(0), type: .dyn), execution.topScope, to: downstream)
+  }
+}

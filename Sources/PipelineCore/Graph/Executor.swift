@@ -1,0 +1,179 @@
+import Synchronization
+
+/// Runs one pipeline, turn by turn: a *turn* is one thing taken from the mailbox or one due timer,
+/// processed until nothing more happens synchronously. Turns never overlap.
+///
+/// Everything but ``post(_:)``, ``postBatch(_:)`` and ``setNeedsTurn`` belongs to the thread that
+/// currently runs the turns. Time stands still during a turn.
+public final class Executor: @unchecked Sendable {
+  /// Work for a turn.
+  public typealias Work = @Sendable () -> Void
+
+  private struct Mailbox {
+    /// What the world answered, control: taken first, never held back.
+    var urgent: [Work] = []
+    /// What sources read: held back while the pipeline is congested.
+    var batches: [Work] = []
+    /// What the sources of inner signals read: held back only while an output is congested, because a
+    /// full queue may be waiting for just these.
+    var innerBatches: [Work] = []
+  }
+
+  private let mailbox = Mutex(Mailbox())
+  private let clock: any Clock
+  private var timers = TimerQueue()
+
+  /// Memory of the current turn.
+  public let arena = Arena()
+  /// The turn's instant on the monotonic clock.
+  public private(set) var now: Instant
+  /// The turn's wall-clock time, in nanoseconds since 1970.
+  public private(set) var wallTime: Int64
+  /// Turns run so far.
+  public private(set) var turns: UInt64 = 0
+
+  /// Called on any thread when there is something to do; set once, before the first post.
+  public var setNeedsTurn: @Sendable () -> Void = {}
+  /// Called at the end of each turn, while its values are still valid.
+  var turnEnded: () -> Void = {}
+
+  /// How many sinks (and full queues) ask for no further input.
+  private var congestedOutputs = 0
+  private var congestedQueues = 0
+  /// Steps that must not run on the stack of whoever asked for them: the next round of a repeat.
+  private var deferred: [() -> Void] = []
+  private var deferredHead = 0
+  /// Keeps nodes that ended during this turn alive until nobody can be inside them.
+  private var graveyard: [AnyObject] = []
+  /// Steps of one turn that may run before the others get theirs; an endless synchronous source yields here.
+  private static let deferredLimit = 1000
+
+  public init(clock: any Clock) {
+    self.clock = clock
+    now = clock.now
+    wallTime = clock.wallTime
+  }
+
+  // MARK: From any thread
+
+  /// Hands over control work; it runs in a turn of its own.
+  public func post(_ work: @escaping Work) {
+    mailbox.withLock { $0.urgent.append(work) }
+    setNeedsTurn()
+  }
+
+  /// Hands over input; it waits while the pipeline is congested. Bounding it is the source's duty.
+  public func postBatch(inner: Bool = false, _ work: @escaping Work) {
+    mailbox.withLock { if inner { $0.innerBatches.append(work) } else { $0.batches.append(work) } }
+    setNeedsTurn()
+  }
+
+  // MARK: Turns
+
+  /// When the next timer is due, or nil.
+  public var nextDeadline: Instant? { deferredHead < deferred.count ? now : timers.next }
+
+  /// How many timers are pending.
+  public var pendingTimers: Int { timers.count }
+
+  public var isCongested: Bool { congestedOutputs + congestedQueues > 0 }
+
+  /// Runs turns until nothing is due, at most `limit`; returns whether something is left to do now.
+  @discardableResult
+  public func run(limit: Int = 64) -> Bool {
+    var remaining = limit
+    while remaining > 0 {
+      guard runOne() else { return false }
+      remaining -= 1
+    }
+    return true
+  }
+
+  /// Runs one turn; returns false if there was none to run.
+  public func runOne() -> Bool {
+    now = max(now, clock.now)
+    wallTime = clock.wallTime
+    if deferredHead < deferred.count {
+      turn {}
+      return true
+    }
+    let urgent: [Work] = mailbox.withLock {
+      guard !$0.urgent.isEmpty else { return [] }
+      defer { $0.urgent = [] }
+      return $0.urgent
+    }
+    if !urgent.isEmpty {
+      for work in urgent { turn(work) }
+      return true
+    }
+    if let due = timers.popDue(now) {
+      turn { due.target.woke(due.token) }
+      return true
+    }
+    if congestedOutputs == 0 {
+      let outer = congestedQueues == 0
+      let batch: Work? = mailbox.withLock {
+        if !$0.innerBatches.isEmpty { return $0.innerBatches.removeFirst() }
+        return outer && !$0.batches.isEmpty ? $0.batches.removeFirst() : nil
+      }
+      if let batch {
+        turn(batch)
+        return true
+      }
+    }
+    return false
+  }
+
+  private func turn(_ work: () -> Void) {
+    turns &+= 1
+    work()
+    var steps = 0
+    while deferredHead < deferred.count, steps < Self.deferredLimit {
+      let step = deferred[deferredHead]
+      deferredHead += 1
+      step()
+      steps += 1
+    }
+    if deferredHead == deferred.count {
+      deferred.removeAll(keepingCapacity: true)
+      deferredHead = 0
+    } else if deferredHead > 4096 {
+      deferred.removeFirst(deferredHead)
+      deferredHead = 0
+    }
+    turnEnded()
+    if !graveyard.isEmpty { graveyard.removeAll(keepingCapacity: true) }
+    arena.reset()
+  }
+
+  // MARK: During a turn
+
+  /// Runs `step` later in this turn (or in the next, when this one has run for long), off the stack.
+  func `defer`(_ step: @escaping () -> Void) { deferred.append(step) }
+
+  func wake(at deadline: Instant, _ target: any TimerTarget, _ token: Int = 0) -> Wake {
+    timers.schedule(at: deadline, target, token)
+  }
+
+  func cancel(_ wake: Wake) { timers.cancel(wake) }
+
+  func bury(_ object: AnyObject) { graveyard.append(object) }
+
+  /// Who asks for no further input.
+  public enum Pressure: Sendable {
+    /// A sink that cannot write as fast as events come.
+    case output
+    /// An operator with more events waiting than its bound says.
+    case queue
+  }
+
+  /// One more place that wants no further input. Each call needs one ``decongest(_:)``.
+  public func congest(_ pressure: Pressure) {
+    if pressure == .output { congestedOutputs += 1 } else { congestedQueues += 1 }
+  }
+
+  public func decongest(_ pressure: Pressure) {
+    if pressure == .output { congestedOutputs -= 1 } else { congestedQueues -= 1 }
+    precondition(congestedOutputs >= 0 && congestedQueues >= 0, "decongest without congest")
+  }
+}

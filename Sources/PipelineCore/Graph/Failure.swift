@@ -1,0 +1,70 @@
+/// Why a signal ended without completing.
+public struct SignalFailure: Error, Sendable, Equatable {
+  public enum Kind: String, Sendable, CaseIterable {
+    /// `timeout` ran out.
+    case timeout
+    /// A source could not go on: connection lost, file gone, answer not usable.
+    case source
+    /// A sink could not go on.
+    case sink
+    /// A bound was reached and the operator has no other way to keep it.
+    case limit
+    /// An expression failed under `onError: fail`.
+    case expression
+    /// Made by the pipeline itself: `error:` in a test's marbles.
+    case user
+  }
+
+  public var kind: Kind
+  /// What happened, one sentence without a full stop.
+  public var message: String
+  /// Where in the pipeline file, if it is known.
+  public var location: SourceLocation?
+  /// What else is known, e.g. `status` of an HTTP answer; names and numbers only.
+  public var details: [Detail] = []
+
+  public struct Detail: Sendable, Equatable {
+    public var name: String
+    public var value: Int64
+    public init(_ name: String, _ value: Int64) {
+      self.name = name
+      self.value = value
+    }
+  }
+
+  public init(
+    _ kind: Kind, _ message: String, at location: SourceLocation? = nil, details: [Detail] = []
+  ) {
+    self.kind = kind
+    self.message = message
+    self.location = location
+    self.details = details
+  }
+
+  /// As expressions see it: `error.message`, `error.kind`, and the details.
+  func value(in arena: Arena) -> Value {
+    var members: [(key: Value, value: Value)] = [
+      (.literal("kind"), arena.string(kind.rawValue)),
+      (.literal("message"), arena.string(message)),
+    ]
+    for detail in details { members.append((arena.string(detail.name), .int(detail.value))) }
+    return arena.map(members)
+  }
+}
+
+/// One event that a node could not use, with the reason; the signal goes on without it.
+public struct Rejection {
+  public var event: Event
+  /// A code of the RX5xx range.
+  public var code: Diagnostic.Code
+  /// One sentence without a full stop.
+  public var message: String
+  public var location: SourceLocation?
+
+  public init(_ event: Event, _ code: Diagnostic.Code, _ message: String, at location: SourceLocation?) {
+    self.event = event
+    self.code = code
+    self.message = message
+    self.location = location
+  }
+}

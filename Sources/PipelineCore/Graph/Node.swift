@@ -1,0 +1,192 @@
+/// Where a signal's events go: `receive* (complete | fail)?`, one at a time, nothing after the end.
+open class Downstream {
+  public init() {}
+  open func receive(_ event: Event) {}
+  open func complete() {}
+  open func fail(_ failure: SignalFailure) {}
+}
+
+/// A running signal, seen from below: what a subscriber holds.
+public protocol Subscription: AnyObject {
+  /// Stops delivery at once and frees timers and everything above. Idempotent; sends nothing.
+  func cancel()
+}
+
+/// What has already ended: the upstream of a node that has none (any more).
+final class NoSubscription: Subscription {
+  static func make() -> any Subscription { NoSubscription() }
+  func cancel() {}
+}
+
+/// One running operator of one subscription.
+///
+/// Subclasses override `receive`, `complete`, `fail` and `woke` where they differ from passing on. State
+/// lives in their stored properties, so two subscriptions share nothing. A node may be entered again
+/// while it is emitting (a synchronous inner signal, a feedback): state must be consistent before each
+/// `emit`, and what a node needs after an `emit` it reads again.
+///
+/// Ownership: a node holds its upstreams; the downstream holds the node. The link down is unowned, and
+/// an ended node is kept to the end of the turn, so nobody is freed while control is inside.
+open class OperatorNode: Downstream, Subscription, TimerTarget {
+  public let seat: Seat
+  private var downstream: Unmanaged<Downstream>
+  private var upstreams: [any Subscription] = []
+  public private(set) var isClosed = false
+
+  public init(_ seat: Seat, downstream: Downstream) {
+    self.seat = seat
+    self.downstream = .passUnretained(downstream)
+    super.init()
+  }
+
+  public final var execution: Execution { seat.execution }
+  public final var executor: Executor { seat.execution.executor }
+  public final var arena: Arena { seat.execution.executor.arena }
+  public final var now: Instant { seat.execution.executor.now }
+
+  // MARK: Input, to override
+
+  /// An event of inlet 0; inlets of a node with several are objects of their own.
+  open override func receive(_ event: Event) { emit(event) }
+  /// The input has completed. The default completes.
+  open override func complete() { finish() }
+  /// The input has failed. The default fails, at once, overtaking whatever is held back.
+  open override func fail(_ failure: SignalFailure) { finish(failing: failure) }
+  /// A timer that this node scheduled is due.
+  open func woke(_ token: Int) {}
+  /// Subscribes what is above; called once, when the node itself is subscribed.
+  open func start() { if let input = seat.inputs.first { subscribe(input) } }
+  /// Frees what only this class knows of: inner subscriptions, queues. Called once.
+  open func stop() {}
+
+  // MARK: Output
+
+  @inline(__always)
+  public final func emit(_ event: Event) {
+    guard !isClosed else { return }
+    downstream._withUnsafeGuaranteedRef { $0.receive(event) }
+  }
+
+  /// Completes: first everything above is released, then the downstream hears of it.
+  public final func finish() {
+    guard !isClosed else { return }
+    close()
+    downstream._withUnsafeGuaranteedRef { $0.complete() }
+  }
+
+  public final func finish(failing failure: SignalFailure) {
+    guard !isClosed else { return }
+    close()
+    downstream._withUnsafeGuaranteedRef { $0.fail(failure) }
+  }
+
+  public final func cancel() {
+    guard !isClosed else { return }
+    close()
+  }
+
+  private func close() {
+    isClosed = true
+    executor.bury(self)
+    stop()
+    let above = upstreams
+    upstreams = []
+    for upstream in above { upstream.cancel() }
+  }
+
+  /// Gives up the event: it goes to the errors output of the named signal that this node is part of.
+  public final func reject(
+    _ event: Event, _ code: Diagnostic.Code, _ message: String, at location: SourceLocation? = nil
+  ) {
+    execution.reject(
+      Rejection(event, code, message, at: location ?? seat.location), at: seat)
+  }
+
+  // MARK: What a node may ask for
+
+  public final func wake(after span: TimeSpan, _ token: Int = 0) -> Wake {
+    wake(at: now + span, token)
+  }
+
+  /// A node that has ended gets no timer.
+  public final func wake(at deadline: Instant, _ token: Int = 0) -> Wake {
+    isClosed ? .none : executor.wake(at: deadline, self, token)
+  }
+
+  /// Cancels a timer and forgets it.
+  public final func cancelWake(_ wake: inout Wake) {
+    if wake.isSet {
+      executor.cancel(wake)
+      wake = .none
+    }
+  }
+
+  /// Subscribes `signal` for this node's inlet 0 (or for `inlet`) and cancels it when the node ends.
+  ///
+  /// A signal that ends while it is being subscribed has already said so to the inlet.
+  public final func subscribe(_ signal: SignalPlan, _ scope: Scope? = nil, to inlet: Downstream? = nil) {
+    guard !isClosed else { return }
+    let subscription = execution.subscribe(signal, scope ?? seat.scope, to: inlet ?? self)
+    if isClosed { subscription.cancel() } else { upstreams.append(subscription) }
+  }
+}
+
+/// The place of a running node: which step of the plan it is, and what it may use.
+public struct Seat {
+  public unowned(unsafe) let execution: Execution
+  /// Number of the step in the plan, for counters and messages.
+  public let step: StepID
+  public let location: SourceLocation?
+  /// What the expressions of this subscription can see beside the event.
+  public let scope: Scope
+  /// What the step's expressions share.
+  public let segment: Segment
+  /// The signals that the step combines; the first is the one it stands behind.
+  public let inputs: [SignalPlan]
+}
+
+/// What an inner signal was made for: the values of `outer` and `error`.
+public final class Scope {
+  /// The event for which the innermost enclosing inner signal was made; absent at the top.
+  public let outer: OwnedValue?
+  /// The failure that `catch` answers, as a value.
+  public let error: OwnedValue?
+  /// The reply target and origin of the outer event, so that a `reply` sink can answer from inside.
+  public let origin: Origin
+  public let key: OwnedValue?
+  /// What the node around a chain parameter feeds in.
+  let subject: Subject?
+
+  init(
+    outer: OwnedValue? = nil, error: OwnedValue? = nil, origin: Origin = .none, key: OwnedValue? = nil,
+    subject: Subject? = nil
+  ) {
+    self.outer = outer
+    self.error = error
+    self.origin = origin
+    self.key = key
+    self.subject = subject
+  }
+
+  public static func top() -> Scope { Scope() }
+
+  public func with(outer event: Event) -> Scope {
+    Scope(
+      outer: OwnedValue(event.value), error: error, origin: event.origin.takeUnretainedValue(),
+      key: event.key.isAbsent ? key : OwnedValue(event.key), subject: subject)
+  }
+
+  public func with(error value: Value) -> Scope {
+    Scope(outer: outer, error: OwnedValue(value), origin: origin, key: key, subject: subject)
+  }
+
+  func with(subject: Subject) -> Scope {
+    Scope(outer: outer, error: error, origin: origin, key: key, subject: subject)
+  }
+}
+
+/// Identifies a step of the plan.
+public struct StepID: Sendable, Hashable {
+  public var number: Int
+  public init(_ number: Int) { self.number = number }
+}

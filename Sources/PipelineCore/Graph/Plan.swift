@@ -1,0 +1,160 @@
+/// A pipeline, compiled: immutable, shared by all that run, draw or explain it.
+public final class Plan: Sendable {
+  public let name: String
+  public let description: String?
+  public let source: SourceText
+  /// What can be referred to: sources first, then signals, each in the order of the file.
+  public let named: [NamedPlan]
+  public let sinks: [SinkPlan]
+  /// Every step, by ``StepID``.
+  public let steps: [StepPlan]
+  public let tests: [TestPlan]
+
+  public init(
+    name: String, description: String?, source: SourceText, named: [NamedPlan], sinks: [SinkPlan],
+    steps: [StepPlan], tests: [TestPlan]
+  ) {
+    self.name = name
+    self.description = description
+    self.source = source
+    self.named = named
+    self.sinks = sinks
+    self.steps = steps
+    self.tests = tests
+  }
+
+  public func index(ofNamed name: String) -> Int? { named.firstIndex { $0.name == name } }
+}
+
+/// A source or a signal that has a name: it runs once and is shared, unless it is cold.
+public struct NamedPlan: Sendable {
+  public enum Kind: String, Sendable { case source, signal }
+  public var name: String
+  public var kind: Kind
+  public var body: SignalPlan
+  /// Made anew for each reference.
+  public var isCold: Bool
+  public var location: SourceLocation
+}
+
+public struct SinkPlan: Sendable {
+  public var name: String
+  public var step: StepID
+  public var keyword: String
+  public var input: SignalPlan
+  public var component: any SinkComponent
+  public var segment: Segment
+  public var location: SourceLocation
+}
+
+/// What counters, messages and drawings know of one step.
+public struct StepPlan: Sendable {
+  /// The keyword: `filter`, `http`.
+  public var keyword: String
+  /// The named source, signal or sink that it is part of.
+  public var owner: String
+  /// `owner` with the place in the chain: `books/2 filter`.
+  public var label: String
+  public var location: SourceLocation
+  /// What the file says of failing events; nil: the operator's default.
+  public var onError: ErrorPolicy?
+}
+
+/// What becomes of an event for which a step fails.
+public enum ErrorPolicy: String, Sendable, CaseIterable {
+  /// It is dropped and counted; the first of each kind is logged.
+  case drop
+  /// It goes on as if the step were not there.
+  case keep
+  /// The signal ends with the error.
+  case fail
+  /// It goes to the errors output, with the reason.
+  case route
+}
+
+/// A signal as the compiler sees it: a tree of steps over references.
+public final class SignalPlan: Sendable {
+  public enum Kind: Sendable {
+    /// The named source or signal of that index in `Plan.named`.
+    case named(Int)
+    /// The errors output of the named source or signal of that index.
+    case errors(Int)
+    case source(any SourceComponent, Segment)
+    /// What the enclosing node feeds in: the origin of a chain parameter.
+    case input
+    case node(any OperatorComponent, Segment, inputs: [SignalPlan])
+    /// Row-wise steps in one pass.
+    case run(RunPlan, input: SignalPlan)
+  }
+
+  public let kind: Kind
+  public let step: StepID
+  public let type: EventType
+
+  public init(_ kind: Kind, step: StepID, type: EventType) {
+    self.kind = kind
+    self.step = step
+    self.type = type
+  }
+}
+
+/// Neighbouring row-wise steps, compiled into one pass over each event.
+public struct RunPlan: Sendable {
+  /// Steps that see the same event value and so share one projection.
+  public struct Part: Sendable {
+    public var segment: Segment
+    public var steps: [Step]
+  }
+  public struct Step: Sendable {
+    public var id: StepID
+    public var component: any RowOperator
+  }
+  public var parts: [Part]
+  public init(parts: [Part]) { self.parts = parts }
+}
+
+/// What the compiler knows of the events of a signal.
+public struct EventType: Sendable, Equatable {
+  public var type: ExpressionType
+  /// The names of the inputs, while the event is still the list that `combineLatest` or `zip` makes.
+  public var tuple: [String]?
+  public var elements: [ExpressionType] = []
+
+  public init(_ type: ExpressionType, tuple: [String]? = nil, elements: [ExpressionType] = []) {
+    self.type = type
+    self.tuple = tuple
+    self.elements = elements
+  }
+  public static let dyn = EventType(.dyn)
+}
+
+/// The expressions of one or several steps that look at the same event: they share the slots that one
+/// projection of the event fills.
+public final class Segment: @unchecked Sendable {
+  /// Frozen after compilation.
+  public let projection = Projection()
+  public internal(set) var usesMeta = false
+  public internal(set) var hasPrograms = false
+  /// Number of variables that a frame needs.
+  public internal(set) var variableCount = Variables.base.count
+  /// The environment as a map, fixed at load.
+  public let environment: OwnedValue
+  public init(environment: OwnedValue) { self.environment = environment }
+  static let empty = Segment(environment: OwnedValue())
+}
+
+/// The variables that expressions see, by their place in the frame.
+public enum Variables {
+  public static let event = 0
+  public static let meta = 1
+  public static let now = 2
+  public static let env = 3
+  public static let outer = 4
+  public static let error = 5
+  /// The first of the variables that an operator adds: `running`, `index`, the inputs of `reduce`.
+  public static let firstOwn = 6
+  public static let base: [(name: String, type: ExpressionType)] = [
+    ("event", .dyn), ("meta", .dyn), ("now", .timestamp), ("env", .map(.string, .string)),
+    ("outer", .dyn), ("error", .dyn),
+  ]
+}

@@ -1,0 +1,115 @@
+/// What a row-wise step says of one event.
+public enum RowVerdict {
+  /// The event, perhaps with another value, goes on.
+  case pass
+  /// The event ends here.
+  case drop
+  /// The event goes on, and the signal completes together with it.
+  case passAndFinish
+  /// The signal completes; the event is not sent.
+  case finish
+}
+
+/// One running row-wise step: sees one event at a time, emits at most one for it, at once.
+open class RowStep {
+  public init() {}
+  /// Called for each event, in order. May change `event`; may reject it through `run` and drop it.
+  open func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict { .pass }
+  /// The input is complete. A step that passes on nothing more than events needs nothing here.
+  open func complete(_ run: RowRun) {}
+  open func fail(_ failure: SignalFailure, _ run: RowRun) {}
+}
+
+/// Several row-wise steps as one node: one projection and one pass for each event.
+public final class RowRun: OperatorNode {
+  private struct Step {
+    var step: Unmanaged<RowStep>
+    var frame: Unmanaged<EventFrame>
+    /// The first step of its part: the frame must be loaded with the event before.
+    var loads: Bool
+    var id: StepID
+  }
+
+  private let steps: UnsafeMutableBufferPointer<Step>
+  /// Keeps what `steps` points to alive.
+  private let owned: [AnyObject]
+  private var current = 0
+
+  init(_ plan: RunPlan, _ seat: Seat, downstream: Downstream) {
+    var steps: [Step] = []
+    var owned: [AnyObject] = []
+    for part in plan.parts {
+      let frame = EventFrame(part.segment, seat.scope, seat.execution)
+      owned.append(frame)
+      for (index, step) in part.steps.enumerated() {
+        let running = step.component.makeStep(seat.execution.plan.steps[step.id.number])
+        owned.append(running)
+        steps.append(
+          Step(
+            step: .passUnretained(running), frame: .passUnretained(frame),
+            loads: index == 0 && part.segment.needsLoading, id: step.id))
+      }
+    }
+    self.steps = .allocate(capacity: steps.count)
+    _ = self.steps.initialize(from: steps)
+    self.owned = owned
+    super.init(seat, downstream: downstream)
+  }
+
+  deinit { steps.deallocate() }
+
+  public override func receive(_ event: Event) {
+    var event = event
+    var index = 0
+    var finishes = false
+    let count = steps.count
+    while index < count {
+      let step = steps[index]
+      let frame = step.frame._withUnsafeGuaranteedRef { $0 }
+      if step.loads, let failure = frame.load(event) {
+        current = index
+        reject(event, .eventNotReadable, frame.frame.message(of: failure))
+        return
+      }
+      current = index
+      switch step.step._withUnsafeGuaranteedRef({ $0.apply(&event, frame, self) }) {
+      case .pass: index += 1
+      case .drop:
+        if finishes { finish() }
+        return
+      case .passAndFinish:
+        finishes = true
+        index += 1
+      case .finish:
+        finish()
+        return
+      }
+    }
+    emit(event)
+    if finishes { finish() }
+  }
+
+  public override func complete() {
+    for step in steps { step.step._withUnsafeGuaranteedRef { $0.complete(self) } }
+    finish()
+  }
+
+  public override func fail(_ failure: SignalFailure) {
+    for step in steps { step.step._withUnsafeGuaranteedRef { $0.fail(failure, self) } }
+    finish(failing: failure)
+  }
+
+  /// The step whose `apply` is running.
+  var currentStep: StepID { steps[current].id }
+
+  /// Rejects in the name of the step that is running.
+  public func rejectRow(
+    _ event: Event, _ code: Diagnostic.Code, _ message: String, at location: SourceLocation?
+  ) {
+    execution.reject(Rejection(event, code, message, at: location), step: currentStep)
+  }
+}
+
+extension Segment {
+  var needsLoading: Bool { hasPrograms }
+}

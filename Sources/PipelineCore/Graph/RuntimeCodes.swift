@@ -1,0 +1,18 @@
+extension Diagnostic.Code {
+  public static let inputNotDecodable = Diagnostic.Code(
+    "RX501", "Input could not be decoded into an event.")
+  public static let eventNotReadable = Diagnostic.Code(
+    "RX502", "An event is not the JSON that its decoder took it for.")
+  public static let expressionFailed = Diagnostic.Code(
+    "RX503", "An expression failed for an event.")
+  public static let eventNotDeliverable = Diagnostic.Code(
+    "RX504", "A sink rejected an event for good.")
+  public static let unexpectedValue = Diagnostic.Code(
+    "RX505", "An expression gave a value of a kind that the operator cannot use.")
+  public static let limitReached = Diagnostic.Code(
+    "RX506", "An operator's bound was reached.")
+  static let runtime: [Diagnostic.Code] = [
+    .inputNotDecodable, .eventNotReadable, .expressionFailed, .eventNotDeliverable, .unexpectedValue,
+    .limitReached,
+  ]
+}

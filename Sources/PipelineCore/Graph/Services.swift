@@ -1,0 +1,28 @@
+/// What a running pipeline may ask of the world. The daemon hands in the real ones, tests their own.
+public struct Services: Sendable {
+  public enum Level: String, Sendable, CaseIterable, Comparable {
+    case debug, info, warning, error
+    public static func < (a: Level, b: Level) -> Bool {
+      allCases.firstIndex(of: a).unsafelyUnwrapped < allCases.firstIndex(of: b).unsafelyUnwrapped
+    }
+  }
+
+  public var http: any HTTPClient
+  /// Writes one line to the log: level, component, message.
+  public var log: @Sendable (Level, String, String) -> Void
+  /// Takes one dead letter: a JSON document without line end. Called on the executor's thread.
+  public var deadLetter: @Sendable (UnsafeRawBufferPointer) -> Void
+  /// Numbers for jitter; uniformly distributed. Tests hand in a fixed sequence.
+  public var random: @Sendable () -> UInt64
+
+  public init(
+    http: any HTTPClient, log: @escaping @Sendable (Level, String, String) -> Void,
+    deadLetter: @escaping @Sendable (UnsafeRawBufferPointer) -> Void,
+    random: @escaping @Sendable () -> UInt64
+  ) {
+    self.http = http
+    self.log = log
+    self.deadLetter = deadLetter
+    self.random = random
+  }
+}

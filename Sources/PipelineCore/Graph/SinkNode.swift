@@ -1,0 +1,72 @@
+/// One running sink: the end of a signal.
+open class SinkNode: Downstream {
+  public let seat: Seat
+  var index = 0
+  public private(set) var hasEnded = false
+  private var isDrained = false
+
+  public init(_ seat: Seat) {
+    self.seat = seat
+    super.init()
+  }
+
+  public final var execution: Execution { seat.execution }
+  public final var executor: Executor { seat.execution.executor }
+
+  /// Takes one event. Count it with `countSent` when it is settled.
+  open override func receive(_ event: Event) {}
+
+  /// Opens what the sink writes to. Called once, before any source starts; call `fail(because:)` where
+  /// it cannot be opened.
+  open func open() {}
+
+  /// The input is complete: write what is held, then call `drained()`, in this turn or a later one.
+  open func finish() { drained() }
+
+  /// Called at the end of every turn: hand what this turn encoded to whoever writes it.
+  open func turnEnded() {}
+
+  /// The pipeline ends without draining: release everything, write nothing more.
+  open func abandon() {}
+
+  public final override func complete() {
+    guard !hasEnded else { return }
+    hasEnded = true
+    finish()
+  }
+
+  public final override func fail(_ failure: SignalFailure) {
+    guard !hasEnded else { return }
+    hasEnded = true
+    execution.unhandled(failure)
+  }
+
+  /// Everything is out. Called in a turn.
+  public final func drained() {
+    guard !isDrained else { return }
+    isDrained = true
+    execution.sinkDrained(index)
+  }
+
+  /// Nobody reads any more (a closed pipe): the sink ends as if it were complete, quietly.
+  public final func closed() {
+    hasEnded = true
+    abandon()
+    drained()
+  }
+
+  /// The sink cannot go on.
+  public final func fail(because failure: SignalFailure) {
+    hasEnded = true
+    execution.sinkFailed(index, failure)
+  }
+
+  public final func countSent(_ count: Int = 1) { execution.counters.sent &+= UInt64(count) }
+
+  public final func reject(_ event: Event, _ message: String) {
+    execution.reject(
+      Rejection(event, .eventNotDeliverable, message, at: seat.location), at: seat)
+  }
+
+  public final func makeFrame() -> EventFrame { EventFrame(seat.segment, seat.scope, execution) }
+}

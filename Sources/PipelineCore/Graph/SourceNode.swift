@@ -1,0 +1,101 @@
+import Synchronization
+
+/// One running source.
+///
+/// Sources that live on the executor (timers, answers) emit from their turns; those with a thread of
+/// their own hand over batches through an ``Intake``.
+open class SourceNode: OperatorNode {
+  /// What the events of this source have in common.
+  public let origin: Origin
+
+  public override init(_ seat: Seat, downstream: Downstream) {
+    let step = seat.execution.plan.steps[seat.step.number]
+    origin = Origin(source: step.owner, receivedAt: 0, reply: seat.scope.origin.reply)
+    super.init(seat, downstream: downstream)
+  }
+
+  /// Starts. Called once; events may be emitted before it returns.
+  open func begin() {}
+
+  /// Stops reading and completes, so that what is held below is flushed.
+  open func drain() { finish() }
+
+  public final override func start() {}
+
+  /// Emits one event that this source made.
+  @inline(__always)
+  public final func produce(_ value: Value, origin: Origin? = nil, position: Int64 = -1) {
+    execution.counters.received &+= 1
+    emit(Event(value, origin: origin ?? self.origin, position: position))
+  }
+
+  /// Rejects input that is no event.
+  public final func rejectInput(
+    _ bytes: UnsafeRawBufferPointer, _ message: String, origin: Origin? = nil, position: Int64 = -1
+  ) {
+    execution.counters.received &+= 1
+    let shown = UnsafeRawBufferPointer(rebasing: bytes.prefix(4096))
+    let text = String(decoding: shown, as: UTF8.self)
+    reject(
+      Event(arena.string(text), origin: origin ?? self.origin, position: position),
+      .inputNotDecodable, message)
+  }
+}
+
+/// The bounded way from a source's own thread into the pipeline.
+public final class Intake: @unchecked Sendable {
+  private struct State {
+    var waiting = 0
+    var isStopped = false
+  }
+  private let state = Mutex(State())
+  private let room: any Gate
+  private let executor: Executor
+  private let limit: Int
+  private let isInner: Bool
+
+  /// Lets a thread wait; the outside implements it with a condition variable.
+  public protocol Gate: Sendable {
+    func wait()
+    func signal()
+  }
+
+  /// `limit`: how many batches may wait to be taken.
+  public init(_ seat: Seat, limit: Int = 2, gate: any Gate) {
+    executor = seat.execution.executor
+    isInner = seat.scope.outer != nil
+    self.limit = limit
+    room = gate
+  }
+
+  /// Hands over one batch; `body` runs in a turn. Blocks while `limit` batches wait.
+  ///
+  /// Returns false when the source was stopped: the batch is not taken, and no further one will be.
+  public func deliver(_ body: @escaping @Sendable () -> Void) -> Bool {
+    while true {
+      let verdict: Bool? = state.withLock {
+        if $0.isStopped { return false }
+        if $0.waiting < limit {
+          $0.waiting += 1
+          return true
+        }
+        return nil
+      }
+      if verdict == false { return false }
+      if verdict == true { break }
+      room.wait()
+    }
+    executor.postBatch(inner: isInner) { [self] in
+      state.withLock { $0.waiting -= 1 }
+      room.signal()
+      body()
+    }
+    return true
+  }
+
+  /// Lets go of whoever waits. From any thread.
+  public func stop() {
+    state.withLock { $0.isStopped = true }
+    room.signal()
+  }
+}

@@ -1,0 +1,65 @@
+/// `aggregate`: a fold whose result comes at the end.
+struct Aggregate: OperatorComponent {
+  var start = LiteralParameter()
+  var next = ExpressionParameter()
+
+  static let spec = ComponentSpec<Aggregate>(
+    "aggregate",
+    summary: "Folds all events into one value and sends it when the signal completes.",
+    details: """
+      `next` sees `running`, `event` and `index` as in `scan`. Without any event the start value is \
+      sent. An error of the signal is passed on alone.
+      """,
+    parameters: [
+      .init("start", \.start, whole: true, "The value before the first event."),
+      .init("next", \.next, required: true, variables: [("running", .dyn), ("index", .int)],
+        "The new value."),
+    ],
+    examples: [
+      .marble("a sum", "aggregate: { start: 0, next: running + event }", in: "1-2-3|", out: "-----(6|)"),
+      .marble("of nothing", "aggregate: { start: 0, next: running + event }", in: "--|", out: "--(0|)"),
+      .marble("of a signal that fails", "aggregate: { start: 0, next: running + event }", in: "1-#",
+        out: "--#"),
+    ],
+    keeps: "The running value.", rivals: ["RxJS reduce", "Combine reduce"], seeAlso: ["scan", "collect"])
+
+  func outputType(_ inputs: [EventType]) -> EventType { .dyn }
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
+    Node(start.value, next.required, seat, downstream)
+  }
+
+  final class Node: OperatorNode {
+    private var running: OwnedValue
+    private var index: Int64 = 0
+    private let program: Program
+    private lazy var frame = makeFrame()
+
+    init(_ start: OwnedValue, _ program: Program, _ seat: Seat, _ downstream: Downstream) {
+      running = start
+      self.program = program
+      super.init(seat, downstream: downstream)
+    }
+
+    override func receive(_ event: Event) {
+      if let failure = frame.load(event) {
+        reject(event, .eventNotReadable, frame.message(of: failure))
+        return
+      }
+      frame.set(0, running.value)
+      frame.set(1, .int(index))
+      let value = program.evaluate(frame.frame)
+      if value.isError {
+        _ = failed(event, value, program, frame)
+        return
+      }
+      index &+= 1
+      running.assign(value, retiring: arena)
+    }
+
+    override func complete() {
+      emit(Event(running.value))
+      finish()
+    }
+  }
+}

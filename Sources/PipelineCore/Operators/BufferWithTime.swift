@@ -1,0 +1,65 @@
+/// `bufferWithTime`: lists of what came within a while.
+struct BufferWithTime: OperatorComponent {
+  var every = TimeSpan.zero
+  var count = 10_000
+
+  static let spec = ComponentSpec<BufferWithTime>(
+    "bufferWithTime",
+    summary: "Gathers events for a while and sends them as one list.",
+    details: """
+      The first event of a list starts the clock, so there are no empty lists. A list that reaches \
+      `count` events goes out at once. Completion sends the rest; an error drops it.
+      """,
+    parameters: [
+      .init("every", \.every, primary: true, required: true, range: 1...Int64.max,
+        "How long to gather."),
+      .init("count", \.count, range: 1...10_000_000, "The most events of one list."),
+    ],
+    examples: [
+      .marble("five ticks", "bufferWithTime: 5ms", in: "-1-2-------3--|", out: "------a-------(b|)",
+        values: ["a": "[1, 2]", "b": "[3]"]),
+      .marble("or two events", "bufferWithTime: { every: 5ms, count: 2 }", in: "-1-2-3-|",
+        out: "---a---(b|)", values: ["a": "[1, 2]", "b": "[3]"]),
+    ],
+    keeps: "The events of the list being gathered.", rivals: ["RxJS bufferTime (periodic)"],
+    seeAlso: ["collect", "throttle"])
+
+  func outputType(_ inputs: [EventType]) -> EventType { EventType(.list(inputs.first?.type ?? .dyn)) }
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+
+  final class Node: OperatorNode {
+    private let parameters: BufferWithTime
+    private var events: [OwnedEvent] = []
+    /// Set exactly while `events` is not empty.
+    private var timer = Wake.none
+
+    init(_ parameters: BufferWithTime, _ seat: Seat, _ downstream: Downstream) {
+      self.parameters = parameters
+      super.init(seat, downstream: downstream)
+    }
+
+    override func receive(_ event: Event) {
+      if events.isEmpty { timer = wake(after: parameters.every) }
+      events.append(OwnedEvent(event))
+      if events.count >= parameters.count { flush() }
+    }
+
+    override func woke(_ token: Int) { flush() }
+
+    override func complete() {
+      flush()
+      finish()
+    }
+
+    override func stop() { cancelWake(&timer) }
+
+    private func flush() {
+      cancelWake(&timer)
+      guard !events.isEmpty else { return }
+      let list = arena.list(of: events)
+      events = []
+      emit(Event(list))
+    }
+  }
+}

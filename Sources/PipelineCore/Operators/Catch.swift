@@ -1,0 +1,84 @@
+/// `catch`: another signal in place of an error.
+struct Catch: OperatorComponent {
+  var with = SignalParameter()
+  var value = MappingParameter()
+  private var hasValue = false
+
+  init() {}
+
+  static let spec = ComponentSpec<Catch>(
+    "catch",
+    summary: "Goes on with another signal when the signal fails.",
+    details: """
+      The other signal is `with`, a name or an inner signal, whose expressions see `error` with \
+      `error.kind`, `error.message` and, of an HTTP answer, `error.status`; or it is the one event \
+      `value`. Its own error is passed on.
+      """,
+    parameters: [
+      .init("with", \.with, primary: true, "The signal to go on with."),
+      .init("value", \.value, "One event to end with."),
+    ],
+    examples: [
+      .marble("another signal", "catch: { with: { values: [2] } }", in: "-1#", out: "-1(2|)"),
+      .marble("one event", "catch: { value: error.message }", in: "-1#", out: "-1(m|)",
+        values: ["m": "error"]),
+    ],
+    rivals: ["RxJS catchError", "Combine catch"], seeAlso: ["retry"])
+
+  func validate(_ context: inout DecodingContext) {
+    if with.isGiven == value.isGiven {
+      context.diagnostics.report(
+        Diagnostic(
+          .badValue,
+          with.isGiven ? "`catch` has both `with` and `value`" : "`catch` needs `with` or `value`",
+          at: context.location,
+          help: "write `catch: SIGNAL`, `catch: { with: { from: ... } }` or `catch: { value: ... }`"))
+    }
+  }
+
+  static let seesError = true
+
+  func outputType(_ inputs: [EventType]) -> EventType { .dyn }
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+
+  final class Node: MultiInletNode {
+    private let parameters: Catch
+    private static let replacement = 1
+
+    init(_ parameters: Catch, _ seat: Seat, _ downstream: Downstream) {
+      self.parameters = parameters
+      super.init(seat, downstream: downstream)
+    }
+
+    override func start() { open(seat.inputs[0]) }
+
+    override func completed(_ inlet: Inlet) { finish() }
+
+    override func failed(_ inlet: Inlet, _ failure: SignalFailure) {
+      drop(inlet)
+      guard inlet.number != Self.replacement else {
+        finish(failing: failure)
+        return
+      }
+      let scope = seat.scope.with(error: failure.value(in: arena))
+      guard let builder = parameters.value.makeBuilder() else {
+        open(parameters.with.required, number: Self.replacement, scope)
+        return
+      }
+      let frame = EventFrame(seat.segment, scope, execution)
+      frame.loadNothing()
+      var failing: Program?
+      let value = builder.build(frame, &failing)
+      if value.isError, let failing {
+        finish(
+          failing: SignalFailure(
+            .expression, failing.failureMessage(value, frame.frame),
+            at: failing.failureLocation(value, frame.frame) ?? seat.location))
+        return
+      }
+      emit(Event(value))
+      finish()
+    }
+  }
+}

@@ -1,0 +1,62 @@
+/// `collect`: all events as one list.
+struct Collect: OperatorComponent {
+  var max = 10_000
+
+  static let spec = ComponentSpec<Collect>(
+    "collect",
+    summary: "Sends one list of all events when the signal completes.",
+    details: """
+      Nothing makes an empty list. An error of the signal is passed on alone. More than `max` events \
+      end the signal with an error, because nothing may be lost and not everything can be kept.
+      """,
+    parameters: [
+      .init("max", \.max, primary: true, range: 1...10_000_000, "The most events to keep.")
+    ],
+    examples: [
+      .marble("a list", "collect", in: "1-2|", out: "---(l|)", values: ["l": "[1, 2]"]),
+      .marble("of nothing", "collect", in: "--|", out: "--(l|)", values: ["l": "[]"]),
+    ],
+    keeps: "Every event, at most `max`, until the end.", rivals: ["RxJS toArray", "Combine collect"],
+    seeAlso: ["bufferWithTime", "aggregate"])
+
+  func outputType(_ inputs: [EventType]) -> EventType { EventType(.list(inputs.first?.type ?? .dyn)) }
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(max, seat, downstream) }
+
+  final class Node: OperatorNode {
+    private let max: Int
+    private var events: [OwnedEvent] = []
+
+    init(_ max: Int, _ seat: Seat, _ downstream: Downstream) {
+      self.max = max
+      super.init(seat, downstream: downstream)
+    }
+
+    override func receive(_ event: Event) {
+      guard events.count < max else {
+        finish(
+          failing: SignalFailure(.limit, "collect holds \(max) events, its bound", at: seat.location))
+        return
+      }
+      events.append(OwnedEvent(event))
+    }
+
+    override func complete() {
+      emit(Event(arena.list(of: events)))
+      events = []
+      finish()
+    }
+  }
+}
+
+extension Arena {
+  /// The values of kept events as a list, valid until the end of the turn.
+  func list(of events: [OwnedEvent]) -> Value {
+    let target = elements(events.count)
+    for (index, event) in events.enumerated() {
+      event.keep(in: self)
+      target[index] = event.event.value
+    }
+    return Value(kind: .list, pointer: target.baseAddress, length: events.count)
+  }
+}

@@ -1,0 +1,58 @@
+/// `combinePrevious`: each event with the one before.
+struct CombinePrevious: RowOperator {
+  var start = LiteralParameter()
+  var next = ExpressionParameter()
+
+  static let changesValue = true
+
+  static let spec = ComponentSpec<CombinePrevious>(
+    "combinePrevious",
+    summary: "Combines each event with the one before it.",
+    details: """
+      `next` sees the event before as `previous`; for the first it is `start`, null unless given. An \
+      event for which `next` fails goes to the errors output, and is still the previous one of the next.
+      """,
+    parameters: [
+      .init("start", \.start, whole: true, "The previous event of the first."),
+      .init("next", \.next, primary: true, required: true,
+        variables: [("previous", .dyn), ("index", .int)], "What to send."),
+    ],
+    examples: [
+      .marble("differences", "combinePrevious: { start: 0, next: event - previous }", in: "3-4-9|",
+        out: "3-1-5|"),
+      .marble("pairs", "combinePrevious: '[previous, event]'", in: "1-2|", out: "a-b|",
+        values: ["a": "[null, 1]", "b": "[1, 2]"]),
+    ],
+    keeps: "The last event.", rivals: ["RxJS pairwise", "ReactiveSwift combinePrevious"],
+    seeAlso: ["scan", "distinctUntilChanged"])
+
+  func outputType(_ inputs: [EventType]) -> EventType { EventType(next.type) }
+
+  func makeStep(_ step: StepPlan) -> RowStep { Step(start.value, next.required, step) }
+
+  final class Step: RowStep {
+    private var previous: OwnedValue
+    private var index: Int64 = 0
+    private let program: Program
+    private let step: StepPlan
+
+    init(_ start: OwnedValue, _ program: Program, _ step: StepPlan) {
+      previous = start
+      self.program = program
+      self.step = step
+    }
+
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+      frame.set(0, previous.value)
+      frame.set(1, .int(index))
+      index &+= 1
+      let value = program.evaluate(frame.frame)
+      // The old content may be part of `value`, and the message of a failure may show it.
+      let current = event.value
+      defer { previous.assign(current, retiring: run.arena) }
+      if value.isError { return failed(event, value, program, frame, run, step) }
+      event.value = value
+      return .pass
+    }
+  }
+}

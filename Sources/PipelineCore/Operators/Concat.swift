@@ -1,0 +1,50 @@
+/// `concat`: one signal after the other.
+struct Concat: CombiningOperator {
+  static let spec = ComponentSpec<Concat>(
+    "concat",
+    summary: "Sends the events of its inputs one after the other.",
+    details: """
+      The next input is subscribed when the one before has completed and let go of what it held. A \
+      shared input that runs already has by then sent what nobody kept. The first error ends all; \
+      later inputs are never subscribed.
+      """,
+    examples: [
+      .marbles("what came too early is gone", "concat: [a, b]", in: ["a": "-1--|", "b": "--2---3-|"],
+        out: "-1----3-|")
+    ],
+    rivals: ["RxJS concat", "Combine append"], seeAlso: ["merge", "startWith"])
+
+  func outputType(_ inputs: [EventType]) -> EventType { Merge().outputType(inputs) }
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
+    Node(seat, downstream: downstream)
+  }
+
+  final class Node: MultiInletNode {
+    private var next = 0
+    private var isAdvancing = false
+
+    override func start() { advance() }
+
+    /// A loop, not a recursion: inputs that end while they are subscribed cost no stack.
+    private func advance() {
+      guard !isAdvancing else { return }
+      isAdvancing = true
+      defer { isAdvancing = false }
+      while !isClosed, inlets.isEmpty {
+        guard next < seat.inputs.count else {
+          finish()
+          return
+        }
+        let number = next
+        next += 1
+        open(seat.inputs[number], number: number)
+      }
+    }
+
+    override func completed(_ inlet: Inlet) {
+      drop(inlet)
+      advance()
+    }
+  }
+}

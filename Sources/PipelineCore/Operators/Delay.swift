@@ -1,0 +1,66 @@
+internal import DequeModule
+
+/// `delay`: everything a while later, but errors at once.
+struct Delay: OperatorComponent {
+  var by = TimeSpan.zero
+  var limit = 10_000
+
+  static let spec = ComponentSpec<Delay>(
+    "delay",
+    summary: "Sends each event, and the completion, a fixed time later.",
+    details: """
+      An error goes out at once and drops what waits. While more than `limit` events wait, the \
+      pipeline reads no further input.
+      """,
+    parameters: [
+      .init("by", \.by, primary: true, required: true, range: 0...Int64.max, "How much later."),
+      .init("limit", \.limit, range: 1...10_000_000,
+        "How many events may wait before input is held back."),
+    ],
+    examples: [
+      .marble("the completion too", "delay: 5ms", in: "-1|", out: "------1|"),
+      .marble("an error overtakes", "delay: 5ms", in: "-1--#", out: "----#"),
+    ],
+    keeps: "The events of the last `by`.", rivals: ["RxJS delay"], seeAlso: ["throttle", "timeout"])
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+
+  final class Node: OperatorNode {
+    private let parameters: Delay
+    private var waiting = Deque<(due: Instant, event: OwnedEvent)>()
+    private var backlog = Backlog()
+    private static let end = 1
+
+    init(_ parameters: Delay, _ seat: Seat, _ downstream: Downstream) {
+      self.parameters = parameters
+      super.init(seat, downstream: downstream)
+    }
+
+    override func receive(_ event: Event) {
+      guard !isClosed else { return }
+      let due = now + parameters.by
+      // One timer for all events of an instant.
+      if waiting.last?.due != due { _ = wake(at: due) }
+      waiting.append((due, OwnedEvent(event)))
+      backlog.update(waiting.count, parameters.limit, executor)
+    }
+
+    override func woke(_ token: Int) {
+      // Timers cannot be told apart from those of a cancelled node, which has nothing waiting.
+      while let first = waiting.first, first.due <= now, !isClosed {
+        waiting.removeFirst()
+        backlog.update(waiting.count, parameters.limit, executor)
+        first.event.keep(in: arena)
+        emit(first.event.event)
+      }
+      if token == Self.end { finish() }
+    }
+
+    override func complete() { _ = wake(after: parameters.by, Self.end) }
+
+    override func stop() {
+      waiting.removeAll()
+      backlog.update(0, parameters.limit, executor)
+    }
+  }
+}

@@ -1,0 +1,61 @@
+/// `filter`: the events for which a condition holds.
+struct Filter: RowOperator {
+  var condition = ExpressionParameter()
+
+  static let spec = ComponentSpec<Filter>(
+    "filter",
+    summary: "Passes on the events for which a condition holds.",
+    details: """
+      A condition that cannot be decided, because a field is missing or has the wrong type, has not \
+      been shown to hold: the event is dropped and counted, and the first of each kind is logged. \
+      `onError: route` sends such events to the errors output instead, `keep` passes them on, `fail` \
+      ends the signal.
+      """,
+    parameters: [
+      .init("where", \.condition, primary: true, required: true, expecting: .bool,
+        "The condition.")
+    ],
+    examples: [
+      .marble("the larger ones", "filter: event >= 3", in: "1-3-2-4|", out: "--3---4|"),
+      .marble("what cannot be decided is dropped", "filter: event.level >= 3", in: "a-b-c|", out: "----c|",
+        values: ["a": "{level: 1}", "b": "{}", "c": "{level: 3}"]),
+    ],
+    rivals: ["RxJS filter", "Vector filter", "jq select"], seeAlso: ["ignore", "take"])
+
+  func makeStep(_ step: StepPlan) -> RowStep { Step(condition.required, step) }
+
+  final class Step: RowStep {
+    private let program: Program
+    private let step: StepPlan
+
+    init(_ program: Program, _ step: StepPlan) {
+      self.program = program
+      self.step = step
+    }
+
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+      switch program.evaluateBool(frame.frame) {
+      case .true: return .pass
+      case .false: return .drop
+      case .failed:
+        let error = program.evaluate(frame.frame)
+        guard error.isError else {
+          return notBoolean(event, frame, run)
+        }
+        return failed(event, error, program, frame, run, step, otherwise: .drop)
+      }
+    }
+
+    private func notBoolean(_ event: Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+      let message = "the condition gives neither true nor false"
+      switch step.onError ?? .drop {
+      case .keep: return .pass
+      case .drop: run.execution.undecided(message, at: run.currentStep, location: step.location)
+      case .route: run.rejectRow(event, .unexpectedValue, message, at: step.location)
+      case .fail:
+        run.finish(failing: SignalFailure(.expression, message, at: step.location))
+      }
+      return .drop
+    }
+  }
+}

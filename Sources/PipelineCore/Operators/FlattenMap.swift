@@ -1,0 +1,185 @@
+internal import DequeModule
+
+/// `flattenMap`: a signal, or a list, for each event.
+struct FlattenMap: OperatorComponent {
+  enum Policy: String, ChoiceParameter {
+    case merge, concat, latest, exhaust
+    var help: String {
+      switch self {
+      case .merge: "all at once, up to `maxConcurrent`; further events wait"
+      case .concat: "one after the other"
+      case .latest: "only the newest; a new event ends the one before"
+      case .exhaust: "events are dropped while one is running"
+      }
+    }
+  }
+
+  var list = ExpressionParameter()
+  var signal = SignalParameter()
+  var policy = Policy.merge
+  var maxConcurrent = 16
+  var queueLimit = 1000
+
+  static let spec = ComponentSpec<FlattenMap>(
+    "flattenMap",
+    summary: "Makes a signal of each event and sends what these signals send.",
+    details: """
+      The short form is an expression that gives a list: its elements are sent one by one. With \
+      `signal`, an inner signal is made for each event, which its templates and expressions see as \
+      `outer` (and, in the parameters of its source, as `event`). It completes when the events and all \
+      inner signals have; an error of any ends everything. While more than `queueLimit` events wait for \
+      their turn, the pipeline reads no further input.
+      """,
+    parameters: [
+      .init("list", \.list, primary: true, "An expression that gives the list of what to send."),
+      .init("signal", \.signal, "The inner signal."),
+      .init("policy", \.policy, "What to do while inner signals are running."),
+      .init("maxConcurrent", \.maxConcurrent, range: 1...10_000,
+        "How many inner signals may run at once under `merge`."),
+      .init("queueLimit", \.queueLimit, range: 1...10_000_000,
+        "How many events may wait before input is held back."),
+    ],
+    examples: [
+      .marble("the elements of a list", "flattenMap: event.items", in: "a-b|", out: "(12)-3|",
+        values: ["a": "{items: [1, 2]}", "b": "{items: [3]}"]),
+      .marble("only the newest",
+        "flattenMap: { policy: latest, signal: { values: [p, q], chain: [ { delay: 3ms } ] } }",
+        in: "-x-y------|", out: "------(pq)|"),
+    ],
+    keeps: "The running inner signals and the events that wait, as `policy` says.",
+    rivals: [
+      "RxJS mergeMap, concatMap, switchMap, exhaustMap", "ReactiveSwift flatMap",
+      "ReactiveCocoa switchToLatest",
+    ],
+    seeAlso: ["map", "merge"])
+
+  func validate(_ context: inout DecodingContext) {
+    if list.isGiven == signal.isGiven {
+      context.diagnostics.report(
+        Diagnostic(
+          .badValue,
+          list.isGiven
+            ? "`flattenMap` has both `list` and `signal`"
+            : "`flattenMap` needs `signal`, or an expression that gives a list", at: context.location,
+          help: "write `flattenMap: event.items`, or `flattenMap: { signal: { from: ... } }`"))
+    }
+  }
+
+  func outputType(_ inputs: [EventType]) -> EventType {
+    if let plan = signal.plan { return EventType(plan.type.type) }
+    if case .list(let element) = list.type { return EventType(element) }
+    return .dyn
+  }
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
+    if let program = list.program { return ListNode(program, seat, downstream) }
+    return Node(self, seat, downstream)
+  }
+
+  /// The short form.
+  final class ListNode: OperatorNode {
+    private let program: Program
+    private lazy var frame = makeFrame()
+
+    init(_ program: Program, _ seat: Seat, _ downstream: Downstream) {
+      self.program = program
+      super.init(seat, downstream: downstream)
+    }
+
+    override func receive(_ event: Event) {
+      if let failure = frame.load(event) {
+        reject(event, .eventNotReadable, frame.message(of: failure))
+        return
+      }
+      var value = program.evaluate(frame.frame)
+      if value.isError {
+        if failed(event, value, program, frame) { emit(event) }
+        return
+      }
+      if value.is(.jsonList) { value = execution.json.expand(value, into: arena) }
+      if value.is(.optional) { value = value.wrapped ?? Value(kind: .list) }
+      if value.isError {
+        reject(event, .eventNotReadable, "the list is not valid JSON")
+        return
+      }
+      guard value.is(.list) else {
+        reject(
+          event, .unexpectedValue, "flattenMap needs a list, but the expression gives \(value.kindName)")
+        return
+      }
+      for element in value.elements {
+        if isClosed { return }
+        emit(event.with(element))
+      }
+    }
+  }
+
+  final class Node: MultiInletNode {
+    private let parameters: FlattenMap
+    private let limit: Int
+    private var waiting = Deque<OwnedEvent>()
+    private var backlog = Backlog()
+    private var outerEnded = false
+    private var isStarting = false
+
+    init(_ parameters: FlattenMap, _ seat: Seat, _ downstream: Downstream) {
+      self.parameters = parameters
+      limit = parameters.policy == .merge ? parameters.maxConcurrent : 1
+      super.init(seat, downstream: downstream)
+    }
+
+    override func start() { subscribe(seat.inputs[0]) }
+
+    override func receive(_ event: Event) {
+      guard !isClosed else { return }
+      switch parameters.policy {
+      case .latest:
+        // What the old one holds, such as a connection, is free before the new one asks for it.
+        if let old = inlets.first { drop(old) }
+        begin(event)
+      case .exhaust:
+        if inlets.isEmpty { begin(event) }
+      case .merge, .concat:
+        if inlets.count < limit, waiting.isEmpty {
+          begin(event)
+        } else {
+          waiting.append(OwnedEvent(event))
+          backlog.update(waiting.count, parameters.queueLimit, executor)
+        }
+      }
+    }
+
+    private func begin(_ event: Event) {
+      open(parameters.signal.required, seat.scope.with(outer: event))
+    }
+
+    override func completed(_ inlet: Inlet) {
+      drop(inlet)
+      // A loop, not a recursion: inner signals that end at once cost no stack.
+      guard !isStarting else { return }
+      isStarting = true
+      while !isClosed, inlets.count < limit, let next = waiting.popFirst() {
+        backlog.update(waiting.count, parameters.queueLimit, executor)
+        next.keep(in: arena)
+        begin(next.event)
+      }
+      isStarting = false
+      finishIfOver()
+    }
+
+    override func complete() {
+      outerEnded = true
+      finishIfOver()
+    }
+
+    private func finishIfOver() {
+      if outerEnded, inlets.isEmpty, waiting.isEmpty { finish() }
+    }
+
+    override func stop() {
+      waiting.removeAll()
+      backlog.update(0, parameters.queueLimit, executor)
+      super.stop()
+    }
+  }
+}

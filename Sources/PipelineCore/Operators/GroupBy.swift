@@ -1,0 +1,144 @@
+/// `groupBy`: a chain of its own for each key.
+struct GroupBy: OperatorComponent {
+  var key = ExpressionParameter()
+  var chain = ChainParameter()
+  var idle: TimeSpan?
+  var maxGroups = 10_000
+
+  static let spec = ComponentSpec<GroupBy>(
+    "groupBy",
+    summary: "Runs a chain of its own for each key and merges what they send.",
+    details: """
+      Inside the chain and below it, `meta.key` is the key. A group lives until the signal ends, or \
+      until it has had no event for `idle`; then its chain completes, and a later event of the key \
+      begins a new one. An event that would make more than `maxGroups` groups goes to the errors \
+      output. At the end the groups complete in the order in which they came into being.
+      """,
+    parameters: [
+      .init("key", \.key, primary: true, required: true, "The key: a text, number, boolean, null or a list of such."),
+      .init("chain", \.chain, "The steps for each group."),
+      .init("idle", \.idle, range: 1...Int64.max, "How long a group may have no events."),
+      .init("maxGroups", \.maxGroups, range: 1...10_000_000, "The most groups at a time."),
+    ],
+    examples: [
+      .marble("a count for each", "groupBy: { key: event, chain: [ { scan: { start: 0, next: running + 1 } } ] }",
+        in: "a-b-a|", out: "1-1-2|")
+    ],
+    keeps: "The state of each group's chain, at most `maxGroups`; with `idle`, one timer each.",
+    rivals: ["RxJS groupBy with mergeMap", "Riemann by"], seeAlso: ["scan", "distinctUntilChanged"])
+
+  func outputType(_ inputs: [EventType]) -> EventType { chain.plan?.type ?? inputs.first ?? .dyn }
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+
+  final class Node: MultiInletNode {
+    private final class Group {
+      let text: [UInt8]
+      let key: OwnedValue
+      let subject = Subject()
+      let token: Int
+      var inlet: Inlet?
+      var timer = Wake.none
+      init(_ text: [UInt8], _ key: Value, _ token: Int) {
+        self.text = text
+        self.key = OwnedValue(key)
+        self.token = token
+      }
+    }
+
+    private let parameters: GroupBy
+    private let program: Program
+    private lazy var frame = makeFrame()
+    /// By the key as JSON text, which is equal exactly for equal keys of one kind.
+    private var groups: [[UInt8]: Group] = [:]
+    private var byToken: [Int: Group] = [:]
+    private var created = 0
+    private var outerEnded = false
+    private let buffer = OutputBuffer()
+
+    init(_ parameters: GroupBy, _ seat: Seat, _ downstream: Downstream) {
+      self.parameters = parameters
+      program = parameters.key.required
+      super.init(seat, downstream: downstream)
+    }
+
+    override func start() { subscribe(seat.inputs[0]) }
+
+    override func receive(_ event: Event) {
+      if let failure = frame.load(event) {
+        reject(event, .eventNotReadable, frame.message(of: failure))
+        return
+      }
+      let key = program.evaluate(frame.frame)
+      if key.isError {
+        if failed(event, key, program, frame) { emit(event) }
+        return
+      }
+      buffer.clear()
+      JSONWriter.append(key, to: buffer)
+      guard let group = group(Array(buffer.bytes), key, event) else { return }
+      if let idle = parameters.idle {
+        cancelWake(&group.timer)
+        group.timer = wake(after: idle, group.token)
+      }
+      var event = event
+      event.key = group.key.value
+      if parameters.chain.plan != nil { group.subject.receive(event) } else { emit(event) }
+    }
+
+    private func group(_ text: [UInt8], _ key: Value, _ event: Event) -> Group? {
+      if let group = groups[text] { return group }
+      guard groups.count < parameters.maxGroups else {
+        reject(event, .limitReached, "groupBy has \(groups.count) groups, its bound `maxGroups`")
+        return nil
+      }
+      created += 1
+      let group = Group(text, key, created)
+      groups[text] = group
+      byToken[group.token] = group
+      if let plan = parameters.chain.plan {
+        group.inlet = open(plan, number: group.token, seat.scope.with(subject: group.subject))
+      }
+      return group
+    }
+
+    override func receive(_ event: Event, from inlet: Inlet) {
+      var event = event
+      if let group = byToken[inlet.number] { event.key = group.key.value }
+      emit(event)
+    }
+
+    override func completed(_ inlet: Inlet) {
+      // A chain that ends by itself (`take`) stays known, so that its key does not begin anew.
+      drop(inlet)
+      byToken[inlet.number]?.inlet = nil
+      finishIfOver()
+    }
+
+    override func woke(_ token: Int) {
+      guard let group = byToken[token] else { return }
+      group.timer = .none
+      groups[group.text] = nil
+      executor.bury(group)
+      group.subject.complete()
+      byToken[token] = nil
+    }
+
+    override func complete() {
+      outerEnded = true
+      for token in byToken.keys.sorted() { byToken[token]?.subject.complete() }
+      finishIfOver()
+    }
+
+    private func finishIfOver() {
+      if outerEnded, inlets.isEmpty { finish() }
+    }
+
+    override func stop() {
+      for group in byToken.values { cancelWake(&group.timer) }
+      groups = [:]
+      byToken = [:]
+      super.stop()
+    }
+  }
+}

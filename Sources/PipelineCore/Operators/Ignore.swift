@@ -1,0 +1,29 @@
+/// `ignore`: all but one value.
+struct Ignore: RowOperator {
+  var value = LiteralParameter()
+
+  static let spec = ComponentSpec<Ignore>(
+    "ignore",
+    summary: "Drops the events that are equal to a value.",
+    details: "Values are compared by content: `1` and `1.0` are equal, `1` and `\"1\"` are not.",
+    parameters: [
+      .init("value", \.value, primary: true, required: true, whole: true, "What to drop; may be null.")
+    ],
+    examples: [
+      .marble("without the ones", "ignore: 1", in: "1-2-1-3|", out: "--2---3|"),
+      .marble("without nulls", "ignore: null", in: "n-1-n|", out: "--1--|", values: ["n": "null"]),
+      .marble("a number is no text", "ignore: '1'", in: "1-s|", out: "1--|", values: ["s": "'1'"]),
+    ],
+    rivals: ["RxJS filter", "ReactiveCocoa ignore:"], seeAlso: ["filter", "distinctUntilChanged"])
+
+  func makeStep(_ step: StepPlan) -> RowStep { Step(value.value) }
+
+  final class Step: RowStep {
+    private let value: OwnedValue
+    init(_ value: OwnedValue) { self.value = value }
+
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+      event.value.contentEquals(value.value, run.execution.json, run.arena) ? .drop : .pass
+    }
+  }
+}

@@ -1,0 +1,76 @@
+/// `log`: a line in the log for what passes.
+struct Log: RowOperator {
+  enum Level: String, ChoiceParameter {
+    case debug, info, warning, error
+    var help: String { "log at level \(rawValue)" }
+    var level: Services.Level { Services.Level(rawValue: rawValue) ?? .info }
+  }
+  enum Moment: String, ChoiceParameter {
+    case next, error, completed
+    var help: String {
+      switch self {
+      case .next: "each event"
+      case .error: "the error that ends the signal"
+      case .completed: "the completion"
+      }
+    }
+  }
+
+  var level = Level.info
+  var on = Moment.allCases
+  var message = TemplateParameter()
+
+  static let spec = ComponentSpec<Log>(
+    "log",
+    summary: "Writes a line to the log for each event and for the end, and passes everything on.",
+    parameters: [
+      .init("level", \.level, primary: true, "The level of the lines."),
+      .init("on", \.on, "What to log."),
+      .init("message", \.message, "The text for an event; the event as JSON if left out."),
+    ],
+    examples: [
+      .marble("nothing changes", "log: debug", in: "1-2|", out: "1-2|")
+    ],
+    rivals: ["RxJS tap", "Benthos log", "ReactiveCocoa logAll"], seeAlso: ["map"])
+
+  func makeStep(_ step: StepPlan) -> RowStep { Step(self, step) }
+
+  final class Step: RowStep {
+    private let parameters: Log
+    private let step: StepPlan
+    private let buffer = OutputBuffer()
+
+    init(_ parameters: Log, _ step: StepPlan) {
+      self.parameters = parameters
+      self.step = step
+    }
+
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+      guard parameters.on.contains(.next) else { return .pass }
+      buffer.clear()
+      if parameters.message.isGiven {
+        if parameters.message.render(frame, into: buffer) != nil {
+          buffer.clear()
+          buffer.append("(the message could not be made)")
+        }
+      } else {
+        JSONWriter.append(event.value, to: buffer)
+      }
+      run.execution.services.log(
+        parameters.level.level, step.label, String(decoding: buffer.bytes, as: UTF8.self))
+      return .pass
+    }
+
+    override func complete(_ run: RowRun) {
+      if parameters.on.contains(.completed) {
+        run.execution.services.log(parameters.level.level, step.label, "completed")
+      }
+    }
+
+    override func fail(_ failure: SignalFailure, _ run: RowRun) {
+      if parameters.on.contains(.error) {
+        run.execution.services.log(parameters.level.level, step.label, "failed: \(failure.message)")
+      }
+    }
+  }
+}

@@ -1,0 +1,50 @@
+/// `map`: another value for each event.
+struct Map: RowOperator {
+  var to = MappingParameter()
+
+  static let changesValue = true
+
+  static let spec = ComponentSpec<Map>(
+    "map",
+    summary: "Replaces each event by what an expression, or a mapping of expressions, makes of it.",
+    details: """
+      The value is one expression, or a YAML mapping from field to expression, nested as the result \
+      shall be. A field whose expression gives `optional.none()` is left out.
+      """,
+    parameters: [
+      .init("to", \.to, primary: true, required: true, whole: true, "What to make of `event`.")
+    ],
+    examples: [
+      .marble("ten times as much", "map: event * 10", in: "1-2-3|", out: "a-b-c|",
+        values: ["a": "10", "b": "20", "c": "30"]),
+      .marble("an object of named fields", "map: { n: event, even: event % 2 == 0 }",
+        in: "1-2|", out: "a-b|",
+        values: ["a": "{n: 1, even: false}", "b": "{n: 2, even: true}"]),
+    ],
+    rivals: ["RxJS map", "Vector remap", "Benthos mapping"], seeAlso: ["set", "flattenMap", "scan"])
+
+  func outputType(_ inputs: [EventType]) -> EventType { EventType(to.type) }
+
+  func makeStep(_ step: StepPlan) -> RowStep {
+    guard let builder = to.makeBuilder() else { preconditionFailure("map was not bound") }
+    return Step(builder, step)
+  }
+
+  final class Step: RowStep {
+    private let builder: ValueBuilder
+    private let step: StepPlan
+
+    init(_ builder: ValueBuilder, _ step: StepPlan) {
+      self.builder = builder
+      self.step = step
+    }
+
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+      var failing: Program?
+      let value = builder.build(frame, &failing)
+      if value.isError, let failing { return failed(event, value, failing, frame, run, step) }
+      event.value = value.is(.optional) ? value.wrapped ?? .null : value
+      return .pass
+    }
+  }
+}

@@ -1,0 +1,41 @@
+/// `merge`: the events of several signals as they come.
+struct Merge: CombiningOperator {
+  static let spec = ComponentSpec<Merge>(
+    "merge",
+    summary: "Sends the events of all its inputs as they come.",
+    details: """
+      The inputs are subscribed in the order of the list. It completes when all have; the first error \
+      ends it and the others.
+      """,
+    examples: [
+      .marbles("interleaved", "merge: [a, b]", in: ["a": "-1---3|", "b": "---2---4|"], out: "-1-2-3-4|")
+    ],
+    rivals: ["RxJS merge", "Combine merge"], seeAlso: ["concat", "combineLatest"])
+
+  func outputType(_ inputs: [EventType]) -> EventType {
+    guard let first = inputs.first, inputs.allSatisfy({ $0 == first }) else { return .dyn }
+    return first
+  }
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
+    Node(seat, downstream: downstream)
+  }
+
+  final class Node: MultiInletNode {
+    private var open = 0
+
+    override func start() {
+      open = seat.inputs.count
+      for (number, input) in seat.inputs.enumerated() {
+        if isClosed { return }
+        open(input, number: number)
+      }
+    }
+
+    override func completed(_ inlet: Inlet) {
+      drop(inlet)
+      open -= 1
+      if open == 0 { finish() }
+    }
+  }
+}

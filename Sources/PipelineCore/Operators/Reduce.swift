@@ -1,0 +1,69 @@
+/// `reduce`: one value of the parts that `combineLatest` or `zip` brought together.
+struct Reduce: RowOperator {
+  var to = MappingParameter()
+  private var count = 0
+
+  init() {}
+
+  static let changesValue = true
+
+  static let spec = ComponentSpec<Reduce>(
+    "reduce",
+    summary: "Makes one value of the parts that combineLatest or zip brought together.",
+    details: """
+      It stands directly behind them; its variables bear the names of the inputs. This is \
+      ReactiveCocoa's reduce. Folding over time is `scan` or `aggregate`.
+      """,
+    parameters: [
+      .init("to", \.to, primary: true, required: true, whole: true,
+        "What to make of the parts; an expression or a mapping of expressions.")
+    ],
+    examples: [
+      .marbles("both at least three long",
+        "{ combineLatest: [account, password], reduce: size(account) >= 3 && size(password) >= 3 }",
+        in: ["account": "a-b|", "password": "-c-d|"], out: "-fft|",
+        values: ["a": "an", "b": "ann", "c": "se", "d": "secret", "f": "false", "t": "true"])
+    ],
+    rivals: ["ReactiveCocoa combineLatest:reduce:"], seeAlso: ["combineLatest", "zip", "scan"])
+
+  mutating func bind(_ binder: inout Binder) {
+    guard let names = binder.inputs.first?.tuple else {
+      binder.diagnostics.report(
+        Diagnostic(
+          .misplacedStep, "`reduce` has nothing to reduce: it stands directly behind combineLatest or zip",
+          at: binder.location,
+          help: "to fold the events of a signal over time, use `scan` (a value for each event) or `aggregate` (one at the end)"))
+      return
+    }
+    count = names.count
+  }
+
+  func outputType(_ inputs: [EventType]) -> EventType { EventType(to.type) }
+
+  func makeStep(_ step: StepPlan) -> RowStep {
+    guard let builder = to.makeBuilder() else { preconditionFailure("reduce was not bound") }
+    return Step(builder, count, step)
+  }
+
+  final class Step: RowStep {
+    private let builder: ValueBuilder
+    private let count: Int
+    private let step: StepPlan
+
+    init(_ builder: ValueBuilder, _ count: Int, _ step: StepPlan) {
+      self.builder = builder
+      self.count = count
+      self.step = step
+    }
+
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+      let parts = event.value.elements
+      for index in 0..<min(count, parts.count) { frame.set(index, parts[index]) }
+      var failing: Program?
+      let value = builder.build(frame, &failing)
+      if value.isError, let failing { return failed(event, value, failing, frame, run, step) }
+      event.value = value.is(.optional) ? value.wrapped ?? .null : value
+      return .pass
+    }
+  }
+}

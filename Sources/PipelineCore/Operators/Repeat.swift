@@ -1,0 +1,61 @@
+/// `repeat`: once more after the end.
+struct Repeat: OperatorComponent {
+  var count = Retry.Count(limit: nil)
+  var delay = TimeSpan.zero
+
+  static let spec = ComponentSpec<Repeat>(
+    "repeat",
+    summary: "Subscribes again when the signal completes.",
+    details: """
+      `count` is how often what is above runs in all; without it, for ever. An error ends it. Rounds \
+      follow each other in turns of their own, so that a source that ends at once stops nothing else.
+      """,
+    parameters: [
+      .init("count", \.count, primary: true, "How many rounds in all, or `forever`."),
+      .init("delay", \.delay, range: 0...Int64.max, "The pause between rounds."),
+    ],
+    examples: [
+      .marble("twice", "repeat: 2", in: "-1|", out: "-1-1|"),
+      .marble("with a pause", "repeat: { count: 2, delay: 3ms }", in: "1|", out: "1---1|"),
+    ],
+    keeps: "The number of rounds and one timer.", rivals: ["RxJS repeat"], seeAlso: ["retry"])
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+
+  final class Node: MultiInletNode {
+    private let parameters: Repeat
+    private var rounds = 0
+    private var timer = Wake.none
+
+    init(_ parameters: Repeat, _ seat: Seat, _ downstream: Downstream) {
+      self.parameters = parameters
+      super.init(seat, downstream: downstream)
+    }
+
+    override func start() {
+      rounds += 1
+      open(seat.inputs[0])
+    }
+
+    override func completed(_ inlet: Inlet) {
+      drop(inlet)
+      if let limit = parameters.count.limit, rounds >= limit {
+        finish()
+      } else if parameters.delay == .zero {
+        executor.defer { [self] in if !isClosed { start() } }
+      } else {
+        timer = wake(after: parameters.delay)
+      }
+    }
+
+    override func woke(_ token: Int) {
+      timer = .none
+      start()
+    }
+
+    override func stop() {
+      cancelWake(&timer)
+      super.stop()
+    }
+  }
+}

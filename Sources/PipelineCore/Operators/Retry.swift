@@ -1,0 +1,106 @@
+/// `retry`: once more after an error.
+struct Retry: OperatorComponent {
+  /// How often: a number, or for ever.
+  struct Count: ParameterValue {
+    /// Nil: for ever.
+    var limit: Int?
+
+    static func shape(range: ClosedRange<Int64>?) -> ParameterShape {
+      .oneOf([.int(1...Int64.max), .choice([.init("forever", "without limit")])])
+    }
+    var defaultText: String? { limit.map(String.init) ?? "forever" }
+
+    static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> Count? {
+      if node.string == "forever" { return Count(limit: nil) }
+      if node.int == 0 {
+        context.badValue(
+          node, "`\(context.component)` with 0 is ambiguous: for ever in ReactiveCocoa, never elsewhere",
+          help: "write `\(context.component): forever`, or a number of at least 1")
+        return nil
+      }
+      context.range = 1...Int64.max
+      return Int.decode(node, &context).map { Count(limit: $0) }
+    }
+  }
+
+  var count = Count(limit: nil)
+  var delay = TimeSpan.zero
+  var backoff = 1.0
+  var maxDelay = TimeSpan.seconds(60)
+  var jitter = false
+
+  static let spec = ComponentSpec<Retry>(
+    "retry",
+    summary: "Subscribes again when the signal fails.",
+    details: """
+      `count` is how many further attempts there are, after the first. What an attempt sent before it \
+      failed stays sent. The error of the last attempt is passed on. The pause before the n-th further \
+      attempt is `delay` times `backoff` to the power of n-1, at most `maxDelay`; `jitter` takes a random \
+      part of it. A retry runs the side effects of what is above again, a request for instance.
+      """,
+    parameters: [
+      .init("count", \.count, primary: true, "How many further attempts."),
+      .init("delay", \.delay, range: 0...Int64.max, "The pause before the first further attempt."),
+      .init("backoff", \.backoff, range: 1...1000, "The factor between pauses."),
+      .init("maxDelay", \.maxDelay, range: 0...Int64.max, "The longest pause."),
+      .init("jitter", \.jitter, "Wait a random part of the pause."),
+    ],
+    examples: [
+      .marble("once more", "retry: 1", in: "-1#", out: "-1-1#"),
+      .marble("with a pause", "retry: { count: 2, delay: 2ms, backoff: 2 }", in: "-#",
+        out: "---------#"),
+    ],
+    keeps: "The number of attempts and one timer.", rivals: ["RxJS retry", "Combine retry"],
+    seeAlso: ["catch", "repeat", "timeout"])
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+
+  final class Node: MultiInletNode {
+    private let parameters: Retry
+    private var attempts = 0
+    private var timer = Wake.none
+
+    init(_ parameters: Retry, _ seat: Seat, _ downstream: Downstream) {
+      self.parameters = parameters
+      super.init(seat, downstream: downstream)
+    }
+
+    override func start() { open(seat.inputs[0]) }
+
+    override func completed(_ inlet: Inlet) { finish() }
+
+    override func failed(_ inlet: Inlet, _ failure: SignalFailure) {
+      drop(inlet)
+      if let limit = parameters.count.limit, attempts >= limit {
+        finish(failing: failure)
+        return
+      }
+      let pause = pause(attempts)
+      attempts += 1
+      if pause == .zero {
+        executor.defer { [self] in if !isClosed { start() } }
+      } else {
+        timer = wake(after: pause)
+      }
+    }
+
+    private func pause(_ attempt: Int) -> TimeSpan {
+      var factor = 1.0
+      for _ in 0..<min(attempt, 64) where factor < 1e15 { factor *= parameters.backoff }
+      let pause = min(parameters.delay.scaled(by: factor), parameters.maxDelay)
+      guard parameters.jitter else { return pause }
+      let share = Double(execution.services.random() >> 11) / Double(1 << 53)
+      return pause.scaled(by: share)
+    }
+
+    override func woke(_ token: Int) {
+      timer = .none
+      start()
+    }
+
+    override func stop() {
+      cancelWake(&timer)
+      super.stop()
+    }
+  }
+}

@@ -1,0 +1,85 @@
+/// `sample`: the newest value, each time it is asked for.
+struct Sample: OperatorComponent {
+  var every: TimeSpan?
+  var at = SignalParameter()
+  var onlyNew = false
+
+  static let spec = ComponentSpec<Sample>(
+    "sample",
+    summary: "Sends the newest event each time a sampler asks for it.",
+    details: """
+      The sampler is a clock (`every`) or another signal (`at`). The newest event is sent again and \
+      again if there is no newer one; `onlyNew` sends each at most once. Nothing is sent before the \
+      first event. It completes when either side does, without sending what was not yet asked for.
+      """,
+    parameters: [
+      .init("every", \.every, primary: true, range: 1...Int64.max, "The period of sampling."),
+      .init("at", \.at, "The signal whose events ask."),
+      .init("onlyNew", \.onlyNew, "Send no event twice."),
+    ],
+    examples: [
+      .marbles("again and again", "{ from: a, chain: [ { sample: { at: b } } ] }",
+        in: ["a": "-1---2-----|", "b": "--x-x-x-x|"], out: "--1-1-2-2|"),
+      .marbles("only what is new", "{ from: a, chain: [ { sample: { at: b, onlyNew: true } } ] }",
+        in: ["a": "-1---2-----|", "b": "--x-x-x-x|"], out: "--1---2--|"),
+    ],
+    keeps: "The newest event.", rivals: ["RxJS sample (only new values)", "RxJS auditTime"],
+    seeAlso: ["throttle", "combineLatest"])
+
+  func validate(_ context: inout DecodingContext) {
+    if (every == nil) == !at.isGiven {
+      context.diagnostics.report(
+        Diagnostic(
+          .badValue, "`sample` needs either `every` or `at`", at: context.location,
+          help: "write `sample: 1s`, or `sample: { at: SIGNAL }`"))
+    }
+  }
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+
+  final class Node: MultiInletNode {
+    private let parameters: Sample
+    private var newest: OwnedEvent?
+    private var isNew = false
+    private var timer = Wake.none
+
+    init(_ parameters: Sample, _ seat: Seat, _ downstream: Downstream) {
+      self.parameters = parameters
+      super.init(seat, downstream: downstream)
+    }
+
+    override func start() {
+      if let every = parameters.every { timer = wake(after: every) }
+      open(seat.inputs[0], number: 0)
+      if parameters.at.isGiven, !isClosed { open(parameters.at.required, number: 1) }
+    }
+
+    override func receive(_ event: Event, from inlet: Inlet) {
+      if inlet.number == 1 {
+        send()
+        return
+      }
+      if newest == nil { newest = OwnedEvent(event) } else { newest?.assign(event, retiring: arena) }
+      isNew = true
+    }
+
+    override func woke(_ token: Int) {
+      if let every = parameters.every { timer = wake(after: every) }
+      send()
+    }
+
+    private func send() {
+      guard let newest, isNew || !parameters.onlyNew else { return }
+      isNew = false
+      newest.keep(in: arena)
+      emit(newest.event)
+    }
+
+    override func completed(_ inlet: Inlet) { finish() }
+
+    override func stop() {
+      cancelWake(&timer)
+      super.stop()
+    }
+  }
+}

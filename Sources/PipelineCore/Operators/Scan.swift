@@ -1,0 +1,56 @@
+/// `scan`: a running fold.
+struct Scan: RowOperator {
+  var start = LiteralParameter()
+  var next = ExpressionParameter()
+
+  static let changesValue = true
+
+  static let spec = ComponentSpec<Scan>(
+    "scan",
+    summary: "Folds the events into a running value and sends it after each of them.",
+    details: """
+      `next` sees the value so far as `running` (at first `start`), the event and its number `index`, \
+      from 0. The start value itself is not sent. An event for which `next` fails goes to the errors \
+      output and leaves the running value as it was.
+      """,
+    parameters: [
+      .init("start", \.start, whole: true, "The value before the first event."),
+      .init("next", \.next, required: true, variables: [("running", .dyn), ("index", .int)],
+        "The new value."),
+    ],
+    examples: [
+      .marble("a running sum", "scan: { start: 0, next: running + event }", in: "1-2-3|",
+        out: "1-3-6|"),
+      .marble("numbered", "scan: { next: index }", in: "a-b|", out: "0-1|"),
+    ],
+    keeps: "The running value.", rivals: ["RxJS scan", "Combine scan", "Logstash aggregate"],
+    seeAlso: ["aggregate", "combinePrevious"])
+
+  func outputType(_ inputs: [EventType]) -> EventType { EventType(next.type) }
+
+  func makeStep(_ step: StepPlan) -> RowStep { Step(start.value, next.required, step) }
+
+  final class Step: RowStep {
+    private var running: OwnedValue
+    private var index: Int64 = 0
+    private let program: Program
+    private let step: StepPlan
+
+    init(_ start: OwnedValue, _ program: Program, _ step: StepPlan) {
+      running = start
+      self.program = program
+      self.step = step
+    }
+
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+      frame.set(0, running.value)
+      frame.set(1, .int(index))
+      let value = program.evaluate(frame.frame)
+      if value.isError { return failed(event, value, program, frame, run, step) }
+      index &+= 1
+      running.assign(value, retiring: run.arena)
+      event.value = running.value
+      return .pass
+    }
+  }
+}

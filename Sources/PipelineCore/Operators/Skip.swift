@@ -1,0 +1,29 @@
+/// `skip`: all but the first few.
+struct Skip: RowOperator {
+  var count = 0
+
+  static let spec = ComponentSpec<Skip>(
+    "skip",
+    summary: "Drops the first events and passes on the rest.",
+    parameters: [
+      .init("count", \.count, primary: true, required: true, range: 0...Int64.max, "How many.")
+    ],
+    examples: [
+      .marble("without the first", "skip: 1", in: "1-2-3|", out: "--2-3|"),
+      .marble("more than there are", "skip: 5", in: "1-2|", out: "---|"),
+    ],
+    keeps: "A counter.", rivals: ["RxJS skip", "Combine dropFirst"], seeAlso: ["take"])
+
+  func makeStep(_ step: StepPlan) -> RowStep { Step(count) }
+
+  final class Step: RowStep {
+    private var remaining: Int
+    init(_ count: Int) { remaining = count }
+
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+      if remaining == 0 { return .pass }
+      remaining -= 1
+      return .drop
+    }
+  }
+}

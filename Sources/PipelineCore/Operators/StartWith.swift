@@ -1,0 +1,35 @@
+/// `startWith`: a value before all others.
+struct StartWith: OperatorComponent {
+  var value = LiteralParameter()
+
+  static let spec = ComponentSpec<StartWith>(
+    "startWith",
+    summary: "Sends a value first, then subscribes to what is above.",
+    parameters: [
+      .init("value", \.value, primary: true, required: true, whole: true, "The first event.")
+    ],
+    examples: [
+      .marble("a zero first", "startWith: 0", in: "--1-|", out: "0-1-|")
+    ],
+    rivals: ["RxJS startWith", "Combine prepend"], seeAlso: ["concat"])
+
+  func outputType(_ inputs: [EventType]) -> EventType { .dyn }
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
+    Node(value.value, seat, downstream)
+  }
+
+  final class Node: OperatorNode {
+    private let value: OwnedValue
+
+    init(_ value: OwnedValue, _ seat: Seat, _ downstream: Downstream) {
+      self.value = value
+      super.init(seat, downstream: downstream)
+    }
+
+    override func start() {
+      execution.whenWired { [self] in emit(Event(value.value)) }
+      super.start()
+    }
+  }
+}

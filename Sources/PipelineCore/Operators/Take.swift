@@ -1,0 +1,37 @@
+/// `take`: the first few.
+struct Take: RowOperator {
+  var count = 0
+
+  static let spec = ComponentSpec<Take>(
+    "take",
+    summary: "Passes on the first events and completes together with the last of them.",
+    details: """
+      What comes after that, an error included, is not seen. `take: 0` completes at once and never \
+      subscribes to what is above.
+      """,
+    parameters: [
+      .init("count", \.count, primary: true, required: true, range: 0...Int64.max, "How many.")
+    ],
+    examples: [
+      .marble("two", "take: 2", in: "-1-2-#", out: "-1-(2|)"),
+      .marble("none", "take: 0", in: "-1-2|", out: "|"),
+      .marble("fewer than asked for", "take: 5", in: "-1-2|", out: "-1-2|"),
+    ],
+    keeps: "A counter.", rivals: ["RxJS take", "Combine prefix"], seeAlso: ["skip", "filter"])
+
+  func makeStep(_ step: StepPlan) -> RowStep { Step(count) }
+
+  final class Step: RowStep {
+    private var remaining: Int
+    init(_ count: Int) { remaining = count }
+
+    override var endsBeforeStart: Bool { remaining == 0 }
+
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+      // A step below may have ended the signal while this event was passed on from inside itself.
+      guard remaining > 0 else { return .finish }
+      remaining -= 1
+      return remaining == 0 ? .passAndFinish : .pass
+    }
+  }
+}

@@ -1,0 +1,47 @@
+/// `timeout`: an error if the signal has not completed in time.
+struct Timeout: OperatorComponent {
+  var after = TimeSpan.zero
+
+  static let spec = ComponentSpec<Timeout>(
+    "timeout",
+    summary: "Ends the signal with an error if it has not completed in time.",
+    details: """
+      The time runs from the subscription to the completion; events do not reset it. So it fits what \
+      answers and ends, such as a request, and not a source that goes on for ever.
+      """,
+    parameters: [
+      .init("after", \.after, primary: true, required: true, range: 1...Int64.max,
+        "How long the signal may take.")
+    ],
+    examples: [
+      .marble("events do not reset it", "timeout: 6ms", in: "-1-1-1-1-|", out: "-1-1-1#"),
+      .marble("in time", "timeout: 6ms", in: "-1-|", out: "-1-|"),
+    ],
+    keeps: "One timer.", rivals: ["ReactiveSwift timeout", "not RxJS timeout, which measures gaps"],
+    seeAlso: ["retry", "catch"])
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(after, seat, downstream) }
+
+  final class Node: OperatorNode {
+    private let after: TimeSpan
+    private var timer = Wake.none
+
+    init(_ after: TimeSpan, _ seat: Seat, _ downstream: Downstream) {
+      self.after = after
+      super.init(seat, downstream: downstream)
+    }
+
+    override func start() {
+      timer = wake(after: after)
+      super.start()
+    }
+
+    override func woke(_ token: Int) {
+      timer = .none
+      finish(
+        failing: SignalFailure(.timeout, "the signal did not complete within \(after)", at: seat.location))
+    }
+
+    override func stop() { cancelWake(&timer) }
+  }
+}

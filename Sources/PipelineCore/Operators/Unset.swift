@@ -1,0 +1,35 @@
+/// `unset`: fields of the event removed.
+struct UnsetFields: RowOperator {
+  var fields: [String] = []
+
+  static let changesValue = true
+
+  static let spec = ComponentSpec<UnsetFields>(
+    "unset",
+    summary: "Removes fields of an event.",
+    details: "A name with dots is a path. A field that is not there is no error.",
+    parameters: [
+      .init("fields", \.fields, primary: true, required: true, "The fields.")
+    ],
+    examples: [
+      .marble("two fields", "unset: [password, user.email]", in: "a|", out: "b|",
+        values: ["a": "{password: x, user: {id: 1, email: y}}", "b": "{user: {id: 1}}"])
+    ],
+    rivals: ["Vector del()", "Fluent Bit record_modifier"], seeAlso: ["set"])
+
+  func outputType(_ inputs: [EventType]) -> EventType { .dyn }
+
+  func makeStep(_ step: StepPlan) -> RowStep { Step(fields.map(FieldPath.init)) }
+
+  final class Step: RowStep {
+    private let paths: [FieldPath]
+    init(_ paths: [FieldPath]) { self.paths = paths }
+
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+      for path in paths {
+        event.value = path.remove(from: event.value, run.execution.json, run.arena)
+      }
+      return .pass
+    }
+  }
+}

@@ -1,0 +1,80 @@
+internal import DequeModule
+
+/// `zip`: pairs by position.
+struct Zip: CombiningOperator {
+  var limit = 1000
+
+  static let spec = ComponentSpec<Zip>(
+    "zip",
+    summary: "Combines the first events of all inputs, then the second ones, and so on.",
+    details: """
+      However far apart in time they are. It completes as soon as an input that has ended has nothing \
+      waiting; an error of any ends it at once. An input may be `limit` events ahead of the slowest; \
+      one more ends the signal with an error, because pairing would be wrong without it.
+      """,
+    parameters: [
+      .init("limit", \.limit, range: 1...10_000_000, "How many events one input may be ahead.")
+    ],
+    examples: [
+      .marbles("by position", "zip: [a, b]", in: ["a": "1-2-3|", "b": "--x----y|"], out: "--p----q|",
+        values: ["p": "[1, x]", "q": "[2, y]"]),
+      .marbles("ends when no pair is possible", "zip: [a, b]", in: ["a": "-1-|", "b": "--2----3"],
+        out: "--p|", values: ["p": "[1, 2]"]),
+    ],
+    keeps: "The events that still lack a partner, at most `limit` per input.",
+    rivals: ["RxJS zip", "Combine zip"], seeAlso: ["combineLatest"])
+
+  static let minimumInputs = 1
+
+  func outputType(_ inputs: [EventType]) -> EventType { .dyn }
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(limit, seat, downstream) }
+
+  final class Node: MultiInletNode {
+    private let limit: Int
+    private var queues: [Deque<OwnedEvent>]
+    private var ended: [Bool]
+
+    init(_ limit: Int, _ seat: Seat, _ downstream: Downstream) {
+      self.limit = limit
+      queues = Array(repeating: [], count: seat.inputs.count)
+      ended = Array(repeating: false, count: seat.inputs.count)
+      super.init(seat, downstream: downstream)
+    }
+
+    override func start() {
+      for (number, input) in seat.inputs.enumerated() {
+        if isClosed { return }
+        open(input, number: number)
+      }
+    }
+
+    override func receive(_ event: Event, from inlet: Inlet) {
+      guard queues[inlet.number].count < limit else {
+        finish(
+          failing: SignalFailure(
+            .limit, "zip: input \(inlet.number + 1) is more than \(limit) events ahead of the others",
+            at: seat.location))
+        return
+      }
+      queues[inlet.number].append(OwnedEvent(event))
+      guard queues.allSatisfy({ !$0.isEmpty }) else { return }
+      let row = queues.indices.map { queues[$0].removeFirst() }
+      // Whether that was the last row is settled before anybody below can answer.
+      let isOver = queues.indices.contains { ended[$0] && queues[$0].isEmpty }
+      emit(event.with(arena.list(of: row)))
+      if isOver { finish() }
+    }
+
+    override func completed(_ inlet: Inlet) {
+      drop(inlet)
+      ended[inlet.number] = true
+      if queues[inlet.number].isEmpty { finish() }
+    }
+
+    override func stop() {
+      queues = queues.map { _ in [] }
+      super.stop()
+    }
+  }
+}

@@ -1,0 +1,7 @@
+/// Where time comes from. Only the outside makes real clocks: the core reads none.
+public protocol Clock: AnyObject, Sendable {
+  /// Monotonic time.
+  var now: Instant { get }
+  /// Wall-clock time, nanoseconds since 1970-01-01T00:00:00Z. May jump.
+  var wallTime: Int64 { get }
+}

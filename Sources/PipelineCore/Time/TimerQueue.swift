@@ -1,0 +1,129 @@
+/// Something that asked to be woken.
+public protocol TimerTarget: AnyObject {
+  /// `token` is what was given to `schedule`; meaning is the target's own.
+  func woke(_ token: Int)
+}
+
+/// A pending timer; cancelling one that has fired or was cancelled does nothing.
+public struct Wake: Equatable, Sendable {
+  fileprivate var slot: Int32
+  fileprivate var generation: UInt32
+  /// No timer.
+  public static let none = Wake(slot: -1, generation: 0)
+  public var isSet: Bool { slot >= 0 }
+}
+
+/// The pending timers of one executor, ordered by deadline, then by the order of scheduling.
+///
+/// A binary heap whose entries know their place, so that scheduling, cancelling and firing each cost
+/// O(log n) and a cancelled timer leaves nothing behind.
+struct TimerQueue {
+  private struct Entry {
+    var deadline: Int64
+    var sequence: UInt64
+    var slot: Int32
+  }
+  private struct Slot {
+    var target: (any TimerTarget)?
+    var token: Int
+    var heapIndex: Int32
+    var generation: UInt32
+  }
+
+  private var heap: [Entry] = []
+  private var slots: [Slot] = []
+  private var freeSlots: [Int32] = []
+  private var sequence: UInt64 = 0
+
+  var count: Int { heap.count }
+  var isEmpty: Bool { heap.isEmpty }
+  /// The earliest deadline, or nil.
+  var next: Instant? { heap.first.map { Instant(nanoseconds: $0.deadline) } }
+
+  mutating func schedule(at deadline: Instant, _ target: any TimerTarget, _ token: Int) -> Wake {
+    let slot: Int32
+    if let free = freeSlots.popLast() {
+      slot = free
+      slots[Int(slot)].target = target
+      slots[Int(slot)].token = token
+    } else {
+      slot = Int32(slots.count)
+      slots.append(Slot(target: target, token: token, heapIndex: -1, generation: 0))
+    }
+    sequence &+= 1
+    heap.append(Entry(deadline: deadline.nanoseconds, sequence: sequence, slot: slot))
+    slots[Int(slot)].heapIndex = Int32(heap.count - 1)
+    siftUp(heap.count - 1)
+    return Wake(slot: slot, generation: slots[Int(slot)].generation)
+  }
+
+  mutating func cancel(_ wake: Wake) {
+    guard wake.slot >= 0, slots[Int(wake.slot)].generation == wake.generation else { return }
+    remove(at: Int(slots[Int(wake.slot)].heapIndex))
+    release(wake.slot)
+  }
+
+  /// Takes the first timer if it is due at `now`.
+  mutating func popDue(_ now: Instant) -> (target: any TimerTarget, token: Int)? {
+    guard let first = heap.first, first.deadline <= now.nanoseconds else { return nil }
+    let slot = slots[Int(first.slot)]
+    remove(at: 0)
+    release(first.slot)
+    guard let target = slot.target else { return nil }
+    return (target, slot.token)
+  }
+
+  private mutating func release(_ slot: Int32) {
+    slots[Int(slot)].target = nil
+    slots[Int(slot)].generation &+= 1
+    slots[Int(slot)].heapIndex = -1
+    freeSlots.append(slot)
+  }
+
+  private mutating func remove(at index: Int) {
+    let last = heap.count - 1
+    if index != last {
+      heap[index] = heap[last]
+      slots[Int(heap[index].slot)].heapIndex = Int32(index)
+    }
+    heap.removeLast()
+    if index < heap.count {
+      siftDown(index)
+      siftUp(index)
+    }
+  }
+
+  private func precedes(_ a: Entry, _ b: Entry) -> Bool {
+    a.deadline != b.deadline ? a.deadline < b.deadline : a.sequence < b.sequence
+  }
+
+  private mutating func siftUp(_ start: Int) {
+    var index = start
+    let entry = heap[index]
+    while index > 0 {
+      let parent = (index - 1) / 2
+      guard precedes(entry, heap[parent]) else { break }
+      heap[index] = heap[parent]
+      slots[Int(heap[index].slot)].heapIndex = Int32(index)
+      index = parent
+    }
+    heap[index] = entry
+    slots[Int(entry.slot)].heapIndex = Int32(index)
+  }
+
+  private mutating func siftDown(_ start: Int) {
+    var index = start
+    let entry = heap[index]
+    while true {
+      var child = 2 * index + 1
+      guard child < heap.count else { break }
+      if child + 1 < heap.count, precedes(heap[child + 1], heap[child]) { child += 1 }
+      guard precedes(heap[child], entry) else { break }
+      heap[index] = heap[child]
+      slots[Int(heap[index].slot)].heapIndex = Int32(index)
+      index = child
+    }
+    heap[index] = entry
+    slots[Int(entry.slot)].heapIndex = Int32(index)
+  }
+}
