@@ -10,6 +10,7 @@ let package = Package(
   ],
   dependencies: [
     .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+    .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
     .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
     .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
   ],
@@ -30,7 +31,10 @@ let package = Package(
     .target(name: "CLinux", path: "Sources/CLinux"),
 
     .target(
-      name: "PipelineCore", dependencies: ["CJSON", "CRE2", "CYAML"]),
+      name: "PipelineCore",
+      dependencies: [
+        "CJSON", "CRE2", "CYAML", .product(name: "DequeModule", package: "swift-collections"),
+      ]),
     .target(
       name: "Transport",
       dependencies: [

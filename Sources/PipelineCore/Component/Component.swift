@@ -18,7 +18,7 @@ extension Component {
 public protocol SourceComponent: Component {
   /// What is known of the events.
   var outputType: EventType { get }
-  func makeSource(_ seat: Seat, downstream: Downstream) -> SourceNode
+  func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource
 }
 
 extension SourceComponent {
@@ -67,7 +67,7 @@ extension CombiningOperator {
 
 /// What ends a signal.
 public protocol SinkComponent: Component {
-  func makeSink(_ seat: Seat) -> SinkNode
+  func makeSink(_ seat: Seat) -> RunningSink
 }
 
 /// Which place a component can stand in.

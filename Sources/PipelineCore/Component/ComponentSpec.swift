@@ -90,16 +90,17 @@ public struct Parameter<C: Component>: Sendable {
   let decode: @Sendable (YAMLNode, inout C, inout DecodingContext) -> Void
   let bind: @Sendable (inout C, inout Binder) -> Void
 
-  /// `primary`: what the short form gives (`throttle: 300ms`). `variables`: what the parameter's
+  /// `whole`: whatever stands behind the component key is this parameter, mappings included, unless
+  /// there are others. `primary`: what the short form gives (`throttle: 300ms`). `variables`: what the parameter's
   /// expressions see beside the usual ones. `expecting`: the type they must have.
   public init<Value: ParameterValue>(
     _ name: String, _ path: WritableKeyPath<C, Value> & Sendable, primary: Bool = false,
-    required: Bool = false, range: ClosedRange<Int64>? = nil, variables: [(String, ExpressionType)] = [],
-    expecting: ExpressionType? = nil, _ help: String
+    required: Bool = false, whole: Bool = false, range: ClosedRange<Int64>? = nil,
+    variables: [(String, ExpressionType)] = [], expecting: ExpressionType? = nil, _ help: String
   ) {
     let initial = C()[keyPath: path]
     info = ParameterInfo(
-      name: name, help: help, isPrimary: primary, isRequired: required,
+      name: name, help: help, isPrimary: primary, isRequired: required, isWhole: whole && primary,
       shape: Value.shape(range: range), defaultText: required ? nil : initial.defaultText, range: range,
       variables: variables.map(\.0))
     let usage = ExpressionUse(
@@ -132,6 +133,8 @@ public struct ParameterInfo: Sendable {
   public var help: String
   public var isPrimary: Bool
   public var isRequired: Bool
+  /// Everything behind the component key is this parameter.
+  public var isWhole: Bool
   public var shape: ParameterShape
   /// The default as a pipeline file would write it; nil: none.
   public var defaultText: String?

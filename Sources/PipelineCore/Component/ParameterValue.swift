@@ -270,7 +270,7 @@ public struct RecordField<R: RecordParameter>: Sendable {
   ) {
     let initial = R()[keyPath: path]
     info = ParameterInfo(
-      name: name, help: help, isPrimary: primary, isRequired: required,
+      name: name, help: help, isPrimary: primary, isRequired: required, isWhole: false,
       shape: Value.shape(range: range), defaultText: required ? nil : initial.defaultText, range: range,
       variables: [])
     decode = { node, record, context in

@@ -8,7 +8,7 @@ public final class EventFrame {
     self.segment = segment
     self.execution = execution
     frame = EvaluationFrame(
-      slots: segment.projection.slotCount, variables: segment.variableCount,
+      variables: segment.variableCount, slots: segment.projection.slotCount,
       arena: execution.executor.arena, json: execution.json)
     frame[Variables.env] = segment.environment.value
     frame[Variables.outer] = scope.outer?.value ?? .absent
@@ -24,7 +24,7 @@ public final class EventFrame {
   @inline(__always)
   public func load(_ event: Event) -> Value? {
     frame[Variables.event] = event.value
-    frame.now = execution.executor.wallTime
+    frame.now = .timestamp(wallTime: execution.executor.wallTime)
     if segment.usesMeta { frame[Variables.meta] = meta(of: event) }
     guard segment.projection.slotCount > 0 else { return nil }
     let outcome = segment.projection.fill(event.value, frame)

@@ -35,9 +35,9 @@ public final class Execution {
   public internal(set) var counters = Counters()
   private var named: [SharedSignal] = []
   private var errors: [ErrorsSignal] = []
-  private var sinks: [RunningSink] = []
+  private var sinks: [OpenSink] = []
   private var openSinks = 0
-  private var runningSources: [SourceNode] = []
+  private var runningSources: [RunningSource] = []
   private var isWiring = false
   private var pendingStarts: [() -> Void] = []
   private var isStopping = false
@@ -46,8 +46,8 @@ public final class Execution {
   /// Reasons that were already logged once: by step and code and, for conditions, by path.
   private var logged: Set<String> = []
 
-  private struct RunningSink {
-    var node: SinkNode
+  private struct OpenSink {
+    var node: RunningSink
     var upstream: any Subscription
     var isOpen = true
   }
@@ -75,7 +75,7 @@ public final class Execution {
       let component = sinkOverride?(sink.name) ?? sink.component
       let node = component.makeSink(seat)
       node.index = index
-      sinks.append(RunningSink(node: node, upstream: NoSubscription.make()))
+      sinks.append(OpenSink(node: node, upstream: NoSubscription.make()))
       node.open()
       if outcome != nil { return }
     }

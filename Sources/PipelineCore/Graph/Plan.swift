@@ -8,11 +8,12 @@ public final class Plan: Sendable {
   public let sinks: [SinkPlan]
   /// Every step, by ``StepID``.
   public let steps: [StepPlan]
-  public let tests: [TestPlan]
+  /// What is known of each expression, in the order of compilation.
+  public let expressions: [ExpressionReport]
 
   public init(
     name: String, description: String?, source: SourceText, named: [NamedPlan], sinks: [SinkPlan],
-    steps: [StepPlan], tests: [TestPlan]
+    steps: [StepPlan], expressions: [ExpressionReport]
   ) {
     self.name = name
     self.description = description
@@ -20,7 +21,7 @@ public final class Plan: Sendable {
     self.named = named
     self.sinks = sinks
     self.steps = steps
-    self.tests = tests
+    self.expressions = expressions
   }
 
   public func index(ofNamed name: String) -> Int? { named.firstIndex { $0.name == name } }

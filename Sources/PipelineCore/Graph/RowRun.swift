@@ -13,6 +13,8 @@ public enum RowVerdict {
 /// One running row-wise step: sees one event at a time, emits at most one for it, at once.
 open class RowStep {
   public init() {}
+  /// The signal completes as soon as it is subscribed, and what is above is not subscribed at all.
+  open var endsBeforeStart: Bool { false }
   /// Called for each event, in order. May change `event`; may reject it through `run` and drop it.
   open func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict { .pass }
   /// The input is complete. A step that passes on nothing more than events needs nothing here.
@@ -57,6 +59,14 @@ public final class RowRun: OperatorNode {
   }
 
   deinit { steps.deallocate() }
+
+  public override func start() {
+    if steps.contains(where: { $0.step._withUnsafeGuaranteedRef { $0.endsBeforeStart } }) {
+      execution.whenWired { [self] in finish() }
+    } else {
+      super.start()
+    }
+  }
 
   public override func receive(_ event: Event) {
     var event = event

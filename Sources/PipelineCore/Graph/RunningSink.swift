@@ -1,5 +1,5 @@
 /// One running sink: the end of a signal.
-open class SinkNode: Downstream {
+open class RunningSink: Downstream {
   public let seat: Seat
   var index = 0
   public private(set) var hasEnded = false
@@ -35,9 +35,13 @@ open class SinkNode: Downstream {
     finish()
   }
 
+  /// The input has failed, and the pipeline is about to end for it.
+  open func failing(_ failure: SignalFailure) {}
+
   public final override func fail(_ failure: SignalFailure) {
     guard !hasEnded else { return }
     hasEnded = true
+    failing(failure)
     execution.unhandled(failure)
   }
 

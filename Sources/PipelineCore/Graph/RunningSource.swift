@@ -4,7 +4,7 @@ import Synchronization
 ///
 /// Sources that live on the executor (timers, answers) emit from their turns; those with a thread of
 /// their own hand over batches through an ``Intake``.
-open class SourceNode: OperatorNode {
+open class RunningSource: OperatorNode {
   /// What the events of this source have in common.
   public let origin: Origin
 

@@ -1,0 +1,96 @@
+/// What a component's parameters are bound with: the types of its inputs, the variables it may use, and
+/// the compilation it is part of.
+public struct Binder {
+  public var diagnostics = Diagnostics()
+  /// What is known of the events that the component's expressions see as `event`.
+  public let inputs: [EventType]
+  /// The component's place in the file.
+  public let location: SourceLocation
+  /// What the step's expressions share.
+  let segment: Segment
+  let context: SignalContext
+  let compilation: Compilation
+  /// Whether the component's expressions see `error`, as those of `catch` do.
+  let seesError: Bool
+  let step: StepID
+
+  /// The scope of a parameter's expressions: the common variables, then its own, then the inputs that
+  /// `reduce` sees by name.
+  private func scope(_ use: ExpressionUse) -> ExpressionScope {
+    var variables: [ExpressionScope.Variable] = []
+    for (index, base) in Variables.base.enumerated() {
+      switch index {
+      case Variables.event: variables.append(.init("event", inputs.first?.type ?? .dyn))
+      case Variables.outer where context.outer == nil: variables.append(.init("@outer"))
+      case Variables.outer: variables.append(.init("outer", context.outer ?? .dyn))
+      case Variables.error where !(seesError || context.seesError): variables.append(.init("@error"))
+      default: variables.append(.init(base.name, base.type))
+      }
+    }
+    for own in use.variables { variables.append(.init(own.name, own.type)) }
+    if let tuple = inputs.first?.tuple, use.variables.isEmpty {
+      for (index, name) in tuple.enumerated() {
+        let type = inputs[0].elements.indices.contains(index) ? inputs[0].elements[index] : .dyn
+        variables.append(.init(name, type))
+      }
+    }
+    return ExpressionScope(variables)
+  }
+
+  /// Checks and compiles; nil after an error, which is reported.
+  mutating func compile(_ syntax: ExpressionSyntax, _ use: ExpressionUse) -> (Program, ExpressionType)? {
+    let scope = scope(use)
+    guard let checked = syntax.check(in: scope, expecting: use.expecting, into: &diagnostics) else {
+      return nil
+    }
+    note(checked, scope)
+    return (checked.compile(projection: segment.projection), checked.type)
+  }
+
+  mutating func compile(_ template: ExpressionTemplate, _ use: ExpressionUse) -> TemplateProgram? {
+    let scope = scope(use)
+    guard let checked = template.check(in: scope, into: &diagnostics) else { return nil }
+    for part in checked.parts { note(part, scope) }
+    return checked.compile(projection: segment.projection)
+  }
+
+  private func note(_ checked: CheckedExpression, _ scope: ExpressionScope) {
+    segment.hasPrograms = true
+    segment.variableCount = max(segment.variableCount, scope.variables.count)
+    if checked.reads.contains(where: { $0.variable == Variables.meta }) { segment.usesMeta = true }
+    compilation.expressions.append(ExpressionReport(step: step, checked: checked))
+  }
+
+  /// Compiles an inner signal: its expressions see this component's event as `outer`.
+  mutating func compileInner(_ node: SignalNode) -> SignalPlan? {
+    var inner = context
+    inner.outer = inputs.first?.type ?? .dyn
+    inner.depth += 1
+    inner.seesError = context.seesError || seesError
+    return compilation.signal(node, inner)
+  }
+
+  /// Compiles a chain that this component feeds with its own events.
+  mutating func compileChain(_ nodes: [ComponentNode]) -> SignalPlan? {
+    var inner = context
+    inner.depth += 1
+    let input = SignalPlan(.input, step: step, type: inputs.first ?? .dyn)
+    return compilation.chain(nodes, input, inner)
+  }
+}
+
+/// Where a signal stands while it is compiled.
+struct SignalContext {
+  /// The named source, signal or sink that it belongs to.
+  var owner: String
+  /// What is known of `outer`; nil outside of inner signals.
+  var outer: ExpressionType?
+  var seesError = false
+  var depth = 0
+}
+
+/// What `rxd explain` tells of one expression.
+public struct ExpressionReport: Sendable {
+  public var step: StepID
+  public var checked: CheckedExpression
+}

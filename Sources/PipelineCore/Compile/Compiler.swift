@@ -1,0 +1,387 @@
+/// Turns a parsed pipeline file into a plan. Pure: `rxd check` is this, and `rxd run` adds the launch.
+public struct Compiler: Sendable {
+  public var catalogue: Catalogue
+  /// `env` in expressions.
+  public var environment: [String: String]
+
+  public init(_ catalogue: Catalogue, environment: [String: String] = [:]) {
+    self.catalogue = catalogue
+    self.environment = environment
+  }
+
+  /// Reports everything that is wrong; nil if anything is.
+  public func compile(_ file: PipelineFile, into diagnostics: inout Diagnostics) -> Plan? {
+    let compilation = Compilation(catalogue, environment, file)
+    let plan = compilation.run()
+    diagnostics.report(contentsOf: compilation.diagnostics.all)
+    return plan
+  }
+}
+
+/// The state of one compilation.
+final class Compilation {
+  let catalogue: Catalogue
+  let file: PipelineFile
+  private let environment: OwnedValue
+  var diagnostics = Diagnostics()
+  var expressions: [ExpressionReport] = []
+  private var steps: [StepPlan] = []
+  /// What can be referred to, by name.
+  private var index: [String: Int] = [:]
+  private var entries: [Entry] = []
+  /// How deep inner signals may be nested.
+  private static let depthLimit = 16
+
+  private struct Entry {
+    enum State { case waiting, running, done(SignalPlan?) }
+    var name: Located<String>
+    var kind: NamedPlan.Kind
+    var isCold = false
+    var state = State.waiting
+    var references = 0
+  }
+
+  init(_ catalogue: Catalogue, _ environment: [String: String], _ file: PipelineFile) {
+    self.catalogue = catalogue
+    self.file = file
+    let arena = Arena()
+    self.environment = OwnedValue(
+      arena.map(
+        environment.sorted { $0.key < $1.key }.map {
+          (key: arena.string($0.key), value: arena.string($0.value))
+        }))
+  }
+
+  func run() -> Plan? {
+    declare()
+    for at in entries.indices { _ = named(at, from: nil) }
+    let sinks = file.sinks.compactMap(sink)
+    if sinks.isEmpty, file.sinks.isEmpty {
+      diagnostics.report(
+        Diagnostic(
+          .noSink, "the pipeline has no sink, so nothing would come out of it", at: file.location,
+          help: "add e.g. `sinks: { out: { from: NAME, stdout: {} } }`"))
+    }
+    guard !diagnostics.hasErrors else { return nil }
+    warnUnused()
+    let named = entries.compactMap { entry -> NamedPlan? in
+      guard case .done(let plan?) = entry.state else { return nil }
+      return NamedPlan(
+        name: entry.name.value, kind: entry.kind, body: plan, isCold: entry.isCold,
+        location: entry.name.location)
+    }
+    return Plan(
+      name: file.name.value, description: file.description?.value, source: file.source, named: named,
+      sinks: sinks, steps: steps, expressions: expressions)
+  }
+
+  // MARK: Names
+
+  private func declare() {
+    func add(_ name: Located<String>, _ kind: NamedPlan.Kind, cold: Bool) {
+      guard index[name.value] == nil else { return }
+      index[name.value] = entries.count
+      entries.append(Entry(name: name, kind: kind, isCold: cold))
+    }
+    for source in file.sources { add(source.name, .source, cold: source.node.isCold) }
+    for signal in file.signals { add(signal.name, .signal, cold: signal.node.isCold) }
+    if let command = file.commands.first { unfinished("commands", command.name.location) }
+    if let plugins = file.plugins { unfinished("plugins", plugins.location) }
+  }
+
+  private func unfinished(_ section: String, _ location: SourceLocation) {
+    diagnostics.report(
+      Diagnostic(
+        .sectionWithoutEngine, "this version of rxd reads `\(section)`, but cannot run them yet",
+        at: location, help: "remove the section, or use a version that has it"))
+  }
+
+  private func warnUnused() {
+    for entry in entries where entry.references == 0 {
+      diagnostics.report(
+        Diagnostic(
+          .unusedSignal, "nothing refers to the \(entry.kind.rawValue) `\(entry.name.value)`, so it never runs",
+          at: entry.name.location, help: "read it with `from: \(entry.name.value)`, or remove it"))
+    }
+  }
+
+  /// The plan of a named source or signal, made at the first call.
+  private func named(_ at: Int, from reference: SourceLocation?) -> SignalPlan? {
+    switch entries[at].state {
+    case .done(let plan): return plan
+    case .running:
+      diagnostics.report(
+        Diagnostic(
+          .cycle, "the signal `\(entries[at].name.value)` is made from itself", at: reference,
+          notes: [.init("it is defined here", at: entries[at].name.location)],
+          help: "a signal cannot wait for its own events: break the circle"))
+      return nil
+    case .waiting:
+      entries[at].state = .running
+      let name = entries[at].name.value
+      let context = SignalContext(owner: name)
+      var plan: SignalPlan?
+      if let source = file.sources.first(where: { $0.name.value == name }) {
+        plan = self.source(source.node.component, context, label: name)
+      } else if let signal = file.signals.first(where: { $0.name.value == name }) {
+        plan = self.signal(signal.node, context)
+      }
+      entries[at].state = .done(plan)
+      return plan
+    }
+  }
+
+  private func reference(_ name: SignalReference) -> SignalPlan? {
+    guard let at = index[name.name.value] else {
+      let near = Suggestion.nearest(to: name.name.value, in: entries.map(\.name.value))
+      diagnostics.report(
+        Diagnostic(
+          .unknownName, "there is no source or signal `\(name.name.value)`", at: name.name.location,
+          help: near.map { "did you mean `\($0)`?" }
+            ?? (entries.isEmpty
+              ? "define it under `sources:`"
+              : "there are: " + entries.map(\.name.value).joined(separator: ", "))))
+      return nil
+    }
+    entries[at].references += 1
+    let kind: SignalPlan.Kind
+    switch name.output?.value {
+    case nil:
+      guard let plan = named(at, from: name.name.location) else { return nil }
+      return SignalPlan(.named(at), step: plan.step, type: plan.type)
+    case "errors":
+      kind = .errors(at)
+    case let other?:
+      diagnostics.report(
+        Diagnostic(
+          .unknownName, "`\(name.name.value)` has no output `\(other)`", at: name.output?.location,
+          help: "every source and signal has the output `errors`: `\(name.name.value).errors`"))
+      return nil
+    }
+    return SignalPlan(kind, step: StepID(0), type: .dyn)
+  }
+
+  // MARK: Signals
+
+  func signal(_ node: SignalNode, _ context: SignalContext) -> SignalPlan? {
+    guard context.depth <= Self.depthLimit else {
+      diagnostics.report(
+        Diagnostic(
+          .tooDeep, "inner signals are nested more than \(Self.depthLimit) deep", at: node.location,
+          help: "give inner signals names and refer to them"))
+      return nil
+    }
+    var origin: SignalPlan?
+    switch node.origin {
+    case .reference(let reference): origin = self.reference(reference)
+    case .inline(let component): origin = source(component, context, label: context.owner)
+    case .combining(let combining): origin = self.combining(combining, context)
+    }
+    // The chain is compiled even behind an origin that is wrong, to find what is wrong there too.
+    let placeholder = SignalPlan(.input, step: StepID(0), type: .dyn)
+    let chain = chain(node.chain, origin ?? placeholder, context)
+    return origin == nil ? nil : chain
+  }
+
+  private func source(_ node: ComponentNode, _ context: SignalContext, label: String) -> SignalPlan? {
+    let step = addStep(node, context, label: label)
+    guard let entry = entry(.source, node), var source = decode(entry, node) as? any SourceComponent else {
+      return nil
+    }
+    let segment = Segment(environment: environment)
+    // An inner source's parameters see the event that the inner signal is made for.
+    let inputs = context.outer.map { [EventType($0)] } ?? []
+    guard bind(&source, inputs, segment, context, step, node.location) else { return nil }
+    return SignalPlan(.source(source, segment), step: step, type: source.outputType)
+  }
+
+  private func combining(_ node: CombiningNode, _ context: SignalContext) -> SignalPlan? {
+    let component = node.component
+    let step = addStep(component, context, label: context.owner)
+    var inputs: [SignalPlan] = []
+    var failed = false
+    for input in node.inputs {
+      var plan: SignalPlan?
+      switch input.signal {
+      case .reference(let reference): plan = self.reference(reference)
+      case .inline(let signal): plan = self.signal(signal, context)
+      }
+      if let plan { inputs.append(plan) } else { failed = true }
+    }
+    guard let entry = entry(.combination, component),
+      var combining = decode(entry, component) as? any OperatorComponent
+    else { return nil }
+    if node.inputs.count < entry.minimumInputs {
+      diagnostics.report(
+        Diagnostic(
+          .missingKey, "`\(entry.name)` needs at least \(entry.minimumInputs) input\(entry.minimumInputs == 1 ? "" : "s")",
+          at: component.location, help: "list the signals: `\(entry.name): [a, b]`"))
+      return nil
+    }
+    let types = inputs.map(\.type)
+    let segment = Segment(environment: environment)
+    guard !failed, bind(&combining, types, segment, context, step, component.location) else { return nil }
+    var type = combining.outputType(types)
+    if entry.name == CombineLatest.spec.name || entry.name == Zip.spec.name {
+      type.tuple = node.inputs.map(\.name)
+      type.elements = types.map(\.type)
+    }
+    var plan = SignalPlan(.node(combining, segment, inputs: inputs), step: step, type: type)
+    if let reduce = node.reduce {
+      guard let reduced = chain([reduce], plan, context) else { return nil }
+      plan = reduced
+    }
+    return plan
+  }
+
+  /// The steps of a chain, neighbouring row-wise ones fused into runs.
+  func chain(_ nodes: [ComponentNode], _ input: SignalPlan, _ context: SignalContext) -> SignalPlan? {
+    var result = input
+    var parts: [RunPlan.Part] = []
+    var runInput = input
+    var runStep = input.step
+    var type = input.type
+    var failed = false
+
+    func closeRun() {
+      if !parts.isEmpty {
+        result = SignalPlan(.run(RunPlan(parts: parts), input: runInput), step: runStep, type: type)
+        parts = []
+      }
+    }
+
+    var open: Segment?
+    for (position, node) in nodes.enumerated() {
+      let step = addStep(node, context, label: "\(context.owner)/\(position + 1)")
+      guard let entry = entry(.operator, node),
+        var component = decode(entry, node) as? any OperatorComponent
+      else {
+        failed = true
+        type = .dyn
+        open = nil
+        continue
+      }
+      if var row = component as? any RowOperator {
+        let segment = open ?? Segment(environment: environment)
+        guard bind(&row, [type], segment, context, step, node.location) else {
+          failed = true
+          type = .dyn
+          open = nil
+          continue
+        }
+        if parts.isEmpty {
+          runInput = result
+          runStep = step
+        }
+        if open == nil {
+          parts.append(.init(segment: segment, steps: []))
+          open = segment
+        }
+        parts[parts.count - 1].steps.append(.init(id: step, component: row))
+        type = row.outputType([type])
+        if entry.changesValue { open = nil }
+      } else {
+        closeRun()
+        open = nil
+        let segment = Segment(environment: environment)
+        guard bind(&component, [type], segment, context, step, node.location) else {
+          failed = true
+          type = .dyn
+          continue
+        }
+        let output = component.outputType([type])
+        result = SignalPlan(.node(component, segment, inputs: [result]), step: step, type: output)
+        type = output
+      }
+    }
+    closeRun()
+    return failed ? nil : result
+  }
+
+  private func sink(_ named: NamedNode<SinkNode>) -> SinkPlan? {
+    let context = SignalContext(owner: named.name.value)
+    let input = signal(named.node.input, context)
+    let node = named.node.component
+    let step = addStep(node, context, label: named.name.value)
+    guard let entry = entry(.sink, node), var sink = decode(entry, node) as? any SinkComponent else {
+      return nil
+    }
+    let segment = Segment(environment: environment)
+    guard bind(&sink, [input?.type ?? .dyn], segment, context, step, node.location), let input else {
+      return nil
+    }
+    return SinkPlan(
+      name: named.name.value, step: step, keyword: entry.name, input: input, component: sink,
+      segment: segment, location: named.name.location)
+  }
+
+  // MARK: Components
+
+  private func addStep(_ node: ComponentNode, _ context: SignalContext, label: String) -> StepID {
+    var policy: ErrorPolicy?
+    if let option = node.options["onError"] {
+      policy = option.string.flatMap(ErrorPolicy.init)
+      if policy == nil {
+        let known = ErrorPolicy.allCases.map(\.rawValue)
+        diagnostics.report(
+          Diagnostic(
+            .badValue, "`onError` does not know `\(option.shown)`", at: option.location,
+            help: "it can be: " + known.joined(separator: ", ")))
+      }
+    }
+    let name = node.options["name"]?.string
+    steps.append(
+      StepPlan(
+        keyword: node.keyword.value, owner: context.owner,
+        label: name.map { "\(label) (\($0))" } ?? "\(label) \(node.keyword.value)",
+        location: node.keyword.location, onError: policy))
+    return StepID(steps.count - 1)
+  }
+
+  private func entry(_ kind: ComponentKind, _ node: ComponentNode) -> CatalogueEntry? {
+    if let entry = catalogue.component(kind, node.keyword.value) { return entry }
+    let word = node.keyword.value
+    let place = kind == .source ? "source" : kind == .sink ? "sink" : "operator"
+    let elsewhere = ComponentKind.allCases.first { catalogue.component($0, word) != nil }
+    var help = Suggestion.component(word, in: catalogue.names(kind))
+    if let elsewhere, elsewhere != kind {
+      help =
+        elsewhere == .combination
+        ? "`\(word)` begins a signal: `NAME: { \(word): [a, b] }`"
+        : "`\(word)` is a \(elsewhere.rawValue)"
+    }
+    diagnostics.report(
+      Diagnostic(
+        .unknownComponent, "there is no \(place) `\(word)`", at: node.keyword.location,
+        help: help ?? "`rxd list` shows what there is"))
+    return nil
+  }
+
+  private func decode(_ entry: CatalogueEntry, _ node: ComponentNode) -> (any Component)? {
+    var context = DecodingContext(at: node.keyword.location)
+    let component = entry.decode(node.arguments, &context)
+    diagnostics.report(contentsOf: context.diagnostics.all)
+    return component
+  }
+
+  private func bind<C>(
+    _ component: inout C, _ inputs: [EventType], _ segment: Segment, _ context: SignalContext,
+    _ step: StepID, _ location: SourceLocation
+  ) -> Bool {
+    func open<D: Component>(_ value: D) -> (D, Bool) {
+      var value = value
+      var binder = Binder(
+        inputs: inputs, location: location, segment: segment, context: context, compilation: self,
+        seesError: value is Catch, step: step)
+      value.bind(&binder)
+      for parameter in D.spec.parameters { parameter.bind(&value, &binder) }
+      diagnostics.report(contentsOf: binder.diagnostics.all)
+      return (value, !binder.diagnostics.hasErrors)
+    }
+    guard let value = component as? any Component else { return false }
+    let before = diagnostics.all.count
+    let (bound, fine) = open(value)
+    if let bound = bound as? C { component = bound }
+    return fine && !diagnostics.all.dropFirst(before).contains { $0.severity == .error }
+  }
+}

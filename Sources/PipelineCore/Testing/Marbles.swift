@@ -1,0 +1,104 @@
+/// What happens at one instant of a signal, in tests.
+public enum SignalMoment: Sendable, Equatable {
+  /// An event, by the name it has in the marbles.
+  case next(String)
+  case complete
+  case error
+  case subscribe
+  case cancel
+}
+
+/// A picture of a signal: `-a-(bc) 300ms |`.
+///
+/// One character is one tick. `-` nothing; a letter or digit an event; `(ab)` several at one instant,
+/// taking one tick; `|` completion; `#` an error; `^` and `!` where a subscription begins and is
+/// cancelled; a duration between spaces lets that time pass; spaces mean nothing.
+public struct Marbles: Sendable, Equatable {
+  public struct Entry: Sendable, Equatable {
+    /// Since the beginning of the picture.
+    public var at: TimeSpan
+    public var moment: SignalMoment
+    public init(at: TimeSpan, _ moment: SignalMoment) {
+      self.at = at
+      self.moment = moment
+    }
+  }
+
+  public var entries: [Entry]
+  /// How long the picture is.
+  public var length: TimeSpan
+
+  /// Where a picture is wrong.
+  public struct Mistake: Error, Sendable, Equatable {
+    public var message: String
+    /// Byte offset in the text.
+    public var offset: Int
+  }
+
+  public init(_ text: String, tick: TimeSpan = .milliseconds(1)) throws(Mistake) {
+    let bytes = Array(text.utf8)
+    var entries: [Entry] = []
+    var now = TimeSpan.zero
+    var group: Int?
+    var index = 0
+    while index < bytes.count {
+      let byte = bytes[index]
+      let start = index
+      index += 1
+      var moment: SignalMoment?
+      switch byte {
+      case UInt8(ascii: " "), UInt8(ascii: "\n"), UInt8(ascii: "\t"): continue
+      case UInt8(ascii: "-"):
+        if group != nil {
+          throw Mistake(message: "time cannot pass inside a group ( )", offset: start)
+        }
+        now = now + tick
+        continue
+      case UInt8(ascii: "("):
+        if group != nil { throw Mistake(message: "groups ( ) cannot be nested", offset: start) }
+        group = start
+        continue
+      case UInt8(ascii: ")"):
+        if group == nil { throw Mistake(message: "`)` without `(`", offset: start) }
+        group = nil
+        now = now + tick
+        continue
+      case UInt8(ascii: "|"): moment = .complete
+      case UInt8(ascii: "#"): moment = .error
+      case UInt8(ascii: "^"): moment = .subscribe
+      case UInt8(ascii: "!"): moment = .cancel
+      case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "z"),
+        UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "*"), UInt8(ascii: "_"):
+        if group == nil, let (span, end) = Self.pause(bytes, start) {
+          now = now + span
+          index = end
+          continue
+        }
+        moment = .next(String(decoding: [byte], as: UTF8.self))
+      default:
+        throw Mistake(
+          message: "`\(Printable.cut([byte]))` means nothing in marbles: use - a-z A-Z 0-9 ( ) | # ^ ! and pauses such as 300ms",
+          offset: start)
+      }
+      if let moment {
+        entries.append(Entry(at: now, moment))
+        if group == nil, moment != .subscribe, moment != .cancel { now = now + tick }
+      }
+    }
+    if let group { throw Mistake(message: "the group `(` is not closed", offset: group) }
+    self.entries = entries
+    length = now
+  }
+
+  /// A duration that stands between spaces (or at an end): `300ms`.
+  private static func pause(_ bytes: [UInt8], _ start: Int) -> (TimeSpan, Int)? {
+    guard start == 0 || bytes[start - 1] == UInt8(ascii: " "), (48...57).contains(bytes[start]) else {
+      return nil
+    }
+    var end = start
+    while end < bytes.count, bytes[end] != UInt8(ascii: " ") { end += 1 }
+    let word = LocatedText(String(decoding: bytes[start..<end], as: UTF8.self))
+    guard case .success(let span) = Units.duration(word) else { return nil }
+    return (span, end)
+  }
+}

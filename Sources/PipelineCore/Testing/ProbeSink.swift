@@ -1,0 +1,65 @@
+/// A sink that remembers what came and when.
+public struct ProbeSink: SinkComponent {
+  public final class Recording: @unchecked Sendable {
+    public enum Moment: Sendable {
+      case next(OwnedValue)
+      case complete
+      case fail(SignalFailure)
+    }
+    public private(set) var moments: [(at: Instant, moment: Moment)] = []
+    public init() {}
+    func record(_ moment: Moment, at instant: Instant) { moments.append((instant, moment)) }
+  }
+
+  let recording: Recording
+
+  public init() { recording = Recording() }
+  public init(_ recording: Recording) { self.recording = recording }
+
+  public static let spec = ComponentSpec<ProbeSink>(
+    "probe", summary: "Remembers what came.")
+
+  public func makeSink(_ seat: Seat) -> RunningSink { Node(recording, seat) }
+
+  final class Node: RunningSink {
+    private let recording: Recording
+    init(_ recording: Recording, _ seat: Seat) {
+      self.recording = recording
+      super.init(seat)
+    }
+
+    override func receive(_ event: Event) {
+      recording.record(.next(OwnedValue(event.value)), at: executor.now)
+      countSent()
+    }
+
+    override func finish() {
+      recording.record(.complete, at: executor.now)
+      drained()
+    }
+
+    override func failing(_ failure: SignalFailure) {
+      recording.record(.fail(failure), at: executor.now)
+    }
+  }
+
+  /// The same for a signal: a subscriber beside the others.
+  public static func tap(_ recording: Recording, _ executor: Executor) -> Downstream {
+    Watcher(recording, executor)
+  }
+
+  private final class Watcher: Downstream {
+    private let recording: Recording
+    private let executor: Executor
+    init(_ recording: Recording, _ executor: Executor) {
+      self.recording = recording
+      self.executor = executor
+      super.init()
+    }
+    override func receive(_ event: Event) {
+      recording.record(.next(OwnedValue(event.value)), at: executor.now)
+    }
+    override func complete() { recording.record(.complete, at: executor.now) }
+    override func fail(_ failure: SignalFailure) { recording.record(.fail(failure), at: executor.now) }
+  }
+}
