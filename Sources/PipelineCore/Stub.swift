@@ -40,3 +40,5 @@ enum Units { static func duration(_ s: YAMLScalar) -> Result<TimeSpan, Diagnosti
 static func duration(_ s: LocatedText) -> Result<TimeSpan, Diagnostic> { fatalError() } }
 extension Value { func contentEquals(_ o: Value, _ j: JSONParser, _ a: Arena) -> Bool { false } }
 extension JSONParser { func expandShallow(_ v: Value, into: Arena) -> Value { v }; func unescape(_ v: Value, into: Arena) -> Value { v } }
+extension Suggestion { static func nearest(to: String, among: some Sequence<String>) -> String? { nil } }
+extension Diagnostic.Code { static let wrongType = Self("",""), outOfRange = Self("",""), unknownChoice = Self("",""), conflictingParameters = Self("",""), unknownParameter = Self("",""), missingParameter = Self("",""), unsuitableReduce = Self("",""), noSinks = Self("",""), unusedName = Self("",""), unknownOutput = Self("",""), unknownName = Self("",""), cycle = Self("",""), unknownComponent = Self("","") }

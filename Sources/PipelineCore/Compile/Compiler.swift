@@ -59,8 +59,8 @@ final class Compilation {
     if sinks.isEmpty, file.sinks.isEmpty {
       diagnostics.report(
         Diagnostic(
-          .noSink, "the pipeline has no sink, so nothing would come out of it", at: file.location,
-          help: "add e.g. `sinks: { out: { from: NAME, stdout: {} } }`"))
+          .noSinks, "the pipeline has no sink, so nothing would come out of it", at: file.location,
+          help: "add e.g. 'sinks: { out: { from: NAME, stdout: {} } }'"))
     }
     guard !diagnostics.hasErrors else { return nil }
     warnUnused()
@@ -92,7 +92,7 @@ final class Compilation {
   private func unfinished(_ section: String, _ location: SourceLocation) {
     diagnostics.report(
       Diagnostic(
-        .sectionWithoutEngine, "this version of rxd reads `\(section)`, but cannot run them yet",
+        .sectionWithoutEngine, "this version of rxd reads '\(section)', but cannot run them yet",
         at: location, help: "remove the section, or use a version that has it"))
   }
 
@@ -100,8 +100,8 @@ final class Compilation {
     for entry in entries where entry.references == 0 {
       diagnostics.report(
         Diagnostic(
-          .unusedSignal, "nothing refers to the \(entry.kind.rawValue) `\(entry.name.value)`, so it never runs",
-          at: entry.name.location, help: "read it with `from: \(entry.name.value)`, or remove it"))
+          .unusedName, "nothing refers to the \(entry.kind.rawValue) '\(entry.name.value)', so it never runs",
+          at: entry.name.location, help: "read it with 'from: \(entry.name.value)', or remove it"))
     }
   }
 
@@ -112,7 +112,7 @@ final class Compilation {
     case .running:
       diagnostics.report(
         Diagnostic(
-          .cycle, "the signal `\(entries[at].name.value)` is made from itself", at: reference,
+          .cycle, "the signal '\(entries[at].name.value)' is made from itself", at: reference,
           notes: [.init("it is defined here", at: entries[at].name.location)],
           help: "a signal cannot wait for its own events: break the circle"))
       return nil
@@ -133,13 +133,13 @@ final class Compilation {
 
   private func reference(_ name: SignalReference) -> SignalPlan? {
     guard let at = index[name.name.value] else {
-      let near = Suggestion.nearest(to: name.name.value, in: entries.map(\.name.value))
+      let near = Suggestion.nearest(to: name.name.value, among: entries.map(\.name.value))
       diagnostics.report(
         Diagnostic(
-          .unknownName, "there is no source or signal `\(name.name.value)`", at: name.name.location,
-          help: near.map { "did you mean `\($0)`?" }
+          .unknownName, "there is no source or signal '\(name.name.value)'", at: name.name.location,
+          help: near.map { "did you mean '\($0)'?" }
             ?? (entries.isEmpty
-              ? "define it under `sources:`"
+              ? "define it under 'sources:'"
               : "there are: " + entries.map(\.name.value).joined(separator: ", "))))
       return nil
     }
@@ -154,8 +154,8 @@ final class Compilation {
     case let other?:
       diagnostics.report(
         Diagnostic(
-          .unknownName, "`\(name.name.value)` has no output `\(other)`", at: name.output?.location,
-          help: "every source and signal has the output `errors`: `\(name.name.value).errors`"))
+          .unknownOutput, "'\(name.name.value)' has no output '\(other)'", at: name.output?.location,
+          help: "every source and signal has the output 'errors': '\(name.name.value).errors'"))
       return nil
     }
     return SignalPlan(kind, step: StepID(0), type: .dyn)
@@ -167,7 +167,7 @@ final class Compilation {
     guard context.depth <= Self.depthLimit else {
       diagnostics.report(
         Diagnostic(
-          .tooDeep, "inner signals are nested more than \(Self.depthLimit) deep", at: node.location,
+          .signalsTooDeep, "inner signals are nested more than \(Self.depthLimit) deep", at: node.location,
           help: "give inner signals names and refer to them"))
       return nil
     }
@@ -214,8 +214,8 @@ final class Compilation {
     if node.inputs.count < entry.minimumInputs {
       diagnostics.report(
         Diagnostic(
-          .missingKey, "`\(entry.name)` needs at least \(entry.minimumInputs) input\(entry.minimumInputs == 1 ? "" : "s")",
-          at: component.location, help: "list the signals: `\(entry.name): [a, b]`"))
+          .missingParameter, "'\(entry.name)' needs at least \(entry.minimumInputs) input\(entry.minimumInputs == 1 ? "" : "s")",
+          at: component.location, help: "list the signals: '\(entry.name): [a, b]'"))
       return nil
     }
     let types = inputs.map(\.type)
@@ -325,7 +325,7 @@ final class Compilation {
         let known = ErrorPolicy.allCases.map(\.rawValue)
         diagnostics.report(
           Diagnostic(
-            .badValue, "`onError` does not know `\(option.shown)`", at: option.location,
+            .unknownChoice, "'onError' does not know '\(option.shown)'", at: option.location,
             help: "it can be: " + known.joined(separator: ", ")))
       }
     }
@@ -347,13 +347,13 @@ final class Compilation {
     if let elsewhere, elsewhere != kind {
       help =
         elsewhere == .combination
-        ? "`\(word)` begins a signal: `NAME: { \(word): [a, b] }`"
-        : "`\(word)` is a \(elsewhere.rawValue)"
+        ? "'\(word)' begins a signal: 'NAME: { \(word): [a, b] }'"
+        : "'\(word)' is a \(elsewhere.rawValue)"
     }
     diagnostics.report(
       Diagnostic(
-        .unknownComponent, "there is no \(place) `\(word)`", at: node.keyword.location,
-        help: help ?? "`rxd list` shows what there is"))
+        .unknownComponent, "there is no \(place) '\(word)'", at: node.keyword.location,
+        help: help ?? "'rxd list' shows what there is"))
     return nil
   }
 

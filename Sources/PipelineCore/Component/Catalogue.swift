@@ -94,18 +94,18 @@ extension ComponentSpec {
           Diagnostic(
             .wrongType,
             parameters.isEmpty
-              ? "`\(name)` takes no parameters"
-              : "`\(name)` has no short form: it takes a mapping, not \(node.kindName)",
+              ? "'\(name)' takes no parameters"
+              : "'\(name)' has no short form: it takes a mapping, not \(node.kindName)",
             at: node.location,
             help: parameters.isEmpty
-              ? "write `\(name)` alone"
-              : "its parameters are " + parameters.map { "`\($0.info.name)`" }.joined(separator: ", ")))
+              ? "write '\(name)' alone"
+              : "its parameters are " + parameters.map { "'\($0.info.name)'" }.joined(separator: ", ")))
       }
     }
     for parameter in parameters where parameter.info.isRequired && !given.contains(parameter.info.name) {
       context.diagnostics.report(
         Diagnostic(
-          .missingKey, "`\(name)` needs `\(parameter.info.name)`", at: context.location,
+          .missingParameter, "'\(name)' needs '\(parameter.info.name)'", at: context.location,
           help: "\(parameter.info.name): \(parameter.info.help)"))
     }
     guard context.diagnostics.all.count == before else { return nil }
@@ -129,8 +129,8 @@ extension ComponentSpec {
       guard let parameter = parameters.first(where: { $0.info.name == entry.name }) else {
         context.diagnostics.report(
           Diagnostic(
-            .unknownKey, "`\(name)` has no parameter `\(entry.name)`", at: entry.key.location,
-            help: Suggestion.nearest(to: entry.name, in: names).map { "did you mean `\($0)`?" }
+            .unknownParameter, "'\(name)' has no parameter '\(entry.name)'", at: entry.key.location,
+            help: Suggestion.nearest(to: entry.name, among: names).map { "did you mean '\($0)'?" }
               ?? (names.isEmpty ? "it takes none" : "it has: " + names.joined(separator: ", "))))
         continue
       }

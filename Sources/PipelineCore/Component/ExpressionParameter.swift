@@ -95,6 +95,7 @@ public struct MappingParameter: ParameterValue {
     case list([Node])
   }
   private(set) var root: Node?
+  public var isGiven: Bool { root != nil }
   public private(set) var type = ExpressionType.dyn
 
   public init() {}

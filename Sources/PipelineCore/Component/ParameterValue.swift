@@ -28,12 +28,14 @@ public struct DecodingContext {
   public mutating func wrongType(_ node: YAMLNode, wanted: String, help: String? = nil) {
     diagnostics.report(
       Diagnostic(
-        .wrongType, "`\(parameter)` of `\(component)` must be \(wanted), not \(node.kindName)",
+        .wrongType, "'\(parameter)' of '\(component)' must be \(wanted), not \(node.kindName)",
         at: node.location, help: help))
   }
 
-  public mutating func badValue(_ node: YAMLNode, _ message: String, help: String? = nil) {
-    diagnostics.report(Diagnostic(.badValue, message, at: node.location, help: help))
+  public mutating func badValue(
+    _ node: YAMLNode, _ message: String, _ code: Diagnostic.Code = .outOfRange, help: String? = nil
+  ) {
+    diagnostics.report(Diagnostic(code, message, at: node.location, help: help))
   }
 }
 
@@ -66,7 +68,7 @@ extension Int: ParameterValue {
       let wanted =
         range.upperBound == .max
         ? "at least \(range.lowerBound)" : "between \(range.lowerBound) and \(range.upperBound)"
-      context.badValue(node, "`\(context.parameter)` of `\(context.component)` is \(value), but must be \(wanted)")
+      context.badValue(node, "'\(context.parameter)' of '\(context.component)' is \(value), but must be \(wanted)")
       return nil
     }
     return Int(value)
@@ -89,7 +91,7 @@ extension Double: ParameterValue {
     {
       context.badValue(
         node,
-        "`\(context.parameter)` of `\(context.component)` is \(node.shown), but must be between \(range.lowerBound) and \(range.upperBound)")
+        "'\(context.parameter)' of '\(context.component)' is \(node.shown), but must be between \(range.lowerBound) and \(range.upperBound)")
       return nil
     }
     return value
@@ -130,7 +132,7 @@ extension TimeSpan: ParameterValue {
       if span.nanoseconds < low {
         context.badValue(
           node,
-          "`\(context.parameter)` of `\(context.component)` is \(scalar.shown), but must be at least \(TimeSpan(nanoseconds: low))")
+          "'\(context.parameter)' of '\(context.component)' is \(scalar.shown), but must be at least \(TimeSpan(nanoseconds: low))")
         return nil
       }
       return span
@@ -243,11 +245,11 @@ extension ChoiceParameter {
     }
     if let value = Self(rawValue: text) { return value }
     if node.scalar?.isPlaceholder == true { return allCases.first }
-    let near = Suggestion.nearest(to: text, in: known)
+    let near = Suggestion.nearest(to: text, among: known)
     context.badValue(
       node,
-      "`\(context.parameter)` of `\(context.component)` does not know `\(node.shown)`",
-      help: near.map { "did you mean `\($0)`? It can be: " + known.joined(separator: ", ") }
+      "'\(context.parameter)' of '\(context.component)' does not know '\(node.shown)'", .unknownChoice,
+      help: near.map { "did you mean '\($0)'? It can be: " + known.joined(separator: ", ") }
         ?? "it can be: " + known.joined(separator: ", "))
     return nil
   }
@@ -306,9 +308,9 @@ extension RecordParameter {
       guard let field = fields.first(where: { $0.info.name == entry.name }) else {
         context.diagnostics.report(
           Diagnostic(
-            .unknownKey, "`\(context.parameter)` of `\(context.component)` has no parameter `\(entry.name)`",
+            .unknownParameter, "'\(context.parameter)' of '\(context.component)' has no parameter '\(entry.name)'",
             at: entry.key.location,
-            help: Suggestion.nearest(to: entry.name, in: names).map { "did you mean `\($0)`?" }
+            help: Suggestion.nearest(to: entry.name, among: names).map { "did you mean '\($0)'?" }
               ?? "it can have: " + names.joined(separator: ", ")))
         continue
       }
@@ -317,7 +319,7 @@ extension RecordParameter {
     for field in fields where field.info.isRequired && node[field.info.name] == nil {
       context.diagnostics.report(
         Diagnostic(
-          .missingKey, "`\(context.parameter)` of `\(context.component)` needs `\(field.info.name)`",
+          .missingParameter, "'\(context.parameter)' of '\(context.component)' needs '\(field.info.name)'",
           at: node.location, help: field.info.help))
     }
     return record

@@ -31,6 +31,11 @@ public final class EventFrame {
     return outcome.isError ? outcome : nil
   }
 
+  /// Why `load` failed, one sentence.
+  public static func message(of failure: Value) -> String {
+    JSONFailure(failure).map { "the event is not JSON: \($0)" } ?? "the event cannot be read"
+  }
+
   /// Prepares for an evaluation without an event: a source's parameters, the end of a signal.
   public func loadNothing(position: Value = .absent) {
     _ = load(Event(frame[Variables.outer].isAbsent ? .null : frame[Variables.outer]))

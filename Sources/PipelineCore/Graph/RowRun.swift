@@ -78,7 +78,7 @@ public final class RowRun: OperatorNode {
       let frame = step.frame._withUnsafeGuaranteedRef { $0 }
       if step.loads, let failure = frame.load(event) {
         current = index
-        reject(event, .eventNotReadable, frame.frame.message(of: failure))
+        reject(event, .eventNotReadable, EventFrame.message(of: failure))
         return
       }
       current = index

@@ -43,7 +43,7 @@ struct Aggregate: OperatorComponent {
 
     override func receive(_ event: Event) {
       if let failure = frame.load(event) {
-        reject(event, .eventNotReadable, frame.message(of: failure))
+        reject(event, .eventNotReadable, EventFrame.message(of: failure))
         return
       }
       frame.set(0, running.value)

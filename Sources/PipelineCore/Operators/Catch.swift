@@ -29,10 +29,10 @@ struct Catch: OperatorComponent {
     if with.isGiven == value.isGiven {
       context.diagnostics.report(
         Diagnostic(
-          .badValue,
-          with.isGiven ? "`catch` has both `with` and `value`" : "`catch` needs `with` or `value`",
+          .conflictingParameters,
+          with.isGiven ? "'catch' has both 'with' and 'value'" : "'catch' needs 'with' or 'value'",
           at: context.location,
-          help: "write `catch: SIGNAL`, `catch: { with: { from: ... } }` or `catch: { value: ... }`"))
+          help: "write 'catch: SIGNAL', 'catch: { with: { from: ... } }' or 'catch: { value: ... }'"))
     }
   }
 

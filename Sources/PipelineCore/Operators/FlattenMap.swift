@@ -57,11 +57,11 @@ struct FlattenMap: OperatorComponent {
     if list.isGiven == signal.isGiven {
       context.diagnostics.report(
         Diagnostic(
-          .badValue,
+          .conflictingParameters,
           list.isGiven
-            ? "`flattenMap` has both `list` and `signal`"
-            : "`flattenMap` needs `signal`, or an expression that gives a list", at: context.location,
-          help: "write `flattenMap: event.items`, or `flattenMap: { signal: { from: ... } }`"))
+            ? "'flattenMap' has both 'list' and 'signal'"
+            : "'flattenMap' needs 'signal', or an expression that gives a list", at: context.location,
+          help: "write 'flattenMap: event.items', or 'flattenMap: { signal: { from: ... } }'"))
     }
   }
 
@@ -88,7 +88,7 @@ struct FlattenMap: OperatorComponent {
 
     override func receive(_ event: Event) {
       if let failure = frame.load(event) {
-        reject(event, .eventNotReadable, frame.message(of: failure))
+        reject(event, .eventNotReadable, EventFrame.message(of: failure))
         return
       }
       var value = program.evaluate(frame.frame)

@@ -66,7 +66,7 @@ struct GroupBy: OperatorComponent {
 
     override func receive(_ event: Event) {
       if let failure = frame.load(event) {
-        reject(event, .eventNotReadable, frame.message(of: failure))
+        reject(event, .eventNotReadable, EventFrame.message(of: failure))
         return
       }
       let key = program.evaluate(frame.frame)

@@ -30,9 +30,9 @@ struct Reduce: RowOperator {
     guard let names = binder.inputs.first?.tuple else {
       binder.diagnostics.report(
         Diagnostic(
-          .misplacedStep, "`reduce` has nothing to reduce: it stands directly behind combineLatest or zip",
+          .unsuitableReduce, "'reduce' has nothing to reduce: it stands directly behind combineLatest or zip",
           at: binder.location,
-          help: "to fold the events of a signal over time, use `scan` (a value for each event) or `aggregate` (one at the end)"))
+          help: "to fold the events of a signal over time, use 'scan' (a value for each event) or 'aggregate' (one at the end)"))
       return
     }
     count = names.count

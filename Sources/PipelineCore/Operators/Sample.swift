@@ -30,8 +30,8 @@ struct Sample: OperatorComponent {
     if (every == nil) == !at.isGiven {
       context.diagnostics.report(
         Diagnostic(
-          .badValue, "`sample` needs either `every` or `at`", at: context.location,
-          help: "write `sample: 1s`, or `sample: { at: SIGNAL }`"))
+          .conflictingParameters, "'sample' needs either 'every' or 'at'", at: context.location,
+          help: "write 'sample: 1s', or 'sample: { at: SIGNAL }'"))
     }
   }
 

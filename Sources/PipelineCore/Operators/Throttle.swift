@@ -64,7 +64,7 @@ struct Throttle: OperatorComponent {
     /// Whether the event is to be held; one that is not has been dealt with.
     private func holds(_ event: Event, _ program: Program) -> Bool {
       if let failure = frame.load(event) {
-        reject(event, .eventNotReadable, frame.message(of: failure))
+        reject(event, .eventNotReadable, EventFrame.message(of: failure))
         return false
       }
       let verdict = program.evaluate(frame.frame)
