@@ -50,14 +50,14 @@ public struct Binder {
   mutating func compile(_ template: ExpressionTemplate, _ use: ExpressionUse) -> TemplateProgram? {
     let scope = scope(use)
     guard let checked = template.check(in: scope, into: &diagnostics) else { return nil }
-    for part in checked.parts { note(part, scope) }
+    for part in checked.expressions { note(part, scope) }
     return checked.compile(projection: segment.projection)
   }
 
   private func note(_ checked: CheckedExpression, _ scope: ExpressionScope) {
     segment.hasPrograms = true
     segment.variableCount = max(segment.variableCount, scope.variables.count)
-    if checked.reads.contains(where: { $0.variable == Variables.meta }) { segment.usesMeta = true }
+    if checked.reads.contains(where: { $0.variable == "meta" }) { segment.usesMeta = true }
     compilation.expressions.append(ExpressionReport(step: step, checked: checked))
   }
 

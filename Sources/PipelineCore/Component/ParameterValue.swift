@@ -126,7 +126,7 @@ extension TimeSpan: ParameterValue {
       return nil
     }
     if scalar.isPlaceholder { return .seconds(1) }
-    switch Units.duration(scalar) {
+    switch Units.duration(scalar.text) {
     case .success(let span):
       let low = context.range?.lowerBound ?? 0
       if span.nanoseconds < low {
@@ -161,7 +161,7 @@ public struct ByteSize: ParameterValue, Equatable {
       return nil
     }
     if scalar.isPlaceholder { return ByteSize(1 << 16) }
-    switch Units.size(scalar) {
+    switch Units.size(scalar.text) {
     case .success(let bytes): return ByteSize(Int(bytes))
     case .failure(let diagnostic):
       context.diagnostics.report(diagnostic)

@@ -64,7 +64,9 @@ public final class Executor: @unchecked Sendable {
 
   /// Hands over input; it waits while the pipeline is congested. Bounding it is the source's duty.
   public func postBatch(inner: Bool = false, _ work: @escaping Work) {
-    mailbox.withLock { if inner { $0.innerBatches.append(work) } else { $0.batches.append(work) } }
+    mailbox.withLock { box in
+      if inner { box.innerBatches.append(work) } else { box.batches.append(work) }
+    }
     setNeedsTurn()
   }
 
@@ -97,10 +99,11 @@ public final class Executor: @unchecked Sendable {
       turn {}
       return true
     }
-    let urgent: [Work] = mailbox.withLock {
-      guard !$0.urgent.isEmpty else { return [] }
-      defer { $0.urgent = [] }
-      return $0.urgent
+    let urgent: [Work] = mailbox.withLock { box in
+      if box.urgent.isEmpty { return [] }
+      let taken = box.urgent
+      box.urgent = []
+      return taken
     }
     if !urgent.isEmpty {
       for work in urgent { turn(work) }

@@ -4,7 +4,7 @@ extension RowStep {
     _ event: Event, _ error: Value, _ program: Program, _ frame: EventFrame, _ run: RowRun,
     _ step: StepPlan, otherwise standard: ErrorPolicy = .route
   ) -> RowVerdict {
-    let location = program.failureLocation(error, frame.frame) ?? step.location
+    let location = program.failureLocation(error)
     switch step.onError ?? standard {
     case .keep: return .pass
     case .drop:
@@ -29,7 +29,7 @@ extension OperatorNode {
   /// event goes on as it is.
   final func failed(_ event: Event, _ error: Value, _ program: Program, _ frame: EventFrame) -> Bool {
     let step = execution.plan.steps[seat.step.number]
-    let location = program.failureLocation(error, frame.frame) ?? step.location
+    let location = program.failureLocation(error)
     let message = program.failureMessage(error, frame.frame)
     switch step.onError ?? .route {
     case .keep: return true

@@ -74,7 +74,7 @@ struct Catch: OperatorComponent {
         finish(
           failing: SignalFailure(
             .expression, failing.failureMessage(value, frame.frame),
-            at: failing.failureLocation(value, frame.frame) ?? seat.location))
+            at: failing.failureLocation(value)))
         return
       }
       emit(Event(value))

@@ -35,27 +35,11 @@ struct Filter: RowOperator {
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
       switch program.evaluateBool(frame.frame) {
-      case .true: return .pass
-      case .false: return .drop
+      case .yes: return .pass
+      case .no: return .drop
       case .failed:
-        let error = program.evaluate(frame.frame)
-        guard error.isError else {
-          return notBoolean(event, frame, run)
-        }
-        return failed(event, error, program, frame, run, step, otherwise: .drop)
+        return failed(event, frame.frame.lastError, program, frame, run, step, otherwise: .drop)
       }
-    }
-
-    private func notBoolean(_ event: Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
-      let message = "the condition gives neither true nor false"
-      switch step.onError ?? .drop {
-      case .keep: return .pass
-      case .drop: run.execution.undecided(message, at: run.currentStep, location: step.location)
-      case .route: run.rejectRow(event, .unexpectedValue, message, at: step.location)
-      case .fail:
-        run.finish(failing: SignalFailure(.expression, message, at: step.location))
-      }
-      return .drop
     }
   }
 }

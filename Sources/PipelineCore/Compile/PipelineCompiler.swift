@@ -1,5 +1,5 @@
 /// Turns a parsed pipeline file into a plan. Pure: `rxd check` is this, and `rxd run` adds the launch.
-public struct Compiler: Sendable {
+public struct PipelineCompiler: Sendable {
   public var catalogue: Catalogue
   /// `env` in expressions.
   public var environment: [String: String]
@@ -59,11 +59,12 @@ final class Compilation {
     if sinks.isEmpty, file.sinks.isEmpty {
       diagnostics.report(
         Diagnostic(
-          .noSinks, "the pipeline has no sink, so nothing would come out of it", at: file.location,
+          .noSinks, "the pipeline has no sink, so nothing would come out of it", at: file.name.location,
           help: "add e.g. 'sinks: { out: { from: NAME, stdout: {} } }'"))
     }
     guard !diagnostics.hasErrors else { return nil }
     warnUnused()
+    for segment in segments { segment.projection.freeze() }
     let named = entries.compactMap { entry -> NamedPlan? in
       guard case .done(let plan?) = entry.state else { return nil }
       return NamedPlan(
@@ -75,6 +76,14 @@ final class Compilation {
       sinks: sinks, steps: steps, expressions: expressions)
   }
 
+  private var segments: [Segment] = []
+
+  private func makeSegment() -> Segment {
+    let segment = Segment(environment: environment)
+    segments.append(segment)
+    return segment
+  }
+
   // MARK: Names
 
   private func declare() {
@@ -83,17 +92,37 @@ final class Compilation {
       index[name.value] = entries.count
       entries.append(Entry(name: name, kind: kind, isCold: cold))
     }
-    for source in file.sources { add(source.name, .source, cold: source.node.isCold) }
-    for signal in file.signals { add(signal.name, .signal, cold: signal.node.isCold) }
+    for source in file.sources { add(source.name, .source, cold: isCold(source.node.options)) }
+    for signal in file.signals { add(signal.name, .signal, cold: isCold(signal.node.options)) }
     if let command = file.commands.first { unfinished("commands", command.name.location) }
-    if let plugins = file.plugins { unfinished("plugins", plugins.location) }
+    if let plugin = file.plugins.first { unfinished("plugins", plugin.name.location) }
+    if let setting = file.defaults.first { unfinished("defaults", setting.name.location) }
+    for source in file.sources { refuseOptions(source.node.options, known: ["description", "onError", "cold"]) }
+    for signal in file.signals { refuseOptions(signal.node.options, known: ["description", "cold"]) }
+    for sink in file.sinks { refuseOptions(sink.node.component.options, known: ["description"]) }
+  }
+
+  private func isCold(_ options: [OptionNode]) -> Bool {
+    guard let option = options["cold"] else { return false }
+    if let value = option.bool { return value }
+    diagnostics.report(
+      Diagnostic(
+        .wrongType, "'cold' must be true or false, not \(option.kindName)", at: option.location))
+    return false
+  }
+
+  /// What is understood, but cannot be done yet, is refused, never ignored.
+  private func refuseOptions(_ options: [OptionNode], known: [String]) {
+    for option in options where !known.contains(option.key.value) {
+      unfinished(option.key.value, option.key.location)
+    }
   }
 
   private func unfinished(_ section: String, _ location: SourceLocation) {
     diagnostics.report(
       Diagnostic(
-        .sectionWithoutEngine, "this version of rxd reads '\(section)', but cannot run them yet",
-        at: location, help: "remove the section, or use a version that has it"))
+        .sectionWithoutEngine, "'\(section)' is part of the pipeline file, but this version of rxd cannot run it yet",
+        at: location, help: "remove it, or use a version of rxd that has it"))
   }
 
   private func warnUnused() {
@@ -122,7 +151,7 @@ final class Compilation {
       let context = SignalContext(owner: name)
       var plan: SignalPlan?
       if let source = file.sources.first(where: { $0.name.value == name }) {
-        plan = self.source(source.node.component, context, label: name)
+        plan = self.source(source.node, context, label: name)
       } else if let signal = file.signals.first(where: { $0.name.value == name }) {
         plan = self.signal(signal.node, context)
       }
@@ -131,7 +160,7 @@ final class Compilation {
     }
   }
 
-  private func reference(_ name: SignalReference) -> SignalPlan? {
+  private func reference(_ name: ReferenceNode) -> SignalPlan? {
     guard let at = index[name.name.value] else {
       let near = Suggestion.nearest(to: name.name.value, among: entries.map(\.name.value))
       diagnostics.report(
@@ -188,7 +217,7 @@ final class Compilation {
     guard let entry = entry(.source, node), var source = decode(entry, node) as? any SourceComponent else {
       return nil
     }
-    let segment = Segment(environment: environment)
+    let segment = makeSegment()
     // An inner source's parameters see the event that the inner signal is made for.
     let inputs = context.outer.map { [EventType($0)] } ?? []
     guard bind(&source, inputs, segment, context, step, node.location) else { return nil }
@@ -196,7 +225,11 @@ final class Compilation {
   }
 
   private func combining(_ node: CombiningNode, _ context: SignalContext) -> SignalPlan? {
-    let component = node.component
+    guard catalogue.component(.combination, node.keyword.value.rawValue) != nil else {
+      unfinished(node.keyword.value.rawValue, node.keyword.location)
+      return nil
+    }
+    let component = component(of: node)
     let step = addStep(component, context, label: context.owner)
     var inputs: [SignalPlan] = []
     var failed = false
@@ -219,19 +252,33 @@ final class Compilation {
       return nil
     }
     let types = inputs.map(\.type)
-    let segment = Segment(environment: environment)
+    let segment = makeSegment()
     guard !failed, bind(&combining, types, segment, context, step, component.location) else { return nil }
     var type = combining.outputType(types)
     if entry.name == CombineLatest.spec.name || entry.name == Zip.spec.name {
-      type.tuple = node.inputs.map(\.name)
+      type.tuple = node.inputs.enumerated().map { $1.name?.value ?? "@\($0)" }
       type.elements = types.map(\.type)
     }
-    var plan = SignalPlan(.node(combining, segment, inputs: inputs), step: step, type: type)
-    if let reduce = node.reduce {
-      guard let reduced = chain([reduce], plan, context) else { return nil }
-      plan = reduced
+    return SignalPlan(.node(combining, segment, inputs: inputs), step: step, type: type)
+  }
+
+  /// A combining key as a component: its parameters are what its long form holds beside the inputs.
+  private func component(of node: CombiningNode) -> ComponentNode {
+    let keyword = node.keyword.map(\.rawValue)
+    guard !node.arguments.isEmpty else {
+      return ComponentNode(keyword: keyword, location: node.location)
     }
-    return plan
+    let entries = node.arguments.map {
+      YAMLEntry(
+        key: YAMLScalar(
+          text: LocatedText(
+            text: Array($0.key.value.utf8), source: $0.key.location.text,
+            offsets: (0...Int32($0.key.value.utf8.count)).map { Int32(node.location.offset) + $0 }),
+          location: $0.key.location), value: $0.value)
+    }
+    return ComponentNode(
+      keyword: keyword, arguments: YAMLNode(.mapping(entries), at: node.location),
+      location: node.location)
   }
 
   /// The steps of a chain, neighbouring row-wise ones fused into runs.
@@ -262,7 +309,7 @@ final class Compilation {
         continue
       }
       if var row = component as? any RowOperator {
-        let segment = open ?? Segment(environment: environment)
+        let segment = open ?? makeSegment()
         guard bind(&row, [type], segment, context, step, node.location) else {
           failed = true
           type = .dyn
@@ -283,7 +330,7 @@ final class Compilation {
       } else {
         closeRun()
         open = nil
-        let segment = Segment(environment: environment)
+        let segment = makeSegment()
         guard bind(&component, [type], segment, context, step, node.location) else {
           failed = true
           type = .dyn
@@ -300,13 +347,20 @@ final class Compilation {
 
   private func sink(_ named: NamedNode<SinkNode>) -> SinkPlan? {
     let context = SignalContext(owner: named.name.value)
-    let input = signal(named.node.input, context)
+    var input: SignalPlan?
+    switch named.node.from {
+    case .reference(let reference): input = self.reference(reference)
+    case .inline(let node): input = signal(node, context)
+    }
+    let placeholder = SignalPlan(.input, step: StepID(0), type: .dyn)
+    let chained = chain(named.node.chain, input ?? placeholder, context)
+    input = input == nil ? nil : chained
     let node = named.node.component
     let step = addStep(node, context, label: named.name.value)
     guard let entry = entry(.sink, node), var sink = decode(entry, node) as? any SinkComponent else {
       return nil
     }
-    let segment = Segment(environment: environment)
+    let segment = makeSegment()
     guard bind(&sink, [input?.type ?? .dyn], segment, context, step, node.location), let input else {
       return nil
     }
@@ -343,7 +397,8 @@ final class Compilation {
     let word = node.keyword.value
     let place = kind == .source ? "source" : kind == .sink ? "sink" : "operator"
     let elsewhere = ComponentKind.allCases.first { catalogue.component($0, word) != nil }
-    var help = Suggestion.component(word, in: catalogue.names(kind))
+    let correction = Suggestion.correction(for: word, among: catalogue.names(kind))
+    var help = correction?.help
     if let elsewhere, elsewhere != kind {
       help =
         elsewhere == .combination
@@ -353,7 +408,9 @@ final class Compilation {
     diagnostics.report(
       Diagnostic(
         .unknownComponent, "there is no \(place) '\(word)'", at: node.keyword.location,
-        help: help ?? "'rxd list' shows what there is"))
+        help: help ?? "'rxd list' shows what there is",
+        fixIts: elsewhere == nil
+          ? correction.map { [.init(node.keyword.location, $0.name)] } ?? [] : []))
     return nil
   }
 

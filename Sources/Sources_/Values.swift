@@ -1,0 +1,73 @@
+public import PipelineCore
+
+/// `values`: what the file itself says.
+public struct Values: SourceComponent {
+  public var list = LiteralParameter()
+  public var every: TimeSpan?
+
+  public init() {}
+
+  public static let spec = ComponentSpec<Values>(
+    "values",
+    summary: "Sends values that are written in the pipeline file, then completes.",
+    parameters: [
+      .init("list", \.list, primary: true, required: true, "The events: a list, or one value."),
+      .init("every", \.every, range: 1...Int64.max,
+        "The time from one event to the next; all at once if left out."),
+    ],
+    examples: [
+      .snippet("three numbers", "values: [1, 2, 3]"),
+      .snippet("one a second", "values: { list: [tick, tock], every: 1s }"),
+    ],
+    rivals: ["RxJS of, from", "Benthos generate"], seeAlso: ["interval"])
+
+  public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
+    Node(self, seat, downstream)
+  }
+
+  final class Node: RunningSource {
+    private let list: OwnedValue
+    private let every: TimeSpan?
+    private var next = 0
+    private var timer = Wake.none
+
+    init(_ parameters: Values, _ seat: Seat, _ downstream: Downstream) {
+      list = parameters.list.value
+      every = parameters.every
+      super.init(seat, downstream: downstream)
+    }
+
+    private var count: Int { list.value.is(.list) ? list.value.elements.count : 1 }
+
+    override func begin() {
+      guard every == nil else {
+        woke(0)
+        return
+      }
+      while next < count, !isClosed { send() }
+      finish()
+    }
+
+    private func send() {
+      let value = list.value.is(.list) ? list.value.elements[next] : list.value
+      next += 1
+      produce(value, position: Int64(next - 1))
+    }
+
+    override func woke(_ token: Int) {
+      timer = .none
+      guard next < count else {
+        finish()
+        return
+      }
+      send()
+      guard let every, next < count else {
+        finish()
+        return
+      }
+      timer = wake(after: every)
+    }
+
+    override func stop() { cancelWake(&timer) }
+  }
+}

@@ -1,0 +1,16 @@
+import Glibc
+import PipelineCore
+
+/// The machine's clocks: CLOCK_MONOTONIC and CLOCK_REALTIME.
+final class SystemClock: Clock, Sendable {
+  static let shared = SystemClock()
+
+  var now: Instant { Instant(nanoseconds: Self.read(CLOCK_MONOTONIC)) }
+  var wallTime: Int64 { Self.read(CLOCK_REALTIME) }
+
+  private static func read(_ id: clockid_t) -> Int64 {
+    var time = timespec()
+    clock_gettime(id, &time)
+    return Int64(time.tv_sec) &* 1_000_000_000 &+ Int64(time.tv_nsec)
+  }
+}
