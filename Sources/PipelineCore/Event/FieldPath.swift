@@ -36,7 +36,7 @@ public struct FieldPath: Sendable {
     _ new: Value, in value: Value, _ depth: Int, _ json: JSONParser, _ arena: Arena
   ) -> Value? {
     guard depth < names.count else { return new }
-    let map = value.isAbsent ? Value(kind: .map) : json.expandShallow(value, into: arena)
+    let map = value.isAbsent ? Value(kind: .map) : json.expand(value, into: arena)
     guard map.is(.map) else { return nil }
     let name = names[depth].value
     let at = map.entries.firstIndex { Self.isKey($0.key, name, json, arena) }
@@ -59,7 +59,7 @@ public struct FieldPath: Sendable {
   }
 
   private func remove(from value: Value, _ depth: Int, _ json: JSONParser, _ arena: Arena) -> Value {
-    let map = json.expandShallow(value, into: arena)
+    let map = json.expand(value, into: arena)
     guard map.is(.map) else { return value }
     let name = names[depth].value
     guard let at = map.entries.firstIndex(where: { Self.isKey($0.key, name, json, arena) }) else {
@@ -85,7 +85,7 @@ public struct FieldPath: Sendable {
 
   private static func isKey(_ key: Value, _ name: Value, _ json: JSONParser, _ arena: Arena) -> Bool {
     guard key.is(.string) else { return false }
-    let key = key.isEscaped ? json.unescape(key, into: arena) : key
+    let key = key.isEscaped ? JSONParser.unescape(key, into: arena) : key
     return key.rawBytes.elementsEqual(name.rawBytes)
   }
 }

@@ -1,3 +1,5 @@
+import Glibc
+
 /// What the programs of one running node evaluate against.
 public final class EventFrame {
   public let frame: EvaluationFrame
@@ -45,6 +47,20 @@ public final class EventFrame {
   @inline(__always)
   public func set(_ index: Int, _ value: Value) { frame[Variables.firstOwn + index] = value }
 
+  /// Whether two values are equal by content, as `==` in expressions says.
+  @inline(__always)
+  public func areEqual(_ a: Value, _ b: Value) -> Bool {
+    if a.kind == b.kind, a.length == b.length, a.flags == b.flags {
+      if a.payload == b.payload, !a.is(.double) { return true }
+      if a.is(.string) || a.is(.jsonMap) || a.is(.jsonList), let x = a.pointer, let y = b.pointer,
+        memcmp(x, y, Int(a.length)) == 0
+      {
+        return true
+      }
+    }
+    return frame.areEqual(a, b)
+  }
+
   private func meta(of event: Event) -> Value {
     let arena = execution.executor.arena
     let origin = event.origin.takeUnretainedValue()
@@ -60,6 +76,11 @@ public final class EventFrame {
     }
     return arena.map(members)
   }
+}
+
+extension EvaluationFrame {
+  /// Whether two values are equal by content, as `==` in expressions says.
+  func areEqual(_ a: Value, _ b: Value) -> Bool { Context(state: state).equal(a, b) }
 }
 
 extension Value {

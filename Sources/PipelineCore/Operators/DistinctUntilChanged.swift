@@ -41,7 +41,7 @@ struct DistinctUntilChanged: RowOperator {
         value = program.evaluate(frame.frame)
         if value.isError { return failed(event, value, program, frame, run, step) }
       }
-      if hasLast, value.contentEquals(last.value, run.execution.json, run.arena) { return .drop }
+      if hasLast, frame.areEqual(value, last.value) { return .drop }
       last.assign(value)
       hasLast = true
       return .pass
