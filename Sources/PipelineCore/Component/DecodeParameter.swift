@@ -1,0 +1,286 @@
+/// How a source turns bytes into events: `decode: json`, or `decode: { csv: { header: false } }`.
+public struct DecodeParameter: ParameterValue {
+  public var options: DecoderOptions
+
+  public init(_ format: DecoderFormat = .text) { options = DecoderOptions(format) }
+
+  public var defaultText: String? { options.format.rawValue }
+
+  public static func shape(range: ClosedRange<Int64>?) -> ParameterShape {
+    .oneOf([
+      .choice(DecoderFormat.allCases.map { .init($0.rawValue, $0.summary) }),
+      .record([
+        Self.info("text", TextFields.self, "Lines of text, or whole bodies."),
+        Self.info("lines", TextFields.self, "Lines of text."),
+        Self.info("whole", TextFields.self, "The whole input as one text."),
+        Self.info("json", JSONFields.self, "JSON documents."),
+        Self.info("ndjson", JSONFields.self, "JSON documents, one a line."),
+        Self.info("csv", CSVFields.self, "Comma-separated values."),
+        Self.info("logfmt", LogfmtFields.self, "Lines of key=value pairs."),
+        Self.info("regex", RegexFields.self, "Lines that a regular expression takes apart."),
+      ]),
+    ])
+  }
+
+  private static func info<R: RecordParameter>(_ name: String, _ type: R.Type, _ help: String) -> ParameterInfo {
+    ParameterInfo(
+      name: name, help: help, isPrimary: false, isRequired: false, isWhole: false,
+      shape: R.shape(range: nil), defaultText: nil, range: nil, variables: [])
+  }
+
+  public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> DecodeParameter? {
+    guard let entries = node.entries else {
+      return Format.decode(node, &context).map { DecodeParameter($0.format) }
+    }
+    guard entries.count == 1, let entry = entries.first else {
+      context.badValue(
+        node, "'\(context.parameter)' names one format", .notOneComponent,
+        help: "write e.g. 'decode: { csv: { header: true } }'")
+      return nil
+    }
+    let name = YAMLNode(.scalar(entry.key), at: entry.key.location)
+    guard let format = Format.decode(name, &context)?.format else { return nil }
+    var parameter = DecodeParameter(format)
+    let outer = context.parameter
+    context.parameter = format.rawValue
+    defer { context.parameter = outer }
+    switch format {
+    case .text, .lines, .whole:
+      guard let fields = TextFields.decode(entry.value, &context) else { return nil }
+      parameter.options.invalidUTF8 = fields.invalidUTF8.value
+    case .json, .ndjson:
+      guard let fields = JSONFields.decode(entry.value, &context) else { return nil }
+      parameter.options.json.check = fields.validate ? .complete : .outline
+    case .csv:
+      guard let fields = CSVFields.decode(entry.value, &context) else { return nil }
+      parameter.options.csv.header = fields.header.value
+      if let byte = fields.delimiter.utf8.first, fields.delimiter.utf8.count == 1 {
+        parameter.options.csv.delimiter = byte
+      } else {
+        context.badValue(entry.value, "'delimiter' of csv must be one ASCII character")
+        return nil
+      }
+      parameter.options.csv.types = fields.types.value
+    case .logfmt:
+      guard let fields = LogfmtFields.decode(entry.value, &context) else { return nil }
+      parameter.options.logfmt.types = fields.types.dictionary
+    case .regex:
+      guard let fields = RegexFields.decode(entry.value, &context) else { return nil }
+      parameter.options.regex.pattern = fields.pattern
+      parameter.options.regex.types = fields.types.dictionary
+    case .bytes:
+      break
+    }
+    return checked(parameter, entry.value, &context)
+  }
+
+  /// Finds patterns that do not compile and options that exclude each other before anything runs.
+  private static func checked(
+    _ parameter: DecodeParameter, _ node: YAMLNode, _ context: inout DecodingContext
+  ) -> DecodeParameter? {
+    do throws(CodecFailure) {
+      _ = try parameter.options.decoder()
+      return parameter
+    } catch {
+      context.badValue(node, "\(error)")
+      return nil
+    }
+  }
+
+  private struct Format: ParameterValue {
+    var format: DecoderFormat
+    static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .text }
+    static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> Format? {
+      let known = DecoderFormat.allCases.map(\.rawValue)
+      if let text = node.string, let format = DecoderFormat(rawValue: text) {
+        return Format(format: format)
+      }
+      context.badValue(
+        node, "there is no decoder '\(node.shown)'", .unknownChoice,
+        help: Suggestion.nearest(to: node.string ?? "", among: known).map { "Did you mean '\($0)'?" }
+          ?? "There are \(Suggestion.list(known))")
+      return nil
+    }
+  }
+}
+
+private struct TextFields: RecordParameter {
+  enum Invalid: String, ChoiceParameter {
+    case reject, replace, bytes
+    var help: String {
+      switch self {
+      case .reject: "the row goes to the errors output"
+      case .replace: "faulty bytes become U+FFFD"
+      case .bytes: "the row becomes an event of raw bytes"
+      }
+    }
+    var value: InvalidUTF8 { InvalidUTF8(rawValue: rawValue) ?? .reject }
+  }
+  var invalidUTF8 = Invalid.reject
+  static var fields: [RecordField<TextFields>] {
+    [.init("invalidUTF8", \.invalidUTF8, "What becomes of text that is not UTF-8.")]
+  }
+}
+
+private struct JSONFields: RecordParameter {
+  var validate = false
+  static var fields: [RecordField<JSONFields>] {
+    [
+      .init("validate", \.validate,
+        "Check each document completely, not only its outline and what is read of it.")
+    ]
+  }
+}
+
+private struct CSVFields: RecordParameter {
+  struct Header: ParameterValue {
+    var value = CSVDecoding.Header.firstRow
+    var defaultText: String? { "true" }
+    static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .oneOf([.bool, .list(.text)]) }
+    static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> Header? {
+      if let items = node.items {
+        return Header(value: .names(items.compactMap { String.decode($0, &context) }))
+      }
+      return Bool.decode(node, &context).map { Header(value: $0 ? .firstRow : .none) }
+    }
+  }
+  enum Types: String, ChoiceParameter {
+    case strings, infer
+    var help: String { self == .strings ? "every field is a text" : "numbers and booleans are recognised" }
+    var value: FieldType { self == .strings ? .string : .infer }
+  }
+  var header = Header()
+  var delimiter = ","
+  var types = Types.strings
+  static var fields: [RecordField<CSVFields>] {
+    [
+      .init("header", \.header, "Whether the first row names the fields; or the names."),
+      .init("delimiter", \.delimiter, "What separates the fields."),
+      .init("types", \.types, "What fields become."),
+    ]
+  }
+}
+
+private enum FieldKind: String, ChoiceParameter {
+  case string, int, double, bool, timestamp, infer
+  var help: String { self == .infer ? "whatever it looks like" : "a \(rawValue)" }
+  var type: FieldType { FieldType(rawValue: rawValue) ?? .string }
+}
+
+extension Table where Element == FieldKind {
+  fileprivate var dictionary: [String: FieldType] {
+    Dictionary(entries.map { ($0.name, $0.value.type) }, uniquingKeysWith: { $1 })
+  }
+}
+
+private struct LogfmtFields: RecordParameter {
+  var types = Table<FieldKind>()
+  static var fields: [RecordField<LogfmtFields>] {
+    [.init("types", \.types, "What the named fields become; texts if not listed.")]
+  }
+}
+
+private struct RegexFields: RecordParameter {
+  var pattern = ""
+  var types = Table<FieldKind>()
+  static var fields: [RecordField<RegexFields>] {
+    [
+      .init("pattern", \.pattern, primary: true, required: true,
+        "An RE2 expression with named groups, (?P<name>...), or 'combined' for the access logs of Apache and nginx."),
+      .init("types", \.types, "What the named groups become; texts if not listed."),
+    ]
+  }
+}
+
+/// How a sink turns events into bytes: `encode: json`, or `encode: { csv: { columns: [a, b] } }`.
+public struct EncodeParameter: ParameterValue {
+  public var options: EncoderOptions
+  public private(set) var isGiven = false
+
+  public init(_ format: EncoderFormat = .json) { options = EncoderOptions(format) }
+
+  public var defaultText: String? { options.format.rawValue }
+
+  public static func shape(range: ClosedRange<Int64>?) -> ParameterShape {
+    .oneOf([
+      .choice(EncoderFormat.allCases.map { .init($0.rawValue, $0.summary) }),
+      .record([
+        ParameterInfo(
+          name: "json", help: "JSON documents.", isPrimary: false, isRequired: false, isWhole: false,
+          shape: JSONEncodeFields.shape(range: nil), defaultText: nil, range: nil, variables: []),
+        ParameterInfo(
+          name: "csv", help: "Comma-separated values.", isPrimary: false, isRequired: false,
+          isWhole: false, shape: CSVEncodeFields.shape(range: nil), defaultText: nil, range: nil,
+          variables: []),
+      ]),
+    ])
+  }
+
+  public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> EncodeParameter? {
+    let known = EncoderFormat.allCases.map(\.rawValue)
+    let name: String
+    if let entries = node.entries, entries.count == 1, let entry = entries.first {
+      name = entry.name
+    } else if let text = node.string {
+      name = text
+    } else {
+      context.badValue(
+        node, "'\(context.parameter)' names one format", .notOneComponent,
+        help: "write e.g. 'encode: { csv: { columns: [a, b] } }'")
+      return nil
+    }
+    guard let format = EncoderFormat(rawValue: name) else {
+      context.badValue(
+        node, "there is no encoder '\(node.entries == nil ? node.shown : name)'", .unknownChoice,
+        help: Suggestion.nearest(to: name, among: known).map { "Did you mean '\($0)'?" }
+          ?? "There are \(Suggestion.list(known))")
+      return nil
+    }
+    var parameter = EncodeParameter(format)
+    parameter.isGiven = true
+    guard let value = node.entries?.first?.value else { return parameter }
+    let outer = context.parameter
+    context.parameter = name
+    defer { context.parameter = outer }
+    switch format {
+    case .json:
+      guard let fields = JSONEncodeFields.decode(value, &context) else { return nil }
+      parameter.options.indent = fields.indent == 0 ? nil : fields.indent
+    case .csv:
+      guard let fields = CSVEncodeFields.decode(value, &context) else { return nil }
+      parameter.options.csv.columns = fields.columns.isEmpty ? nil : fields.columns
+      parameter.options.csv.header = fields.header
+    default:
+      context.badValue(value, "the encoder '\(name)' has no parameters", .unknownParameter)
+      return nil
+    }
+    return parameter
+  }
+
+  /// An encoder; the options were checked when they were decoded.
+  public func makeEncoder() -> any EventEncoder {
+    do throws(CodecFailure) {
+      return try options.encoder()
+    } catch {
+      preconditionFailure("encoder options were not checked: \(error)")
+    }
+  }
+}
+
+private struct JSONEncodeFields: RecordParameter {
+  var indent = 0
+  static var fields: [RecordField<JSONEncodeFields>] {
+    [.init("indent", \.indent, range: 0...16, "Spaces per level; 0 writes each document on one line.")]
+  }
+}
+
+private struct CSVEncodeFields: RecordParameter {
+  var columns: [String] = []
+  var header = true
+  static var fields: [RecordField<CSVEncodeFields>] {
+    [
+      .init("columns", \.columns, "The fields and their order; those of the first event if left out."),
+      .init("header", \.header, "Whether the first row names the columns."),
+    ]
+  }
+}
