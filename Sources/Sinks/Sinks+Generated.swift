@@ -5,5 +5,9 @@ public import PipelineCore
 extension Catalogue {
   /// The components of Sources/Sinks.
   public static let sinks = Catalogue([
+    CatalogueEntry(sink: Discard.self),
+    CatalogueEntry(sink: FileSink.self),
+    CatalogueEntry(sink: Stderr.self),
+    CatalogueEntry(sink: Stdout.self),
   ])
 }

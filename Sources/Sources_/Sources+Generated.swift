@@ -5,5 +5,7 @@ public import PipelineCore
 extension Catalogue {
   /// The components of Sources/Sources_.
   public static let sources = Catalogue([
+    CatalogueEntry(source: Stdin.self),
+    CatalogueEntry(source: Values.self),
   ])
 }

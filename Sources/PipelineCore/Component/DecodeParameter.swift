@@ -50,7 +50,7 @@ public struct DecodeParameter: ParameterValue {
       parameter.options.invalidUTF8 = fields.invalidUTF8.value
     case .json, .ndjson:
       guard let fields = JSONFields.decode(entry.value, &context) else { return nil }
-      parameter.options.json.check = fields.validate ? .complete : .outline
+      parameter.options.json.check = fields.validate ? .everything : .outline
     case .csv:
       guard let fields = CSVFields.decode(entry.value, &context) else { return nil }
       parameter.options.csv.header = fields.header.value

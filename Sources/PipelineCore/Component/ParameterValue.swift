@@ -33,6 +33,13 @@ public struct DecodingContext {
   }
 
   public mutating func badValue(
+    at location: SourceLocation, _ message: String, _ code: Diagnostic.Code = .outOfRange,
+    help: String? = nil
+  ) {
+    diagnostics.report(Diagnostic(code, message, at: location, help: help))
+  }
+
+  public mutating func badValue(
     _ node: YAMLNode, _ message: String, _ code: Diagnostic.Code = .outOfRange, help: String? = nil
   ) {
     diagnostics.report(Diagnostic(code, message, at: node.location, help: help))

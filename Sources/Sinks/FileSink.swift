@@ -1,0 +1,68 @@
+public import PipelineCore
+import Transport
+
+/// `file`: a file, appended to or replaced.
+public struct FileSink: SinkComponent {
+  enum Mode: String, ChoiceParameter {
+    case append, replace
+    var help: String {
+      switch self {
+      case .append: "events are added to the end"
+      case .replace: "each event is the whole new content, put in place in one step"
+      }
+    }
+  }
+  enum Sync: String, ChoiceParameter {
+    case never, batch, interval
+    var help: String {
+      switch self {
+      case .never: "the kernel decides when data reaches the device"
+      case .batch: "after each write"
+      case .interval: "at most `syncInterval` after a write"
+      }
+    }
+  }
+
+  public var path = ""
+  public var encode = EncodeParameter(.json)
+  var mode = Mode.append
+  var sync = Sync.never
+  var syncInterval = TimeSpan.seconds(1)
+
+  public init() {}
+
+  public static let spec = ComponentSpec<FileSink>(
+    "file",
+    summary: "Writes events to a file.",
+    details: """
+      A file that log rotation renames is opened anew. A last line that an earlier run left incomplete \
+      is closed with a line feed before the first event. While the disk is full, the pipeline waits.
+      """,
+    parameters: [
+      .init("path", \.path, primary: true, required: true, "The file; its directory must exist."),
+      .init("encode", \.encode, "How events become bytes."),
+      .init("mode", \.mode, "Whether events are added or replace each other."),
+      .init("sync", \.sync, "When data must have reached the device."),
+      .init("syncInterval", \.syncInterval, range: 1...Int64.max, "The longest delay of `sync: interval`."),
+    ],
+    examples: [
+      .snippet("a log of events", "file: { path: /tmp/events.ndjson }"),
+      .snippet("the newest state", "file: { path: /tmp/state.json, mode: replace, sync: batch }"),
+    ],
+    rivals: ["Vector file", "Benthos file"], seeAlso: ["stdout"])
+
+  public func validate(_ context: inout DecodingContext) {
+    if path.isEmpty { context.badValue(at: context.location, "'path' of 'file' is empty") }
+  }
+
+  public func makeSink(_ seat: Seat) -> RunningSink {
+    var options = FileWriter.Options()
+    switch sync {
+    case .never: options.sync = .never
+    case .batch: options.sync = .batch
+    case .interval: options.sync = .interval(syncInterval)
+    }
+    return StreamSink(
+      seat, encode.makeEncoder(), mode == .append ? .append(path: path) : .replace(path: path), options)
+  }
+}

@@ -1,0 +1,24 @@
+import Glibc
+public import PipelineCore
+import Transport
+
+/// `stderr`: standard error.
+public struct Stderr: SinkComponent {
+  public var encode = EncodeParameter(.json)
+
+  public init() {}
+
+  public static let spec = ComponentSpec<Stderr>(
+    "stderr",
+    summary: "Writes events to standard error.",
+    details: "On a terminal, control characters inside events are written as escapes.",
+    parameters: [.init("encode", \.encode, primary: true, "How events become bytes.")],
+    examples: [.snippet("text", "stderr: text")],
+    rivals: ["Vector console with target stderr"], seeAlso: ["stdout"])
+
+  public func makeSink(_ seat: Seat) -> RunningSink {
+    var encode = encode
+    encode.options.escapeControls = isatty(2) == 1
+    return StreamSink(seat, encode.makeEncoder(), .descriptor(.standardError))
+  }
+}

@@ -1,0 +1,43 @@
+import PipelineCore
+import Transport
+
+/// What becomes of a line that is longer than allowed.
+public enum WhenTooLong: String, ChoiceParameter {
+  case cut, drop, reject
+  public var help: String {
+    switch self {
+    case .cut: "its beginning is used as the line"
+    case .drop: "it is dropped"
+    case .reject: "its beginning goes to the errors output"
+    }
+  }
+  var policy: LongLine.Policy { LongLine.Policy(rawValue: rawValue) ?? .reject }
+}
+
+extension BlockReader.Options.Mode {
+  init(_ framing: Framing, limit: Int) {
+    switch framing {
+    case .lines: self = .lines
+    case .whole: self = .whole(limit: limit)
+    case .chunks: self = .bytes
+    }
+  }
+}
+
+extension RunningSource {
+  /// Reports a line that was not delivered whole.
+  func rejectLong(_ line: LongLine, _ limit: ByteSize, _ origin: Origin) {
+    guard line.policy == .reject else { return }
+    line.head.withUnsafeBytes {
+      rejectInput(
+        $0, "the line has \(line.length) bytes, more than the \(limit.bytes) that 'maxLine' allows",
+        origin: origin, position: line.offset)
+    }
+  }
+}
+
+/// A weak way back to a node from the thread that reads for it; followed only in the node's turns.
+final class Unowned<Object: AnyObject>: @unchecked Sendable {
+  private(set) weak var object: Object?
+  init(_ object: Object) { self.object = object }
+}

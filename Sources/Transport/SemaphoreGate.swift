@@ -1,0 +1,23 @@
+import Glibc
+public import PipelineCore
+
+/// Lets the thread of a source wait until the pipeline has room.
+public final class SemaphoreGate: Intake.Gate, @unchecked Sendable {
+  private let semaphore: UnsafeMutablePointer<sem_t>
+
+  public init() {
+    semaphore = .allocate(capacity: 1)
+    sem_init(semaphore, 0, 0)
+  }
+
+  deinit {
+    sem_destroy(semaphore)
+    semaphore.deallocate()
+  }
+
+  public func wait() {
+    while sem_wait(semaphore) != 0 && errno == EINTR {}
+  }
+
+  public func signal() { sem_post(semaphore) }
+}
