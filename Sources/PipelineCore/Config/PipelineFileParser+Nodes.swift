@@ -140,9 +140,13 @@ extension PipelineFileParser {
       default: components.append(entry)
       }
     }
+    let isMisspelt = components.contains {
+      Suggestion.correction(for: $0.name, among: ReservedKeys.sink)?.name == "from"
+    }
     components = rejectUnknown(components, among: ReservedKeys.sink, "a sink")
     let component = single(components, options, node, .sink)
     guard let source else {
+      if isMisspelt, component != nil { return nil }
       report(
         .missingKey, "the sink takes from nothing: 'from' is missing", node.location.start,
         help: "Write 'from: NAME' with the name of a source or signal")

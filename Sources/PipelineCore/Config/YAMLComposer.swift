@@ -320,7 +320,7 @@ struct YAMLComposer {
 
   private mutating func checkTag(_ tag: String?, _ expected: String, _ from: Int) {
     guard let tag, tag != "!", tag != Self.corePrefix + expected else { return }
-    report(YAMLSyntaxError.tag(source, tag, from))
+    report(YAMLSyntaxError.tag(source, from, isFlow: isInFlow))
   }
 
   private mutating func applyTag(_ tag: String, _ from: Int, _ scalar: inout YAMLScalar) {
@@ -335,7 +335,7 @@ struct YAMLComposer {
     case Self.corePrefix + "int": kind = .int
     case Self.corePrefix + "float": kind = .float
     default:
-      report(YAMLSyntaxError.tag(source, tag, from))
+      report(YAMLSyntaxError.tag(source, from, isFlow: isInFlow))
       return
     }
     let found = YAMLCoreSchema.kind(of: scalar.text.text)
@@ -373,8 +373,10 @@ struct YAMLComposer {
     return offset
   }
 
+  private var isInFlow: Bool { stack.last?.isFlow ?? false }
+
   private func quoteLine(_ offset: Int) -> Diagnostic.FixIt? {
-    YAMLLine(source, at: offset).quoting(from: offset)
+    YAMLLine(source, at: offset).quoting(from: offset, isFlow: isInFlow)
   }
 
   /// `filter: event.a == "x # y"`: YAML ends the value before ` #`, which nobody expects inside
@@ -394,7 +396,9 @@ struct YAMLComposer {
         .commentCutsValue, "the value ends here, because ' #' begins a comment",
         at: location(offset, line.end),
         help: "Quote the whole value, or put it in a block scalar (|), where # has no meaning",
-        fixIts: [line.quoting(from: scalar.location.offset, keepComment: true)].compactMap { $0 }))
+        fixIts: [
+          line.quoting(from: scalar.location.offset, isFlow: isInFlow, keepComment: true)
+        ].compactMap { $0 }))
   }
 
   // MARK: Reports

@@ -105,8 +105,12 @@ struct YAMLLine {
     return nil
   }
 
-  /// Puts what stands from `offset` to the end of the line between quotes.
-  func quoting(from offset: Int, keepComment: Bool = false) -> Diagnostic.FixIt? {
+  /// Puts the value of the line between quotes; nil unless the value begins at `offset` and its end is
+  /// that of the line, which within brackets nobody knows.
+  func quoting(
+    from offset: Int, isFlow: Bool = false, keepComment: Bool = false
+  ) -> Diagnostic.FixIt? {
+    guard offset == value, !isFlow else { return nil }
     var stop = keepComment ? end : contentEnd
     while stop > offset, source.bytes[stop - 1] <= 0x20 { stop -= 1 }
     guard stop > offset, stop - offset <= 200 else { return nil }

@@ -55,6 +55,7 @@ private struct View {
     case "found character that cannot start any token": return reservedCharacter()
     case "mapping values are not allowed in this context": return unexpectedColon()
     case "could not find expected ':'": return missingColon()
+    case "found unexpected ':'": return missingSpace(error.offset)
     case "block sequence entries are not allowed in this context": return listOnSameLine()
     case "mapping keys are not allowed in this context":
       return startsWith("?", "a complex key", .complexKey, at: error.offset)
@@ -121,8 +122,7 @@ private struct View {
         ? "Write '' for an apostrophe between single quotes; if the value is an expression, quote all "
           + "of it or put it in a block scalar (|)"
         : "If the value is an expression, quote all of it or put it in a block scalar (|)",
-      fixIts: openBracket == nil
-        ? [line.quoting(from: scalar.location.offset)].compactMap { $0 } : [])
+      fixIts: quoting(scalar.location.offset))
   }
 
   // MARK: Expressions that YAML reads as something else
@@ -155,7 +155,7 @@ private struct View {
     Diagnostic(
       code, "an unquoted value that begins with \(mark) is \(meaning) to YAML", at: rest(offset),
       help: "Quote the value, or put it in a block scalar (|)",
-      fixIts: [YAMLLine(source, at: offset).quoting(from: offset)].compactMap { $0 })
+      fixIts: quoting(offset))
   }
 
   private func reservedCharacter() -> Diagnostic {
@@ -163,7 +163,7 @@ private struct View {
     return Diagnostic(
       .reservedStart, "an unquoted value may not begin with \(shown)", at: place(error.offset, 1),
       help: "Quote the value, or put it in a block scalar (|)",
-      fixIts: [line.quoting(from: error.offset)].compactMap { $0 })
+      fixIts: quoting(error.offset))
   }
 
   private func blockHeader() -> Diagnostic {
@@ -178,7 +178,7 @@ private struct View {
       .blockScalar, "behind \(mark), which begins a block scalar, the line must end",
       at: rest(offset),
       help: "Put the text on the next line, indented; to mean the character \(mark), quote the value",
-      fixIts: [YAMLLine(source, at: offset).quoting(from: offset)].compactMap { $0 })
+      fixIts: quoting(offset))
   }
 
   private func textAfterBracket() -> Diagnostic? {
@@ -195,7 +195,7 @@ private struct View {
         + "bracket, but more text follows",
       at: rest(error.offset),
       help: "If the value is an expression, quote all of it or put it in a block scalar (|)",
-      fixIts: whole ? [line.quoting(from: line.value)].compactMap { $0 } : [])
+      fixIts: whole ? quoting(line.value) : [])
   }
 
   private func unexpectedColon() -> Diagnostic {
@@ -206,12 +206,12 @@ private struct View {
           .textAfterQuote, "a quoted value ends at its closing quote, but more text follows",
           at: rest(skipBlanks(after + 1)),
           help: "Quote all of it, or put it in a block scalar (|)",
-          fixIts: [line.quoting(from: line.value)].compactMap { $0 })
+          fixIts: quoting(line.value))
       }
       return Diagnostic(
         .colonInValue, "an unquoted value may not contain ': '", at: place(error.offset, 1),
         help: "Quote the value, or put it in a block scalar (|)",
-        fixIts: [line.quoting(from: line.value)].compactMap { $0 })
+        fixIts: quoting(line.value))
     }
     return valueAndKeys()
   }
@@ -298,7 +298,7 @@ private struct View {
     Diagnostic(
       .indentation, "a list cannot begin on the line of its key", at: place(error.offset, 1),
       help: "Begin the list on the next line; if '- ' is part of the value, quote it",
-      fixIts: [line.quoting(from: error.offset)].compactMap { $0 })
+      fixIts: quoting(error.offset))
   }
 
   private func missingColon() -> Diagnostic {
@@ -306,9 +306,7 @@ private struct View {
     let line = YAMLLine(source, at: offset)
     let bytes = source.bytes[min(offset, line.contentEnd)..<line.contentEnd]
     if let colon = bytes.firstIndex(of: UInt8(ascii: ":")), line.key == nil {
-      return Diagnostic(
-        .missingColon, "the ':' behind a key must be followed by a space", at: place(colon, 1),
-        fixIts: [.init(place(colon, 1), ": ")])
+      return missingSpace(colon)
     }
     if let first = bytes.first, first == 0x22 || first == 0x27, closingQuote(offset) == nil {
       return unclosedQuote(at: offset)
@@ -317,6 +315,12 @@ private struct View {
       .missingColon, "this line is neither 'key: value' nor part of the value above",
       at: rest(offset),
       help: "Add the ':', or indent the line if it belongs to the value above")
+  }
+
+  private func missingSpace(_ colon: Int) -> Diagnostic {
+    Diagnostic(
+      .missingColon, "the ':' behind a key must be followed by a space", at: place(colon, 1),
+      fixIts: [.init(place(colon, 1), ": ")])
   }
 
   // MARK: Brackets
@@ -357,6 +361,10 @@ private struct View {
   }
 
   // MARK: Text
+
+  private func quoting(_ offset: Int) -> [Diagnostic.FixIt] {
+    [YAMLLine(source, at: offset).quoting(from: offset, isFlow: openBracket != nil)].compactMap { $0 }
+  }
 
   private func byte(_ offset: Int) -> UInt8 {
     source.bytes.indices.contains(offset) ? source.bytes[offset] : 0
@@ -411,11 +419,13 @@ extension YAMLSyntaxError {
   /// `{{ ... }}` without quotes is a mapping that has a mapping for its key.
   static func template(_ source: SourceText, _ offset: Int) -> Diagnostic {
     let line = YAMLLine(source, at: offset)
+    var end = offset + 2
+    while end < line.contentEnd, !line.starts(with: "}}", at: end) { end += 1 }
     return Diagnostic(
       .unquotedTemplate, "an unquoted value that begins with {{ is a mapping to YAML",
-      at: SourceLocation(source, offset: offset, length: max(2, line.contentEnd - offset)),
+      at: SourceLocation(source, offset: offset, length: min(end + 2, line.end) - offset),
       help: "Quote the template",
-      fixIts: [offset == line.value ? line.quoting(from: offset) : nil].compactMap { $0 })
+      fixIts: [line.quoting(from: offset)].compactMap { $0 })
   }
 
   static func complexKey(_ source: SourceText, _ node: YAMLNode) -> Diagnostic {
@@ -430,7 +440,7 @@ extension YAMLSyntaxError {
       help: "If this is an expression, quote it or put it in a block scalar (|)")
   }
 
-  static func tag(_ source: SourceText, _ tag: String, _ offset: Int) -> Diagnostic {
+  static func tag(_ source: SourceText, _ offset: Int, isFlow: Bool) -> Diagnostic {
     let bytes = source.bytes
     var offset = offset
     // The tag may stand behind an anchor.
@@ -445,7 +455,7 @@ extension YAMLSyntaxError {
       .tag, "an unquoted value that begins with ! is a tag to YAML, and there is no tag \(shown)",
       at: SourceLocation(source, offset: offset, length: length),
       help: "To mean 'not', quote the expression or put it in a block scalar (|)",
-      fixIts: [line.quoting(from: offset)].compactMap { $0 })
+      fixIts: [line.quoting(from: offset, isFlow: isFlow)].compactMap { $0 })
   }
 
   /// What is wrong with text behind the end of the first document; nil for a further `...`.
