@@ -204,7 +204,7 @@ public struct Interpolation: Sendable {
       if isSecret, !rest.isEmpty {
         report(
           .interpolationSyntax, "a secret is written ${secret:NAME}, with nothing behind the name",
-          whole, help: "A name has letters, digits, _, - and .")
+          whole, help: "A name has letters, digits, dots, _ and -")
         return nil
       }
       if rest.starts(with: ":-".utf8) {

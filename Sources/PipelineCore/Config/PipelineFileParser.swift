@@ -406,7 +406,10 @@ public struct PipelineFileParser {
       let names = Suggestion.list(components.map { Printable.cut($0.name) })
       let others = components.dropFirst().map { "'\(Printable.cut($0.name))'" }
       report(
-        .notOneComponent, "\(place.noun) has one component key, but here are \(names)",
+        .notOneComponent,
+        place == .step
+          ? "a step is one operator, but here are \(names)"
+          : "\(place.noun) has one component key, but here are \(names)",
         components[1].key.location, notes: [.init("the first is here", at: first.key.location)],
         help: place == .step
           ? "Begin each operator with '- '; parameters of '\(Printable.cut(first.name))' stand "

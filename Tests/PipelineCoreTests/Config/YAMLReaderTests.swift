@@ -14,7 +14,7 @@ import Testing
     ("a: |-\n  x\n", "{a: \"x\"}"),
     ("a: |+\n  x\n\n", "{a: \"x\\n\\n\"}"),
     ("a: >\n  x\n  y\n\n  z\n   w\n  v\n", "{a: \"x y\\nz\\n w\\nv\\n\"}"),
-    ("a:\n  - |2\n     x\n    y\n", "{a: [\"   x\\n  y\\n\"]}"),
+    ("a:\n  - |2\n     x\n    y\n", "{a: [\" x\\ny\\n\"]}"),
     ("a: |\r\n  x\r\n  y\r\nb: z\r\n", "{a: \"x\\ny\\n\", b: \"z\"}"),
     ("a: &x [1, *y]\n", "RX115"),
     ("a: &x [1]\nb: *x", "{a: [1], b: [1]}"),
