@@ -2,6 +2,10 @@ import CJSON
 import PipelineCore
 import Testing
 
+#if canImport(Glibc)
+  import Glibc
+#endif
+
 @Suite struct JSONParserTests {
   let parser = JSONParser()
   let arena = Arena()
@@ -393,6 +397,39 @@ import Testing
           rx_json_limits(depth: 64, fields: 10_000), &failure)
         #expect((parser.validate(text.bytes) == nil) == plainly)
       }
+    }
+  }
+
+  /// The page behind the text may not be read, so wide loads past the end would end the test at once.
+  @Test func readsNothingBehindTheText() throws {
+    let page = sysconf(Int32(_SC_PAGESIZE))
+    let mapped = try #require(
+      mmap(nil, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))
+    try #require(mapped != MAP_FAILED)
+    defer { munmap(mapped, 2 * page) }
+    try #require(mprotect(mapped + page, page, PROT_NONE) == 0)
+    var dice = Dice(4)
+    let key = Array("key".utf8).exact.bytes
+    for _ in 0..<5000 {
+      var bytes = Array(randomDocument(&dice).utf8.prefix(page))
+      if dice.below(3) == 0 { bytes.removeLast(dice.below(bytes.count)) }
+      let text = UnsafeRawBufferPointer(start: mapped + page - bytes.count, count: bytes.count)
+      UnsafeMutableRawBufferPointer(start: mapped + page - bytes.count, count: bytes.count)
+        .copyBytes(from: bytes)
+      _ = parser.validate(text)
+      _ = UTF8Text.firstError(text)
+      let tree = parser.parse(text, into: arena)
+      if !tree.isError { _ = written(tree) }
+      _ = written(.string(text))
+      let lazy = parser.open(text)
+      if lazy.isAnyMap || lazy.isAnyList { _ = written(lazy) }
+      if lazy.isAnyMap { _ = JSONParser.lookup(lazy, key: key) }
+      if lazy.isAnyList { _ = JSONParser.element(lazy, at: 3) }
+      _ = JSONParser.unescape(Value(kind: .string, pointer: text.baseAddress, length: text.count, flags: 1), into: arena)
+      _ = JSONParser.lookup(Value(kind: .jsonMap, pointer: text.baseAddress, length: text.count), key: key)
+      _ = JSONParser.element(Value(kind: .jsonList, pointer: text.baseAddress, length: text.count), at: 2)
+      _ = JSONParser.number(text)
+      arena.reset()
     }
   }
 
