@@ -35,19 +35,23 @@ final class CSVDecoder: EventDecoder {
   private let options: CSVDecoding
   private let invalidUTF8: InvalidUTF8
   private let quote: UInt8
-  private var names: FieldNames?
+  private let delimiter: UInt8
+  private let types: FieldType
+  @exclusivity(unchecked) private var names: FieldNames?
   /// The header row as it came.
   private(set) var memory: [UInt8] = []
   /// The beginning of a row whose end has not come yet, and where it began.
   private let carried = OutputBuffer()
   private var carriedOffset: Int64 = 0
   private var carriedState = RowScanner.State.fieldStart
-  private var fields: [Value] = []
+  private let fields = ScratchBuffer<Value>()
 
   init(_ options: DecoderOptions) throws(CodecFailure) {
     self.options = options.csv
     invalidUTF8 = options.invalidUTF8
     quote = options.csv.quote ?? 0
+    delimiter = options.csv.delimiter
+    types = options.csv.types
     let csv = options.csv
     if csv.delimiter == csv.quote || csv.delimiter == 0x0A || csv.delimiter == 0x0D || csv.delimiter >= 0x80
       || csv.delimiter == 0
@@ -181,9 +185,9 @@ final class CSVDecoder: EventDecoder {
       if let names { arena.keep(names) }
       return
     }
-    split(row, quoted: quoted, types: options.types, arena)
+    split(row, quoted: quoted, types: types, arena)
     guard let names else {
-      rows.append(arena.list(fields), offset: offset)
+      rows.append(arena.list(fields.elements), offset: offset)
       return
     }
     guard fields.count == names.keys.count else {
@@ -191,7 +195,9 @@ final class CSVDecoder: EventDecoder {
       return
     }
     let entries = arena.entries(fields.count)
-    for index in 0..<fields.count { entries[index] = Entry(key: names.keys[index], value: fields[index]) }
+    let keys = names.keys
+    let values = fields.elements
+    for index in 0..<entries.count { entries[index] = Entry(key: keys[index], value: values[index]) }
     rows.append(Value(kind: .map, pointer: entries.baseAddress, length: entries.count), offset: offset)
   }
 
@@ -199,7 +205,7 @@ final class CSVDecoder: EventDecoder {
     memory = Array(row)
     let arena = Arena()
     split(row, quoted: options.quote != nil && row.contains(quote), types: .string, arena)
-    names = Self.distinct(fields.map { Array($0.rawBytes) })
+    names = Self.distinct(fields.elements.map { Array($0.rawBytes) })
   }
 
   private static func distinct(_ names: [[UInt8]]) -> FieldNames {
@@ -219,8 +225,8 @@ final class CSVDecoder: EventDecoder {
 
   /// Splits a well-formed row into `fields`.
   private func split(_ row: UnsafeRawBufferPointer, quoted: Bool, types: FieldType, _ arena: Arena) {
-    fields.removeAll(keepingCapacity: true)
-    let delimiter = options.delimiter
+    let fields = fields
+    fields.clear()
     var at = 0
     while true {
       if quoted, at < row.count, row[at] == quote {
@@ -230,7 +236,7 @@ final class CSVDecoder: EventDecoder {
       } else {
         let end = row.place(of: delimiter, from: at) ?? row.count
         let text = row.part(at, end)
-        fields.append(types.read(text) ?? .string(text))
+        fields.append(types == .string ? .string(text) : types.read(text) ?? .string(text))
         at = end
       }
       if at >= row.count { return }
@@ -302,8 +308,12 @@ struct RowScanner {
         if byte == 0x0A { return .row(end: at, next: at + 1) }
         state = byte == quote ? .quoted : byte == delimiter ? .fieldStart : .plain
       case .plain:
-        if byte == 0x0A { return .row(end: at, next: at + 1) }
-        if byte == delimiter { state = .fieldStart }
+        var end = at
+        while end < text.count, text[end] != 0x0A, text[end] != delimiter { end += 1 }
+        at = end
+        if at == text.count { continue }
+        if text[at] == 0x0A { return .row(end: at, next: at + 1) }
+        state = .fieldStart
       case .quoted:
         guard let end = text.place(of: quote, from: at) else { return .open }
         at = end

@@ -7,40 +7,39 @@
 /// stands behind the agent is in `extra`, which other lines lack. Texts keep the server's escapes (`\"`).
 final class CombinedLogDecoder: EventDecoder {
   private let invalidUTF8: InvalidUTF8
-  private var types: [FieldType]
+  private let types: UnsafeMutableBufferPointer<FieldType>
 
   private static let fieldNames = [
     "host", "ident", "user", "time", "method", "path", "protocol", "status", "bytes", "referrer", "agent",
     "extra",
   ]
-  private static let keys: [Value] = [
-    .literal("host"), .literal("ident"), .literal("user"), .literal("time"), .literal("method"),
-    .literal("path"), .literal("protocol"), .literal("status"), .literal("bytes"), .literal("referrer"),
-    .literal("agent"), .literal("extra"),
-  ]
-  private let keys = CombinedLogDecoder.keys
+  private let names = FieldNames(CombinedLogDecoder.fieldNames.map { Array($0.utf8) })
 
   init(_ options: DecoderOptions) throws(CodecFailure) {
     invalidUTF8 = options.invalidUTF8
-    types = Array(repeating: .string, count: Self.fieldNames.count)
-    types[3] = .timestamp
-    types[7] = .int
-    types[8] = .int
     if let unknown = options.regex.unknown(among: Self.fieldNames) {
       throw CodecFailure(
         option: "types",
         message: "'combined' has no field '\(unknown)'; it has \(Self.fieldNames.joined(separator: ", "))")
     }
+    types = .allocate(capacity: Self.fieldNames.count)
+    types.initialize(repeating: .string)
+    types[3] = .timestamp
+    types[7] = .int
+    types[8] = .int
     for (index, name) in Self.fieldNames.enumerated() {
       if let type = options.regex.types[name] { types[index] = type }
     }
   }
+
+  deinit { types.deallocate() }
 
   var framing: Framing { .lines }
 
   func decode(
     _ slab: Slab, _ range: Range<Int>, offset: Int64, isLast: Bool, arena: Arena, into rows: RowBatch
   ) {
+    arena.keep(names)
     let text = slab.bytes.part(range.lowerBound, range.upperBound)
     let first = offset == 0 ? text.byteOrderMarkLength : 0
     let valid = UTF8Text.isValid(text)
@@ -64,6 +63,7 @@ final class CombinedLogDecoder: EventDecoder {
   private func read(
     _ line: UnsafeRawBufferPointer, _ entries: UnsafeMutableBufferPointer<Entry>
   ) -> RejectReason? {
+    let keys = names.keys
     var at = 0
     /// The text up to `byte`, which is passed over.
     func upTo(_ byte: UInt8) -> UnsafeRawBufferPointer? {

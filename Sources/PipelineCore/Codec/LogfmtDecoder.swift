@@ -14,7 +14,7 @@ final class LogfmtDecoder: EventDecoder {
   private let types: [(name: [UInt8], type: FieldType)]
   /// Keys are compared with each other, so there must not be too many.
   private static let fieldLimit = 1_000
-  private var members: [(key: Value, value: Value)] = []
+  private let members = ScratchBuffer<Entry>()
 
   init(_ options: DecoderOptions) {
     invalidUTF8 = options.invalidUTF8
@@ -35,14 +35,18 @@ final class LogfmtDecoder: EventDecoder {
       if let reason = read(line, arena) {
         rows.reject(line, offset: place, reason)
       } else {
-        rows.append(arena.map(members), offset: place)
+        let members = members.elements
+        let entries = arena.entries(members.count)
+        _ = entries.update(fromContentsOf: members)
+        rows.append(Value(kind: .map, pointer: entries.baseAddress, length: entries.count), offset: place)
       }
     }
   }
 
   /// Fills `members`, or says why not.
   private func read(_ line: UnsafeRawBufferPointer, _ arena: Arena) -> RejectReason? {
-    members.removeAll(keepingCapacity: true)
+    let members = members
+    members.clear()
     var at = 0
     while true {
       while at < line.count, line[at] <= 0x20 { at += 1 }
@@ -103,7 +107,7 @@ final class LogfmtDecoder: EventDecoder {
 
   private func append(_ key: Value, _ value: Value) {
     let bytes = key.rawBytes
-    for member in members where member.key.rawBytes.equals(bytes) { return }
-    members.append((key, value))
+    for member in members.elements where member.key.rawBytes.equals(bytes) { return }
+    members.append(Entry(key: key, value: value))
   }
 }
