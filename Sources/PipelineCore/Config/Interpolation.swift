@@ -19,7 +19,8 @@ public struct Interpolation: Sendable {
   /// `variable` and `secret` are asked for names that are well-formed: letters, digits and `_`; a
   /// secret's may contain `-` and `.` but never a slash or a leading dot.
   public init(
-    variable: @escaping @Sendable (String) -> Lookup, secret: @escaping @Sendable (String) -> Lookup,
+    variable: @escaping @Sendable (String) -> Lookup,
+    secret: @escaping @Sendable (String) -> Lookup,
     limits: YAMLLimits = .standard
   ) {
     self.variable = variable
@@ -75,7 +76,12 @@ public struct Interpolation: Sendable {
 
   /// What stands between `${` and `}`.
   private struct Reference {
-    enum Fallback { case none, whenUnset(Range<Int>), whenEmpty(Range<Int>), required(Range<Int>) }
+    enum Fallback {
+      case none
+      case whenUnset(Range<Int>)
+      case whenEmpty(Range<Int>)
+      case required(Range<Int>)
+    }
     var name: String
     var isSecret: Bool
     var fallback: Fallback
@@ -156,7 +162,8 @@ public struct Interpolation: Sendable {
       isInterpolated = true
       var end = start + 2
       while end < input.count, input[end] != UInt8(ascii: "}") {
-        if input[end] == UInt8(ascii: "$"), end + 1 < input.count, input[end + 1] == UInt8(ascii: "{")
+        if input[end] == UInt8(ascii: "$"), end + 1 < input.count,
+          input[end + 1] == UInt8(ascii: "{")
         {
           report(
             .interpolationNesting, "a ${...} may not contain another", end..<end + 2,
@@ -187,7 +194,8 @@ public struct Interpolation: Sendable {
       let isSecret = input[inner].starts(with: "secret:".utf8)
       if isSecret { index += 7 }
       let start = index
-      while index < inner.upperBound, isName(input[index], first: index == start, secret: isSecret) {
+      while index < inner.upperBound, isName(input[index], first: index == start, secret: isSecret)
+      {
         index += 1
       }
       let name = String(decoding: input[start..<index], as: UTF8.self)
@@ -216,7 +224,8 @@ public struct Interpolation: Sendable {
       } else if !rest.isEmpty {
         report(
           .interpolationSyntax,
-          "'\(Printable.cut(rest, limit: 40))' cannot follow the name \(Printable.cut(name))", whole,
+          "'\(Printable.cut(rest, limit: 40))' cannot follow the name \(Printable.cut(name))",
+          whole,
           help: "Write ${\(Printable.cut(name))}, ${\(Printable.cut(name)):-default} or "
             + "${\(Printable.cut(name)):?message}")
         return nil

@@ -16,7 +16,8 @@ extension PipelineFileParser {
       if let scalar = node.scalar, scalar.style == .plain,
         let colon = scalar.text.text.firstIndex(of: UInt8(ascii: ":"))
       {
-        help = "The ':' behind '\(Printable.cut(scalar.text.text[..<colon]))' must be followed by a "
+        help =
+          "The ':' behind '\(Printable.cut(scalar.text.text[..<colon]))' must be followed by a "
           + "space"
       }
       report(.wrongType, "\(what) is a mapping, not \(node.kindName)", node.location, help: help)
@@ -175,7 +176,8 @@ public enum Name {
   public static let maximumLength = 64
 
   public static func isValid(_ name: some Collection<UInt8>) -> Bool {
-    guard let first = name.first, isPart(first), first != UInt8(ascii: "-"), first < 0x30 || first > 0x39
+    guard let first = name.first, isPart(first), first != UInt8(ascii: "-"),
+      first < 0x30 || first > 0x39
     else { return false }
     return name.count <= maximumLength && name.allSatisfy(isPart)
   }

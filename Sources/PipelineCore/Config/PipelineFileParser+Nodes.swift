@@ -43,7 +43,8 @@ extension PipelineFileParser {
     case .mapping(let entries):
       if let entry = entries.first(where: { ["from", "chain"].contains($0.name) }) {
         report(
-          .wrongType, "'\(keyword.rawValue)' takes several signals, so '\(entry.name)' has no meaning",
+          .wrongType,
+          "'\(keyword.rawValue)' takes several signals, so '\(entry.name)' has no meaning",
           entry.key.location, help: "Write a list of signals: \(keyword.example)")
         return nil
       }
@@ -213,7 +214,9 @@ extension PipelineFileParser {
   }
 
   private mutating func test(_ node: YAMLNode) -> TestNode? {
-    guard let entries = mapping(node, "a test", "'name:', 'inputs:' and 'expect:'") else { return nil }
+    guard let entries = mapping(node, "a test", "'name:', 'inputs:' and 'expect:'") else {
+      return nil
+    }
     checkKeys(entries, ReservedKeys.test, of: "a test")
     var test = TestNode(
       name: Located("", at: node.location.start), inputs: [], stubs: [], expect: [], options: [],

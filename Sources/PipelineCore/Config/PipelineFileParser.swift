@@ -65,7 +65,8 @@ public struct PipelineFileParser {
     var file = PipelineFile(
       source: source,
       name: Located(Self.defaultName(source.name), at: SourceLocation(source, offset: 0)))
-    guard let entries = mapping(node, "a pipeline file", "'sources:', 'signals:' and 'sinks:'") else {
+    guard let entries = mapping(node, "a pipeline file", "'sources:', 'signals:' and 'sinks:'")
+    else {
       return file
     }
     checkKeys(entries, ReservedKeys.topLevel, of: "a pipeline file")
@@ -101,7 +102,8 @@ public struct PipelineFileParser {
   /// The file's name without folder and extension, fit to be a name.
   static func defaultName(_ path: String) -> String {
     let file = path.utf8.split(separator: UInt8(ascii: "/")).last.map(Array.init) ?? []
-    let stem = file.lastIndex(of: UInt8(ascii: ".")).flatMap { $0 > 0 ? file[..<$0] : nil } ?? file[...]
+    let stem =
+      file.lastIndex(of: UInt8(ascii: ".")).flatMap { $0 > 0 ? file[..<$0] : nil } ?? file[...]
     let safe = stem.prefix(64).map { Name.isPart($0) || $0 == UInt8(ascii: ".") ? $0 : 0x5F }
     let name = String(decoding: safe, as: UTF8.self)
     return safe.first.map { $0 == UInt8(ascii: ".") || $0 == UInt8(ascii: "-") } ?? true

@@ -4,7 +4,8 @@
 /// misplaced rather than taken for a component.
 public enum ReservedKeys {
   public static let topLevel = [
-    "name", "description", "sources", "signals", "commands", "sinks", "tests", "plugins", "defaults",
+    "name", "description", "sources", "signals", "commands", "sinks", "tests", "plugins",
+    "defaults",
   ]
   public static let source = [
     "description", "onError", "buffer", "cold", "share", "schema", "movedFrom",
@@ -18,7 +19,8 @@ public enum ReservedKeys {
     "from", "chain", "description", "onError", "buffer", "whenFull", "require", "movedFrom",
   ]
   public static let command = [
-    "run", "enabled", "allowsConcurrentExecution", "whenBusy", "description", "onError", "movedFrom",
+    "run", "enabled", "allowsConcurrentExecution", "whenBusy", "description", "onError",
+    "movedFrom",
   ]
   public static let test = [
     "name", "description", "inputs", "stubs", "expect", "tick", "until",

@@ -143,7 +143,8 @@ enum YAMLBytes {
         return Diagnostic(
           .bidirectionalControl,
           "the invisible character \(name) makes the text look different from what it is",
-          at: place, help: "Remove it, or write \"\\u\(Printable.hex(value, digits: 4))\" between "
+          at: place,
+          help: "Remove it, or write \"\\u\(Printable.hex(value, digits: 4))\" between "
             + "double quotes")
       default: return nil
       }

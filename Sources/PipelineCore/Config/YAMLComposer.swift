@@ -103,7 +103,8 @@ struct YAMLComposer {
       style == .literal || style == .folded ? limits.blockScalarBytes : limits.scalarBytes
     if value.count > limit {
       report(
-        .scalarTooLong, "the value has \(value.count) bytes, more than the \(limit) that are allowed",
+        .scalarTooLong,
+        "the value has \(value.count) bytes, more than the \(limit) that are allowed",
         start, 0, help: "Put long text into a file of its own")
       isStopped = true
       return
@@ -132,7 +133,8 @@ struct YAMLComposer {
     case nil:
       stop(
         Diagnostic(
-          .undefinedAlias, "there is no anchor &\(Printable.cut(name)) before this alias", at: place,
+          .undefinedAlias, "there is no anchor &\(Printable.cut(name)) before this alias",
+          at: place,
           help: "An unquoted value that begins with * is an alias; to mean the text, quote it",
           fixIts: [quoteLine(from)].compactMap { $0 }))
     case .open(let start):

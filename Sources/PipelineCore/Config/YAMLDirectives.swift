@@ -23,7 +23,8 @@ enum YAMLDirectives {
           diagnostics.report(
             Diagnostic(
               .directive, "the directive \(name) is not supported",
-              at: SourceLocation(source, offset: offset, length: line.count), help: "Remove the line"
+              at: SourceLocation(source, offset: offset, length: line.count),
+              help: "Remove the line"
             ))
           return true
         }

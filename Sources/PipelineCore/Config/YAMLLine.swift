@@ -30,7 +30,9 @@ struct YAMLLine {
 
     func skipBlanks(_ offset: Int) -> Int {
       var offset = offset
-      while offset < range.upperBound, bytes[offset] == 0x20 || bytes[offset] == 0x09 { offset += 1 }
+      while offset < range.upperBound, bytes[offset] == 0x20 || bytes[offset] == 0x09 {
+        offset += 1
+      }
       return offset
     }
     func isBreak(_ offset: Int) -> Bool { offset >= range.upperBound || bytes[offset] <= 0x20 }

@@ -16,7 +16,9 @@ extension YAMLNode {
       case "no", "off", "n", "false": false
       default: nil
       }
-    guard let meant, !scalar.containsSecret else { return .failure(wrongType(what, "true or false")) }
+    guard let meant, !scalar.containsSecret else {
+      return .failure(wrongType(what, "true or false"))
+    }
     return .failure(
       Diagnostic(
         .yamlBoolean, "\(what) takes true or false, and '\(scalar.shown)' is a text", at: location,
@@ -31,16 +33,19 @@ extension YAMLNode {
       return .failure(wrongType(what, "a whole number"))
     }
     guard let int = scalar.int, range.contains(int) else {
-      return .failure(outOfRange(what, "\(range.lowerBound)", "\(range.upperBound)", range == .min ... .max))
+      return .failure(
+        outOfRange(what, "\(range.lowerBound)", "\(range.upperBound)", range == .min ... .max))
     }
     return .success(int)
   }
 
   /// A number in `range`; infinities and NaN are refused.
   public func decodeDouble(
-    _ what: String, in range: ClosedRange<Double> = -.greatestFiniteMagnitude ... .greatestFiniteMagnitude
+    _ what: String,
+    in range: ClosedRange<Double> = -.greatestFiniteMagnitude ... .greatestFiniteMagnitude
   ) -> Result<Double, Diagnostic> {
-    guard let scalar, scalar.kind == .int || scalar.kind == .float, let double = scalar.double else {
+    guard let scalar, scalar.kind == .int || scalar.kind == .float, let double = scalar.double
+    else {
       return .failure(wrongType(what, "a number"))
     }
     guard double.isFinite, range.contains(double) else {

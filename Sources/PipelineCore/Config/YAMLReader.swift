@@ -60,7 +60,8 @@ private final class EventStream {
       }
       defer { yaml_parser_delete(parser) }
       yaml_parser_set_encoding(parser, YAML_UTF8_ENCODING)
-      yaml_parser_set_input_string(parser, bytes.baseAddress.map { $0 + start }, bytes.count - start)
+      yaml_parser_set_input_string(
+        parser, bytes.baseAddress.map { $0 + start }, bytes.count - start)
       var event = yaml_event_t()
       while !composer.isStopped {
         guard yaml_parser_parse(parser, &event) == 1 else {
@@ -82,7 +83,8 @@ private final class EventStream {
         case YAML_SCALAR_EVENT:
           let scalar = event.data.scalar
           composer.scalar(
-            UnsafeBufferPointer(start: scalar.value, count: scalar.length), style: style(scalar.style),
+            UnsafeBufferPointer(start: scalar.value, count: scalar.length),
+            style: style(scalar.style),
             YAMLProperties(anchor: text(scalar.anchor), tag: text(scalar.tag)), from, to)
         case YAML_SEQUENCE_START_EVENT:
           let sequence = event.data.sequence_start

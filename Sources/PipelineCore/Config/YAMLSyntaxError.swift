@@ -177,7 +177,8 @@ private struct View {
     return Diagnostic(
       .blockScalar, "behind \(mark), which begins a block scalar, the line must end",
       at: rest(offset),
-      help: "Put the text on the next line, indented; to mean the character \(mark), quote the value",
+      help:
+        "Put the text on the next line, indented; to mean the character \(mark), quote the value",
       fixIts: quoting(offset))
   }
 
@@ -201,7 +202,8 @@ private struct View {
   private func unexpectedColon() -> Diagnostic {
     if let key = line.key, key.upperBound < error.offset, line.value < error.offset {
       let first = byte(line.value)
-      if first == 0x22 || first == 0x27, let after = closingQuote(line.value), after < error.offset {
+      if first == 0x22 || first == 0x27, let after = closingQuote(line.value), after < error.offset
+      {
         return Diagnostic(
           .textAfterQuote, "a quoted value ends at its closing quote, but more text follows",
           at: rest(skipBlanks(after + 1)),
@@ -224,7 +226,10 @@ private struct View {
     var help = "Check the indentation"
     if let above = line.above, let key = above.key {
       let name = Printable.cut(source.bytes[key])
-      notes = [.init("'\(name)' has its value here", at: place(above.value, above.contentEnd - above.value))]
+      notes = [
+        .init(
+          "'\(name)' has its value here", at: place(above.value, above.contentEnd - above.value))
+      ]
       help =
         above.column == line.column
         ? "Check the line above"
@@ -363,7 +368,9 @@ private struct View {
   // MARK: Text
 
   private func quoting(_ offset: Int) -> [Diagnostic.FixIt] {
-    [YAMLLine(source, at: offset).quoting(from: offset, isFlow: openBracket != nil)].compactMap { $0 }
+    [YAMLLine(source, at: offset).quoting(from: offset, isFlow: openBracket != nil)].compactMap {
+      $0
+    }
   }
 
   private func byte(_ offset: Int) -> UInt8 {
@@ -372,7 +379,8 @@ private struct View {
 
   private func place(_ offset: Int, _ length: Int) -> SourceLocation {
     let offset = min(max(0, offset), source.bytes.count)
-    return SourceLocation(source, offset: offset, length: min(max(0, length), source.bytes.count - offset))
+    return SourceLocation(
+      source, offset: offset, length: min(max(0, length), source.bytes.count - offset))
   }
 
   /// From `offset` to the end of what the line says.

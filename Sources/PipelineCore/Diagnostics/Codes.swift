@@ -102,7 +102,8 @@ extension Diagnostic.Code {
   public static let interpolationSyntax = Self(
     "RX250", "Environment values are written ${NAME}, ${NAME:-default} or ${NAME:?message}.")
   public static let interpolationNesting = Self("RX251", "A ${...} may not contain another.")
-  public static let interpolationInKey = Self("RX252", "Keys are not interpolated.", severity: .warning)
+  public static let interpolationInKey = Self(
+    "RX252", "Keys are not interpolated.", severity: .warning)
 
   static let grammarCodes: [Self] = [
     unknownKey, missingKey, wrongType, notOneComponent, duplicateName, invalidName, notOneOrigin,
@@ -124,13 +125,23 @@ extension Diagnostic.Code {
     "RX305", "The path does not keep the guarantee that is required.")
   public static let unsuitableReduce = Self(
     "RX306", "'reduce' needs the named parts of a combineLatest or zip.")
-  public static let noSinks = Self("RX307", "A pipeline without sinks does nothing.", severity: .warning)
+  public static let noSinks = Self(
+    "RX307", "A pipeline without sinks does nothing.", severity: .warning)
   public static let unboundedOperator = Self(
     "RX308", "An operator keeps something without a bound.", severity: .warning)
 
   static let wiringCodes: [Self] = [
     unknownName, unknownOutput, cycle, unusedName, weakGuarantee, unsuitableReduce, noSinks,
     unboundedOperator,
+  ]
+
+  // MARK: RX4xx expressions, see ExpressionCodes.swift
+
+  static let expressionCodes: [Self] = [
+    expressionSyntax, expressionLiteral, expressionTooLong, expressionReservedWord,
+    expressionMacroArguments, templateUnclosed, expressionUnknownName, expressionUnknownFunction,
+    expressionNoOverload, expressionUnknownField, expressionWrongType, expressionPattern,
+    expressionMapKey, expressionFormat, expressionWholeDivision, expressionNegatedMissing,
   ]
 
   // MARK: RX6xx tests
@@ -166,9 +177,10 @@ extension Diagnostic.Code {
 
   static let internalCodes: [Self] = [internalError]
 
-  /// Every code, in order; further tables are joined here.
+  /// Every code, in order. A new table is joined here; a test compares with the sources.
   public static let all: [Self] = [
-    textCodes, grammarCodes, wiringCodes, testCodes, environmentCodes, internalCodes,
+    textCodes, grammarCodes, wiringCodes, compile, expressionCodes, runtime, testCodes,
+    environmentCodes, internalCodes,
   ].flatMap { $0 }
 
   /// The code of this name, `RX203`.

@@ -58,7 +58,8 @@ public struct DiagnosticRenderer: Sendable {
     let place =
       files.isEmpty
       ? ""
-      : files.count == 1 ? " in " + Printable.cut(files.first ?? "", limit: 200)
+      : files.count == 1
+        ? " in " + Printable.cut(files.first ?? "", limit: 200)
         : " in \(files.count) files"
     return counts.joined(separator: ", ") + place
   }

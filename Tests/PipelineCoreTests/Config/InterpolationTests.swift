@@ -14,7 +14,8 @@ import Testing
       return values[name].map { .found(Array($0.utf8)) } ?? .missing
     },
     secret: { name in
-      name == "token" ? .found(Array("hunter2".utf8))
+      name == "token"
+        ? .found(Array("hunter2".utf8))
         : name == "open" ? .refused("may be read by others") : .missing
     })
 
@@ -41,11 +42,12 @@ import Testing
     #expect(diagnostics.isEmpty)
   }
 
-  @Test(arguments: [
-    ("${PORT}", .int), ("'${PORT}'", .string), ("${MISSING:-true}", .bool), ("${EVIL}", .string),
-    ("${MISSING:-1.5}", .float), ("${EMPTY}", .null), ("'${EMPTY}'", .string),
-    ("${MISSING:-[a, b]}", .string),
-  ] as [(String, YAMLScalar.Kind)])
+  @Test(
+    arguments: [
+      ("${PORT}", .int), ("'${PORT}'", .string), ("${MISSING:-true}", .bool), ("${EVIL}", .string),
+      ("${MISSING:-1.5}", .float), ("${EMPTY}", .null), ("'${EMPTY}'", .string),
+      ("${MISSING:-[a, b]}", .string),
+    ] as [(String, YAMLScalar.Kind)])
   func plainValuesAreResolvedAgain(_ written: String, _ kind: YAMLScalar.Kind) {
     #expect(value(written).0?.kind == kind)
   }
@@ -59,9 +61,11 @@ import Testing
   func refuses(_ written: String, _ code: String) {
     let (_, diagnostics) = value(written)
     #expect(diagnostics.map(\.code.name) == [code])
-    #expect(diagnostics.first?.location?.offset == (written.hasPrefix("'") ? 4 : code == "RX251" ? 8 : 3))
+    #expect(
+      diagnostics.first?.location?.offset == (written.hasPrefix("'") ? 4 : code == "RX251" ? 8 : 3))
     // The name may be told, a value never.
-    #expect(diagnostics.allSatisfy { !$0.message.contains("aaaa") && !$0.message.contains("hunter2") })
+    #expect(
+      diagnostics.allSatisfy { !$0.message.contains("aaaa") && !$0.message.contains("hunter2") })
   }
 
   @Test func insertedBytesStandAtTheirReference() throws {

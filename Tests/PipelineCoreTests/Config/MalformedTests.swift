@@ -37,7 +37,9 @@ import Testing
     let start = clock.now
     let reading = readPipeline(SourceText(name: file.name, bytes: file.bytes))
     let first = reading.errors.first
-    let found = first.map { "\($0.code.name) \($0.location?.line ?? 0):\($0.location?.column ?? 0)" }
+    let found = first.map {
+      "\($0.code.name) \($0.location?.line ?? 0):\($0.location?.column ?? 0)"
+    }
     #expect(found == file.expected, "\(reading.diagnostics.map(\.message))")
     #expect(clock.now - start < .seconds(1))
     checkReport(reading.diagnostics)
@@ -70,28 +72,51 @@ import Testing
     ("100,000 brackets, one a line", "RX110", { String(repeating: "[\n", count: 100_000) }),
     ("100,000 dashes", "RX110", { String(repeating: "- ", count: 100_000) }),
     ("100,000 question marks", "RX110", { String(repeating: "? ", count: 100_000) }),
-    ("deep block", "RX110",
-      { (0..<1_000).map { String(repeating: " ", count: $0) + "a:\n" }.joined() }),
+    (
+      "deep block", "RX110",
+      { (0..<1_000).map { String(repeating: " ", count: $0) + "a:\n" }.joined() }
+    ),
     ("200,000 values", "RX111", { "a: [" + String(repeating: "1,", count: 200_000) + "]" }),
     ("100,001 keys", "RX111", { (0..<60_000).map { "k\($0): 1\n" }.joined() }),
     ("2,000 anchors", "RX112", { (0..<2_000).map { "- &a\($0) 1\n" }.joined() }),
-    ("100,000 aliases of 2 values", "RX113",
-      { "a: &a [1]\nb: [" + String(repeating: "*a,", count: 60_000) + "]" }),
+    (
+      "100,000 aliases of 2 values", "RX113",
+      { "a: &a [1]\nb: [" + String(repeating: "*a,", count: 60_000) + "]" }
+    ),
     ("plain scalar over 64 KiB", "RX117", { "a: " + String(repeating: "x", count: 70_000) }),
-    ("quoted scalar over 64 KiB", "RX117", { "a: \"" + String(repeating: "x", count: 70_000) + "\"" }),
-    ("1,000,000 spaces before a value", "RX203",
-      { "a" + String(repeating: " ", count: 1_000_000) }),
-    ("30,000 tag directives", "RX107",
-      { (0..<30_000).map { "%TAG !a\($0)! x:\n" }.joined() + "---\na: b\n" }),
-    ("tag directives behind the document", "RX130",
-      { "a: b\n...\n" + (0..<30_000).map { "%TAG !a\($0)! x:\n" }.joined() + "---\n" }),
+    (
+      "quoted scalar over 64 KiB", "RX117",
+      { "a: \"" + String(repeating: "x", count: 70_000) + "\"" }
+    ),
+    (
+      "1,000,000 spaces before a value", "RX203",
+      { "a" + String(repeating: " ", count: 1_000_000) }
+    ),
+    (
+      "30,000 tag directives", "RX107",
+      { (0..<30_000).map { "%TAG !a\($0)! x:\n" }.joined() + "---\na: b\n" }
+    ),
+    (
+      "tag directives behind the document", "RX130",
+      { "a: b\n...\n" + (0..<30_000).map { "%TAG !a\($0)! x:\n" }.joined() + "---\n" }
+    ),
     ("10,000 duplicate keys", "RX119", { String(repeating: "a: 1\n", count: 10_000) }),
     ("unclosed quote over 1 MB", "RX131", { "a: \"" + String(repeating: "x\n", count: 500_000) }),
-    ("simple keys without colon", "RX136", { "a: 1\n" + String(repeating: "b ", count: 500_000) + "\nc" }),
-    ("2,000 operators", "RX211",
-      { "signals:\n  a:\n    from: b\n    chain:\n" + String(repeating: "      - map: x\n", count: 2_000) }),
-    ("500,000 errors on one line", "RX119",
-      { "a: {" + String(repeating: "b: 1, ", count: 80_000) + "}" }),
+    (
+      "simple keys without colon", "RX136",
+      { "a: 1\n" + String(repeating: "b ", count: 500_000) + "\nc" }
+    ),
+    (
+      "2,000 operators", "RX211",
+      {
+        "signals:\n  a:\n    from: b\n    chain:\n"
+          + String(repeating: "      - map: x\n", count: 2_000)
+      }
+    ),
+    (
+      "500,000 errors on one line", "RX119",
+      { "a: {" + String(repeating: "b: 1, ", count: 80_000) + "}" }
+    ),
     ("a million carriage returns", "RX104", { String(repeating: "\r", count: 1_000_000) }),
     ("a comment of 1 MB", "RX105", { "#" + String(repeating: "x", count: 1_000_000) }),
     ("a million dashes", "RX117", { String(repeating: "-", count: 1_000_000) }),
@@ -112,7 +137,11 @@ import Testing
 
   private static var isOptimised: Bool {
     var optimised = true
-    assert({ optimised = false; return true }())
+    assert(
+      {
+        optimised = false
+        return true
+      }())
     return optimised
   }
 
@@ -152,8 +181,8 @@ import Testing
 
   private func checkPlaces(_ node: YAMLNode) {
     switch node.content {
-    case .sequence(let items): items.forEach(checkPlaces)
-    case .mapping(let entries): entries.forEach { checkPlaces($0.value) }
+    case .sequence(let items): for item in items { checkPlaces(item) }
+    case .mapping(let entries): for entry in entries { checkPlaces(entry.value) }
     case .scalar(let scalar):
       let offsets = scalar.text.offsets
       #expect(offsets.count == scalar.text.text.count + 1)

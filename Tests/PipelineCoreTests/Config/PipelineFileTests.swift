@@ -59,16 +59,20 @@ import Testing
       guard case .combining(let node) = try signal(yaml).origin else { return [] }
       return node.inputs.map { $0.name?.value }
     }
-    #expect(try inputs("{ merge: [a, b.errors, { from: c }, { interval: 1s }] }") == [
-      "a", "b_errors", nil, nil,
-    ])
+    #expect(
+      try inputs("{ merge: [a, b.errors, { from: c }, { interval: 1s }] }") == [
+        "a", "b_errors", nil, nil,
+      ])
     #expect(try inputs("{ combineLatest: { user: a, pass: { from: b } } }") == ["user", "pass"])
     #expect(try inputs("{ zip: { signals: { x: a, y: b }, limit: 5 } }") == ["x", "y"])
-    #expect(try inputs("{ if: { condition: a, then: b, else: c } }") == ["condition", "then", "else"])
-    #expect(try inputs("{ switch: { on: a, cases: { 1: b, x y: c }, default: d } }") == [
-      "on", "1", "x y", "default",
-    ])
-    guard case .combining(let node) = try signal("{ zip: { signals: [a], limit: 5 } }").origin else {
+    #expect(
+      try inputs("{ if: { condition: a, then: b, else: c } }") == ["condition", "then", "else"])
+    #expect(
+      try inputs("{ switch: { on: a, cases: { 1: b, x y: c }, default: d } }") == [
+        "on", "1", "x y", "default",
+      ])
+    guard case .combining(let node) = try signal("{ zip: { signals: [a], limit: 5 } }").origin
+    else {
       Issue.record("not combining")
       return
     }
@@ -81,7 +85,8 @@ import Testing
   }
 
   @Test func inlineSourcesAndOptions() throws {
-    let node = try signal("{ interval: 1s, chain: [ { name: n, onError: fail, map: event } ], cold: true }")
+    let node = try signal(
+      "{ interval: 1s, chain: [ { name: n, onError: fail, map: event } ], cold: true }")
     guard case .inline(let source) = node.origin else {
       Issue.record("not inline")
       return
@@ -95,7 +100,8 @@ import Testing
 
   /// An absent value is no parameter; a written null is one.
   @Test func nullIsAnArgument() throws {
-    let chain = try signal("{ from: a, chain: [ { collect: }, { ignore: null }, { skip: ~ } ] }").chain
+    let chain = try signal("{ from: a, chain: [ { collect: }, { ignore: null }, { skip: ~ } ] }")
+      .chain
     #expect(chain.map { $0.arguments == nil } == [true, false, false])
   }
 
@@ -158,9 +164,10 @@ import Testing
       sinks:
         s: { from: a }
       """)
-    #expect(reading.found == [
-      "RX201 1:1", "RX201 3:8", "RX203 4:14", "RX206 5:3", "RX204 7:6",
-    ])
+    #expect(
+      reading.found == [
+        "RX201 1:1", "RX201 3:8", "RX203 4:14", "RX206 5:3", "RX204 7:6",
+      ])
     #expect(reading.diagnostics[0].fixIts.first?.replacement == "sources")
     #expect(reading.diagnostics[1].help == "Did you mean 'from'?")
   }

@@ -3,11 +3,13 @@ import Testing
 @testable import PipelineCore
 
 @Suite struct UnitsTests {
-  @Test(arguments: [
-    ("500ms", 500_000_000), ("1h30m", 5_400_000_000_000), ("2d", 172_800_000_000_000),
-    ("1.5s", 1_500_000_000), ("0s", 0), ("1m30s500ms", 90_500_000_000), ("7ns", 7), ("3us", 3_000),
-    ("0.000000001s", 1), ("106751d", 9_223_286_400_000_000_000),
-  ] as [(String, Int64)])
+  @Test(
+    arguments: [
+      ("500ms", 500_000_000), ("1h30m", 5_400_000_000_000), ("2d", 172_800_000_000_000),
+      ("1.5s", 1_500_000_000), ("0s", 0), ("1m30s500ms", 90_500_000_000), ("7ns", 7),
+      ("3us", 3_000),
+      ("0.000000001s", 1), ("106751d", 9_223_286_400_000_000_000),
+    ] as [(String, Int64)])
   func durations(_ text: String, _ nanoseconds: Int64) {
     #expect(Units.duration(LocatedText(text)) == .success(TimeSpan(nanoseconds: nanoseconds)))
   }
@@ -22,13 +24,19 @@ import Testing
     ("5 s", "the unit follows the number without a space", "Write for example 300ms, 5s or 1h30m"),
     ("", "the duration is empty", "Write for example 300ms, 5s or 1h30m"),
     ("soon", "'soon' is not a duration", "Write for example 300ms, 5s or 1h30m"),
-    ("1m1h", "the units go from large to small, each once, as in 1h30m",
-      "Write for example 300ms, 5s or 1h30m"),
-    ("1h30", "the number 30 at the end of '1h30' has no unit",
-      "Write for example 300ms, 5s or 1h30m"),
+    (
+      "1m1h", "the units go from large to small, each once, as in 1h30m",
+      "Write for example 300ms, 5s or 1h30m"
+    ),
+    (
+      "1h30", "the number 30 at the end of '1h30' has no unit",
+      "Write for example 300ms, 5s or 1h30m"
+    ),
     ("106752d", "the duration 106752d is too large", "Write for example 300ms, 5s or 1h30m"),
-    ("99999999999999999999s", "'99999999999999999999s' is not a duration",
-      "Write for example 300ms, 5s or 1h30m"),
+    (
+      "99999999999999999999s", "'99999999999999999999s' is not a duration",
+      "Write for example 300ms, 5s or 1h30m"
+    ),
     ("0.5ns", "0.5ns is no whole number of nanoseconds", "Write for example 300ms, 5s or 1h30m"),
   ])
   func badDurations(_ text: String, _ message: String, _ help: String) {
@@ -38,7 +46,8 @@ import Testing
   }
 
   @Test(arguments: [
-    ("64KiB", 65_536), ("10MB", 10_000_000), ("1GiB", 1 << 30), ("512B", 512), ("1.5MiB", 1_572_864),
+    ("64KiB", 65_536), ("10MB", 10_000_000), ("1GiB", 1 << 30), ("512B", 512),
+    ("1.5MiB", 1_572_864),
     ("3kB", 3_000),
   ])
   func sizes(_ text: String, _ bytes: Int) {

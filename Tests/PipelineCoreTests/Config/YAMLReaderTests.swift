@@ -35,25 +35,27 @@ import Testing
     #expect((reading.node.map(\.description) ?? reading.errors.first?.code.name) == expected)
   }
 
-  @Test(arguments: [
-    ("1", .int), ("-17", .int), ("+3", .int), ("0o17", .int), ("0x1F", .int), ("007", .int),
-    ("1.", .float), (".5", .float), ("1e3", .float), ("-1.5E-3", .float), (".inf", .float),
-    ("-.INF", .float), (".NaN", .float), ("true", .bool), ("False", .bool), ("~", .null),
-    ("NULL", .null), ("nULL", .string), ("yes", .string), ("on", .string), ("No", .string),
-    ("0b1", .string), ("1_000", .string), ("1:30", .string), ("0x", .string), ("-", .string),
-    (".", .string), ("1e", .string), ("+.nan", .string), ("2024-01-01", .string),
-    ("300ms", .string), ("-0x1", .string),
-  ] as [(String, YAMLScalar.Kind)])
+  @Test(
+    arguments: [
+      ("1", .int), ("-17", .int), ("+3", .int), ("0o17", .int), ("0x1F", .int), ("007", .int),
+      ("1.", .float), (".5", .float), ("1e3", .float), ("-1.5E-3", .float), (".inf", .float),
+      ("-.INF", .float), (".NaN", .float), ("true", .bool), ("False", .bool), ("~", .null),
+      ("NULL", .null), ("nULL", .string), ("yes", .string), ("on", .string), ("No", .string),
+      ("0b1", .string), ("1_000", .string), ("1:30", .string), ("0x", .string), ("-", .string),
+      (".", .string), ("1e", .string), ("+.nan", .string), ("2024-01-01", .string),
+      ("300ms", .string), ("-0x1", .string),
+    ] as [(String, YAMLScalar.Kind)])
   func resolvesByTheCoreSchema(_ text: String, _ kind: YAMLScalar.Kind) {
     #expect(YAMLCoreSchema.kind(of: Array(text.utf8)) == kind, "\(text)")
   }
 
   @Test func numbersKeepTheirValue() throws {
     let node = try #require(
-      readYAML("[9223372036854775807, -9223372036854775808, 9223372036854775808, 0o17, 1e2, .inf]").node)
+      readYAML("[9223372036854775807, -9223372036854775808, 9223372036854775808, 0o17, 1e2, .inf]")
+        .node)
     let items = try #require(node.items)
     #expect(items.map(\.int) == [.max, .min, nil, 15, nil, nil])
-    #expect(items[2].double == 9223372036854775808)
+    #expect(items[2].double == 9_223_372_036_854_775_808)
     #expect(items[4].double == 100)
     #expect(items[5].double == .infinity)
   }

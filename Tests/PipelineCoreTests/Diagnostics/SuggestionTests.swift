@@ -5,7 +5,8 @@ import Testing
 @Suite struct SuggestionTests {
   static let known = [
     "map", "filter", "throttle", "distinctUntilChanged", "combineLatest", "flattenMap", "take",
-    "takeLast", "takeUntil", "scan", "aggregate", "sample", "rateLimit", "log", "do", "chain", "from",
+    "takeLast", "takeUntil", "scan", "aggregate", "sample", "rateLimit", "log", "do", "chain",
+    "from",
     "combinePrevious", "switchToLatest", "collect",
   ]
 
