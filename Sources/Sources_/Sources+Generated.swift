@@ -5,6 +5,9 @@ public import PipelineCore
 extension Catalogue {
   /// The components of Sources/Sources_.
   public static let sources = Catalogue([
+    CatalogueEntry(source: HTTP.self),
+    CatalogueEntry(source: HTTPServerSource.self),
+    CatalogueEntry(source: Interval.self),
     CatalogueEntry(source: Stdin.self),
     CatalogueEntry(source: Values.self),
   ])

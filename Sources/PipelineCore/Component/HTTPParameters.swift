@@ -1,0 +1,168 @@
+/// How requests authenticate: `auth: { bearer: ${secret:token} }`.
+public struct HTTPAuth: RecordParameter {
+  public struct Basic: RecordParameter {
+    public var user = ""
+    public var password = Secret("")
+    public init() {}
+    public static var fields: [RecordField<Basic>] {
+      [
+        .init("user", \.user, required: true, "The user's name."),
+        .init("password", \.password, required: true, "The password; use ${secret:NAME}."),
+      ]
+    }
+  }
+
+  public var basic: Basic?
+  public var bearer: Secret?
+  public init() {}
+
+  public static var fields: [RecordField<HTTPAuth>] {
+    [
+      .init("basic", \.basic, "A user and a password."),
+      .init("bearer", \.bearer, "A token; use ${secret:NAME}."),
+    ]
+  }
+
+  public var value: HTTPOptions.Auth {
+    if let bearer { return .bearer(bearer) }
+    if let basic { return .basic(user: basic.user, password: basic.password) }
+    return .none
+  }
+}
+
+/// `tls: { ca: /etc/ssl/own.pem }`.
+public struct TLSParameter: RecordParameter {
+  public var ca: String?
+  public var certificate: String?
+  public var key: String?
+  public var dangerouslySkipVerification = false
+  public init() {}
+
+  public static var fields: [RecordField<TLSParameter>] {
+    [
+      .init("ca", \.ca, "A PEM file of certificates to trust instead of the system's."),
+      .init("certificate", \.certificate, "A PEM file with the client's certificate."),
+      .init("key", \.key, "A PEM file with the client's key."),
+      .init("dangerouslySkipVerification", \.dangerouslySkipVerification,
+        "Accept any certificate; whoever sits on the way can read and change everything."),
+    ]
+  }
+
+  public var value: TLSOptions {
+    var options = TLSOptions()
+    options.caFile = ca
+    options.certificateFile = certificate
+    options.keyFile = key
+    options.verify = !dangerouslySkipVerification
+    return options
+  }
+}
+
+/// The confinement of templates in URLs: what an event puts in can change neither the scheme nor the
+/// host nor the port, nor climb out of the path that the file gives.
+public enum URLConfinement {
+  /// Checks a template of a URL where it is written.
+  public static func validate(_ url: TemplateParameter, _ context: inout DecodingContext) {
+    guard let template = url.template, let location = url.location else { return }
+    let prefix = template.literalPrefix
+    let lower = prefix.lowercased()
+    if prefix.contains("${") { return }
+    guard lower.hasPrefix("http://") || lower.hasPrefix("https://") else {
+      context.badValue(
+        at: location,
+        template.isConstant || prefix.contains("://")
+          ? "'\(context.component)' speaks http and https, and '\(Printable.cut(Array(prefix.utf8)))' is neither"
+          : "the scheme and host of a URL must be written out, not come from an event",
+        help: "begin with http:// or https:// and the host")
+      return
+    }
+    let rest = prefix.utf8.drop { $0 != UInt8(ascii: ":") }.dropFirst(3)
+    let hostEnds = rest.contains { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "?") }
+    if !template.isConstant, !hostEnds {
+      context.badValue(
+        at: location, "the host of a URL must be written out, not come from an event",
+        help: "put a / between the host and the first {{ }}")
+    }
+    if rest.isEmpty || rest.first == UInt8(ascii: "/") {
+      context.badValue(at: location, "the URL has no host", help: "write http://HOST/PATH")
+    }
+  }
+
+  /// Why a rendered URL cannot be used; nil if it can.
+  public static func problem(_ url: UnsafeRawBufferPointer, dynamic: Bool) -> String? {
+    var segment: [UInt8] = []
+    var inPath = false
+    var slashes = 0
+    for byte in url {
+      if byte <= 0x20 || byte == 0x7F {
+        return "the URL holds a space or control character: use urlEncode(...) around what events put in"
+      }
+      if byte == UInt8(ascii: "?") || byte == UInt8(ascii: "#") { break }
+      if byte == UInt8(ascii: "/") {
+        slashes += 1
+        if inPath, isDots(segment) { return "the path of the URL climbs up with '..'" }
+        inPath = slashes >= 3
+        segment = []
+      } else {
+        segment.append(byte)
+      }
+    }
+    return dynamic && inPath && isDots(segment) ? "the path of the URL climbs up with '..'" : nil
+  }
+
+  private static func isDots(_ segment: [UInt8]) -> Bool {
+    let text = String(decoding: segment, as: UTF8.self).lowercased()
+    return text == ".." || text == "%2e%2e" || text == ".%2e" || text == "%2e."
+  }
+}
+
+/// Renders the parts of a request that events may fill.
+public struct RequestTemplate: Sendable {
+  public var method: String
+  public var url: TemplateParameter
+  public var headers: Table<TemplateParameter>
+  public var body: TemplateParameter
+
+  public init(
+    method: String, url: TemplateParameter, headers: Table<TemplateParameter>, body: TemplateParameter
+  ) {
+    self.method = method
+    self.url = url
+    self.headers = headers
+    self.body = body
+  }
+
+  /// The request for what `frame` was loaded with, or why there is none, one sentence.
+  public func render(_ frame: EventFrame) -> Result<HTTPRequest, SignalFailure> {
+    let buffer = OutputBuffer()
+    func text(_ template: TemplateParameter) -> Result<[UInt8], SignalFailure> {
+      buffer.clear()
+      if let error = template.render(frame, into: buffer) {
+        return .failure(
+          SignalFailure(
+            .expression, template.program?.failureMessage(error, frame.frame) ?? "a template failed",
+            at: template.program?.failureLocation(error) ?? template.location))
+      }
+      return .success(Array(buffer.bytes))
+    }
+    do throws(SignalFailure) {
+      let address = try text(url).get()
+      let problem = address.withUnsafeBytes { URLConfinement.problem($0, dynamic: !url.isConstant) }
+      if let problem { throw SignalFailure(.source, problem, at: url.location) }
+      var request = HTTPRequest(method: method, url: String(decoding: address, as: UTF8.self))
+      for header in headers.entries {
+        let value = try text(header.value).get()
+        if value.contains(where: { $0 < 0x20 && $0 != 0x09 || $0 == 0x7F }) {
+          throw SignalFailure(
+            .source, "the header '\(header.name)' would hold a line break or control character",
+            at: header.value.location)
+        }
+        request.headers.append(HTTPHeader(header.name, String(decoding: value, as: UTF8.self)))
+      }
+      if body.isGiven { request.body = try text(body).get() }
+      return .success(request)
+    } catch {
+      return .failure(error)
+    }
+  }
+}

@@ -1,0 +1,94 @@
+public import PipelineCore
+
+/// `reply`: the answer to a request.
+public struct Reply: SinkComponent {
+  public var status = ExpressionParameter()
+  public var encode = EncodeParameter(.json)
+  var headers = Table<TemplateParameter>()
+
+  public init() {}
+
+  public static let spec = ComponentSpec<Reply>(
+    "reply",
+    summary: "Answers the HTTP request that an event came from.",
+    details: """
+      The event is the body. It must come from an `httpServer`, directly or through steps that keep \
+      where an event came from; folds and lists of several events do not. Only the first answer to a \
+      request counts; a later one goes to the errors output.
+      """,
+    parameters: [
+      .init("encode", \.encode, primary: true, "How the event becomes the body."),
+      .init("status", \.status, expecting: .int, "The status; 200 if left out."),
+      .init("headers", \.headers, "Further headers."),
+    ],
+    examples: [.snippet("as JSON", "reply: { encode: json }")],
+    rivals: ["Benthos sync_response", "Node-RED http response"], seeAlso: ["httpServer"])
+
+  public func makeSink(_ seat: Seat) -> RunningSink { Node(self, seat) }
+
+  final class Node: RunningSink {
+    private let parameters: Reply
+    private let encoder: any EventEncoder
+    private lazy var frame = makeFrame()
+    private let buffer = OutputBuffer()
+
+    init(_ parameters: Reply, _ seat: Seat) {
+      self.parameters = parameters
+      var encode = parameters.encode
+      encode.options.terminated = false
+      encoder = encode.makeEncoder()
+      super.init(seat)
+    }
+
+    override func receive(_ event: Event) {
+      guard let target = event.origin.takeUnretainedValue().reply else {
+        reject(event, "there is no request that this event could answer")
+        return
+      }
+      if let failure = frame.load(event) {
+        reject(event, EventFrame.message(of: failure))
+        return
+      }
+      var status = 200
+      if let program = parameters.status.program {
+        let value = program.evaluate(frame.frame)
+        guard value.is(.int), (100...599).contains(value.asInt) else {
+          reject(
+            event,
+            value.isError
+              ? program.failureMessage(value, frame.frame) : "the status must be a number from 100 to 599")
+          target.reply(status: 500, headers: [], body: [])
+          return
+        }
+        status = Int(value.asInt)
+      }
+      var headers = [(name: "Content-Type", value: "\(encoder.mediaType)")]
+      for header in parameters.headers.entries {
+        buffer.clear()
+        if header.value.render(frame, into: buffer) != nil {
+          reject(event, "the header '\(header.name)' could not be made")
+          target.reply(status: 500, headers: [], body: [])
+          return
+        }
+        let value = String(decoding: buffer.bytes, as: UTF8.self)
+        guard value.utf8.allSatisfy({ $0 >= 0x20 || $0 == 0x09 }) else {
+          reject(event, "the header '\(header.name)' would hold a line break or control character")
+          target.reply(status: 500, headers: [], body: [])
+          return
+        }
+        headers.append((header.name, value))
+      }
+      buffer.clear()
+      if let failure = encoder.append(event.value, to: buffer) {
+        reject(event, "the event cannot be written: \(failure)")
+        target.reply(status: 500, headers: [], body: [])
+        return
+      }
+      if target.reply(status: status, headers: headers, body: Array(buffer.bytes)) {
+        countSent()
+      } else {
+        reject(event, "the request has been answered already, or its client has gone")
+      }
+    }
+  }
+}

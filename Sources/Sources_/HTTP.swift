@@ -1,0 +1,184 @@
+public import PipelineCore
+
+/// `http`: one request, or one again and again.
+public struct HTTP: SourceComponent {
+  public enum Method: String, ChoiceParameter {
+    case GET, POST, PUT, PATCH, DELETE, HEAD
+    public var help: String { "the method \(rawValue)" }
+  }
+
+  public var url = TemplateParameter()
+  public var method = Method.GET
+  var headers = Table<TemplateParameter>()
+  var body = TemplateParameter()
+  public var every: TimeSpan?
+  var jitter = TimeSpan.zero
+  var immediate = true
+  public var decode = DecodeParameter(.json)
+  var auth: HTTPAuth?
+  var tls = TLSParameter()
+  public var timeout = TimeSpan.seconds(30)
+  var connectTimeout = TimeSpan.seconds(5)
+  var redirects = 0
+  var maxResponse = ByteSize(16 << 20)
+  var proxy: String?
+
+  public init() {}
+
+  public static let spec = ComponentSpec<HTTP>(
+    "http",
+    summary: "Requests a URL, once or again and again, and sends what the answer holds.",
+    details: """
+      Without `every` it completes after the answer. With it, requests start at that pace; one that is \
+      still running when the next is due is not overtaken, the next is skipped. An answer with a status \
+      other than 2xx, a broken connection or a time-out ends the signal with an error, which `retry` and \
+      `catch` act on; `error.status` is the status. Inside an inner signal the templates see the event \
+      that it is made for as `event`. Of a URL, events can fill only what stands behind the host.
+      """,
+    parameters: [
+      .init("url", \.url, primary: true, required: true, "The URL, http or https."),
+      .init("method", \.method, "The method."),
+      .init("headers", \.headers, "Further headers."),
+      .init("body", \.body, "The body of the request."),
+      .init("every", \.every, range: 1_000_000...Int64.max, "The time from one request to the next."),
+      .init("jitter", \.jitter, range: 0...Int64.max,
+        "Each request but the first is late by a random part of this."),
+      .init("immediate", \.immediate, "With `every`: whether the first request is made at once."),
+      .init("decode", \.decode, "How the answer's body becomes events."),
+      .init("auth", \.auth, "How to authenticate."),
+      .init("tls", \.tls, "Certificates."),
+      .init("timeout", \.timeout, range: 1_000_000...Int64.max, "How long a request may take in all."),
+      .init("connectTimeout", \.connectTimeout, range: 1_000_000...Int64.max,
+        "How long connecting may take."),
+      .init("redirects", \.redirects, range: 0...20,
+        "How many redirects to follow; only to the same scheme and host."),
+      .init("maxResponse", \.maxResponse, "The largest body of an answer, after decompression."),
+      .init("proxy", \.proxy, "A proxy, http://HOST:PORT; the environment's is not used."),
+    ],
+    examples: [
+      .snippet("every ten seconds", "http: { url: 'http://127.0.0.1:8080/status', every: 10s, timeout: 2s }"),
+      .snippet("a text", "http: { url: 'http://127.0.0.1:8080/health', decode: text }"),
+    ],
+    rivals: ["Vector http_client", "Benthos http_client", "Logstash http_poller"],
+    seeAlso: ["httpServer", "flattenMap"])
+
+  public func validate(_ context: inout DecodingContext) {
+    URLConfinement.validate(url, &context)
+  }
+
+  public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
+    Node(self, seat, downstream)
+  }
+
+  final class Node: DecodingSource {
+    private let parameters: HTTP
+    private var options = HTTPOptions()
+    private lazy var frame = makeFrame()
+    private var exchange: (any Cancellable)?
+    private var timer = Wake.none
+    /// When the current period began: periods are counted from the first, so delays do not add up.
+    private var period = Instant(nanoseconds: 0)
+    private var isEnding = false
+
+    init(_ parameters: HTTP, _ seat: Seat, _ downstream: Downstream) {
+      self.parameters = parameters
+      super.init(seat, downstream: downstream)
+      options.timeout = parameters.timeout
+      options.connectTimeout = parameters.connectTimeout
+      options.maxRedirects = parameters.redirects
+      options.maxResponseBytes = parameters.maxResponse.bytes
+      options.auth = parameters.auth?.value ?? .none
+      options.tls = parameters.tls.value
+      options.proxy = parameters.proxy
+    }
+
+    override func begin() {
+      period = now
+      if parameters.every != nil { schedule() }
+      if parameters.every == nil || parameters.immediate { request() }
+    }
+
+    private func schedule() {
+      guard let every = parameters.every else { return }
+      let behind = (now - period).nanoseconds / every.nanoseconds
+      period = period + TimeSpan(nanoseconds: every.nanoseconds &* (behind &+ 1))
+      var due = period
+      if parameters.jitter > .zero {
+        let share = Double(execution.services.random() >> 11) / Double(1 << 53)
+        due = due + parameters.jitter.scaled(by: share)
+      }
+      timer = wake(at: due)
+    }
+
+    override func woke(_ token: Int) {
+      schedule()
+      if exchange == nil { request() }
+    }
+
+    private func request() {
+      frame.loadNothing()
+      let template = RequestTemplate(
+        method: parameters.method.rawValue, url: parameters.url, headers: parameters.headers,
+        body: parameters.body)
+      switch template.render(frame) {
+      case .failure(let failure): finish(failing: failure)
+      case .success(var request):
+        request.options = options
+        let executor = executor
+        let node = Unowned(self)
+        let url = request.url
+        exchange = execution.services.http.send(request) { result in
+          executor.post { node.object?.answered(result, url) }
+        }
+      }
+    }
+
+    private func answered(_ result: Result<HTTPResponse, HTTPFailure>, _ url: String) {
+      guard !isClosed, exchange != nil else { return }
+      exchange = nil
+      switch result {
+      case .failure(let failure):
+        finish(failing: SignalFailure(.source, failure.message, at: seat.location))
+      case .success(let response):
+        guard (200..<300).contains(response.status) else {
+          finish(
+            failing: SignalFailure(
+              .source, "\(parameters.method.rawValue) \(Self.shown(url)) answered \(response.status)",
+              at: seat.location, details: [.init("status", Int64(response.status))]))
+          return
+        }
+        take(response, url)
+        if !isClosed, parameters.every == nil || isEnding { finish() }
+      }
+    }
+
+    private func take(_ response: HTTPResponse, _ url: String) {
+      var options = parameters.decode.options
+      options.unit = .body
+      guard let decoder = try? options.decoder() else { return }
+      let answer = Origin(
+        source: origin.source, path: Self.shown(url), receivedAt: executor.wallTime,
+        fields: OwnedValue(arena.map(["status": .int(response.status)])), reply: origin.reply)
+      take(Slab(response.body), offset: 0, isLast: true, by: decoder, origin: answer)
+    }
+
+    /// A URL for people: without what stands behind the path, which may hold keys.
+    static func shown(_ url: String) -> String {
+      String(decoding: url.utf8.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }, as: UTF8.self)
+    }
+
+    /// What has been asked is still waited for.
+    override func drain() {
+      isEnding = true
+      cancelWake(&timer)
+      if exchange == nil { finish() }
+    }
+
+    override func stop() {
+      cancelWake(&timer)
+      let running = exchange
+      exchange = nil
+      running?.cancel()
+    }
+  }
+}

@@ -1,0 +1,234 @@
+public import PipelineCore
+import Transport
+
+/// `httpServer`: requests that others make.
+public struct HTTPServerSource: SourceComponent {
+  /// `127.0.0.1:8899`, `[::1]:8899`, or a port alone.
+  struct Address: ParameterValue {
+    var host = "127.0.0.1"
+    var port = 0
+    static func shape(range: ClosedRange<Int64>?) -> ParameterShape {
+      .oneOf([.text, .int(0...65_535)])
+    }
+    var defaultText: String? { nil }
+    var isLoopback: Bool { host == "::1" || host == "localhost" || host.hasPrefix("127.") }
+
+    static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> Address? {
+      guard let text = String.decode(node, &context) else { return nil }
+      if node.scalar?.isPlaceholder == true { return Address() }
+      var address = Address()
+      var port = Substring(text)
+      if let colon = text.lastIndex(of: ":") {
+        var host = text[..<colon]
+        if host.hasPrefix("["), host.hasSuffix("]") { host = host.dropFirst().dropLast() }
+        if !host.isEmpty { address.host = String(host) }
+        port = text[text.index(after: colon)...]
+      }
+      guard let number = Int(port), (0...65_535).contains(number) else {
+        context.badValue(
+          node, "'\(node.shown)' is no address", help: "write a port, or HOST:PORT such as 127.0.0.1:8899")
+        return nil
+      }
+      address.port = number
+      return address
+    }
+  }
+
+  enum Answer: String, ChoiceParameter {
+    case accepted, reply
+    var help: String {
+      switch self {
+      case .accepted: "202 as soon as the pipeline has taken the events in, 400 if none could be decoded"
+      case .reply: "what a `reply` sink says; 504 if none does in time"
+      }
+    }
+  }
+
+  var address = Address()
+  var path: String?
+  var methods: [String] = []
+  public var decode: DecodeParameter?
+  var answer: Answer?
+  var auth: HTTPAuth?
+  var allowUnauthenticated = false
+  var maxBody = ByteSize(1 << 20)
+  var maxConnections = 1024
+  var replyTimeout = TimeSpan.seconds(30)
+
+  public init() {}
+
+  public static let spec = ComponentSpec<HTTPServerSource>(
+    "httpServer",
+    summary: "Takes HTTP requests and sends each as an event, or the events that its body holds.",
+    details: """
+      Without `decode` the event is the request: `{ method, path, query, headers, body }`, header names \
+      in lower case; a `reply` sink answers it. With `decode` the events are what the body holds, `meta` \
+      tells the method, path and query, and the server answers by itself. It listens on the loopback \
+      address unless told otherwise; elsewhere it wants `auth`, or `allowUnauthenticated`.
+      """,
+    parameters: [
+      .init("address", \.address, primary: true, required: true, "HOST:PORT, or a port on 127.0.0.1."),
+      .init("path", \.path, "The only path to serve; others are answered 404."),
+      .init("methods", \.methods, "The only methods to serve; others are answered 405."),
+      .init("decode", \.decode, "How bodies become events; the request itself if left out."),
+      .init("answer", \.answer, "Who answers; `accepted` with `decode`, else `reply`."),
+      .init("auth", \.auth, "What clients must present."),
+      .init("allowUnauthenticated", \.allowUnauthenticated,
+        "Serve everybody on an address that is not loopback."),
+      .init("maxBody", \.maxBody, "The largest body; more is answered 413."),
+      .init("maxConnections", \.maxConnections, range: 1...100_000,
+        "Connections at a time; more are answered 503."),
+      .init("replyTimeout", \.replyTimeout, range: 1_000_000...Int64.max,
+        "How long a request may wait for its answer before it gets 504."),
+    ],
+    examples: [
+      .snippet("requests to answer", "httpServer: { address: 127.0.0.1:8899, path: /search.json }"),
+      .snippet("events to take in", "httpServer: { address: 8900, decode: ndjson }"),
+    ],
+    rivals: ["Vector http_server", "Benthos http_server", "Fluent Bit http"], seeAlso: ["http", "reply"])
+
+  public func validate(_ context: inout DecodingContext) {
+    if !address.isLoopback, auth == nil, !allowUnauthenticated {
+      context.badValue(
+        at: context.location, "'httpServer' would serve everybody who can reach \(address.host)",
+        .conflictingParameters,
+        help: "add 'auth', listen on 127.0.0.1, or say 'allowUnauthenticated: true'")
+    }
+  }
+
+  public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
+    Node(self, seat, downstream)
+  }
+
+  final class Node: DecodingSource {
+    private let parameters: HTTPServerSource
+    private var server: HTTPServer?
+
+    init(_ parameters: HTTPServerSource, _ seat: Seat, _ downstream: Downstream) {
+      self.parameters = parameters
+      super.init(seat, downstream: downstream)
+    }
+
+    override func begin() {
+      var options = HTTPServer.Options()
+      options.host = parameters.address.host
+      options.port = parameters.address.port
+      options.path = parameters.path
+      options.methods = parameters.methods.isEmpty ? nil : parameters.methods
+      options.maxBodyBytes = parameters.maxBody.bytes
+      options.maxConnections = parameters.maxConnections
+      options.replyTimeout = parameters.replyTimeout
+      let server = HTTPServer(options: options)
+      let executor = executor
+      let node = Unowned(self)
+      let auth = parameters.auth?.value ?? .none
+      do throws(HTTPServerFailure) {
+        let port = try server.start { request in
+          guard Self.isAllowed(request, auth) else {
+            request.reply.reply(
+              status: 401, headers: [("WWW-Authenticate", "Basic realm=\"rxd\"")], body: [])
+            return
+          }
+          // Requests are bounded by the server's connections; each has at most one under way.
+          executor.postBatch { node.object?.take(request) }
+        }
+        self.server = server
+        execution.services.log(
+          .info, execution.plan.steps[seat.step.number].label,
+          "listening on \(options.host):\(port)")
+      } catch {
+        finish(failing: SignalFailure(.source, error.message, at: seat.location))
+      }
+    }
+
+    private static func isAllowed(_ request: ServerRequest, _ auth: HTTPOptions.Auth) -> Bool {
+      let given = request.header("authorization") ?? ""
+      switch auth {
+      case .none: return true
+      case .bearer(let token): return isEqual(given, "Bearer " + token.revealed)
+      case .basic(let user, let password):
+        let buffer = OutputBuffer()
+        Array("\(user):\(password.revealed)".utf8).withUnsafeBytes {
+          JSONWriter.appendBase64($0, to: buffer)
+        }
+        return isEqual(given, "Basic " + String(decoding: buffer.bytes, as: UTF8.self))
+      }
+    }
+
+    /// Takes as long for a wrong guess as for a right one of the same length.
+    private static func isEqual(_ a: String, _ b: String) -> Bool {
+      let (a, b) = (Array(a.utf8), Array(b.utf8))
+      var difference = a.count ^ b.count
+      for index in b.indices { difference |= Int(a.isEmpty ? 1 : a[index % a.count] ^ b[index]) }
+      return difference == 0
+    }
+
+    private func take(_ request: ServerRequest) {
+      guard !isClosed else {
+        request.reply.reply(status: 503, headers: [("Retry-After", "1")], body: [])
+        return
+      }
+      var query: [(key: Value, value: Value)] = []
+      for pair in request.query where !query.contains(where: { $0.key.rawBytes.elementsEqual(pair.name.utf8) }) {
+        query.append((arena.string(pair.name), arena.string(pair.value)))
+      }
+      let method = arena.string(request.method)
+      let path = arena.string(request.path)
+      let queryMap = arena.map(query)
+      let fields = OwnedValue(
+        arena.map(["method": method, "path": path, "query": queryMap, "peer": arena.string(request.peer)]))
+      let source = Origin(
+        source: origin.source, path: request.path, receivedAt: executor.wallTime, fields: fields,
+        reply: request.reply)
+      arena.keep(source)
+      guard let decode = parameters.decode else {
+        produce(event(request, method, path, queryMap), origin: source)
+        if parameters.answer == .accepted { request.reply.reply(status: 202, headers: [], body: []) }
+        return
+      }
+      var options = decode.options
+      options.unit = .body
+      guard let decoder = try? options.decoder() else { return }
+      let before = execution.counters
+      take(Slab(request.body), offset: 0, isLast: true, by: decoder, origin: source)
+      guard parameters.answer != .reply else { return }
+      let received = execution.counters.received &- before.received
+      let rejected = execution.counters.rejected &- before.rejected
+      if received > 0, received == rejected {
+        request.reply.reply(
+          status: 400, headers: [("Content-Type", "application/json")],
+          body: Array(#"{"error":"no event of the body could be decoded"}"#.utf8))
+      } else {
+        request.reply.reply(status: 202, headers: [], body: [])
+      }
+    }
+
+    private func event(
+      _ request: ServerRequest, _ method: Value, _ path: Value, _ query: Value
+    ) -> Value {
+      var headers: [(key: Value, value: Value)] = []
+      for header in request.headers {
+        let name = header.name.lowercased()
+        if let at = headers.firstIndex(where: { $0.key.rawBytes.elementsEqual(name.utf8) }) {
+          let both = String(decoding: headers[at].value.rawBytes, as: UTF8.self) + ", " + header.value
+          headers[at].value = arena.string(both)
+        } else {
+          headers.append((arena.string(name), arena.string(header.value)))
+        }
+      }
+      let body = request.body.withUnsafeBytes { arena.copy($0) }
+      return arena.map([
+        "method": method, "path": path, "query": query, "headers": arena.map(headers),
+        "body": UTF8Text.isValid(body) ? .string(body) : .bytes(body),
+      ])
+    }
+
+    override func stop() {
+      guard let server else { return }
+      self.server = nil
+      // Closing waits for answers under way; another thread does that.
+      let thread = try? OwnThread("rxd close") { server.stop() }
+      if thread == nil { server.stop(within: .zero) }
+    }
+  }
+}

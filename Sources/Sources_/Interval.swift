@@ -1,0 +1,144 @@
+public import PipelineCore
+
+/// `interval`: a clock.
+public struct Interval: SourceComponent {
+  public var every: TimeSpan?
+  public var immediate = false
+  public var leeway = TimeSpan.zero
+  public var cron: CronParameter?
+  public var timezone = "UTC"
+
+  public init() {}
+
+  public static let spec = ComponentSpec<Interval>(
+    "interval",
+    summary: "Sends an event each time a period has passed, or by a cron schedule.",
+    details: """
+      The event is `{ tick, time }`: the number of the tick, from 1, and the time of day. Periods are \
+      measured on the monotonic clock and counted from the start, so delays do not add up and a change \
+      of the clock moves nothing; ticks that were missed, as while a laptop slept, are not made up for. \
+      A schedule follows the clock of its time zone: a time that a change of the clock skips is run at \
+      the moment of the change, one that it repeats is run once. It never completes.
+      """,
+    parameters: [
+      .init("every", \.every, primary: true, range: 1_000...Int64.max, "The period."),
+      .init("immediate", \.immediate, "Send the first tick at once, not after one period."),
+      .init("leeway", \.leeway, range: 0...Int64.max,
+        "How late a tick may be, so that timers can be served together."),
+      .init("cron", \.cron, "A schedule: minute, hour, day of month, month, day of week."),
+      .init("timezone", \.timezone, "The time zone of the schedule, an IANA name."),
+    ],
+    examples: [
+      .snippet("each second", "interval: 1s"),
+      .snippet("at once and then each minute", "interval: { every: 1m, immediate: true }"),
+      .snippet("on weekdays at half past six",
+        "interval: { cron: '30 6 * * 1-5', timezone: Europe/Berlin }"),
+    ],
+    rivals: ["RxJS interval", "Benthos generate", "Tremor metronome, crononome"], seeAlso: ["http", "values"])
+
+  public func validate(_ context: inout DecodingContext) {
+    if (every == nil) == (cron == nil) {
+      context.badValue(
+        at: context.location,
+        every == nil ? "'interval' needs 'every' or 'cron'" : "'interval' has both 'every' and 'cron'",
+        .conflictingParameters, help: "write 'interval: 1s' or 'interval: { cron: \"*/5 * * * *\" }'")
+    }
+    if cron != nil, !CronSchedule.isTimeZone(timezone) {
+      context.badValue(
+        at: context.location, "there is no time zone '\(timezone)'",
+        help: "use a name such as Europe/Berlin or UTC")
+    }
+  }
+
+  public var outputType: EventType {
+    EventType(.object(fields: [.init("tick", .int), .init("time", .timestamp)], open: false))
+  }
+
+  public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
+    Node(self, seat, downstream)
+  }
+
+  final class Node: RunningSource {
+    private let parameters: Interval
+    private var start = Instant(nanoseconds: 0)
+    private var tick: Int64 = 0
+    private var timer = Wake.none
+    /// Under a schedule: the wall-clock second that the timer waits for.
+    private var scheduled: Int64 = 0
+
+    init(_ parameters: Interval, _ seat: Seat, _ downstream: Downstream) {
+      self.parameters = parameters
+      super.init(seat, downstream: downstream)
+    }
+
+    override func begin() {
+      start = now
+      if let cron = parameters.cron {
+        follow(cron.schedule, after: executor.wallTime)
+        return
+      }
+      schedule()
+      if parameters.immediate { send() }
+    }
+
+    private func schedule() {
+      guard let every = parameters.every else { return }
+      let periods = (now - start).nanoseconds / every.nanoseconds
+      let due = start + TimeSpan(nanoseconds: every.nanoseconds &* (periods &+ 1))
+      timer = wake(at: late(due))
+    }
+
+    /// With leeway, a deadline moves to the next whole multiple of it, so that timers meet.
+    private func late(_ due: Instant) -> Instant {
+      let leeway = parameters.leeway.nanoseconds
+      guard leeway > 0 else { return due }
+      let rest = due.nanoseconds % leeway
+      return rest == 0 ? due : due + TimeSpan(nanoseconds: leeway - rest)
+    }
+
+    /// Waits for the next time of the schedule, but never longer than a minute at once: the clock may
+    /// be set meanwhile.
+    private func follow(_ schedule: CronSchedule, after wallTime: Int64) {
+      guard let next = schedule.next(after: wallTime, in: parameters.timezone) else {
+        finish()
+        return
+      }
+      scheduled = next
+      wait()
+    }
+
+    private func wait() {
+      let span = max(0, scheduled &- executor.wallTime)
+      timer = wake(after: TimeSpan(nanoseconds: min(span, 60_000_000_000)))
+    }
+
+    override func woke(_ token: Int) {
+      timer = .none
+      guard let cron = parameters.cron else {
+        schedule()
+        send()
+        return
+      }
+      if executor.wallTime < scheduled {
+        // Set back by more than a day, the clock stands before times that were done: follow it anew.
+        if scheduled &- executor.wallTime > 2 * 86_400_000_000_000 {
+          follow(cron.schedule, after: executor.wallTime)
+        } else {
+          wait()
+        }
+        return
+      }
+      follow(cron.schedule, after: max(scheduled, executor.wallTime))
+      send()
+    }
+
+    private func send() {
+      tick &+= 1
+      produce(
+        arena.map(["tick": .int(tick), "time": .timestamp(wallTime: executor.wallTime)]),
+        position: tick)
+    }
+
+    override func stop() { cancelWake(&timer) }
+  }
+}
