@@ -141,7 +141,7 @@ public struct RequestTemplate: Sendable {
         return .failure(
           SignalFailure(
             .expression, template.program?.failureMessage(error, frame.frame) ?? "a template failed",
-            at: template.program?.failureLocation(error) ?? template.location))
+            at: template.location))
       }
       return .success(Array(buffer.bytes))
     }
