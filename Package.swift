@@ -44,7 +44,11 @@ let package = Package(
         .product(name: "NIOHTTP1", package: "swift-nio"),
       ]),
     .target(name: "Sources_", dependencies: ["PipelineCore", "Transport"]),
-    .target(name: "Sinks", dependencies: ["PipelineCore", "Transport"]),
+    .target(
+      name: "Sinks",
+      dependencies: [
+        "PipelineCore", "Transport", .product(name: "DequeModule", package: "swift-collections"),
+      ]),
     .executableTarget(
       name: "rxd",
       dependencies: [

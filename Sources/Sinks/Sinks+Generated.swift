@@ -7,6 +7,7 @@ extension Catalogue {
   public static let sinks = Catalogue([
     CatalogueEntry(sink: Discard.self),
     CatalogueEntry(sink: FileSink.self),
+    CatalogueEntry(sink: HTTPSink.self),
     CatalogueEntry(sink: Reply.self),
     CatalogueEntry(sink: Stderr.self),
     CatalogueEntry(sink: Stdout.self),

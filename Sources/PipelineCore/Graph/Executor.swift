@@ -154,6 +154,13 @@ public final class Executor: @unchecked Sendable {
   /// Runs `step` later in this turn (or in the next, when this one has run for long), off the stack.
   func `defer`(_ step: @escaping () -> Void) { deferred.append(step) }
 
+  /// Wakes `target` in a turn of its own. For nodes use `OperatorNode.wake`, which knows their end.
+  public func schedule(at deadline: Instant, _ target: any TimerTarget, _ token: Int) -> Wake {
+    timers.schedule(at: deadline, target, token)
+  }
+
+  public func unschedule(_ wake: Wake) { timers.cancel(wake) }
+
   func wake(at deadline: Instant, _ target: any TimerTarget, _ token: Int = 0) -> Wake {
     timers.schedule(at: deadline, target, token)
   }
