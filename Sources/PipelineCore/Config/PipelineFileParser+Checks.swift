@@ -1,10 +1,12 @@
 // What the whole grammar has in common: kinds, keys, names, references.
 
 extension PipelineFileParser {
+  /// Mistakes beyond ``maximumErrors`` are dropped: nobody reads them, and each costs time.
   mutating func report(
     _ code: Diagnostic.Code, _ message: String, _ location: SourceLocation,
     notes: [Diagnostic.Note] = [], help: String? = nil, fixIts: [Diagnostic.FixIt] = []
   ) {
+    if diagnostics.count >= Self.maximumErrors { return }
     diagnostics.append(
       Diagnostic(code, message, at: location, notes: notes, help: help, fixIts: fixIts))
   }
@@ -63,6 +65,7 @@ extension PipelineFileParser {
   }
 
   private mutating func unknown(_ entry: YAMLEntry, among known: [String], _ what: String) {
+    if diagnostics.count >= Self.maximumErrors { return }
     let correction = Suggestion.correction(for: entry.name, among: known)
     report(
       .unknownKey, "\(what) has no key '\(entry.key.shown)'", entry.key.location,

@@ -8,6 +8,8 @@ public struct PipelineFileParser {
 
   /// More operators than this in one file are refused.
   public static let maximumSteps = 1_000
+  /// More mistakes than this in one file are not reported.
+  public static let maximumErrors = 200
 
   /// Never fails: beside errors the result is what could be understood.
   public static func parse(_ node: YAMLNode, into diagnostics: inout Diagnostics) -> PipelineFile {

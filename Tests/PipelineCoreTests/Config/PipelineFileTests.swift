@@ -171,4 +171,9 @@ import Testing
     #expect(reading.diagnostics[0].fixIts.first?.replacement == "sources")
     #expect(reading.diagnostics[1].help == "Did you mean 'from'?")
   }
+
+  @Test func reportsAreBounded() {
+    let text = (0..<5_000).map { "k\($0): 1\n" }.joined()
+    #expect(readPipeline(text).diagnostics.count == PipelineFileParser.maximumErrors)
+  }
 }
