@@ -212,11 +212,11 @@ public final class FileWriter: Sendable {
         continue
       }
       let failure = work.write(blocks.map(\.content))
+      if let failure { state.withLock { $0.failure = failure } }
       for block in blocks { block.completion?(failure.map { .failure($0) } ?? .success(())) }
       let total = blocks.reduce(0) { $0 + $1.content.count }
       let waiting = state.withLock { state -> [@Sendable () -> Void] in
         state.bytes -= total
-        if let failure { state.failure = failure }
         guard state.bytes <= work.options.queueBytes / 2 || failure != nil else { return [] }
         defer { state.waitingForRoom = [] }
         return state.waitingForRoom

@@ -1,0 +1,114 @@
+import Glibc
+import PipelineCore
+import Synchronization
+
+/// How far a file has been read, in a form that survives a restart: the file is found again by its
+/// inode and first bytes, whatever it is called by then.
+public struct FilePosition: Sendable, Equatable {
+  /// The name at the time.
+  public var path: String
+  public var device: UInt64
+  public var inode: UInt64
+  /// A hash of the first `fingerprintBytes` bytes.
+  public var fingerprint: UInt64
+  public var fingerprintBytes: Int
+  /// Everything before it has been delivered.
+  public var offset: Int64
+
+  public init(
+    path: String, device: UInt64, inode: UInt64, fingerprint: UInt64, fingerprintBytes: Int,
+    offset: Int64
+  ) {
+    self.path = path
+    self.device = device
+    self.inode = inode
+    self.fingerprint = fingerprint
+    self.fingerprintBytes = fingerprintBytes
+    self.offset = offset
+  }
+}
+
+/// Lines of a file that is followed.
+public struct FileBlock: Sendable {
+  public var path: String
+  public var lines: LineBlock
+  /// Where reading would go on after this block.
+  public var position: FilePosition
+}
+
+/// Follows files that grow: delivers whole lines as they are written, through renamings, truncations
+/// and replacements, on a thread of its own that sleeps while nothing happens.
+///
+/// - A file is known by device and inode. Renamed, it is read to its end, and until nothing has been
+///   added for `rotateWait`; then its last line is delivered even without a newline.
+/// - A file that has become shorter, or begins with other bytes, is read from its start, and reported:
+///   what was written between the last look and the truncation is lost (`copytruncate`).
+/// - Files that appear after the start are read from their beginning.
+/// - One file under two names is read once.
+public final class FileFollower: Sendable {
+  public struct Options: Sendable {
+    public enum Start: String, Sendable { case beginning, end }
+    /// Paths, possibly with `*`, `?`, `[...]`.
+    public var paths: [String]
+    /// Where to begin in files that exist at the start and are not in `resume`. At the end of a file
+    /// whose last line is not complete, with the next line.
+    public var start = Start.end
+    /// Where earlier reading ended.
+    public var resume: [FilePosition] = []
+    /// Bytes of a line without its newline.
+    public var maxLine = 1 << 20
+    public var whenTooLong = LongLine.Policy.cut
+    /// The most that one read asks for, in bytes.
+    public var blockBytes = 256 << 10
+    /// How long a file without a matching name is kept open after it last grew.
+    public var rotateWait: TimeSpan = .seconds(5)
+    public init(paths: [String]) { self.paths = paths }
+  }
+
+  public enum Notice: Sendable, Equatable {
+    case opened(path: String, offset: Int64)
+    /// The file has shrunk or been written anew; it had been read up to `offset`.
+    case truncated(path: String, offset: Int64)
+    /// A file without a matching name has been read to its end.
+    case finished(path: String)
+    /// A file could not be read; it is tried again when it changes.
+    case failed(PosixError)
+    /// A position to resume at whose file is gone or is shorter now.
+    case lost(FilePosition)
+    /// The kernel dropped news; everything has been looked at again.
+    case overflow
+    /// There are no more watches: files are looked at once a second instead.
+    case polling(PosixError)
+  }
+
+  private let options: Options
+  private let stopEvent: WakeEvent
+  private let thread = Mutex<OwnThread?>(nil)
+
+  public init(_ options: Options) throws(PosixError) {
+    self.options = options
+    stopEvent = try WakeEvent()
+  }
+
+  /// Opens the files that exist and starts the thread; called once. The callbacks are called on it, one
+  /// at a time, but for notices of what is opened now; `deliver` may block. `end` is called once, after `stop`, with where each file has been read to.
+  public func start(
+    deliver: @escaping @Sendable (FileBlock) -> Void,
+    notice: @escaping @Sendable (Notice) -> Void = { _ in },
+    end: @escaping @Sendable ([FilePosition]) -> Void = { _ in }
+  ) throws(PosixError) {
+    let work = FollowerWork(options, stopEvent, deliver, notice)
+    work.prepare()
+    let started = try OwnThread("rxd follow") {
+      work.run()
+      end(work.positions)
+    }
+    thread.withLock { $0 = started }
+  }
+
+  /// Ends following soon. What is not a whole line is not delivered.
+  public func stop() { stopEvent.wake() }
+
+  /// Waits until the thread has ended, after `stop`. Not on the thread.
+  public func join() { thread.withLock { $0.take() }?.join() }
+}

@@ -1,0 +1,125 @@
+import CLinux
+import Glibc
+import PipelineCore
+
+/// One file that is being followed. Used on the follower's thread only.
+final class FollowedFile {
+  struct Key: Hashable {
+    var device: UInt64
+    var inode: UInt64
+    init(_ status: FileDescriptor.Status) {
+      device = status.device
+      inode = status.inode
+    }
+  }
+
+  let key: Key
+  let file: FileDescriptor
+  /// Nanoseconds since 1970, 0 where the file system does not say.
+  let born: Int64
+  var path: String
+  var watch: Int32 = -1
+  /// Its place among the files that are read; `max` until it has one.
+  var order = Int.max
+  /// A path that is asked for leads to the file.
+  var isNamed = true
+  /// There may be something to read.
+  var isDirty = true
+  /// On the monotonic clock: when it last grew, or lost its name.
+  var lastChange = monotonicNow()
+  private(set) var lines: LineAssembler
+  /// The first bytes, by which a rewritten file is told from a grown one.
+  private var head: [UInt8] = []
+
+  static let headBytes = 256
+
+  init(_ file: FileDescriptor, _ status: FileDescriptor.Status, _ options: FileFollower.Options) {
+    self.file = file
+    path = file.name
+    key = Key(status)
+    born = rx_birth_time(file.number)
+    lines = LineAssembler(maxLine: options.maxLine, policy: options.whenTooLong)
+    _ = checkHead(status.size)
+  }
+
+  /// Begins somewhere else than at the beginning.
+  func seek(to offset: Int64) { lines.reset(offset: offset) }
+
+  /// Begins with the first line that starts at or after the offset.
+  func seek(toLineAfter offset: Int64) throws(PosixError) {
+    lines.reset(offset: offset)
+    guard offset > 0 else { return }
+    var last: UInt8 = 10
+    let count = try withUnsafeMutableBytes(of: &last) { bytes throws(PosixError) in
+      try file.read(into: bytes, at: offset - 1)
+    }
+    if count == 1, last != 10 { lines.skipToLineStart() }
+  }
+
+  var position: FilePosition { position(at: lines.offset) }
+
+  func position(at offset: Int64) -> FilePosition {
+    FilePosition(
+      path: path, device: key.device, inode: key.inode, fingerprint: Self.hash(head[...]),
+      fingerprintBytes: head.count, offset: offset)
+  }
+
+  /// Whether this is the file that the position was taken of.
+  func isSame(as position: FilePosition) -> Bool {
+    key.inode == position.inode && head.count >= position.fingerprintBytes
+      && Self.hash(head.prefix(position.fingerprintBytes)) == position.fingerprint
+  }
+
+  enum Progress: Equatable {
+    case read, end
+    /// The file had been read so far when it was found to be another one or shorter.
+    case truncated(Int64)
+  }
+
+  /// Reads once, after looking whether the file is still what it was.
+  func read(_ blockBytes: Int, deliver: (LineBlock) -> Void) throws(PosixError) -> Progress {
+    let size = try file.status().size
+    let reached = lines.readOffset
+    if size < reached || !checkHead(size) {
+      head = []
+      _ = checkHead(size)
+      lines.finish(deliver: deliver)
+      lines.reset(offset: 0)
+      return .truncated(reached)
+    }
+    guard size > reached else {
+      lines.release()
+      return .end
+    }
+    // What is there to read is known, so a small addition needs little memory.
+    let wanted = Int(min(size - reached, Int64(blockBytes)))
+    let room = UnsafeMutableRawBufferPointer(rebasing: lines.space(wanted).prefix(blockBytes))
+    let count = try file.read(into: room, at: reached)
+    if count == 0 { return .end }
+    lastChange = monotonicNow()
+    lines.filled(count, deliver: deliver)
+    return .read
+  }
+
+  /// The last line, even without newline.
+  func finish(deliver: (LineBlock) -> Void) { lines.finish(deliver: deliver) }
+
+  /// Whether the file begins as it did; remembers more of it while there is little.
+  private func checkHead(_ size: Int64) -> Bool {
+    let wanted = Int(min(size, Int64(Self.headBytes)))
+    guard wanted > 0 else { return head.isEmpty }
+    var now = [UInt8](repeating: 0, count: wanted)
+    let count = now.withUnsafeMutableBytes { bytes in
+      uninterrupted { pread(file.number, bytes.baseAddress, bytes.count, 0) }
+    }
+    guard count >= head.count else { return count < 0 }
+    guard now.starts(with: head) else { return false }
+    if count > head.count { head = Array(now.prefix(count)) }
+    return true
+  }
+
+  /// FNV-1a.
+  static func hash(_ bytes: ArraySlice<UInt8>) -> UInt64 {
+    bytes.reduce(0xcbf2_9ce4_8422_2325) { ($0 ^ UInt64($1)) &* 0x100_0000_01b3 }
+  }
+}

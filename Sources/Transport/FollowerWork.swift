@@ -1,0 +1,432 @@
+import CLinux
+import Glibc
+import PipelineCore
+
+/// What a `FileFollower` does on its thread. Made elsewhere, then used on that thread only.
+final class FollowerWork: @unchecked Sendable {
+  private typealias Key = FollowedFile.Key
+
+  private let options: FileFollower.Options
+  private let stop: WakeEvent
+  private let deliver: (FileBlock) -> Void
+  private let notice: (FileFollower.Notice) -> Void
+
+  private var inotify: Inotify?
+  /// Watched directories by number and by path.
+  private var directories: [Int32: String] = [:]
+  private var directoryWatches: [String: Int32] = [:]
+  private var fileWatches: [Int32: FollowedFile] = [:]
+  /// In the order in which they are read: a rotated file before its successor.
+  private var files: [FollowedFile] = []
+  private var byKey: [Key: FollowedFile] = [:]
+  /// Paths without a matching name that files with one have been renamed to.
+  private var formerNames: Set<String> = []
+  /// Renamings of such files whose second half is to come, perhaps with the next news.
+  private var leaving: Set<UInt32> = []
+  /// Files read to their end and closed; a file that comes back under another name is not read twice.
+  private var finished: [Key: (born: Int64, position: FilePosition)] = [:]
+  private var finishedOrder: [Key] = []
+  /// Paths whose failure has been reported.
+  private var reported: Set<String> = []
+  private var nextOrder = 0
+  private var isPolling = false
+
+  /// How many blocks of one file are read before another one gets its turn.
+  private static let turn = 16
+  private static let maxFinished = 10_000
+
+  init(
+    _ options: FileFollower.Options, _ stop: WakeEvent, _ deliver: @escaping (FileBlock) -> Void,
+    _ notice: @escaping (FileFollower.Notice) -> Void
+  ) {
+    self.options = options
+    self.stop = stop
+    self.deliver = deliver
+    self.notice = notice
+  }
+
+  /// Where each open file has been read to.
+  var positions: [FilePosition] { files.map(\.position) }
+
+  /// Watches and opens what exists. Called once, before `run`, by whoever starts the thread: so
+  /// nothing that happens after that call is missed.
+  func prepare() {
+    do throws(PosixError) { inotify = try Inotify() } catch { poll(instead: error) }
+    watchDirectories()
+    resume()
+    scan(isFirst: true)
+  }
+
+  func run() {
+    while !isStopped {
+      settle()
+      readFiles()
+      retire()
+      guard let events = wait() else { return }
+      if isPolling {
+        for file in files { file.isDirty = true }
+        scan()
+      } else if take(events) {
+        scan()
+      }
+    }
+  }
+
+  /// Takes in the news that came while files were being opened, then puts the files in order: while
+  /// renamings go on, a younger file may have been opened under the name of an older one.
+  private func settle() {
+    for _ in 0..<100 {
+      let events = inotify?.read() ?? []
+      if events.isEmpty { break }
+      if take(events) { scan() }
+    }
+    let new = files.filter { $0.order == .max }
+    for file in Self.oldestFirst(new) {
+      file.order = nextOrder
+      nextOrder += 1
+    }
+    // Stable within each group, since the orders differ.
+    if !new.isEmpty || files.contains(where: { !$0.isNamed }) {
+      files.sort { $0.isNamed == $1.isNamed ? $0.order < $1.order : !$0.isNamed }
+    }
+  }
+
+  private var isStopped: Bool {
+    var entry = pollfd(fd: stop.descriptor, events: Int16(POLLIN), revents: 0)
+    return Glibc.poll(&entry, 1, 0) > 0
+  }
+
+  private func poll(instead error: PosixError) {
+    if !isPolling { notice(.polling(error)) }
+    isPolling = true
+  }
+
+  // MARK: - Waiting
+
+  /// Sleeps until there is news; nil once stopped.
+  private func wait() -> [Inotify.Event]? {
+    var entries = [
+      pollfd(fd: stop.descriptor, events: Int16(POLLIN), revents: 0),
+      pollfd(fd: inotify?.descriptor ?? -1, events: Int16(POLLIN), revents: 0),
+    ]
+    _ = uninterrupted { Glibc.poll(&entries, 2, timeout) }
+    if entries[0].revents != 0 { return nil }
+    return entries[1].revents == 0 ? [] : inotify?.read() ?? []
+  }
+
+  /// Milliseconds; -1 for ever, which is the rule: only a file on its way out needs a clock.
+  private var timeout: Int32 {
+    if files.contains(where: \.isDirty) { return 0 }
+    let leaving = files.lazy.filter { !$0.isNamed }.map(\.lastChange).min()
+    var result: Int64 = isPolling ? 1000 : -1
+    if let leaving {
+      let rest = (leaving &+ options.rotateWait.nanoseconds &- monotonicNow()) / 1_000_000 + 1
+      let wait = min(max(rest, 1), 60_000)
+      result = result < 0 ? wait : min(result, wait)
+    }
+    return Int32(result)
+  }
+
+  /// Takes the news in; whether the paths must be looked at again.
+  private func take(_ events: [Inotify.Event]) -> Bool {
+    var mustScan = false
+    if leaving.count > 1000 { leaving = [] }  // Halves of renamings into unwatched directories.
+    var arrived: Set<String> = []
+    for event in events {
+      if event.has(Int(IN_Q_OVERFLOW)) {
+        notice(.overflow)
+        for file in files { file.isDirty = true }
+        mustScan = true
+      } else if let file = fileWatches[event.watch] {
+        file.isDirty = true
+        if event.has(Int(IN_MOVE_SELF) | Int(IN_DELETE_SELF) | Int(IN_ATTRIB)) { mustScan = true }
+        if event.has(Int(IN_IGNORED)) {
+          fileWatches[event.watch] = nil
+          file.watch = -1
+        }
+      } else if let directory = directories[event.watch] {
+        if event.has(Int(IN_IGNORED)) {
+          directories[event.watch] = nil
+          if directoryWatches[directory] == event.watch { directoryWatches[directory] = nil }
+          mustScan = true
+        } else if event.name.isEmpty {
+          mustScan = true
+        } else {
+          mustScan = takeEntry(event, directory, &arrived) || mustScan
+        }
+      }
+    }
+    follow(formerNames: arrived)
+    return mustScan
+  }
+
+  /// News of a directory's entry: keeps track of where files that had a matching name are now.
+  private func takeEntry(
+    _ event: Inotify.Event, _ directory: String, _ arrived: inout Set<String>
+  ) -> Bool {
+    let path = Glob.join(directory, event.name)
+    if event.has(Int(IN_ISDIR)) { return true }
+    let matches = options.paths.contains { Glob.matches($0, path) }
+    if event.has(Int(IN_ATTRIB)) { return matches }
+    let wasOurs = formerNames.remove(path) != nil
+    arrived.remove(path)
+    if event.has(Int(IN_MOVED_FROM)), matches || wasOurs { leaving.insert(event.cookie) }
+    if event.has(Int(IN_MOVED_TO)), leaving.remove(event.cookie) != nil, !matches {
+      formerNames.insert(path)
+      arrived.insert(path)
+    }
+    return matches
+  }
+
+  /// Opens files that were renamed away from a matching name before anybody looked.
+  private func follow(formerNames paths: Set<String>) {
+    var found: [FollowedFile] = []
+    for path in paths {
+      guard let file = try? FileDescriptor.openForReading(path), let status = try? file.status()
+      else { continue }  // Renamed again or removed: that news is still to come.
+      if let known = byKey[Key(status)] {
+        known.isDirty = true
+        // Its place among the new files depends on where it is by now.
+        if known.order == .max { known.path = path }
+        continue
+      }
+      let followed = FollowedFile(file, status, options)
+      if wasFinished(followed), followed.lines.offset >= status.size { continue }
+      followed.isNamed = false
+      found.append(followed)
+    }
+    for file in found { add(file) }
+  }
+
+  // MARK: - Which files
+
+  private func watchDirectories() {
+    guard let inotify else { return }
+    var wanted: Set<String> = []
+    for pattern in options.paths {
+      for directory in Glob.directories(pattern) {
+        wanted.formUnion(Glob.expand(directory, directoriesOnly: true))
+      }
+      // What does not exist yet is waited for in the nearest directory that does.
+      var base = Glob.directories(pattern).last ?? "."
+      while FileDescriptor.Status(path: base)?.kind != .directory, base != "/", base != "." {
+        base = splitPath(base).directory
+      }
+      wanted.insert(base)
+    }
+    for path in wanted {
+      do throws(PosixError) {
+        let watch = try inotify.watch(path, Inotify.directoryEvents)
+        if let old = directoryWatches[path], old != watch {
+          inotify.unwatch(old)
+          directories[old] = nil
+        }
+        directories[watch] = path
+        directoryWatches[path] = watch
+      } catch {
+        if error.code == ENOSPC { poll(instead: error) } else { report(error) }
+      }
+    }
+    for (path, watch) in directoryWatches where !wanted.contains(path) {
+      inotify.unwatch(watch)
+      directories[watch] = nil
+      directoryWatches[path] = nil
+    }
+  }
+
+  /// Looks which files the paths lead to, opens new ones, marks those that have lost their name.
+  private func scan(isFirst: Bool = false) {
+    if !isFirst { watchDirectories() }
+    var named: Set<Key> = []
+    var found: [FollowedFile] = []
+    for path in options.paths.flatMap({ Glob.expand($0) }) {
+      guard let status = FileDescriptor.Status(path: path) else { continue }
+      if let known = byKey[Key(status)] {
+        if named.insert(Key(status)).inserted, known.path != path {
+          known.path = path
+          known.isDirty = true
+        }
+        continue
+      }
+      do throws(PosixError) {
+        let file = try FileDescriptor.openForReading(path)
+        let status = try file.status()  // The path may lead elsewhere by now.
+        reported.remove(path)
+        guard byKey[Key(status)] == nil, named.insert(Key(status)).inserted else { continue }
+        let followed = FollowedFile(file, status, options)
+        if !wasFinished(followed), isFirst, options.start == .end, !isResumed(path) {
+          try followed.seek(toLineAfter: status.size)
+        }
+        found.append(followed)
+      } catch { report(error) }
+    }
+    for file in files {
+      let isNamed = named.contains(file.key)
+      if file.isNamed, !isNamed {
+        // What was written before the renaming comes before anything of the successor.
+        file.isDirty = true
+        file.lastChange = monotonicNow()
+      }
+      file.isNamed = isNamed
+    }
+    for file in found { add(file) }
+  }
+
+  private func isResumed(_ path: String) -> Bool { options.resume.contains { $0.path == path } }
+
+  private func report(_ error: PosixError) {
+    if error.code != ENOENT, reported.insert(error.path).inserted { notice(.failed(error)) }
+  }
+
+  private func add(_ file: FollowedFile) {
+    files.append(file)
+    byKey[file.key] = file
+    if let inotify {
+      do throws(PosixError) {
+        // Through the descriptor: the name may lead to another file by now.
+        file.watch = try inotify.watch("/proc/self/fd/\(file.file.number)", Inotify.fileEvents)
+        fileWatches[file.watch] = file
+      } catch { poll(instead: error) }
+    }
+    notice(.opened(path: file.path, offset: file.lines.offset))
+  }
+
+  /// Goes on with a file that had been closed; whether it is one.
+  private func wasFinished(_ file: FollowedFile) -> Bool {
+    guard let record = finished[file.key], record.born == file.born,
+      record.position.fingerprintBytes > 0, file.isSame(as: record.position)
+    else { return false }
+    file.seek(to: record.position.offset)
+    return true
+  }
+
+  // MARK: - Resuming
+
+  private func resume() {
+    for position in options.resume {
+      if let file = find(position) {
+        guard byKey[file.key] == nil else { continue }
+        let size = (try? file.file.status())?.size ?? 0
+        if position.offset <= size {
+          file.seek(to: position.offset)
+        } else {
+          notice(.lost(position))
+        }
+        add(file)
+        addSuccessors(of: file, position.path)
+      } else {
+        notice(.lost(position))
+      }
+    }
+  }
+
+  /// The file of the position: under its name, or under another one in the same directory.
+  private func find(_ position: FilePosition) -> FollowedFile? {
+    if let file = open(position.path), file.isSame(as: position) { return file }
+    let (directory, _) = splitPath(position.path)
+    for (name, inode) in entries(of: directory) where inode == position.inode {
+      if let file = open(Glob.join(directory, name)), file.isSame(as: position) { return file }
+    }
+    return nil
+  }
+
+  /// Files that took the place of `file` under that name and were renamed in their turn, while nobody
+  /// looked: younger than it, called like it with an ending, not compressed.
+  private func addSuccessors(of file: FollowedFile, _ path: String) {
+    guard file.path != path, file.born != 0 else { return }
+    let (directory, base) = splitPath(path)
+    let endings = [".gz", ".xz", ".bz2", ".zst"]
+    var found: [FollowedFile] = []
+    for (name, _) in entries(of: directory) {
+      guard name.hasPrefix(base + ".") || name.hasPrefix(base + "-"),
+        !endings.contains(where: { name.hasSuffix($0) })
+      else { continue }
+      let path = Glob.join(directory, name)
+      guard !options.paths.contains(where: { Glob.matches($0, path) }), let other = open(path),
+        other.born > file.born, byKey[other.key] == nil
+      else { continue }
+      found.append(other)
+    }
+    for file in found { add(file) }
+  }
+
+  /// By birth; the clock of births ticks every few milliseconds, so in a tie the higher number at the
+  /// end of the name, which rotation gives to the older file, comes first.
+  private static func oldestFirst(_ files: [FollowedFile]) -> [FollowedFile] {
+    files.sorted { $0.born != $1.born ? $0.born < $1.born : $0.path > $1.path }
+  }
+
+  private func open(_ path: String) -> FollowedFile? {
+    guard let file = try? FileDescriptor.openForReading(path), let status = try? file.status()
+    else { return nil }
+    return FollowedFile(file, status, options)
+  }
+
+  private func entries(of directory: String) -> [(name: String, inode: UInt64)] {
+    guard let stream = opendir(directory) else { return [] }
+    defer { closedir(stream) }
+    var result: [(String, UInt64)] = []
+    while let entry = readdir(stream) {
+      let name = withUnsafePointer(to: &entry.pointee.d_name) {
+        $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+      }
+      result.append((name, UInt64(entry.pointee.d_ino)))
+    }
+    return result
+  }
+
+  // MARK: - Reading
+
+  private func readFiles() {
+    for file in files where file.isDirty {
+      // A file without a name is read to its end before its successor is looked at.
+      var left = file.isNamed ? Self.turn : Int.max
+      file.isDirty = false
+      do throws(PosixError) {
+        while left > 0 {
+          if isStopped { return }
+          let progress = try file.read(options.blockBytes) { deliver($0, of: file) }
+          if progress == .end { break }
+          if case .truncated(let offset) = progress {
+            notice(.truncated(path: file.path, offset: offset))
+          }
+          left -= 1
+        }
+        if left == 0 { file.isDirty = true }
+      } catch { report(error) }
+    }
+  }
+
+  private func deliver(_ lines: LineBlock, of file: FollowedFile) {
+    deliver(
+      FileBlock(path: file.path, lines: lines, position: file.position(at: lines.endOffset)))
+  }
+
+  /// Lets go of files without a name that have not grown for a while.
+  private func retire() {
+    let limit = monotonicNow() &- options.rotateWait.nanoseconds
+    let leaving = files.filter { !$0.isNamed && !$0.isDirty && $0.lastChange <= limit }
+    guard !leaving.isEmpty else { return }
+    for file in leaving {
+      file.finish { deliver($0, of: file) }
+      if file.watch >= 0 {
+        fileWatches[file.watch] = nil
+        inotify?.unwatch(file.watch)
+      }
+      byKey[file.key] = nil
+      remember(file)
+      notice(.finished(path: file.path))
+    }
+    files.removeAll { file in leaving.contains { $0 === file } }
+  }
+
+  private func remember(_ file: FollowedFile) {
+    if finished.updateValue((file.born, file.position), forKey: file.key) == nil {
+      finishedOrder.append(file.key)
+    }
+    if finishedOrder.count > Self.maxFinished {
+      for key in finishedOrder.prefix(Self.maxFinished / 2) { finished[key] = nil }
+      finishedOrder.removeFirst(Self.maxFinished / 2)
+    }
+  }
+}

@@ -1,0 +1,66 @@
+import Glibc
+
+/// The kernel's news about directories and files.
+final class Inotify {
+  struct Event {
+    var watch: Int32
+    var mask: UInt32
+    /// Pairs the two halves of a renaming.
+    var cookie: UInt32
+    /// In a directory: which entry.
+    var name: String
+    func has(_ bits: Int) -> Bool { mask & UInt32(truncatingIfNeeded: bits) != 0 }
+  }
+
+  /// Entries of a directory come, go, are renamed or change their permissions; it does so itself.
+  static let directoryEvents = UInt32(
+    IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF)
+  static let fileEvents = UInt32(IN_MODIFY | IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF)
+
+  let descriptor: Int32
+  private let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 64 << 10, alignment: 8)
+
+  init() throws(PosixError) {
+    descriptor = inotify_init1(Int32(IN_CLOEXEC) | Int32(IN_NONBLOCK))
+    if descriptor < 0 {
+      buffer.deallocate()
+      throw PosixError("watch", "files")
+    }
+  }
+
+  deinit {
+    close(descriptor)
+    buffer.deallocate()
+  }
+
+  /// Watches what the path leads to now; the same thing again gives the same number.
+  func watch(_ path: String, _ events: UInt32) throws(PosixError) -> Int32 {
+    let watch = inotify_add_watch(descriptor, path, events)
+    if watch < 0 { throw PosixError("watch", path) }
+    return watch
+  }
+
+  func unwatch(_ watch: Int32) { inotify_rm_watch(descriptor, watch) }
+
+  /// What has happened since the last call, in order. Never waits.
+  func read() -> [Event] {
+    var events: [Event] = []
+    while true {
+      let count = uninterrupted { Glibc.read(descriptor, buffer.baseAddress, buffer.count) }
+      guard count > 0 else { return events }
+      var at = 0
+      let head = MemoryLayout<inotify_event>.size
+      while at + head <= count {
+        let watch = buffer.loadUnaligned(fromByteOffset: at, as: Int32.self)
+        let mask = buffer.loadUnaligned(fromByteOffset: at + 4, as: UInt32.self)
+        let cookie = buffer.loadUnaligned(fromByteOffset: at + 8, as: UInt32.self)
+        let length = Int(buffer.loadUnaligned(fromByteOffset: at + 12, as: UInt32.self))
+        let name = buffer[(at + head)..<min(at + head + length, count)].prefix { $0 != 0 }
+        events.append(
+          Event(
+            watch: watch, mask: mask, cookie: cookie, name: String(decoding: name, as: UTF8.self)))
+        at += head + length
+      }
+    }
+  }
+}

@@ -1,0 +1,175 @@
+import Glibc
+import PipelineCore
+import Testing
+
+@testable import Transport
+
+@Suite struct BlockReaderTests {
+  private func read(
+    _ file: FileDescriptor, _ change: (inout BlockReader.Options) -> Void = { _ in }
+  ) throws -> (Collector, BlockReader) {
+    var options = BlockReader.Options()
+    change(&options)
+    let seen = Collector()
+    let reader = try BlockReader(file, options: options)
+    try reader.start(deliver: { seen.take($0) }, end: { seen.end($0) })
+    return (seen, reader)
+  }
+
+  @Test func deliversWholeLinesOfAPipeAtOnce() throws {
+    let pipe = Pipe()
+    let (seen, reader) = try read(pipe.input)
+    pipe.send("one\ntw")
+    #expect(seen.wait(for: "one\n"))
+    pipe.send("o\n")
+    #expect(seen.wait(for: "one\ntwo\n"))
+    pipe.send("last")
+    close(pipe.output)
+    #expect(seen.waitForEnd() == .finished(offset: 12))
+    #expect(seen.text == "one\ntwo\nlast")
+    reader.join()
+    let offsets = seen.state.withLock { $0.blocks.map(\.offset) }
+    #expect(offsets == [0, 4, 8])
+  }
+
+  @Test func takesBytesOneByOne() throws {
+    let pipe = Pipe()
+    let (seen, _) = try read(pipe.input)
+    // Only LF ends a line: not CR, U+2028, U+0085 or NUL.
+    let bytes = Array("a\r\n\n\u{2028}x\u{85}\n\0\nend".utf8) + [0xff, 0xc0]
+    for byte in bytes { #expect([byte].withUnsafeBytes { write(pipe.output, $0.baseAddress, 1) } == 1) }
+    close(pipe.output)
+    _ = seen.waitForEnd()
+    let (got, blocks) = seen.state.withLock { ($0.bytes, $0.blocks) }
+    #expect(got == bytes)
+    #expect(blocks.dropLast().allSatisfy { $0.slab.bytes.last == 10 })
+  }
+
+  @Test func endsAtOnceWithoutInput() throws {
+    let (seen, _) = try read(try FileDescriptor.openForReading("/dev/null", kinds: [.characterDevice]))
+    #expect(seen.waitForEnd() == .finished(offset: 0))
+    #expect(seen.text.isEmpty)
+  }
+
+  @Test func stopsWhileItWaits() throws {
+    let pipe = Pipe()
+    let (seen, reader) = try read(pipe.input)
+    pipe.send("line\npart")
+    #expect(seen.wait(for: "line\n"))
+    reader.stop()
+    reader.join()
+    #expect(seen.waitForEnd() == .stopped(offset: 5))
+    close(pipe.output)
+  }
+
+  @Test func readsNonBlockingPipes() throws {
+    let pipe = Pipe()
+    _ = fcntl(pipe.input.number, F_SETFL, O_NONBLOCK)
+    let (seen, _) = try read(pipe.input)
+    pipe.send("one\n")
+    #expect(seen.wait(for: "one\n"))
+    pipe.send("two\n")
+    close(pipe.output)
+    #expect(seen.waitForEnd() == .finished(offset: 8))
+  }
+
+  @Test func readsBigFilesInBigBlocks() throws {
+    let directory = ScratchDirectory()
+    let text = (0..<200_000).map { "line number \($0)\n" }.joined()
+    directory.append(text, to: "big")
+    let (seen, _) = try read(try FileDescriptor.openForReading(directory("big")))
+    #expect(seen.waitForEnd() == .finished(offset: Int64(text.utf8.count)))
+    #expect(seen.text == text)
+    let blocks = seen.state.withLock { $0.blocks }
+    #expect(blocks.count <= text.utf8.count / (256 << 10) + 2)
+    var offset: Int64 = 0
+    for block in blocks {
+      #expect(block.offset == offset)
+      offset += Int64(block.slab.count)
+      #expect(block.endOffset == offset)
+    }
+  }
+
+  @Test func readsWholeStreamsUpToALimit() throws {
+    let directory = ScratchDirectory()
+    directory.append(String(repeating: "x", count: 100_000), to: "a")
+    let file = try FileDescriptor.openForReading(directory("a"))
+    let (seen, _) = try read(file) { $0.mode = .whole(limit: 100_000) }
+    #expect(seen.waitForEnd() == .finished(offset: 100_000))
+    #expect(seen.state.withLock { $0.blocks.count } == 1)
+    let again = try FileDescriptor.openForReading(directory("a"))
+    let (limited, _) = try read(again) { $0.mode = .whole(limit: 99_999) }
+    guard case .failed(let error) = limited.waitForEnd() else {
+      throw PosixError("expect", "a failure")
+    }
+    #expect(error.message.hasSuffix("it is longer than 99999 bytes"))
+  }
+
+  /// Every way of cutting the stream into reads gives the same lines and offsets.
+  @Test(arguments: [LongLine.Policy.cut, .drop, .reject])
+  func cutsTheSameHoweverItReads(_ policy: LongLine.Policy) {
+    var seed: UInt64 = 42
+    func random(_ limit: Int) -> Int {
+      seed = seed &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
+      return Int(seed >> 33) % limit
+    }
+    for _ in 0..<300 {
+      let maxLine = random(20) + 1
+      var input: [UInt8] = []
+      for _ in 0..<random(40) {
+        let length = random(3) == 0 ? random(maxLine * 5) : random(maxLine + 2)
+        input += (0..<length).map { _ in UInt8(97 + random(26)) } + (random(8) == 0 ? [] : [10])
+      }
+      // What must come: lines with offset and text, long ones by policy.
+      var expected: [String] = []
+      var long: [LongLine] = []
+      var start = 0
+      while start < input.count {
+        let end = input[start...].firstIndex(of: 10) ?? input.count
+        let line = input[start..<end]
+        let text = String(decoding: line.prefix(maxLine), as: UTF8.self)
+        if line.count > maxLine {
+          var report = LongLine(offset: Int64(start), length: Int64(line.count), policy: policy)
+          if policy == .reject { report.head = Array(line.prefix(maxLine)) }
+          long.append(report)
+          if policy == .cut { expected.append("\(start) \(text)") }
+        } else {
+          expected.append("\(start) \(text)")
+        }
+        start = end + 1
+      }
+      for _ in 0..<4 {
+        var lines = LineAssembler(maxLine: maxLine, policy: policy)
+        var got: [String] = []
+        var reports: [LongLine] = []
+        var reached: Int64 = 0
+        let deliver = { (block: LineBlock) in
+          #expect(block.offset == reached)
+          reached = block.endOffset
+          var at = block.offset
+          var rest = Array(block.slab.bytes)[...]
+          while !rest.isEmpty {
+            let end = rest.firstIndex(of: 10) ?? rest.endIndex
+            got.append("\(at) \(String(decoding: rest[..<end], as: UTF8.self))")
+            at += Int64(end - rest.startIndex + 1)
+            rest = rest[min(end + 1, rest.endIndex)...]
+          }
+          if let report = block.longLine { reports.append(report) }
+        }
+        var rest = input[...]
+        while !rest.isEmpty {
+          let piece = rest.prefix(random(maxLine * 4) + 1)
+          let room = lines.space(piece.count)
+          room.copyBytes(from: piece)
+          lines.filled(piece.count, deliver: deliver)
+          #expect(lines.readOffset == Int64(piece.endIndex))
+          rest = rest.dropFirst(piece.count)
+        }
+        lines.finish(deliver: deliver)
+        #expect(got == expected)
+        #expect(reports == long)
+        #expect(reached == Int64(input.count))
+      }
+    }
+  }
+}

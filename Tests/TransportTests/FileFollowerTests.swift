@@ -1,0 +1,200 @@
+import Glibc
+import PipelineCore
+import Testing
+
+@testable import Transport
+
+@Suite struct FileFollowerTests {
+  let directory = ScratchDirectory()
+
+  /// Follows until the test ends.
+  private final class Running {
+    let follower: FileFollower
+    let seen = Collector()
+
+    init(_ paths: [String], _ change: (inout FileFollower.Options) -> Void = { _ in }) throws {
+      var options = FileFollower.Options(paths: paths)
+      options.start = .beginning
+      options.rotateWait = .milliseconds(150)
+      change(&options)
+      follower = try FileFollower(options)
+      try follower.start(
+        deliver: { [seen] in seen.take($0) }, notice: { [seen] in seen.note($0) },
+        end: { [seen] in seen.end($0) })
+    }
+
+    func stop() -> [FilePosition] {
+      follower.stop()
+      follower.join()
+      return seen.state.withLock { $0.positions ?? [] }
+    }
+
+    deinit { _ = stop() }
+  }
+
+  @Test func deliversLinesAsTheyAreCompleted() throws {
+    directory.append("one\ntw", to: "a.log")
+    let running = try Running([directory("a.log")])
+    #expect(running.seen.wait(for: "one\n"))
+    for byte in "o\nthree\n" { directory.append(String(byte), to: "a.log") }
+    #expect(running.seen.wait(for: "one\ntwo\nthree\n"))
+    let offsets = running.seen.state.withLock { $0.files.map(\.lines.offset) }
+    #expect(offsets.first == 0 && offsets.contains(4))
+  }
+
+  @Test func startsAtTheEndWithWholeLines() throws {
+    directory.append("old\nhal", to: "a.log")
+    let running = try Running([directory("*.log")]) { $0.start = .end }
+    #expect(running.seen.wait { !$0.notices.isEmpty })
+    directory.append("f\nnew\n", to: "a.log")
+    directory.append("other\n", to: "b.log")
+    #expect(running.seen.wait { $0.bytes.count == 10 })
+    #expect(Set(running.seen.text.split(separator: "\n")) == ["new", "other"])
+  }
+
+  /// A writer that rotates by renaming, 100 times, through three generations of old files.
+  @Test(arguments: ["app.log", "app.log*"]) func losesNothingToRotation(_ pattern: String) throws {
+    let running = try Running([directory(pattern)])
+    var next = 0
+    for round in 0..<100 {
+      for _ in 0..<(round % 7) * 20 + 1 {
+        directory.append("\(next)\n", to: "app.log")
+        next += 1
+      }
+      unlink(directory("app.log.3"))
+      rename(directory("app.log.2"), directory("app.log.3"))
+      rename(directory("app.log.1"), directory("app.log.2"))
+      rename(directory("app.log"), directory("app.log.1"))
+      if round % 3 == 0 { directory.append("", to: "app.log") }
+      // A file that is removed before anybody saw it is gone: the writer waits now and then.
+      if round % 3 == 2 {
+        let expected = next
+        try #require(running.seen.wait { $0.bytes.count { $0 == 10 } >= expected })
+      }
+    }
+    let all = (0..<next).map { "\($0)\n" }.joined()
+    #expect(running.seen.wait { $0.bytes.count >= all.utf8.count })
+    let got = running.seen.text.split(separator: "\n").compactMap { Int($0) }
+    #expect(got.sorted() == Array(0..<next), "lost or repeated")
+    let jumps = zip(got, got.dropFirst()).filter { $1 != $0 + 1 }.map { "\($0) \($1)" }
+    #expect(jumps == [], "out of order")
+  }
+
+  @Test func noticesTruncation() throws {
+    directory.append("first\nsecond\n", to: "a.log")
+    let running = try Running([directory("a.log")])
+    #expect(running.seen.wait(for: "first\nsecond\n"))
+    truncate(directory("a.log"), 0)
+    directory.append("third\n", to: "a.log")
+    #expect(running.seen.wait(for: "first\nsecond\nthird\n"))
+    // Written anew and longer than before, in between two looks or not.
+    truncate(directory("a.log"), 0)
+    directory.append("fourth is a longer line\n", to: "a.log")
+    #expect(running.seen.wait(for: "first\nsecond\nthird\nfourth is a longer line\n"))
+    let truncations = running.seen.state.withLock {
+      $0.notices.count { if case .truncated = $0 { true } else { false } }
+    }
+    #expect(truncations == 2)
+  }
+
+  @Test func deliversTheLastLineOfARotatedFile() throws {
+    directory.append("one\nrest", to: "a.log")
+    let running = try Running([directory("a.log")])
+    #expect(running.seen.wait(for: "one\n"))
+    rename(directory("a.log"), directory("a.old"))
+    #expect(running.seen.wait(for: "one\nrest"))
+    #expect(running.seen.wait { $0.notices.contains(.finished(path: directory("a.log"))) })
+  }
+
+  @Test func readsADeletedFileToItsEnd() throws {
+    let writer = open(directory("a.log"), O_WRONLY | O_CREAT, 0o600)
+    defer { close(writer) }
+    let running = try Running([directory("a.log")])
+    #expect(running.seen.wait { !$0.notices.isEmpty })
+    unlink(directory("a.log"))
+    write(writer, "late\n", 5)
+    #expect(running.seen.wait(for: "late\n"))
+  }
+
+  @Test func readsAFileUnderTwoNamesOnce() throws {
+    directory.append("one\n", to: "a.log")
+    link(directory("a.log"), directory("b.log"))
+    symlink("a.log", directory("c.log"))
+    let running = try Running([directory("*.log"), directory("a.*")])
+    directory.append("two\n", to: "b.log")
+    #expect(running.seen.wait(for: "one\ntwo\n"))
+    directory.append("three\n", to: "end.log")
+    #expect(running.seen.wait(for: "one\ntwo\nthree\n"))
+  }
+
+  @Test func findsDirectoriesThatAppear() throws {
+    let running = try Running([directory("logs/*/app.log")])
+    for name in ["logs", "logs/x", "logs/y"] { mkdir(directory(name), 0o700) }
+    directory.append("x\n", to: "logs/x/app.log")
+    #expect(running.seen.wait(for: "x\n"))
+    directory.append("y\n", to: "logs/y/app.log")
+    #expect(running.seen.wait(for: "x\ny\n"))
+    rename(directory("logs"), directory("gone"))
+    mkdir(directory("logs"), 0o700)
+    mkdir(directory("logs/x"), 0o700)
+    directory.append("z\n", to: "logs/x/app.log")
+    #expect(running.seen.wait(for: "x\ny\nz\n"))
+  }
+
+  @Test func refusesWhatIsNoFile() throws {
+    mkfifo(directory("a.log"), 0o600)
+    let running = try Running([directory("a.log")])
+    #expect(running.seen.wait { !$0.notices.isEmpty })
+    let notice = running.seen.state.withLock { $0.notices[0] }
+    guard case .failed(let error) = notice else { throw PosixError("expect", "a failure") }
+    #expect(error.message == "cannot read \(directory("a.log")): it is a FIFO")
+    unlink(directory("a.log"))
+    directory.append("line\n", to: "a.log")
+    #expect(running.seen.wait(for: "line\n"))
+  }
+
+  @Test func resumesThroughRotationsThatItDidNotSee() throws {
+    directory.append("1\n2\n", to: "a.log")
+    let first = try Running([directory("a.log")])
+    #expect(first.seen.wait(for: "1\n2\n"))
+    let positions = first.stop()
+    #expect(positions.map(\.offset) == [4])
+    directory.append("3\n", to: "a.log")
+    for (from, to) in [("a.log", "a.log.1")] { rename(directory(from), directory(to)) }
+    directory.append("4\n", to: "a.log")
+    rename(directory("a.log.1"), directory("a.log.2"))
+    rename(directory("a.log"), directory("a.log.1"))
+    directory.append("5\n", to: "a.log")
+    let second = try Running([directory("a.log")]) {
+      $0.resume = positions
+      $0.start = .end
+    }
+    #expect(second.seen.wait(for: "3\n4\n5\n"))
+  }
+
+  @Test func startsAnewWhenThePositionIsOfAnotherFile() throws {
+    directory.append("old old old\n", to: "a.log")
+    let first = try Running([directory("a.log")])
+    #expect(first.seen.wait(for: "old old old\n"))
+    let positions = first.stop()
+    truncate(directory("a.log"), 0)
+    directory.append("new\n", to: "a.log")
+    let second = try Running([directory("a.log")]) { $0.resume = positions }
+    #expect(second.seen.wait(for: "new\n"))
+    #expect(second.seen.wait { $0.notices.contains(.lost(positions[0])) })
+  }
+
+  @Test func cutsLinesThatAreTooLong() throws {
+    let running = try Running([directory("a.log")]) {
+      $0.maxLine = 10
+      $0.blockBytes = 64
+    }
+    directory.append("short\n" + String(repeating: "x", count: 1000), to: "a.log")
+    #expect(running.seen.wait(for: "short\n"))
+    directory.append("\nafter\n", to: "a.log")
+    #expect(running.seen.wait { $0.bytes.count == 22 })
+    #expect(running.seen.text == "short\nxxxxxxxxxxafter\n")
+    let last = running.seen.state.withLock { $0.files.last?.position.offset }
+    #expect(last == 1013)
+  }
+}

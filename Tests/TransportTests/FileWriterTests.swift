@@ -1,0 +1,187 @@
+import Foundation
+import Glibc
+import PipelineCore
+import Synchronization
+import Testing
+
+@testable import Transport
+
+@Suite struct FileWriterTests {
+  let directory = ScratchDirectory()
+
+  /// Results of completions, in their order.
+  private final class Results: Sendable {
+    let state = Guarded<[PosixError?]>([])
+    var take: FileWriter.Completion {
+      { [state] result in
+        state.withLock {
+          switch result {
+          case .success: $0.append(nil)
+          case .failure(let error): $0.append(error)
+          }
+        }
+        state.notify()
+      }
+    }
+    func wait(_ count: Int) -> [PosixError?] {
+      _ = state.wait(until: monotonicNow() + 5_000_000_000) { $0.count >= count ? true : nil }
+      return state.withLock { $0 }
+    }
+  }
+
+  @Test func appendsInOrderAndCompletesEachBlock() throws {
+    let results = Results()
+    let writer = try FileWriter(.append(path: directory("out")))
+    var expected = ""
+    for number in 0..<1000 {
+      let text = number % 100 == 7 ? String(repeating: "x", count: 100_000) + "\n" : "\(number)\n"
+      expected += text
+      writer.write(Array(text.utf8), results.take)
+    }
+    writer.close()
+    #expect(results.wait(1000) == Array(repeating: nil, count: 1000))
+    #expect(directory.read("out") == expected)
+    #expect(writer.queuedBytes == 0)
+    #expect(!writer.write([1], results.take))
+    #expect(results.wait(1001).last??.code == ECANCELED)
+  }
+
+  @Test func writesBuffers() throws {
+    let results = Results()
+    let writer = try FileWriter(.append(path: directory("out")))
+    let buffer = OutputBuffer()
+    buffer.append("text\n")
+    writer.write(buffer, results.take)
+    #expect(results.wait(1) == [nil])
+    writer.close()
+    #expect(directory.read("out") == "text\n")
+  }
+
+  @Test func setsATornLineApart() throws {
+    directory.append("whole\ntor", to: "out")
+    let writer = try FileWriter(.append(path: directory("out")))
+    writer.write(Array("new\n".utf8))
+    writer.close()
+    #expect(directory.read("out") == "whole\ntor\nnew\n")
+  }
+
+  @Test func tellsABrokenPipe() throws {
+    signal(SIGPIPE, SIG_IGN)
+    let pipe = Pipe()
+    let results = Results()
+    let writer = try FileWriter(.descriptor(FileDescriptor(pipe.output, name: "a pipe")))
+    writer.write(Array("one\n".utf8), results.take)
+    #expect(results.wait(1) == [nil])
+    var byte: UInt8 = 0
+    #expect(read(pipe.input.number, &byte, 1) == 1)
+    // The reading end goes away under its number, which the pipe's owner closes in the end.
+    let other = try FileDescriptor.openForReading(directory.path, kinds: [.directory])
+    #expect(dup2(other.number, pipe.input.number) >= 0)
+    writer.write(Array("two\n".utf8), results.take)
+    let second = results.wait(2).last ?? nil
+    #expect(second?.isBrokenPipe == true)
+    #expect(second?.message == "cannot write to a pipe: Broken pipe")
+    #expect(!writer.write(Array("three\n".utf8), results.take))
+    #expect(results.wait(3).last??.isBrokenPipe == true)
+  }
+
+  @Test(arguments: [false, true]) func waitsForASlowReader(_ nonBlocking: Bool) throws {
+    let pipe = Pipe()
+    if nonBlocking { _ = fcntl(pipe.output, F_SETFL, O_WRONLY | O_NONBLOCK) }
+    var options = FileWriter.Options()
+    options.queueBytes = 100_000
+    let writer = try FileWriter(.descriptor(FileDescriptor(pipe.output, name: "a pipe")), options: options)
+    let total = 2_000_000
+    let block = [UInt8](repeating: 120, count: 50_000)
+    #expect(writer.offer(block))
+    let writing = try OwnThread("fill") {
+      for _ in 1..<(total / 50_000) { writer.write(block) }
+    }
+    var buffer = [UInt8](repeating: 0, count: 4096)
+    var count = 0
+    while count < total {
+      let piece = read(pipe.input.number, &buffer, buffer.count)
+      if piece <= 0 { break }
+      count += piece
+      if writer.queuedBytes > 150_000 { Issue.record("the queue is longer than its limit") }
+    }
+    #expect(count == total)
+    writing.join()
+    writer.close()
+  }
+
+  @Test func givesUpWhenTheReaderSleeps() throws {
+    let pipe = Pipe()
+    let results = Results()
+    var options = FileWriter.Options()
+    options.queueBytes = 1 << 20
+    let writer = try FileWriter(.descriptor(FileDescriptor(pipe.output, name: "a pipe")), options: options)
+    writer.write([UInt8](repeating: 1, count: 1 << 20), results.take)
+    #expect(!writer.offer([1]))
+    writer.close(within: .milliseconds(100))
+    #expect(results.wait(1).first??.code == ECANCELED)
+  }
+
+  @Test func followsARotation() throws {
+    let results = Results()
+    let writer = try FileWriter(.append(path: directory("out")))
+    writer.write(Array("one\n".utf8), results.take)
+    _ = results.wait(1)
+    rename(directory("out"), directory("out.1"))
+    writer.write(Array("two\n".utf8), results.take)
+    writer.close()
+    #expect(directory.read("out.1") == "one\n")
+    #expect(directory.read("out") == "two\n")
+  }
+
+  @Test(arguments: [FileWriter.Sync.batch, .interval(.milliseconds(1)), .interval(.seconds(60))])
+  func syncs(_ sync: FileWriter.Sync) throws {
+    var options = FileWriter.Options()
+    options.sync = sync
+    let results = Results()
+    let writer = try FileWriter(.append(path: directory("out")), options: options)
+    for _ in 0..<20 { writer.write(Array("line\n".utf8), results.take) }
+    writer.close()
+    #expect(results.wait(20).allSatisfy { $0 == nil })
+    #expect(directory.read("out").utf8.count == 100)
+  }
+
+  @Test func replacesInOneStep() throws {
+    let results = Results()
+    directory.append("old", to: "out")
+    let writer = try FileWriter(.replace(path: directory("out")))
+    for number in 0..<50 { writer.write(Array("content \(number)".utf8), results.take) }
+    writer.close()
+    #expect(results.wait(50).allSatisfy { $0 == nil })
+    #expect(directory.read("out") == "content 49")
+    #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path) == ["out"])
+  }
+
+  @Test func waitsForRoomOnAFullDisk() throws {
+    // A file size limit of the process would hit other tests: /dev/full stands for a full disk.
+    let full = FileDescriptor(open("/dev/full", O_WRONLY), name: "/dev/full")
+    let results = Results()
+    let told = Results()
+    let writer = try FileWriter(.descriptor(full)) { told.take(.failure($0)) }
+    writer.write(Array("x\n".utf8), results.take)
+    #expect(told.wait(1).first??.isFull == true)
+    writer.close(within: .milliseconds(50))
+    #expect(results.wait(1).first??.code == ENOSPC)
+  }
+
+  @Test func tellsWhenThereIsRoom() throws {
+    let pipe = Pipe()
+    var options = FileWriter.Options()
+    options.queueBytes = 200_000
+    let writer = try FileWriter(.descriptor(FileDescriptor(pipe.output, name: "a pipe")), options: options)
+    writer.write([UInt8](repeating: 1, count: 200_000))
+    let room = Results()
+    writer.whenRoom { room.take(.success(())) }
+    #expect(room.state.withLock { $0.isEmpty })
+    var buffer = [UInt8](repeating: 0, count: 200_000)
+    var count = 0
+    while count < 200_000 { count += max(1, read(pipe.input.number, &buffer, buffer.count)) }
+    #expect(room.wait(1).count == 1)
+    writer.close()
+  }
+}
