@@ -53,6 +53,7 @@ final class Connection: @unchecked Sendable {
   private let socket: Int32
   private var pending: [UInt8] = []
   private var isClosed = false
+  var descriptor: Int32 { socket }
 
   init(_ socket: Int32) { self.socket = socket }
 
@@ -158,5 +159,13 @@ extension HTTPClient {
     await withCheckedContinuation { continuation in
       _ = send(request) { continuation.resume(returning: $0) }
     }
+  }
+}
+
+extension Connection {
+  /// Waits so long, or until the peer closes or sends; whether it did.
+  func waits(milliseconds: Int32) -> Bool {
+    var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+    return poll(&entry, 1, milliseconds) > 0
   }
 }
