@@ -5,6 +5,7 @@ public import PipelineCore
 extension Catalogue {
   /// The components of Sources/Sources_.
   public static let sources = Catalogue([
+    CatalogueEntry(source: File.self),
     CatalogueEntry(source: HTTP.self),
     CatalogueEntry(source: HTTPServerSource.self),
     CatalogueEntry(source: Interval.self),

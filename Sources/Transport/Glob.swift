@@ -2,13 +2,13 @@ import Glibc
 
 /// Path patterns with `*`, `?` and `[...]`, as a shell has them: none of them matches a `/`, and a
 /// leading dot must be written out.
-enum Glob {
-  static func isPattern(_ path: String) -> Bool {
+public enum Glob {
+  public static func isPattern(_ path: String) -> Bool {
     path.utf8.contains { $0 == UInt8(ascii: "*") || $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "[") }
   }
 
   /// The existing paths that match, sorted; a path without pattern matches itself.
-  static func expand(_ pattern: String, directoriesOnly: Bool = false) -> [String] {
+  public static func expand(_ pattern: String, directoriesOnly: Bool = false) -> [String] {
     var found = glob_t()
     defer { globfree(&found) }
     // The flag GLOB_ONLYDIR is a hint only, and a GNU extension: a trailing slash does the same.

@@ -1,0 +1,227 @@
+public import PipelineCore
+import Transport
+
+/// `file`: what files hold, once or as they grow.
+public struct File: SourceComponent {
+  enum Start: String, ChoiceParameter {
+    case beginning, end
+    var help: String {
+      self == .beginning ? "all that the files hold" : "only what is added from now on"
+    }
+  }
+
+  var paths: [String] = []
+  public var decode = DecodeParameter(.text)
+  public var follow = false
+  var start = Start.beginning
+  public var maxLine = ByteSize(1 << 20)
+  public var whenTooLong = WhenTooLong.reject
+  public var maxBytes = ByteSize(16 << 20)
+  var rotateWait = TimeSpan.seconds(5)
+
+  public init() {}
+
+  public static let spec = ComponentSpec<File>(
+    "file",
+    summary: "Reads files once, or follows them as they grow.",
+    details: """
+      Paths may hold `*`, `?` and `[...]`; relative ones start at the working directory. Read once, the \
+      files come in the order of their names, and the source completes behind the last; a path without \
+      wildcards that does not exist is an error. Followed, files are read through renamings and \
+      replacements, new ones from their beginning, and the source never completes. `meta.path` and \
+      `meta.offset` tell where an event stood.
+      """,
+    parameters: [
+      .init("path", \.paths, primary: true, required: true, "A path, or several."),
+      .init("decode", \.decode, "How bytes become events."),
+      .init("follow", \.follow, "Go on reading what is added."),
+      .init("start", \.start, "With `follow`: where to begin in files that are there already."),
+      .init("maxLine", \.maxLine, "The longest line."),
+      .init("whenTooLong", \.whenTooLong, "What becomes of a longer line."),
+      .init("maxBytes", \.maxBytes, "The largest file for `decode: whole`."),
+      .init("rotateWait", \.rotateWait, range: 0...Int64.max,
+        "With `follow`: how long a renamed file is read on after it last grew."),
+    ],
+    examples: [
+      .snippet("one file", "file: pipelines/data/apache-combined.log"),
+      .snippet("logs as they grow",
+        "file: { path: '/var/log/nginx/*.log', follow: true, decode: { regex: combined } }"),
+    ],
+    rivals: ["Vector file", "Fluent Bit tail", "Logstash file"], seeAlso: ["stdin"])
+
+  public func validate(_ context: inout DecodingContext) {
+    if paths.contains(where: \.isEmpty) || paths.isEmpty {
+      context.badValue(at: context.location, "'path' of 'file' is empty")
+    }
+  }
+
+  public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
+    follow ? Following(self, seat, downstream) : Reading(self, seat, downstream)
+  }
+
+  /// Reads once.
+  final class Reading: DecodingSource {
+    private let parameters: File
+    private lazy var intake = Intake(seat, gate: SemaphoreGate())
+    private var waiting: [String] = []
+    private var reader: BlockReader?
+    private var decoder: (any EventDecoder)?
+    private var fileOrigin = Origin.none
+
+    init(_ parameters: File, _ seat: Seat, _ downstream: Downstream) {
+      self.parameters = parameters
+      super.init(seat, downstream: downstream)
+    }
+
+    override func begin() {
+      var seen: Set<String> = []
+      for path in parameters.paths {
+        do throws(PosixError) {
+          let found = Glob.isPattern(path) ? Glob.expand(path) : [path]
+          waiting += found.filter { seen.insert($0).inserted }
+        } catch {
+          finish(failing: SignalFailure(.source, error.message, at: seat.location))
+          return
+        }
+      }
+      waiting.reverse()
+      next()
+    }
+
+    private func next() {
+      guard !isClosed else { return }
+      guard let path = waiting.popLast() else {
+        finish()
+        return
+      }
+      fileOrigin = Origin(
+        source: origin.source, path: path, receivedAt: executor.wallTime, reply: origin.reply)
+      guard let decoder = try? parameters.decode.options.decoder() else { return }
+      self.decoder = decoder
+      var options = BlockReader.Options()
+      options.mode = .init(decoder.framing, limit: parameters.maxBytes.bytes)
+      options.maxLine = parameters.maxLine.bytes
+      options.whenTooLong = parameters.whenTooLong.policy
+      let intake = intake
+      let node = Unowned(self)
+      do throws(PosixError) {
+        let file = try FileDescriptor.openForReading(path)
+        let reader = try BlockReader(file, options: options)
+        self.reader = reader
+        try reader.start(
+          deliver: { block in _ = intake.deliver { node.object?.take(block) } },
+          end: { end in _ = intake.deliver { node.object?.ended(end) } })
+      } catch {
+        finish(failing: SignalFailure(.source, error.message, at: seat.location))
+      }
+    }
+
+    private func take(_ block: LineBlock) {
+      guard let decoder else { return }
+      take(block.slab, offset: block.offset, isLast: false, by: decoder, origin: fileOrigin)
+      if let line = block.longLine { rejectLong(line, parameters.maxLine, fileOrigin) }
+    }
+
+    private func ended(_ end: BlockReader.End) {
+      guard let decoder, !isClosed else { return }
+      switch end {
+      case .finished(let offset):
+        take(Slab(capacity: 0), offset: offset, isLast: true, by: decoder, origin: fileOrigin)
+        next()
+      case .stopped: finish()
+      case .failed(let error):
+        finish(failing: SignalFailure(.source, error.message, at: seat.location))
+      }
+    }
+
+    override func stop() {
+      intake.stop()
+      reader?.stop()
+    }
+  }
+
+  /// Follows.
+  final class Following: DecodingSource {
+    private let parameters: File
+    private lazy var intake = Intake(seat, gate: SemaphoreGate())
+    private var follower: FileFollower?
+    private var inputs: [FileKey: Input] = [:]
+
+    private struct FileKey: Hashable {
+      var device: UInt64
+      var inode: UInt64
+    }
+    private struct Input {
+      var decoder: any EventDecoder
+      var origin: Origin
+    }
+
+    init(_ parameters: File, _ seat: Seat, _ downstream: Downstream) {
+      self.parameters = parameters
+      super.init(seat, downstream: downstream)
+    }
+
+    override func begin() {
+      var options = FileFollower.Options(paths: parameters.paths)
+      options.start = parameters.start == .beginning ? .beginning : .end
+      options.maxLine = parameters.maxLine.bytes
+      options.whenTooLong = parameters.whenTooLong.policy
+      options.rotateWait = parameters.rotateWait
+      let intake = intake
+      let node = Unowned(self)
+      do throws(PosixError) {
+        let follower = try FileFollower(options)
+        self.follower = follower
+        try follower.start(
+          deliver: { block in _ = intake.deliver { node.object?.take(block) } },
+          notice: { notice in _ = intake.deliver { node.object?.note(notice) } })
+      } catch {
+        finish(failing: SignalFailure(.source, error.message, at: seat.location))
+      }
+    }
+
+    private func take(_ block: FileBlock) {
+      let key = FileKey(device: block.position.device, inode: block.position.inode)
+      if inputs[key] == nil || inputs[key]?.origin.path != block.path {
+        guard let decoder = inputs[key]?.decoder ?? (try? parameters.decode.options.decoder()) else { return }
+        if inputs.count > 10_000 { inputs.removeAll() }
+        inputs[key] = Input(
+          decoder: decoder,
+          origin: Origin(source: origin.source, path: block.path, receivedAt: executor.wallTime))
+      }
+      guard let input = inputs[key] else { return }
+      take(
+        block.lines.slab, offset: block.lines.offset, isLast: false, by: input.decoder,
+        origin: input.origin)
+      if let line = block.lines.longLine { rejectLong(line, parameters.maxLine, input.origin) }
+    }
+
+    private func note(_ notice: FileFollower.Notice) {
+      let label = execution.plan.steps[seat.step.number].label
+      switch notice {
+      case .opened(let path, let offset):
+        execution.services.log(.debug, label, "following \(path) from byte \(offset)")
+      case .truncated(let path, let offset):
+        inputs = inputs.filter { $0.value.origin.path != path }
+        execution.services.log(
+          .warning, label,
+          "\(path) was truncated after byte \(offset); what was written just before that may be lost")
+      case .finished(let path):
+        inputs = inputs.filter { $0.value.origin.path != path }
+        execution.services.log(.debug, label, "read \(path) to its end")
+      case .failed(let error): execution.services.log(.warning, label, error.message)
+      case .lost(let position):
+        execution.services.log(.warning, label, "\(position.path) is gone or shorter than it was")
+      case .overflow:
+        execution.services.log(.warning, label, "the kernel dropped file events; looked at everything again")
+      case .polling(let error):
+        execution.services.log(.warning, label, "\(error.message); looking once a second instead")
+      }
+    }
+
+    override func stop() {
+      intake.stop()
+      follower?.stop()
+    }
+  }
+}
