@@ -52,7 +52,7 @@ let package = Package(
     .executableTarget(
       name: "rxd",
       dependencies: [
-        "PipelineCore", "Sources_", "Sinks", "Transport",
+        "PipelineCore", "Sources_", "Sinks", "Transport", "CLinux",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
         .product(name: "Logging", package: "swift-log"),
       ]),

@@ -3,9 +3,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -44,3 +47,22 @@ int rx_close_from(unsigned first) {
 const void *rx_memrchr(const void *start, int byte, long count) {
   return count > 0 ? memrchr(start, byte, (size_t)count) : NULL;
 }
+
+char *const *rx_environment(void) { return environ; }
+
+int rx_signalfd(const int *signals, int count) {
+  sigset_t set;
+  sigemptyset(&set);
+  for (int i = 0; i < count; i++) sigaddset(&set, signals[i]);
+  return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+int rx_next_signal(int descriptor) {
+  struct signalfd_siginfo info;
+  ssize_t count;
+  do count = read(descriptor, &info, sizeof info);
+  while (count < 0 && errno == EINTR);
+  return count == sizeof info ? (int)info.ssi_signo : 0;
+}
+
+void rx_forbid_dumps(void) { prctl(PR_SET_DUMPABLE, 0); }

@@ -4,7 +4,8 @@ import Glibc
 /// Wakes a thread that waits in `poll`: an eventfd. Any number of wakes before the next look count as
 /// one.
 public final class WakeEvent: Sendable {
-  let descriptor: Int32
+  /// Readable while there are wakes that were not cleared; for `poll` only.
+  public let descriptor: Int32
 
   public init() throws(PosixError) {
     descriptor = rx_eventfd()

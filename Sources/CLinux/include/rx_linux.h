@@ -17,5 +17,14 @@ const void *rx_memrchr(const void *start, int byte, long count);
 void rx_name_thread(const char *name);
 /// Closes every descriptor from `first` on; -1 and errno on failure.
 int rx_close_from(unsigned first);
+/// The process's environment: `NAME=value` texts, then null.
+char *const *rx_environment(void);
+/// A descriptor that gets readable when one of the signals is pending; they must be blocked in every
+/// thread. Close-on-exec and non-blocking; -1 and errno on failure.
+int rx_signalfd(const int *signals, int count);
+/// The next pending signal of that descriptor; 0 if there is none.
+int rx_next_signal(int descriptor);
+/// Forbids core dumps and tracing by other processes of the user.
+void rx_forbid_dumps(void);
 
 #endif

@@ -19,6 +19,7 @@ public final class Execution {
     public var rejected: UInt64 = 0
     /// Events dropped because a condition could not be evaluated.
     public var undecided: UInt64 = 0
+    public init() {}
   }
 
   public let plan: Plan

@@ -7,10 +7,18 @@ final class Loop: @unchecked Sendable {
   private let mutex: UnsafeMutablePointer<pthread_mutex_t>
   private let condition: UnsafeMutablePointer<pthread_cond_t>
   // Guarded by `mutex`.
-  private var executors: [Executor] = []
+  private var members: [Member] = []
+  private var leaving: [(executor: Executor, done: @Sendable () -> Void)] = []
   private var isSignalled = false
   private var isStopped = false
-  private var thread = pthread_t()
+  private var asked: UInt64 = 0
+  private var answered: UInt64 = 0
+
+  private struct Member {
+    var executor: Executor
+    /// What the executor's turns need alive.
+    var owner: AnyObject
+  }
 
   init() {
     mutex = .allocate(capacity: 1)
@@ -30,15 +38,22 @@ final class Loop: @unchecked Sendable {
     mutex.deallocate()
   }
 
-  /// Adds an executor; its turns run on this loop's thread from now on.
-  func add(_ executor: Executor) {
+  /// How many executors run here.
+  var load: Int { locked { members.count } }
+
+  /// Adds an executor; its turns run on this loop's thread from now on, and `owner` lives until it is
+  /// removed.
+  func add(_ executor: Executor, owner: AnyObject) {
     executor.setNeedsTurn = { [weak self] in self?.signal() }
-    locked { executors.append(executor) }
+    locked { members.append(Member(executor: executor, owner: owner)) }
     signal()
   }
 
-  func remove(_ executor: Executor) {
-    locked { executors.removeAll { $0 === executor } }
+  /// Removes an executor between two turns. `done` is called on the loop's thread once none of its
+  /// turns runs any more and none ever will.
+  func remove(_ executor: Executor, _ done: @escaping @Sendable () -> Void = {}) {
+    locked { leaving.append((executor, done)) }
+    signal()
   }
 
   /// Has the loop look again whether there is something to do. From any thread.
@@ -56,22 +71,53 @@ final class Loop: @unchecked Sendable {
     }
   }
 
+  /// Whether the loop has come round since the last call; asks it to come round again.
+  func hasTurned() -> Bool {
+    locked {
+      let turned = answered == asked
+      asked &+= 1
+      isSignalled = true
+      pthread_cond_signal(condition)
+      return turned
+    }
+  }
+
   /// Runs turns on the calling thread until `stop()`.
   func run() {
     while true {
+      if let gone = takeLeaving() {
+        for member in gone { member.done() }
+        continue
+      }
       let (current, stopped) = locked {
         isSignalled = false
-        return (executors, isStopped)
+        answered = asked
+        return (members, isStopped)
       }
       if stopped { return }
       var isBusy = false
       var deadline: Instant?
-      for executor in current {
-        if executor.run() { isBusy = true }
-        if let next = executor.nextDeadline { deadline = min(deadline ?? next, next) }
+      for member in current {
+        if member.executor.run() { isBusy = true }
+        if let next = member.executor.nextDeadline { deadline = min(deadline ?? next, next) }
       }
       if !isBusy { sleep(until: deadline) }
     }
+  }
+
+  /// Drops the members that shall leave. What they own is released here, outside of the lock.
+  private func takeLeaving() -> [(executor: Executor, done: @Sendable () -> Void)]? {
+    var released: [Member] = []
+    let gone = locked {
+      let gone = leaving
+      leaving = []
+      for entry in gone {
+        released += members.filter { $0.executor === entry.executor }
+        members.removeAll { $0.executor === entry.executor }
+      }
+      return gone
+    }
+    return gone.isEmpty ? nil : withExtendedLifetime(released) { gone }
   }
 
   private func sleep(until deadline: Instant?) {

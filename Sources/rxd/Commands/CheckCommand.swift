@@ -1,0 +1,70 @@
+import ArgumentParser
+import PipelineCore
+
+/// `rxd check`: the front end without the launch.
+struct Check: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    abstract: "Tells everything that is wrong with pipeline files.",
+    discussion: """
+      Reads nothing but the files and the environment, and starts nothing. With several files there is \
+      one report over all of them. The exit status is 78 if a file has errors, 66 if one is missing.
+      """,
+    aliases: ["validate", "lint"])
+
+  enum Format: String, CaseIterable, ExpressibleByArgument { case text, json, sarif, github }
+
+  @OptionGroup var input: InputOptions
+
+  @Flag(name: .shortAndLong, help: "Warnings count as errors. (RXD_DENY_WARNINGS)")
+  var denyWarnings = false
+
+  @Option(
+    help: ArgumentHelp("The form of the report: text, json, sarif or github.", valueName: "form"))
+  var format = Format.text
+
+  @Flag(name: .shortAndLong, help: "Say nothing about files that are fine.")
+  var quiet = false
+
+  @OptionGroup var color: ColorOptions
+
+  func run() throws {
+    let selection = try input.selection()
+    let front = FrontEnd(try input.environment.inputs())
+    let results = selection.paths.map(front.load)
+    let missing = selection.missing.map { Diagnostic(.unreadableFile, $0, at: nil) }
+    let diagnostics = missing + results.flatMap(\.diagnostics)
+
+    var renderer = DiagnosticRenderer(toolVersion: Version.number)
+    renderer.colors = Console.colors(try color.mode(), on: 1)
+    switch format {
+    case .text:
+      Console.print(renderer.text(diagnostics), terminator: "")
+      if !quiet {
+        for result in results {
+          if let plan = result.plan { Console.print("\(result.path): ok (\(Self.contents(plan)))") }
+        }
+      }
+    case .json: Console.print(renderer.json(diagnostics))
+    case .sarif: Console.print(renderer.sarif(diagnostics))
+    case .github: Console.print(renderer.github(diagnostics), terminator: "")
+    }
+
+    let deny = try flag(denyWarnings, "RXD_DENY_WARNINGS")
+    if results.contains(where: { !$0.isUnreadable && ($0.hasErrors || deny && $0.hasWarnings) }) {
+      throw ExitStatus.configuration
+    }
+    if !missing.isEmpty || results.contains(where: \.isUnreadable) { throw ExitStatus.noInput }
+  }
+
+  /// `2 sources, 1 signal, 1 sink`.
+  static func contents(_ plan: Plan) -> String {
+    func count(_ number: Int, _ noun: String) -> String? {
+      number == 0 ? nil : "\(number) \(noun)\(number == 1 ? "" : "s")"
+    }
+    return [
+      count(plan.named.count { $0.kind == .source }, "source"),
+      count(plan.named.count { $0.kind == .signal }, "signal"),
+      count(plan.sinks.count, "sink"),
+    ].compactMap { $0 }.joined(separator: ", ")
+  }
+}

@@ -1,0 +1,53 @@
+import ArgumentParser
+import Glibc
+import PipelineCore
+import Transport
+
+/// How a process ends, after sysexits.h.
+enum ExitStatus {
+  static let success = ExitCode(0)
+  /// A pipeline or a test failed.
+  static let failure = ExitCode(1)
+  static let usage = ExitCode(64)
+  /// An input file is missing.
+  static let noInput = ExitCode(66)
+  static let unavailable = ExitCode(69)
+  static let inputOutput = ExitCode(74)
+  /// A pipeline file does not compile.
+  static let configuration = ExitCode(78)
+}
+
+/// The two streams that verbs write to.
+enum Console {
+  /// Writes to standard output. Ends the process, quietly, when nobody reads any more.
+  static func print(_ text: String, terminator: String = "\n") {
+    write(Array((text + terminator).utf8))
+  }
+
+  static func write(_ bytes: [UInt8]) {
+    do throws(PosixError) {
+      try FileDescriptor.standardOutput.write(bytes)
+    } catch {
+      if error.isBrokenPipe { _exit(0) }
+      complain(error.message)
+      _exit(ExitStatus.inputOutput.rawValue)
+    }
+  }
+
+  /// Writes a line to standard error. Nothing can be done where that fails.
+  static func complain(_ message: String) {
+    note("rxd: \(message)")
+  }
+
+  static func note(_ text: String) {
+    try? FileDescriptor.standardError.write(Array((text + "\n").utf8))
+  }
+
+  /// Whether a stream shall be coloured.
+  static func colors(_ mode: ColorMode, on descriptor: Int32) -> Bool {
+    mode.isEnabled(
+      isTerminal: isatty(descriptor) == 1,
+      noColor: !(ProcessEnvironment["NO_COLOR"] ?? "").isEmpty
+        || ProcessEnvironment["TERM"] == "dumb")
+  }
+}

@@ -1,0 +1,186 @@
+import Glibc
+import PipelineCore
+import Sinks
+import Sources_
+import Transport
+
+extension Catalogue {
+  /// Everything that is built in.
+  static let builtIn = Catalogue.sources.adding(.operators).adding(.sinks)
+}
+
+extension Printable {
+  /// Between quotes, fit for a terminal.
+  static func quote(_ text: String) -> String { "'\(cut(text, limit: 300))'" }
+}
+
+/// Turns files into plans: read, interpolate, parse, compile. `check` is this; `run` adds the launch.
+struct FrontEnd {
+  /// Where values of `${...}` come from.
+  struct Inputs: Sendable {
+    /// False: nothing is read from the environment, placeholders stand for what has no default.
+    var readsEnvironment = true
+    /// Variables from `--env-file`; those of the process come first.
+    var variables: [String: [UInt8]] = [:]
+    /// Where `${secret:NAME}` looks, beside the credentials directory.
+    var secretDirectories: [String] = []
+  }
+
+  /// One file after the front end. There is a plan exactly if there are no errors.
+  struct Result {
+    /// As it was named on the command line.
+    var path: String
+    var source: SourceText?
+    var file: PipelineFile?
+    var plan: Plan?
+    var diagnostics: [Diagnostic] = []
+    /// The file could not be opened, so the exit status is another.
+    var isUnreadable = false
+
+    var hasErrors: Bool { diagnostics.contains { $0.severity == .error } }
+    var hasWarnings: Bool { diagnostics.contains { $0.severity == .warning } }
+  }
+
+  var inputs = Inputs()
+  private let interpolation: Interpolation
+  private let compiler: PipelineCompiler
+
+  init(_ inputs: Inputs = Inputs()) {
+    self.inputs = inputs
+    interpolation = inputs.readsEnvironment ? Self.interpolation(inputs) : .noEnvironment
+    var environment: [String: String] = [:]
+    if inputs.readsEnvironment {
+      environment = inputs.variables.mapValues { String(decoding: $0, as: UTF8.self) }
+      environment.merge(ProcessEnvironment.variables) { $1 }
+    }
+    compiler = PipelineCompiler(.builtIn, environment: environment)
+  }
+
+  func load(_ path: String) -> Result {
+    do throws(PosixError) {
+      return compile(path, try Self.read(path))
+    } catch {
+      return Result(
+        path: path,
+        diagnostics: [Diagnostic(.unreadableFile, error.message, at: nil, help: Self.help(error))],
+        isUnreadable: true)
+    }
+  }
+
+  func compile(_ path: String, _ source: SourceText) -> Result {
+    var result = Result(path: path, source: source)
+    var diagnostics = Diagnostics()
+    if let root = YAMLReader.read(source, into: &diagnostics) {
+      let node = interpolation.apply(to: root, into: &diagnostics)
+      let file = PipelineFileParser.parse(node, into: &diagnostics)
+      result.file = file
+      let plan = compiler.compile(file, into: &diagnostics)
+      if !diagnostics.hasErrors { result.plan = plan }
+    }
+    result.diagnostics = diagnostics.all
+    return result
+  }
+
+  // MARK: Files
+
+  /// Reads a file whole, at most one byte more than a pipeline file may have; `-` is standard input.
+  static func read(_ path: String) throws(PosixError) -> SourceText {
+    let limit = YAMLLimits.standard.fileBytes + 1
+    if path == "-" {
+      return SourceText(name: "<stdin>", bytes: try drain(.standardInput, limit: limit))
+    }
+    // A shell's <(command) is a pipe under /dev/fd; any other pipe could keep us waiting for ever.
+    let isShellPipe = path.hasPrefix("/dev/fd/") || path.hasPrefix("/proc/self/fd/")
+    let file = try FileDescriptor.openForReading(path, kinds: isShellPipe ? [.regular, .fifo] : [.regular])
+    return SourceText(name: path, bytes: try drain(file, limit: limit))
+  }
+
+  private static func drain(_ file: FileDescriptor, limit: Int) throws(PosixError) -> [UInt8] {
+    var bytes: [UInt8] = []
+    let chunk = UnsafeMutableRawBufferPointer.allocate(byteCount: 64 << 10, alignment: 16)
+    defer { chunk.deallocate() }
+    while bytes.count < limit {
+      let room = UnsafeMutableRawBufferPointer(rebasing: chunk[..<min(chunk.count, limit - bytes.count)])
+      guard let count = try file.read(into: room), count > 0 else { break }
+      bytes.append(contentsOf: chunk[..<count])
+    }
+    return bytes
+  }
+
+  private static func help(_ error: PosixError) -> String? {
+    switch error.code {
+    case ENOENT: "check the path; it is relative to the directory that rxd was started in"
+    case EACCES: "rxd needs the permission to read it"
+    default: nil
+    }
+  }
+
+  // MARK: The environment
+
+  private static func interpolation(_ inputs: Inputs) -> Interpolation {
+    Interpolation(
+      variable: { name in
+        if let own = ProcessEnvironment.bytes(name) { return .found(own) }
+        return inputs.variables[name].map { .found($0) } ?? .missing
+      },
+      secret: { name in Self.secret(name, inputs) })
+  }
+
+  /// Secrets are files: systemd's credentials first, then the directories given, then /run/secrets.
+  private static func secret(_ name: String, _ inputs: Inputs) -> Interpolation.Lookup {
+    var places: [(directory: String, isPrivate: Bool)] = []
+    if let credentials = ProcessEnvironment["CREDENTIALS_DIRECTORY"], !credentials.isEmpty {
+      places.append((credentials, true))
+    }
+    places += inputs.secretDirectories.map { ($0, false) }
+    // Container runtimes mount it for this container alone, with modes of their own choice.
+    places.append(("/run/secrets", true))
+    for place in places {
+      let path = "\(place.directory)/\(name)"
+      var status = stat()
+      guard stat(path, &status) == 0 else { continue }
+      if !place.isPrivate, status.st_mode & 0o007 != 0 {
+        return .refused("can be read by every user of the machine; use chmod o= on its file")
+      }
+      do throws(PosixError) {
+        let file = try FileDescriptor.openForReading(path)
+        var bytes = try drain(file, limit: (64 << 10) + 1)
+        if bytes.count > 64 << 10 { return .refused("has more than 64 KiB") }
+        if bytes.last == 0x0A { bytes.removeLast() }
+        if bytes.last == 0x0D { bytes.removeLast() }
+        return .found(bytes)
+      } catch {
+        return .refused("cannot be read: \(PosixError.text(error.code))")
+      }
+    }
+    return .missing
+  }
+
+  /// Reads `NAME=value` lines: blank lines and those that begin with # are skipped, `export` and one
+  /// pair of quotes around the value are taken off.
+  static func readVariables(_ path: String) throws(PosixError) -> [String: [UInt8]] {
+    let source = try read(path)
+    var result: [String: [UInt8]] = [:]
+    for number in 1...max(1, source.lineCount) {
+      var line = source.bytes[source.lineRange(number)]
+      func isBlank(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x09 }
+      line = line.drop(while: isBlank)
+      if line.starts(with: Array("export ".utf8)) { line = line.dropFirst(7).drop(while: isBlank) }
+      guard let first = line.first, first != UInt8(ascii: "#") else { continue }
+      guard let equals = line.firstIndex(of: UInt8(ascii: "=")) else {
+        throw PosixError(
+          "use", path, code: EINVAL, detail: "line \(number) is not NAME=value")
+      }
+      let name = String(decoding: line[..<equals], as: UTF8.self)
+      var value = line[(equals + 1)...]
+      while let last = value.last, isBlank(last) { value.removeLast() }
+      if value.count >= 2, let quote = value.first, quote == value.last,
+        quote == UInt8(ascii: "\"") || quote == UInt8(ascii: "'")
+      {
+        value = value.dropFirst().dropLast()
+      }
+      result[name] = Array(value)
+    }
+    return result
+  }
+}

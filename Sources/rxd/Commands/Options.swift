@@ -1,0 +1,126 @@
+import ArgumentParser
+import Glibc
+import PipelineCore
+import Transport
+
+extension ColorMode: ExpressibleByArgument {}
+
+enum LogFormat: String, CaseIterable, ExpressibleByArgument { case text, json }
+
+extension Services.Level: ExpressibleByArgument {}
+
+/// An option's value: from the command line, else from the variable `RXD_...`, else nil.
+func setting<Value: ExpressibleByArgument>(_ given: Value?, _ variable: String) throws -> Value? {
+  if let given { return given }
+  guard let text = ProcessEnvironment[variable], !text.isEmpty else { return nil }
+  guard let value = Value(argument: text) else {
+    let known = Value.allValueStrings
+    throw ValidationError(
+      "the variable \(variable) is '\(text)', which cannot be used"
+        + (known.isEmpty ? "" : "; it can be: \(known.joined(separator: ", "))"))
+  }
+  return value
+}
+
+/// The same for a flag: `RXD_...` is true or false, 1 or 0.
+func flag(_ given: Bool, _ variable: String) throws -> Bool {
+  if given { return true }
+  switch ProcessEnvironment[variable]?.lowercased() {
+  case nil, "", "0", "false", "no": return false
+  case "1", "true", "yes": return true
+  case let other?:
+    throw ValidationError("the variable \(variable) is '\(other)', but must be true or false")
+  }
+}
+
+/// Which files, and what their `${...}` mean.
+struct InputOptions: ParsableArguments {
+  @Argument(
+    help: ArgumentHelp(
+      "Pipeline files, directories of them, DIRECTORY/... for whole trees, or patterns.",
+      valueName: "file"),
+    completion: .file(extensions: ["yaml", "yml"]))
+  var files: [String] = []
+
+  @Option(
+    name: [.short, .customLong("config")],
+    help: ArgumentHelp("A pipeline file or pattern; may be repeated. (RXD_CONFIG)", valueName: "file"),
+    completion: .file(extensions: ["yaml", "yml"]))
+  var configs: [String] = []
+
+  @Option(
+    name: [.customShort("C"), .customLong("config-dir")],
+    help: ArgumentHelp(
+      "A directory of pipeline files; may be repeated. (RXD_CONFIG_DIR)", valueName: "dir"),
+    completion: .directory)
+  var directories: [String] = []
+
+  @OptionGroup var environment: EnvironmentOptions
+
+  /// The files meant, or a usage error if none are.
+  func selection() throws -> FileSelection {
+    var selection = FileSelection()
+    for argument in files + configs { selection.add(argument) }
+    for directory in directories { selection.addDirectory(directory, recursive: false) }
+    if files.isEmpty, configs.isEmpty, directories.isEmpty {
+      if let config = ProcessEnvironment["RXD_CONFIG"], !config.isEmpty {
+        for part in config.split(separator: ",") { selection.add(String(part)) }
+      }
+      if let directory = ProcessEnvironment["RXD_CONFIG_DIR"], !directory.isEmpty {
+        selection.addDirectory(directory, recursive: false)
+      }
+    }
+    if selection.paths.isEmpty, selection.missing.isEmpty {
+      throw ValidationError("Name a pipeline file, or a directory of them with --config-dir.")
+    }
+    if selection.paths.count > FileSelection.limit {
+      throw ValidationError(
+        "\(selection.paths.count) files are more than the \(FileSelection.limit) that one process takes.")
+    }
+    return selection
+  }
+}
+
+struct EnvironmentOptions: ParsableArguments {
+  @Flag(
+    help: "Read nothing from the environment: what has no default counts as given. (RXD_NO_ENVIRONMENT)")
+  var noEnvironment = false
+
+  @Option(
+    name: .shortAndLong,
+    help: ArgumentHelp(
+      "A file of NAME=value lines; the process's own variables win. (RXD_ENV_FILE)", valueName: "file"),
+    completion: .file())
+  var envFile: [String] = []
+
+  @Option(
+    help: ArgumentHelp(
+      "A directory whose files are the values of ${secret:NAME}. (RXD_SECRETS_DIR)", valueName: "dir"),
+    completion: .directory)
+  var secretsDir: [String] = []
+
+  func inputs() throws -> FrontEnd.Inputs {
+    var inputs = FrontEnd.Inputs()
+    inputs.readsEnvironment = try !flag(noEnvironment, "RXD_NO_ENVIRONMENT")
+    let files = envFile.isEmpty ? ProcessEnvironment["RXD_ENV_FILE"].map { [$0] } ?? [] : envFile
+    for file in files where !file.isEmpty {
+      do throws(PosixError) {
+        inputs.variables.merge(try FrontEnd.readVariables(file)) { $1 }
+      } catch {
+        Console.complain(error.message)
+        throw ExitStatus.noInput
+      }
+    }
+    inputs.secretDirectories =
+      secretsDir.isEmpty ? ProcessEnvironment["RXD_SECRETS_DIR"].map { [$0] } ?? [] : secretsDir
+    return inputs
+  }
+}
+
+struct ColorOptions: ParsableArguments {
+  @Option(
+    help: ArgumentHelp("Colours: auto, always or never. (RXD_COLOR, NO_COLOR)", valueName: "when"))
+  var color: ColorMode?
+
+  func mode() throws -> ColorMode { try setting(color, "RXD_COLOR") ?? .auto }
+}

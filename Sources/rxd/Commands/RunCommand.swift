@@ -1,0 +1,146 @@
+import ArgumentParser
+import CLinux
+import Glibc
+import Logging
+import PipelineCore
+import Transport
+
+/// `rxd FILE...` and `rxd run FILE...`.
+struct Run: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    abstract: "Runs pipelines until their sources end.",
+    discussion: """
+      Each file is a pipeline of its own; one that fails does not stop the others. SIGINT and SIGTERM \
+      let what is under way be done, a second one or SIGQUIT ends at once. SIGHUP reads the files anew.
+      """)
+
+  @OptionGroup var input: InputOptions
+
+  @Flag(help: "Start failed pipelines again, as under systemd, instead of giving them up. (RXD_DAEMON)")
+  var daemon = false
+
+  @Option(
+    help: ArgumentHelp(
+      "How long stopping may take. (RXD_GRACEFUL_SHUTDOWN_LIMIT_SECS)", valueName: "seconds"))
+  var gracefulShutdownLimitSecs: Int?
+
+  @Flag(name: .shortAndLong, help: "Warnings of the files count as errors. (RXD_DENY_WARNINGS)")
+  var denyWarnings = false
+
+  @OptionGroup var logging: LogOptions
+  @OptionGroup var color: ColorOptions
+
+  func run() throws {
+    let signals: Signals
+    do throws(PosixError) { signals = try Signals() } catch {
+      Console.complain(error.message)
+      throw ExitStatus.failure
+    }
+    var noCore = rlimit(rlim_cur: 0, rlim_max: 0)
+    setrlimit(__rlimit_resource_t(RLIMIT_CORE.rawValue), &noCore)
+
+    let limit = try setting(gracefulShutdownLimitSecs, "RXD_GRACEFUL_SHUTDOWN_LIMIT_SECS") ?? 60
+    guard (0...86_400).contains(limit) else {
+      throw ValidationError("The limit for stopping is between 0 and 86400 seconds, not \(limit).")
+    }
+    let log = try logging.writer()
+    let notify = Notify()
+    var options = Supervisor.Options()
+    options.isDaemon = try flag(daemon, "RXD_DAEMON") || notify != nil
+    options.drainLimit = .seconds(Int64(limit))
+
+    let inputs = try input.environment.inputs()
+    // Patterns and directories are looked up anew at each reload, so new files are found.
+    _ = try input.selection()
+    let denied = try flag(denyWarnings, "RXD_DENY_WARNINGS")
+    let input = input
+    options.load = {
+      let front = FrontEnd(inputs)
+      guard let selection = try? input.selection() else { return [] }
+      var results = selection.missing.map {
+        FrontEnd.Result(
+          path: "", diagnostics: [Diagnostic(.unreadableFile, $0, at: nil)], isUnreadable: true)
+      }
+      results += selection.paths.map(front.load)
+      return denied ? results.map(\.withoutWarnings) : results
+    }
+    let loaded = options.load()
+    try report(loaded, log, options)
+    if options.isDaemon { rx_forbid_dumps() }
+    let supervisor: Supervisor
+    do throws(PosixError) {
+      supervisor = try Supervisor(options, log: log, signals: signals, notify: notify)
+    } catch {
+      Console.complain(error.message)
+      throw ExitStatus.failure
+    }
+    // Threads of libraries may still run: nothing is torn down under them.
+    _exit(supervisor.run(loaded))
+  }
+
+  /// Shows what is wrong with the files, and throws if nothing shall start.
+  private func report(
+    _ loaded: [FrontEnd.Result], _ log: LogWriter, _ options: Supervisor.Options
+  ) throws {
+    let diagnostics = loaded.flatMap(\.diagnostics).filter {
+      $0.severity == .error || log.minimum.map { $0 <= .warning } == true
+    }
+    if !diagnostics.isEmpty {
+      if log.form == .terminal || logging.isPlain && !options.isDaemon {
+        var renderer = DiagnosticRenderer()
+        renderer.colors = Console.colors(try color.mode(), on: 2)
+        Console.note(String(renderer.text(diagnostics).dropLast()))
+      } else {
+        for diagnostic in diagnostics {
+          log.write(
+            diagnostic.severity == .error ? .error : .warning, "", diagnostic.line, limited: false)
+        }
+      }
+    }
+    let broken = loaded.filter(\.hasErrors)
+    // A daemon runs the files that are sound; somebody who named the files wants all of them or none.
+    if broken.isEmpty || options.isDaemon && broken.count < loaded.count { return }
+    throw broken.allSatisfy(\.isUnreadable) ? ExitStatus.noInput : ExitStatus.configuration
+  }
+}
+
+extension FrontEnd.Result {
+  /// Warnings made errors.
+  var withoutWarnings: Self {
+    var result = self
+    for index in result.diagnostics.indices where result.diagnostics[index].severity == .warning {
+      result.diagnostics[index].severity = .error
+    }
+    if result.hasErrors { result.plan = nil }
+    return result
+  }
+}
+
+/// How much is logged, and in which form.
+struct LogOptions: ParsableArguments {
+  @Option(
+    help: ArgumentHelp(
+      "The log's form: text or json; default is text on a terminal. (RXD_LOG_FORMAT)",
+      valueName: "form"))
+  var logFormat: LogFormat?
+
+  @Option(
+    help: ArgumentHelp("debug, info, warning or error. (RXD_LOG_LEVEL)", valueName: "level"))
+  var logLevel: Services.Level?
+
+  @Flag(name: .shortAndLong, help: "Tell more: counts at the end, every start.")
+  var verbose: Int
+
+  @Flag(name: .shortAndLong, help: "Tell only errors; twice: nothing.")
+  var quiet: Int
+
+  /// No form was asked for, so reports for people may be printed as they are.
+  var isPlain: Bool { logFormat != .json && ProcessEnvironment["RXD_LOG_FORMAT"] != "json" }
+
+  func writer() throws -> LogWriter {
+    let level = try setting(logLevel, "RXD_LOG_LEVEL")?.logLevel
+    let minimum: Logger.Level? =
+      quiet > 1 ? nil : quiet == 1 ? .error : verbose > 0 ? .debug : level ?? .info
+    return LogWriter(form: LogWriter.form(try setting(logFormat, "RXD_LOG_FORMAT")), minimum: minimum)
+  }
+}

@@ -1,0 +1,24 @@
+import ArgumentParser
+
+/// The command line. Without a verb its arguments are those of `run`.
+struct Rxd: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "rxd",
+    abstract: "Runs event pipelines that are written in YAML.",
+    usage: """
+      rxd FILE ...
+      rxd VERB ...
+      """,
+    discussion: """
+      'rxd FILE' runs a pipeline; 'rxd check FILE' tells what is wrong with it; 'rxd list' shows the \
+      sources, operators and sinks, and 'rxd describe NAME' one of them.
+      """,
+    version: Version.line,
+    subcommands: [Run.self, Check.self],
+    defaultSubcommand: Run.self)
+}
+
+enum Version {
+  static let number = "0.1.0"
+  static let line = "rxd \(number)"
+}

@@ -1,0 +1,304 @@
+import Glibc
+import Logging
+import PipelineCore
+import Synchronization
+import Transport
+
+/// Writes the log to standard error, one line a record, whole lines only.
+final class LogWriter: Sendable {
+  enum Form: Sendable {
+    /// `rxd: warning: search: message`, for somebody who watches.
+    case terminal
+    /// The same behind a timestamp, for a file.
+    case text
+    /// An object a line.
+    case json
+    /// Text behind a priority prefix; the journal adds the time.
+    case journal
+    case journalJSON
+  }
+
+  let form: Form
+  /// Nothing below it is written; nil: nothing at all.
+  let minimum: Logger.Level?
+  private let limiter: Mutex<LogLimiter>
+  /// Called, from any thread, when a record was held back for the first time in a window.
+  private let onHeldBack: Mutex<(@Sendable () -> Void)?> = Mutex(nil)
+  private let output = Mutex(OutputBuffer(capacity: 1024))
+
+  init(form: Form, minimum: Logger.Level?) {
+    self.form = form
+    self.minimum = minimum
+    limiter = Mutex(LogLimiter())
+  }
+
+  /// The form that suits where standard error leads to, unless `format` says one.
+  static func form(_ format: LogFormat?) -> Form {
+    if let journal = ProcessEnvironment["JOURNAL_STREAM"], leadsTo(journal) {
+      return format == .json ? .journalJSON : .journal
+    }
+    let isTerminal = isatty(2) == 1
+    switch format {
+    case .json: return .json
+    case .text: return isTerminal ? .terminal : .text
+    case nil: return isTerminal ? .terminal : .json
+    }
+  }
+
+  /// Whether standard error is the stream whose device and inode the variable names.
+  private static func leadsTo(_ journal: String) -> Bool {
+    var status = stat()
+    guard fstat(2, &status) == 0 else { return false }
+    return journal == "\(status.st_dev):\(status.st_ino)"
+  }
+
+  func whenHeldBack(_ body: @escaping @Sendable () -> Void) { onHeldBack.withLock { $0 = body } }
+
+  /// The records of one component.
+  func logger(_ component: String) -> Logger {
+    var logger = Logger(label: "rxd") { _ in Handler(writer: self, component: component) }
+    logger.logLevel = minimum ?? .critical
+    return logger
+  }
+
+  func write(
+    _ level: Logger.Level, _ component: String, _ message: String,
+    fields: [(name: String, value: Value)] = [], limited: Bool = true
+  ) {
+    guard let minimum, level >= minimum else { return }
+    if limited, level >= .warning {
+      let key = LogLimiter.Key(component: component, message: message, level: level)
+      let verdict = limiter.withLock { $0.take(key, at: SystemClock.shared.now) }
+      if case .held(let isFirst) = verdict {
+        if isFirst { onHeldBack.withLock { $0 }?() }
+        return
+      }
+    }
+    put(level, component, message, fields)
+  }
+
+  /// Writes what stands for the records held back so far; returns when to call again.
+  func summarize(all: Bool = false) -> Instant? {
+    let (due, next) = limiter.withLock { $0.summaries(at: all ? .distantFuture : SystemClock.shared.now) }
+    for (key, count) in due {
+      put(
+        key.level, key.component, "\(key.message) (\(count) more like it)", [("repeated", .int(count))])
+    }
+    return next
+  }
+
+  /// Writes a dead letter: a JSON object, `letter`.
+  func reject(_ letter: UnsafeRawBufferPointer) {
+    switch form {
+    case .json, .journalJSON:
+      emit { line in
+        if form == .journalJSON { line.append("<4>") }
+        open(&line, .warning)
+        line.append("\"target\":\"rejected\",\"message\":\"event rejected\",\"rejected\":")
+        line.append(letter)
+        line.append("}")
+      }
+    case .terminal, .text, .journal:
+      emit { line in
+        prefix(&line, .warning)
+        line.append("rejected: ")
+        line.append(letter)
+      }
+    }
+  }
+
+  // MARK: One line
+
+  private func put(
+    _ level: Logger.Level, _ component: String, _ message: String,
+    _ fields: [(name: String, value: Value)]
+  ) {
+    let shown = Printable.cut(message, limit: 8192)
+    emit { line in
+      if form == .json || form == .journalJSON {
+        if form == .journalJSON { line.append("<\(Self.priority(level))>") }
+        open(&line, level)
+        line.append("\"target\":\"rxd\",\"component_id\":")
+        quote(component, &line)
+        line.append(",\"message\":")
+        quote(message, &line)
+        for field in fields {
+          line.append(",")
+          quote(field.name, &line)
+          line.append(":")
+          JSONWriter.append(field.value, to: line)
+        }
+        line.append("}")
+      } else {
+        prefix(&line, level)
+        if level >= .warning, form != .text { line.append(level >= .error ? "error: " : "warning: ") }
+        if !component.isEmpty { line.append("\(Printable.cut(component, limit: 200)): ") }
+        line.append(shown)
+      }
+    }
+  }
+
+  private func prefix(_ line: inout OutputBuffer, _ level: Logger.Level) {
+    switch form {
+    case .journal: line.append("<\(Self.priority(level))>")
+    case .terminal: line.append("rxd: ")
+    default:
+      Self.timestamp(&line)
+      line.append(" \(level.rawValue) ")
+    }
+  }
+
+  private func open(_ line: inout OutputBuffer, _ level: Logger.Level) {
+    line.append("{\"timestamp\":\"")
+    Self.timestamp(&line)
+    line.append("\",\"level\":\"\(level.rawValue)\",")
+  }
+
+  private func quote(_ text: String, _ line: inout OutputBuffer) {
+    var text = text
+    text.withUTF8 { _ = JSONWriter.append(.string(UnsafeRawBufferPointer($0)), to: line) }
+  }
+
+  private func emit(_ body: (inout OutputBuffer) -> Void) {
+    output.withLock { line in
+      line.clear()
+      body(&line)
+      line.append(0x0A)
+      var written = 0
+      // A log that nobody takes must not end the daemon.
+      _ = try? FileDescriptor.standardError.write(line.bytes, written: &written)
+    }
+  }
+
+  private static func priority(_ level: Logger.Level) -> Int {
+    switch level {
+    case .trace, .debug: 7
+    case .info: 6
+    case .notice: 5
+    case .warning: 4
+    case .error: 3
+    case .critical: 2
+    }
+  }
+
+  /// RFC 3339, UTC, milliseconds.
+  private static func timestamp(_ line: inout OutputBuffer) {
+    let wall = SystemClock.shared.wallTime
+    var seconds = time_t(wall / 1_000_000_000)
+    var parts = tm()
+    gmtime_r(&seconds, &parts)
+    func two(_ number: Int32) -> String { number < 10 ? "0\(number)" : "\(number)" }
+    let milliseconds = Int32(wall / 1_000_000 % 1000)
+    line.append(
+      "\(parts.tm_year + 1900)-\(two(parts.tm_mon + 1))-\(two(parts.tm_mday))T\(two(parts.tm_hour)):"
+        + "\(two(parts.tm_min)):\(two(parts.tm_sec))."
+        + (milliseconds < 100 ? "0" : "") + two(milliseconds) + "Z")
+  }
+
+  /// What swift-log calls.
+  private struct Handler: LogHandler {
+    let writer: LogWriter
+    let component: String
+    var metadata: Logger.Metadata = [:]
+    var logLevel = Logger.Level.info
+
+    subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+      get { metadata[key] }
+      set { metadata[key] = newValue }
+    }
+
+    func log(event: LogEvent) {
+      let component = (event.metadata?["component_id"] ?? metadata["component_id"]).map { "\($0)" }
+      writer.write(event.level, component ?? self.component, "\(event.message)")
+    }
+  }
+}
+
+extension Services.Level {
+  var logLevel: Logger.Level {
+    switch self {
+    case .debug: .debug
+    case .info: .info
+    case .warning: .warning
+    case .error: .error
+    }
+  }
+}
+
+/// Holds back warnings and errors that repeat: the first five of a kind in ten seconds are written, the
+/// others counted. A kind is what one component says, numbers aside.
+struct LogLimiter {
+  struct Key: Hashable {
+    var component: String
+    var level: Logger.Level
+    /// The message that opened the window.
+    var message: String
+    private var kind: [UInt8]
+
+    init(component: String, message: String, level: Logger.Level) {
+      self.component = component
+      self.level = level
+      self.message = message
+      kind = message.utf8.prefix(40).map { 0x30...0x39 ~= $0 ? 0x30 : $0 }
+    }
+
+    static func == (a: Key, b: Key) -> Bool {
+      a.kind == b.kind && a.component == b.component && a.level == b.level
+    }
+    func hash(into hasher: inout Hasher) {
+      hasher.combine(kind)
+      hasher.combine(component)
+    }
+  }
+
+  enum Verdict { case write, held(isFirst: Bool) }
+
+  private struct Window {
+    var end: Instant
+    var written = 0
+    var held = 0
+  }
+
+  static let burst = 5
+  static let window = TimeSpan.seconds(10)
+  /// Kinds under watch at most; beyond them everything is written.
+  static let maximumKinds = 1000
+
+  private var windows: [Key: Window] = [:]
+
+  mutating func take(_ key: Key, at now: Instant) -> Verdict {
+    if var window = windows[key], now < window.end {
+      if window.written < Self.burst {
+        window.written += 1
+        windows[key] = window
+        return .write
+      }
+      window.held += 1
+      windows[key] = window
+      return .held(isFirst: window.held == 1)
+    }
+    if windows.count >= Self.maximumKinds {
+      windows = windows.filter { $0.value.held > 0 || now < $0.value.end }
+      if windows.count >= Self.maximumKinds { return .write }
+    }
+    if windows[key].map({ $0.held > 0 }) != true {
+      windows[key] = Window(end: now + Self.window, written: 1)
+    }
+    return .write
+  }
+
+  /// The kinds whose window has ended with records held back, and when the next one ends.
+  mutating func summaries(at now: Instant) -> (due: [(Key, Int)], next: Instant?) {
+    var due: [(Key, Int)] = []
+    var next: Instant?
+    for (key, window) in windows where window.held > 0 {
+      if window.end <= now {
+        due.append((key, window.held))
+        windows[key] = nil
+      } else {
+        next = min(next ?? window.end, window.end)
+      }
+    }
+    return (due, next)
+  }
+}

@@ -1,0 +1,48 @@
+import Glibc
+
+/// Tells the service manager how we are: the protocol of sd_notify(3), datagrams to a Unix socket.
+struct Notify {
+  private let descriptor: Int32
+  private let address: [UInt8]
+  /// How often the service manager wants to hear that we are alive, in microseconds; nil: never.
+  let watchdogMicroseconds: Int64?
+
+  /// Reads the variables and removes them, so that no child process takes them for its own. Nil if
+  /// there is no service manager to tell. Called before any other thread is started.
+  init?() {
+    let path = ProcessEnvironment["NOTIFY_SOCKET"]
+    let watchdog = ProcessEnvironment["WATCHDOG_USEC"].flatMap { Int64($0) }
+    let watched = ProcessEnvironment["WATCHDOG_PID"].flatMap { Int32($0) }
+    for name in [
+      "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES",
+    ] {
+      unsetenv(name)
+    }
+    guard let path, let first = path.utf8.first,
+      first == UInt8(ascii: "/") || first == UInt8(ascii: "@")
+    else { return nil }
+    var address = Array(path.utf8)
+    guard address.count < 108 else { return nil }
+    // An abstract name begins with a zero byte and has no end mark.
+    if first == UInt8(ascii: "@") { address[0] = 0 }
+    self.address = address
+    descriptor = socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+    if descriptor < 0 { return nil }
+    let isMeant = watched == nil || watched == getpid()
+    watchdogMicroseconds = isMeant ? watchdog.flatMap { $0 > 0 ? $0 : nil } : nil
+  }
+
+  /// Sends `VARIABLE=value` lines. A service manager that does not listen is no reason to stop.
+  func send(_ state: String) {
+    var name = sockaddr_un()
+    name.sun_family = sa_family_t(AF_UNIX)
+    withUnsafeMutableBytes(of: &name.sun_path) { $0.copyBytes(from: address) }
+    let length = MemoryLayout<sa_family_t>.size + address.count
+    let bytes = Array(state.utf8)
+    _ = withUnsafePointer(to: &name) { pointer in
+      pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+        sendto(descriptor, bytes, bytes.count, Int32(MSG_NOSIGNAL), $0, socklen_t(length))
+      }
+    }
+  }
+}

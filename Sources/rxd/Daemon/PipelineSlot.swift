@@ -1,0 +1,110 @@
+import Logging
+import PipelineCore
+
+/// One pipeline file of the process, over all its runs.
+final class PipelineSlot {
+  enum State {
+    case running
+    /// Told to end; what is under way is seen through.
+    case draining
+    /// Failed; starts again in a moment.
+    case waiting
+    /// Failed too often; tried again every five minutes.
+    case failed
+    /// Ended, and will not run again by itself.
+    case over
+  }
+
+  let path: String
+  private(set) var plan: Plan
+  /// What to run once the current run has ended.
+  var next: Plan?
+  /// The file is gone: the slot goes with its run.
+  var isLeaving = false
+  var state = State.running
+  var run: PipelineRun?
+  /// How the current run is to report.
+  var report: (@Sendable (PipelineRun.Report) -> Void)?
+  var hasLaunched = false
+  /// The last run failed, and nothing is tried any more.
+  var hasFailed = false
+  var startedAt = Instant(nanoseconds: 0)
+  var retryAt: Instant?
+  var drainDeadline: Instant?
+  var totals = Execution.Counters()
+
+  /// Restarts in a row; a minute without a failure begins anew.
+  private var attempt = 0
+  private var failures: [Instant] = []
+
+  static let firstDelay = TimeSpan.milliseconds(100)
+  static let longestDelay = TimeSpan.seconds(30)
+  /// More failures than this within ``calm`` are too many.
+  static let burst = 5
+  static let calm = TimeSpan.seconds(60)
+  static let pause = TimeSpan.seconds(300)
+
+  var name: String { plan.name }
+
+  /// Nothing is under way between what the files say and what runs.
+  var isSettled: Bool {
+    switch state {
+    case .running: hasLaunched
+    case .draining: false
+    case .waiting, .failed, .over: true
+    }
+  }
+
+  init(path: String, plan: Plan) {
+    self.path = path
+    self.plan = plan
+  }
+
+  func adopt(_ plan: Plan) {
+    self.plan = plan
+    attempt = 0
+    failures = []
+    hasFailed = false
+  }
+
+  /// Decides when to start again after a failure: 0.1 s doubling to 30 s, of which a random part is
+  /// taken, so that many pipelines that failed together do not come back together.
+  func fail(at now: Instant, random: UInt64) -> TimeSpan {
+    failures = failures.filter { now < $0 + Self.calm } + [now]
+    if now - startedAt >= Self.calm { attempt = 0 }
+    if failures.count > Self.burst {
+      failures = []
+      state = .failed
+      retryAt = now + Self.pause
+      return Self.pause
+    }
+    let ceiling = min(
+      Self.firstDelay.nanoseconds << Int64(min(attempt, 20)), Self.longestDelay.nanoseconds)
+    attempt += 1
+    let delay = TimeSpan(nanoseconds: Int64(random % UInt64(ceiling)))
+    state = .waiting
+    retryAt = now + delay
+    return delay
+  }
+
+  func count(_ counters: Execution.Counters) {
+    totals.received &+= counters.received
+    totals.sent &+= counters.sent
+    totals.rejected &+= counters.rejected
+    totals.undecided &+= counters.undecided
+  }
+
+  /// One line on what went through: a warning if something was given up, else only for who asks for
+  /// details.
+  func summarize(_ log: LogWriter) {
+    var line = "\(totals.received) events in, \(totals.sent) out"
+    if totals.rejected > 0 { line += ", \(totals.rejected) rejected" }
+    if totals.undecided > 0 { line += ", \(totals.undecided) undecided" }
+    log.write(
+      totals.rejected + totals.undecided > 0 ? .warning : .debug, name, line,
+      fields: [
+        ("received", .uint(totals.received)), ("sent", .uint(totals.sent)),
+        ("rejected", .uint(totals.rejected)), ("undecided", .uint(totals.undecided)),
+      ], limited: false)
+  }
+}

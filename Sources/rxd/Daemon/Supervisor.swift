@@ -1,0 +1,404 @@
+import Glibc
+import Logging
+import PipelineCore
+import Synchronization
+import Transport
+
+/// Runs pipelines until they have ended or the process is told to stop.
+///
+/// Everything here happens on one thread, the main one; loops report through a mailbox. While nothing
+/// happens it sleeps without a timeout.
+final class Supervisor {
+  struct Options {
+    /// Failed pipelines start again, and the process goes on for ever.
+    var isDaemon = false
+    /// How long stopping may take before whatever is left is cancelled.
+    var drainLimit = TimeSpan.seconds(60)
+    /// Reads and compiles all files anew.
+    var load: () -> [FrontEnd.Result] = { [] }
+  }
+
+  private enum Message: Sendable {
+    case report(Int, PipelineRun.Report)
+    case heldBack
+  }
+
+  let options: Options
+  let log: LogWriter
+  private let logger: Logger
+  private let services: Services
+  private let notify: Notify?
+  private let signals: Signals
+  private let wake: WakeEvent
+  private let mailbox = Mailbox()
+  private var loops: [Loop] = []
+  private(set) var slots: [PipelineSlot] = []
+  private var runs: [Int: (slot: PipelineSlot, run: PipelineRun)] = [:]
+  private var nextRun = 0
+  private var isReady = false
+  private var reload: Reload?
+  private var stopDeadline: Instant?
+  private var nextFeed: Instant?
+  private var nextSummary: Instant?
+  private var hasFailed = false
+  private static let cores = max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN)))
+
+  /// A reload whose pipelines are on their way from the old file to the new.
+  private struct Reload { var started: Instant }
+
+  private final class Mailbox: Sendable {
+    let messages = Mutex<[Message]>([])
+  }
+
+  init(_ options: Options, log: LogWriter, signals: Signals, notify: Notify?) throws(PosixError) {
+    self.options = options
+    self.log = log
+    logger = log.logger("")
+    services = .real(log)
+    self.signals = signals
+    self.notify = notify
+    wake = try WakeEvent()
+    let post = poster()
+    log.whenHeldBack { post(.heldBack) }
+  }
+
+  private var now: Instant { SystemClock.shared.now }
+  private var isStopping: Bool { stopDeadline != nil }
+
+  private func poster() -> @Sendable (Message) -> Void {
+    let mailbox = mailbox
+    let wake = wake
+    return { message in
+      mailbox.messages.withLock { $0.append(message) }
+      wake.wake()
+    }
+  }
+
+  // MARK: The main loop
+
+  /// Runs what `loaded` holds plans for; returns the exit status.
+  func run(_ loaded: [FrontEnd.Result]) -> Int32 {
+    for result in loaded { add(result) }
+    balance(slots.count)
+    for slot in slots { launch(slot) }
+    if let interval = feedInterval { nextFeed = now + interval }
+    settle()
+    while !isOver {
+      wait()
+      for message in mailbox.messages.withLock({ box in
+        let all = box
+        box = []
+        return all
+      }) {
+        take(message)
+      }
+      while let signal = signals.next() {
+        if let status = take(signal: signal) { return status }
+      }
+      if let status = passTime() { return status }
+      settle()
+    }
+    notify?.send("STOPPING=1")
+    _ = log.summarize(all: true)
+    return hasFailed ? ExitStatus.failure.rawValue : ExitStatus.success.rawValue
+  }
+
+  private var isOver: Bool {
+    if slots.isEmpty { return isStopping || !options.isDaemon }
+    return slots.allSatisfy { $0.state == .over }
+  }
+
+  private func wait() {
+    let deadlines = slots.flatMap { [$0.retryAt, $0.drainDeadline] } + [stopDeadline, nextFeed, nextSummary]
+    let deadline = deadlines.compactMap { $0 }.min()
+    var entries = [
+      pollfd(fd: signals.descriptor, events: Int16(POLLIN), revents: 0),
+      pollfd(fd: wake.descriptor, events: Int16(POLLIN), revents: 0),
+    ]
+    var timeout: Int32 = -1
+    if let deadline {
+      let left = max(0, (deadline - now).nanoseconds)
+      timeout = Int32(clamping: (left + 999_999) / 1_000_000)
+    }
+    _ = poll(&entries, 2, timeout)
+    wake.clear()
+  }
+
+  private func take(_ message: Message) {
+    switch message {
+    case .heldBack: nextSummary = log.summarize()
+    case .report(let id, let report):
+      guard let (slot, run) = runs[id] else { return }
+      switch report {
+      case .launched:
+        slot.hasLaunched = true
+        if options.isDaemon { logger.debug("started", metadata: ["component_id": "\(slot.name)"]) }
+      case .ended(let outcome, let counters):
+        release(id, slot, run, counters)
+        ended(slot, outcome)
+      case .cancelled(let counters):
+        release(id, slot, run, counters)
+        if slot.state == .draining {
+          logger.warning(
+            "cancelled: it was not done within the limit", metadata: ["component_id": "\(slot.name)"])
+          if isStopping { hasFailed = true }
+        }
+        proceed(slot)
+      }
+    }
+  }
+
+  /// What is due by now; an exit status if the process must end at once.
+  private func passTime() -> Int32? {
+    let now = now
+    if let deadline = stopDeadline, now >= deadline { return abort() }
+    for slot in slots {
+      if let at = slot.retryAt, now >= at {
+        slot.retryAt = nil
+        launch(slot)
+      }
+      if let at = slot.drainDeadline, now >= at {
+        slot.drainDeadline = nil
+        cancel(slot)
+      }
+    }
+    if let at = nextFeed, now >= at, let interval = feedInterval {
+      // Each loop must have come round since the last time.
+      let turned = loops.map { $0.hasTurned() }
+      if !turned.contains(false) { notify?.send("WATCHDOG=1") }
+      nextFeed = now + interval
+    }
+    if let at = nextSummary, now >= at { nextSummary = log.summarize() }
+    return nil
+  }
+
+  private var feedInterval: TimeSpan? {
+    notify?.watchdogMicroseconds.map { TimeSpan(nanoseconds: max(1, $0 / 2) &* 1000) }
+  }
+
+  /// Tells the service manager when everything that was asked for has happened.
+  private func settle() {
+    guard !isStopping, slots.allSatisfy(\.isSettled) else { return }
+    if !isReady {
+      isReady = true
+      notify?.send("READY=1\nSTATUS=\(status)")
+    } else if let reload {
+      self.reload = nil
+      let took = (now - reload.started).nanoseconds / 1_000_000
+      logger.notice("reloaded in \(took) ms: \(status)")
+      notify?.send("READY=1\nSTATUS=\(status)")
+    }
+  }
+
+  /// `3 pipelines running, 1 failed (search)`.
+  private var status: String {
+    func names(_ slots: [PipelineSlot]) -> String {
+      slots.prefix(5).map(\.name).joined(separator: ", ") + (slots.count > 5 ? ", ..." : "")
+    }
+    let running = slots.count { $0.run != nil }
+    let failed = slots.filter { $0.state == .failed || $0.state == .over && $0.hasFailed }
+    let waiting = slots.filter { $0.state == .waiting }
+    var parts = ["\(running) pipeline\(running == 1 ? "" : "s") running"]
+    if !waiting.isEmpty { parts.append("\(waiting.count) restarting (\(names(waiting)))") }
+    if !failed.isEmpty { parts.append("\(failed.count) failed (\(names(failed)))") }
+    return parts.joined(separator: ", ")
+  }
+
+  private func tellStatus() {
+    if isReady, !isStopping { notify?.send("STATUS=\(status)") }
+  }
+
+  // MARK: Life of a pipeline
+
+  private func add(_ result: FrontEnd.Result) {
+    guard let plan = result.plan else { return }
+    slots.append(PipelineSlot(path: result.path, plan: plan))
+  }
+
+  /// Starts loops, one a core at most, for `count` pipelines.
+  private func balance(_ count: Int) {
+    while loops.count < min(count, Self.cores) {
+      let loop = Loop()
+      do throws(PosixError) {
+        _ = try OwnThread("rxd loop \(loops.count)", stackBytes: 8 << 20) { loop.run() }
+      } catch {
+        if loops.isEmpty {
+          logger.critical("\(error.message)")
+          _exit(ExitStatus.failure.rawValue)
+        }
+        return
+      }
+      loops.append(loop)
+    }
+  }
+
+  private func launch(_ slot: PipelineSlot) {
+    balance(slots.count)
+    guard let loop = loops.min(by: { $0.load < $1.load }) else { return }
+    let run = PipelineRun(slot.plan, loop: loop, services: services)
+    slot.run = run
+    slot.hasLaunched = false
+    slot.state = .running
+    slot.startedAt = now
+    let id = nextRun
+    nextRun += 1
+    runs[id] = (slot, run)
+    let post = poster()
+    slot.report = { post(.report(id, $0)) }
+    run.start { post(.report(id, $0)) }
+  }
+
+  private func release(
+    _ id: Int, _ slot: PipelineSlot, _ run: PipelineRun, _ counters: Execution.Counters
+  ) {
+    runs[id] = nil
+    run.retire()
+    slot.run = nil
+    slot.drainDeadline = nil
+    slot.count(counters)
+  }
+
+  private func ended(_ slot: PipelineSlot, _ outcome: Execution.Outcome) {
+    if case .failed(let failure) = outcome {
+      let place = failure.location.map { " (\($0))" } ?? ""
+      let isFinal = !options.isDaemon || slot.state == .draining
+      var message = "failed: \(failure.message)\(place)"
+      if !isFinal {
+        let delay = slot.fail(at: now, random: services.random())
+        message += slot.state == .failed
+          ? "; it failed \(PipelineSlot.burst) times within a minute, so the next try is in 5 minutes"
+          : "; starting again in \(Self.shown(delay))"
+        logger.error("\(message)", metadata: ["component_id": "\(slot.name)"])
+        tellStatus()
+        return
+      }
+      logger.error("\(message)", metadata: ["component_id": "\(slot.name)"])
+      slot.hasFailed = true
+      hasFailed = true
+    }
+    proceed(slot)
+  }
+
+  /// The run of a slot is over for good: on to its new plan, or away.
+  private func proceed(_ slot: PipelineSlot) {
+    slot.summarize(log)
+    slot.totals = Execution.Counters()
+    if let next = slot.next, !isStopping {
+      slot.next = nil
+      slot.adopt(next)
+      launch(slot)
+    } else if slot.isLeaving {
+      slots.removeAll { $0 === slot }
+    } else {
+      slot.state = .over
+      tellStatus()
+    }
+  }
+
+  private func drain(_ slot: PipelineSlot, within limit: TimeSpan) {
+    slot.retryAt = nil
+    guard let run = slot.run else {
+      proceed(slot)
+      return
+    }
+    guard slot.state != .draining else { return }
+    slot.state = .draining
+    slot.drainDeadline = now + limit
+    run.drain()
+  }
+
+  private func cancel(_ slot: PipelineSlot) {
+    if let run = slot.run, let report = slot.report { run.cancel(report) }
+  }
+
+  private static func shown(_ span: TimeSpan) -> String {
+    "\(TimeSpan.milliseconds(max(1, span.nanoseconds / 1_000_000)))"
+  }
+
+  // MARK: Signals
+
+  private func take(signal: Int32) -> Int32? {
+    switch signal {
+    case SIGHUP:
+      if !isStopping { reloadAll() }
+    case SIGUSR1:
+      logger.notice("\(status)")
+    case SIGQUIT: return abort(signal)
+    default:
+      if isStopping { return abort(signal) }
+      stop()
+    }
+    return nil
+  }
+
+  private func stop() {
+    stopDeadline = now + options.drainLimit
+    let microseconds = options.drainLimit.nanoseconds / 1000 &+ 5_000_000
+    notify?.send("STOPPING=1\nSTATUS=draining\nEXTEND_TIMEOUT_USEC=\(microseconds)")
+    logger.debug("draining, within \(options.drainLimit)")
+    // A pipeline that has not come so far as to be cancelled gets its time from the stop as a whole.
+    for slot in slots where slot.state != .over { drain(slot, within: options.drainLimit + .seconds(1)) }
+  }
+
+  /// Ends the process without waiting for anything.
+  private func abort(_ signal: Int32? = nil) -> Int32 {
+    if signal == nil {
+      let left = slots.filter { $0.run != nil }.map(\.name).joined(separator: ", ")
+      logger.error("stopped after \(options.drainLimit) without being done: \(left)")
+    }
+    notify?.send("STOPPING=1")
+    _ = log.summarize(all: true)
+    return signal.map { 128 + $0 } ?? ExitStatus.failure.rawValue
+  }
+
+  // MARK: Reload
+
+  /// Reads all files anew and moves to what they say now; if anything is wrong, everything goes on as
+  /// it was. Pipelines whose text has not changed are not touched.
+  private func reloadAll() {
+    let started = now
+    notify?.send("RELOADING=1\nMONOTONIC_USEC=\(started.nanoseconds / 1000)\nSTATUS=reloading")
+    let loaded = options.load()
+    if loaded.contains(where: \.hasErrors) {
+      for diagnostic in loaded.flatMap(\.diagnostics) where diagnostic.severity == .error {
+        log.write(.error, "", diagnostic.line, limited: false)
+      }
+      logger.error("not reloaded: the files have errors, so the pipelines run on as they are")
+      notify?.send("READY=1\nSTATUS=\(status); the last reload found errors")
+      return
+    }
+    reload = Reload(started: started)
+    for slot in slots where !loaded.contains(where: { $0.path == slot.path }) {
+      slot.isLeaving = true
+      slot.next = nil
+      drain(slot, within: options.drainLimit)
+    }
+    for result in loaded {
+      guard let plan = result.plan else { continue }
+      guard let slot = slots.first(where: { $0.path == result.path }) else {
+        let slot = PipelineSlot(path: result.path, plan: plan)
+        slots.append(slot)
+        launch(slot)
+        continue
+      }
+      let isSame = slot.plan.source.bytes == plan.source.bytes
+      slot.isLeaving = false
+      if isSame, slot.state == .running {
+        slot.next = nil
+        continue
+      }
+      // Ended as it should and not changed: there is nothing to do for it.
+      if isSame, slot.state == .over, !slot.hasFailed { continue }
+      slot.next = plan
+      drain(slot, within: options.drainLimit)
+    }
+  }
+}
+
+extension Diagnostic {
+  /// `search.yaml:12:7: error[RX203]: message; help`, for a log.
+  var line: String {
+    (location.map { "\($0): " } ?? "") + "\(severity.rawValue)[\(code.name)]: \(message)"
+      + (help.map { "; \($0)" } ?? "")
+  }
+}
