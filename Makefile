@@ -1,0 +1,62 @@
+# rxd: build, run, test, install. The first two targets are all a newcomer needs.
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+BUILD ?= .build
+RXD := $(BUILD)/release/rxd
+
+.PHONY: run test build packages test-packages bench bench-check fmt lint docs check-docs install uninstall clean
+
+## Shows search as you type, without internet: installs what is missing, builds, runs.
+run: build
+	@scripts/demo $(RXD)
+
+## Runs all tests.
+test: test-packages build
+	swift build --build-tests
+	RXD=$(CURDIR)/$(RXD) swift test --skip-build
+	$(MAKE) --no-print-directory lint check-docs
+
+build: packages
+	swift build -c release --product rxd
+
+packages:
+	@scripts/install-packages
+
+test-packages:
+	@scripts/install-packages --tests
+
+## Measures; prints a table.
+bench: build
+	Benchmarks/run $(RXD)
+
+fmt:
+	swift format --in-place --recursive Sources Tests Package.swift
+
+lint:
+	swift format lint --strict --recursive Sources Tests Package.swift
+
+## Rewrites the generated files.
+docs: build
+	RXD=$(RXD) scripts/generate
+
+## Compares the generated files with what would be generated.
+check-docs: build
+	RXD=$(RXD) scripts/generate --check
+
+install:
+	install -D -m 0755 $(RXD) $(DESTDIR)$(PREFIX)/bin/rxd
+	install -D -m 0644 systemd/rxd.service $(DESTDIR)/lib/systemd/system/rxd.service
+	install -D -m 0644 systemd/rxd@.service $(DESTDIR)/lib/systemd/system/rxd@.service
+	sed -i 's|/usr/bin/rxd|$(PREFIX)/bin/rxd|g' $(DESTDIR)/lib/systemd/system/rxd.service $(DESTDIR)/lib/systemd/system/rxd@.service
+	install -d -m 0755 $(DESTDIR)/etc/rxd/pipelines
+	install -d -m 0755 $(DESTDIR)$(PREFIX)/share/rxd/examples
+	cp -r pipelines/. $(DESTDIR)$(PREFIX)/share/rxd/examples/
+
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/rxd
+	rm -f $(DESTDIR)/lib/systemd/system/rxd.service $(DESTDIR)/lib/systemd/system/rxd@.service
+	rm -rf $(DESTDIR)$(PREFIX)/share/rxd
+
+clean:
+	rm -rf $(BUILD)
