@@ -26,10 +26,43 @@ public struct ExpressionParameter: ParameterValue {
             ? "YAML reads [ ] as a list: quote the expression, or put it in a block scalar (|)" : nil)
       return nil
     }
+    guard Self.isStructureOwn(scalar, &context) else { return nil }
     var parameter = ExpressionParameter()
     parameter.location = scalar.location
     parameter.syntax = ExpressionSyntax.parse(scalar.text, into: &context.diagnostics)
     return parameter.syntax == nil ? nil : parameter
+  }
+
+  /// What the environment puts into an expression is a number, a boolean, or part of a text between
+  /// quotes: a value can never change what the expression says.
+  private static func isStructureOwn(_ scalar: YAMLScalar, _ context: inout DecodingContext) -> Bool {
+    let text = scalar.text.text
+    var quote: UInt8?
+    var at = 0
+    for insertion in scalar.insertions {
+      while at < insertion.lowerBound {
+        if let open = quote {
+          if text[at] == UInt8(ascii: "\\") { at += 1 } else if text[at] == open { quote = nil }
+        } else if text[at] == UInt8(ascii: "'") || text[at] == UInt8(ascii: "\"") {
+          quote = text[at]
+        }
+        at += 1
+      }
+      at = max(at, insertion.upperBound)
+      let value = text[insertion]
+      let isPlain =
+        quote == nil
+        ? YAMLCoreSchema.kind(of: Array(value)) != .string
+        : !value.contains { $0 < 0x20 || $0 == quote || $0 == UInt8(ascii: "\\") }
+      if !isPlain, !scalar.isPlaceholder {
+        context.badValue(
+          at: scalar.text.location(insertion.lowerBound, insertion.upperBound),
+          "a value from the environment may be a number or a part of a quoted text in an expression, nothing else",
+          help: "read it as 'env.NAME' in the expression")
+        return false
+      }
+    }
+    return true
   }
 
   public mutating func bind(_ binder: inout Binder, _ use: ExpressionUse) {

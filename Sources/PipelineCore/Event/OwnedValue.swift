@@ -149,6 +149,19 @@ public struct OwnedValue: @unchecked Sendable {
   }
 }
 
+extension Value {
+  /// Whether lists and maps are nested more than `limit` deep. What is still JSON text counts as one
+  /// level: its reader has limits of its own.
+  public func isDeeper(than limit: Int) -> Bool {
+    switch what {
+    case .list: limit == 0 || elements.contains { $0.isDeeper(than: limit - 1) }
+    case .map: limit == 0 || entries.contains { $0.value.isDeeper(than: limit - 1) }
+    case .optional: wrapped?.isDeeper(than: limit) ?? false
+    default: false
+    }
+  }
+}
+
 extension Arena {
   /// A deep copy that lives until the end of the turn. JSON text and strings are copied too.
   public func copy(_ value: Value) -> Value {

@@ -53,6 +53,11 @@ struct Aggregate: OperatorComponent {
         _ = failed(event, value, program, frame)
         return
       }
+      if value.isDeeper(than: Scan.Step.depthLimit) {
+        reject(
+          event, .limitReached, "aggregate's value is nested more than \(Scan.Step.depthLimit) deep")
+        return
+      }
       index &+= 1
       running.assign(value, retiring: arena)
     }

@@ -36,6 +36,23 @@ struct Reduce: RowOperator {
       return
     }
     count = names.count
+    for name in names where !Self.isVariable(name) {
+      binder.diagnostics.report(
+        Diagnostic(
+          .unsuitableReduce,
+          name.hasPrefix("@")
+            ? "an input has no name that 'reduce' could use"
+            : "the input '\(name)' has a name that expressions cannot use",
+          at: binder.location,
+          help: "name the inputs: 'combineLatest: { a: \(name.hasPrefix("@") ? "..." : name), b: ... }'"))
+    }
+  }
+
+  private static func isVariable(_ name: String) -> Bool {
+    name.utf8.allSatisfy { byte in
+      byte == UInt8(ascii: "_") || (48...57).contains(byte) || (65...90).contains(byte)
+        || (97...122).contains(byte)
+    } && !["true", "false", "null", "in", "event", "meta", "now", "env"].contains(name)
   }
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(to.type) }

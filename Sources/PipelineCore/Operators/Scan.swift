@@ -35,6 +35,8 @@ struct Scan: RowOperator {
     private var index: Int64 = 0
     private let program: Program
     private let step: StepPlan
+    /// A fold that wraps its value again and again would end on the stack.
+    static let depthLimit = 64
 
     init(_ start: OwnedValue, _ program: Program, _ step: StepPlan) {
       running = start
@@ -47,6 +49,11 @@ struct Scan: RowOperator {
       frame.set(1, .int(index))
       let value = program.evaluate(frame.frame)
       if value.isError { return failed(event, value, program, frame, run, step) }
+      if value.isDeeper(than: Self.depthLimit) {
+        run.rejectRow(
+          event, .limitReached, "scan's value is nested more than \(Self.depthLimit) deep", at: step.location)
+        return .drop
+      }
       index &+= 1
       running.assign(value, retiring: run.arena)
       event.value = running.value
