@@ -145,7 +145,10 @@ extension Checker {
         if let type = namedCall(id, candidate, at, nil, arguments) { return type }
       }
     }
+    // A name before the dot that is nothing was meant as a part of the function's.
+    let reported = diagnostics.count
     if let target { check(target) }
+    if let target, dottedName(target) != nil { diagnostics.removeLast(diagnostics.count - reported) }
     for argument in arguments { check(argument) }
     resolutions[Int(id)] = .failing(.unknownFunction, function)
     unknownFunction(id, target, function, at, arguments)
@@ -182,7 +185,7 @@ extension Checker {
     "toLower": "Write .lowerAscii().", "toUpper": "Write .upperAscii().",
     "downcase": "Write .lowerAscii().", "upcase": "Write .upperAscii().",
     "includes": "Write .contains(...) for texts and x in list for lists.",
-    "strip": "Write .trim().", "slice": "Write .substring(i, j) for texts, .slice(i, j) for lists.",
+    "omit": "Write .without([...]).", "remove": "Write .without([...]).", "strip": "Write .trim().", "slice": "Write .substring(i, j) for texts, .slice(i, j) for lists.",
     "any": "Write .exists(x, ...).", "every": "Write .all(x, ...).", "some": "Write .exists(x, ...).",
     "find": "Write .filter(x, ...).first().", "parse_json": "Write parseJson(...).",
     "match": "Write .matches(r'...').", "test": "Write .matches(r'...').",

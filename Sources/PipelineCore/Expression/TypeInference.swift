@@ -99,8 +99,9 @@ struct TypeInference {
     case (.object(let fields, _), .map(let key, let value)),
       (.map(let key, let value), .object(let fields, _)):
       guard fits(.string, key) else { return false }
-      for field in fields where !fits(field.type, value) { return false }
-      return true
+      // Fields of several types make a map whose values are known only when it runs.
+      let common = fields.first?.type ?? .dyn
+      return fits(fields.allSatisfy { $0.type == common } ? common : .dyn, value)
     case (.object(let fields, _), .object(let others, _)):
       for field in fields {
         guard let other = others.first(where: { $0.name == field.name }) else { continue }

@@ -33,8 +33,20 @@ enum NumberText {
     let exponent = point - 1
     if exponent < -4 || exponent >= 6 {
       appendScientific(digits, exponent, buffer)
-      return
+    } else {
+      appendPlain(digits, point, buffer)
     }
+  }
+
+  /// The shortest digits that read back as the same number, without an exponent.
+  static func appendPlain(_ number: Double, to buffer: OutputBuffer) {
+    guard number.isFinite, number != 0 else { return append(number, to: buffer) }
+    if number < 0 { buffer.append(0x2D) }
+    let (digits, point) = shortest(number.magnitude)
+    appendPlain(digits, point, buffer)
+  }
+
+  private static func appendPlain(_ digits: [UInt8], _ point: Int, _ buffer: OutputBuffer) {
     if point <= 0 {
       buffer.append("0.")
       for _ in 0..<(-point) { buffer.append(0x30) }

@@ -1,0 +1,133 @@
+extension FunctionRegistry {
+  /// Texts that stand for other values.
+  static let encodings: [FunctionSpec] = [
+    FunctionSpec(
+      "base64.encode", "Bytes as base64 text, with padding.",
+      [
+        .global([.bytes], .string, encodeBase64), .global([.string], .string, encodeBase64),
+      ], examples: [("base64.encode(b'hello')", "'aGVsbG8='")]),
+    FunctionSpec(
+      "base64.decode", "The bytes that a base64 text stands for; padding may be missing.",
+      [
+        .global([.string], .bytes) { arguments in
+          guard let bytes = Base64.decode(arguments[0].rawBytes) else {
+            return arguments.context.failure(.invalidArgument, .absent, "the text is not base64")
+          }
+          return bytes.withUnsafeBytes { .bytes(arguments.context.arena.copy($0)) }
+        }
+      ], examples: [("base64.decode('aGVsbG8')", "b'hello'")]),
+    FunctionSpec(
+      "parseJson", "The value that a JSON text stands for.",
+      [
+        .global([.string], .dyn) { arguments in
+          let text = arguments[0].rawBytes
+          let value = arguments.context.json.parse(text, into: arguments.context.arena)
+          guard let failure = JSONFailure(value) else { return value }
+          return arguments.context.failure(.invalidArgument, .absent, text: failure.description)
+        }
+      ], examples: [("parseJson('{\"a\": [1, 2.5]}')", "{'a': [1, 2.5]}")]),
+    FunctionSpec(
+      "toJson", "The value as JSON text, on one line.",
+      [
+        .global([.dyn], .string) { arguments in
+          var failure: EncodingFailure?
+          let text = arguments.context.build { failure = JSONWriter.append(arguments[0], to: $0) }
+          guard let failure else { return text }
+          return arguments.context.failure(.invalidArgument, .absent, text: failure.description)
+        }
+      ], examples: [("toJson({'a': [1, null]})", "'{\"a\":[1,null]}'")]),
+    FunctionSpec(
+      "urlEncode", "The text as it may stand in a query or a path: all but letters, digits and -._~ escaped.",
+      [
+        .global([.string], .string) { arguments in
+          arguments.context.build { buffer in
+            for byte in arguments[0].rawBytes {
+              if ExpressionLexer.isLetter(byte) || ExpressionLexer.isDigit(byte) || byte == 0x2D
+                || byte == 0x2E || byte == 0x7E
+              {
+                buffer.append(byte)
+              } else {
+                buffer.append(0x25)
+                for digit in [byte >> 4, byte & 15] { buffer.append(digit < 10 ? 0x30 + digit : 0x37 + digit) }
+              }
+            }
+          }
+        }
+      ], examples: [("urlEncode('a b/c')", "'a%20b%2Fc'")]),
+    FunctionSpec(
+      "urlDecode", "The text with its %-escapes resolved; '+' stays.",
+      [
+        .global([.string], .string) { arguments in
+          let text = arguments[0].rawBytes
+          var out: [UInt8] = []
+          var at = 0
+          while at < text.count {
+            if text[at] == 0x25, at + 2 < text.count, let high = ExpressionLexer.hexValue(text[at + 1]),
+              let low = ExpressionLexer.hexValue(text[at + 2])
+            {
+              out.append(UInt8(high << 4 | low))
+              at += 3
+            } else {
+              out.append(text[at])
+              at += 1
+            }
+          }
+          guard out.withUnsafeBytes({ CodePoints.areValid($0) }) else {
+            return arguments.context.failure(.invalidArgument, .absent, "the bytes are not valid UTF-8")
+          }
+          return arguments.context.string(out)
+        }
+      ], examples: [("urlDecode('a%20b')", "'a b'")]),
+    FunctionSpec(
+      "hash", "A number for a text that is the same in every run, as 16 hexadecimal digits; no secret.",
+      [.global([.string], .string, hash), .global([.bytes], .string, hash)],
+      examples: [("hash('a')", "'af63dc4c8601ec8c'")]),
+  ]
+
+  private static let encodeBase64: FunctionOverload.Body = { arguments in
+    arguments.context.build { JSONWriter.appendBase64(arguments[0].rawBytes, to: $0) }
+  }
+
+  /// FNV-1a with 64 bits.
+  private static let hash: FunctionOverload.Body = { arguments in
+    var hash: UInt64 = 0xcbf2_9ce4_8422_2325
+    for byte in arguments[0].rawBytes { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01b3 }
+    return arguments.context.build { buffer in
+      for shift in stride(from: 60, through: 0, by: -4) {
+        let digit = UInt8(truncatingIfNeeded: hash >> UInt64(shift) & 15)
+        buffer.append(digit < 10 ? 0x30 + digit : 0x57 + digit)
+      }
+    }
+  }
+}
+
+enum Base64 {
+  /// Standard or URL-safe letters, padding optional; nil for anything else.
+  static func decode(_ text: UnsafeRawBufferPointer) -> [UInt8]? {
+    var end = text.count
+    while end > 0, text[end - 1] == 0x3D, text.count - end < 2 { end -= 1 }
+    guard end % 4 != 1 else { return nil }
+    var out: [UInt8] = []
+    out.reserveCapacity(end * 3 / 4)
+    var bits: UInt32 = 0
+    var count = 0
+    for byte in text[..<end] {
+      let digit: UInt32
+      switch byte {
+      case 0x41...0x5A: digit = UInt32(byte - 0x41)
+      case 0x61...0x7A: digit = UInt32(byte - 0x61 + 26)
+      case 0x30...0x39: digit = UInt32(byte - 0x30 + 52)
+      case 0x2B, 0x2D: digit = 62
+      case 0x2F, 0x5F: digit = 63
+      default: return nil
+      }
+      bits = bits << 6 | digit
+      count += 6
+      if count >= 8 {
+        count -= 8
+        out.append(UInt8(truncatingIfNeeded: bits >> UInt32(count)))
+      }
+    }
+    return out
+  }
+}
