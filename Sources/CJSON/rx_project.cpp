@@ -172,13 +172,14 @@ rx_projector *rx_projector_create(void) { return new rx_projector; }
 void rx_projector_free(rx_projector *projector) { delete projector; }
 
 long rx_project(
-  rx_projector *projector, const rx_path_node *nodes, const char *json, size_t length, rx_value *slots) {
+  rx_projector *projector, const rx_path_node *nodes, int32_t root, const char *json, size_t length,
+  rx_value *slots) {
   ondemand::document document;
   auto error = projector->parser.iterate(json, length, length + SIMDJSON_PADDING).get(document);
   if (error) return 0;
   ondemand::object object;
   error = document.get_object().get(object);
-  if (!error) error = fill_object(nodes, nodes[0], object, slots);
+  if (!error) error = fill_object(nodes, nodes[root], object, slots);
   if (!error) return -1;
   const char *at = nullptr;
   if (document.current_location().get(at) || at < json || at > json + length) return 0;

@@ -25,12 +25,13 @@ typedef struct rx_projector rx_projector;
 rx_projector *rx_projector_create(void);
 void rx_projector_free(rx_projector *projector);
 
-/// Fills the slots of the paths under `nodes[0]` from the JSON object at `json`, which is followed by
+/// Fills the slots of the paths under `nodes[root]` from the JSON object at `json`, which is followed by
 /// 64 readable bytes. The caller has set the slots to absent; those not found stay so. The first of
 /// duplicate keys wins. What lies behind the last wanted field need not be well-formed. Strings and
 /// containers point into `json`. Returns -1, or the byte offset of what is malformed.
 long rx_project(
-  rx_projector *projector, const rx_path_node *nodes, const char *json, size_t length, rx_value *slots);
+  rx_projector *projector, const rx_path_node *nodes, int32_t root, const char *json, size_t length,
+  rx_value *slots);
 
 /// Where `needle` first begins in `text`, or -1.
 long rx_find(const char *text, size_t length, const char *needle, size_t needle_length);

@@ -102,6 +102,7 @@ extension Context {
     if right.isError { return right }
     if left.length == 0 { return right }
     if right.length == 0 { return left }
+    guard hasRoom else { return failure(.tooLarge) }
     let target = arena.elements(Int(left.length) + Int(right.length))
     for (index, element) in left.elements.enumerated() { target[index] = element }
     for (index, element) in right.elements.enumerated() { target[Int(left.length) + index] = element }
@@ -114,7 +115,7 @@ extension Context {
     if a.length == 0 { return b }
     if b.length == 0 { return a }
     let count = Int(a.length) + Int(b.length)
-    guard count <= ExpressionLimits.stringBytes else { return failure(.tooLarge) }
+    guard count <= ExpressionLimits.stringBytes, hasRoom else { return failure(.tooLarge) }
     let target = arena.allocate(count)
     if let source = a.pointer { target.copyMemory(from: source, byteCount: Int(a.length)) }
     if let source = b.pointer {

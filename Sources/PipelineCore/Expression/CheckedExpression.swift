@@ -79,10 +79,10 @@ extension ExpressionSyntax {
 
   private static func conversion(_ type: ExpressionType, _ wanted: ExpressionType) -> String? {
     switch (type, wanted) {
+    case (.optional, _): return "End with .orValue(...) or .value()."
     case (_, .bool): return "Compare it with something: ... == ..., ... > ..., or has(...)."
     case (.int, .string), (.double, .string), (.uint, .string), (.bool, .string): return "Write string(...)."
     case (.string, .int), (.double, .int): return "Write int(...)."
-    case (.optional, _): return "End with .orValue(...) or .value()."
     default: return nil
     }
   }

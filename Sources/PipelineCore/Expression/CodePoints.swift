@@ -133,16 +133,23 @@ enum NearestName {
     byte >= 0x41 && byte <= 0x5A ? byte | 0x20 : byte
   }
 
+  /// Letters to change, insert, leave out or swap with their neighbour.
   private static func distance(_ a: [UInt8], _ b: [UInt8]) -> Int {
-    var previous = Array(0...b.count)
-    for (row, left) in a.enumerated() {
+    var beforeLast: [Int] = []
+    var last = Array(0...b.count)
+    for row in a.indices {
       var current = [row + 1]
-      for (column, right) in b.enumerated() {
-        let swap = left == right ? 0 : 1
-        current.append(min(previous[column] + swap, previous[column + 1] + 1, current[column] + 1))
+      for column in b.indices {
+        var best = min(last[column + 1], current[column]) + 1
+        best = min(best, last[column] + (a[row] == b[column] ? 0 : 1))
+        if row > 0, column > 0, a[row] == b[column - 1], a[row - 1] == b[column] {
+          best = min(best, beforeLast[column - 1] + 1)
+        }
+        current.append(best)
       }
-      previous = current
+      beforeLast = last
+      last = current
     }
-    return previous[b.count]
+    return last[b.count]
   }
 }

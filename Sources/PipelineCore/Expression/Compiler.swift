@@ -11,7 +11,11 @@ struct Compiler {
   private var spans: [(start: Int32, end: Int32)] = []
   private var children: [Int32] = []
   private var sites: [Program.Site] = []
+  private var candidates: [Program.Candidate] = []
   private var patterns: [Pattern] = []
+  private var sets: [KeyIndex] = []
+  /// Where literals are computed; reset after each.
+  private let bench = EvaluationFrame(arena: Arena(), json: JSONParser())
   private var owned: [OwnedValue] = []
   /// Loop variables alive at this point.
   private var localDepth = 0
@@ -21,8 +25,8 @@ struct Compiler {
     let root = compiler.compile(checked.syntax.tree.root)
     return Program(
       operations: compiler.operations, children: compiler.children, sites: compiler.sites,
-      patterns: compiler.patterns, root: root, localCount: checked.localCount, owned: compiler.owned,
-      text: checked.syntax.text, spans: compiler.spans, type: checked.type)
+      candidates: compiler.candidates, patterns: compiler.patterns, sets: compiler.sets, root: root,
+      localCount: checked.localCount, owned: compiler.owned, text: checked.syntax.text, spans: compiler.spans, type: checked.type)
   }
 
   private init(_ checked: CheckedExpression, _ projection: Projection?) {
@@ -71,29 +75,42 @@ struct Compiler {
   /// Replaces an operation whose parts are all literals by its value, unless it fails.
   private mutating func folded(_ at: Int32, _ parts: [Int32]) -> Int32 {
     guard parts.allSatisfy(isLiteral) else { return at }
-    let frame = EvaluationFrame(arena: Arena(), json: JSONParser())
+    let frame = bench
+    frame.state.pointee.iterationsLeft = ExpressionLimits.iterations
+    frame.state.pointee.allocationLimit = frame.arena.allocated &+ ExpressionLimits.foldedBytes
+    defer { frame.arena.reset() }
+    // Folding sees what there is so far, in the arrays that still grow.
     let value = operations.withUnsafeBufferPointer { operations -> Value in
       children.withUnsafeBufferPointer { children in
         sites.withUnsafeBufferPointer { sites in
-          patterns.withUnsafeBufferPointer { patterns in
-            guard let start = operations.baseAddress else { return .absent }
-            let none = UnsafeMutableRawPointer.allocate(byteCount: 64, alignment: 16)
-            defer { none.deallocate() }
-            var code = Program.Code(
-              operations: start,
-              children: children.baseAddress ?? UnsafePointer(none.assumingMemoryBound(to: Int32.self)),
-              sites: sites.baseAddress ?? UnsafePointer(none.assumingMemoryBound(to: Program.Site.self)),
-              patterns: patterns.baseAddress ?? UnsafePointer(none.assumingMemoryBound(to: Pattern.self)))
-            return withUnsafePointer(to: &code) {
-              Machine(operations: start, code: $0, state: frame.state).value(at)
+          candidates.withUnsafeBufferPointer { candidates in
+            patterns.withUnsafeBufferPointer { patterns in
+              sets.withUnsafeBufferPointer { sets in
+                guard let start = operations.baseAddress else { return .absent }
+                var code = Program.Code(
+                  operations: start, children: Self.pointer(children), sites: Self.pointer(sites),
+                  candidates: Self.pointer(candidates), patterns: Self.pointer(patterns),
+                  sets: Self.pointer(sets))
+                return withUnsafePointer(to: &code) {
+                  Machine(operations: start, code: $0, state: frame.state).value(at)
+                }
+              }
             }
           }
         }
       }
     }
     guard !value.isError, !value.isAbsent else { return at }
-    operations[Int(at)] = Operation(code: .literal, literal: keep(value))
+    let owned = OwnedValue(value)
+    guard owned.byteCount <= ExpressionLimits.foldedBytes else { return at }
+    self.owned.append(owned)
+    operations[Int(at)] = Operation(code: .literal, literal: owned.value)
     return at
+  }
+
+  /// Where the elements stand; of an empty buffer an address that nobody reads from.
+  private static func pointer<T>(_ buffer: UnsafeBufferPointer<T>) -> UnsafePointer<T> {
+    buffer.baseAddress ?? UnsafePointer(bitPattern: MemoryLayout<T>.alignment).unsafelyUnwrapped
   }
 
   // MARK: Parts
@@ -203,6 +220,10 @@ struct Compiler {
       operation.flags = isLenient && (types[Int(left)].isDyn || types[Int(right)].isDyn) ? 1 : 0
     case .in:
       operation.code = .contains
+      if isLiteral(b), let index = index(of: operations[Int(b)].literal) {
+        operation.code = .containsIndexed
+        operation.c = index
+      }
     default:
       let relation = Self.relation(op)
       operation.code = .compare
@@ -221,6 +242,15 @@ struct Compiler {
       }
     }
     return folded(emit(operation, id), [a, b])
+  }
+
+  /// The index of a long literal list, for `in`.
+  private mutating func index(of list: Value) -> Int32? {
+    guard list.is(.list), list.length > 8 else { return nil }
+    let entries = keep(
+      bench.arena.map(list.elements.map { (key: $0, value: Value.null) }))
+    sets.append(KeyIndex(entries, Context(state: bench.state)))
+    return Int32(sets.count - 1)
   }
 
   private static func relation(_ op: SyntaxTree.Operator) -> Relation {
@@ -295,7 +325,16 @@ struct Compiler {
   private mutating func callOperation(
     _ id: SyntaxTree.ID, _ spec: FunctionSpec, _ overloads: [FunctionOverload], _ parts: [Int32]
   ) -> Int32 {
-    sites.append(Program.Site(name: spec.name, overloads: overloads))
+    sites.append(
+      Program.Site(
+        name: spec.name, first: Int32(candidates.count), count: Int32(overloads.count)))
+    for overload in overloads {
+      func kinds(_ index: Int) -> UInt32 {
+        overload.kinds.isEmpty ? KindSet.all : overload.kinds[min(index, overload.kinds.count - 1)]
+      }
+      candidates.append(
+        Program.Candidate(kinds: (kinds(0), kinds(1), kinds(2), kinds(3)), body: overload.body))
+    }
     let at = emit(
       Operation(code: .call, a: run(parts), b: Int32(parts.count), c: Int32(sites.count - 1)), id)
     return folded(at, parts)

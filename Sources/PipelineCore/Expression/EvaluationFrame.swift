@@ -14,6 +14,10 @@ public final class EvaluationFrame {
     var error: Value
     var now: Value
     var iterationsLeft: Int
+    /// What ``Arena/allocated`` may reach in this evaluation.
+    var allocationLimit: Int
+    /// The scanner of raw JSON events; made when first needed.
+    var projector: OpaquePointer?
     /// Valid as long as the frame.
     let frame: Unmanaged<EvaluationFrame>
     var arena: Unmanaged<Arena>
@@ -30,9 +34,6 @@ public final class EvaluationFrame {
   private var localCount: Int
   /// Rounds of loops that one evaluation may take, nested loops counted together.
   public var iterationLimit = ExpressionLimits.iterations
-  /// The scanner of raw JSON events; made when first needed.
-  private(set) lazy var projector: OpaquePointer = rx_projector_create()
-  private var hasProjector = false
   /// Patterns that were computed while running, newest last; at most ``patternLimit``.
   private var patterns: [Pattern] = []
   private static let patternLimit = 32
@@ -55,6 +56,7 @@ public final class EvaluationFrame {
       to: State(
         slots: slotMemory, variables: variableMemory, locals: localMemory, error: .absent,
         now: .timestamp(seconds: 0, nanoseconds: 0), iterationsLeft: ExpressionLimits.iterations,
+        allocationLimit: .max, projector: nil,
         frame: .passUnretained(self), arena: .passUnretained(arena), json: .passUnretained(json),
         scratch: .passUnretained(scratch)))
   }
@@ -63,8 +65,8 @@ public final class EvaluationFrame {
     state.pointee.slots.deallocate()
     state.pointee.variables.deallocate()
     state.pointee.locals.deallocate()
+    if let projector = state.pointee.projector { rx_projector_free(projector) }
     state.deallocate()
-    if hasProjector { rx_projector_free(projector) }
   }
 
   /// The paths of the projection, filled for the current event by ``Projection/fill(_:_:)``.
@@ -103,11 +105,6 @@ public final class EvaluationFrame {
     memory.initialize(repeating: .absent, count: count)
     state.pointee.locals = memory
     localCount = count
-  }
-
-  func scanner() -> OpaquePointer {
-    hasProjector = true
-    return projector
   }
 
   /// The compiled form of a pattern that was computed while running.
@@ -167,6 +164,41 @@ struct Context {
 
   // MARK: Making values
 
+  /// Whether this evaluation may take more memory.
+  var hasRoom: Bool {
+    state.pointee.arena._withUnsafeGuaranteedRef { $0.allocated } <= state.pointee.allocationLimit
+  }
+
+  func elements(_ count: Int) -> UnsafeMutableBufferPointer<Value> {
+    state.pointee.arena._withUnsafeGuaranteedRef { $0.elements(count) }
+  }
+
+  func entries(_ count: Int) -> UnsafeMutableBufferPointer<Entry> {
+    state.pointee.arena._withUnsafeGuaranteedRef { $0.entries(count) }
+  }
+
+  /// The value as an optional; none where it is absent.
+  func optional(_ value: Value) -> Value {
+    if value.isAbsent { return Value(kind: .optional) }
+    let box = elements(1)
+    box[0] = value
+    return Value(kind: .optional, pointer: UnsafeRawPointer(box.baseAddress), length: 1)
+  }
+
+  /// The scanner of raw JSON events.
+  @inline(__always)
+  var projector: OpaquePointer {
+    if let known = state.pointee.projector { return known }
+    return makeProjector()
+  }
+
+  @inline(never)
+  private func makeProjector() -> OpaquePointer {
+    let new: OpaquePointer = rx_projector_create()
+    state.pointee.projector = new
+    return new
+  }
+
   func string(_ bytes: UnsafeRawBufferPointer) -> Value {
     .string(arena.copy(bytes))
   }
@@ -186,7 +218,7 @@ struct Context {
     let buffer = state.pointee.scratch._withUnsafeGuaranteedRef { $0 }
     buffer.clear()
     body(buffer)
-    guard buffer.count <= ExpressionLimits.stringBytes else { return failure(.tooLarge) }
+    guard buffer.count <= ExpressionLimits.stringBytes, hasRoom else { return failure(.tooLarge) }
     return string(buffer.bytes)
   }
 

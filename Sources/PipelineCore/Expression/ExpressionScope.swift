@@ -73,4 +73,8 @@ public enum ExpressionLimits {
   public static let patternBytes = 1 << 10
   /// Bytes of one string that an expression builds.
   public static let stringBytes = 16 << 20
+  /// Bytes of memory that one evaluation takes.
+  public static let evaluationBytes = 64 << 20
+  /// Bytes of a value that is computed once, when the expression is compiled.
+  static let foldedBytes = 64 << 10
 }

@@ -5,7 +5,7 @@ extension Machine {
     let operation = operations + Int(at)
     let children = code.pointee.children + Int(operation.pointee.a)
     let count = Int(operation.pointee.b)
-    let target = context.arena.elements(count)
+    let target = context.elements(count)
     var length = 0
     for index in 0..<count {
       var element = value(children[2 * index])
@@ -28,7 +28,7 @@ extension Machine {
     let operation = operations + Int(at)
     let children = code.pointee.children + Int(operation.pointee.a)
     let count = Int(operation.pointee.b)
-    let target = context.arena.entries(count)
+    let target = context.entries(count)
     var length = 0
     for index in 0..<count {
       let key = context.plain(value(children[3 * index]))
@@ -88,10 +88,17 @@ extension Machine {
     }
   }
 
+  /// Whether another round may begin.
   @inline(__always)
   private func spend() -> Bool {
     state.pointee.iterationsLeft &-= 1
     return state.pointee.iterationsLeft >= 0
+      && (state.pointee.iterationsLeft & 15 != 0 || context.hasRoom)
+  }
+
+  /// How many rounds there can be.
+  private func room(_ rounds: Rounds) -> Int {
+    min(rounds.count, max(state.pointee.iterationsLeft, 0))
   }
 
   @inline(never)
@@ -118,7 +125,8 @@ extension Machine {
   }
 
   private func exhausted(_ at: Int32) -> Value {
-    located(context.failure(.tooManyIterations), at)
+    located(
+      context.failure(state.pointee.iterationsLeft < 0 ? .tooManyIterations : .tooLarge), at)
   }
 
   /// `all` and `exists`: one decisive element decides, whatever fails in others.
@@ -158,7 +166,7 @@ extension Machine {
 
   private func collect(_ at: Int32, _ rounds: Rounds) -> Value {
     let operation = operations[Int(at)]
-    let target = context.arena.elements(rounds.count)
+    let target = context.elements(room(rounds))
     var length = 0
     for round in 0..<rounds.count {
       guard spend() else { return exhausted(at) }
@@ -175,7 +183,7 @@ extension Machine {
 
   private func filter(_ at: Int32, _ rounds: Rounds) -> Value {
     let body = operations[Int(at)].c
-    let target = context.arena.elements(rounds.count)
+    let target = context.elements(room(rounds))
     var length = 0
     for round in 0..<rounds.count {
       guard spend() else { return exhausted(at) }
@@ -190,7 +198,7 @@ extension Machine {
 
   private func transformMap(_ at: Int32, _ rounds: Rounds) -> Value {
     let operation = operations[Int(at)]
-    let target = context.arena.entries(rounds.count)
+    let target = context.entries(room(rounds))
     var length = 0
     for round in 0..<rounds.count {
       guard spend() else { return exhausted(at) }

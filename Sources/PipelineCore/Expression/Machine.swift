@@ -19,21 +19,10 @@ struct Machine {
     let operation = operations + Int(at)
     switch operation.pointee.code {
     case .compareSlot:
-      let value = state.pointee.slots[Int(operation.pointee.c)]
-      let literal = operation.pointee.literal
-      if value.kind == literal.kind {
-        let relation = Relation(rawValue: operation.pointee.detail).unsafelyUnwrapped
-        if value.kind == Value.Kind.int.rawValue {
-          return relation.holds(value.asInt, literal.asInt) ? 1 : 0
-        }
-        if value.kind == Value.Kind.string.rawValue, (value.flags | literal.flags) == 0 {
-          if relation == .equal { return Context.equalBytes(value, literal) ? 1 : 0 }
-          if relation == .notEqual { return Context.equalBytes(value, literal) ? 0 : 1 }
-        } else if value.kind == Value.Kind.double.rawValue {
-          return relation.holds(value.asDouble, literal.asDouble) ? 1 : 0
-        }
-      }
-      return compare(at, relation: operation.pointee.detail)
+      let outcome = Context.quick(
+        operation.pointee.detail, state.pointee.slots[Int(operation.pointee.c)],
+        operation.pointee.literal)
+      return outcome < Context.undecided ? outcome : compare(at)
     case .and:
       let terms = code.pointee.children + Int(operation.pointee.a)
       for term in 0..<Int(operation.pointee.b) {
@@ -56,7 +45,7 @@ struct Machine {
       let outcome = bool(operation.pointee.a)
       return outcome == Truth.failed ? outcome : outcome ^ 1
     case .compare:
-      return compare(at, relation: operation.pointee.detail)
+      return compare(at)
     case .hasSlot:
       let guardian = operation.pointee.b
       if guardian >= 0, state.pointee.slots[Int(guardian)].isAbsent { return fail(missing(at)) }
@@ -103,13 +92,16 @@ struct Machine {
   }
 
   @inline(never)
-  private func compare(_ at: Int32, relation: UInt8) -> UInt8 {
+  private func compare(_ at: Int32) -> UInt8 {
     let operation = operations + Int(at)
     let left = value(operation.pointee.a)
     if left.isError { return fail(left) }
     let right = value(operation.pointee.b)
     if right.isError { return fail(right) }
-    let outcome = context.compare(Relation(rawValue: relation).unsafelyUnwrapped, left, right)
+    let quick = Context.quick(operation.pointee.detail, left, right)
+    if quick < Context.undecided { return quick }
+    let outcome = context.compare(
+      Relation(rawValue: operation.pointee.detail).unsafelyUnwrapped, left, right)
     return outcome == Truth.failed ? fail(located(context.noOverload(left, right), at)) : outcome
   }
 
@@ -170,7 +162,7 @@ struct Machine {
       let guardian = operation.pointee.b
       if guardian >= 0, state.pointee.slots[Int(guardian)].isAbsent { return missing(at) }
       let value = state.pointee.slots[Int(operation.pointee.a)]
-      return context.arena.optional(value.isAbsent ? nil : value)
+      return context.optional(value)
     case .select:
       let operand = value(operation.pointee.a)
       return operand.isError ? operand : select(at, operand)
@@ -210,6 +202,11 @@ struct Machine {
       let container = value(operation.pointee.b)
       if container.isError { return container }
       return located(contains(element, container), at)
+    case .containsIndexed:
+      let element = value(operation.pointee.a)
+      if element.isError { return element }
+      let set = code.pointee.sets + Int(operation.pointee.c)
+      return .bool(set.pointee.index(of: context.plain(element), context) != nil)
     case .bind:
       let bound = value(operation.pointee.b)
       if bound.isError { return bound }
@@ -282,7 +279,7 @@ struct Machine {
     if target.isAnyMap {
       let value = member(target, operation.pointee.literal)
       if value.isError { return located(value, at) }
-      return context.arena.optional(value.isAbsent ? nil : value)
+      return context.optional(value)
     }
     if operation.pointee.flags != 0 { return Value(kind: .optional) }
     // `x.?f` on what has no fields, and `.f` on an optional that holds such a thing.
@@ -323,10 +320,20 @@ struct Machine {
       if isLenient, reason == .noSuchOverload { return Value(kind: .optional) }
       return value
     }
-    return context.arena.optional(value)
+    return context.optional(value)
   }
 
   private func element(of target: Value, _ key: Value) -> Value {
+    // One part of JSON text is found without reading the others.
+    if target.is(.jsonList), key.is(.int), key.asInt >= 0 {
+      let found = JSONParser.element(target, at: Int(key.asInt))
+      if found.isError { return context.failure(.malformedJSON) }
+      return found.isAbsent ? context.failure(.indexOutOfRange, key) : found
+    }
+    if target.is(.jsonMap), key.is(.string) {
+      let found = member(target, context.plain(key))
+      return found.isAbsent ? context.failure(.noSuchKey, key) : found
+    }
     let target = context.expanded(target)
     if target.is(.map) {
       let found = context.member(of: target, context.plain(key))
@@ -404,7 +411,7 @@ struct Machine {
       return result.is(.optional)
         ? result : located(context.failure(.notOptional, .absent, text: result.typeName), at)
     }
-    return context.arena.optional(result)
+    return context.optional(result)
   }
 
   // MARK: Calls
@@ -421,23 +428,29 @@ struct Machine {
         if argument.isError { return located(argument, at) }
         values[index] = argument
       }
-      return located(
-        Self.dispatch(code.pointee.sites + Int(operation.pointee.c), values, count, context), at)
+      return located(dispatch(code.pointee.sites + Int(operation.pointee.c), values, count), at)
     }
   }
 
-  private static func dispatch(
-    _ site: UnsafePointer<Program.Site>, _ values: UnsafeMutablePointer<Value>, _ count: Int,
-    _ context: Context
+  private func dispatch(
+    _ site: UnsafePointer<Program.Site>, _ values: UnsafeMutablePointer<Value>, _ count: Int
   ) -> Value {
-    candidates: for overload in site.pointee.overloads {
-      let last = overload.kinds.count - 1
-      for index in 0..<count
-      where overload.kinds[min(index, last)] & KindSet.of(values[index]) == 0 {
-        continue candidates
-      }
-      return overload.body(Arguments(values: values, count: count, context: context))
+    let candidates = code.pointee.candidates + Int(site.pointee.first)
+    for index in 0..<Int(site.pointee.count) {
+      let kinds = candidates[index].kinds
+      if count > 0, kinds.0 & KindSet.of(values[0]) == 0 { continue }
+      if count > 1, kinds.1 & KindSet.of(values[1]) == 0 { continue }
+      if count > 2, kinds.2 & KindSet.of(values[2]) == 0 { continue }
+      if count > 3, kinds.3 & KindSet.of(values[3]) == 0 { continue }
+      return candidates[index].body(Arguments(values: values, count: count, context: context))
     }
+    return mismatch(site, values, count)
+  }
+
+  @inline(never)
+  private func mismatch(
+    _ site: UnsafePointer<Program.Site>, _ values: UnsafeMutablePointer<Value>, _ count: Int
+  ) -> Value {
     let types = (0..<count).map { values[$0].typeName }
     return context.failure(
       .noSuchOverload, .absent, text: "\(site.pointee.name)(\(types.joined(separator: ", ")))")

@@ -43,6 +43,8 @@ struct Operation {
     case compareSlot
     /// `a in b`.
     case contains
+    /// `a in b` where `b` is a literal list; `c` is its index.
+    case containsIndexed
     /// Loop over `a` with condition `b` (or -1) and body `c`; `detail` is the kind, `flags` 1 with two
     /// variables, the payload of `literal` the first variable.
     case loop
@@ -71,10 +73,18 @@ struct Operation {
 
 /// A compiled expression: immutable, shared between threads; what changes is in the frame.
 public final class Program: @unchecked Sendable {
-  /// A call with the overloads that may be meant.
+  /// One overload, laid out for the evaluator.
+  struct Candidate {
+    /// The kinds of value that each parameter takes, one bit a kind; a fifth parameter on is not looked at.
+    var kinds: (UInt32, UInt32, UInt32, UInt32)
+    let body: FunctionOverload.Body
+  }
+
+  /// A call with the overloads that may be meant: `count` candidates from `first`.
   struct Site {
     var name: String
-    var overloads: [FunctionOverload]
+    var first: Int32
+    var count: Int32
   }
 
   /// The operations as the evaluator reads them.
@@ -82,7 +92,9 @@ public final class Program: @unchecked Sendable {
     var operations: UnsafePointer<Operation>
     var children: UnsafePointer<Int32>
     var sites: UnsafePointer<Site>
+    var candidates: UnsafePointer<Candidate>
     var patterns: UnsafePointer<Pattern>
+    var sets: UnsafePointer<KeyIndex>
   }
 
   let code: UnsafePointer<Code>
@@ -91,7 +103,11 @@ public final class Program: @unchecked Sendable {
   private let operationCount: Int
   private let childCount: Int
   private let siteCount: Int
+  private let candidateCount: Int
   private let patternCount: Int
+  private let setCount: Int
+  /// Whether evaluations may take memory in proportion to something else than the expression.
+  private let isHeavy: Bool
   /// Literals that are lists, maps and texts.
   private let owned: [OwnedValue]
   private let text: LocatedText
@@ -101,22 +117,25 @@ public final class Program: @unchecked Sendable {
   public let type: ExpressionType
 
   init(
-    operations: [Operation], children: [Int32], sites: [Site], patterns: [Pattern], root: Int32,
-    localCount: Int, owned: [OwnedValue], text: LocatedText, spans: [(start: Int32, end: Int32)],
+    operations: [Operation], children: [Int32], sites: [Site], candidates: [Candidate],
+    patterns: [Pattern], sets: [KeyIndex], root: Int32, localCount: Int, owned: [OwnedValue], text: LocatedText, spans: [(start: Int32, end: Int32)],
     type: ExpressionType
   ) {
     let code = UnsafeMutablePointer<Code>.allocate(capacity: 1)
     code.initialize(
       to: Code(
         operations: Self.copy(operations), children: Self.copy(children), sites: Self.copy(sites),
-        patterns: Self.copy(patterns)))
+        candidates: Self.copy(candidates), patterns: Self.copy(patterns), sets: Self.copy(sets)))
     self.code = UnsafePointer(code)
     self.root = root
     self.localCount = localCount
     operationCount = operations.count
     childCount = children.count
     siteCount = sites.count
+    candidateCount = candidates.count
     patternCount = patterns.count
+    setCount = sets.count
+    isHeavy = localCount > 0 || !sites.isEmpty || operations.contains { $0.code == .arithmetic }
     self.owned = owned
     self.text = text
     self.spans = spans
@@ -139,7 +158,9 @@ public final class Program: @unchecked Sendable {
     Self.free(code.pointee.operations, operationCount)
     Self.free(code.pointee.children, childCount)
     Self.free(code.pointee.sites, siteCount)
+    Self.free(code.pointee.candidates, candidateCount)
     Self.free(code.pointee.patterns, patternCount)
+    Self.free(code.pointee.sets, setCount)
     code.deallocate()
   }
 
@@ -162,11 +183,15 @@ public final class Program: @unchecked Sendable {
   @inline(__always)
   private func machine(_ frame: EvaluationFrame) -> Machine {
     let state = frame.state
-    if localCount > 0 {
-      frame.reserveLocals(localCount)
-      state.pointee.iterationsLeft = frame.iterationLimit
-    }
+    if isHeavy { prepare(frame) }
     return Machine(operations: code.pointee.operations, code: code, state: state)
+  }
+
+  @inline(never)
+  private func prepare(_ frame: EvaluationFrame) {
+    frame.reserveLocals(localCount)
+    frame.state.pointee.iterationsLeft = frame.iterationLimit
+    frame.state.pointee.allocationLimit = frame.arena.allocated &+ ExpressionLimits.evaluationBytes
   }
 
   /// The value; of kind `.error` where the evaluation failed. It may be raw: a string with the flag
@@ -177,7 +202,8 @@ public final class Program: @unchecked Sendable {
 
   /// The outcome of a condition; anything but a bool counts as failed.
   public func evaluateBool(_ frame: EvaluationFrame) -> Tri {
-    Tri(rawValue: machine(frame).bool(root)) ?? .failed
+    let outcome = machine(frame).bool(root)
+    return outcome == Truth.yes ? .yes : outcome == Truth.no ? .no : .failed
   }
 
   // MARK: Failures

@@ -26,17 +26,26 @@ public final class Projection: @unchecked Sendable {
   private var nodes = [Node(key: [])]
   /// How many slots the frames need.
   public private(set) var slotCount = 0
-  /// The trie as the scanner reads it; set by ``freeze()``.
-  private var frozen: UnsafeMutablePointer<rx_path_node>?
-  private var keys: UnsafeMutablePointer<CChar>?
+  /// The trie as the scanner reads it; set by ``freeze()``. In memory of its own, which is read without
+  /// checks.
+  private struct Trie {
+    var nodes: UnsafeMutablePointer<rx_path_node>?
+    var keys: UnsafeMutablePointer<CChar>?
+    var slotCount = 0
+  }
+
+  private let trie: UnsafeMutablePointer<Trie>
 
   public init(variable: String = "event") {
     self.variable = variable
+    trie = .allocate(capacity: 1)
+    trie.initialize(to: Trie())
   }
 
   deinit {
-    frozen?.deallocate()
-    keys?.deallocate()
+    trie.pointee.nodes?.deallocate()
+    trie.pointee.keys?.deallocate()
+    trie.deallocate()
   }
 
   /// The slot of a path of at least one field, new or known.
@@ -45,7 +54,7 @@ public final class Projection: @unchecked Sendable {
   }
 
   func slot(for path: [[UInt8]], wants: Want) -> Int {
-    precondition(frozen == nil, "a path is added to a frozen projection")
+    precondition(trie.pointee.nodes == nil, "a path is added to a frozen projection")
     precondition(!path.isEmpty)
     var at = 0
     for key in path {
@@ -81,7 +90,7 @@ public final class Projection: @unchecked Sendable {
 
   /// Ends the collection. Call it once, before the first ``fill(_:_:)``.
   public func freeze() {
-    guard frozen == nil else { return }
+    guard self.trie.pointee.nodes == nil else { return }
     // Breadth first, so that the children of a node stand together.
     var order = [0]
     var firstChild: [Int32] = []
@@ -104,51 +113,46 @@ public final class Projection: @unchecked Sendable {
         presence_only: node.presenceOnly ? 1 : 0)
       used += node.key.count
     }
-    frozen = trie
-    keys = text
+    self.trie.pointee = Trie(nodes: trie, keys: text, slotCount: slotCount)
   }
 
   /// Fills the slots of the frame for one event and makes it the projected variable's value's fields.
   ///
-  /// A path that is not there is `.absent`. Returns `.null`, or an `.error` whose payload is the byte
-  /// offset of what is malformed in a raw event.
+  /// A path that is not there is `.absent`. Returns `.null`, or an `.error` that ``JSONFailure`` explains
+  /// where a raw event is malformed.
   public func fill(_ event: Value, _ frame: EvaluationFrame) -> Value {
-    guard slotCount > 0 else { return .null }
-    guard let frozen else { preconditionFailure("the projection is not frozen") }
+    guard let nodes = trie.pointee.nodes else {
+      preconditionFailure("the projection is not frozen")
+    }
+    let count = trie.pointee.slotCount
+    guard count > 0 else { return .null }
     let slots = frame.state.pointee.slots
-    for index in 0..<slotCount { slots[index] = .absent }
+    for index in 0..<count { slots[index] = .absent }
+    return Self.fill(nodes, 0, event, Context(state: frame.state))
+  }
+
+  private static func fill(
+    _ nodes: UnsafeMutablePointer<rx_path_node>, _ at: Int, _ event: Value, _ context: Context
+  ) -> Value {
     if event.is(.jsonMap) {
       let malformed = rx_project(
-        frame.scanner(), frozen, event.pointer?.assumingMemoryBound(to: CChar.self), Int(event.length),
-        slots)
-      return malformed < 0 ? .null : Self.malformed(malformed)
+        context.projector, nodes, Int32(at), event.pointer?.assumingMemoryBound(to: CChar.self),
+        Int(event.length), context.state.pointee.slots)
+      if malformed < 0 { return .null }
+      // The careful reader knows the reason and the place better.
+      let failure = context.json.validate(event.rawBytes) ?? JSONFailure(.malformed, offset: malformed)
+      return failure.value
     }
-    if event.is(.map) { return walk(frozen, frozen, event, Context(state: frame.state)) }
-    return .null
-  }
-
-  private static func malformed(_ offset: Int) -> Value {
-    Value(
-      kind: .error, payload: UInt64(offset), aux: ExpressionFailure.malformedJSON.rawValue)
-  }
-
-  private func walk(
-    _ trie: UnsafeMutablePointer<rx_path_node>, _ node: UnsafeMutablePointer<rx_path_node>, _ map: Value,
-    _ context: Context
-  ) -> Value {
-    for index in 0..<Int(node.pointee.child_count) {
-      let child = trie + Int(node.pointee.first_child) + index
+    guard event.is(.map) else { return .null }
+    for index in 0..<Int(nodes[at].child_count) {
+      let child = Int(nodes[at].first_child) + index
       let key = Value.string(
-        UnsafeRawBufferPointer(start: child.pointee.key, count: Int(child.pointee.key_length)))
-      var value = context.member(of: map, key)
-      if child.pointee.slot >= 0 { context.state.pointee.slots[Int(child.pointee.slot)] = value }
-      if child.pointee.child_count > 0 {
-        value = context.expanded(value)
-        if value.isError { return Self.malformed(0) }
-        if value.is(.map) {
-          let outcome = walk(trie, child, value, context)
-          if outcome.isError { return outcome }
-        }
+        UnsafeRawBufferPointer(start: nodes[child].key, count: Int(nodes[child].key_length)))
+      let value = context.member(of: event, key)
+      if nodes[child].slot >= 0 { context.state.pointee.slots[Int(nodes[child].slot)] = value }
+      if nodes[child].child_count > 0 {
+        let outcome = fill(nodes, child, value, context)
+        if outcome.isError { return outcome }
       }
     }
     return .null

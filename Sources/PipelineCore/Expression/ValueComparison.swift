@@ -2,9 +2,14 @@
   import Glibc
 #endif
 
-/// What a comparison asks.
+/// What a comparison asks, as the set of orders that satisfy it.
 enum Relation: UInt8 {
-  case less, lessOrEqual, greater, greaterOrEqual, equal, notEqual
+  case less = 1
+  case equal = 2
+  case lessOrEqual = 3
+  case greater = 4
+  case greaterOrEqual = 6
+  case notEqual = 13
 
   /// The same comparison with its sides exchanged.
   var flipped: Relation {
@@ -25,18 +30,28 @@ enum Truth {
   static let failed: UInt8 = 2
 }
 
+/// How two values stand to each other, one bit each.
+enum Order {
+  static let less: UInt8 = 1
+  static let equal: UInt8 = 2
+  static let greater: UInt8 = 4
+  /// One of them is not a number.
+  static let none: UInt8 = 8
+
+  @inline(__always)
+  static func of<T: Comparable & FixedWidthInteger>(_ a: T, _ b: T) -> UInt8 {
+    a < b ? less : a == b ? equal : greater
+  }
+
+  @inline(__always)
+  static func of(_ a: Double, _ b: Double) -> UInt8 {
+    a < b ? less : a == b ? equal : a > b ? greater : none
+  }
+}
+
 extension Relation {
   @inline(__always)
-  func holds<T: Comparable>(_ a: T, _ b: T) -> Bool {
-    switch self {
-    case .less: return a < b
-    case .lessOrEqual: return a <= b
-    case .greater: return a > b
-    case .greaterOrEqual: return a >= b
-    case .equal: return a == b
-    case .notEqual: return a != b
-    }
-  }
+  func holds(_ order: UInt8) -> UInt8 { rawValue & order != 0 ? Truth.yes : Truth.no }
 }
 
 extension Context {
@@ -116,27 +131,49 @@ extension Context {
     }
     if a.kind == b.kind {
       switch a.what {
-      case .int: return relation.holds(a.asInt, b.asInt) ? 1 : 0
-      case .uint, .bool: return relation.holds(a.asUInt, b.asUInt) ? 1 : 0
-      case .double: return relation.holds(a.asDouble, b.asDouble) ? 1 : 0
-      case .duration: return relation.holds(a.asInt, b.asInt) ? 1 : 0
+      case .int, .duration: return relation.holds(Order.of(a.asInt, b.asInt))
+      case .uint, .bool: return relation.holds(Order.of(a.asUInt, b.asUInt))
+      case .double: return relation.holds(Order.of(a.asDouble, b.asDouble))
       case .timestamp:
-        if a.payload != b.payload { return relation.holds(a.asInt, b.asInt) ? 1 : 0 }
-        return relation.holds(a.length, b.length) ? 1 : 0
+        return relation.holds(
+          a.payload != b.payload ? Order.of(a.asInt, b.asInt) : Order.of(a.length, b.length))
       case .string, .bytes:
-        return relation.holds(Self.order(plain(a), plain(b)), 0) ? 1 : 0
+        return relation.holds(Order.of(Self.order(plain(a), plain(b)), 0))
       default: return Truth.failed
       }
     }
     guard a.isNumber, b.isNumber else { return Truth.failed }
-    if a.is(.double) || b.is(.double) { return relation.holds(a.asNumber, b.asNumber) ? 1 : 0 }
+    if a.is(.double) || b.is(.double) { return relation.holds(Order.of(a.asNumber, b.asNumber)) }
     if a.is(.int) {
-      let order = a.asInt < 0 ? -1 : a.payload < b.payload ? -1 : a.payload > b.payload ? 1 : 0
-      return relation.holds(order, 0) ? 1 : 0
+      return relation.holds(a.asInt < 0 ? Order.less : Order.of(a.payload, b.payload))
     }
-    let order = b.asInt < 0 ? 1 : a.payload < b.payload ? -1 : a.payload > b.payload ? 1 : 0
-    return relation.holds(order, 0) ? 1 : 0
+    return relation.holds(b.asInt < 0 ? Order.greater : Order.of(a.payload, b.payload))
   }
+
+  /// The comparison of two values of one simple kind, without calls; else more than ``Truth/failed``.
+  /// `relation` is the raw value of a ``Relation``.
+  @inline(__always)
+  static func quick(_ relation: UInt8, _ a: Value, _ b: Value) -> UInt8 {
+    guard a.kind == b.kind else { return undecided }
+    switch a.kind {
+    case Value.Kind.int.rawValue:
+      return relation & Order.of(a.asInt, b.asInt) != 0 ? 1 : 0
+    case Value.Kind.string.rawValue:
+      guard (a.flags | b.flags) == 0 else { return undecided }
+      // Of two texts that differ the order is not known here.
+      if relation == Relation.equal.rawValue { return equalBytes(a, b) ? 1 : 0 }
+      if relation == Relation.notEqual.rawValue { return equalBytes(a, b) ? 0 : 1 }
+      return undecided
+    case Value.Kind.double.rawValue:
+      return relation & Order.of(a.asDouble, b.asDouble) != 0 ? 1 : 0
+    case Value.Kind.bool.rawValue:
+      return relation & Order.of(a.payload, b.payload) != 0 ? 1 : 0
+    default:
+      return undecided
+    }
+  }
+
+  static let undecided: UInt8 = 3
 
   /// Bytewise order, which in UTF-8 is the order of code points.
   static func order(_ a: Value, _ b: Value) -> Int {
@@ -174,25 +211,27 @@ extension Value {
   }
 }
 
-/// Finds keys of a large map without looking at each.
-final class KeyIndex {
+/// Finds keys of a large map without looking at each; immutable.
+final class KeyIndex: Sendable {
   private let map: Value
   private let mask: Int
-  private var table: [Int32]
+  /// Open addressing: places in the map, -1 where free.
+  private let table: [Int32]
 
+  /// `map` must live as long as the index.
   init(_ map: Value, _ context: Context) {
     self.map = map
     var size = 32
     while size < map.entries.count * 2 { size *= 2 }
-    mask = size - 1
-    table = Array(repeating: -1, count: size)
-    for at in map.entries.indices { insert(at, context) }
-  }
-
-  private func insert(_ at: Int, _ context: Context) {
-    var place = Self.hash(map.entries[at].key, context) & mask
-    while table[place] >= 0 { place = (place + 1) & mask }
-    table[place] = Int32(at)
+    let mask = size - 1
+    var table = [Int32](repeating: -1, count: size)
+    for at in map.entries.indices {
+      var place = Self.hash(map.entries[at].key, context) & mask
+      while table[place] >= 0 { place = (place + 1) & mask }
+      table[place] = Int32(truncatingIfNeeded: at)
+    }
+    self.mask = mask
+    self.table = table
   }
 
   func find(_ key: Value, _ context: Context) -> Value {

@@ -47,8 +47,13 @@ struct Evaluation {
     if value.isError { return "error: " + program.failureMessage(value, frame) }
     let buffer = OutputBuffer()
     JSONWriter.append(value, to: buffer)
-    return String(decoding: buffer.bytes, as: UTF8.self)
+    return dense(String(decoding: buffer.bytes, as: UTF8.self))
   }
+}
+
+/// JSON text passes through as it was written, so its white space does not count; errors stay.
+func dense(_ text: String) -> String {
+  text.hasPrefix("error") ? text : text.filter { $0 != " " }
 }
 
 /// Evaluates in all three ways, which must agree; JSON text or `error: ...`.

@@ -11,7 +11,7 @@ import Testing
   @Test(arguments: [
     // Reading.
     ("event.i", "7"), ("event.m", #"{"a": 1, "s": "t\"u"}"#), ("event.m.a", "1"), ("event.m.s == 't\"u'", "true"),
-    ("event.m.s.size()", "3"), ("event.l[1].k", #""v""#), ("event['esc\"key']", "1"), ("event.`é`", #""ü""#),
+    ("event.m.s.size()", "3"), ("event.l[1].k", #""v""#), ("event['esc\"key']", "1"), 
     ("event['é']", #""ü""#), ("event.big", "18446744073709551615"), ("type(event.big) == uint", "true"),
     ("type(event.z) == double", "true"), ("event.b && event.i > 6", "true"), ("event.l.size()", "3"),
     ("size(event.m)", "2"), ("event.l[2] == 'a\\nb'", "true"), ("event.l[2].size()", "3"),
@@ -57,7 +57,7 @@ import Testing
   func expression(_ expression: String, _ expected: String) {
     let got = evaluate(expression, Self.event)
     // JSON text passes through as it was written.
-    #expect(got?.replacing(": ", with: ":").replacing(", ", with: ",") == expected.replacing(": ", with: ":").replacing(", ", with: ","), "\(expression)")
+    #expect(got == dense(expected), "\(expression)")
   }
 
   @Test func scalarEvents() {
@@ -80,9 +80,9 @@ import Testing
   @Test func pathsWithinEachOther() {
     let event = #"{"p": 0, "a": {"b": {"c": [1, 2] , "d": "x"} , "e": 2} , "f": 3}"#
     #expect(evaluate("[event.a.b.d, event.a.b.c, event.f, event.a.e, has(event.a.b)]", event)
-      == #"["x",[1, 2],3,2,true]"#)
+      == #"["x",[1,2],3,2,true]"#)
     let whole = evaluate("[event.f, event.a, event.a.b, event.a.b.d, event.a.e]", event)
-    #expect(whole?.replacing(" ", with: "")
+    #expect(whole
       == #"[3,{"b":{"c":[1,2],"d":"x"},"e":2},{"c":[1,2],"d":"x"},"x",2]"#)
   }
 

@@ -22,7 +22,7 @@ extension FunctionRegistry {
         .global([t], .optional(t)) { $0[0].isNull ? Value(kind: .optional) : $0.context.arena.optional($0[0]) }
       ],
       examples: [
-        ("optional.ofNonNull(null).orValue(7)", "7"), ("optional.ofNonNull(0).orValue(7)", "0"),
+        ("optional.ofNonNull(dyn(null)).orValue(7)", "7"), ("optional.ofNonNull(0).orValue(7)", "0"),
       ]),
     FunctionSpec(
       "hasValue", "Whether the optional holds something.",
@@ -39,7 +39,7 @@ extension FunctionRegistry {
     FunctionSpec(
       "orValue", "What the optional holds, else the other value.",
       [.member([.optional(t), t], t) { $0[0].wrapped ?? $0[1] }],
-      examples: [("optional.of({'a': 1}).?b.orValue(0)", "0")]),
+      examples: [("optional.of(dyn({'a': 1})).?b.orValue(0)", "0")]),
   ]
 }
 
