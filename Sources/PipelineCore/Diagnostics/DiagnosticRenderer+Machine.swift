@@ -202,14 +202,16 @@ extension DiagnosticRenderer {
 }
 
 /// A JSON document about to be written.
-enum JSONText {
+public indirect enum JSONText: Sendable {
   case null
+  case bool(Bool)
   case int(Int)
   case string(String)
   case array([JSONText])
   case object([(String, JSONText)])
 
-  var text: String {
+  /// Indented, without a line end behind it.
+  public var text: String {
     var result = ""
     write(to: &result, indent: 0)
     return result
@@ -218,6 +220,7 @@ enum JSONText {
   private func write(to result: inout String, indent: Int) {
     switch self {
     case .null: result += "null"
+    case .bool(let flag): result += flag ? "true" : "false"
     case .int(let number): result += String(number)
     case .string(let text): Self.quote(text, to: &result)
     case .array(let items):

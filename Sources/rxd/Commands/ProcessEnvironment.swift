@@ -25,3 +25,6 @@ enum ProcessEnvironment {
     return Array(UnsafeBufferPointer(start: value, count: strlen(value)).map(UInt8.init(bitPattern:)))
   }
 }
+
+/// The environment as the C library has it, for child processes.
+func environmentPointer() -> UnsafePointer<UnsafeMutablePointer<CChar>?>? { rx_environment() }

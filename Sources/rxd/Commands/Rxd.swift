@@ -14,7 +14,10 @@ struct Rxd: ParsableCommand {
       sources, operators and sinks, and 'rxd describe NAME' one of them.
       """,
     version: Version.line,
-    subcommands: [Run.self, Check.self],
+    subcommands: [
+      Run.self, Check.self, List.self, Describe.self, Explain.self, Graph.self, Eval.self,
+      SchemaVerb.self, Completion.self, VersionVerb.self, Reference.self,
+    ],
     defaultSubcommand: Run.self)
 }
 

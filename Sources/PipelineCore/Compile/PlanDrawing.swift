@@ -1,0 +1,271 @@
+/// A plan as boxes and arrows, for `rxd graph`.
+public struct PlanDrawing: Sendable {
+  public enum Shape: String, Sendable { case source, step, sink }
+
+  public struct Box: Sendable {
+    public var id: String
+    public var shape: Shape
+    /// The keyword: `filter`.
+    public var keyword: String
+    /// What is known of its parameters: its first expression; empty if it has none.
+    public var detail: String
+    /// The named source, signal or sink that it is part of.
+    public var owner: String
+    /// The number of the pass that it shares with others; nil if it runs alone.
+    public var run: Int?
+    public var location: SourceLocation
+
+    var label: String { detail.isEmpty ? keyword : "\(keyword): \(detail)" }
+  }
+
+  public enum Line: String, Sendable {
+    case events, errors
+    /// Between a step and the inner signal or chain that it runs.
+    case inner
+  }
+
+  public struct Arrow: Sendable {
+    public var from: String
+    public var to: String
+    public var line: Line
+  }
+
+  public private(set) var name: String
+  public private(set) var boxes: [Box] = []
+  public private(set) var arrows: [Arrow] = []
+  /// Owners in the order of the file.
+  public private(set) var owners: [String]
+
+  public init(_ plan: Plan) {
+    name = plan.name
+    owners = plan.named.map(\.name) + plan.sinks.map(\.name)
+    var drawer = Drawer(plan)
+    drawer.draw()
+    boxes = drawer.boxes
+    arrows = drawer.arrows
+  }
+
+  // MARK: Forms
+
+  /// A flowchart for Markdown.
+  public var mermaid: String {
+    var text = "flowchart LR\n"
+    for (index, owner) in owners.enumerated() {
+      let own = boxes.filter { $0.owner == owner }
+      if own.isEmpty { continue }
+      text += "  subgraph g\(index)[\"\(Self.mermaidText(owner))\"]\n"
+      for box in own {
+        let label = "\"\(Self.mermaidText(box.label))\""
+        switch box.shape {
+        case .source: text += "    \(box.id)([\(label)])\n"
+        case .step: text += "    \(box.id)[\(label)]\n"
+        case .sink: text += "    \(box.id)[/\(label)/]\n"
+        }
+      }
+      text += "  end\n"
+    }
+    for arrow in arrows {
+      switch arrow.line {
+      case .events: text += "  \(arrow.from) --> \(arrow.to)\n"
+      case .errors: text += "  \(arrow.from) -. errors .-> \(arrow.to)\n"
+      case .inner: text += "  \(arrow.from) -.-> \(arrow.to)\n"
+      }
+    }
+    return text
+  }
+
+  private static func mermaidText(_ text: String) -> String {
+    var result = ""
+    for scalar in text.unicodeScalars {
+      switch scalar {
+      case "a"..."z", "A"..."Z", "0"..."9", " ", "_", "-", ".", ":", ",", "(", ")", "/", "+", "*", "=":
+        result.unicodeScalars.append(scalar)
+      default: result += "#\(scalar.value);"
+      }
+    }
+    return result
+  }
+
+  /// For graphviz.
+  public var dot: String {
+    func quote(_ text: String) -> String {
+      var result = ""
+      JSONText.quote(text, to: &result)
+      return result
+    }
+    var text = "digraph \(quote(name)) {\n  rankdir=LR;\n"
+    text += "  node [shape=box, fontname=\"sans-serif\", fontsize=10];\n"
+    text += "  edge [fontname=\"sans-serif\", fontsize=9];\n"
+    for (index, owner) in owners.enumerated() {
+      let own = boxes.filter { $0.owner == owner }
+      if own.isEmpty { continue }
+      text += "  subgraph cluster_\(index) {\n    label=\(quote(owner)); color=gray; fontsize=10;\n"
+      for box in own {
+        let shape = box.shape == .source ? "oval" : box.shape == .sink ? "cds" : "box"
+        text += "    \(box.id) [label=\(quote(box.label)), shape=\(shape)];\n"
+      }
+      text += "  }\n"
+    }
+    for arrow in arrows {
+      let style =
+        switch arrow.line {
+        case .events: ""
+        case .errors: " [label=\"errors\", style=dashed, color=red]"
+        case .inner: " [style=dotted]"
+        }
+      text += "  \(arrow.from) -> \(arrow.to)\(style);\n"
+    }
+    return text + "}\n"
+  }
+
+  public var json: JSONText {
+    .object([
+      ("name", .string(name)),
+      (
+        "nodes",
+        .array(
+          boxes.map { box in
+            .object([
+              ("id", .string(box.id)), ("kind", .string(box.shape.rawValue)),
+              ("type", .string(box.keyword)), ("detail", .string(box.detail)),
+              ("owner", .string(box.owner)), ("run", box.run.map { .int($0) } ?? .null),
+              ("line", .int(box.location.line)), ("column", .int(box.location.column)),
+            ])
+          })
+      ),
+      (
+        "edges",
+        .array(
+          arrows.map { arrow in
+            .object([
+              ("from", .string(arrow.from)), ("to", .string(arrow.to)),
+              ("kind", .string(arrow.line.rawValue)),
+            ])
+          })
+      ),
+    ])
+  }
+
+  // MARK: From the plan
+
+  private struct Drawer {
+    let plan: Plan
+    var boxes: [Box] = []
+    var arrows: [Arrow] = []
+    private var runs = 0
+    /// The box in which each named signal ends, known once it is drawn.
+    private var ends: [Int: End] = [:]
+    private var open: [(from: End, to: String)] = []
+
+    /// Where an arrow begins.
+    private enum End {
+      case box(String, Line)
+      case named(Int, Line)
+    }
+
+    init(_ plan: Plan) { self.plan = plan }
+
+    mutating func draw() {
+      for (index, named) in plan.named.enumerated() {
+        ends[index] = signal(named.body, owner: named.name, input: nil)
+      }
+      for sink in plan.sinks {
+        let end = signal(sink.input, owner: sink.name, input: nil)
+        connect(end, to: box(.sink, sink.step, sink.name))
+      }
+      for arrow in open {
+        if let (id, line) = resolve(arrow.from) { arrows.append(Arrow(from: id, to: arrow.to, line: line)) }
+      }
+    }
+
+    private func resolve(_ end: End, _ depth: Int = 0) -> (String, Line)? {
+      switch end {
+      case .box(let id, let line): return (id, line)
+      case .named(let index, let line):
+        // A signal that only renames another is drawn as that one.
+        guard depth < 1000, let target = ends[index], let (id, own) = resolve(target, depth + 1) else {
+          return nil
+        }
+        return (id, line == .events ? own : line)
+      }
+    }
+
+    private mutating func connect(_ end: End?, to id: String) {
+      if let end { open.append((end, id)) }
+    }
+
+    private mutating func box(
+      _ shape: Shape, _ step: StepID, _ owner: String, run: Int? = nil
+    ) -> String {
+      let info = plan.steps[step.number]
+      let expression = plan.expressions.first { $0.step == step }
+      let id = "n\(boxes.count)"
+      boxes.append(
+        Box(
+          id: id, shape: shape, keyword: info.keyword,
+          detail: expression.map { Printable.cut($0.checked.text.text, limit: 48) } ?? "",
+          owner: owner, run: run, location: info.location))
+      return id
+    }
+
+    private mutating func signal(_ signal: SignalPlan, owner: String, input: End?) -> End? {
+      switch signal.kind {
+      case .named(let index): return .named(index, .events)
+      case .errors(let index): return .named(index, .errors)
+      case .input: return input
+      case .source(let component, _):
+        let id = box(.source, signal.step, owner)
+        inner(component, id, owner)
+        return .box(id, .events)
+      case .node(let component, _, let inputs):
+        let before = inputs.map { self.signal($0, owner: owner, input: input) }
+        let id = box(.step, signal.step, owner)
+        for end in before { connect(end, to: id) }
+        inner(component, id, owner)
+        return .box(id, .events)
+      case .run(let run, let from):
+        var last = self.signal(from, owner: owner, input: input)
+        let steps = run.parts.flatMap(\.steps)
+        runs += 1
+        for step in steps {
+          let id = box(.step, step.id, owner, run: steps.count > 1 ? runs : nil)
+          connect(last, to: id)
+          last = .box(id, .events)
+        }
+        return last
+      }
+    }
+
+    /// The signals and chains that a component's parameters hold.
+    private mutating func inner(_ component: any Component, _ id: String, _ owner: String) {
+      for plan in component.innerPlans {
+        if let end = signal(plan, owner: owner, input: .box(id, .inner)) {
+          switch end {
+          case .box(let last, _): open.append((.box(last, .inner), id))
+          case .named(let index, _): open.append((.named(index, .inner), id))
+          }
+        }
+      }
+    }
+  }
+}
+
+extension Component {
+  /// The signals and chains that the parameters hold, however deep.
+  var innerPlans: [SignalPlan] {
+    var plans: [SignalPlan] = []
+    func look(_ value: Any, _ depth: Int) {
+      if let signal = value as? SignalParameter {
+        if let plan = signal.plan { plans.append(plan) }
+      } else if let chain = value as? ChainParameter {
+        if let plan = chain.plan { plans.append(plan) }
+      } else if depth < 4 {
+        let mirror = Mirror(reflecting: value)
+        guard mirror.displayStyle != .class else { return }
+        for child in mirror.children { look(child.value, depth + 1) }
+      }
+    }
+    look(self, 0)
+    return plans
+  }
+}

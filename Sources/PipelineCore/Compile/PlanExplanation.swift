@@ -1,0 +1,119 @@
+/// A plan in words, for `rxd explain`: what runs together, what each expression reads and gives, and
+/// what becomes of events that fail.
+public struct PlanExplanation {
+  private let plan: Plan
+  private var lines: [String] = []
+
+  public static func text(_ plan: Plan) -> String {
+    var explanation = PlanExplanation(plan: plan)
+    explanation.file()
+    return explanation.lines.joined(separator: "\n") + "\n"
+  }
+
+  private init(plan: Plan) { self.plan = plan }
+
+  private mutating func say(_ depth: Int, _ text: String) {
+    lines.append(String(repeating: "  ", count: depth) + text)
+  }
+
+  private mutating func file() {
+    say(0, "pipeline \(plan.name) (\(plan.source.name))")
+    if let description = plan.description { say(1, Printable.cut(description, limit: 500)) }
+    for (kind, title) in [(NamedPlan.Kind.source, "sources"), (.signal, "signals")] {
+      let named = plan.named.filter { $0.kind == kind }
+      if named.isEmpty { continue }
+      say(0, "")
+      say(0, title)
+      for entry in named {
+        let manner = entry.isCold ? ", made anew for each reference" : ""
+        say(1, "\(entry.name): \(Self.name(entry.body.type.type))\(manner)")
+        signal(entry.body, 2)
+      }
+    }
+    if !plan.sinks.isEmpty {
+      say(0, "")
+      say(0, "sinks")
+    }
+    for sink in plan.sinks {
+      say(1, "\(sink.name):")
+      signal(sink.input, 2)
+      step(sink.step, 2)
+    }
+  }
+
+  private mutating func signal(_ signal: SignalPlan, _ depth: Int) {
+    switch signal.kind {
+    case .named(let index): say(depth, "from \(plan.named[index].name)")
+    case .errors(let index): say(depth, "from \(plan.named[index].name).errors")
+    case .input: say(depth, "from the enclosing step")
+    case .source(let component, _):
+      step(signal.step, depth)
+      inner(component, depth)
+    case .node(let component, _, let inputs):
+      if inputs.count == 1 {
+        self.signal(inputs[0], depth)
+      } else {
+        for (number, input) in inputs.enumerated() {
+          say(depth, "input \(number + 1)")
+          self.signal(input, depth + 1)
+        }
+      }
+      step(signal.step, depth)
+      inner(component, depth)
+    case .run(let run, let input):
+      self.signal(input, depth)
+      let steps = run.parts.flatMap(\.steps)
+      if steps.count == 1 {
+        step(steps[0].id, depth)
+      } else {
+        let reads = run.parts.count == 1 ? "one reading" : "\(run.parts.count) readings"
+        say(depth, "in one pass, with \(reads) of each event:")
+        for entry in steps { step(entry.id, depth + 1) }
+      }
+    }
+  }
+
+  private mutating func inner(_ component: any Component, _ depth: Int) {
+    for plan in component.innerPlans {
+      say(depth + 1, "inner signal: \(Self.name(plan.type.type))")
+      signal(plan, depth + 2)
+    }
+  }
+
+  private mutating func step(_ id: StepID, _ depth: Int) {
+    let info = plan.steps[id.number]
+    let policy = info.onError.map { ", onError: \($0.rawValue)" } ?? ""
+    say(depth, "\(info.keyword) (line \(info.location.line)\(policy))")
+    for report in plan.expressions where report.step == id {
+      let checked = report.checked
+      let canFail = checked.canFail ? "" : ", cannot fail"
+      say(depth + 1, "\(Printable.cut(checked.text.text, limit: 80))")
+      say(depth + 2, "gives \(Self.name(checked.type))\(canFail)")
+      var seen: Set<String> = []
+      let reads = checked.reads.filter { seen.insert($0.path).inserted }
+      if !reads.isEmpty {
+        say(
+          depth + 2,
+          "reads "
+            + reads.map { $0.path + ($0.canBeMissing ? " (may be missing)" : "") }
+            .joined(separator: ", "))
+      }
+    }
+  }
+
+  /// A type in everyday words.
+  static func name(_ type: ExpressionType) -> String {
+    switch type {
+    case .dyn: "any value"
+    case .object(let fields, let open):
+      "{ "
+        + (fields.map { "\($0.name)\($0.mayBeAbsent ? "?" : ""): \(name($0.type))" } + (open ? ["..."] : []))
+        .joined(separator: ", ") + " }"
+    case .list(let element): element.isDyn ? "list" : "list of \(name(element))"
+    case .optional(let inner): "\(name(inner)) or nothing"
+    case .wrapper(let inner): "\(name(inner)) or null"
+    case .null: "null"
+    default: "\(type)"
+    }
+  }
+}

@@ -1,0 +1,335 @@
+/// Writes the JSON Schema (draft 2020-12) of pipeline files, for editors: every key, every component of
+/// a catalogue with its parameters, and nothing else.
+///
+/// It describes the file before `${...}` is replaced, so every scalar may also be such a text. What a
+/// schema cannot say (names that are referred to, expressions) `rxd check` says.
+public struct SchemaWriter {
+  private let catalogue: Catalogue
+
+  public static func schema(_ catalogue: Catalogue) -> JSONText {
+    SchemaWriter(catalogue: catalogue).file()
+  }
+
+  // MARK: Building blocks
+
+  private typealias Members = [(String, JSONText)]
+
+  private static func string(_ text: String) -> JSONText { .string(text) }
+
+  private static func reference(_ name: String) -> JSONText {
+    .object([("$ref", .string("#/$defs/\(name)"))])
+  }
+
+  private static func any(_ schemas: [JSONText]) -> JSONText {
+    schemas.count == 1 ? schemas[0] : .object([("anyOf", .array(schemas))])
+  }
+
+  private static func type(_ names: String...) -> JSONText {
+    .object([("type", names.count == 1 ? .string(names[0]) : .array(names.map { .string($0) }))])
+  }
+
+  private static func pattern(_ pattern: String, _ description: String) -> JSONText {
+    .object([
+      ("type", .string("string")), ("pattern", .string(pattern)),
+      ("description", .string(description)),
+    ])
+  }
+
+  private static func named(_ value: JSONText) -> JSONText {
+    .object([
+      ("type", .string("object")),
+      ("propertyNames", .object([("pattern", .string("^[A-Za-z_][A-Za-z0-9_-]*$"))])),
+      ("additionalProperties", value),
+    ])
+  }
+
+  /// A mapping with these keys and no others.
+  private static func closed(
+    _ properties: Members, required: [String] = [], more: Members = []
+  ) -> JSONText {
+    var members: Members = [
+      ("type", .string("object")), ("properties", .object(properties)),
+      ("additionalProperties", .bool(false)),
+    ]
+    if !required.isEmpty { members.append(("required", .array(required.map { .string($0) }))) }
+    return .object(members + more)
+  }
+
+  private static func described(_ schema: JSONText, _ text: String, _ fallback: JSONText? = nil) -> JSONText {
+    var more: Members = [("description", .string(text))]
+    if let fallback { more.append(("default", fallback)) }
+    guard case .object(let members) = schema, !members.contains(where: { $0.0 == "description" })
+    else { return .object([("allOf", .array([schema]))] + more) }
+    return .object(members + more)
+  }
+
+  /// Exactly one of these keys.
+  private static func exactlyOne(_ keys: [String]) -> JSONText {
+    .array(keys.map { .object([("required", .array([.string($0)]))]) })
+  }
+
+  // MARK: The file
+
+  private func file() -> JSONText {
+    let text = Self.reference("text")
+    let properties: Members = [
+      ("name", Self.described(text, "The pipeline's name; default: the file's stem.")),
+      ("description", Self.described(text, "What the pipeline does.")),
+      ("sources", Self.described(Self.named(Self.reference("source")), "Where events come from.")),
+      ("signals", Self.described(Self.named(Self.reference("signal")), "What becomes of them.")),
+      ("commands", Self.described(Self.named(Self.reference("command")), "Work on demand.")),
+      ("sinks", Self.described(Self.named(Self.reference("sink")), "Where events go.")),
+      (
+        "tests",
+        .object([
+          ("type", .string("array")), ("items", Self.reference("test")),
+          ("description", .string("Tests of the pipeline, run by 'rxd test'.")),
+        ])
+      ),
+      ("plugins", .bool(true)), ("defaults", Self.type("object")),
+    ]
+    return .object([
+      ("$schema", .string("https://json-schema.org/draft/2020-12/schema")),
+      ("title", .string("rxd pipeline")),
+      ("type", .string("object")), ("properties", .object(properties)),
+      ("additionalProperties", .bool(false)), ("$defs", .object(scalars() + places() + components())),
+    ])
+  }
+
+  private func scalars() -> Members {
+    let placeholder = Self.reference("placeholder")
+    func or(_ schema: JSONText) -> JSONText { Self.any([schema, placeholder]) }
+    return [
+      ("placeholder", Self.pattern("\\$\\{", "A value from the environment or a secret.")),
+      ("boolean", or(Self.type("boolean"))),
+      ("integer", or(Self.type("integer"))),
+      ("number", or(Self.type("number"))),
+      ("text", Self.type("string", "number", "boolean")),
+      ("expression", Self.type("string", "number", "boolean", "null")),
+      (
+        "duration",
+        or(
+          Self.pattern(
+            "^\\s*([0-9]+(\\.[0-9]+)?(d|h|m|s|ms|us|ns)\\s*)+$|^0$",
+            "A duration with its unit: 300ms, 5s, 1h30m."))
+      ),
+      (
+        "size",
+        or(
+          Self.pattern(
+            "^\\s*[0-9]+(\\.[0-9]+)?\\s*(B|kB|MB|GB|KiB|MiB|GiB)\\s*$",
+            "A size with its unit: 512B, 64KiB, 10MB."))
+      ),
+      (
+        "mapping",
+        Self.described(
+          Self.any([
+            Self.reference("expression"),
+            .object([
+              ("type", .string("object")), ("additionalProperties", Self.reference("mapping")),
+            ]),
+            .object([("type", .string("array")), ("items", Self.reference("mapping"))]),
+          ]), "An expression, or a mapping or list of them that builds a value.")
+      ),
+      (
+        "reference",
+        Self.pattern(
+          "^[A-Za-z_][A-Za-z0-9_-]*(\\.[A-Za-z]+)?$|\\$\\{",
+          "The name of a source or signal, or NAME.errors.")
+      ),
+    ]
+  }
+
+  private func places() -> Members {
+    let sources = catalogue.names(.source)
+    let combinations = catalogue.names(.combination)
+    let chain: JSONText = .object([
+      ("type", .string("array")), ("items", Self.reference("step")),
+      ("description", .string("Operators, one after the other.")),
+    ])
+    let from = Self.any([
+      Self.reference("reference"), Self.reference("source"),
+    ])
+    let input = Self.any([Self.reference("reference"), Self.reference("signal")])
+    var signal: Members = [
+      ("from", Self.described(from, "Where the events come from.")), ("chain", chain),
+      ("reduce", Self.reference("operator.reduce")),
+    ]
+    if catalogue.component(.operator, "reduce") == nil { signal.removeLast() }
+    signal += options(ReservedKeys.signal)
+    signal += combinations.map { ($0, Self.reference("combination.\($0)")) }
+    signal += sources.map { ($0, Self.reference("source.\($0)")) }
+    let sink: Members =
+      [("from", Self.described(input, "Where the events come from.")), ("chain", chain)]
+      + options(ReservedKeys.sink)
+    var step = component(.operator, ReservedKeys.step)
+    step.append(.object([("enum", .array(bareWords(.operator)))]))
+    var source = component(.source, ReservedKeys.source)
+    source.append(.object([("enum", .array(bareWords(.source)))]))
+    let sinkKeys = catalogue.names(.sink)
+    return [
+      ("input", input), ("chain", chain), ("source", Self.any(source)), ("step", Self.any(step)),
+      (
+        "signal",
+        Self.closed(
+          signal, more: [("oneOf", Self.exactlyOne(["from"] + combinations + sources))])
+      ),
+      (
+        "sink",
+        Self.closed(
+          sink + sinkKeys.map { ($0, Self.reference("sink.\($0)")) }, required: ["from"],
+          more: [("oneOf", Self.exactlyOne(sinkKeys))])
+      ),
+      (
+        "command",
+        Self.closed(
+          [("run", Self.reference("signal")), ("enabled", input)]
+            + options(ReservedKeys.command), required: ["run"])
+      ),
+      (
+        "test",
+        Self.closed(
+          [
+            ("name", Self.reference("text")), ("description", Self.reference("text")),
+            ("inputs", Self.type("object")), ("stubs", Self.type("object")),
+            ("expect", Self.type("object")), ("tick", Self.reference("duration")),
+            ("until", Self.reference("duration")),
+          ], required: ["name", "expect"])
+      ),
+    ]
+  }
+
+  /// The reserved keys beside a component key, `from`, `chain`, `run` and `enabled` aside.
+  private func options(_ keys: [String]) -> Members {
+    keys.filter { !["from", "chain", "run", "enabled"].contains($0) }.map { key in
+      switch key {
+      case "onError":
+        let policies: [JSONText] = ErrorPolicy.allCases.map { .string($0.rawValue) }
+        return (
+          key,
+          .object([
+            ("enum", .array(policies)),
+            ("description", .string("What becomes of an event for which it fails.")),
+          ])
+        )
+      case "cold", "allowsConcurrentExecution": return (key, Self.reference("boolean"))
+      case "description", "name": return (key, Self.reference("text"))
+      default: return (key, .bool(true))
+      }
+    }
+  }
+
+  private func component(_ kind: ComponentKind, _ reserved: [String]) -> [JSONText] {
+    let names = catalogue.names(kind)
+    return [
+      Self.closed(
+        options(reserved) + names.map { ($0, Self.reference("\(kind.rawValue).\($0)")) },
+        more: [("oneOf", Self.exactlyOne(names))])
+    ]
+  }
+
+  /// Components that need no parameters.
+  private func bareWords(_ kind: ComponentKind) -> [JSONText] {
+    catalogue.components.filter { entry in
+      entry.kind == kind && !entry.parameters.contains(where: \.isRequired)
+    }.map { .string($0.name) }
+  }
+
+  // MARK: Components
+
+  private func components() -> Members {
+    catalogue.components.map { entry in
+      let schema = entry.kind == .combination ? combination(entry) : arguments(entry)
+      return ("\(entry.kind.rawValue).\(entry.name)", Self.described(schema, entry.summary))
+    }
+  }
+
+  /// What stands behind a component key: the primary parameter, or a mapping of parameters.
+  private func arguments(_ entry: CatalogueEntry) -> JSONText {
+    let primary = entry.parameters.first(where: \.isPrimary)
+    if let primary, primary.isWhole { return schema(primary.shape) }
+    var forms = [parameters(entry.parameters)]
+    if let primary { forms.append(schema(primary.shape)) }
+    if !entry.parameters.contains(where: \.isRequired) { forms.append(Self.type("null")) }
+    return Self.any(forms)
+  }
+
+  private func parameters(_ infos: [ParameterInfo]) -> JSONText {
+    Self.closed(
+      infos.map { info in
+        (info.name, Self.described(schema(info.shape), info.help, fallback(info)))
+      }, required: infos.filter(\.isRequired).map(\.name))
+  }
+
+  private func fallback(_ info: ParameterInfo) -> JSONText? {
+    guard let text = info.defaultText else { return nil }
+    switch info.shape {
+    case .bool: return .bool(text == "true")
+    case .int: return Int(text).map { .int($0) }
+    case .number, .literal, .list, .table, .record, .oneOf: return nil
+    default: return .string(text)
+    }
+  }
+
+  private func combination(_ entry: CatalogueEntry) -> JSONText {
+    let input = Self.reference("input")
+    switch entry.name {
+    case "if":
+      return Self.closed(
+        [("condition", input), ("then", input), ("else", input)],
+        required: ["condition", "then", "else"])
+    case "switch":
+      return Self.closed(
+        [("on", input), ("cases", Self.named(input)), ("default", input)], required: ["on", "cases"])
+    default:
+      let list: JSONText = .object([
+        ("type", .string("array")), ("items", input), ("minItems", .int(entry.minimumInputs)),
+      ])
+      var named: Members = [("type", .string("object")), ("additionalProperties", input)]
+      named.append(("minProperties", .int(entry.minimumInputs)))
+      named.append(("properties", .object([("signals", .bool(false))])))
+      let signals = Self.any([list, .object(named)])
+      let long = Self.closed(
+        [("signals", signals)]
+          + entry.parameters.map {
+            ($0.name, Self.described(schema($0.shape), $0.help, fallback($0)))
+          },
+        required: ["signals"] + entry.parameters.filter(\.isRequired).map(\.name))
+      return Self.any([list, .object(named), long])
+    }
+  }
+
+  private func schema(_ shape: ParameterShape) -> JSONText {
+    switch shape {
+    case .bool: return Self.reference("boolean")
+    case .int(let range):
+      guard let range else { return Self.reference("integer") }
+      var members: Members = [
+        ("type", .string("integer")), ("minimum", .int(Int(range.lowerBound))),
+      ]
+      if range.upperBound != .max { members.append(("maximum", .int(Int(range.upperBound)))) }
+      return Self.any([.object(members), Self.reference("placeholder")])
+    case .number: return Self.reference("number")
+    case .text, .secret, .template: return Self.reference("text")
+    case .duration: return Self.reference("duration")
+    case .size: return Self.reference("size")
+    case .expression: return Self.reference("expression")
+    case .literal: return .object([])
+    case .choice(let choices):
+      return Self.any([
+        .object([("enum", .array(choices.map { .string($0.name) }))]), Self.reference("placeholder"),
+      ])
+    case .list(let element):
+      let element = schema(element)
+      return Self.any([.object([("type", .string("array")), ("items", element)]), element])
+    case .table(let element):
+      return .object([("type", .string("object")), ("additionalProperties", schema(element))])
+    case .signalName: return Self.reference("reference")
+    case .signal: return Self.reference("signal")
+    case .chain: return Self.reference("chain")
+    case .mapping: return Self.reference("mapping")
+    case .record(let fields): return parameters(fields)
+    case .oneOf(let shapes): return Self.any(shapes.map(schema))
+    }
+  }
+}

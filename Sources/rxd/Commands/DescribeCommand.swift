@@ -1,0 +1,204 @@
+import ArgumentParser
+import Glibc
+import PipelineCore
+
+/// `rxd describe`: the manual page of one component or function.
+struct Describe: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    abstract: "Tells what a source, operator, combination, sink or function does.",
+    discussion: "Other tools' names lead to ours: 'rxd describe debounce'.")
+
+  @Argument(
+    help: "Its name.",
+    completion: .list(Catalogue.builtIn.components.map(\.name) + FunctionRegistry.all.map(\.name)))
+  var name: String
+
+  func run() throws {
+    let entries = Catalogue.builtIn.components.filter { $0.name == name }
+    let function = FunctionRegistry.function(named: name)
+    if entries.isEmpty, function == nil {
+      let known = Catalogue.builtIn.components.map(\.name) + FunctionRegistry.all.map(\.name)
+      let correction = Suggestion.correction(for: name, among: known)
+      Console.complain(
+        "there is nothing called \(Printable.quote(name)). "
+          + (correction?.help ?? "'rxd list' shows what there is"))
+      throw ExitStatus.usage
+    }
+    var pages = entries.map(Self.page)
+    if let function { pages.append(Self.page(function)) }
+    Console.print(pages.joined(separator: "\n"), terminator: "")
+  }
+
+  private static func page(_ entry: CatalogueEntry) -> String {
+    var page = "\(entry.name) (\(entry.kind.rawValue))\n\n"
+    page += Layout.wrap(entry.summary, indent: 2)
+    if !entry.details.isEmpty {
+      for paragraph in entry.details.split(separator: "\n\n", omittingEmptySubsequences: true) {
+        page += "\n" + Layout.wrap(String(paragraph), indent: 2)
+      }
+    }
+    if !entry.parameters.isEmpty {
+      page += "\nParameters:\n" + Layout.table(rows(entry.parameters))
+      if let primary = entry.parameters.first(where: \.isPrimary) {
+        page += "\n" + Layout.wrap(
+          "Short form: '\(entry.name): ...' gives '\(primary.name)'.", indent: 2)
+      }
+    }
+    if !entry.keeps.isEmpty { page += "\nKeeps:\n" + Layout.wrap(entry.keeps, indent: 2) }
+    if !entry.examples.isEmpty {
+      page += "\nExamples:\n"
+      for example in entry.examples {
+        page += Layout.wrap("# " + example.title, indent: 2)
+        for line in text(example) { page += "  \(line)\n" }
+      }
+    }
+    if !entry.rivals.isEmpty {
+      page += "\nElsewhere:\n" + Layout.wrap(entry.rivals.joined(separator: "; "), indent: 2)
+    }
+    if !entry.seeAlso.isEmpty {
+      page += "\nSee also:\n" + Layout.wrap(entry.seeAlso.joined(separator: ", "), indent: 2)
+    }
+    return page
+  }
+
+  private static func page(_ function: FunctionSpec) -> String {
+    var page = "\(function.name) (function)\n\n" + Layout.wrap(function.summary, indent: 2) + "\n"
+    for overload in function.overloads { page += "  \(overload.signature(function.name))\n" }
+    if !function.examples.isEmpty { page += "\nExamples:\n" }
+    for example in function.examples { page += "  \(example.call)  ->  \(example.result)\n" }
+    return page
+  }
+
+  /// Name, type, default and help; the fields of records below them, indented.
+  static func rows(_ parameters: [ParameterInfo], depth: Int = 0) -> [[String]] {
+    parameters.flatMap { info -> [[String]] in
+      let fallback = info.isRequired ? "required" : info.defaultText.map { "default \($0)" } ?? ""
+      var help = info.help
+      if let range = Self.range(info) { help += " \(range)" }
+      if typeName(info.shape).contains("choice") {
+        help += " One of: \(choices(info.shape).map(\.name).joined(separator: ", "))."
+      }
+      let margin = String(repeating: "  ", count: depth)
+      var rows = [[margin + info.name, typeName(info.shape), fallback, help]]
+      if depth < 3 {
+        for fields in records(info.shape) { rows += Self.rows(fields, depth: depth + 1) }
+      }
+      return rows
+    }
+  }
+
+  static func range(_ info: ParameterInfo) -> String? {
+    guard let range = info.range else { return nil }
+    switch info.shape {
+    case .int, .number:
+      return range.upperBound == .max
+        ? "At least \(range.lowerBound)." : "From \(range.lowerBound) to \(range.upperBound)."
+    case .duration where range.lowerBound > 0:
+      return range.lowerBound == 1
+        ? "Longer than 0." : "At least \(TimeSpan(nanoseconds: range.lowerBound))."
+    default: return nil
+    }
+  }
+
+  /// The type in a word or two; what a record holds is listed below it.
+  static func typeName(_ shape: ParameterShape) -> String {
+    switch shape {
+    case .choice(let choices):
+      choices.count <= 3 ? choices.map(\.name).joined(separator: "|") : "choice"
+    case .list(let element): "list of \(typeName(element))"
+    case .table(let element): "names to \(typeName(element))"
+    case .mapping: "expressions"
+    case .record: "mapping"
+    case .oneOf(let shapes): shapes.map(typeName).joined(separator: " or ")
+    default: "\(shape)"
+    }
+  }
+
+  static func choices(_ shape: ParameterShape) -> [ParameterShape.Choice] {
+    switch shape {
+    case .choice(let choices): choices
+    case .oneOf(let shapes): shapes.flatMap(choices)
+    case .list(let element), .table(let element): choices(element)
+    default: []
+    }
+  }
+
+  static func records(_ shape: ParameterShape) -> [[ParameterInfo]] {
+    switch shape {
+    case .record(let fields): [fields]
+    case .oneOf(let shapes): shapes.flatMap(records)
+    case .list(let element), .table(let element): records(element)
+    default: []
+    }
+  }
+
+  /// An example as lines of text.
+  static func text(_ example: Example) -> [String] {
+    switch example.body {
+    case .marble(let step, let inputs, let output, let values):
+      let width = max(inputs.map(\.name.utf8.count).max() ?? 0, 3)
+      func row(_ name: String, _ text: String) -> String {
+        "  " + name + String(repeating: " ", count: width - name.utf8.count) + "  " + text
+      }
+      return [step] + inputs.map { row($0.name, $0.marbles) } + [row("out", output)]
+        + values.map { "  with \($0.0) = \($0.1)" }
+    case .pipeline(let text), .snippet(let text):
+      return text.split(separator: "\n", omittingEmptySubsequences: false).map(String.init)
+    }
+  }
+}
+
+/// Text in columns.
+enum Layout {
+  /// Columns to fill: of the terminal, at most 100.
+  static let width: Int = {
+    var size = winsize()
+    if ioctl(1, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 { return min(100, max(40, Int(size.ws_col))) }
+    return 100
+  }()
+
+  static func wrap(_ text: String, indent: Int) -> String {
+    lines(text, width - indent).map { String(repeating: " ", count: indent) + $0 + "\n" }.joined()
+  }
+
+  static func lines(_ text: String, _ width: Int) -> [String] {
+    var lines: [String] = []
+    var line = ""
+    for word in text.split(whereSeparator: { $0 == " " || $0 == "\n" }) {
+      if !line.isEmpty, line.unicodeScalars.count + 1 + word.unicodeScalars.count > width {
+        lines.append(line)
+        line = ""
+      }
+      line += (line.isEmpty ? "" : " ") + word
+    }
+    return line.isEmpty ? lines : lines + [line]
+  }
+
+  /// Rows whose last column is wrapped.
+  static func table(_ rows: [[String]]) -> String {
+    guard let columns = rows.first?.count, columns > 1 else { return "" }
+    let widths = (0..<columns - 1).map { column in
+      min(28, rows.map { $0[column].unicodeScalars.count }.max() ?? 0)
+    }
+    let indent = 2 + widths.reduce(0) { $0 + $1 + 2 }
+    var text = ""
+    for row in rows {
+      var line = "  "
+      for (column, width) in widths.enumerated() {
+        let cell = row[column]
+        line += cell + String(repeating: " ", count: max(0, width - cell.unicodeScalars.count)) + "  "
+      }
+      let room = max(30, width - indent)
+      // A cell that is too wide pushes the help to a line of its own.
+      if line.unicodeScalars.count > indent {
+        text += line + "\n"
+        line = String(repeating: " ", count: indent)
+      }
+      for (number, part) in lines(row[columns - 1], room).enumerated() {
+        text += (number == 0 ? line : String(repeating: " ", count: indent)) + part + "\n"
+      }
+      if row[columns - 1].isEmpty { text += line + "\n" }
+    }
+    return text
+  }
+}

@@ -1,0 +1,56 @@
+import ArgumentParser
+import PipelineCore
+
+/// `rxd explain`: a plan in words, or what a diagnostic code means.
+struct Explain: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    abstract: "Prints the plan of a pipeline, or what a code such as RX203 means.",
+    discussion: """
+      The plan shows which steps run in one pass, what each expression reads and gives, and what may be \
+      missing in an event.
+      """)
+
+  @Argument(
+    help: ArgumentHelp("A pipeline file, - for standard input, or a code.", valueName: "file-or-code"),
+    completion: .file(extensions: ["yaml", "yml"]))
+  var subject: String
+
+  @OptionGroup var environment: EnvironmentOptions
+  @OptionGroup var color: ColorOptions
+
+  func run() throws {
+    let name = subject.uppercased()
+    if name.hasPrefix("RX"), name.utf8.count == 5, name.utf8.dropFirst(2).allSatisfy({ 0x30...0x39 ~= $0 }) {
+      try Self.explain(name)
+    } else {
+      Console.print(
+        PlanExplanation.text(try FrontEnd.plan(subject, environment, color)), terminator: "")
+    }
+  }
+
+  private static func explain(_ name: String) throws {
+    guard let code = Diagnostic.Code.named(name) else {
+      let near = Suggestion.nearest(to: name, among: Diagnostic.Code.all.map(\.name))
+      Console.complain("there is no code \(name)" + (near.map { "; did you mean \($0)?" } ?? ""))
+      throw ExitStatus.usage
+    }
+    Console.print("\(code.name) (\(code.severity.rawValue)): \(code.summary)")
+    Console.print(Codes.phase(code))
+  }
+}
+
+enum Codes {
+  /// When a code of its range is reported.
+  static func phase(_ code: Diagnostic.Code) -> String {
+    switch code.name.dropFirst(2).first {
+    case "1": "Reported while a file is read: text and YAML."
+    case "2": "Reported while the grammar of a pipeline file is checked, and its parameters."
+    case "3": "Reported while names and wiring are checked."
+    case "4": "Reported while expressions and templates are checked."
+    case "5": "Given as the reason of an event that was rejected while the pipeline runs."
+    case "6": "Reported by 'rxd test'."
+    case "7": "Reported about the environment: variables, secrets, files, plugins."
+    default: "A mistake of rxd itself."
+    }
+  }
+}

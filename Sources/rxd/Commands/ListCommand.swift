@@ -1,0 +1,66 @@
+import ArgumentParser
+import PipelineCore
+
+/// `rxd list`: what pipeline files can name.
+struct List: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    abstract: "Lists the sources, operators, combinations, sinks, decoders, encoders and functions.",
+    discussion: "'rxd describe NAME' tells more of one.")
+
+  enum Subject: String, CaseIterable, ExpressibleByArgument {
+    case sources, operators, combinations, sinks, decoders, encoders, functions
+  }
+  enum Format: String, CaseIterable, ExpressibleByArgument { case text, json }
+
+  @Argument(help: "What to list; everything if left out.")
+  var subjects: [Subject] = []
+
+  @Option(help: ArgumentHelp("The form: text or json.", valueName: "form"))
+  var format = Format.text
+
+  func run() {
+    let subjects = subjects.isEmpty ? Subject.allCases : subjects
+    switch format {
+    case .text:
+      for (index, subject) in subjects.enumerated() {
+        let entries = Self.entries(subject)
+        let width = entries.map(\.name.utf8.count).max() ?? 0
+        if index > 0 { Console.print("") }
+        if subjects.count > 1 { Console.print("\(subject.rawValue):") }
+        for entry in entries {
+          let pad = String(repeating: " ", count: width - entry.name.utf8.count)
+          Console.print("\(subjects.count > 1 ? "  " : "")\(entry.name)\(pad)  \(entry.summary)")
+        }
+      }
+    case .json:
+      Console.print(
+        JSONText.array(
+          subjects.flatMap { subject in
+            Self.entries(subject).map { entry in
+              .object([
+                ("kind", .string(String(subject.rawValue.dropLast()))),
+                ("name", .string(entry.name)), ("summary", .string(entry.summary)),
+              ])
+            }
+          }
+        ).text)
+    }
+  }
+
+  static func entries(_ subject: Subject) -> [(name: String, summary: String)] {
+    func components(_ kind: ComponentKind) -> [(name: String, summary: String)] {
+      Catalogue.builtIn.components.filter { $0.kind == kind }.map { ($0.name, $0.summary) }
+    }
+    let unsorted: [(name: String, summary: String)] =
+      switch subject {
+      case .sources: components(.source)
+      case .operators: components(.operator)
+      case .combinations: components(.combination)
+      case .sinks: components(.sink)
+      case .decoders: DecoderFormat.allCases.map { ($0.rawValue, $0.summary) }
+      case .encoders: EncoderFormat.allCases.map { ($0.rawValue, $0.summary) }
+      case .functions: FunctionRegistry.all.map { ($0.name, $0.summary) }
+      }
+    return unsorted.sorted { $0.name.utf8.lexicographicallyPrecedes($1.name.utf8) }
+  }
+}

@@ -1,0 +1,15 @@
+import ArgumentParser
+import PipelineCore
+
+/// `rxd schema`: what editors check pipeline files against.
+struct SchemaVerb: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "schema",
+    abstract: "Prints the JSON Schema of pipeline files, for editors.",
+    discussion: """
+      For editors with the YAML language server: 'rxd schema > rxd.schema.json', and as a file's first \
+      line '# yaml-language-server: $schema=rxd.schema.json'.
+      """)
+
+  func run() { Console.print(SchemaWriter.schema(.builtIn).text) }
+}
