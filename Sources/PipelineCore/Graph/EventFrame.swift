@@ -93,6 +93,13 @@ extension Value {
   }
 }
 
+extension EventFrame {
+  /// A frame for a component that looks at its parameters before it has a node.
+  public static func make(_ seat: Seat) -> EventFrame {
+    EventFrame(seat.segment, seat.scope, seat.execution)
+  }
+}
+
 extension OperatorNode {
   /// A frame for this node's expressions.
   public final func makeFrame() -> EventFrame {

@@ -44,7 +44,7 @@ struct FlattenMap: OperatorComponent {
         values: ["a": "{items: [1, 2]}", "b": "{items: [3]}"]),
       .marble("only the newest",
         "flattenMap: { policy: latest, signal: { values: [p, q], chain: [ { delay: 3ms } ] } }",
-        in: "-x-y------|", out: "------(pq)|"),
+        in: "-x-y------|", out: "------(pq)---|"),
     ],
     keeps: "The running inner signals and the events that wait, as `policy` says.",
     rivals: [

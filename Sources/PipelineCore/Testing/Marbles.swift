@@ -18,9 +18,12 @@ public struct Marbles: Sendable, Equatable {
     /// Since the beginning of the picture.
     public var at: TimeSpan
     public var moment: SignalMoment
-    public init(at: TimeSpan, _ moment: SignalMoment) {
+    /// Where in the text it stands, a byte offset.
+    public var offset: Int
+    public init(at: TimeSpan, _ moment: SignalMoment, offset: Int = 0) {
       self.at = at
       self.moment = moment
+      self.offset = offset
     }
   }
 
@@ -81,7 +84,7 @@ public struct Marbles: Sendable, Equatable {
           offset: start)
       }
       if let moment {
-        entries.append(Entry(at: now, moment))
+        entries.append(Entry(at: now, moment, offset: start))
         if group == nil, moment != .subscribe, moment != .cancel { now = now + tick }
       }
     }

@@ -1,0 +1,142 @@
+/// Draws histories as marbles, one below the other, the same instant in the same column.
+struct MarbleDrawing {
+  /// The letters that the user has given to values.
+  var letters: [(name: String, value: TestValue)] = []
+  var tick = TimeSpan.milliseconds(1)
+
+  /// How many empty ticks are drawn before they are written as a pause.
+  private static let longestDash = 24
+  private static let spareLetters = (Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")).map(String.init)
+
+  struct Picture {
+    /// One line for each history.
+    var lines: [String]
+    /// `A = {"x": 1}`, for what is no letter or digit itself.
+    var legend: [String]
+    /// The columns of the lines at which instants begin.
+    var columns: [(at: TimeSpan, column: Int)]
+
+    func column(at instant: TimeSpan) -> Int? { columns.first { $0.at == instant }?.column }
+  }
+
+  func draw(_ histories: [SignalHistory]) -> Picture {
+    var names = Names(letters)
+    var lines = [[String]](repeating: [], count: histories.count)
+    var width = 0
+    var columns: [(at: TimeSpan, column: Int)] = []
+    func put(_ cells: [String]) {
+      let most = cells.map(\.count).max() ?? 0
+      for (line, cell) in cells.enumerated() {
+        lines[line].append(cell + String(repeating: " ", count: most - cell.count))
+      }
+      width += most
+    }
+
+    let instants = Set(histories.flatMap { $0.entries.map(\.at) }).sorted()
+    var now = TimeSpan.zero
+    for instant in instants {
+      let gap = TimeSpan(nanoseconds: instant.nanoseconds &- now.nanoseconds)
+      if gap > .zero {
+        let (ticks, rest) = gap.nanoseconds.quotientAndRemainder(dividingBy: max(tick.nanoseconds, 1))
+        let text =
+          rest == 0 && ticks <= Int64(Self.longestDash)
+          ? String(repeating: "-", count: Int(ticks)) : " \(gap) "
+        put(Array(repeating: text, count: histories.count))
+      }
+      columns.append((instant, width))
+      put(
+        histories.map { history in
+          let moments = history.entries.filter { $0.at == instant }.map(\.moment)
+          let text = moments.map { names.name(of: $0) }.joined()
+          return moments.isEmpty ? "-" : moments.count == 1 ? text : "(\(text))"
+        })
+      now = instant + tick
+    }
+    return Picture(
+      lines: lines.map { $0.joined() }.map { line in
+        String(line.reversed().drop { $0 == " " }.reversed())
+      }, legend: names.legend, columns: columns)
+  }
+
+  /// Which letter stands for which value.
+  private struct Names {
+    private var known: [(name: String, value: TestValue)]
+    private var taken: Set<String>
+    private var used: Set<TestValue> = []
+
+    init(_ letters: [(name: String, value: TestValue)]) {
+      known = letters
+      taken = Set(letters.map(\.name))
+    }
+
+    mutating func name(of moment: SignalHistory.Moment) -> String {
+      switch moment {
+      case .complete: "|"
+      case .error: "#"
+      case .next(let value): name(of: value)
+      }
+    }
+
+    private mutating func name(of value: TestValue) -> String {
+      used.insert(value)
+      if let entry = known.first(where: { $0.value == value }) { return entry.name }
+      let own = Self.letter(value)
+      let name: String
+      if let own, !taken.contains(own) {
+        name = own
+      } else {
+        name = MarbleDrawing.spareLetters.first { !taken.contains($0) } ?? "?"
+      }
+      known.append((name, value))
+      taken.insert(name)
+      return name
+    }
+
+    /// The character that stands for the value without a legend.
+    private static func letter(_ value: TestValue) -> String? {
+      switch value {
+      case .int(let number) where (0...9).contains(number): return "\(number)"
+      case .text(let bytes) where bytes.count == 1:
+        let byte = bytes[0]
+        let isLetter = (0x61...0x7A).contains(byte | 0x20)
+        return isLetter ? String(decoding: bytes, as: UTF8.self) : nil
+      default: return nil
+      }
+    }
+
+    var legend: [String] {
+      known.filter { used.contains($0.value) && Self.letter($0.value) != $0.name }
+        .map { "\($0.name) = \(Printable.cut($0.value.description, limit: 400))" }
+    }
+  }
+}
+
+extension SignalHistory {
+  /// Two pictures, the first difference marked below, and what it is in words. Nil where both are equal.
+  public static func difference(
+    expected: SignalHistory, actual: SignalHistory, tick: TimeSpan = .milliseconds(1),
+    letters: [(name: String, value: TestValue)] = []
+  ) -> String? {
+    guard let index = expected.firstDifference(from: actual) else { return nil }
+    let wanted = expected.entries.indices.contains(index) ? expected.entries[index] : nil
+    let came = actual.entries.indices.contains(index) ? actual.entries[index] : nil
+    var words: String
+    switch (wanted, came) {
+    case (let wanted?, let came?) where wanted.at == came.at:
+      words = "at \(wanted.at): \(wanted.moment) was expected, \(came.moment) came"
+    case (let wanted?, let came?) where wanted.moment == came.moment:
+      words = "\(wanted.moment) was expected at \(wanted.at), it came at \(came.at)"
+    case (let wanted?, let came?):
+      words = "\(wanted.moment) was expected at \(wanted.at), \(came.moment) came at \(came.at)"
+    case (let wanted?, nil): words = "\(wanted.moment) was expected at \(wanted.at), nothing came"
+    case (nil, let came?): words = "nothing more was expected, \(came.moment) came at \(came.at)"
+    case (nil, nil): words = "the two differ"
+    }
+    let picture = MarbleDrawing(letters: letters, tick: tick).draw([expected, actual])
+    let at = [wanted?.at, came?.at].compactMap { $0 }.min() ?? .zero
+    var text = "  expected  \(picture.lines[0])\n  actual    \(picture.lines[1])\n"
+    text += "            " + String(repeating: " ", count: picture.column(at: at) ?? 0) + "^ " + words
+    for line in picture.legend { text += "\n            \(line)" }
+    return text
+  }
+}

@@ -1,0 +1,337 @@
+/// Understands the tests of a pipeline file; says what is wrong with them, where it is wrong.
+public struct PipelineTestReader {
+  private let plan: Plan
+  var diagnostics = Diagnostics()
+  /// The test's `tick`.
+  var tick = TimeSpan.milliseconds(1)
+
+  init(_ plan: Plan) { self.plan = plan }
+
+  /// Reports everything that is wrong; then the tests must not be run.
+  public static func read(
+    _ tests: [TestNode], of plan: Plan, into diagnostics: inout Diagnostics
+  ) -> [PipelineTest] {
+    var reader = PipelineTestReader(plan)
+    let read = tests.map { reader.test($0) }
+    diagnostics.report(contentsOf: reader.diagnostics.all)
+    return read
+  }
+
+  private mutating func test(_ node: TestNode) -> PipelineTest {
+    var test = PipelineTest(name: node.name, location: node.location)
+    tick = .milliseconds(1)
+    for option in node.options {
+      switch option.key.value {
+      case "tick": if let span = duration(option.value, "'tick'", atLeast: 1) { tick = span }
+      case "until": test.until = duration(option.value, "'until'")
+      default: break
+      }
+    }
+    test.tick = tick
+    for input in node.inputs { if let input = self.input(input) { test.inputs.append(input) } }
+    for stub in node.stubs {
+      guard stub.name.value == "http" else {
+        report(
+          .unknownSubject, "there are no stubs for '\(stub.name.value)'", stub.name.location,
+          help: "Only 'http' can be stubbed; named sources get their events under 'inputs:'")
+        continue
+      }
+      test.stubsLocation = stub.name.location
+      test.stubs = stubs(stub.node)
+    }
+    for expectation in node.expect {
+      if let expectation = self.expectation(expectation) { test.expectations.append(expectation) }
+    }
+    return test
+  }
+
+  mutating func report(
+    _ code: Diagnostic.Code, _ message: String, _ location: SourceLocation, help: String? = nil
+  ) {
+    diagnostics.report(Diagnostic(code, message, at: location, help: help))
+  }
+
+  mutating func duration(_ node: YAMLNode, _ what: String, atLeast least: Int64 = 0) -> TimeSpan? {
+    switch node.decodeDuration(what) {
+    case .success(let span) where span.nanoseconds >= least: return span
+    case .success:
+      report(.outOfRange, "\(what) must be more than 0s", node.location)
+    case .failure(let diagnostic): diagnostics.report(diagnostic)
+    }
+    return nil
+  }
+
+  // MARK: Inputs
+
+  private mutating func input(_ node: NamedNode<YAMLNode>) -> PipelineTest.Input? {
+    let name = node.name.value
+    let sources = plan.named.filter { $0.kind == .source }.map(\.name)
+    guard sources.contains(name) else {
+      let isSignal = plan.named.contains { $0.name == name }
+      report(
+        .unknownSubject,
+        isSignal ? "'\(name)' is a signal, and only sources have inputs" : "there is no source '\(name)'",
+        node.name.location,
+        help: isSignal
+          ? "Give events to the source that it comes from" : known(name, sources, "The sources are"))
+      return nil
+    }
+    guard let sequence = sequence(node.node, "an input", isExpectation: false) else { return nil }
+    var now = TimeSpan.zero
+    let entries = sequence.items.map { item in
+      now = item.at ?? now
+      let moment: SignalHistory.Moment =
+        switch item.moment {
+        case .next(let value): .next(value)
+        case .complete: .complete
+        case .error(let message): .error(message ?? "error")
+        }
+      return SignalHistory.Entry(at: now, moment)
+    }
+    check(order: entries, sequence.items)
+    return PipelineTest.Input(source: node.name, history: SignalHistory(entries))
+  }
+
+  private mutating func check(
+    order entries: [SignalHistory.Entry], _ items: [PipelineTest.Expectation.Item]
+  ) {
+    for index in entries.indices.dropFirst() {
+      if entries[index].at < entries[index - 1].at {
+        report(
+          .testStep, "\(entries[index].at) comes before \(entries[index - 1].at), where the step before it is",
+          items[index].location, help: "Write the steps in the order of time")
+      }
+      if case .next = entries[index - 1].moment { continue }
+      report(
+        .testStep, "nothing can come after the end of the input", items[index].location,
+        help: "Remove it, or what ends the input before it")
+      return
+    }
+  }
+
+  private func known(_ name: String, _ names: [String], _ introduction: String) -> String? {
+    Suggestion.nearest(to: name, among: names).map { "Did you mean '\($0)'?" }
+      ?? (names.isEmpty ? nil : "\(introduction) \(Suggestion.list(names))")
+  }
+
+  // MARK: Expectations
+
+  private mutating func expectation(_ node: NamedNode<YAMLNode>) -> PipelineTest.Expectation? {
+    guard let target = target(node.name) else { return nil }
+    guard let sequence = sequence(node.node, "an expectation", isExpectation: true) else { return nil }
+    return PipelineTest.Expectation(
+      subject: node.name, target: target, items: sequence.items, allowsMore: sequence.allowsMore,
+      letters: sequence.letters, tick: sequence.tick)
+  }
+
+  private mutating func target(_ subject: Located<String>) -> PipelineTest.Expectation.Target? {
+    let text = subject.value
+    if text == "http.requests" { return .requests }
+    if plan.sinks.contains(where: { $0.name == text }) { return .sink(text) }
+    if let index = plan.index(ofNamed: text) { return .signal(index) }
+    let parts = text.split(separator: ".", omittingEmptySubsequences: false).map(String.init)
+    if parts.count == 2, let index = plan.index(ofNamed: parts[0]) {
+      if parts[1] == "errors" { return .errors(index) }
+      report(
+        .unknownSubject, "'\(parts[0])' has no output '\(parts[1])'", subject.location,
+        help: "Every source and signal has the output 'errors': '\(parts[0]).errors'")
+      return nil
+    }
+    let names = plan.sinks.map(\.name) + plan.named.map(\.name) + ["http.requests"]
+    report(
+      .unknownSubject, "there is no sink or signal '\(text)'", subject.location,
+      help: known(text, names, "There are"))
+    return nil
+  }
+
+  // MARK: Marbles and timed lists
+
+  private struct Sequence {
+    var items: [PipelineTest.Expectation.Item] = []
+    var allowsMore = false
+    var letters: [(name: String, value: TestValue)] = []
+    var tick: TimeSpan
+  }
+
+  private mutating func sequence(
+    _ node: YAMLNode, _ what: String, isExpectation: Bool
+  ) -> Sequence? {
+    switch node.content {
+    case .scalar(let scalar):
+      guard scalar.kind != .null else {
+        report(
+          .testStep, "\(what) is marbles or a list of steps, not nothing", node.location,
+          help: "Write [] if nothing shall come")
+        return nil
+      }
+      return marbles(scalar, Sequence(tick: tick), error: nil)
+    case .sequence(let items):
+      return steps(items, Sequence(tick: tick), isExpectation)
+    case .mapping(let entries):
+      return mapping(node, entries, what, isExpectation)
+    }
+  }
+
+  private mutating func mapping(
+    _ node: YAMLNode, _ entries: [YAMLEntry], _ what: String, _ isExpectation: Bool
+  ) -> Sequence? {
+    let keys = ["marbles", "values", "error", "tick", "events"] + (isExpectation ? ["more"] : [])
+    guard check(keys: entries, keys, what) else { return nil }
+    var sequence = Sequence(tick: tick)
+    var error: String?
+    for entry in entries {
+      switch entry.name {
+      case "tick": if let span = duration(entry.value, "'tick'", atLeast: 1) { sequence.tick = span }
+      case "error": error = text(entry.value, "'error'")
+      case "more": sequence.allowsMore = flag(entry.value, "'more'")
+      case "values": sequence.letters = letters(entry.value)
+      default: break
+      }
+    }
+    if let marbles = node["marbles"] {
+      guard let scalar = marbles.scalar, scalar.kind != .null else {
+        report(.testStep, "'marbles' takes a text, not \(marbles.kindName)", marbles.location)
+        return nil
+      }
+      if let events = node["events"] {
+        report(
+          .testStep, "'marbles' and 'events' say the same in two ways", events.location,
+          help: "Keep one of them")
+        return nil
+      }
+      return self.marbles(scalar, sequence, error: error)
+    }
+    guard let events = node["events"] else {
+      report(
+        .testStep, "\(what) needs 'marbles' or 'events'", node.location,
+        help: "Write for example { marbles: \"a-b-|\", values: { a: 1 } }")
+      return nil
+    }
+    guard let items = events.items else {
+      report(.testStep, "'events' takes a list of steps, not \(events.kindName)", events.location)
+      return nil
+    }
+    return steps(items, sequence, isExpectation)
+  }
+
+  private mutating func letters(_ node: YAMLNode) -> [(name: String, value: TestValue)] {
+    guard let entries = node.entries else {
+      report(
+        .testStep, "'values' takes a mapping from letter to value, not \(node.kindName)", node.location)
+      return []
+    }
+    return entries.compactMap { entry in
+      let name = entry.name.utf8
+      let isLetter = name.count == 1 && name.allSatisfy { $0 == 0x2A || $0 == 0x5F || Name.isPart($0) }
+      guard isLetter, entry.name != "-" else {
+        report(
+          .testStep, "'\(entry.key.shown)' is no letter of marbles", entry.key.location,
+          help: "The keys of 'values' are single letters and digits")
+        return nil
+      }
+      return (entry.name, TestValue(entry.value))
+    }
+  }
+
+  private mutating func marbles(
+    _ scalar: YAMLScalar, _ start: Sequence, error: String?
+  ) -> Sequence? {
+    var sequence = start
+    let table = Dictionary(sequence.letters.map { ($0.name, $0.value) }) { first, _ in first }
+    let picture: Marbles
+    do {
+      picture = try Marbles(scalar.string, tick: sequence.tick)
+    } catch {
+      report(.marbleSyntax, error.message, scalar.text.location(error.offset, error.offset + 1))
+      return nil
+    }
+    for entry in picture.entries {
+      let location = scalar.text.location(entry.offset, entry.offset + 1)
+      let moment: PipelineTest.Expectation.Item.Moment
+      switch entry.moment {
+      case .next(let name): moment = .next(SignalHistory.value(named: name, table))
+      case .complete: moment = .complete
+      case .error: moment = .error(error)
+      case .subscribe, .cancel:
+        report(
+          .marbleSyntax, "'^' and '!' have no meaning here: the pipeline subscribes", location)
+        continue
+      }
+      sequence.items.append(.init(at: entry.at, moment: moment, location: location))
+    }
+    return sequence
+  }
+
+  private mutating func steps(
+    _ nodes: [YAMLNode], _ start: Sequence, _ isExpectation: Bool
+  ) -> Sequence? {
+    var sequence = start
+    for node in nodes {
+      guard let entries = node.entries else {
+        report(
+          .testStep, "a step is a mapping, not \(node.kindName)", node.location,
+          help: "Write { at: 20ms, next: VALUE }, { error: TEXT } or { complete: true }")
+        continue
+      }
+      let keys = ["at", "next", "error", "complete"] + (isExpectation ? ["more"] : [])
+      guard check(keys: entries, keys, "a step") else { continue }
+      if let more = node["more"], entries.count == 1 {
+        sequence.allowsMore = flag(more, "'more'")
+        continue
+      }
+      let kinds = entries.filter { $0.name != "at" }
+      guard kinds.count == 1, let kind = kinds.first else {
+        report(
+          .testStep,
+          kinds.isEmpty
+            ? "the step says when, but not what" : "a step is one of 'next', 'error' and 'complete'",
+          node.location, help: "Write { at: 20ms, next: VALUE }, { error: TEXT } or { complete: true }")
+        continue
+      }
+      let moment: PipelineTest.Expectation.Item.Moment
+      switch kind.name {
+      case "next": moment = .next(TestValue(kind.value))
+      case "error": moment = .error(kind.value.bool == true ? nil : text(kind.value, "'error'"))
+      default:
+        guard flag(kind.value, "'\(kind.name)'") else { continue }
+        moment = .complete
+      }
+      var at: TimeSpan?
+      if let node = node["at"] { at = duration(node, "'at'") }
+      sequence.items.append(.init(at: at, moment: moment, location: node.location))
+    }
+    return sequence
+  }
+
+  // MARK: Small things
+
+  mutating func check(keys entries: [YAMLEntry], _ known: [String], _ what: String) -> Bool {
+    var isFine = true
+    for entry in entries where !known.contains(entry.name) {
+      isFine = false
+      report(
+        .testStep, "\(what) has no '\(entry.key.shown)'", entry.key.location,
+        help: self.known(entry.name, known, "It has"))
+    }
+    return isFine
+  }
+
+  mutating func text(_ node: YAMLNode, _ what: String) -> String? {
+    switch node.decodeText(what) {
+    case .success(let text): return text.string
+    case .failure(let diagnostic):
+      diagnostics.report(diagnostic)
+      return nil
+    }
+  }
+
+  /// Only `true` means anything; `false` is as good as leaving it out.
+  mutating func flag(_ node: YAMLNode, _ what: String) -> Bool {
+    switch node.decodeBool(what) {
+    case .success(let flag): return flag
+    case .failure(let diagnostic):
+      diagnostics.report(diagnostic)
+      return false
+    }
+  }
+}

@@ -1,0 +1,87 @@
+/// What a signal sent, and when, since the test began: what tests expect and what came, in one form.
+public struct SignalHistory: Sendable, Equatable {
+  public enum Moment: Sendable, Equatable {
+    case next(TestValue)
+    case complete
+    /// With its message.
+    case error(String)
+  }
+
+  public struct Entry: Sendable, Equatable {
+    public var at: TimeSpan
+    public var moment: Moment
+    public init(at: TimeSpan, _ moment: Moment) {
+      self.at = at
+      self.moment = moment
+    }
+  }
+
+  /// In the order in which they came.
+  public var entries: [Entry] = []
+
+  public init(_ entries: [Entry] = []) { self.entries = entries }
+
+  public init(_ recording: ProbeSink.Recording) {
+    entries = recording.moments.map { at, moment in
+      let span = TimeSpan(nanoseconds: at.nanoseconds)
+      switch moment {
+      case .next(let value): return Entry(at: span, .next(TestValue(value.value)))
+      case .complete: return Entry(at: span, .complete)
+      case .fail(let failure): return Entry(at: span, .error(failure.message))
+      }
+    }
+  }
+
+  /// What marbles show. A letter stands for its value in `values`, else for itself; a digit for the number.
+  /// Subscribing and cancelling are left out.
+  public init(_ marbles: Marbles, values: [String: TestValue] = [:], error: String = "error") {
+    entries = marbles.entries.compactMap { entry in
+      switch entry.moment {
+      case .next(let name): Entry(at: entry.at, .next(Self.value(named: name, values)))
+      case .complete: Entry(at: entry.at, .complete)
+      case .error: Entry(at: entry.at, .error(error))
+      case .subscribe, .cancel: nil
+      }
+    }
+  }
+
+  static func value(named name: String, _ values: [String: TestValue]) -> TestValue {
+    values[name] ?? Int64(name).map { .int($0) } ?? .text(name)
+  }
+
+  /// For a ``ScriptedSource``.
+  public var script: [(at: TimeSpan, moment: ScriptedSource.Moment)] {
+    entries.map { entry in
+      switch entry.moment {
+      case .next(let value): (entry.at, .next(value.owned))
+      case .complete: (entry.at, .complete)
+      case .error(let message): (entry.at, .fail(SignalFailure(.user, message)))
+      }
+    }
+  }
+
+  /// Where the two differ first: the index in both, or nil. The messages of errors are not compared.
+  public func firstDifference(from other: SignalHistory) -> Int? {
+    let count = min(entries.count, other.entries.count)
+    for index in 0..<count where !entries[index].matches(other.entries[index]) { return index }
+    return entries.count == other.entries.count ? nil : count
+  }
+}
+
+extension SignalHistory.Entry {
+  func matches(_ other: Self) -> Bool {
+    guard at == other.at else { return false }
+    if case .error = moment, case .error = other.moment { return true }
+    return moment == other.moment
+  }
+}
+
+extension SignalHistory.Moment: CustomStringConvertible {
+  public var description: String {
+    switch self {
+    case .next(let value): Printable.cut(value.description, limit: 400)
+    case .complete: "the completion"
+    case .error(let message): "the error '\(Printable.cut(message, limit: 200))'"
+    }
+  }
+}

@@ -1,0 +1,127 @@
+/// Answers requests from a list, on the executor's time.
+///
+/// Everything happens on the thread that runs the turns.
+public final class StubHTTPClient: HTTPClient, TimerTarget, @unchecked Sendable {
+  /// One request that was made.
+  public struct Exchange: Sendable {
+    public var at: Instant
+    public var request: HTTPRequest
+    /// Which stub answered; nil: none fits.
+    public var stub: Int?
+  }
+
+  private let stubs: [HTTPStub]
+  private unowned let executor: Executor
+  private var served: [Int]
+  /// In the order in which they were made.
+  public private(set) var exchanges: [Exchange] = []
+  private var pending: [Int: Pending] = [:]
+  private var next = 0
+
+  private final class Pending: Cancellable, @unchecked Sendable {
+    let client: StubHTTPClient
+    let token: Int
+    let outcome: Result<HTTPResponse, HTTPFailure>
+    let completion: @Sendable (Result<HTTPResponse, HTTPFailure>) -> Void
+    var wake = Wake.none
+
+    init(
+      _ client: StubHTTPClient, _ token: Int, _ outcome: Result<HTTPResponse, HTTPFailure>,
+      _ completion: @escaping @Sendable (Result<HTTPResponse, HTTPFailure>) -> Void
+    ) {
+      self.client = client
+      self.token = token
+      self.outcome = outcome
+      self.completion = completion
+    }
+
+    func cancel() {
+      guard client.pending.removeValue(forKey: token) != nil else { return }
+      client.executor.cancel(wake)
+    }
+  }
+
+  public init(_ stubs: [HTTPStub], _ executor: Executor) {
+    self.stubs = stubs
+    self.executor = executor
+    served = Array(repeating: 0, count: stubs.count)
+  }
+
+  /// How many requests are waiting for their answers.
+  public var pendingRequests: Int { pending.count }
+
+  public func send(
+    _ request: HTTPRequest, _ completion: @escaping @Sendable (Result<HTTPResponse, HTTPFailure>) -> Void
+  ) -> any Cancellable {
+    let stub = stubs.firstIndex { $0.matches(request) }
+    exchanges.append(Exchange(at: executor.now, request: request, stub: stub))
+    var after = TimeSpan.zero
+    var outcome: Result<HTTPResponse, HTTPFailure> = .failure(
+      HTTPFailure(.connect, "the test has no stub for \(request.method) \(Printable.cut(request.url))"))
+    let timeout = Result<HTTPResponse, HTTPFailure>.failure(
+      HTTPFailure(.timeout, "no answer within \(request.options.timeout)"))
+    if let stub {
+      let answers = stubs[stub].answers
+      let answer = answers[min(served[stub], answers.count - 1)]
+      served[stub] += 1
+      after = answer.after
+      switch answer.what {
+      case .reply(let response): outcome = .success(response)
+      case .failure(let failure): outcome = .failure(failure)
+      case .silence:
+        after = request.options.timeout
+        outcome = timeout
+      }
+      if after > request.options.timeout {
+        after = request.options.timeout
+        outcome = timeout
+      }
+    }
+    next += 1
+    let exchange = Pending(self, next, outcome, completion)
+    pending[next] = exchange
+    exchange.wake = executor.wake(at: executor.now + after, self, next)
+    return exchange
+  }
+
+  public func woke(_ token: Int) {
+    guard let exchange = pending.removeValue(forKey: token) else { return }
+    exchange.completion(exchange.outcome)
+  }
+
+  /// Gives up everything that is pending.
+  func stop() {
+    for exchange in pending.values { executor.cancel(exchange.wake) }
+    pending = [:]
+  }
+}
+
+extension StubHTTPClient.Exchange {
+  /// `{method, url, headers?, body?}`; what identifies the client is left out.
+  var value: TestValue {
+    var members: [TestValue.Member] = [
+      .init(Array("method".utf8), .text(request.method)), .init(Array("url".utf8), .text(request.url)),
+    ]
+    if !request.headers.isEmpty {
+      members.append(
+        .init(
+          Array("headers".utf8),
+          .object(
+            unsorted: request.headers.map {
+              let name = $0.name.lowercased()
+              return .init(Array(name.utf8), .text(name == "authorization" ? "(secret)" : $0.value))
+            })))
+    }
+    if let body = request.body { members.append(.init(Array("body".utf8), Self.read(body))) }
+    return .object(unsorted: members)
+  }
+
+  /// A body as JSON where it is some, else as text.
+  private static func read(_ body: [UInt8]) -> TestValue {
+    body.withUnsafeBytes { bytes in
+      let arena = Arena()
+      let value = JSONParser().parse(bytes, into: arena)
+      return value.isError ? .text(body) : TestValue(value)
+    }
+  }
+}

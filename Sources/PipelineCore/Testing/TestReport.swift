@@ -1,0 +1,124 @@
+/// Shows what became of tests.
+public struct TestReport: Sendable {
+  public struct Case: Sendable {
+    public var result: TestResult
+    /// Wall-clock time; measured by whoever has a clock.
+    public var seconds: Double
+    public init(_ result: TestResult, seconds: Double) {
+      self.result = result
+      self.seconds = seconds
+    }
+  }
+
+  /// The tests of one file.
+  public struct File: Sendable {
+    public var name: String
+    public var cases: [Case]
+    public init(_ name: String, _ cases: [Case]) {
+      self.name = name
+      self.cases = cases
+    }
+  }
+
+  public var files: [File] = []
+  public var colors = false
+
+  public init(colors: Bool = false) { self.colors = colors }
+
+  public var failed: Int { files.reduce(0) { $0 + $1.cases.count { !$0.result.passed } } }
+  public var passed: Int { files.reduce(0) { $0 + $1.cases.count { $0.result.passed } } }
+
+  // MARK: Text
+
+  /// One line for each test, and what is wrong with those that failed.
+  public func text(_ test: Case) -> String {
+    let result = test.result
+    var text = result.passed ? paint("ok    ", "32") : paint("FAILED", "31")
+    text += " \(Printable.cut(result.name, limit: 200))\n"
+    for failure in result.failures {
+      let renderer = DiagnosticRenderer(colors: colors)
+      var plain = failure.diagnostic
+      plain.fixIts = []
+      for line in renderer.text([plain]).split(separator: "\n", omittingEmptySubsequences: false) {
+        text += line.isEmpty ? "\n" : "  \(line)\n"
+      }
+      while text.hasSuffix("\n\n") { text.removeLast() }
+      for line in failure.picture { text += "    \(line)\n" }
+    }
+    return text
+  }
+
+  public var summary: String {
+    let count = passed + failed
+    guard count > 0 else { return "no tests" }
+    let noun = count == 1 ? "test" : "tests"
+    return failed == 0 ? "\(count) \(noun) passed" : "\(failed) of \(count) \(noun) failed"
+  }
+
+  private func paint(_ text: String, _ color: String) -> String {
+    colors ? "\u{1B}[\(color)m\(text)\u{1B}[0m" : text
+  }
+
+  // MARK: JUnit
+
+  /// The XML that build servers read.
+  public var junit: String {
+    var text = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+    let seconds = files.flatMap(\.cases).reduce(0) { $0 + $1.seconds }
+    text +=
+      "<testsuites tests=\"\(passed + failed)\" failures=\"\(failed)\" time=\"\(Self.fixed(seconds))\">\n"
+    for file in files {
+      let failures = file.cases.count { !$0.result.passed }
+      let time = file.cases.reduce(0) { $0 + $1.seconds }
+      text +=
+        "  <testsuite name=\"\(Self.escaped(file.name))\" tests=\"\(file.cases.count)\" failures=\"\(failures)\" errors=\"0\" time=\"\(Self.fixed(time))\">\n"
+      for test in file.cases {
+        let result = test.result
+        text +=
+          "    <testcase name=\"\(Self.escaped(result.name))\" classname=\"\(Self.escaped(file.name))\" file=\"\(Self.escaped(file.name))\" line=\"\(result.location.line)\" time=\"\(Self.fixed(test.seconds))\""
+        if result.passed {
+          text += "/>\n"
+          continue
+        }
+        text += ">\n"
+        for failure in result.failures {
+          let diagnostic = failure.diagnostic
+          var body = diagnostic.location.map { "\($0)\n" } ?? ""
+          for line in failure.picture { body += line + "\n" }
+          for note in diagnostic.notes { body += note.message + "\n" }
+          if let help = diagnostic.help { body += help + "\n" }
+          text +=
+            "      <failure message=\"\(Self.escaped(diagnostic.message))\" type=\"\(diagnostic.code.name)\">\(Self.escaped(body))</failure>\n"
+        }
+        text += "    </testcase>\n"
+      }
+      text += "  </testsuite>\n"
+    }
+    return text + "</testsuites>\n"
+  }
+
+  /// Milliseconds, always with a point.
+  private static func fixed(_ seconds: Double) -> String {
+    let thousandths = Int64(exactly: (max(0, seconds) * 1000).rounded()) ?? 0
+    let rest = thousandths % 1000
+    return "\(thousandths / 1000)." + (rest < 10 ? "00" : rest < 100 ? "0" : "") + "\(rest)"
+  }
+
+  /// XML 1.0 has no form for most control characters, so they are left out.
+  private static func escaped(_ text: String) -> String {
+    var result = ""
+    for scalar in text.unicodeScalars {
+      switch scalar {
+      case "&": result += "&amp;"
+      case "<": result += "&lt;"
+      case ">": result += "&gt;"
+      case "\"": result += "&quot;"
+      case "\n": result += "&#10;"
+      case "\t": result += "&#9;"
+      case _ where scalar.value < 0x20 || scalar.value == 0xFFFE || scalar.value == 0xFFFF: result += "?"
+      default: result.unicodeScalars.append(scalar)
+      }
+    }
+    return result
+  }
+}

@@ -1,0 +1,164 @@
+import PipelineCore
+import PipelineTestSupport
+import Testing
+
+/// Makes pipelines and scripts; the same ones for the same seed.
+struct GraphGenerator {
+  private var state: UInt64
+
+  init(seed: UInt64) { state = seed &* 0x2545_F491_4F6C_DD1D &+ 0x9E37_79B9_7F4A_7C15 }
+
+  mutating func below(_ bound: Int) -> Int {
+    state &+= 0x9E37_79B9_7F4A_7C15
+    var mixed = state
+    mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
+    mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
+    return Int((mixed ^ (mixed >> 31)) % UInt64(bound))
+  }
+
+  mutating func pick<T>(_ choices: [T]) -> T { choices[below(choices.count)] }
+
+  struct Graph {
+    var yaml: String
+    var scripts: [String: SignalHistory]
+  }
+
+  mutating func graph() -> Graph {
+    var names: [String] = []
+    var scripts: [String: SignalHistory] = [:]
+    var text = "name: random\nsources:\n"
+    for index in 0...below(3) {
+      let name = "s\(index)"
+      names.append(name)
+      scripts[name] = script()
+      text += "  \(name): { scripted: {}\(below(6) == 0 ? ", cold: true" : "") }\n"
+    }
+    let sources = names
+    text += "signals:\n"
+    for index in 0...(1 + below(4)) {
+      let name = "n\(index)"
+      var origin = "from: \(pick(names))"
+      if below(3) > 0 {
+        // A name may come twice: a diamond.
+        let inputs = (0...(1 + below(2))).map { _ in pick(names) }
+        let keyword = pick(["merge", "merge", "combineLatest", "zip", "concat"])
+        let list = inputs.enumerated().map { "i\($0.offset): \($0.element)" }.joined(separator: ", ")
+        origin = "\(keyword): { \(list) }"
+      }
+      let steps = (0..<below(4)).map { _ in step(sources) }.joined(separator: ", ")
+      text += "  \(name): { \(origin), chain: [ \(steps) ]\(below(4) == 0 ? ", cold: true" : "") }\n"
+      names.append(name)
+    }
+    text += "sinks:\n  out: { from: \(names[names.count - 1]), probe: {} }\n"
+    text += "  other: { from: \(pick(names)), probe: {} }\n"
+    return Graph(yaml: text, scripts: scripts)
+  }
+
+  private mutating func script() -> SignalHistory {
+    var entries: [SignalHistory.Entry] = []
+    var now: Int64 = 0
+    for _ in 0..<below(9) {
+      // Many events share an instant.
+      if below(2) == 0 { now += Int64(below(5)) }
+      entries.append(.init(at: .milliseconds(now), .next(.int(Int64(below(5))))))
+    }
+    now += Int64(below(4))
+    entries.append(.init(at: .milliseconds(now), below(7) == 0 ? .error("broken") : .complete))
+    return SignalHistory(entries)
+  }
+
+  private mutating func step(_ sources: [String]) -> String {
+    let time = "\(1 + below(6))ms"
+    switch below(24) {
+    case 0: return "{ map: '[event]' }"
+    case 1: return "{ filter: dyn(event) != \(below(5)) }"
+    case 2: return "distinctUntilChanged"
+    case 3: return "{ skip: \(below(3)) }"
+    case 4: return "{ take: \(below(6)) }"
+    case 5: return "{ scan: { start: 0, next: running + 1 } }"
+    case 6: return "{ delay: \(time) }"
+    case 7: return "{ throttle: \(time) }"
+    case 8: return "{ bufferWithTime: { every: \(time), count: \(2 + below(4)) } }"
+    case 9: return "collect"
+    case 10: return "{ startWith: \(below(5)) }"
+    case 11: return "{ combinePrevious: '[previous, 1]' }"
+    case 12: return "{ sample: \(time) }"
+    case 13: return "{ sample: { at: \(pick(sources)), onlyNew: \(pick(["true", "false"])) } }"
+    case 14: return "{ retry: { count: 1, delay: \(pick(["0s", "2ms"])) } }"
+    case 15: return "{ repeat: { count: 2, delay: \(pick(["0s", "2ms"])) } }"
+    case 16: return "{ timeout: \(5 + below(20))ms }"
+    case 17: return "{ catch: { value: error.message } }"
+    case 18: return "{ flattenMap: '[event, 7]' }"
+    case 19:
+      let inner = pick(["values: [8, 9]", "marbles: '-8-9|'", "marbles: '8-|'"])
+      let chain = pick(["", "delay: 2ms", "repeat: 2", "map: outer", "take: 1"])
+      return
+        "{ flattenMap: { policy: \(pick(["merge", "concat", "latest", "exhaust"])), signal: { \(inner), chain: [ \(chain.isEmpty ? "" : chain.contains(":") ? "{ \(chain) }" : chain) ] } } }"
+    case 20: return "{ groupBy: { key: event, chain: [ { take: 2 } ] } }"
+    case 21: return "{ groupBy: { key: dyn(event) == 1, chain: [ { throttle: \(time) } ], idle: 9ms } }"
+    case 22: return "{ aggregate: { start: 0, next: running + 1 } }"
+    default: return "{ catch: { with: \(pick(sources)) } }"
+    }
+  }
+}
+
+@Suite struct RandomGraphTests {
+  /// How many graphs; a failure names the seed that makes it again.
+  static let count: UInt64 = 600
+
+  private func run(
+    _ plan: Plan, _ graph: GraphGenerator.Graph, _ joined: (SignalHistory) -> Set<Int> = { _ in [] },
+    _ options: PipelineRun.Options = .init()
+  ) -> PipelineRun {
+    PipelineRun(
+      plan,
+      sources: graph.scripts.mapValues {
+        ScriptedSource($0.script, joined: joined($0)) as any SourceComponent
+      }, options: options)
+  }
+
+  @Test(arguments: 0..<8) func invariantsHold(_ part: Int) throws {
+    for seed in stride(from: UInt64(part), to: Self.count, by: 8) {
+      var generator = GraphGenerator(seed: seed)
+      let graph = generator.graph()
+      func fail(_ message: String) { Issue.record("seed \(seed): \(message)\n\(graph.yaml)\(graph.scripts)") }
+      let plan: Plan
+      do { plan = try PipelineRun.compile(graph.yaml) } catch {
+        fail("\(error)")
+        continue
+      }
+      let whole = run(plan, graph)
+      if !whole.isQuiet { fail("it is never quiet") }
+      if whole.outcome == nil { fail("it does not end") }
+      if whole.pendingTimers != 0 { fail("\(whole.pendingTimers) timers are left") }
+      if whole.isCongested { fail("the input is still held back") }
+      for (name, history) in whole.sinks where !LawTests.isWellFormed(history) {
+        fail("\(name) got something after its end: \(history)")
+      }
+
+      let again = run(plan, graph)
+      if again.sinks != whole.sinks || again.turns != whole.turns { fail("another time, another output") }
+
+      let cuts: [(String, (SignalHistory) -> Set<Int>)] = [
+        ("all of an instant", { Set($0.entries.indices) }),
+        ("pairs", { Set($0.entries.indices.filter { $0 % 2 == 1 }) }),
+      ]
+      for (name, cut) in cuts {
+        let batched = run(plan, graph, cut)
+        for (sink, history) in whole.sinks {
+          if let difference = SignalHistory.difference(
+            expected: history, actual: batched.sinks[sink] ?? SignalHistory())
+          {
+            fail("\(sink) differs with \(name) in one turn:\n\(difference)")
+          }
+        }
+      }
+
+      var options = PipelineRun.Options()
+      options.cancelAt = .milliseconds(Int64(generator.below(20)))
+      let cancelled = run(plan, graph, { _ in [] }, options)
+      if cancelled.pendingTimers != 0 { fail("\(cancelled.pendingTimers) timers after cancelling") }
+      if cancelled.isCongested { fail("the input is held back after cancelling") }
+    }
+  }
+}

@@ -1,0 +1,105 @@
+import Foundation
+import PipelineCore
+import PipelineTestSupport
+import Testing
+
+extension CatalogueEntry: CustomTestStringConvertible {
+  public var testDescription: String { "\(kind.rawValue) \(name)" }
+}
+
+/// What the reference, `rxd describe` and the schema rely on, for every operator.
+@Suite struct CatalogueTests {
+  static let entries = Catalogue.operators.components
+
+  @Test(arguments: entries) func summaryIsOneSentence(_ entry: CatalogueEntry) {
+    #expect(entry.summary.hasSuffix("."))
+    #expect(!entry.summary.dropLast().contains(". "))
+    #expect(!entry.summary.contains("\n"))
+    #expect(entry.summary.count <= 100)
+    #expect(entry.summary.first?.isUppercase == true)
+  }
+
+  @Test(arguments: entries) func nameIsCamelCase(_ entry: CatalogueEntry) {
+    #expect(Suggestion.camelCase(entry.name) == entry.name)
+    #expect(entry.name.first?.isLowercase == true)
+    #expect(Name.isValid(Array(entry.name.utf8)))
+    #expect(!ReservedKeys.step.contains(entry.name), "a reserved key of a step cannot be an operator")
+  }
+
+  @Test(arguments: entries) func everyParameterHasHelp(_ entry: CatalogueEntry) {
+    func check(_ parameters: [ParameterInfo]) {
+      for parameter in parameters {
+        #expect(parameter.help.count >= 8, "\(parameter.name)")
+        #expect(parameter.help.hasSuffix("."), "\(parameter.name): \(parameter.help)")
+        #expect(Suggestion.camelCase(parameter.name) == parameter.name)
+        checkShape(parameter.shape, parameter.name)
+      }
+      #expect(Set(parameters.map(\.name)).count == parameters.count)
+      #expect(parameters.filter(\.isPrimary).count <= 1)
+    }
+    func checkShape(_ shape: ParameterShape, _ name: String) {
+      switch shape {
+      case .choice(let choices):
+        for choice in choices { #expect(!choice.help.isEmpty, "\(name): \(choice.name)") }
+      case .list(let element), .table(let element): checkShape(element, name)
+      case .record(let fields): check(fields)
+      case .oneOf(let shapes): for shape in shapes { checkShape(shape, name) }
+      default: break
+      }
+    }
+    check(entry.parameters)
+  }
+
+  @Test(arguments: entries) func hasAnExample(_ entry: CatalogueEntry) {
+    #expect(!entry.examples.isEmpty)
+    #expect(Set(entry.examples.map(\.title)).count == entry.examples.count)
+  }
+
+  @Test(arguments: entries) func seeAlsoExists(_ entry: CatalogueEntry) {
+    let known = Set(Self.entries.map(\.name))
+    for name in entry.seeAlso {
+      #expect(known.contains(name), "\(name)")
+      #expect(name != entry.name)
+    }
+  }
+
+  @Test func namesDiffer() {
+    for kind in ComponentKind.allCases {
+      let names = Catalogue.operators.names(kind)
+      #expect(Set(names).count == names.count)
+    }
+  }
+
+  @Test func theListsAreUpToDate() throws {
+    let package = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
+      .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
+    let process = Process()
+    process.executableURL = package.appendingPathComponent("scripts/generate-lists")
+    process.arguments = ["--check"]
+    let output = Pipe()
+    process.standardError = output
+    try process.run()
+    let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+    process.waitUntilExit()
+    #expect(process.terminationStatus == 0, "\(text)")
+  }
+
+  /// No file outside of its own names an operator's type; the compiler has two that it must know.
+  @Test func layersHold() throws {
+    let sources = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
+      .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
+      .appendingPathComponent("Sources/PipelineCore")
+    let folders = ["Config", "Event", "Codec", "Expression", "Graph", "Time", "Services", "Diagnostics"]
+    let forbidden = ["Catalogue.operators", "import Foundation"]
+    for folder in folders {
+      let files = FileManager.default.enumerator(
+        at: sources.appendingPathComponent(folder), includingPropertiesForKeys: nil)
+      for case let file as URL in try #require(files) where file.pathExtension == "swift" {
+        let text = try String(contentsOf: file, encoding: .utf8)
+        for word in forbidden {
+          #expect(!text.contains(word), "\(file.lastPathComponent) has \(word)")
+        }
+      }
+    }
+  }
+}

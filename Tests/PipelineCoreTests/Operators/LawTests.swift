@@ -1,0 +1,136 @@
+import PipelineCore
+import PipelineTestSupport
+import Testing
+
+/// What holds for every operator, shown on its examples.
+@Suite struct LawTests {
+  /// Operators that answer an error instead of passing it on.
+  static let answersErrors: Set<String> = ["catch", "retry"]
+
+  private func cases(_ example: CatalogueExample) throws -> MarbleCase {
+    try MarbleCase(example.example)
+  }
+
+  private func fail(_ example: CatalogueExample, _ message: String) {
+    Issue.record("\(message)", sourceLocation: example.location)
+  }
+
+  static func isWellFormed(_ history: SignalHistory) -> Bool {
+    let ends = history.entries.indices.filter {
+      if case .next = history.entries[$0].moment { false } else { true }
+    }
+    return ends.isEmpty || ends == [history.entries.count - 1]
+  }
+
+  @Test(arguments: CatalogueExample.marbles)
+  func nothingComesAfterTheEnd(_ example: CatalogueExample) throws {
+    let run = try cases(example).run()
+    if !Self.isWellFormed(run.out) { fail(example, "\(run.out)") }
+    if run.outcome != nil, run.pendingTimers != 0 { fail(example, "\(run.pendingTimers) timers are left") }
+    if run.outcome != nil, run.isCongested { fail(example, "the input is still held back") }
+  }
+
+  /// An error of the first input reaches the output in the same instant, whatever is held back.
+  @Test(arguments: CatalogueExample.marbles.filter { !answersErrors.contains($0.component) })
+  func failurePassesAtOnce(_ example: CatalogueExample) throws {
+    let whole = try cases(example)
+    for time in stride(from: Int64(0), through: whole.length.nanoseconds, by: 1_000_000) {
+      let instant = TimeSpan(nanoseconds: time)
+      var cut = whole
+      var entries = cut.inputs[0].history.entries.filter { $0.at <= instant }
+      if let last = entries.last, case .next = last.moment {} else if !entries.isEmpty { break }
+      entries.append(.init(at: instant, .error("broken")))
+      cut.inputs[0].history = SignalHistory(entries)
+      let run = try cut.run()
+      guard let end = run.out.entries.last else {
+        fail(example, "no error came after one at \(instant)")
+        return
+      }
+      switch end.moment {
+      // It had ended before by its own rule.
+      case .complete where end.at <= instant: break
+      case .error where end.at < instant && end.at == whole.expected.entries.last?.at: break
+      case .error:
+        if end.at != instant { fail(example, "the error of \(instant) came at \(end.at)") }
+      default: fail(example, "no error came after one at \(instant), but \(end.moment)")
+      }
+      if run.pendingTimers != 0 { fail(example, "\(run.pendingTimers) timers are left") }
+    }
+  }
+
+  @Test(arguments: CatalogueExample.marbles)
+  func cancellingFreesEverything(_ example: CatalogueExample) throws {
+    let whole = try cases(example)
+    let complete = try whole.run()
+    for time in stride(from: Int64(0), through: whole.length.nanoseconds, by: 1_000_000) {
+      var options = PipelineRun.Options()
+      options.cancelAt = TimeSpan(nanoseconds: time)
+      let run = try whole.run(options: options)
+      if run.pendingTimers != 0 { fail(example, "\(run.pendingTimers) timers after \(time) ns") }
+      if run.isCongested { fail(example, "the input is still held back after \(time) ns") }
+      let before = complete.out.entries.filter { $0.at.nanoseconds <= time }
+      if run.out.entries != before { fail(example, "not the same until \(time) ns: \(run.out)") }
+    }
+  }
+
+  @Test(arguments: CatalogueExample.marbles)
+  func subscriptionsShareNoState(_ example: CatalogueExample) throws {
+    let whole = try cases(example)
+    var text = whole.yaml.replacing(
+      "sinks:\n", with: "sinks:\n  other: { from: result, probe: {} }\n")
+    // A whole signal stands in flow notation, a step in block notation.
+    text =
+      whole.isSignal
+      ? text.replacing("result: {", with: "result: { cold: true,")
+      : text.replacing("  result:\n", with: "  result:\n    cold: true\n")
+    // Rounds of two subscriptions would otherwise share the source.
+    if !whole.isSignal { text = text.replacing("{ scripted: {} }", with: "{ scripted: {}, cold: true }") }
+    var options = PipelineRun.Options()
+    if whole.isSignal { options.hot = whole.inputs.map(\.name) }
+    if whole.isEndless { options.until = TimeSpan(nanoseconds: whole.length.nanoseconds - 1) }
+    let run = try PipelineRun(
+      text,
+      sources: Dictionary(
+        uniqueKeysWithValues: whole.inputs.map {
+          ($0.name, ScriptedSource($0.history.script) as any SourceComponent)
+        }), options: options)
+    // The pipeline ends with the first error, before the second sink hears of it.
+    func shown(_ history: SignalHistory) -> [SignalHistory.Entry] {
+      history.entries.filter { if case .error = $0.moment { false } else { true } }
+    }
+    let wanted = shown(whole.expected)
+    for (name, history) in run.sinks where shown(history) != wanted {
+      fail(example, "\(name) got \(history)")
+    }
+  }
+
+  @Test(arguments: CatalogueExample.marbles)
+  func theSameTwice(_ example: CatalogueExample) throws {
+    let first = try cases(example).run()
+    let second = try cases(example).run()
+    if first.out != second.out { fail(example, "\(first.out) and then \(second.out)") }
+    if first.turns != second.turns { fail(example, "\(first.turns) turns and then \(second.turns)") }
+  }
+
+  /// However the events of an instant are cut into turns. Squeezing makes many events share an instant.
+  @Test(arguments: CatalogueExample.marbles)
+  func cuttingMakesNoDifference(_ example: CatalogueExample) throws {
+    for squeeze in [1, 2, 4, 100] as [Int64] {
+      var squeezed = try cases(example)
+      for index in squeezed.inputs.indices {
+        squeezed.inputs[index].history.entries = squeezed.inputs[index].history.entries.map {
+          .init(
+            at: TimeSpan(nanoseconds: ($0.at.nanoseconds / 1_000_000 + squeeze) / squeeze * 1_000_000),
+            $0.moment)
+        }
+      }
+      let apart = try squeezed.run()
+      let together = try squeezed.run(joined: { Set($0.entries.indices) })
+      let mixed = try squeezed.run(joined: { Set($0.entries.indices.filter { $0 % 3 != 1 }) })
+      for other in [together, mixed] where other.out != apart.out {
+        let difference = SignalHistory.difference(expected: apart.out, actual: other.out)
+        fail(example, "one event a turn, and several:\n\(difference ?? "")")
+      }
+    }
+  }
+}

@@ -1,0 +1,114 @@
+import PipelineCore
+
+/// Sends values and completes, all at once.
+public struct ValuesSource: SourceComponent {
+  var values = LiteralParameter()
+
+  public init() {}
+
+  public static let spec = ComponentSpec<ValuesSource>(
+    "values", summary: "Sends values and completes.",
+    parameters: [.init("values", \.values, primary: true, required: true, whole: true, "What to send.")])
+
+  public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
+    Node(values.value, seat, downstream)
+  }
+
+  final class Node: RunningSource {
+    private let values: OwnedValue
+    init(_ values: OwnedValue, _ seat: Seat, _ downstream: Downstream) {
+      self.values = values
+      super.init(seat, downstream: downstream)
+    }
+
+    override func begin() {
+      values.keep(in: arena)
+      for value in values.value.elements {
+        if isClosed { return }
+        produce(value)
+      }
+      finish()
+    }
+  }
+}
+
+/// A cold signal drawn in the pipeline file: `marbles: -1-2|`, with templates.
+public struct MarblesSource: SourceComponent {
+  var text = TemplateParameter()
+  var tick = TimeSpan.milliseconds(1)
+
+  public init() {}
+
+  public static let spec = ComponentSpec<MarblesSource>(
+    "marbles", summary: "Sends what marbles show.",
+    parameters: [
+      .init("text", \.text, primary: true, required: true, "The marbles."),
+      .init("tick", \.tick, range: 1...Int64.max, "How long a character lasts."),
+    ])
+
+  public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
+    let buffer = OutputBuffer()
+    let frame = EventFrame.make(seat)
+    frame.loadNothing()
+    _ = text.render(frame, into: buffer)
+    let marbles = try? Marbles(String(decoding: buffer.bytes, as: UTF8.self), tick: tick)
+    let script = marbles.map { SignalHistory($0).script } ?? []
+    return ScriptedSource(script).makeSource(seat, downstream: downstream)
+  }
+}
+
+/// Counts its subscriptions, then sends what marbles show.
+public struct CountedSource: SourceComponent {
+  public final class Counts: @unchecked Sendable {
+    public var begun = 0
+    public var stopped = 0
+    /// `+` and `-` in the order in which subscriptions began and ended.
+    public var log = ""
+    public init() {}
+  }
+
+  let counts: Counts
+  let script: [(at: TimeSpan, moment: ScriptedSource.Moment)]
+
+  public init() { self.init(Counts(), []) }
+  public init(_ counts: Counts, _ script: [(at: TimeSpan, moment: ScriptedSource.Moment)]) {
+    self.counts = counts
+    self.script = script
+  }
+
+  public static let spec = ComponentSpec<CountedSource>("counted", summary: "Counts subscriptions.")
+
+  public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
+    Node(self, seat, downstream)
+  }
+
+  final class Node: RunningSource {
+    private let source: CountedSource
+    init(_ source: CountedSource, _ seat: Seat, _ downstream: Downstream) {
+      self.source = source
+      super.init(seat, downstream: downstream)
+    }
+    override func begin() {
+      source.counts.begun += 1
+      source.counts.log += "+"
+      for (index, entry) in source.script.enumerated() where entry.at > .zero {
+        wakes.append(wake(after: entry.at, index))
+      }
+      for entry in source.script where entry.at == .zero && !isClosed { perform(entry.moment) }
+    }
+    private var wakes: [Wake] = []
+    override func woke(_ token: Int) { perform(source.script[token].moment) }
+    private func perform(_ moment: ScriptedSource.Moment) {
+      switch moment {
+      case .next(let value): produce(value.value)
+      case .complete: finish()
+      case .fail(let failure): finish(failing: failure)
+      }
+    }
+    override func stop() {
+      source.counts.stopped += 1
+      source.counts.log += "-"
+      for index in wakes.indices { cancelWake(&wakes[index]) }
+    }
+  }
+}
