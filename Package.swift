@@ -63,7 +63,8 @@ let package = Package(
     // For developers: runs the conformance vectors of the expression language; not installed.
     .executableTarget(name: "conformance", dependencies: ["PipelineCore", "PipelineTestSupport"]),
     .testTarget(
-      name: "PipelineCoreTests", dependencies: ["PipelineCore", "PipelineTestSupport"]),
+      name: "PipelineCoreTests",
+      dependencies: ["PipelineCore", "PipelineTestSupport", "Sources_", "Sinks"]),
     .testTarget(name: "TransportTests", dependencies: ["Transport", "PipelineCore"]),
   ],
   swiftLanguageModes: [.v6],

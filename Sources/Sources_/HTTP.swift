@@ -66,6 +66,8 @@ public struct HTTP: SourceComponent {
     URLConfinement.validate(url, &context)
   }
 
+  public var runsOnVirtualTime: Bool { true }
+
   public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
     Node(self, seat, downstream)
   }

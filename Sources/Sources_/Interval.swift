@@ -54,6 +54,8 @@ public struct Interval: SourceComponent {
     EventType(.object(fields: [.init("tick", .int), .init("time", .timestamp)], open: false))
   }
 
+  public var runsOnVirtualTime: Bool { true }
+
   public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
     Node(self, seat, downstream)
   }

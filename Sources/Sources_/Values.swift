@@ -21,6 +21,8 @@ public struct Values: SourceComponent {
     ],
     rivals: ["RxJS of, from", "Benthos generate"], seeAlso: ["interval"])
 
+  public var runsOnVirtualTime: Bool { true }
+
   public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
     Node(self, seat, downstream)
   }

@@ -20,6 +20,7 @@ public struct PipelineRun {
 
   public struct CompileFailure: Error, CustomStringConvertible {
     public var description: String
+    public init(description: String) { self.description = description }
   }
 
   /// The operators, the sources of the tests and a sink `probe`.

@@ -69,7 +69,7 @@ final class Compilation {
       guard case .done(let plan?) = entry.state else { return nil }
       return NamedPlan(
         name: entry.name.value, kind: entry.kind, body: plan, isCold: entry.isCold,
-        location: entry.name.location)
+        location: entry.name.location, references: entry.references)
     }
     return Plan(
       name: file.name.value, description: file.description?.value, source: file.source, named: named,

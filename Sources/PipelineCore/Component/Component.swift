@@ -18,11 +18,15 @@ extension Component {
 public protocol SourceComponent: Component {
   /// What is known of the events.
   var outputType: EventType { get }
+  /// Whether the source needs nothing but the executor's time and the services, so that tests of a
+  /// pipeline run it as it is; others are silent there.
+  var runsOnVirtualTime: Bool { get }
   func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource
 }
 
 extension SourceComponent {
   public var outputType: EventType { .dyn }
+  public var runsOnVirtualTime: Bool { false }
 }
 
 /// A step of a chain, or what combines signals.

@@ -152,7 +152,12 @@ extension Diagnostic.Code {
   public static let expectationFailed = Self("RX603", "What came is not what the test expects.")
   public static let testStep = Self("RX604", "A step of a test is malformed.")
 
-  static let testCodes: [Self] = [marbleSyntax, unknownSubject, expectationFailed, testStep]
+  public static let requestWithoutStub = Self("RX605", "A request of a test has no stub that answers it.")
+  public static let testNeverQuiet = Self("RX606", "A test does not end by itself.")
+
+  static let testCodes: [Self] = [
+    marbleSyntax, unknownSubject, expectationFailed, testStep, requestWithoutStub, testNeverQuiet,
+  ]
 
   // MARK: RX7xx the environment
 

@@ -30,6 +30,8 @@ public final class Execution {
 
   /// Replaces named sources, for tests.
   public var sourceOverride: ((String) -> (any SourceComponent)?)?
+  /// Replaces sources that are not replaced by name, inner ones too, for tests.
+  public var sourceFilter: ((any SourceComponent) -> any SourceComponent)?
   /// Replaces sinks, for tests.
   public var sinkOverride: ((String) -> (any SinkComponent)?)?
 
@@ -97,6 +99,14 @@ public final class Execution {
   /// More subscribers of named signals, for tests.
   public var taps: [Tap] = []
 
+  /// Has `downstream` told of all that happens in a shared signal that somebody else refers to; false if
+  /// nobody does, or if it is made anew for each reference.
+  func watch(_ index: Int, _ downstream: Downstream) -> Bool {
+    guard !plan.named[index].isCold, plan.named[index].references > 0 else { return false }
+    named[index].watcher = downstream
+    return true
+  }
+
   /// Ends the sources as if they had completed, so that everything held is flushed; what is under way
   /// goes on until it is done.
   public func drain() {
@@ -146,7 +156,8 @@ public final class Execution {
     case .source(let component, let segment):
       let step = plan.steps[signal.step.number]
       let isNamed = plan.index(ofNamed: step.owner).map { plan.named[$0].body === signal } ?? false
-      let actual = isNamed ? sourceOverride?(step.owner) ?? component : component
+      let replacement = isNamed ? sourceOverride?(step.owner) : nil
+      let actual = replacement ?? sourceFilter?(component) ?? component
       let node = actual.makeSource(seat(segment, []), downstream: downstream)
       runningSources.append(node)
       if runningSources.count > 64 { runningSources.removeAll { $0.isClosed } }
@@ -174,7 +185,14 @@ public final class Execution {
   /// Runs `start` at once or, while the graph is being wired, when all of it is: nothing is sent before
   /// everybody who will listen does.
   func whenWired(_ start: @escaping () -> Void) {
-    if isWiring { pendingStarts.append(start) } else { start() }
+    if isWiring { pendingStarts.append(start) } else { executor.nested(start) }
+  }
+
+  /// Whether a source of the top level that no test has replaced goes on, perhaps for ever.
+  var hasEndlessSource: Bool {
+    runningSources.contains {
+      !$0.isClosed && $0.seat.scope.outer == nil && !($0 is ScriptedSource.Node || $0 is SilentSource.Node)
+    }
   }
 
   func namedEnded(_ index: Int) { errors[index].complete() }
@@ -248,17 +266,23 @@ public final class Tap {
   public enum Target: Sendable, Equatable { case signal(Int), errors(Int) }
   private let target: Target
   private let downstream: Downstream
+  private let isPassive: Bool
   private var subscription: (any Subscription)?
 
-  public init(_ target: Target, _ downstream: Downstream) {
+  /// `isPassive`: a signal to which anything else refers is only watched, through all of its runs; the tap
+  /// is no subscriber of it and does not keep it running.
+  public init(_ target: Target, _ downstream: Downstream, isPassive: Bool = false) {
     self.target = target
     self.downstream = downstream
+    self.isPassive = isPassive
   }
 
   func connect(_ execution: Execution) {
     let kind: SignalPlan.Kind
     switch target {
-    case .signal(let index): kind = .named(index)
+    case .signal(let index):
+      if isPassive, execution.watch(index, downstream) { return }
+      kind = .named(index)
     case .errors(let index): kind = .errors(index)
     }
     subscription = execution.subscribe(

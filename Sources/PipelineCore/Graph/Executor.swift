@@ -43,6 +43,8 @@ public final class Executor: @unchecked Sendable {
   /// Steps that must not run on the stack of whoever asked for them: the next round of a repeat.
   private var deferred: [() -> Void] = []
   private var deferredHead = 0
+  /// How many deferred steps and starts of sources are on the stack.
+  private var depth = 0
   /// Keeps nodes that ended during this turn alive until nobody can be inside them.
   private var graveyard: [AnyObject] = []
   /// Steps of one turn that may run before the others get theirs; an endless synchronous source yields here.
@@ -130,13 +132,7 @@ public final class Executor: @unchecked Sendable {
   private func turn(_ work: () -> Void) {
     turns &+= 1
     work()
-    var steps = 0
-    while deferredHead < deferred.count, steps < Self.deferredLimit {
-      let step = deferred[deferredHead]
-      deferredHead += 1
-      step()
-      steps += 1
-    }
+    runDeferred()
     if deferredHead == deferred.count {
       deferred.removeAll(keepingCapacity: true)
       deferredHead = 0
@@ -149,7 +145,34 @@ public final class Executor: @unchecked Sendable {
     arena.reset()
   }
 
+  /// Runs what was deferred, at most `deferredLimit` steps.
+  private func runDeferred() {
+    depth += 1
+    var steps = 0
+    while deferredHead < deferred.count, steps < Self.deferredLimit {
+      let step = deferred[deferredHead]
+      deferredHead += 1
+      step()
+      steps += 1
+    }
+    depth -= 1
+  }
+
   // MARK: During a turn
+
+  /// Runs what an event of a batch has deferred before the next event of the batch comes, so that it makes
+  /// no difference whether events share a turn.
+  @inline(__always)
+  func settle() {
+    if deferredHead < deferred.count, depth == 0 { runDeferred() }
+  }
+
+  /// Starts a source from inside a node: what it defers waits until the outer event is dealt with.
+  func nested(_ start: () -> Void) {
+    depth += 1
+    start()
+    depth -= 1
+  }
 
   /// Runs `step` later in this turn (or in the next, when this one has run for long), off the stack.
   func `defer`(_ step: @escaping () -> Void) { deferred.append(step) }

@@ -36,6 +36,8 @@ public struct NamedPlan: Sendable {
   /// Made anew for each reference.
   public var isCold: Bool
   public var location: SourceLocation
+  /// How many places of the file refer to it.
+  public var references = 0
 }
 
 public struct SinkPlan: Sendable {

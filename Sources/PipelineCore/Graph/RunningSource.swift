@@ -27,6 +27,7 @@ open class RunningSource: OperatorNode {
   public final func produce(_ value: Value, origin: Origin? = nil, position: Int64 = -1) {
     execution.counters.received &+= 1
     emit(Event(value, origin: origin ?? self.origin, position: position))
+    executor.settle()
   }
 
   /// Rejects input that is no event.

@@ -7,6 +7,8 @@ final class SharedSignal: Downstream {
   private let index: Int
   private var subscribers: [Subscriber] = []
   private var connection: (any Subscription)?
+  /// Somebody who is told everything and counts for nothing; for tests.
+  unowned(unsafe) var watcher: Downstream?
 
   init(_ execution: Execution, _ index: Int) {
     self.execution = execution
@@ -55,6 +57,7 @@ final class SharedSignal: Downstream {
   }
 
   override func receive(_ event: Event) {
+    if let watcher { watcher.receive(event) }
     if subscribers.count == 1 {
       subscribers[0].downstream._withUnsafeGuaranteedRef { $0.receive(event) }
       return
@@ -65,11 +68,13 @@ final class SharedSignal: Downstream {
   }
 
   override func complete() {
+    watcher?.complete()
     for subscriber in end() { subscriber._withUnsafeGuaranteedRef { $0.complete() } }
     execution.namedEnded(index)
   }
 
   override func fail(_ failure: SignalFailure) {
+    watcher?.fail(failure)
     for subscriber in end() { subscriber._withUnsafeGuaranteedRef { $0.fail(failure) } }
     execution.namedEnded(index)
   }

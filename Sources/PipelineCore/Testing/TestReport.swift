@@ -25,6 +25,11 @@ public struct TestReport: Sendable {
 
   public init(colors: Bool = false) { self.colors = colors }
 
+  /// Whether a test's name contains `filter`, or fits it as a pattern with `*`.
+  public static func matches(_ filter: String, _ name: String) -> Bool {
+    Glob.matches(filter.utf8.contains(0x2A) ? filter : "*\(filter)*", name)
+  }
+
   public var failed: Int { files.reduce(0) { $0 + $1.cases.count { !$0.result.passed } } }
   public var passed: Int { files.reduce(0) { $0 + $1.cases.count { $0.result.passed } } }
 
@@ -39,10 +44,7 @@ public struct TestReport: Sendable {
       let renderer = DiagnosticRenderer(colors: colors)
       var plain = failure.diagnostic
       plain.fixIts = []
-      for line in renderer.text([plain]).split(separator: "\n", omittingEmptySubsequences: false) {
-        text += line.isEmpty ? "\n" : "  \(line)\n"
-      }
-      while text.hasSuffix("\n\n") { text.removeLast() }
+      for line in renderer.block(plain).split(separator: "\n") { text += "  \(line)\n" }
       for line in failure.picture { text += "    \(line)\n" }
     }
     return text
@@ -88,7 +90,7 @@ public struct TestReport: Sendable {
           for note in diagnostic.notes { body += note.message + "\n" }
           if let help = diagnostic.help { body += help + "\n" }
           text +=
-            "      <failure message=\"\(Self.escaped(diagnostic.message))\" type=\"\(diagnostic.code.name)\">\(Self.escaped(body))</failure>\n"
+            "      <failure message=\"\(Self.escaped(diagnostic.message))\" type=\"\(diagnostic.code.name)\">\(Self.escaped(body, isAttribute: false))</failure>\n"
         }
         text += "    </testcase>\n"
       }
@@ -105,7 +107,7 @@ public struct TestReport: Sendable {
   }
 
   /// XML 1.0 has no form for most control characters, so they are left out.
-  private static func escaped(_ text: String) -> String {
+  private static func escaped(_ text: String, isAttribute: Bool = true) -> String {
     var result = ""
     for scalar in text.unicodeScalars {
       switch scalar {
@@ -113,8 +115,8 @@ public struct TestReport: Sendable {
       case "<": result += "&lt;"
       case ">": result += "&gt;"
       case "\"": result += "&quot;"
-      case "\n": result += "&#10;"
-      case "\t": result += "&#9;"
+      case "\n", "\t":
+        if isAttribute { result += "&#\(scalar.value);" } else { result.unicodeScalars.append(scalar) }
       case _ where scalar.value < 0x20 || scalar.value == 0xFFFE || scalar.value == 0xFFFF: result += "?"
       default: result.unicodeScalars.append(scalar)
       }

@@ -15,7 +15,7 @@ struct Rxd: ParsableCommand {
       """,
     version: Version.line,
     subcommands: [
-      Run.self, Check.self, List.self, Describe.self, Explain.self, Graph.self, Eval.self,
+      Run.self, Check.self, Test.self, List.self, Describe.self, Explain.self, Graph.self, Eval.self,
       SchemaVerb.self, Completion.self, VersionVerb.self, Reference.self,
     ],
     defaultSubcommand: Run.self)

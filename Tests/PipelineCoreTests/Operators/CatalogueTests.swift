@@ -1,15 +1,22 @@
 import Foundation
-import PipelineCore
+@testable import PipelineCore
 import PipelineTestSupport
+import Sinks
+import Sources_
 import Testing
+
+extension Catalogue {
+  /// Everything that is built in, as `rxd` joins it.
+  static let builtIn = Catalogue.sources.adding(.operators).adding(.sinks)
+}
 
 extension CatalogueEntry: CustomTestStringConvertible {
   public var testDescription: String { "\(kind.rawValue) \(name)" }
 }
 
-/// What the reference, `rxd describe` and the schema rely on, for every operator.
+/// What the reference, `rxd describe` and the schema rely on, for every component.
 @Suite struct CatalogueTests {
-  static let entries = Catalogue.operators.components
+  static let entries = Catalogue.builtIn.components
 
   @Test(arguments: entries) func summaryIsOneSentence(_ entry: CatalogueEntry) {
     #expect(entry.summary.hasSuffix("."))
@@ -23,6 +30,7 @@ extension CatalogueEntry: CustomTestStringConvertible {
     #expect(Suggestion.camelCase(entry.name) == entry.name)
     #expect(entry.name.first?.isLowercase == true)
     #expect(Name.isValid(Array(entry.name.utf8)))
+    #expect(!ReservedKeys.sink.contains(entry.name) && !ReservedKeys.source.contains(entry.name))
     #expect(!ReservedKeys.step.contains(entry.name), "a reserved key of a step cannot be an operator")
   }
 
@@ -63,9 +71,50 @@ extension CatalogueEntry: CustomTestStringConvertible {
     }
   }
 
+  /// The default of a parameter, as the reference shows it, is what the decoder accepts.
+  @Test(arguments: entries.filter { $0.kind == .operator }) func defaultsPassTheirOwnCheck(
+    _ entry: CatalogueEntry
+  ) throws {
+    for parameter in entry.parameters {
+      guard let text = parameter.defaultText, !parameter.isRequired, !parameter.isWhole else { continue }
+      let others = entry.parameters.filter(\.isRequired).map { other -> String in
+        switch other.shape {
+        case .duration: "\(other.name): 1s"
+        case .int: "\(other.name): 1"
+        default: "\(other.name): '1'"
+        }
+      }
+      let body = (others + ["\(parameter.name): \(text)"]).joined(separator: ", ")
+      var diagnostics = Diagnostics()
+      let source = SourceText(name: "default", text: "{ \(body) }")
+      let node = try #require(YAMLReader.read(source, into: &diagnostics))
+      var context = DecodingContext(at: node.location)
+      _ = entry.decode(node, &context)
+      let complaints = context.diagnostics.all.filter { $0.message.contains("'\(parameter.name)'") }
+      #expect(complaints.isEmpty, "\(parameter.name): \(text): \(complaints.map(\.message))")
+    }
+  }
+
+  /// Examples that are a component alone stand in a whole pipeline without complaint.
+  @Test(arguments: entries) func snippetsCompile(_ entry: CatalogueEntry) throws {
+    for example in entry.examples {
+      guard case .snippet(var text) = example.body else { continue }
+      if !text.contains(":") { text += ":" }
+      let lines = text.split(separator: "\n", omittingEmptySubsequences: false).map { "    \($0)\n" }
+        .joined()
+      let yaml =
+        entry.kind == .source
+        ? "name: t\nsources:\n  a:\n\(lines)sinks:\n  out: { from: a, discard: {} }\n"
+        : "name: t\nsources:\n  a: { stdin: {} }\nsinks:\n  out:\n    from: a\n\(lines)"
+      #expect(throws: Never.self, "\(example.title)") {
+        _ = try PipelineRun.compile(yaml, catalogue: .builtIn)
+      }
+    }
+  }
+
   @Test func namesDiffer() {
     for kind in ComponentKind.allCases {
-      let names = Catalogue.operators.names(kind)
+      let names = Catalogue.builtIn.names(kind)
       #expect(Set(names).count == names.count)
     }
   }
