@@ -193,7 +193,8 @@ final class FollowerWork: @unchecked Sendable {
       let followed = FollowedFile(file, status, options)
       if wasFinished(followed), followed.lines.offset >= status.size { continue }
       followed.isNamed = false
-      found.append(followed)
+      // Renamed between two opens, one file can turn up under two of the paths.
+      if !found.contains(where: { $0.key == followed.key }) { found.append(followed) }
     }
     for file in found { add(file) }
   }
@@ -345,7 +346,7 @@ final class FollowerWork: @unchecked Sendable {
       guard !options.paths.contains(where: { Glob.matches($0, path) }), let other = open(path),
         other.born > file.born, byKey[other.key] == nil
       else { continue }
-      found.append(other)
+      if !found.contains(where: { $0.key == other.key }) { found.append(other) }
     }
     for file in found { add(file) }
   }
