@@ -202,7 +202,15 @@ final class FollowerWork: @unchecked Sendable {
   // MARK: - Which files
 
   private func watchDirectories() {
-    guard let inotify else { return }
+    // A directory can come between being looked for and its parent being watched: look again as long
+    // as there are new ones.
+    for _ in 0..<16 where !watchPresentDirectories() { return }
+  }
+
+  /// Whether there were some that had not been watched before.
+  private func watchPresentDirectories() -> Bool {
+    guard let inotify else { return false }
+    var foundNew = false
     var wanted: Set<String> = []
     for pattern in options.paths {
       for directory in Glob.directories(pattern) {
@@ -222,7 +230,7 @@ final class FollowerWork: @unchecked Sendable {
           inotify.unwatch(old)
           directories[old] = nil
         }
-        directories[watch] = path
+        if directories.updateValue(path, forKey: watch) == nil { foundNew = true }
         directoryWatches[path] = watch
       } catch {
         if error.code == ENOSPC { poll(instead: error) } else { report(error) }
@@ -233,6 +241,7 @@ final class FollowerWork: @unchecked Sendable {
       directories[watch] = nil
       directoryWatches[path] = nil
     }
+    return foundNew
   }
 
   /// Looks which files the paths lead to, opens new ones, marks those that have lost their name.
