@@ -26,7 +26,7 @@ public struct HTTPServerSource: SourceComponent {
       }
       guard let number = Int(port), (0...65_535).contains(number) else {
         context.badValue(
-          node, "'\(node.shown)' is no address", help: "write a port, or HOST:PORT such as 127.0.0.1:8899")
+          node, "'\(node.shown)' is no address", help: "Write a port, or HOST:PORT such as 127.0.0.1:8899")
         return nil
       }
       address.port = number
@@ -92,7 +92,7 @@ public struct HTTPServerSource: SourceComponent {
       context.badValue(
         at: context.location, "'httpServer' would serve everybody who can reach \(address.host)",
         .conflictingParameters,
-        help: "add 'auth', listen on 127.0.0.1, or say 'allowUnauthenticated: true'")
+        help: "Add 'auth', listen on 127.0.0.1, or say 'allowUnauthenticated: true'")
     }
   }
 

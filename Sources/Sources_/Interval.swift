@@ -41,12 +41,12 @@ public struct Interval: SourceComponent {
       context.badValue(
         at: context.location,
         every == nil ? "'interval' needs 'every' or 'cron'" : "'interval' has both 'every' and 'cron'",
-        .conflictingParameters, help: "write 'interval: 1s' or 'interval: { cron: \"*/5 * * * *\" }'")
+        .conflictingParameters, help: "Write 'interval: 1s' or 'interval: { cron: \"*/5 * * * *\" }'")
     }
     if cron != nil, !CronSchedule.isTimeZone(timezone) {
       context.badValue(
         at: context.location, "there is no time zone '\(timezone)'",
-        help: "use a name such as Europe/Berlin or UTC")
+        help: "Use a name such as Europe/Berlin or UTC")
     }
   }
 

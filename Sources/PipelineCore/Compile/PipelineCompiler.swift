@@ -60,7 +60,7 @@ final class Compilation {
       diagnostics.report(
         Diagnostic(
           .noSinks, "the pipeline has no sink, so nothing would come out of it", at: file.name.location,
-          help: "add e.g. 'sinks: { out: { from: NAME, stdout: {} } }'"))
+          help: "Add e.g. 'sinks: { out: { from: NAME, stdout: {} } }'"))
     }
     guard !diagnostics.hasErrors else { return nil }
     warnUnused()
@@ -122,7 +122,7 @@ final class Compilation {
     diagnostics.report(
       Diagnostic(
         .sectionWithoutEngine, "'\(section)' is part of the pipeline file, but this version of rxd cannot run it yet",
-        at: location, help: "remove it, or use a version of rxd that has it"))
+        at: location, help: "Remove it, or use a version of rxd that has it"))
   }
 
   private func warnUnused() {
@@ -130,7 +130,7 @@ final class Compilation {
       diagnostics.report(
         Diagnostic(
           .unusedName, "nothing refers to the \(entry.kind.rawValue) '\(entry.name.value)', so it never runs",
-          at: entry.name.location, help: "read it with 'from: \(entry.name.value)', or remove it"))
+          at: entry.name.location, help: "Read it with 'from: \(entry.name.value)', or remove it"))
     }
   }
 
@@ -166,10 +166,10 @@ final class Compilation {
       diagnostics.report(
         Diagnostic(
           .unknownName, "there is no source or signal '\(name.name.value)'", at: name.name.location,
-          help: near.map { "did you mean '\($0)'?" }
+          help: near.map { "Did you mean '\($0)'?" }
             ?? (entries.isEmpty
-              ? "define it under 'sources:'"
-              : "there are: " + entries.map(\.name.value).joined(separator: ", "))))
+              ? "Define it under 'sources:'"
+              : "There are: " + entries.map(\.name.value).joined(separator: ", "))))
       return nil
     }
     entries[at].references += 1
@@ -184,7 +184,7 @@ final class Compilation {
       diagnostics.report(
         Diagnostic(
           .unknownOutput, "'\(name.name.value)' has no output '\(other)'", at: name.output?.location,
-          help: "every source and signal has the output 'errors': '\(name.name.value).errors'"))
+          help: "Every source and signal has the output 'errors': '\(name.name.value).errors'"))
       return nil
     }
     return SignalPlan(kind, step: StepID(0), type: .dyn)
@@ -197,7 +197,7 @@ final class Compilation {
       diagnostics.report(
         Diagnostic(
           .signalsTooDeep, "inner signals are nested more than \(Self.depthLimit) deep", at: node.location,
-          help: "give inner signals names and refer to them"))
+          help: "Give inner signals names and refer to them"))
       return nil
     }
     var origin: SignalPlan?
@@ -214,13 +214,14 @@ final class Compilation {
 
   private func source(_ node: ComponentNode, _ context: SignalContext, label: String) -> SignalPlan? {
     let step = addStep(node, context, label: label)
-    guard let entry = entry(.source, node), var source = decode(entry, node) as? any SourceComponent else {
-      return nil
-    }
+    guard let entry = entry(.source, node),
+      var (source, isWhole) = decode(entry, node, as: (any SourceComponent).self)
+    else { return nil }
     let segment = makeSegment()
     // An inner source's parameters see the event that the inner signal is made for.
     let inputs = context.outer.map { [EventType($0)] } ?? []
-    guard bind(&source, inputs, segment, context, step, node.location) else { return nil }
+    isWhole = bind(&source, inputs, segment, context, step, node.location) && isWhole
+    guard isWhole else { return nil }
     return SignalPlan(.source(source, segment), step: step, type: source.outputType)
   }
 
@@ -242,18 +243,19 @@ final class Compilation {
       if let plan { inputs.append(plan) } else { failed = true }
     }
     guard let entry = entry(.combination, component),
-      var combining = decode(entry, component) as? any OperatorComponent
+      var (combining, isWhole) = decode(entry, component, as: (any OperatorComponent).self)
     else { return nil }
     if node.inputs.count < entry.minimumInputs {
       diagnostics.report(
         Diagnostic(
           .missingParameter, "'\(entry.name)' needs at least \(entry.minimumInputs) input\(entry.minimumInputs == 1 ? "" : "s")",
-          at: component.location, help: "list the signals: '\(entry.name): [a, b]'"))
+          at: component.location, help: "List the signals: '\(entry.name): [a, b]'"))
       return nil
     }
     let types = inputs.map(\.type)
     let segment = makeSegment()
-    guard !failed, bind(&combining, types, segment, context, step, component.location) else { return nil }
+    isWhole = bind(&combining, types, segment, context, step, component.location) && isWhole
+    guard !failed, isWhole else { return nil }
     var type = combining.outputType(types)
     if entry.name == CombineLatest.spec.name || entry.name == Zip.spec.name {
       type.tuple = node.inputs.enumerated().map { $1.name?.value ?? "@\($0)" }
@@ -301,7 +303,7 @@ final class Compilation {
     for (position, node) in nodes.enumerated() {
       let step = addStep(node, context, label: "\(context.owner)/\(position + 1)")
       guard let entry = entry(.operator, node),
-        var component = decode(entry, node) as? any OperatorComponent
+        var (component, isWhole) = decode(entry, node, as: (any OperatorComponent).self)
       else {
         failed = true
         type = .dyn
@@ -310,7 +312,8 @@ final class Compilation {
       }
       if var row = component as? any RowOperator {
         let segment = open ?? makeSegment()
-        guard bind(&row, [type], segment, context, step, node.location) else {
+        isWhole = bind(&row, [type], segment, context, step, node.location) && isWhole
+        guard isWhole else {
           failed = true
           type = .dyn
           open = nil
@@ -331,7 +334,8 @@ final class Compilation {
         closeRun()
         open = nil
         let segment = makeSegment()
-        guard bind(&component, [type], segment, context, step, node.location) else {
+        isWhole = bind(&component, [type], segment, context, step, node.location) && isWhole
+        guard isWhole else {
           failed = true
           type = .dyn
           continue
@@ -357,13 +361,12 @@ final class Compilation {
     input = input == nil ? nil : chained
     let node = named.node.component
     let step = addStep(node, context, label: named.name.value)
-    guard let entry = entry(.sink, node), var sink = decode(entry, node) as? any SinkComponent else {
-      return nil
-    }
+    guard let entry = entry(.sink, node),
+      var (sink, isWhole) = decode(entry, node, as: (any SinkComponent).self)
+    else { return nil }
     let segment = makeSegment()
-    guard bind(&sink, [input?.type ?? .dyn], segment, context, step, node.location), let input else {
-      return nil
-    }
+    isWhole = bind(&sink, [input?.type ?? .dyn], segment, context, step, node.location) && isWhole
+    guard isWhole, let input else { return nil }
     return SinkPlan(
       name: named.name.value, step: step, keyword: entry.name, input: input, component: sink,
       segment: segment, location: named.name.location)
@@ -380,7 +383,7 @@ final class Compilation {
         diagnostics.report(
           Diagnostic(
             .unknownChoice, "'onError' does not know '\(option.shown)'", at: option.location,
-            help: "it can be: " + known.joined(separator: ", ")))
+            help: "It can be: " + known.joined(separator: ", ")))
       }
     }
     let name = node.options["name"]?.string
@@ -414,11 +417,13 @@ final class Compilation {
     return nil
   }
 
-  private func decode(_ entry: CatalogueEntry, _ node: ComponentNode) -> (any Component)? {
+  /// What could be decoded; `isWhole` is false after an error, which is reported.
+  private func decode<C>(_ entry: CatalogueEntry, _ node: ComponentNode, as type: C.Type) -> (component: C, isWhole: Bool)? {
     var context = DecodingContext(at: node.keyword.location)
     let component = entry.decode(node.arguments, &context)
     diagnostics.report(contentsOf: context.diagnostics.all)
-    return component
+    guard let component = component as? C else { return nil }
+    return (component, !context.diagnostics.hasErrors)
   }
 
   private func bind<C>(

@@ -44,7 +44,7 @@ public struct CatalogueEntry: Sendable {
   /// Whether neighbouring steps of this kind run as one pass.
   public let isRowWise: Bool
   let changesValue: Bool
-  let decode: @Sendable (YAMLNode?, inout DecodingContext) -> (any Component)?
+  let decode: @Sendable (YAMLNode?, inout DecodingContext) -> any Component
 
   public init<C: SourceComponent>(source: C.Type) { self.init(C.self, .source) }
   public init<C: OperatorComponent>(operator: C.Type) { self.init(C.self, .operator) }
@@ -73,8 +73,9 @@ public struct CatalogueEntry: Sendable {
 
 extension ComponentSpec {
   /// Reads a component's arguments: nothing (a bare word), the primary parameter alone, or a mapping of
-  /// parameters. Reports everything that is wrong; nil if anything was.
-  func decode(_ node: YAMLNode?, _ context: inout DecodingContext) -> C? {
+  /// parameters. Reports everything that is wrong; what could be read is there even so, to look for
+  /// further mistakes in it.
+  func decode(_ node: YAMLNode?, _ context: inout DecodingContext) -> C {
     context.component = name
     let before = context.diagnostics.all.count
     var component = C()
@@ -98,8 +99,8 @@ extension ComponentSpec {
               : "'\(name)' has no short form: it takes a mapping, not \(node.kindName)",
             at: node.location,
             help: parameters.isEmpty
-              ? "write '\(name)' alone"
-              : "its parameters are " + parameters.map { "'\($0.info.name)'" }.joined(separator: ", ")))
+              ? "Write '\(name)' alone"
+              : "Its parameters are " + parameters.map { "'\($0.info.name)'" }.joined(separator: ", ")))
       }
     }
     for parameter in parameters where parameter.info.isRequired && !given.contains(parameter.info.name) {
@@ -108,9 +109,8 @@ extension ComponentSpec {
           .missingParameter, "'\(name)' needs '\(parameter.info.name)'", at: context.location,
           help: "\(parameter.info.name): \(parameter.info.help)"))
     }
-    guard context.diagnostics.all.count == before else { return nil }
-    component.validate(&context)
-    return context.diagnostics.all.count == before ? component : nil
+    if context.diagnostics.all.count == before { component.validate(&context) }
+    return component
   }
 
   /// Whether a mapping is the primary parameter itself and not a list of parameters.
@@ -130,8 +130,8 @@ extension ComponentSpec {
         context.diagnostics.report(
           Diagnostic(
             .unknownParameter, "'\(name)' has no parameter '\(entry.name)'", at: entry.key.location,
-            help: Suggestion.nearest(to: entry.name, among: names).map { "did you mean '\($0)'?" }
-              ?? (names.isEmpty ? "it takes none" : "it has: " + names.joined(separator: ", "))))
+            help: Suggestion.nearest(to: entry.name, among: names).map { "Did you mean '\($0)'?" }
+              ?? (names.isEmpty ? "It takes none" : "It has: " + names.joined(separator: ", "))))
         continue
       }
       given.insert(parameter.info.name)

@@ -35,7 +35,7 @@ public struct DecodeParameter: ParameterValue {
     guard entries.count == 1, let entry = entries.first else {
       context.badValue(
         node, "'\(context.parameter)' names one format", .notOneComponent,
-        help: "write e.g. 'decode: { csv: { header: true } }'")
+        help: "Write e.g. 'decode: { csv: { header: true } }'")
       return nil
     }
     let name = YAMLNode(.scalar(entry.key), at: entry.key.location)
@@ -226,7 +226,7 @@ public struct EncodeParameter: ParameterValue {
     } else {
       context.badValue(
         node, "'\(context.parameter)' names one format", .notOneComponent,
-        help: "write e.g. 'encode: { csv: { columns: [a, b] } }'")
+        help: "Write e.g. 'encode: { csv: { columns: [a, b] } }'")
       return nil
     }
     guard let format = EncoderFormat(rawValue: name) else {

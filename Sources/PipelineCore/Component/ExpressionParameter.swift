@@ -58,7 +58,7 @@ public struct ExpressionParameter: ParameterValue {
         context.badValue(
           at: scalar.text.location(insertion.lowerBound, insertion.upperBound),
           "a value from the environment may be a number or a part of a quoted text in an expression, nothing else",
-          help: "read it as 'env.NAME' in the expression")
+          help: "Read it as 'env.NAME' in the expression")
         return false
       }
     }

@@ -73,7 +73,7 @@ public enum URLConfinement {
         template.isConstant || prefix.contains("://")
           ? "'\(context.component)' speaks http and https, and '\(Printable.cut(Array(prefix.utf8)))' is neither"
           : "the scheme and host of a URL must be written out, not come from an event",
-        help: "begin with http:// or https:// and the host")
+        help: "Begin with http:// or https:// and the host")
       return
     }
     let rest = prefix.utf8.drop { $0 != UInt8(ascii: ":") }.dropFirst(3)
@@ -81,10 +81,10 @@ public enum URLConfinement {
     if !template.isConstant, !hostEnds {
       context.badValue(
         at: location, "the host of a URL must be written out, not come from an event",
-        help: "put a / between the host and the first {{ }}")
+        help: "Put a / between the host and the first {{ }}")
     }
     if rest.isEmpty || rest.first == UInt8(ascii: "/") {
-      context.badValue(at: location, "the URL has no host", help: "write http://HOST/PATH")
+      context.badValue(at: location, "the URL has no host", help: "Write http://HOST/PATH")
     }
   }
 

@@ -57,7 +57,7 @@ extension Bool: ParameterValue {
     context.wrongType(
       node, wanted: "true or false",
       help: truths.contains(written)
-        ? "write \(written == "yes" || written == "on") instead of \(written)" : nil)
+        ? "Write \(written == "yes" || written == "on") instead of \(written)" : nil)
     return nil
   }
 }
@@ -256,8 +256,8 @@ extension ChoiceParameter {
     context.badValue(
       node,
       "'\(context.parameter)' of '\(context.component)' does not know '\(node.shown)'", .unknownChoice,
-      help: near.map { "did you mean '\($0)'? It can be: " + known.joined(separator: ", ") }
-        ?? "it can be: " + known.joined(separator: ", "))
+      help: near.map { "Did you mean '\($0)'? It can be: " + known.joined(separator: ", ") }
+        ?? "It can be: " + known.joined(separator: ", "))
     return nil
   }
 }
@@ -317,8 +317,8 @@ extension RecordParameter {
           Diagnostic(
             .unknownParameter, "'\(context.parameter)' of '\(context.component)' has no parameter '\(entry.name)'",
             at: entry.key.location,
-            help: Suggestion.nearest(to: entry.name, among: names).map { "did you mean '\($0)'?" }
-              ?? "it can have: " + names.joined(separator: ", ")))
+            help: Suggestion.nearest(to: entry.name, among: names).map { "Did you mean '\($0)'?" }
+              ?? "It can have: " + names.joined(separator: ", ")))
         continue
       }
       field.decode(entry.value, &record, &context)

@@ -32,7 +32,7 @@ struct Catch: OperatorComponent {
           .conflictingParameters,
           with.isGiven ? "'catch' has both 'with' and 'value'" : "'catch' needs 'with' or 'value'",
           at: context.location,
-          help: "write 'catch: SIGNAL', 'catch: { with: { from: ... } }' or 'catch: { value: ... }'"))
+          help: "Write 'catch: SIGNAL', 'catch: { with: { from: ... } }' or 'catch: { value: ... }'"))
     }
   }
 

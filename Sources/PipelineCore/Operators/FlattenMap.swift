@@ -61,7 +61,7 @@ struct FlattenMap: OperatorComponent {
           list.isGiven
             ? "'flattenMap' has both 'list' and 'signal'"
             : "'flattenMap' needs 'signal', or an expression that gives a list", at: context.location,
-          help: "write 'flattenMap: event.items', or 'flattenMap: { signal: { from: ... } }'"))
+          help: "Write 'flattenMap: event.items', or 'flattenMap: { signal: { from: ... } }'"))
     }
   }
 

@@ -32,7 +32,7 @@ struct Reduce: RowOperator {
         Diagnostic(
           .unsuitableReduce, "'reduce' has nothing to reduce: it stands directly behind combineLatest or zip",
           at: binder.location,
-          help: "to fold the events of a signal over time, use 'scan' (a value for each event) or 'aggregate' (one at the end)"))
+          help: "To fold the events of a signal over time, use 'scan' (a value for each event) or 'aggregate' (one at the end)"))
       return
     }
     count = names.count
@@ -44,7 +44,7 @@ struct Reduce: RowOperator {
             ? "an input has no name that 'reduce' could use"
             : "the input '\(name)' has a name that expressions cannot use",
           at: binder.location,
-          help: "name the inputs: 'combineLatest: { a: \(name.hasPrefix("@") ? "..." : name), b: ... }'"))
+          help: "Name the inputs: 'combineLatest: { a: \(name.hasPrefix("@") ? "..." : name), b: ... }'"))
     }
   }
 

@@ -15,7 +15,7 @@ struct Retry: OperatorComponent {
       if node.int == 0 {
         context.badValue(
           node, "'\(context.component)' with 0 is ambiguous: for ever in ReactiveCocoa, never elsewhere",
-          help: "write '\(context.component): forever', or a number of at least 1")
+          help: "Write '\(context.component): forever', or a number of at least 1")
         return nil
       }
       context.range = 1...Int64.max

@@ -31,7 +31,7 @@ struct Sample: OperatorComponent {
       context.diagnostics.report(
         Diagnostic(
           .conflictingParameters, "'sample' needs either 'every' or 'at'", at: context.location,
-          help: "write 'sample: 1s', or 'sample: { at: SIGNAL }'"))
+          help: "Write 'sample: 1s', or 'sample: { at: SIGNAL }'"))
     }
   }
 
