@@ -213,8 +213,9 @@ public final class FileWriter: Sendable {
       }
       let failure = work.write(blocks.map(\.content))
       if let failure { state.withLock { $0.failure = failure } }
-      for block in blocks { block.completion?(failure.map { .failure($0) } ?? .success(())) }
+      // Before the completions: they give the buffers back, and whoever gets one may empty it.
       let total = blocks.reduce(0) { $0 + $1.content.count }
+      for block in blocks { block.completion?(failure.map { .failure($0) } ?? .success(())) }
       let waiting = state.withLock { state -> [@Sendable () -> Void] in
         state.bytes -= total
         guard state.bytes <= work.options.queueBytes / 2 || failure != nil else { return [] }

@@ -57,6 +57,24 @@ import Testing
     #expect(directory.read("out") == "text\n")
   }
 
+  /// A buffer belongs to its owner again from the completion on, who may empty it at once.
+  @Test func countsBuffersThatTheirCompletionEmpties() throws {
+    let writer = try FileWriter(.append(path: directory("out")))
+    let results = Results()
+    for _ in 0..<100 {
+      let buffer = OutputBuffer()
+      buffer.append([UInt8](repeating: 10, count: 1000))
+      let take = results.take
+      writer.write(buffer) { result in
+        buffer.clear()
+        take(result)
+      }
+    }
+    #expect(results.wait(100).count == 100)
+    writer.close()
+    #expect(writer.queuedBytes == 0)
+  }
+
   @Test func setsATornLineApart() throws {
     directory.append("whole\ntor", to: "out")
     let writer = try FileWriter(.append(path: directory("out")))
