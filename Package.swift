@@ -66,6 +66,8 @@ let package = Package(
       name: "PipelineCoreTests",
       dependencies: ["PipelineCore", "PipelineTestSupport", "Sources_", "Sinks"]),
     .testTarget(name: "TransportTests", dependencies: ["Transport", "PipelineCore"]),
+    // Runs the built binary; the dependency is there so that it is built.
+    .testTarget(name: "RxdTests", dependencies: ["rxd", "CLinux"]),
   ],
   swiftLanguageModes: [.v6],
   cxxLanguageStandard: .cxx17

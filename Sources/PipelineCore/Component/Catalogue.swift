@@ -116,7 +116,9 @@ extension ComponentSpec {
   /// Whether a mapping is the primary parameter itself and not a list of parameters.
   private func isPrimary(_ entries: [YAMLEntry], _ primary: Parameter<C>?) -> Bool {
     guard let primary, !entries.isEmpty else { return false }
-    let known = entries.contains { entry in parameters.contains { $0.info.name == entry.name } }
+    // A key that is nearly a parameter's name is a misspelt parameter.
+    let names = parameters.map(\.info.name)
+    let known = entries.contains { Suggestion.nearest(to: $0.name, among: names) != nil }
     return !known && primary.info.shape.acceptsMapping
   }
 

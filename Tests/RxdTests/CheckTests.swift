@@ -1,0 +1,127 @@
+import Foundation
+import Testing
+
+@Suite(.timeLimit(.minutes(2)))
+struct CheckTests {
+  static let sound = "sources: { n: { values: [1, 2] } }\nsinks: { out: { from: n, stdout: json } }\n"
+
+  @Test func tellsThatAFileIsFine() throws {
+    let folder = try Scratch()
+    let file = try folder.write("a.yaml", Self.sound)
+    let outcome = try Rxd.run("check", file)
+    #expect(outcome.status == 0)
+    #expect(outcome.output == "\(file): ok (1 source, 1 sink)\n")
+    #expect(outcome.errors == "")
+    #expect(try Rxd.run("check", "-q", file).output == "")
+    for alias in ["validate", "lint"] { #expect(try Rxd.run(alias, file).status == 0) }
+  }
+
+  @Test func tenMistakesAreAllToldAtTheirPlaces() throws {
+    let path = "Tests/Golden/ten-mistakes.yaml"
+    let text = try String(contentsOfFile: "\(Rxd.root)/\(path)", encoding: .utf8)
+    // The file says in its first lines what is wrong with it: `# 18:12 RX220  why`.
+    let expected = text.split(separator: "\n").compactMap { line -> String? in
+      let words = line.split(separator: " ")
+      guard words.count > 2, words[0] == "#", words[2].hasPrefix("RX") else { return nil }
+      return "\(words[1]) \(words[2])"
+    }
+    #expect(expected.count == 10)
+    let outcome = try Rxd.run("check", "--format", "json", path, in: Rxd.root)
+    #expect(outcome.status == 78)
+    let report =
+      try JSONSerialization.jsonObject(with: Data(outcome.output.utf8)) as? [[String: Any]] ?? []
+    let told = report.map { "\($0["line"] ?? 0):\($0["column"] ?? 0) \($0["code"] ?? "")" }
+    #expect(told == expected)
+  }
+
+  @Test func theSameReportServesEveryReader() throws {
+    let path = "Tests/Golden/ten-mistakes.yaml"
+    let text = try Rxd.run("check", path, in: Rxd.root)
+    #expect(text.status == 78)
+    #expect(text.output.hasSuffix("10 errors in \(path)\n"))
+    #expect(!text.output.contains("\u{1B}"))
+    #expect(try Rxd.run("check", "--color", "always", path, in: Rxd.root).output.contains("\u{1B}[1;31m"))
+    let github = try Rxd.run("check", "--format", "github", path, in: Rxd.root)
+    #expect(github.lines.count == 10)
+    #expect(github.lines.allSatisfy { $0.hasPrefix("::error ") })
+    let sarif = try Rxd.run("check", "--format", "sarif", path, in: Rxd.root)
+    let log = try JSONSerialization.jsonObject(with: Data(sarif.output.utf8)) as? [String: Any]
+    #expect(log?["version"] as? String == "2.1.0")
+  }
+
+  @Test func oneReportCoversAllFiles() throws {
+    let folder = try Scratch()
+    try folder.write("good.yaml", Self.sound)
+    try folder.write("bad.yaml", "sources: { n: { valuez: [1] } }\n")
+    try folder.write("notes.txt", "not a pipeline")
+    try folder.write("good_test.yaml", "not: a pipeline")
+    try FileManager.default.createDirectory(
+      atPath: folder.path + "/deep", withIntermediateDirectories: false)
+    try folder.write("deep/other.yaml", Self.sound)
+    let flat = try Rxd.run("check", ".", in: folder.path)
+    #expect(flat.status == 78)
+    #expect(flat.output.contains("bad.yaml:1:"))
+    #expect(flat.output.contains("good.yaml: ok"))
+    #expect(!flat.output.contains("other.yaml"))
+    let tree = try Rxd.run("check", "./...", in: folder.path)
+    #expect(tree.output.contains("deep/other.yaml: ok"))
+    #expect(try Rxd.run("check", "-c", "*ood.yaml", in: folder.path).status == 0)
+    #expect(try Rxd.run("check", "-C", "deep", in: folder.path).status == 0)
+  }
+
+  @Test func exitStatusesAreTheUsualOnes() throws {
+    let missing = try Rxd.run("check", "/nonexistent/a.yaml")
+    #expect(missing.status == 66)
+    #expect(missing.output.contains("there is no file '/nonexistent/a.yaml'"))
+    #expect(try Rxd.run("check").status == 64)
+    #expect(try Rxd.run("check", "--nonsense").status == 64)
+    #expect(try Rxd.run("run", "/nonexistent/a.yaml").status == 66)
+  }
+
+  @Test func standardInputIsAFile() throws {
+    #expect(try Rxd.run("check", "-", input: Self.sound).status == 0)
+    let outcome = try Rxd.run("check", "-", input: "sources: []\n")
+    #expect(outcome.status == 78)
+    #expect(outcome.output.contains("<stdin>:1:"))
+  }
+
+  @Test func warningsCanBeErrors() throws {
+    let folder = try Scratch()
+    let file = try folder.write("a.yaml", Self.sound + "signals: { idle: { from: n } }\n")
+    #expect(try Rxd.run("check", file).status == 0)
+    #expect(try Rxd.run("check", "-d", file).status == 78)
+    #expect(try Rxd.run("check", file, environment: ["RXD_DENY_WARNINGS": "1"]).status == 78)
+  }
+
+  @Test func theEnvironmentFillsValues() throws {
+    let folder = try Scratch()
+    let file = try folder.write(
+      "a.yaml",
+      "sources: { n: { values: \"${RX_TEST_LIST}\" } }\nsinks: { out: { from: n, stdout: json } }\n")
+    let undefined = try Rxd.run("check", file)
+    #expect(undefined.status == 78)
+    #expect(undefined.output.contains("RX701"))
+    #expect(try Rxd.run("check", "--no-environment", file).status == 0)
+    let variables = try folder.write("env", "# comment\nexport RX_TEST_LIST='from file'\n")
+    #expect(try Rxd.run("-e", variables, file).output == "\"from file\"\n")
+    let both = try Rxd.run("-e", variables, file, environment: ["RX_TEST_LIST": "from process"])
+    #expect(both.output == "\"from process\"\n")
+  }
+
+  @Test func secretsAreFilesThatNobodyElseReads() throws {
+    let folder = try Scratch()
+    let file = try folder.write(
+      "a.yaml",
+      "sources: { n: { values: \"${secret:token}\" } }\nsinks: { out: { from: n, stdout: json } }\n")
+    let secret = try folder.write("token", "k33p\n")
+    chmod(secret, 0o600)
+    #expect(try Rxd.run("--secrets-dir", folder.path, file).output == "\"k33p\"\n")
+    chmod(secret, 0o644)
+    let refused = try Rxd.run("check", "--secrets-dir", folder.path, file)
+    #expect(refused.status == 78)
+    #expect(refused.output.contains("can be read by every user"))
+    #expect(!refused.output.contains("k33p"))
+    let credential = try Rxd.run(file, environment: ["CREDENTIALS_DIRECTORY": folder.path])
+    #expect(credential.output == "\"k33p\"\n")
+  }
+}

@@ -1,0 +1,155 @@
+import Foundation
+import Testing
+
+@Suite(.timeLimit(.minutes(2)))
+struct RunTests {
+  static let echo = """
+    sources: { lines: { stdin: { decode: json } } }
+    signals: { kept: { from: lines, chain: [ { filter: event.a > 1 } ] } }
+    sinks: { out: { from: kept, stdout: json } }
+
+    """
+  /// Never ends by itself; says `1` when it runs.
+  static let endless = """
+    sources: { now: { values: 1 }, later: { values: { list: [2, 3], every: 1h } } }
+    signals: { all: { merge: [now, later] } }
+    sinks: { out: { from: all, stdout: json } }
+
+    """
+
+  @Test func runIsTheDefaultVerb() throws {
+    let folder = try Scratch()
+    let file = try folder.write("a.yaml", CheckTests.sound)
+    for arguments in [[file], ["run", file]] {
+      let process = try RunningRxd(arguments)
+      #expect(try process.line() == "1")
+      #expect(try process.line() == "2")
+      #expect(try process.line() == nil)
+      #expect(try process.wait() == 0)
+      #expect(try process.line(from: process.errors) == nil)
+    }
+  }
+
+  @Test func nothingStartsWhenAFileIsWrong() throws {
+    let folder = try Scratch()
+    try folder.write("good.yaml", CheckTests.sound)
+    try folder.write("bad.yaml", "sources: { n: { valuez: [1] } }\n")
+    let outcome = try Rxd.run(folder.path)
+    #expect(outcome.status == 78)
+    #expect(outcome.output == "")
+    #expect(outcome.errors.contains("RX220"))
+  }
+
+  @Test func eventsThatCannotBeUsedAreTold() throws {
+    let folder = try Scratch()
+    let file = try folder.write("echo.yaml", Self.echo)
+    let input = "{\"a\":1}\n{\"a\":2}\nnonsense\n{\"b\":1}\n"
+    let outcome = try Rxd.run(file, input: input)
+    #expect(outcome.status == 0)
+    #expect(outcome.output == "{\"a\":2}\n")
+    let records = try outcome.errors.split(separator: "\n").map {
+      try #require(try JSONSerialization.jsonObject(with: Data($0.utf8)) as? [String: Any])
+    }
+    #expect(records.allSatisfy { $0["timestamp"] is String && $0["level"] as? String == "warning" })
+    let letter = try #require(records.compactMap { $0["rejected"] as? [String: Any] }.first)
+    #expect(letter["code"] as? String == "RX501")
+    #expect(letter["event"] as? String == "nonsense")
+    let summary = try #require(records.last)
+    #expect(summary["message"] as? String == "4 events in, 1 out, 1 rejected, 1 undecided")
+    #expect(summary["rejected"] as? Int == 1)
+
+    let text = try Rxd.run(file, "--log-format", "text", input: input)
+    #expect(text.errors.contains("warning rejected: {"))
+    #expect(try Rxd.run("-qq", file, input: "{\"b\":1}\n").errors == "")
+    #expect(try Rxd.run("-v", file, input: "").errors.contains("0 events in, 0 out"))
+  }
+
+  @Test func aClosedPipeIsNoMistake() throws {
+    let folder = try Scratch()
+    let process = try RunningRxd([try folder.write("echo.yaml", Self.echo)])
+    process.write("{\"a\":2}\n")
+    #expect(try process.line() == "{\"a\":2}")
+    // Our end of the pipe is replaced, so its last reader is gone.
+    dup2(process.errors, process.output)
+    process.write("{\"a\":3}\n{\"a\":4}\n")
+    process.closeInput()
+    #expect(try process.wait() == 0)
+    #expect(try process.line(from: process.errors) == nil)
+  }
+
+  @Test func oneFailureDoesNotStopTheOthers() throws {
+    let folder = try Scratch()
+    try folder.write("good.yaml", CheckTests.sound)
+    try folder.write(
+      "fails.yaml",
+      "sources: { n: { values: 1 } }\nsinks: { out: { from: n, file: { path: /nonexistent/x } } }\n")
+    let outcome = try Rxd.run(folder.path)
+    #expect(outcome.status == 1)
+    #expect(outcome.output == "1\n2\n")
+    #expect(outcome.errors.contains("/nonexistent/x"))
+  }
+
+  @Test func terminationDrains() throws {
+    let folder = try Scratch()
+    let file = try folder.write(
+      "a.yaml",
+      """
+      sources: { now: { values: 1 }, later: { values: { list: [2, 3], every: 1h } } }
+      signals:
+        all: { merge: [now, later] }
+        held: { from: all, chain: [ collect ] }
+        shown: { merge: [all, held] }
+      sinks: { out: { from: shown, stdout: json } }
+      """)
+    for signal in [SIGTERM, SIGINT] {
+      let process = try RunningRxd([file])
+      #expect(try process.line() == "1")
+      #expect(try process.line() == "2")
+      process.send(signal)
+      // What is held is flushed by the drain.
+      #expect(try process.line() == "[1,2]")
+      #expect(try process.wait() == 0)
+    }
+  }
+
+  @Test func aSecondSignalEndsAtOnce() throws {
+    let folder = try Scratch()
+    // A delay that outlasts any drain.
+    let file = try folder.write(
+      "a.yaml",
+      """
+      sources: { now: { values: 1 }, later: { values: { list: [2, 3], every: 1h } } }
+      signals: { slow: { from: later, chain: [ { delay: 1h } ] }, all: { merge: [now, slow] } }
+      sinks: { out: { from: all, stdout: json } }
+      """)
+    let process = try RunningRxd([file, "-v"])
+    #expect(try process.line() == "1")
+    process.send(SIGTERM)
+    try process.errorLine(with: "draining")
+    process.send(SIGTERM)
+    #expect(try process.wait() == 128 + SIGTERM)
+
+    let other = try RunningRxd([file])
+    #expect(try other.line() == "1")
+    other.send(SIGQUIT)
+    #expect(try other.wait() == 128 + SIGQUIT)
+
+    let limited = try RunningRxd([file, "--graceful-shutdown-limit-secs", "0"])
+    #expect(try limited.line() == "1")
+    limited.send(SIGTERM)
+    #expect(try limited.wait() == 1)
+    try limited.errorLine(with: "without being done")
+  }
+
+  @Test func settingsComeFromVariablesToo() throws {
+    let folder = try Scratch()
+    let file = try folder.write("echo.yaml", Self.echo)
+    let text = try Rxd.run(file, input: "x\n", environment: ["RXD_LOG_FORMAT": "text"])
+    #expect(text.errors.contains("warning rejected: {"))
+    let wrong = try Rxd.run(file, environment: ["RXD_LOG_FORMAT": "xml"])
+    #expect(wrong.status == 64)
+    #expect(wrong.errors.contains("RXD_LOG_FORMAT"))
+    let config = try Rxd.run(environment: ["RXD_CONFIG": file])
+    #expect(config.status == 0)
+  }
+}

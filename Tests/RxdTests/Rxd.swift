@@ -1,0 +1,247 @@
+import CLinux
+import Foundation
+import Testing
+
+/// Runs the built binary as a user would. Waiting is for pipes and for the end of the process only,
+/// each with a limit after which the test fails.
+enum Rxd {
+  /// The package's folder.
+  static let root = URL(fileURLWithPath: #filePath)
+    .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent().path
+
+  /// `RXD` names another binary; else the one that was built with the tests.
+  static let binary: String = {
+    if let named = ProcessInfo.processInfo.environment["RXD"], !named.isEmpty { return named }
+    let products = Bundle.main.bundleURL.deletingLastPathComponent().path
+    for folder in [products, Bundle.main.bundleURL.path, root + "/.build/debug"]
+    where FileManager.default.isExecutableFile(atPath: folder + "/rxd") {
+      return folder + "/rxd"
+    }
+    return root + "/.build/debug/rxd"
+  }()
+
+  struct Outcome {
+    var status: Int32
+    var output: String
+    var errors: String
+    var lines: [String] { output.split(separator: "\n").map(String.init) }
+  }
+
+  /// Runs to the end.
+  static func run(
+    _ arguments: String..., input: String = "", environment: [String: String] = [:],
+    in folder: String? = nil, sourceLocation: SourceLocation = #_sourceLocation
+  ) throws -> Outcome {
+    let process = try RunningRxd(arguments, environment: environment, in: folder)
+    // Read beside writing, so that neither side waits for ever.
+    let output = Reader(process.output), errors = Reader(process.errors)
+    let threads = [output, errors].map { reader in
+      let thread = Thread { reader.readAll() }
+      thread.start()
+      return thread
+    }
+    process.write(input)
+    process.closeInput()
+    withExtendedLifetime(threads) {}
+    let status = try process.wait()
+    return Outcome(status: status, output: output.text(), errors: errors.text())
+  }
+
+  private final class Reader: @unchecked Sendable {
+    private let descriptor: Int32
+    private var bytes: [UInt8] = []
+    private let done = DispatchSemaphore(value: 0)
+    init(_ descriptor: Int32) { self.descriptor = descriptor }
+    func readAll() {
+      var chunk = [UInt8](repeating: 0, count: 1 << 16)
+      while true {
+        let count = read(descriptor, &chunk, chunk.count)
+        if count <= 0 { break }
+        bytes += chunk[..<count]
+      }
+      done.signal()
+    }
+    func text() -> String {
+      done.wait()
+      return String(decoding: bytes, as: UTF8.self)
+    }
+  }
+}
+
+struct TimedOut: Error, CustomStringConvertible {
+  var description: String
+}
+
+/// A process that goes on while the test does something.
+final class RunningRxd {
+  let pid: pid_t
+  let input: Int32
+  let output: Int32
+  let errors: Int32
+  private var isInputOpen = true
+  private var status: Int32?
+  private var pending: [Int32: [UInt8]] = [:]
+  /// Seconds after which waiting for anything is given up.
+  static let limit: TimeInterval = 60
+
+  convenience init(_ arguments: String..., environment: [String: String] = [:], in folder: String? = nil)
+    throws
+  {
+    try self.init(arguments, environment: environment, in: folder)
+  }
+
+  init(_ arguments: [String], environment: [String: String] = [:], in folder: String? = nil) throws {
+    var pipes: [[Int32]] = []
+    for _ in 0..<3 {
+      var ends: [Int32] = [0, 0]
+      guard rx_pipe(&ends) == 0 else { throw TimedOut(description: "no pipe") }
+      pipes.append(ends)
+    }
+    var actions = posix_spawn_file_actions_t()
+    posix_spawn_file_actions_init(&actions)
+    defer { posix_spawn_file_actions_destroy(&actions) }
+    posix_spawn_file_actions_adddup2(&actions, pipes[0][0], 0)
+    posix_spawn_file_actions_adddup2(&actions, pipes[1][1], 1)
+    posix_spawn_file_actions_adddup2(&actions, pipes[2][1], 2)
+    if let folder { posix_spawn_file_actions_addchdir_np(&actions, folder) }
+    var attributes = posix_spawnattr_t()
+    posix_spawnattr_init(&attributes)
+    defer { posix_spawnattr_destroy(&attributes) }
+    var none = sigset_t()
+    sigemptyset(&none)
+    posix_spawnattr_setsigmask(&attributes, &none)
+    var all = sigset_t()
+    sigfillset(&all)
+    posix_spawnattr_setsigdefault(&attributes, &all)
+    posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF))
+    var variables = ProcessInfo.processInfo.environment
+    for name in variables.keys where name.hasPrefix("RXD_") || name == "NOTIFY_SOCKET" {
+      variables[name] = nil
+    }
+    variables.merge(environment) { $1 }
+    var words = ([Rxd.binary] + arguments).map { strdup($0) } + [nil]
+    var settings = variables.map { strdup("\($0.key)=\($0.value)") } + [nil]
+    defer {
+      for word in words + settings { free(word) }
+    }
+    var child = pid_t()
+    let code = posix_spawn(&child, Rxd.binary, &actions, &attributes, &words, &settings)
+    for (index, ends) in pipes.enumerated() { close(ends[index == 0 ? 0 : 1]) }
+    pid = child
+    input = pipes[0][1]
+    output = pipes[1][0]
+    errors = pipes[2][0]
+    guard code == 0 else { throw TimedOut(description: "cannot start \(Rxd.binary): \(code)") }
+  }
+
+  deinit {
+    closeInput()
+    if status == nil {
+      kill(pid, SIGKILL)
+      _ = try? wait()
+    }
+    close(output)
+    close(errors)
+  }
+
+  /// Writes; a reader that has gone is no mistake of the test.
+  func write(_ text: String) {
+    signal(SIGPIPE, SIG_IGN)
+    var rest = Array(text.utf8)[...]
+    while !rest.isEmpty {
+      let count = rest.withUnsafeBytes { Glibc.write(input, $0.baseAddress, $0.count) }
+      if count < 0 { return }
+      rest = rest.dropFirst(count)
+    }
+  }
+
+  func closeInput() {
+    if isInputOpen { close(input) }
+    isInputOpen = false
+  }
+
+  func send(_ signal: Int32) { kill(pid, signal) }
+
+  /// The next line of a stream, nil at its end.
+  func line(from descriptor: Int32) throws -> String? {
+    let deadline = Date(timeIntervalSinceNow: Self.limit)
+    while true {
+      var bytes = pending[descriptor] ?? []
+      if let end = bytes.firstIndex(of: 0x0A) {
+        let line = String(decoding: bytes[..<end], as: UTF8.self)
+        bytes.removeFirst(end + 1)
+        pending[descriptor] = bytes
+        return line
+      }
+      var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+      let left = deadline.timeIntervalSinceNow
+      guard left > 0, poll(&entry, 1, Int32(left * 1000) + 1) > 0 else {
+        throw TimedOut(description: "no line; so far: \(String(decoding: bytes, as: UTF8.self))")
+      }
+      var chunk = [UInt8](repeating: 0, count: 4096)
+      let count = read(descriptor, &chunk, chunk.count)
+      if count <= 0 { return nil }
+      pending[descriptor] = bytes + chunk[..<count]
+    }
+  }
+
+  func line() throws -> String? { try line(from: output) }
+
+  /// The next line of standard error that holds `text`.
+  @discardableResult
+  func errorLine(with text: String) throws -> String {
+    var seen: [String] = []
+    while let line = try line(from: errors) {
+      if line.contains(text) { return line }
+      seen.append(line)
+    }
+    throw TimedOut(description: "standard error ended without '\(text)': \(seen)")
+  }
+
+  func wait() throws -> Int32 {
+    if let status { return status }
+    let waiter = Waiter(pid)
+    Thread { waiter.run() }.start()
+    guard let raw = waiter.result(within: Self.limit) else {
+      throw TimedOut(description: "the process does not end")
+    }
+    let code = raw & 0x7F == 0 ? raw >> 8 & 0xFF : 128 + raw & 0x7F
+    status = code
+    return code
+  }
+}
+
+private final class Waiter: @unchecked Sendable {
+  private let pid: pid_t
+  private var raw: Int32 = 0
+  private let done = DispatchSemaphore(value: 0)
+  init(_ pid: pid_t) { self.pid = pid }
+  func run() {
+    while waitpid(pid, &raw, 0) < 0, errno == EINTR {}
+    done.signal()
+  }
+  func result(within limit: TimeInterval) -> Int32? {
+    done.wait(timeout: .now() + limit) == .success ? raw : nil
+  }
+}
+
+/// A folder that goes with the test.
+final class Scratch {
+  let path: String
+
+  init() throws {
+    var template = Array((NSTemporaryDirectory() + "/rxd-test-XXXXXX").utf8CString)
+    guard mkdtemp(&template) != nil else { throw TimedOut(description: "no temporary folder") }
+    path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+  }
+
+  deinit { try? FileManager.default.removeItem(atPath: path) }
+
+  /// Replaces the file in one step, and returns its path.
+  @discardableResult
+  func write(_ name: String, _ text: String) throws -> String {
+    let file = "\(path)/\(name)"
+    try text.write(toFile: file, atomically: true, encoding: .utf8)
+    return file
+  }
+}
