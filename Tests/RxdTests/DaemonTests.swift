@@ -137,7 +137,7 @@ struct DaemonTests {
 
     try folder.write("a.yaml", Self.saying("two") + "nonsense: true\n")
     process.send(SIGHUP)
-    #expect(try process.errorLine(with: "RX201").contains("a.yaml:5:1"))
+    #expect(try process.errorLine(with: "RX201").contains("a.yaml:4:1"))
     try process.errorLine(with: "not reloaded")
     #expect(try manager.next()["RELOADING"] == "1")
     #expect(try manager.next()["READY"] == "1")

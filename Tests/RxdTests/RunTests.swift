@@ -138,7 +138,7 @@ struct RunTests {
     #expect(try limited.line() == "1")
     limited.send(SIGTERM)
     #expect(try limited.wait() == 1)
-    try limited.errorLine(with: "without being done")
+    try limited.errorLine(with: "not done within the limit")
   }
 
   @Test func settingsComeFromVariablesToo() throws {

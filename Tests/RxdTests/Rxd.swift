@@ -103,7 +103,6 @@ final class RunningRxd {
     posix_spawn_file_actions_adddup2(&actions, pipes[0][0], 0)
     posix_spawn_file_actions_adddup2(&actions, pipes[1][1], 1)
     posix_spawn_file_actions_adddup2(&actions, pipes[2][1], 2)
-    if let folder { posix_spawn_file_actions_addchdir_np(&actions, folder) }
     var attributes = posix_spawnattr_t()
     posix_spawnattr_init(&attributes)
     defer { posix_spawnattr_destroy(&attributes) }
@@ -119,13 +118,16 @@ final class RunningRxd {
       variables[name] = nil
     }
     variables.merge(environment) { $1 }
-    var words = ([Rxd.binary] + arguments).map { strdup($0) } + [nil]
+    // `env -C` changes the folder and becomes the program.
+    let program = folder == nil ? Rxd.binary : "/usr/bin/env"
+    let command = folder.map { ["env", "-C", $0, Rxd.binary] } ?? [Rxd.binary]
+    var words = (command + arguments).map { strdup($0) } + [nil]
     var settings = variables.map { strdup("\($0.key)=\($0.value)") } + [nil]
     defer {
       for word in words + settings { free(word) }
     }
     var child = pid_t()
-    let code = posix_spawn(&child, Rxd.binary, &actions, &attributes, &words, &settings)
+    let code = posix_spawn(&child, program, &actions, &attributes, &words, &settings)
     for (index, ends) in pipes.enumerated() { close(ends[index == 0 ? 0 : 1]) }
     pid = child
     input = pipes[0][1]

@@ -1,10 +1,11 @@
 import Foundation
 import Testing
 
+private let hasSystemd = FileManager.default.isExecutableFile(atPath: "/usr/bin/systemd-analyze")
+
 /// The systemd units: they are well-formed, and leave little of the machine exposed.
-@Suite(.enabled(if: UnitFileTests.hasSystemd))
+@Suite(.enabled(if: hasSystemd))
 struct UnitFileTests {
-  static let hasSystemd = FileManager.default.isExecutableFile(atPath: "/usr/bin/systemd-analyze")
   /// The exposure level that the units may have at most.
   static let bar = 1.3
 

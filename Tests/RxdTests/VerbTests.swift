@@ -7,7 +7,7 @@ struct VerbTests {
     try JSONSerialization.jsonObject(with: Data(text.utf8), options: .fragmentsAllowed)
   }
 
-  private static func has(_ program: String, _ arguments: String...) -> Bool {
+  static func has(_ program: String, _ arguments: String...) -> Bool {
     let process = Process()
     process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
     process.arguments = [program] + arguments

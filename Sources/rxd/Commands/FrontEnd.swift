@@ -2,6 +2,7 @@ import Glibc
 import PipelineCore
 import Sinks
 import Sources_
+import Synchronization
 import Transport
 
 extension Catalogue {
@@ -34,6 +35,8 @@ struct FrontEnd {
     var file: PipelineFile?
     var plan: Plan?
     var diagnostics: [Diagnostic] = []
+    /// Stands for the variables and secrets that were put in; equal within a process if they are.
+    var values = 0
     /// The file could not be opened, so the exit status is another.
     var isUnreadable = false
 
@@ -42,12 +45,10 @@ struct FrontEnd {
   }
 
   var inputs = Inputs()
-  private let interpolation: Interpolation
   private let compiler: PipelineCompiler
 
   init(_ inputs: Inputs = Inputs()) {
     self.inputs = inputs
-    interpolation = inputs.readsEnvironment ? Self.interpolation(inputs) : .noEnvironment
     var environment: [String: String] = [:]
     if inputs.readsEnvironment {
       environment = inputs.variables.mapValues { String(decoding: $0, as: UTF8.self) }
@@ -71,7 +72,11 @@ struct FrontEnd {
     var result = Result(path: path, source: source)
     var diagnostics = Diagnostics()
     if let root = YAMLReader.read(source, into: &diagnostics) {
+      let used = UsedValues()
+      let interpolation =
+        inputs.readsEnvironment ? Self.interpolation(inputs, used) : .noEnvironment
       let node = interpolation.apply(to: root, into: &diagnostics)
+      result.values = used.hash
       let file = PipelineFileParser.parse(node, into: &diagnostics)
       result.file = file
       let plan = compiler.compile(file, into: &diagnostics)
@@ -117,13 +122,28 @@ struct FrontEnd {
 
   // MARK: The environment
 
-  private static func interpolation(_ inputs: Inputs) -> Interpolation {
+  private static func interpolation(_ inputs: Inputs, _ used: UsedValues) -> Interpolation {
     Interpolation(
       variable: { name in
-        if let own = ProcessEnvironment.bytes(name) { return .found(own) }
-        return inputs.variables[name].map { .found($0) } ?? .missing
+        let value = ProcessEnvironment.bytes(name) ?? inputs.variables[name]
+        return used.note(name, value.map { .found($0) } ?? .missing)
       },
-      secret: { name in Self.secret(name, inputs) })
+      secret: { name in used.note(name, Self.secret(name, inputs)) })
+  }
+
+  /// Remembers what was looked up, as a number that tells nothing of the values.
+  private final class UsedValues: Sendable {
+    private let hasher = Mutex(Hasher())
+
+    var hash: Int { hasher.withLock { $0.finalize() } }
+
+    func note(_ name: String, _ found: Interpolation.Lookup) -> Interpolation.Lookup {
+      hasher.withLock {
+        $0.combine(name)
+        if case .found(let bytes) = found { $0.combine(bytes) }
+      }
+      return found
+    }
   }
 
   /// Secrets are files: systemd's credentials first, then the directories given, then /run/secrets.

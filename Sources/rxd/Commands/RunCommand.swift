@@ -49,14 +49,18 @@ struct Run: ParsableCommand {
     options.isDaemon = try flag(daemon, "RXD_DAEMON") || notify != nil
     options.drainLimit = .seconds(Int64(limit))
 
-    let inputs = try input.environment.inputs()
-    // Patterns and directories are looked up anew at each reload, so new files are found.
+    _ = try input.environment.inputs()
+    // Patterns, directories and variables are looked up anew at each reload.
     _ = try input.selection()
     let denied = try flag(denyWarnings, "RXD_DENY_WARNINGS")
     let input = input
     options.load = {
+      guard let inputs = try? input.environment.inputs(), let selection = try? input.selection()
+      else {
+        let diagnostic = Diagnostic(.unreadableFile, "the files cannot be looked up", at: nil)
+        return [FrontEnd.Result(path: "", diagnostics: [diagnostic], isUnreadable: true)]
+      }
       let front = FrontEnd(inputs)
-      guard let selection = try? input.selection() else { return [] }
       var results = selection.missing.map {
         FrontEnd.Result(
           path: "", diagnostics: [Diagnostic(.unreadableFile, $0, at: nil)], isUnreadable: true)

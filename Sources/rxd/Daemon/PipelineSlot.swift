@@ -17,8 +17,10 @@ final class PipelineSlot {
 
   let path: String
   private(set) var plan: Plan
+  /// Stands for the variables and secrets that the plan was made with.
+  private(set) var values: Int
   /// What to run once the current run has ended.
-  var next: Plan?
+  var next: (plan: Plan, values: Int)?
   /// The file is gone: the slot goes with its run.
   var isLeaving = false
   var state = State.running
@@ -55,13 +57,15 @@ final class PipelineSlot {
     }
   }
 
-  init(path: String, plan: Plan) {
+  init(path: String, plan: Plan, values: Int) {
     self.path = path
     self.plan = plan
+    self.values = values
   }
 
-  func adopt(_ plan: Plan) {
+  func adopt(_ plan: Plan, values: Int) {
     self.plan = plan
+    self.values = values
     attempt = 0
     failures = []
     hasFailed = false

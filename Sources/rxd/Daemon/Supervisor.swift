@@ -38,6 +38,8 @@ final class Supervisor {
   private var isReady = false
   private var reload: Reload?
   private var stopDeadline: Instant?
+  /// The limit for stopping has passed.
+  private var isCancelling = false
   private var nextFeed: Instant?
   private var nextSummary: Instant?
   private var hasFailed = false
@@ -141,7 +143,6 @@ final class Supervisor {
         if slot.state == .draining {
           logger.warning(
             "cancelled: it was not done within the limit", metadata: ["component_id": "\(slot.name)"])
-          if isStopping { hasFailed = true }
         }
         proceed(slot)
       }
@@ -151,7 +152,14 @@ final class Supervisor {
   /// What is due by now; an exit status if the process must end at once.
   private func passTime() -> Int32? {
     let now = now
-    if let deadline = stopDeadline, now >= deadline { return abort() }
+    if let deadline = stopDeadline, now >= deadline {
+      if isCancelling { return abort() }
+      // What sinks have in hand gets a last second to be written.
+      isCancelling = true
+      hasFailed = true
+      stopDeadline = now + .seconds(1)
+      for slot in slots { cancel(slot) }
+    }
     for slot in slots {
       if let at = slot.retryAt, now >= at {
         slot.retryAt = nil
@@ -212,7 +220,7 @@ final class Supervisor {
 
   private func add(_ result: FrontEnd.Result) {
     guard let plan = result.plan else { return }
-    slots.append(PipelineSlot(path: result.path, plan: plan))
+    slots.append(PipelineSlot(path: result.path, plan: plan, values: result.values))
   }
 
   /// Starts loops, one a core at most, for `count` pipelines.
@@ -274,7 +282,7 @@ final class Supervisor {
       }
       logger.error("\(message)", metadata: ["component_id": "\(slot.name)"])
       slot.hasFailed = true
-      hasFailed = true
+      if !options.isDaemon || isStopping { hasFailed = true }
     }
     proceed(slot)
   }
@@ -285,7 +293,7 @@ final class Supervisor {
     slot.totals = Execution.Counters()
     if let next = slot.next, !isStopping {
       slot.next = nil
-      slot.adopt(next)
+      slot.adopt(next.plan, values: next.values)
       launch(slot)
     } else if slot.isLeaving {
       slots.removeAll { $0 === slot }
@@ -344,7 +352,7 @@ final class Supervisor {
   private func abort(_ signal: Int32? = nil) -> Int32 {
     if signal == nil {
       let left = slots.filter { $0.run != nil }.map(\.name).joined(separator: ", ")
-      logger.error("stopped after \(options.drainLimit) without being done: \(left)")
+      logger.error("ended without waiting for \(left)")
     }
     notify?.send("STOPPING=1")
     _ = log.summarize(all: true)
@@ -354,7 +362,7 @@ final class Supervisor {
   // MARK: Reload
 
   /// Reads all files anew and moves to what they say now; if anything is wrong, everything goes on as
-  /// it was. Pipelines whose text has not changed are not touched.
+  /// it was. Pipelines whose text and values from outside have not changed are not touched.
   private func reloadAll() {
     let started = now
     notify?.send("RELOADING=1\nMONOTONIC_USEC=\(started.nanoseconds / 1000)\nSTATUS=reloading")
@@ -376,12 +384,12 @@ final class Supervisor {
     for result in loaded {
       guard let plan = result.plan else { continue }
       guard let slot = slots.first(where: { $0.path == result.path }) else {
-        let slot = PipelineSlot(path: result.path, plan: plan)
+        let slot = PipelineSlot(path: result.path, plan: plan, values: result.values)
         slots.append(slot)
         launch(slot)
         continue
       }
-      let isSame = slot.plan.source.bytes == plan.source.bytes
+      let isSame = slot.plan.source.bytes == plan.source.bytes && slot.values == result.values
       slot.isLeaving = false
       if isSame, slot.state == .running {
         slot.next = nil
@@ -389,7 +397,7 @@ final class Supervisor {
       }
       // Ended as it should and not changed: there is nothing to do for it.
       if isSame, slot.state == .over, !slot.hasFailed { continue }
-      slot.next = plan
+      slot.next = (plan, result.values)
       drain(slot, within: options.drainLimit)
     }
   }
