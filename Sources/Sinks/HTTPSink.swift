@@ -54,6 +54,7 @@ public struct HTTPSink: SinkComponent {
   var tls = TLSParameter()
   var timeout = TimeSpan.seconds(30)
   var queue = 10_000
+  var allowPrivate = false
 
   public init() {}
 
@@ -80,6 +81,8 @@ public struct HTTPSink: SinkComponent {
       .init("tls", \.tls, "Certificates."),
       .init("timeout", \.timeout, range: 1_000_000...Int64.max, "How long a request may take."),
       .init("queue", \.queue, range: 1...10_000_000, "How many events may wait."),
+      .init("allowPrivate", \.allowPrivate,
+        "Whether a host name may lead to a private address. Addresses that are written out always may."),
     ],
     examples: [
       .snippet("a hundred at a time",
@@ -140,6 +143,7 @@ public struct HTTPSink: SinkComponent {
       options.timeout = parameters.timeout
       options.auth = parameters.auth?.value ?? .none
       options.tls = parameters.tls.value
+      options.allowPrivate = parameters.allowPrivate
       super.init(seat)
     }
 

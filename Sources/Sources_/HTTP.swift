@@ -22,6 +22,8 @@ public struct HTTP: SourceComponent {
   var redirects = 0
   var maxResponse = ByteSize(16 << 20)
   var proxy: String?
+  var acceptCompressed = false
+  var allowPrivate = false
 
   public init() {}
 
@@ -54,6 +56,9 @@ public struct HTTP: SourceComponent {
         "How many redirects to follow; only to the same scheme and host."),
       .init("maxResponse", \.maxResponse, "The largest body of an answer, after decompression."),
       .init("proxy", \.proxy, "A proxy, http://HOST:PORT; the environment's is not used."),
+      .init("acceptCompressed", \.acceptCompressed, "Whether the answer may come compressed."),
+      .init("allowPrivate", \.allowPrivate,
+        "Whether a host name may lead to a private address. Addresses that are written out always may."),
     ],
     examples: [
       .snippet("every ten seconds", "http: { url: 'http://127.0.0.1:8080/status', every: 10s, timeout: 2s }"),
@@ -92,6 +97,8 @@ public struct HTTP: SourceComponent {
       options.auth = parameters.auth?.value ?? .none
       options.tls = parameters.tls.value
       options.proxy = parameters.proxy
+      options.acceptCompressed = parameters.acceptCompressed
+      options.allowPrivate = parameters.allowPrivate
     }
 
     override func begin() {
