@@ -76,13 +76,8 @@ public struct File: SourceComponent {
     override func begin() {
       var seen: Set<String> = []
       for path in parameters.paths {
-        do throws(PosixError) {
-          let found = Glob.isPattern(path) ? Glob.expand(path) : [path]
-          waiting += found.filter { seen.insert($0).inserted }
-        } catch {
-          finish(failing: SignalFailure(.source, error.message, at: seat.location))
-          return
-        }
+        let found = Glob.isPattern(path) ? Glob.expand(path) : [path]
+        waiting += found.filter { seen.insert($0).inserted }
       }
       waiting.reverse()
       next()
