@@ -58,6 +58,11 @@ struct TypeInference {
     case .map(let a, let b): return .map(resolve(a, final: final), resolve(b, final: final))
     case .abstract(let name, let all):
       return .abstract(name, all.map { resolve($0, final: final) })
+    case .object(let fields, let open):
+      return .object(
+        fields: fields.map {
+          .init($0.name, resolve($0.type, final: final), mayBeAbsent: $0.mayBeAbsent)
+        }, open: open)
     default: return type
     }
   }
