@@ -43,7 +43,8 @@ public final class Execution {
   private var runningSources: [RunningSource] = []
   private var isWiring = false
   private var pendingStarts: [() -> Void] = []
-  private var isStopping = false
+  /// The sources have been told to end; new ones end at once.
+  public private(set) var isStopping = false
   public private(set) var outcome: Outcome?
   private var onEnd: (Outcome) -> Void = { _ in }
   /// Reasons that were already logged once: by step and code and, for conditions, by path.
@@ -248,7 +249,10 @@ public final class Execution {
 
   /// Counts an event that was dropped because its condition could not be evaluated, and logs the first
   /// of each kind.
-  func undecided(_ message: @autoclosure () -> String, at step: StepID, location: SourceLocation?) {
+  func undecided(
+    _ message: @autoclosure () -> String, at step: StepID, location: SourceLocation?,
+    what: String = "an event, because its condition could not be decided"
+  ) {
     counters.undecided &+= 1
     guard logged.count < 1000 else { return }
     let text = message()
@@ -256,7 +260,7 @@ public final class Execution {
     if logged.insert("\(step.number) \(text)").inserted {
       services.log(
         .warning, info.label,
-        "\(location ?? info.location): dropped an event, because its condition could not be decided: \(text) (further ones of this kind are only counted)")
+        "\(location ?? info.location): dropped \(what): \(text) (further ones of this kind are only counted)")
     }
   }
 }

@@ -37,9 +37,13 @@ open class RunningSource: OperatorNode {
     execution.counters.received &+= 1
     let shown = UnsafeRawBufferPointer(rebasing: bytes.prefix(4096))
     let text = String(decoding: shown, as: UTF8.self)
-    reject(
-      Event(arena.string(text), origin: origin ?? self.origin, position: position),
-      .inputNotDecodable, message)
+    let event = Event(arena.string(text), origin: origin ?? self.origin, position: position)
+    switch execution.plan.steps[seat.step.number].onError ?? .route {
+    case .route: reject(event, .inputNotDecodable, message)
+    case .keep: emit(event)
+    case .drop: execution.undecided(message, at: seat.step, location: seat.location, what: "input")
+    case .fail: finish(failing: SignalFailure(.source, message, at: seat.location))
+    }
   }
 }
 

@@ -39,7 +39,9 @@ struct Repeat: OperatorComponent {
 
     override func completed(_ inlet: Inlet) {
       drop(inlet)
-      if let limit = parameters.count.limit, rounds >= limit {
+      let isLast = parameters.count.limit.map { rounds >= $0 } ?? false
+      // While the pipeline drains, sources end as soon as they are subscribed.
+      if isLast || execution.isStopping {
         finish()
       } else if parameters.delay == .zero {
         executor.defer { [self] in if !isClosed { start() } }
