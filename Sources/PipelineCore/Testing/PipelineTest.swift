@@ -133,4 +133,28 @@ enum Glob {
     while at < pattern.count, pattern[at] == UInt8(ascii: "*") { at += 1 }
     return at == pattern.count
   }
+
+  /// How many bytes must be inserted, removed or replaced in `text` until `pattern` matches; looks at the
+  /// first 500 bytes of each.
+  static func distance(_ pattern: String, _ text: String) -> Int {
+    let pattern = Array(pattern.utf8.prefix(500))
+    let text = Array(text.utf8.prefix(500))
+    var costs = Array(0...text.count)
+    for letter in pattern {
+      let isStar = letter == UInt8(ascii: "*")
+      var diagonal = costs[0]
+      if !isStar { costs[0] += 1 }
+      for position in text.indices {
+        let above = costs[position + 1]
+        if isStar {
+          costs[position + 1] = min(above, costs[position])
+        } else {
+          let same = letter == text[position] ? 0 : 1
+          costs[position + 1] = min(diagonal + same, above + 1, costs[position] + 1)
+        }
+        diagonal = above
+      }
+    }
+    return costs[text.count]
+  }
 }

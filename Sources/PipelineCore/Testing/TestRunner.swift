@@ -201,9 +201,8 @@ private final class TestRun {
 
   private func unanswered(_ exchange: StubHTTPClient.Exchange, _ request: String) -> Diagnostic {
     let at = TimeSpan(nanoseconds: exchange.at.nanoseconds)
-    // The stub that agrees with the request for longest.
-    let nearest = test.stubs.max {
-      agreement($0.url, exchange.request.url) < agreement($1.url, exchange.request.url)
+    let nearest = test.stubs.min {
+      Glob.distance($0.url, exchange.request.url) < Glob.distance($1.url, exchange.request.url)
     }
     let method = nearest?.method.map { $0 + " " } ?? ""
     return Diagnostic(
@@ -211,18 +210,6 @@ private final class TestRun {
       at: nearest?.location ?? test.stubsLocation ?? test.name.location,
       help: nearest.map { "The nearest stub is for \(method)\($0.url)" }
         ?? "Add 'stubs: { http: [ { url: \"...\", reply: { ... } } ] }' to the test")
-  }
-
-  private func agreement(_ pattern: String, _ url: String) -> Int {
-    func common(_ a: some Collection<UInt8>, _ b: some Collection<UInt8>) -> Int {
-      zip(a, b).prefix { $0 == $1 }.count
-    }
-    let pattern = Array(pattern.utf8)
-    let url = Array(url.utf8)
-    let star = UInt8(ascii: "*")
-    let head = common(pattern.prefix { $0 != star }, url)
-    let tail = common(pattern.reversed().prefix { $0 != star }, url.reversed())
-    return head + tail
   }
 
   /// Adds what else is known of a test that failed.

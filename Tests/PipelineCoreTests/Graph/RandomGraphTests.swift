@@ -1,3 +1,4 @@
+import Foundation
 import PipelineCore
 import PipelineTestSupport
 import Testing
@@ -103,8 +104,9 @@ struct GraphGenerator {
 }
 
 @Suite struct RandomGraphTests {
-  /// How many graphs; a failure names the seed that makes it again.
-  static let count: UInt64 = 600
+  /// How many graphs; a failure names the seed that makes it again. RXD_RANDOM_GRAPHS asks for more.
+  static let count =
+    ProcessInfo.processInfo.environment["RXD_RANDOM_GRAPHS"].flatMap(UInt64.init) ?? 300
 
   private func run(
     _ plan: Plan, _ graph: GraphGenerator.Graph, _ joined: (SignalHistory) -> Set<Int> = { _ in [] },

@@ -278,4 +278,66 @@ struct Trap: Sendable, CustomTestStringConvertible {
     }
     #expect(failure.kind == .limit)
   }
+
+  /// 37: a clock ticks first after one period, never at once, and each subscription has its own.
+  @Test func intervalTicksAfterOnePeriod() throws {
+    var options = PipelineRun.Options()
+    options.until = .milliseconds(95)
+    let run = try PipelineRun(
+      PipelineRun.compile(
+        """
+        name: t
+        sources: { a: { interval: 30ms } }
+        sinks: { out: { from: a, chain: [ { map: event.tick } ], discard: {} } }
+        """, catalogue: .builtIn), sources: [:], options: options)
+    #expect(run.out == SignalHistory(try Marbles("---1--2--3", tick: .milliseconds(10))))
+  }
+
+  /// 47: what an event causes comes before the same event reaches the next subscriber, depth first, as in
+  /// ReactiveCocoa.
+  @Test func deliveryIsDepthFirst() throws {
+    let run = try PipelineRun(
+      """
+      name: t
+      sources: { a: { scripted: {} } }
+      signals:
+        caused: { from: a, chain: [ { flattenMap: '[event * 2, event * 3]' } ] }
+        both: { merge: [caused, a] }
+      sinks: { out: { from: both, probe: {} } }
+      """, sources: ["a": ScriptedSource(SignalHistory(try Marbles("-1-2|")).script)])
+    #expect(run.out == SignalHistory(try Marbles("-(231)-(462)|")))
+  }
+
+  /// 55: while an input is held back nothing of it is lost, whichever operator holds it back.
+  @Test func zipRefusesToPairWrongly() throws {
+    let run = try PipelineRun(
+      """
+      name: t
+      sources: { a: { values: [1, 2, 3] }, b: { scripted: {} } }
+      signals: { s: { zip: { signals: [a, b], limit: 2 } } }
+      sinks: { out: { from: s, probe: {} } }
+      """, sources: ["b": ScriptedSource(SignalHistory(try Marbles("-1|")).script)])
+    guard case .failed(let failure) = run.outcome else {
+      Issue.record("the pipeline did not fail")
+      return
+    }
+    #expect(failure.kind == .limit)
+  }
+
+  /// Batches make no difference, also where an inner signal repeats at once.
+  @Test(arguments: ["exhaust", "merge", "concat", "latest"])
+  func roundsSettleBetweenEventsOfABatch(_ policy: String) throws {
+    let text = """
+      name: t
+      sources: { a: { scripted: {} } }
+      signals:
+        s: { from: a, chain: [ { flattenMap: { policy: \(policy), signal: { values: [8, 9], chain: [ { repeat: 2 } ] } } } ] }
+      sinks: { out: { from: s, probe: {} } }
+      """
+    let script = SignalHistory(try Marbles("-(12)|")).script
+    let apart = try PipelineRun(text, sources: ["a": ScriptedSource(script)])
+    let together = try PipelineRun(text, sources: ["a": ScriptedSource(script, joined: [1])])
+    #expect(apart.out == together.out)
+    #expect(apart.out == SignalHistory(try Marbles("-(89898989)|")))
+  }
 }

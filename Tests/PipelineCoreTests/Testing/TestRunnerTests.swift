@@ -1,0 +1,144 @@
+import PipelineCore
+import PipelineTestSupport
+import Testing
+
+/// What decides whether a user's test passes.
+@Suite struct TestRunnerTests {
+  /// The failures of the tests in `text`, one sentence each.
+  private func failures(_ text: String) throws -> [String] {
+    let suite = try TestSuite(SourceText(name: "t.yaml", text: text))
+    return suite.run().flatMap { $0.failures.map(\.diagnostic.message) }
+  }
+
+  private static let pipeline = """
+    name: t
+    sources: { a: { stdin: {} }, b: { stdin: {} } }
+    signals:
+      doubled: { from: a, chain: [ { map: event * 2 } ] }
+      second: { from: b, chain: [ { map: event } ] }
+      both: { concat: [doubled, second] }
+    sinks: { out: { from: both, stdout: { encode: json } } }
+    tests:
+    """
+
+  private func test(_ body: String) throws -> [String] {
+    try failures(Self.pipeline + "\n  - name: x\n    " + body.replacing("\n", with: "\n    "))
+  }
+
+  @Test func numbersAreEqualWhateverTheirKind() throws {
+    #expect(
+      try test("inputs: { a: { marbles: a, values: { a: 1.5 } } }\nexpect: { doubled: [ { next: 3 } ] }") == [])
+    #expect(
+      try test(
+        """
+        inputs: { a: '|', b: { marbles: 'a|', values: { a: { x: 1.0, y: [2] } } } }
+        expect: { second: [ { next: { y: [2.0], x: 1 } }, { complete: true } ] }
+        """) == [])
+    #expect(try !test("inputs: { a: '1' }\nexpect: { doubled: [ { next: '2' } ] }").isEmpty)
+  }
+
+  @Test func aTestedSignalIsOnlyWatched() throws {
+    // `second` runs only once `a` has ended, as it does without the test: its times count from there.
+    #expect(
+      try test("inputs: { a: '1--|', b: '-3|' }\nexpect: { second: '----3|', out: '2---3|' }") == [])
+  }
+
+  @Test func errorsOutputsCanBeExpected() throws {
+    #expect(
+      try test(
+        """
+        inputs: { a: { marbles: 'x1', values: { x: no number } } }
+        expect:
+          doubled: '-2'
+          doubled.errors: { events: [], more: true }
+        """) == [])
+    #expect(
+      try !test("inputs: { a: { marbles: 'x1', values: { x: no number } } }\nexpect: { doubled.errors: [] }")
+        .isEmpty)
+  }
+
+  @Test func anErrorIsMatchedByAPartOfItsMessage() throws {
+    let input = "inputs: { a: { marbles: '#', error: the cable was pulled } }\n"
+    #expect(try test(input + "expect: { out: [ { error: cable } ] }") == [])
+    #expect(try test(input + "expect: { out: [ { error: true } ] }") == [])
+    #expect(try test(input + "expect: { out: '#' }") == [])
+    #expect(try !test(input + "expect: { out: [ { error: plug } ] }").isEmpty)
+    #expect(try !test(input + "expect: { second: [] }").isEmpty)
+  }
+
+  @Test func moreMayComeBetween() throws {
+    let input = "inputs: { a: '1234' }\n"
+    #expect(try test(input + "expect: { out: { events: [ { next: 4 }, { next: 8 } ], more: true } }") == [])
+    #expect(try test(input + "expect: { out: [ { next: 4 }, { next: 8 }, { more: true } ] }") == [])
+    #expect(try !test(input + "expect: { out: { events: [ { next: 8 }, { next: 4 } ], more: true } }").isEmpty)
+    #expect(try !test(input + "expect: { out: [ { next: 2 }, { next: 4 } ] }").isEmpty)
+  }
+
+  @Test func ticksScaleMarbles() throws {
+    #expect(
+      try test("tick: 10ms\ninputs: { a: '-1|' }\nexpect: { doubled: [ { at: 10ms, next: 2 }, { at: 20ms, complete: true } ] }") == [])
+    #expect(
+      try test("inputs: { a: { marbles: '-1|', tick: 1h } }\nexpect: { doubled: { marbles: '-2|', tick: 1h } }") == [])
+  }
+
+  @Test func testsShareNothing() throws {
+    let suite = try TestSuite(
+      SourceText(
+        name: "t.yaml",
+        text: """
+          name: t
+          sources: { a: { stdin: {} } }
+          sinks: { out: { from: a, chain: [ { scan: { start: 0, next: running + event } } ], discard: {} } }
+          tests:
+            - { name: one, inputs: { a: "12|" }, expect: { out: "13|" } }
+            - { name: two, inputs: { a: "12|" }, expect: { out: "13|" } }
+          """))
+    for _ in 0..<3 {
+      for result in suite.run() { #expect(result.passed) }
+    }
+  }
+
+  @Test func endlessPipelinesAreGivenUp() throws {
+    let suite = try TestSuite(
+      SourceText(
+        name: "t.yaml",
+        text: """
+          name: t
+          sources: { a: { stdin: {} } }
+          signals: { s: { from: a, chain: [ { repeat: { delay: 1ms } }, { ignore: 1 } ] } }
+          sinks: { out: { from: s, discard: {} } }
+          tests:
+            - { name: x, inputs: { a: "|" }, expect: { out: [] } }
+            - { name: y, until: 5s, inputs: { a: "|" }, expect: { out: [] } }
+          """))
+    let results = suite.run()
+    #expect(results[0].failures.map(\.diagnostic.code.name) == ["RX606"])
+    #expect(results[1].passed)
+    #expect(results[1].virtualTime == .seconds(5))
+  }
+
+  @Test func thirtyDaysTakeMilliseconds() throws {
+    let suite = try TestSuite(
+      SourceText(
+        name: "t.yaml",
+        text: """
+          name: t
+          sources: { clock: { interval: 1m } }
+          signals: { s: { from: clock, chain: [ { map: event.tick }, { filter: event % 1440 == 0 } ] } }
+          sinks: { out: { from: s, discard: {} } }
+          tests:
+            - { name: x, until: 720h, expect: { out: { events: [ { at: 24h, next: 1440 }, { at: 720h, next: 43200 } ], more: true } } }
+          """))
+    let clock = ContinuousClock()
+    let start = clock.now
+    for result in suite.run() { #expect(result.passed) }
+    // Generous: a debug build on a busy machine.
+    #expect(clock.now - start < .seconds(5))
+  }
+
+  @Test func filtersAreTextsOrPatterns() {
+    #expect(TestReport.matches("once", "asks once, for all"))
+    #expect(TestReport.matches("asks*all", "asks once, for all"))
+    #expect(!TestReport.matches("asks*once", "asks once, for all"))
+  }
+}
