@@ -5,7 +5,7 @@ public struct PipelineRun {
   /// What each sink got.
   public var sinks: [String: SignalHistory] = [:]
   public var outcome: Execution.Outcome?
-  /// How many timers were left when nothing more happened, or after the cancellation.
+  /// How many timers were left right after the end or the cancellation.
   public var pendingTimers = 0
   public var isCongested = false
   public var deadLetters: [String] = []
@@ -96,23 +96,26 @@ public struct PipelineRun {
     let end = options.cancelAt ?? options.until
     isQuiet = time.run(
       executor, until: end.map { Instant(nanoseconds: $0.nanoseconds) } ?? .distantFuture,
-      turnLimit: options.turnLimit)
-    if options.cancelAt != nil || (execution.outcome == nil && end == nil) {
-      if options.cancelAt != nil {
-        executor.post { running.cancel() }
-        time.run(executor, turnLimit: 10)
-      }
+      turnLimit: options.turnLimit, isDone: { running.outcome != nil })
+    if options.cancelAt != nil {
+      // Ending the turn would be too late to see what a cancellation leaves behind.
+      executor.post { running.cancel() }
+      _ = executor.runOne()
     }
     pendingTimers = executor.pendingTimers
     isCongested = executor.isCongested
     outcome = execution.outcome
+    if outcome != nil, end == nil {
+      // Nothing may come any more, whatever still wants to happen.
+      time.run(executor, turnLimit: 1000)
+    }
     counters = execution.counters
     turns = executor.turns
     deadLetters = box.deadLetters
     log = box.log
     sinks = recorded.mapValues { SignalHistory($0) }
     executor.post { running.cancel() }
-    time.run(executor, turnLimit: 10)
+    _ = executor.runOne()
     withExtendedLifetime(watchers) {}
   }
 }

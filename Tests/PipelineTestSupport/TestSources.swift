@@ -62,6 +62,8 @@ public struct CountedSource: SourceComponent {
   public final class Counts: @unchecked Sendable {
     public var begun = 0
     public var stopped = 0
+    /// Nodes that have not been freed.
+    public var alive = 0
     /// `+` and `-` in the order in which subscriptions began and ended.
     public var log = ""
     public init() {}
@@ -87,7 +89,9 @@ public struct CountedSource: SourceComponent {
     init(_ source: CountedSource, _ seat: Seat, _ downstream: Downstream) {
       self.source = source
       super.init(seat, downstream: downstream)
+      source.counts.alive += 1
     }
+    deinit { source.counts.alive -= 1 }
     override func begin() {
       source.counts.begun += 1
       source.counts.log += "+"

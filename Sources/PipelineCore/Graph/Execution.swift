@@ -130,6 +130,7 @@ public final class Execution {
 
   private func teardown() {
     for sink in sinks { sink.upstream.cancel() }
+    for tap in taps { tap.disconnect() }
     for sink in sinks where sink.isOpen { sink.node.abandon() }
     for source in runningSources { source.cancel() }
     runningSources = []
@@ -279,6 +280,11 @@ public final class Tap {
     self.target = target
     self.downstream = downstream
     self.isPassive = isPassive
+  }
+
+  func disconnect() {
+    subscription?.cancel()
+    subscription = nil
   }
 
   func connect(_ execution: Execution) {

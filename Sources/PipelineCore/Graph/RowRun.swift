@@ -79,6 +79,7 @@ public final class RowRun: OperatorNode {
       if step.loads, let failure = frame.load(event) {
         current = index
         reject(event, .eventNotReadable, EventFrame.message(of: failure))
+        if finishes { finish() }
         return
       }
       current = index

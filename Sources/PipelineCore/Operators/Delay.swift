@@ -27,7 +27,9 @@ struct Delay: OperatorComponent {
 
   final class Node: OperatorNode {
     private let parameters: Delay
-    private var waiting = Deque<(due: Instant, event: OwnedEvent)>()
+    /// One timer for all events of an instant, held by the first of them.
+    private var waiting = Deque<(due: Instant, event: OwnedEvent, timer: Wake)>()
+    private var endTimer = Wake.none
     private var backlog = Backlog()
     private static let end = 1
 
@@ -39,14 +41,12 @@ struct Delay: OperatorComponent {
     override func receive(_ event: Event) {
       guard !isClosed else { return }
       let due = now + parameters.by
-      // One timer for all events of an instant.
-      if waiting.last?.due != due { _ = wake(at: due) }
-      waiting.append((due, OwnedEvent(event)))
+      let timer = waiting.last?.due == due ? Wake.none : wake(at: due)
+      waiting.append((due, OwnedEvent(event), timer))
       backlog.update(waiting.count, parameters.limit, executor)
     }
 
     override func woke(_ token: Int) {
-      // Timers cannot be told apart from those of a cancelled node, which has nothing waiting.
       while let first = waiting.first, first.due <= now, !isClosed {
         waiting.removeFirst()
         backlog.update(waiting.count, parameters.limit, executor)
@@ -56,9 +56,11 @@ struct Delay: OperatorComponent {
       if token == Self.end { finish() }
     }
 
-    override func complete() { _ = wake(after: parameters.by, Self.end) }
+    override func complete() { endTimer = wake(after: parameters.by, Self.end) }
 
     override func stop() {
+      for index in waiting.indices { cancelWake(&waiting[index].timer) }
+      cancelWake(&endTimer)
       waiting.removeAll()
       backlog.update(0, parameters.limit, executor)
     }

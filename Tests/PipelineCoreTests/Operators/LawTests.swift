@@ -140,4 +140,47 @@ import Testing
       }
     }
   }
+
+  /// Whatever an operator subscribes it lets go of, when it ends and when it is cancelled, and nothing keeps
+  /// the nodes alive.
+  @Test(arguments: [
+    "{ from: a, chain: [ { flattenMap: { signal: { from: b } } } ] }",
+    "{ from: a, chain: [ { flattenMap: { policy: concat, signal: { from: b } } } ] }",
+    "{ from: a, chain: [ { flattenMap: { policy: latest, signal: { from: b } } } ] }",
+    "{ from: a, chain: [ { flattenMap: { policy: exhaust, signal: { from: b } } } ] }",
+    "{ from: a, chain: [ { sample: { at: b } } ] }", "{ from: a, chain: [ { catch: { with: b } } ] }",
+    "{ from: b, chain: [ { repeat: 3 } ] }", "{ from: b, chain: [ { repeat: { count: 3, delay: 2ms } } ] }",
+    "{ from: e, chain: [ { retry: 3 } ] }", "{ from: e, chain: [ { retry: { count: 3, delay: 2ms } } ] }",
+    "{ from: e, chain: [ { catch: { with: b } } ] }", "{ from: b, chain: [ { timeout: 2ms } ] }",
+    "{ from: b, chain: [ { take: 1 } ] }", "{ from: b, chain: [ { startWith: 1 } ] }", "{ merge: [a, b, e] }",
+    "{ zip: [a, b] }", "{ concat: [a, b, e] }", "{ combineLatest: [a, b] }",
+    "{ from: b, chain: [ { groupBy: { key: event, chain: [ { delay: 3ms } ] } } ] }",
+    "{ from: b, chain: [ { delay: 9ms } ] }", "{ from: b, chain: [ { bufferWithTime: 9ms } ] }",
+    "{ from: b, chain: [ { throttle: 9ms } ] }", "{ from: b, chain: [ { map: event / 0, onError: fail } ] }",
+  ])
+  func everythingIsLetGo(_ signal: String) throws {
+    let text = """
+      name: t
+      sources: { a: { counted: {}, cold: true }, b: { counted: {}, cold: true }, e: { counted: {}, cold: true } }
+      signals: { s: \(signal) }
+      sinks: { out: { from: s, probe: {} } }
+      """
+    let plan = try PipelineRun.compile(text)
+    for time in [nil] + (0...16).map({ TimeSpan.milliseconds($0) }) {
+      let counts = CountedSource.Counts()
+      func source(_ marbles: String) throws -> any SourceComponent {
+        CountedSource(counts, SignalHistory(try Marbles(marbles)).script)
+      }
+      var options = PipelineRun.Options()
+      options.cancelAt = time
+      let run = PipelineRun(
+        plan, sources: ["a": try source("-1-2-3|"), "b": try source("-4-5--|"), "e": try source("-6-#")],
+        options: options)
+      let moment = time.map { "cancelled at \($0)" } ?? "at the end"
+      #expect(counts.begun == counts.stopped, "\(moment): \(counts.log)")
+      #expect(counts.alive == 0, "\(moment): nodes are kept alive")
+      #expect(run.pendingTimers == 0, "\(moment): timers are left")
+      #expect(!run.isCongested, "\(moment): the input is held back")
+    }
+  }
 }

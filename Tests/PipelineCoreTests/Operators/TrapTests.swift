@@ -341,3 +341,18 @@ struct Trap: Sendable, CustomTestStringConvertible {
     #expect(apart.out == SignalHistory(try Marbles("-(89898989)|")))
   }
 }
+
+extension TrapTests {
+  /// 11: `take` completes together with its last event even where a later step gives that event up.
+  @Test func takeCompletesThoughItsLastEventIsGivenUp() throws {
+    for chain in ["{ take: 1 }, { filter: event > 1 }", "{ take: 1 }, { map: 1 / event }"] {
+      let run = try PipelineRun(
+        """
+        name: t
+        sources: { a: { scripted: {} } }
+        sinks: { out: { from: a, chain: [ \(chain) ], probe: {} } }
+        """, sources: ["a": ScriptedSource(SignalHistory(try Marbles("-0-2|")).script)])
+      #expect(run.out == SignalHistory(try Marbles("-|")))
+    }
+  }
+}

@@ -33,3 +33,37 @@ import Testing
     #expect(text == (try? String(contentsOf: file, encoding: .utf8)))
   }
 }
+
+extension TestReportTests {
+  /// Damaged tests are reported, never a crash or a test without end.
+  @Test(arguments: ["values-differ", "requests", "malformed", "endless"])
+  func damageIsHarmless(_ name: String) throws {
+    let bytes = Array(try Data(contentsOf: Self.folder.appendingPathComponent(name + ".yaml")))
+    let text = try #require(String(bytes: bytes, encoding: .utf8))
+    let start = try #require(text.range(of: "tests:"))
+    let from = text.utf8.distance(from: text.startIndex, to: start.upperBound)
+    var random = GraphGenerator(seed: 7)
+    let pieces = ["", " ", "-", "9", "0s", "at: ", "{", "}", "[", "#", "|", "\"", "9223372036854775807ns", "null", "(", "-1ms", "e9"]
+    var ran = 0
+    for _ in 0..<300 {
+      var damaged = bytes
+      for _ in 0...random.below(3) {
+        let at = from + random.below(damaged.count - from)
+        let end = min(damaged.count, at + random.below(6))
+        damaged.replaceSubrange(at..<end, with: Array(random.pick(pieces).utf8))
+      }
+      var diagnostics = Diagnostics()
+      let (plan, tests) = TestSuite.read(SourceText(name: "t.yaml", bytes: damaged), &diagnostics)
+      guard let plan, !diagnostics.hasErrors else { continue }
+      var runner = TestRunner(plan)
+      runner.turnLimit = 10_000
+      runner.quietLimit = 10_000
+      for test in tests {
+        let result = runner.run(test)
+        _ = TestReport().text(.init(result, seconds: 0))
+        ran += 1
+      }
+    }
+    #expect(ran > 0 || name == "malformed")
+  }
+}
