@@ -45,7 +45,7 @@ extension TestReportTests {
     var random = GraphGenerator(seed: 7)
     let pieces = ["", " ", "-", "9", "0s", "at: ", "{", "}", "[", "#", "|", "\"", "9223372036854775807ns", "null", "(", "-1ms", "e9"]
     var ran = 0
-    for _ in 0..<300 {
+    for _ in 0..<150 {
       var damaged = bytes
       for _ in 0...random.below(3) {
         let at = from + random.below(damaged.count - from)
@@ -56,8 +56,8 @@ extension TestReportTests {
       let (plan, tests) = TestSuite.read(SourceText(name: "t.yaml", bytes: damaged), &diagnostics)
       guard let plan, !diagnostics.hasErrors else { continue }
       var runner = TestRunner(plan)
-      runner.turnLimit = 10_000
-      runner.quietLimit = 10_000
+      runner.turnLimit = 1000
+      runner.quietLimit = 1000
       for test in tests {
         let result = runner.run(test)
         _ = TestReport().text(.init(result, seconds: 0))
