@@ -71,7 +71,7 @@ struct Test: ParsableCommand {
     }
     try write(report)
     let rest = skipped == 0 ? "" : " (\(skipped) left out by --filter)"
-    Console.print(report.summary + rest)
+    if !report.files.isEmpty || !isMalformed && !isMissing { Console.print(report.summary + rest) }
     if isMalformed { throw ExitStatus.configuration }
     if isMissing { throw ExitStatus.noInput }
     if report.failed > 0 { throw ExitStatus.failure }
