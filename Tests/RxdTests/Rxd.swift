@@ -34,7 +34,8 @@ enum Rxd {
   ) throws -> Outcome {
     let process = try RunningRxd(arguments, environment: environment, in: folder)
     // Read beside writing, so that neither side waits for ever.
-    let output = Reader(process.output), errors = Reader(process.errors)
+    let output = Reader(process.output)
+    let errors = Reader(process.errors)
     let threads = [output, errors].map { reader in
       let thread = Thread { reader.readAll() }
       thread.start()

@@ -40,8 +40,10 @@ struct Describe: ParsableCommand {
     if !entry.parameters.isEmpty {
       page += "\nParameters:\n" + Layout.table(rows(entry.parameters))
       if let primary = entry.parameters.first(where: \.isPrimary) {
-        page += "\n" + Layout.wrap(
-          "Short form: '\(entry.name): ...' gives '\(primary.name)'.", indent: 2)
+        page +=
+          "\n"
+          + Layout.wrap(
+            "Short form: '\(entry.name): ...' gives '\(primary.name)'.", indent: 2)
       }
     }
     if !entry.keeps.isEmpty { page += "\nKeeps:\n" + Layout.wrap(entry.keeps, indent: 2) }

@@ -41,7 +41,11 @@ struct Reference: ParsableCommand {
   private func cell(_ text: String) -> String {
     var result = ""
     for byte in text.unicodeScalars {
-      if byte == "|" { result += "\\|" } else if byte == "\n" { result += " " } else {
+      if byte == "|" {
+        result += "\\|"
+      } else if byte == "\n" {
+        result += " "
+      } else {
         result.unicodeScalars.append(byte)
       }
     }

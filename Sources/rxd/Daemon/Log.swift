@@ -251,7 +251,10 @@ struct LogLimiter {
     }
   }
 
-  enum Verdict { case write, held(isFirst: Bool) }
+  enum Verdict {
+    case write
+    case held(isFirst: Bool)
+  }
 
   private struct Window {
     var end: Instant

@@ -273,7 +273,8 @@ final class Supervisor {
       var message = "failed: \(failure.message)\(place)"
       if !isFinal {
         let delay = slot.fail(at: now, random: services.random())
-        message += slot.state == .failed
+        message +=
+          slot.state == .failed
           ? "; it failed \(PipelineSlot.burst) times within a minute, so the next try is in 5 minutes"
           : "; starting again in \(Self.shown(delay))"
         logger.error("\(message)", metadata: ["component_id": "\(slot.name)"])
