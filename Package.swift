@@ -60,6 +60,10 @@ let package = Package(
     .target(
       name: "PipelineTestSupport", dependencies: ["PipelineCore"],
       path: "Tests/PipelineTestSupport"),
+    // Runs pipeline texts with all sources and sinks, on virtual time or in the real world.
+    .target(
+      name: "PipelineHost", dependencies: ["PipelineCore", "Sources_", "Sinks", "Transport"],
+      path: "Tests/PipelineHost"),
     // For developers: runs the conformance vectors of the expression language; not installed.
     .executableTarget(name: "conformance", dependencies: ["PipelineCore", "PipelineTestSupport"]),
     .testTarget(
@@ -68,6 +72,8 @@ let package = Package(
     .testTarget(name: "TransportTests", dependencies: ["Transport", "PipelineCore"]),
     // Runs the built binary; the dependency is there so that it is built.
     .testTarget(name: "RxdTests", dependencies: ["rxd", "CLinux"]),
+    .testTarget(name: "SourcesTests", dependencies: ["PipelineHost", "Sources_", "rxd"]),
+    .testTarget(name: "SinksTests", dependencies: ["PipelineHost", "Sinks", "rxd"]),
   ],
   swiftLanguageModes: [.v6],
   cxxLanguageStandard: .cxx17

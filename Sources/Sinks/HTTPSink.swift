@@ -97,6 +97,12 @@ public struct HTTPSink: SinkComponent {
         at: template.location ?? context.location,
         "the 'http' sink sends all events to one URL with the same headers, so these cannot hold {{ }}")
     }
+    if batch.form == .array, ![.json, .ndjson].contains(encode.options.format) {
+      context.badValue(
+        at: context.location,
+        "'form: array' makes JSON arrays, and 'encode: \(encode.options.format.rawValue)' makes no JSON",
+        .conflictingParameters, help: "use 'encode: json', or 'form: lines'")
+    }
   }
 
   public func makeSink(_ seat: Seat) -> RunningSink { Node(self, seat) }
@@ -341,9 +347,9 @@ public struct HTTPSink: SinkComponent {
       timer = executor.schedule(at: executor.now + wait, self, Self.again)
     }
 
-    /// Whole seconds; dates and nonsense are not followed.
+    /// Whole seconds; dates and nonsense are not followed, nor is 0, which would mean no pause at all.
     private func retryAfter(_ response: HTTPResponse) -> TimeSpan? {
-      guard let text = response.header("retry-after"), let seconds = Int64(text), seconds >= 0 else {
+      guard let text = response.header("retry-after"), let seconds = Int64(text), seconds > 0 else {
         return nil
       }
       return .seconds(min(seconds, Self.longestRetryAfter))

@@ -47,22 +47,26 @@ public struct Reply: SinkComponent {
       }
       if let failure = frame.load(event) {
         reject(event, EventFrame.message(of: failure))
+        target.reply(status: 500, headers: [], body: [])
         return
       }
       var status = 200
       if let program = parameters.status.program {
         let value = program.evaluate(frame.frame)
-        guard value.is(.int), (100...599).contains(value.asInt) else {
+        guard value.is(.int), (200...599).contains(value.asInt) else {
           reject(
             event,
             value.isError
-              ? program.failureMessage(value, frame.frame) : "the status must be a number from 100 to 599")
+              ? program.failureMessage(value, frame.frame) : "the status must be a number from 200 to 599")
           target.reply(status: 500, headers: [], body: [])
           return
         }
         status = Int(value.asInt)
       }
-      var headers = [(name: "Content-Type", value: "\(encoder.mediaType)")]
+      var headers: [(name: String, value: String)] = []
+      if !parameters.headers.entries.contains(where: { $0.name.lowercased() == "content-type" }) {
+        headers.append((name: "Content-Type", value: "\(encoder.mediaType)"))
+      }
       for header in parameters.headers.entries {
         buffer.clear()
         if header.value.render(frame, into: buffer) != nil {
@@ -79,6 +83,7 @@ public struct Reply: SinkComponent {
         headers.append((header.name, value))
       }
       buffer.clear()
+      encoder.reset()
       if let failure = encoder.append(event.value, to: buffer) {
         reject(event, "the event cannot be written: \(failure)")
         target.reply(status: 500, headers: [], body: [])

@@ -13,6 +13,8 @@ class StreamSink: RunningSink {
   private let spare = SpareBuffers()
   private var isCongested = false
   private var isOver = false
+  /// Why what was written last has not arrived, found out while the sink was finishing.
+  private var lastFailure: PosixError?
   /// The content of this turn replaces that of the turns before: only its last event is written.
   private let replaces: Bool
   /// Enough to write before the turn has ended.
@@ -43,14 +45,14 @@ class StreamSink: RunningSink {
 
   override func receive(_ event: Event) {
     guard !isOver else { return }
-    if replaces {
-      buffer.truncate(to: 0)
-      encoder.reset()
-    }
+    let start = buffer.count
+    if replaces { encoder.reset() }
     if let failure = encoder.append(event.value, to: buffer) {
+      buffer.truncate(to: start)
       reject(event, "the event cannot be written: \(failure)")
       return
     }
+    if replaces { buffer.removeFirst(start) }
     countSent()
     if buffer.count >= Self.largeBlock, !replaces { handOver() }
   }
@@ -96,7 +98,10 @@ class StreamSink: RunningSink {
   }
 
   private func failed(_ error: PosixError) {
-    guard !isOver else { return }
+    guard !isOver else {
+      if !error.isBrokenPipe { lastFailure = lastFailure ?? error }
+      return
+    }
     isOver = true
     hasRoom()
     if error.isBrokenPipe {
@@ -130,7 +135,11 @@ class StreamSink: RunningSink {
   private func over() {
     hasRoom()
     writer = nil
-    drained()
+    if let lastFailure {
+      fail(because: SignalFailure(.sink, lastFailure.message, at: seat.location))
+    } else {
+      drained()
+    }
   }
 
   override func abandon() {

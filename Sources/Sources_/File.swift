@@ -53,6 +53,12 @@ public struct File: SourceComponent {
     if paths.contains(where: \.isEmpty) || paths.isEmpty {
       context.badValue(at: context.location, "'path' of 'file' is empty")
     }
+    if follow, let framing = try? decode.options.decoder().framing, !framing.hasOpenEnd {
+      context.badValue(
+        at: context.location,
+        "a file that is followed has no end, so 'decode: \(decode.options.format.rawValue)' cannot wait for it",
+        .conflictingParameters, help: "decode lines, or leave 'follow' out")
+    }
   }
 
   public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
@@ -121,7 +127,9 @@ public struct File: SourceComponent {
       guard let decoder, !isClosed else { return }
       switch end {
       case .finished(let offset):
-        take(Slab(capacity: 0), offset: offset, isLast: true, by: decoder, origin: fileOrigin)
+        if decoder.framing.hasOpenEnd {
+          take(Slab(capacity: 0), offset: offset, isLast: true, by: decoder, origin: fileOrigin)
+        }
         next()
       case .stopped: finish()
       case .failed(let error):
@@ -201,8 +209,14 @@ public struct File: SourceComponent {
         execution.services.log(
           .warning, label,
           "\(path) was truncated after byte \(offset); what was written just before that may be lost")
-      case .finished(let path):
-        inputs = inputs.filter { $0.value.origin.path != path }
+      case .finished(let path, let position):
+        // Its successor may have the same path by now: only the file itself tells which input ends.
+        let key = FileKey(device: position.device, inode: position.inode)
+        if let input = inputs.removeValue(forKey: key) {
+          take(
+            Slab(capacity: 0), offset: position.offset, isLast: true, by: input.decoder,
+            origin: input.origin)
+        }
         execution.services.log(.debug, label, "read \(path) to its end")
       case .failed(let error): execution.services.log(.warning, label, error.message)
       case .lost(let position):

@@ -11,7 +11,13 @@ public struct HTTPServerSource: SourceComponent {
       .oneOf([.text, .int(0...65_535)])
     }
     var defaultText: String? { nil }
-    var isLoopback: Bool { host == "::1" || host == "localhost" || host.hasPrefix("127.") }
+    /// Names are not looked up: only `localhost` and the addresses themselves count.
+    var isLoopback: Bool {
+      let parts = host.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
+      let isDotted = parts.count == 4
+        && parts.allSatisfy { UInt8(String(decoding: $0, as: UTF8.self)) != nil }
+      return host == "::1" || host == "localhost" || isDotted && host.hasPrefix("127.")
+    }
 
     static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> Address? {
       guard let text = String.decode(node, &context) else { return nil }
@@ -125,8 +131,9 @@ public struct HTTPServerSource: SourceComponent {
       do throws(HTTPServerFailure) {
         let port = try server.start { request in
           guard Self.isAllowed(request, auth) else {
+            let scheme = if case .bearer = auth { "Bearer" } else { "Basic" }
             request.reply.reply(
-              status: 401, headers: [("WWW-Authenticate", "Basic realm=\"rxd\"")], body: [])
+              status: 401, headers: [("WWW-Authenticate", "\(scheme) realm=\"rxd\"")], body: [])
             return
           }
           // Requests are bounded by the server's connections; each has at most one under way.
@@ -189,12 +196,9 @@ public struct HTTPServerSource: SourceComponent {
       var options = decode.options
       options.unit = .body
       guard let decoder = try? options.decoder() else { return }
-      let before = execution.counters
-      take(Slab(request.body), offset: 0, isLast: true, by: decoder, origin: source)
+      let found = take(Slab(request.body), offset: 0, isLast: true, by: decoder, origin: source)
       guard parameters.answer != .reply else { return }
-      let received = execution.counters.received &- before.received
-      let rejected = execution.counters.rejected &- before.rejected
-      if received > 0, received == rejected {
+      if found.refused > 0, found.decoded == 0 {
         request.reply.reply(
           status: 400, headers: [("Content-Type", "application/json")],
           body: Array(#"{"error":"no event of the body could be decoded"}"#.utf8))
@@ -226,6 +230,8 @@ public struct HTTPServerSource: SourceComponent {
     override func stop() {
       guard let server else { return }
       self.server = nil
+      // The port is free when this returns: whoever comes next may want it.
+      server.stopListening()
       // Closing waits for answers under way; another thread does that.
       let thread = try? OwnThread("rxd close") { server.stop() }
       if thread == nil { server.stop(within: .zero) }

@@ -24,6 +24,12 @@ extension BlockReader.Options.Mode {
   }
 }
 
+extension Framing {
+  /// Whether the decoder holds rows that only the end of the input completes. Otherwise each range that
+  /// it is given is whole, and the end is nothing to tell it.
+  var hasOpenEnd: Bool { self == .lines }
+}
+
 extension RunningSource {
   /// Reports a line that was not delivered whole.
   func rejectLong(_ line: LongLine, _ limit: ByteSize, _ origin: Origin) {

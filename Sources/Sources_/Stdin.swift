@@ -91,7 +91,9 @@ public struct Stdin: SourceComponent {
       guard let decoder, !isClosed else { return }
       switch end {
       case .finished(let offset):
-        take(Slab(capacity: 0), offset: offset, isLast: true, by: decoder, origin: lineOrigin)
+        if decoder.framing.hasOpenEnd {
+          take(Slab(capacity: 0), offset: offset, isLast: true, by: decoder, origin: lineOrigin)
+        }
         finish()
       case .stopped: finish()
       case .failed(let error):

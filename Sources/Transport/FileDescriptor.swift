@@ -205,8 +205,8 @@ public func replaceFile(
   unlink(temporary)
   let flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC
   let number = uninterrupted { open(temporary, flags, permissions) }
-  if number < 0 { throw PosixError("create", temporary) }
-  let file = FileDescriptor(number, name: temporary)
+  if number < 0 { throw PosixError("replace", path) }
+  let file = FileDescriptor(number, name: path)
   do throws(PosixError) {
     var written = 0
     try file.write(bytes, written: &written)

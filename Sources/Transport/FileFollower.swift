@@ -69,8 +69,8 @@ public final class FileFollower: Sendable {
     case opened(path: String, offset: Int64)
     /// The file has shrunk or been written anew; it had been read up to `offset`.
     case truncated(path: String, offset: Int64)
-    /// A file without a matching name has been read to its end.
-    case finished(path: String)
+    /// A file without a matching name has been read to its end; by now another one may have its path.
+    case finished(path: String, at: FilePosition)
     /// A file could not be read; it is tried again when it changes.
     case failed(PosixError)
     /// A position to resume at whose file is gone or is shorter now.

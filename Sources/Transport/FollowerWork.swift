@@ -425,7 +425,7 @@ final class FollowerWork: @unchecked Sendable {
       }
       byKey[file.key] = nil
       remember(file)
-      notice(.finished(path: file.path))
+      notice(.finished(path: file.path, at: file.position))
     }
     files.removeAll { file in leaving.contains { $0 === file } }
   }

@@ -109,15 +109,20 @@ public final class HTTPServer: Sendable {
     }
   }
 
+  /// Takes no more connections; the port is free when this returns. Not on the network thread.
+  public func stopListening() {
+    let listener = state.withLock { state in
+      state.stopping = true
+      return state.listener.take()
+    }
+    try? listener?.close().wait()
+  }
+
   /// Stops listening, closes idle connections, lets answers that are due finish for so long, then
   /// closes everything. Not on the network thread.
   public func stop(within limit: TimeSpan = .seconds(5)) {
-    let (listener, connections) = state.withLock { state in
-      state.stopping = true
-      defer { state.listener = nil }
-      return (state.listener, Array(state.connections.values))
-    }
-    try? listener?.close().wait()
+    stopListening()
+    let connections = state.withLock { Array($0.connections.values) }
     for connection in connections { connection.drain() }
     let (deadline, overflow) = monotonicNow().addingReportingOverflow(limit.nanoseconds)
     let none: (inout State) -> Bool? = { $0.connections.isEmpty ? true : nil }

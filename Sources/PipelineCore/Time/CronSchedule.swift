@@ -1,8 +1,8 @@
 /// A schedule in cron's five fields: minute, hour, day of month, month, day of week.
 ///
 /// Fields take `*`, numbers, ranges `1-5`, lists `1,15`, steps `*/10`, and the English names of months
-/// and days in three letters; Sunday is 0 or 7. Where both days are restricted, either suffices, as in
-/// Vixie's cron. `@hourly`, `@daily`, `@weekly`, `@monthly` and `@yearly` stand for themselves.
+/// and days in three letters; Sunday is 0 or 7. Where both days are restricted, either suffices; one
+/// that begins with `*` is not restricted, as in Vixie's cron. `@hourly`, `@daily`, `@weekly`, `@monthly` and `@yearly` stand for themselves.
 public struct CronSchedule: Sendable, Equatable {
   private var minutes: UInt64 = 0
   private var hours: UInt64 = 0
@@ -58,8 +58,8 @@ public struct CronSchedule: Sendable, Equatable {
     months = sets[3]
     daysOfWeek = sets[4] & 0x7F | (sets[4] >> 7 & 1)
     anyHour = hours == 0xFF_FFFF
-    anyDayOfMonth = parts[2].elementsEqual("*".utf8)
-    anyDayOfWeek = parts[4].elementsEqual("*".utf8)
+    anyDayOfMonth = parts[2].first == UInt8(ascii: "*")
+    anyDayOfWeek = parts[4].first == UInt8(ascii: "*")
     guard next(after: 0, in: "UTC") != nil else {
       throw Mistake(message: "the schedule '\(text)' never comes: there is no such date")
     }

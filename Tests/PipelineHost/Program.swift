@@ -1,0 +1,70 @@
+import Foundation
+
+/// The program itself as a process, its standard streams being pipes of the test.
+public final class Program {
+  public let input: FileHandle
+  public let output: FileHandle
+  public let errors: FileHandle
+  private let process = Process()
+
+  /// Where the build has put it, next to the tests; nil if it was not built.
+  public static let path: String? = {
+    var folder = URL(fileURLWithPath: CommandLine.arguments.first ?? "").deletingLastPathComponent()
+    for _ in 0..<6 {
+      let candidate = folder.appendingPathComponent("rxd").path
+      var isFolder = ObjCBool(false)
+      if FileManager.default.fileExists(atPath: candidate, isDirectory: &isFolder), !isFolder.boolValue {
+        return candidate
+      }
+      folder = folder.deletingLastPathComponent()
+    }
+    return nil
+  }()
+
+  /// Starts `rxd run` with a file of that text.
+  public init(_ yaml: String, in scratch: Scratch, errorsTo file: String? = nil) throws {
+    let name = "pipeline-\(UInt32.random(in: 0 ... .max)).yaml"
+    scratch.append(yaml, to: name)
+    let (input, output, errors) = (Pipe(), Pipe(), Pipe())
+    self.input = input.fileHandleForWriting
+    self.output = output.fileHandleForReading
+    self.errors = errors.fileHandleForReading
+    process.executableURL = URL(fileURLWithPath: Program.path ?? "/nonexistent")
+    process.arguments = ["run", scratch(name)]
+    process.standardInput = input
+    process.standardOutput = output
+    process.standardError = errors
+    signal(SIGPIPE, SIG_IGN)
+    try process.run()
+    try? input.fileHandleForReading.close()
+    try? output.fileHandleForWriting.close()
+    try? errors.fileHandleForWriting.close()
+  }
+
+  public var id: Int32 { process.processIdentifier }
+
+  public func send(_ text: String) { try? input.write(contentsOf: Data(text.utf8)) }
+
+  /// Reads what has come so far up to that text; the whole output if it ends before.
+  public func read(until text: String) -> String {
+    var all = ""
+    while !all.contains(text) {
+      let data = output.availableData
+      if data.isEmpty { return all }
+      all += String(decoding: data, as: UTF8.self)
+    }
+    return all
+  }
+
+  public func readAll() -> String {
+    String(decoding: output.readDataToEndOfFile(), as: UTF8.self)
+  }
+
+  /// Its exit status; waits for the end.
+  public func wait() -> Int32 {
+    process.waitUntilExit()
+    return process.terminationStatus
+  }
+
+  public func interrupt() { process.interrupt() }
+}

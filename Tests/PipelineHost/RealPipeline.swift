@@ -1,0 +1,167 @@
+import Glibc
+import PipelineCore
+import Synchronization
+import Transport
+
+/// A pipeline in the real world, its turns run by the thread of the test.
+public final class RealPipeline {
+  public let executor: Executor
+  public let execution: Execution
+  public private(set) var outcome: Execution.Outcome?
+  private let bell = Bell()
+  private let notes = Mutex(Notes())
+  private var probes: [String: ProbeSink.Recording] = [:]
+
+  struct Notes {
+    var log: [String] = []
+    var deadLetters: [String] = []
+  }
+
+  /// The machine's clocks.
+  final class SystemClock: Clock, Sendable {
+    var now: Instant { Instant(nanoseconds: Bell.read(CLOCK_MONOTONIC)) }
+    var wallTime: Int64 { Bell.read(CLOCK_REALTIME) }
+  }
+
+  public var log: [String] { notes.withLock { $0.log } }
+  public var deadLetters: [String] { notes.withLock { $0.deadLetters } }
+  public var counters: Execution.Counters { execution.counters }
+
+  public init(
+    _ yaml: String, name: String = "test.yaml", http: (any HTTPClient)? = nil,
+    environment: [String: String] = [:]
+  ) throws {
+    signal(SIGPIPE, SIG_IGN)
+    let plan = try PipelineText.compile(yaml, name: name, environment: environment)
+    executor = Executor(clock: SystemClock())
+    let bell = bell
+    executor.setNeedsTurn = { bell.ring() }
+    nonisolated(unsafe) weak var weakSelf: RealPipeline?
+    let services = Services(
+      http: http ?? ScriptedHTTP(),
+      log: { level, step, message in
+        weakSelf?.notes.withLock { $0.log.append("\(level.rawValue) \(step): \(message)") }
+      },
+      deadLetter: { bytes in
+        let text = String(decoding: bytes, as: UTF8.self)
+        weakSelf?.notes.withLock { $0.deadLetters.append(text) }
+      },
+      random: { UInt64.random(in: 0 ... .max) })
+    execution = Execution(plan: plan, executor: executor, services: services)
+    for sink in plan.sinks where sink.component is ProbeSink {
+      probes[sink.name] = ProbeSink.Recording()
+    }
+    let recorded = probes
+    execution.sinkOverride = { name in recorded[name].map { ProbeSink($0) } }
+    weakSelf = self
+    inTurn { pipeline in
+      pipeline.execution.launch { [unowned pipeline] in pipeline.outcome = $0 }
+    }
+  }
+
+  deinit {
+    if execution.outcome == nil {
+      nonisolated(unsafe) let execution = execution
+      executor.post { execution.cancel() }
+      executor.run()
+    }
+  }
+
+  /// Does something in a turn.
+  public func inTurn(_ body: @escaping (RealPipeline) -> Void) {
+    nonisolated(unsafe) let body = body
+    nonisolated(unsafe) weak let pipeline = self
+    executor.post { if let pipeline { body(pipeline) } }
+  }
+
+  /// Runs turns until the condition holds; false if it does not within the limit. The condition is
+  /// looked at between turns, and again when `ring` was called.
+  @discardableResult
+  public func run(within limit: TimeSpan = .seconds(20), until condition: () -> Bool) -> Bool {
+    let end = Instant(nanoseconds: Bell.read(CLOCK_MONOTONIC)) + limit
+    while true {
+      let seen = bell.count
+      if condition() { return true }
+      if executor.run(limit: 1) { continue }
+      if condition() { return true }
+      if Bell.read(CLOCK_MONOTONIC) >= end.nanoseconds { return false }
+      bell.wait(since: seen, until: min(end, executor.nextDeadline ?? end))
+    }
+  }
+
+  /// Runs to the end of the pipeline.
+  @discardableResult
+  public func runToEnd(within limit: TimeSpan = .seconds(20)) -> Execution.Outcome? {
+    run(within: limit) { outcome != nil }
+    return outcome
+  }
+
+  /// Has `run` look at its condition again. From any thread.
+  public var ring: @Sendable () -> Void {
+    let bell = bell
+    return { bell.ring() }
+  }
+
+  public func probe(_ name: String = "out") -> ProbeSink.Recording {
+    probes[name] ?? ProbeSink.Recording()
+  }
+
+  public var events: [String] { probe().events }
+
+  public var failure: SignalFailure? {
+    if case .failed(let failure) = outcome { failure } else { nil }
+  }
+}
+
+/// Wakes the thread of a test. Waits are measured by the monotonic clock.
+final class Bell: @unchecked Sendable {
+  private let lock = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
+  private let changed = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
+  private var rings = 0
+
+  init() {
+    pthread_mutex_init(lock, nil)
+    var attributes = pthread_condattr_t()
+    pthread_condattr_init(&attributes)
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC)
+    pthread_cond_init(changed, &attributes)
+    pthread_condattr_destroy(&attributes)
+  }
+
+  deinit {
+    pthread_cond_destroy(changed)
+    pthread_mutex_destroy(lock)
+    changed.deallocate()
+    lock.deallocate()
+  }
+
+  var count: Int {
+    pthread_mutex_lock(lock)
+    defer { pthread_mutex_unlock(lock) }
+    return rings
+  }
+
+  func ring() {
+    pthread_mutex_lock(lock)
+    rings += 1
+    pthread_cond_broadcast(changed)
+    pthread_mutex_unlock(lock)
+  }
+
+  func wait(since seen: Int, until deadline: Instant) {
+    pthread_mutex_lock(lock)
+    defer { pthread_mutex_unlock(lock) }
+    var time = timespec(
+      tv_sec: Int(deadline.nanoseconds / 1_000_000_000),
+      tv_nsec: Int(deadline.nanoseconds % 1_000_000_000))
+    while rings == seen {
+      if pthread_cond_timedwait(changed, lock, &time) == ETIMEDOUT { return }
+    }
+  }
+
+  static func read(_ clock: clockid_t) -> Int64 {
+    var time = timespec()
+    clock_gettime(clock, &time)
+    return Int64(time.tv_sec) &* 1_000_000_000 &+ Int64(time.tv_nsec)
+  }
+}

@@ -1,0 +1,91 @@
+import PipelineCore
+
+/// A pipeline with its real sources and sinks on virtual time, driven by the test.
+public final class VirtualPipeline {
+  public let time: VirtualTime
+  public let executor: Executor
+  public let execution: Execution
+  public let http = ScriptedHTTP()
+  public private(set) var outcome: Execution.Outcome?
+  private let notes = Notes()
+  private var probes: [String: ProbeSink.Recording] = [:]
+
+  /// What the pipeline says to the world; written on the test's thread.
+  final class Notes: @unchecked Sendable {
+    var log: [String] = []
+    var deadLetters: [String] = []
+    var random: UInt64 = 0
+  }
+
+  public var log: [String] { notes.log }
+  public var deadLetters: [String] { notes.deadLetters }
+  public var counters: Execution.Counters { execution.counters }
+
+  /// - Parameters:
+  ///   - wallTime: the time of day at the start, in seconds since 1970.
+  ///   - random: the number that jitter is made of.
+  public init(_ yaml: String, wallTime: Int64 = 1_767_225_600, random: UInt64 = 0) throws {
+    let plan = try PipelineText.compile(yaml)
+    time = VirtualTime(origin: wallTime * 1_000_000_000)
+    executor = Executor(clock: time)
+    notes.random = random
+    let notes = notes
+    let services = Services(
+      http: http, log: { notes.log.append("\($0.rawValue) \($1): \($2)") },
+      deadLetter: { notes.deadLetters.append(String(decoding: $0, as: UTF8.self)) },
+      random: { notes.random })
+    execution = Execution(plan: plan, executor: executor, services: services)
+    for sink in plan.sinks where sink.component is ProbeSink {
+      probes[sink.name] = ProbeSink.Recording()
+    }
+    let recorded = probes
+    execution.sinkOverride = { name in recorded[name].map { ProbeSink($0) } }
+    http.now = { [executor] in executor.now }
+    http.later = { [executor] in executor.post($0) }
+    inTurn { pipeline in
+      pipeline.execution.launch { [unowned pipeline] in pipeline.outcome = $0 }
+    }
+  }
+
+  deinit {
+    if execution.outcome == nil {
+      nonisolated(unsafe) let execution = execution
+      executor.post { execution.cancel() }
+      time.run(executor, turnLimit: 10)
+    }
+  }
+
+  /// Does something in a turn; it runs with the next `run`.
+  public func inTurn(_ body: @escaping (VirtualPipeline) -> Void) {
+    nonisolated(unsafe) let body = body
+    nonisolated(unsafe) weak let pipeline = self
+    executor.post { if let pipeline { body(pipeline) } }
+  }
+
+  /// Runs everything that happens up to that time since the start, or until nothing is left.
+  @discardableResult
+  public func run(until end: TimeSpan? = nil) -> Bool {
+    time.run(
+      executor, until: end.map { Instant(nanoseconds: $0.nanoseconds) } ?? .distantFuture,
+      turnLimit: 1_000_000)
+  }
+
+  /// Runs what is due now, without letting time go on.
+  public func settle() { run(until: TimeSpan(nanoseconds: time.now.nanoseconds)) }
+
+  public func drain() {
+    inTurn { $0.execution.drain() }
+    settle()
+  }
+
+  /// What the probe of that name recorded.
+  public func probe(_ name: String = "out") -> ProbeSink.Recording {
+    probes[name] ?? ProbeSink.Recording()
+  }
+
+  public var out: [String] { probe().timeline }
+
+  public var failure: SignalFailure? {
+    if case .failed(let failure) = outcome { failure } else { nil }
+  }
+}

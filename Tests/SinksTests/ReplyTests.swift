@@ -1,0 +1,334 @@
+import Foundation
+import PipelineCore
+import PipelineHost
+import Testing
+import Transport
+
+/// `httpServer` and `reply` together, asked by the real client on loopback.
+@Suite struct ReplyTests {
+  /// The port that a server has said it listens on.
+  private func port(_ pipeline: RealPipeline) throws -> Int {
+    func found() -> Int? {
+      pipeline.log.lazy.compactMap { line in
+        line.range(of: "listening on ").flatMap { Int(line[$0.upperBound...].split(separator: ":").last ?? "") }
+      }.first
+    }
+    #expect(pipeline.run { found() != nil || pipeline.outcome != nil })
+    return try #require(found(), "\(pipeline.log) \(String(describing: pipeline.outcome))")
+  }
+
+  /// Asks and runs the pipeline's turns until the answer is there.
+  private func ask(_ pipeline: RealPipeline, _ client: CurlClient, _ request: HTTPRequest) throws
+    -> HTTPResponse
+  {
+    final class Box: @unchecked Sendable { var result: Result<HTTPResponse, HTTPFailure>? }
+    let box = Box()
+    let ring = pipeline.ring
+    let exchange = client.send(request) { result in
+      pipelineQueue.sync { box.result = result }
+      ring()
+    }
+    #expect(pipeline.run { pipelineQueue.sync { box.result != nil } })
+    withExtendedLifetime(exchange) {}
+    return try #require(pipelineQueue.sync { box.result }).get()
+  }
+
+  private func text(_ response: HTTPResponse) -> String { String(decoding: response.body, as: UTF8.self) }
+
+  private func server(_ parameters: String, map: String = "event", reply: String = "{}") throws -> RealPipeline {
+    try RealPipeline(
+      """
+      sources:
+        requests:
+          httpServer: \(parameters)
+      signals:
+        answers: { from: requests, chain: [ { map: "\(map)" } ] }
+      sinks:
+        visitors: { from: answers, reply: \(reply) }
+      """)
+  }
+
+  @Test func theRequestIsTheEvent() throws {
+    let serving = try server("127.0.0.1:0", map: "{'e': event, 'p': meta.path, 'm': meta.method}")
+    let client = CurlClient()
+    var request = HTTPRequest(
+      method: "POST", url: "http://127.0.0.1:\(try port(serving))/a%20b?q=x+y&q=second&e=%C3%BC&empty",
+      headers: [HTTPHeader("X-Thing", "One"), HTTPHeader("X-Thing", "two")], body: Array("bödy".utf8))
+    request.options.timeout = .seconds(10)
+    let response = try ask(serving, client, request)
+    #expect(response.status == 200)
+    #expect(response.header("content-type")?.hasPrefix("application/json") == true)
+    let answer = try #require(
+      JSONSerialization.jsonObject(with: Data(response.body)) as? [String: Any])
+    let event = try #require(answer["e"] as? [String: Any])
+    #expect(event["method"] as? String == "POST")
+    #expect(event["path"] as? String == "/a%20b")
+    #expect(event["query"] as? [String: String] == ["q": "x y", "e": "ü", "empty": ""])
+    let headers = try #require(event["headers"] as? [String: String])
+    #expect(headers["x-thing"] == "One, two")
+    #expect(event["body"] as? String == "bödy")
+    #expect(answer["p"] as? String == "/a%20b")
+    #expect(answer["m"] as? String == "POST")
+    #expect(serving.counters.sent == 1)
+  }
+
+  @Test func repliesWithStatusAndHeaders() throws {
+    let serving = try server(
+      "127.0.0.1:0", map: "event.query",
+      reply: "{ encode: text, status: int(event.s), headers: { X-Was: '<{{ event.s }}>', Content-Type: text/x } }")
+    let client = CurlClient()
+    let base = "http://127.0.0.1:\(try port(serving))/"
+    let made = try ask(serving, client, HTTPRequest(url: base + "?s=201"))
+    #expect(made.status == 201)
+    #expect(made.header("x-was") == "<201>")
+    #expect(made.headers.filter { $0.name.lowercased() == "content-type" }.map(\.value) == ["text/x"])
+    #expect(text(made) == #"{"s":"201"}"#)
+    for bad in ["99", "100", "600", "x", ""] {
+      #expect(try ask(serving, client, HTTPRequest(url: base + "?s=\(bad)")).status == 500, "\(bad)")
+    }
+    #expect(try ask(serving, client, HTTPRequest(url: base)).status == 500)
+    #expect(try ask(serving, client, HTTPRequest(url: base + "?s=204")).status == 204)
+    #expect(serving.counters.rejected == 6)
+    #expect(serving.deadLetters.count == 6)
+  }
+
+  @Test func headersCannotBeSplit() throws {
+    let serving = try server(
+      "127.0.0.1:0", map: "event.query", reply: "{ headers: { X-Was: '{{ event.s }}' } }")
+    let response = try ask(
+      serving, CurlClient(), HTTPRequest(url: "http://127.0.0.1:\(try port(serving))/?s=a%0d%0aEvil:%201"))
+    #expect(response.status == 500)
+    #expect(response.header("evil") == nil)
+  }
+
+  @Test func eachCSVAnswerHasItsHeader() throws {
+    let serving = try server("127.0.0.1:0", map: "event.query", reply: "csv")
+    let client = CurlClient()
+    let base = "http://127.0.0.1:\(try port(serving))/"
+    #expect(text(try ask(serving, client, HTTPRequest(url: base + "?a=1"))).hasPrefix("a\n1"))
+    #expect(text(try ask(serving, client, HTTPRequest(url: base + "?b=2"))).hasPrefix("b\n2"))
+  }
+
+  @Test func serversTakeEventsIn() throws {
+    let taking = try RealPipeline(
+      """
+      sources:
+        events:
+          httpServer: { address: '127.0.0.1:0', path: /in, methods: [POST], decode: ndjson, maxBody: 1KiB, auth: { bearer: tok } }
+      signals:
+        seen: { from: events, chain: [ { map: "[event.n, meta.method, meta.offset]" } ] }
+      sinks:
+        out: { from: seen, probe: {} }
+        bad: { from: events.errors, probe: {} }
+        unseen: { from: seen.errors, probe: {} }
+      """)
+    let client = CurlClient()
+    let base = "http://127.0.0.1:\(try port(taking))"
+    func post(_ body: String, path: String = "/in", method: String = "POST", token: String? = "tok") throws
+      -> HTTPResponse
+    {
+      var request = HTTPRequest(method: method, url: base + path, body: method == "GET" ? nil : Array(body.utf8))
+      if let token { request.headers = [HTTPHeader("Authorization", "Bearer \(token)")] }
+      return try ask(taking, client, request)
+    }
+    #expect(try post("{\"n\":1}\n{\"n\":2}\n").status == 202)
+    #expect(taking.events == [#"[1,"POST",0]"#, #"[2,"POST",8]"#])
+    // One good one suffices.
+    #expect(try post("oops\n{\"n\":3}\n").status == 202)
+    let refused = try post("oops\nagain")
+    #expect(refused.status == 400)
+    #expect(text(refused).contains("no event of the body could be decoded"))
+    // What the pipeline makes of an event is no fault of the client's.
+    #expect(try post("{\"m\":1}\n").status == 202)
+    #expect(try post("").status == 202)
+    #expect(try post("{\"n\":4}", path: "/other").status == 404)
+    #expect(try post("", method: "GET").status == 405)
+    let unauthorized = try post("{\"n\":5}", token: nil)
+    #expect(unauthorized.status == 401)
+    #expect(unauthorized.header("www-authenticate")?.hasPrefix("Bearer") == true)
+    for token in ["", "to", "tok2", "TOK"] { #expect(try post("{\"n\":6}", token: token).status == 401) }
+    #expect(try post(String(repeating: "x", count: 1025)).status == 413)
+    #expect(taking.events == [#"[1,"POST",0]"#, #"[2,"POST",8]"#, #"[3,"POST",5]"#])
+    #expect(taking.probe("bad").events.count == 3)
+    #expect(taking.probe("bad").events.allSatisfy { $0.contains(#""path":"/in""#) })
+    #expect(taking.probe("unseen").events.count == 1)
+    #expect(taking.outcome == nil)
+  }
+
+  @Test func basicAuthentication() throws {
+    let serving = try server("{ address: '127.0.0.1:0', auth: { basic: { user: u, password: 'p:w' } } }", map: "1")
+    let client = CurlClient()
+    var request = HTTPRequest(url: "http://127.0.0.1:\(try port(serving))/")
+    let refused = try ask(serving, client, request)
+    #expect(refused.status == 401)
+    #expect(refused.header("www-authenticate")?.hasPrefix("Basic") == true)
+    request.options.auth = .basic(user: "u", password: Secret("p:w"))
+    #expect(try ask(serving, client, request).status == 200)
+    request.options.auth = .basic(user: "u", password: Secret("p:W"))
+    #expect(try ask(serving, client, request).status == 401)
+  }
+
+  @Test func nobodyRepliesInTime() throws {
+    let serving = try RealPipeline(
+      """
+      sources:
+        requests: { httpServer: { address: '127.0.0.1:0', replyTimeout: 100ms } }
+      signals:
+        late: { from: requests, chain: [ { delay: 1h } ] }
+      sinks:
+        visitors: { from: late, reply: {} }
+      """)
+    let response = try ask(serving, CurlClient(), HTTPRequest(url: "http://127.0.0.1:\(try port(serving))/"))
+    #expect(response.status == 504)
+  }
+
+  @Test func aSecondReplyIsSetAside() throws {
+    let serving = try server("127.0.0.1:0", map: "[1, 2]")
+    let twice = try RealPipeline(
+      """
+      sources:
+        requests: { httpServer: { address: '127.0.0.1:0' } }
+      signals:
+        answers: { from: requests, chain: [ { flattenMap: "[1, 2]" } ] }
+      sinks:
+        visitors: { from: answers, reply: {} }
+        lost: { from: answers.errors, probe: {} }
+      """)
+    let response = try ask(twice, CurlClient(), HTTPRequest(url: "http://127.0.0.1:\(try port(twice))/"))
+    #expect(text(response) == "1")
+    #expect(twice.counters.sent >= 1)
+    #expect(twice.counters.rejected == 1)
+    withExtendedLifetime(serving) {}
+  }
+
+  @Test func eventsWithoutARequestAreSetAside() throws {
+    let replying = try VirtualPipeline(
+      """
+      sources:
+        events: { values: [1] }
+      sinks:
+        visitors: { from: events, reply: {} }
+      """)
+    replying.run()
+    #expect(replying.outcome == .completed)
+    #expect(replying.counters.rejected == 1)
+    #expect(replying.deadLetters.first?.contains("there is no request that this event could answer") == true)
+  }
+
+  @Test func aPortInUseIsAFailureThatNamesIt() throws {
+    let first = try server("127.0.0.1:0")
+    let taken = try port(first)
+    let second = try server("127.0.0.1:\(taken)")
+    second.runToEnd()
+    let failure = try #require(second.failure)
+    #expect(failure.kind == .source)
+    #expect(failure.message.contains("127.0.0.1:\(taken)"))
+    #expect(failure.message.contains("another program listens there"))
+    #expect(failure.location?.line == 3)
+    // Once the first has ended, its port is free at once.
+    first.inTurn { $0.execution.drain() }
+    #expect(first.runToEnd() == .completed)
+    let third = try server("127.0.0.1:\(taken)")
+    #expect(try port(third) == taken)
+  }
+
+  @Test func drainingAnswersWhatIsUnderWay() throws {
+    let serving = try RealPipeline(
+      """
+      sources:
+        requests: { httpServer: '127.0.0.1:0' }
+      signals:
+        late: { from: requests, chain: [ { map: "'done'" }, { delay: 50ms } ] }
+      sinks:
+        visitors: { from: late, reply: text }
+      """)
+    let url = "http://127.0.0.1:\(try port(serving))/"
+    final class Box: @unchecked Sendable { var result: Result<HTTPResponse, HTTPFailure>? }
+    let box = Box()
+    let ring = serving.ring
+    let client = CurlClient()
+    let exchange = client.send(HTTPRequest(url: url)) { result in
+      pipelineQueue.sync { box.result = result }
+      ring()
+    }
+    #expect(serving.run { serving.counters.received == 1 })
+    serving.inTurn { $0.execution.drain() }
+    #expect(serving.runToEnd() == .completed)
+    #expect(serving.run { pipelineQueue.sync { box.result != nil } })
+    #expect(try pipelineQueue.sync { box.result }?.get().body == Array("done".utf8))
+    withExtendedLifetime(exchange) {}
+  }
+
+  @Test(arguments: [
+    ("0.0.0.0:80", true), ("'[::]:80'", true), ("example.com:80", true), ("127.0.0.1.example.com:80", true),
+    ("127.example:80", true), ("10.0.0.1:80", true), ("127.0.0.1:80", false), ("127.8.8.8:80", false),
+    ("'[::1]:80'", false), ("localhost:80", false), ("80", false), ("':80'", false),
+    ("{ address: 0.0.0.0:80, auth: { bearer: x } }", false),
+    ("{ address: 0.0.0.0:80, allowUnauthenticated: true }", false),
+  ])
+  func everybodyIsServedOnlyIfSaidSo(_ parameters: String, _ isRefused: Bool) {
+    let complaints = PipelineText.complaints(
+      """
+      sources:
+        requests:
+          httpServer: \(parameters)
+      sinks:
+        out: { from: requests, discard: {} }
+      """)
+    #expect(complaints.isEmpty == !isRefused, "\(complaints)")
+    if isRefused { #expect(complaints.first?.contains("would serve everybody") == true, "\(complaints)") }
+  }
+
+  @Test(arguments: ["127.0.0.1", "127.0.0.1:x", "127.0.0.1:65536", "'[::1]'", "-1"])
+  func refusesWhatIsNoAddress(_ address: String) {
+    #expect(
+      PipelineText.complaints(
+        "sources: { requests: { httpServer: \(address) } }\nsinks: { out: { from: requests, discard: {} } }"
+      ).count == 1)
+  }
+
+  @Test func theBookshopAnswersTheSearch() throws {
+    let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+      .deletingLastPathComponent().appendingPathComponent("pipelines")
+    let shop = try RealPipeline(
+      String(contentsOf: folder.appendingPathComponent("bookshop.yaml"), encoding: .utf8),
+      name: "bookshop.yaml", environment: ["BOOKSHOP_ADDRESS": "127.0.0.1:0", "BOOKSHOP_DELAY": "1ms"])
+    let port = try port(shop)
+    let asking = try RealPipeline(
+      """
+      sources:
+        typed: { values: [Lighthouse, "dune & more", dune] }
+      signals:
+        books:
+          from: typed
+          chain:
+            - flattenMap:
+                policy: concat
+                signal:
+                  from: { http: { url: "http://127.0.0.1:\(port)/search.json?q={{ urlEncode(event) }}" } }
+            - flattenMap: event.docs
+            - map: "[event.title, event.author_name[0]]"
+      sinks:
+        out: { from: books, probe: {} }
+      """, http: CurlClient())
+    nonisolated(unsafe) let serving = shop
+    nonisolated(unsafe) var isOver = false
+    let thread = try OwnThread("shop") {
+      serving.run(within: .seconds(30)) { pipelineQueue.sync { isOver } }
+    }
+    asking.runToEnd()
+    pipelineQueue.sync { isOver = true }
+    shop.ring()
+    thread.join()
+    #expect(asking.outcome == .completed, "\(String(describing: asking.outcome))")
+    #expect(
+      asking.events == [
+        #"["To the Lighthouse","Virginia Woolf"]"#, #"["Dune","Frank Herbert"]"#,
+        #"["Dune Messiah","Frank Herbert"]"#, #"["Children of Dune","Frank Herbert"]"#,
+      ])
+    #expect(shop.counters.sent == 3)
+  }
+}
+
+/// Guards what answers leave for the thread of a test.
+private let pipelineQueue = DispatchQueue(label: "answers")
