@@ -101,7 +101,7 @@ public struct HTTPSink: SinkComponent {
       context.badValue(
         at: context.location,
         "'form: array' makes JSON arrays, and 'encode: \(encode.options.format.rawValue)' makes no JSON",
-        .conflictingParameters, help: "use 'encode: json', or 'form: lines'")
+        .conflictingParameters, help: "Use 'encode: json', or 'form: lines'")
     }
   }
 

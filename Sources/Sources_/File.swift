@@ -57,7 +57,7 @@ public struct File: SourceComponent {
       context.badValue(
         at: context.location,
         "a file that is followed has no end, so 'decode: \(decode.options.format.rawValue)' cannot wait for it",
-        .conflictingParameters, help: "decode lines, or leave 'follow' out")
+        .conflictingParameters, help: "Decode lines, or leave 'follow' out")
     }
   }
 

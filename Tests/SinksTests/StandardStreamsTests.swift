@@ -4,11 +4,11 @@ import PipelineHost
 import Testing
 
 /// Standard input and output belong to a process, so here the program itself runs.
-@Suite(.enabled(if: Program.path != nil)) struct StandardStreamsTests {
+@Suite(.enabled(if: RunningProgram.path != nil)) struct StandardStreamsTests {
   let scratch = Scratch()
 
-  private func start(_ source: String, _ sink: String = "stdout: { encode: json }", chain: String = "[]") throws -> Program {
-    try Program(
+  private func start(_ source: String, _ sink: String = "stdout: { encode: json }", chain: String = "[]") throws -> RunningProgram {
+    try RunningProgram(
       """
       sources:
         input: { \(source) }
@@ -64,7 +64,7 @@ import Testing
   }
 
   @Test func onlyOneSourceCanReadStandardInput() throws {
-    let program = try Program(
+    let program = try RunningProgram(
       """
       sources:
         a: { stdin: text }
@@ -79,8 +79,15 @@ import Testing
   }
 
   @Test func aReaderThatLeavesEndsTheProgramQuietly() throws {
-    let program = try start(
-      "interval: { every: 1ms }", "stdout: text", chain: "[ { map: event.tick } ]")
+    let program = try RunningProgram(
+      """
+      sources:
+        clock: { interval: { every: 1ms } }
+      signals:
+        ticks: { from: clock, chain: [ { map: event.tick } ] }
+      sinks:
+        screen: { from: ticks, stdout: text }
+      """, in: scratch)
     #expect(program.read(until: "3\n").hasPrefix("1\n2\n3\n"))
     try program.output.close()
     #expect(program.wait() == 0)
@@ -93,7 +100,7 @@ import Testing
     let errors = Pipe()
     process.executableURL = URL(fileURLWithPath: "/bin/sh")
     // A standard output that can only be read.
-    process.arguments = ["-c", "exec \"$0\" run \"$1\" 1</dev/null", try #require(Program.path), scratch("p.yaml")]
+    process.arguments = ["-c", "exec \"$0\" run \"$1\" 1</dev/null", try #require(RunningProgram.path), scratch("p.yaml")]
     process.standardError = errors
     try process.run()
     process.waitUntilExit()
@@ -139,7 +146,7 @@ import Testing
   }
 
   @Test func aSignalDrains() throws {
-    let program = try Program(
+    let program = try RunningProgram(
       """
       sources:
         input: { stdin: text }

@@ -82,8 +82,7 @@ public enum URLConfinement {
       context.badValue(
         at: location, "the host of a URL must be written out, not come from an event",
         help: "Put a / between the host and the first {{ }}")
-    }
-    if rest.isEmpty || rest.first == UInt8(ascii: "/") {
+    } else if rest.isEmpty || rest.first == UInt8(ascii: "/") {
       context.badValue(at: location, "the URL has no host", help: "Write http://HOST/PATH")
     }
   }

@@ -1,7 +1,7 @@
 import Foundation
 
 /// The program itself as a process, its standard streams being pipes of the test.
-public final class Program {
+public final class RunningProgram {
   public let input: FileHandle
   public let output: FileHandle
   public let errors: FileHandle
@@ -29,7 +29,7 @@ public final class Program {
     self.input = input.fileHandleForWriting
     self.output = output.fileHandleForReading
     self.errors = errors.fileHandleForReading
-    process.executableURL = URL(fileURLWithPath: Program.path ?? "/nonexistent")
+    process.executableURL = URL(fileURLWithPath: RunningProgram.path ?? "/nonexistent")
     process.arguments = ["run", scratch(name)]
     process.standardInput = input
     process.standardOutput = output
