@@ -51,6 +51,8 @@ public struct PipelineRun {
     /// When to cancel everything.
     public var cancelAt: TimeSpan?
     public var until: TimeSpan?
+    /// When to end the sources, so that everything held is flushed.
+    public var drainAt: TimeSpan?
     public var turnLimit = 100_000
     /// Named signals that stay subscribed from the beginning, whoever else subscribes: they are hot.
     public var hot: [String] = []
@@ -94,6 +96,12 @@ public struct PipelineRun {
     nonisolated(unsafe) let running = execution
     executor.post { running.launch { _ in } }
     let end = options.cancelAt ?? options.until
+    if let drainAt = options.drainAt {
+      time.run(
+        executor, until: Instant(nanoseconds: drainAt.nanoseconds), turnLimit: options.turnLimit,
+        isDone: { running.outcome != nil })
+      executor.post { running.drain() }
+    }
     isQuiet = time.run(
       executor, until: end.map { Instant(nanoseconds: $0.nanoseconds) } ?? .distantFuture,
       turnLimit: options.turnLimit, isDone: { running.outcome != nil })

@@ -161,6 +161,12 @@ struct GraphGenerator {
       let cancelled = run(plan, graph, { _ in [] }, options)
       if cancelled.pendingTimers != 0 { fail("\(cancelled.pendingTimers) timers after cancelling") }
       if cancelled.isCongested { fail("the input is held back after cancelling") }
+
+      var draining = PipelineRun.Options()
+      draining.drainAt = options.cancelAt
+      let drained = run(plan, graph, { _ in [] }, draining)
+      if drained.outcome == nil || !drained.isQuiet { fail("it does not end when it is drained") }
+      if drained.pendingTimers != 0 { fail("\(drained.pendingTimers) timers after draining") }
     }
   }
 }
