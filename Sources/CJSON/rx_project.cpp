@@ -8,7 +8,49 @@
 #include <new>
 #include <utility>
 
+#include "rx_json_text.h"
+
 using namespace simdjson;
+
+namespace rx_json {
+
+bool read_scalar(const char *start, const char *end, rx_value *out) {
+  switch (*start) {
+    case '"': {
+      if (end - start < 2 || end[-1] != '"') return false;
+      const size_t length = static_cast<size_t>(end - start) - 2;
+      const bool escaped = memchr(start + 1, '\\', length) != nullptr;
+      *out = make(RX_STRING, reinterpret_cast<const uint8_t *>(start) + 1, length, escaped ? RX_ESCAPED : 0);
+      return true;
+    }
+    case 't':
+      if (end - start != 4 || memcmp(start, "true", 4) != 0) return false;
+      *out = make(RX_BOOL, uint64_t{1});
+      return true;
+    case 'f':
+      if (end - start != 5 || memcmp(start, "false", 5) != 0) return false;
+      *out = make(RX_BOOL, uint64_t{0});
+      return true;
+    case 'n':
+      if (end - start != 4 || memcmp(start, "null", 4) != 0) return false;
+      *out = make(RX_NULL, uint64_t{0});
+      return true;
+    default: {
+      // Whole numbers of up to 18 digits, which most numbers are.
+      const char *at = *start == '-' ? start + 1 : start;
+      if (end - at > 18 || end == at || *at < '1' || *at > '9') return rx_json_number(start, static_cast<size_t>(end - start), out);
+      int64_t number = 0;
+      for (; at < end; at++) {
+        if (*at < '0' || *at > '9') return rx_json_number(start, static_cast<size_t>(end - start), out);
+        number = number * 10 + (*at - '0');
+      }
+      *out = make(RX_INT, static_cast<uint64_t>(*start == '-' ? -number : number));
+      return true;
+    }
+  }
+}
+
+}  // namespace rx_json
 
 namespace {
 
@@ -21,50 +63,6 @@ rx_value text_value(rx_kind kind, const char *start, size_t length, uint8_t flag
   value.kind = kind;
   value.flags = flags;
   return value;
-}
-
-rx_value scalar_value(rx_kind kind, uint64_t payload) {
-  rx_value value{};
-  value.payload = payload;
-  value.kind = kind;
-  return value;
-}
-
-// Reads the scalar that is exactly `start ..< end`, a string included.
-bool read_scalar(const char *start, const char *end, rx_value *out) {
-  switch (*start) {
-    case '"': {
-      if (end - start < 2 || end[-1] != '"') return false;
-      const size_t length = static_cast<size_t>(end - start) - 2;
-      const bool escaped = memchr(start + 1, '\\', length) != nullptr;
-      *out = text_value(RX_STRING, start + 1, length, escaped ? RX_ESCAPED : 0);
-      return true;
-    }
-    case 't':
-      if (end - start != 4 || memcmp(start, "true", 4) != 0) return false;
-      *out = scalar_value(RX_BOOL, 1);
-      return true;
-    case 'f':
-      if (end - start != 5 || memcmp(start, "false", 5) != 0) return false;
-      *out = scalar_value(RX_BOOL, 0);
-      return true;
-    case 'n':
-      if (end - start != 4 || memcmp(start, "null", 4) != 0) return false;
-      *out = scalar_value(RX_NULL, 0);
-      return true;
-    default: {
-      // Whole numbers of up to 18 digits, which most numbers are.
-      const char *at = *start == '-' ? start + 1 : start;
-      if (end - at > 18 || end == at || *at < '1' || *at > '9') return rx_json_number(start, static_cast<size_t>(end - start), out);
-      int64_t number = 0;
-      for (; at < end; at++) {
-        if (*at < '0' || *at > '9') return rx_json_number(start, static_cast<size_t>(end - start), out);
-        number = number * 10 + (*at - '0');
-      }
-      *out = scalar_value(RX_INT, static_cast<uint64_t>(*start == '-' ? -number : number));
-      return true;
-    }
-  }
 }
 
 // Whether the raw key (the inside of a literal) means `key`.
@@ -155,7 +153,7 @@ error_code fill_value(
   if (node.slot < 0) return SUCCESS;
   size_t length = token.size();
   while (length > 0 && is_space(start[length - 1])) length--;
-  if (length == 0 || !read_scalar(start, start + length, &slots[node.slot])) return TAPE_ERROR;
+  if (length == 0 || !rx_json::read_scalar(start, start + length, &slots[node.slot])) return TAPE_ERROR;
   return SUCCESS;
 }
 

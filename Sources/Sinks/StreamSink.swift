@@ -9,10 +9,11 @@ class StreamSink: RunningSink {
   private let target: FileWriter.Target
   private let options: FileWriter.Options
   private var writer: FileWriter?
-  private var buffer = OutputBuffer(capacity: 64 << 10)
+  // Touched in turns only, which never overlap.
+  @exclusivity(unchecked) private var buffer = OutputBuffer(capacity: 64 << 10)
   private let spare = SpareBuffers()
   private var isCongested = false
-  private var isOver = false
+  @exclusivity(unchecked) private var isOver = false
   /// Why what was written last has not arrived, found out while the sink was finishing.
   private var lastFailure: PosixError?
   /// The content of this turn replaces that of the turns before: only its last event is written.

@@ -14,7 +14,16 @@ final class JSONLinesDecoder: EventDecoder {
     let text = slab.bytes.part(range.lowerBound, range.upperBound)
     let first = offset == 0 ? text.byteOrderMarkLength : 0
     let opener = opener
+    let lines = opener.check == .outline ? rows.index(text) : nil
     text.forEachLine(from: first) { line, at in
+      if let lines {
+        var value = Value.null
+        let token = rx_lines_open(lines, at, at &+ line.count, &value)
+        if token != RowBatch.Row.none {
+          rows.append(value, offset: offset &+ Int64(at), token: token)
+          return
+        }
+      }
       let value = opener.parser.open(line, checking: opener.check)
       if value.isError {
         opener.appendFaulty(line, value, offset: offset &+ Int64(at), arena, rows)

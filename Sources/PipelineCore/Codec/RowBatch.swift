@@ -1,3 +1,5 @@
+import CJSON
+
 /// What a decoder made of a piece of input: rows in the order of the input, and the rows it refused.
 ///
 /// Used again for the next piece after ``clear()``, so that decoding allocates nothing in the long run.
@@ -9,6 +11,10 @@ public final class RowBatch {
     public var value: Value
     /// Where the row begins, in bytes from the start of the input.
     public var offset: Int64
+    /// Where the row's tokens begin in ``RowBatch/lines``, or ``none``.
+    var token: UInt32 = Row.none
+
+    static let none = UInt32.max
   }
 
   // Not thread-safe by contract, and no access lasts longer than a load or a store.
@@ -19,20 +25,39 @@ public final class RowBatch {
   /// Rows that are no events; each costs only itself.
   public private(set) var rejected: [RejectedRow] = []
 
+  /// The tokens of the piece, where it holds a JSON document a line: found once, used by the decoder for the
+  /// outline of each document and by ``Projection`` for the paths that are read. Made when first needed.
+  private(set) var lines: OpaquePointer?
+
   public init(capacity: Int = 256) {
     self.capacity = max(capacity, 16)
     start = .allocate(capacity: self.capacity)
   }
 
-  deinit { start.deallocate() }
+  deinit {
+    start.deallocate()
+    rx_lines_free(lines)
+  }
+
+  /// Finds the tokens of a block of documents on lines of their own; nil if each must be read by itself.
+  func index(_ text: UnsafeRawBufferPointer) -> OpaquePointer? {
+    if lines == nil { lines = rx_lines_new() }
+    guard rx_lines_index(lines, text.baseAddress?.assumingMemoryBound(to: CChar.self), text.count) else {
+      return nil
+    }
+    return lines
+  }
 
   /// The rows. Valid until the next `append` or `clear`.
   public var rows: UnsafeBufferPointer<Row> { UnsafeBufferPointer(start: start, count: count) }
 
   @inline(__always)
-  public func append(_ value: Value, offset: Int64) {
+  public func append(_ value: Value, offset: Int64) { append(value, offset: offset, token: Row.none) }
+
+  @inline(__always)
+  func append(_ value: Value, offset: Int64, token: UInt32) {
     if count == capacity { grow() }
-    start[count] = Row(value: value, offset: offset)
+    start[count] = Row(value: value, offset: offset, token: token)
     count &+= 1
   }
 

@@ -21,14 +21,22 @@ public final class JSONParser {
   /// What documents may hold at most.
   public let limits: JSONLimits
   private let shimLimits: rx_json_limits
+  /// The document whose tokens are known already, while the source that decoded it emits it; a shortcut for
+  /// ``Projection``, never needed. Whoever sets it takes it back before the text or the tokens change.
+  let indexed: UnsafeMutablePointer<rx_lines_row>
 
   public init(limits: JSONLimits = JSONLimits()) {
     parser = rx_json_parser_new()
+    indexed = .allocate(capacity: 1)
+    indexed.initialize(to: rx_lines_row())
     self.limits = limits
     shimLimits = limits.shim
   }
 
-  deinit { rx_json_parser_free(parser) }
+  deinit {
+    rx_json_parser_free(parser)
+    indexed.deallocate()
+  }
 
   /// Reads a document whole: maps and lists in `arena`, everything checked. An `.error` value says why the
   /// text is no document (``JSONFailure/init(_:)-(Value)``).

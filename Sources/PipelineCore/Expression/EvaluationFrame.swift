@@ -23,6 +23,8 @@ public final class EvaluationFrame {
     var arena: Unmanaged<Arena>
     let json: Unmanaged<JSONParser>
     let scratch: Unmanaged<OutputBuffer>
+    /// The document whose tokens are known, if any: ``JSONParser/indexed``.
+    let indexed: UnsafePointer<rx_lines_row>
   }
 
   let state: UnsafeMutablePointer<State>
@@ -58,7 +60,7 @@ public final class EvaluationFrame {
         now: .timestamp(seconds: 0, nanoseconds: 0), iterationsLeft: ExpressionLimits.iterations,
         allocationLimit: .max, projector: nil,
         frame: .passUnretained(self), arena: .passUnretained(arena), json: .passUnretained(json),
-        scratch: .passUnretained(scratch)))
+        scratch: .passUnretained(scratch), indexed: UnsafePointer(json.indexed)))
   }
 
   deinit {

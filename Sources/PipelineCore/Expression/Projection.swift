@@ -120,15 +120,25 @@ public final class Projection: @unchecked Sendable {
   ///
   /// A path that is not there is `.absent`. Returns `.null`, or an `.error` that ``JSONFailure`` explains
   /// where a raw event is malformed.
-  public func fill(_ event: Value, _ frame: EvaluationFrame) -> Value {
+  public func fill(_ event: Value, _ frame: EvaluationFrame) -> Value { fill(event, frame.state) }
+
+  @inline(__always)
+  func fill(_ event: Value, _ state: UnsafeMutablePointer<EvaluationFrame.State>) -> Value {
     guard let nodes = trie.pointee.nodes else {
       preconditionFailure("the projection is not frozen")
     }
     let count = trie.pointee.slotCount
     guard count > 0 else { return .null }
-    let slots = frame.state.pointee.slots
+    let slots = state.pointee.slots
     for index in 0..<count { slots[index] = .absent }
-    return Self.fill(nodes, 0, event, Context(state: frame.state))
+    let row = state.pointee.indexed
+    if event.is(.jsonMap), row.pointee.payload == event.payload, row.pointee.length == event.length,
+      row.pointee.lines != nil
+    {
+      if rx_lines_project(row, nodes, slots) { return .null }
+      for index in 0..<count { slots[index] = .absent }
+    }
+    return Self.fill(nodes, 0, event, Context(state: state))
   }
 
   private static func fill(

@@ -1,3 +1,5 @@
+import CJSON
+
 /// A source that reads bytes: decodes them and emits a row at a time.
 open class DecodingSource: RunningSource {
   private let rows = RowBatch()
@@ -16,32 +18,44 @@ open class DecodingSource: RunningSource {
     rows.clear()
     decoder.decode(slab, 0..<slab.count, offset: offset, isLast: isLast, arena: arena, into: rows)
     let found = (decoded: rows.count, refused: rows.rejected.count)
-    if rows.rejected.isEmpty {
-      for row in rows.rows {
-        produce(row.value, origin: origin, position: row.offset)
-        if isClosed { return found }
-      }
-      return found
-    }
     // Refused rows are reported in their place.
     var next = 0
     for refused in rows.rejected {
-      while next < refused.index {
-        let row = rows.rows[next]
-        next += 1
-        produce(row.value, origin: origin, position: row.offset)
-        if isClosed { return found }
-      }
+      produceRows(next..<refused.index, origin)
+      next = refused.index
+      if isClosed { return found }
       rejectInput(
         refused.bytes.rawBytes, "\(refused.reason)", origin: origin, position: refused.offset)
       if isClosed { return found }
     }
-    while next < rows.count {
-      let row = rows.rows[next]
-      next += 1
-      produce(row.value, origin: origin, position: row.offset)
-      if isClosed { return found }
-    }
+    produceRows(next..<rows.count, origin)
     return found
+  }
+
+  /// Emits some of the rows, until there is no more or the source is closed.
+  private func produceRows(_ range: Range<Int>, _ origin: Origin) {
+    let all = rows.rows.baseAddress
+    guard let all, !range.isEmpty else { return }
+    let indexed = execution.json.indexed
+    let lines = rows.lines
+    var emitted: UInt64 = 0
+    defer {
+      execution.counters.received &+= emitted
+      // Nobody may find tokens of a slab that is gone.
+      indexed.pointee.lines = nil
+    }
+    var event = Event(.null, origin: origin)
+    for at in range {
+      let row = all[at]
+      if row.token != RowBatch.Row.none {
+        indexed.pointee = rx_lines_row(
+          lines: lines, payload: row.value.payload, length: row.value.length, token: row.token)
+      }
+      event.value = row.value
+      event.position = row.offset
+      emitted &+= 1
+      emit(event)
+      if isClosed { return }
+    }
   }
 }

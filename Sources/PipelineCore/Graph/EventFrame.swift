@@ -17,7 +17,23 @@ public final class EventFrame {
     frame[Variables.error] = scope.error?.value ?? .absent
     outer = scope.outer
     error = scope.error
+    usesMeta = segment.usesMeta
+    readsPaths = segment.projection.slotCount > 0
+    projection = .passUnretained(segment.projection)
+    state = frame.state
+    time = UnsafePointer(execution.executor.time)
+    timeOfNow = time.pointee
+    frame.now = .timestamp(wallTime: timeOfNow)
   }
+
+  // Copies of what every event needs, so that reading them counts no references.
+  private let usesMeta: Bool
+  private let readsPaths: Bool
+  private let projection: Unmanaged<Projection>
+  private let state: UnsafeMutablePointer<EvaluationFrame.State>
+  private let time: UnsafePointer<Int64>
+  /// The wall-clock time that `now` was made of.
+  @exclusivity(unchecked) private var timeOfNow: Int64
 
   private let outer: OwnedValue?
   private let error: OwnedValue?
@@ -25,11 +41,14 @@ public final class EventFrame {
   /// Prepares for `event`. Returns nil, or why the event cannot be read: it is not JSON.
   @inline(__always)
   public func load(_ event: Event) -> Value? {
-    frame[Variables.event] = event.value
-    frame.now = .timestamp(wallTime: execution.executor.wallTime)
-    if segment.usesMeta { frame[Variables.meta] = meta(of: event) }
-    guard segment.projection.slotCount > 0 else { return nil }
-    let outcome = segment.projection.fill(event.value, frame)
+    state.pointee.variables[Variables.event] = event.value
+    if time.pointee != timeOfNow {
+      timeOfNow = time.pointee
+      state.pointee.now = .timestamp(wallTime: timeOfNow)
+    }
+    if usesMeta { frame[Variables.meta] = meta(of: event) }
+    guard readsPaths else { return nil }
+    let outcome = projection._withUnsafeGuaranteedRef { $0.fill(event.value, state) }
     return outcome.isError ? outcome : nil
   }
 

@@ -35,7 +35,8 @@ public final class Execution {
   /// Replaces sinks, for tests.
   public var sinkOverride: ((String) -> (any SinkComponent)?)?
 
-  public internal(set) var counters = Counters()
+  // Touched in turns only, which never overlap.
+  @exclusivity(unchecked) public internal(set) var counters = Counters()
   private var named: [SharedSignal] = []
   private var errors: [ErrorsSignal] = []
   private var sinks: [OpenSink] = []

@@ -28,7 +28,12 @@ public final class Executor: @unchecked Sendable {
   /// The turn's instant on the monotonic clock.
   public private(set) var now: Instant
   /// The turn's wall-clock time, in nanoseconds since 1970.
-  public private(set) var wallTime: Int64
+  public private(set) var wallTime: Int64 {
+    get { time.pointee }
+    set { time.pointee = newValue }
+  }
+  /// ``wallTime`` where nodes read it for each event without touching the executor; lives as long as it.
+  let time: UnsafeMutablePointer<Int64>
   /// Turns run so far.
   public private(set) var turns: UInt64 = 0
 
@@ -53,8 +58,11 @@ public final class Executor: @unchecked Sendable {
   public init(clock: any Clock) {
     self.clock = clock
     now = clock.now
-    wallTime = clock.wallTime
+    time = .allocate(capacity: 1)
+    time.initialize(to: clock.wallTime)
   }
+
+  deinit { time.deallocate() }
 
   // MARK: From any thread
 

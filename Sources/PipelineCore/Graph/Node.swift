@@ -29,9 +29,10 @@ final class NoSubscription: Subscription {
 /// an ended node is kept to the end of the turn, so nobody is freed while control is inside.
 open class OperatorNode: Downstream, Subscription, TimerTarget {
   public let seat: Seat
-  private var downstream: Unmanaged<Downstream>
+  private let downstream: Unmanaged<Downstream>
   private var upstreams: [any Subscription] = []
-  public private(set) var isClosed = false
+  // Nodes run on one thread at a time, and no access lasts longer than a load or a store.
+  @exclusivity(unchecked) public private(set) var isClosed = false
 
   public init(_ seat: Seat, downstream: Downstream) {
     self.seat = seat

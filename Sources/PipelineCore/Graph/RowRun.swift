@@ -35,7 +35,8 @@ public final class RowRun: OperatorNode {
   private let steps: UnsafeMutableBufferPointer<Step>
   /// Keeps what `steps` points to alive.
   private let owned: [AnyObject]
-  private var current = 0
+  // Nodes run on one thread at a time, and no access lasts longer than a load or a store.
+  @exclusivity(unchecked) private var current = 0
 
   init(_ plan: RunPlan, _ seat: Seat, downstream: Downstream) {
     var steps: [Step] = []
@@ -75,15 +76,16 @@ public final class RowRun: OperatorNode {
     let count = steps.count
     while index < count {
       let step = steps[index]
-      let frame = step.frame._withUnsafeGuaranteedRef { $0 }
-      if step.loads, let failure = frame.load(event) {
-        current = index
+      current = index
+      if step.loads, let failure = step.frame._withUnsafeGuaranteedRef({ $0.load(event) }) {
         reject(event, .eventNotReadable, EventFrame.message(of: failure))
         if finishes { finish() }
         return
       }
-      current = index
-      switch step.step._withUnsafeGuaranteedRef({ $0.apply(&event, frame, self) }) {
+      let verdict = step.frame._withUnsafeGuaranteedRef { frame in
+        step.step._withUnsafeGuaranteedRef { $0.apply(&event, frame, self) }
+      }
+      switch verdict {
       case .pass: index += 1
       case .drop:
         if finishes { finish() }

@@ -5,14 +5,24 @@
 final class SharedSignal: Downstream {
   private unowned let execution: Execution
   private let index: Int
-  private var subscribers: [Subscriber] = []
+  private var subscribers: [Subscriber] = [] {
+    didSet { chooseOnly() }
+  }
+  /// Who gets events, if there is just one: they reach it without counting references.
+  @exclusivity(unchecked) private var only: Unmanaged<Downstream>?
   private var connection: (any Subscription)?
   /// Somebody who is told everything and counts for nothing; for tests.
-  unowned(unsafe) var watcher: Downstream?
+  unowned(unsafe) var watcher: Downstream? {
+    didSet { chooseOnly() }
+  }
 
   init(_ execution: Execution, _ index: Int) {
     self.execution = execution
     self.index = index
+  }
+
+  private func chooseOnly() {
+    only = subscribers.count == 1 && watcher == nil ? subscribers[0].downstream : nil
   }
 
   var isConnected: Bool { connection != nil }
@@ -57,11 +67,11 @@ final class SharedSignal: Downstream {
   }
 
   override func receive(_ event: Event) {
-    if let watcher { watcher.receive(event) }
-    if subscribers.count == 1 {
-      subscribers[0].downstream._withUnsafeGuaranteedRef { $0.receive(event) }
+    if let only {
+      only._withUnsafeGuaranteedRef { $0.receive(event) }
       return
     }
+    if let watcher { watcher.receive(event) }
     for subscriber in subscribers where !subscriber.isClosed {
       subscriber.downstream._withUnsafeGuaranteedRef { $0.receive(event) }
     }
