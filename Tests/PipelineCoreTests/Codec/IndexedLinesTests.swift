@@ -91,7 +91,8 @@ import Testing
       json.indexed.pointee.lines = nil
       let text = String(decoding: row.value.rawBytes, as: UTF8.self)
       #expect(same(outcome, projection.fill(row.value, plain)), "\(text)")
-      if outcome.isError { continue }
+      // Where a document is faulty inside a part that is not read, only the outcome must be the same.
+      if outcome.isError || alone.validate(row.value.rawBytes) != nil { continue }
       for slot in 0..<projection.slotCount {
         #expect(same(indexed.slots[slot], plain.slots[slot]), "slot \(slot) of \(text)")
       }
