@@ -18,7 +18,7 @@ test: test-packages build
 	$(MAKE) --no-print-directory lint check-docs
 
 build: packages
-	swift build -c release --product rxd
+	swift build -c release --product rxd --static-swift-stdlib
 
 packages:
 	@scripts/install-packages

@@ -4,7 +4,9 @@ public import PipelineCore
 /// `http`: requests that carry events.
 public struct HTTPSink: SinkComponent {
   enum Method: String, ChoiceParameter {
-    case POST, PUT, PATCH
+    case post = "POST"
+    case put = "PUT"
+    case patch = "PATCH"
     var help: String { "the method \(rawValue)" }
   }
 
@@ -21,7 +23,8 @@ public struct HTTPSink: SinkComponent {
       [
         .init("count", \.count, primary: true, range: 1...100_000, "The most events of one request."),
         .init("bytes", \.bytes, "The largest body."),
-        .init("every", \.every, range: 0...Int64.max,
+        .init(
+          "every", \.every, range: 0...Int64.max,
           "How long an event may wait for others to go with it."),
         .init("form", \.form, "How the body is made of several events."),
       ]
@@ -35,9 +38,11 @@ public struct HTTPSink: SinkComponent {
     var maxDelay = TimeSpan.seconds(30)
     static var fields: [RecordField<RetryPolicy>] {
       [
-        .init("attempts", \.attempts, primary: true, range: 1...1_000_000,
+        .init(
+          "attempts", \.attempts, primary: true, range: 1...1_000_000,
           "How many attempts in all; for ever if left out."),
-        .init("delay", \.delay, range: 1_000_000...Int64.max,
+        .init(
+          "delay", \.delay, range: 1_000_000...Int64.max,
           "The pause before the second attempt; it doubles, and a random part of it is waited."),
         .init("maxDelay", \.maxDelay, range: 1_000_000...Int64.max, "The longest pause."),
       ]
@@ -45,7 +50,7 @@ public struct HTTPSink: SinkComponent {
   }
 
   var url = TemplateParameter()
-  var method = Method.POST
+  var method = Method.post
   var headers = Table<TemplateParameter>()
   var encode = EncodeParameter(.json)
   var batch = Batch()
@@ -81,11 +86,13 @@ public struct HTTPSink: SinkComponent {
       .init("tls", \.tls, "Certificates."),
       .init("timeout", \.timeout, range: 1_000_000...Int64.max, "How long a request may take."),
       .init("queue", \.queue, range: 1...10_000_000, "How many events may wait."),
-      .init("allowPrivate", \.allowPrivate,
+      .init(
+        "allowPrivate", \.allowPrivate,
         "Whether a host name may lead to a private address. Addresses that are written out always may."),
     ],
     examples: [
-      .snippet("a hundred at a time",
+      .snippet(
+        "a hundred at a time",
         "http: { url: 'http://127.0.0.1:8080/events', encode: ndjson, batch: { count: 100, every: 1s } }")
     ],
     rivals: ["Vector http", "Benthos http_client", "Logstash http"], seeAlso: ["reply"])

@@ -39,12 +39,14 @@ public struct File: SourceComponent {
       .init("maxLine", \.maxLine, "The longest line."),
       .init("whenTooLong", \.whenTooLong, "What becomes of a longer line."),
       .init("maxBytes", \.maxBytes, "The largest file for `decode: whole`."),
-      .init("rotateWait", \.rotateWait, range: 0...Int64.max,
+      .init(
+        "rotateWait", \.rotateWait, range: 0...Int64.max,
         "With `follow`: how long a renamed file is read on after it last grew."),
     ],
     examples: [
       .snippet("one file", "file: pipelines/data/apache-combined.log"),
-      .snippet("logs as they grow",
+      .snippet(
+        "logs as they grow",
         "file: { path: '/var/log/nginx/*.log', follow: true, decode: { regex: combined } }"),
     ],
     rivals: ["Vector file", "Fluent Bit tail", "Logstash file"], seeAlso: ["stdin"])

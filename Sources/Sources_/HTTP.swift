@@ -3,12 +3,17 @@ public import PipelineCore
 /// `http`: one request, or one again and again.
 public struct HTTP: SourceComponent {
   public enum Method: String, ChoiceParameter {
-    case GET, POST, PUT, PATCH, DELETE, HEAD
+    case get = "GET"
+    case post = "POST"
+    case put = "PUT"
+    case patch = "PATCH"
+    case delete = "DELETE"
+    case head = "HEAD"
     public var help: String { "the method \(rawValue)" }
   }
 
   public var url = TemplateParameter()
-  public var method = Method.GET
+  public var method = Method.get
   var headers = Table<TemplateParameter>()
   var body = TemplateParameter()
   public var every: TimeSpan?
@@ -43,21 +48,25 @@ public struct HTTP: SourceComponent {
       .init("headers", \.headers, "Further headers."),
       .init("body", \.body, "The body of the request."),
       .init("every", \.every, range: 1_000_000...Int64.max, "The time from one request to the next."),
-      .init("jitter", \.jitter, range: 0...Int64.max,
+      .init(
+        "jitter", \.jitter, range: 0...Int64.max,
         "Each request but the first is late by a random part of this."),
       .init("immediate", \.immediate, "With `every`: whether the first request is made at once."),
       .init("decode", \.decode, "How the answer's body becomes events."),
       .init("auth", \.auth, "How to authenticate."),
       .init("tls", \.tls, "Certificates."),
       .init("timeout", \.timeout, range: 1_000_000...Int64.max, "How long a request may take in all."),
-      .init("connectTimeout", \.connectTimeout, range: 1_000_000...Int64.max,
+      .init(
+        "connectTimeout", \.connectTimeout, range: 1_000_000...Int64.max,
         "How long connecting may take."),
-      .init("redirects", \.redirects, range: 0...20,
+      .init(
+        "redirects", \.redirects, range: 0...20,
         "How many redirects to follow; only to the same scheme and host."),
       .init("maxResponse", \.maxResponse, "The largest body of an answer, after decompression."),
       .init("proxy", \.proxy, "A proxy, http://HOST:PORT; the environment's is not used."),
       .init("acceptCompressed", \.acceptCompressed, "Whether the answer may come compressed."),
-      .init("allowPrivate", \.allowPrivate,
+      .init(
+        "allowPrivate", \.allowPrivate,
         "Whether a host name may lead to a private address. Addresses that are written out always may."),
     ],
     examples: [

@@ -14,7 +14,8 @@ public struct HTTPServerSource: SourceComponent {
     /// Names are not looked up: only `localhost` and the addresses themselves count.
     var isLoopback: Bool {
       let parts = host.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
-      let isDotted = parts.count == 4
+      let isDotted =
+        parts.count == 4
         && parts.allSatisfy { UInt8(String(decoding: $0, as: UTF8.self)) != nil }
       return host == "::1" || host == "localhost" || isDotted && host.hasPrefix("127.")
     }
@@ -79,12 +80,15 @@ public struct HTTPServerSource: SourceComponent {
       .init("decode", \.decode, "How bodies become events; the request itself if left out."),
       .init("answer", \.answer, "Who answers; `accepted` with `decode`, else `reply`."),
       .init("auth", \.auth, "What clients must present."),
-      .init("allowUnauthenticated", \.allowUnauthenticated,
+      .init(
+        "allowUnauthenticated", \.allowUnauthenticated,
         "Serve everybody on an address that is not loopback."),
       .init("maxBody", \.maxBody, "The largest body; more is answered 413."),
-      .init("maxConnections", \.maxConnections, range: 1...100_000,
+      .init(
+        "maxConnections", \.maxConnections, range: 1...100_000,
         "Connections at a time; more are answered 503."),
-      .init("replyTimeout", \.replyTimeout, range: 1_000_000...Int64.max,
+      .init(
+        "replyTimeout", \.replyTimeout, range: 1_000_000...Int64.max,
         "How long a request may wait for its answer before it gets 504."),
     ],
     examples: [

@@ -23,7 +23,8 @@ public struct Interval: SourceComponent {
     parameters: [
       .init("every", \.every, primary: true, range: 1_000...Int64.max, "The period."),
       .init("immediate", \.immediate, "Send the first tick at once, not after one period."),
-      .init("leeway", \.leeway, range: 0...Int64.max,
+      .init(
+        "leeway", \.leeway, range: 0...Int64.max,
         "How late a tick may be, so that timers can be served together."),
       .init("cron", \.cron, "A schedule: minute, hour, day of month, month, day of week."),
       .init("timezone", \.timezone, "The time zone of the schedule, an IANA name."),
@@ -31,7 +32,8 @@ public struct Interval: SourceComponent {
     examples: [
       .snippet("each second", "interval: 1s"),
       .snippet("at once and then each minute", "interval: { every: 1m, immediate: true }"),
-      .snippet("on weekdays at half past six",
+      .snippet(
+        "on weekdays at half past six",
         "interval: { cron: '30 6 * * 1-5', timezone: Europe/Berlin }"),
     ],
     rivals: ["RxJS interval", "Benthos generate", "Tremor metronome, crononome"], seeAlso: ["http", "values"])

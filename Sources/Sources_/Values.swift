@@ -12,7 +12,8 @@ public struct Values: SourceComponent {
     summary: "Sends values that are written in the pipeline file, then completes.",
     parameters: [
       .init("list", \.list, primary: true, required: true, "The events: a list, or one value."),
-      .init("every", \.every, range: 1...Int64.max,
+      .init(
+        "every", \.every, range: 1...Int64.max,
         "The time from one event to the next; all at once if left out."),
     ],
     examples: [

@@ -144,7 +144,10 @@ public final class FileWriter: Sendable {
   private func enqueue(_ block: Block, waits: Bool) -> Bool {
     let count = block.content.count
     let limit = options.queueBytes
-    enum Outcome { case taken, full, refused(PosixError) }
+    enum Outcome {
+      case taken, full
+      case refused(PosixError)
+    }
     let outcome = state.wait(until: nil) { state -> Outcome? in
       if let failure = state.failure { return .refused(failure) }
       if state.closed {

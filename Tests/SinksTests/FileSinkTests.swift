@@ -68,7 +68,8 @@ import Testing
   @Test func replacesInOneStep() throws {
     scratch.append("old", to: "a.json")
     let reader = try #require(FileHandle(forReadingAtPath: scratch("a.json")))
-    let writing = try run("{ path: '\(scratch("a.json"))', mode: replace, sync: batch }", events: "[1, 2, { three: 3 }]")
+    let writing = try run(
+      "{ path: '\(scratch("a.json"))', mode: replace, sync: batch }", events: "[1, 2, { three: 3 }]")
     #expect(writing.outcome == .completed)
     #expect(scratch.read("a.json") == "{\"three\":3}\n")
     // Who had opened the old content still has it whole.

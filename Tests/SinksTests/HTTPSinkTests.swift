@@ -177,7 +177,8 @@ import Testing
     for status in [429, 503] {
       let sending = try pipeline("", events: "[1]")
       sending.http.script = { number, _ in
-        number == 0 ? ScriptedHTTP.status(status, "", [HTTPHeader("Retry-After", value)])
+        number == 0
+          ? ScriptedHTTP.status(status, "", [HTTPHeader("Retry-After", value)])
           : ScriptedHTTP.status(200)
       }
       sending.run()

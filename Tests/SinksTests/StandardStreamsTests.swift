@@ -7,7 +7,9 @@ import Testing
 @Suite(.enabled(if: RunningProgram.path != nil)) struct StandardStreamsTests {
   let scratch = Scratch()
 
-  private func start(_ source: String, _ sink: String = "stdout: { encode: json }", chain: String = "[]") throws -> RunningProgram {
+  private func start(_ source: String, _ sink: String = "stdout: { encode: json }", chain: String = "[]") throws
+    -> RunningProgram
+  {
     try RunningProgram(
       """
       sources:
@@ -100,7 +102,9 @@ import Testing
     let errors = Pipe()
     process.executableURL = URL(fileURLWithPath: "/bin/sh")
     // A standard output that can only be read.
-    process.arguments = ["-c", "exec \"$0\" run \"$1\" 1</dev/null", try #require(RunningProgram.path), scratch("p.yaml")]
+    process.arguments = [
+      "-c", "exec \"$0\" run \"$1\" 1</dev/null", try #require(RunningProgram.path), scratch("p.yaml"),
+    ]
     process.standardError = errors
     try process.run()
     process.waitUntilExit()
@@ -133,7 +137,8 @@ import Testing
       _ = written.wait(timeout: .now() + .milliseconds(300))
     }
     #expect(last < count / 1000)
-    let peak = try String(contentsOfFile: "/proc/\(program.id)/status", encoding: .utf8)
+    let peak =
+      try String(contentsOfFile: "/proc/\(program.id)/status", encoding: .utf8)
       .split(separator: "\n").first { $0.hasPrefix("VmHWM") }
       .flatMap { Int($0.split(separator: " ").dropLast().last ?? "") } ?? 0
     #expect(peak > 0)

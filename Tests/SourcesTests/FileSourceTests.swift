@@ -51,12 +51,13 @@ import Testing
       "{ path: ['\(scratch("*.log"))', '\(scratch("c.txt"))', '\(scratch("a.log"))'] }",
       map: "[event, meta.path, meta.offset, meta.source]")
     #expect(
-      reading.events == ["a.log", "b.log", "c.txt"].flatMap { name in
-        [
-          #"["\#(name)","\#(scratch(name))",0,"input"]"#,
-          #"["x","\#(scratch(name))",\#(name.utf8.count + 1),"input"]"#,
-        ]
-      })
+      reading.events
+        == ["a.log", "b.log", "c.txt"].flatMap { name in
+          [
+            #"["\#(name)","\#(scratch(name))",0,"input"]"#,
+            #"["x","\#(scratch(name))",\#(name.utf8.count + 1),"input"]"#,
+          ]
+        })
   }
 
   @Test func aPatternWithoutFilesJustCompletes() throws {

@@ -32,7 +32,8 @@ import Testing
   }
 
   @Test func asksOnceAndCompletes() throws {
-    let asking = try pipeline("http://127.0.0.1:1/status?key=secret", chain: "[ { map: '[event.a, meta.status, meta.path]' } ]")
+    let asking = try pipeline(
+      "http://127.0.0.1:1/status?key=secret", chain: "[ { map: '[event.a, meta.status, meta.path]' } ]")
     asking.settle()
     #expect(asking.http.exchanges.count == 1)
     let exchange = try #require(asking.http.exchanges.first)
@@ -288,7 +289,15 @@ import Testing
     for part in [#""offset":8"#, #""path":"http://h.example/list""#, #""source":"answers""#, #""event":"{\"a\":""#] {
       #expect(bad.first?.contains(part) == true, "\(bad)")
     }
-    #expect(asking.counters == { var c = Execution.Counters(); c.received = 3; c.rejected = 1; c.sent = 3; return c }())
+    #expect(
+      asking.counters
+        == {
+          var c = Execution.Counters()
+          c.received = 3
+          c.rejected = 1
+          c.sent = 3
+          return c
+        }())
     #expect(asking.outcome == .completed)
   }
 }

@@ -189,9 +189,9 @@ import Testing
 
   @Test func answersWhenNobodyElseDoes() throws {
     let kept = Box<any ReplyTarget>()
-    let late = try Echo({ $0.replyTimeout = .milliseconds(100) }) { request in
-      kept.value.withLock { $0 = request.reply }
-    }
+    let late = try Echo(
+      { $0.replyTimeout = .milliseconds(100) },
+      answer: { request in kept.value.withLock { $0 = request.reply } })
     let request = "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
     #expect(Self.status(try late.exchange(request)) == "504")
     let dropped = try Echo(answer: { _ in })

@@ -33,7 +33,10 @@ final class Compilation {
   private static let depthLimit = 16
 
   private struct Entry {
-    enum State { case waiting, running, done(SignalPlan?) }
+    enum State {
+      case waiting, running
+      case done(SignalPlan?)
+    }
     var name: Located<String>
     var kind: NamedPlan.Kind
     var isCold = false
@@ -248,7 +251,8 @@ final class Compilation {
     if node.inputs.count < entry.minimumInputs {
       diagnostics.report(
         Diagnostic(
-          .missingParameter, "'\(entry.name)' needs at least \(entry.minimumInputs) input\(entry.minimumInputs == 1 ? "" : "s")",
+          .missingParameter,
+          "'\(entry.name)' needs at least \(entry.minimumInputs) input\(entry.minimumInputs == 1 ? "" : "s")",
           at: component.location, help: "List the signals: '\(entry.name): [a, b]'"))
       return nil
     }
@@ -418,7 +422,9 @@ final class Compilation {
   }
 
   /// What could be decoded; `isWhole` is false after an error, which is reported.
-  private func decode<C>(_ entry: CatalogueEntry, _ node: ComponentNode, as type: C.Type) -> (component: C, isWhole: Bool)? {
+  private func decode<C>(_ entry: CatalogueEntry, _ node: ComponentNode, as type: C.Type) -> (
+    component: C, isWhole: Bool
+  )? {
     var context = DecodingContext(at: node.keyword.location)
     let component = entry.decode(node.arguments, &context)
     diagnostics.report(contentsOf: context.diagnostics.all)

@@ -126,7 +126,8 @@ private struct JSONFields: RecordParameter {
   var validate = false
   static var fields: [RecordField<JSONFields>] {
     [
-      .init("validate", \.validate,
+      .init(
+        "validate", \.validate,
         "Check each document completely, not only its outline and what is read of it.")
     ]
   }
@@ -185,7 +186,8 @@ private struct RegexFields: RecordParameter {
   var types = Table<FieldKind>()
   static var fields: [RecordField<RegexFields>] {
     [
-      .init("pattern", \.pattern, primary: true, required: true,
+      .init(
+        "pattern", \.pattern, primary: true, required: true,
         "An RE2 expression with named groups, (?P<name>...), or 'combined' for the access logs of Apache and nginx."),
       .init("types", \.types, "What the named groups become; texts if not listed."),
     ]

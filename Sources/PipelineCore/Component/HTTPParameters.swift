@@ -43,7 +43,8 @@ public struct TLSParameter: RecordParameter {
       .init("ca", \.ca, "A PEM file of certificates to trust instead of the system's."),
       .init("certificate", \.certificate, "A PEM file with the client's certificate."),
       .init("key", \.key, "A PEM file with the client's key."),
-      .init("dangerouslySkipVerification", \.dangerouslySkipVerification,
+      .init(
+        "dangerouslySkipVerification", \.dangerouslySkipVerification,
         "Accept any certificate; whoever sits on the way can read and change everything."),
     ]
   }

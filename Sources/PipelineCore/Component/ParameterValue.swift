@@ -98,7 +98,8 @@ extension Double: ParameterValue {
     {
       context.badValue(
         node,
-        "'\(context.parameter)' of '\(context.component)' is \(node.shown), but must be between \(range.lowerBound) and \(range.upperBound)")
+        "'\(context.parameter)' of '\(context.component)' is \(node.shown), but must be between \(range.lowerBound) and \(range.upperBound)"
+      )
       return nil
     }
     return value
@@ -139,7 +140,8 @@ extension TimeSpan: ParameterValue {
       if span.nanoseconds < low {
         context.badValue(
           node,
-          "'\(context.parameter)' of '\(context.component)' is \(scalar.shown), but must be at least \(TimeSpan(nanoseconds: low))")
+          "'\(context.parameter)' of '\(context.component)' is \(scalar.shown), but must be at least \(TimeSpan(nanoseconds: low))"
+        )
         return nil
       }
       return span

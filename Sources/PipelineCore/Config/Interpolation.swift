@@ -194,8 +194,7 @@ public struct Interpolation: Sendable {
       let isSecret = input[inner].starts(with: "secret:".utf8)
       if isSecret { index += 7 }
       let start = index
-      while index < inner.upperBound, isName(input[index], first: index == start, secret: isSecret)
-      {
+      while index < inner.upperBound, isName(input[index], first: index == start, secret: isSecret) {
         index += 1
       }
       let name = String(decoding: input[start..<index], as: UTF8.self)

@@ -202,8 +202,7 @@ private struct View {
   private func unexpectedColon() -> Diagnostic {
     if let key = line.key, key.upperBound < error.offset, line.value < error.offset {
       let first = byte(line.value)
-      if first == 0x22 || first == 0x27, let after = closingQuote(line.value), after < error.offset
-      {
+      if first == 0x22 || first == 0x27, let after = closingQuote(line.value), after < error.offset {
         return Diagnostic(
           .textAfterQuote, "a quoted value ends at its closing quote, but more text follows",
           at: rest(skipBlanks(after + 1)),

@@ -62,7 +62,8 @@ extension ExpressionSyntax {
       !checker.inference.isAssignable(type, expecting)
     {
       checker.report(
-        .expressionWrongType, "a \(expecting) is needed here, and this is a \(checker.inference.resolve(type, final: true))",
+        .expressionWrongType,
+        "a \(expecting) is needed here, and this is a \(checker.inference.resolve(type, final: true))",
         at: tree.root, help: Self.conversion(type, expecting))
     }
     diagnostics.report(contentsOf: checker.diagnostics)

@@ -160,8 +160,11 @@ extension Checker {
     _ arguments: [SyntaxTree.ID]
   ) {
     var name = function
-    if let target, let path = dottedName(target), ["math", "optional", "base64", "strings", "lists",
-      "sets", "regex", "net", "ip", "cidr"].contains(path.names[0])
+    if let target, let path = dottedName(target),
+      [
+        "math", "optional", "base64", "strings", "lists",
+        "sets", "regex", "net", "ip", "cidr",
+      ].contains(path.names[0])
     {
       name = (path.names + [function]).joined(separator: ".")
     }
@@ -185,7 +188,8 @@ extension Checker {
     "toLower": "Write .lowerAscii().", "toUpper": "Write .upperAscii().",
     "downcase": "Write .lowerAscii().", "upcase": "Write .upperAscii().",
     "includes": "Write .contains(...) for texts and x in list for lists.",
-    "omit": "Write .without([...]).", "remove": "Write .without([...]).", "strip": "Write .trim().", "slice": "Write .substring(i, j) for texts, .slice(i, j) for lists.",
+    "omit": "Write .without([...]).", "remove": "Write .without([...]).", "strip": "Write .trim().",
+    "slice": "Write .substring(i, j) for texts, .slice(i, j) for lists.",
     "any": "Write .exists(x, ...).", "every": "Write .all(x, ...).", "some": "Write .exists(x, ...).",
     "find": "Write .filter(x, ...).first().", "parse_json": "Write parseJson(...).",
     "match": "Write .matches(r'...').", "test": "Write .matches(r'...').",

@@ -387,11 +387,12 @@ struct Checker {
     }
     // In a pipeline the fields stay known, so that a later step is told of a name that is not there.
     if !isStrict, known, !fields.isEmpty, scope.checksTypes {
-      return .object(fields: fields.map { field in
-        var field = field
-        field.type = inference.resolve(field.type)
-        return field
-      }, open: false)
+      return .object(
+        fields: fields.map { field in
+          var field = field
+          field.type = inference.resolve(field.type)
+          return field
+        }, open: false)
     }
     return .map(keys ?? inference.parameter(), values ?? inference.parameter())
   }

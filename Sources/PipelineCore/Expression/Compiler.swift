@@ -26,7 +26,8 @@ struct Compiler {
     return Program(
       operations: compiler.operations, children: compiler.children, sites: compiler.sites,
       candidates: compiler.candidates, patterns: compiler.patterns, sets: compiler.sets, root: root,
-      localCount: checked.localCount, owned: compiler.owned, text: checked.syntax.text, spans: compiler.spans, type: checked.type)
+      localCount: checked.localCount, owned: compiler.owned, text: checked.syntax.text, spans: compiler.spans,
+      type: checked.type)
   }
 
   private init(_ checked: CheckedExpression, _ projection: Projection?) {

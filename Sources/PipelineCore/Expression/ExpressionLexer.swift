@@ -327,7 +327,8 @@ struct ExpressionLexer {
       try append(value, isBytes: isBytes, to: &out, start)
     default:
       throw badEscape(
-        start, isBytes && (code | 0x20) == 0x75
+        start,
+        isBytes && (code | 0x20) == 0x75
           ? "bytes have no \\u escapes; write the bytes with \\x" : "there is no such escape sequence")
     }
   }

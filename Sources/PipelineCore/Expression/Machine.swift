@@ -178,7 +178,8 @@ struct Machine {
       let key = value(operation.pointee.b)
       if key.isError { return key }
       return located(
-        index(operand, key, optional: operation.pointee.code == .optionalIndex,
+        index(
+          operand, key, optional: operation.pointee.code == .optionalIndex,
           isLenient: operation.pointee.flags != 0), at)
     case .arithmetic:
       let left = value(operation.pointee.a)

@@ -118,7 +118,8 @@ public final class Program: @unchecked Sendable {
 
   init(
     operations: [Operation], children: [Int32], sites: [Site], candidates: [Candidate],
-    patterns: [Pattern], sets: [KeyIndex], root: Int32, localCount: Int, owned: [OwnedValue], text: LocatedText, spans: [(start: Int32, end: Int32)],
+    patterns: [Pattern], sets: [KeyIndex], root: Int32, localCount: Int, owned: [OwnedValue], text: LocatedText,
+    spans: [(start: Int32, end: Int32)],
     type: ExpressionType
   ) {
     let code = UnsafeMutablePointer<Code>.allocate(capacity: 1)

@@ -85,7 +85,10 @@ public final class EventFrame {
     let origin = event.origin.takeUnretainedValue()
     var members: [(key: Value, value: Value)] = [
       (.literal("source"), arena.string(origin.source)),
-      (.literal("time"), Value.timestamp(wallTime: origin.receivedAt == 0 ? execution.executor.wallTime : origin.receivedAt)),
+      (
+        .literal("time"),
+        Value.timestamp(wallTime: origin.receivedAt == 0 ? execution.executor.wallTime : origin.receivedAt)
+      ),
     ]
     if let path = origin.path { members.append((.literal("path"), arena.string(path))) }
     if event.position >= 0 { members.append((.literal("offset"), .int(event.position))) }

@@ -269,7 +269,10 @@ public final class Execution {
 
 /// Something that watches a named signal from outside the plan.
 public final class Tap {
-  public enum Target: Sendable, Equatable { case signal(Int), errors(Int) }
+  public enum Target: Sendable, Equatable {
+    case signal(Int)
+    case errors(Int)
+  }
   private let target: Target
   private let downstream: Downstream
   private let isPassive: Bool

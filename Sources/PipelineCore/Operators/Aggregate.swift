@@ -12,13 +12,15 @@ struct Aggregate: OperatorComponent {
       """,
     parameters: [
       .init("start", \.start, whole: true, "The value before the first event."),
-      .init("next", \.next, required: true, variables: [("running", .dyn), ("index", .int)],
+      .init(
+        "next", \.next, required: true, variables: [("running", .dyn), ("index", .int)],
         "The new value."),
     ],
     examples: [
       .marble("a sum", "aggregate: { start: 0, next: running + event }", in: "1-2-3|", out: "-----(6|)"),
       .marble("of nothing", "aggregate: { start: 0, next: running + event }", in: "--|", out: "--(0|)"),
-      .marble("of a signal that fails", "aggregate: { start: 0, next: running + event }", in: "1-#",
+      .marble(
+        "of a signal that fails", "aggregate: { start: 0, next: running + event }", in: "1-#",
         out: "--#"),
     ],
     keeps: "The running value.", rivals: ["RxJS reduce", "Combine reduce"], seeAlso: ["scan", "collect"])

@@ -11,14 +11,17 @@ struct BufferWithTime: OperatorComponent {
       `count` events goes out at once. Completion sends the rest; an error drops it.
       """,
     parameters: [
-      .init("every", \.every, primary: true, required: true, range: 1...Int64.max,
+      .init(
+        "every", \.every, primary: true, required: true, range: 1...Int64.max,
         "How long to gather."),
       .init("count", \.count, range: 1...10_000_000, "The most events of one list."),
     ],
     examples: [
-      .marble("five ticks", "bufferWithTime: 5ms", in: "-1-2-------3--|", out: "------a-------(b|)",
+      .marble(
+        "five ticks", "bufferWithTime: 5ms", in: "-1-2-------3--|", out: "------a-------(b|)",
         values: ["a": "[1, 2]", "b": "[3]"]),
-      .marble("or two events", "bufferWithTime: { every: 5ms, count: 2 }", in: "-1-2-3-|",
+      .marble(
+        "or two events", "bufferWithTime: { every: 5ms, count: 2 }", in: "-1-2-3-|",
         out: "---a---(b|)", values: ["a": "[1, 2]", "b": "[3]"]),
     ],
     keeps: "The events of the list being gathered.", rivals: ["RxJS bufferTime (periodic)"],

@@ -20,7 +20,8 @@ struct Catch: OperatorComponent {
     ],
     examples: [
       .marble("another signal", "catch: { with: { values: [2] } }", in: "-1#", out: "-1(2|)"),
-      .marble("one event", "catch: { value: error.message }", in: "-1#", out: "-1(m|)",
+      .marble(
+        "one event", "catch: { value: error.message }", in: "-1#", out: "-1(m|)",
         values: ["m": "error"]),
     ],
     rivals: ["RxJS catchError", "Combine catch"], seeAlso: ["retry"])

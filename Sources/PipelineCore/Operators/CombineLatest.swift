@@ -10,11 +10,14 @@ struct CombineLatest: CombiningOperator {
       with itself sends twice for each of its events, at first with one old part.
       """,
     examples: [
-      .marbles("two inputs", "combineLatest: [a, b]", in: ["a": "-1|", "b": "---2-3-|"], out: "---p-q-|",
+      .marbles(
+        "two inputs", "combineLatest: [a, b]", in: ["a": "-1|", "b": "---2-3-|"], out: "---p-q-|",
         values: ["p": "[1, 2]", "q": "[1, 3]"]),
-      .marbles("one signal twice", "combineLatest: { x: a, y: a }", in: ["a": "-1-2-|"], out: "-p-(qr)-|",
+      .marbles(
+        "one signal twice", "combineLatest: { x: a, y: a }", in: ["a": "-1-2-|"], out: "-p-(qr)-|",
         values: ["p": "[1, 1]", "q": "[2, 1]", "r": "[2, 2]"]),
-      .marbles("reduced by name", "{ combineLatest: [a, b], chain: [ { reduce: a + b } ] }",
+      .marbles(
+        "reduced by name", "{ combineLatest: [a, b], chain: [ { reduce: a + b } ] }",
         in: ["a": "-1|", "b": "---2-3-|"], out: "---3-4-|"),
     ],
     keeps: "The newest event of each input.", rivals: ["RxJS combineLatest", "Combine combineLatest"],

@@ -14,13 +14,16 @@ struct CombinePrevious: RowOperator {
       """,
     parameters: [
       .init("start", \.start, whole: true, "The previous event of the first."),
-      .init("next", \.next, primary: true, required: true,
+      .init(
+        "next", \.next, primary: true, required: true,
         variables: [("previous", .dyn), ("index", .int)], "What to send."),
     ],
     examples: [
-      .marble("differences", "combinePrevious: { start: 0, next: event - previous }", in: "3-4-9|",
+      .marble(
+        "differences", "combinePrevious: { start: 0, next: event - previous }", in: "3-4-9|",
         out: "3-1-5|"),
-      .marble("pairs", "combinePrevious: '[previous, event]'", in: "1-2|", out: "a-b|",
+      .marble(
+        "pairs", "combinePrevious: '[previous, event]'", in: "1-2|", out: "a-b|",
         values: ["a": "[null, 1]", "b": "[1, 2]"]),
     ],
     keeps: "The last event.", rivals: ["RxJS pairwise", "ReactiveSwift combinePrevious"],

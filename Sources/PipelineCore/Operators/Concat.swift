@@ -9,7 +9,8 @@ struct Concat: CombiningOperator {
       later inputs are never subscribed.
       """,
     examples: [
-      .marbles("what came too early is gone", "concat: [a, b]", in: ["a": "-1--|", "b": "--2---3-|"],
+      .marbles(
+        "what came too early is gone", "concat: [a, b]", in: ["a": "-1--|", "b": "--2---3-|"],
         out: "-1----3-|")
     ],
     rivals: ["RxJS concat", "Combine append"], seeAlso: ["merge", "startWith"])

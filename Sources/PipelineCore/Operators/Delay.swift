@@ -14,7 +14,8 @@ struct Delay: OperatorComponent {
       """,
     parameters: [
       .init("by", \.by, primary: true, required: true, range: 0...Int64.max, "How much later."),
-      .init("limit", \.limit, range: 1...10_000_000,
+      .init(
+        "limit", \.limit, range: 1...10_000_000,
         "How many events may wait before input is held back."),
     ],
     examples: [

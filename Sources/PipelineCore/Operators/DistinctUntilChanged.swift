@@ -15,7 +15,8 @@ struct DistinctUntilChanged: RowOperator {
     ],
     examples: [
       .marble("changes only", "distinctUntilChanged", in: "1-1-2-1|", out: "1---2-1|"),
-      .marble("by a field", "distinctUntilChanged: event.user", in: "a-b-c|", out: "a---c|",
+      .marble(
+        "by a field", "distinctUntilChanged: event.user", in: "a-b-c|", out: "a---c|",
         values: ["a": "{user: ann, n: 1}", "b": "{user: ann, n: 2}", "c": "{user: bob, n: 3}"]),
     ],
     keeps: "The last event, or the last value of `by`.",

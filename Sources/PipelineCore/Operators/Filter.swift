@@ -12,12 +12,14 @@ struct Filter: RowOperator {
       ends the signal.
       """,
     parameters: [
-      .init("where", \.condition, primary: true, required: true, expecting: .bool,
+      .init(
+        "where", \.condition, primary: true, required: true, expecting: .bool,
         "The condition.")
     ],
     examples: [
       .marble("the larger ones", "filter: event >= 3", in: "1-3-2-4|", out: "--3---4|"),
-      .marble("what cannot be decided is dropped", "filter: event.level >= 3", in: "a-b-c|", out: "----c|",
+      .marble(
+        "what cannot be decided is dropped", "filter: event.level >= 3", in: "a-b-c|", out: "----c|",
         values: ["a": "{level: 1}", "b": "{}", "c": "{level: 3}"]),
     ],
     rivals: ["RxJS filter", "Vector filter", "jq select"], seeAlso: ["ignore", "take"])

@@ -34,15 +34,19 @@ struct FlattenMap: OperatorComponent {
       .init("list", \.list, primary: true, "An expression that gives the list of what to send."),
       .init("signal", \.signal, "The inner signal."),
       .init("policy", \.policy, "What to do while inner signals are running."),
-      .init("maxConcurrent", \.maxConcurrent, range: 1...10_000,
+      .init(
+        "maxConcurrent", \.maxConcurrent, range: 1...10_000,
         "How many inner signals may run at once under `merge`."),
-      .init("queueLimit", \.queueLimit, range: 1...10_000_000,
+      .init(
+        "queueLimit", \.queueLimit, range: 1...10_000_000,
         "How many events may wait before input is held back."),
     ],
     examples: [
-      .marble("the elements of a list", "flattenMap: event.items", in: "a-b|", out: "(12)-3|",
+      .marble(
+        "the elements of a list", "flattenMap: event.items", in: "a-b|", out: "(12)-3|",
         values: ["a": "{items: [1, 2]}", "b": "{items: [3]}"]),
-      .marble("only the newest",
+      .marble(
+        "only the newest",
         "flattenMap: { policy: latest, signal: { values: [p, q], chain: [ { delay: 3ms } ] } }",
         in: "-x-y------|", out: "------(pq)---|"),
     ],

@@ -21,7 +21,8 @@ struct GroupBy: OperatorComponent {
       .init("maxGroups", \.maxGroups, range: 1...10_000_000, "The most groups at a time."),
     ],
     examples: [
-      .marble("a count for each", "groupBy: { key: event, chain: [ { scan: { start: 0, next: running + 1 } } ] }",
+      .marble(
+        "a count for each", "groupBy: { key: event, chain: [ { scan: { start: 0, next: running + 1 } } ] }",
         in: "a-b-a|", out: "1-1-2|")
     ],
     keeps: "The state of each group's chain, at most `maxGroups`; with `idle`, one timer each.",

@@ -15,9 +15,11 @@ struct Map: RowOperator {
       .init("to", \.to, primary: true, required: true, whole: true, "What to make of `event`.")
     ],
     examples: [
-      .marble("ten times as much", "map: event * 10", in: "1-2-3|", out: "a-b-c|",
+      .marble(
+        "ten times as much", "map: event * 10", in: "1-2-3|", out: "a-b-c|",
         values: ["a": "10", "b": "20", "c": "30"]),
-      .marble("an object of named fields", "map: { n: event, even: event % 2 == 0 }",
+      .marble(
+        "an object of named fields", "map: { n: event, even: event % 2 == 0 }",
         in: "1-2|", out: "a-b|",
         values: ["a": "{n: 1, even: false}", "b": "{n: 2, even: true}"]),
     ],

@@ -15,11 +15,13 @@ struct Reduce: RowOperator {
       ReactiveCocoa's reduce. Folding over time is `scan` or `aggregate`.
       """,
     parameters: [
-      .init("to", \.to, primary: true, required: true, whole: true,
+      .init(
+        "to", \.to, primary: true, required: true, whole: true,
         "What to make of the parts; an expression or a mapping of expressions.")
     ],
     examples: [
-      .marbles("both at least three long",
+      .marbles(
+        "both at least three long",
         "{ combineLatest: [account, password], reduce: size(account) >= 3 && size(password) >= 3 }",
         in: ["account": "a-b|", "password": "-c-d|"], out: "-fft|",
         values: ["a": "an", "b": "ann", "c": "se", "d": "secret", "f": "false", "t": "true"])
@@ -32,7 +34,9 @@ struct Reduce: RowOperator {
         Diagnostic(
           .unsuitableReduce, "'reduce' has nothing to reduce: it stands directly behind combineLatest or zip",
           at: binder.location,
-          help: "To fold the events of a signal over time, use 'scan' (a value for each event) or 'aggregate' (one at the end)"))
+          help:
+            "To fold the events of a signal over time, use 'scan' (a value for each event) or 'aggregate' (one at the end)"
+        ))
       return
     }
     count = names.count

@@ -47,7 +47,8 @@ struct Retry: OperatorComponent {
     ],
     examples: [
       .marble("once more", "retry: 1", in: "-1#", out: "-1-1#"),
-      .marble("with a pause", "retry: { count: 2, delay: 2ms, backoff: 2 }", in: "-#",
+      .marble(
+        "with a pause", "retry: { count: 2, delay: 2ms, backoff: 2 }", in: "-#",
         out: "---------#"),
     ],
     keeps: "The number of attempts and one timer.", rivals: ["RxJS retry", "Combine retry"],

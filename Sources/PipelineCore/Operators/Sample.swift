@@ -18,9 +18,11 @@ struct Sample: OperatorComponent {
       .init("onlyNew", \.onlyNew, "Send no event twice."),
     ],
     examples: [
-      .marbles("again and again", "{ from: a, chain: [ { sample: { at: b } } ] }",
+      .marbles(
+        "again and again", "{ from: a, chain: [ { sample: { at: b } } ] }",
         in: ["a": "-1---2-----|", "b": "--x-x-x-x|"], out: "--1-1-2-2|"),
-      .marbles("only what is new", "{ from: a, chain: [ { sample: { at: b, onlyNew: true } } ] }",
+      .marbles(
+        "only what is new", "{ from: a, chain: [ { sample: { at: b, onlyNew: true } } ] }",
         in: ["a": "-1---2-----|", "b": "--x-x-x-x|"], out: "--1---2--|"),
     ],
     keeps: "The newest event.", rivals: ["RxJS sample (only new values)", "RxJS auditTime"],

@@ -15,11 +15,13 @@ struct Scan: RowOperator {
       """,
     parameters: [
       .init("start", \.start, whole: true, "The value before the first event."),
-      .init("next", \.next, required: true, variables: [("running", .dyn), ("index", .int)],
+      .init(
+        "next", \.next, required: true, variables: [("running", .dyn), ("index", .int)],
         "The new value."),
     ],
     examples: [
-      .marble("a running sum", "scan: { start: 0, next: running + event }", in: "1-2-3|",
+      .marble(
+        "a running sum", "scan: { start: 0, next: running + event }", in: "1-2-3|",
         out: "1-3-6|"),
       .marble("numbered", "scan: { next: index }", in: "a-b|", out: "0-1|"),
     ],

@@ -13,13 +13,16 @@ struct SetFields: RowOperator {
       `optional.none()` is left as it is. An event that is no object goes to the errors output.
       """,
     parameters: [
-      .init("fields", \.fields, primary: true, required: true, whole: true,
+      .init(
+        "fields", \.fields, primary: true, required: true, whole: true,
         "The fields, each with an expression or a mapping of expressions.")
     ],
     examples: [
-      .marble("one more field", "set: { total: event.price * event.count }", in: "a|", out: "b|",
+      .marble(
+        "one more field", "set: { total: event.price * event.count }", in: "a|", out: "b|",
         values: ["a": "{price: 3, count: 2}", "b": "{price: 3, count: 2, total: 6}"]),
-      .marble("inside", "set: { user.name: '\"ann\"' }", in: "a|", out: "b|",
+      .marble(
+        "inside", "set: { user.name: '\"ann\"' }", in: "a|", out: "b|",
         values: ["a": "{user: {id: 1}}", "b": "{user: {id: 1, name: ann}}"]),
     ],
     rivals: ["Vector remap .field = value", "Benthos root.field"], seeAlso: ["unset", "map"])

@@ -14,18 +14,22 @@ struct Throttle: OperatorComponent {
       out at once and drops what was held.
       """,
     parameters: [
-      .init("quiet", \.quiet, primary: true, required: true, range: 0...Int64.max,
+      .init(
+        "quiet", \.quiet, primary: true, required: true, range: 0...Int64.max,
         "How long without another event."),
       .init("when", \.when, expecting: .bool, "Which events to hold; all if left out."),
-      .init("maxWait", \.maxWait, range: 1...Int64.max,
+      .init(
+        "maxWait", \.maxWait, range: 1...Int64.max,
         "How long events may be held back at most, measured from the first one held."),
     ],
     examples: [
       .marble("a pause in typing", "throttle: 5ms", in: "abc------d-|", out: "-------c---(d|)"),
       .marble("an error drops what is held", "throttle: 5ms", in: "-1-#", out: "---#"),
-      .marble("a bound for steady streams", "throttle: { quiet: 3ms, maxWait: 5ms }",
+      .marble(
+        "a bound for steady streams", "throttle: { quiet: 3ms, maxWait: 5ms }",
         in: "-1-2-3-4-5|", out: "------3---(5|)"),
-      .marble("only some are held", "throttle: { quiet: 5ms, when: event < 5 }", in: "-1-9----2|",
+      .marble(
+        "only some are held", "throttle: { quiet: 5ms, when: event < 5 }", in: "-1-9----2|",
         out: "---9-----(2|)"),
     ],
     keeps: "The newest event and one timer.",

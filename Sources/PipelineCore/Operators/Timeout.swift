@@ -10,7 +10,8 @@ struct Timeout: OperatorComponent {
       answers and ends, such as a request, and not a source that goes on for ever.
       """,
     parameters: [
-      .init("after", \.after, primary: true, required: true, range: 1...Int64.max,
+      .init(
+        "after", \.after, primary: true, required: true, range: 1...Int64.max,
         "How long the signal may take.")
     ],
     examples: [

@@ -12,7 +12,8 @@ struct UnsetFields: RowOperator {
       .init("fields", \.fields, primary: true, required: true, "The fields.")
     ],
     examples: [
-      .marble("two fields", "unset: [password, user.email]", in: "a|", out: "b|",
+      .marble(
+        "two fields", "unset: [password, user.email]", in: "a|", out: "b|",
         values: ["a": "{password: x, user: {id: 1, email: y}}", "b": "{user: {id: 1}}"])
     ],
     rivals: ["Vector del()", "Fluent Bit record_modifier"], seeAlso: ["set"])

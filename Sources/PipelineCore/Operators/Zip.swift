@@ -16,9 +16,11 @@ struct Zip: CombiningOperator {
       .init("limit", \.limit, range: 1...10_000_000, "How many events one input may be ahead.")
     ],
     examples: [
-      .marbles("by position", "zip: [a, b]", in: ["a": "1-2-3|", "b": "--x----y|"], out: "--p----q|",
+      .marbles(
+        "by position", "zip: [a, b]", in: ["a": "1-2-3|", "b": "--x----y|"], out: "--p----q|",
         values: ["p": "[1, x]", "q": "[2, y]"]),
-      .marbles("ends when no pair is possible", "zip: [a, b]", in: ["a": "-1-|", "b": "--2----3"],
+      .marbles(
+        "ends when no pair is possible", "zip: [a, b]", in: ["a": "-1-|", "b": "--2----3"],
         out: "--p|", values: ["p": "[1, 2]"]),
     ],
     keeps: "The events that still lack a partner, at most `limit` per input.",

@@ -80,7 +80,8 @@ public struct Marbles: Sendable, Equatable {
         moment = .next(String(decoding: [byte], as: UTF8.self))
       default:
         throw Mistake(
-          message: "`\(Printable.cut([byte]))` means nothing in marbles: use - a-z A-Z 0-9 ( ) | # ^ ! and pauses such as 300ms",
+          message:
+            "`\(Printable.cut([byte]))` means nothing in marbles: use - a-z A-Z 0-9 ( ) | # ^ ! and pauses such as 300ms",
           offset: start)
       }
       if let moment {

@@ -116,7 +116,8 @@ private final class TestRun {
 
   private func wire() {
     let inputs = Dictionary(
-      test.inputs.map { ($0.source.value, ScriptedSource($0.history.script)) }) { first, _ in first }
+      test.inputs.map { ($0.source.value, ScriptedSource($0.history.script)) }
+    ) { first, _ in first }
     execution.sourceOverride = { inputs[$0] }
     execution.sourceFilter = { $0.runsOnVirtualTime ? $0 : SilentSource() }
     var sinks: [String: ProbeSink.Recording] = [:]

@@ -104,7 +104,9 @@ public struct CronSchedule: Sendable, Equatable {
 
   private static func mistake(_ text: String, _ field: Field) -> Mistake {
     Mistake(
-      message: "'\(Printable.cut(Array(text.utf8)))' is no \(field.name): it takes \(field.range.lowerBound) to \(field.range.upperBound), ranges, lists and steps")
+      message:
+        "'\(Printable.cut(Array(text.utf8)))' is no \(field.name): it takes \(field.range.lowerBound) to \(field.range.upperBound), ranges, lists and steps"
+    )
   }
 
   /// Whether there is such a time zone.

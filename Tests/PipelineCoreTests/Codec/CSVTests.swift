@@ -38,7 +38,11 @@ import Testing
 
   @Test func delimiterAndQuoteMayChange() throws {
     #expect(
-      try decoded(options { $0.delimiter = 0x3B; $0.quote = 0x27 }, "a;b\n'x;''y''';\"") == ["{\"a\":\"x;'y'\",\"b\":\"\\\"\"}@4"])
+      try decoded(
+        options {
+          $0.delimiter = 0x3B
+          $0.quote = 0x27
+        }, "a;b\n'x;''y''';\"") == ["{\"a\":\"x;'y'\",\"b\":\"\\\"\"}@4"])
     #expect(try decoded(options { $0.delimiter = 0x09 }, "a\tb\n1\t2") == ["{\"a\":\"1\",\"b\":\"2\"}@4"])
     #expect(try decoded(options { $0.quote = nil }, "a,b\n\"1,2\"") == ["{\"a\":\"\\\"1\",\"b\":\"2\\\"\"}@4"])
   }
@@ -46,21 +50,36 @@ import Testing
   @Test func typesMayBeInferred() throws {
     #expect(
       try decoded(
-        options { $0.header = .none; $0.types = .infer },
+        options {
+          $0.header = .none
+          $0.types = .infer
+        },
         "1,-2,1.5,007,true,false,,\"\",\"1\",1e3,x,18446744073709551615,TRUE,-") == [
           "[1,-2,1.5,\"007\",true,false,null,\"\",\"1\",1000.0,\"x\",18446744073709551615,\"TRUE\",\"-\"]@0"
         ])
   }
 
   @Test func aQuoteInsideAPlainFieldIsText() throws {
-    #expect(try decoded(options(), "a,b\n5\" disk,x\ny,z") == ["{\"a\":\"5\\\" disk\",\"b\":\"x\"}@4", "{\"a\":\"y\",\"b\":\"z\"}@14"])
+    #expect(
+      try decoded(options(), "a,b\n5\" disk,x\ny,z") == [
+        "{\"a\":\"5\\\" disk\",\"b\":\"x\"}@4", "{\"a\":\"y\",\"b\":\"z\"}@14",
+      ])
   }
 
   static let damaged: [(String, [String])] = [
     ("a,b\n\"x\"y,1\n2,3", ["!malformed_quotes@4:\"x\"y,1", "{\"a\":\"2\",\"b\":\"3\"}@11"]),
-    ("a,b\n\"open,1\n2,3\n4,5", ["!malformed_quotes@4:\"open,1", "{\"a\":\"2\",\"b\":\"3\"}@12", "{\"a\":\"4\",\"b\":\"5\"}@16"]),
-    ("a,b\n\"x\n\"y,1\n2,3\n", ["!malformed_quotes@4:\"x", "!malformed_quotes@7:\"y,1", "{\"a\":\"2\",\"b\":\"3\"}@12"]),
-    ("a,b\n1,\"x\n\"\ry,1\n2,3\n", ["!malformed_quotes@4:1,\"x", "!malformed_quotes@9:\"\ry,1", "{\"a\":\"2\",\"b\":\"3\"}@15"]),
+    (
+      "a,b\n\"open,1\n2,3\n4,5",
+      ["!malformed_quotes@4:\"open,1", "{\"a\":\"2\",\"b\":\"3\"}@12", "{\"a\":\"4\",\"b\":\"5\"}@16"]
+    ),
+    (
+      "a,b\n\"x\n\"y,1\n2,3\n",
+      ["!malformed_quotes@4:\"x", "!malformed_quotes@7:\"y,1", "{\"a\":\"2\",\"b\":\"3\"}@12"]
+    ),
+    (
+      "a,b\n1,\"x\n\"\ry,1\n2,3\n",
+      ["!malformed_quotes@4:1,\"x", "!malformed_quotes@9:\"\ry,1", "{\"a\":\"2\",\"b\":\"3\"}@15"]
+    ),
   ]
 
   @Test(arguments: damaged)

@@ -35,7 +35,8 @@ import Testing
 
   @Test func csvWritesAHeaderAndRows() throws {
     let values = [
-      json("{\"a\":1,\"b\":\"x,y\",\"c\":null}"), json("{\"c\":\"\",\"a\":\"q\\\"r\",\"b\":[1,\"z\"]}"), json("{\"a\":true}"),
+      json("{\"a\":1,\"b\":\"x,y\",\"c\":null}"), json("{\"c\":\"\",\"a\":\"q\\\"r\",\"b\":[1,\"z\"]}"),
+      json("{\"a\":true}"),
       json("{\"a\":1,\"d\":2}"), .int(3), json("{\"a\":tru}"),
     ]
     #expect(
@@ -57,7 +58,9 @@ import Testing
     #expect(try encoded(options, Array(values[..<1])) == "x,y;\n")
     options.csv.columns = ["a", "a"]
     #expect(throws: CodecFailure.self) { try options.encoder() }
-    let times = arena.list([.timestamp(seconds: 0, nanoseconds: 0), .double(.nan), .double(1), arena.optional(.literal("a\"b"))])
+    let times = arena.list([
+      .timestamp(seconds: 0, nanoseconds: 0), .double(.nan), .double(1), arena.optional(.literal("a\"b")),
+    ])
     #expect(try encoded(EncoderOptions(.csv), [times]) == "1970-01-01T00:00:00Z,NaN,1.0,\"a\"\"b\"\n")
   }
 
@@ -71,7 +74,9 @@ import Testing
   }
 
   @Test func logfmtWritesPairs() throws {
-    let value = json("{\"level\":\"info\",\"msg\":\"two words\",\"q\":\"a\\\"b\",\"n\":1,\"none\":null,\"m\":{\"x\":[1]},\"a key\":true,\"e\":\"\"}")
+    let value = json(
+      "{\"level\":\"info\",\"msg\":\"two words\",\"q\":\"a\\\"b\",\"n\":1,\"none\":null,\"m\":{\"x\":[1]},\"a key\":true,\"e\":\"\"}"
+    )
     #expect(
       try encoded(EncoderOptions(.logfmt), [value, .int(1)])
         == "level=info msg=\"two words\" q=\"a\\\"b\" n=1 none= m=\"{\\\"x\\\":[1]}\" a_key=true e=\"\"\n"
@@ -84,7 +89,8 @@ import Testing
     options.escapeControls = true
     #expect(
       try encoded(options, [arena.string(nasty), .bytes([0x61, 0xFF, 0x1B, 0xC3].exact.bytes)])
-        == "\\u001b[31mred\\u0007\\u007f\\u009b31m \\u202eabc\\u2066 \\u200f line\\nbreak\\r\ttab é🎈漢\na\\xff\\u001b\\xc3\n")
+        == "\\u001b[31mred\\u0007\\u007f\\u009b31m \\u202eabc\\u2066 \\u200f line\\nbreak\\r\ttab é🎈漢\na\\xff\\u001b\\xc3\n"
+    )
     options.format = .json
     let text = try encoded(options, [arena.string(nasty)])
     #expect(text.utf8.dropLast().allSatisfy { $0 >= 0x20 && $0 != 0x7F })

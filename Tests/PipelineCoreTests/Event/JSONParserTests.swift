@@ -160,7 +160,7 @@ import Testing
     ("0.3", .number(0.3)), ("3.141592653589793", .number(3.141592653589793)),
     ("1e99999999999999999999", .number(.infinity)), ("1e-99999999999999999999", .number(0)),
     ("0.00000000000000000000000000000001", .number(1e-32)), ("123456789.123456789", .number(123456789.123456789)),
-    ("9007199254740993.0", .number(9007199254740992)), ("1.0000000000000002", .number(1.0000000000000002)),
+    ("9007199254740993.0", .number(9_007_199_254_740_992)), ("1.0000000000000002", .number(1.0000000000000002)),
     ("0." + String(repeating: "0", count: 400) + "1e401", .number(1)),
     ("1" + String(repeating: "0", count: 400), .number(.infinity)),
     ("1" + String(repeating: "0", count: 400) + "e-400", .number(1)),
@@ -223,9 +223,11 @@ import Testing
           .init(key: .text("c"), value: .int(4)),
         ]))
     // Composed and decomposed are two keys.
-    #expect(parse("{\"\u{e9}\":1,\"e\u{301}\":2}") == .map([
-      .init(key: .text("\u{e9}"), value: .int(1)), .init(key: .text("e\u{301}"), value: .int(2)),
-    ]))
+    #expect(
+      parse("{\"\u{e9}\":1,\"e\u{301}\":2}")
+        == .map([
+          .init(key: .text("\u{e9}"), value: .int(1)), .init(key: .text("e\u{301}"), value: .int(2)),
+        ]))
   }
 
   @Test(arguments: [1, 2, 8, 63, 64, 65, 200, 5000])
@@ -425,7 +427,8 @@ import Testing
       if lazy.isAnyMap || lazy.isAnyList { _ = written(lazy) }
       if lazy.isAnyMap { _ = JSONParser.lookup(lazy, key: key) }
       if lazy.isAnyList { _ = JSONParser.element(lazy, at: 3) }
-      _ = JSONParser.unescape(Value(kind: .string, pointer: text.baseAddress, length: text.count, flags: 1), into: arena)
+      _ = JSONParser.unescape(
+        Value(kind: .string, pointer: text.baseAddress, length: text.count, flags: 1), into: arena)
       _ = JSONParser.lookup(Value(kind: .jsonMap, pointer: text.baseAddress, length: text.count), key: key)
       _ = JSONParser.element(Value(kind: .jsonList, pointer: text.baseAddress, length: text.count), at: 2)
       _ = JSONParser.number(text)

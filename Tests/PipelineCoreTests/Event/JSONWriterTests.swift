@@ -7,11 +7,13 @@ import Testing
   let parser = JSONParser()
 
   static let doubles: [(Double, String)] = [
-    (7, "7.0"), (0, "0.0"), (-0.0, "-0.0"), (0.1, "0.1"), (1.5, "1.5"), (-2.25, "-2.25"), (1e20, "100000000000000000000.0"),
+    (7, "7.0"), (0, "0.0"), (-0.0, "-0.0"), (0.1, "0.1"), (1.5, "1.5"), (-2.25, "-2.25"),
+    (1e20, "100000000000000000000.0"),
     (1e21, "1e+21"), (1.5e300, "1.5e+300"), (1e-6, "0.000001"), (1e-7, "1e-7"), (1.25e-7, "1.25e-7"),
-    (.leastNonzeroMagnitude, "5e-324"), (.greatestFiniteMagnitude, "1.7976931348623157e+308"), (123456789.125, "123456789.125"),
-    (9007199254740992, "9007199254740992.0"), (0.30000000000000004, "0.30000000000000004"),
-    (.nan, "\"NaN\""), (.infinity, "\"Infinity\""), (-.infinity, "\"-Infinity\""), (1234567, "1234567.0"),
+    (.leastNonzeroMagnitude, "5e-324"), (.greatestFiniteMagnitude, "1.7976931348623157e+308"),
+    (123456789.125, "123456789.125"),
+    (9_007_199_254_740_992, "9007199254740992.0"), (0.30000000000000004, "0.30000000000000004"),
+    (.nan, "\"NaN\""), (.infinity, "\"Infinity\""), (-.infinity, "\"-Infinity\""), (1_234_567, "1234567.0"),
   ]
 
   @Test(arguments: doubles)
@@ -20,7 +22,8 @@ import Testing
   @Test func doublesReadBackAsTheSameDoubles() {
     var dice = Dice(3)
     for index in 0..<20_000 {
-      let number = index % 2 == 0
+      let number =
+        index % 2 == 0
         ? Double(bitPattern: dice.next()) : Double(Int64(truncatingIfNeeded: dice.next()) >> 20) / 1000
       if !number.isFinite { continue }
       let text = ExactText(written(.double(number)))

@@ -2,40 +2,44 @@ import PipelineCore
 import Testing
 
 @Suite struct ExpressionDiagnosticsTests {
-  @Test(arguments: [
-    ("", "RX401 0+0 the expression is empty"),
-    ("event.a = 1", "RX401 8+1 a single '=' is no operator | Compare with '=='"),
-    ("event.a === 1", "RX401 8+3 there is no operator '==='"),
-    ("event.a and event.b", "RX401 8+3 expected an operator or the end, found 'and' | Write '&&'"),
-    ("'abc", "RX401 0+1 this string has no closing quote"),
-    ("(1 + 2", "RX401 0+1 ')' is missing"),
-    ("1 +", "RX401 3+0 expected a value, found the end"),
-    ("a ? b", "RX401 2+1 '?' has no ':'"),
-    (#"'\d'"#, "RX402 1+2 there is no such escape sequence | For a pattern write a raw string"),
-    ("300ms", "RX402 0+5 '300ms' is no number | Write duration('300ms')"),
-    ("99999999999999999999", "RX402 0+20 this number is too large"),
-    ("for", "RX404 0+3 'for' is a reserved word"),
-    ("has(event)", "RX405 0+10 has() takes one selection"),
-    ("[1].map(1, 2)", "RX405 8+1 the first argument of map() must be a name"),
-    ("evnt.a", "RX411 0+4 there is nothing called 'evnt' here | Did you mean 'event'?"),
-    ("status > 1", "RX411 0+6 there is nothing called 'status' here | Write event.status"),
-    ("event.a.startWith('x')", "RX412 8+9 there is no function 'startWith' | Did you mean 'startsWith'?"),
-    ("event.a.toLowerCase()", "RX412 8+11 there is no function 'toLowerCase' | Write .lowerAscii()"),
-    ("math.min(1, 2)", "RX412 5+3 there is no function 'math.min' | Write math.least"),
-    ("len(event.a)", "RX412 0+3 there is no function 'len' | Write size(...)"),
-    ("'a' + 1", "RX413 0+7 '+' cannot be applied to a string and a int"),
-    ("1 == 'a'", "RX413 0+8 a int never equals a string"),
-    ("'a'.substring('b')", "RX413 4+14 string.substring(string) does not exist | It is called as string.substring(int)"),
-    ("!1", "RX413 1+1 '!' needs a bool, not a int"),
-    ("1.5 in 'abc'", "RX413 0+12 'in' cannot be applied"),
-    ("{'a': 1}.b", "RX414 9+1 there is no field 'b' | Did you mean 'a'?"),
-    ("event.a.matches('(')", "RX416 16+3 the pattern does not compile"),
-    ("{1.5: 2}", "RX417 1+3 a double cannot be the key of a map"),
-    ("{'a': 1, 'a': 2}", "RX417 9+3 this key stands in the map already"),
-    ("timestamp('yesterday')", "RX418 10+11 this is no timestamp"),
-    ("duration('1 day')", "RX418 9+7 this is no duration"),
-    ("event.x / 2", "RX421 0+11 this is whole-number division whenever event.x is a whole number"),
-  ] as [(String, String)])
+  @Test(
+    arguments: [
+      ("", "RX401 0+0 the expression is empty"),
+      ("event.a = 1", "RX401 8+1 a single '=' is no operator | Compare with '=='"),
+      ("event.a === 1", "RX401 8+3 there is no operator '==='"),
+      ("event.a and event.b", "RX401 8+3 expected an operator or the end, found 'and' | Write '&&'"),
+      ("'abc", "RX401 0+1 this string has no closing quote"),
+      ("(1 + 2", "RX401 0+1 ')' is missing"),
+      ("1 +", "RX401 3+0 expected a value, found the end"),
+      ("a ? b", "RX401 2+1 '?' has no ':'"),
+      (#"'\d'"#, "RX402 1+2 there is no such escape sequence | For a pattern write a raw string"),
+      ("300ms", "RX402 0+5 '300ms' is no number | Write duration('300ms')"),
+      ("99999999999999999999", "RX402 0+20 this number is too large"),
+      ("for", "RX404 0+3 'for' is a reserved word"),
+      ("has(event)", "RX405 0+10 has() takes one selection"),
+      ("[1].map(1, 2)", "RX405 8+1 the first argument of map() must be a name"),
+      ("evnt.a", "RX411 0+4 there is nothing called 'evnt' here | Did you mean 'event'?"),
+      ("status > 1", "RX411 0+6 there is nothing called 'status' here | Write event.status"),
+      ("event.a.startWith('x')", "RX412 8+9 there is no function 'startWith' | Did you mean 'startsWith'?"),
+      ("event.a.toLowerCase()", "RX412 8+11 there is no function 'toLowerCase' | Write .lowerAscii()"),
+      ("math.min(1, 2)", "RX412 5+3 there is no function 'math.min' | Write math.least"),
+      ("len(event.a)", "RX412 0+3 there is no function 'len' | Write size(...)"),
+      ("'a' + 1", "RX413 0+7 '+' cannot be applied to a string and a int"),
+      ("1 == 'a'", "RX413 0+8 a int never equals a string"),
+      (
+        "'a'.substring('b')",
+        "RX413 4+14 string.substring(string) does not exist | It is called as string.substring(int)"
+      ),
+      ("!1", "RX413 1+1 '!' needs a bool, not a int"),
+      ("1.5 in 'abc'", "RX413 0+12 'in' cannot be applied"),
+      ("{'a': 1}.b", "RX414 9+1 there is no field 'b' | Did you mean 'a'?"),
+      ("event.a.matches('(')", "RX416 16+3 the pattern does not compile"),
+      ("{1.5: 2}", "RX417 1+3 a double cannot be the key of a map"),
+      ("{'a': 1, 'a': 2}", "RX417 9+3 this key stands in the map already"),
+      ("timestamp('yesterday')", "RX418 10+11 this is no timestamp"),
+      ("duration('1 day')", "RX418 9+7 this is no duration"),
+      ("event.x / 2", "RX421 0+11 this is whole-number division whenever event.x is a whole number"),
+    ] as [(String, String)])
   func message(_ expression: String, _ expected: String) {
     let got = diagnose(expression)
     #expect(got.count == 1)
@@ -43,7 +47,9 @@ import Testing
   }
 
   @Test func expectedTypes() {
-    #expect(diagnose("1 + 1", expecting: .bool).first?.hasPrefix("RX415 0+5 a bool is needed here, and this is a int") == true)
+    #expect(
+      diagnose("1 + 1", expecting: .bool).first?.hasPrefix("RX415 0+5 a bool is needed here, and this is a int") == true
+    )
     #expect(diagnose("event.a", expecting: .bool).isEmpty)
     #expect(diagnose("'a'", expecting: .string).isEmpty)
     #expect(diagnose("event.?a", expecting: .bool).first?.contains("End with .orValue") == true)
@@ -51,8 +57,9 @@ import Testing
 
   @Test func declaredShapes() {
     let shape = ExpressionType.object([("user", .object([("name", .string), ("age", .int)]))])
-    #expect(diagnose("event.user.nmae == 'x'", event: shape)
-      == ["RX414 11+4 there is no field 'nmae' | Did you mean 'name'?"])
+    #expect(
+      diagnose("event.user.nmae == 'x'", event: shape)
+        == ["RX414 11+4 there is no field 'nmae' | Did you mean 'name'?"])
     #expect(diagnose("event.user.age + 1 > 2 && event['user'].name.size() > 1", event: shape).isEmpty)
     #expect(diagnose("event.user.age == 'x'", event: shape).count == 1)
     #expect(diagnose("event.map(k, k + 'x')", event: shape).isEmpty)

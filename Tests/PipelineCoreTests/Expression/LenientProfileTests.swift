@@ -8,52 +8,54 @@ import Testing
      "l": [1, {"k": "v"}, "a\nb"], "esc\"key": 1, "i": 8, "z": -0, "b": true, "é": "ü", "e": ""}
     """#
 
-  @Test(arguments: [
-    // Reading.
-    ("event.i", "7"), ("event.m", #"{"a": 1, "s": "t\"u"}"#), ("event.m.a", "1"), ("event.m.s == 't\"u'", "true"),
-    ("event.m.s.size()", "3"), ("event.l[1].k", #""v""#), ("event['esc\"key']", "1"), 
-    ("event['é']", #""ü""#), ("event.big", "18446744073709551615"), ("type(event.big) == uint", "true"),
-    ("type(event.z) == double", "true"), ("event.b && event.i > 6", "true"), ("event.l.size()", "3"),
-    ("size(event.m)", "2"), ("event.l[2] == 'a\\nb'", "true"), ("event.l[2].size()", "3"),
-    ("'k' in event.l[1]", "true"), ("'a' in event.m", "true"), ("1.0 in event.l", "true"),
-    ("event.m == {'s': 't\"u', 'a': 1.0}", "true"), ("event.s + event.m.s", #""xt\"u""#),
-    // Missing.
-    ("event.x", "error: no such key: 'x' (event.x)"), ("event.m.x", "error: no such key: 'x' (event.m.x)"),
-    ("has(event.x)", "false"), ("has(event.n)", "true"), ("has(event.m.a)", "true"), ("has(event.m.x)", "false"),
-    ("has(event.n.x)", "false"), ("has(event.s.x)", "false"), ("has(event.x.y)", "error: no such key: 'x' (has(event.x.y))"),
-    ("event.?x.orValue(1)", "1"), ("event.?n.orValue(1)", "null"), ("event.?i.orValue(1)", "7"),
-    ("event.?x.?y.orValue(1)", "1"), ("event.?x.y.orValue(1)", "1"), ("event.?n.y.orValue(1)", "1"),
-    ("event.?m.a.orValue(0)", "1"), ("event.?m.?a.hasValue()", "true"), ("event.?x.hasValue()", "false"),
-    ("event.m.?a.orValue(0)", "1"), ("event[?'x'].orValue(1)", "1"),
-    ("event.x.?y.orValue(1)", "error: no such key: 'x' (event.x.?y.orValue(1))"),
-    ("event.?i.value()", "7"), ("event.?x.or(event.?s).value()", #""x""#),
-    ("optional.ofNonNull(event.n).orValue(3)", "3"), ("event.?l[0].orValue(9)", "1"), ("event.?l[9].orValue(9)", "9"),
-    ("event.?m.optMap(m, m.a + 1).value()", "2"), ("event.?i.optFlatMap(i, optional.of(i)).value()", "7"),
-    // Absorbing.
-    ("event.x == 1 || event.i == 7", "true"), ("event.i == 7 || event.x == 1", "true"),
-    ("event.x == 1 && event.i == 0", "false"), ("event.i == 7 && event.x == 1", "error: no such key: 'x' (event.x)"),
-    ("event.s && event.i == 0", "false"),
-    // Null and kinds.
-    ("event.n == null", "true"), ("event.n == 'x'", "false"), ("event.s == 1", "false"), ("event.n != 'x'", "true"),
-    ("event.n > 1", "error: no such overload: not for (null_type, int) (event.n > 1)"),
-    ("event.i == 7.0", "true"), ("event.i > 6.5", "true"), ("6.5 < event.i", "true"), ("7 <= event.d", "true"),
-    // Mixed arithmetic.
-    ("event.i * 2.0", "14.0"), ("event.d + 1", "8.5"), ("event.i / 2", "3"), ("event.d / 2", "3.75"),
-    ("event.i - event.d", "-0.5"), ("event.big + 0u", "18446744073709551615"),
-    // Building.
-    ("{'a': event.i, ?'x': event.?x, ?'s': event.?s}", #"{"a":7,"s":"x"}"#),
-    ("[event.i, ?event.?x]", "[7]"), ("merge(event.m, {'b': 2}).without(['s'])", #"{"a":1,"b":2}"#),
-    ("event.pick(['s', 'i'])", #"{"s":"x","i":7}"#),
-    // Loops.
-    ("event.l.exists(x, x == 1)", "true"), ("event.l.filter(x, type(x) == map).map(x, x.k)", #"["v"]"#),
-    ("event.m.map(k, k)", #"["a","s"]"#), ("event.m.transformMap(k, v, k == 'a', v + 1)", #"{"a":2}"#),
-    ("event.l.transformList(i, x, i)", "[0,1,2]"), ("event.l.map(x, event.i)", "[7,7,7]"),
-    ("[3, 1, 2].sortBy(x, -x)", "[3,2,1]"), ("[1, 2].map(x, [3].map(x, x))", "[[3],[3]]"),
-    ("['a', 'b'].transformMapEntry(i, v, {v: i})", #"{"a":0,"b":1}"#),
-    ("cel.bind(x, event.i, x * x)", "49"), ("parseJson('{\"a\": [1]}').a[0]", "1"),
-    ("toJson(event.m)", #""{\"a\":1,\"s\":\"t\\\"u\"}""#),
-    ("meta.source", #""test""#), ("now == timestamp(0)", "true"), ("event.i > 0 ? null : 'x'", "null"),
-  ] as [(String, String)])
+  @Test(
+    arguments: [
+      // Reading.
+      ("event.i", "7"), ("event.m", #"{"a": 1, "s": "t\"u"}"#), ("event.m.a", "1"), ("event.m.s == 't\"u'", "true"),
+      ("event.m.s.size()", "3"), ("event.l[1].k", #""v""#), ("event['esc\"key']", "1"),
+      ("event['é']", #""ü""#), ("event.big", "18446744073709551615"), ("type(event.big) == uint", "true"),
+      ("type(event.z) == double", "true"), ("event.b && event.i > 6", "true"), ("event.l.size()", "3"),
+      ("size(event.m)", "2"), ("event.l[2] == 'a\\nb'", "true"), ("event.l[2].size()", "3"),
+      ("'k' in event.l[1]", "true"), ("'a' in event.m", "true"), ("1.0 in event.l", "true"),
+      ("event.m == {'s': 't\"u', 'a': 1.0}", "true"), ("event.s + event.m.s", #""xt\"u""#),
+      // Missing.
+      ("event.x", "error: no such key: 'x' (event.x)"), ("event.m.x", "error: no such key: 'x' (event.m.x)"),
+      ("has(event.x)", "false"), ("has(event.n)", "true"), ("has(event.m.a)", "true"), ("has(event.m.x)", "false"),
+      ("has(event.n.x)", "false"), ("has(event.s.x)", "false"),
+      ("has(event.x.y)", "error: no such key: 'x' (has(event.x.y))"),
+      ("event.?x.orValue(1)", "1"), ("event.?n.orValue(1)", "null"), ("event.?i.orValue(1)", "7"),
+      ("event.?x.?y.orValue(1)", "1"), ("event.?x.y.orValue(1)", "1"), ("event.?n.y.orValue(1)", "1"),
+      ("event.?m.a.orValue(0)", "1"), ("event.?m.?a.hasValue()", "true"), ("event.?x.hasValue()", "false"),
+      ("event.m.?a.orValue(0)", "1"), ("event[?'x'].orValue(1)", "1"),
+      ("event.x.?y.orValue(1)", "error: no such key: 'x' (event.x.?y.orValue(1))"),
+      ("event.?i.value()", "7"), ("event.?x.or(event.?s).value()", #""x""#),
+      ("optional.ofNonNull(event.n).orValue(3)", "3"), ("event.?l[0].orValue(9)", "1"), ("event.?l[9].orValue(9)", "9"),
+      ("event.?m.optMap(m, m.a + 1).value()", "2"), ("event.?i.optFlatMap(i, optional.of(i)).value()", "7"),
+      // Absorbing.
+      ("event.x == 1 || event.i == 7", "true"), ("event.i == 7 || event.x == 1", "true"),
+      ("event.x == 1 && event.i == 0", "false"), ("event.i == 7 && event.x == 1", "error: no such key: 'x' (event.x)"),
+      ("event.s && event.i == 0", "false"),
+      // Null and kinds.
+      ("event.n == null", "true"), ("event.n == 'x'", "false"), ("event.s == 1", "false"), ("event.n != 'x'", "true"),
+      ("event.n > 1", "error: no such overload: not for (null_type, int) (event.n > 1)"),
+      ("event.i == 7.0", "true"), ("event.i > 6.5", "true"), ("6.5 < event.i", "true"), ("7 <= event.d", "true"),
+      // Mixed arithmetic.
+      ("event.i * 2.0", "14.0"), ("event.d + 1", "8.5"), ("event.i / 2", "3"), ("event.d / 2", "3.75"),
+      ("event.i - event.d", "-0.5"), ("event.big + 0u", "18446744073709551615"),
+      // Building.
+      ("{'a': event.i, ?'x': event.?x, ?'s': event.?s}", #"{"a":7,"s":"x"}"#),
+      ("[event.i, ?event.?x]", "[7]"), ("merge(event.m, {'b': 2}).without(['s'])", #"{"a":1,"b":2}"#),
+      ("event.pick(['s', 'i'])", #"{"s":"x","i":7}"#),
+      // Loops.
+      ("event.l.exists(x, x == 1)", "true"), ("event.l.filter(x, type(x) == map).map(x, x.k)", #"["v"]"#),
+      ("event.m.map(k, k)", #"["a","s"]"#), ("event.m.transformMap(k, v, k == 'a', v + 1)", #"{"a":2}"#),
+      ("event.l.transformList(i, x, i)", "[0,1,2]"), ("event.l.map(x, event.i)", "[7,7,7]"),
+      ("[3, 1, 2].sortBy(x, -x)", "[3,2,1]"), ("[1, 2].map(x, [3].map(x, x))", "[[3],[3]]"),
+      ("['a', 'b'].transformMapEntry(i, v, {v: i})", #"{"a":0,"b":1}"#),
+      ("cel.bind(x, event.i, x * x)", "49"), ("parseJson('{\"a\": [1]}').a[0]", "1"),
+      ("toJson(event.m)", #""{\"a\":1,\"s\":\"t\\\"u\"}""#),
+      ("meta.source", #""test""#), ("now == timestamp(0)", "true"), ("event.i > 0 ? null : 'x'", "null"),
+    ] as [(String, String)])
   func expression(_ expression: String, _ expected: String) {
     let got = evaluate(expression, Self.event)
     // JSON text passes through as it was written.
@@ -79,11 +81,13 @@ import Testing
 
   @Test func pathsWithinEachOther() {
     let event = #"{"p": 0, "a": {"b": {"c": [1, 2] , "d": "x"} , "e": 2} , "f": 3}"#
-    #expect(evaluate("[event.a.b.d, event.a.b.c, event.f, event.a.e, has(event.a.b)]", event)
-      == #"["x",[1,2],3,2,true]"#)
+    #expect(
+      evaluate("[event.a.b.d, event.a.b.c, event.f, event.a.e, has(event.a.b)]", event)
+        == #"["x",[1,2],3,2,true]"#)
     let whole = evaluate("[event.f, event.a, event.a.b, event.a.b.d, event.a.e]", event)
-    #expect(whole
-      == #"[3,{"b":{"c":[1,2],"d":"x"},"e":2},{"c":[1,2],"d":"x"},"x",2]"#)
+    #expect(
+      whole
+        == #"[3,{"b":{"c":[1,2],"d":"x"},"e":2},{"c":[1,2],"d":"x"},"x",2]"#)
   }
 
   @Test func malformedEventsAreErrors() {
@@ -104,7 +108,8 @@ import Testing
     let location = evaluation.program.failureLocation(evaluation.value)
     #expect(location.offset == 0 && location.length == 9)
     #expect(evaluation.program.evaluateBool(evaluation.frame) == .failed)
-    #expect(evaluation.program.failureKey(evaluation.value) == evaluation.program.failureKey(evaluation.frame.lastError))
+    #expect(
+      evaluation.program.failureKey(evaluation.value) == evaluation.program.failureKey(evaluation.frame.lastError))
   }
 
   @Test func loopsAreBounded() throws {

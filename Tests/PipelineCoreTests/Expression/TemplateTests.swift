@@ -27,8 +27,9 @@ import Testing
     #expect(try render("plain") == "plain")
     #expect(try render("") == "")
     #expect(try render("x/{{ event.id }}/{{event.t}}.{{ event.f }}", event) == "x/7/a\"b.1.5")
-    #expect(try render("{{ event.n }}|{{ event.l }}|{{ {'a': {'b': event.b}} }}", event)
-      == "|[1, 2]|{\"a\":{\"b\":true}}")
+    #expect(
+      try render("{{ event.n }}|{{ event.l }}|{{ {'a': {'b': event.b}} }}", event)
+        == "|[1, 2]|{\"a\":{\"b\":true}}")
     #expect(try render("{{ '}}' }}{{ \"{{\" }}") == "}}{{")
     #expect(try render("{{ event.x }}", event) == "error: no such key: 'x' (event.x)")
     #expect(try render("{{ event.?x }}-{{ event.?id }}", event) == "-7")

@@ -1,9 +1,10 @@
 import Foundation
-@testable import PipelineCore
 import PipelineTestSupport
 import Sinks
 import Sources_
 import Testing
+
+@testable import PipelineCore
 
 extension Catalogue {
   /// Everything that is built in, as `rxd` joins it.

@@ -30,7 +30,8 @@ struct Trap: Sendable, CustomTestStringConvertible {
   }
 
   func verdict() throws -> String? {
-    let isSignal = text.hasPrefix("{ from") || ReservedKeys.combining.contains { text.hasPrefix("\($0):") }
+    let isSignal =
+      text.hasPrefix("{ from") || ReservedKeys.combining.contains { text.hasPrefix("\($0):") }
       || text.hasPrefix("{ combineLatest") || text.hasPrefix("{ zip")
     return try MarbleCase(
       text, isSignal: isSignal, inputs: inputs, output: output, values: values,
@@ -45,66 +46,93 @@ struct Trap: Sendable, CustomTestStringConvertible {
     Trap(2, "completion flushes a throttle", "throttle: 50ms", ["a": "-1-|"], out: "---(1|)"),
     Trap(2, "an error drops what a throttle holds", "throttle: 50ms", ["a": "-1-#"], out: "---#"),
     Trap(3, "a steady stream starves a throttle", "throttle: 50ms", ["a": "-1-2-3-4-5|"], out: "----------(5|)"),
-    Trap(3, "unless maxWait sets a bound (ours)", "throttle: { quiet: 50ms, maxWait: 50ms }",
+    Trap(
+      3, "unless maxWait sets a bound (ours)", "throttle: { quiet: 50ms, maxWait: 50ms }",
       ["a": "-1-2-3-4-5|"], out: "------3---(5|)"),
     Trap(4, "delay does not hold back an error", "delay: 50ms", ["a": "-1--#"], out: "----#"),
     Trap(5, "delay shifts the completion", "delay: 50ms", ["a": "-1|"], out: "------1|"),
     Trap(5, "delay shifts the completion of nothing", "delay: 50ms", ["a": "-|"], out: "------|"),
     Trap(6, "timeout counts to the completion", "timeout: 60ms", ["a": "-1-1-1-1-|"], out: "-1-1-1#"),
-    Trap(7, "sample repeats and ends with either side", "{ from: a, chain: [ { sample: { at: b } } ] }",
+    Trap(
+      7, "sample repeats and ends with either side", "{ from: a, chain: [ { sample: { at: b } } ] }",
       ["a": "-1---2-----|", "b": "--x-x-x-x|"], out: "--1-1-2-2|"),
     Trap(11, "take completes together with its last event", "take: 2", ["a": "-1-2-#"], out: "-1-(2|)"),
     Trap(11, "take 0 completes at once", "take: 0", ["a": "-1-2-#"], out: "|"),
-    Trap(15, "reduce is per event, over the parts of one", "{ combineLatest: [x, y], reduce: x + y }",
+    Trap(
+      15, "reduce is per event, over the parts of one", "{ combineLatest: [x, y], reduce: x + y }",
       ["x": "-1-3-|", "y": "-2-4-|"], out: "-A-(CB)-|",
       values: ["A": "3", "B": "7", "C": "5"]),
-    Trap(16, "aggregate answers also for nothing", "aggregate: { start: 0, next: running + event }",
+    Trap(
+      16, "aggregate answers also for nothing", "aggregate: { start: 0, next: running + event }",
       ["a": "--|"], out: "--(0|)"),
-    Trap(16, "aggregate says nothing on an error", "aggregate: { start: 0, next: running + event }",
+    Trap(
+      16, "aggregate says nothing on an error", "aggregate: { start: 0, next: running + event }",
       ["a": "-1-#"], out: "---#"),
-    Trap(17, "scan does not send its start", "scan: { start: 0, next: running + event }",
+    Trap(
+      17, "scan does not send its start", "scan: { start: 0, next: running + event }",
       ["a": "-1-2-|"], out: "-1-3-|"),
-    Trap(18, "collect of nothing is an empty list", "collect", ["a": "--|"], out: "--(L|)",
+    Trap(
+      18, "collect of nothing is an empty list", "collect", ["a": "--|"], out: "--(L|)",
       values: ["L": "[]"]),
-    Trap(19, "combineLatest waits for all and ends with the last", "combineLatest: [a, b]",
+    Trap(
+      19, "combineLatest waits for all and ends with the last", "combineLatest: [a, b]",
       ["a": "-1|", "b": "---2-3-|"], out: "---A-B-|", values: ["A": "[1, 2]", "B": "[1, 3]"]),
-    Trap(20, "combineLatest does not end early", "combineLatest: [a, b]",
+    Trap(
+      20, "combineLatest does not end early", "combineLatest: [a, b]",
       ["a": "-|", "b": "--2--|"], out: "-----|"),
-    Trap(21, "a diamond fires once for each arrival", "combineLatest: { x: a, y: a }", ["a": "-1-2-|"],
+    Trap(
+      21, "a diamond fires once for each arrival", "combineLatest: { x: a, y: a }", ["a": "-1-2-|"],
       out: "-A-(BC)-|", values: ["A": "[1, 1]", "B": "[2, 1]", "C": "[2, 2]"]),
-    Trap(22, "zip ends as soon as no pair is possible", "zip: [a, b]", ["a": "-1-|", "b": "--2----3"],
+    Trap(
+      22, "zip ends as soon as no pair is possible", "zip: [a, b]", ["a": "-1-|", "b": "--2----3"],
       out: "--A|", values: ["A": "[1, 2]"]),
-    Trap(23, "zip pairs by position", "zip: [a, b]", ["a": "-123456", "b": "-------x"],
+    Trap(
+      23, "zip pairs by position", "zip: [a, b]", ["a": "-123456", "b": "-------x"],
       out: "-------A", values: ["A": "[1, x]"]),
-    Trap(23, "but not without a limit (ours)", "{ zip: { signals: [a, b], limit: 3 } }",
+    Trap(
+      23, "but not without a limit (ours)", "{ zip: { signals: [a, b], limit: 3 } }",
       ["a": "-123456", "b": "-------x"], out: "----#"),
-    Trap(24, "concat loses what a hot input sent too early", "concat: [a, b]",
+    Trap(
+      24, "concat loses what a hot input sent too early", "concat: [a, b]",
       ["a": "-1--|", "b": "--2---3-|"], out: "-1----3-|"),
-    Trap(26, "flattenMap interleaves", "flattenMap: { signal: { marbles: { text: '-p-q|', tick: 10ms } } }",
+    Trap(
+      26, "flattenMap interleaves", "flattenMap: { signal: { marbles: { text: '-p-q|', tick: 10ms } } }",
       ["a": "-x--x--|"], out: "--p-qp-q|"),
-    Trap(27, "one inner error ends everything", """
+    Trap(
+      27, "one inner error ends everything",
+      """
       flattenMap: { signal: { marbles: { text: "{{ event == 'x' ? '-p------|' : '--#' }}", tick: 10ms } } }
       """, ["a": "-x-z---|"], out: "--p--#"),
-    Trap(28, "the newest inner ends with both (ours drops the old one before it subscribes the new)", """
+    Trap(
+      28, "the newest inner ends with both (ours drops the old one before it subscribes the new)",
+      """
       flattenMap: { policy: latest, signal: { marbles: { text: "{{ event == 'x' ? '---p-|' : '-q---r|' }}", tick: 10ms } } }
       """, ["a": "-x-y-|"], out: "----q---r|"),
-    Trap(29, "a limit queues", """
+    Trap(
+      29, "a limit queues",
+      """
       flattenMap: { maxConcurrent: 1, signal: { marbles: { text: '-p-|', tick: 10ms } } }
       """, ["a": "(xxx|)"], out: "-p--p--p-|"),
     Trap(30, "retry n means n further subscriptions", "retry: 1", ["a": "-1#"], out: "-1-1#"),
     Trap(31, "repeat never ends by itself", "repeat", ["a": "-1|"], out: "-1-1-1-"),
-    Trap(32, "catch catches once", "catch: { with: { marbles: { text: '-2#', tick: 10ms } } }",
+    Trap(
+      32, "catch catches once", "catch: { with: { marbles: { text: '-2#', tick: 10ms } } }",
       ["a": "-1#"], out: "-1-2#"),
-    Trap(36, "bufferWithTime begins with the first event", "bufferWithTime: 50ms",
+    Trap(
+      36, "bufferWithTime begins with the first event", "bufferWithTime: 50ms",
       ["a": "-1-2-------3--|"], out: "------A-------(B|)",
       values: ["A": "[1, 2]", "B": "[3]"]),
     Trap(36, "bufferWithTime drops on an error", "bufferWithTime: 50ms", ["a": "-1-#"], out: "---#"),
     Trap(38, "startWith comes first", "startWith: 0", ["a": "--1-|"], out: "0-1-|"),
-    Trap(40, "distinctUntilChanged looks at neighbours", "distinctUntilChanged", ["a": "-1-1-2-1-|"],
+    Trap(
+      40, "distinctUntilChanged looks at neighbours", "distinctUntilChanged", ["a": "-1-1-2-1-|"],
       out: "-1---2-1-|"),
-    Trap(40, "by content: null equals null, 1 is not a text", "distinctUntilChanged",
+    Trap(
+      40, "by content: null equals null, 1 is not a text", "distinctUntilChanged",
       ["a": "-n-n-1-s-1|"], out: "-n---1-s-1|", values: ["n": "null", "s": "'1'"]),
-    Trap(42, "groups end in the order of their making", """
+    Trap(
+      42, "groups end in the order of their making",
+      """
       groupBy: { key: event % 2, chain: [ { aggregate: { start: 0, next: running + event } } ] }
       """, ["a": "-1-2-3-|"], out: "-------(42|)"),
   ]

@@ -43,7 +43,10 @@ extension TestReportTests {
     let start = try #require(text.range(of: "tests:"))
     let from = text.utf8.distance(from: text.startIndex, to: start.upperBound)
     var random = GraphGenerator(seed: 7)
-    let pieces = ["", " ", "-", "9", "0s", "at: ", "{", "}", "[", "#", "|", "\"", "9223372036854775807ns", "null", "(", "-1ms", "e9"]
+    let pieces = [
+      "", " ", "-", "9", "0s", "at: ", "{", "}", "[", "#", "|", "\"", "9223372036854775807ns", "null", "(", "-1ms",
+      "e9",
+    ]
     var ran = 0
     for _ in 0..<150 {
       var damaged = bytes

@@ -76,7 +76,9 @@ import Testing
 
   @Test func ticksScaleMarbles() throws {
     #expect(
-      try test("tick: 10ms\ninputs: { a: '-1|' }\nexpect: { doubled: [ { at: 10ms, next: 2 }, { at: 20ms, complete: true } ] }") == [])
+      try test(
+        "tick: 10ms\ninputs: { a: '-1|' }\nexpect: { doubled: [ { at: 10ms, next: 2 }, { at: 20ms, complete: true } ] }"
+      ) == [])
     #expect(
       try test("inputs: { a: { marbles: '-1|', tick: 1h } }\nexpect: { doubled: { marbles: '-2|', tick: 1h } }") == [])
   }

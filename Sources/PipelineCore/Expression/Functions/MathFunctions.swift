@@ -7,7 +7,9 @@ extension FunctionRegistry {
       "math.greatest", "The greatest of some numbers, given one by one or as a list.",
       [
         .global([.list(.dyn)], .dyn) { extreme($0[0].elements, .greater, $0.context) },
-        .variadic([.dyn], .dyn) { extreme(UnsafeBufferPointer(start: $0.values, count: $0.count), .greater, $0.context) },
+        .variadic([.dyn], .dyn) {
+          extreme(UnsafeBufferPointer(start: $0.values, count: $0.count), .greater, $0.context)
+        },
       ], examples: [("math.greatest(1, 3, 2)", "3")]),
     FunctionSpec(
       "math.least", "The least of some numbers, given one by one or as a list.",

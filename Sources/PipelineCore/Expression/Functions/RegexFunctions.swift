@@ -12,7 +12,10 @@ extension FunctionRegistry {
       [
         .global([.string, .string], .optional(.string)) { arguments in
           var first: Value?
-          let failure = matches(arguments) { first = $0; return false }
+          let failure = matches(arguments) {
+            first = $0
+            return false
+          }
           return failure ?? arguments.context.arena.optional(first)
         }
       ], examples: [("regex.extract('id=42', r'id=(\\d+)').value()", "'42'")]),
@@ -21,7 +24,10 @@ extension FunctionRegistry {
       [
         .global([.string, .string], .list(.string)) { arguments in
           var all: [Value] = []
-          let failure = matches(arguments) { all.append($0); return true }
+          let failure = matches(arguments) {
+            all.append($0)
+            return true
+          }
           return failure ?? arguments.context.arena.list(all)
         }
       ], examples: [("regex.extractAll('a1b22', r'\\d+')", "['1', '22']")]),

@@ -155,9 +155,10 @@ extension FunctionRegistry {
           }
           return .string(arguments[0].rawBytes)
         },
-      ] + ["net.IP", "net.CIDR"].map {
-        .global([.abstract($0, [])], .string) { .string($0[0].rawBytes) }
-      }, examples: [("string(1.5)", "'1.5'"), ("string(duration('90s'))", "'90s'")]),
+      ]
+        + ["net.IP", "net.CIDR"].map {
+          .global([.abstract($0, [])], .string) { .string($0[0].rawBytes) }
+        }, examples: [("string(1.5)", "'1.5'"), ("string(duration('90s'))", "'90s'")]),
     FunctionSpec(
       "bytes", "The UTF-8 bytes of a text.",
       [.global([.bytes], .bytes) { $0[0] }, .global([.string], .bytes) { .bytes($0[0].rawBytes) }],
