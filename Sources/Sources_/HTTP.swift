@@ -73,6 +73,7 @@ public struct HTTP: SourceComponent {
       .snippet("every ten seconds", "http: { url: 'http://127.0.0.1:8080/status', every: 10s, timeout: 2s }"),
       .snippet("a text", "http: { url: 'http://127.0.0.1:8080/health', decode: text }"),
     ],
+    carries: .restarts("A request that was under way is made again, and `every` counts from then."),
     rivals: ["Vector http_client", "Benthos http_client", "Logstash http_poller"],
     seeAlso: ["httpServer", "flattenMap"])
 

@@ -36,7 +36,8 @@ public struct Interval: SourceComponent {
         "on weekdays at half past six",
         "interval: { cron: '30 6 * * 1-5', timezone: Europe/Berlin }"),
     ],
-    rivals: ["RxJS interval", "Benthos generate", "Tremor metronome, crononome"], seeAlso: ["http", "values"])
+    carries: .state(version: 1), rivals: ["RxJS interval", "Benthos generate", "Tremor metronome, crononome"],
+    seeAlso: ["http", "values"])
 
   public func validate(_ context: inout DecodingContext) {
     if (every == nil) == (cron == nil) {
@@ -141,6 +142,20 @@ public struct Interval: SourceComponent {
       produce(
         arena.map(["tick": .int(tick), "time": .timestamp(wallTime: executor.wallTime)]),
         position: tick)
+    }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(start)
+      state.write(tick)
+      state.write(scheduled)
+      state.write(timer)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      start = try state.read()
+      tick = try state.read()
+      scheduled = try state.read()
+      timer = try state.read()
     }
 
     override func stop() { cancelWake(&timer) }

@@ -20,7 +20,7 @@ public struct Values: SourceComponent {
       .snippet("three numbers", "values: [1, 2, 3]"),
       .snippet("one a second", "values: { list: [tick, tock], every: 1s }"),
     ],
-    rivals: ["RxJS of, from", "Benthos generate"], seeAlso: ["interval"])
+    carries: .state(version: 1), rivals: ["RxJS of, from", "Benthos generate"], seeAlso: ["interval"])
 
   public var runsOnVirtualTime: Bool { true }
 
@@ -69,6 +69,16 @@ public struct Values: SourceComponent {
         return
       }
       timer = wake(after: every)
+    }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(next)
+      state.write(timer)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      next = try state.read(in: 0...count)
+      timer = try state.read()
     }
 
     override func stop() { cancelWake(&timer) }

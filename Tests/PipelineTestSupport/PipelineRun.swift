@@ -15,6 +15,11 @@ public struct PipelineRun {
   /// Whether it stopped by itself within the limits.
   public var isQuiet = true
 
+  /// What was saved at each cut.
+  public var savedStates: [[UInt8]] = []
+  /// What of it could not be used.
+  public var refusals: [Diagnostic] = []
+
   /// What the sink `out` got.
   public var out: SignalHistory { sinks["out"] ?? SignalHistory() }
 
@@ -56,6 +61,10 @@ public struct PipelineRun {
     public var turnLimit = 100_000
     /// Named signals that stay subscribed from the beginning, whoever else subscribes: they are hot.
     public var hot: [String] = []
+    /// After which turns to save the state, drop everything and go on with what was saved; from 1.
+    public var cutAfter: (Int) -> Bool = { _ in false }
+    /// What becomes of saved bytes.
+    public var damage: ([UInt8]) -> [UInt8] = { $0 }
     public init() {}
   }
 
@@ -68,63 +77,134 @@ public struct PipelineRun {
   public init(
     _ plan: Plan, sources: [String: any SourceComponent], options: Options = Options()
   ) {
+    let stage = Stage(plan, sources, options)
+    stage.launch(nil)
+    let end = options.cancelAt ?? options.until
+    if let drainAt = options.drainAt {
+      _ = stage.advance(to: Instant(nanoseconds: drainAt.nanoseconds))
+      let running = stage.execution
+      stage.turn { running.drain() }
+    }
+    isQuiet = stage.advance(to: end.map { Instant(nanoseconds: $0.nanoseconds) } ?? .distantFuture)
+    let running = stage.execution
+    let executor = stage.executor
+    // Ending the turn would be too late to see what a cancellation leaves behind.
+    if options.cancelAt != nil { stage.turn { running.cancel() } }
+    pendingTimers = executor.pendingTimers
+    isCongested = executor.isCongested
+    outcome = running.outcome
+    if outcome != nil, end == nil {
+      // Nothing may come any more, whatever still wants to happen.
+      stage.time.run(executor, turnLimit: 1000)
+    }
+    counters = running.counters
+    turns = executor.turns
+    deadLetters = stage.box.deadLetters
+    log = stage.box.log
+    sinks = stage.recordings.mapValues { SignalHistory($0) }
+    savedStates = stage.savedStates
+    refusals = stage.refusals
+    stage.turn { running.cancel() }
+  }
+
+  /// The execution that runs now, and what stays when another takes its place.
+  private final class Stage {
     final class Box: @unchecked Sendable {
       var deadLetters: [String] = []
       var log: [String] = []
       var random: UInt64 = 0
     }
+
+    let plan: Plan
+    let sources: [String: any SourceComponent]
+    let options: Options
     let box = Box()
     let time = VirtualTime()
-    let executor = Executor(clock: time)
-    let services = Services(
-      http: NoHTTPClient(), log: { level, step, message in box.log.append("\(level) \(step): \(message)") },
-      deadLetter: { box.deadLetters.append(String(decoding: $0, as: UTF8.self)) },
-      random: {
-        box.random &+= 0x9E37_79B9_7F4A_7C15
-        return box.random
-      })
-    let execution = Execution(plan: plan, executor: executor, services: services)
-    var recordings: [String: ProbeSink.Recording] = [:]
-    for sink in plan.sinks { recordings[sink.name] = ProbeSink.Recording() }
-    let recorded = recordings
-    execution.sinkOverride = { name in recorded[name].map { ProbeSink($0) } }
-    execution.sourceOverride = { sources[$0] }
-    let watchers = options.hot.compactMap { name in
-      plan.index(ofNamed: name).map { ($0, ProbeSink.tap(ProbeSink.Recording(), executor)) }
+    let recordings: [String: ProbeSink.Recording]
+    private(set) var executor: Executor
+    nonisolated(unsafe) private(set) var execution: Execution
+    private(set) var savedStates: [[UInt8]] = []
+    private(set) var refusals: [Diagnostic] = []
+    private var watchers: [Downstream] = []
+    private var turns = 0
+
+    init(_ plan: Plan, _ sources: [String: any SourceComponent], _ options: Options) {
+      self.plan = plan
+      self.sources = sources
+      self.options = options
+      recordings = Dictionary(uniqueKeysWithValues: plan.sinks.map { ($0.name, ProbeSink.Recording()) })
+      executor = Executor(clock: time)
+      execution = Self.execution(plan, executor, box)
     }
-    execution.taps = watchers.map { Tap(.signal($0.0), $0.1) }
-    nonisolated(unsafe) let running = execution
-    executor.post { running.launch { _ in } }
-    let end = options.cancelAt ?? options.until
-    if let drainAt = options.drainAt {
-      time.run(
-        executor, until: Instant(nanoseconds: drainAt.nanoseconds), turnLimit: options.turnLimit,
-        isDone: { running.outcome != nil })
-      executor.post { running.drain() }
+
+    private static func execution(_ plan: Plan, _ executor: Executor, _ box: Box) -> Execution {
+      Execution(
+        plan: plan, executor: executor,
+        services: Services(
+          http: NoHTTPClient(),
+          log: { level, step, message in box.log.append("\(level) \(step): \(message)") },
+          deadLetter: { box.deadLetters.append(String(decoding: $0, as: UTF8.self)) },
+          random: {
+            box.random &+= 0x9E37_79B9_7F4A_7C15
+            return box.random
+          }))
     }
-    isQuiet = time.run(
-      executor, until: end.map { Instant(nanoseconds: $0.nanoseconds) } ?? .distantFuture,
-      turnLimit: options.turnLimit, isDone: { running.outcome != nil })
-    if options.cancelAt != nil {
-      // Ending the turn would be too late to see what a cancellation leaves behind.
-      executor.post { running.cancel() }
+
+    /// Runs `work` in a turn of its own.
+    func turn(_ work: @escaping () -> Void) {
+      nonisolated(unsafe) let work = work
+      executor.post { work() }
       _ = executor.runOne()
     }
-    pendingTimers = executor.pendingTimers
-    isCongested = executor.isCongested
-    outcome = execution.outcome
-    if outcome != nil, end == nil {
-      // Nothing may come any more, whatever still wants to happen.
-      time.run(executor, turnLimit: 1000)
+
+    func launch(_ state: [UInt8]?) {
+      execution.sinkOverride = { [recordings] in recordings[$0].map { ProbeSink($0) } }
+      execution.sourceOverride = { [sources] in sources[$0] }
+      let hot = options.hot.compactMap { name in
+        plan.index(ofNamed: name).map { ($0, ProbeSink.tap(ProbeSink.Recording(), executor)) }
+      }
+      watchers += hot.map(\.1)
+      execution.taps = hot.map { Tap(.signal($0.0), $0.1) }
+      let execution = self.execution
+      if state == nil {
+        nonisolated(unsafe) let running = execution
+        executor.post { running.launch { _ in } }
+      } else {
+        turn { execution.launch(restoring: state) { _ in } }
+        refusals += execution.refusals
+      }
     }
-    counters = execution.counters
-    turns = executor.turns
-    deadLetters = box.deadLetters
-    log = box.log
-    sinks = recorded.mapValues { SignalHistory($0) }
-    executor.post { running.cancel() }
-    _ = executor.runOne()
-    withExtendedLifetime(watchers) {}
+
+    /// As ``VirtualTime/run(_:until:turnLimit:isDone:)``, with cuts.
+    func advance(to end: Instant) -> Bool {
+      var left = options.turnLimit
+      while left > 0 {
+        left -= 1
+        if executor.runOne() {
+          if execution.outcome != nil { return true }
+          turns += 1
+          if options.cutAfter(turns) { cut() }
+          continue
+        }
+        guard let next = executor.nextDeadline, next <= end else {
+          if end != .distantFuture, end > time.now { time.advance(to: end) }
+          return true
+        }
+        time.advance(to: max(next, time.now))
+      }
+      return false
+    }
+
+    /// Saves the state, drops everything and goes on with what was saved.
+    private func cut() {
+      guard let state = execution.saveState() else { return }
+      savedStates.append(state)
+      let old = execution
+      turn { old.cancel() }
+      executor = Executor(clock: time)
+      execution = Self.execution(plan, executor, box)
+      launch(options.damage(state))
+    }
   }
 }
 

@@ -66,6 +66,7 @@ public struct Binder {
     var inner = context
     inner.outer = inputs.first?.type ?? .dyn
     inner.depth += 1
+    inner.path = compilation.path(of: step)
     inner.seesError = context.seesError || seesError
     return compilation.signal(node, inner)
   }
@@ -74,6 +75,7 @@ public struct Binder {
   mutating func compileChain(_ nodes: [ComponentNode]) -> SignalPlan? {
     var inner = context
     inner.depth += 1
+    inner.path = compilation.path(of: step)
     let input = SignalPlan(.input, step: step, type: inputs.first ?? .dyn)
     return compilation.chain(nodes, input, inner)
   }
@@ -83,6 +85,8 @@ public struct Binder {
 struct SignalContext {
   /// The named source, signal or sink that it belongs to.
   var owner: String
+  /// What the names of its steps in a saved state begin with.
+  var path: String
   /// What is known of `outer`; nil outside of inner signals.
   var outer: ExpressionType?
   var seesError = false

@@ -26,6 +26,8 @@ final class Compilation {
   var diagnostics = Diagnostics()
   var expressions: [ExpressionReport] = []
   private var steps: [StepPlan] = []
+  /// The names of steps and references in saved states.
+  private var keys: Set<String> = []
   /// What can be referred to, by name.
   private var index: [String: Int] = [:]
   private var entries: [Entry] = []
@@ -151,7 +153,7 @@ final class Compilation {
     case .waiting:
       entries[at].state = .running
       let name = entries[at].name.value
-      let context = SignalContext(owner: name)
+      let context = SignalContext(owner: name, path: name)
       var plan: SignalPlan?
       if let source = file.sources.first(where: { $0.name.value == name }) {
         plan = self.source(source.node, context, label: name)
@@ -163,7 +165,7 @@ final class Compilation {
     }
   }
 
-  private func reference(_ name: ReferenceNode) -> SignalPlan? {
+  private func reference(_ name: ReferenceNode, _ context: SignalContext) -> SignalPlan? {
     guard let at = index[name.name.value] else {
       let near = Suggestion.nearest(to: name.name.value, among: entries.map(\.name.value))
       diagnostics.report(
@@ -180,7 +182,9 @@ final class Compilation {
     switch name.output?.value {
     case nil:
       guard let plan = named(at, from: name.name.location) else { return nil }
-      return SignalPlan(.named(at), step: plan.step, type: plan.type)
+      return SignalPlan(
+        .named(at), step: plan.step, type: plan.type,
+        reference: key("\(context.path)/@\(name.name.value)"))
     case "errors":
       kind = .errors(at)
     case let other?:
@@ -190,7 +194,8 @@ final class Compilation {
           help: "Every source and signal has the output 'errors': '\(name.name.value).errors'"))
       return nil
     }
-    return SignalPlan(kind, step: StepID(0), type: .dyn)
+    return SignalPlan(
+      kind, step: StepID(0), type: .dyn, reference: key("\(context.path)/@\(name.name.value).errors"))
   }
 
   // MARK: Signals
@@ -205,7 +210,7 @@ final class Compilation {
     }
     var origin: SignalPlan?
     switch node.origin {
-    case .reference(let reference): origin = self.reference(reference)
+    case .reference(let reference): origin = self.reference(reference, context)
     case .inline(let component): origin = source(component, context, label: context.owner)
     case .combining(let combining): origin = self.combining(combining, context)
     }
@@ -234,13 +239,16 @@ final class Compilation {
       return nil
     }
     let component = component(of: node)
-    let step = addStep(component, context, label: context.owner)
+    let step = addStep(
+      component, context, label: context.owner, more: node.inputs.map { $0.name?.value ?? "" })
     var inputs: [SignalPlan] = []
     var failed = false
-    for input in node.inputs {
+    for (number, input) in node.inputs.enumerated() {
       var plan: SignalPlan?
+      var context = context
+      context.path = "\(steps[step.number].key).\(input.name?.value ?? "\(number)")"
       switch input.signal {
-      case .reference(let reference): plan = self.reference(reference)
+      case .reference(let reference): plan = self.reference(reference, context)
       case .inline(let signal): plan = self.signal(signal, context)
       }
       if let plan { inputs.append(plan) } else { failed = true }
@@ -261,7 +269,7 @@ final class Compilation {
     isWhole = bind(&combining, types, segment, context, step, component.location) && isWhole
     guard !failed, isWhole else { return nil }
     var type = combining.outputType(types)
-    if entry.name == CombineLatest.spec.name || entry.name == Zip.spec.name {
+    if entry.makesTuple {
       type.tuple = node.inputs.enumerated().map { $1.name?.value ?? "@\($0)" }
       type.elements = types.map(\.type)
     }
@@ -354,10 +362,10 @@ final class Compilation {
   }
 
   private func sink(_ named: NamedNode<SinkNode>) -> SinkPlan? {
-    let context = SignalContext(owner: named.name.value)
+    let context = SignalContext(owner: named.name.value, path: "sinks.\(named.name.value)")
     var input: SignalPlan?
     switch named.node.from {
-    case .reference(let reference): input = self.reference(reference)
+    case .reference(let reference): input = self.reference(reference, context)
     case .inline(let node): input = signal(node, context)
     }
     let placeholder = SignalPlan(.input, step: StepID(0), type: .dyn)
@@ -378,7 +386,9 @@ final class Compilation {
 
   // MARK: Components
 
-  private func addStep(_ node: ComponentNode, _ context: SignalContext, label: String) -> StepID {
+  private func addStep(
+    _ node: ComponentNode, _ context: SignalContext, label: String, more: [String] = []
+  ) -> StepID {
     var policy: ErrorPolicy?
     if let option = node.options["onError"] {
       policy = option.string.flatMap(ErrorPolicy.init)
@@ -395,9 +405,35 @@ final class Compilation {
       StepPlan(
         keyword: node.keyword.value, owner: context.owner,
         label: name.map { "\(label) (\($0))" } ?? "\(label) \(node.keyword.value)",
-        location: node.keyword.location, onError: policy))
+        location: node.keyword.location, onError: policy,
+        key: key("\(context.path)/\(name ?? node.keyword.value)"), fingerprint: fingerprint(node, more)))
     return StepID(steps.count - 1)
   }
+
+  /// `wanted`, or with a number behind it if that is taken.
+  private func key(_ wanted: String) -> String {
+    var key = wanted
+    var number = 1
+    while !keys.insert(key).inserted {
+      number += 1
+      key = "\(wanted)#\(number)"
+    }
+    return key
+  }
+
+  private func fingerprint(_ node: ComponentNode, _ more: [String]) -> UInt64 {
+    var print = Fingerprint()
+    print.add(node.keyword.value.utf8)
+    print.add(Fingerprint.of(node.arguments))
+    for text in more {
+      print.add(UInt8(0))
+      print.add(text.utf8)
+    }
+    return print.value
+  }
+
+  /// Where a step stands in a saved state; what it holds stands behind it.
+  func path(of step: StepID) -> String { steps[step.number].key }
 
   private func entry(_ kind: ComponentKind, _ node: ComponentNode) -> CatalogueEntry? {
     if let entry = catalogue.component(kind, node.keyword.value) { return entry }
@@ -440,7 +476,7 @@ final class Compilation {
       var value = value
       var binder = Binder(
         inputs: inputs, location: location, segment: segment, context: context, compilation: self,
-        seesError: value is Catch, step: step)
+        seesError: D.seesError, step: step)
       value.bind(&binder)
       for parameter in D.spec.parameters { parameter.bind(&value, &binder) }
       diagnostics.report(contentsOf: binder.diagnostics.all)

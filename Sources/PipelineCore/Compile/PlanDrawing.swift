@@ -249,23 +249,3 @@ public struct PlanDrawing: Sendable {
     }
   }
 }
-
-extension Component {
-  /// The signals and chains that the parameters hold, however deep.
-  var innerPlans: [SignalPlan] {
-    var plans: [SignalPlan] = []
-    func look(_ value: Any, _ depth: Int) {
-      if let signal = value as? SignalParameter {
-        if let plan = signal.plan { plans.append(plan) }
-      } else if let chain = value as? ChainParameter {
-        if let plan = chain.plan { plans.append(plan) }
-      } else if depth < 4 {
-        let mirror = Mirror(reflecting: value)
-        guard mirror.displayStyle != .class else { return }
-        for child in mirror.children { look(child.value, depth + 1) }
-      }
-    }
-    look(self, 0)
-    return plans
-  }
-}

@@ -41,6 +41,10 @@ public struct CatalogueEntry: Sendable {
   public let seeAlso: [String]
   /// How few inputs a combination needs.
   public let minimumInputs: Int
+  /// What of a running one outlives the process.
+  public let carries: Carries
+  /// Whether a combination makes lists that `reduce` sees by name.
+  let makesTuple: Bool
   /// Whether neighbouring steps of this kind run as one pass.
   public let isRowWise: Bool
   let changesValue: Bool
@@ -65,6 +69,8 @@ public struct CatalogueEntry: Sendable {
     rivals = spec.rivals
     seeAlso = spec.seeAlso
     self.minimumInputs = minimumInputs
+    carries = spec.carries
+    makesTuple = (C.self as? any CombiningOperator.Type)?.makesTuple ?? false
     isRowWise = C.self is any RowOperator.Type
     changesValue = (C.self as? any RowOperator.Type)?.changesValue ?? true
     decode = { node, context in spec.decode(node, &context) }

@@ -3,6 +3,8 @@ public protocol Component: Sendable {
   /// The defaults; what is required holds a placeholder until it is decoded.
   init()
   static var spec: ComponentSpec<Self> { get }
+  /// Whether the expressions of the parameters, inner signals included, see `error`, as those of `catch` do.
+  static var seesError: Bool { get }
   /// Checks what concerns several parameters at once. Single ones are checked by their own types.
   func validate(_ context: inout DecodingContext)
   /// Prepares what depends on the types of the inputs, beyond the parameters' own expressions.
@@ -10,6 +12,12 @@ public protocol Component: Sendable {
 }
 
 extension Component {
+  /// The signals and chains that the parameters hold, in the order of the parameters.
+  var innerPlans: [SignalPlan] { Self.spec.parameters.flatMap { $0.inner(self) } }
+  /// What of a running one outlives the process.
+  var carries: Carries { Self.spec.carries }
+
+  public static var seesError: Bool { false }
   public func validate(_ context: inout DecodingContext) {}
   public mutating func bind(_ binder: inout Binder) {}
 }
@@ -63,10 +71,13 @@ extension RowOperator {
 public protocol CombiningOperator: OperatorComponent {
   /// How few inputs make sense.
   static var minimumInputs: Int { get }
+  /// Whether an event is the list of the inputs' events, which `reduce` sees by the inputs' names.
+  static var makesTuple: Bool { get }
 }
 
 extension CombiningOperator {
   public static var minimumInputs: Int { 1 }
+  public static var makesTuple: Bool { false }
 }
 
 /// What ends a signal.

@@ -10,13 +10,16 @@ public struct ComponentSpec<C: Component>: Sendable {
   public var examples: [Example]
   /// What a running one keeps, and when it lets go; empty: nothing.
   public var keeps: String
+  /// What of that outlives the process.
+  public var carries: Carries
   /// What others call it: `RxJS debounceTime`.
   public var rivals: [String]
   public var seeAlso: [String]
 
   public init(
     _ name: String, summary: String, details: String = "", parameters: [Parameter<C>] = [],
-    examples: [Example] = [], keeps: String = "", rivals: [String] = [], seeAlso: [String] = []
+    examples: [Example] = [], keeps: String = "", carries: Carries = .nothing, rivals: [String] = [],
+    seeAlso: [String] = []
   ) {
     self.name = name
     self.summary = summary
@@ -24,6 +27,7 @@ public struct ComponentSpec<C: Component>: Sendable {
     self.parameters = parameters
     self.examples = examples
     self.keeps = keeps
+    self.carries = carries
     self.rivals = rivals
     self.seeAlso = seeAlso
   }
@@ -89,6 +93,8 @@ public struct Parameter<C: Component>: Sendable {
   public var info: ParameterInfo
   let decode: @Sendable (YAMLNode, inout C, inout DecodingContext) -> Void
   let bind: @Sendable (inout C, inout Binder) -> Void
+  /// The signals and chains that the parameter's value holds.
+  let inner: @Sendable (C) -> [SignalPlan]
 
   /// `whole`: whatever stands behind the component key is this parameter, mappings included, unless
   /// there are others. `primary`: what the short form gives (`throttle: 300ms`). `variables`: what the parameter's
@@ -114,6 +120,7 @@ public struct Parameter<C: Component>: Sendable {
     bind = { component, binder in
       component[keyPath: path].bind(&binder, usage)
     }
+    inner = { $0[keyPath: path].innerPlans }
   }
 }
 

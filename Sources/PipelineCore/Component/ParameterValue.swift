@@ -7,11 +7,14 @@ public protocol ParameterValue: Sendable {
   var defaultText: String? { get }
   /// Checks and compiles the expressions inside, if any.
   mutating func bind(_ binder: inout Binder, _ use: ExpressionUse)
+  /// The signals and chains inside, once they are bound.
+  var innerPlans: [SignalPlan] { get }
 }
 
 extension ParameterValue {
   public var defaultText: String? { nil }
   public mutating func bind(_ binder: inout Binder, _ use: ExpressionUse) {}
+  public var innerPlans: [SignalPlan] { [] }
 }
 
 /// What decoding needs beside the node.
@@ -191,6 +194,7 @@ extension Optional: ParameterValue where Wrapped: ParameterValue {
       self = value
     }
   }
+  public var innerPlans: [SignalPlan] { self?.innerPlans ?? [] }
 }
 
 extension Array: ParameterValue where Element: ParameterValue {
@@ -210,6 +214,7 @@ extension Array: ParameterValue where Element: ParameterValue {
   public mutating func bind(_ binder: inout Binder, _ use: ExpressionUse) {
     for index in indices { self[index].bind(&binder, use) }
   }
+  public var innerPlans: [SignalPlan] { flatMap(\.innerPlans) }
 }
 
 /// Names with values, in the order of the file.
@@ -233,6 +238,7 @@ public struct Table<Element: ParameterValue>: ParameterValue {
   public mutating func bind(_ binder: inout Binder, _ use: ExpressionUse) {
     for index in entries.indices { entries[index].value.bind(&binder, use) }
   }
+  public var innerPlans: [SignalPlan] { entries.flatMap(\.value.innerPlans) }
 }
 
 /// An enum whose cases are the words that the file may write.
@@ -274,6 +280,7 @@ public struct RecordField<R: RecordParameter>: Sendable {
   public var info: ParameterInfo
   let decode: @Sendable (YAMLNode, inout R, inout DecodingContext) -> Void
   let bind: @Sendable (inout R, inout Binder, ExpressionUse) -> Void
+  let inner: @Sendable (R) -> [SignalPlan]
 
   public init<Value: ParameterValue>(
     _ name: String, _ path: WritableKeyPath<R, Value> & Sendable, primary: Bool = false,
@@ -292,6 +299,7 @@ public struct RecordField<R: RecordParameter>: Sendable {
       (context.range, context.parameter) = outer
     }
     bind = { record, binder, use in record[keyPath: path].bind(&binder, use) }
+    inner = { $0[keyPath: path].innerPlans }
   }
 }
 
@@ -337,4 +345,6 @@ extension RecordParameter {
   public mutating func bind(_ binder: inout Binder, _ use: ExpressionUse) {
     for field in Self.fields { field.bind(&self, &binder, use) }
   }
+
+  public var innerPlans: [SignalPlan] { Self.fields.flatMap { $0.inner(self) } }
 }

@@ -24,6 +24,8 @@ public struct SignalParameter: ParameterValue {
     plan = binder.compileInner(node)
   }
 
+  public var innerPlans: [SignalPlan] { plan.map { [$0] } ?? [] }
+
   public var required: SignalPlan {
     guard let plan else { preconditionFailure("a required signal was not bound") }
     return plan
@@ -46,6 +48,8 @@ public struct ChainParameter: ParameterValue {
     parameter.nodes = PipelineFileParser.parseChain(node, into: &context.diagnostics)
     return parameter
   }
+
+  public var innerPlans: [SignalPlan] { plan.map { [$0] } ?? [] }
 
   public mutating func bind(_ binder: inout Binder, _ use: ExpressionUse) {
     guard isGiven else { return }

@@ -37,11 +37,17 @@ public final class Execution {
 
   // Touched in turns only, which never overlap.
   @exclusivity(unchecked) public internal(set) var counters = Counters()
-  private var named: [SharedSignal] = []
-  private var errors: [ErrorsSignal] = []
-  private var sinks: [OpenSink] = []
+  private(set) var named: [SharedSignal] = []
+  private(set) var errors: [ErrorsSignal] = []
+  private(set) var sinks: [OpenSink] = []
   private var openSinks = 0
   private var runningSources: [RunningSource] = []
+  /// Numbers subscriptions of what is shared, and sources.
+  private(set) var lastSubscription: UInt64 = 0
+  /// While the graph is made again from a saved state.
+  private(set) var restoration: Restoration?
+  /// What of the saved state could not be used, and why.
+  public private(set) var refusals: [Diagnostic] = []
   private var isWiring = false
   private var pendingStarts: [() -> Void] = []
   /// The sources have been told to end; new ones end at once.
@@ -51,7 +57,7 @@ public final class Execution {
   /// Reasons that were already logged once: by step and code and, for conditions, by path.
   private var logged: Set<String> = []
 
-  private struct OpenSink {
+  struct OpenSink {
     var node: RunningSink
     var upstream: any Subscription
     var isOpen = true
@@ -67,15 +73,21 @@ public final class Execution {
   // MARK: Life
 
   /// Wires the graph and starts the sources. Call it in a turn; `onEnd` is called once, in a turn.
-  public func launch(onEnd: @escaping (Outcome) -> Void) {
+  ///
+  /// `state`: what ``saveState()`` of the same pipeline gave; everything goes on from there. What of it does
+  /// not fit any more starts empty and is told in ``refusals``.
+  public func launch(restoring state: [UInt8]? = nil, onEnd: @escaping (Outcome) -> Void) {
     self.onEnd = onEnd
+    if let state { restoration = Restoration(state, plan, executor) }
+    lastSubscription = restoration?.lastSubscription ?? 0
+    executor.lastTimer = restoration?.lastTimer ?? 0
     named = plan.named.indices.map { SharedSignal(self, $0) }
     errors = plan.named.indices.map { _ in ErrorsSignal(self) }
     isWiring = true
     openSinks = plan.sinks.count
     for (index, sink) in plan.sinks.enumerated() {
       let seat = Seat(
-        execution: self, step: sink.step, location: sink.location, scope: topScope,
+        execution: self, step: sink.step, location: sink.location, scope: topScope, plan: nil,
         segment: sink.segment, inputs: [])
       let component = sinkOverride?(sink.name) ?? sink.component
       let node = component.makeSink(seat)
@@ -85,10 +97,17 @@ public final class Execution {
       if outcome != nil { return }
     }
     for (index, sink) in plan.sinks.enumerated() {
+      if restoration?.hadEnded(sink) == true {
+        // It is told so when everything is wired.
+        let node = sinks[index].node
+        whenWired { node.complete() }
+        continue
+      }
       let upstream = subscribe(sink.input, topScope, to: sinks[index].node)
       if sinks[index].node.hasEnded { upstream.cancel() } else { sinks[index].upstream = upstream }
     }
     for tap in taps { tap.connect(self) }
+    if let restoration { goOn(restoration) }
     isWiring = false
     let starts = pendingStarts
     pendingStarts = []
@@ -145,11 +164,7 @@ public final class Execution {
 
   /// Runs `signal` for `downstream`. Unless the graph is being wired, events may come before this returns.
   public func subscribe(_ signal: SignalPlan, _ scope: Scope, to downstream: Downstream) -> any Subscription {
-    func seat(_ segment: Segment, _ inputs: [SignalPlan]) -> Seat {
-      Seat(
-        execution: self, step: signal.step, location: plan.steps[signal.step.number].location,
-        scope: scope, segment: segment, inputs: inputs)
-    }
+    if let restoration { return restore(signal, scope, to: downstream, restoration) }
     switch signal.kind {
     case .named(let index):
       if plan.named[index].isCold { return subscribe(plan.named[index].body, topScope, to: downstream) }
@@ -157,20 +172,11 @@ public final class Execution {
     case .errors(let index):
       return errors[index].subscribe(downstream)
     case .source(let component, let segment):
-      let step = plan.steps[signal.step.number]
-      let isNamed = plan.index(ofNamed: step.owner).map { plan.named[$0].body === signal } ?? false
-      let replacement = isNamed ? sourceOverride?(step.owner) : nil
-      let actual = replacement ?? sourceFilter?(component) ?? component
-      let node = actual.makeSource(seat(segment, []), downstream: downstream)
-      runningSources.append(node)
-      if runningSources.count > 64 { runningSources.removeAll { $0.isClosed } }
-      whenWired { [unowned self] in
-        if node.isClosed { return }
-        if isStopping { node.drain() } else { node.begin() }
-      }
+      let node = makeSource(component, seat(signal, scope, segment), downstream)
+      start(node)
       return node
     case .node(let component, let segment, let inputs):
-      let node = component.makeNode(seat(segment, inputs), downstream: downstream)
+      let node = component.makeNode(seat(signal, scope, segment, inputs), downstream: downstream)
       node.start()
       return node
     case .input:
@@ -179,9 +185,55 @@ public final class Execution {
       }
       return subject.subscribe(downstream)
     case .run(let run, let input):
-      let node = RowRun(run, seat(Segment.empty, [input]), downstream: downstream)
+      let node = RowRun(run, seat(signal, scope, .empty, [input]), downstream: downstream)
       node.start()
       return node
+    }
+  }
+
+  func seat(_ signal: SignalPlan, _ scope: Scope, _ segment: Segment, _ inputs: [SignalPlan] = []) -> Seat {
+    Seat(
+      execution: self, step: signal.step, location: plan.steps[signal.step.number].location, scope: scope,
+      plan: signal, segment: segment, inputs: inputs)
+  }
+
+  func makeSource(_ component: any SourceComponent, _ seat: Seat, _ downstream: Downstream) -> RunningSource {
+    var replacement: (any SourceComponent)?
+    if let sourceOverride {
+      let owner = plan.steps[seat.step.number].owner
+      if let index = plan.index(ofNamed: owner), plan.named[index].body === seat.plan {
+        replacement = sourceOverride(owner)
+      }
+    }
+    if replacement == nil, let sourceFilter { replacement = sourceFilter(component) }
+    let node = (replacement ?? component).makeSource(seat, downstream: downstream)
+    node.replacement = replacement
+    node.serial = nextSubscription()
+    runningSources.append(node)
+    if runningSources.count > 64 { runningSources.removeAll { $0.isClosed } }
+    return node
+  }
+
+  /// `resuming`: its state was restored.
+  func start(_ node: RunningSource, resuming: Bool = false) {
+    whenWired { [unowned self] in
+      if node.isClosed { return }
+      if isStopping { node.drain() } else if resuming { node.resume() } else { node.begin() }
+    }
+  }
+
+  func nextSubscription() -> UInt64 {
+    lastSubscription &+= 1
+    return lastSubscription
+  }
+
+  /// Ends the restoring: everything is there again.
+  private func goOn(_ restoration: Restoration) {
+    self.restoration = nil
+    refusals = restoration.refusals
+    runningSources.sort { $0.serial < $1.serial }
+    for step in restoration.deferred.sorted(by: { $0.position < $1.position }) {
+      step.node.later(step.token)
     }
   }
 

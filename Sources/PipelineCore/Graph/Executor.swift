@@ -46,7 +46,7 @@ public final class Executor: @unchecked Sendable {
   private var congestedOutputs = 0
   private var congestedQueues = 0
   /// Steps that must not run on the stack of whoever asked for them: the next round of a repeat.
-  private var deferred: [() -> Void] = []
+  private var deferred: [(node: OperatorNode, token: Int)] = []
   private var deferredHead = 0
   /// How many deferred steps and starts of sources are on the stack.
   private var depth = 0
@@ -160,7 +160,7 @@ public final class Executor: @unchecked Sendable {
     while deferredHead < deferred.count, steps < Self.deferredLimit {
       let step = deferred[deferredHead]
       deferredHead += 1
-      step()
+      if !step.node.isClosed { step.node.resumed(step.token) }
       steps += 1
     }
     depth -= 1
@@ -182,8 +182,17 @@ public final class Executor: @unchecked Sendable {
     depth -= 1
   }
 
-  /// Runs `step` later in this turn (or in the next, when this one has run for long), off the stack.
-  func `defer`(_ step: @escaping () -> Void) { deferred.append(step) }
+  /// Calls `resumed` of `node` later in this turn (or in the next, when this one has run for long), off the
+  /// stack.
+  func `defer`(_ node: OperatorNode, _ token: Int) { deferred.append((node, token)) }
+
+  /// What still waits for `node` to go on: places in the queue and tokens.
+  func deferrals(of node: OperatorNode) -> [(position: Int, token: Int)] {
+    guard deferredHead < deferred.count else { return [] }
+    return (deferredHead..<deferred.count).compactMap {
+      deferred[$0].node === node ? ($0 - deferredHead, deferred[$0].token) : nil
+    }
+  }
 
   /// Wakes `target` in a turn of its own. For nodes use `OperatorNode.wake`, which knows their end.
   public func schedule(at deadline: Instant, _ target: any TimerTarget, _ token: Int) -> Wake {
@@ -197,6 +206,19 @@ public final class Executor: @unchecked Sendable {
   }
 
   func cancel(_ wake: Wake) { timers.cancel(wake) }
+
+  func pending(_ wake: Wake) -> TimerQueue.Pending? { timers.pending(wake) }
+
+  /// Schedules a timer of a saved state, with the number it had.
+  func reschedule(at deadline: Instant, _ number: UInt64, _ target: any TimerTarget, _ token: Int) -> Wake {
+    timers.schedule(at: deadline, number, target, token)
+  }
+
+  /// The number of the timer that was scheduled last; it only grows.
+  var lastTimer: UInt64 {
+    get { timers.last }
+    set { timers.last = newValue }
+  }
 
   func bury(_ object: AnyObject) { graveyard.append(object) }
 

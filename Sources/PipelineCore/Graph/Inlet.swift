@@ -1,15 +1,19 @@
 /// One of several inputs of a node: forwards to the node with its number.
 ///
 /// Ends by itself when it is told so, and says nothing afterwards.
-public final class Inlet: Downstream, Subscription {
+public final class Inlet: Downstream {
   private unowned(unsafe) let node: MultiInletNode
   public let number: Int
+  fileprivate unowned(unsafe) let signal: SignalPlan
+  fileprivate let scope: Scope
   public fileprivate(set) var hasEnded = false
   fileprivate var upstream: (any Subscription)?
 
-  init(_ node: MultiInletNode, _ number: Int) {
+  init(_ node: MultiInletNode, _ number: Int, _ signal: SignalPlan, _ scope: Scope) {
     self.node = node
     self.number = number
+    self.signal = signal
+    self.scope = scope
     super.init()
   }
 
@@ -54,9 +58,17 @@ open class MultiInletNode: OperatorNode {
   /// Subscribes `signal` into a new inlet, which is in `inlets` from before the first event on.
   @discardableResult
   public final func open(_ signal: SignalPlan, number: Int = 0, _ scope: Scope? = nil) -> Inlet {
-    let inlet = Inlet(self, number)
+    guard let restoration = execution.restoration, !seat.inputs.contains(where: { $0 === signal }) else {
+      return attach(signal, number, scope ?? seat.scope)
+    }
+    // What starts empty has inner signals that do.
+    return restoration.within(.init()) { attach(signal, number, scope ?? seat.scope) }
+  }
+
+  private func attach(_ signal: SignalPlan, _ number: Int, _ scope: Scope) -> Inlet {
+    let inlet = Inlet(self, number, signal, scope)
     inlets.append(inlet)
-    let subscription = execution.subscribe(signal, scope ?? seat.scope, to: inlet)
+    let subscription = execution.subscribe(signal, scope, to: inlet)
     if inlet.hasEnded { subscription.cancel() } else { inlet.upstream = subscription }
     return inlet
   }
@@ -67,10 +79,124 @@ open class MultiInletNode: OperatorNode {
     inlet.cancel()
   }
 
+  // MARK: State
+
+  /// What an inlet that was saved is opened with again: the same values of `outer` and `error`, and what a
+  /// subclass adds. `restore` has run.
+  open func scope(_ saved: Scope, number: Int) throws(StateFault) -> Scope { saved }
+
+  final override func recordInlets(_ state: inout StateWriter) {
+    let inner = inlets.isEmpty ? [] : seat.innerPlans
+    state.write(each: inlets) { state, inlet in
+      state.write(inlet.number)
+      let isOpen = !inlet.hasEnded
+      state.write(isOpen)
+      guard isOpen else { return }
+      let input = seat.inputs.firstIndex { $0 === inlet.signal }
+      state.write(input)
+      if input != nil { return }
+      state.write(inner.firstIndex { $0 === inlet.signal } ?? -1)
+      inlet.scope.save(&state)
+      state.part { state in
+        if let upstream = inlet.upstream { execution.record(upstream, of: inlet.signal, &state) }
+      }
+    }
+  }
+
+  final override func record(_ state: inout StateWriter) {
+    super.record(&state)
+    for inlet in inlets where !inlet.hasEnded {
+      if let upstream = inlet.upstream, seat.inputs.contains(where: { $0 === inlet.signal }) {
+        execution.record(upstream, of: inlet.signal, &state)
+      }
+    }
+  }
+
+  final override func savedInlets(_ state: inout StateReader) throws(StateFault) -> [SavedInlet] {
+    let inner = seat.innerPlans
+    var inlets: [SavedInlet] = []
+    var inputs: Set<Int> = []
+    for _ in 0..<(try state.count()) {
+      let number = try state.read(Int.self)
+      guard try state.read(Bool.self) else {
+        inlets.append(SavedInlet(number: number, signal: nil, scope: seat.scope, section: nil))
+        continue
+      }
+      if let input = try state.read(Int?.self) {
+        guard seat.inputs.indices.contains(input), inputs.insert(input).inserted else {
+          throw StateFault("it has other inputs")
+        }
+        inlets.append(
+          SavedInlet(number: number, signal: seat.inputs[input], scope: seat.scope, section: nil))
+      } else {
+        let index = try state.read(Int.self)
+        guard inner.indices.contains(index) else { throw StateFault("it has other inner signals") }
+        let scope = try Scope(&state, within: seat.scope)
+        inlets.append(
+          SavedInlet(
+            number: number, signal: inner[index], scope: scope, section: try .init(try state.part())))
+      }
+    }
+    return inlets
+  }
+
+  final override func prepare(_ inlets: [SavedInlet]) throws(StateFault) {
+    for inlet in inlets where inlet.section != nil {
+      inlet.scope = try scope(inlet.scope, number: inlet.number)
+    }
+  }
+
+  final override func reopen(_ inlets: [SavedInlet], _ restoration: Restoration) {
+    for saved in inlets {
+      guard let signal = saved.signal else {
+        let inlet = Inlet(self, saved.number, .nothing, seat.scope)
+        inlet.hasEnded = true
+        self.inlets.append(inlet)
+        continue
+      }
+      restoration.within(saved.section ?? restoration.section) {
+        _ = attach(signal, saved.number, saved.scope)
+      }
+    }
+  }
+
   /// Subclasses that override this call `super.stop()`.
   open override func stop() {
     let open = inlets
     inlets = []
     for inlet in open { inlet.cancel() }
+  }
+}
+
+/// An inlet of a saved state.
+final class SavedInlet {
+  let number: Int
+  /// Nil: it had ended.
+  let signal: SignalPlan?
+  var scope: Scope
+  /// The records of an inner signal; nil: an input, whose records stand beside the node's.
+  let section: Restoration.Section?
+
+  init(number: Int, signal: SignalPlan?, scope: Scope, section: Restoration.Section?) {
+    self.number = number
+    self.signal = signal
+    self.scope = scope
+    self.section = section
+  }
+}
+
+extension Scope {
+  func save(_ state: inout StateWriter) {
+    state.write(outer)
+    state.write(error)
+    state.write(origin)
+    state.write(key)
+  }
+
+  /// The subject is that of the scope around.
+  convenience init(_ state: inout StateReader, within outer: Scope) throws(StateFault) {
+    self.init(
+      outer: try state.read(), error: try state.read(), origin: try state.origin(), key: try state.read(),
+      subject: outer.subject)
   }
 }

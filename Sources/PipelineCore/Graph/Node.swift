@@ -8,6 +8,8 @@ open class Downstream {
 
 /// A running signal, seen from below: what a subscriber holds.
 public protocol Subscription: AnyObject {
+  /// Nothing comes any more.
+  var isClosed: Bool { get }
   /// Stops delivery at once and frees timers and everything above. Idempotent; sends nothing.
   func cancel()
 }
@@ -15,6 +17,7 @@ public protocol Subscription: AnyObject {
 /// What has already ended: the upstream of a node that has none (any more).
 final class NoSubscription: Subscription {
   static func make() -> any Subscription { NoSubscription() }
+  var isClosed: Bool { true }
   func cancel() {}
 }
 
@@ -30,7 +33,7 @@ final class NoSubscription: Subscription {
 open class OperatorNode: Downstream, Subscription, TimerTarget {
   public let seat: Seat
   private let downstream: Unmanaged<Downstream>
-  private var upstreams: [any Subscription] = []
+  private var upstreams: [(input: Int, subscription: any Subscription)] = []
   // Nodes run on one thread at a time, and no access lasts longer than a load or a store.
   @exclusivity(unchecked) public private(set) var isClosed = false
 
@@ -59,6 +62,16 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
   open func start() { if let input = seat.inputs.first { subscribe(input) } }
   /// Frees what only this class knows of: inner subscriptions, queues. Called once.
   open func stop() {}
+  /// Goes on where `later` left off.
+  open func resumed(_ token: Int) {}
+
+  // MARK: State, to override where the spec says `carries: .state`
+
+  /// Writes what this class keeps, timers included. Inputs, inlets and what is above are written by the graph.
+  open func save(_ state: inout StateWriter) {}
+  /// Takes back what `save` wrote, in the same order; called in place of `start`, before the inputs are
+  /// subscribed again. Nothing may be sent. A node that throws is given up for a new one.
+  open func restore(_ state: inout StateReader) throws(StateFault) {}
 
   // MARK: Output
 
@@ -92,7 +105,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
     stop()
     let above = upstreams
     upstreams = []
-    for upstream in above { upstream.cancel() }
+    for upstream in above { upstream.subscription.cancel() }
   }
 
   /// Gives up the event: it goes to the errors output of the named signal that this node is part of.
@@ -122,14 +135,79 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
     }
   }
 
-  /// Subscribes `signal` for this node's inlet 0 (or for `inlet`) and cancels it when the node ends.
+  /// Calls `resumed` off the stack, later in this turn or in the next.
+  public final func later(_ token: Int = 0) { executor.defer(self, token) }
+
+  /// Subscribes one of `seat.inputs` for this node itself and cancels it when the node ends. Inner signals
+  /// need inlets.
   ///
-  /// A signal that ends while it is being subscribed has already said so to the inlet.
-  public final func subscribe(_ signal: SignalPlan, _ scope: Scope? = nil, to inlet: Downstream? = nil) {
+  /// A signal that ends while it is being subscribed has already said so.
+  public final func subscribe(_ signal: SignalPlan) {
     guard !isClosed else { return }
-    let subscription = execution.subscribe(signal, scope ?? seat.scope, to: inlet ?? self)
-    if isClosed { subscription.cancel() } else { upstreams.append(subscription) }
+    guard let input = seat.inputs.firstIndex(where: { $0 === signal }) else {
+      preconditionFailure("a node subscribes its inputs; inner signals come through inlets")
+    }
+    let subscription = execution.subscribe(signal, seat.scope, to: self)
+    if isClosed { subscription.cancel() } else { upstreams.append((input, subscription)) }
   }
+
+  // MARK: Records
+
+  /// Writes the records of this node and of what is above.
+  func record(_ state: inout StateWriter) {
+    state.record(.step(seat.step, version: seat.carries.version)) { state in
+      state.write(each: upstreams.filter { !$0.subscription.isClosed }) { $0.write($1.input) }
+      state.write(each: executor.deferrals(of: self)) {
+        $0.write($1.position)
+        $0.write($1.token)
+      }
+      recordInlets(&state)
+      save(&state)
+    }
+    recordInputs(&state)
+  }
+
+  final func recordInputs(_ state: inout StateWriter) {
+    for upstream in upstreams where !upstream.subscription.isClosed {
+      execution.record(upstream.subscription, of: seat.inputs[upstream.input], &state)
+    }
+  }
+
+  func recordInlets(_ state: inout StateWriter) { state.write(UInt64(0)) }
+
+  /// Takes back what `record` wrote; the inputs are subscribed after all of it is known to be sound.
+  func restore(
+    record: StateReader, version: Int, _ restoration: Restoration
+  ) throws(StateFault) {
+    var record = record.reader(version: version, target: self)
+    var inputs: [Int] = []
+    for _ in 0..<(try record.count()) {
+      inputs.append(try record.read(in: 0...max(0, seat.inputs.count - 1)))
+    }
+    guard Set(inputs).count == inputs.count, seat.inputs.count > 0 || inputs.isEmpty else {
+      throw StateFault("it has other inputs")
+    }
+    var deferred: [(position: Int, token: Int)] = []
+    for _ in 0..<(try record.count()) { deferred.append((try record.read(), try record.read())) }
+    let inlets = try savedInlets(&record)
+    try restore(&record)
+    guard record.isAtEnd else { throw StateFault("there is more than the step reads") }
+    try prepare(inlets)
+    for step in deferred { restoration.deferred.append((step.position, self, step.token)) }
+    for input in inputs { subscribe(seat.inputs[input]) }
+    reopen(inlets, restoration)
+    restored()
+  }
+
+  func savedInlets(_ state: inout StateReader) throws(StateFault) -> [SavedInlet] {
+    guard try state.count() == 0 else { throw StateFault("it has no inner signals") }
+    return []
+  }
+  func prepare(_ inlets: [SavedInlet]) throws(StateFault) {}
+  func reopen(_ inlets: [SavedInlet], _ restoration: Restoration) {}
+
+  /// The inputs and inlets are there again. Nothing may be sent.
+  open func restored() {}
 }
 
 /// The place of a running node: which step of the plan it is, and what it may use.
@@ -140,10 +218,31 @@ public struct Seat {
   public let location: SourceLocation?
   /// What the expressions of this subscription can see beside the event.
   public let scope: Scope
+  /// What the node was made of; nil: a sink.
+  unowned(unsafe) let plan: SignalPlan?
   /// What the step's expressions share.
   public let segment: Segment
   /// The signals that the step combines; the first is the one it stands behind.
   public let inputs: [SignalPlan]
+}
+
+extension Seat {
+  /// What the component keeps beyond the process.
+  var carries: Carries {
+    switch plan?.kind {
+    case .node(let component, _, _): component.carries
+    case .source(let component, _): component.carries
+    default: .nothing
+    }
+  }
+
+  /// The signals that the component's parameters hold.
+  var innerPlans: [SignalPlan] {
+    switch plan?.kind {
+    case .node(let component, _, _): component.innerPlans
+    default: []
+    }
+  }
 }
 
 /// What an inner signal was made for: the values of `outer` and `error`.

@@ -48,6 +48,8 @@ public struct SinkPlan: Sendable {
   public var component: any SinkComponent
   public var segment: Segment
   public var location: SourceLocation
+  /// The sink in a saved state.
+  var reference: String { "sinks.\(name)" }
 }
 
 /// What counters, messages and drawings know of one step.
@@ -61,6 +63,11 @@ public struct StepPlan: Sendable {
   public var location: SourceLocation
   /// What the file says of failing events; nil: the operator's default.
   public var onError: ErrorPolicy?
+  /// The step's name in a saved state: signal and keywords, or the names that the file gives to steps. Inserting
+  /// another step does not change it.
+  var key: String
+  /// Of what the file says of the step; what was kept under another one does not fit.
+  var fingerprint: UInt64
 }
 
 /// What becomes of an event for which a step fails.
@@ -93,11 +100,21 @@ public final class SignalPlan: Sendable {
   public let kind: Kind
   public let step: StepID
   public let type: EventType
+  /// The place of a reference in a saved state; unique in the plan.
+  let reference: String
 
-  public init(_ kind: Kind, step: StepID, type: EventType) {
+  /// In place of a signal where there is none.
+  static let nothing = SignalPlan(.input, step: StepID(0), type: .dyn)
+
+  public convenience init(_ kind: Kind, step: StepID, type: EventType) {
+    self.init(kind, step: step, type: type, reference: "")
+  }
+
+  init(_ kind: Kind, step: StepID, type: EventType, reference: String) {
     self.kind = kind
     self.step = step
     self.type = type
+    self.reference = reference
   }
 }
 

@@ -20,6 +20,10 @@ open class RowStep {
   /// The input is complete. A step that passes on nothing more than events needs nothing here.
   open func complete(_ run: RowRun) {}
   open func fail(_ failure: SignalFailure, _ run: RowRun) {}
+  /// Writes what the step keeps. To override, with `restore`, where the spec says `carries: .state`.
+  open func save(_ state: inout StateWriter) {}
+  /// Takes back what `save` wrote, in the same order. A step that throws is given up for a new one.
+  open func restore(_ state: inout StateReader) throws(StateFault) {}
 }
 
 /// Several row-wise steps as one node: one projection and one pass for each event.
@@ -34,7 +38,7 @@ public final class RowRun: OperatorNode {
 
   private let steps: UnsafeMutableBufferPointer<Step>
   /// Keeps what `steps` points to alive.
-  private let owned: [AnyObject]
+  private var owned: [AnyObject]
   // Nodes run on one thread at a time, and no access lasts longer than a load or a store.
   @exclusivity(unchecked) private var current = 0
 
@@ -110,6 +114,49 @@ public final class RowRun: OperatorNode {
   public override func fail(_ failure: SignalFailure) {
     for step in steps { step.step._withUnsafeGuaranteedRef { $0.fail(failure, self) } }
     finish(failing: failure)
+  }
+
+  // MARK: State
+
+  /// The component of each step.
+  private var components: [any RowOperator] {
+    switch seat.plan?.kind {
+    case .run(let run, _): run.parts.flatMap { $0.steps.map(\.component) }
+    case .node(let component as any RowOperator, _, _): [component]
+    default: []
+    }
+  }
+
+  /// Each step has a record of its own, so that it finds it again with other neighbours.
+  override func record(_ state: inout StateWriter) {
+    for (index, component) in components.enumerated() {
+      guard case .state(let version) = component.carries else { continue }
+      state.record(.step(steps[index].id, version: version)) { state in
+        steps[index].step._withUnsafeGuaranteedRef { $0.save(&state) }
+      }
+    }
+    recordInputs(&state)
+  }
+
+  func restoreSteps(_ restoration: Restoration) {
+    for (index, component) in components.enumerated() {
+      let id = steps[index].id
+      guard let record = restoration.record(id, version: component.carries.version) else { continue }
+      do throws(StateFault) {
+        var reader = record.reader.reader(version: record.version, target: self)
+        var fault: StateFault?
+        steps[index].step._withUnsafeGuaranteedRef { step in
+          do throws(StateFault) { try step.restore(&reader) } catch { fault = error }
+        }
+        if let fault { throw fault }
+        guard reader.isAtEnd else { throw StateFault("there is more than the step reads") }
+      } catch {
+        restoration.refuse(id, error)
+        let fresh = component.makeStep(execution.plan.steps[id.number])
+        owned.append(fresh)
+        steps[index].step = .passUnretained(fresh)
+      }
+    }
   }
 
   /// The step whose `apply` is running.

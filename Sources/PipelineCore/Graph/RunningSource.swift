@@ -7,6 +7,10 @@ import Synchronization
 open class RunningSource: OperatorNode {
   /// What the events of this source have in common.
   public let origin: Origin
+  /// Stands for the component of the plan, in tests.
+  final var replacement: (any SourceComponent)?
+  /// When it was subscribed, compared with others.
+  final var serial: UInt64 = 0
 
   public override init(_ seat: Seat, downstream: Downstream) {
     let step = seat.execution.plan.steps[seat.step.number]
@@ -17,10 +21,34 @@ open class RunningSource: OperatorNode {
   /// Starts. Called once; events may be emitted before it returns.
   open func begin() {}
 
+  /// Goes on after `restore`, in place of `begin`. Called once; events may be emitted before it returns.
+  open func resume() {}
+
   /// Stops reading and completes, so that what is held below is flushed.
   open func drain() { finish() }
 
   public final override func start() {}
+
+  // MARK: State
+
+  final var carries: Carries { replacement?.carries ?? seat.carries }
+
+  final override func record(_ state: inout StateWriter) {
+    state.record(.step(seat.step, version: carries.version)) { state in
+      state.write(serial)
+      save(&state)
+    }
+  }
+
+  final override func restore(
+    record: StateReader, version: Int, _ restoration: Restoration
+  ) throws(StateFault) {
+    var record = record.reader(version: version, target: self)
+    serial = try record.read()
+    guard serial <= restoration.lastSubscription else { throw StateFault("its number is not known") }
+    try restore(&record)
+    guard record.isAtEnd else { throw StateFault("there is more than the source reads") }
+  }
 
   /// Emits one event that this source made.
   @inline(__always)

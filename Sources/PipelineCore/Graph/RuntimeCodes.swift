@@ -11,8 +11,10 @@ extension Diagnostic.Code {
     "RX505", "An expression gave a value of a kind that the operator cannot use.")
   public static let limitReached = Diagnostic.Code(
     "RX506", "An operator's bound was reached.")
+  public static let stateRefused = Diagnostic.Code(
+    "RX507", "What a step kept when its state was saved cannot be used any more.", severity: .warning)
   static let runtime: [Diagnostic.Code] = [
     .inputNotDecodable, .eventNotReadable, .expressionFailed, .eventNotDeliverable, .unexpectedValue,
-    .limitReached,
+    .limitReached, .stateRefused,
   ]
 }

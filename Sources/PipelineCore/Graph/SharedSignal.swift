@@ -1,3 +1,8 @@
+/// A subscription of what several share; they hear of events in the order of their numbers.
+protocol NumberedSubscription: Subscription {
+  var serial: UInt64 { get }
+}
+
 /// A named signal while it runs: one subscription above, many below.
 ///
 /// The first subscriber starts it, the last to leave stops it, and a subscriber that comes after its
@@ -27,14 +32,21 @@ final class SharedSignal: Downstream {
 
   var isConnected: Bool { connection != nil }
 
-  private final class Subscriber: Subscription {
+  /// Writes the records of what runs for the subscribers.
+  func record(_ state: inout StateWriter) {
+    if let connection { execution.record(connection, of: execution.plan.named[index].body, &state) }
+  }
+
+  private final class Subscriber: NumberedSubscription {
     let downstream: Unmanaged<Downstream>
     let shared: SharedSignal
+    let serial: UInt64
     var isClosed = false
 
-    init(_ downstream: Downstream, _ shared: SharedSignal) {
+    init(_ downstream: Downstream, _ shared: SharedSignal, _ serial: UInt64) {
       self.downstream = .passUnretained(downstream)
       self.shared = shared
+      self.serial = serial
     }
 
     func cancel() {
@@ -44,9 +56,11 @@ final class SharedSignal: Downstream {
     }
   }
 
-  func subscribe(_ downstream: Downstream) -> any Subscription {
-    let subscriber = Subscriber(downstream, self)
-    subscribers.append(subscriber)
+  /// `serial`: the number of the subscription in a saved state; nil: it is the newest.
+  func subscribe(_ downstream: Downstream, serial: UInt64? = nil) -> any Subscription {
+    let subscriber = Subscriber(downstream, self, serial ?? execution.nextSubscription())
+    let place = serial == nil ? nil : subscribers.firstIndex { $0.serial > subscriber.serial }
+    subscribers.insert(subscriber, at: place ?? subscribers.count)
     if subscribers.count == 1, connection == nil {
       // Events may come before `subscribe` returns; `connecting` keeps a second subscriber that such
       // an event makes from connecting again.
@@ -111,13 +125,15 @@ final class ErrorsSignal {
   private unowned let execution: Execution
   private var subscribers: [Subscriber] = []
 
-  private final class Subscriber: Subscription {
+  private final class Subscriber: NumberedSubscription {
     let downstream: Unmanaged<Downstream>
     let signal: ErrorsSignal
+    let serial: UInt64
     var isClosed = false
-    init(_ downstream: Downstream, _ signal: ErrorsSignal) {
+    init(_ downstream: Downstream, _ signal: ErrorsSignal, _ serial: UInt64) {
       self.downstream = .passUnretained(downstream)
       self.signal = signal
+      self.serial = serial
     }
     func cancel() {
       guard !isClosed else { return }
@@ -131,9 +147,10 @@ final class ErrorsSignal {
 
   var isClaimed: Bool { !subscribers.isEmpty }
 
-  func subscribe(_ downstream: Downstream) -> any Subscription {
-    let subscriber = Subscriber(downstream, self)
-    subscribers.append(subscriber)
+  func subscribe(_ downstream: Downstream, serial: UInt64? = nil) -> any Subscription {
+    let subscriber = Subscriber(downstream, self, serial ?? execution.nextSubscription())
+    let place = serial == nil ? nil : subscribers.firstIndex { $0.serial > subscriber.serial }
+    subscribers.insert(subscriber, at: place ?? subscribers.count)
     return subscriber
   }
 

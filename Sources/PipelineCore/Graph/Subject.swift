@@ -1,16 +1,18 @@
-/// A signal that its owner feeds by hand: the input of a chain parameter. One subscriber; what is sent
-/// before it subscribes is lost.
+/// A signal that its owner feeds by hand: the input of a chain parameter. One subscriber at a time, and a
+/// second one gets nothing; what is sent before it subscribes is lost.
 final class Subject: Downstream {
   private var downstream: Unmanaged<Downstream>?
 
   private final class Subscriber: Subscription {
     let subject: Subject
     init(_ subject: Subject) { self.subject = subject }
+    /// A subject's end is told to whoever subscribes, who knows of it.
+    var isClosed: Bool { subject.downstream == nil }
     func cancel() { subject.downstream = nil }
   }
 
   func subscribe(_ downstream: Downstream) -> any Subscription {
-    precondition(self.downstream == nil, "a chain's input has one subscriber")
+    guard self.downstream == nil else { return NoSubscription.make() }
     self.downstream = .passUnretained(downstream)
     return Subscriber(self)
   }

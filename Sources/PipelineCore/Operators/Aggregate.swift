@@ -23,7 +23,8 @@ struct Aggregate: OperatorComponent {
         "of a signal that fails", "aggregate: { start: 0, next: running + event }", in: "1-#",
         out: "--#"),
     ],
-    keeps: "The running value.", rivals: ["RxJS reduce", "Combine reduce"], seeAlso: ["scan", "collect"])
+    keeps: "The running value.", carries: .state(version: 1), rivals: ["RxJS reduce", "Combine reduce"],
+    seeAlso: ["scan", "collect"])
 
   func outputType(_ inputs: [EventType]) -> EventType { .dyn }
 
@@ -67,6 +68,16 @@ struct Aggregate: OperatorComponent {
     override func complete() {
       emit(Event(running.value))
       finish()
+    }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(running)
+      state.write(index)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      running = try state.read()
+      index = try state.read()
     }
   }
 }

@@ -24,7 +24,8 @@ struct BufferWithTime: OperatorComponent {
         "or two events", "bufferWithTime: { every: 5ms, count: 2 }", in: "-1-2-3-|",
         out: "---a---(b|)", values: ["a": "[1, 2]", "b": "[3]"]),
     ],
-    keeps: "The events of the list being gathered.", rivals: ["RxJS bufferTime (periodic)"],
+    keeps: "The events of the list being gathered.", carries: .state(version: 1),
+    rivals: ["RxJS bufferTime (periodic)"],
     seeAlso: ["collect", "throttle"])
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(.list(inputs.first?.type ?? .dyn)) }
@@ -63,6 +64,16 @@ struct BufferWithTime: OperatorComponent {
       let list = arena.list(of: events)
       events = []
       emit(Event(list))
+    }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(events)
+      state.write(timer)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      events = try state.read()
+      timer = try state.read()
     }
   }
 }

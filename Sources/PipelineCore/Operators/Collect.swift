@@ -16,7 +16,8 @@ struct Collect: OperatorComponent {
       .marble("a list", "collect", in: "1-2|", out: "---(l|)", values: ["l": "[1, 2]"]),
       .marble("of nothing", "collect", in: "--|", out: "--(l|)", values: ["l": "[]"]),
     ],
-    keeps: "Every event, at most `max`, until the end.", rivals: ["RxJS toArray", "Combine collect"],
+    keeps: "Every event, at most `max`, until the end.", carries: .state(version: 1),
+    rivals: ["RxJS toArray", "Combine collect"],
     seeAlso: ["bufferWithTime", "aggregate"])
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(.list(inputs.first?.type ?? .dyn)) }
@@ -40,6 +41,10 @@ struct Collect: OperatorComponent {
       }
       events.append(OwnedEvent(event))
     }
+
+    override func save(_ state: inout StateWriter) { state.write(events) }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) { events = try state.read() }
 
     override func complete() {
       emit(Event(arena.list(of: events)))

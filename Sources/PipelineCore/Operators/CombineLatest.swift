@@ -20,8 +20,11 @@ struct CombineLatest: CombiningOperator {
         "reduced by name", "{ combineLatest: [a, b], chain: [ { reduce: a + b } ] }",
         in: ["a": "-1|", "b": "---2-3-|"], out: "---3-4-|"),
     ],
-    keeps: "The newest event of each input.", rivals: ["RxJS combineLatest", "Combine combineLatest"],
+    keeps: "The newest event of each input.", carries: .state(version: 1),
+    rivals: ["RxJS combineLatest", "Combine combineLatest"],
     seeAlso: ["zip", "merge", "reduce"])
+
+  static let makesTuple = true
 
   func outputType(_ inputs: [EventType]) -> EventType { .dyn }
 
@@ -63,6 +66,18 @@ struct CombineLatest: CombiningOperator {
       drop(inlet)
       open -= 1
       if open == 0 { finish() }
+    }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(newest)
+      state.write(open)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      newest = try state.read()
+      open = try state.read(in: 0...seat.inputs.count)
+      guard newest.count == seat.inputs.count else { throw StateFault("it has other inputs") }
+      missing = newest.count { $0 == nil }
     }
   }
 }

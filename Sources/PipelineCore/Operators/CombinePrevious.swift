@@ -26,7 +26,7 @@ struct CombinePrevious: RowOperator {
         "pairs", "combinePrevious: '[previous, event]'", in: "1-2|", out: "a-b|",
         values: ["a": "[null, 1]", "b": "[1, 2]"]),
     ],
-    keeps: "The last event.", rivals: ["RxJS pairwise", "ReactiveSwift combinePrevious"],
+    keeps: "The last event.", carries: .state(version: 1), rivals: ["RxJS pairwise", "ReactiveSwift combinePrevious"],
     seeAlso: ["scan", "distinctUntilChanged"])
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(next.type) }
@@ -56,6 +56,16 @@ struct CombinePrevious: RowOperator {
       if value.isError { return failed(event, value, program, frame, run, step) }
       event.value = value
       return .pass
+    }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(previous)
+      state.write(index)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      previous = try state.read()
+      index = try state.read()
     }
   }
 }

@@ -13,6 +13,7 @@ struct Concat: CombiningOperator {
         "what came too early is gone", "concat: [a, b]", in: ["a": "-1--|", "b": "--2---3-|"],
         out: "-1----3-|")
     ],
+    carries: .state(version: 1),
     rivals: ["RxJS concat", "Combine append"], seeAlso: ["merge", "startWith"])
 
   func outputType(_ inputs: [EventType]) -> EventType { Merge().outputType(inputs) }
@@ -46,6 +47,12 @@ struct Concat: CombiningOperator {
     override func completed(_ inlet: Inlet) {
       drop(inlet)
       advance()
+    }
+
+    override func save(_ state: inout StateWriter) { state.write(next) }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      next = try state.read(in: 0...seat.inputs.count)
     }
   }
 }

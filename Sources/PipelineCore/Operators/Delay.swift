@@ -22,7 +22,8 @@ struct Delay: OperatorComponent {
       .marble("the completion too", "delay: 5ms", in: "-1|", out: "------1|"),
       .marble("an error overtakes", "delay: 5ms", in: "-1--#", out: "----#"),
     ],
-    keeps: "The events of the last `by`.", rivals: ["RxJS delay"], seeAlso: ["throttle", "timeout"])
+    keeps: "The events of the last `by`.", carries: .state(version: 1), rivals: ["RxJS delay"],
+    seeAlso: ["throttle", "timeout"])
 
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
 
@@ -64,6 +65,24 @@ struct Delay: OperatorComponent {
       cancelWake(&endTimer)
       waiting.removeAll()
       backlog.update(0, parameters.limit, executor)
+    }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(each: waiting) { state, item in
+        state.write(item.due)
+        state.write(item.event)
+        state.write(item.timer)
+      }
+      state.write(endTimer)
+      state.write(backlog.isOver)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      for _ in 0..<(try state.count()) {
+        waiting.append((try state.read(), try state.read(), try state.read()))
+      }
+      endTimer = try state.read()
+      backlog.restore(try state.read(), executor)
     }
   }
 }

@@ -19,7 +19,7 @@ struct DistinctUntilChanged: RowOperator {
         "by a field", "distinctUntilChanged: event.user", in: "a-b-c|", out: "a---c|",
         values: ["a": "{user: ann, n: 1}", "b": "{user: ann, n: 2}", "c": "{user: bob, n: 3}"]),
     ],
-    keeps: "The last event, or the last value of `by`.",
+    keeps: "The last event, or the last value of `by`.", carries: .state(version: 1),
     rivals: ["RxJS distinctUntilChanged", "Combine removeDuplicates", "ReactiveSwift skipRepeats"],
     seeAlso: ["ignore", "combinePrevious"])
 
@@ -46,6 +46,16 @@ struct DistinctUntilChanged: RowOperator {
       last.assign(value)
       hasLast = true
       return .pass
+    }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(hasLast)
+      state.write(last)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      hasLast = try state.read()
+      last = try state.read()
     }
   }
 }

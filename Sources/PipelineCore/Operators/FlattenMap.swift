@@ -50,7 +50,7 @@ struct FlattenMap: OperatorComponent {
         "flattenMap: { policy: latest, signal: { values: [p, q], chain: [ { delay: 3ms } ] } }",
         in: "-x-y------|", out: "------(pq)---|"),
     ],
-    keeps: "The running inner signals and the events that wait, as `policy` says.",
+    keeps: "The running inner signals and the events that wait, as `policy` says.", carries: .state(version: 1),
     rivals: [
       "RxJS mergeMap, concatMap, switchMap, exhaustMap", "ReactiveSwift flatMap",
       "ReactiveCocoa switchToLatest",
@@ -184,6 +184,18 @@ struct FlattenMap: OperatorComponent {
       waiting.removeAll()
       backlog.update(0, parameters.queueLimit, executor)
       super.stop()
+    }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(each: waiting)
+      state.write(outerEnded)
+      state.write(backlog.isOver)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      waiting = Deque(try state.read([OwnedEvent].self))
+      outerEnded = try state.read()
+      backlog.restore(try state.read(), executor)
     }
   }
 }

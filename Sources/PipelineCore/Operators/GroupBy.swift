@@ -26,6 +26,7 @@ struct GroupBy: OperatorComponent {
         in: "a-b-a|", out: "1-1-2|")
     ],
     keeps: "The state of each group's chain, at most `maxGroups`; with `idle`, one timer each.",
+    carries: .state(version: 1),
     rivals: ["RxJS groupBy with mergeMap", "Riemann by"], seeAlso: ["scan", "distinctUntilChanged"])
 
   func outputType(_ inputs: [EventType]) -> EventType { chain.plan?.type ?? inputs.first ?? .dyn }
@@ -38,7 +39,8 @@ struct GroupBy: OperatorComponent {
       let key: OwnedValue
       let subject = Subject()
       let token: Int
-      var inlet: Inlet?
+      /// Whether its chain was found in a saved state.
+      var hasChain = false
       var timer = Wake.none
       init(_ text: [UInt8], _ key: Value, _ token: Int) {
         self.text = text
@@ -98,7 +100,7 @@ struct GroupBy: OperatorComponent {
       groups[text] = group
       byToken[group.token] = group
       if let plan = parameters.chain.plan {
-        group.inlet = open(plan, number: group.token, seat.scope.with(subject: group.subject))
+        open(plan, number: group.token, seat.scope.with(subject: group.subject))
       }
       return group
     }
@@ -112,7 +114,6 @@ struct GroupBy: OperatorComponent {
     override func completed(_ inlet: Inlet) {
       // A chain that ends by itself (`take`) stays known, so that its key does not begin anew.
       drop(inlet)
-      byToken[inlet.number]?.inlet = nil
       finishIfOver()
     }
 
@@ -140,6 +141,46 @@ struct GroupBy: OperatorComponent {
       groups = [:]
       byToken = [:]
       super.stop()
+    }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(created)
+      state.write(outerEnded)
+      state.write(each: byToken.keys.sorted()) { state, token in
+        let group = byToken[token]
+        state.write(token)
+        state.write(value: group?.key.value ?? .null)
+        state.write(group?.timer ?? .none)
+      }
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      created = try state.read()
+      outerEnded = try state.read()
+      for _ in 0..<(try state.count()) {
+        let token = try state.read(in: 1...max(created, 1))
+        let key = try state.read(OwnedValue.self)
+        buffer.clear()
+        JSONWriter.append(key.value, to: buffer)
+        let group = Group(Array(buffer.bytes), key.value, token)
+        guard byToken[token] == nil, groups[group.text] == nil else {
+          throw StateFault("two groups have one key")
+        }
+        group.timer = try state.read()
+        groups[group.text] = group
+        byToken[token] = group
+      }
+    }
+
+    override func scope(_ saved: Scope, number: Int) throws(StateFault) -> Scope {
+      guard let group = byToken[number] else {
+        // The group was idle too long; its chain still sends what it holds, and gets nothing more.
+        guard (1...max(created, 1)).contains(number) else { throw StateFault("a group is unknown") }
+        return saved.with(subject: Subject())
+      }
+      guard !group.hasChain else { throw StateFault("a group has two chains") }
+      group.hasChain = true
+      return saved.with(subject: group.subject)
     }
   }
 }

@@ -10,6 +10,7 @@ struct Merge: CombiningOperator {
     examples: [
       .marbles("interleaved", "merge: [a, b]", in: ["a": "-1---3|", "b": "---2---4|"], out: "-1-2-3-4|")
     ],
+    carries: .state(version: 1),
     rivals: ["RxJS merge", "Combine merge"], seeAlso: ["concat", "combineLatest"])
 
   func outputType(_ inputs: [EventType]) -> EventType {
@@ -36,6 +37,12 @@ struct Merge: CombiningOperator {
       drop(inlet)
       open -= 1
       if open == 0 { finish() }
+    }
+
+    override func save(_ state: inout StateWriter) { state.write(open) }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      open = try state.read(in: 0...seat.inputs.count)
     }
   }
 }

@@ -18,7 +18,8 @@ struct Repeat: OperatorComponent {
       .marble("twice", "repeat: 2", in: "-1|", out: "-1-1|"),
       .marble("with a pause", "repeat: { count: 2, delay: 3ms }", in: "1|", out: "1---1|"),
     ],
-    keeps: "The number of rounds and one timer.", rivals: ["RxJS repeat"], seeAlso: ["retry"])
+    keeps: "The number of rounds and one timer.", carries: .state(version: 1), rivals: ["RxJS repeat"],
+    seeAlso: ["retry"])
 
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
 
@@ -44,11 +45,13 @@ struct Repeat: OperatorComponent {
       if isLast || execution.isStopping {
         finish()
       } else if parameters.delay == .zero {
-        executor.defer { [self] in if !isClosed { start() } }
+        later()
       } else {
         timer = wake(after: parameters.delay)
       }
     }
+
+    override func resumed(_ token: Int) { start() }
 
     override func woke(_ token: Int) {
       timer = .none
@@ -58,6 +61,16 @@ struct Repeat: OperatorComponent {
     override func stop() {
       cancelWake(&timer)
       super.stop()
+    }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(rounds)
+      state.write(timer)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      rounds = try state.read()
+      timer = try state.read()
     }
   }
 }

@@ -51,7 +51,8 @@ struct Retry: OperatorComponent {
         "with a pause", "retry: { count: 2, delay: 2ms, backoff: 2 }", in: "-#",
         out: "---------#"),
     ],
-    keeps: "The number of attempts and one timer.", rivals: ["RxJS retry", "Combine retry"],
+    keeps: "The number of attempts and one timer.", carries: .state(version: 1),
+    rivals: ["RxJS retry", "Combine retry"],
     seeAlso: ["catch", "repeat", "timeout"])
 
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
@@ -79,7 +80,7 @@ struct Retry: OperatorComponent {
       let pause = pause(attempts)
       attempts += 1
       if pause == .zero {
-        executor.defer { [self] in if !isClosed { start() } }
+        later()
       } else {
         timer = wake(after: pause)
       }
@@ -94,6 +95,8 @@ struct Retry: OperatorComponent {
       return pause.scaled(by: share)
     }
 
+    override func resumed(_ token: Int) { start() }
+
     override func woke(_ token: Int) {
       timer = .none
       start()
@@ -102,6 +105,16 @@ struct Retry: OperatorComponent {
     override func stop() {
       cancelWake(&timer)
       super.stop()
+    }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(attempts)
+      state.write(timer)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      attempts = try state.read(in: 0...Int.max)
+      timer = try state.read()
     }
   }
 }

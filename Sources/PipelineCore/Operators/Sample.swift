@@ -25,7 +25,8 @@ struct Sample: OperatorComponent {
         "only what is new", "{ from: a, chain: [ { sample: { at: b, onlyNew: true } } ] }",
         in: ["a": "-1---2-----|", "b": "--x-x-x-x|"], out: "--1---2--|"),
     ],
-    keeps: "The newest event.", rivals: ["RxJS sample (only new values)", "RxJS auditTime"],
+    keeps: "The newest event.", carries: .state(version: 1),
+    rivals: ["RxJS sample (only new values)", "RxJS auditTime"],
     seeAlso: ["throttle", "combineLatest"])
 
   func validate(_ context: inout DecodingContext) {
@@ -82,6 +83,18 @@ struct Sample: OperatorComponent {
     override func stop() {
       cancelWake(&timer)
       super.stop()
+    }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(newest)
+      state.write(isNew)
+      state.write(timer)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      newest = try state.read()
+      isNew = try state.read()
+      timer = try state.read()
     }
   }
 }

@@ -25,7 +25,8 @@ struct Scan: RowOperator {
         out: "1-3-6|"),
       .marble("numbered", "scan: { next: index }", in: "a-b|", out: "0-1|"),
     ],
-    keeps: "The running value.", rivals: ["RxJS scan", "Combine scan", "Logstash aggregate"],
+    keeps: "The running value.", carries: .state(version: 1),
+    rivals: ["RxJS scan", "Combine scan", "Logstash aggregate"],
     seeAlso: ["aggregate", "combinePrevious"])
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(next.type) }
@@ -60,6 +61,16 @@ struct Scan: RowOperator {
       running.assign(value, retiring: run.arena)
       event.value = running.value
       return .pass
+    }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(running)
+      state.write(index)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      running = try state.read()
+      index = try state.read()
     }
   }
 }

@@ -12,7 +12,7 @@ struct Skip: RowOperator {
       .marble("without the first", "skip: 1", in: "1-2-3|", out: "--2-3|"),
       .marble("more than there are", "skip: 5", in: "1-2|", out: "---|"),
     ],
-    keeps: "A counter.", rivals: ["RxJS skip", "Combine dropFirst"], seeAlso: ["take"])
+    keeps: "A counter.", carries: .state(version: 1), rivals: ["RxJS skip", "Combine dropFirst"], seeAlso: ["take"])
 
   func makeStep(_ step: StepPlan) -> RowStep { Step(count) }
 
@@ -24,6 +24,12 @@ struct Skip: RowOperator {
       if remaining == 0 { return .pass }
       remaining -= 1
       return .drop
+    }
+
+    override func save(_ state: inout StateWriter) { state.write(remaining) }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      remaining = try state.read(in: 0...remaining)
     }
   }
 }

@@ -17,7 +17,8 @@ struct Take: RowOperator {
       .marble("none", "take: 0", in: "-1-2|", out: "|"),
       .marble("fewer than asked for", "take: 5", in: "-1-2|", out: "-1-2|"),
     ],
-    keeps: "A counter.", rivals: ["RxJS take", "Combine prefix"], seeAlso: ["skip", "filter"])
+    keeps: "A counter.", carries: .state(version: 1), rivals: ["RxJS take", "Combine prefix"],
+    seeAlso: ["skip", "filter"])
 
   func makeStep(_ step: StepPlan) -> RowStep { Step(count) }
 
@@ -32,6 +33,12 @@ struct Take: RowOperator {
       guard remaining > 0 else { return .finish }
       remaining -= 1
       return remaining == 0 ? .passAndFinish : .pass
+    }
+
+    override func save(_ state: inout StateWriter) { state.write(remaining) }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      remaining = try state.read(in: 0...remaining)
     }
   }
 }

@@ -32,7 +32,7 @@ struct Throttle: OperatorComponent {
         "only some are held", "throttle: { quiet: 5ms, when: event < 5 }", in: "-1-9----2|",
         out: "---9-----(2|)"),
     ],
-    keeps: "The newest event and one timer.",
+    keeps: "The newest event and one timer.", carries: .state(version: 1),
     rivals: ["RxJS debounceTime", "Combine debounce", "lodash debounce"],
     seeAlso: ["sample", "bufferWithTime"])
 
@@ -99,6 +99,18 @@ struct Throttle: OperatorComponent {
       drop()
       event.keep(in: arena)
       emit(event.event)
+    }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(held)
+      state.write(timer)
+      state.write(deadline)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      held = try state.read()
+      timer = try state.read()
+      deadline = try state.read()
     }
   }
 }

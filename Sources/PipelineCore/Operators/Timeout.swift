@@ -18,7 +18,8 @@ struct Timeout: OperatorComponent {
       .marble("events do not reset it", "timeout: 6ms", in: "-1-1-1-1-|", out: "-1-1-1#"),
       .marble("in time", "timeout: 6ms", in: "-1-|", out: "-1-|"),
     ],
-    keeps: "One timer.", rivals: ["ReactiveSwift timeout", "not RxJS timeout, which measures gaps"],
+    keeps: "One timer.", carries: .state(version: 1),
+    rivals: ["ReactiveSwift timeout", "not RxJS timeout, which measures gaps"],
     seeAlso: ["retry", "catch"])
 
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(after, seat, downstream) }
@@ -44,5 +45,9 @@ struct Timeout: OperatorComponent {
     }
 
     override func stop() { cancelWake(&timer) }
+
+    override func save(_ state: inout StateWriter) { state.write(timer) }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) { timer = try state.read() }
   }
 }

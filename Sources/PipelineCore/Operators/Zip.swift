@@ -23,10 +23,12 @@ struct Zip: CombiningOperator {
         "ends when no pair is possible", "zip: [a, b]", in: ["a": "-1-|", "b": "--2----3"],
         out: "--p|", values: ["p": "[1, 2]"]),
     ],
-    keeps: "The events that still lack a partner, at most `limit` per input.",
+    keeps: "The events that still lack a partner, at most `limit` per input.", carries: .state(version: 1),
     rivals: ["RxJS zip", "Combine zip"], seeAlso: ["combineLatest"])
 
   static let minimumInputs = 1
+
+  static let makesTuple = true
 
   func outputType(_ inputs: [EventType]) -> EventType { .dyn }
 
@@ -77,6 +79,19 @@ struct Zip: CombiningOperator {
     override func stop() {
       queues = queues.map { _ in [] }
       super.stop()
+    }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(each: queues) { $0.write(each: $1) }
+      state.write(ended)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      queues = try state.read([[OwnedEvent]].self).map { Deque($0) }
+      ended = try state.read()
+      guard queues.count == seat.inputs.count, ended.count == queues.count else {
+        throw StateFault("it has other inputs")
+      }
     }
   }
 }

@@ -19,7 +19,7 @@ public struct ScriptedSource: SourceComponent {
   }
 
   public static let spec = ComponentSpec<ScriptedSource>(
-    "scripted", summary: "Sends what a test says.")
+    "scripted", summary: "Sends what a test says.", carries: .state(version: 1))
 
   public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
     Node(self, seat, downstream)
@@ -51,6 +51,7 @@ public struct ScriptedSource: SourceComponent {
     }
 
     override func woke(_ token: Int) {
+      guard script.indices.contains(token) else { return }
       perform(script[token].moment)
       var index = token + 1
       while !isClosed, index < script.count, isJoined(index) {
@@ -68,6 +69,10 @@ public struct ScriptedSource: SourceComponent {
       case .fail(let failure): finish(failing: failure)
       }
     }
+
+    override func save(_ state: inout StateWriter) { state.write(each: wakes) }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) { wakes = try state.read() }
 
     override func stop() {
       for index in wakes.indices { cancelWake(&wakes[index]) }

@@ -41,6 +41,15 @@ struct TimerQueue {
   var next: Instant? { heap.first.map { Instant(nanoseconds: $0.deadline) } }
 
   mutating func schedule(at deadline: Instant, _ target: any TimerTarget, _ token: Int) -> Wake {
+    sequence &+= 1
+    return schedule(at: deadline, sequence, target, token)
+  }
+
+  /// Puts a timer where it was among those of its instant: they fire in the order of their numbers.
+  mutating func schedule(
+    at deadline: Instant, _ number: UInt64, _ target: any TimerTarget, _ token: Int
+  ) -> Wake {
+    sequence = max(sequence, number)
     let slot: Int32
     if let free = freeSlots.popLast() {
       slot = free
@@ -50,11 +59,31 @@ struct TimerQueue {
       slot = Int32(slots.count)
       slots.append(Slot(target: target, token: token, heapIndex: -1, generation: 0))
     }
-    sequence &+= 1
-    heap.append(Entry(deadline: deadline.nanoseconds, sequence: sequence, slot: slot))
+    heap.append(Entry(deadline: deadline.nanoseconds, sequence: number, slot: slot))
     slots[Int(slot)].heapIndex = Int32(heap.count - 1)
     siftUp(heap.count - 1)
     return Wake(slot: slot, generation: slots[Int(slot)].generation)
+  }
+
+  /// The number of the timer that was scheduled last.
+  var last: UInt64 {
+    get { sequence }
+    set { sequence = max(sequence, newValue) }
+  }
+
+  /// What is known of a pending timer.
+  struct Pending {
+    var deadline: Instant
+    var sequence: UInt64
+    var token: Int
+  }
+
+  func pending(_ wake: Wake) -> Pending? {
+    guard wake.slot >= 0, slots[Int(wake.slot)].generation == wake.generation else { return nil }
+    let slot = slots[Int(wake.slot)]
+    let entry = heap[Int(slot.heapIndex)]
+    return Pending(
+      deadline: Instant(nanoseconds: entry.deadline), sequence: entry.sequence, token: slot.token)
   }
 
   mutating func cancel(_ wake: Wake) {

@@ -141,6 +141,28 @@ import Testing
     }
   }
 
+  /// Saving the state, dropping everything and going on with what was saved: after each turn, and after any one.
+  @Test(arguments: CatalogueExample.marbles)
+  func cuttingOffMakesNoDifference(_ example: CatalogueExample) throws {
+    let whole = try cases(example)
+    let expected = try whole.run()
+    func compare(_ what: String, _ cutAfter: @escaping (Int) -> Bool) throws {
+      var options = PipelineRun.Options()
+      options.cutAfter = cutAfter
+      let cut = try whole.run(options: options)
+      if let difference = SignalHistory.difference(expected: expected.out, actual: cut.out) {
+        fail(example, "cut off after \(what):\n\(difference)")
+      }
+      if cut.deadLetters != expected.deadLetters { fail(example, "other dead letters, cut off after \(what)") }
+      if !cut.refusals.isEmpty { fail(example, "refused after \(what): \(cut.refusals.map(\.message))") }
+      if cut.outcome != expected.outcome { fail(example, "another end, cut off after \(what)") }
+      if cut.outcome != nil, cut.pendingTimers != 0 { fail(example, "\(cut.pendingTimers) timers are left") }
+      if cut.isCongested != expected.isCongested { fail(example, "congested, cut off after \(what)") }
+    }
+    try compare("each turn") { _ in true }
+    for turn in 1...max(1, Int(expected.turns)) { try compare("turn \(turn)") { $0 == turn } }
+  }
+
   /// Whatever an operator subscribes it lets go of, when it ends and when it is cancelled, and nothing keeps
   /// the nodes alive.
   @Test(arguments: [

@@ -1,0 +1,126 @@
+extension Execution {
+  /// What the pipeline keeps: operators, timers, inner signals, positions of sources. Call it between two turns.
+  ///
+  /// An execution of the same pipeline that is launched with it goes on as this one would have. Requests that
+  /// are under way are made again; what has not been read yet and what a sink has taken is not part of it.
+  /// Nil if the pipeline has ended or is about to: then there is nothing to go on with.
+  public func saveState() -> [UInt8]? {
+    guard outcome == nil, !isStopping, !sinks.isEmpty else { return nil }
+    let table = StateTable.Builder(plan)
+    let context = StateWriter.Context(executor, table)
+    var root = StateWriter(context)
+    root.part { state in
+      for (index, sink) in plan.sinks.enumerated() {
+        let open = sinks[index]
+        let isEnded = !open.isOpen || open.node.hasEnded
+        state.record(.reference(sink.reference)) { $0.write(isEnded) }
+        if !isEnded { record(open.upstream, of: sink.input, &state) }
+      }
+      for signal in named { signal.record(&state) }
+    }
+    var origins = StateWriter(context)
+    origins.write(each: context.origins) { state, origin in
+      state.write(origin.source)
+      state.write(origin.path)
+      state.write(origin.receivedAt)
+      state.write(origin.fields)
+    }
+    var state = StateWriter(context)
+    for byte in StateTable.magic { state.append(byte) }
+    state.append(StateTable.format)
+    state.write(executor.wallTime)
+    state.write(executor.lastTimer)
+    state.write(lastSubscription)
+    state.write(each: table.entries)
+    state.append(origins)
+    state.append(root)
+    state.append(fixed: Fingerprint.of(state.bytes))
+    return state.bytes
+  }
+
+  /// Writes the records of what `subscription` runs.
+  func record(_ subscription: any Subscription, of signal: SignalPlan, _ state: inout StateWriter) {
+    guard !subscription.isClosed else { return }
+    switch signal.kind {
+    case .named(let index) where plan.named[index].isCold:
+      // Each reference has an instance of its own.
+      state.record(.reference(signal.reference)) { state in
+        record(subscription, of: plan.named[index].body, &state)
+      }
+    case .named, .errors:
+      guard let numbered = subscription as? any NumberedSubscription else { return }
+      state.record(.reference(signal.reference)) { $0.write(numbered.serial) }
+    case .source, .node, .run: (subscription as? OperatorNode)?.record(&state)
+    case .input: break
+    }
+  }
+
+  /// Runs `signal` as it was when its state was saved.
+  func restore(
+    _ signal: SignalPlan, _ scope: Scope, to downstream: Downstream, _ restoration: Restoration
+  ) -> any Subscription {
+    switch signal.kind {
+    case .named(let index):
+      let record = restoration.record(reference: signal.reference)
+      guard plan.named[index].isCold else {
+        let serial = record.flatMap { restoration.serial($0) }
+        return restoration.within(restoration.root) { named[index].subscribe(downstream, serial: serial) }
+      }
+      let section = record.flatMap { try? Restoration.Section($0) } ?? .init()
+      return restoration.within(section) { subscribe(plan.named[index].body, topScope, to: downstream) }
+    case .errors(let index):
+      let record = restoration.record(reference: signal.reference)
+      return errors[index].subscribe(downstream, serial: record.flatMap { restoration.serial($0) })
+    case .source(let component, let segment):
+      let node = makeSource(component, seat(signal, scope, segment), downstream)
+      let version = node.carries.version
+      guard let record = restoration.record(signal.step, version: version) else {
+        start(node)
+        return node
+      }
+      do throws(StateFault) {
+        try node.restore(record: record.reader, version: record.version, restoration)
+        start(node, resuming: version > 0)
+        return node
+      } catch {
+        restoration.refuse(signal.step, error)
+        node.cancel()
+        let fresh = makeSource(component, seat(signal, scope, segment), downstream)
+        start(fresh)
+        return fresh
+      }
+    case .node(let component, let segment, let inputs):
+      let node = component.makeNode(seat(signal, scope, segment, inputs), downstream: downstream)
+      if let run = node as? RowRun {
+        run.restoreSteps(restoration)
+        run.start()
+        return run
+      }
+      let version = component.carries.version
+      guard let record = restoration.record(signal.step, version: version) else {
+        node.start()
+        return node
+      }
+      do throws(StateFault) {
+        try node.restore(record: record.reader, version: record.version, restoration)
+        return node
+      } catch {
+        restoration.refuse(signal.step, error)
+        node.cancel()
+        let fresh = component.makeNode(seat(signal, scope, segment, inputs), downstream: downstream)
+        fresh.start()
+        return fresh
+      }
+    case .input:
+      guard let subject = scope.subject else {
+        preconditionFailure("a chain's input outside of the node that feeds it")
+      }
+      return subject.subscribe(downstream)
+    case .run(let run, let input):
+      let node = RowRun(run, seat(signal, scope, .empty, [input]), downstream: downstream)
+      node.restoreSteps(restoration)
+      node.start()
+      return node
+    }
+  }
+}

@@ -1,0 +1,167 @@
+/// What is known while an execution is made again from a saved state.
+final class Restoration {
+  /// Records of one instance of a signal.
+  struct Section {
+    var records: [(entry: Int, reader: StateReader)] = []
+    /// Only where there are many.
+    private var index: [Int: Int] = [:]
+
+    init() {}
+
+    init(_ reader: StateReader) throws(StateFault) {
+      var reader = reader
+      while !reader.isAtEnd {
+        let entry = try UInt64(from: &reader)
+        records.append((Int(truncatingIfNeeded: entry), try reader.part()))
+      }
+      if records.count > 8 {
+        for (at, record) in records.enumerated() { index[record.entry] = at }
+      }
+    }
+
+    subscript(entry: Int) -> StateReader? {
+      if !index.isEmpty { return index[entry].map { records[$0].reader } }
+      return records.first { $0.entry == entry }?.reader
+    }
+  }
+
+  private let plan: Plan
+  private var entries: [StateTable.Entry] = []
+  /// The table's index of a step of the plan, where both are the same step.
+  private var steps: [Int: Int] = [:]
+  private var references: [String: Int] = [:]
+  private(set) var root = Section()
+  /// Where records are looked for.
+  var section = Section()
+  /// Steps that wait to go on in this or the next turn, with their places in the queue.
+  var deferred: [(position: Int, node: OperatorNode, token: Int)] = []
+  var lastSubscription: UInt64 = 0
+  private(set) var lastTimer: UInt64 = 0
+  /// What could not be used, one for each step.
+  private(set) var refusals: [Diagnostic] = []
+  private var refused: Set<Int> = []
+
+  /// Takes the bytes apart. Never fails: what cannot be read is told in `refusals`, and nothing is restored.
+  init(_ bytes: [UInt8], _ plan: Plan, _ executor: Executor) {
+    self.plan = plan
+    do throws(StateFault) {
+      try read(bytes, StateReader.Context(executor))
+      section = root
+    } catch {
+      entries = []
+      steps = [:]
+      references = [:]
+      root = Section()
+      refusals = [
+        Diagnostic(
+          .stateRefused, "the saved state of '\(plan.name)' cannot be used: \(error.message)", at: nil,
+          help: "Everything starts empty")
+      ]
+    }
+  }
+
+  private func read(_ bytes: [UInt8], _ context: StateReader.Context) throws(StateFault) {
+    guard bytes.count > StateTable.magic.count + 9, bytes.starts(with: StateTable.magic) else {
+      throw StateFault("it is none")
+    }
+    let format = bytes[StateTable.magic.count]
+    guard format == StateTable.format else {
+      throw StateFault("its format is \(format), and this version of rxd reads \(StateTable.format)")
+    }
+    var end = StateReader(bytes, bytes.count - 8..<bytes.count, context)
+    guard try end.fixed64() == Fingerprint.of(bytes.dropLast(8)) else { throw StateFault("it is damaged") }
+    var reader = StateReader(bytes, StateTable.magic.count + 1..<bytes.count - 8, context)
+    let savedAt = try Int64(from: &reader)
+    context.lastTimer = try reader.read()
+    lastTimer = context.lastTimer
+    lastSubscription = try reader.read()
+    // The numbers go on from there, and there must be enough of them.
+    guard context.lastTimer < 1 << 62, lastSubscription < 1 << 62 else { throw StateFault("it is damaged") }
+    // A clock that was set back adds nothing.
+    let (elapsed, overflow) = context.executor.wallTime.subtractingReportingOverflow(savedAt)
+    context.elapsed = TimeSpan(nanoseconds: overflow ? 0 : max(0, elapsed))
+    entries = try reader.read()
+    for _ in 0..<(try reader.count()) { context.origins.append(try Self.origin(&reader)) }
+    root = try Section(try reader.part())
+    guard reader.isAtEnd else { throw StateFault("there is more than it says") }
+    compare()
+  }
+
+  static func origin(_ reader: inout StateReader) throws(StateFault) -> Origin {
+    Origin(
+      source: try reader.read(), path: try reader.read(), receivedAt: try reader.read(),
+      fields: try reader.read())
+  }
+
+  /// Finds the steps that are still the same.
+  private func compare() {
+    let known = Dictionary(plan.steps.enumerated().map { ($1.key, $0) }) { first, _ in first }
+    for (at, entry) in entries.enumerated() {
+      guard entry.isStep else {
+        references[entry.name] = at
+        continue
+      }
+      guard let number = known[entry.name] else {
+        refusals.append(
+          Diagnostic(
+            .stateRefused, "the pipeline has no step '\(entry.name)' any more, so what it kept is dropped",
+            at: nil, help: "Give steps that may move a name: '{ \(Self.keyword(entry.name)): ..., name: NAME }'"))
+        continue
+      }
+      guard entry.fingerprint == plan.steps[number].fingerprint else {
+        refuse(StepID(number), StateFault("the step has changed since"))
+        continue
+      }
+      steps[number] = at
+    }
+  }
+
+  private static func keyword(_ name: String) -> String {
+    String(
+      decoding: name.utf8.split(separator: UInt8(ascii: "/")).last?.prefix { $0 != UInt8(ascii: "#") } ?? [],
+      as: UTF8.self)
+  }
+
+  /// The record of a step in the current section; nil: it starts empty.
+  func record(_ step: StepID, version: Int) -> (version: Int, reader: StateReader)? {
+    guard let at = steps[step.number], let reader = section[at] else { return nil }
+    let saved = entries[at].version
+    guard saved == version || saved > 0 && saved < version else {
+      refuse(step, StateFault("its form is version \(saved), and this version of rxd reads \(version)"))
+      return nil
+    }
+    return (saved, reader)
+  }
+
+  func record(reference: String) -> StateReader? { references[reference].flatMap { section[$0] } }
+
+  /// The number of a subscription.
+  func serial(_ record: StateReader) -> UInt64? {
+    var record = record
+    guard let serial = try? record.read(UInt64.self), serial <= lastSubscription else { return nil }
+    return serial
+  }
+
+  func hadEnded(_ sink: SinkPlan) -> Bool {
+    guard var record = record(reference: sink.reference) else { return false }
+    return (try? record.read(Bool.self)) ?? false
+  }
+
+  /// Tells once for each step why its state is not used.
+  func refuse(_ step: StepID, _ fault: StateFault) {
+    guard refused.insert(step.number).inserted else { return }
+    let info = plan.steps[step.number]
+    refusals.append(
+      Diagnostic(
+        .stateRefused, "what '\(info.label)' kept cannot be used: \(fault.message)", at: info.location,
+        help: "It starts empty"))
+  }
+
+  /// Looks for records in another section meanwhile.
+  func within<T>(_ other: Section, _ body: () -> T) -> T {
+    let outer = section
+    section = other
+    defer { section = outer }
+    return body()
+  }
+}

@@ -1,0 +1,184 @@
+/// Gives back what a ``StateWriter`` took down, in the same order: `held = try state.read()`.
+///
+/// The bytes may be damaged: everything is checked, nothing is believed. Times come out relative to the
+/// moment of restoring.
+public struct StateReader {
+  /// The version of the component's state that wrote this.
+  public let version: Int
+  private let bytes: [UInt8]
+  private var at: Int
+  private let end: Int
+  private let context: Context
+  /// Who gets the timers.
+  private let target: (any TimerTarget)?
+
+  /// What all readers of one restoring share.
+  final class Context {
+    let executor: Executor
+    let json = JSONParser()
+    let arena = Arena()
+    var origins: [Origin] = []
+    /// How much time has passed since the state was saved.
+    var elapsed = TimeSpan.zero
+    /// No timer was scheduled later than this.
+    var lastTimer: UInt64 = 0
+    init(_ executor: Executor) { self.executor = executor }
+  }
+
+  init(
+    _ bytes: [UInt8], _ range: Range<Int>, _ context: Context, version: Int = 0,
+    target: (any TimerTarget)? = nil
+  ) {
+    self.bytes = bytes
+    at = range.lowerBound
+    end = range.upperBound
+    self.context = context
+    self.version = version
+    self.target = target
+  }
+
+  public mutating func read<T: StateValue>(_ type: T.Type = T.self) throws(StateFault) -> T {
+    try T(from: &self)
+  }
+
+  /// A number that must lie in `range`.
+  public mutating func read(in range: ClosedRange<Int>) throws(StateFault) -> Int {
+    let number = try Int(from: &self)
+    guard range.contains(number) else {
+      throw StateFault("a number is \(number), which is not within \(range.lowerBound) ... \(range.upperBound)")
+    }
+    return number
+  }
+
+  /// How many elements follow; never more than there are bytes left.
+  public mutating func count() throws(StateFault) -> Int {
+    let count = try UInt64(from: &self)
+    guard count <= UInt64(end - at) else { throw .truncated }
+    return Int(count)
+  }
+
+  // MARK: Building blocks
+
+  /// The moment that relative times count from.
+  var now: Instant { context.executor.now + TimeSpan(nanoseconds: 0 &- context.elapsed.nanoseconds) }
+
+  var isAtEnd: Bool { at == end }
+
+  mutating func byte() throws(StateFault) -> UInt8 {
+    guard at < end else { throw .truncated }
+    defer { at += 1 }
+    return bytes[at]
+  }
+
+  mutating func fixed64() throws(StateFault) -> UInt64 {
+    var number: UInt64 = 0
+    for shift in stride(from: UInt64(0), to: 64, by: 8) { number |= UInt64(try byte()) << shift }
+    return number
+  }
+
+  /// A count of bytes and the bytes; valid while `self` is.
+  mutating func counted() throws(StateFault) -> ArraySlice<UInt8> {
+    let count = try self.count()
+    defer { at += count }
+    return bytes[at..<at + count]
+  }
+
+  /// The reader of a part with its length before it.
+  mutating func part(version: Int = 0, target: (any TimerTarget)? = nil) throws(StateFault) -> StateReader {
+    var count = 0
+    for index in 0..<4 { count |= Int(try byte()) << (8 * index) }
+    guard count <= end - at else { throw .truncated }
+    defer { at += count }
+    return StateReader(bytes, at..<at + count, context, version: version, target: target)
+  }
+
+  /// The same part for a component.
+  func reader(version: Int, target: any TimerTarget) -> StateReader {
+    StateReader(bytes, at..<end, context, version: version, target: target)
+  }
+
+  func schedule(at deadline: Instant, _ sequence: UInt64, _ token: Int) throws(StateFault) -> Wake {
+    guard let target, sequence <= context.lastTimer else { throw StateFault("a timer is nobody's") }
+    return context.executor.reschedule(at: deadline, sequence, target, token)
+  }
+
+  mutating func origin() throws(StateFault) -> Origin {
+    let index = try UInt64(from: &self)
+    if index == 0 { return .none }
+    guard index <= UInt64(context.origins.count) else { throw StateFault("an event comes from nowhere") }
+    return context.origins[Int(index) - 1]
+  }
+
+  mutating func ownedValue() throws(StateFault) -> OwnedValue {
+    defer { context.arena.reset() }
+    return OwnedValue(try value(StateWriter.depthLimit))
+  }
+
+  private mutating func value(_ depth: Int) throws(StateFault) -> Value {
+    guard depth > 0 else { throw StateFault("a value is nested too deep") }
+    let arena = context.arena
+    let kind = try byte()
+    if kind == StateWriter.escaped { return try escaped() }
+    guard kind < Value.Kind.error.rawValue, let what = Value.Kind(rawValue: kind) else {
+      throw StateFault("a value is of no known kind")
+    }
+    switch what {
+    case .absent: return .absent
+    case .null, .error: return .null
+    case .bool: return .bool(try read())
+    case .int: return .int(try read(Int64.self))
+    case .duration: return .duration(nanoseconds: try read())
+    case .uint: return .uint(try read())
+    case .double: return .double(try read())
+    case .string, .type:
+      let text = try copy()
+      guard UTF8Text.isValid(text) else { throw StateFault("a text is not UTF-8") }
+      return Value(kind: what, pointer: text.baseAddress, length: text.count)
+    case .bytes: return .bytes(try copy())
+    case .jsonList, .jsonMap:
+      let text = try copy()
+      let value = context.json.open(text)
+      guard value.is(what), Int(value.length) == text.count else { throw StateFault("a value is not JSON") }
+      return value
+    case .timestamp:
+      let seconds = try read(Int64.self)
+      guard let nanoseconds = UInt32(exactly: try read(UInt64.self)), nanoseconds < 1_000_000_000 else {
+        throw StateFault("a time is none")
+      }
+      return .timestamp(seconds: seconds, nanoseconds: nanoseconds)
+    case .list:
+      var elements: [Value] = []
+      for _ in 0..<(try count()) { elements.append(try value(depth - 1)) }
+      return arena.list(elements)
+    case .map:
+      var entries: [(key: Value, value: Value)] = []
+      for _ in 0..<(try count()) { entries.append((try value(depth - 1), try value(depth - 1))) }
+      return arena.map(entries)
+    case .optional: return arena.optional(try read() ? try value(depth - 1) : nil)
+    }
+  }
+
+  private mutating func copy() throws(StateFault) -> UnsafeRawBufferPointer {
+    let bytes = try counted()
+    let memory = context.arena.allocate(bytes.count)
+    bytes.withUnsafeBytes {
+      if let source = $0.baseAddress { memory.copyMemory(from: source, byteCount: $0.count) }
+    }
+    return UnsafeRawBufferPointer(start: memory, count: bytes.count)
+  }
+
+  /// The inside of a JSON string.
+  private mutating func escaped() throws(StateFault) -> Value {
+    let content = try counted()
+    let literal = context.arena.allocate(content.count + 2)
+    literal.storeBytes(of: UInt8(ascii: "\""), as: UInt8.self)
+    content.withUnsafeBytes {
+      if let source = $0.baseAddress { (literal + 1).copyMemory(from: source, byteCount: $0.count) }
+    }
+    literal.storeBytes(of: UInt8(ascii: "\""), toByteOffset: content.count + 1, as: UInt8.self)
+    let value = context.json.open(
+      UnsafeRawBufferPointer(start: literal, count: content.count + 2), checking: .everything)
+    guard value.is(.string), Int(value.length) == content.count else { throw StateFault("a text is not JSON") }
+    return value
+  }
+}

@@ -1,0 +1,135 @@
+/// Takes down the state of a node: `state.write(held)`.
+///
+/// What is written in order is read in order. Times are written relative to the moment of saving.
+public struct StateWriter {
+  private(set) var bytes: [UInt8] = []
+  private let context: Context
+  /// How deep lists and maps may be nested; deeper ones end on the stack of whoever reads them.
+  static let depthLimit = 128
+
+  /// What all writers of one saving share.
+  final class Context {
+    let executor: Executor
+    let steps: StateTable.Builder
+    private(set) var origins: [Origin] = []
+    private var originIndex: [ObjectIdentifier: Int] = [:]
+    /// Why the record that is being written cannot be used.
+    var fault: StateFault?
+
+    init(_ executor: Executor, _ steps: StateTable.Builder) {
+      self.executor = executor
+      self.steps = steps
+    }
+
+    /// 0: none.
+    func index(of origin: Origin) -> Int {
+      if origin === Origin.none { return 0 }
+      if let known = originIndex[ObjectIdentifier(origin)] { return known }
+      origins.append(origin)
+      originIndex[ObjectIdentifier(origin)] = origins.count
+      return origins.count
+    }
+  }
+
+  init(_ context: Context) { self.context = context }
+
+  public mutating func write(_ value: some StateValue) { value.save(to: &self) }
+
+  /// A list of values; what ``StateReader/read(_:)`` reads as an array.
+  public mutating func write<S: Collection>(each values: S) where S.Element: StateValue {
+    write(UInt64(values.count))
+    for value in values { value.save(to: &self) }
+  }
+
+  /// A list of anything; ``StateReader/count()`` reads how many, then each is read in turn. `body` writes at
+  /// least one byte.
+  public mutating func write<S: Collection>(each values: S, _ body: (inout StateWriter, S.Element) -> Void) {
+    write(UInt64(values.count))
+    for value in values { body(&self, value) }
+  }
+
+  /// A value that is not owned.
+  public mutating func write(value: Value) { append(value, Self.depthLimit) }
+
+  // MARK: Building blocks
+
+  var now: Instant { context.executor.now }
+
+  func timer(_ wake: Wake) -> TimerQueue.Pending? { context.executor.pending(wake) }
+
+  mutating func append(_ byte: UInt8) { bytes.append(byte) }
+
+  mutating func append(fixed number: UInt64) {
+    for shift in stride(from: UInt64(0), to: 64, by: 8) {
+      bytes.append(UInt8(truncatingIfNeeded: number &>> shift))
+    }
+  }
+
+  mutating func append(_ other: StateWriter) { bytes.append(contentsOf: other.bytes) }
+
+  mutating func append(counted content: UnsafeRawBufferPointer) {
+    write(UInt64(content.count))
+    bytes.append(contentsOf: content)
+  }
+
+  mutating func write(_ origin: Origin) { write(UInt64(context.index(of: origin))) }
+
+  private mutating func append(_ value: Value, _ depth: Int) {
+    guard depth > 0 else {
+      context.fault = StateFault("a value is nested more than \(Self.depthLimit) deep")
+      append(Value.Kind.null.rawValue)
+      return
+    }
+    // An error is the answer of an expression and never kept.
+    append(value.isError ? Value.Kind.null.rawValue : value.isEscaped ? Self.escaped : value.kind)
+    switch value.what {
+    case .absent, .null, .error: break
+    case .bool: write(value.asBool)
+    case .int, .duration: write(value.asInt)
+    case .uint: write(value.asUInt)
+    case .double: write(value.asDouble)
+    case .string, .bytes, .type, .jsonList, .jsonMap: append(counted: value.rawBytes)
+    case .timestamp:
+      write(value.asInt)
+      write(UInt64(value.length))
+    case .list: write(each: value.elements) { $0.append($1, depth - 1) }
+    case .map:
+      write(each: value.entries) {
+        $0.append($1.key, depth - 1)
+        $0.append($1.value, depth - 1)
+      }
+    case .optional:
+      write(value.wrapped != nil)
+      if let wrapped = value.wrapped { append(wrapped, depth - 1) }
+    }
+  }
+
+  /// The kind of a string with backslashes.
+  static let escaped: UInt8 = 0x40 | Value.Kind.string.rawValue
+
+  // MARK: Records
+
+  /// Writes a record of the step: what it is, how long, and what `body` writes. A record that cannot be read
+  /// again is left out; `context.fault` is then why.
+  mutating func record(_ entry: StateTable.Key, _ body: (inout StateWriter) -> Void) {
+    let start = bytes.count
+    write(UInt64(context.steps.index(of: entry)))
+    let outer = context.fault
+    context.fault = nil
+    part(body)
+    if let fault = context.fault {
+      bytes.removeLast(bytes.count - start)
+      context.steps.faults.append((entry, fault))
+    }
+    context.fault = outer
+  }
+
+  /// What `body` writes, with its length before it.
+  mutating func part(_ body: (inout StateWriter) -> Void) {
+    let at = bytes.count
+    bytes.append(contentsOf: [0, 0, 0, 0])
+    body(&self)
+    let count = bytes.count - at - 4
+    for index in 0..<4 { bytes[at + index] = UInt8(truncatingIfNeeded: count >> (8 * index)) }
+  }
+}
