@@ -118,7 +118,7 @@ import Testing
     // Far more than all buffers on the way hold; written by a thread of its own, as it will block.
     let line = String(repeating: "x", count: 1023) + "\n"
     let count = 200_000
-    nonisolated(unsafe) let input = program.input
+    let input = program.input
     let written = DispatchSemaphore(value: 0)
     let progress = Progress()
     Thread.detachNewThread {

@@ -86,7 +86,7 @@ import Testing
     let lines = report(text, 5_000, 3)
     #expect(lines[1] == " --> f:1:5001")
     let shown = Array(lines[3].unicodeScalars)
-    let mark = try? #require(lines[4].firstIndex(of: "^"))
+    let mark = lines[4].firstIndex(of: "^")
     let column = mark.map { lines[4].distance(from: lines[4].startIndex, to: $0) } ?? 0
     #expect(shown[column] == "X")
     #expect(lines[4].hasSuffix("^^^") && !lines[4].contains("^^^^"))
