@@ -1,5 +1,6 @@
 import DequeModule
 public import PipelineCore
+import Transport
 
 /// `http`: requests that carry events.
 public struct HTTPSink: SinkComponent {
@@ -129,6 +130,8 @@ public struct HTTPSink: SinkComponent {
   final class Node: RunningSink, TimerTarget {
     private let parameters: HTTPSink
     private let encoder: any EventEncoder
+    /// Each request begins with the header that its format has.
+    private let hasHeader: Bool
     private var options = HTTPOptions()
     private var waiting = Deque<Item>()
     private var waitingBytes = 0
@@ -151,9 +154,14 @@ public struct HTTPSink: SinkComponent {
 
     init(_ parameters: HTTPSink, _ seat: Seat) {
       self.parameters = parameters
-      encoder = parameters.encode.makeEncoder()
+      var encode = parameters.encode
+      hasHeader = encode.options.format == .csv && encode.options.csv.header
+      encode.options.csv.header = false
+      encoder = encode.makeEncoder()
       largest = parameters.batch.count
       options.timeout = parameters.timeout
+      options.maxResponseBytes = 4096
+      options.cutsResponse = true
       options.auth = parameters.auth?.value ?? .none
       options.tls = parameters.tls.value
       options.allowPrivate = parameters.allowPrivate
@@ -235,7 +243,12 @@ public struct HTTPSink: SinkComponent {
     }
 
     private func body(of request: Request) -> [UInt8] {
-      guard parameters.batch.form == .array else { return request.items.flatMap(\.body) }
+      guard parameters.batch.form == .array else {
+        buffer.clear()
+        if hasHeader { encoder.appendHeader(to: buffer) }
+        for item in request.items { buffer.append(item.body) }
+        return Array(buffer.bytes)
+      }
       var body: [UInt8] = [UInt8(ascii: "[")]
       for (index, item) in request.items.enumerated() {
         if index > 0 { body.append(UInt8(ascii: ",")) }
@@ -354,11 +367,13 @@ public struct HTTPSink: SinkComponent {
       timer = executor.schedule(at: executor.now + wait, self, Self.again)
     }
 
-    /// Whole seconds; dates and nonsense are not followed, nor is 0, which would mean no pause at all.
+    /// Whole seconds or a date (RFC 9110, 10.2.3). Nonsense is not followed, nor is what would mean no pause at
+    /// all.
     private func retryAfter(_ response: HTTPResponse) -> TimeSpan? {
-      guard let text = response.header("retry-after"), let seconds = Int64(text), seconds > 0 else {
-        return nil
-      }
+      guard let text = response.header("retry-after") else { return nil }
+      let now = executor.wallTime / 1_000_000_000
+      let seconds = Int64(text) ?? HTTPDate.seconds(text)?.subtractingReportingOverflow(now).partialValue
+      guard let seconds, seconds > 0 else { return nil }
       return .seconds(min(seconds, Self.longestRetryAfter))
     }
 

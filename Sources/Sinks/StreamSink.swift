@@ -66,11 +66,9 @@ class StreamSink: RunningSink {
     guard let writer, buffer.count > 0 else { return }
     let full = buffer
     buffer = spare.take()
-    let done = completion(returning: full)
-    if !writer.offer(full, done) {
-      // The one block over the bound: with it the pipeline's input is held back.
-      writer.write(full, done)
-    }
+    // What one turn makes is taken whole; with what exceeds the bound, the pipeline's input is held back. A
+    // turn that waited for a reader could not be told to end.
+    writer.add(full, completion(returning: full))
     if !isCongested, writer.queuedBytes > options.queueBytes / 2 {
       isCongested = true
       executor.congest(.output)
@@ -165,10 +163,4 @@ final class SpareBuffers: Sendable {
     buffer.clear()
     free.withLock { if $0.count < 8 { $0.append(buffer) } }
   }
-}
-
-/// A way back to a node from another thread; followed only in the node's turns.
-final class Weak<Object: AnyObject>: @unchecked Sendable {
-  private(set) weak var object: Object?
-  init(_ object: Object) { self.object = object }
 }

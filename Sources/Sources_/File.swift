@@ -106,7 +106,7 @@ public struct File: SourceComponent {
       options.maxLine = parameters.maxLine.bytes
       options.whenTooLong = parameters.whenTooLong.policy
       let intake = intake
-      let node = Unowned(self)
+      let node = Weak(self)
       do throws(PosixError) {
         let file = try FileDescriptor.openForReading(path)
         let reader = try BlockReader(file, options: options)
@@ -173,7 +173,7 @@ public struct File: SourceComponent {
       options.whenTooLong = parameters.whenTooLong.policy
       options.rotateWait = parameters.rotateWait
       let intake = intake
-      let node = Unowned(self)
+      let node = Weak(self)
       do throws(PosixError) {
         let follower = try FileFollower(options)
         self.follower = follower

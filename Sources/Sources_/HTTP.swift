@@ -144,7 +144,7 @@ public struct HTTP: SourceComponent {
       case .success(var request):
         request.options = options
         let executor = executor
-        let node = Unowned(self)
+        let node = Weak(self)
         let url = request.url
         exchange = execution.services.http.send(request) { result in
           executor.post { node.object?.answered(result, url) }

@@ -130,7 +130,7 @@ public struct HTTPServerSource: SourceComponent {
       options.replyTimeout = parameters.replyTimeout
       let server = HTTPServer(options: options)
       let executor = executor
-      let node = Unowned(self)
+      let node = Weak(self)
       let auth = parameters.auth?.value ?? .none
       do throws(HTTPServerFailure) {
         let port = try server.start { request in
@@ -236,9 +236,20 @@ public struct HTTPServerSource: SourceComponent {
       self.server = nil
       // The port is free when this returns: whoever comes next may want it.
       server.stopListening()
-      // Closing waits for answers under way; another thread does that.
-      let thread = try? OwnThread("rxd close") { server.stop() }
-      if thread == nil { server.stop(within: .zero) }
+      // Closing waits for answers under way; another thread does that, and the pipeline has not ended before.
+      // Whoever is never answered gets 503 as soon as nobody can answer any more.
+      let execution = Weak(execution)
+      let executor = executor
+      let limit = parameters.replyTimeout
+      execution.object?.hold()
+      let thread = try? OwnThread("rxd close") {
+        server.stop(within: limit)
+        executor.post { execution.object?.release() }
+      }
+      if thread == nil {
+        server.stop(within: .zero)
+        execution.object?.release()
+      }
     }
   }
 }

@@ -41,9 +41,3 @@ extension RunningSource {
     }
   }
 }
-
-/// A weak way back to a node from the thread that reads for it; followed only in the node's turns.
-final class Unowned<Object: AnyObject>: @unchecked Sendable {
-  private(set) weak var object: Object?
-  init(_ object: Object) { self.object = object }
-}

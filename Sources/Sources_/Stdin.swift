@@ -69,7 +69,7 @@ public struct Stdin: SourceComponent {
       options.maxLine = parameters.maxLine.bytes
       options.whenTooLong = parameters.whenTooLong.policy
       let intake = intake
-      let node = Unowned(self)
+      let node = Weak(self)
       do throws(PosixError) {
         let reader = try BlockReader(.standardInput, options: options)
         self.reader = reader

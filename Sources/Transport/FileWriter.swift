@@ -107,23 +107,23 @@ public final class FileWriter: Sendable {
   /// been called with the error.
   @discardableResult
   public func write(_ bytes: [UInt8], _ completion: Completion? = nil) -> Bool {
-    enqueue(Block(content: .bytes(bytes), completion: completion), waits: true)
+    enqueue(Block(content: .bytes(bytes), completion: completion), whenFull: .wait)
   }
 
   /// Hands over a buffer, which must stay untouched until `completion`; waits while the queue is full.
   @discardableResult
   public func write(_ buffer: OutputBuffer, _ completion: Completion? = nil) -> Bool {
-    enqueue(Block(content: .buffer(buffer), completion: completion), waits: true)
+    enqueue(Block(content: .buffer(buffer), completion: completion), whenFull: .wait)
   }
 
   /// Hands over a block unless the queue is full; whether it did. Never waits.
   public func offer(_ bytes: [UInt8], _ completion: Completion? = nil) -> Bool {
-    enqueue(Block(content: .bytes(bytes), completion: completion), waits: false)
+    enqueue(Block(content: .bytes(bytes), completion: completion), whenFull: .refuse)
   }
 
   /// Hands over a buffer unless the queue is full; whether it did. Never waits.
   public func offer(_ buffer: OutputBuffer, _ completion: Completion? = nil) -> Bool {
-    enqueue(Block(content: .buffer(buffer), completion: completion), waits: false)
+    enqueue(Block(content: .buffer(buffer), completion: completion), whenFull: .refuse)
   }
 
   /// Calls `body` once as soon as the queue is at most half full, perhaps at once; on the writer's
@@ -141,7 +141,14 @@ public final class FileWriter: Sendable {
   /// Bytes that wait or are being written.
   public var queuedBytes: Int { state.withLock { $0.bytes } }
 
-  private func enqueue(_ block: Block, waits: Bool) -> Bool {
+  /// Hands over a buffer even where the queue is full, for who holds back what makes the next one. Never waits.
+  public func add(_ buffer: OutputBuffer, _ completion: Completion? = nil) {
+    _ = enqueue(Block(content: .buffer(buffer), completion: completion), whenFull: .exceed)
+  }
+
+  private enum Fullness { case wait, refuse, exceed }
+
+  private func enqueue(_ block: Block, whenFull: Fullness) -> Bool {
     let count = block.content.count
     let limit = options.queueBytes
     enum Outcome {
@@ -154,7 +161,9 @@ public final class FileWriter: Sendable {
         return .refused(
           PosixError("write to", target.name, code: ECANCELED, detail: "it has been closed"))
       }
-      guard state.bytes == 0 || state.bytes + count <= limit else { return waits ? nil : .full }
+      if state.bytes > 0, state.bytes + count > limit, whenFull != .exceed {
+        return whenFull == .wait ? nil : .full
+      }
       state.bytes += count
       state.queue.append(block)
       return .taken

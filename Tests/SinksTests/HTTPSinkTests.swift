@@ -109,6 +109,21 @@ import Testing
     #expect(sending.http.bodies == ["1\n", "2\n3\n"])
   }
 
+  @Test func everyRequestBeginsWithTheHeader() throws {
+    let sending = try pipeline(
+      "batch: 2, encode: csv", events: "[{ a: 1, b: x }, { b: y, a: 2 }, { a: 3, b: z }, { a: 4, c: w }]")
+    sending.http.script = { _, _ in ScriptedHTTP.status(200) }
+    sending.run()
+    #expect(sending.http.bodies == ["a,b\n1,x\n2,y\n", "a,b\n3,z\n"])
+    #expect(sending.counters.rejected == 1)
+  }
+
+  @Test func onlyTheStatusOfAnAnswerMatters() throws {
+    let sending = try pipeline("")
+    sending.settle()
+    #expect(sending.http.exchanges[0].request.options.cutsResponse)
+  }
+
   @Test func makesArrays() throws {
     let sending = try pipeline("batch: { count: 3, form: array }, encode: json", events: "[1, { a: b }, x, y]")
     sending.http.script = { _, _ in ScriptedHTTP.status(200) }
@@ -171,7 +186,7 @@ import Testing
   @Test(arguments: [
     ("1", 1.0), ("120", 120), ("600", 600), ("601", 600), ("315360000", 600),
     ("9223372036854775807", 600), ("99999999999999999999", 0.1), ("-1", 0.1), ("", 0.1), ("soon", 0.1),
-    ("1.5", 0.1), ("Fri, 31 Dec 1999 23:59:59 GMT", 0.1), ("0", 0.1),
+    ("1.5", 0.1), ("Fri, 31 Dec 1999 23:59:59 GMT", 0.1), ("0", 0.1), ("Thu, 01 Jan 2026 00:02:00 GMT", 120),
   ])
   func waitsAsItIsTold(_ value: String, _ expected: Double) throws {
     for status in [429, 503] {

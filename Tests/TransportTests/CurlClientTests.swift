@@ -246,6 +246,20 @@ import Testing
     #expect(try await client.answer(HTTPRequest(url: good.url)).get().body == Array("ok".utf8))
   }
 
+  @Test func cutsALongAnswerWhereItIsAskedTo() async throws {
+    let server = try ScriptedServer { connection in
+      _ = connection.message()
+      connection.send("HTTP/1.1 404 Not Found\r\n\r\n")
+      while connection.send(String(repeating: "y", count: 4096)) {}
+    }
+    var request = HTTPRequest(url: server.url)
+    request.options.maxResponseBytes = 10_000
+    request.options.cutsResponse = true
+    let response = try await client.answer(request).get()
+    #expect(response.status == 404)
+    #expect(response.body == [UInt8](repeating: UInt8(ascii: "y"), count: 10_000))
+  }
+
   @Test func stopsDecompressingAtTheLimit() async throws {
     // 64 MiB of zeros, about 64 KB.
     let bomb = try #require(Data(base64Encoded: Self.gzipBase64(zeros: 64 << 20)))

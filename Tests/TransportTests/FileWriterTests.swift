@@ -136,6 +136,10 @@ import Testing
     let writer = try FileWriter(.descriptor(FileDescriptor(pipe.output, name: "a pipe")), options: options)
     writer.write([UInt8](repeating: 1, count: 1 << 20), results.take)
     #expect(!writer.offer([1]))
+    let more = OutputBuffer()
+    more.append([2])
+    writer.add(more)
+    #expect(writer.queuedBytes > 1 << 20)
     writer.close(within: .milliseconds(100))
     #expect(results.wait(1).first??.code == ECANCELED)
   }

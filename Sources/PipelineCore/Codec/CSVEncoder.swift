@@ -56,6 +56,18 @@ final class CSVEncoder: EventEncoder {
     return failure
   }
 
+  func appendHeader(to output: OutputBuffer) {
+    if let columns { appendNames(columns, to: output) }
+  }
+
+  private func appendNames(_ columns: FieldNames, to output: OutputBuffer) {
+    for (index, key) in columns.keys.enumerated() {
+      if index > 0 { output.append(options.delimiter) }
+      appendText(key.rawBytes, to: output)
+    }
+    output.append(UInt8(ascii: "\n"))
+  }
+
   private func appendList(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
     guard value.is(.list) else { return .kind(value.what) }
     var first = true
@@ -78,13 +90,7 @@ final class CSVEncoder: EventEncoder {
       if entries.isEmpty { return .kind(.map) }
       columns = FieldNames(entries.map { Array(JSONParser.unescape($0.key, into: arena).rawBytes) })
     }
-    if headerIsDue {
-      for (index, key) in columns.keys.enumerated() {
-        if index > 0 { output.append(options.delimiter) }
-        appendText(key.rawBytes, to: output)
-      }
-      output.append(UInt8(ascii: "\n"))
-    }
+    if headerIsDue { appendNames(columns, to: output) }
     var used = 0
     for (index, key) in columns.keys.enumerated() {
       if index > 0 { output.append(options.delimiter) }

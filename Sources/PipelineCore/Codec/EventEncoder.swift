@@ -8,10 +8,14 @@ public protocol EventEncoder: AnyObject {
 
   /// The next event is the first of an output: a CSV header is due again.
   func reset()
+
+  /// Appends what an output of events that were encoded already must begin with: the header of CSV.
+  func appendHeader(to output: OutputBuffer)
 }
 
 extension EventEncoder {
   public func reset() {}
+  public func appendHeader(to output: OutputBuffer) {}
 }
 
 /// The formats that `encode:` knows.

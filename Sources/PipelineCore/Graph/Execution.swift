@@ -54,6 +54,8 @@ public final class Execution {
   public private(set) var isStopping = false
   public private(set) var outcome: Outcome?
   private var onEnd: (Outcome) -> Void = { _ in }
+  /// What still goes on outside of the graph and must be over before the end is told.
+  private var holds = 0
   /// Reasons that were already logged once: by step and code and, for conditions, by path.
   private var logged: Set<String> = []
 
@@ -138,6 +140,7 @@ public final class Execution {
   /// Cancels everything at once. `onEnd` is not called.
   public func cancel() {
     if outcome == nil { outcome = .failed(SignalFailure(.user, "cancelled")) }
+    onEnd = { _ in }
     teardown()
   }
 
@@ -145,7 +148,23 @@ public final class Execution {
     guard self.outcome == nil else { return }
     self.outcome = outcome
     teardown()
-    onEnd(outcome)
+    tellEnd()
+  }
+
+  /// Something outside of the graph, such as an answer on its way to a client, must be over before the
+  /// pipeline counts as ended. Called in a turn; `release` once for each `hold`, in a turn, too.
+  public func hold() { holds += 1 }
+
+  public func release() {
+    holds -= 1
+    tellEnd()
+  }
+
+  private func tellEnd() {
+    guard holds == 0, let outcome else { return }
+    let tell = onEnd
+    onEnd = { _ in }
+    tell(outcome)
   }
 
   private func teardown() {

@@ -1,0 +1,5 @@
+/// A way back to a node from another thread; followed only in the node's turns.
+public final class Weak<Object: AnyObject>: @unchecked Sendable {
+  public private(set) weak var object: Object?
+  public init(_ object: Object) { self.object = object }
+}

@@ -1,0 +1,177 @@
+internal import CCurl
+import PipelineCore
+import Synchronization
+
+/// One request and what has come of it. Fields without other remark belong to the loop's thread.
+final class CurlExchange: Cancellable, @unchecked Sendable {
+  let request: HTTPRequest
+  private let loop: CurlLoop
+  /// Whether the completion has been called or must not be called any more; from any thread.
+  private let settled = Atomic<Bool>(false)
+  private var completion: (@Sendable (Result<HTTPResponse, HTTPFailure>) -> Void)?
+
+  var easy: UnsafeMutableRawPointer?
+  var headerList: UnsafeMutablePointer<curl_slist>?
+  var url: OpaquePointer?
+  let errorText = UnsafeMutablePointer<CChar>.allocate(capacity: Int(CURL_ERROR_SIZE))
+
+  /// `host:port`, for messages.
+  var peer = ""
+  var origin = Origin()
+  /// The host is an address, or `localhost`, or the pipeline file allows private ones.
+  var mayBePrivate = false
+  var started: Int64 = 0
+  var redirects = 0
+
+  var status = 0
+  var headers: [HTTPHeader] = []
+  var headerBytes = 0
+  var headerLines = 0
+  var inHeaders = false
+  var body: [UInt8] = []
+  /// What came of the answer is enough.
+  var isCut = false
+  /// Why a callback ended the exchange.
+  var failure: HTTPFailure?
+
+  struct Origin: Equatable {
+    var scheme = ""
+    var host = ""
+    var port = ""
+  }
+
+  static let maxHeaderBytes = 64 << 10
+  static let maxHeaderLines = 100
+  static let freeRatioBytes = 1 << 20
+  static let maxRatio = 100
+
+  init(
+    _ request: HTTPRequest, _ loop: CurlLoop,
+    _ completion: @escaping @Sendable (Result<HTTPResponse, HTTPFailure>) -> Void
+  ) {
+    self.request = request
+    self.loop = loop
+    self.completion = completion
+    errorText[0] = 0
+  }
+
+  deinit {
+    errorText.deallocate()
+    curl_slist_free_all(headerList)
+    curl_url_cleanup(url)
+  }
+
+  func cancel() {
+    if !settled.exchange(true, ordering: .acquiringAndReleasing) { loop.drop(self) }
+  }
+
+  var isSettled: Bool { settled.load(ordering: .acquiring) }
+
+  func complete(_ result: Result<HTTPResponse, HTTPFailure>) {
+    let call = completion
+    completion = nil
+    if !settled.exchange(true, ordering: .acquiringAndReleasing) { call?(result) }
+  }
+
+  func forget() { completion = nil }
+
+  // MARK: - Callbacks
+
+  /// Takes a piece of the body; false ends the exchange.
+  func receive(_ bytes: UnsafeRawBufferPointer) -> Bool {
+    let total = body.count + bytes.count
+    if total > request.options.maxResponseBytes, request.options.cutsResponse {
+      body.append(contentsOf: bytes.prefix(request.options.maxResponseBytes - body.count))
+      isCut = true
+      return false
+    }
+    if total > request.options.maxResponseBytes {
+      failure = HTTPFailure(
+        .responseTooLarge,
+        "the answer of \(peer) is longer than \(request.options.maxResponseBytes) bytes")
+      return false
+    }
+    if request.options.acceptCompressed, total > Self.freeRatioBytes {
+      var compressed: curl_off_t = 0
+      if rx_curl_get_offset(easy, CURLINFO_SIZE_DOWNLOAD_T, &compressed) == CURLE_OK,
+        compressed > 0, total / Self.maxRatio > Int(compressed)
+      {
+        failure = HTTPFailure(
+          .responseTooLarge,
+          "the answer of \(peer) is compressed more than \(Self.maxRatio) to 1")
+        return false
+      }
+    }
+    body.append(contentsOf: bytes)
+    return true
+  }
+
+  /// Takes a header line with its line end; false ends the exchange.
+  func receiveHeader(_ line: UnsafeRawBufferPointer) -> Bool {
+    headerBytes += line.count
+    headerLines += 1
+    if headerBytes > Self.maxHeaderBytes || headerLines > Self.maxHeaderLines {
+      failure = HTTPFailure(
+        .responseTooLarge,
+        "the headers of \(peer) are longer than \(Self.maxHeaderBytes >> 10) KiB or "
+          + "\(Self.maxHeaderLines) lines")
+      return false
+    }
+    var text = line
+    while let last = text.last, last == 10 || last == 13 { text = .init(rebasing: text.dropLast()) }
+    if text.starts(with: "HTTP/".utf8) && !inHeaders {
+      inHeaders = true
+      headers.removeAll(keepingCapacity: true)
+      body.removeAll()
+      return true
+    }
+    if text.isEmpty {
+      inHeaders = false
+      return true
+    }
+    guard inHeaders else { return true }  // Trailers are not asked for.
+    guard !text.contains(where: { $0 == 0 || $0 == 13 }),
+      let colon = text.firstIndex(of: UInt8(ascii: ":"))
+    else { return malformed("a header line that is none") }
+    let name = String(decoding: text[..<colon], as: UTF8.self)
+    var value = text[(colon + 1)...]
+    while let first = value.first, first == 32 || first == 9 { value = value.dropFirst() }
+    while let last = value.last, last == 32 || last == 9 { value = value.dropLast() }
+    let header = HTTPHeader(name, String(decoding: value, as: UTF8.self))
+    if HTTPSyntax.same(name, "content-length"),
+      headers.contains(where: { HTTPSyntax.same($0.name, name) && $0.value != header.value })
+    {
+      return malformed("two lengths")
+    }
+    if request.options.acceptCompressed, HTTPSyntax.same(name, "content-encoding"),
+      header.value.utf8.contains(UInt8(ascii: ","))
+        || headers.contains(where: { HTTPSyntax.same($0.name, name) })
+    {
+      return malformed("a body that is compressed twice")
+    }
+    headers.append(header)
+    return true
+  }
+
+  private func malformed(_ what: String) -> Bool {
+    failure = HTTPFailure(.protocolError, "\(peer) answers with \(what)")
+    return false
+  }
+
+  /// Whether a connection to that address may be used; says why not.
+  func mayUse(_ address: [UInt8]) -> Bool {
+    switch AddressPolicy.judge(address) {
+    case .allowed: return true
+    case .privateNetwork where mayBePrivate: return true
+    case .privateNetwork:
+      failure = HTTPFailure(
+        .forbidden,
+        "\(origin.host) leads to a loopback or private address; write the address itself, "
+          + "or allow private addresses")
+    case .forbidden:
+      failure = HTTPFailure(
+        .forbidden, "\(peer) is a link-local, multicast or reserved address, which is never used")
+    }
+    return false
+  }
+}

@@ -1,0 +1,155 @@
+internal import CCurl
+import PipelineCore
+import Synchronization
+
+/// The thread that runs all exchanges of a client.
+final class CurlLoop: @unchecked Sendable {
+  private struct Inbox {
+    var added: [CurlExchange] = []
+    var dropped: [CurlExchange] = []
+    var closed = false
+    var started = false
+  }
+
+  private let inbox = Mutex(Inbox())
+  /// Used by the loop's thread, but for `curl_multi_wakeup`. Made with the first exchange, before the thread
+  /// starts, by whoever holds the inbox: who never asks anything does not wait for TLS to be set up.
+  private var multi: UnsafeMutableRawPointer?
+  private var active: [UnsafeMutableRawPointer: CurlExchange] = [:]
+  private var spare: [UnsafeMutableRawPointer] = []
+
+  private static let initialized = curl_global_init(Int(CURL_GLOBAL_DEFAULT)) == CURLE_OK
+
+  /// Only when no exchange refers to the loop any more and its thread has ended.
+  deinit {
+    for easy in spare { curl_easy_cleanup(easy) }
+    if let multi { curl_multi_cleanup(multi) }
+  }
+
+  func add(_ exchange: CurlExchange) {
+    inbox.withLock { inbox in
+      inbox.added.append(exchange)
+      guard !inbox.started else { return }
+      inbox.started = true
+      if multi == nil, Self.initialized { multi = curl_multi_init() }
+      do throws(PosixError) {
+        _ = try OwnThread("rxd http") { self.run() }
+      } catch {
+        // The request waits for a thread; the next one tries again.
+        inbox.started = false
+      }
+    }
+    wake()
+  }
+
+  func drop(_ exchange: CurlExchange) {
+    inbox.withLock { $0.dropped.append(exchange) }
+    wake()
+  }
+
+  /// Ends the thread; exchanges under way are forgotten without completion.
+  func close() {
+    inbox.withLock { $0.closed = true }
+    wake()
+  }
+
+  private func wake() {
+    guard let multi = inbox.withLock({ _ in self.multi }) else { return }
+    curl_multi_wakeup(multi)
+  }
+
+  private func run() {
+    while true {
+      let (added, dropped, closed) = inbox.withLock { inbox in
+        defer {
+          inbox.added = []
+          inbox.dropped = []
+        }
+        return (inbox.added, inbox.dropped, inbox.closed)
+      }
+      for exchange in dropped {
+        exchange.forget()
+        release(exchange)
+      }
+      if closed {
+        for exchange in added { exchange.forget() }
+        for exchange in Array(active.values) {
+          exchange.forget()
+          release(exchange)
+        }
+        return
+      }
+      for exchange in added where !exchange.isSettled { start(exchange) }
+      var running: Int32 = 0
+      curl_multi_perform(multi, &running)
+      var remaining: Int32 = 0
+      while let message = curl_multi_info_read(multi, &remaining) {
+        guard message.pointee.msg == CURLMSG_DONE, let easy = message.pointee.easy_handle,
+          let exchange = active[easy]
+        else { continue }
+        finish(exchange, rx_curl_result(message))
+      }
+      // libcurl shortens the wait to its own timers; with nothing under way it has none.
+      curl_multi_poll(multi, nil, 0, Int32.max, nil)
+    }
+  }
+
+  private func start(_ exchange: CurlExchange) {
+    guard multi != nil, let easy = spare.popLast() ?? curl_easy_init() else {
+      return exchange.complete(.failure(HTTPFailure(.protocolError, "libcurl cannot be started")))
+    }
+    if exchange.started == 0 { exchange.started = monotonicNow() }
+    exchange.easy = easy
+    if let failure = CurlSetup.prepare(easy, exchange) {
+      release(exchange)
+      return exchange.complete(.failure(failure))
+    }
+    guard curl_multi_add_handle(multi, easy) == CURLM_OK else {
+      release(exchange)
+      return exchange.complete(.failure(HTTPFailure(.protocolError, "libcurl takes no request")))
+    }
+    active[easy] = exchange
+  }
+
+  /// Takes the exchange's handle away from it.
+  private func release(_ exchange: CurlExchange) {
+    guard let easy = exchange.easy else { return }
+    exchange.easy = nil
+    if active.removeValue(forKey: easy) != nil { curl_multi_remove_handle(multi, easy) }
+    if spare.count < 16 {
+      curl_easy_reset(easy)
+      spare.append(easy)
+    } else {
+      curl_easy_cleanup(easy)
+    }
+  }
+
+  private func finish(_ exchange: CurlExchange, _ code: CURLcode) {
+    guard let easy = exchange.easy else { return }
+    var status = 0
+    rx_curl_get_long(easy, CURLINFO_RESPONSE_CODE, &status)
+    let result = CurlOutcome.result(of: exchange, easy, code, status: status)
+    if case .redirect(let target) = result {
+      release(exchange)
+      return follow(exchange, to: target)
+    }
+    release(exchange)
+    switch result {
+    case .response(let response): exchange.complete(.success(response))
+    case .failure(let failure): exchange.complete(.failure(failure))
+    case .redirect: break
+    }
+  }
+
+  /// `target` has the origin of the request.
+  private func follow(_ exchange: CurlExchange, to target: OpaquePointer) {
+    exchange.redirects += 1
+    curl_url_cleanup(exchange.url)
+    exchange.url = target
+    exchange.headers = []
+    exchange.body = []
+    exchange.failure = nil
+    exchange.errorText[0] = 0
+    start(exchange)
+  }
+}

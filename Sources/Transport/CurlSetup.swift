@@ -1,0 +1,268 @@
+internal import CCurl
+import Glibc
+import PipelineCore
+
+/// What stands before an exchange: its options.
+enum CurlSetup {
+  /// Sets every option of the handle; a failure if the request cannot be made.
+  static func prepare(_ easy: UnsafeMutableRawPointer, _ exchange: CurlExchange) -> HTTPFailure? {
+    if exchange.url == nil, let failure = parse(exchange) { return failure }
+    let options = exchange.request.options
+    let context = Unmanaged.passUnretained(exchange).toOpaque()
+    func set(_ option: CURLoption, _ value: Int) -> Bool {
+      rx_curl_set_long(easy, option, value) == CURLE_OK
+    }
+    func set(_ option: CURLoption, _ value: String) -> Bool {
+      rx_curl_set_string(easy, option, value) == CURLE_OK
+    }
+    func set(_ option: CURLoption, _ value: UnsafeMutableRawPointer?) -> Bool {
+      rx_curl_set_pointer(easy, option, value) == CURLE_OK
+    }
+    let elapsed = (monotonicNow() &- exchange.started) / 1_000_000
+    let safe =
+      rx_curl_set_url(easy, exchange.url) == CURLE_OK
+      && set(CURLOPT_PROTOCOLS_STR, "http,https")
+      && set(CURLOPT_REDIR_PROTOCOLS_STR, "http,https")
+      && set(CURLOPT_FOLLOWLOCATION, 0)
+      && set(CURLOPT_MAXREDIRS, 0)
+      && set(CURLOPT_UNRESTRICTED_AUTH, 0)
+      && set(CURLOPT_DISALLOW_USERNAME_IN_URL, 1)
+      && set(CURLOPT_NETRC, 0)
+      && set(CURLOPT_NOSIGNAL, 1)
+      && set(CURLOPT_QUICK_EXIT, 1)
+      && set(CURLOPT_PROXY, options.proxy ?? "")
+      && set(CURLOPT_NOPROXY, "")
+      && set(CURLOPT_CONNECTTIMEOUT_MS, milliseconds(options.connectTimeout))
+      && set(CURLOPT_TIMEOUT_MS, max(1, milliseconds(options.timeout) - Int(elapsed)))
+      && set(CURLOPT_LOW_SPEED_LIMIT, 100)
+      && set(CURLOPT_LOW_SPEED_TIME, max(1, milliseconds(options.stallTimeout) / 1000))
+      && set(CURLOPT_MAXLIFETIME_CONN, 300)
+      && set(CURLOPT_TCP_KEEPALIVE, 1)
+      && set(CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_2TLS))
+      && set(CURLOPT_HTTP09_ALLOWED, 0)
+      && set(CURLOPT_SSLVERSION, Int(CURL_SSLVERSION_TLSv1_2))
+      && set(CURLOPT_SSL_VERIFYPEER, options.tls.verify ? 1 : 0)
+      && set(CURLOPT_SSL_VERIFYHOST, options.tls.verify ? 2 : 0)
+      && set(CURLOPT_ERRORBUFFER, UnsafeMutableRawPointer(exchange.errorText))
+      && rx_curl_set_open(easy, openSocket) == CURLE_OK
+      && set(CURLOPT_OPENSOCKETDATA, context)
+      && rx_curl_set_ready(easy, aboutToSend) == CURLE_OK
+      && set(CURLOPT_PREREQDATA, context)
+      && rx_curl_set_data(easy, CURLOPT_WRITEFUNCTION, receiveBody) == CURLE_OK
+      && set(CURLOPT_WRITEDATA, context)
+      && rx_curl_set_data(easy, CURLOPT_HEADERFUNCTION, receiveHeader) == CURLE_OK
+      && set(CURLOPT_HEADERDATA, context)
+    guard safe else {
+      return HTTPFailure(.protocolError, "libcurl does not know an option that safety needs")
+    }
+    if options.acceptCompressed, !set(CURLOPT_ACCEPT_ENCODING, "gzip, deflate") {
+      return HTTPFailure(.badRequest, "libcurl cannot decompress")
+    }
+    if let failure = tls(options.tls, set) { return failure }
+    return message(easy, exchange, set)
+  }
+
+  /// Reads the URL, by libcurl's own rules, into the exchange.
+  private static func parse(_ exchange: CurlExchange) -> HTTPFailure? {
+    let url = curl_url()
+    exchange.url = url
+    let code = curl_url_set(
+      url, CURLUPART_URL, exchange.request.url,
+      UInt32(CURLU_DISALLOW_USER | CURLU_NON_SUPPORT_SCHEME))
+    guard code == CURLUE_OK else {
+      if code == CURLUE_USER_NOT_ALLOWED {
+        return HTTPFailure(.badRequest, "the URL holds a user name; use the auth parameter")
+      }
+      let reason = String(cString: curl_url_strerror(code))
+      return HTTPFailure(.badRequest, "the URL cannot be used: \(reason)")
+    }
+    guard let origin = origin(of: url) else {
+      return HTTPFailure(.badRequest, "the URL has no host")
+    }
+    guard origin.scheme == "http" || origin.scheme == "https" else {
+      let scheme = HTTPSyntax.printable(origin.scheme)
+      return HTTPFailure(.badRequest, "the URL's scheme is \(scheme), but must be http or https")
+    }
+    exchange.origin = origin
+    exchange.peer = HTTPSyntax.printable("\(origin.host):\(origin.port)")
+    let address = addressBytes(origin.host)
+    let lowered = origin.host.lowercased()
+    let isLocal = lowered == "localhost" || lowered.hasSuffix(".localhost")
+    exchange.mayBePrivate =
+      address != nil || isLocal || exchange.request.options.allowPrivate
+      || exchange.request.options.proxy != nil
+    if let address, !exchange.mayUse(address) { return exchange.failure }
+    return nil
+  }
+
+  static func origin(of url: OpaquePointer?) -> CurlExchange.Origin? {
+    guard let scheme = part(url, CURLUPART_SCHEME), let host = part(url, CURLUPART_HOST),
+      !host.isEmpty
+    else { return nil }
+    return CurlExchange.Origin(
+      scheme: scheme.lowercased(), host: host.lowercased(),
+      port: part(url, CURLUPART_PORT, UInt32(CURLU_DEFAULT_PORT)) ?? "")
+  }
+
+  private static func part(_ url: OpaquePointer?, _ part: CURLUPart, _ flags: UInt32 = 0) -> String? {
+    var text: UnsafeMutablePointer<CChar>?
+    guard curl_url_get(url, part, &text, flags) == CURLUE_OK, let text else { return nil }
+    defer { curl_free(text) }
+    return String(cString: text)
+  }
+
+  private static func tls(_ tls: TLSOptions, _ set: (CURLoption, String) -> Bool) -> HTTPFailure? {
+    let files = [
+      (CURLOPT_CAINFO, tls.caFile), (CURLOPT_SSLCERT, tls.certificateFile),
+      (CURLOPT_SSLKEY, tls.keyFile),
+    ]
+    for case (let option, let path?) in files where !set(option, path) {
+      return HTTPFailure(.tls, "libcurl cannot use the file \(HTTPSyntax.printable(path))")
+    }
+    return nil
+  }
+
+  private static func message(
+    _ easy: UnsafeMutableRawPointer, _ exchange: CurlExchange, _ set: (CURLoption, String) -> Bool
+  ) -> HTTPFailure? {
+    let request = exchange.request
+    guard HTTPSyntax.isToken(request.method), request.method != "CONNECT" else {
+      let method = HTTPSyntax.printable(request.method)
+      return HTTPFailure(.badRequest, "\(method) is not a method that can be sent")
+    }
+    func long(_ option: CURLoption, _ value: Int) { rx_curl_set_long(easy, option, value) }
+    if request.body != nil || request.method == "POST" {
+      let body = request.body ?? []
+      long(CURLOPT_POST, 1)
+      rx_curl_set_offset(easy, CURLOPT_POSTFIELDSIZE_LARGE, curl_off_t(body.count))
+      let copied = body.withUnsafeBytes { bytes in
+        // A null pointer would mean "ask the read callback".
+        let start = bytes.baseAddress ?? UnsafeRawPointer(exchange.errorText)
+        return rx_curl_set_pointer(
+          easy, CURLOPT_COPYPOSTFIELDS, UnsafeMutableRawPointer(mutating: start))
+      }
+      guard copied == CURLE_OK else {
+        return HTTPFailure(.badRequest, "there is no memory for a body of \(body.count) bytes")
+      }
+    } else if request.method == "HEAD" {
+      long(CURLOPT_NOBODY, 1)
+    } else {
+      long(CURLOPT_HTTPGET, 1)
+    }
+    if request.method != "HEAD" || request.body != nil {
+      _ = set(CURLOPT_CUSTOMREQUEST, request.method)
+    }
+    return headers(easy, exchange, set)
+  }
+
+  private static func headers(
+    _ easy: UnsafeMutableRawPointer, _ exchange: CurlExchange, _ set: (CURLoption, String) -> Bool
+  ) -> HTTPFailure? {
+    let request = exchange.request
+    // libcurl adds these by itself; without a value they are taken out.
+    var lines = ["Expect:"]
+    func has(_ name: String) -> Bool { request.headers.contains { HTTPSyntax.same($0.name, name) } }
+    if !has("content-type") { lines.append("Content-Type:") }
+    if !has("user-agent") { lines.append("User-Agent: rxd") }
+    for header in request.headers {
+      guard HTTPSyntax.isToken(header.name), !HTTPSyntax.isFraming(header.name) else {
+        let name = HTTPSyntax.printable(header.name)
+        return HTTPFailure(.badRequest, "the header \(name) cannot be set")
+      }
+      guard HTTPSyntax.isFieldValue(header.value) else {
+        return HTTPFailure(
+          .badRequest, "the value of the header \(header.name) holds a line break or NUL")
+      }
+      lines.append(header.value.isEmpty ? "\(header.name);" : "\(header.name): \(header.value)")
+    }
+    switch request.options.auth {
+    case .none: break
+    case .basic(let user, let password):
+      guard set(CURLOPT_USERNAME, user), set(CURLOPT_PASSWORD, password.revealed) else {
+        return HTTPFailure(.badRequest, "libcurl does not take the user name or password")
+      }
+      rx_curl_set_long(easy, CURLOPT_HTTPAUTH, 1)  // Basic
+    case .bearer(let token):
+      guard HTTPSyntax.isFieldValue(token.revealed) else {
+        return HTTPFailure(.badRequest, "the bearer token holds a line break or NUL")
+      }
+      lines.append("Authorization: Bearer \(token.revealed)")
+    }
+    curl_slist_free_all(exchange.headerList)
+    exchange.headerList = nil
+    for line in lines {
+      guard let longer = curl_slist_append(exchange.headerList, line) else {
+        return HTTPFailure(.badRequest, "there is no memory for the headers")
+      }
+      exchange.headerList = longer
+    }
+    rx_curl_set_list(easy, CURLOPT_HTTPHEADER, exchange.headerList)
+    return nil
+  }
+
+  private static func milliseconds(_ span: TimeSpan) -> Int {
+    // 0 would mean no limit to libcurl.
+    Int(min(max(span.nanoseconds / 1_000_000, 1), Int64(Int32.max)))
+  }
+}
+
+/// The bytes of an IPv4 or IPv6 address in its text form, brackets and zone allowed.
+private func addressBytes(_ text: String) -> [UInt8]? {
+  var text = Substring(text)
+  if text.utf8.first == UInt8(ascii: "[") { text = text.dropFirst() }
+  if text.utf8.last == UInt8(ascii: "]") { text = text.dropLast() }
+  if let zone = text.utf8.firstIndex(of: UInt8(ascii: "%")) { text = text[..<zone] }
+  var v4 = in_addr()
+  if inet_pton(AF_INET, String(text), &v4) == 1 { return withUnsafeBytes(of: v4) { Array($0) } }
+  var v6 = in6_addr()
+  if inet_pton(AF_INET6, String(text), &v6) == 1 { return withUnsafeBytes(of: v6) { Array($0) } }
+  return nil
+}
+
+private func exchange(_ context: UnsafeMutableRawPointer?) -> CurlExchange? {
+  // The loop keeps the exchange as long as its handle is in use.
+  context.map { Unmanaged<CurlExchange>.fromOpaque($0).takeUnretainedValue() }
+}
+
+private let receiveBody: rx_curl_data = { bytes, _, count, context in
+  let piece = UnsafeRawBufferPointer(start: bytes, count: count)
+  return exchange(context)?.receive(piece) == true ? count : 0
+}
+
+private let receiveHeader: rx_curl_data = { bytes, _, count, context in
+  let line = UnsafeRawBufferPointer(start: bytes, count: count)
+  return exchange(context)?.receiveHeader(line) == true ? count : 0
+}
+
+private let openSocket: rx_curl_open = { context, _, address in
+  guard let exchange = exchange(context), let address else { return -1 }
+  let family = address.pointee.family
+  let bytes: [UInt8]
+  switch family {
+  case AF_INET:
+    bytes = withUnsafeBytes(of: address.pointee.addr) {
+      let offset = MemoryLayout<sockaddr_in>.offset(of: \.sin_addr) ?? 4
+      return Array($0[offset..<(offset + 4)])
+    }
+  case AF_INET6:
+    // The structure is longer than the field that it lies in.
+    let start = UnsafeRawPointer(address) + (MemoryLayout<curl_sockaddr>.offset(of: \.addr) ?? 0)
+    let offset = MemoryLayout<sockaddr_in6>.offset(of: \.sin6_addr) ?? 8
+    bytes = Array(UnsafeRawBufferPointer(start: start + offset, count: 16))
+  default: bytes = []
+  }
+  guard exchange.mayUse(bytes) else { return -1 }
+  exchange.failure = nil  // An earlier address of the same name may have been refused.
+  return socket(
+    family, address.pointee.socktype | Int32(SOCK_CLOEXEC.rawValue), address.pointee.protocol)
+}
+
+/// Called when a connection, new or kept, is about to be used.
+private let aboutToSend: rx_curl_ready = { context, remote, _, _, _ in
+  guard let exchange = exchange(context), let remote,
+    let bytes = addressBytes(String(cString: remote))
+  else { return Int32(CURL_PREREQFUNC_ABORT) }
+  guard exchange.mayUse(bytes) else { return Int32(CURL_PREREQFUNC_ABORT) }
+  exchange.failure = nil  // What was refused was another address.
+  return Int32(CURL_PREREQFUNC_OK)
+}

@@ -1,0 +1,10 @@
+internal import CCurl
+
+/// The dates of HTTP headers (RFC 9110, 5.6.7) and what is seen in their place.
+public enum HTTPDate {
+  /// Seconds since 1970; nil for what is no date.
+  public static func seconds(_ text: String) -> Int64? {
+    let seconds = curl_getdate(text, nil)
+    return seconds == -1 ? nil : Int64(seconds)
+  }
+}
