@@ -27,13 +27,18 @@ let package = Package(
     .target(
       name: "CCurl", path: "Sources/CCurl",
       linkerSettings: [.linkedLibrary("curl")]),
+    .target(
+      name: "CDigest", path: "Sources/CDigest",
+      linkerSettings: [.linkedLibrary("crypto")]),
+    // Loads its library when a person types, and not before.
+    .target(name: "CEdit", path: "Sources/CEdit"),
 
     .target(name: "CLinux", path: "Sources/CLinux"),
 
     .target(
       name: "PipelineCore",
       dependencies: [
-        "CJSON", "CRE2", "CYAML", .product(name: "DequeModule", package: "swift-collections"),
+        "CDigest", "CJSON", "CRE2", "CYAML", .product(name: "DequeModule", package: "swift-collections"),
       ]),
     .target(
       name: "Transport",
@@ -52,7 +57,7 @@ let package = Package(
     .executableTarget(
       name: "rxd",
       dependencies: [
-        "PipelineCore", "Sources_", "Sinks", "Transport", "CLinux",
+        "PipelineCore", "Sources_", "Sinks", "Transport", "CEdit", "CLinux",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
         .product(name: "Logging", package: "swift-log"),
       ]),

@@ -11,7 +11,7 @@ extension Context {
     case .duration:
       let (result, overflow) = (0 as Int64).subtractingReportingOverflow(value.asInt)
       return overflow ? failure(.overflow) : .duration(nanoseconds: result)
-    default: return noOverload(value)
+    default: return noOverload("-", value)
     }
   }
 
@@ -20,10 +20,10 @@ extension Context {
     switch (a.what, b.what) {
     case (.int, .int): return ints(op, a.asInt, b.asInt)
     case (.uint, .uint): return uints(op, a.asUInt, b.asUInt)
-    case (.double, .double): return doubles(op, a.asDouble, b.asDouble) ?? noOverload(a, b)
+    case (.double, .double): return doubles(op, a.asDouble, b.asDouble) ?? noOverload(op.symbol, a, b)
     case (.int, .double), (.uint, .double), (.double, .int), (.double, .uint):
-      guard mixes else { return noOverload(a, b) }
-      return doubles(op, a.asNumber, b.asNumber) ?? noOverload(a, b)
+      guard mixes else { return noOverload(op.symbol, a, b) }
+      return doubles(op, a.asNumber, b.asNumber) ?? noOverload(op.symbol, a, b)
     case (.int, .uint) where mixes:
       // JSON's whole numbers are uints only beyond the ints.
       guard let right = Int64(exactly: b.asUInt) else { return failure(.overflow) }
@@ -36,7 +36,7 @@ extension Context {
     switch op {
     case .add: return sum(a, b)
     case .subtract: return difference(a, b)
-    default: return noOverload(a, b)
+    default: return noOverload(op.symbol, a, b)
     }
   }
 
@@ -52,7 +52,7 @@ extension Context {
     case .modulo:
       if b == 0 { return failure(.moduloByZero) }
       outcome = a.remainderReportingOverflow(dividingBy: b)
-    default: return noOverload(.int(a), .int(b))
+    default: return noOverload(op.symbol, .int(a), .int(b))
     }
     return outcome.overflow ? failure(.overflow) : .int(outcome.partialValue)
   }
@@ -69,7 +69,7 @@ extension Context {
     case .modulo:
       if b == 0 { return failure(.moduloByZero) }
       outcome = a.remainderReportingOverflow(dividingBy: b)
-    default: return noOverload(.uint(a), .uint(b))
+    default: return noOverload(op.symbol, .uint(a), .uint(b))
     }
     return outcome.overflow ? failure(.overflow) : .uint(outcome.partialValue)
   }
@@ -96,7 +96,7 @@ extension Context {
       return overflow ? failure(.overflow) : .duration(nanoseconds: result)
     default: break
     }
-    guard a.isAnyList, b.isAnyList else { return noOverload(a, b) }
+    guard a.isAnyList, b.isAnyList else { return noOverload("+", a, b) }
     let (left, right) = (expanded(a), expanded(b))
     if left.isError { return left }
     if right.isError { return right }
@@ -140,7 +140,7 @@ extension Context {
     case (.duration, .duration):
       let (result, overflow) = a.asInt.subtractingReportingOverflow(b.asInt)
       return overflow ? failure(.overflow) : .duration(nanoseconds: result)
-    default: return noOverload(a, b)
+    default: return noOverload("-", a, b)
     }
   }
 

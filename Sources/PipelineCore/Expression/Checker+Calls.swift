@@ -85,10 +85,10 @@ extension Checker {
   }
 
   private func message(_ symbol: String, _ types: [ExpressionType]) -> String {
-    if types.count == 1 { return "'\(symbol)' cannot be applied to a \(types[0])" }
+    if types.count == 1 { return "'\(symbol)' is not defined for \(types[0])" }
     return symbol == "==" || symbol == "!="
       ? "a \(types[0]) never equals a \(types[1])"
-      : "'\(symbol)' cannot be applied to a \(types[0]) and a \(types[1])"
+      : "'\(symbol)' is not defined for \(types[0]) and \(types[1])"
   }
 
   private func advice(_ symbol: String, _ types: [ExpressionType]) -> String? {
@@ -137,7 +137,8 @@ extension Checker {
       }
     }
     if let target {
-      if let type = namedCall(id, function, at, target, arguments) { return type }
+      // `math.min(1, 2)` is no call of the method `min`.
+      if !isLibrary(target), let type = namedCall(id, function, at, target, arguments) { return type }
     } else {
       let absolute = function.hasPrefix(".")
       let name = absolute ? String(function.dropFirst()) : function
@@ -155,17 +156,24 @@ extension Checker {
     return .dyn
   }
 
+  private static let libraries: Set<String> = [
+    "math", "optional", "base64", "hex", "uuid", "strings", "lists", "sets", "regex", "net", "ip", "cidr",
+  ]
+
+  /// Whether a name before the dot is the beginning of functions' names and nothing else.
+  private func isLibrary(_ target: SyntaxTree.ID) -> Bool {
+    guard let path = dottedName(target), path.names.count == 1, Self.libraries.contains(path.names[0]) else {
+      return false
+    }
+    return !locals.contains { $0.name == path.names[0] } && scope.index(of: path.names[0]) == nil
+  }
+
   private mutating func unknownFunction(
     _ id: SyntaxTree.ID, _ target: SyntaxTree.ID?, _ function: String, _ at: Int32,
     _ arguments: [SyntaxTree.ID]
   ) {
     var name = function
-    if let target, let path = dottedName(target),
-      [
-        "math", "optional", "base64", "strings", "lists",
-        "sets", "regex", "net", "ip", "cidr",
-      ].contains(path.names[0])
-    {
+    if let target, let path = dottedName(target), Self.libraries.contains(path.names[0]) {
       name = (path.names + [function]).joined(separator: ".")
     }
     let known = FunctionRegistry.all.map(\.name)
@@ -188,7 +196,7 @@ extension Checker {
     "toLower": "Write .lowerAscii().", "toUpper": "Write .upperAscii().",
     "downcase": "Write .lowerAscii().", "upcase": "Write .upperAscii().",
     "includes": "Write .contains(...) for texts and x in list for lists.",
-    "omit": "Write .without([...]).", "remove": "Write .without([...]).", "strip": "Write .trim().",
+    "remove": "Write .without([...]).", "strip": "Write .trim().",
     "slice": "Write .substring(i, j) for texts, .slice(i, j) for lists.",
     "any": "Write .exists(x, ...).", "every": "Write .all(x, ...).", "some": "Write .exists(x, ...).",
     "find": "Write .filter(x, ...).first().", "parse_json": "Write parseJson(...).",
@@ -196,8 +204,9 @@ extension Checker {
     "float": "Write double(...).", "number": "Write int(...) or double(...).", "str": "Write string(...).",
     "toString": "Write string(...).", "exist": "Write has(event.field).", "exists": "Write has(event.field).",
     "defined": "Write has(event.field).", "now": "'now' is a variable: write it without parentheses.",
-    "min": "Write math.least(...).", "max": "Write math.greatest(...).", "abs": "Write math.abs(...).",
-    "floor": "Write math.floor(...).", "ceil": "Write math.ceil(...).", "round": "Write math.round(...).",
+    "abs": "Write math.abs(...).",
+    "min": "Write math.least(...).", "max": "Write math.greatest(...).", "floor": "Write math.floor(...).",
+    "ceil": "Write math.ceil(...).", "round": "Write math.round(...).",
     "encodeURIComponent": "Write urlEncode(...).", "coalesce": "Write event.?field.orValue(...).",
     "default": "Write event.?field.orValue(...).", "get": "Write event.?field.orValue(...).",
   ]
@@ -250,6 +259,7 @@ extension Checker {
       resolutions[Int(id)] = .function(
         spec, choice.chosen.map { fitting[$0] }, passesTarget: target != nil)
       checkConstants(name, parts)
+      prepare(choice.chosen.map { fitting[$0] }, parts)
       return choice.type
     }
     let shapes = (all.isEmpty ? spec.overloads : all).prefix(4).map { $0.signature(name) }
@@ -263,6 +273,53 @@ extension Checker {
     var types = types.map(\.description)
     let receiver = isMember ? types.removeFirst() + "." : ""
     return "\(receiver)\(name)(\(types.joined(separator: ", "))) does not exist"
+  }
+
+  /// Reports constant arguments with which no overload can succeed.
+  private mutating func prepare(_ overloads: [FunctionOverload], _ parts: [SyntaxTree.ID]) {
+    guard !isStrict, overloads.allSatisfy({ $0.prepare != nil }) else { return }
+    let arena = Arena()
+    let constants = parts.map { constant($0, arena) }
+    var fault: (index: Int, message: String, help: String?)?
+    for overload in overloads {
+      guard case .fault(let index, let message, let help)? = overload.prepare?(constants) else { return }
+      fault = fault ?? (index, message, help)
+    }
+    guard let fault, fault.index < parts.count else { return }
+    report(.expressionFormat, fault.message, at: parts[fault.index], help: fault.help)
+  }
+
+  /// The value of a literal, or of a list or map of literals.
+  private func constant(_ id: SyntaxTree.ID, _ arena: Arena) -> Value? {
+    switch tree[id].kind {
+    case .literal(let literal):
+      switch literal {
+      case .null: return .null
+      case .bool(let value): return .bool(value)
+      case .int(let value): return .int(value)
+      case .uint(let value): return .uint(value)
+      case .double(let value): return .double(value)
+      case .string(let bytes): return bytes.withUnsafeBytes { .string(arena.copy($0)) }
+      case .bytes(let bytes): return bytes.withUnsafeBytes { .bytes(arena.copy($0)) }
+      }
+    case .list(let elements):
+      var values: [Value] = []
+      for element in elements {
+        guard !element.optional, let value = constant(element.value, arena) else { return nil }
+        values.append(value)
+      }
+      return arena.list(values)
+    case .map(let members):
+      var entries: [(key: Value, value: Value)] = []
+      for member in members {
+        guard !member.optional, let key = constant(member.key, arena),
+          let value = constant(member.value, arena)
+        else { return nil }
+        entries.append((key, value))
+      }
+      return arena.map(entries)
+    default: return nil
+    }
   }
 
   /// Constant arguments whose form can be judged now.

@@ -333,8 +333,13 @@ struct Compiler {
       func kinds(_ index: Int) -> UInt32 {
         overload.kinds.isEmpty ? KindSet.all : overload.kinds[min(index, overload.kinds.count - 1)]
       }
+      var body = overload.body
+      if let prepare = overload.prepare {
+        let constants = parts.map { isLiteral($0) ? operations[Int($0)].literal : nil }
+        if case .body(let prepared) = prepare(constants) { body = prepared }
+      }
       candidates.append(
-        Program.Candidate(kinds: (kinds(0), kinds(1), kinds(2), kinds(3)), body: overload.body))
+        Program.Candidate(kinds: (kinds(0), kinds(1), kinds(2), kinds(3)), body: body))
     }
     let at = emit(
       Operation(code: .call, a: run(parts), b: Int32(parts.count), c: Int32(sites.count - 1)), id)

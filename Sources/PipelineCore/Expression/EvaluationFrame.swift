@@ -39,6 +39,8 @@ public final class EvaluationFrame {
   /// Patterns that were computed while running, newest last; at most ``patternLimit``.
   private var patterns: [Pattern] = []
   private static let patternLimit = 32
+  /// The same for grok patterns.
+  private var grokPatterns: [(source: [UInt8], pattern: GrokPattern)] = []
 
   /// `variables`: how many the scopes of the programs declare. `slots`: ``Projection/slotCount``.
   public init(variables: Int = 0, slots: Int = 0, arena: Arena, json: JSONParser) {
@@ -119,6 +121,14 @@ public final class EvaluationFrame {
     patterns.append(new)
     return new
   }
+
+  func grokPattern(_ source: UnsafeRawBufferPointer) throws(GrokPattern.Fault) -> GrokPattern {
+    for known in grokPatterns.reversed() where known.source.elementsEqual(source) { return known.pattern }
+    let new = try GrokPattern(source)
+    if grokPatterns.count >= Self.patternLimit { grokPatterns.removeFirst() }
+    grokPatterns.append((Array(source), new))
+    return new
+  }
 }
 
 /// What a function works with: the frame of the evaluation, without reference counting.
@@ -154,14 +164,32 @@ struct Context {
       aux: reason.rawValue)
   }
 
-  func noOverload(_ values: Value...) -> Value {
-    let block = arena.elements(2)
-    block[0] = .absent
-    block[1] = arena.string(
-      "not for (\(values.map { $0.typeName }.joined(separator: ", ")))")
-    return Value(
-      kind: .error, payload: UInt64(UInt(bitPattern: UnsafeRawPointer(block.baseAddress))),
-      aux: ExpressionFailure.noSuchOverload.rawValue)
+  /// An operator or function was applied to kinds of values that it does not take.
+  @inline(never)
+  func noOverload(_ symbol: String, _ values: Value...) -> Value {
+    let kinds = values.map(\.shortTypeName)
+    var text = "'\(symbol)' is not defined for \(kinds.joined(separator: " and "))"
+    if values.count == 2, let hint = Self.conversion(symbol, kinds) { text += "; \(hint)" }
+    return failure(.noSuchOverload, .absent, text: text)
+  }
+
+  /// How the two sides of an operator are brought together.
+  private static func conversion(_ symbol: String, _ kinds: [String]) -> String? {
+    func has(_ kind: String) -> Bool { kinds.contains(kind) }
+    let number = kinds.first { $0 == "int" || $0 == "uint" || $0 == "double" }
+    if symbol == "in" { return kinds[1] == "string" ? "write text.contains(part)" : nil }
+    if has("null") { return "write optional.ofNonNull(...).orValue(...) for what may be null" }
+    if symbol == "+", has("string"), let other = kinds.first(where: { $0 != "string" }) {
+      return ["list", "map", "optional"].contains(other) ? nil : "write string(...) around the \(other)"
+    }
+    if has("string"), let number { return "write \(number)(...) around the string" }
+    if has("string"), has("timestamp") { return "write timestamp(...) around the string" }
+    if has("string"), has("duration") { return "write duration(...) around the string" }
+    if has("optional") { return "write .orValue(...) behind the optional" }
+    if kinds.allSatisfy({ ["int", "uint", "double"].contains($0) }), kinds[0] != kinds[1] {
+      return "write double(...) around one side"
+    }
+    return nil
   }
 
   // MARK: Making values
@@ -269,6 +297,17 @@ extension Value {
     case .type: return "type"
     case .optional: return "optional_type"
     case .error: return "error"
+    }
+  }
+
+  /// The name of the kind in messages.
+  var shortTypeName: String {
+    switch what {
+    case .null: return "null"
+    case .timestamp: return "timestamp"
+    case .duration: return "duration"
+    case .optional: return "optional"
+    default: return typeName
     }
   }
 

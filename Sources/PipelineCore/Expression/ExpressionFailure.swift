@@ -31,7 +31,7 @@ enum ExpressionFailure: UInt16, Sendable, CaseIterable {
     switch self {
     case .noSuchKey: return "no such key" + (detail.map { ": \($0)" } ?? "")
     case .noSuchOverload:
-      return "no such overload" + (note.map { ": \($0)" } ?? "")
+      return note ?? "no such overload"
     case .notSelectable:
       return "a value of type \(note ?? "this") has no fields"
     case .divideByZero: return "division by zero"

@@ -75,6 +75,8 @@ public enum ExpressionLimits {
   public static let stringBytes = 16 << 20
   /// Bytes of memory that one evaluation takes.
   public static let evaluationBytes = 64 << 20
+  /// Fields, pairs or rows that a function takes one text apart into.
+  public static let parts = 1_000_000
   /// Bytes of a value that is computed once, when the expression is compiled.
   static let foldedBytes = 64 << 10
 }

@@ -197,7 +197,7 @@ extension ValueText {
       return nil
     case .error: return value
     default:
-      return append(value, to: buffer, context) ? nil : context.noOverload(value)
+      return append(value, to: buffer, context) ? nil : context.noOverload("string", value)
     }
   }
 }

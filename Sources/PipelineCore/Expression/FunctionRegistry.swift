@@ -10,16 +10,40 @@ public struct FunctionSpec: Sendable {
   public let overloads: [FunctionOverload]
   /// An expression, and one that yields the same value.
   public let examples: [(call: String, result: String)]
+  /// What the summary leaves unsaid; paragraphs of Markdown, or empty.
+  public let details: String
+  /// How a macro is written; nil for functions, whose overloads say it.
+  let forms: [String]?
 
   init(
     _ name: String, _ summary: String, _ overloads: [FunctionOverload],
-    examples: [(call: String, result: String)]
+    examples: [(call: String, result: String)], details: String = ""
   ) {
     self.name = name
     self.summary = summary
     self.overloads = overloads
     self.examples = examples
+    self.details = details
+    forms = nil
   }
+
+  /// A macro: what the parser knows, not a function that the checker could find.
+  init(
+    macro name: String, _ summary: String, forms: [String],
+    examples: [(call: String, result: String)], details: String = ""
+  ) {
+    self.name = name
+    self.summary = summary
+    overloads = []
+    self.examples = examples
+    self.details = details
+    self.forms = forms
+  }
+
+  public var isMacro: Bool { forms != nil }
+
+  /// How it is called, one line for each way: `string.trim() -> string`.
+  public var signatures: [String] { forms ?? overloads.map { $0.signature(name) } }
 }
 
 /// One way of calling a function.
@@ -37,31 +61,49 @@ public struct FunctionOverload: Sendable {
   let body: Body
   /// The kinds of value that each parameter takes, one bit a kind.
   let kinds: [UInt32]
+  /// What is done once, when a call with constant arguments is checked or compiled.
+  let prepare: Prepare?
+
+  /// What constant arguments make of a call.
+  enum Preparation {
+    /// Nothing: the body does it all.
+    case none
+    /// This body does the rest; it gets all arguments, the constant ones, too.
+    case body(Body)
+    /// The call can never succeed because of the argument with this index.
+    case fault(Int, message: String, help: String? = nil)
+  }
+
+  /// Gets each argument that is constant, nil for the others.
+  typealias Prepare = @Sendable ([Value?]) -> Preparation
 
   init(
     isMember: Bool, _ parameters: [ExpressionType], _ result: ExpressionType,
-    isVariadic: Bool = false, _ body: @escaping Body
+    isVariadic: Bool = false, prepare: Prepare? = nil, _ body: @escaping Body
   ) {
     self.isMember = isMember
     self.parameters = parameters
     self.result = result
     self.isVariadic = isVariadic
     self.body = body
+    self.prepare = prepare
     kinds = parameters.map(KindSet.of)
   }
 
   /// `f(x, y)`.
   static func global(
-    _ parameters: [ExpressionType], _ result: ExpressionType, _ body: @escaping Body
+    _ parameters: [ExpressionType], _ result: ExpressionType, prepare: Prepare? = nil,
+    _ body: @escaping Body
   ) -> Self {
-    Self(isMember: false, parameters, result, body)
+    Self(isMember: false, parameters, result, prepare: prepare, body)
   }
 
   /// `x.f(y)`.
   static func member(
-    _ parameters: [ExpressionType], _ result: ExpressionType, _ body: @escaping Body
+    _ parameters: [ExpressionType], _ result: ExpressionType, prepare: Prepare? = nil,
+    _ body: @escaping Body
   ) -> Self {
-    Self(isMember: true, parameters, result, body)
+    Self(isMember: true, parameters, result, prepare: prepare, body)
   }
 
   static func variadic(
@@ -138,17 +180,34 @@ enum KindSet {
 
 /// All functions of the language, by name.
 public enum FunctionRegistry {
-  /// Sorted by name.
+  /// The functions, sorted by name.
   public static let all: [FunctionSpec] = table.values.sorted { $0.name < $1.name }
+
+  /// Functions and macros, sorted by name: what an expression may call.
+  public static let callable: [FunctionSpec] = (all + macros).sorted { $0.name < $1.name }
+
+  /// One family of functions, for the reference.
+  public struct Family: Sendable {
+    public let title: String
+    public let summary: String
+    /// In the order in which the reference shows them.
+    public let functions: [FunctionSpec]
+  }
 
   static let table: [String: FunctionSpec] = {
     var table: [String: FunctionSpec] = [:]
-    for spec in libraries.joined() {
+    for spec in families.lazy.flatMap(\.functions) where !spec.isMacro {
       precondition(table[spec.name] == nil, "the function \(spec.name) is declared twice")
       table[spec.name] = spec
     }
     return table
   }()
 
+  /// The function by this name; nil for macros.
   public static func function(named name: String) -> FunctionSpec? { table[name] }
+
+  /// What is called by this name, macros included. `all` is only a macro, `flatten` only a function.
+  public static func described(_ name: String) -> FunctionSpec? {
+    table[name] ?? macros.first { $0.name == name }
+  }
 }

@@ -106,7 +106,7 @@ extension Machine {
     let operation = operations + Int(at)
     let range = context.expanded(value(operation.pointee.a))
     if range.isError { return located(range, at) }
-    guard range.is(.list) || range.is(.map) else { return located(context.noOverload(range), at) }
+    guard range.is(.list) || range.is(.map) else { return located(context.noOverload("loop", range), at) }
     let rounds = Rounds(
       values: range.is(.list) ? range.elements : .init(start: nil, count: 0),
       entries: range.is(.map) ? range.entries : .init(start: nil, count: 0), isMap: range.is(.map),
@@ -224,7 +224,7 @@ extension Machine {
       if !counts { continue }
       let map = context.expanded(value(operation.c))
       if map.isError { return located(map, at) }
-      guard map.is(.map) else { return located(context.noOverload(map), at) }
+      guard map.is(.map) else { return located(context.noOverload("transformMapEntry", map), at) }
       members.append(contentsOf: map.entries)
     }
     return located(context.distinctMap(members, replaces: false), at)
@@ -280,9 +280,9 @@ extension Context {
   /// The elements in the order of their keys, equal keys in the order they stood.
   func sorted(_ elements: [Value], by keys: [Value]) -> Value {
     for (index, key) in keys.enumerated() where index > 0 {
-      if compare(.less, keys[0], key) == Truth.failed { return noOverload(keys[0], key) }
+      if compare(.less, keys[0], key) == Truth.failed { return noOverload("<", keys[0], key) }
     }
-    if keys.count == 1, compare(.less, keys[0], keys[0]) == Truth.failed { return noOverload(keys[0]) }
+    if keys.count == 1, compare(.less, keys[0], keys[0]) == Truth.failed { return noOverload("sort", keys[0]) }
     let order = keys.indices.sorted { a, b in
       if compare(.less, keys[a], keys[b]) == Truth.yes { return true }
       return compare(.less, keys[b], keys[a]) == Truth.yes ? false : a < b

@@ -102,7 +102,13 @@ struct Machine {
     if quick < Context.undecided { return quick }
     let outcome = context.compare(
       Relation(rawValue: operation.pointee.detail).unsafelyUnwrapped, left, right)
-    return outcome == Truth.failed ? fail(located(context.noOverload(left, right), at)) : outcome
+    return outcome == Truth.failed ? fail(located(incomparable(at, left, right), at)) : outcome
+  }
+
+  @inline(never)
+  private func incomparable(_ at: Int32, _ left: Value, _ right: Value) -> Value {
+    let relation = Relation(rawValue: operations[Int(at)].detail) ?? .equal
+    return context.noOverload(relation.symbol, left, right)
   }
 
   // MARK: Values
@@ -340,7 +346,7 @@ struct Machine {
       let found = context.member(of: target, context.plain(key))
       return found.isAbsent ? context.failure(.noSuchKey, key) : found
     }
-    guard target.is(.list) else { return target.isError ? target : context.noOverload(target, key) }
+    guard target.is(.list) else { return target.isError ? target : context.noOverload("[]", target, key) }
     var at: Int64
     switch key.what {
     case .int: at = key.asInt
@@ -373,7 +379,7 @@ struct Machine {
     if container.is(.map) {
       return .bool(!context.member(of: container, context.plain(element)).isAbsent)
     }
-    return container.isError ? container : context.noOverload(element, container)
+    return container.isError ? container : context.noOverload("in", element, container)
   }
 
   // MARK: Optionals
@@ -452,9 +458,10 @@ struct Machine {
   private func mismatch(
     _ site: UnsafePointer<Program.Site>, _ values: UnsafeMutablePointer<Value>, _ count: Int
   ) -> Value {
-    let types = (0..<count).map { values[$0].typeName }
+    let kinds = (0..<count).map { values[$0].shortTypeName }
     return context.failure(
-      .noSuchOverload, .absent, text: "\(site.pointee.name)(\(types.joined(separator: ", ")))")
+      .noSuchOverload, .absent,
+      text: "'\(site.pointee.name)' is not defined for \(count == 1 ? kinds[0] : "(\(kinds.joined(separator: ", ")))")")
   }
 
   @inline(never)
@@ -463,7 +470,7 @@ struct Machine {
     let text = context.argument(value(operation.pointee.a))
     if text.isError { return located(text, at) }
     guard text.is(.string), text.flags == 0 else {
-      return located(context.noOverload(text, operations[Int(operation.pointee.b)].literal), at)
+      return located(context.noOverload("matches", text), at)
     }
     return .bool(code.pointee.patterns[Int(operation.pointee.c)].matches(text.rawBytes))
   }

@@ -231,6 +231,12 @@ public final class Program: @unchecked Sendable {
     return source.utf8.count <= 80 ? "\(message) (\(source))" : message
   }
 
+  /// What the user wrote for an operation.
+  func source(_ at: Int32) -> String {
+    guard Int(at) < spans.count else { return "" }
+    return String(decoding: text.text[Int(spans[Int(at)].start)..<Int(spans[Int(at)].end)], as: UTF8.self)
+  }
+
   /// Where the part of the expression stands that failed.
   public func failureLocation(_ error: Value) -> SourceLocation {
     guard error.isError, error.length > 0, Int(error.length) <= spans.count else { return text.location }

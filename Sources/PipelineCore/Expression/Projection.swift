@@ -88,6 +88,21 @@ public final class Projection: @unchecked Sendable {
     return all
   }
 
+  /// The slots in their order, with their paths.
+  public var slotPaths: [(slot: Int, path: String, isPresenceOnly: Bool)] {
+    var all: [(slot: Int, path: String, isPresenceOnly: Bool)] = []
+    func walk(_ at: Int, _ prefix: String) {
+      for child in nodes[at].children {
+        let node = nodes[child]
+        let path = prefix + "." + String(decoding: node.key, as: UTF8.self)
+        if node.slot >= 0 { all.append((Int(node.slot), path, node.presenceOnly)) }
+        walk(child, path)
+      }
+    }
+    walk(0, variable)
+    return all.sorted { $0.slot < $1.slot }
+  }
+
   /// Ends the collection. Call it once, before the first ``fill(_:_:)``.
   public func freeze() {
     guard self.trie.pointee.nodes == nil else { return }

@@ -11,6 +11,18 @@ enum Relation: UInt8 {
   case greaterOrEqual = 6
   case notEqual = 13
 
+  /// How the comparison is written.
+  var symbol: String {
+    switch self {
+    case .less: return "<"
+    case .lessOrEqual: return "<="
+    case .greater: return ">"
+    case .greaterOrEqual: return ">="
+    case .equal: return "=="
+    case .notEqual: return "!="
+    }
+  }
+
   /// The same comparison with its sides exchanged.
   var flipped: Relation {
     switch self {

@@ -10,14 +10,14 @@ struct Describe: ParsableCommand {
 
   @Argument(
     help: "Its name.",
-    completion: .list(Catalogue.builtIn.components.map(\.name) + FunctionRegistry.all.map(\.name)))
+    completion: .list(Catalogue.builtIn.components.map(\.name) + FunctionRegistry.callable.map(\.name)))
   var name: String
 
   func run() throws {
     let entries = Catalogue.builtIn.components.filter { $0.name == name }
-    let function = FunctionRegistry.function(named: name)
+    let function = FunctionRegistry.described(name)
     if entries.isEmpty, function == nil {
-      let known = Catalogue.builtIn.components.map(\.name) + FunctionRegistry.all.map(\.name)
+      let known = Catalogue.builtIn.components.map(\.name) + FunctionRegistry.callable.map(\.name)
       let correction = Suggestion.correction(for: name, among: known)
       Console.complain(
         "there is nothing called \(Printable.quote(name)). "
@@ -63,9 +63,13 @@ struct Describe: ParsableCommand {
     return page
   }
 
-  private static func page(_ function: FunctionSpec) -> String {
-    var page = "\(function.name) (function)\n\n" + Layout.wrap(function.summary, indent: 2) + "\n"
-    for overload in function.overloads { page += "  \(overload.signature(function.name))\n" }
+  static func page(_ function: FunctionSpec) -> String {
+    var page = "\(function.name) (\(function.isMacro ? "macro" : "function"))\n\n"
+    page += Layout.wrap(function.summary, indent: 2) + "\n"
+    for signature in function.signatures { page += "  \(signature)\n" }
+    for paragraph in function.details.split(separator: "\n\n", omittingEmptySubsequences: true) {
+      page += "\n" + Layout.wrap(String(paragraph), indent: 2)
+    }
     if !function.examples.isEmpty { page += "\nExamples:\n" }
     for example in function.examples { page += "  \(example.call)  ->  \(example.result)\n" }
     return page

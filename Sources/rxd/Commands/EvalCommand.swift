@@ -3,7 +3,7 @@ import Glibc
 import PipelineCore
 import Transport
 
-/// `rxd eval`: one expression over events from standard input.
+/// `rxd eval`: one expression over events, or many by hand.
 struct Eval: ParsableCommand {
   static let configuration = CommandConfiguration(
     abstract: "Evaluates an expression for each event of standard input.",
@@ -13,13 +13,20 @@ struct Eval: ParsableCommand {
       exit status is 1.
 
         echo '{"status": 503}' | rxd eval 'event.status >= 500'
+
+      On a terminal and without an expression it asks for one after the other, with history and with \
+      completion of functions and fields: 'rxd eval --input events.ndjson'.
       """)
 
   @Argument(help: "The expression; it sees event, meta, now and env.")
-  var expression: String
+  var expression: String?
 
   @Flag(name: [.customShort("n"), .long], help: "Read nothing and evaluate once.")
   var noInput = false
+
+  @Option(
+    name: .shortAndLong, help: ArgumentHelp("Read events from a file.", valueName: "file"), completion: .file())
+  var input: String?
 
   @Flag(help: "Events are lines of text.")
   var text = false
@@ -27,160 +34,111 @@ struct Eval: ParsableCommand {
   @Flag(help: "Print the type of the expression instead of evaluating it.")
   var type = false
 
+  @Flag(help: "Print what the expression reads and the program it becomes instead of evaluating it.")
+  var explain = false
+
   @Flag(name: .shortAndLong, help: "Print texts as they are, without quotes.")
   var raw = false
 
+  @Flag(help: "Neither read nor write the history of what was typed.")
+  var noHistory = false
+
   @OptionGroup var color: ColorOptions
 
-  /// Failures shown in full; the others are counted.
-  private static let shownFailures = 20
+  func validate() throws {
+    if noInput, input != nil { throw ValidationError("--no-input and --input exclude each other.") }
+    if expression == nil, noInput || type || explain { throw ValidationError("Name an expression.") }
+  }
 
   func run() throws {
-    var diagnostics = Diagnostics()
-    let scope = ExpressionScope([
-      .init("event", noInput ? .null : text ? .string : .dyn), .init("meta"),
-      .init("now", .timestamp), .init("env", .map(.string, .string)),
-    ])
-    let checked = ExpressionSyntax.parse(LocatedText(expression), into: &diagnostics)?
-      .check(in: scope, into: &diagnostics)
     var renderer = DiagnosticRenderer()
     renderer.colors = Console.colors(try color.mode(), on: 2)
+    guard let expression else {
+      guard isatty(0) == 1, isatty(1) == 1 else {
+        throw ValidationError("Name an expression; without one, input and output must be a terminal.")
+      }
+      let session = EvalSession(renderer, isText: text, isRaw: raw, keepsHistory: !noHistory)
+      if let input { try session.load(input) }
+      session.run()
+      return
+    }
+    var diagnostics = Diagnostics()
+    let checked = Evaluation.check(
+      expression, event: noInput ? .null : text ? .string : .dyn, into: &diagnostics)
     if !diagnostics.all.isEmpty { Console.note(String(renderer.text(diagnostics.all).dropLast())) }
     guard let checked else { throw ExitStatus.configuration }
     if type {
       Console.print("\(checked.type)")
       return
     }
+    if explain {
+      Console.print(EvalExplanation.text(checked), terminator: "")
+      return
+    }
     let evaluation = Evaluation(checked, renderer, isText: text, isRaw: raw)
-    if noInput {
+    // At a terminal nothing is waited for that the expression does not want.
+    let isTerminal = input == nil && isatty(0) == 1
+    if noInput || isTerminal && !checked.reads.contains(where: { $0.variable == "event" }) {
       evaluation.evaluate(.null, line: nil)
     } else {
-      try evaluation.readLines()
+      if isTerminal {
+        Console.note("Type events, \(text ? "a text" : "a JSON document") a line; control-D ends.")
+      }
+      try evaluation.readLines(of: try Self.open(input))
     }
     evaluation.flush()
-    if evaluation.failures > Self.shownFailures {
-      Console.complain("\(evaluation.failures - Self.shownFailures) more events failed")
-    }
+    evaluation.complainOfMore()
     if evaluation.failures > 0 { throw ExitStatus.failure }
   }
 
-  private final class Evaluation {
-    private let program: Program
-    private let projection = Projection()
-    private let frame: EvaluationFrame
-    private let arena = Arena()
-    private let json = JSONParser()
-    private let output = OutputBuffer(capacity: 64 << 10)
-    private let renderer: DiagnosticRenderer
-    private let isText: Bool
-    private let isRaw: Bool
-    private let environment: OwnedValue
-    private(set) var failures = 0
-    private static let lineLimit = 16 << 20
-
-    init(_ checked: CheckedExpression, _ renderer: DiagnosticRenderer, isText: Bool, isRaw: Bool) {
-      self.renderer = renderer
-      self.isText = isText
-      self.isRaw = isRaw
-      program = checked.compile(projection: projection)
-      projection.freeze()
-      frame = EvaluationFrame(variables: 4, slots: projection.slotCount, arena: arena, json: json)
-      let builder = Arena()
-      let variables = ProcessEnvironment.variables.sorted { $0.key < $1.key }
-      environment = OwnedValue(
-        builder.map(variables.map { (key: builder.string($0.key), value: builder.string($0.value)) }))
+  /// The file, or standard input.
+  static func open(_ path: String?) throws -> FileDescriptor {
+    guard let path else { return .standardInput }
+    let number = Glibc.open(path, O_RDONLY | O_CLOEXEC)
+    guard number >= 0 else {
+      Console.complain("\(Printable.quote(path)) cannot be read: \(String(cString: strerror(errno)))")
+      throw ExitStatus.noInput
     }
+    return FileDescriptor(number, name: path)
+  }
+}
 
-    func readLines() throws {
-      var pending: [UInt8] = []
-      var line = 0
-      let chunk = UnsafeMutableRawBufferPointer.allocate(byteCount: 256 << 10, alignment: 16)
-      defer { chunk.deallocate() }
-      while true {
-        let count: Int
-        do throws(PosixError) {
-          count = try FileDescriptor.standardInput.read(into: chunk) ?? 0
-        } catch {
-          Console.complain(error.message)
-          throw ExitStatus.inputOutput
+/// What an expression is made of, in words.
+enum EvalExplanation {
+  static func text(_ checked: CheckedExpression) -> String {
+    let projection = Projection()
+    let program = checked.compile(projection: projection)
+    var text = "type: \(checked.type)\n"
+    text += "may fail: \(checked.canFail ? "yes" : "no")\n"
+    if !checked.reads.isEmpty {
+      var seen: Set<String> = []
+      let rows = checked.reads.filter { seen.insert($0.path).inserted }.map { read in
+        [read.path, read.canBeMissing ? "fails where it is missing" : read.isGuarded ? "may be missing" : ""]
+      }
+      text += "reads:\n" + columns(rows)
+    }
+    if projection.slotCount > 0 {
+      text += "slots, filled in one pass over the event:\n"
+      text += columns(
+        projection.slotPaths.map { ["\($0.slot)", $0.path, $0.isPresenceOnly ? "only whether it is there" : ""] })
+    }
+    text += "program:\n"
+    text += columns(program.listing().map { ["\($0.number)", $0.text, $0.source] })
+    return text
+  }
+
+  private static func columns(_ rows: [[String]]) -> String {
+    let count = rows.first?.count ?? 0
+    let widths = (0..<count).map { column in rows.map { $0[column].unicodeScalars.count }.max() ?? 0 }
+    return rows.map { row in
+      var line = " "
+      for (column, cell) in row.enumerated() where !row[column...].allSatisfy(\.isEmpty) {
+        line += " " + cell
+        if column + 1 < count, !row[(column + 1)...].allSatisfy(\.isEmpty) {
+          line += String(repeating: " ", count: widths[column] - cell.unicodeScalars.count + 1)
         }
-        pending += chunk[..<count]
-        let end = count == 0 ? pending.count : pending.lastIndex(of: 0x0A).map { $0 + 1 } ?? 0
-        if end == 0, pending.count > Self.lineLimit {
-          Console.complain("line \(line + 1) has more than \(Self.lineLimit) bytes")
-          throw ExitStatus.failure
-        }
-        let slab = Slab(Array(pending[..<end]))
-        pending.removeFirst(end)
-        var rest = slab.bytes[...]
-        while !rest.isEmpty {
-          let stop = rest.firstIndex(of: 0x0A) ?? rest.endIndex
-          var bytes = UnsafeRawBufferPointer(rebasing: rest[..<stop])
-          rest = rest[min(stop + 1, rest.endIndex)...]
-          line += 1
-          if bytes.last == 0x0D { bytes = UnsafeRawBufferPointer(rebasing: bytes.dropLast()) }
-          event(bytes, line)
-        }
-        withExtendedLifetime(slab) { flush() }
-        if count == 0 { return }
       }
-    }
-
-    private func event(_ bytes: UnsafeRawBufferPointer, _ line: Int) {
-      if isText {
-        guard UTF8Text.isValid(bytes) else {
-          fail("line \(line) is not UTF-8", at: nil)
-          return
-        }
-        evaluate(.string(bytes), line: line)
-        return
-      }
-      if bytes.allSatisfy({ $0 == 0x20 || $0 == 0x09 }) { return }
-      let document = json.open(bytes, checking: .everything)
-      if let failure = JSONFailure(document) {
-        fail("line \(line) is not JSON: \(failure)", at: nil)
-        return
-      }
-      evaluate(document, line: line)
-    }
-
-    func evaluate(_ event: Value, line: Int?) {
-      defer { arena.reset() }
-      frame[0] = event
-      frame[1] = arena.map([(key: .literal("source"), value: .literal("stdin"))])
-      frame[3] = environment.value
-      frame.now = .timestamp(wallTime: SystemClock.shared.wallTime)
-      var result = projection.slotCount > 0 ? projection.fill(event, frame) : .null
-      if !result.isError { result = program.evaluate(frame) }
-      let place = line.map { "line \($0): " } ?? ""
-      if result.isError {
-        fail(place + program.failureMessage(result, frame), at: program.failureLocation(result))
-        return
-      }
-      if isRaw, result.is(.string) {
-        output.append(JSONParser.unescape(result, into: arena).rawBytes)
-      } else if let failure = JSONWriter.append(result, to: output) {
-        fail(place + "the result cannot be written: \(failure)", at: nil)
-        return
-      }
-      output.append(0x0A)
-      if output.count > 1 << 20 { flush() }
-    }
-
-    private func fail(_ message: String, at location: SourceLocation?) {
-      failures += 1
-      if failures > Eval.shownFailures { return }
-      flush()
-      let report = renderer.text([Diagnostic(.expressionFailed, message, at: location)])
-      // Without the count of errors, which stands at the end of a report.
-      let lines = report.split(separator: "\n", omittingEmptySubsequences: false)
-      Console.note(lines.dropLast(3).joined(separator: "\n"))
-    }
-
-    func flush() {
-      guard output.count > 0 else { return }
-      Console.write(Array(output.bytes))
-      output.clear()
-    }
+      return line + "\n"
+    }.joined()
   }
 }

@@ -59,7 +59,7 @@ struct List: ParsableCommand {
       case .sinks: components(.sink)
       case .decoders: DecoderFormat.allCases.map { ($0.rawValue, $0.summary) }
       case .encoders: EncoderFormat.allCases.map { ($0.rawValue, $0.summary) }
-      case .functions: FunctionRegistry.all.map { ($0.name, $0.summary) }
+      case .functions: FunctionRegistry.callable.map { ($0.name, $0.summary) }
       }
     return unsorted.sorted { $0.name.utf8.lexicographicallyPrecedes($1.name.utf8) }
   }

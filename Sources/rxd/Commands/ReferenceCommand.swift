@@ -153,18 +153,35 @@ struct Reference: ParsableCommand {
   }
 
   private func functions() -> String {
-    var page = Self.note + "# Functions\n"
-    for function in FunctionRegistry.all {
-      page += "\n## \(function.name)\n\n\(function.summary)\n\n```\n"
-      for overload in function.overloads { page += overload.signature(function.name) + "\n" }
-      page += "```\n"
-      if !function.examples.isEmpty {
-        page += "\n| expression | value |\n|---|---|\n"
-        for example in function.examples {
-          page += "| `\(cell(example.call))` | `\(cell(example.result))` |\n"
-        }
-      }
+    var page =
+      Self.note
+      + "# Functions\n\nWhat expressions can call. [The guide](../expressions.md) tells how they are written.\n\n"
+    for family in FunctionRegistry.families {
+      let links = family.functions.map { "[`\($0.name)`](#\(anchor($0.name)))" }
+      page += "**[\(family.title)](#\(anchor(family.title)))**: \(links.joined(separator: " · "))\n\n"
+    }
+    for family in FunctionRegistry.families {
+      page += "## \(family.title)\n\n\(family.summary)\n"
+      for function in family.functions { page += section(function) }
+      page += "\n"
+    }
+    return String(page.dropLast())
+  }
+
+  private func section(_ function: FunctionSpec) -> String {
+    var page = "\n### \(function.name)\n\n\(function.summary)\n\n```\n"
+    page += function.signatures.joined(separator: "\n") + "\n```\n"
+    if !function.details.isEmpty { page += "\n\(function.details)\n" }
+    page += "\n| expression | value |\n|---|---|\n"
+    for example in function.examples {
+      page += "| `\(cell(example.call))` | `\(cell(example.result))` |\n"
     }
     return page
+  }
+
+  /// The link to a heading: letters in lower case, spaces as dashes, points left out.
+  private func anchor(_ heading: String) -> String {
+    String(
+      heading.lowercased().compactMap { $0 == " " ? "-" : $0.isLetter || $0.isNumber || $0 == "-" ? $0 : nil })
   }
 }

@@ -24,14 +24,14 @@ import Testing
       ("event.a.toLowerCase()", "RX412 8+11 there is no function 'toLowerCase' | Write .lowerAscii()"),
       ("math.min(1, 2)", "RX412 5+3 there is no function 'math.min' | Write math.least"),
       ("len(event.a)", "RX412 0+3 there is no function 'len' | Write size(...)"),
-      ("'a' + 1", "RX413 0+7 '+' cannot be applied to a string and a int"),
+      ("'a' + 1", "RX413 0+7 '+' is not defined for string and int"),
       ("1 == 'a'", "RX413 0+8 a int never equals a string"),
       (
         "'a'.substring('b')",
         "RX413 4+14 string.substring(string) does not exist | It is called as string.substring(int)"
       ),
       ("!1", "RX413 1+1 '!' needs a bool, not a int"),
-      ("1.5 in 'abc'", "RX413 0+12 'in' cannot be applied"),
+      ("1.5 in 'abc'", "RX413 0+12 'in' is not defined for double and string"),
       ("{'a': 1}.b", "RX414 9+1 there is no field 'b' | Did you mean 'a'?"),
       ("event.a.matches('(')", "RX416 16+3 the pattern does not compile"),
       ("{1.5: 2}", "RX417 1+3 a double cannot be the key of a map"),

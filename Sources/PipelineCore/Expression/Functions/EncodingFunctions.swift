@@ -58,20 +58,7 @@ extension FunctionRegistry {
       "urlDecode", "The text with its %-escapes resolved; '+' stays.",
       [
         .global([.string], .string) { arguments in
-          let text = arguments[0].rawBytes
-          var out: [UInt8] = []
-          var at = 0
-          while at < text.count {
-            if text[at] == 0x25, at + 2 < text.count, let high = ExpressionLexer.hexValue(text[at + 1]),
-              let low = ExpressionLexer.hexValue(text[at + 2])
-            {
-              out.append(UInt8(high << 4 | low))
-              at += 3
-            } else {
-              out.append(text[at])
-              at += 1
-            }
-          }
+          let out = URLText.decode(arguments[0].rawBytes)
           guard out.withUnsafeBytes({ CodePoints.areValid($0) }) else {
             return arguments.context.failure(.invalidArgument, .absent, "the bytes are not valid UTF-8")
           }
@@ -79,25 +66,40 @@ extension FunctionRegistry {
         }
       ], examples: [("urlDecode('a%20b')", "'a b'")]),
     FunctionSpec(
-      "hash", "A number for a text that is the same in every run, as 16 hexadecimal digits; no secret.",
-      [.global([.string], .string, hash), .global([.bytes], .string, hash)],
-      examples: [("hash('a')", "'af63dc4c8601ec8c'")]),
+      "hex.encode", "Bytes as hexadecimal digits, two for each.",
+      [.bytes, .string].map { kind in
+        .global([kind], .string) { arguments in
+          arguments.context.build { buffer in
+            for byte in arguments[0].rawBytes { HexText.append(byte, to: buffer) }
+          }
+        }
+      }, examples: [("hex.encode(b'\\xff\\x00')", "'ff00'")]),
+    FunctionSpec(
+      "hex.decode", "The bytes that hexadecimal digits stand for, in either case.",
+      [
+        .global([.string], .bytes) { arguments in
+          let text = arguments[0].rawBytes
+          guard text.count % 2 == 0 else {
+            return arguments.context.failure(
+              .invalidArgument, .absent, "the number of hexadecimal digits is odd")
+          }
+          var out: [UInt8] = []
+          out.reserveCapacity(text.count / 2)
+          for at in stride(from: 0, to: text.count, by: 2) {
+            guard let high = ExpressionLexer.hexValue(text[at]), let low = ExpressionLexer.hexValue(text[at + 1])
+            else {
+              return arguments.context.failure(
+                .invalidArgument, .absent, "the text is not hexadecimal digits")
+            }
+            out.append(UInt8(truncatingIfNeeded: high << 4 | low))
+          }
+          return out.withUnsafeBytes { .bytes(arguments.context.arena.copy($0)) }
+        }
+      ], examples: [("hex.decode('FF00')", "b'\\xff\\x00'")]),
   ]
 
   private static let encodeBase64: FunctionOverload.Body = { arguments in
     arguments.context.build { JSONWriter.appendBase64(arguments[0].rawBytes, to: $0) }
-  }
-
-  /// FNV-1a with 64 bits.
-  private static let hash: FunctionOverload.Body = { arguments in
-    var hash: UInt64 = 0xcbf2_9ce4_8422_2325
-    for byte in arguments[0].rawBytes { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01b3 }
-    return arguments.context.build { buffer in
-      for shift in stride(from: 60, through: 0, by: -4) {
-        let digit = UInt8(truncatingIfNeeded: hash >> UInt64(shift) & 15)
-        buffer.append(digit < 10 ? 0x30 + digit : 0x57 + digit)
-      }
-    }
   }
 }
 

@@ -18,7 +18,7 @@ extension FunctionRegistry {
         }
       ], examples: [("[1, 2, 3, 4].slice(1, 3)", "[2, 3]")]),
     FunctionSpec(
-      "flatten", "The list with the lists in it opened, one level or as many as said.",
+      "flatten", "The list with the lists in it opened, one level or as many as said, or the map with the maps in it.",
       [
         .member([.list(.dyn)], .list(.dyn)) { flatten($0, depth: 1) },
         .member([.list(.dyn), .int], .list(.dyn)) { arguments in
@@ -27,7 +27,21 @@ extension FunctionRegistry {
           }
           return flatten(arguments, depth: Int(min(arguments[1].asInt, 1000)))
         },
-      ], examples: [("[1, [2, [3]]].flatten()", "[1, 2, [3]]")]),
+        .member([.map(.string, .dyn)], .map(.string, .dyn)) {
+          flatten($0[0], separator: .literal("."), $0.context)
+        },
+        .member([.map(.string, .dyn), .string], .map(.string, .dyn)) {
+          flatten($0[0], separator: $0[1], $0.context)
+        },
+      ],
+      examples: [
+        ("[1, [2, [3]]].flatten()", "[1, 2, [3]]"), ("[1, [2, [3]]].flatten(2)", "[1, 2, 3]"),
+        ("{'a': {'b': 1, 'c': {}}, 'd': [2]}.flatten()", "{'a.b': dyn(1), 'a.c': {}, 'd': [2]}"),
+        ("{'a': {'b': 1}}.flatten('_')", "{'a_b': dyn(1)}"),
+      ],
+      details:
+        "Of a map all levels are opened, and the keys of each are joined by a point or the separator; lists and empty maps stay as they are."
+    ),
     FunctionSpec(
       "distinct", "The list without elements that stood in it before.",
       [

@@ -75,7 +75,7 @@ extension FunctionRegistry {
   ) -> Value {
     guard var best = values.first else { return context.failure(.invalidArgument, .absent, "the list is empty") }
     for value in values {
-      guard value.isNumber else { return context.noOverload(value) }
+      guard value.isNumber else { return context.noOverload(relation == .less ? "math.least" : "math.greatest", value) }
       if context.compare(relation, value, best) == Truth.yes { best = value }
     }
     return best

@@ -4,36 +4,57 @@ extension FunctionRegistry {
     FunctionSpec(
       "regex.replace", "The text with matches replaced, all or at most so many; \\\\1 stands for group 1.",
       [
-        .global([.string, .string, .string], .string) { replace($0, limit: -1) },
-        .global([.string, .string, .string, .int], .string) { replace($0, limit: $0[3].asInt) },
+        .global([.string, .string, .string], .string, prepare: prepared { replace($0, limit: -1, $1) }) {
+          replace($0, limit: -1)
+        },
+        .global([.string, .string, .string, .int], .string, prepare: prepared { replace($0, limit: $0[3].asInt, $1) }) {
+          replace($0, limit: $0[3].asInt)
+        },
       ], examples: [("regex.replace('a1b22', r'[0-9]+', '#')", "'a#b#'")]),
     FunctionSpec(
       "regex.extract", "The first match as an optional: its group if the pattern has one, else the whole.",
       [
-        .global([.string, .string], .optional(.string)) { arguments in
-          var first: Value?
-          let failure = matches(arguments) {
-            first = $0
-            return false
-          }
-          return failure ?? arguments.context.arena.optional(first)
-        }
+        .global([.string, .string], .optional(.string), prepare: prepared { extract($0, $1) }) { extract($0) }
       ], examples: [("regex.extract('id=42', r'id=(\\d+)').value()", "'42'")]),
     FunctionSpec(
       "regex.extractAll", "All matches: their group if the pattern has one, else the whole.",
       [
-        .global([.string, .string], .list(.string)) { arguments in
-          var all: [Value] = []
-          let failure = matches(arguments) {
-            all.append($0)
-            return true
-          }
-          return failure ?? arguments.context.arena.list(all)
-        }
+        .global([.string, .string], .list(.string), prepare: prepared { extractAll($0, $1) }) { extractAll($0) }
       ], examples: [("regex.extractAll('a1b22', r'\\d+')", "['1', '22']")]),
   ]
 
-  private static func pattern(_ arguments: Arguments) -> (pattern: Pattern?, failure: Value) {
+  /// With a constant pattern nothing is compiled while running.
+  private static func prepared(
+    _ body: @escaping @Sendable (Arguments, Pattern) -> Value
+  ) -> FunctionOverload.Prepare {
+    { constants in
+      guard let source = constants[1], source.is(.string), source.flags == 0 else { return .none }
+      let pattern = Pattern(source.rawBytes)
+      // `check` reports a pattern that is malformed, at its place.
+      return pattern.failure == nil ? .body { body($0, pattern) } : .none
+    }
+  }
+
+  private static func extract(_ arguments: Arguments, _ known: Pattern? = nil) -> Value {
+    var first: Value?
+    let failure = matches(arguments, known) {
+      first = $0
+      return false
+    }
+    return failure ?? arguments.context.arena.optional(first)
+  }
+
+  private static func extractAll(_ arguments: Arguments, _ known: Pattern? = nil) -> Value {
+    var all: [Value] = []
+    let failure = matches(arguments, known) {
+      all.append($0)
+      return true
+    }
+    return failure ?? arguments.context.arena.list(all)
+  }
+
+  private static func pattern(_ arguments: Arguments, _ known: Pattern?) -> (pattern: Pattern?, failure: Value) {
+    if let known { return (known, .absent) }
     let source = arguments[1].rawBytes
     guard source.count <= ExpressionLimits.patternBytes else {
       return (nil, arguments.context.failure(.tooLarge))
@@ -46,8 +67,10 @@ extension FunctionRegistry {
   }
 
   /// Calls `body` with what each match yields until it says no more; an error if the pattern is unusable.
-  private static func matches(_ arguments: Arguments, _ body: (Value) -> Bool) -> Value? {
-    let (compiled, failure) = pattern(arguments)
+  private static func matches(
+    _ arguments: Arguments, _ known: Pattern?, _ body: (Value) -> Bool
+  ) -> Value? {
+    let (compiled, failure) = pattern(arguments, known)
     guard let compiled else { return failure }
     guard compiled.groupCount <= 1 else {
       return arguments.context.failure(
@@ -71,8 +94,8 @@ extension FunctionRegistry {
     at < text.count ? CodePoints.length(at: at, in: text) : 1
   }
 
-  private static func replace(_ arguments: Arguments, limit: Int64) -> Value {
-    let (compiled, failure) = pattern(arguments)
+  private static func replace(_ arguments: Arguments, limit: Int64, _ known: Pattern? = nil) -> Value {
+    let (compiled, failure) = pattern(arguments, known)
     guard let compiled else { return failure }
     let text = arguments[0].rawBytes
     let replacement = arguments[2].rawBytes

@@ -171,7 +171,7 @@ extension FunctionRegistry {
   private static func join(_ arguments: Arguments, separator: Value) -> Value {
     let context = arguments.context
     for element in arguments[0].elements where !element.is(.string) {
-      return context.noOverload(element)
+      return context.noOverload("join", element)
     }
     return context.build { buffer in
       for (index, element) in arguments[0].elements.enumerated() {

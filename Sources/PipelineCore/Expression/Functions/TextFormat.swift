@@ -143,7 +143,7 @@ enum TextFormat {
       }
       buffer.append(0x7D)
     default:
-      guard ValueText.append(value, to: buffer, context) else { return context.noOverload(value) }
+      guard ValueText.append(value, to: buffer, context) else { return context.noOverload("format", value) }
     }
     return nil
   }

@@ -1,0 +1,65 @@
+extension FunctionRegistry {
+  /// What looks like a call and is known to the parser, so that the checker never finds it by name.
+  static let macros: [FunctionSpec] = [
+    FunctionSpec(
+      macro: "has", "Whether a field is there.", forms: ["has(map.field) -> bool"],
+      examples: [("has({'a': null}.a)", "true"), ("has(dyn({'a': 1}).a.c)", "false")],
+      details:
+        "In pipelines nothing is there in null and in values that are no maps. What `has` has found may be read behind `&&`."
+    ),
+    FunctionSpec(
+      macro: "all", "Whether a condition holds for every element of a list or key of a map.",
+      forms: [
+        "list.all(item, bool) -> bool", "map.all(key, value, bool) -> bool", "list.all(index, item, bool) -> bool",
+      ],
+      examples: [("[1, 2].all(n, n > 0)", "true"), ("{'a': 1}.all(k, v, v > 1)", "false")]),
+    FunctionSpec(
+      macro: "exists", "Whether a condition holds for at least one element of a list or key of a map.",
+      forms: [
+        "list.exists(item, bool) -> bool", "map.exists(key, value, bool) -> bool",
+        "list.exists(index, item, bool) -> bool",
+      ], examples: [("[1, 2].exists(n, n > 1)", "true"), ("{'a': 1}.exists(k, k == 'b')", "false")]),
+    FunctionSpec(
+      macro: "existsOne", "Whether a condition holds for exactly one element; also written exists_one.",
+      forms: ["list.existsOne(item, bool) -> bool", "map.existsOne(key, value, bool) -> bool"],
+      examples: [("[1, 2, 3].existsOne(n, n > 2)", "true")]),
+    FunctionSpec(
+      macro: "map", "The list of what an expression gives for each element, or for those that fulfil a condition.",
+      forms: ["list.map(item, T) -> list(T)", "list.map(item, bool, T) -> list(T)", "map.map(key, T) -> list(T)"],
+      examples: [
+        ("[1, 2].map(n, n * 10)", "[10, 20]"), ("[1, 2].map(n, n > 1, n * 10)", "[20]"),
+        ("{'a': 1}.map(k, k)", "['a']"),
+      ]),
+    FunctionSpec(
+      macro: "filter", "The elements of a list, or keys of a map, that fulfil a condition.",
+      forms: ["list.filter(item, bool) -> list", "map.filter(key, bool) -> list"],
+      examples: [("[1, 2, 3].filter(n, n != 2)", "[1, 3]")]),
+    FunctionSpec(
+      macro: "sortBy", "The elements of a list in the ascending order of what an expression gives for each.",
+      forms: ["list.sortBy(item, T) -> list"], examples: [("['bb', 'a'].sortBy(s, size(s))", "['a', 'bb']")]),
+    FunctionSpec(
+      macro: "transformList", "The list of what an expression of index and element, or key and value, gives.",
+      forms: ["list.transformList(index, item, T) -> list(T)", "map.transformList(key, value, bool, T) -> list(T)"],
+      examples: [("['a', 'b'].transformList(i, s, s + string(i))", "['a0', 'b1']")]),
+    FunctionSpec(
+      macro: "transformMap", "The map with the same keys, or indices, and what an expression gives as values.",
+      forms: ["map.transformMap(key, value, T) -> map", "map.transformMap(key, value, bool, T) -> map"],
+      examples: [("{'a': 1, 'b': 2}.transformMap(k, v, v > 1, v * 10)", "{'b': 20}")]),
+    FunctionSpec(
+      macro: "transformMapEntry", "One map of the maps that an expression gives; two with the same key are an error.",
+      forms: [
+        "map.transformMapEntry(key, value, map) -> map", "list.transformMapEntry(index, item, bool, map) -> map",
+      ], examples: [("{'a': 1}.transformMapEntry(k, v, {k.upperAscii(): v})", "{'A': 1}")]),
+    FunctionSpec(
+      macro: "optMap", "The optional of what an expression gives for the value of an optional, if it has one.",
+      forms: ["optional.optMap(value, T) -> optional_type(T)"],
+      examples: [("optional.of(2).optMap(n, n * 10).value()", "20")]),
+    FunctionSpec(
+      macro: "optFlatMap", "The optional that an expression gives for the value of an optional, if it has one.",
+      forms: ["optional.optFlatMap(value, optional_type(T)) -> optional_type(T)"],
+      examples: [("optional.of([1]).optFlatMap(l, l.first()).value()", "1")]),
+    FunctionSpec(
+      macro: "cel.bind", "An expression in which a name stands for a value that is computed once.",
+      forms: ["cel.bind(name, value, T) -> T"], examples: [("cel.bind(n, 2 + 3, n * n)", "25")]),
+  ]
+}
