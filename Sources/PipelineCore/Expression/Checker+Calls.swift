@@ -177,7 +177,7 @@ extension Checker {
       name = (path.names + [function]).joined(separator: ".")
     }
     let known = FunctionRegistry.all.map(\.name)
-    let rival = Self.rivals[function]
+    let rival = Self.rivals[function] ?? Self.foreignFunctions[function]
     var help = rival ?? NearestName.of(name, among: known).map { "Did you mean '\($0)'?" }
     if ["all", "exists", "exists_one", "existsOne", "map", "filter", "optMap", "bind"].contains(function) {
       help = "As a loop it takes a name and an expression: list.\(function)(item, ...)."

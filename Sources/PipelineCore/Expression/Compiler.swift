@@ -237,6 +237,7 @@ struct Compiler {
       } else if operations[Int(b)].code == .slot, isLiteral(a) {
         operation.code = .compareSlot
         operation.detail = relation.flipped.rawValue
+        operation.flags = 1
         operation.c = operations[Int(b)].a
         operation.literal = operations[Int(a)].literal
         (operation.a, operation.b) = (b, a)

@@ -108,7 +108,9 @@ struct Machine {
   @inline(never)
   private func incomparable(_ at: Int32, _ left: Value, _ right: Value) -> Value {
     let relation = Relation(rawValue: operations[Int(at)].detail) ?? .equal
-    return context.noOverload(relation.symbol, left, right)
+    return operations[Int(at)].flags == 1
+      ? context.noOverload(relation.flipped.symbol, right, left)
+      : context.noOverload(relation.symbol, left, right)
   }
 
   // MARK: Values

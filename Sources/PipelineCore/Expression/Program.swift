@@ -39,7 +39,8 @@ struct Operation {
     case arithmetic
     /// `a relation b`; `detail` is the relation.
     case compare
-    /// Slot `c` against `literal`; `a` and `b` are the same as operations. `detail` is the relation.
+    /// Slot `c` against `literal`; `a` and `b` are the same as operations. `detail` is the relation,
+    /// `flags` 1 where it was written the other way round.
     case compareSlot
     /// `a in b`.
     case contains

@@ -7,16 +7,16 @@ import Testing
     // CSV
     ("parseCsv('')", "[]"), ("parseCsv('\\n\\r\\n')", "[]"), ("parseCsv('a,')", "[[\"a\",\"\"]]"),
     ("parseCsv('a\\r\\n\"b\\r\\n\"\"c\"\"\",d\\r\\n')", "[[\"a\"],[\"b\\r\\n\\\"c\\\"\",\"d\"]]"),
-    ("parseCsv('\"a')", "error: a quote does not end; it begins at byte: 0 (parseCsv('\"a'))"),
-    ("parseCsv('\"a\"b')", "error: text follows a closing quote at byte: 3 (parseCsv('\"a\"b'))"),
+    ("parseCsv('\"a')", "error: the quote that begins at byte 0 does not end (parseCsv('\"a'))"),
+    ("parseCsv('\"a\"b')", "error: text follows a closing quote, at byte 3 (parseCsv('\"a\"b'))"),
     (
       "parseCsv('a,b\\n1', {'header': true})",
       "error: row 1 has 1 fields and the header 2 (parseCsv('a,b\\n1', {'header': true}))"
     ),
     // pairs
     ("parseLogfmt('')", "{}"), ("parseLogfmt('a a=2')", "{\"a\":true}"),
-    ("parseLogfmt('=1')", "error: a pair has no key at byte: 0 (parseLogfmt('=1'))"),
-    ("parseLogfmt('a=\"x')", "error: a quote does not end; it begins at byte: 2 (parseLogfmt('a=\"x'))"),
+    ("parseLogfmt('=1')", "error: the pair at byte 0 has no key (parseLogfmt('=1'))"),
+    ("parseLogfmt('a=\"x')", "error: the quote that begins at byte 2 does not end (parseLogfmt('a=\"x'))"),
     ("parseKv('a->1|b->x=y|c', '|', '->')", "{\"a\":\"1\",\"b\":\"x=y\",\"c\":true}"),
     ("parseKv(';;a=1;', ';', '=')", "{\"a\":\"1\"}"),
     // URLs
@@ -135,6 +135,68 @@ import Testing
     let got = diagnose(expression.replacing("now", with: "timestamp(0)"))
     let wanted = expression.contains("now") ? expected.replacing("22+15", with: "31+15") : expected
     #expect(got.count == 1 && got.first?.hasPrefix(wanted) == true, "\(expression): \(got)")
+  }
+
+  /// No text brings a function down; random, but the same in every run.
+  @Test func damagedTexts() throws {
+    var state: UInt64 = 7
+    func next(_ bound: Int) -> Int {
+      state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
+      return Int(state >> 33) % bound
+    }
+    let calls = [
+      "parseCsv(event)", "parseCsv(event, {'header': true, 'delimiter': ';'})", "parseLogfmt(event)",
+      "parseKv(event, ';', ':')", "parseUrl(event)", "parseQuery(event)", "parseTime(event, 'iso8601')",
+      "parseTime(event, 'rfc1123')", "parseTime(event, '%d/%b/%Y:%T %z')", "parseTime(event, '%s')",
+      "parseTime(event, 'syslog', 'Europe/Berlin', now)", "parseTime(event, '%Y %j %I %p %N %Z')",
+      "formatTime(now, event)", "parseTime('1', event)", "grok(event, '%{COMBINEDAPACHELOG}')", "grok('x', event)",
+      "redact(event, '%{EMAILADDRESS}|%{IP}')", "redact('x', event)", "hash(event, 'xxh3')", "hex.decode(event)",
+      "urlDecode(event)", "uuid.v5(event, event)", "base64.decode(event)", "hmac(event, event, 'sha1')",
+    ]
+    let seeds = [
+      "a,\"b\"\"c\";d\r\n1;2", "level=info msg=\"x \\\" y\" retry", "a: \"1;\"; b:2", "https://u:p@[::1]:80/p?q=%41#f",
+      "2026-01-31T12:00:00.5+01:00", "Sat, 31 Jan 2026 12:00:00 GMT", "31/Jan/2026:12:00:00 +0000", "1769860800",
+      "Feb 29 00:00:00", "2024 366 12 PM 000000001 Europe/Berlin", "%Y-%m-%dT%H:%M:%S%z%%%j",
+      "1.2.3.4 - - [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.0\" 200 1 \"-\" \"x\"", "%{IP:a:int} (?<b>x)|%{DATA}$",
+      "ann@example.org fe80::1", "00ffA", "6ba7b810-9dad-11d1-80b4-00c04fd430c8", "é\u{1F600}\u{0}",
+    ].map { Array($0.utf8) }
+    var programs: [(String, Program)] = []
+    for call in calls {
+      var diagnostics = Diagnostics()
+      let scope = ExpressionScope([.init("event", .string), .init("now", .timestamp)])
+      let checked = try #require(
+        ExpressionSyntax.parse(LocatedText(call), into: &diagnostics)?.check(in: scope, into: &diagnostics))
+      programs.append((call, checked.compile()))
+    }
+    let arena = Arena()
+    let frame = EvaluationFrame(variables: 2, arena: arena, json: JSONParser())
+    frame.now = .timestamp(seconds: 1_769_860_800, nanoseconds: 0)
+    for _ in 0..<20_000 {
+      var bytes = seeds[next(seeds.count)]
+      for _ in 0..<next(6) {
+        let other = seeds[next(seeds.count)]
+        switch next(4) {
+        case 0: bytes.remove(at: next(bytes.count))
+        case 1: bytes.insert(UInt8(next(128)), at: next(bytes.count + 1))
+        case 2: bytes.insert(contentsOf: other[next(other.count)...], at: next(bytes.count + 1))
+        default: bytes = Array(bytes.prefix(next(bytes.count) + 1))
+        }
+        if bytes.isEmpty { bytes = [0x20] }
+      }
+      // What is no UTF-8 any more is repaired: functions get texts.
+      let text = Array(String(decoding: bytes, as: UTF8.self).utf8)
+      let (call, program) = programs[next(programs.count)]
+      text.withUnsafeBytes { bytes in
+        frame[0] = .string(bytes)
+        let value = program.evaluate(frame)
+        if value.isError {
+          #expect(!program.failureMessage(value, frame).isEmpty, "\(call)")
+        } else if value.is(.string) {
+          #expect(UTF8Text.isValid(value.rawBytes), "\(call)")
+        }
+      }
+      arena.reset()
+    }
   }
 
   /// Time in proportion to the text, on texts made to be slow: each would take minutes if it were quadratic.

@@ -11,6 +11,30 @@ import Testing
     }
   }
 
+  /// The extensions of cel-go, by name.
+  @Test func theExtensionsAreComplete() {
+    let names = """
+      charAt format indexOf join lastIndexOf lowerAscii replace reverse split strings.quote substring trim upperAscii
+      math.greatest math.least math.ceil math.floor math.round math.trunc math.abs math.sign math.sqrt math.isNaN
+      math.isInf math.isFinite math.bitAnd math.bitOr math.bitXor math.bitNot math.bitShiftLeft math.bitShiftRight
+      base64.encode base64.decode optional.of optional.none optional.ofNonZeroValue optional.unwrap hasValue value or
+      orValue optMap optFlatMap first last unwrapOpt cel.bind all exists existsOne transformList transformMap
+      transformMapEntry isIP ip ip.isCanonical family isUnspecified isLoopback isGlobalUnicast isLinkLocalMulticast
+      isLinkLocalUnicast isCIDR cidr containsIP containsCIDR masked prefixLength lists.range slice flatten sort sortBy
+      distinct sets.contains sets.equivalent sets.intersects regex.replace regex.extract regex.extractAll
+      """
+    for name in names.split(whereSeparator: \.isWhitespace) {
+      #expect(FunctionRegistry.described(String(name)) != nil, "\(name)")
+    }
+  }
+
+  /// Every function and macro stands in the reference, in one family.
+  @Test func familiesHoldEachOnce() {
+    let names = FunctionRegistry.families.flatMap { $0.functions.map(\.name) }
+    #expect(Set(names).count == names.count)
+    #expect(Set(names) == Set(FunctionRegistry.callable.map(\.name)))
+  }
+
   @Test func everyExampleHolds() {
     for spec in FunctionRegistry.callable {
       for example in spec.examples {

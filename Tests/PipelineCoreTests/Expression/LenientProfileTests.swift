@@ -41,6 +41,10 @@ import Testing
         "event.n > 1",
         "error: '>' is not defined for null and int; write optional.ofNonNull(...).orValue(...) for what may be null (event.n > 1)"
       ),
+      (
+        "1 < event.n",
+        "error: '<' is not defined for int and null; write optional.ofNonNull(...).orValue(...) for what may be null (1 < event.n)"
+      ),
       ("event.i == 7.0", "true"), ("event.i > 6.5", "true"), ("6.5 < event.i", "true"), ("7 <= event.d", "true"),
       // Mixed arithmetic.
       ("event.i * 2.0", "14.0"), ("event.d + 1", "8.5"), ("event.i / 2", "3"), ("event.d / 2", "3.75"),

@@ -12,7 +12,7 @@ extension FunctionRegistry {
         .member([.list(.duration)], .duration) { sum($0, empty: .duration(nanoseconds: 0)) },
       ],
       examples: [
-        ("[1, 2, 3].sum()", "6"), ("[dyn(1), 0.5].sum()", "1.5"),
+        ("[1, 2, 3].sum()", "6"), ("[1, 0.5].sum()", "1.5"),
         ("[duration('1m'), duration('30s')].sum()", "duration('90s')"),
       ]),
     FunctionSpec(

@@ -14,13 +14,13 @@ extension FunctionRegistry {
       examples: [
         (
           "grok('GET /index.html 200', r'%{WORD:verb} %{URIPATH:path} %{INT:status:int}')",
-          "{'verb': dyn('GET'), 'path': '/index.html', 'status': 200}"
+          "{'verb': 'GET', 'path': '/index.html', 'status': 200}"
         ),
         (
           "grok('Nov 21 08:00:01 web1 sshd[812]: Accepted', '%{SYSLOGLINE}').pick(['program', 'pid', 'message'])",
-          "{dyn('program'): dyn('sshd'), 'pid': '812', 'message': 'Accepted'}"
-        ), ("grok('took 12ms', [r'took %{INT:s:int}s', r'took %{INT:ms:int}ms'])", "{'ms': dyn(12)}"),
-        ("grok('id=7', r'id=(?<id>\\d+)').id", "dyn('7')"),
+          "{'program': 'sshd', 'pid': '812', 'message': 'Accepted'}"
+        ), ("grok('took 12ms', [r'took %{INT:s:int}s', r'took %{INT:ms:int}ms'])", "{'ms': 12}"),
+        ("grok('id=7', r'id=(?<id>\\d+)').id", "'7'"),
       ],
       details:
         "`%{NAME}` stands for a well-known pattern, `%{NAME:field}` keeps what it matched as a text, `%{NAME:field:int}` (or `float`, `number`, `bool`) as that type; named groups are fields, too. All else is RE2's syntax; the pattern may match anywhere in the text unless `^` and `$` say otherwise. A part that did not match leaves its field out. A text that does not match is an error. Time is linear in the text.\n\nThe patterns: \(GrokPattern.library.keys.sorted().map { "`\($0)`" }.joined(separator: " "))."
@@ -39,7 +39,7 @@ extension FunctionRegistry {
         ("redact('card 1234-5678', r'\\d{4}-\\d{4}', '****')", "'card ****'"),
         (
           "redact({'user': 'ann', 'login': {'Password': 'x'}}, ['password'])",
-          "dyn({'user': 'ann', 'login': {'Password': '[REDACTED]'}})"
+          "{'user': 'ann', 'login': {'Password': '[REDACTED]'}}"
         ),
       ],
       details:

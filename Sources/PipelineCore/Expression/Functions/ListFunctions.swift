@@ -36,8 +36,8 @@ extension FunctionRegistry {
       ],
       examples: [
         ("[1, [2, [3]]].flatten()", "[1, 2, [3]]"), ("[1, [2, [3]]].flatten(2)", "[1, 2, 3]"),
-        ("{'a': {'b': 1, 'c': {}}, 'd': [2]}.flatten()", "{'a.b': dyn(1), 'a.c': {}, 'd': [2]}"),
-        ("{'a': {'b': 1}}.flatten('_')", "{'a_b': dyn(1)}"),
+        ("{'a': {'b': 1, 'c': {}}, 'd': [2]}.flatten()", "{'a.b': 1, 'a.c': {}, 'd': [2]}"),
+        ("{'a': {'b': 1}}.flatten('_')", "{'a_b': 1}"),
       ],
       details:
         "Of a map all levels are opened, and the keys of each are joined by a point or the separator; lists and empty maps stay as they are."

@@ -18,7 +18,7 @@ extension FunctionRegistry {
       ],
       examples: [
         ("mergeDeep({'a': {'x': 1, 'y': 2}}, {'a': {'y': 3}})", "{'a': {'x': 1, 'y': 3}}"),
-        ("mergeDeep({'a': {'x': 1}}, {'a': dyn(null)})", "{'a': null}"),
+        ("mergeDeep({'a': {'x': 1}}, {'a': null})", "{'a': null}"),
       ]),
     FunctionSpec(
       "pick", "The map with only the entries of these keys, in its own order.",

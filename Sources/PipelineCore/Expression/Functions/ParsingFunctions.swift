@@ -19,9 +19,9 @@ extension FunctionRegistry {
       examples: [
         ("parseCsv('a,\"b, c\"\\n1,2')", "[['a', 'b, c'], ['1', '2']]"),
         ("parseCsv('x;y')[0]", "['x;y']"),
-        ("parseCsv('x;y', {'delimiter': ';'})[0]", "dyn(['x', 'y'])"),
-        ("parseCsv('id,name\\n1,Ann', {'header': true})", "[dyn({'id': '1', 'name': 'Ann'})]"),
-        ("parseCsv('1,Ann', {'header': ['id', 'name']})", "[dyn({'id': '1', 'name': 'Ann'})]"),
+        ("parseCsv('x;y', {'delimiter': ';'})[0]", "['x', 'y']"),
+        ("parseCsv('id,name\\n1,Ann', {'header': true})", "[{'id': '1', 'name': 'Ann'}]"),
+        ("parseCsv('1,Ann', {'header': ['id', 'name']})", "[{'id': '1', 'name': 'Ann'}]"),
       ],
       details:
         "Options: `delimiter` and `quote` are one ASCII character each; `header` is `true` where the first row names the columns, or a list of names. Blank lines are skipped. A row whose number of fields differs from the header's is an error, and so is a quote that does not end. For a single line write `parseCsv(line)[0]`."
@@ -31,9 +31,9 @@ extension FunctionRegistry {
       [.global([.string], fields) { pairs($0, PairReader()) }],
       examples: [
         (
-          "parseLogfmt('level=info msg=\"all well\" retry')", "{'level': dyn('info'), 'msg': 'all well', 'retry': true}"
+          "parseLogfmt('level=info msg=\"all well\" retry')", "{'level': 'info', 'msg': 'all well', 'retry': true}"
         ),
-        ("parseLogfmt('a= b=\"say \\\\\"no\\\\\"\"').b", "dyn('say \"no\"')"),
+        ("parseLogfmt('a= b=\"say \\\\\"no\\\\\"\"').b", "'say \"no\"'"),
       ],
       details:
         "A key without `=` is `true`, with nothing behind the `=` it is `''`. Within quotes JSON's escapes hold. Of equal keys the first counts."
@@ -51,8 +51,8 @@ extension FunctionRegistry {
         },
       ],
       examples: [
-        ("parseKv('a=1 b=2')", "{'a': dyn('1'), 'b': '2'}"),
-        ("parseKv('user: ann; role: \"a; b\"', ';', ':')", "{'user': dyn('ann'), 'role': 'a; b'}"),
+        ("parseKv('a=1 b=2')", "{'a': '1', 'b': '2'}"),
+        ("parseKv('user: ann; role: \"a; b\"', ';', ':')", "{'user': 'ann', 'role': 'a; b'}"),
       ],
       details:
         "The second argument stands between pairs, the third between key and value; white space around both is left out. A value between double quotes may hold either. A key without value is `true`. Of equal keys the first counts."
@@ -68,11 +68,11 @@ extension FunctionRegistry {
       examples: [
         (
           "parseUrl('https://ann@example.org:8443/a%20b?q=1#top')",
-          "{'scheme': dyn('https'), 'user': 'ann', 'host': 'example.org', 'port': 8443, 'path': '/a%20b', 'query': 'q=1', 'fragment': 'top'}"
+          "{'scheme': 'https', 'user': 'ann', 'host': 'example.org', 'port': 8443, 'path': '/a%20b', 'query': 'q=1', 'fragment': 'top'}"
         ),
-        ("parseUrl('mailto:ann@example.org')", "{'scheme': dyn('mailto'), 'path': 'ann@example.org'}"),
-        ("parseUrl('http://[::1]/').host", "dyn('::1')"),
-        ("parseUrl('http://h/').?port.orValue(80)", "dyn(80)"),
+        ("parseUrl('mailto:ann@example.org')", "{'scheme': 'mailto', 'path': 'ann@example.org'}"),
+        ("parseUrl('http://[::1]/').host", "'::1'"),
+        ("parseUrl('http://h/').?port.orValue(80)", "80"),
       ],
       details:
         "`path` is always there, `port` is an int, the scheme is in lower case; nothing else is decoded: see `urlDecode` and `parseQuery`. A text without a scheme is an error."
@@ -81,8 +81,8 @@ extension FunctionRegistry {
       "parseQuery", "The parameters of a URL's query, decoded; one that comes more than once is a list.",
       [.global([.string], fields, query)],
       examples: [
-        ("parseQuery('q=a+b&lang=d%65')", "{'q': dyn('a b'), 'lang': 'de'}"),
-        ("parseQuery('?tag=x&tag=y&flag')", "{'tag': dyn(['x', 'y']), 'flag': ''}"),
+        ("parseQuery('q=a+b&lang=d%65')", "{'q': 'a b', 'lang': 'de'}"),
+        ("parseQuery('?tag=x&tag=y&flag')", "{'tag': ['x', 'y'], 'flag': ''}"),
       ],
       details: "A leading `?` is left out; `+` is a space."),
   ]
@@ -276,7 +276,7 @@ private struct PairReader {
       while at < text.count, !ends(text, at), !begins(within, text, at) { at += 1 }
       let key = trimmed(text, start..<at)
       guard !key.isEmpty else {
-        return context.failure(.invalidArgument, .int(start), "a pair has no key at byte")
+        return context.failure(.invalidArgument, .absent, text: "the pair at byte \(start) has no key")
       }
       guard members.count < ExpressionLimits.parts else { return context.failure(.tooLarge) }
       guard begins(within, text, at) else {
@@ -288,20 +288,21 @@ private struct PairReader {
       if at < text.count, text[at] == 0x22 {
         let open = at
         guard let close = closing(text, at + 1) else {
-          return context.failure(.invalidArgument, .int(open), "a quote does not end; it begins at byte")
+          return context.failure(.invalidArgument, .absent, text: "the quote that begins at byte \(open) does not end")
         }
         var value = Value.string(UnsafeRawBufferPointer(rebasing: text[open + 1..<close]))
         if value.rawBytes.contains(0x5C) {
           value.flags = 1
           value = context.plain(value)
           if value.isError {
-            return context.failure(.invalidArgument, .int(open), "an escape is malformed in the quotes at byte")
+            return context.failure(
+              .invalidArgument, .absent, text: "an escape is malformed in the quotes at byte \(open)")
           }
         }
         append(text, key, value)
         at = close + 1
         if at < text.count, !ends(text, at), text[at] > 0x20 {
-          return context.failure(.invalidArgument, .int(at), "text follows a closing quote at byte")
+          return context.failure(.invalidArgument, .absent, text: "text follows a closing quote, at byte \(at)")
         }
       } else {
         let first = at
@@ -407,13 +408,14 @@ private struct CSVReader {
         if at < text.count, text[at] == quote {
           let open = at
           guard let (field, next) = quoted(text, at, context) else {
-            return context.failure(.invalidArgument, .int(open), "a quote does not end; it begins at byte")
+            return context.failure(
+              .invalidArgument, .absent, text: "the quote that begins at byte \(open) does not end")
           }
           fields.append(field)
           at = next
           if at < text.count, text[at] == 0x0D, at + 1 == text.count || text[at + 1] == 0x0A { at += 1 }
           if at < text.count, text[at] != delimiter, text[at] != 0x0A {
-            return context.failure(.invalidArgument, .int(at), "text follows a closing quote at byte")
+            return context.failure(.invalidArgument, .absent, text: "text follows a closing quote, at byte \(at)")
           }
         } else {
           let start = at

@@ -1,0 +1,111 @@
+import CLinux
+import Foundation
+
+/// The built binary at a terminal of its own. Waiting is for output and for the end, each with a limit.
+final class Terminal {
+  private let master: Int32
+  private let pid: pid_t
+  private var seen: [UInt8] = []
+  private var status: Int32?
+
+  init(_ arguments: String..., environment: [String: String] = [:]) throws {
+    // What posix_openpt, unlockpt and ptsname do, which Swift does not see.
+    master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC)
+    var locked: Int32 = 0
+    var number: Int32 = 0
+    let (unlock, getNumber): (UInt, UInt) = (0x4004_5431, 0x8004_5430)
+    guard master >= 0, ioctl(master, unlock, &locked) == 0, ioctl(master, getNumber, &number) == 0 else {
+      throw TimedOut(description: "no pty")
+    }
+    let name = "/dev/pts/\(number)"
+    var size = winsize(ws_row: 40, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0)
+    guard ioctl(master, UInt(TIOCSWINSZ), &size) == 0 else { throw TimedOut(description: "no size of a pty") }
+    var actions = posix_spawn_file_actions_t()
+    posix_spawn_file_actions_init(&actions)
+    defer { posix_spawn_file_actions_destroy(&actions) }
+    for descriptor in 0...2 { posix_spawn_file_actions_addopen(&actions, Int32(descriptor), name, O_RDWR, 0) }
+    var attributes = posix_spawnattr_t()
+    posix_spawnattr_init(&attributes)
+    defer { posix_spawnattr_destroy(&attributes) }
+    var none = sigset_t()
+    sigemptyset(&none)
+    posix_spawnattr_setsigmask(&attributes, &none)
+    var all = sigset_t()
+    sigfillset(&all)
+    posix_spawnattr_setsigdefault(&attributes, &all)
+    posix_spawnattr_setflags(
+      &attributes, Int16(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF) | Int16(0x80))  // a session of its own
+    var variables = ProcessInfo.processInfo.environment
+    variables.merge(["TERM": "xterm", "LC_ALL": "C.UTF-8", "NO_COLOR": "1"]) { $1 }
+    variables.merge(environment) { $1 }
+    var words = ([Rxd.binary] + arguments).map { strdup($0) } + [nil]
+    var settings = variables.map { strdup("\($0.key)=\($0.value)") } + [nil]
+    defer {
+      for word in words + settings { free(word) }
+    }
+    var child = pid_t()
+    let code = posix_spawn(&child, Rxd.binary, &actions, &attributes, &words, &settings)
+    pid = child
+    guard code == 0 else { throw TimedOut(description: "cannot start \(Rxd.binary): \(code)") }
+  }
+
+  deinit {
+    if status == nil {
+      kill(pid, SIGKILL)
+      var raw: Int32 = 0
+      waitpid(pid, &raw, 0)
+    }
+    close(master)
+  }
+
+  /// Types, and waits for a text behind everything that was waited for before.
+  func type(_ keys: String, expecting text: String) throws {
+    let bytes = Array(keys.utf8)
+    guard bytes.withUnsafeBytes({ write(master, $0.baseAddress, $0.count) }) == bytes.count else {
+      throw TimedOut(description: "cannot type \(keys.debugDescription)")
+    }
+    if !text.isEmpty { try expect(text) }
+  }
+
+  /// Waits for a text; what came before it is forgotten.
+  func expect(_ text: String) throws {
+    let wanted = Data(text.utf8)
+    let deadline = Date(timeIntervalSinceNow: RunningRxd.limit)
+    while true {
+      if let found = Data(seen).range(of: wanted) {
+        seen.removeFirst(found.upperBound)
+        return
+      }
+      guard try more(deadline) else {
+        throw TimedOut(
+          description: "no \(text.debugDescription) in \(String(decoding: seen, as: UTF8.self).debugDescription)")
+      }
+    }
+  }
+
+  /// Reads until the end and gives the exit status.
+  func wait() throws -> Int32 {
+    let deadline = Date(timeIntervalSinceNow: RunningRxd.limit)
+    while try more(deadline) {}
+    var raw: Int32 = 0
+    waitpid(pid, &raw, 0)
+    status = raw & 0x7F == 0 ? raw >> 8 & 0xFF : -(raw & 0x7F)
+    return status ?? -1
+  }
+
+  /// Whether something came; false at the end.
+  private func more(_ deadline: Date) throws -> Bool {
+    let left = deadline.timeIntervalSinceNow
+    guard left > 0 else {
+      throw TimedOut(
+        description: "waited too long; on the screen is \(String(decoding: seen, as: UTF8.self).debugDescription)")
+    }
+    var poll = pollfd(fd: master, events: Int16(POLLIN), revents: 0)
+    guard Glibc.poll(&poll, 1, Int32(min(left, 60) * 1000)) > 0 else { return try more(deadline) }
+    var chunk = [UInt8](repeating: 0, count: 4096)
+    let count = read(master, &chunk, chunk.count)
+    if count <= 0 { return false }
+    seen += chunk[..<count]
+    return true
+  }
+}
