@@ -11,32 +11,34 @@ public struct FunctionSpec: Sendable {
   /// An expression, and one that yields the same value.
   public let examples: [(call: String, result: String)]
   /// What the summary leaves unsaid; paragraphs of Markdown, or empty.
-  public let details: String
+  public var details: String { makeDetails() }
+  /// Made when somebody reads it, and not at the start.
+  private let makeDetails: @Sendable () -> String
   /// How a macro is written; nil for functions, whose overloads say it.
   let forms: [String]?
 
   init(
     _ name: String, _ summary: String, _ overloads: [FunctionOverload],
-    examples: [(call: String, result: String)], details: String = ""
+    examples: [(call: String, result: String)], details: @autoclosure @escaping @Sendable () -> String = ""
   ) {
     self.name = name
     self.summary = summary
     self.overloads = overloads
     self.examples = examples
-    self.details = details
+    makeDetails = details
     forms = nil
   }
 
   /// A macro: what the parser knows, not a function that the checker could find.
   init(
     macro name: String, _ summary: String, forms: [String],
-    examples: [(call: String, result: String)], details: String = ""
+    examples: [(call: String, result: String)], details: @autoclosure @escaping @Sendable () -> String = ""
   ) {
     self.name = name
     self.summary = summary
     overloads = []
     self.examples = examples
-    self.details = details
+    makeDetails = details
     self.forms = forms
   }
 

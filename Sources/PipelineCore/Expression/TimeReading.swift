@@ -241,7 +241,12 @@ extension TimeFormat {
     }
   }
 
-  /// `Z`, `UTC`, `GMT`, `+02:00`, `+0200`, `+02`, or the name of a zone.
+  /// The zones that RFC 2822 names, in hours. Other abbreviations mean different zones in different places.
+  private static let mailZones: [String: Int64] = [
+    "EDT": -4, "EST": -5, "CDT": -5, "CST": -6, "MDT": -6, "MST": -7, "PDT": -7, "PST": -8,
+  ]
+
+  /// `Z`, `UTC`, `GMT`, `EST`, `+02:00`, `+0200`, `+02`, or the name of a zone.
   private static func zone(_ scanner: inout Scanner, _ reading: inout Reading) throws(Fault) {
     let sign = scanner.byte
     if sign == 0x2B || sign == 0x2D {
@@ -262,6 +267,8 @@ extension TimeFormat {
     let name = String(decoding: scanner.text[start..<scanner.at], as: UTF8.self)
     if ["Z", "z", "UTC", "UT", "GMT"].contains(name) {
       reading.offset = 0
+    } else if let hours = mailZones[name] {
+      reading.offset = hours * 3600
     } else if name.isEmpty || TimeZones.offset(of: name, at: 0) == nil {
       scanner.at = start
       throw scanner.fault(name.isEmpty ? "a time zone is missing" : "there is no time zone '\(name)'")

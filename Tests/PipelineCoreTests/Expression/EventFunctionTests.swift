@@ -44,6 +44,8 @@ import Testing
       "parseTime('2026-07-01 12:00 CEST', '%F %R')",
       "error: the text goes on behind the time, at byte 16: '2026-07-01 12:00 CEST' (parseTime('2026-07-01 12:00 CEST', '%F %R'))"
     ),
+    ("parseTime('2026-07-01 12:00 PDT', '%F %R %Z')", "\"2026-07-01T19:00:00Z\""),
+    ("parseTime('2026-07-01 12:00 Europe/Berlin', '%F %R %Z')", "\"2026-07-01T10:00:00Z\""),
     ("parseTime('2026-060', 'iso8601')", "\"2026-03-01T00:00:00Z\""),
     ("parseTime('2026-01-31T12:00:00.123456789123+01', 'iso8601')", "\"2026-01-31T11:00:00.123456789Z\""),
     ("parseTime('-1', 'unix')", "\"1969-12-31T23:59:59Z\""),
