@@ -269,7 +269,8 @@ struct Context {
   @inline(never)
   private func expandedSlow(_ value: Value) -> Value {
     let result = json.expand(value, into: arena)
-    return result.isError ? failure(.malformedJSON) : result
+    guard result.isError else { return result }
+    return failure(.malformedJSON, .absent, text: JSONFailureText.message(result))
   }
 
   /// As functions want their arguments: strings without escapes, containers in memory.

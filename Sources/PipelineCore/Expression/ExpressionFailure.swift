@@ -49,7 +49,7 @@ enum ExpressionFailure: UInt16, Sendable, CaseIterable {
     case .tooManyIterations: return "the loops ran more often than allowed"
     case .duplicateKey: return "the map has two keys" + (detail.map { " \($0)" } ?? " alike")
     case .badMapKey: return "a value of type \(note ?? "this") cannot be the key of a map"
-    case .malformedJSON: return "malformed JSON"
+    case .malformedJSON: return "malformed JSON" + (note.map { ": \($0)" } ?? "")
     case .emptyOptional: return "optional.none() has no value"
     case .notOptional: return "a value of type \(note ?? "this") is not an optional"
     case .notBoolean: return "a value of type \(note ?? "this") stands where a bool is needed"

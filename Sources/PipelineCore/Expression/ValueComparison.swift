@@ -262,7 +262,7 @@ final class KeyIndex: Sendable {
   }
 
   /// Equal values have equal hashes: numbers are hashed by their value.
-  static func hash(_ value: Value, _ context: Context) -> Int {
+  static func hash(_ value: Value, _ context: Context, depth: Int = 0) -> Int {
     var hasher = Hasher()
     switch value.what {
     case .int, .uint, .double:
@@ -270,7 +270,22 @@ final class KeyIndex: Sendable {
       hasher.combine(number == 0 ? 0 : number)
     case .string: hasher.combine(bytes: context.plain(value).rawBytes)
     case .bytes: hasher.combine(bytes: value.rawBytes)
-    case .list, .map, .jsonList, .jsonMap: hasher.combine(1)
+    case .list, .map, .jsonList, .jsonMap:
+      // Whatever is deeper counts as alike.
+      let whole = depth < 100 ? context.expanded(value) : .null
+      if whole.is(.list) {
+        for element in whole.elements { hasher.combine(hash(element, context, depth: depth + 1)) }
+      } else if whole.is(.map) {
+        // In whatever order.
+        var sum = 0
+        for entry in whole.entries {
+          var member = Hasher()
+          member.combine(hash(entry.key, context, depth: depth + 1))
+          member.combine(hash(entry.value, context, depth: depth + 1))
+          sum &+= member.finalize()
+        }
+        hasher.combine(sum)
+      }
     case .timestamp, .bool, .duration: hasher.combine(value.payload)
     default: hasher.combine(value.kind)
     }
