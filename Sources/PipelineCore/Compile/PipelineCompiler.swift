@@ -264,6 +264,10 @@ final class Compilation {
           at: component.location, help: "List the signals: '\(entry.name): [a, b]'"))
       return nil
     }
+    if var roles = combining as? any CombiningOperator {
+      roles.take(node.inputs)
+      combining = roles
+    }
     let types = inputs.map(\.type)
     let segment = makeSegment()
     isWhole = bind(&combining, types, segment, context, step, component.location) && isWhole

@@ -73,11 +73,14 @@ public protocol CombiningOperator: OperatorComponent {
   static var minimumInputs: Int { get }
   /// Whether an event is the list of the inputs' events, which `reduce` sees by the inputs' names.
   static var makesTuple: Bool { get }
+  /// Learns what the inputs are there for, in the order of `Seat.inputs`.
+  mutating func take(_ inputs: [InputNode])
 }
 
 extension CombiningOperator {
   public static var minimumInputs: Int { 1 }
   public static var makesTuple: Bool { false }
+  public mutating func take(_ inputs: [InputNode]) {}
 }
 
 /// What ends a signal.

@@ -49,6 +49,20 @@ public struct DecodingContext {
   }
 }
 
+extension DecodingContext {
+  /// Reports unless exactly one of two parameters is given.
+  public mutating func requireOne(_ first: String, _ hasFirst: Bool, or second: String, _ hasSecond: Bool) {
+    guard hasFirst == hasSecond else { return }
+    diagnostics.report(
+      Diagnostic(
+        .conflictingParameters,
+        hasFirst
+          ? "'\(component)' has both '\(first)' and '\(second)'"
+          : "'\(component)' needs '\(first)' or '\(second)'", at: location,
+        help: "Write '\(component): { \(first): ... }' or '\(component): { \(second): ... }'"))
+  }
+}
+
 extension Bool: ParameterValue {
   public static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .bool }
   public var defaultText: String? { self ? "true" : "false" }

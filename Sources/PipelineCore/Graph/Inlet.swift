@@ -5,7 +5,8 @@ public final class Inlet: Downstream {
   private unowned(unsafe) let node: MultiInletNode
   public let number: Int
   fileprivate unowned(unsafe) let signal: SignalPlan
-  fileprivate let scope: Scope
+  /// What its signal was made for.
+  public let scope: Scope
   public fileprivate(set) var hasEnded = false
   fileprivate var upstream: (any Subscription)?
 

@@ -13,8 +13,16 @@ extension Diagnostic.Code {
     "RX506", "An operator's bound was reached.")
   public static let stateRefused = Diagnostic.Code(
     "RX507", "What a step kept when its state was saved cannot be used any more.", severity: .warning)
+  public static let eventRefused = Diagnostic.Code(
+    "RX520", "An event does not fulfil the condition of try, or tryMap has no value for it.")
+  public static let eventTooLate = Diagnostic.Code(
+    "RX521", "An event came after the window that it belongs to was closed.")
+  public static let innerSignalFailed = Diagnostic.Code(
+    "RX522", "The inner signal that an event started has failed.")
+  public static let circuitOpen = Diagnostic.Code(
+    "RX523", "An event came while the circuit breaker was open.")
   static let runtime: [Diagnostic.Code] = [
     .inputNotDecodable, .eventNotReadable, .expressionFailed, .eventNotDeliverable, .unexpectedValue,
-    .limitReached, .stateRefused,
+    .limitReached, .stateRefused, .eventRefused, .eventTooLate, .innerSignalFailed, .circuitOpen,
   ]
 }

@@ -1,3 +1,5 @@
+internal import DequeModule
+
 /// `retry`: once more after an error.
 struct Retry: OperatorComponent {
   /// How often: a number, or for ever.
@@ -28,6 +30,9 @@ struct Retry: OperatorComponent {
   var backoff = 1.0
   var maxDelay = TimeSpan.seconds(60)
   var jitter = false
+  var resetAfter: TimeSpan?
+  var budget: Int?
+  var per = TimeSpan.seconds(60)
 
   static let spec = ComponentSpec<Retry>(
     "retry",
@@ -36,7 +41,10 @@ struct Retry: OperatorComponent {
       `count` is how many further attempts there are, after the first. What an attempt sent before it \
       failed stays sent. The error of the last attempt is passed on. The pause before the n-th further \
       attempt is `delay` times `backoff` to the power of n-1, at most `maxDelay`; `jitter` takes a random \
-      part of it. A retry runs the side effects of what is above again, a request for instance.
+      part of it. An attempt that lasted for `resetAfter` is taken for a success: counting and pauses begin \
+      anew. A `budget` of attempts in each `per` bounds what many failures may cost; the error that comes \
+      when it is used up is passed on. A retry runs the side effects of what is above again, a request for \
+      instance.
       """,
     parameters: [
       .init("count", \.count, primary: true, "How many further attempts."),
@@ -44,15 +52,22 @@ struct Retry: OperatorComponent {
       .init("backoff", \.backoff, range: 1...1000, "The factor between pauses."),
       .init("maxDelay", \.maxDelay, range: 0...Int64.max, "The longest pause."),
       .init("jitter", \.jitter, "Wait a random part of the pause."),
+      .init("resetAfter", \.resetAfter, range: 1...(Int64.max / 4),
+        "How long an attempt must last to make counting begin anew."),
+      .init("budget", \.budget, range: 1...10_000, "The most further attempts within `per`."),
+      .init("per", \.per, range: 1...(Int64.max / 4), "The time for which the budget is."),
     ],
     examples: [
       .marble("once more", "retry: 1", in: "-1#", out: "-1-1#"),
       .marble(
         "with a pause", "retry: { count: 2, delay: 2ms, backoff: 2 }", in: "-#",
         out: "---------#"),
+      .marble("a long attempt counts as a success", "retry: { count: 1, resetAfter: 3ms }", in: "1#",
+        out: "11#"),
+      .marble("a budget", "retry: { budget: 2, per: 1s }", in: "1#", out: "111#"),
     ],
-    keeps: "The number of attempts and one timer.", carries: .state(version: 1),
-    rivals: ["RxJS retry", "Combine retry"],
+    keeps: "The number of attempts, the times of at most `budget` of them, and one timer.",
+    carries: .state(version: 1), rivals: ["RxJS retry", "Combine retry"],
     seeAlso: ["catch", "repeat", "timeout"])
 
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
@@ -60,6 +75,9 @@ struct Retry: OperatorComponent {
   final class Node: MultiInletNode {
     private let parameters: Retry
     private var attempts = 0
+    private var begun = Instant(nanoseconds: 0)
+    /// When the attempts that count for the budget were made, oldest first.
+    private var spent = Deque<Instant>()
     private var timer = Wake.none
 
     init(_ parameters: Retry, _ seat: Seat, _ downstream: Downstream) {
@@ -67,15 +85,27 @@ struct Retry: OperatorComponent {
       super.init(seat, downstream: downstream)
     }
 
-    override func start() { open(seat.inputs[0]) }
+    override func start() {
+      begun = now
+      open(seat.inputs[0])
+    }
 
     override func completed(_ inlet: Inlet) { finish() }
 
     override func failed(_ inlet: Inlet, _ failure: SignalFailure) {
       drop(inlet)
+      if let resetAfter = parameters.resetAfter, begun + resetAfter <= now { attempts = 0 }
       if let limit = parameters.count.limit, attempts >= limit {
         finish(failing: failure)
         return
+      }
+      if let budget = parameters.budget {
+        while let first = spent.first, first + parameters.per <= now { spent.removeFirst() }
+        guard spent.count < budget else {
+          finish(failing: failure)
+          return
+        }
+        spent.append(now)
       }
       let pause = pause(attempts)
       attempts += 1

@@ -1,0 +1,85 @@
+/// `absence`: an event when nothing came.
+struct Absence: OperatorComponent {
+  var after = TimeSpan.zero
+  var value = MappingParameter()
+  var again = false
+  var only = false
+
+  static let spec = ComponentSpec<Absence>(
+    "absence",
+    summary: "Sends an event when nothing has come for a while.",
+    details: """
+      The time runs from the subscription to the first event, and from each event to the next. The event is \
+      `{silence: DURATION}`, or what `value` makes of `silence`. It comes once in each pause; with `repeat`, \
+      again and again, a heartbeat while there is nothing else. Everything else is passed on, unless `only` \
+      keeps it back.
+      """,
+    parameters: [
+      .init("after", \.after, primary: true, required: true, range: 1...Int64.max, "How long nothing must come."),
+      .init("value", \.value, variables: [("silence", .duration)], "What to send."),
+      .init("repeat", \.again, "Send it again after each further such time."),
+      .init("only", \.only, "Do not pass on the events themselves."),
+    ],
+    examples: [
+      .marble("once in each pause", "absence: 4ms", in: "-1-2---------3-|", out: "-1-2---s-----3-|",
+        values: ["s": "{silence: 0.004s}"]),
+      .marble("a heartbeat", "absence: { after: 3ms, value: \"'quiet'\", repeat: true }", in: "-1--------2-|",
+        out: "-1--q--q--2-|", values: ["q": "quiet"]),
+      .marble("before the first event, and nothing else",
+        "absence: { after: 3ms, value: \"'quiet'\", only: true }", in: "-----1-----|", out: "---q----q--|",
+        values: ["q": "quiet"]),
+    ],
+    keeps: "The time of the last event, and one timer.", rivals: ["Esper pattern timers", "Riemann expired events"],
+    seeAlso: ["timeoutBetween", "throttle", "window"])
+
+  func outputType(_ inputs: [EventType]) -> EventType { .dyn }
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+
+  final class Node: OperatorNode {
+    private let parameters: Absence
+    private let builder: ValueBuilder?
+    private lazy var frame = makeFrame()
+    /// When the last event came, or the subscription began.
+    private var last: Instant
+    /// Not set after a pause has been told of once, until the next event.
+    private var timer = Wake.none
+
+    init(_ parameters: Absence, _ seat: Seat, _ downstream: Downstream) {
+      self.parameters = parameters
+      builder = parameters.value.makeBuilder()
+      last = seat.execution.executor.now
+      super.init(seat, downstream: downstream)
+    }
+
+    override func start() {
+      timer = wake(after: parameters.after)
+      super.start()
+    }
+
+    override func receive(_ event: Event) {
+      last = now
+      if !timer.isSet { timer = wake(after: parameters.after) }
+      if !parameters.only { emit(event) }
+    }
+
+    /// The timer is not moved for each event; one that is due too early is set again.
+    override func woke(_ token: Int) {
+      timer = .none
+      guard last + parameters.after <= now else {
+        timer = wake(at: last + parameters.after)
+        return
+      }
+      if parameters.again { timer = wake(after: parameters.after) }
+      let silence = Value.duration(nanoseconds: (now - last).nanoseconds)
+      guard let builder else {
+        emit(Event(arena.map([(.literal("silence"), silence)])))
+        return
+      }
+      frame.set(0, silence)
+      if let value = build(builder, Event(.null), frame) { emit(Event(value)) }
+    }
+
+    override func stop() { cancelWake(&timer) }
+  }
+}

@@ -1,0 +1,30 @@
+/// `all`: whether every event fulfils a condition.
+struct AllMatch: OperatorComponent {
+  var condition = ExpressionParameter()
+  var onFailure = AnyMatch.OnFailure.answer
+
+  static let spec = ComponentSpec<AllMatch>(
+    "all",
+    summary: "Sends false at the first event that does not fulfil a condition, or true at the end.",
+    details: """
+      Then it completes. Nothing fulfils every condition, so the answer for an empty signal is true. An \
+      event for which the condition cannot be decided goes to the errors output and counts as none.
+      """,
+    parameters: [
+      .init("where", \.condition, primary: true, required: true, expecting: .bool, "The condition."),
+      .init("onFailure", \.onFailure, "What an error of the signal means."),
+    ],
+    examples: [
+      .marble("all do", "all: event > 0", in: "-1-3-|", out: "-----(t|)", values: ["t": "true"]),
+      .marble("one does not", "all: event < 3", in: "-1-3-4-|", out: "---(f|)", values: ["f": "false"]),
+      .marble("of nothing", "all: event > 0", in: "--|", out: "--(t|)", values: ["t": "true"]),
+      .marble("an error is an answer", "all: event > 0", in: "-1-#", out: "---(f|)", values: ["f": "false"]),
+    ],
+    rivals: ["RxJS every", "Combine allSatisfy", "ReactiveCocoa all:"], seeAlso: ["any", "filter", "and"])
+
+  func outputType(_ inputs: [EventType]) -> EventType { EventType(.bool) }
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
+    QuestionNode(condition.program, stopsAt: false, answersErrors: onFailure == .answer, seat, downstream)
+  }
+}

@@ -1,0 +1,58 @@
+/// `and`: over the parts of each event.
+struct And: RowOperator {
+  static let changesValue = true
+
+  static let spec = ComponentSpec<And>(
+    "and",
+    summary: "Sends whether all parts of an event are true.",
+    details: """
+      An event is a list of booleans, as combineLatest and zip make them; a number counts as false if it \
+      is 0. Any other event goes to the errors output. It looks at one event at a time; for all events of \
+      a signal there are `any` and `all`.
+      """,
+    examples: [
+      .marble("all of them", "and", in: "-p-q-|", out: "-f-t-|",
+        values: ["p": "[true, false]", "q": "[true, true]", "f": "false", "t": "true"]),
+      .marbles("of two signals", "{ combineLatest: [a, b], chain: [and] }", in: ["a": "t--f-|", "b": "-t---|"],
+        out: "-t-f-|", values: ["t": "true", "f": "false"]),
+    ],
+    rivals: ["ReactiveCocoa and"], seeAlso: ["or", "not", "combineLatest"])
+
+  func outputType(_ inputs: [EventType]) -> EventType { EventType(.bool) }
+
+  func makeStep(_ step: StepPlan) -> RowStep { TruthStep("and", step, from: true) { $0 && $1 } }
+}
+
+/// Folds the truth of an event's parts.
+final class TruthStep: RowStep {
+  private let name: String
+  private let step: StepPlan
+  private let start: Bool
+  private let fold: (Bool, Bool) -> Bool
+
+  init(_ name: String, _ step: StepPlan, from start: Bool, _ fold: @escaping (Bool, Bool) -> Bool) {
+    self.name = name
+    self.step = step
+    self.start = start
+    self.fold = fold
+  }
+
+  override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+    let list = event.value.is(.jsonList) ? run.execution.json.expand(event.value, into: run.arena) : event.value
+    guard list.is(.list), list.length > 0 else {
+      return refused(
+        event, .unexpectedValue, "\(name) needs a list of booleans with at least one part, not \(event.value.kindName)",
+        run, step)
+    }
+    var result = start
+    for part in list.elements {
+      guard let truth = part.truth else {
+        return refused(
+          event, .unexpectedValue, "\(name) needs booleans or numbers, but a part is \(part.kindName)", run, step)
+      }
+      result = fold(result, truth)
+    }
+    event.value = .bool(result)
+    return .pass
+  }
+}

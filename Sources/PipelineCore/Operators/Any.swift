@@ -1,0 +1,82 @@
+/// `any`: whether some event fulfils a condition.
+struct AnyMatch: OperatorComponent {
+  /// What an error of the signal means to a question about its events.
+  enum OnFailure: String, ChoiceParameter {
+    case answer, fail
+    var help: String {
+      switch self {
+      case .answer: "the answer is false, as in ReactiveCocoa"
+      case .fail: "it is passed on, as in Rx"
+      }
+    }
+  }
+
+  var condition = ExpressionParameter()
+  var onFailure = OnFailure.answer
+
+  static let spec = ComponentSpec<AnyMatch>(
+    "any",
+    summary: "Sends true at the first event that fulfils a condition, or false at the end.",
+    details: """
+      Then it completes. Without a condition any event will do. An event for which the condition cannot be \
+      decided goes to the errors output and counts as none.
+      """,
+    parameters: [
+      .init("where", \.condition, primary: true, expecting: .bool, "The condition; any event if left out."),
+      .init("onFailure", \.onFailure, "What an error of the signal means."),
+    ],
+    examples: [
+      .marble("one does", "any: event > 2", in: "-1-3-4-|", out: "---(t|)", values: ["t": "true"]),
+      .marble("none does", "any: event > 9", in: "-1-3-|", out: "-----(f|)", values: ["f": "false"]),
+      .marble("of nothing", "any", in: "--|", out: "--(f|)", values: ["f": "false"]),
+      .marble("an error is an answer", "any: event > 9", in: "-1-#", out: "---(f|)", values: ["f": "false"]),
+      .marble("an error is an error", "any: { where: event > 9, onFailure: fail }", in: "-1-#", out: "---#"),
+    ],
+    rivals: ["RxSwift contains", "RxPY some", "ReactiveCocoa any:"], seeAlso: ["all", "filter", "count"])
+
+  func outputType(_ inputs: [EventType]) -> EventType { EventType(.bool) }
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
+    QuestionNode(condition.program, stopsAt: true, answersErrors: onFailure == .answer, seat, downstream)
+  }
+}
+
+/// Looks for the first event whose condition is `stopsAt`, and says so.
+final class QuestionNode: OperatorNode {
+  private let program: Program?
+  private let stopsAt: Bool
+  private let answersErrors: Bool
+  private lazy var frame = makeFrame()
+  private var isAnswered = false
+
+  init(
+    _ program: Program?, stopsAt: Bool, answersErrors: Bool, _ seat: Seat, _ downstream: Downstream
+  ) {
+    self.program = program
+    self.stopsAt = stopsAt
+    self.answersErrors = answersErrors
+    super.init(seat, downstream: downstream)
+  }
+
+  override func receive(_ event: Event) {
+    guard !isAnswered else { return }
+    if let program {
+      guard let holds = decide(event, program, frame, keeping: false), holds == stopsAt else { return }
+    }
+    answer(stopsAt)
+  }
+
+  override func complete() { answer(!stopsAt) }
+
+  override func fail(_ failure: SignalFailure) {
+    // An error is never a yes, not even to `all`.
+    if answersErrors { answer(false) } else { finish(failing: failure) }
+  }
+
+  private func answer(_ answer: Bool) {
+    guard !isAnswered else { return }
+    isAnswered = true
+    emit(Event(.bool(answer)))
+    finish()
+  }
+}

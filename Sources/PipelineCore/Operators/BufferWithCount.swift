@@ -1,0 +1,54 @@
+/// `bufferWithCount`: lists of so many events.
+struct BufferWithCount: OperatorComponent {
+  var count = 1
+
+  static let spec = ComponentSpec<BufferWithCount>(
+    "bufferWithCount",
+    summary: "Gathers a number of events and sends them as one list.",
+    details: "Completion sends the rest, if there is any; an error drops it.",
+    parameters: [
+      .init("count", \.count, primary: true, required: true, range: 1...10_000_000, "How many events a list has.")
+    ],
+    examples: [
+      .marble("pairs", "bufferWithCount: 2", in: "-1-2-3-|", out: "---p---(q|)",
+        values: ["p": "[1, 2]", "q": "[3]"]),
+      .marble("an error drops the rest", "bufferWithCount: 2", in: "-1-2-3-#", out: "---p---#",
+        values: ["p": "[1, 2]"]),
+      .marble("of nothing", "bufferWithCount: 2", in: "--|", out: "--|"),
+    ],
+    keeps: "The events of the list being gathered.",
+    rivals: ["RxJS bufferCount", "Combine collect", "ReactiveCocoa buffer: (which drops the rest)"],
+    seeAlso: ["bufferWithTime", "window", "collect"])
+
+  func outputType(_ inputs: [EventType]) -> EventType { EventType(.list(inputs.first?.type ?? .dyn)) }
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(count, seat, downstream) }
+
+  final class Node: OperatorNode {
+    private let count: Int
+    private var events: [OwnedEvent] = []
+
+    init(_ count: Int, _ seat: Seat, _ downstream: Downstream) {
+      self.count = count
+      super.init(seat, downstream: downstream)
+    }
+
+    override func receive(_ event: Event) {
+      events.append(OwnedEvent(event))
+      if events.count == count { flush() }
+    }
+
+    override func complete() {
+      if !events.isEmpty { flush() }
+      finish()
+    }
+
+    override func stop() { events = [] }
+
+    private func flush() {
+      let list = arena.list(of: events)
+      events.removeAll(keepingCapacity: true)
+      emit(Event(list))
+    }
+  }
+}

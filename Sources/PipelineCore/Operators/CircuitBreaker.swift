@@ -1,0 +1,202 @@
+internal import DequeModule
+
+/// `circuitBreaker`: an inner signal for each event, as long as they do not all fail.
+struct CircuitBreaker: OperatorComponent {
+  var signal = SignalParameter()
+  var failures = 5
+  var within: TimeSpan?
+  var pause = TimeSpan.seconds(30)
+  var fallback = SignalParameter()
+  var maxConcurrent = 16
+  var queueLimit = 1000
+
+  static let spec = ComponentSpec<CircuitBreaker>(
+    "circuitBreaker",
+    summary: "Makes a signal of each event, and stops doing so for a while when too many of them fail.",
+    details: """
+      As flattenMap does, it sends what the inner signals send; but an inner signal that fails ends nothing. \
+      Its event goes to `fallback`, an inner signal too, or to the errors output if there is none. After \
+      `failures` failures in a row (with `within`, so many in that time) the breaker opens: for `pause` all \
+      events are answered so, and nothing is tried. Then the next event is a trial: if its signal completes, \
+      the breaker closes, if it fails, it stays open for another `pause`. While more than `queueLimit` \
+      events wait for their turn, the pipeline reads no further input.
+      """,
+    parameters: [
+      .init("signal", \.signal, primary: true, required: true, "The inner signal; it sees the event as `outer`."),
+      .init("failures", \.failures, range: 1...10_000, "How many failures open the breaker."),
+      .init("within", \.within, range: 1...(Int64.max / 4),
+        "Count the failures of this time, whatever succeeds between them."),
+      .init("pause", \.pause, range: 1...(Int64.max / 4), "How long it stays open before a trial."),
+      .init("fallback", \.fallback, "The inner signal for events that fail or are refused."),
+      .init("maxConcurrent", \.maxConcurrent, range: 1...10_000, "How many inner signals may run at once."),
+      .init("queueLimit", \.queueLimit, range: 1...10_000_000,
+        "How many events may wait before input is held back."),
+    ],
+    examples: [
+      .marble("open, a trial, closed", """
+        circuitBreaker: { failures: 2, pause: 5ms, signal: { values: [ok], chain: [ { try: outer > 0 } ] } }
+        """, in: "-1-0-0-1-----1-1-|", out: "-k-----------k-k-|", values: ["k": "ok"]),
+      .marble("a fallback", """
+        circuitBreaker: { failures: 2, pause: 5ms, fallback: { values: [no] }, \
+        signal: { values: [ok], chain: [ { try: outer > 0 } ] } }
+        """, in: "-1-0-0-1-----0-1-|", out: "-k-n-n-n-----n-n-|", values: ["k": "ok", "n": "no"]),
+    ],
+    keeps: "The running inner signals with their events, the events that wait, and the times of at most `failures` failures.",
+    rivals: ["Hystrix", "resilience4j", "Envoy outlier detection"], seeAlso: ["flattenMap", "retry", "catch"])
+
+  static let seesError = true
+
+  func outputType(_ inputs: [EventType]) -> EventType { .dyn }
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+
+  final class Node: MultiInletNode {
+    private enum State {
+      case closed
+      /// Nothing is tried before that instant.
+      case open(until: Instant)
+      /// One inner signal shows whether to close.
+      case trial(Int)
+    }
+
+    private let parameters: CircuitBreaker
+    private var state = State.closed
+    /// When the failures that count happened, oldest first.
+    private var failures = Deque<Instant>()
+    private var waiting = Deque<OwnedEvent>()
+    private var backlog = Backlog()
+    /// The events of the running inner signals, by the number of the inlet; fallbacks are not here.
+    private var running: [Int: OwnedEvent] = [:]
+    private var begun = 0
+    private var outerEnded = false
+    private var isStarting = false
+
+    init(_ parameters: CircuitBreaker, _ seat: Seat, _ downstream: Downstream) {
+      self.parameters = parameters
+      super.init(seat, downstream: downstream)
+    }
+
+    override func start() { subscribe(seat.inputs[0]) }
+
+    override func receive(_ event: Event) {
+      guard !isClosed else { return }
+      if inlets.count < parameters.maxConcurrent, waiting.isEmpty {
+        begin(event)
+      } else {
+        waiting.append(OwnedEvent(event))
+        backlog.update(waiting.count, parameters.queueLimit, executor)
+      }
+    }
+
+    // MARK: Inner signals
+
+    private func begin(_ event: Event) {
+      switch state {
+      case .closed: attempt(event)
+      case .open(let until) where until <= now:
+        state = .trial(begun + 1)
+        attempt(event)
+      case .open, .trial:
+        answer(event, SignalFailure(.limit, "the circuit breaker is open", at: seat.location), .circuitOpen)
+      }
+    }
+
+    private func attempt(_ event: Event) {
+      begun += 1
+      let kept = OwnedEvent(event)
+      running[begun] = kept
+      open(parameters.signal.required, number: begun, seat.scope.with(outer: event))
+    }
+
+    /// What becomes of an event that has failed or is refused.
+    private func answer(_ event: Event, _ failure: SignalFailure, _ code: Diagnostic.Code) {
+      guard let fallback = parameters.fallback.plan else {
+        reject(event, code, failure.message, at: failure.location)
+        return
+      }
+      begun += 1
+      open(fallback, number: -begun, seat.scope.with(outer: event).with(error: failure.value(in: arena)))
+    }
+
+    override func completed(_ inlet: Inlet) {
+      drop(inlet)
+      if running.removeValue(forKey: inlet.number) != nil {
+        if parameters.within == nil { failures.removeAll() }
+        if case .trial(inlet.number) = state {
+          state = .closed
+          failures.removeAll()
+        }
+      }
+      goOn()
+    }
+
+    override func failed(_ inlet: Inlet, _ failure: SignalFailure) {
+      drop(inlet)
+      if let event = running.removeValue(forKey: inlet.number) {
+        count(inlet.number)
+        event.keep(in: arena)
+        answer(event.event, failure, .innerSignalFailed)
+      } else {
+        let outer = inlet.scope.outer
+        outer?.keep(in: arena)
+        reject(
+          Event(outer?.value ?? .null), .innerSignalFailed, "the fallback failed: \(failure.message)",
+          at: failure.location)
+      }
+      goOn()
+    }
+
+    private func count(_ number: Int) {
+      switch state {
+      case .trial(number):
+        open()
+      case .trial, .open:
+        // It was under way when the breaker opened.
+        break
+      case .closed:
+        if let within = parameters.within {
+          while let first = failures.first, first + within <= now { failures.removeFirst() }
+        }
+        failures.append(now)
+        if failures.count >= parameters.failures { open() }
+      }
+    }
+
+    private func open() {
+      state = .open(until: now + parameters.pause)
+      failures.removeAll()
+      execution.services.log(
+        .warning, execution.plan.steps[seat.step.number].label,
+        "the circuit breaker is open for \(parameters.pause)")
+    }
+
+    /// A loop, not a recursion: inner signals that end at once cost no stack.
+    private func goOn() {
+      guard !isStarting else { return }
+      isStarting = true
+      while !isClosed, inlets.count < parameters.maxConcurrent, let next = waiting.popFirst() {
+        backlog.update(waiting.count, parameters.queueLimit, executor)
+        next.keep(in: arena)
+        begin(next.event)
+      }
+      isStarting = false
+      finishIfOver()
+    }
+
+    override func complete() {
+      outerEnded = true
+      finishIfOver()
+    }
+
+    private func finishIfOver() {
+      if outerEnded, inlets.isEmpty, waiting.isEmpty { finish() }
+    }
+
+    override func stop() {
+      waiting.removeAll()
+      running = [:]
+      backlog.update(0, parameters.queueLimit, executor)
+      super.stop()
+    }
+  }
+}

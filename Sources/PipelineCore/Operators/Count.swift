@@ -1,0 +1,51 @@
+/// `count`: how many events there were.
+struct CountEvents: OperatorComponent {
+  var condition = ExpressionParameter()
+
+  static let spec = ComponentSpec<CountEvents>(
+    "count",
+    summary: "Sends the number of events when the signal completes.",
+    details: """
+      With `where`, of those that fulfil a condition. For a number after each event use `scan`, for one per \
+      minute `window`.
+      """,
+    parameters: [
+      .init("where", \.condition, primary: true, expecting: .bool, "Which events count; all if left out.")
+    ],
+    examples: [
+      .marble("all", "count", in: "-a-b-|", out: "-----(2|)"),
+      .marble("some", "count: event > 1", in: "-1-2-3-|", out: "-------(2|)"),
+      .marble("of nothing", "count", in: "--|", out: "--(0|)"),
+      .marble("an error", "count", in: "-a-#", out: "---#"),
+    ],
+    keeps: "A counter.", rivals: ["RxJS count", "Combine count"], seeAlso: ["any", "aggregate", "window"])
+
+  func outputType(_ inputs: [EventType]) -> EventType { EventType(.int) }
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
+    Node(condition.program, seat, downstream)
+  }
+
+  final class Node: OperatorNode {
+    private let program: Program?
+    private lazy var frame = makeFrame()
+    private var count: Int64 = 0
+
+    init(_ program: Program?, _ seat: Seat, _ downstream: Downstream) {
+      self.program = program
+      super.init(seat, downstream: downstream)
+    }
+
+    override func receive(_ event: Event) {
+      if let program {
+        guard decide(event, program, frame, keeping: false) == true else { return }
+      }
+      count &+= 1
+    }
+
+    override func complete() {
+      emit(Event(.int(count)))
+      finish()
+    }
+  }
+}

@@ -1,0 +1,68 @@
+/// `dematerialize`: events that describe a signal, as that signal.
+struct Dematerialize: OperatorComponent {
+  static let spec = ComponentSpec<Dematerialize>(
+    "dematerialize",
+    summary: "Makes a signal again of the events that materialize has made.",
+    details: """
+      The first event of kind `completed` or `error` ends it, even if the signal above goes on; the end of \
+      that one without such an event ends it too. What materialize cannot have made goes to the errors \
+      output.
+      """,
+    examples: [
+      .marble("a completion", "dematerialize", in: "-a-b-a-|", out: "-1-|",
+        values: ["a": "{kind: next, value: 1}", "b": "{kind: completed}"]),
+      .marble("an error", "dematerialize", in: "-a-b-a-|", out: "-1-#",
+        values: ["a": "{kind: next, value: 1}", "b": "{kind: error, error: {message: broken}}"]),
+      .marble("neither", "dematerialize", in: "-a-|", out: "-1-|", values: ["a": "{kind: next, value: 1}"]),
+    ],
+    rivals: ["RxJS dematerialize", "ReactiveSwift dematerialize"], seeAlso: ["materialize"])
+
+  func outputType(_ inputs: [EventType]) -> EventType { .dyn }
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(seat, downstream: downstream) }
+
+  final class Node: OperatorNode {
+    override func receive(_ event: Event) {
+      guard let kind = text(member("kind", of: event.value)) else {
+        refuse(event)
+        return
+      }
+      switch kind {
+      case "next":
+        let value = member("value", of: event.value)
+        if value.isAbsent { refuse(event) } else { emit(event.with(value)) }
+      case "completed": finish()
+      case "error":
+        let error = member("error", of: event.value)
+        finish(
+          failing: SignalFailure(
+            text(member("kind", of: error)).flatMap(SignalFailure.Kind.init) ?? .user,
+            text(member("message", of: error)) ?? "an event of kind 'error' came", at: seat.location))
+      default: refuse(event)
+      }
+    }
+
+    private func refuse(_ event: Event) {
+      refuse(
+        event, .unexpectedValue,
+        "dematerialize needs an object with 'kind' (next with 'value', completed or error)")
+    }
+
+    /// A member of an object; absent if there is none.
+    private func member(_ name: StaticString, of value: Value) -> Value {
+      let map = value.is(.jsonMap) ? execution.json.expand(value, into: arena) : value
+      guard map.is(.map) else { return .absent }
+      let wanted = Value.literal(name).rawBytes
+      for entry in map.entries {
+        let key = JSONParser.unescape(entry.key, into: arena)
+        if key.rawBytes.elementsEqual(wanted) { return entry.value }
+      }
+      return .absent
+    }
+
+    private func text(_ value: Value) -> String? {
+      guard value.is(.string) else { return nil }
+      return String(decoding: JSONParser.unescape(value, into: arena).rawBytes, as: UTF8.self)
+    }
+  }
+}

@@ -1,0 +1,72 @@
+internal import DequeModule
+
+/// `distinct`: each value once.
+struct Distinct: RowOperator {
+  var by = ExpressionParameter()
+  var memory = 10_000
+  var within: TimeSpan?
+
+  static let spec = ComponentSpec<Distinct>(
+    "distinct",
+    summary: "Drops events that have come before, as far back as its memory reaches.",
+    details: """
+      It remembers the last `memory` different values that it passed on, and forgets the oldest when there \
+      is one more; with `within`, each for so long. What was forgotten passes again. Values are compared as \
+      they are written in JSON: with `by`, what the expression gives. An event for which it fails goes to \
+      the errors output.
+      """,
+    parameters: [
+      .init("by", \.by, primary: true, "What to compare; the whole event if left out."),
+      .init("memory", \.memory, range: 1...10_000_000, "How many values to remember."),
+      .init("within", \.within, range: 1...Int64.max, "How long to remember a value; if left out, as long as there is room."),
+    ],
+    examples: [
+      .marble("each once", "distinct", in: "1-2-1-3-2-|", out: "1-2---3---|"),
+      .marble("by a field", "distinct: event.id", in: "a-b-c-|", out: "a---c-|",
+        values: ["a": "{id: 1, n: 1}", "b": "{id: 1, n: 2}", "c": "{id: 2, n: 3}"]),
+      .marble("a short memory", "distinct: { memory: 1 }", in: "1-1-2-1-|", out: "1---2-1-|"),
+      .marble("for a while", "distinct: { within: 3ms }", in: "1-1-1-1|", out: "1---1--|"),
+    ],
+    keeps: "The JSON text of at most `memory` values, the oldest forgotten first; with `within`, none longer than that.",
+    rivals: ["RxJS distinct", "Benthos dedupe", "Vector dedupe"], seeAlso: ["distinctUntilChanged"])
+
+  func makeStep(_ step: StepPlan) -> RowStep { Step(self, step) }
+
+  final class Step: RowStep {
+    private let parameters: Distinct
+    private let program: Program?
+    private let step: StepPlan
+    private var known: Set<[UInt8]> = []
+    /// What is in `known`, oldest first.
+    private var order = Deque<(text: [UInt8], since: Instant)>()
+    private let buffer = OutputBuffer()
+
+    init(_ parameters: Distinct, _ step: StepPlan) {
+      self.parameters = parameters
+      program = parameters.by.program
+      self.step = step
+    }
+
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+      var value = event.value
+      if let program {
+        value = program.evaluate(frame.frame)
+        if value.isError { return failed(event, value, program, frame, run, step) }
+      }
+      buffer.clear()
+      JSONWriter.append(value, to: buffer)
+      let text = Array(buffer.bytes)
+      if let within = parameters.within {
+        while let oldest = order.first, oldest.since + within <= run.now { forgetOldest() }
+      }
+      guard known.insert(text).inserted else { return .drop }
+      order.append((text, run.now))
+      if order.count > parameters.memory { forgetOldest() }
+      return .pass
+    }
+
+    private func forgetOldest() {
+      if let oldest = order.popFirst() { known.remove(oldest.text) }
+    }
+  }
+}

@@ -1,0 +1,151 @@
+internal import DequeModule
+
+/// `do`: something on the side.
+struct Do: OperatorComponent {
+  enum Moment: String, ChoiceParameter {
+    case next, error, completed
+    var help: String {
+      switch self {
+      case .next: "for each event"
+      case .error: "for the error that ends the signal"
+      case .completed: "for the completion"
+      }
+    }
+  }
+
+  var signal = SignalParameter()
+  var on = [Moment.next]
+  var maxConcurrent = 16
+  var queueLimit = 1000
+
+  static let spec = ComponentSpec<Do>(
+    "do",
+    summary: "Runs another signal on the side for each event, and passes everything on.",
+    details: """
+      The other signal is there for what it does, a request for instance; what it sends is dropped. It sees \
+      the event as `outer`, the error as `error`. It is started before the event is passed on, and nothing \
+      waits for it but the end: the completion comes when all have ended, and an error when that of \
+      `on: error` has; others are cancelled by an error. One that fails is given up: its event goes to the \
+      errors output. While more than `queueLimit` events wait for their turn, the pipeline reads no further \
+      input.
+      """,
+    parameters: [
+      .init("signal", \.signal, primary: true, required: true, "The signal to run."),
+      .init("on", \.on, "When to run it."),
+      .init("maxConcurrent", \.maxConcurrent, range: 1...10_000, "How many may run at once."),
+      .init("queueLimit", \.queueLimit, range: 1...10_000_000,
+        "How many events may wait before input is held back."),
+    ],
+    examples: [
+      .marble("everything is passed on", "do: { values: [8, 9] }", in: "-1-2-|", out: "-1-2-|"),
+      .marble("only the completion waits", "do: { values: [8], chain: [ { delay: 3ms } ] }", in: "-1-2|",
+        out: "-1-2--|"),
+      .marble("a failure on the side", "do: { values: [8], chain: [ { try: outer > 1 } ] }", in: "-1-2|",
+        out: "-1-2|"),
+      .marble("at the end", "do: { on: [completed], signal: { values: [8], chain: [ { delay: 3ms } ] } }",
+        in: "-1|", out: "-1---|"),
+      .marble("for an error", "do: { on: [error], signal: { values: [8] } }", in: "-1-#", out: "-1-#"),
+    ],
+    keeps: "The running signals, and the events that wait for their turn.",
+    rivals: ["RxJS tap", "Combine handleEvents", "ReactiveCocoa doNext:, doError:, doCompleted:"],
+    seeAlso: ["log", "initially", "finally", "flattenMap"])
+
+  static let seesError = true
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+
+  final class Node: MultiInletNode {
+    private enum Ending { case completed, failed(SignalFailure) }
+
+    private let parameters: Do
+    private let onNext: Bool
+    private var waiting = Deque<OwnedEvent>()
+    private var backlog = Backlog()
+    /// What is passed on when nothing runs any more.
+    private var ending: Ending?
+    private var isStarting = false
+
+    init(_ parameters: Do, _ seat: Seat, _ downstream: Downstream) {
+      self.parameters = parameters
+      onNext = parameters.on.contains(.next)
+      super.init(seat, downstream: downstream)
+    }
+
+    override func start() { subscribe(seat.inputs[0]) }
+
+    override func receive(_ event: Event) {
+      if onNext {
+        if inlets.count < parameters.maxConcurrent, waiting.isEmpty {
+          begin(event)
+        } else {
+          waiting.append(OwnedEvent(event))
+          backlog.update(waiting.count, parameters.queueLimit, executor)
+        }
+      }
+      emit(event)
+    }
+
+    private func begin(_ event: Event) {
+      open(parameters.signal.required, seat.scope.with(outer: event))
+    }
+
+    override func receive(_ event: Event, from inlet: Inlet) {}
+
+    override func completed(_ inlet: Inlet) {
+      drop(inlet)
+      goOn()
+    }
+
+    override func failed(_ inlet: Inlet, _ failure: SignalFailure) {
+      drop(inlet)
+      let outer = inlet.scope.outer
+      outer?.keep(in: arena)
+      reject(Event(outer?.value ?? .null), .innerSignalFailed, failure.message, at: failure.location)
+      goOn()
+    }
+
+    /// A loop, not a recursion: signals that end at once cost no stack.
+    private func goOn() {
+      guard !isStarting else { return }
+      isStarting = true
+      while !isClosed, inlets.count < parameters.maxConcurrent, let next = waiting.popFirst() {
+        backlog.update(waiting.count, parameters.queueLimit, executor)
+        next.keep(in: arena)
+        begin(next.event)
+      }
+      isStarting = false
+      endIfOver()
+    }
+
+    override func complete() {
+      if parameters.on.contains(.completed) { open(parameters.signal.required) }
+      ending = .completed
+      endIfOver()
+    }
+
+    override func fail(_ failure: SignalFailure) {
+      waiting.removeAll()
+      backlog.update(0, parameters.queueLimit, executor)
+      for inlet in inlets { drop(inlet) }
+      if parameters.on.contains(.error) {
+        open(parameters.signal.required, seat.scope.with(error: failure.value(in: arena)))
+      }
+      ending = .failed(failure)
+      endIfOver()
+    }
+
+    private func endIfOver() {
+      guard let ending, inlets.isEmpty, waiting.isEmpty else { return }
+      switch ending {
+      case .completed: finish()
+      case .failed(let failure): finish(failing: failure)
+      }
+    }
+
+    override func stop() {
+      waiting.removeAll()
+      backlog.update(0, parameters.queueLimit, executor)
+      super.stop()
+    }
+  }
+}

@@ -1,0 +1,61 @@
+/// `finally`: something at the end, whichever it is.
+struct Finally: OperatorComponent {
+  var signal = SignalParameter()
+
+  static let spec = ComponentSpec<Finally>(
+    "finally",
+    summary: "Runs another signal to its end before it passes on the completion or the error.",
+    details: """
+      The other signal is there for what it does; what it sends is dropped. After an error it sees `error` \
+      (null after a completion). If it fails, that is logged, and the end is passed on all the same. It does \
+      not run when the signal is cancelled from below, by `take` for instance.
+      """,
+    parameters: [
+      .init("signal", \.signal, primary: true, required: true, "The signal to run at the end.")
+    ],
+    examples: [
+      .marble("at once", "finally: { values: [8, 9] }", in: "-1-2-|", out: "-1-2-|"),
+      .marble("the end waits", "finally: { values: [8], chain: [ { delay: 3ms } ] }", in: "-1|", out: "-1---|"),
+      .marble("after an error", "finally: { values: [8] }", in: "-1-#", out: "-1-#"),
+    ],
+    keeps: "The signal that runs at the end.",
+    rivals: ["RxJS finalize (on cancelling too, and after the end)", "ReactiveCocoa finally:"],
+    seeAlso: ["initially", "do", "catch"])
+
+  static let seesError = true
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(signal.required, seat, downstream) }
+
+  final class Node: MultiInletNode {
+    private let last: SignalPlan
+    private var failure: SignalFailure?
+
+    init(_ last: SignalPlan, _ seat: Seat, _ downstream: Downstream) {
+      self.last = last
+      super.init(seat, downstream: downstream)
+    }
+
+    override func start() { subscribe(seat.inputs[0]) }
+
+    override func complete() { open(last, seat.scope.with(error: .null)) }
+
+    override func fail(_ failure: SignalFailure) {
+      self.failure = failure
+      open(last, seat.scope.with(error: failure.value(in: arena)))
+    }
+
+    override func receive(_ event: Event, from inlet: Inlet) {}
+
+    override func completed(_ inlet: Inlet) { end() }
+
+    override func failed(_ inlet: Inlet, _ failure: SignalFailure) {
+      execution.services.log(
+        .error, execution.plan.steps[seat.step.number].label, "what runs at the end failed: \(failure.message)")
+      end()
+    }
+
+    private func end() {
+      if let failure { finish(failing: failure) } else { finish() }
+    }
+  }
+}

@@ -1,0 +1,124 @@
+internal import DequeModule
+
+/// `gate`: events pass while another signal says so.
+struct Gate: OperatorComponent {
+  enum WhileClosed: String, ChoiceParameter {
+    case drop, latest, hold
+    var help: String {
+      switch self {
+      case .drop: "events are dropped"
+      case .latest: "the newest one is kept, and sent when the gate opens"
+      case .hold: "up to `limit` are kept, and sent in order when the gate opens"
+      }
+    }
+  }
+
+  var signal = SignalParameter()
+  var open = false
+  var whileClosed = WhileClosed.drop
+  var limit = 10_000
+
+  static let spec = ComponentSpec<Gate>(
+    "gate",
+    summary: "Passes on events while the newest event of another signal is true.",
+    details: """
+      That signal sends true and false (a number counts as false if it is 0; anything else goes to the \
+      errors output). Before it has sent anything the gate is as `open` says; when it completes the gate \
+      stays as it is. If there is one more event than `limit` to hold, the oldest goes to the errors output. \
+      A completion waits until what is held has been sent, or until the gate cannot open any more. An error \
+      of either signal ends it at once.
+      """,
+    parameters: [
+      .init("signal", \.signal, primary: true, required: true, "The signal that opens and closes the gate."),
+      .init("open", \.open, "Whether the gate is open at first."),
+      .init("whileClosed", \.whileClosed, "What becomes of events while it is closed."),
+      .init("limit", \.limit, range: 1...10_000_000, "How many events to hold."),
+    ],
+    examples: [
+      .marbles("dropped while it is closed", "{ from: a, chain: [ { gate: b } ] }",
+        in: ["a": "-1-2-3-4-|", "b": "--t--f"], out: "---2-----|", values: ["t": "true", "f": "false"]),
+      .marbles("held while it is closed", "{ from: a, chain: [ { gate: { signal: b, whileClosed: hold } } ] }",
+        in: ["a": "-1-2-3-4-|", "b": "----t"], out: "----(12)3-4-|", values: ["t": "true"]),
+      .marbles("only the newest", "{ from: a, chain: [ { gate: { signal: b, whileClosed: latest } } ] }",
+        in: ["a": "-1-2-3-4-|", "b": "----t"], out: "----23-4-|", values: ["t": "true"]),
+      .marbles("the completion waits", "{ from: a, chain: [ { gate: { signal: b, whileClosed: hold } } ] }",
+        in: ["a": "-1-|", "b": "-----t"], out: "-----(1|)", values: ["t": "true"]),
+    ],
+    keeps: "What it holds: nothing, one event, or at most `limit`; until the gate opens.",
+    rivals: ["RxJava valve", "rxjs-etc pause", "Bacon holdWhen"], seeAlso: ["skipUntil", "takeUntil", "if"])
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+
+  final class Node: MultiInletNode {
+    private let parameters: Gate
+    private var isOpen: Bool
+    /// Not empty only while the gate is closed, or while what is held is being sent.
+    private var held = Deque<OwnedEvent>()
+    private var hasEnded = false
+    private var isSending = false
+
+    init(_ parameters: Gate, _ seat: Seat, _ downstream: Downstream) {
+      self.parameters = parameters
+      isOpen = parameters.open
+      super.init(seat, downstream: downstream)
+    }
+
+    override func start() {
+      open(parameters.signal.required)
+      if !isClosed { subscribe(seat.inputs[0]) }
+    }
+
+    override func receive(_ event: Event) {
+      if isOpen, held.isEmpty {
+        emit(event)
+        return
+      }
+      switch parameters.whileClosed {
+      case .drop: return
+      case .latest: held.removeAll()
+      case .hold:
+        if held.count == parameters.limit, let oldest = held.popFirst() {
+          oldest.keep(in: arena)
+          reject(oldest.event, .limitReached, "a closed gate holds \(parameters.limit) events, its bound `limit`")
+        }
+      }
+      held.append(OwnedEvent(event))
+    }
+
+    override func receive(_ event: Event, from inlet: Inlet) {
+      guard let truth = event.value.truth else {
+        reject(
+          event, .unexpectedValue, "the signal of 'gate' must send true or false, not \(event.value.kindName)")
+        return
+      }
+      isOpen = truth
+      guard !isSending else { return }
+      isSending = true
+      while isOpen, !isClosed, let event = held.popFirst() {
+        event.keep(in: arena)
+        emit(event.event)
+      }
+      isSending = false
+      if hasEnded { finishIfOver() }
+    }
+
+    override func complete() {
+      hasEnded = true
+      finishIfOver()
+    }
+
+    override func completed(_ inlet: Inlet) {
+      drop(inlet)
+      if hasEnded { finishIfOver() }
+    }
+
+    private func finishIfOver() {
+      if held.isEmpty || inlets.isEmpty { finish() }
+    }
+
+    override func stop() {
+      held.removeAll()
+      super.stop()
+    }
+  }
+}

@@ -1,0 +1,96 @@
+/// `if`: one of two signals, as a third says.
+struct If: CombiningOperator {
+  private var branches = Branches()
+
+  init() {}
+
+  static let spec = ComponentSpec<If>(
+    "if",
+    summary: "Sends the events of one of two signals, by the newest event of a condition.",
+    details: """
+      Each event of `condition`, true or false, ends the branch that runs and subscribes the other (or the \
+      same one again). What the branch that does not run sends is lost, and its error is not seen. It \
+      completes when the condition and the running branch have; an error of either ends it. An event of \
+      the condition that is neither true nor false (nor a number) goes to the errors output.
+      """,
+    examples: [
+      .marbles("true and false", "{ if: { condition: a, then: b, else: c } }",
+        in: ["a": "-t--f-|", "b": "--1--2", "c": "---8--9|"], out: "--1---9|",
+        values: ["t": "true", "f": "false"])
+    ],
+    keeps: "The running branch.", rivals: ["RxJS iif (which chooses once)"],
+    seeAlso: ["switch", "switchToLatest", "gate"])
+
+  mutating func take(_ inputs: [InputNode]) { branches = Branches(inputs) }
+
+  func outputType(_ inputs: [EventType]) -> EventType { .dyn }
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
+    BranchingNode(branches, seat, downstream) { [branches] event, node in
+      guard let truth = event.value.truth else {
+        node.reject(
+          event, .unexpectedValue, "the condition of 'if' must be true or false, not \(event.value.kindName)")
+        return nil
+      }
+      return truth ? branches.index(of: .then) : branches.index(of: .else)
+    }
+  }
+}
+
+/// Which input of a branching signal is which.
+struct Branches: Sendable {
+  private var roles: [InputNode.Role] = []
+  private var names: [[UInt8]] = []
+
+  init() {}
+
+  init(_ inputs: [InputNode]) {
+    roles = inputs.map(\.role)
+    names = inputs.map { Array(($0.name?.value ?? "").utf8) }
+  }
+
+  func index(of role: InputNode.Role) -> Int? { roles.firstIndex(of: role) }
+
+  /// The case with this name.
+  func index(ofCase name: UnsafeRawBufferPointer) -> Int? {
+    roles.indices.first { roles[$0] == .case && name.elementsEqual(names[$0]) }
+  }
+}
+
+/// Runs one of several inputs, the one that the newest event of the selector chooses.
+final class BranchingNode: MultiInletNode {
+  private let branches: Branches
+  /// The branch for an event; nil: none, and the event has been dealt with.
+  private let choose: (Event, OperatorNode) -> Int?
+  private var selectorEnded = false
+  private let selector: Int
+
+  init(
+    _ branches: Branches, _ seat: Seat, _ downstream: Downstream,
+    choose: @escaping (Event, OperatorNode) -> Int?
+  ) {
+    self.branches = branches
+    self.choose = choose
+    selector = branches.index(of: .selector) ?? 0
+    super.init(seat, downstream: downstream)
+  }
+
+  override func start() { open(seat.inputs[selector], number: selector) }
+
+  override func receive(_ event: Event, from inlet: Inlet) {
+    guard inlet.number == selector else {
+      emit(event)
+      return
+    }
+    guard let branch = choose(event, self), !isClosed else { return }
+    // What the old branch holds is free before the new one asks for it.
+    for old in inlets where old.number != selector { drop(old) }
+    open(seat.inputs[branch], number: branch)
+  }
+
+  override func completed(_ inlet: Inlet) {
+    drop(inlet)
+    if inlet.number == selector { selectorEnded = true }
+    if selectorEnded, inlets.isEmpty { finish() }
+  }
+}

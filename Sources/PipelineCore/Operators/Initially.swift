@@ -1,0 +1,42 @@
+/// `initially`: something before the beginning.
+struct Initially: OperatorComponent {
+  var signal = SignalParameter()
+
+  static let spec = ComponentSpec<Initially>(
+    "initially",
+    summary: "Runs another signal to its end before it subscribes to what is above.",
+    details: """
+      The other signal is there for what it does; what it sends is dropped. It runs before each \
+      subscription, so a retry or repeat below runs it again. If it fails, so does the signal. What is above \
+      is subscribed when it has completed; a shared signal may have sent something by then.
+      """,
+    parameters: [
+      .init("signal", \.signal, primary: true, required: true, "The signal to run first.")
+    ],
+    examples: [
+      .marble("at once", "initially: { values: [8, 9] }", in: "-1-2-|", out: "-1-2-|"),
+      .marble("it takes its time", "initially: { values: [8], chain: [ { delay: 3ms } ] }", in: "-1-2-|",
+        out: "----1-2-|"),
+    ],
+    keeps: "The signal that runs first.", rivals: ["ReactiveSwift on(starting:)", "RxJava doOnSubscribe"],
+    seeAlso: ["finally", "do", "then"])
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(signal.required, seat, downstream) }
+
+  final class Node: MultiInletNode {
+    private let first: SignalPlan
+
+    init(_ first: SignalPlan, _ seat: Seat, _ downstream: Downstream) {
+      self.first = first
+      super.init(seat, downstream: downstream)
+    }
+
+    override func start() { open(first) }
+    override func receive(_ event: Event, from inlet: Inlet) {}
+
+    override func completed(_ inlet: Inlet) {
+      drop(inlet)
+      subscribe(seat.inputs[0])
+    }
+  }
+}

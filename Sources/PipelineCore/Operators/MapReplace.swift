@@ -1,0 +1,33 @@
+/// `mapReplace`: one value in place of each event.
+struct MapReplace: RowOperator {
+  var value = LiteralParameter()
+
+  static let changesValue = true
+
+  static let spec = ComponentSpec<MapReplace>(
+    "mapReplace",
+    summary: "Replaces each event by one and the same value.",
+    details: "The value is JSON written in YAML, not an expression; `map` takes expressions.",
+    parameters: [
+      .init("value", \.value, primary: true, required: true, whole: true, "What to send; may be null.")
+    ],
+    examples: [
+      .marble("a text", "mapReplace: ok", in: "-1-2-|", out: "-o-o-|", values: ["o": "ok"]),
+      .marble("an object", "mapReplace: { state: up }", in: "-1|", out: "-o|", values: ["o": "{state: up}"]),
+    ],
+    rivals: ["RxJS mapTo"], seeAlso: ["map", "startWith"])
+
+  func outputType(_ inputs: [EventType]) -> EventType { .dyn }
+
+  func makeStep(_ step: StepPlan) -> RowStep { Step(value.value) }
+
+  final class Step: RowStep {
+    private let value: OwnedValue
+    init(_ value: OwnedValue) { self.value = value }
+
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+      event.value = value.value
+      return .pass
+    }
+  }
+}

@@ -1,0 +1,41 @@
+/// `materialize`: what happens to a signal, as events.
+struct Materialize: OperatorComponent {
+  static let spec = ComponentSpec<Materialize>(
+    "materialize",
+    summary: "Sends everything that happens to the signal as events, its end too.",
+    details: """
+      An event becomes `{kind: next, value: ...}`; the end becomes `{kind: completed}` or `{kind: error, \
+      error: {kind: ..., message: ...}}`, and then the signal completes, after an error too.
+      """,
+    examples: [
+      .marble("a completion", "materialize", in: "-1-|", out: "-a-(b|)",
+        values: ["a": "{kind: next, value: 1}", "b": "{kind: completed}"]),
+      .marble("an error", "materialize", in: "-1-#", out: "-a-(b|)",
+        values: ["a": "{kind: next, value: 1}", "b": "{kind: error, error: {kind: user, message: error}}"]),
+    ],
+    rivals: ["RxJS materialize", "ReactiveSwift materialize"], seeAlso: ["dematerialize", "catch"])
+
+  func outputType(_ inputs: [EventType]) -> EventType { .dyn }
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(seat, downstream: downstream) }
+
+  final class Node: OperatorNode {
+    override func receive(_ event: Event) {
+      emit(
+        event.with(
+          arena.map([(.literal("kind"), .literal("next")), (.literal("value"), event.value)])))
+    }
+
+    override func complete() {
+      emit(Event(arena.map([(.literal("kind"), .literal("completed"))])))
+      finish()
+    }
+
+    override func fail(_ failure: SignalFailure) {
+      emit(
+        Event(
+          arena.map([(.literal("kind"), .literal("error")), (.literal("error"), failure.value(in: arena))])))
+      finish()
+    }
+  }
+}

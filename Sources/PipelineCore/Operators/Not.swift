@@ -1,0 +1,45 @@
+/// `not`: the contrary of each event.
+struct Not: RowOperator {
+  static let changesValue = true
+
+  static let spec = ComponentSpec<Not>(
+    "not",
+    summary: "Sends true for each event that is false, and false for each that is true.",
+    details: "A number counts as false if it is 0. Any other event goes to the errors output.",
+    examples: [
+      .marble("contraries", "not", in: "-t-f-|", out: "-f-t-|", values: ["t": "true", "f": "false"]),
+      .marble("of numbers", "not", in: "-0-7-|", out: "-t-f-|", values: ["t": "true", "f": "false"]),
+    ],
+    rivals: ["ReactiveCocoa not"], seeAlso: ["and", "or", "map"])
+
+  func outputType(_ inputs: [EventType]) -> EventType { EventType(.bool) }
+
+  func makeStep(_ step: StepPlan) -> RowStep { Step(step) }
+
+  final class Step: RowStep {
+    private let step: StepPlan
+    init(_ step: StepPlan) { self.step = step }
+
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+      guard let truth = event.value.truth else {
+        return refused(
+          event, .unexpectedValue, "not needs a boolean or a number, not \(event.value.kindName)", run, step)
+      }
+      event.value = .bool(!truth)
+      return .pass
+    }
+  }
+}
+
+extension Value {
+  /// What a boolean says, or whether a number is not 0; nil for anything else.
+  var truth: Bool? {
+    switch what {
+    case .bool: asBool
+    case .int: asInt != 0
+    case .uint: asUInt != 0
+    case .double: asDouble != 0
+    default: nil
+    }
+  }
+}

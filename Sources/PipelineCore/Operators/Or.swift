@@ -1,0 +1,24 @@
+/// `or`: over the parts of each event.
+struct Or: RowOperator {
+  static let changesValue = true
+
+  static let spec = ComponentSpec<Or>(
+    "or",
+    summary: "Sends whether any part of an event is true.",
+    details: """
+      An event is a list of booleans, as combineLatest and zip make them; a number counts as false if it \
+      is 0. Any other event goes to the errors output. It looks at one event at a time; for all events of \
+      a signal there are `any` and `all`.
+      """,
+    examples: [
+      .marble("any of them", "or", in: "-p-q-|", out: "-t-f-|",
+        values: ["p": "[true, false]", "q": "[false, 0]", "f": "false", "t": "true"]),
+      .marbles("of two signals", "{ combineLatest: [a, b], chain: [or] }", in: ["a": "t--f-|", "b": "-f---|"],
+        out: "-t-f-|", values: ["t": "true", "f": "false"]),
+    ],
+    rivals: ["ReactiveCocoa or"], seeAlso: ["and", "not", "combineLatest"])
+
+  func outputType(_ inputs: [EventType]) -> EventType { EventType(.bool) }
+
+  func makeStep(_ step: StepPlan) -> RowStep { TruthStep("or", step, from: false) { $0 || $1 } }
+}

@@ -1,0 +1,41 @@
+/// `race`: whichever signal speaks first.
+struct Race: CombiningOperator {
+  static let spec = ComponentSpec<Race>(
+    "race",
+    summary: "Goes on with the one of its inputs that sends something first, and leaves the others.",
+    details: """
+      The inputs are subscribed in the order of the list; one that speaks at once keeps the later ones from \
+      being subscribed. A completion or an error counts as speaking, so a source that fails at once wins; \
+      put `catch` or `retry` into an input that shall not.
+      """,
+    examples: [
+      .marbles("the first wins", "race: [a, b]", in: ["a": "---1-2-|", "b": "--8---9-|"], out: "--8---9-|"),
+      .marbles("an end counts too", "race: [a, b]", in: ["a": "---1-2-|", "b": "--|"], out: "--|"),
+    ],
+    keeps: "Which input has won.", rivals: ["RxJS race", "RxSwift amb"], seeAlso: ["merge", "timeout"])
+
+  func outputType(_ inputs: [EventType]) -> EventType { Merge().outputType(inputs) }
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(seat, downstream: downstream) }
+
+  final class Node: MultiInletNode {
+    private var winner: Int?
+
+    override func start() {
+      for (number, input) in seat.inputs.enumerated() {
+        if isClosed || winner != nil { return }
+        open(input, number: number)
+      }
+    }
+
+    override func receive(_ event: Event, from inlet: Inlet) {
+      if winner == nil {
+        winner = inlet.number
+        for other in inlets where other !== inlet { drop(other) }
+      }
+      emit(event)
+    }
+
+    override func completed(_ inlet: Inlet) { finish() }
+  }
+}

@@ -1,0 +1,240 @@
+internal import DequeModule
+
+/// `rateLimit`: so many events in a while, and no more.
+struct RateLimit: OperatorComponent {
+  enum Mode: String, ChoiceParameter {
+    case leading, trailing, both, bucket
+    var help: String {
+      switch self {
+      case .leading: "the first `count` events of each period, which begins with the first of them"
+      case .trailing: "the newest event, at the end of a period that the first one begins"
+      case .both: "the first `count` events, and at the end the newest of the others"
+      case .bucket: "a bucket of `burst` tokens, refilled evenly with `count` in each `per`"
+      }
+    }
+  }
+  enum Excess: String, ChoiceParameter {
+    case drop, wait, route
+    var help: String {
+      switch self {
+      case .drop: "it is dropped"
+      case .wait: "it waits for its token, in order"
+      case .route: "it goes to the errors output"
+      }
+    }
+  }
+
+  var per = TimeSpan.zero
+  var count = 1
+  var mode = Mode.leading
+  var burst: Int?
+  var excess = Excess.drop
+  var limit = 1000
+
+  static let spec = ComponentSpec<RateLimit>(
+    "rateLimit",
+    summary: "Passes on so many events in each period and no more.",
+    details: """
+      It never waits for a pause; that is `throttle`. With `trailing` and `both`, completion sends what is \
+      held, at once, and an error drops it. With `mode: bucket` a pause saves up tokens for a burst; \
+      `excess: wait` spreads events out in place of dropping them, delays the completion until all have \
+      gone, and lets the pipeline read no further input while more than `limit` of them wait.
+      """,
+    parameters: [
+      .init("per", \.per, primary: true, required: true, range: 1...Int64.max, "The period."),
+      .init("count", \.count, range: 1...1_000_000, "How many events a period may have."),
+      .init("mode", \.mode, "Which ones."),
+      .init("burst", \.burst, range: 1...1_000_000,
+        "How many tokens the bucket holds; as many as `count` if left out."),
+      .init("excess", \.excess, "What becomes of an event for which the bucket has no token."),
+      .init("limit", \.limit, range: 1...10_000_000, "How many events may wait before input is held back."),
+    ],
+    examples: [
+      .marble("the first of each period", "rateLimit: 4ms", in: "-1-2-3-4-5-|", out: "-1---3---5-|"),
+      .marble("the newest, at the end", "rateLimit: { per: 4ms, mode: trailing }", in: "-1-2--3-4-|",
+        out: "-----2----(4|)"),
+      .marble("both", "rateLimit: { per: 4ms, mode: both }", in: "-123-----4-|", out: "-1---3---4-|"),
+      .marble("two in each period", "rateLimit: { per: 6ms, count: 2 }", in: "-1-2-3-4-5-|",
+        out: "-1-2---4-5-|"),
+      .marble("a bucket", "rateLimit: { per: 2ms, mode: bucket, burst: 2 }", in: "(123)-4-5-6-|",
+        out: "(12)-4-5-6-|"),
+      .marble("a bucket that spreads", "rateLimit: { per: 3ms, mode: bucket, excess: wait }",
+        in: "(123)|", out: "1--2--(3|)"),
+    ],
+    keeps: "A few numbers; the newest event (`trailing`, `both`) or the events that wait (`excess: wait`).",
+    rivals: [
+      "RxJS throttleTime (leading), auditTime (trailing)", "Combine throttle", "Benthos rate_limit",
+      "Vector throttle",
+    ],
+    seeAlso: ["throttle", "sample", "delay"])
+
+  func validate(_ context: inout DecodingContext) {
+    func conflict(_ message: String, _ help: String) {
+      context.diagnostics.report(
+        Diagnostic(.conflictingParameters, message, at: context.location, help: help))
+    }
+    if mode != .bucket, burst != nil || excess != .drop {
+      conflict(
+        "'\(burst != nil ? "burst" : "excess")' of 'rateLimit' belongs to 'mode: bucket'",
+        "Add 'mode: bucket', or remove it")
+    }
+    if mode == .trailing, count > 1 {
+      conflict(
+        "'mode: trailing' sends one event for each period, so 'count' cannot be \(count)",
+        "Use 'mode: both', or 'bufferWithTime' for all events of a period")
+    }
+  }
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
+    mode == .bucket ? BucketNode(self, seat, downstream) : Node(self, seat, downstream)
+  }
+
+  /// `leading`, `trailing` and `both`.
+  final class Node: OperatorNode {
+    private let parameters: RateLimit
+    /// The end of the running period; it has run out once that is not in the future.
+    private var end = Instant(nanoseconds: .min)
+    private var passed = 0
+    /// Set only by `trailing` and `both`, during a period.
+    private var held: OwnedEvent?
+    /// Set exactly while `held` is.
+    private var timer = Wake.none
+
+    init(_ parameters: RateLimit, _ seat: Seat, _ downstream: Downstream) {
+      self.parameters = parameters
+      super.init(seat, downstream: downstream)
+    }
+
+    override func receive(_ event: Event) {
+      // The timer of this very instant may still be to come.
+      if end <= now { endPeriod() }
+      guard !isClosed else { return }
+      if end <= now {
+        end = now + parameters.per
+        passed = 0
+      }
+      if parameters.mode != .trailing, passed < parameters.count {
+        passed += 1
+        emit(event)
+      } else if parameters.mode != .leading {
+        hold(event)
+      }
+    }
+
+    private func hold(_ event: Event) {
+      if held == nil {
+        held = OwnedEvent(event)
+        timer = wake(at: end)
+      } else {
+        held?.assign(event)
+      }
+    }
+
+    /// Sends what is held; with `both` that begins the next period.
+    private func endPeriod() {
+      cancelWake(&timer)
+      guard let event = held else { return }
+      held = nil
+      if parameters.mode == .both {
+        end = now + parameters.per
+        passed = 1
+      }
+      event.keep(in: arena)
+      emit(event.event)
+    }
+
+    override func woke(_ token: Int) {
+      timer = .none
+      endPeriod()
+    }
+
+    override func complete() {
+      endPeriod()
+      finish()
+    }
+
+    override func stop() {
+      cancelWake(&timer)
+      held = nil
+    }
+  }
+
+  /// `bucket`, as the generic cell rate algorithm has it: one point in time says how full it is.
+  final class BucketNode: OperatorNode {
+    private let parameters: RateLimit
+    /// The time of one token.
+    private let interval: TimeSpan
+    /// How long before ``full`` an event may come: the time of all tokens but one.
+    private let allowance: TimeSpan
+    /// When the bucket will be full again.
+    private var full = Instant(nanoseconds: .min)
+    private var waiting = Deque<OwnedEvent>()
+    private var backlog = Backlog()
+    /// Set exactly while events wait.
+    private var timer = Wake.none
+    private var hasEnded = false
+
+    init(_ parameters: RateLimit, _ seat: Seat, _ downstream: Downstream) {
+      self.parameters = parameters
+      interval = TimeSpan(nanoseconds: max(1, parameters.per.nanoseconds / Int64(parameters.count)))
+      let tokens = Int64((parameters.burst ?? parameters.count) - 1)
+      let (span, overflow) = interval.nanoseconds.multipliedReportingOverflow(by: tokens)
+      allowance = TimeSpan(nanoseconds: overflow ? .max : span)
+      super.init(seat, downstream: downstream)
+    }
+
+    private func takeToken() -> Bool {
+      guard full <= now + allowance else { return false }
+      full = max(full, now) + interval
+      return true
+    }
+
+    override func receive(_ event: Event) {
+      if waiting.isEmpty, takeToken() {
+        emit(event)
+        return
+      }
+      switch parameters.excess {
+      case .drop: break
+      case .route:
+        reject(
+          event, .limitReached,
+          "more than \(parameters.count) event\(parameters.count == 1 ? "" : "s") came in \(parameters.per)")
+      case .wait:
+        waiting.append(OwnedEvent(event))
+        backlog.update(waiting.count, parameters.limit, executor)
+        if !timer.isSet { setTimer() }
+      }
+    }
+
+    private func setTimer() {
+      timer = wake(at: Instant(nanoseconds: full.nanoseconds &- allowance.nanoseconds))
+    }
+
+    override func woke(_ token: Int) {
+      timer = .none
+      while !isClosed, !waiting.isEmpty, takeToken() {
+        let event = waiting.removeFirst()
+        backlog.update(waiting.count, parameters.limit, executor)
+        event.keep(in: arena)
+        emit(event.event)
+      }
+      if !waiting.isEmpty {
+        if !timer.isSet { setTimer() }
+      } else if hasEnded {
+        finish()
+      }
+    }
+
+    override func complete() {
+      hasEnded = true
+      if waiting.isEmpty { finish() }
+    }
+
+    override func stop() {
+      cancelWake(&timer)
+      waiting.removeAll()
+      backlog.update(0, parameters.limit, executor)
+    }
+  }
+}

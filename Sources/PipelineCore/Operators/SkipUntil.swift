@@ -1,0 +1,66 @@
+/// `skipUntil`: from a condition, or from another signal's first event, on.
+struct SkipUntil: OperatorComponent {
+  var condition = ExpressionParameter()
+  var signal = SignalParameter()
+
+  static let spec = ComponentSpec<SkipUntil>(
+    "skipUntil",
+    summary: "Drops events until one fulfils a condition, or until another signal sends something.",
+    details: """
+      The first event that fulfils the condition is sent, and later ones are not tested again. With \
+      `signal`, what comes after its first event is sent; if it completes without one, nothing ever is, \
+      and only the end passes. Its error ends the signal as long as it is waited for.
+      """,
+    parameters: [
+      .init("where", \.condition, primary: true, expecting: .bool, "The condition."),
+      .init("signal", \.signal, "The signal whose first event opens the way."),
+    ],
+    examples: [
+      .marble("a condition", "skipUntil: event >= 3", in: "-1-3-1-|", out: "---3-1-|"),
+      .marbles("another signal", "{ from: a, chain: [ { skipUntil: { signal: b } } ] }",
+        in: ["a": "-1-2-3-|", "b": "--x-x"], out: "---2-3-|"),
+      .marbles("another signal that sends nothing", "{ from: a, chain: [ { skipUntil: { signal: b } } ] }",
+        in: ["a": "-1-2-|", "b": "--|"], out: "-----|"),
+    ],
+    keeps: "Whether it has begun to pass events on.",
+    rivals: ["RxJS skipUntil", "Combine drop(untilOutputFrom:)", "ReactiveCocoa skipUntilBlock:"],
+    seeAlso: ["skipWhile", "takeUntil", "gate"])
+
+  func validate(_ context: inout DecodingContext) {
+    context.requireOne("where", condition.isGiven, or: "signal", signal.isGiven)
+  }
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+
+  final class Node: MultiInletNode {
+    private let parameters: SkipUntil
+    private lazy var frame = makeFrame()
+    private var isOpen = false
+
+    init(_ parameters: SkipUntil, _ seat: Seat, _ downstream: Downstream) {
+      self.parameters = parameters
+      super.init(seat, downstream: downstream)
+    }
+
+    override func start() {
+      if let opener = parameters.signal.plan { open(opener) }
+      if !isClosed { subscribe(seat.inputs[0]) }
+    }
+
+    override func receive(_ event: Event) {
+      if !isOpen {
+        guard let program = parameters.condition.program, let holds = decide(event, program, frame), holds
+        else { return }
+        isOpen = true
+      }
+      emit(event)
+    }
+
+    override func receive(_ event: Event, from inlet: Inlet) {
+      isOpen = true
+      drop(inlet)
+    }
+
+    override func completed(_ inlet: Inlet) { drop(inlet) }
+  }
+}

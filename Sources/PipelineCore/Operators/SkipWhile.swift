@@ -1,0 +1,46 @@
+/// `skipWhile`: from the first event on for which a condition fails.
+struct SkipWhile: RowOperator {
+  var condition = ExpressionParameter()
+
+  static let spec = ComponentSpec<SkipWhile>(
+    "skipWhile",
+    summary: "Drops events as long as they fulfil a condition, then passes on everything.",
+    details: """
+      The first event that does not fulfil it is sent, and later ones are not tested again. An event for \
+      which the condition cannot be decided goes to the errors output and opens nothing.
+      """,
+    parameters: [
+      .init("where", \.condition, primary: true, required: true, expecting: .bool, "The condition.")
+    ],
+    examples: [
+      .marble("while small", "skipWhile: event < 3", in: "-1-3-1-|", out: "---3-1-|"),
+      .marble("if all are small", "skipWhile: event < 3", in: "-1-2-|", out: "-----|"),
+    ],
+    keeps: "Whether it has begun to pass events on.",
+    rivals: ["RxJS skipWhile", "Combine drop(while:)", "ReactiveCocoa skipWhileBlock:"],
+    seeAlso: ["skipUntil", "takeWhile", "skip"])
+
+  func makeStep(_ step: StepPlan) -> RowStep { Step(condition.required, step) }
+
+  final class Step: RowStep {
+    private let program: Program
+    private let step: StepPlan
+    private var isOpen = false
+
+    init(_ program: Program, _ step: StepPlan) {
+      self.program = program
+      self.step = step
+    }
+
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+      if isOpen { return .pass }
+      switch program.evaluateBool(frame.frame) {
+      case .yes: return .drop
+      case .no:
+        isOpen = true
+        return .pass
+      case .failed: return failed(event, frame.frame.lastError, program, frame, run, step)
+      }
+    }
+  }
+}

@@ -1,0 +1,47 @@
+/// `switch`: one of several signals, as another says.
+struct Switch: CombiningOperator {
+  private var branches = Branches()
+
+  init() {}
+
+  static let spec = ComponentSpec<Switch>(
+    "switch",
+    summary: "Sends the events of one of several signals, by the newest event of another.",
+    details: """
+      Each event of `on` ends the branch that runs and subscribes the case that it names (the same one \
+      again, if it names that); a text as it is, anything else as JSON (`true`, `7`, `null`). Without such a \
+      case it is `default`; without that, an error ends the signal. What branches that do not run send is \
+      lost, and their errors are not seen. It completes when `on` and the running branch have.
+      """,
+    examples: [
+      .marbles("two cases", "{ switch: { on: a, cases: { x: b, y: c } } }",
+        in: ["a": "-x--y-|", "b": "--1--2", "c": "---8--9|"], out: "--1---9|"),
+      .marbles("anything else", "{ switch: { on: a, cases: { x: b }, default: c } }",
+        in: ["a": "-x--z-|", "b": "--1--2", "c": "---8--9|"], out: "--1---9|"),
+      .marbles("no case", "{ switch: { on: a, cases: { x: b } } }",
+        in: ["a": "-x--z-|", "b": "--1--2"], out: "--1-#"),
+    ],
+    keeps: "The running branch.", rivals: ["RxPY case (which chooses once)", "Benthos switch"],
+    seeAlso: ["if", "switchToLatest"])
+
+  mutating func take(_ inputs: [InputNode]) { branches = Branches(inputs) }
+
+  func outputType(_ inputs: [EventType]) -> EventType { .dyn }
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
+    let buffer = OutputBuffer()
+    return BranchingNode(branches, seat, downstream) { [branches] event, node in
+      buffer.clear()
+      if event.value.is(.string) {
+        buffer.append(JSONParser.unescape(event.value, into: node.arena).rawBytes)
+      } else {
+        JSONWriter.append(event.value, to: buffer)
+      }
+      if let index = branches.index(ofCase: buffer.bytes) ?? branches.index(of: .default) { return index }
+      let shown = Printable.cut(Array(buffer.bytes))
+      node.finish(
+        failing: SignalFailure(.user, "'switch' has no case '\(shown)' and no default", at: node.seat.location))
+      return nil
+    }
+  }
+}

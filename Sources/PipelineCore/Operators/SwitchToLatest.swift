@@ -1,0 +1,34 @@
+/// `switchToLatest`: a signal for each event, only the newest of them.
+struct SwitchToLatest: OperatorComponent {
+  var signal = SignalParameter()
+
+  static let spec = ComponentSpec<SwitchToLatest>(
+    "switchToLatest",
+    summary: "Makes a signal of each event and sends what the newest of these signals sends.",
+    details: """
+      It is `flattenMap` with `policy: latest`: an event ends the inner signal of the one before, whose \
+      resources are free before the new one is subscribed. It completes when the events and the last inner \
+      signal have; an error of the inner signal ends everything.
+      """,
+    parameters: [
+      .init("signal", \.signal, primary: true, required: true,
+        "The inner signal; it sees the event as `outer` (and, in the parameters of its source, as `event`).")
+    ],
+    examples: [
+      .marble("only the newest", "switchToLatest: { values: [p, q], chain: [ { delay: 3ms } ] }",
+        in: "-x-y------|", out: "------(pq)---|"),
+      .marble("it ends with both", "switchToLatest: { values: [p], chain: [ { delay: 3ms } ] }",
+        in: "-x-y|", out: "------(p|)"),
+    ],
+    keeps: "The running inner signal.", rivals: ["RxJS switchMap, switchAll", "Combine switchToLatest"],
+    seeAlso: ["flattenMap", "then"])
+
+  func outputType(_ inputs: [EventType]) -> EventType { signal.plan?.type ?? .dyn }
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
+    var parameters = FlattenMap()
+    parameters.signal = signal
+    parameters.policy = .latest
+    return FlattenMap.Node(parameters, seat, downstream)
+  }
+}

@@ -1,0 +1,53 @@
+internal import DequeModule
+
+/// `takeLast`: the last few, at the end.
+struct TakeLast: OperatorComponent {
+  var count = 0
+
+  static let spec = ComponentSpec<TakeLast>(
+    "takeLast",
+    summary: "Keeps the last events and sends them when the signal completes.",
+    details: """
+      A signal that never completes sends nothing. An error drops what is kept. `takeLast: 0` waits for \
+      the completion and sends nothing else.
+      """,
+    parameters: [
+      .init("count", \.count, primary: true, required: true, range: 0...10_000_000, "How many.")
+    ],
+    examples: [
+      .marble("two", "takeLast: 2", in: "-1-2-3-|", out: "-------(23|)"),
+      .marble("fewer than asked for", "takeLast: 5", in: "-1-2-|", out: "-----(12|)"),
+      .marble("an error drops them", "takeLast: 2", in: "-1-2-#", out: "-----#"),
+      .marble("none", "takeLast: 0", in: "-1-|", out: "---|"),
+    ],
+    keeps: "The last `count` events, until the end.", rivals: ["RxJS takeLast", "Combine last"],
+    seeAlso: ["take", "collect", "window"])
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(count, seat, downstream) }
+
+  final class Node: OperatorNode {
+    private let count: Int
+    private var kept = Deque<OwnedEvent>()
+
+    init(_ count: Int, _ seat: Seat, _ downstream: Downstream) {
+      self.count = count
+      super.init(seat, downstream: downstream)
+    }
+
+    override func receive(_ event: Event) {
+      guard count > 0 else { return }
+      if kept.count == count { kept.removeFirst() }
+      kept.append(OwnedEvent(event))
+    }
+
+    override func complete() {
+      while let event = kept.popFirst(), !isClosed {
+        event.keep(in: arena)
+        emit(event.event)
+      }
+      finish()
+    }
+
+    override func stop() { kept.removeAll() }
+  }
+}

@@ -1,0 +1,68 @@
+/// `takeUntil`: until another signal says something, or until a condition holds.
+struct TakeUntil: OperatorComponent {
+  var signal = SignalParameter()
+  var condition = ExpressionParameter()
+
+  static let spec = ComponentSpec<TakeUntil>(
+    "takeUntil",
+    summary: "Passes on events until another signal sends or completes, or until a condition holds.",
+    details: """
+      The other signal is subscribed first: if it speaks at once, nothing is passed on. Its completion \
+      ends the signal as its events do; its error is ignored, and from then on nothing ends the signal but \
+      its own end. With `where`, the first event that fulfils the condition ends it and is not sent.
+      """,
+    parameters: [
+      .init("signal", \.signal, primary: true, "The signal that ends it."),
+      .init("where", \.condition, expecting: .bool, "The condition that ends it."),
+    ],
+    examples: [
+      .marbles("an event", "{ from: a, chain: [ { takeUntil: b } ] }", in: ["a": "-1-2-3-|", "b": "----x"],
+        out: "-1-2|"),
+      .marbles("a completion", "{ from: a, chain: [ { takeUntil: b } ] }",
+        in: ["a": "-1--2-3", "b": "---|"], out: "-1-|"),
+      .marbles("an error of the other is ignored", "{ from: a, chain: [ { takeUntil: b } ] }",
+        in: ["a": "-1-2-|", "b": "--#"], out: "-1-2-|"),
+      .marble("a condition", "takeUntil: { where: event >= 3 }", in: "-1-3-1-|", out: "-1-|"),
+    ],
+    rivals: [
+      "RxJS takeUntil (only events end it, errors pass)", "Combine prefix(untilOutputFrom:)",
+      "ReactiveCocoa takeUntilBlock:",
+    ],
+    seeAlso: ["takeWhile", "takeUntilReplacement", "skipUntil", "gate"])
+
+  func validate(_ context: inout DecodingContext) {
+    context.requireOne("signal", signal.isGiven, or: "where", condition.isGiven)
+  }
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+
+  final class Node: MultiInletNode {
+    private let parameters: TakeUntil
+    private lazy var frame = makeFrame()
+
+    init(_ parameters: TakeUntil, _ seat: Seat, _ downstream: Downstream) {
+      self.parameters = parameters
+      super.init(seat, downstream: downstream)
+    }
+
+    override func start() {
+      if let trigger = parameters.signal.plan { open(trigger) }
+      if !isClosed { subscribe(seat.inputs[0]) }
+    }
+
+    override func receive(_ event: Event) {
+      if let program = parameters.condition.program {
+        guard let holds = decide(event, program, frame) else { return }
+        if holds {
+          finish()
+          return
+        }
+      }
+      emit(event)
+    }
+
+    override func receive(_ event: Event, from inlet: Inlet) { finish() }
+    override func completed(_ inlet: Inlet) { finish() }
+    override func failed(_ inlet: Inlet, _ failure: SignalFailure) { drop(inlet) }
+  }
+}

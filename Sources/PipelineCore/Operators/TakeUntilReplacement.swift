@@ -1,0 +1,67 @@
+/// `takeUntilReplacement`: one signal until another takes over.
+struct TakeUntilReplacement: OperatorComponent {
+  var signal = SignalParameter()
+
+  static let spec = ComponentSpec<TakeUntilReplacement>(
+    "takeUntilReplacement",
+    summary: "Passes on events until another signal sends something, then only that one's.",
+    details: """
+      The completion of the signal itself is not passed on: the replacement may still come. Its error is, \
+      as long as it has not been replaced. The replacement's completion or error ends everything.
+      """,
+    parameters: [
+      .init("signal", \.signal, primary: true, required: true, "The signal that takes over.")
+    ],
+    examples: [
+      .marbles("it takes over", "{ from: a, chain: [ { takeUntilReplacement: b } ] }",
+        in: ["a": "-1-2-3-4-|", "b": "----8---9-|"], out: "-1-28---9-|"),
+      .marbles("only its end counts", "{ from: a, chain: [ { takeUntilReplacement: b } ] }",
+        in: ["a": "-1|", "b": "---3|"], out: "-1-3|"),
+    ],
+    rivals: ["ReactiveSwift take(untilReplacement:)"], seeAlso: ["takeUntil", "switchToLatest", "catch"])
+
+  func outputType(_ inputs: [EventType]) -> EventType { .dyn }
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(signal.required, seat, downstream) }
+
+  final class Node: MultiInletNode {
+    private let replacement: SignalPlan
+    private var original: Inlet?
+    private var isReplaced = false
+    private static let replacing = 1
+
+    init(_ replacement: SignalPlan, _ seat: Seat, _ downstream: Downstream) {
+      self.replacement = replacement
+      super.init(seat, downstream: downstream)
+    }
+
+    override func start() {
+      open(replacement, number: Self.replacing)
+      if isClosed || isReplaced { return }
+      original = open(seat.inputs[0])
+      // The replacement may have spoken while the original was being subscribed.
+      if isReplaced { leaveOriginal() }
+    }
+
+    private func leaveOriginal() {
+      isReplaced = true
+      guard let inlet = original else { return }
+      original = nil
+      drop(inlet)
+    }
+
+    override func receive(_ event: Event, from inlet: Inlet) {
+      if inlet.number == Self.replacing { leaveOriginal() } else if isReplaced { return }
+      emit(event)
+    }
+
+    override func completed(_ inlet: Inlet) {
+      if inlet.number == Self.replacing { finish() } else { drop(inlet) }
+    }
+
+    override func stop() {
+      original = nil
+      super.stop()
+    }
+  }
+}

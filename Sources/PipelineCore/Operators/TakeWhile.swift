@@ -1,0 +1,53 @@
+/// `takeWhile`: until a condition fails.
+struct TakeWhile: RowOperator {
+  var condition = ExpressionParameter()
+  var inclusive = false
+
+  static let spec = ComponentSpec<TakeWhile>(
+    "takeWhile",
+    summary: "Passes on events until one does not fulfil a condition, then completes.",
+    details: """
+      The event that does not fulfil it is not sent, unless `inclusive` says so. An event for which the \
+      condition cannot be decided goes to the errors output and ends nothing.
+      """,
+    parameters: [
+      .init("where", \.condition, primary: true, required: true, expecting: .bool, "The condition."),
+      .init("inclusive", \.inclusive, "Also send the event that ends it."),
+    ],
+    examples: [
+      .marble("while small", "takeWhile: event < 3", in: "-1-2-3-1-|", out: "-1-2-|"),
+      .marble("with the event that ends it", "takeWhile: { where: event < 3, inclusive: true }",
+        in: "-1-2-3-1-|", out: "-1-2-(3|)"),
+      .marble("of nothing", "takeWhile: event < 3", in: "--|", out: "--|"),
+      .marble("an error before that", "takeWhile: event < 3", in: "-1-#", out: "-1-#"),
+    ],
+    rivals: ["RxJS takeWhile", "Combine prefix(while:)", "ReactiveCocoa takeWhileBlock:"],
+    seeAlso: ["takeUntil", "skipWhile", "take"])
+
+  func makeStep(_ step: StepPlan) -> RowStep { Step(self, step) }
+
+  final class Step: RowStep {
+    private let program: Program
+    private let inclusive: Bool
+    private let step: StepPlan
+    private var isOver = false
+
+    init(_ parameters: TakeWhile, _ step: StepPlan) {
+      program = parameters.condition.required
+      inclusive = parameters.inclusive
+      self.step = step
+    }
+
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+      // A step below may have sent a further event from inside the last one.
+      if isOver { return .finish }
+      switch program.evaluateBool(frame.frame) {
+      case .yes: return .pass
+      case .no:
+        isOver = true
+        return inclusive ? .passAndFinish : .finish
+      case .failed: return failed(event, frame.frame.lastError, program, frame, run, step)
+      }
+    }
+  }
+}

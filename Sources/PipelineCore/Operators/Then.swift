@@ -1,0 +1,48 @@
+/// `then`: another signal when one has completed.
+struct Then: OperatorComponent {
+  var signal = SignalParameter()
+
+  static let spec = ComponentSpec<Then>(
+    "then",
+    summary: "Drops all events, and goes on with another signal when the signal completes.",
+    details: """
+      The other signal is subscribed only then. An error ends everything, and the other signal is never \
+      subscribed.
+      """,
+    parameters: [
+      .init("signal", \.signal, primary: true, required: true, "The signal to go on with.")
+    ],
+    examples: [
+      .marbles("afterwards", "{ from: a, chain: [ { then: { values: [8, 9] } } ] }", in: ["a": "-1-2-|"],
+        out: "-----(89|)"),
+      .marbles("not after an error", "{ from: a, chain: [ { then: { values: [8, 9] } } ] }", in: ["a": "-1-#"],
+        out: "---#"),
+    ],
+    rivals: ["ReactiveSwift then", "RxJS ignoreElements with concat"],
+    seeAlso: ["concat", "ignoreValues", "switchToLatest"])
+
+  func outputType(_ inputs: [EventType]) -> EventType { signal.plan?.type ?? .dyn }
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(signal.required, seat, downstream) }
+
+  final class Node: MultiInletNode {
+    private let next: SignalPlan
+    private static let following = 1
+
+    init(_ next: SignalPlan, _ seat: Seat, _ downstream: Downstream) {
+      self.next = next
+      super.init(seat, downstream: downstream)
+    }
+
+    override func start() { open(seat.inputs[0]) }
+
+    override func receive(_ event: Event, from inlet: Inlet) {
+      if inlet.number == Self.following { emit(event) }
+    }
+
+    override func completed(_ inlet: Inlet) {
+      drop(inlet)
+      if inlet.number == Self.following { finish() } else { open(next, number: Self.following) }
+    }
+  }
+}

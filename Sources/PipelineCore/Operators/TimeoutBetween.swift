@@ -1,0 +1,60 @@
+/// `timeoutBetween`: an error if the signal is silent for too long.
+struct TimeoutBetween: OperatorComponent {
+  var gap = TimeSpan.zero
+
+  static let spec = ComponentSpec<TimeoutBetween>(
+    "timeoutBetween",
+    summary: "Ends the signal with an error if nothing comes for too long.",
+    details: """
+      The time runs from the subscription to the first event, and from each event to the next. Use \
+      `absence` for an event in place of an error, and `timeout` for the time up to the completion.
+      """,
+    parameters: [
+      .init("gap", \.gap, primary: true, required: true, range: 1...Int64.max,
+        "How long the signal may be silent.")
+    ],
+    examples: [
+      .marble("events reset it", "timeoutBetween: 4ms", in: "-1-1-1-------|", out: "-1-1-1---#"),
+      .marble("before the first event too", "timeoutBetween: 4ms", in: "------1|", out: "----#"),
+      .marble("in time", "timeoutBetween: 4ms", in: "-1-|", out: "-1-|"),
+    ],
+    keeps: "The time of the last event, and one timer.",
+    rivals: ["RxJS timeout with each", "RxSwift timeout", "Combine timeout"],
+    seeAlso: ["timeout", "absence", "retry"])
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(gap, seat, downstream) }
+
+  final class Node: OperatorNode {
+    private let gap: TimeSpan
+    private var last: Instant
+    private var timer = Wake.none
+
+    init(_ gap: TimeSpan, _ seat: Seat, _ downstream: Downstream) {
+      self.gap = gap
+      last = seat.execution.executor.now
+      super.init(seat, downstream: downstream)
+    }
+
+    override func start() {
+      timer = wake(after: gap)
+      super.start()
+    }
+
+    override func receive(_ event: Event) {
+      last = now
+      emit(event)
+    }
+
+    /// The timer is not moved for each event; one that is due too early is set again.
+    override func woke(_ token: Int) {
+      timer = .none
+      if last + gap > now {
+        timer = wake(at: last + gap)
+      } else {
+        finish(failing: SignalFailure(.timeout, "nothing came for \(gap)", at: seat.location))
+      }
+    }
+
+    override func stop() { cancelWake(&timer) }
+  }
+}

@@ -1,0 +1,54 @@
+/// `try`: an error unless a condition holds.
+struct Attempt: RowOperator {
+  var condition = ExpressionParameter()
+  var message = TemplateParameter()
+
+  static let spec = ComponentSpec<Attempt>(
+    "try",
+    summary: "Ends the signal with an error at the first event that does not fulfil a condition.",
+    details: """
+      Such an event is not sent. `onError: route` sends it to the errors output instead, `drop` counts it, \
+      and the signal goes on. A condition that cannot be decided has not been fulfilled.
+      """,
+    parameters: [
+      .init("where", \.condition, primary: true, required: true, expecting: .bool, "The condition."),
+      .init("message", \.message, "The message of the error."),
+    ],
+    examples: [
+      .marble("an error", "try: event < 3", in: "-1-3-1-|", out: "-1-#"),
+      .marble("answered", "{ try: event < 3, onError: route }", in: "-1-3-1-|", out: "-1---1-|"),
+    ],
+    rivals: ["ReactiveSwift attempt", "ReactiveCocoa try:"], seeAlso: ["tryMap", "filter", "catch"])
+
+  func makeStep(_ step: StepPlan) -> RowStep { Step(self, step) }
+
+  final class Step: RowStep {
+    private let program: Program
+    private let message: TemplateParameter
+    private let step: StepPlan
+
+    init(_ parameters: Attempt, _ step: StepPlan) {
+      program = parameters.condition.required
+      message = parameters.message
+      self.step = step
+    }
+
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+      switch program.evaluateBool(frame.frame) {
+      case .yes: return .pass
+      case .no:
+        return refused(event, .eventRefused, text(frame), run, step, otherwise: .fail)
+      case .failed:
+        return failed(event, frame.frame.lastError, program, frame, run, step, otherwise: .fail)
+      }
+    }
+
+    private func text(_ frame: EventFrame) -> String {
+      let standard = "an event does not fulfil the condition of 'try'"
+      guard message.isGiven else { return standard }
+      let buffer = OutputBuffer()
+      return message.render(frame, into: buffer) == nil
+        ? String(decoding: buffer.bytes, as: UTF8.self) : standard
+    }
+  }
+}

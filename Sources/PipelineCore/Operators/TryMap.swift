@@ -1,0 +1,59 @@
+/// `tryMap`: another value for each event, or the end.
+struct TryMap: RowOperator {
+  var to = MappingParameter()
+
+  static let changesValue = true
+
+  static let spec = ComponentSpec<TryMap>(
+    "tryMap",
+    summary: "Replaces each event as `map` does, and ends the signal with an error where that fails.",
+    details: """
+      An expression that gives `optional.none()` fails too; null is a value like any other. With \
+      `onError: route`, `drop` or `keep` it is `map`.
+      """,
+    parameters: [
+      .init("to", \.to, primary: true, required: true, whole: true, "What to make of `event`.")
+    ],
+    examples: [
+      .marble("a division", "tryMap: 6 / event", in: "-1-2-0-3-|", out: "-6-3-#"),
+      .marble("nothing is a failure", "tryMap: event.?id", in: "-a-b-|", out: "-1-#",
+        values: ["a": "{id: 1}", "b": "{}"]),
+    ],
+    rivals: ["Combine tryMap", "ReactiveSwift attemptMap"], seeAlso: ["map", "try", "catch"])
+
+  func outputType(_ inputs: [EventType]) -> EventType { EventType(to.type) }
+
+  func makeStep(_ step: StepPlan) -> RowStep {
+    guard let builder = to.makeBuilder() else { preconditionFailure("tryMap was not bound") }
+    return Step(builder, step)
+  }
+
+  final class Step: RowStep {
+    private let builder: ValueBuilder
+    private let step: StepPlan
+
+    init(_ builder: ValueBuilder, _ step: StepPlan) {
+      self.builder = builder
+      self.step = step
+    }
+
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+      var failing: Program?
+      let value = builder.build(frame, &failing)
+      if value.isError, let failing {
+        return failed(event, value, failing, frame, run, step, otherwise: .fail)
+      }
+      guard value.is(.optional) else {
+        event.value = value
+        return .pass
+      }
+      guard let wrapped = value.wrapped else {
+        return refused(
+          event, .eventRefused, "the expression of 'tryMap' gives nothing for an event", run, step,
+          otherwise: .fail)
+      }
+      event.value = wrapped
+      return .pass
+    }
+  }
+}

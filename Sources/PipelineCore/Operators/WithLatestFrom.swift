@@ -1,0 +1,74 @@
+/// `withLatestFrom`: each event together with the newest of another signal.
+struct WithLatestFrom: OperatorComponent {
+  var signal = SignalParameter()
+  var reduce = MappingParameter()
+
+  static let spec = ComponentSpec<WithLatestFrom>(
+    "withLatestFrom",
+    summary: "Sends each event together with the newest event of another signal.",
+    details: """
+      Only events of the signal itself make it send, unlike combineLatest. The event becomes a list of the \
+      two, or what `reduce` makes of `event` and `latest`. Events before the first of the other signal are \
+      dropped. It completes with its own signal; that the other completes changes nothing, an error of \
+      either ends it. The other signal is subscribed first.
+      """,
+    parameters: [
+      .init("signal", \.signal, primary: true, required: true, "The other signal."),
+      .init("reduce", \.reduce, variables: [("latest", .dyn)],
+        "What to make of `event` and `latest`; a list of both if left out."),
+    ],
+    examples: [
+      .marbles("pairs", "{ from: a, chain: [ { withLatestFrom: b } ] }",
+        in: ["a": "1--2-3---4-|", "b": "-x----y-|"], out: "---p-q---r-|",
+        values: ["p": "[2, x]", "q": "[3, x]", "r": "[4, y]"]),
+      .marbles("an expression",
+        "{ from: a, chain: [ { withLatestFrom: { signal: b, reduce: event * latest } } ] }",
+        in: ["a": "--2-3-|", "b": "2--3|"], out: "--4-9-|"),
+    ],
+    keeps: "The newest event of the other signal.", rivals: ["RxJS withLatestFrom"],
+    seeAlso: ["combineLatest", "sample", "join"])
+
+  func outputType(_ inputs: [EventType]) -> EventType {
+    EventType(reduce.isGiven ? reduce.type : .list(.dyn))
+  }
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+
+  final class Node: MultiInletNode {
+    private let parameters: WithLatestFrom
+    private let builder: ValueBuilder?
+    private lazy var frame = makeFrame()
+    private var latest: OwnedValue?
+
+    init(_ parameters: WithLatestFrom, _ seat: Seat, _ downstream: Downstream) {
+      self.parameters = parameters
+      builder = parameters.reduce.makeBuilder()
+      super.init(seat, downstream: downstream)
+    }
+
+    override func start() {
+      open(parameters.signal.required)
+      if !isClosed { subscribe(seat.inputs[0]) }
+    }
+
+    override func receive(_ event: Event, from inlet: Inlet) {
+      if latest == nil {
+        latest = OwnedValue(event.value)
+      } else {
+        latest?.assign(event.value, retiring: arena)
+      }
+    }
+
+    override func receive(_ event: Event) {
+      guard let latest = latest?.value else { return }
+      guard let builder else {
+        emit(event.with(arena.list([event.value, latest])))
+        return
+      }
+      frame.set(0, latest)
+      if let value = build(builder, event, frame) { emit(event.with(value)) }
+    }
+
+    override func completed(_ inlet: Inlet) { drop(inlet) }
+  }
+}
