@@ -86,32 +86,37 @@ struct Join: OperatorComponent {
     }
 
     /// What is kept of one signal.
-    private struct Side {
+    private final class Side {
       /// Oldest first.
       var entries = Deque<Entry>()
       /// The same, by key, oldest first.
       var byKey: [[UInt8]: Deque<Entry>] = [:]
       var hasEnded = false
 
-      mutating func insert(_ entry: Entry) {
+      func insert(_ entry: Entry) {
         entries.append(entry)
         byKey[entry.key, default: []].append(entry)
       }
 
-      mutating func removeOldest() -> Entry? {
+      func removeOldest() -> Entry? {
         guard let oldest = entries.popFirst() else { return nil }
         // Of one key, too, the oldest is the first.
         byKey[oldest.key]?.removeFirst()
         if byKey[oldest.key]?.isEmpty == true { byKey[oldest.key] = nil }
         return oldest
       }
+
+      func removeAll() {
+        entries.removeAll()
+        byKey = [:]
+      }
     }
 
     private let parameters: Join
     private let builder: ValueBuilder?
     private lazy var frame = makeFrame()
-    private var left = Side()
-    private var right = Side()
+    private let left = Side()
+    private let right = Side()
     private let buffer = OutputBuffer()
     /// Set only while something is kept.
     private var timer = Wake.none
@@ -140,7 +145,7 @@ struct Join: OperatorComponent {
       // Pairs are sent from a copy: what they cause may come back here.
       let partners = right.byKey[key] ?? []
       entry.isMatched = !partners.isEmpty
-      if !right.hasEnded || parameters.unmatched == .send { keep(entry, &left, "first") }
+      if !right.hasEnded || parameters.unmatched == .send { keep(entry, left, "first") }
       for partner in partners where !isClosed { send(entry, partner) }
       if !isClosed { finishIfOver() }
     }
@@ -156,7 +161,7 @@ struct Join: OperatorComponent {
       let entry = Entry(event, key, now + parameters.within)
       let partners = left.byKey[key] ?? []
       for partner in partners { partner.isMatched = true }
-      if !left.hasEnded { keep(entry, &right, "other") }
+      if !left.hasEnded { keep(entry, right, "other") }
       for partner in partners where !isClosed { send(partner, entry) }
     }
 
@@ -166,7 +171,7 @@ struct Join: OperatorComponent {
       return Array(buffer.bytes)
     }
 
-    private func keep(_ entry: Entry, _ side: inout Side, _ name: String) {
+    private func keep(_ entry: Entry, _ side: Side, _ name: String) {
       var displaced: Entry?
       if side.entries.count == parameters.limit { displaced = side.removeOldest() }
       side.insert(entry)
@@ -243,8 +248,8 @@ struct Join: OperatorComponent {
 
     override func stop() {
       cancelWake(&timer)
-      left = Side()
-      right = Side()
+      left.removeAll()
+      right.removeAll()
       super.stop()
     }
   }
