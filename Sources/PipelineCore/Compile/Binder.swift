@@ -61,6 +61,9 @@ public struct Binder {
     compilation.expressions.append(ExpressionReport(step: step, checked: checked))
   }
 
+  /// The number of a named scheduler, in the order in which the file names them.
+  func number(ofScheduler name: String) -> Int { compilation.number(ofScheduler: name) }
+
   /// Compiles an inner signal: its expressions see this component's event as `outer`.
   mutating func compileInner(_ node: SignalNode) -> SignalPlan? {
     var inner = context

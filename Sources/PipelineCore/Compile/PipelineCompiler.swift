@@ -28,6 +28,8 @@ final class Compilation {
   private var steps: [StepPlan] = []
   /// The names of steps and references in saved states.
   private var keys: Set<String> = []
+  /// The named schedulers, in the order in which the file names them.
+  private var schedulers: [String] = []
   /// What can be referred to, by name.
   private var index: [String: Int] = [:]
   private var entries: [Entry] = []
@@ -42,6 +44,7 @@ final class Compilation {
     var name: Located<String>
     var kind: NamedPlan.Kind
     var isCold = false
+    var sharing = Sharing()
     var state = State.waiting
     var references = 0
   }
@@ -73,7 +76,7 @@ final class Compilation {
     let named = entries.compactMap { entry -> NamedPlan? in
       guard case .done(let plan?) = entry.state else { return nil }
       return NamedPlan(
-        name: entry.name.value, kind: entry.kind, body: plan, isCold: entry.isCold,
+        name: entry.name.value, kind: entry.kind, body: plan, isCold: entry.isCold, sharing: entry.sharing,
         location: entry.name.location, references: entry.references)
     }
     return Plan(
@@ -92,19 +95,42 @@ final class Compilation {
   // MARK: Names
 
   private func declare() {
-    func add(_ name: Located<String>, _ kind: NamedPlan.Kind, cold: Bool) {
+    func add(_ name: Located<String>, _ kind: NamedPlan.Kind, _ options: [OptionNode]) {
       guard index[name.value] == nil else { return }
       index[name.value] = entries.count
-      entries.append(Entry(name: name, kind: kind, isCold: cold))
+      let cold = isCold(options)
+      entries.append(Entry(name: name, kind: kind, isCold: cold, sharing: sharing(options, isCold: cold)))
     }
-    for source in file.sources { add(source.name, .source, cold: isCold(source.node.options)) }
-    for signal in file.signals { add(signal.name, .signal, cold: isCold(signal.node.options)) }
+    for source in file.sources { add(source.name, .source, source.node.options) }
+    for signal in file.signals { add(signal.name, .signal, signal.node.options) }
     if let command = file.commands.first { unfinished("commands", command.name.location) }
     if let plugin = file.plugins.first { unfinished("plugins", plugin.name.location) }
     if let setting = file.defaults.first { unfinished("defaults", setting.name.location) }
-    for source in file.sources { refuseOptions(source.node.options, known: ["description", "onError", "cold"]) }
-    for signal in file.signals { refuseOptions(signal.node.options, known: ["description", "cold"]) }
+    for source in file.sources { refuseOptions(source.node.options, known: ["description", "onError", "cold", "share"]) }
+    for signal in file.signals { refuseOptions(signal.node.options, known: ["description", "cold", "share"]) }
     for sink in file.sinks { refuseOptions(sink.node.component.options, known: ["description"]) }
+  }
+
+  private func sharing(_ options: [OptionNode], isCold: Bool) -> Sharing {
+    guard let option = options.first(where: { $0.key.value == "share" }) else { return Sharing() }
+    if isCold {
+      diagnostics.report(
+        Diagnostic(
+          .conflictingParameters, "a signal is made anew for each reference ('cold') or shared, not both",
+          at: option.key.location, help: "Remove 'cold' or 'share'"))
+    }
+    var context = DecodingContext(at: option.key.location)
+    context.component = "share"
+    context.parameter = "share"
+    let sharing = Sharing.decode(option.value, &context)
+    diagnostics.report(contentsOf: context.diagnostics.all)
+    if let sharing, sharing.within != nil, sharing.replay == 0, !context.diagnostics.hasErrors {
+      diagnostics.report(
+        Diagnostic(
+          .conflictingParameters, "'within' of 'share' says how old replayed events may be, but none are",
+          at: option.key.location, help: "Add 'replay: N', or remove it"))
+    }
+    return sharing ?? Sharing()
   }
 
   private func isCold(_ options: [OptionNode]) -> Bool {
@@ -184,7 +210,7 @@ final class Compilation {
       guard let plan = named(at, from: name.name.location) else { return nil }
       return SignalPlan(
         .named(at), step: plan.step, type: plan.type,
-        reference: key("\(context.path)/@\(name.name.value)"))
+        reference: key("\(context.path)/@\(name.name.value)"), settling: plan.settling)
     case "errors":
       kind = .errors(at)
     case let other?:
@@ -434,6 +460,13 @@ final class Compilation {
       print.add(text.utf8)
     }
     return print.value
+  }
+
+  /// The number of a named scheduler.
+  func number(ofScheduler name: String) -> Int {
+    if let known = schedulers.firstIndex(of: name) { return known }
+    schedulers.append(name)
+    return schedulers.count - 1
   }
 
   /// Where a step stands in a saved state; what it holds stands behind it.

@@ -25,7 +25,7 @@ public struct PlanExplanation {
       say(0, "")
       say(0, title)
       for entry in named {
-        let manner = entry.isCold ? ", made anew for each reference" : ""
+        let manner = Self.manner(entry)
         say(1, "\(entry.name): \(Self.name(entry.body.type.type))\(manner)")
         signal(entry.body, 2)
       }
@@ -39,6 +39,22 @@ public struct PlanExplanation {
       signal(sink.input, 2)
       step(sink.step, 2)
     }
+  }
+
+  /// Hot or cold, as the file can choose.
+  private static func manner(_ entry: NamedPlan) -> String {
+    if entry.isCold { return ", made anew for each reference" }
+    let sharing = entry.sharing
+    var words: [String] = []
+    if sharing.start == .eager { words.append("started with the pipeline") }
+    if sharing.stop == .never { words.append("not stopped for lack of listeners") }
+    if sharing.replay > 0 {
+      words.append(
+        "the last \(sharing.replay) event\(sharing.replay == 1 ? "" : "s")"
+          + (sharing.within.map { " of \($0)" } ?? "") + " replayed")
+    }
+    if !sharing.again { words.append("run once") }
+    return words.isEmpty ? "" : ", shared: " + words.joined(separator: ", ")
   }
 
   private mutating func signal(_ signal: SignalPlan, _ depth: Int) {

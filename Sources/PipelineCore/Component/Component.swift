@@ -42,9 +42,12 @@ public protocol OperatorComponent: Component {
   /// What is known of the events, given what is known of the inputs'.
   func outputType(_ inputs: [EventType]) -> EventType
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode
+  /// Whether it sends only when all that an event changes has changed.
+  var settles: Bool { get }
 }
 
 extension OperatorComponent {
+  public var settles: Bool { false }
   public func outputType(_ inputs: [EventType]) -> EventType { inputs.first ?? .dyn }
 }
 

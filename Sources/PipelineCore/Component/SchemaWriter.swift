@@ -287,7 +287,12 @@ public struct SchemaWriter {
       ])
       var named: Members = [("type", .string("object")), ("additionalProperties", input)]
       named.append(("minProperties", .int(entry.minimumInputs)))
-      named.append(("properties", .object([("signals", .bool(false))])))
+      var beside: Members = [("signals", .bool(false))]
+      // A switch may stand beside the names; nothing else can be told from them.
+      for info in entry.parameters {
+        if case .bool = info.shape { beside.append((info.name, Self.any([Self.reference("boolean"), input]))) }
+      }
+      named.append(("properties", .object(beside)))
       let signals = Self.any([list, .object(named)])
       let long = Self.closed(
         [("signals", signals)]

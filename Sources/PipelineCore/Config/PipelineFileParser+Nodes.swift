@@ -22,6 +22,12 @@ extension PipelineFileParser {
           OptionNode(key: $0.locatedName, value: $0.value)
         }
         value = signals
+      } else if keyword.value == .combineLatest, let entries = value.entries,
+        let settle = entries.first(where: { $0.name == "settle" && $0.value.bool != nil })
+      {
+        // A signal cannot have the name of a boolean, so that this is no input.
+        arguments = [OptionNode(key: settle.locatedName, value: settle.value)]
+        value = YAMLNode(.mapping(entries.filter { $0.name != "settle" }), at: value.location)
       }
       guard let inputs = inputs(value, keyword.value) else { return nil }
       return CombiningNode(

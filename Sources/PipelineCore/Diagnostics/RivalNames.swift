@@ -29,12 +29,34 @@ enum RivalNames {
       "rateLimit",
       "'throttle' waits for a pause; for the first of each interval use 'rateLimit', for the newest "
         + "'sample'",
-      "throttleTime throttleFirst throttleLatest"
+      "throttleTime throttleFirst throttleLatest debounceLeading"
     ),
-    ("sample", "For the newest event at each tick use 'sample'", "audit auditTime sampleTime"),
+    (
+      "rateLimit", "Use 'rateLimit'; 'mode: bucket' is a token bucket",
+      "rate_limit tokenBucket leakyBucket rateLimiter limitRate smooth"
+    ),
+    (
+      "rateLimit", "For the newest event at the end of a period that an event begins use 'rateLimit' with 'mode: trailing'",
+      "audit auditTime"
+    ),
+    ("sample", "For the newest event at each tick use 'sample'", "sampleTime"),
     ("interval", "", "timer every tick schedule generate"),
     ("timeout", "", "timeoutWith"),
+    (
+      "timeoutBetween", "For the time between events use 'timeoutBetween'; 'timeout' is that up to the completion",
+      "timeoutEach idleTimeout"
+    ),
+    (
+      "absence", "Use 'absence'; with 'repeat: true' it is a heartbeat",
+      "heartbeat keepAlive watchdog deadman silence expired"
+    ),
     ("bufferWithTime", "", "bufferTime bufferTimeout batch"),
+    ("bufferWithCount", "", "bufferCount buffer chunk chunked chunks grouped"),
+    (
+      "window", "Use 'window': 'every' for windows of time, 'count' for numbers, 'gap' for sessions",
+      "windowTime windowCount windowToggle windowWhen tumblingWindow slidingWindow sessionWindow tumble hop "
+        + "session sliding tumbling bufferToggle bufferWhen"
+    ),
 
     // Signals of signals
     (
@@ -54,7 +76,11 @@ enum RivalNames {
       "exhaustMap flatMapFirst"
     ),
     ("switchToLatest", "", "switchAll switchLatest flattenLatest"),
-    ("flatten", "", "mergeAll concatAll unwrap explode unnest"),
+    (
+      "flattenMap", "The elements of a list are sent one by one by 'flattenMap: event'",
+      "flatten mergeAll concatAll exhaustAll unwrap explode unnest splitList"
+    ),
+    ("then", "", "andThen sequenceNext thenReturn"),
 
     // Folds
     (
@@ -65,39 +91,58 @@ enum RivalNames {
     ("scan", "", "scanWithStart runningFold reductions accumulateAll"),
     ("combinePrevious", "", "pairwise combinePreviousWithStart zipWithPrevious"),
     ("collect", "", "toArray toList"),
+    ("count", "", "countAll howMany"),
+    ("any", "", "some contains anySatisfy exists isEmpty"),
+    ("all", "", "every allSatisfy forall"),
 
     // Choosing
     (
       "distinctUntilChanged", "",
-      "dedupe distinct removeDuplicates skipRepeats unique uniq deduplicate"
+      "dedupe removeDuplicates skipRepeats unique uniq deduplicate"
     ),
+    ("distinct", "", "distinctBy seen once bloom dedupeAll"),
     ("filter", "", "where grep accept route"),
     ("map", "", "select transform remap mapping apply bloblang project jq"),
+    ("mapReplace", "", "mapTo constant always"),
+    ("tryMap", "", "attemptMap mapThrowing"),
+    ("try", "", "attempt assert check verify validate tryFilter"),
+    ("not", "", "negate invert"),
     ("startWith", "", "prepend"),
     ("concat", "", "append endWith"),
     ("skip", "", "drop dropFirst skipFirst"),
     ("take", "", "first head limit prefix"),
     ("takeLast", "", "last tail suffix"),
     ("skipWhile", "", "dropWhile"),
-    ("takeWhile", "", "prefixWhile"),
+    ("skipUntil", "", "dropUntil skipUntilBlock skipUntilOutputFrom"),
+    ("takeWhile", "", "prefixWhile takeWhileBlock"),
+    ("takeUntil", "", "takeUntilBlock prefixUntil stopWhen takeUntilSignal"),
     ("ignoreValues", "", "ignoreElements ignoreOutput"),
 
     // Several
     ("race", "", "amb ambiguous firstOf"),
     ("combineLatest", "", "combineLatestWith combineLatestAll"),
+    ("withLatestFrom", "", "withLatest sampleWith latestFrom attachLatest"),
     (
-      "combineLatest",
-      "Use 'combineLatest', and 'sample' if only one side shall drive; there is no 'withLatestFrom'",
-      "withLatestFrom"
+      "combineLatest", "Use 'combineLatest' with 'settle: true', which sends once for each event of a source",
+      "combineLatestSettled combineTransparent glitchFree"
     ),
+    ("join", "", "intervalJoin windowJoin streamJoin correlate"),
+    ("gate", "", "pausable pause valve holdWhen pausableBuffered bufferWhile passWhile"),
+    ("circuitBreaker", "", "breaker circuit_breaker hystrix"),
     ("zip", "", "zipWith zipAll"),
-    ("merge", "", "mergeWith join fanIn"),
+    ("merge", "", "mergeWith fanIn"),
     ("merge", "Several signals may refer to one; 'merge' is the reverse", "tee broadcast fanOut"),
     ("groupBy", "", "partition keyBy"),
 
     // Errors, side effects, sharing
     ("catch", "", "catchError catchTo rescue onErrorResumeNext flatMapError"),
     ("retry", "", "retryWhen retryUpTo"),
+    ("materialize", "", "materialise asEvents notifications"),
+    ("dematerialize", "", "dematerialise fromEvents"),
+    ("if", "", "iif cond conditional"),
+    ("switch", "", "case choose match"),
+    ("deliverOn", "", "observeOn receiveOn publishOn"),
+    ("subscribeOn", "", "subscribe_on startOn"),
     (
       "do", "Side effects are 'do'; to print events use 'log'",
       "tap doOnNext doNext handleEvents peek inspect forEach on"
@@ -105,7 +150,10 @@ enum RivalNames {
     ("log", "", "tap debug print logAll logNext"),
     ("finally", "", "finalize onEnd doFinally ensure"),
     ("initially", "", "onStart doOnSubscribe"),
-    ("share", "", "publish multicast shareReplay replay refCount autoconnect"),
+    (
+      "share", "Names are shared; how is said by the option 'share', e.g. 'share: { replay: 1 }'",
+      "publish multicast shareReplay replay replayLast replayLazily refCount autoconnect connectable"
+    ),
     ("set", "", "setField addFields assign mutate"),
     ("unset", "", "removeFields deleteField dropFields omit"),
 

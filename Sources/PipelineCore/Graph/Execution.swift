@@ -53,6 +53,8 @@ public final class Execution {
   /// The sources have been told to end; new ones end at once.
   public private(set) var isStopping = false
   public private(set) var outcome: Outcome?
+  /// What nodes have put off to later in the turn.
+  @exclusivity(unchecked) var agenda = Agenda()
   private var onEnd: (Outcome) -> Void = { _ in }
   /// What still goes on outside of the graph and must be over before the end is told.
   private var holds = 0
@@ -85,6 +87,7 @@ public final class Execution {
     executor.lastTimer = restoration?.lastTimer ?? 0
     named = plan.named.indices.map { SharedSignal(self, $0) }
     errors = plan.named.indices.map { _ in ErrorsSignal(self) }
+    if let restoration { for shared in named { shared.restore(restoration) } }
     isWiring = true
     openSinks = plan.sinks.count
     for (index, sink) in plan.sinks.enumerated() {
@@ -109,6 +112,7 @@ public final class Execution {
       if sinks[index].node.hasEnded { upstream.cancel() } else { sinks[index].upstream = upstream }
     }
     for tap in taps { tap.connect(self) }
+    for shared in named { shared.launched() }
     if let restoration { goOn(restoration) }
     isWiring = false
     let starts = pendingStarts
@@ -171,6 +175,7 @@ public final class Execution {
     for sink in sinks { sink.upstream.cancel() }
     for tap in taps { tap.disconnect() }
     for sink in sinks where sink.isOpen { sink.node.abandon() }
+    for shared in named { shared.disconnect() }
     for source in runningSources { source.cancel() }
     runningSources = []
   }

@@ -76,6 +76,8 @@ open class MultiInletNode: OperatorNode {
 
   /// Takes an inlet out of `inlets`; cancels it unless it has ended.
   public final func drop(_ inlet: Inlet) {
+    // It may be dropped while it hands over an event, and the list is all that keeps it.
+    if !inlet.hasEnded { executor.bury(inlet) }
     if let index = inlets.firstIndex(where: { $0 === inlet }) { inlets.remove(at: index) }
     inlet.cancel()
   }

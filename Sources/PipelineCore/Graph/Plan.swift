@@ -35,6 +35,7 @@ public struct NamedPlan: Sendable {
   public var body: SignalPlan
   /// Made anew for each reference.
   public var isCold: Bool
+  public var sharing = Sharing()
   public var location: SourceLocation
   /// How many places of the file refer to it.
   public var references = 0
@@ -102,6 +103,8 @@ public final class SignalPlan: Sendable {
   public let type: EventType
   /// The place of a reference in a saved state; unique in the plan.
   let reference: String
+  /// How many nodes that settle lie one above the other, up to here.
+  let settling: Int
 
   /// In place of a signal where there is none.
   static let nothing = SignalPlan(.input, step: StepID(0), type: .dyn)
@@ -110,8 +113,15 @@ public final class SignalPlan: Sendable {
     self.init(kind, step: step, type: type, reference: "")
   }
 
-  init(_ kind: Kind, step: StepID, type: EventType, reference: String) {
+  init(_ kind: Kind, step: StepID, type: EventType, reference: String, settling: Int = 0) {
     self.kind = kind
+    switch kind {
+    case .named, .errors, .source, .input: self.settling = settling
+    case .run(_, let input): self.settling = input.settling
+    case .node(let component, _, let inputs):
+      let above = (inputs + component.innerPlans).map(\.settling).max() ?? 0
+      self.settling = above + (component.settles ? 1 : 0)
+    }
     self.step = step
     self.type = type
     self.reference = reference

@@ -1,3 +1,5 @@
+internal import DequeModule
+
 /// A subscription of what several share; they hear of events in the order of their numbers.
 protocol NumberedSubscription: Subscription {
   var serial: UInt64 { get }
@@ -6,7 +8,8 @@ protocol NumberedSubscription: Subscription {
 /// A named signal while it runs: one subscription above, many below.
 ///
 /// The first subscriber starts it, the last to leave stops it, and a subscriber that comes after its
-/// end starts it again, as Rx's `share` does. Late subscribers get what comes after them.
+/// end starts it again, as Rx's `share` does. Late subscribers get what comes after them. The option `share`
+/// changes each of these: see ``Sharing``.
 final class SharedSignal: Downstream {
   private unowned let execution: Execution
   private let index: Int
@@ -16,6 +19,15 @@ final class SharedSignal: Downstream {
   /// Who gets events, if there is just one: they reach it without counting references.
   @exclusivity(unchecked) private var only: Unmanaged<Downstream>?
   private var connection: (any Subscription)?
+  private let sharing: Sharing
+  /// What late subscribers are told of, oldest first; the numbers follow each other.
+  private var kept = Deque<(number: UInt64, at: Instant, event: OwnedEvent)>()
+  private var lastEvent: UInt64 = 0
+  private enum Ending { case completed, failed(SignalFailure) }
+  /// How it ended, where it does not run again.
+  private var ending: Ending?
+  /// Whether it ran when its state was saved.
+  private var wasConnected: Bool?
   /// Somebody who is told everything and counts for nothing; for tests.
   unowned(unsafe) var watcher: Downstream? {
     didSet { chooseOnly() }
@@ -24,17 +36,116 @@ final class SharedSignal: Downstream {
   init(_ execution: Execution, _ index: Int) {
     self.execution = execution
     self.index = index
+    sharing = execution.plan.named[index].sharing
   }
 
   private func chooseOnly() {
-    only = subscribers.count == 1 && watcher == nil ? subscribers[0].downstream : nil
+    let isPlain = watcher == nil && sharing.replay == 0
+    only = subscribers.count == 1 && isPlain ? subscribers[0].downstream : nil
   }
 
   var isConnected: Bool { connection != nil }
 
   /// Writes the records of what runs for the subscribers.
   func record(_ state: inout StateWriter) {
+    if !sharing.isPlain {
+      state.record(.reference(reference)) { state in
+        expire()
+        state.write(lastEvent)
+        state.write(each: kept) {
+          $0.write($1.at)
+          $0.write($1.event)
+        }
+        state.write(connection != nil)
+        state.write(ending != nil)
+        if case .failed(let failure)? = ending { state.write(Optional(failure)) } else { state.write(false) }
+      }
+    }
     if let connection { execution.record(connection, of: execution.plan.named[index].body, &state) }
+  }
+
+  private var reference: String { "share/\(execution.plan.named[index].name)" }
+
+  /// Takes back what `record` wrote of the signal itself, before anybody subscribes.
+  func restore(_ restoration: Restoration) {
+    guard !sharing.isPlain, var state = restoration.record(reference: reference) else { return }
+    do throws(StateFault) {
+      lastEvent = try state.read()
+      let count = try state.count()
+      guard count <= sharing.replay, lastEvent >= UInt64(count), lastEvent < 1 << 62 else {
+        throw StateFault("there are too many events")
+      }
+      for number in 0..<count {
+        let number = lastEvent - UInt64(count) + UInt64(number) + 1
+        kept.append((number, try state.read(), try state.read()))
+      }
+      wasConnected = try state.read()
+      if try state.read(Bool.self) {
+        ending = try state.read(SignalFailure?.self).map { .failed($0) } ?? .completed
+      }
+    } catch {
+      kept.removeAll()
+      ending = nil
+    }
+  }
+
+  /// All sinks have subscribed.
+  func launched() {
+    guard sharing.start == .eager || sharing.stop == .never && wasConnected == true else { return }
+    if wasConnected ?? true, connection == nil, ending == nil { connect() }
+  }
+
+  /// Stops whatever runs, because the pipeline does.
+  func disconnect() {
+    kept.removeAll()
+    guard let connection else { return }
+    self.connection = nil
+    connection.cancel()
+  }
+
+  private func connect() {
+    // Events may come before `subscribe` returns; this keeps a second subscriber that such an event makes
+    // from connecting again.
+    connection = NoSubscription.make()
+    let made = execution.subscribe(execution.plan.named[index].body, execution.topScope, to: self)
+    if connection == nil { made.cancel() } else { connection = made }
+  }
+
+  // MARK: Late subscribers
+
+  private func keep(_ event: Event) {
+    lastEvent &+= 1
+    kept.append((lastEvent, execution.executor.now, OwnedEvent(event)))
+    if kept.count > sharing.replay { kept.removeFirst() }
+    expire()
+  }
+
+  private func expire() {
+    guard let within = sharing.within else { return }
+    let now = execution.executor.now
+    while let oldest = kept.first, oldest.at + within <= now { kept.removeFirst() }
+  }
+
+  /// Tells a late subscriber of what is kept, and of what comes while it is being told.
+  private func catchUp(_ subscriber: Subscriber) {
+    expire()
+    var next: UInt64 = 0
+    while !subscriber.isClosed, let first = kept.first, next <= lastEvent {
+      let place = next > first.number ? Int(next - first.number) : 0
+      guard place < kept.count else { break }
+      let entry = kept[place]
+      next = entry.number + 1
+      entry.event.keep(in: execution.executor.arena)
+      subscriber.downstream._withUnsafeGuaranteedRef { $0.receive(entry.event.event) }
+    }
+    subscriber.isCatchingUp = false
+    guard let ending, !subscriber.isClosed else { return }
+    subscriber.isClosed = true
+    execution.executor.bury(subscriber)
+    switch ending {
+    case .completed: subscriber.downstream._withUnsafeGuaranteedRef { $0.complete() }
+    case .failed(let failure): subscriber.downstream._withUnsafeGuaranteedRef { $0.fail(failure) }
+    }
   }
 
   private final class Subscriber: NumberedSubscription {
@@ -42,6 +153,8 @@ final class SharedSignal: Downstream {
     let shared: SharedSignal
     let serial: UInt64
     var isClosed = false
+    /// Is told of what is kept, and gets nothing else meanwhile.
+    var isCatchingUp = false
 
     init(_ downstream: Downstream, _ shared: SharedSignal, _ serial: UInt64) {
       self.downstream = .passUnretained(downstream)
@@ -59,25 +172,21 @@ final class SharedSignal: Downstream {
   /// `serial`: the number of the subscription in a saved state; nil: it is the newest.
   func subscribe(_ downstream: Downstream, serial: UInt64? = nil) -> any Subscription {
     let subscriber = Subscriber(downstream, self, serial ?? execution.nextSubscription())
+    if ending != nil || serial == nil && !kept.isEmpty {
+      subscriber.isCatchingUp = true
+      execution.whenWired { [self] in catchUp(subscriber) }
+      if ending != nil { return subscriber }
+    }
     let place = serial == nil ? nil : subscribers.firstIndex { $0.serial > subscriber.serial }
     subscribers.insert(subscriber, at: place ?? subscribers.count)
-    if subscribers.count == 1, connection == nil {
-      // Events may come before `subscribe` returns; `connecting` keeps a second subscriber that such
-      // an event makes from connecting again.
-      connection = NoSubscription.make()
-      let made = execution.subscribe(execution.plan.named[index].body, execution.topScope, to: self)
-      if connection == nil { made.cancel() } else { connection = made }
-    }
+    if !subscriber.isClosed, subscribers.count == 1, connection == nil { connect() }
     return subscriber
   }
 
   private func remove(_ subscriber: Subscriber) {
     if let at = subscribers.firstIndex(where: { $0 === subscriber }) { subscribers.remove(at: at) }
     execution.executor.bury(subscriber)
-    if subscribers.isEmpty, let connection {
-      self.connection = nil
-      connection.cancel()
-    }
+    if subscribers.isEmpty, sharing.stop == .unused { disconnect() }
   }
 
   override func receive(_ event: Event) {
@@ -85,20 +194,23 @@ final class SharedSignal: Downstream {
       only._withUnsafeGuaranteedRef { $0.receive(event) }
       return
     }
+    if sharing.replay > 0 { keep(event) }
     if let watcher { watcher.receive(event) }
-    for subscriber in subscribers where !subscriber.isClosed {
+    for subscriber in subscribers where !subscriber.isClosed && !subscriber.isCatchingUp {
       subscriber.downstream._withUnsafeGuaranteedRef { $0.receive(event) }
     }
   }
 
   override func complete() {
     watcher?.complete()
+    if !sharing.again { ending = .completed }
     for subscriber in end() { subscriber._withUnsafeGuaranteedRef { $0.complete() } }
     execution.namedEnded(index)
   }
 
   override func fail(_ failure: SignalFailure) {
     watcher?.fail(failure)
+    if !sharing.again { ending = .failed(failure) }
     for subscriber in end() { subscriber._withUnsafeGuaranteedRef { $0.fail(failure) } }
     execution.namedEnded(index)
   }
@@ -109,6 +221,7 @@ final class SharedSignal: Downstream {
     subscribers = []
     let above = connection
     connection = nil
+    if sharing.again { kept.removeAll() }
     above?.cancel()
     for subscriber in told {
       execution.executor.bury(subscriber)

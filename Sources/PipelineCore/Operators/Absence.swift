@@ -29,7 +29,8 @@ struct Absence: OperatorComponent {
         "absence: { after: 3ms, value: \"'quiet'\", only: true }", in: "-----1-----|", out: "---q----q--|",
         values: ["q": "quiet"]),
     ],
-    keeps: "The time of the last event, and one timer.", rivals: ["Esper pattern timers", "Riemann expired events"],
+    keeps: "The time of the last event, and one timer.", carries: .state(version: 1),
+    rivals: ["Esper pattern timers", "Riemann expired events"],
     seeAlso: ["timeoutBetween", "throttle", "window"])
 
   func outputType(_ inputs: [EventType]) -> EventType { .dyn }
@@ -81,5 +82,15 @@ struct Absence: OperatorComponent {
     }
 
     override func stop() { cancelWake(&timer) }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(last)
+      state.write(timer)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      last = try state.read()
+      timer = try state.read()
+    }
   }
 }

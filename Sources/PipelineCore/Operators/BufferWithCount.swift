@@ -17,6 +17,7 @@ struct BufferWithCount: OperatorComponent {
       .marble("of nothing", "bufferWithCount: 2", in: "--|", out: "--|"),
     ],
     keeps: "The events of the list being gathered.",
+    carries: .state(version: 1),
     rivals: ["RxJS bufferCount", "Combine collect", "ReactiveCocoa buffer: (which drops the rest)"],
     seeAlso: ["bufferWithTime", "window", "collect"])
 
@@ -49,6 +50,15 @@ struct BufferWithCount: OperatorComponent {
       let list = arena.list(of: events)
       events.removeAll(keepingCapacity: true)
       emit(Event(list))
+    }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(events)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      events = try state.read()
+      guard events.count < count else { throw StateFault("there are too many events") }
     }
   }
 }

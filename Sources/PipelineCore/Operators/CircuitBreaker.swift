@@ -42,6 +42,7 @@ struct CircuitBreaker: OperatorComponent {
         """, in: "-1-0-0-1-----0-1-|", out: "-k-n-n-n-----n-n-|", values: ["k": "ok", "n": "no"]),
     ],
     keeps: "The running inner signals with their events, the events that wait, and the times of at most `failures` failures.",
+    carries: .state(version: 1),
     rivals: ["Hystrix", "resilience4j", "Envoy outlier detection"], seeAlso: ["flattenMap", "retry", "catch"])
 
   static let seesError = true
@@ -197,6 +198,44 @@ struct CircuitBreaker: OperatorComponent {
       running = [:]
       backlog.update(0, parameters.queueLimit, executor)
       super.stop()
+    }
+
+    override func save(_ writer: inout StateWriter) {
+      switch state {
+      case .closed: writer.write(0)
+      case .open(let until):
+        writer.write(1)
+        writer.write(until)
+      case .trial(let number):
+        writer.write(2)
+        writer.write(number)
+      }
+      writer.write(each: failures)
+      writer.write(each: waiting)
+      writer.write(each: running.keys.sorted()) { writer, number in
+        writer.write(number)
+        writer.write(running[number])
+      }
+      writer.write(begun)
+      writer.write(outerEnded)
+      writer.write(backlog.isOver)
+    }
+
+    override func restore(_ reader: inout StateReader) throws(StateFault) {
+      switch try reader.read(in: 0...2) {
+      case 0: state = .closed
+      case 1: state = .open(until: try reader.read())
+      default: state = .trial(try reader.read())
+      }
+      failures = Deque(try reader.read([Instant].self))
+      waiting = Deque(try reader.read([OwnedEvent].self))
+      for _ in 0..<(try reader.count()) {
+        let number = try reader.read(Int.self)
+        running[number] = try reader.read(OwnedEvent?.self)
+      }
+      begun = try reader.read(in: 0...Int.max)
+      outerEnded = try reader.read()
+      backlog.restore(try reader.read(), executor)
     }
   }
 }

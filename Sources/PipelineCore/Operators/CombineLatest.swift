@@ -1,5 +1,8 @@
 /// `combineLatest`: the newest of each.
 struct CombineLatest: CombiningOperator {
+  var settle = false
+  var settles: Bool { settle }
+
   static let spec = ComponentSpec<CombineLatest>(
     "combineLatest",
     summary: "Sends the newest events of all inputs, each time one of them sends.",
@@ -7,8 +10,12 @@ struct CombineLatest: CombiningOperator {
       Nothing is sent before every input has sent once. The event is a list in the order of the inputs; \
       `reduce` behind it sees them by name. It completes when all inputs have, even if one never sent; \
       an error of any ends it. Inputs that depend on one signal each make it fire: a signal combined \
-      with itself sends twice for each of its events, at first with one old part.
+      with itself sends twice for each of its events, at first with one old part. With `settle: true` it waits \
+      until everything that an event of a source (or a timer) changes has changed, and sends once.
       """,
+    parameters: [
+      .init("settle", \.settle, "Send once when all inputs have changed that an event changes.")
+    ],
     examples: [
       .marbles(
         "two inputs", "combineLatest: [a, b]", in: ["a": "-1|", "b": "---2-3-|"], out: "---p-q-|",
@@ -19,8 +26,11 @@ struct CombineLatest: CombiningOperator {
       .marbles(
         "reduced by name", "{ combineLatest: [a, b], chain: [ { reduce: a + b } ] }",
         in: ["a": "-1|", "b": "---2-3-|"], out: "---3-4-|"),
+      .marbles(
+        "one signal twice, settled", "{ combineLatest: { x: a, y: a, settle: true } }", in: ["a": "-1-2-|"],
+        out: "-p-r-|", values: ["p": "[1, 1]", "r": "[2, 2]"]),
     ],
-    keeps: "The newest event of each input.", carries: .state(version: 1),
+    keeps: "The newest event of each input.", carries: .state(version: 2),
     rivals: ["RxJS combineLatest", "Combine combineLatest"],
     seeAlso: ["zip", "merge", "reduce"])
 
@@ -29,13 +39,23 @@ struct CombineLatest: CombiningOperator {
   func outputType(_ inputs: [EventType]) -> EventType { .dyn }
 
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
-    Node(seat, downstream: downstream)
+    Node(settle, seat, downstream)
   }
 
   final class Node: MultiInletNode {
+    private let settles: Bool
+    private let precedence: Int
+    /// The input that has changed last since the node last sent; nil: it has settled.
+    private var changed: Int?
     private var newest: [OwnedEvent?] = []
     private var missing = 0
     private var open = 0
+
+    init(_ settles: Bool, _ seat: Seat, _ downstream: Downstream) {
+      self.settles = settles
+      precedence = Agenda.settling(above: (seat.inputs.map(\.settling).max() ?? 0))
+      super.init(seat, downstream: downstream)
+    }
 
     override func start() {
       newest = Array(repeating: nil, count: seat.inputs.count)
@@ -55,6 +75,33 @@ struct CombineLatest: CombiningOperator {
         newest[inlet.number]?.assign(event, retiring: arena)
       }
       guard missing == 0 else { return }
+      if settles { unsettle(inlet.number) } else { send(event) }
+    }
+
+    private func unsettle(_ number: Int) {
+      if changed == nil {
+        execution.agenda.add(precedence)
+        later()
+      }
+      changed = number
+    }
+
+    override func resumed(_ token: Int) {
+      guard changed != nil else { return }
+      // What lies above may change an input once more.
+      if execution.agenda.has(before: precedence) { later() } else { settle() }
+    }
+
+    private func settle() {
+      guard let number = changed else { return }
+      changed = nil
+      execution.agenda.remove(precedence)
+      guard let event = newest[number] else { return }
+      event.keep(in: arena)
+      send(event.event)
+    }
+
+    private func send(_ event: Event) {
       let list = arena.elements(newest.count)
       for index in newest.indices {
         list[index] = newest[index]?.event.value ?? .null
@@ -65,18 +112,32 @@ struct CombineLatest: CombiningOperator {
     override func completed(_ inlet: Inlet) {
       drop(inlet)
       open -= 1
-      if open == 0 { finish() }
+      guard open == 0 else { return }
+      settle()
+      finish()
+    }
+
+    override func stop() {
+      if changed != nil { execution.agenda.remove(precedence) }
+      changed = nil
+      super.stop()
     }
 
     override func save(_ state: inout StateWriter) {
       state.write(newest)
       state.write(open)
+      state.write(changed)
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       newest = try state.read()
       open = try state.read(in: 0...seat.inputs.count)
-      guard newest.count == seat.inputs.count else { throw StateFault("it has other inputs") }
+      let saved = state.version > 1 ? try state.read(Int?.self) : nil
+      guard newest.count == seat.inputs.count, saved.map({ newest.indices.contains($0) }) ?? true else {
+        throw StateFault("it has other inputs")
+      }
+      changed = saved
+      if saved != nil { execution.agenda.add(precedence) }
       missing = newest.count { $0 == nil }
     }
   }

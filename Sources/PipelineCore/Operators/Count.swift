@@ -18,7 +18,8 @@ struct CountEvents: OperatorComponent {
       .marble("of nothing", "count", in: "--|", out: "--(0|)"),
       .marble("an error", "count", in: "-a-#", out: "---#"),
     ],
-    keeps: "A counter.", rivals: ["RxJS count", "Combine count"], seeAlso: ["any", "aggregate", "window"])
+    keeps: "A counter.", carries: .state(version: 1),
+    rivals: ["RxJS count", "Combine count"], seeAlso: ["any", "aggregate", "window"])
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(.int) }
 
@@ -46,6 +47,14 @@ struct CountEvents: OperatorComponent {
     override func complete() {
       emit(Event(.int(count)))
       finish()
+    }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(count)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      count = try state.read()
     }
   }
 }

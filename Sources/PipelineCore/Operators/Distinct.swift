@@ -28,6 +28,7 @@ struct Distinct: RowOperator {
       .marble("for a while", "distinct: { within: 3ms }", in: "1-1-1-1|", out: "1---1--|"),
     ],
     keeps: "The JSON text of at most `memory` values, the oldest forgotten first; with `within`, none longer than that.",
+    carries: .state(version: 1),
     rivals: ["RxJS distinct", "Benthos dedupe", "Vector dedupe"], seeAlso: ["distinctUntilChanged"])
 
   func makeStep(_ step: StepPlan) -> RowStep { Step(self, step) }
@@ -67,6 +68,21 @@ struct Distinct: RowOperator {
 
     private func forgetOldest() {
       if let oldest = order.popFirst() { known.remove(oldest.text) }
+    }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(each: order) {
+        $0.write($1.text)
+        $0.write($1.since)
+      }
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      for _ in 0..<(try state.count()) {
+        let text: [UInt8] = try state.read()
+        guard known.insert(text).inserted else { throw StateFault("a value is there twice") }
+        order.append((text, try state.read()))
+      }
     }
   }
 }

@@ -47,6 +47,7 @@ struct Do: OperatorComponent {
       .marble("for an error", "do: { on: [error], signal: { values: [8] } }", in: "-1-#", out: "-1-#"),
     ],
     keeps: "The running signals, and the events that wait for their turn.",
+    carries: .state(version: 1),
     rivals: ["RxJS tap", "Combine handleEvents", "ReactiveCocoa doNext:, doError:, doCompleted:"],
     seeAlso: ["log", "initially", "finally", "flattenMap"])
 
@@ -146,6 +147,21 @@ struct Do: OperatorComponent {
       waiting.removeAll()
       backlog.update(0, parameters.queueLimit, executor)
       super.stop()
+    }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(each: waiting)
+      state.write(ending != nil)
+      if case .failed(let failure)? = ending { state.write(Optional(failure)) } else { state.write(SignalFailure?.none) }
+      state.write(backlog.isOver)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      waiting = Deque(try state.read([OwnedEvent].self))
+      let isEnding = try state.read(Bool.self)
+      let failure = try state.read(SignalFailure?.self)
+      if isEnding { ending = failure.map { .failed($0) } ?? .completed }
+      backlog.restore(try state.read(), executor)
     }
   }
 }

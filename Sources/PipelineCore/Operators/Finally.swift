@@ -19,6 +19,7 @@ struct Finally: OperatorComponent {
       .marble("after an error", "finally: { values: [8] }", in: "-1-#", out: "-1-#"),
     ],
     keeps: "The signal that runs at the end.",
+    carries: .state(version: 1),
     rivals: ["RxJS finalize (on cancelling too, and after the end)", "ReactiveCocoa finally:"],
     seeAlso: ["initially", "do", "catch"])
 
@@ -56,6 +57,14 @@ struct Finally: OperatorComponent {
 
     private func end() {
       if let failure { finish(failing: failure) } else { finish() }
+    }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(failure)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      failure = try state.read()
     }
   }
 }

@@ -45,6 +45,7 @@ struct Gate: OperatorComponent {
         in: ["a": "-1-|", "b": "-----t"], out: "-----(1|)", values: ["t": "true"]),
     ],
     keeps: "What it holds: nothing, one event, or at most `limit`; until the gate opens.",
+    carries: .state(version: 1),
     rivals: ["RxJava valve", "rxjs-etc pause", "Bacon holdWhen"], seeAlso: ["skipUntil", "takeUntil", "if"])
 
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
@@ -119,6 +120,18 @@ struct Gate: OperatorComponent {
     override func stop() {
       held.removeAll()
       super.stop()
+    }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(isOpen)
+      state.write(each: held)
+      state.write(hasEnded)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      isOpen = try state.read()
+      held = Deque(try state.read([OwnedEvent].self))
+      hasEnded = try state.read()
     }
   }
 }

@@ -18,7 +18,8 @@ struct If: CombiningOperator {
         in: ["a": "-t--f-|", "b": "--1--2", "c": "---8--9|"], out: "--1---9|",
         values: ["t": "true", "f": "false"])
     ],
-    keeps: "The running branch.", rivals: ["RxJS iif (which chooses once)"],
+    keeps: "The running branch.", carries: .state(version: 1),
+    rivals: ["RxJS iif (which chooses once)"],
     seeAlso: ["switch", "switchToLatest", "gate"])
 
   mutating func take(_ inputs: [InputNode]) { branches = Branches(inputs) }
@@ -92,5 +93,13 @@ final class BranchingNode: MultiInletNode {
     drop(inlet)
     if inlet.number == selector { selectorEnded = true }
     if selectorEnded, inlets.isEmpty { finish() }
+  }
+
+  override func save(_ state: inout StateWriter) {
+    state.write(selectorEnded)
+  }
+
+  override func restore(_ state: inout StateReader) throws(StateFault) {
+    selectorEnded = try state.read()
   }
 }

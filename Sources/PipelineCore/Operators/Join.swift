@@ -53,6 +53,7 @@ struct Join: OperatorComponent {
         in: ["a": "-1-------|", "b": "-----x---|"], out: "----p----|", values: ["p": "[1, null]"]),
     ],
     keeps: "The events of both signals that came less than `within` ago, at most `limit` of each, and one timer.",
+    carries: .state(version: 1),
     rivals: ["RxJava join", "Flink interval join", "ksqlDB stream-stream join"],
     seeAlso: ["combineLatest", "withLatestFrom", "zip"])
 
@@ -78,8 +79,8 @@ struct Join: OperatorComponent {
       let key: [UInt8]
       let due: Instant
       var isMatched = false
-      init(_ event: Event, _ key: [UInt8], _ due: Instant) {
-        self.event = OwnedEvent(event)
+      init(_ event: OwnedEvent, _ key: [UInt8], _ due: Instant) {
+        self.event = event
         self.key = key
         self.due = due
       }
@@ -141,7 +142,7 @@ struct Join: OperatorComponent {
         guard let value = evaluate(program, event, frame) else { return }
         key = text(value)
       }
-      let entry = Entry(event, key, now + parameters.within)
+      let entry = Entry(OwnedEvent(event), key, now + parameters.within)
       // Pairs are sent from a copy: what they cause may come back here.
       let partners = right.byKey[key] ?? []
       entry.isMatched = !partners.isEmpty
@@ -158,7 +159,7 @@ struct Join: OperatorComponent {
         guard let value = evaluate(program, Event(.null), frame, keeping: false) else { return }
         key = text(value)
       }
-      let entry = Entry(event, key, now + parameters.within)
+      let entry = Entry(OwnedEvent(event), key, now + parameters.within)
       let partners = left.byKey[key] ?? []
       for partner in partners { partner.isMatched = true }
       if !left.hasEnded { keep(entry, right, "other") }
@@ -251,6 +252,31 @@ struct Join: OperatorComponent {
       left.removeAll()
       right.removeAll()
       super.stop()
+    }
+
+    override func save(_ state: inout StateWriter) {
+      for side in [left, right] {
+        state.write(each: side.entries) {
+          $0.write($1.event)
+          $0.write($1.key)
+          $0.write($1.due)
+          $0.write($1.isMatched)
+        }
+        state.write(side.hasEnded)
+      }
+      state.write(timer)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      for side in [left, right] {
+        for _ in 0..<(try state.count()) {
+          let entry = Entry(try state.read(), try state.read(), try state.read())
+          entry.isMatched = try state.read()
+          side.insert(entry)
+        }
+        side.hasEnded = try state.read()
+      }
+      timer = try state.read()
     }
   }
 }

@@ -12,7 +12,8 @@ struct Race: CombiningOperator {
       .marbles("the first wins", "race: [a, b]", in: ["a": "---1-2-|", "b": "--8---9-|"], out: "--8---9-|"),
       .marbles("an end counts too", "race: [a, b]", in: ["a": "---1-2-|", "b": "--|"], out: "--|"),
     ],
-    keeps: "Which input has won.", rivals: ["RxJS race", "RxSwift amb"], seeAlso: ["merge", "timeout"])
+    keeps: "Which input has won.", carries: .state(version: 1),
+    rivals: ["RxJS race", "RxSwift amb"], seeAlso: ["merge", "timeout"])
 
   func outputType(_ inputs: [EventType]) -> EventType { Merge().outputType(inputs) }
 
@@ -37,5 +38,13 @@ struct Race: CombiningOperator {
     }
 
     override func completed(_ inlet: Inlet) { finish() }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(winner)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      winner = try state.read()
+    }
   }
 }

@@ -62,6 +62,7 @@ struct RateLimit: OperatorComponent {
         in: "(123)|", out: "1--2--(3|)"),
     ],
     keeps: "A few numbers; the newest event (`trailing`, `both`) or the events that wait (`excess: wait`).",
+    carries: .state(version: 1),
     rivals: [
       "RxJS throttleTime (leading), auditTime (trailing)", "Combine throttle", "Benthos rate_limit",
       "Vector throttle",
@@ -93,7 +94,7 @@ struct RateLimit: OperatorComponent {
   final class Node: OperatorNode {
     private let parameters: RateLimit
     /// The end of the running period; it has run out once that is not in the future.
-    private var end = Instant(nanoseconds: .min)
+    private var end: Instant
     private var passed = 0
     /// Set only by `trailing` and `both`, during a period.
     private var held: OwnedEvent?
@@ -102,6 +103,7 @@ struct RateLimit: OperatorComponent {
 
     init(_ parameters: RateLimit, _ seat: Seat, _ downstream: Downstream) {
       self.parameters = parameters
+      end = seat.execution.executor.now
       super.init(seat, downstream: downstream)
     }
 
@@ -157,6 +159,20 @@ struct RateLimit: OperatorComponent {
       cancelWake(&timer)
       held = nil
     }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(end)
+      state.write(passed)
+      state.write(held)
+      state.write(timer)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      end = try state.read()
+      passed = try state.read(in: 0...parameters.count)
+      held = try state.read()
+      timer = try state.read()
+    }
   }
 
   /// `bucket`, as the generic cell rate algorithm has it: one point in time says how full it is.
@@ -167,7 +183,7 @@ struct RateLimit: OperatorComponent {
     /// How long before ``full`` an event may come: the time of all tokens but one.
     private let allowance: TimeSpan
     /// When the bucket will be full again.
-    private var full = Instant(nanoseconds: .min)
+    private var full: Instant
     private var waiting = Deque<OwnedEvent>()
     private var backlog = Backlog()
     /// Set exactly while events wait.
@@ -176,6 +192,7 @@ struct RateLimit: OperatorComponent {
 
     init(_ parameters: RateLimit, _ seat: Seat, _ downstream: Downstream) {
       self.parameters = parameters
+      full = seat.execution.executor.now
       interval = TimeSpan(nanoseconds: max(1, parameters.per.nanoseconds / Int64(parameters.count)))
       let tokens = Int64((parameters.burst ?? parameters.count) - 1)
       let (span, overflow) = interval.nanoseconds.multipliedReportingOverflow(by: tokens)
@@ -235,6 +252,22 @@ struct RateLimit: OperatorComponent {
       cancelWake(&timer)
       waiting.removeAll()
       backlog.update(0, parameters.limit, executor)
+    }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(full)
+      state.write(each: waiting)
+      state.write(timer)
+      state.write(hasEnded)
+      state.write(backlog.isOver)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      full = try state.read()
+      waiting = Deque(try state.read([OwnedEvent].self))
+      timer = try state.read()
+      hasEnded = try state.read()
+      backlog.restore(try state.read(), executor)
     }
   }
 }

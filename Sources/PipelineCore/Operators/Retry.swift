@@ -67,7 +67,7 @@ struct Retry: OperatorComponent {
       .marble("a budget", "retry: { budget: 2, per: 1s }", in: "1#", out: "111#"),
     ],
     keeps: "The number of attempts, the times of at most `budget` of them, and one timer.",
-    carries: .state(version: 1), rivals: ["RxJS retry", "Combine retry"],
+    carries: .state(version: 2), rivals: ["RxJS retry", "Combine retry"],
     seeAlso: ["catch", "repeat", "timeout"])
 
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
@@ -140,11 +140,16 @@ struct Retry: OperatorComponent {
     override func save(_ state: inout StateWriter) {
       state.write(attempts)
       state.write(timer)
+      state.write(begun)
+      state.write(each: spent)
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       attempts = try state.read(in: 0...Int.max)
       timer = try state.read()
+      guard state.version > 1 else { return }
+      begun = try state.read()
+      spent = Deque(try state.read([Instant].self))
     }
   }
 }

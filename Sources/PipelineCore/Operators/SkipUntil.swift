@@ -23,6 +23,7 @@ struct SkipUntil: OperatorComponent {
         in: ["a": "-1-2-|", "b": "--|"], out: "-----|"),
     ],
     keeps: "Whether it has begun to pass events on.",
+    carries: .state(version: 1),
     rivals: ["RxJS skipUntil", "Combine drop(untilOutputFrom:)", "ReactiveCocoa skipUntilBlock:"],
     seeAlso: ["skipWhile", "takeUntil", "gate"])
 
@@ -62,5 +63,13 @@ struct SkipUntil: OperatorComponent {
     }
 
     override func completed(_ inlet: Inlet) { drop(inlet) }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(isOpen)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      isOpen = try state.read()
+    }
   }
 }

@@ -17,6 +17,7 @@ struct SkipWhile: RowOperator {
       .marble("if all are small", "skipWhile: event < 3", in: "-1-2-|", out: "-----|"),
     ],
     keeps: "Whether it has begun to pass events on.",
+    carries: .state(version: 1),
     rivals: ["RxJS skipWhile", "Combine drop(while:)", "ReactiveCocoa skipWhileBlock:"],
     seeAlso: ["skipUntil", "takeWhile", "skip"])
 
@@ -41,6 +42,14 @@ struct SkipWhile: RowOperator {
         return .pass
       case .failed: return failed(event, frame.frame.lastError, program, frame, run, step)
       }
+    }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(isOpen)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      isOpen = try state.read()
     }
   }
 }

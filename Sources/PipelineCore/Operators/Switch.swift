@@ -21,7 +21,8 @@ struct Switch: CombiningOperator {
       .marbles("no case", "{ switch: { on: a, cases: { x: b } } }",
         in: ["a": "-x--z-|", "b": "--1--2"], out: "--1-#"),
     ],
-    keeps: "The running branch.", rivals: ["RxPY case (which chooses once)", "Benthos switch"],
+    keeps: "The running branch.", carries: .state(version: 1),
+    rivals: ["RxPY case (which chooses once)", "Benthos switch"],
     seeAlso: ["if", "switchToLatest"])
 
   mutating func take(_ inputs: [InputNode]) { branches = Branches(inputs) }

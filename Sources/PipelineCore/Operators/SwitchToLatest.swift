@@ -20,7 +20,8 @@ struct SwitchToLatest: OperatorComponent {
       .marble("it ends with both", "switchToLatest: { values: [p], chain: [ { delay: 3ms } ] }",
         in: "-x-y|", out: "------(p|)"),
     ],
-    keeps: "The running inner signal.", rivals: ["RxJS switchMap, switchAll", "Combine switchToLatest"],
+    keeps: "The running inner signal.", carries: .state(version: 1),
+    rivals: ["RxJS switchMap, switchAll", "Combine switchToLatest"],
     seeAlso: ["flattenMap", "then"])
 
   func outputType(_ inputs: [EventType]) -> EventType { signal.plan?.type ?? .dyn }

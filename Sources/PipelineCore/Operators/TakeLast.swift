@@ -20,7 +20,8 @@ struct TakeLast: OperatorComponent {
       .marble("an error drops them", "takeLast: 2", in: "-1-2-#", out: "-----#"),
       .marble("none", "takeLast: 0", in: "-1-|", out: "---|"),
     ],
-    keeps: "The last `count` events, until the end.", rivals: ["RxJS takeLast", "Combine last"],
+    keeps: "The last `count` events, until the end.", carries: .state(version: 1),
+    rivals: ["RxJS takeLast", "Combine last"],
     seeAlso: ["take", "collect", "window"])
 
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(count, seat, downstream) }
@@ -49,5 +50,14 @@ struct TakeLast: OperatorComponent {
     }
 
     override func stop() { kept.removeAll() }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(each: kept)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      kept = Deque(try state.read([OwnedEvent].self))
+      guard kept.count <= count else { throw StateFault("there are too many events") }
+    }
   }
 }

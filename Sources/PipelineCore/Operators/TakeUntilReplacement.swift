@@ -18,6 +18,8 @@ struct TakeUntilReplacement: OperatorComponent {
       .marbles("only its end counts", "{ from: a, chain: [ { takeUntilReplacement: b } ] }",
         in: ["a": "-1|", "b": "---3|"], out: "-1-3|"),
     ],
+    keeps: "Whether the replacement has taken over.",
+    carries: .state(version: 1),
     rivals: ["ReactiveSwift take(untilReplacement:)"], seeAlso: ["takeUntil", "switchToLatest", "catch"])
 
   func outputType(_ inputs: [EventType]) -> EventType { .dyn }
@@ -26,7 +28,6 @@ struct TakeUntilReplacement: OperatorComponent {
 
   final class Node: MultiInletNode {
     private let replacement: SignalPlan
-    private var original: Inlet?
     private var isReplaced = false
     private static let replacing = 1
 
@@ -38,16 +39,14 @@ struct TakeUntilReplacement: OperatorComponent {
     override func start() {
       open(replacement, number: Self.replacing)
       if isClosed || isReplaced { return }
-      original = open(seat.inputs[0])
+      open(seat.inputs[0])
       // The replacement may have spoken while the original was being subscribed.
       if isReplaced { leaveOriginal() }
     }
 
     private func leaveOriginal() {
       isReplaced = true
-      guard let inlet = original else { return }
-      original = nil
-      drop(inlet)
+      for inlet in inlets where inlet.number != Self.replacing { drop(inlet) }
     }
 
     override func receive(_ event: Event, from inlet: Inlet) {
@@ -59,9 +58,12 @@ struct TakeUntilReplacement: OperatorComponent {
       if inlet.number == Self.replacing { finish() } else { drop(inlet) }
     }
 
-    override func stop() {
-      original = nil
-      super.stop()
+    override func save(_ state: inout StateWriter) {
+      state.write(isReplaced)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      isReplaced = try state.read()
     }
   }
 }

@@ -19,6 +19,7 @@ struct TimeoutBetween: OperatorComponent {
       .marble("in time", "timeoutBetween: 4ms", in: "-1-|", out: "-1-|"),
     ],
     keeps: "The time of the last event, and one timer.",
+    carries: .state(version: 1),
     rivals: ["RxJS timeout with each", "RxSwift timeout", "Combine timeout"],
     seeAlso: ["timeout", "absence", "retry"])
 
@@ -56,5 +57,15 @@ struct TimeoutBetween: OperatorComponent {
     }
 
     override func stop() { cancelWake(&timer) }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(last)
+      state.write(timer)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      last = try state.read()
+      timer = try state.read()
+    }
   }
 }

@@ -158,5 +158,23 @@ extension Window {
       cancelWake(&timer)
       super.stop()
     }
+
+    override func save(_ state: inout StateWriter) {
+      saveKept(&state, isMonotonic: false)
+      state.write(watermark)
+      state.write(closed)
+      state.write(nextEnd)
+      state.write(last)
+      state.write(timer)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      try restoreKept(&state, isMonotonic: false)
+      watermark = try state.read()
+      closed = try state.read()
+      nextEnd = try state.read()
+      last = try state.read()
+      timer = try state.read()
+    }
   }
 }

@@ -75,6 +75,7 @@ struct Window: OperatorComponent {
       The events of the windows that are open, at most `max`, until those are sent; one timer, while there \
       are events (`count`: none).
       """,
+    carries: .state(version: 1),
     rivals: [
       "RxJS bufferTime, bufferCount, windowTime", "Flink and Kafka Streams windows", "Benthos windowing buffer",
       "Vector reduce",
@@ -146,6 +147,22 @@ struct Window: OperatorComponent {
       super.init(seat, downstream: downstream)
     }
 
+    /// `isMonotonic`: `at` is of the monotonic clock.
+    final func saveKept(_ state: inout StateWriter, isMonotonic: Bool) {
+      state.write(each: kept) {
+        if isMonotonic { $0.write(Instant(nanoseconds: $1.at)) } else { $0.write($1.at) }
+        $0.write($1.wall)
+        $0.write($1.event)
+      }
+    }
+
+    final func restoreKept(_ state: inout StateReader, isMonotonic: Bool) throws(StateFault) {
+      for _ in 0..<(try state.count()) {
+        let at = isMonotonic ? try state.read(Instant.self).nanoseconds : try state.read(Int64.self)
+        kept.append(Kept(at: at, wall: try state.read(), event: try state.read()))
+      }
+    }
+
     /// Whether there is room for one more; if not, the event has been given up.
     final func hasRoom(for event: Event) -> Bool {
       if kept.count < parameters.bound { return true }
@@ -211,13 +228,26 @@ struct Window: OperatorComponent {
       if fresh > 0 { flush() }
       finish()
     }
+
+    override func save(_ state: inout StateWriter) {
+      saveKept(&state, isMonotonic: false)
+      state.write(skipped)
+      state.write(fresh)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      try restoreKept(&state, isMonotonic: false)
+      skipped = try state.read(in: 0...step)
+      fresh = try state.read(in: 0...count)
+      guard kept.count < count else { throw StateFault("there are too many events") }
+    }
   }
 
   /// By the pipeline's time.
   final class TimeNode: Node {
     private let every: Int64
     private let length: Int64
-    private let origin: Int64
+    private var origin: Int64
     /// Set while there are events, and always with `empty`.
     private var timer = Wake.none
     /// The end of the window that the timer is for.
@@ -279,6 +309,22 @@ struct Window: OperatorComponent {
       cancelWake(&timer)
       super.stop()
     }
+
+    override func save(_ state: inout StateWriter) {
+      saveKept(&state, isMonotonic: true)
+      state.write(Instant(nanoseconds: origin))
+      state.write(timer)
+      state.write(Instant(nanoseconds: end))
+      state.write(fresh)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      try restoreKept(&state, isMonotonic: true)
+      origin = try state.read(Instant.self).nanoseconds
+      timer = try state.read()
+      end = try state.read(Instant.self).nanoseconds
+      fresh = try state.read(in: 0...kept.count)
+    }
   }
 
   /// By pauses.
@@ -333,6 +379,22 @@ struct Window: OperatorComponent {
       cancelWake(&timer)
       cancelWake(&deadline)
       super.stop()
+    }
+
+    override func save(_ state: inout StateWriter) {
+      saveKept(&state, isMonotonic: true)
+      state.write(last)
+      state.write(timer)
+      state.write(deadline)
+      state.write(latest)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      try restoreKept(&state, isMonotonic: true)
+      last = try state.read()
+      timer = try state.read()
+      deadline = try state.read()
+      latest = try state.read()
     }
   }
 }

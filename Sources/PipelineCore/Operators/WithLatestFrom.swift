@@ -25,7 +25,8 @@ struct WithLatestFrom: OperatorComponent {
         "{ from: a, chain: [ { withLatestFrom: { signal: b, reduce: event * latest } } ] }",
         in: ["a": "--2-3-|", "b": "2--3|"], out: "--4-9-|"),
     ],
-    keeps: "The newest event of the other signal.", rivals: ["RxJS withLatestFrom"],
+    keeps: "The newest event of the other signal.", carries: .state(version: 1),
+    rivals: ["RxJS withLatestFrom"],
     seeAlso: ["combineLatest", "sample", "join"])
 
   func outputType(_ inputs: [EventType]) -> EventType {
@@ -70,5 +71,13 @@ struct WithLatestFrom: OperatorComponent {
     }
 
     override func completed(_ inlet: Inlet) { drop(inlet) }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(latest)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      latest = try state.read()
+    }
   }
 }

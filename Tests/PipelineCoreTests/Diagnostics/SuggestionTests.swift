@@ -7,7 +7,7 @@ import Testing
     "map", "filter", "throttle", "distinctUntilChanged", "combineLatest", "flattenMap", "take",
     "takeLast", "takeUntil", "scan", "aggregate", "sample", "rateLimit", "log", "do", "chain",
     "from",
-    "combinePrevious", "switchToLatest", "collect",
+    "combinePrevious", "switchToLatest", "collect", "withLatestFrom",
   ]
 
   @Test(arguments: [
@@ -25,7 +25,7 @@ import Testing
     ("switch_map", "flattenMap"), ("tap", "do"), ("pairwise", "combinePrevious"),
     ("toArray", "collect"), ("fold", "aggregate"), ("dedupe", "distinctUntilChanged"),
     ("where", "filter"), ("combine_latest", "combineLatest"), ("take-last", "takeLast"),
-    ("steps", "chain"), ("withLatestFrom", "combineLatest"), ("inputs", "from"),
+    ("steps", "chain"), ("withLatest", "withLatestFrom"), ("inputs", "from"), ("auditTime", "rateLimit"),
   ])
   func rivals(_ name: String, _ ours: String) {
     #expect(Suggestion.correction(for: name, among: Self.known)?.name == ours)

@@ -131,6 +131,51 @@ struct Trap: Sendable, CustomTestStringConvertible {
       40, "by content: null equals null, 1 is not a text", "distinctUntilChanged",
       ["a": "-n-n-1-s-1|"], out: "-n---1-s-1|", values: ["n": "null", "s": "'1'"]),
     Trap(
+      8, "the trigger's completion ends takeUntil", "{ from: a, chain: [ { takeUntil: b } ] }",
+      ["a": "-1--2-3", "b": "---|"], out: "-1-|"),
+    Trap(
+      9, "the trigger's error is ignored", "{ from: a, chain: [ { takeUntil: b } ] }",
+      ["a": "-1-2-|", "b": "--#"], out: "-1-2-|"),
+    Trap(
+      10, "the trigger is subscribed first", "{ from: a, chain: [ { takeUntil: b } ] }",
+      ["a": "(12|)", "b": "(0|)"], out: "|", hot: false),
+    Trap(12, "takeLast needs the completion", "takeLast: 2", ["a": "-1-2-3-|"], out: "-------(23|)"),
+    Trap(12, "takeLast of an error", "takeLast: 2", ["a": "-1-2-#"], out: "-----#"),
+    Trap(12, "takeLast 0 waits for the end", "takeLast: 0", ["a": "-1-|"], out: "---|"),
+    Trap(
+      13, "takeUntil a condition leaves the event out", "takeUntil: { where: event >= 3 }",
+      ["a": "-1-3-1-|"], out: "-1-|"),
+    Trap(13, "skipUntil a condition lets it in", "skipUntil: event >= 3", ["a": "-1-3-1-|"], out: "---3-1-|"),
+    Trap(14, "skipWhile tests no more after the first", "skipWhile: event < 3", ["a": "-1-3-1-|"], out: "---3-1-|"),
+    Trap(
+      21, "unless it settles (ours)", "combineLatest: { x: a, y: a, settle: true }", ["a": "-1-2-|"],
+      out: "-A-C-|", values: ["A": "[1, 1]", "C": "[2, 2]"]),
+    Trap(
+      25, "then drops events, not errors", "{ from: a, chain: [ { then: b } ] }",
+      ["a": "-1-#", "b": "9|"], out: "---#", hot: false),
+    Trap(
+      28, "switchToLatest ends with both",
+      """
+      switchToLatest: { marbles: { text: "{{ event == 'x' ? '---p-|' : '-q---r|' }}", tick: 10ms } }
+      """, ["a": "-x-y-|"], out: "----q---r|"),
+    Trap(
+      33, "any turns an error into false", "any: event > 9", ["a": "-1-#"], out: "---(F|)",
+      values: ["F": "false"]),
+    Trap(33, "all of nothing is true", "all: event > 9", ["a": "--|"], out: "--(T|)", values: ["T": "true"]),
+    Trap(
+      34, "and is for each event", "and", ["a": "-P-Q-|"], out: "-A-B-|",
+      values: ["P": "[true, false]", "Q": "[true, true]", "A": "false", "B": "true"]),
+    Trap(
+      35, "materialize ends normally after an error", "materialize", ["a": "-1-#"], out: "-A-(B|)",
+      values: ["A": "{kind: next, value: 1}", "B": "{kind: error, error: {kind: user, message: error}}"]),
+    Trap(
+      39, "takeUntilReplacement does not end with its receiver",
+      "{ from: a, chain: [ { takeUntilReplacement: b } ] }", ["a": "-1|", "b": "---3|"], out: "-1-3|"),
+    Trap(
+      41, "if switches: what the other branch sends is lost", "if: { condition: a, then: b, else: c }",
+      ["a": "-T--F-|", "b": "--1--2", "c": "---8--9|"], out: "--1---9|",
+      values: ["T": "true", "F": "false"]),
+    Trap(
       42, "groups end in the order of their making",
       """
       groupBy: { key: event % 2, chain: [ { aggregate: { start: 0, next: running + event } } ] }

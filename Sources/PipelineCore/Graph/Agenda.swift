@@ -1,0 +1,33 @@
+/// What nodes have put off to later in the turn, counted by precedence: whoever comes first in the agenda goes
+/// first, whatever the order in which it was put off.
+///
+/// Nodes that settle come first, those above before those below; then what waits on named schedulers, in the
+/// order in which the file names them.
+struct Agenda {
+  private var counts: [Int] = []
+  private var total = 0
+  private static let settling = 64
+  private static let limit = 1024
+
+  /// The precedence of a node that settles, with so many others above it.
+  static func settling(above: Int) -> Int { min(above, settling - 1) }
+  /// The precedence of a named scheduler.
+  static func scheduler(_ number: Int) -> Int { settling + min(number, limit) }
+
+  mutating func add(_ precedence: Int) {
+    while counts.count <= precedence { counts.append(0) }
+    counts[precedence] += 1
+    total += 1
+  }
+
+  mutating func remove(_ precedence: Int) {
+    counts[precedence] -= 1
+    total -= 1
+    precondition(counts[precedence] >= 0, "removed from the agenda without being on it")
+  }
+
+  /// Whether something goes first.
+  func has(before precedence: Int) -> Bool {
+    total > 0 && counts.prefix(precedence).contains { $0 > 0 }
+  }
+}

@@ -1,0 +1,41 @@
+/// How a named source or signal is shared by those that refer to it: the option `share`.
+public struct Sharing: RecordParameter, Equatable {
+  public enum Start: String, ChoiceParameter {
+    case lazy, eager
+    public var help: String {
+      self == .lazy ? "with the first who refers to it" : "with the pipeline, even if nobody listens yet"
+    }
+  }
+  public enum Stop: String, ChoiceParameter {
+    case unused, never
+    public var help: String {
+      self == .unused ? "when the last listener has left" : "only by its own end, or with the pipeline"
+    }
+  }
+
+  /// How many events a late listener is told of.
+  public var replay = 0
+  /// How old those may be.
+  public var within: TimeSpan?
+  public var start = Start.lazy
+  public var stop = Stop.unused
+  /// Whether a listener that comes after the end makes it run again; else it is told of the last events and
+  /// of the end.
+  public var again = true
+
+  public init() {}
+
+  public static var fields: [RecordField<Sharing>] {
+    [
+      .init("replay", \.replay, range: 0...1_000_000, "How many events a late listener is told of."),
+      .init("within", \.within, range: 1...(Int64.max / 4), "How old these may be."),
+      .init("start", \.start, "When it starts."),
+      .init("stop", \.stop, "When it stops."),
+      .init("again", \.again,
+        "Whether a listener after the end makes it run again, or is told of the last events and the end."),
+    ]
+  }
+
+  /// Whether it is what names have without the option.
+  var isPlain: Bool { self == Sharing() }
+}

@@ -1,0 +1,70 @@
+/// `subscribeOn`: the beginning, a little later.
+struct SubscribeOn: OperatorComponent {
+  var scheduler = ""
+  private var number = 0
+
+  init() {}
+
+  static let spec = ComponentSpec<SubscribeOn>(
+    "subscribeOn",
+    summary: "Subscribes to what is above from the queue of a named scheduler.",
+    details: """
+      What the subscription does, a request for instance, happens when the event that caused it has been \
+      dealt with by everybody else, within the same instant; the order of the schedulers is that of \
+      `deliverOn`. When the pipeline starts, that is after its sources have started, so a shared source may \
+      have sent something by then. Where events are delivered does not change.
+      """,
+    parameters: [
+      .init("scheduler", \.scheduler, primary: true, required: true, "The name of the scheduler; any name.")
+    ],
+    examples: [
+      .marble("nothing changes for one alone", "subscribeOn: second", in: "-1-2-|", out: "-1-2-|")
+    ],
+    keeps: "Whether it has subscribed.", carries: .state(version: 1), rivals: ["RxJS subscribeOn", "Combine subscribe(on:)"],
+    seeAlso: ["deliverOn", "startWith"])
+
+  mutating func bind(_ binder: inout Binder) { number = binder.number(ofScheduler: scheduler) }
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
+    Node(Agenda.scheduler(number), seat, downstream)
+  }
+
+  final class Node: OperatorNode {
+    private let precedence: Int
+    private var isWaiting = false
+
+    init(_ precedence: Int, _ seat: Seat, _ downstream: Downstream) {
+      self.precedence = precedence
+      super.init(seat, downstream: downstream)
+    }
+
+    override func start() {
+      isWaiting = true
+      execution.agenda.add(precedence)
+      later()
+    }
+
+    override func resumed(_ token: Int) {
+      guard isWaiting else { return }
+      if execution.agenda.has(before: precedence) {
+        later()
+        return
+      }
+      isWaiting = false
+      execution.agenda.remove(precedence)
+      subscribe(seat.inputs[0])
+    }
+
+    override func stop() {
+      if isWaiting { execution.agenda.remove(precedence) }
+      isWaiting = false
+    }
+
+    override func save(_ state: inout StateWriter) { state.write(isWaiting) }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      isWaiting = try state.read()
+      if isWaiting { execution.agenda.add(precedence) }
+    }
+  }
+}
