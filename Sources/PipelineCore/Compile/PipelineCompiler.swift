@@ -106,7 +106,9 @@ final class Compilation {
     if let command = file.commands.first { unfinished("commands", command.name.location) }
     if let plugin = file.plugins.first { unfinished("plugins", plugin.name.location) }
     if let setting = file.defaults.first { unfinished("defaults", setting.name.location) }
-    for source in file.sources { refuseOptions(source.node.options, known: ["description", "onError", "cold", "share"]) }
+    for source in file.sources {
+      refuseOptions(source.node.options, known: ["description", "onError", "cold", "share"])
+    }
     for signal in file.signals { refuseOptions(signal.node.options, known: ["description", "cold", "share"]) }
     for sink in file.sinks { refuseOptions(sink.node.component.options, known: ["description"]) }
   }

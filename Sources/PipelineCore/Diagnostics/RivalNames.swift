@@ -36,7 +36,8 @@ enum RivalNames {
       "rate_limit tokenBucket leakyBucket rateLimiter limitRate smooth"
     ),
     (
-      "rateLimit", "For the newest event at the end of a period that an event begins use 'rateLimit' with 'mode: trailing'",
+      "rateLimit",
+      "For the newest event at the end of a period that an event begins use 'rateLimit' with 'mode: trailing'",
       "audit auditTime"
     ),
     ("sample", "For the newest event at each tick use 'sample'", "sampleTime"),

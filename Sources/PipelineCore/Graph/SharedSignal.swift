@@ -23,7 +23,10 @@ final class SharedSignal: Downstream {
   /// What late subscribers are told of, oldest first; the numbers follow each other.
   private var kept = Deque<(number: UInt64, at: Instant, event: OwnedEvent)>()
   private var lastEvent: UInt64 = 0
-  private enum Ending { case completed, failed(SignalFailure) }
+  private enum Ending {
+    case completed
+    case failed(SignalFailure)
+  }
   /// How it ended, where it does not run again.
   private var ending: Ending?
   /// Whether it ran when its state was saved.
@@ -79,7 +82,7 @@ final class SharedSignal: Downstream {
         let number = lastEvent - UInt64(count) + UInt64(number) + 1
         kept.append((number, try state.read(), try state.read()))
       }
-      wasConnected = try state.read()
+      wasConnected = try state.read(Bool.self)
       if try state.read(Bool.self) {
         ending = try state.read(SignalFailure?.self).map { .failed($0) } ?? .completed
       }

@@ -31,7 +31,8 @@ public struct Sharing: RecordParameter, Equatable {
       .init("within", \.within, range: 1...(Int64.max / 4), "How old these may be."),
       .init("start", \.start, "When it starts."),
       .init("stop", \.stop, "When it stops."),
-      .init("again", \.again,
+      .init(
+        "again", \.again,
         "Whether a listener after the end makes it run again, or is told of the last events and the end."),
     ]
   }

@@ -21,11 +21,14 @@ struct Absence: OperatorComponent {
       .init("only", \.only, "Do not pass on the events themselves."),
     ],
     examples: [
-      .marble("once in each pause", "absence: 4ms", in: "-1-2---------3-|", out: "-1-2---s-----3-|",
+      .marble(
+        "once in each pause", "absence: 4ms", in: "-1-2---------3-|", out: "-1-2---s-----3-|",
         values: ["s": "{silence: 0.004s}"]),
-      .marble("a heartbeat", "absence: { after: 3ms, value: \"'quiet'\", repeat: true }", in: "-1--------2-|",
+      .marble(
+        "a heartbeat", "absence: { after: 3ms, value: \"'quiet'\", repeat: true }", in: "-1--------2-|",
         out: "-1--q--q--2-|", values: ["q": "quiet"]),
-      .marble("before the first event, and nothing else",
+      .marble(
+        "before the first event, and nothing else",
         "absence: { after: 3ms, value: \"'quiet'\", only: true }", in: "-----1-----|", out: "---q----q--|",
         values: ["q": "quiet"]),
     ],

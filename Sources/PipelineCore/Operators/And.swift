@@ -11,9 +11,11 @@ struct And: RowOperator {
       a signal there are `any` and `all`.
       """,
     examples: [
-      .marble("all of them", "and", in: "-p-q-|", out: "-f-t-|",
+      .marble(
+        "all of them", "and", in: "-p-q-|", out: "-f-t-|",
         values: ["p": "[true, false]", "q": "[true, true]", "f": "false", "t": "true"]),
-      .marbles("of two signals", "{ combineLatest: [a, b], chain: [and] }", in: ["a": "t--f-|", "b": "-t---|"],
+      .marbles(
+        "of two signals", "{ combineLatest: [a, b], chain: [and] }", in: ["a": "t--f-|", "b": "-t---|"],
         out: "-t-f-|", values: ["t": "true", "f": "false"]),
     ],
     rivals: ["ReactiveCocoa and"], seeAlso: ["or", "not", "combineLatest"])

@@ -10,9 +10,11 @@ struct BufferWithCount: OperatorComponent {
       .init("count", \.count, primary: true, required: true, range: 1...10_000_000, "How many events a list has.")
     ],
     examples: [
-      .marble("pairs", "bufferWithCount: 2", in: "-1-2-3-|", out: "---p---(q|)",
+      .marble(
+        "pairs", "bufferWithCount: 2", in: "-1-2-3-|", out: "---p---(q|)",
         values: ["p": "[1, 2]", "q": "[3]"]),
-      .marble("an error drops the rest", "bufferWithCount: 2", in: "-1-2-3-#", out: "---p---#",
+      .marble(
+        "an error drops the rest", "bufferWithCount: 2", in: "-1-2-3-#", out: "---p---#",
         values: ["p": "[1, 2]"]),
       .marble("of nothing", "bufferWithCount: 2", in: "--|", out: "--|"),
     ],

@@ -24,24 +24,31 @@ struct CircuitBreaker: OperatorComponent {
     parameters: [
       .init("signal", \.signal, primary: true, required: true, "The inner signal; it sees the event as `outer`."),
       .init("failures", \.failures, range: 1...10_000, "How many failures open the breaker."),
-      .init("within", \.within, range: 1...(Int64.max / 4),
+      .init(
+        "within", \.within, range: 1...(Int64.max / 4),
         "Count the failures of this time, whatever succeeds between them."),
       .init("pause", \.pause, range: 1...(Int64.max / 4), "How long it stays open before a trial."),
       .init("fallback", \.fallback, "The inner signal for events that fail or are refused."),
       .init("maxConcurrent", \.maxConcurrent, range: 1...10_000, "How many inner signals may run at once."),
-      .init("queueLimit", \.queueLimit, range: 1...10_000_000,
+      .init(
+        "queueLimit", \.queueLimit, range: 1...10_000_000,
         "How many events may wait before input is held back."),
     ],
     examples: [
-      .marble("open, a trial, closed", """
+      .marble(
+        "open, a trial, closed",
+        """
         circuitBreaker: { failures: 2, pause: 5ms, signal: { values: [ok], chain: [ { try: outer > 0 } ] } }
         """, in: "-1-0-0-1-----1-1-|", out: "-k-----------k-k-|", values: ["k": "ok"]),
-      .marble("a fallback", """
+      .marble(
+        "a fallback",
+        """
         circuitBreaker: { failures: 2, pause: 5ms, fallback: { values: [no] }, \
         signal: { values: [ok], chain: [ { try: outer > 0 } ] } }
         """, in: "-1-0-0-1-----0-1-|", out: "-k-n-n-n-----n-n-|", values: ["k": "ok", "n": "no"]),
     ],
-    keeps: "The running inner signals with their events, the events that wait, and the times of at most `failures` failures.",
+    keeps:
+      "The running inner signals with their events, the events that wait, and the times of at most `failures` failures.",
     carries: .state(version: 1),
     rivals: ["Hystrix", "resilience4j", "Envoy outlier detection"], seeAlso: ["flattenMap", "retry", "catch"])
 

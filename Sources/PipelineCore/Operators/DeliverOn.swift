@@ -24,7 +24,8 @@ struct DeliverOn: OperatorComponent {
     ],
     examples: [
       .marble("nothing changes for one alone", "deliverOn: second", in: "-1-2-|", out: "-1-2-|"),
-      .marbles("a branch that comes later",
+      .marbles(
+        "a branch that comes later",
         "{ merge: { x: { from: a, chain: [ { deliverOn: second }, { map: event * 10 } ] }, y: a } }",
         in: ["a": "-1-2-|"], out: "-(1p)-(2q)-|", values: ["p": "10", "q": "20"]),
     ],
@@ -38,7 +39,11 @@ struct DeliverOn: OperatorComponent {
   }
 
   final class Node: OperatorNode {
-    private enum Item { case next(OwnedEvent), completed, failed(SignalFailure) }
+    private enum Item {
+      case next(OwnedEvent)
+      case completed
+      case failed(SignalFailure)
+    }
 
     private let precedence: Int
     private let limit: Int

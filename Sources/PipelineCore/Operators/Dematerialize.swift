@@ -9,9 +9,11 @@ struct Dematerialize: OperatorComponent {
       output.
       """,
     examples: [
-      .marble("a completion", "dematerialize", in: "-a-b-a-|", out: "-1-|",
+      .marble(
+        "a completion", "dematerialize", in: "-a-b-a-|", out: "-1-|",
         values: ["a": "{kind: next, value: 1}", "b": "{kind: completed}"]),
-      .marble("an error", "dematerialize", in: "-a-b-a-|", out: "-1-#",
+      .marble(
+        "an error", "dematerialize", in: "-a-b-a-|", out: "-1-#",
         values: ["a": "{kind: next, value: 1}", "b": "{kind: error, error: {message: broken}}"]),
       .marble("neither", "dematerialize", in: "-a-|", out: "-1-|", values: ["a": "{kind: next, value: 1}"]),
     ],

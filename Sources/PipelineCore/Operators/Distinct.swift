@@ -18,16 +18,20 @@ struct Distinct: RowOperator {
     parameters: [
       .init("by", \.by, primary: true, "What to compare; the whole event if left out."),
       .init("memory", \.memory, range: 1...10_000_000, "How many values to remember."),
-      .init("within", \.within, range: 1...Int64.max, "How long to remember a value; if left out, as long as there is room."),
+      .init(
+        "within", \.within, range: 1...Int64.max, "How long to remember a value; if left out, as long as there is room."
+      ),
     ],
     examples: [
       .marble("each once", "distinct", in: "1-2-1-3-2-|", out: "1-2---3---|"),
-      .marble("by a field", "distinct: event.id", in: "a-b-c-|", out: "a---c-|",
+      .marble(
+        "by a field", "distinct: event.id", in: "a-b-c-|", out: "a---c-|",
         values: ["a": "{id: 1, n: 1}", "b": "{id: 1, n: 2}", "c": "{id: 2, n: 3}"]),
       .marble("a short memory", "distinct: { memory: 1 }", in: "1-1-2-1-|", out: "1---2-1-|"),
       .marble("for a while", "distinct: { within: 3ms }", in: "1-1-1-1|", out: "1---1--|"),
     ],
-    keeps: "The JSON text of at most `memory` values, the oldest forgotten first; with `within`, none longer than that.",
+    keeps:
+      "The JSON text of at most `memory` values, the oldest forgotten first; with `within`, none longer than that.",
     carries: .state(version: 1),
     rivals: ["RxJS distinct", "Benthos dedupe", "Vector dedupe"], seeAlso: ["distinctUntilChanged"])
 

@@ -33,16 +33,20 @@ struct Do: OperatorComponent {
       .init("signal", \.signal, primary: true, required: true, "The signal to run."),
       .init("on", \.on, "When to run it."),
       .init("maxConcurrent", \.maxConcurrent, range: 1...10_000, "How many may run at once."),
-      .init("queueLimit", \.queueLimit, range: 1...10_000_000,
+      .init(
+        "queueLimit", \.queueLimit, range: 1...10_000_000,
         "How many events may wait before input is held back."),
     ],
     examples: [
       .marble("everything is passed on", "do: { values: [8, 9] }", in: "-1-2-|", out: "-1-2-|"),
-      .marble("only the completion waits", "do: { values: [8], chain: [ { delay: 3ms } ] }", in: "-1-2|",
+      .marble(
+        "only the completion waits", "do: { values: [8], chain: [ { delay: 3ms } ] }", in: "-1-2|",
         out: "-1-2--|"),
-      .marble("a failure on the side", "do: { values: [8], chain: [ { try: outer > 1 } ] }", in: "-1-2|",
+      .marble(
+        "a failure on the side", "do: { values: [8], chain: [ { try: outer > 1 } ] }", in: "-1-2|",
         out: "-1-2|"),
-      .marble("at the end", "do: { on: [completed], signal: { values: [8], chain: [ { delay: 3ms } ] } }",
+      .marble(
+        "at the end", "do: { on: [completed], signal: { values: [8], chain: [ { delay: 3ms } ] } }",
         in: "-1|", out: "-1---|"),
       .marble("for an error", "do: { on: [error], signal: { values: [8] } }", in: "-1-#", out: "-1-#"),
     ],
@@ -56,7 +60,10 @@ struct Do: OperatorComponent {
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
 
   final class Node: MultiInletNode {
-    private enum Ending { case completed, failed(SignalFailure) }
+    private enum Ending {
+      case completed
+      case failed(SignalFailure)
+    }
 
     private let parameters: Do
     private let onNext: Bool
@@ -152,7 +159,11 @@ struct Do: OperatorComponent {
     override func save(_ state: inout StateWriter) {
       state.write(each: waiting)
       state.write(ending != nil)
-      if case .failed(let failure)? = ending { state.write(Optional(failure)) } else { state.write(SignalFailure?.none) }
+      if case .failed(let failure)? = ending {
+        state.write(Optional(failure))
+      } else {
+        state.write(SignalFailure?.none)
+      }
       state.write(backlog.isOver)
     }
 

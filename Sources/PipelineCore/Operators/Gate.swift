@@ -35,13 +35,17 @@ struct Gate: OperatorComponent {
       .init("limit", \.limit, range: 1...10_000_000, "How many events to hold."),
     ],
     examples: [
-      .marbles("dropped while it is closed", "{ from: a, chain: [ { gate: b } ] }",
+      .marbles(
+        "dropped while it is closed", "{ from: a, chain: [ { gate: b } ] }",
         in: ["a": "-1-2-3-4-|", "b": "--t--f"], out: "---2-----|", values: ["t": "true", "f": "false"]),
-      .marbles("held while it is closed", "{ from: a, chain: [ { gate: { signal: b, whileClosed: hold } } ] }",
+      .marbles(
+        "held while it is closed", "{ from: a, chain: [ { gate: { signal: b, whileClosed: hold } } ] }",
         in: ["a": "-1-2-3-4-|", "b": "----t"], out: "----(12)3-4-|", values: ["t": "true"]),
-      .marbles("only the newest", "{ from: a, chain: [ { gate: { signal: b, whileClosed: latest } } ] }",
+      .marbles(
+        "only the newest", "{ from: a, chain: [ { gate: { signal: b, whileClosed: latest } } ] }",
         in: ["a": "-1-2-3-4-|", "b": "----t"], out: "----23-4-|", values: ["t": "true"]),
-      .marbles("the completion waits", "{ from: a, chain: [ { gate: { signal: b, whileClosed: hold } } ] }",
+      .marbles(
+        "the completion waits", "{ from: a, chain: [ { gate: { signal: b, whileClosed: hold } } ] }",
         in: ["a": "-1-|", "b": "-----t"], out: "-----(1|)", values: ["t": "true"]),
     ],
     keeps: "What it holds: nothing, one event, or at most `limit`; until the gate opens.",

@@ -14,7 +14,8 @@ struct If: CombiningOperator {
       the condition that is neither true nor false (nor a number) goes to the errors output.
       """,
     examples: [
-      .marbles("true and false", "{ if: { condition: a, then: b, else: c } }",
+      .marbles(
+        "true and false", "{ if: { condition: a, then: b, else: c } }",
         in: ["a": "-t--f-|", "b": "--1--2", "c": "---8--9|"], out: "--1---9|",
         values: ["t": "true", "f": "false"])
     ],

@@ -15,7 +15,8 @@ struct Initially: OperatorComponent {
     ],
     examples: [
       .marble("at once", "initially: { values: [8, 9] }", in: "-1-2-|", out: "-1-2-|"),
-      .marble("it takes its time", "initially: { values: [8], chain: [ { delay: 3ms } ] }", in: "-1-2-|",
+      .marble(
+        "it takes its time", "initially: { values: [8], chain: [ { delay: 3ms } ] }", in: "-1-2-|",
         out: "----1-2-|"),
     ],
     keeps: "The signal that runs first.", rivals: ["ReactiveSwift on(starting:)", "RxJava doOnSubscribe"],

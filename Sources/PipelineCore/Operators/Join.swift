@@ -31,24 +31,30 @@ struct Join: OperatorComponent {
       """,
     parameters: [
       .init("signal", \.signal, primary: true, required: true, "The other signal."),
-      .init("within", \.within, required: true, range: 1...(Int64.max / 4),
+      .init(
+        "within", \.within, required: true, range: 1...(Int64.max / 4),
         "How far in time two events may be apart."),
       .init("key", \.key, "What must be equal, of `event`."),
       .init("otherKey", \.otherKey, variables: [("other", .dyn)], "What must be equal, of `other`."),
-      .init("reduce", \.reduce, variables: [("other", .dyn)],
+      .init(
+        "reduce", \.reduce, variables: [("other", .dyn)],
         "What to make of `event` and `other`; a list of both if left out."),
       .init("unmatched", \.unmatched, "What becomes of an event that finds no partner in the other signal."),
       .init("limit", \.limit, range: 1...10_000_000, "How many events of each signal to keep."),
     ],
     examples: [
-      .marbles("near in time", "{ from: a, chain: [ { join: { signal: b, within: 3ms } } ] }",
+      .marbles(
+        "near in time", "{ from: a, chain: [ { join: { signal: b, within: 3ms } } ] }",
         in: ["a": "-1-----2-|", "b": "--x---y--|"], out: "--p----q-|", values: ["p": "[1, x]", "q": "[2, y]"]),
-      .marbles("by a key", """
+      .marbles(
+        "by a key",
+        """
         { from: a, chain: [ { join: { signal: b, within: 9ms, key: event.id, otherKey: other.of, \
         reduce: event.n + other.n } } ] }
         """, in: ["a": "-p-q---|", "b": "--u--v-|"], out: "--3--8-|",
         values: ["p": "{id: a, n: 1}", "q": "{id: b, n: 3}", "u": "{of: a, n: 2}", "v": "{of: b, n: 5}"]),
-      .marbles("what finds no partner",
+      .marbles(
+        "what finds no partner",
         "{ from: a, chain: [ { join: { signal: b, within: 3ms, unmatched: send } } ] }",
         in: ["a": "-1-------|", "b": "-----x---|"], out: "----p----|", values: ["p": "[1, null]"]),
     ],

@@ -8,9 +8,11 @@ struct Materialize: OperatorComponent {
       error: {kind: ..., message: ...}}`, and then the signal completes, after an error too.
       """,
     examples: [
-      .marble("a completion", "materialize", in: "-1-|", out: "-a-(b|)",
+      .marble(
+        "a completion", "materialize", in: "-1-|", out: "-a-(b|)",
         values: ["a": "{kind: next, value: 1}", "b": "{kind: completed}"]),
-      .marble("an error", "materialize", in: "-1-#", out: "-a-(b|)",
+      .marble(
+        "an error", "materialize", in: "-1-#", out: "-a-(b|)",
         values: ["a": "{kind: next, value: 1}", "b": "{kind: error, error: {kind: user, message: error}}"]),
     ],
     rivals: ["RxJS materialize", "ReactiveSwift materialize"], seeAlso: ["dematerialize", "catch"])

@@ -11,9 +11,11 @@ struct Or: RowOperator {
       a signal there are `any` and `all`.
       """,
     examples: [
-      .marble("any of them", "or", in: "-p-q-|", out: "-t-f-|",
+      .marble(
+        "any of them", "or", in: "-p-q-|", out: "-t-f-|",
         values: ["p": "[true, false]", "q": "[false, 0]", "f": "false", "t": "true"]),
-      .marbles("of two signals", "{ combineLatest: [a, b], chain: [or] }", in: ["a": "t--f-|", "b": "-f---|"],
+      .marbles(
+        "of two signals", "{ combineLatest: [a, b], chain: [or] }", in: ["a": "t--f-|", "b": "-f---|"],
         out: "-t-f-|", values: ["t": "true", "f": "false"]),
     ],
     rivals: ["ReactiveCocoa or"], seeAlso: ["and", "not", "combineLatest"])

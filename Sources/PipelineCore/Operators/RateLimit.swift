@@ -44,21 +44,26 @@ struct RateLimit: OperatorComponent {
       .init("per", \.per, primary: true, required: true, range: 1...Int64.max, "The period."),
       .init("count", \.count, range: 1...1_000_000, "How many events a period may have."),
       .init("mode", \.mode, "Which ones."),
-      .init("burst", \.burst, range: 1...1_000_000,
+      .init(
+        "burst", \.burst, range: 1...1_000_000,
         "How many tokens the bucket holds; as many as `count` if left out."),
       .init("excess", \.excess, "What becomes of an event for which the bucket has no token."),
       .init("limit", \.limit, range: 1...10_000_000, "How many events may wait before input is held back."),
     ],
     examples: [
       .marble("the first of each period", "rateLimit: 4ms", in: "-1-2-3-4-5-|", out: "-1---3---5-|"),
-      .marble("the newest, at the end", "rateLimit: { per: 4ms, mode: trailing }", in: "-1-2--3-4-|",
+      .marble(
+        "the newest, at the end", "rateLimit: { per: 4ms, mode: trailing }", in: "-1-2--3-4-|",
         out: "-----2----(4|)"),
       .marble("both", "rateLimit: { per: 4ms, mode: both }", in: "-123-----4-|", out: "-1---3---4-|"),
-      .marble("two in each period", "rateLimit: { per: 6ms, count: 2 }", in: "-1-2-3-4-5-|",
+      .marble(
+        "two in each period", "rateLimit: { per: 6ms, count: 2 }", in: "-1-2-3-4-5-|",
         out: "-1-2---4-5-|"),
-      .marble("a bucket", "rateLimit: { per: 2ms, mode: bucket, burst: 2 }", in: "(123)-4-5-6-|",
+      .marble(
+        "a bucket", "rateLimit: { per: 2ms, mode: bucket, burst: 2 }", in: "(123)-4-5-6-|",
         out: "(12)-4-5-6-|"),
-      .marble("a bucket that spreads", "rateLimit: { per: 3ms, mode: bucket, excess: wait }",
+      .marble(
+        "a bucket that spreads", "rateLimit: { per: 3ms, mode: bucket, excess: wait }",
         in: "(123)|", out: "1--2--(3|)"),
     ],
     keeps: "A few numbers; the newest event (`trailing`, `both`) or the events that wait (`excess: wait`).",

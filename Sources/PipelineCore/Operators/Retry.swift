@@ -52,7 +52,8 @@ struct Retry: OperatorComponent {
       .init("backoff", \.backoff, range: 1...1000, "The factor between pauses."),
       .init("maxDelay", \.maxDelay, range: 0...Int64.max, "The longest pause."),
       .init("jitter", \.jitter, "Wait a random part of the pause."),
-      .init("resetAfter", \.resetAfter, range: 1...(Int64.max / 4),
+      .init(
+        "resetAfter", \.resetAfter, range: 1...(Int64.max / 4),
         "How long an attempt must last to make counting begin anew."),
       .init("budget", \.budget, range: 1...10_000, "The most further attempts within `per`."),
       .init("per", \.per, range: 1...(Int64.max / 4), "The time for which the budget is."),
@@ -62,7 +63,8 @@ struct Retry: OperatorComponent {
       .marble(
         "with a pause", "retry: { count: 2, delay: 2ms, backoff: 2 }", in: "-#",
         out: "---------#"),
-      .marble("a long attempt counts as a success", "retry: { count: 1, resetAfter: 3ms }", in: "1#",
+      .marble(
+        "a long attempt counts as a success", "retry: { count: 1, resetAfter: 3ms }", in: "1#",
         out: "11#"),
       .marble("a budget", "retry: { budget: 2, per: 1s }", in: "1#", out: "111#"),
     ],

@@ -17,9 +17,11 @@ struct SkipUntil: OperatorComponent {
     ],
     examples: [
       .marble("a condition", "skipUntil: event >= 3", in: "-1-3-1-|", out: "---3-1-|"),
-      .marbles("another signal", "{ from: a, chain: [ { skipUntil: { signal: b } } ] }",
+      .marbles(
+        "another signal", "{ from: a, chain: [ { skipUntil: { signal: b } } ] }",
         in: ["a": "-1-2-3-|", "b": "--x-x"], out: "---2-3-|"),
-      .marbles("another signal that sends nothing", "{ from: a, chain: [ { skipUntil: { signal: b } } ] }",
+      .marbles(
+        "another signal that sends nothing", "{ from: a, chain: [ { skipUntil: { signal: b } } ] }",
         in: ["a": "-1-2-|", "b": "--|"], out: "-----|"),
     ],
     keeps: "Whether it has begun to pass events on.",

@@ -20,7 +20,8 @@ struct SubscribeOn: OperatorComponent {
     examples: [
       .marble("nothing changes for one alone", "subscribeOn: second", in: "-1-2-|", out: "-1-2-|")
     ],
-    keeps: "Whether it has subscribed.", carries: .state(version: 1), rivals: ["RxJS subscribeOn", "Combine subscribe(on:)"],
+    keeps: "Whether it has subscribed.", carries: .state(version: 1),
+    rivals: ["RxJS subscribeOn", "Combine subscribe(on:)"],
     seeAlso: ["deliverOn", "startWith"])
 
   mutating func bind(_ binder: inout Binder) { number = binder.number(ofScheduler: scheduler) }

@@ -14,11 +14,14 @@ struct Switch: CombiningOperator {
       lost, and their errors are not seen. It completes when `on` and the running branch have.
       """,
     examples: [
-      .marbles("two cases", "{ switch: { on: a, cases: { x: b, y: c } } }",
+      .marbles(
+        "two cases", "{ switch: { on: a, cases: { x: b, y: c } } }",
         in: ["a": "-x--y-|", "b": "--1--2", "c": "---8--9|"], out: "--1---9|"),
-      .marbles("anything else", "{ switch: { on: a, cases: { x: b }, default: c } }",
+      .marbles(
+        "anything else", "{ switch: { on: a, cases: { x: b }, default: c } }",
         in: ["a": "-x--z-|", "b": "--1--2", "c": "---8--9|"], out: "--1---9|"),
-      .marbles("no case", "{ switch: { on: a, cases: { x: b } } }",
+      .marbles(
+        "no case", "{ switch: { on: a, cases: { x: b } } }",
         in: ["a": "-x--z-|", "b": "--1--2"], out: "--1-#"),
     ],
     keeps: "The running branch.", carries: .state(version: 1),

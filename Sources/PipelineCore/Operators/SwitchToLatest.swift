@@ -11,13 +11,16 @@ struct SwitchToLatest: OperatorComponent {
       signal have; an error of the inner signal ends everything.
       """,
     parameters: [
-      .init("signal", \.signal, primary: true, required: true,
+      .init(
+        "signal", \.signal, primary: true, required: true,
         "The inner signal; it sees the event as `outer` (and, in the parameters of its source, as `event`).")
     ],
     examples: [
-      .marble("only the newest", "switchToLatest: { values: [p, q], chain: [ { delay: 3ms } ] }",
+      .marble(
+        "only the newest", "switchToLatest: { values: [p, q], chain: [ { delay: 3ms } ] }",
         in: "-x-y------|", out: "------(pq)---|"),
-      .marble("it ends with both", "switchToLatest: { values: [p], chain: [ { delay: 3ms } ] }",
+      .marble(
+        "it ends with both", "switchToLatest: { values: [p], chain: [ { delay: 3ms } ] }",
         in: "-x-y|", out: "------(p|)"),
     ],
     keeps: "The running inner signal.", carries: .state(version: 1),

@@ -16,11 +16,14 @@ struct TakeUntil: OperatorComponent {
       .init("where", \.condition, expecting: .bool, "The condition that ends it."),
     ],
     examples: [
-      .marbles("an event", "{ from: a, chain: [ { takeUntil: b } ] }", in: ["a": "-1-2-3-|", "b": "----x"],
+      .marbles(
+        "an event", "{ from: a, chain: [ { takeUntil: b } ] }", in: ["a": "-1-2-3-|", "b": "----x"],
         out: "-1-2|"),
-      .marbles("a completion", "{ from: a, chain: [ { takeUntil: b } ] }",
+      .marbles(
+        "a completion", "{ from: a, chain: [ { takeUntil: b } ] }",
         in: ["a": "-1--2-3", "b": "---|"], out: "-1-|"),
-      .marbles("an error of the other is ignored", "{ from: a, chain: [ { takeUntil: b } ] }",
+      .marbles(
+        "an error of the other is ignored", "{ from: a, chain: [ { takeUntil: b } ] }",
         in: ["a": "-1-2-|", "b": "--#"], out: "-1-2-|"),
       .marble("a condition", "takeUntil: { where: event >= 3 }", in: "-1-3-1-|", out: "-1-|"),
     ],

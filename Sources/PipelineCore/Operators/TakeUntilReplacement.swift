@@ -13,9 +13,11 @@ struct TakeUntilReplacement: OperatorComponent {
       .init("signal", \.signal, primary: true, required: true, "The signal that takes over.")
     ],
     examples: [
-      .marbles("it takes over", "{ from: a, chain: [ { takeUntilReplacement: b } ] }",
+      .marbles(
+        "it takes over", "{ from: a, chain: [ { takeUntilReplacement: b } ] }",
         in: ["a": "-1-2-3-4-|", "b": "----8---9-|"], out: "-1-28---9-|"),
-      .marbles("only its end counts", "{ from: a, chain: [ { takeUntilReplacement: b } ] }",
+      .marbles(
+        "only its end counts", "{ from: a, chain: [ { takeUntilReplacement: b } ] }",
         in: ["a": "-1|", "b": "---3|"], out: "-1-3|"),
     ],
     keeps: "Whether the replacement has taken over.",

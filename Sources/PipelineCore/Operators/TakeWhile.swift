@@ -16,7 +16,8 @@ struct TakeWhile: RowOperator {
     ],
     examples: [
       .marble("while small", "takeWhile: event < 3", in: "-1-2-3-1-|", out: "-1-2-|"),
-      .marble("with the event that ends it", "takeWhile: { where: event < 3, inclusive: true }",
+      .marble(
+        "with the event that ends it", "takeWhile: { where: event < 3, inclusive: true }",
         in: "-1-2-3-1-|", out: "-1-2-(3|)"),
       .marble("of nothing", "takeWhile: event < 3", in: "--|", out: "--|"),
       .marble("an error before that", "takeWhile: event < 3", in: "-1-#", out: "-1-#"),

@@ -13,9 +13,11 @@ struct Then: OperatorComponent {
       .init("signal", \.signal, primary: true, required: true, "The signal to go on with.")
     ],
     examples: [
-      .marbles("afterwards", "{ from: a, chain: [ { then: { values: [8, 9] } } ] }", in: ["a": "-1-2-|"],
+      .marbles(
+        "afterwards", "{ from: a, chain: [ { then: { values: [8, 9] } } ] }", in: ["a": "-1-2-|"],
         out: "-----(89|)"),
-      .marbles("not after an error", "{ from: a, chain: [ { then: { values: [8, 9] } } ] }", in: ["a": "-1-#"],
+      .marbles(
+        "not after an error", "{ from: a, chain: [ { then: { values: [8, 9] } } ] }", in: ["a": "-1-#"],
         out: "---#"),
     ],
     rivals: ["ReactiveSwift then", "RxJS ignoreElements with concat"],

@@ -10,7 +10,8 @@ struct TimeoutBetween: OperatorComponent {
       `absence` for an event in place of an error, and `timeout` for the time up to the completion.
       """,
     parameters: [
-      .init("gap", \.gap, primary: true, required: true, range: 1...Int64.max,
+      .init(
+        "gap", \.gap, primary: true, required: true, range: 1...Int64.max,
         "How long the signal may be silent.")
     ],
     examples: [

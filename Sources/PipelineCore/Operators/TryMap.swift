@@ -16,7 +16,8 @@ struct TryMap: RowOperator {
     ],
     examples: [
       .marble("a division", "tryMap: 6 / event", in: "-1-2-0-3-|", out: "-6-3-#"),
-      .marble("nothing is a failure", "tryMap: event.?id", in: "-a-b-|", out: "-1-#",
+      .marble(
+        "nothing is a failure", "tryMap: event.?id", in: "-a-b-|", out: "-1-#",
         values: ["a": "{id: 1}", "b": "{}"]),
     ],
     rivals: ["Combine tryMap", "ReactiveSwift attemptMap"], seeAlso: ["map", "try", "catch"])

@@ -42,33 +42,42 @@ struct Window: OperatorComponent {
       .init("every", \.every, primary: true, range: span, "The time from one window to the next."),
       .init("length", \.length, range: span, "How long a window is; as long as `every` if left out."),
       .init("count", \.count, range: 1...10_000_000, "How many events a window has."),
-      .init("step", \.step, range: 1...10_000_000,
+      .init(
+        "step", \.step, range: 1...10_000_000,
         "How many events after the last window began the next one begins; `count` if left out."),
       .init("gap", \.gap, range: span, "The pause that ends a session."),
       .init("maxLength", \.maxLength, range: span, "How long a session may last."),
       .init("time", \.time, "When an event happened."),
       .init("lateness", \.lateness, range: 0...(1 << 60), "How far events may be out of order."),
       .init("idle", \.idle, range: span, "Close all windows when nothing has come for so long."),
-      .init("to", \.to, variables: [("events", .list(.dyn)), ("start", .timestamp), ("end", .timestamp)],
+      .init(
+        "to", \.to, variables: [("events", .list(.dyn)), ("start", .timestamp), ("end", .timestamp)],
         "What to send; the list of events if left out."),
       .init("empty", \.empty, "Send windows without events too."),
       .init("max", \.bound, range: 1...10_000_000, "How many events to keep at most."),
     ],
     examples: [
-      .marble("tumbling", "window: 4ms", in: "-1-2---3-|", out: "----p---q|",
+      .marble(
+        "tumbling", "window: 4ms", in: "-1-2---3-|", out: "----p---q|",
         values: ["p": "[1, 2]", "q": "[3]"]),
-      .marble("sliding", "window: { every: 2ms, length: 4ms }", in: "-1-2-----|", out: "--p-q-r--|",
+      .marble(
+        "sliding", "window: { every: 2ms, length: 4ms }", in: "-1-2-----|", out: "--p-q-r--|",
         values: ["p": "[1]", "q": "[1, 2]", "r": "[2]"]),
-      .marble("counted", "window: { every: 4ms, empty: true, to: size(events) }", in: "-1-2-----|",
+      .marble(
+        "counted", "window: { every: 4ms, empty: true, to: size(events) }", in: "-1-2-----|",
         out: "----2---0|"),
-      .marble("by number", "window: { count: 3, step: 1 }", in: "-1-2-3-4-|", out: "-----p-q-|",
+      .marble(
+        "by number", "window: { count: 3, step: 1 }", in: "-1-2-3-4-|", out: "-----p-q-|",
         values: ["p": "[1, 2, 3]", "q": "[2, 3, 4]"]),
-      .marble("sessions", "window: { gap: 3ms }", in: "-1-2-----3-|", out: "------p----(q|)",
+      .marble(
+        "sessions", "window: { gap: 3ms }", in: "-1-2-----3-|", out: "------p----(q|)",
         values: ["p": "[1, 2]", "q": "[3]"]),
-      .marble("event time, out of order", "window: { every: 10s, time: timestamp(event), lateness: 5s }",
+      .marble(
+        "event time, out of order", "window: { every: 10s, time: timestamp(event), lateness: 5s }",
         in: "-abcd-|", out: "----p-(q|)",
         values: ["a": "3", "b": "12", "c": "7", "d": "15", "p": "[3, 7]", "q": "[12, 15]"]),
-      .marble("sessions by event time", "window: { gap: 10s, time: timestamp(event) }", in: "-abc-|",
+      .marble(
+        "sessions by event time", "window: { gap: 10s, time: timestamp(event) }", in: "-abc-|",
         out: "---p-(q|)", values: ["a": "3", "b": "9", "c": "30", "p": "[3, 9]", "q": "[30]"]),
     ],
     keeps: """
@@ -91,7 +100,8 @@ struct Window: OperatorComponent {
     if kinds != 1 {
       conflict(
         kinds == 0
-          ? "'window' needs 'every', 'count' or 'gap'" : "'window' goes by time, by number or by session, not by several",
+          ? "'window' needs 'every', 'count' or 'gap'"
+          : "'window' goes by time, by number or by session, not by several",
         "Write 'window: 1m', 'window: { count: 100 }' or 'window: { gap: 30s }'")
       return
     }
@@ -104,7 +114,8 @@ struct Window: OperatorComponent {
       conflict("'\(name)' of 'window' has no meaning without '\(other)'", "Add '\(other)', or remove it")
     }
     if time.isGiven {
-      for (name, isGiven) in [("count", count != nil), ("maxLength", maxLength != nil), ("empty", empty)] where isGiven {
+      for (name, isGiven) in [("count", count != nil), ("maxLength", maxLength != nil), ("empty", empty)] where isGiven
+      {
         conflict("'\(name)' of 'window' cannot go with 'time'", "Remove one of them")
       }
     }

@@ -14,14 +14,17 @@ struct WithLatestFrom: OperatorComponent {
       """,
     parameters: [
       .init("signal", \.signal, primary: true, required: true, "The other signal."),
-      .init("reduce", \.reduce, variables: [("latest", .dyn)],
+      .init(
+        "reduce", \.reduce, variables: [("latest", .dyn)],
         "What to make of `event` and `latest`; a list of both if left out."),
     ],
     examples: [
-      .marbles("pairs", "{ from: a, chain: [ { withLatestFrom: b } ] }",
+      .marbles(
+        "pairs", "{ from: a, chain: [ { withLatestFrom: b } ] }",
         in: ["a": "1--2-3---4-|", "b": "-x----y-|"], out: "---p-q---r-|",
         values: ["p": "[2, x]", "q": "[3, x]", "r": "[4, y]"]),
-      .marbles("an expression",
+      .marbles(
+        "an expression",
         "{ from: a, chain: [ { withLatestFrom: { signal: b, reduce: event * latest } } ] }",
         in: ["a": "--2-3-|", "b": "2--3|"], out: "--4-9-|"),
     ],

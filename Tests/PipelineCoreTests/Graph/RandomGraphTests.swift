@@ -42,9 +42,9 @@ struct GraphGenerator {
       if below(3) > 0 {
         // A name may come twice: a diamond.
         let inputs = (0...(1 + below(2))).map { _ in pick(names) }
-        let keyword = pick(["merge", "merge", "combineLatest", "zip", "concat"])
+        let keyword = pick(["merge", "merge", "combineLatest", "zip", "concat", "race", "settled"])
         let list = inputs.enumerated().map { "i\($0.offset): \($0.element)" }.joined(separator: ", ")
-        origin = "\(keyword): { \(list) }"
+        origin = keyword == "settled" ? "combineLatest: { \(list), settle: true }" : "\(keyword): { \(list) }"
       }
       let steps = (0..<below(4)).map { _ in step(sources) }.joined(separator: ", ")
       text += "  \(name): { \(origin), chain: [ \(steps) ]\(below(4) == 0 ? ", cold: true" : "") }\n"
@@ -70,7 +70,7 @@ struct GraphGenerator {
 
   private mutating func step(_ sources: [String]) -> String {
     let time = "\(1 + below(6))ms"
-    switch below(24) {
+    switch below(52) {
     case 0: return "{ map: '[event]' }"
     case 1: return "{ filter: dyn(event) != \(below(5)) }"
     case 2: return "distinctUntilChanged"
@@ -98,7 +98,38 @@ struct GraphGenerator {
     case 20: return "{ groupBy: { key: event, chain: [ { take: 2 } ] } }"
     case 21: return "{ groupBy: { key: dyn(event) == 1, chain: [ { throttle: \(time) } ], idle: 9ms } }"
     case 22: return "{ aggregate: { start: 0, next: running + 1 } }"
-    default: return "{ catch: { with: \(pick(sources)) } }"
+    case 23: return "{ catch: { with: \(pick(sources)) } }"
+    case 24: return "{ takeWhile: dyn(event) != \(below(5)) }"
+    case 25: return "{ skipWhile: dyn(event) != \(below(5)) }"
+    case 26: return "{ skipUntil: { signal: \(pick(sources)) } }"
+    case 27: return "{ takeUntil: \(pick(sources)) }"
+    case 28: return "{ takeUntilReplacement: \(pick(sources)) }"
+    case 29: return "{ takeLast: \(below(4)) }"
+    case 30: return "{ distinct: { memory: \(1 + below(3)), within: \(time) } }"
+    case 31: return "{ withLatestFrom: \(pick(sources)) }"
+    case 32: return "{ gate: { signal: \(pick(sources)), whileClosed: \(pick(["drop", "latest", "hold"])) } }"
+    case 33: return "{ join: { signal: \(pick(sources)), within: \(time), unmatched: \(pick(["drop", "send"])) } }"
+    case 34: return "{ rateLimit: { per: \(time), mode: \(pick(["leading", "trailing", "both"])) } }"
+    case 35:
+      return "{ rateLimit: { per: \(time), mode: bucket, burst: \(1 + below(3)), excess: \(pick(["drop", "wait"])) } }"
+    case 36: return "{ window: { every: \(time), length: \(1 + below(9))ms } }"
+    case 37: return "{ window: { gap: \(time), maxLength: \(1 + below(9))ms } }"
+    case 38: return "{ window: { count: \(1 + below(3)), step: \(1 + below(4)) } }"
+    case 39: return "{ window: { every: 2s, time: 'timestamp(dyn(event))', lateness: 1s, idle: \(time) } }"
+    case 40: return "{ absence: { after: \(time), value: '7', repeat: \(pick(["true", "false"])) } }"
+    case 41: return "{ timeoutBetween: \(time) }"
+    case 42: return "{ then: \(pick(sources)) }"
+    case 43: return "{ do: { signal: { marbles: '--8|' }, on: [\(pick(["next", "completed", "error"]))] } }"
+    case 44: return pick(["{ initially: { marbles: '-8|' } }", "{ finally: { marbles: '-8|' } }"])
+    case 45:
+      return
+        "{ circuitBreaker: { failures: 1, pause: \(time), signal: { values: [1], chain: [ { try: dyn(outer) == 1 } ] } } }"
+    case 46: return "{ deliverOn: \(pick(["x", "y"])) }"
+    case 47: return "{ subscribeOn: \(pick(["x", "y"])) }"
+    case 48: return pick(["materialize", "{ any: dyn(event) == 1 }", "{ all: dyn(event) == 1 }", "count"])
+    case 49: return "{ bufferWithCount: \(1 + below(3)) }"
+    case 50: return "{ switchToLatest: { marbles: '--8-9|', chain: [ { map: outer } ] } }"
+    default: return "{ tryMap: '6 / dyn(event)' }"
     }
   }
 }
