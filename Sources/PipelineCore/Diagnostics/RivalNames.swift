@@ -22,6 +22,10 @@ enum RivalNames {
   private static let rows: [(ours: String, help: String, names: String)] = [
     // Time
     (
+      "throttle", "Use 'throttle' with 'edge: leading', or 'both'",
+      "debounceLeading debounceImmediate debounceBoth"
+    ),
+    (
       "throttle", "Waiting for a pause is called 'throttle' here, as in ReactiveCocoa",
       "debounce debounceTime throttleWithTimeout throttleWithMapper"
     ),
@@ -29,7 +33,7 @@ enum RivalNames {
       "rateLimit",
       "'throttle' waits for a pause; for the first of each interval use 'rateLimit', for the newest "
         + "'sample'",
-      "throttleTime throttleFirst throttleLatest debounceLeading"
+      "throttleTime throttleFirst throttleLatest"
     ),
     (
       "rateLimit", "Use 'rateLimit'; 'mode: bucket' is a token bucket",

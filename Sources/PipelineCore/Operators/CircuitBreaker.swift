@@ -240,7 +240,7 @@ struct CircuitBreaker: OperatorComponent {
         let number = try reader.read(Int.self)
         running[number] = try reader.read(OwnedEvent?.self)
       }
-      begun = try reader.read(in: 0...Int.max)
+      begun = try reader.read(in: 0...(1 << 62))
       outerEnded = try reader.read()
       backlog.restore(try reader.read(), executor)
     }

@@ -1,8 +1,20 @@
 /// `throttle`: what stands when it has been quiet for a while.
 struct Throttle: OperatorComponent {
+  enum Edge: String, ChoiceParameter {
+    case trailing, leading, both
+    var help: String {
+      switch self {
+      case .trailing: "the newest event, when it has been quiet"
+      case .leading: "the first event, and no other until it has been quiet"
+      case .both: "the first event, and the newest of the others when it has been quiet"
+      }
+    }
+  }
+
   var quiet = TimeSpan.zero
   var when = ExpressionParameter()
   var maxWait: TimeSpan?
+  var edge = Edge.trailing
 
   static let spec = ComponentSpec<Throttle>(
     "throttle",
@@ -21,8 +33,14 @@ struct Throttle: OperatorComponent {
       .init(
         "maxWait", \.maxWait, range: 1...Int64.max,
         "How long events may be held back at most, measured from the first one held."),
+      .init("edge", \.edge, "Which events of those without a pause between them are sent."),
     ],
     examples: [
+      .marble(
+        "the first before a pause", "throttle: { quiet: 3ms, edge: leading }", in: "-123----4-|",
+        out: "-1------4-|"),
+      .marble(
+        "the first and the last", "throttle: { quiet: 3ms, edge: both }", in: "-123----4-|", out: "-1----3-4-|"),
       .marble("a pause in typing", "throttle: 5ms", in: "abc------d-|", out: "-------c---(d|)"),
       .marble("an error drops what is held", "throttle: 5ms", in: "-1-#", out: "---#"),
       .marble(
@@ -43,8 +61,9 @@ struct Throttle: OperatorComponent {
     private let program: Program?
     private lazy var frame = makeFrame()
     private var held: OwnedEvent?
-    /// Both timers are set only while `held` is.
+    /// Set while it has not been quiet; unless the first event was sent, `held` is too.
     private var timer = Wake.none
+    /// Set only while `held` is.
     private var deadline = Wake.none
 
     init(_ parameters: Throttle, _ seat: Seat, _ downstream: Downstream) {
@@ -55,7 +74,13 @@ struct Throttle: OperatorComponent {
 
     override func receive(_ event: Event) {
       if let program, !holds(event, program) { return }
+      let isFirst = !timer.isSet
       cancelWake(&timer)
+      if parameters.edge != .trailing, isFirst || parameters.edge == .leading {
+        timer = wake(after: parameters.quiet)
+        if isFirst { emit(event) }
+        return
+      }
       if held == nil {
         held = OwnedEvent(event)
         if let maxWait = parameters.maxWait { deadline = wake(after: maxWait) }
@@ -95,8 +120,9 @@ struct Throttle: OperatorComponent {
     }
 
     private func flush() {
-      guard let event = held else { return }
+      let event = held
       drop()
+      guard let event else { return }
       event.keep(in: arena)
       emit(event.event)
     }
