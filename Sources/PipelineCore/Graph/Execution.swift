@@ -242,7 +242,13 @@ public final class Execution {
   func start(_ node: RunningSource, resuming: Bool = false) {
     whenWired { [unowned self] in
       if node.isClosed { return }
-      if isStopping { node.drain() } else if resuming { node.resume() } else { node.begin() }
+      if !isStopping {
+        if resuming { node.resume() } else { node.begin() }
+      } else {
+        // What an event or an end that was held causes still happens, once; nothing new is read for it.
+        if node.seat.scope.isForSomething { node.begin() }
+        if !node.isClosed { node.drain() }
+      }
     }
   }
 

@@ -270,6 +270,9 @@ public final class Scope {
 
   public static func top() -> Scope { Scope() }
 
+  /// Whether it was made for an event, or for the end of a signal.
+  var isForSomething: Bool { outer != nil || error != nil }
+
   public func with(outer event: Event) -> Scope {
     Scope(
       outer: OwnedValue(event.value), error: error, origin: event.origin.takeUnretainedValue(),

@@ -23,7 +23,7 @@ struct Do: OperatorComponent {
     summary: "Runs another signal on the side for each event, and passes everything on.",
     details: """
       The other signal is there for what it does, a request for instance; what it sends is dropped. It sees \
-      the event as `outer`, the error as `error`. It is started before the event is passed on, and nothing \
+      the event as `outer`, the error as `error` (null at a completion). It is started before the event is passed on, and nothing \
       waits for it but the end: the completion comes when all have ended, and an error when that of \
       `on: error` has; others are cancelled by an error. One that fails is given up: its event goes to the \
       errors output. While more than `queueLimit` events wait for their turn, the pipeline reads no further \
@@ -126,7 +126,9 @@ struct Do: OperatorComponent {
     }
 
     override func complete() {
-      if parameters.on.contains(.completed) { open(parameters.signal.required) }
+      if parameters.on.contains(.completed) {
+        open(parameters.signal.required, seat.scope.with(error: .null))
+      }
       ending = .completed
       endIfOver()
     }

@@ -128,6 +128,26 @@ import Testing
     #expect(run.outcome == .completed)
   }
 
+  /// At the end of the process as at that of the signal: an inner signal for what was held still runs.
+  @Test func whatIsHeldIsDealtWithWhenThePipelineIsToStop() throws {
+    var options = PipelineRun.Options()
+    options.drainAt = .milliseconds(4)
+    let inner = "{ signal: { values: [8], chain: [ { map: outer } ] } }"
+    for (chain, out) in [
+      ("{ throttle: 9ms }, { flattenMap: \(inner) }", "----(2|)"),
+      ("{ takeLast: 2 }, { flattenMap: \(inner) }", "----(12|)"),
+      ("{ then: { values: [8] } }, { finally: { values: [9] } }", "----|"),
+    ] {
+      let run = try run(
+        """
+        name: t
+        sources: { a: { scripted: {} } }
+        sinks: { out: { from: a, chain: [ \(chain) ], probe: {} } }
+        """, ["a": "-1-2---------3|"], options: options)
+      try expect(run, out)
+    }
+  }
+
   // MARK: Order
 
   @Test func nodesThatSettleDoSoFromAboveToBelow() throws {
