@@ -7,9 +7,16 @@ guard arguments.count >= 2 else {
   print("usage: conformance VECTORS [NAME]")
   exit(64)
 }
+let vectors: [ConformanceVector]
+do {
+  vectors = try ConformanceVector.read(arguments[1])
+} catch {
+  print("\(arguments[1]) cannot be read as vectors: \(error)")
+  exit(66)
+}
 var passed = 0
 var failed = 0
-for vector in try ConformanceVector.read(arguments[1]) where vector.applies {
+for vector in vectors where vector.applies {
   if arguments.count > 2, !vector.name.contains(arguments[2]) { continue }
   if let reason = vector.run() {
     failed += 1
