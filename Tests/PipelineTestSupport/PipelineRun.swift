@@ -17,6 +17,11 @@ public struct PipelineRun {
 
   /// What was saved at each cut.
   public var savedStates: [[UInt8]] = []
+  /// The steps, by keyword, that wrote something of their own, and the most bytes.
+  public var savedSizes: [String: Int] = [:]
+  /// How long the last saving and the last restoring took.
+  public var saving = Duration.zero
+  public var restoring = Duration.zero
   /// What of it could not be used.
   public var refusals: [Diagnostic] = []
 
@@ -63,6 +68,12 @@ public struct PipelineRun {
     public var hot: [String] = []
     /// After which turns to save the state, drop everything and go on with what was saved; from 1.
     public var cutAfter: (Int) -> Bool = { _ in false }
+    /// Sinks whose reader goes away with this many events.
+    public var closeAfter: [String: Int] = [:]
+    /// How much time goes by between saving and going on.
+    public var pause = TimeSpan.zero
+    /// The pipeline that goes on; the same one if left out.
+    public var laterPlan: Plan?
     /// What becomes of saved bytes.
     public var damage: ([UInt8]) -> [UInt8] = { $0 }
     public init() {}
@@ -103,6 +114,9 @@ public struct PipelineRun {
     log = stage.box.log
     sinks = stage.recordings.mapValues { SignalHistory($0) }
     savedStates = stage.savedStates
+    savedSizes = stage.savedSizes
+    saving = stage.saving
+    restoring = stage.restoring
     refusals = stage.refusals
     stage.turn { running.cancel() }
   }
@@ -124,6 +138,9 @@ public struct PipelineRun {
     private(set) var executor: Executor
     nonisolated(unsafe) private(set) var execution: Execution
     private(set) var savedStates: [[UInt8]] = []
+    private(set) var savedSizes: [String: Int] = [:]
+    private(set) var saving = Duration.zero
+    private(set) var restoring = Duration.zero
     private(set) var refusals: [Diagnostic] = []
     private var watchers: [Downstream] = []
     private var turns = 0
@@ -158,7 +175,9 @@ public struct PipelineRun {
     }
 
     func launch(_ state: [UInt8]?) {
-      execution.sinkOverride = { [recordings] in recordings[$0].map { ProbeSink($0) } }
+      execution.sinkOverride = { [recordings, options] name in
+        options.closeAfter[name].map { ClosingSink($0) } ?? recordings[name].map { ProbeSink($0) }
+      }
       execution.sourceOverride = { [sources] in sources[$0] }
       let hot = options.hot.compactMap { name in
         plan.index(ofNamed: name).map { ($0, ProbeSink.tap(ProbeSink.Recording(), executor)) }
@@ -197,13 +216,23 @@ public struct PipelineRun {
 
     /// Saves the state, drops everything and goes on with what was saved.
     private func cut() {
+      let clock = ContinuousClock()
+      let begin = clock.now
       guard let state = execution.saveState() else { return }
+      saving = clock.now - begin
       savedStates.append(state)
+      for (step, size) in execution.stateSizes {
+        savedSizes[plan.steps[step.number].keyword, default: 0] = max(
+          size, savedSizes[plan.steps[step.number].keyword] ?? 0)
+      }
+      refusals += execution.stateFaults
       let old = execution
       turn { old.cancel() }
+      time.advance(to: time.now + options.pause)
       executor = Executor(clock: time)
-      execution = Self.execution(plan, executor, box)
-      launch(options.damage(state))
+      execution = Self.execution(options.laterPlan ?? plan, executor, box)
+      let damaged = options.damage(state)
+      restoring = clock.measure { launch(damaged) }
     }
   }
 }

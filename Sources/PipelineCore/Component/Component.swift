@@ -39,6 +39,9 @@ extension SourceComponent {
 
 /// A step of a chain, or what combines signals.
 public protocol OperatorComponent: Component {
+  /// Whether it subscribes its inputs more than once, or later than when it starts itself. Inner signals need
+  /// no mention.
+  static var subscribesAgain: Bool { get }
   /// What is known of the events, given what is known of the inputs'.
   func outputType(_ inputs: [EventType]) -> EventType
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode
@@ -48,6 +51,7 @@ public protocol OperatorComponent: Component {
 
 extension OperatorComponent {
   public var settles: Bool { false }
+  public static var subscribesAgain: Bool { false }
   public func outputType(_ inputs: [EventType]) -> EventType { inputs.first ?? .dyn }
 }
 

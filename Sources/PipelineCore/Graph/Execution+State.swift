@@ -1,3 +1,11 @@
+/// How far a sink of a saved state had come.
+enum SinkStatus: UInt8 {
+  case open
+  /// Its input had ended, but not everything was written.
+  case ended
+  case drained
+}
+
 extension Execution {
   /// What the pipeline keeps: operators, timers, inner signals, positions of sources. Call it between two turns.
   ///
@@ -12,9 +20,9 @@ extension Execution {
     root.part { state in
       for (index, sink) in plan.sinks.enumerated() {
         let open = sinks[index]
-        let isEnded = !open.isOpen || open.node.hasEnded
-        state.record(.reference(sink.reference)) { $0.write(isEnded) }
-        if !isEnded { record(open.upstream, of: sink.input, &state) }
+        let status: SinkStatus = !open.isOpen ? .drained : open.node.hasEnded ? .ended : .open
+        state.record(.reference(sink.reference)) { $0.write(status.rawValue) }
+        if status == .open { record(open.upstream, of: sink.input, &state) }
       }
       for signal in named { signal.record(&state) }
     }
@@ -24,6 +32,13 @@ extension Execution {
       state.write(origin.path)
       state.write(origin.receivedAt)
       state.write(origin.fields)
+    }
+    stateSizes = table.sizes
+    stateFaults = table.faults.map { key, fault in
+      let step: StepPlan? = if case .step(let id, _) = key { plan.steps[id.number] } else { nil }
+      return Diagnostic(
+        .stateRefused, "what '\(step?.label ?? "a reference")' keeps cannot be saved: \(fault.message)",
+        at: step?.location, help: "It starts empty when the pipeline starts again")
     }
     var state = StateWriter(context)
     for byte in StateTable.magic { state.append(byte) }

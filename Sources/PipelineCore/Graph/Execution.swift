@@ -42,10 +42,16 @@ public final class Execution {
   private(set) var sinks: [OpenSink] = []
   private var openSinks = 0
   private var runningSources: [RunningSource] = []
+  /// Which named signals may still run.
+  private lazy var reach = SignalReach(plan)
   /// Numbers subscriptions of what is shared, and sources.
   private(set) var lastSubscription: UInt64 = 0
   /// While the graph is made again from a saved state.
   private(set) var restoration: Restoration?
+  /// How many bytes each step wrote of its own when the state was saved last.
+  public internal(set) var stateSizes: [StepID: Int] = [:]
+  /// What could not be saved then, and why.
+  public internal(set) var stateFaults: [Diagnostic] = []
   /// What of the saved state could not be used, and why.
   public private(set) var refusals: [Diagnostic] = []
   private var isWiring = false
@@ -97,15 +103,16 @@ public final class Execution {
       let component = sinkOverride?(sink.name) ?? sink.component
       let node = component.makeSink(seat)
       node.index = index
-      sinks.append(OpenSink(node: node, upstream: NoSubscription.make()))
-      node.open()
+      let isDrained = restoration?.status(sink) == .drained
+      sinks.append(OpenSink(node: node, upstream: NoSubscription.make(), isOpen: !isDrained))
+      if isDrained { openSinks -= 1 } else { node.open() }
       if outcome != nil { return }
     }
     for (index, sink) in plan.sinks.enumerated() {
-      if restoration?.hadEnded(sink) == true {
+      if let status = restoration?.status(sink), status != .open {
         // It is told so when everything is wired.
         let node = sinks[index].node
-        whenWired { node.complete() }
+        if status == .ended { whenWired { node.complete() } }
         continue
       }
       let upstream = subscribe(sink.input, topScope, to: sinks[index].node)
@@ -118,8 +125,7 @@ public final class Execution {
     let starts = pendingStarts
     pendingStarts = []
     for start in starts { start() }
-    // An errors output whose signal nobody runs has nothing to wait for.
-    for index in plan.named.indices where !named[index].isConnected { errors[index].complete() }
+    completeErrors()
     if openSinks == 0 { end(.completed) }
   }
 
@@ -280,7 +286,21 @@ public final class Execution {
     }
   }
 
-  func namedEnded(_ index: Int) { errors[index].complete() }
+  // MARK: Errors outputs
+
+  /// A named signal has ended or lost its last subscriber.
+  func namedStopped(_ index: Int) {
+    if !isWiring, outcome == nil { completeErrors(index) }
+  }
+
+  /// Completes the errors outputs of signals that can never run again: they have nothing to wait for.
+  private func completeErrors() {
+    for index in plan.named.indices where outcome == nil { completeErrors(index) }
+  }
+
+  private func completeErrors(_ index: Int) {
+    if !named[index].isConnected, !reach.mayRun(index, { sinks[$0].isOpen }) { errors[index].complete() }
+  }
 
   // MARK: What sinks report
 
@@ -289,7 +309,7 @@ public final class Execution {
     sinks[index].isOpen = false
     sinks[index].upstream.cancel()
     openSinks -= 1
-    if openSinks == 0 { end(.completed) }
+    if openSinks == 0 { end(.completed) } else if !isWiring, outcome == nil { completeErrors() }
   }
 
   func sinkFailed(_ index: Int, _ failure: SignalFailure) {

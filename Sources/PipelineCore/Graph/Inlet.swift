@@ -56,7 +56,8 @@ open class MultiInletNode: OperatorNode {
   open func completed(_ inlet: Inlet) {}
   open func failed(_ inlet: Inlet, _ failure: SignalFailure) { finish(failing: failure) }
 
-  /// Subscribes `signal` into a new inlet, which is in `inlets` from before the first event on.
+  /// Subscribes `signal` into a new inlet, which is in `inlets` from before the first event on. An input's inlet
+  /// bears the input's number; those of inner signals are the node's own.
   @discardableResult
   public final func open(_ signal: SignalPlan, number: Int = 0, _ scope: Scope? = nil) -> Inlet {
     guard let restoration = execution.restoration, !seat.inputs.contains(where: { $0 === signal }) else {
@@ -84,8 +85,9 @@ open class MultiInletNode: OperatorNode {
 
   // MARK: State
 
-  /// What an inlet that was saved is opened with again: the same values of `outer` and `error`, and what a
-  /// subclass adds. `restore` has run.
+  /// What the inlet of an inner signal that was saved is opened with again: the same values of `outer` and
+  /// `error`, and what a subclass adds. `restore` has run. A subclass to which the number means something checks
+  /// it here, for it may be damaged.
   open func scope(_ saved: Scope, number: Int) throws(StateFault) -> Scope { saved }
 
   final override func recordInlets(_ state: inout StateWriter) {
@@ -126,7 +128,7 @@ open class MultiInletNode: OperatorNode {
         continue
       }
       if let input = try state.read(Int?.self) {
-        guard seat.inputs.indices.contains(input), inputs.insert(input).inserted else {
+        guard seat.inputs.indices.contains(input), number == input, inputs.insert(input).inserted else {
           throw StateFault("it has other inputs")
         }
         inlets.append(

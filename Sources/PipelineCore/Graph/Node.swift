@@ -162,7 +162,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
         $0.write($1.token)
       }
       recordInlets(&state)
-      save(&state)
+      state.own(seat.step, save)
     }
     recordInputs(&state)
   }

@@ -130,9 +130,10 @@ public final class RowRun: OperatorNode {
   /// Each step has a record of its own, so that it finds it again with other neighbours.
   override func record(_ state: inout StateWriter) {
     for (index, component) in components.enumerated() {
-      guard case .state(let version) = component.carries else { continue }
+      let version = component.carries.version
+      guard version > 0 else { continue }
       state.record(.step(steps[index].id, version: version)) { state in
-        steps[index].step._withUnsafeGuaranteedRef { $0.save(&state) }
+        steps[index].step._withUnsafeGuaranteedRef { state.own(steps[index].id, $0.save) }
       }
     }
     recordInputs(&state)

@@ -36,7 +36,7 @@ open class RunningSource: OperatorNode {
   final override func record(_ state: inout StateWriter) {
     state.record(.step(seat.step, version: carries.version)) { state in
       state.write(serial)
-      save(&state)
+      state.own(seat.step, save)
     }
   }
 

@@ -189,7 +189,9 @@ final class SharedSignal: Downstream {
   private func remove(_ subscriber: Subscriber) {
     if let at = subscribers.firstIndex(where: { $0 === subscriber }) { subscribers.remove(at: at) }
     execution.executor.bury(subscriber)
-    if subscribers.isEmpty, sharing.stop == .unused { disconnect() }
+    guard subscribers.isEmpty, connection != nil, sharing.stop == .unused else { return }
+    disconnect()
+    execution.namedStopped(index)
   }
 
   override func receive(_ event: Event) {
@@ -208,14 +210,14 @@ final class SharedSignal: Downstream {
     watcher?.complete()
     if !sharing.again { ending = .completed }
     for subscriber in end() { subscriber._withUnsafeGuaranteedRef { $0.complete() } }
-    execution.namedEnded(index)
+    execution.namedStopped(index)
   }
 
   override func fail(_ failure: SignalFailure) {
     watcher?.fail(failure)
     if !sharing.again { ending = .failed(failure) }
     for subscriber in end() { subscriber._withUnsafeGuaranteedRef { $0.fail(failure) } }
-    execution.namedEnded(index)
+    execution.namedStopped(index)
   }
 
   /// Teardown before the handlers: whoever hears of the end may subscribe again.
@@ -261,9 +263,16 @@ final class ErrorsSignal {
 
   init(_ execution: Execution) { self.execution = execution }
 
+  /// The signal can never run again, so nothing comes any more.
+  private var isOver = false
+
   var isClaimed: Bool { !subscribers.isEmpty }
 
   func subscribe(_ downstream: Downstream, serial: UInt64? = nil) -> any Subscription {
+    if isOver {
+      downstream.complete()
+      return NoSubscription.make()
+    }
     let subscriber = Subscriber(downstream, self, serial ?? execution.nextSubscription())
     let place = serial == nil ? nil : subscribers.firstIndex { $0.serial > subscriber.serial }
     subscribers.insert(subscriber, at: place ?? subscribers.count)
@@ -277,6 +286,7 @@ final class ErrorsSignal {
   }
 
   func complete() {
+    isOver = true
     let told = subscribers
     subscribers = []
     for subscriber in told where !subscriber.isClosed {

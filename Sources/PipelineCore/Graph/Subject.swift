@@ -1,35 +1,78 @@
 /// A signal that its owner feeds by hand: the input of a chain parameter. One subscriber at a time, and a
-/// second one gets nothing; what is sent before it subscribes is lost.
+/// second one gets nothing; what is sent while there is none is lost. Once it has ended it stays so.
 final class Subject: Downstream {
-  private var downstream: Unmanaged<Downstream>?
+  private var subscriber: Subscriber?
+  /// Nothing can come any more, whoever subscribes.
+  private(set) var hasEnded: Bool
 
-  private final class Subscriber: Subscription {
-    let subject: Subject
-    init(_ subject: Subject) { self.subject = subject }
-    /// A subject's end is told to whoever subscribes, who knows of it.
-    var isClosed: Bool { subject.downstream == nil }
-    func cancel() { subject.downstream = nil }
+  init(hasEnded: Bool = false) {
+    self.hasEnded = hasEnded
+    super.init()
   }
 
+  private final class Subscriber: Subscription {
+    let downstream: Unmanaged<Downstream>
+    /// Nil: cancelled, or told of the end.
+    unowned(unsafe) var subject: Subject?
+
+    init(_ downstream: Downstream, _ subject: Subject) {
+      self.downstream = .passUnretained(downstream)
+      self.subject = subject
+    }
+
+    var isClosed: Bool { subject == nil }
+
+    func cancel() {
+      subject?.subscriber = nil
+      subject = nil
+    }
+  }
+
+  deinit { subscriber?.subject = nil }
+
   func subscribe(_ downstream: Downstream) -> any Subscription {
-    guard self.downstream == nil else { return NoSubscription.make() }
-    self.downstream = .passUnretained(downstream)
-    return Subscriber(self)
+    if hasEnded {
+      downstream.complete()
+      return NoSubscription.make()
+    }
+    guard self.subscriber == nil else { return NoSubscription.make() }
+    let subscriber = Subscriber(downstream, self)
+    self.subscriber = subscriber
+    return subscriber
   }
 
   override func receive(_ event: Event) {
-    downstream?._withUnsafeGuaranteedRef { $0.receive(event) }
+    subscriber?.downstream._withUnsafeGuaranteedRef { $0.receive(event) }
   }
 
-  override func complete() {
-    let told = downstream
-    downstream = nil
-    told?._withUnsafeGuaranteedRef { $0.complete() }
-  }
+  override func complete() { end()?._withUnsafeGuaranteedRef { $0.complete() } }
 
-  override func fail(_ failure: SignalFailure) {
-    let told = downstream
-    downstream = nil
-    told?._withUnsafeGuaranteedRef { $0.fail(failure) }
+  override func fail(_ failure: SignalFailure) { end()?._withUnsafeGuaranteedRef { $0.fail(failure) } }
+
+  private func end() -> Unmanaged<Downstream>? {
+    hasEnded = true
+    let told = subscriber
+    told?.cancel()
+    return told?.downstream
+  }
+}
+
+extension SignalPlan {
+  /// Whether it begins with what the node around a chain feeds in.
+  var isFed: Bool {
+    switch kind {
+    case .input: true
+    case .run(_, let input): input.isFed
+    case .node(_, _, let inputs): inputs.count == 1 && inputs[0].isFed
+    case .named, .errors, .source: false
+    }
+  }
+}
+
+extension OperatorNode {
+  /// Whether subscribing the input again could bring anything: what a group is fed is gone with its end.
+  final var canRunAgain: Bool {
+    guard let subject = seat.scope.subject, subject.hasEnded else { return true }
+    return !(seat.inputs.first?.isFed ?? false)
   }
 }

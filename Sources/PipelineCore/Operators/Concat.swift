@@ -16,6 +16,8 @@ struct Concat: CombiningOperator {
     carries: .state(version: 1),
     rivals: ["RxJS concat", "Combine append"], seeAlso: ["merge", "startWith"])
 
+  static let subscribesAgain = true
+
   func outputType(_ inputs: [EventType]) -> EventType { Merge().outputType(inputs) }
 
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {

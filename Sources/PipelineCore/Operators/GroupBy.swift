@@ -37,12 +37,13 @@ struct GroupBy: OperatorComponent {
     private final class Group {
       let text: [UInt8]
       let key: OwnedValue
-      let subject = Subject()
+      let subject: Subject
       let token: Int
       /// Whether its chain was found in a saved state.
       var hasChain = false
       var timer = Wake.none
-      init(_ text: [UInt8], _ key: Value, _ token: Int) {
+      init(_ text: [UInt8], _ key: Value, _ token: Int, hasEnded: Bool = false) {
+        subject = Subject(hasEnded: hasEnded)
         self.text = text
         self.key = OwnedValue(key)
         self.token = token
@@ -162,7 +163,7 @@ struct GroupBy: OperatorComponent {
         let key = try state.read(OwnedValue.self)
         buffer.clear()
         JSONWriter.append(key.value, to: buffer)
-        let group = Group(Array(buffer.bytes), key.value, token)
+        let group = Group(Array(buffer.bytes), key.value, token, hasEnded: outerEnded)
         guard byToken[token] == nil, groups[group.text] == nil else {
           throw StateFault("two groups have one key")
         }
@@ -176,7 +177,7 @@ struct GroupBy: OperatorComponent {
       guard let group = byToken[number] else {
         // The group was idle too long; its chain still sends what it holds, and gets nothing more.
         guard (1...max(created, 1)).contains(number) else { throw StateFault("a group is unknown") }
-        return saved.with(subject: Subject())
+        return saved.with(subject: Subject(hasEnded: true))
       }
       guard !group.hasChain else { throw StateFault("a group has two chains") }
       group.hasChain = true

@@ -25,6 +25,8 @@ struct If: CombiningOperator {
 
   mutating func take(_ inputs: [InputNode]) { branches = Branches(inputs) }
 
+  static let subscribesAgain = true
+
   func outputType(_ inputs: [EventType]) -> EventType { .dyn }
 
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {

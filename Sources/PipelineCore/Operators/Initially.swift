@@ -22,6 +22,8 @@ struct Initially: OperatorComponent {
     keeps: "The signal that runs first.", rivals: ["ReactiveSwift on(starting:)", "RxJava doOnSubscribe"],
     seeAlso: ["finally", "do", "then"])
 
+  static let subscribesAgain = true
+
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(signal.required, seat, downstream) }
 
   final class Node: MultiInletNode {

@@ -8,7 +8,8 @@ struct Repeat: OperatorComponent {
     summary: "Subscribes again when the signal completes.",
     details: """
       `count` is how often what is above runs in all; without it, for ever. An error ends it. Rounds \
-      follow each other in turns of their own, so that a source that ends at once stops nothing else.
+      follow each other in turns of their own, so that a source that ends at once stops nothing else. In \
+      the chain of a group the next round begins with the group's next event, and the group's end is the end.
       """,
     parameters: [
       .init("count", \.count, primary: true, "How many rounds in all, or `forever`."),
@@ -16,10 +17,16 @@ struct Repeat: OperatorComponent {
     ],
     examples: [
       .marble("twice", "repeat: 2", in: "-1|", out: "-1-1|"),
+      .marble(
+        "pairs of each group",
+        "groupBy: { key: event, chain: [ { take: 2 }, collect, repeat ] }", in: "aabaa|", out: "-p--q(re|)",
+        values: ["p": "[a, a]", "q": "[a, a]", "r": "[]", "e": "[b]"]),
       .marble("with a pause", "repeat: { count: 2, delay: 3ms }", in: "1|", out: "1---1|"),
     ],
     keeps: "The number of rounds and one timer.", carries: .state(version: 1), rivals: ["RxJS repeat"],
     seeAlso: ["retry"])
+
+  static let subscribesAgain = true
 
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
 
@@ -42,7 +49,7 @@ struct Repeat: OperatorComponent {
       drop(inlet)
       let isLast = parameters.count.limit.map { rounds >= $0 } ?? false
       // While the pipeline drains, sources end as soon as they are subscribed.
-      if isLast || execution.isStopping {
+      if isLast || execution.isStopping || !canRunAgain {
         finish()
       } else if parameters.delay == .zero {
         later()

@@ -72,6 +72,8 @@ struct Retry: OperatorComponent {
     carries: .state(version: 2), rivals: ["RxJS retry", "Combine retry"],
     seeAlso: ["catch", "repeat", "timeout"])
 
+  static let subscribesAgain = true
+
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
 
   final class Node: MultiInletNode {
@@ -97,7 +99,7 @@ struct Retry: OperatorComponent {
     override func failed(_ inlet: Inlet, _ failure: SignalFailure) {
       drop(inlet)
       if let resetAfter = parameters.resetAfter, begun + resetAfter <= now { attempts = 0 }
-      if let limit = parameters.count.limit, attempts >= limit {
+      if parameters.count.limit.map({ attempts >= $0 }) ?? false || !canRunAgain {
         finish(failing: failure)
         return
       }

@@ -26,6 +26,8 @@ struct SubscribeOn: OperatorComponent {
 
   mutating func bind(_ binder: inout Binder) { number = binder.number(ofScheduler: scheduler) }
 
+  static let subscribesAgain = true
+
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
     Node(Agenda.scheduler(number), seat, downstream)
   }

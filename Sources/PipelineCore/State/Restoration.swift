@@ -142,9 +142,11 @@ final class Restoration {
     return serial
   }
 
-  func hadEnded(_ sink: SinkPlan) -> Bool {
-    guard var record = record(reference: sink.reference) else { return false }
-    return (try? record.read(Bool.self)) ?? false
+  func status(_ sink: SinkPlan) -> SinkStatus {
+    guard var record = record(reference: sink.reference), let status = try? record.read(UInt8.self) else {
+      return .open
+    }
+    return SinkStatus(rawValue: status) ?? .open
   }
 
   /// Tells once for each step why its state is not used.

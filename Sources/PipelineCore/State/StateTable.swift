@@ -34,6 +34,8 @@ enum StateTable {
     private let plan: Plan
     private var index: [Key: Int] = [:]
     private(set) var entries: [Entry] = []
+    /// How many bytes the steps wrote of their own.
+    var sizes: [StepID: Int] = [:]
     /// Steps whose state could not be written.
     var faults: [(key: Key, fault: StateFault)] = []
 

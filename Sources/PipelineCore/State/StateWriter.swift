@@ -124,6 +124,13 @@ public struct StateWriter {
     context.fault = outer
   }
 
+  /// What a step itself writes, inside its record.
+  mutating func own(_ step: StepID, _ body: (inout StateWriter) -> Void) {
+    let start = bytes.count
+    body(&self)
+    if bytes.count > start { context.steps.sizes[step, default: 0] += bytes.count - start }
+  }
+
   /// What `body` writes, with its length before it.
   mutating func part(_ body: (inout StateWriter) -> Void) {
     let at = bytes.count

@@ -51,6 +51,7 @@ public struct ScriptedSource: SourceComponent {
     }
 
     override func woke(_ token: Int) {
+      // A damaged state may say anything.
       guard script.indices.contains(token) else { return }
       perform(script[token].moment)
       var index = token + 1

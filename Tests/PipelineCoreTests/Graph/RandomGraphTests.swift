@@ -52,6 +52,7 @@ struct GraphGenerator {
     }
     text += "sinks:\n  out: { from: \(names[names.count - 1]), probe: {} }\n"
     text += "  other: { from: \(pick(names)), probe: {} }\n"
+    if below(3) == 0 { text += "  given_up: { from: \(pick(names)).errors, probe: {} }\n" }
     return Graph(yaml: text, scripts: scripts)
   }
 
@@ -70,7 +71,7 @@ struct GraphGenerator {
 
   private mutating func step(_ sources: [String]) -> String {
     let time = "\(1 + below(6))ms"
-    switch below(52) {
+    switch below(55) {
     case 0: return "{ map: '[event]' }"
     case 1: return "{ filter: dyn(event) != \(below(5)) }"
     case 2: return "distinctUntilChanged"
@@ -129,6 +130,11 @@ struct GraphGenerator {
     case 48: return pick(["materialize", "{ any: dyn(event) == 1 }", "{ all: dyn(event) == 1 }", "count"])
     case 49: return "{ bufferWithCount: \(1 + below(3)) }"
     case 50: return "{ switchToLatest: { marbles: '--8-9|', chain: [ { map: outer } ] } }"
+    case 51: return "{ map: dyn(event).x }"
+    case 52: return "{ groupBy: { key: event, chain: [ { take: 2 }, collect, repeat ] } }"
+    case 53:
+      return
+        "{ groupBy: { key: event, idle: 7ms, chain: [ { map: dyn(event) / (dyn(event) - 2), onError: fail }, { retry: { delay: 1ms } } ] } }"
     default: return "{ tryMap: '6 / dyn(event)' }"
     }
   }
@@ -186,6 +192,32 @@ struct GraphGenerator {
           }
         }
       }
+
+      let cutTurn = 1 + generator.below(max(1, Int(whole.turns)))
+      for (name, cutAfter) in [
+        ("each turn", { _ in true }), ("turn \(cutTurn)", { $0 == cutTurn }),
+      ] as [(String, (Int) -> Bool)] {
+        var cutting = PipelineRun.Options()
+        cutting.cutAfter = cutAfter
+        let cut = run(plan, graph, { _ in [] }, cutting)
+        for (sink, history) in whole.sinks {
+          if let difference = SignalHistory.difference(
+            expected: history, actual: cut.sinks[sink] ?? SignalHistory())
+          {
+            fail("\(sink) differs when everything is dropped and restored after \(name):\n\(difference)")
+          }
+        }
+        if cut.outcome != whole.outcome { fail("another end when restored after \(name)") }
+        if cut.deadLetters != whole.deadLetters { fail("other dead letters when restored after \(name)") }
+        if !cut.refusals.isEmpty { fail("refused after \(name): \(cut.refusals.map(\.message))") }
+        if cut.pendingTimers != 0 { fail("\(cut.pendingTimers) timers are left when restored after \(name)") }
+      }
+
+      var closing = PipelineRun.Options()
+      closing.closeAfter = ["out": 1 + generator.below(3)]
+      let closed = run(plan, graph, { _ in [] }, closing)
+      if closed.outcome == nil || !closed.isQuiet { fail("it does not end when the reader of out goes away") }
+      if closed.pendingTimers != 0 { fail("\(closed.pendingTimers) timers after the reader of out went away") }
 
       var options = PipelineRun.Options()
       options.cancelAt = .milliseconds(Int64(generator.below(20)))
