@@ -24,7 +24,10 @@ public final class VirtualPipeline {
   /// - Parameters:
   ///   - wallTime: the time of day at the start, in seconds since 1970.
   ///   - random: the number that jitter is made of.
-  public init(_ yaml: String, wallTime: Int64 = 1_767_225_600, random: UInt64 = 0) throws {
+  ///   - state: what another run saved, to go on from.
+  public init(_ yaml: String, wallTime: Int64 = 1_767_225_600, random: UInt64 = 0, restoring state: [UInt8]? = nil)
+    throws
+  {
     let plan = try PipelineText.compile(yaml)
     time = VirtualTime(origin: wallTime * 1_000_000_000)
     executor = Executor(clock: time)
@@ -43,7 +46,7 @@ public final class VirtualPipeline {
     http.now = { [executor] in executor.now }
     http.later = { [executor] in executor.post($0) }
     inTurn { pipeline in
-      pipeline.execution.launch { [unowned pipeline] in pipeline.outcome = $0 }
+      pipeline.execution.launch(restoring: state) { [unowned pipeline] in pipeline.outcome = $0 }
     }
   }
 

@@ -26,6 +26,15 @@ public enum Carries: Sendable, Equatable {
   /// It starts anew, and this is what that means: one sentence with a full stop.
   case restarts(String)
 
+  /// For people, a sentence; nil: there is nothing to say.
+  public var meaning: String? {
+    switch self {
+    case .nothing: nil
+    case .state(let version): "It is part of a saved state, in version \(version) of its form."
+    case .restarts(let meaning): meaning
+    }
+  }
+
   /// The version of the state, or 0.
   var version: Int { if case .state(let version) = self { version } else { 0 } }
 }

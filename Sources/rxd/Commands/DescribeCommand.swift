@@ -46,7 +46,8 @@ struct Describe: ParsableCommand {
             "Short form: '\(entry.name): ...' gives '\(primary.name)'.", indent: 2)
       }
     }
-    if !entry.keeps.isEmpty { page += "\nKeeps:\n" + Layout.wrap(entry.keeps, indent: 2) }
+    let kept = [entry.keeps, entry.carries.meaning ?? ""].filter { !$0.isEmpty }.joined(separator: " ")
+    if !kept.isEmpty { page += "\nKeeps:\n" + Layout.wrap(kept, indent: 2) }
     if !entry.examples.isEmpty {
       page += "\nExamples:\n"
       for example in entry.examples {

@@ -88,7 +88,8 @@ struct Reference: ParsableCommand {
         page += "\nThe short form `\(entry.name): ...` gives `\(primary.name)`.\n"
       }
     }
-    if !entry.keeps.isEmpty { page += "\n## Keeps\n\n\(entry.keeps)\n" }
+    let kept = [entry.keeps, entry.carries.meaning ?? ""].filter { !$0.isEmpty }.joined(separator: " ")
+    if !kept.isEmpty { page += "\n## Keeps\n\n\(kept)\n" }
     if !entry.examples.isEmpty {
       page += "\n## Examples\n"
       for example in entry.examples {
