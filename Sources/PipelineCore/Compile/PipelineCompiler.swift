@@ -25,18 +25,20 @@ final class Compilation {
   private let environment: OwnedValue
   var diagnostics = Diagnostics()
   var expressions: [ExpressionReport] = []
-  private var steps: [StepPlan] = []
+  var steps: [StepPlan] = []
   /// The names of steps and references in saved states.
   private var keys: Set<String> = []
   /// The named schedulers, in the order in which the file names them.
   private var schedulers: [String] = []
   /// What can be referred to, by name.
-  private var index: [String: Int] = [:]
-  private var entries: [Entry] = []
+  var index: [String: Int] = [:]
+  var entries: [Entry] = []
+  /// The named signals that execute a command, by name.
+  var executing: Set<String> = []
   /// How deep inner signals may be nested.
   private static let depthLimit = 16
 
-  private struct Entry {
+  struct Entry {
     enum State {
       case waiting, running
       case done(SignalPlan?)
@@ -47,6 +49,8 @@ final class Compilation {
     var sharing = Sharing()
     var state = State.waiting
     var references = 0
+    /// Those of `references` that want its events.
+    var readers = 0
   }
 
   init(_ catalogue: Catalogue, _ environment: [String: String], _ file: PipelineFile) {
@@ -64,13 +68,18 @@ final class Compilation {
     declare()
     for at in entries.indices { _ = named(at, from: nil) }
     let sinks = file.sinks.compactMap(sink)
-    if sinks.isEmpty, file.sinks.isEmpty {
+    if sinks.isEmpty, file.sinks.isEmpty, executing.isEmpty {
       diagnostics.report(
         Diagnostic(
           .noSinks, "the pipeline has no sink, so nothing would come out of it", at: file.name.location,
           help: "Add e.g. 'sinks: { out: { from: NAME, stdout: {} } }'"))
     }
     guard !diagnostics.hasErrors else { return nil }
+    // Who executes a command runs, even if nobody reads it.
+    let drivers = entries.indices.filter {
+      entries[$0].readers == 0 && !entries[$0].isCold && executing.contains(entries[$0].name.value)
+    }
+    for at in drivers { entries[at].references += 1 }
     warnUnused()
     for segment in segments { segment.projection.freeze() }
     let named = entries.compactMap { entry -> NamedPlan? in
@@ -81,12 +90,12 @@ final class Compilation {
     }
     return Plan(
       name: file.name.value, description: file.description?.value, source: file.source, named: named,
-      sinks: sinks, steps: steps, expressions: expressions)
+      sinks: sinks, drivers: drivers, steps: steps, expressions: expressions)
   }
 
   private var segments: [Segment] = []
 
-  private func makeSegment() -> Segment {
+  func makeSegment() -> Segment {
     let segment = Segment(environment: environment)
     segments.append(segment)
     return segment
@@ -95,21 +104,24 @@ final class Compilation {
   // MARK: Names
 
   private func declare() {
-    func add(_ name: Located<String>, _ kind: NamedPlan.Kind, _ options: [OptionNode]) {
+    func add(
+      _ name: Located<String>, _ kind: NamedPlan.Kind, _ options: [OptionNode], cold: Bool? = nil
+    ) {
       guard index[name.value] == nil else { return }
       index[name.value] = entries.count
-      let cold = isCold(options)
+      let cold = cold ?? isCold(options)
       entries.append(Entry(name: name, kind: kind, isCold: cold, sharing: sharing(options, isCold: cold)))
     }
     for source in file.sources { add(source.name, .source, source.node.options) }
     for signal in file.signals { add(signal.name, .signal, signal.node.options) }
-    if let command = file.commands.first { unfinished("commands", command.name.location) }
+    for command in file.commands { declare(command) { add($0, $1, [], cold: $2) } }
     if let plugin = file.plugins.first { unfinished("plugins", plugin.name.location) }
     if let setting = file.defaults.first { unfinished("defaults", setting.name.location) }
     for source in file.sources {
       refuseOptions(source.node.options, known: ["description", "onError", "cold", "share"])
     }
     for signal in file.signals { refuseOptions(signal.node.options, known: ["description", "cold", "share"]) }
+    for command in file.commands { refuseOptions(command.node.options, known: ["description"]) }
     for sink in file.sinks { refuseOptions(sink.node.component.options, known: ["description"]) }
   }
 
@@ -159,7 +171,14 @@ final class Compilation {
   }
 
   private func warnUnused() {
-    for entry in entries where entry.references == 0 {
+    for entry in entries where entry.references == 0 && entry.kind != .part {
+      guard entry.kind != .command else {
+        diagnostics.report(
+          Diagnostic(
+            .unusedName, "nothing executes the command '\(entry.name.value)', so it never runs",
+            at: entry.name.location, help: "Write 'execute: \(entry.name.value)' in a chain, or remove it"))
+        continue
+      }
       diagnostics.report(
         Diagnostic(
           .unusedName, "nothing refers to the \(entry.kind.rawValue) '\(entry.name.value)', so it never runs",
@@ -168,7 +187,7 @@ final class Compilation {
   }
 
   /// The plan of a named source or signal, made at the first call.
-  private func named(_ at: Int, from reference: SourceLocation?) -> SignalPlan? {
+  func named(_ at: Int, from reference: SourceLocation?) -> SignalPlan? {
     switch entries[at].state {
     case .done(let plan): return plan
     case .running:
@@ -187,28 +206,35 @@ final class Compilation {
         plan = self.source(source.node, context, label: name)
       } else if let signal = file.signals.first(where: { $0.name.value == name }) {
         plan = self.signal(signal.node, context)
+      } else {
+        plan = command(at, context)
       }
       entries[at].state = .done(plan)
       return plan
     }
   }
 
-  private func reference(_ name: ReferenceNode, _ context: SignalContext) -> SignalPlan? {
+  func reference(_ name: ReferenceNode, _ context: SignalContext) -> SignalPlan? {
     guard let at = index[name.name.value] else {
-      let near = Suggestion.nearest(to: name.name.value, among: entries.map(\.name.value))
+      let known = entries.filter { $0.kind == .source || $0.kind == .signal }.map(\.name.value)
+      let near = Suggestion.nearest(to: name.name.value, among: known)
       diagnostics.report(
         Diagnostic(
           .unknownName, "there is no source or signal '\(name.name.value)'", at: name.name.location,
           help: near.map { "Did you mean '\($0)'?" }
-            ?? (entries.isEmpty
+            ?? (known.isEmpty
               ? "Define it under 'sources:'"
-              : "There are: " + entries.map(\.name.value).joined(separator: ", "))))
+              : "There are: " + known.joined(separator: ", "))))
       return nil
     }
-    entries[at].references += 1
+    if entries[at].kind == .command, name.output?.value != "errors" {
+      return commandOutput(name, context)
+    }
+    if entries[at].kind != .command { entries[at].references += 1 }
     let kind: SignalPlan.Kind
     switch name.output?.value {
     case nil:
+      entries[at].readers += 1
       guard let plan = named(at, from: name.name.location) else { return nil }
       return SignalPlan(
         .named(at), step: plan.step, type: plan.type,
@@ -385,7 +411,9 @@ final class Compilation {
           continue
         }
         let output = component.outputType([type])
-        result = SignalPlan(.node(component, segment, inputs: [result]), step: step, type: output)
+        let command = (component as? Execute)?.command.signal
+        let inputs = command.map { [result, $0] } ?? [result]
+        result = SignalPlan(.node(component, segment, inputs: inputs), step: step, type: output)
         type = output
       }
     }
@@ -418,7 +446,7 @@ final class Compilation {
 
   // MARK: Components
 
-  private func addStep(
+  func addStep(
     _ node: ComponentNode, _ context: SignalContext, label: String, more: [String] = []
   ) -> StepID {
     var policy: ErrorPolicy?
@@ -443,7 +471,7 @@ final class Compilation {
   }
 
   /// `wanted`, or with a number behind it if that is taken.
-  private func key(_ wanted: String) -> String {
+  func key(_ wanted: String) -> String {
     var key = wanted
     var number = 1
     while !keys.insert(key).inserted {
@@ -497,7 +525,7 @@ final class Compilation {
   }
 
   /// What could be decoded; `isWhole` is false after an error, which is reported.
-  private func decode<C>(_ entry: CatalogueEntry, _ node: ComponentNode, as type: C.Type) -> (
+  func decode<C>(_ entry: CatalogueEntry, _ node: ComponentNode, as type: C.Type) -> (
     component: C, isWhole: Bool
   )? {
     var context = DecodingContext(at: node.keyword.location)
@@ -507,7 +535,7 @@ final class Compilation {
     return (component, !context.diagnostics.hasErrors)
   }
 
-  private func bind<C>(
+  func bind<C>(
     _ component: inout C, _ inputs: [EventType], _ segment: Segment, _ context: SignalContext,
     _ step: StepID, _ location: SourceLocation
   ) -> Bool {

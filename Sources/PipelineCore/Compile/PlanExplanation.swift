@@ -19,13 +19,14 @@ public struct PlanExplanation {
   private mutating func file() {
     say(0, "pipeline \(plan.name) (\(plan.source.name))")
     if let description = plan.description { say(1, Printable.cut(description, limit: 500)) }
-    for (kind, title) in [(NamedPlan.Kind.source, "sources"), (.signal, "signals")] {
+    for (kind, title) in [(NamedPlan.Kind.source, "sources"), (.signal, "signals"), (.command, "commands")] {
       let named = plan.named.filter { $0.kind == kind }
       if named.isEmpty { continue }
       say(0, "")
       say(0, title)
       for entry in named {
-        let manner = Self.manner(entry)
+        let runs = plan.drivers.contains { plan.named[$0].name == entry.name }
+        let manner = Self.manner(entry) + (runs ? ", runs unread to execute a command" : "")
         say(1, "\(entry.name): \(Self.name(entry.body.type.type))\(manner)")
         signal(entry.body, 2)
       }

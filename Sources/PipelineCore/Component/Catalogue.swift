@@ -55,6 +55,7 @@ public struct CatalogueEntry: Sendable {
   public init<C: CombiningOperator>(combination: C.Type) {
     self.init(C.self, .combination, minimumInputs: C.minimumInputs)
   }
+  init(command: Command.Type) { self.init(Command.self, .command) }
   public init<C: SinkComponent>(sink: C.Type) { self.init(C.self, .sink) }
 
   private init<C: Component>(_ type: C.Type, _ kind: ComponentKind, minimumInputs: Int = 1) {

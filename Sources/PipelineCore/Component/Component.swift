@@ -97,5 +97,5 @@ public protocol SinkComponent: Component {
 
 /// Which place a component can stand in.
 public enum ComponentKind: String, Sendable, CaseIterable {
-  case source, `operator`, combination, sink
+  case source, `operator`, combination, command, sink
 }

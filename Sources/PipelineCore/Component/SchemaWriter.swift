@@ -183,8 +183,11 @@ public struct SchemaWriter {
       (
         "command",
         Self.closed(
-          [("run", Self.reference("signal")), ("enabled", input)]
-            + options(ReservedKeys.command), required: ["run"])
+          CatalogueEntry(command: Command.self).parameters.map { info in
+            let shape = info.name == "run" ? Self.reference("signal") : schema(info.shape)
+            return (info.name, Self.described(shape, info.help, fallback(info)))
+          } + [("enabled", input), ("description", Self.reference("text")), ("movedFrom", .bool(true))],
+          required: ["run"])
       ),
       (
         "test",
@@ -212,7 +215,7 @@ public struct SchemaWriter {
             ("description", .string("What becomes of an event for which it fails.")),
           ])
         )
-      case "cold", "allowsConcurrentExecution": return (key, Self.reference("boolean"))
+      case "cold": return (key, Self.reference("boolean"))
       case "description", "name": return (key, Self.reference("text"))
       default: return (key, .bool(true))
       }

@@ -203,13 +203,16 @@ public struct CommandNode: Sendable {
   /// Made anew for each execution; its `event` is the input.
   public var run: SignalNode
   public var enabled: SignalInput?
-  /// `allowsConcurrentExecution`, `whenBusy` and so on.
+  /// `run` and the parameters, as the component `command` decodes them.
+  public var arguments: YAMLNode
   public var options: [OptionNode]
   public var location: SourceLocation
 
   public init(
-    run: SignalNode, enabled: SignalInput?, options: [OptionNode], location: SourceLocation
+    run: SignalNode, enabled: SignalInput?, arguments: YAMLNode, options: [OptionNode],
+    location: SourceLocation
   ) {
+    self.arguments = arguments
     self.run = run
     self.enabled = enabled
     self.options = options

@@ -178,13 +178,17 @@ extension PipelineFileParser {
   mutating func command(_ node: YAMLNode) -> CommandNode? {
     guard let entries = mapping(node, "a command", "'run:' with a signal") else { return nil }
     checkKeys(entries, ReservedKeys.command, of: "a command")
+    var parameters: [YAMLEntry] = []
     var run: SignalNode?
     var enabled: SignalInput?
     var options: [OptionNode] = []
     for entry in entries where ReservedKeys.command.contains(entry.name) {
       switch entry.name {
-      case "run": run = innerSignal(entry.value)
+      case "run":
+        run = innerSignal(entry.value)
+        parameters.append(entry)
       case "enabled": enabled = signalInput(entry.value)
+      case _ where ReservedKeys.commandParameters.contains(entry.name): parameters.append(entry)
       default: options.append(OptionNode(key: entry.locatedName, value: entry.value))
       }
     }
@@ -194,7 +198,9 @@ extension PipelineFileParser {
         help: "Write 'run:' and below it a signal, which is made anew for each execution")
     }
     guard let run else { return nil }
-    return CommandNode(run: run, enabled: enabled, options: options, location: node.location)
+    return CommandNode(
+      run: run, enabled: enabled, arguments: YAMLNode(.mapping(parameters), at: node.location), options: options,
+      location: node.location)
   }
 
   // MARK: Tests

@@ -18,9 +18,10 @@ public enum ReservedKeys {
   public static let sink = [
     "from", "chain", "description", "onError", "buffer", "whenFull", "require", "movedFrom",
   ]
-  public static let command = [
-    "run", "enabled", "allowsConcurrentExecution", "whenBusy", "description", "onError",
-    "movedFrom",
+  public static let command = ["run", "enabled"] + commandParameters + ["description", "movedFrom"]
+  /// What is handed to the component `command`, beside `run`.
+  static let commandParameters = [
+    "allowsConcurrentExecution", "maxConcurrent", "whenBusy", "queueLimit", "deliver",
   ]
   public static let test = [
     "name", "description", "inputs", "stubs", "expect", "tick", "until",

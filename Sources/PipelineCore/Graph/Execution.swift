@@ -41,6 +41,10 @@ public final class Execution {
   private(set) var errors: [ErrorsSignal] = []
   private(set) var sinks: [OpenSink] = []
   private var openSinks = 0
+  /// Who keeps running what executes commands and is read by nobody.
+  private(set) var drivers: [Driver] = []
+  /// The running commands, by their places in the plan.
+  var commands: [Int: Command.Hub] = [:]
   private var runningSources: [RunningSource] = []
   /// Which named signals may still run.
   private lazy var reach = SignalReach(plan)
@@ -118,6 +122,12 @@ public final class Execution {
       let upstream = subscribe(sink.input, topScope, to: sinks[index].node)
       if sinks[index].node.hasEnded { upstream.cancel() } else { sinks[index].upstream = upstream }
     }
+    for index in plan.drivers {
+      let driver = Driver(self)
+      drivers.append(driver)
+      let signal = SignalPlan(.named(index), step: StepID(0), type: .dyn)
+      driver.upstream = subscribe(signal, topScope, to: driver)
+    }
     for tap in taps { tap.connect(self) }
     for shared in named { shared.launched() }
     if let restoration { goOn(restoration) }
@@ -126,7 +136,7 @@ public final class Execution {
     pendingStarts = []
     for start in starts { start() }
     completeErrors()
-    if openSinks == 0 { end(.completed) }
+    endIfOver()
   }
 
   /// More subscribers of named signals, for tests.
@@ -179,11 +189,22 @@ public final class Execution {
 
   private func teardown() {
     for sink in sinks { sink.upstream.cancel() }
+    for driver in drivers { driver.upstream?.cancel() }
     for tap in taps { tap.disconnect() }
     for sink in sinks where sink.isOpen { sink.node.abandon() }
     for shared in named { shared.disconnect() }
     for source in runningSources { source.cancel() }
     runningSources = []
+  }
+
+  fileprivate func driverEnded() {
+    endIfOver()
+    if !isWiring, outcome == nil { completeErrors() }
+  }
+
+  /// It ends with its last sink; one without sinks, with what executes its commands.
+  fileprivate func endIfOver() {
+    if openSinks == 0, plan.sinks.isEmpty == false || drivers.allSatisfy(\.hasEnded) { end(.completed) }
   }
 
   private func turnEnded() {
@@ -299,7 +320,9 @@ public final class Execution {
   }
 
   private func completeErrors(_ index: Int) {
-    if !named[index].isConnected, !reach.mayRun(index, { sinks[$0].isOpen }) { errors[index].complete() }
+    guard !named[index].isConnected else { return }
+    let isDriven = drivers.contains { !$0.hasEnded }
+    if !reach.mayRun(index, isDriven: isDriven, { sinks[$0].isOpen }) { errors[index].complete() }
   }
 
   // MARK: What sinks report
@@ -309,7 +332,8 @@ public final class Execution {
     sinks[index].isOpen = false
     sinks[index].upstream.cancel()
     openSinks -= 1
-    if openSinks == 0 { end(.completed) } else if !isWiring, outcome == nil { completeErrors() }
+    endIfOver()
+    if !isWiring, outcome == nil { completeErrors() }
   }
 
   func sinkFailed(_ index: Int, _ failure: SignalFailure) {
@@ -366,6 +390,25 @@ public final class Execution {
         .warning, info.label,
         "\(location ?? info.location): dropped \(what): \(text) (further ones of this kind are only counted)")
     }
+  }
+}
+
+/// The end of a signal that runs only because it executes a command.
+final class Driver: Downstream {
+  private unowned let execution: Execution
+  var upstream: (any Subscription)?
+  private(set) var hasEnded = false
+
+  init(_ execution: Execution) { self.execution = execution }
+
+  override func complete() {
+    hasEnded = true
+    execution.driverEnded()
+  }
+
+  override func fail(_ failure: SignalFailure) {
+    hasEnded = true
+    execution.unhandled(failure)
   }
 }
 

@@ -6,6 +6,8 @@ public final class Plan: Sendable {
   /// What can be referred to: sources first, then signals, each in the order of the file.
   public let named: [NamedPlan]
   public let sinks: [SinkPlan]
+  /// Places in `named` of signals that nobody reads and that run even so: they execute commands.
+  public let drivers: [Int]
   /// Every step, by ``StepID``.
   public let steps: [StepPlan]
   /// What is known of each expression, in the order of compilation.
@@ -13,13 +15,14 @@ public final class Plan: Sendable {
 
   public init(
     name: String, description: String?, source: SourceText, named: [NamedPlan], sinks: [SinkPlan],
-    steps: [StepPlan], expressions: [ExpressionReport]
+    drivers: [Int] = [], steps: [StepPlan], expressions: [ExpressionReport]
   ) {
     self.name = name
     self.description = description
     self.source = source
     self.named = named
     self.sinks = sinks
+    self.drivers = drivers
     self.steps = steps
     self.expressions = expressions
   }
@@ -29,7 +32,11 @@ public final class Plan: Sendable {
 
 /// A source or a signal that has a name: it runs once and is shared, unless it is cold.
 public struct NamedPlan: Sendable {
-  public enum Kind: String, Sendable { case source, signal }
+  public enum Kind: String, Sendable {
+    case source, signal, command
+    /// An output of a command, or what enables it.
+    case part
+  }
   public var name: String
   public var kind: Kind
   public var body: SignalPlan

@@ -21,8 +21,15 @@ extension Diagnostic.Code {
     "RX522", "The inner signal that an event started has failed.")
   public static let circuitOpen = Diagnostic.Code(
     "RX523", "An event came while the circuit breaker was open.")
+  public static let commandBusy = Diagnostic.Code(
+    "RX508", "An event found a command being executed.")
+  public static let commandDisabled = Diagnostic.Code(
+    "RX509", "An event found a command that was not enabled.")
+  public static let executionFailed = Diagnostic.Code(
+    "RX510", "An execution of a command failed.")
   static let runtime: [Diagnostic.Code] = [
     .inputNotDecodable, .eventNotReadable, .expressionFailed, .eventNotDeliverable, .unexpectedValue,
-    .limitReached, .stateRefused, .eventRefused, .eventTooLate, .innerSignalFailed, .circuitOpen,
+    .limitReached, .stateRefused, .commandBusy, .commandDisabled, .executionFailed, .eventRefused, .eventTooLate,
+    .innerSignalFailed, .circuitOpen,
   ]
 }

@@ -2,6 +2,8 @@
 struct SignalReach {
   /// For each sink, the named signals that it may run.
   private let bySink: [Set<Int>]
+  /// Those that run to execute commands, and what they run.
+  private let byDrivers: Set<Int>
   /// Signals that may be run again after their end, or begun later than with the pipeline.
   private let repeatable: Set<Int>
 
@@ -12,13 +14,19 @@ struct SignalReach {
       walk.visit(sink.input, again: false)
       return walk.reached
     }
+    walk.reached = []
+    for driver in plan.drivers {
+      walk.visit(SignalPlan(.named(driver), step: StepID(0), type: .dyn), again: false)
+    }
+    byDrivers = walk.reached
     repeatable = walk.repeatable
   }
 
   /// Whether the signal, which is not running, may run once more. `isOpen` says of a sink whether it still takes
-  /// events.
-  func mayRun(_ signal: Int, _ isOpen: (Int) -> Bool) -> Bool {
+  /// events; `isDriven`: whether what executes commands still runs.
+  func mayRun(_ signal: Int, isDriven: Bool, _ isOpen: (Int) -> Bool) -> Bool {
     guard repeatable.contains(signal) else { return false }
+    if isDriven, byDrivers.contains(signal) { return true }
     return bySink.indices.contains { isOpen($0) && bySink[$0].contains(signal) }
   }
 

@@ -24,6 +24,7 @@ extension Catalogue {
     CatalogueEntry(operator: Distinct.self),
     CatalogueEntry(operator: DistinctUntilChanged.self),
     CatalogueEntry(operator: Do.self),
+    CatalogueEntry(operator: Execute.self),
     CatalogueEntry(operator: Filter.self),
     CatalogueEntry(operator: Finally.self),
     CatalogueEntry(operator: FlattenMap.self),

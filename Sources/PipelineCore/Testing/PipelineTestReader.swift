@@ -134,10 +134,12 @@ public struct PipelineTestReader {
       if parts[1] == "errors" { return .errors(index) }
       report(
         .unknownSubject, "'\(parts[0])' has no output '\(parts[1])'", subject.location,
-        help: "Every source and signal has the output 'errors': '\(parts[0]).errors'")
+        help: plan.named[index].kind == .command
+          ? "A command has the outputs 'values', 'executing', 'enabled' and 'errors'"
+          : "Every source and signal has the output 'errors': '\(parts[0]).errors'")
       return nil
     }
-    let names = plan.sinks.map(\.name) + plan.named.map(\.name) + ["http.requests"]
+    let names = plan.sinks.map(\.name) + plan.named.filter { !$0.name.hasSuffix("?") }.map(\.name) + ["http.requests"]
     report(
       .unknownSubject, "there is no sink or signal '\(text)'", subject.location,
       help: known(text, names, "There are"))

@@ -64,6 +64,7 @@ struct Check: ParsableCommand {
     return [
       count(plan.named.count { $0.kind == .source }, "source"),
       count(plan.named.count { $0.kind == .signal }, "signal"),
+      count(plan.named.count { $0.kind == .command }, "command"),
       count(plan.sinks.count, "sink"),
     ].compactMap { $0 }.joined(separator: ", ")
   }

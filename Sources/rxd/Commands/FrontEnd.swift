@@ -7,7 +7,7 @@ import Transport
 
 extension Catalogue {
   /// Everything that is built in.
-  static let builtIn = Catalogue.sources.adding(.operators).adding(.sinks)
+  static let builtIn = Catalogue.sources.adding(.operators).adding(.commands).adding(.sinks)
 }
 
 extension Printable {

@@ -4,11 +4,11 @@ import PipelineCore
 /// `rxd list`: what pipeline files can name.
 struct List: ParsableCommand {
   static let configuration = CommandConfiguration(
-    abstract: "Lists the sources, operators, combinations, sinks, decoders, encoders and functions.",
+    abstract: "Lists the sources, operators, combinations, commands, sinks, decoders, encoders and functions.",
     discussion: "'rxd describe NAME' tells more of one.")
 
   enum Subject: String, CaseIterable, ExpressibleByArgument {
-    case sources, operators, combinations, sinks, decoders, encoders, functions
+    case sources, operators, combinations, commands, sinks, decoders, encoders, functions
   }
   enum Format: String, CaseIterable, ExpressibleByArgument { case text, json }
 
@@ -56,6 +56,7 @@ struct List: ParsableCommand {
       case .sources: components(.source)
       case .operators: components(.operator)
       case .combinations: components(.combination)
+      case .commands: components(.command)
       case .sinks: components(.sink)
       case .decoders: DecoderFormat.allCases.map { ($0.rawValue, $0.summary) }
       case .encoders: EncoderFormat.allCases.map { ($0.rawValue, $0.summary) }

@@ -56,7 +56,7 @@ struct Reference: ParsableCommand {
     var page = Self.note + "# Reference\n"
     for (kind, title) in [
       (ComponentKind.source, "Sources"), (.operator, "Operators"), (.combination, "Combinations"),
-      (.sink, "Sinks"),
+      (.command, "Commands"), (.sink, "Sinks"),
     ] {
       let entries = Catalogue.builtIn.components.filter { $0.kind == kind }
         .sorted { $0.name.utf8.lexicographicallyPrecedes($1.name.utf8) }

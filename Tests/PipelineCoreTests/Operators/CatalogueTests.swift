@@ -8,7 +8,7 @@ import Testing
 
 extension Catalogue {
   /// Everything that is built in, as `rxd` joins it.
-  static let builtIn = Catalogue.sources.adding(.operators).adding(.sinks)
+  static let builtIn = Catalogue.sources.adding(.operators).adding(.commands).adding(.sinks)
 }
 
 extension CatalogueEntry: CustomTestStringConvertible {
@@ -103,10 +103,17 @@ extension CatalogueEntry: CustomTestStringConvertible {
       if !text.contains(":") { text += ":" }
       let lines = text.split(separator: "\n", omittingEmptySubsequences: false).map { "    \($0)\n" }
         .joined()
+      let head = "name: t\nsources:\n  a: { stdin: {} }\n"
       let yaml =
-        entry.kind == .source
-        ? "name: t\nsources:\n  a:\n\(lines)sinks:\n  out: { from: a, discard: {} }\n"
-        : "name: t\nsources:\n  a: { stdin: {} }\nsinks:\n  out:\n    from: a\n\(lines)"
+        switch entry.kind {
+        case .source: "name: t\nsources:\n  a:\n\(lines)sinks:\n  out: { from: a, discard: {} }\n"
+        case .operator:
+          head + "commands: { reindex: { run: { from: a } } }\nsinks:\n  out:\n    from: a\n    chain:\n    -\n"
+            + lines.split(separator: "\n").map { "  \($0)\n" }.joined() + "    discard: {}\n"
+        case .command:
+          head + "commands:\n  x:\n\(lines)sinks:\n  out: { from: a, chain: [ { execute: x } ], discard: {} }\n"
+        case .combination, .sink: head + "sinks:\n  out:\n    from: a\n\(lines)"
+        }
       #expect(throws: Never.self, "\(example.title)") {
         _ = try PipelineRun.compile(yaml, catalogue: .builtIn)
       }

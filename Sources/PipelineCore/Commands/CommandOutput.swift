@@ -1,0 +1,68 @@
+/// One of a command's outputs: `NAME.values`, `NAME.executing`, `NAME.enabled`.
+struct CommandOutput: OperatorComponent {
+  enum Kind: String, CaseIterable {
+    case values, executing, enabled
+  }
+
+  var kind = Kind.values
+  /// The command's place in `Plan.named`.
+  var command = 0
+  var type = EventType.dyn
+
+  static let spec = ComponentSpec<CommandOutput>(
+    "output", summary: "One of a command's outputs.", carries: .nothing)
+
+  func outputType(_ inputs: [EventType]) -> EventType { kind == .values ? type : EventType(.bool) }
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+
+  final class Node: OperatorNode {
+    let kind: Kind
+    private let command: Int
+    private var hub: Command.Hub?
+    private var hasBegun = false
+
+    init(_ parameters: CommandOutput, _ seat: Seat, _ downstream: Downstream) {
+      kind = parameters.kind
+      command = parameters.command
+      super.init(seat, downstream: downstream)
+    }
+
+    /// Its input is the command itself, which sends nothing there, but ends.
+    override func start() {
+      super.start()
+      attach()
+    }
+
+    override func restored() { attach() }
+
+    private func attach() {
+      guard !isClosed, let hub = execution.commands[command] else { return }
+      self.hub = hub
+      hub.attach(self)
+      execution.whenWired { [weak self] in self?.begin() }
+    }
+
+    /// What holds now comes first.
+    private func begin() {
+      guard let hub, !isClosed, !hasBegun else { return }
+      hasBegun = true
+      switch kind {
+      case .values: break
+      case .executing: emit(Event(.bool(hub.isExecuting)))
+      case .enabled: emit(Event(.bool(hub.isEnabled)))
+      }
+    }
+
+    func pass(_ event: Event) {
+      if hasBegun || kind == .values { emit(event) }
+    }
+
+    override func receive(_ event: Event) {}
+
+    override func stop() {
+      hub?.detach(self)
+      hub = nil
+    }
+  }
+}

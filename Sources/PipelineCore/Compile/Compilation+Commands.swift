@@ -1,0 +1,127 @@
+/// A command becomes several named plans: the command itself, its outputs, and the signal that enables it.
+/// These have names that no file can give: `NAME.values`, `NAME.enabled?`.
+extension Compilation {
+  func declare(
+    _ command: NamedNode<CommandNode>, _ add: (Located<String>, NamedPlan.Kind, Bool) -> Void
+  ) {
+    let name = command.name
+    add(name, .command, false)
+    if command.node.enabled != nil { add(name.map { "\($0).enabled?" }, .part, false) }
+    // Whoever reads an output first hears what holds now, so everybody has one of his own.
+    for kind in CommandOutput.Kind.allCases { add(name.map { "\($0).\(kind.rawValue)" }, .part, true) }
+  }
+
+  /// The plan of one of the entries that `declare` has made.
+  func command(_ at: Int, _ context: SignalContext) -> SignalPlan? {
+    let parts = entries[at].name.value.split(separator: ".", maxSplits: 1).map(String.init)
+    guard let command = file.commands.first(where: { $0.name.value == parts[0] }),
+      let place = index[parts[0]]
+    else { return nil }
+    var context = context
+    context.owner = parts[0]
+    guard parts.count == 2 else { return hub(command.node, at, context) }
+    guard let kind = CommandOutput.Kind(rawValue: parts[1]) else {
+      switch command.node.enabled {
+      case .reference(let reference): return self.reference(reference, context)
+      case .inline(let signal): return self.signal(signal, context)
+      case nil: return nil
+      }
+    }
+    guard let hub = named(place, from: nil) else { return nil }
+    let node = ComponentNode(keyword: Located(parts[1], at: command.name.location), location: command.name.location)
+    let step = addStep(node, context, label: parts[0])
+    let output = CommandOutput(kind: kind, command: place, type: hub.type)
+    return SignalPlan(
+      .node(output, makeSegment(), inputs: [commandSignal(place, context)]), step: step,
+      type: output.outputType([]))
+  }
+
+  private func hub(_ node: CommandNode, _ at: Int, _ context: SignalContext) -> SignalPlan? {
+    let component = ComponentNode(
+      keyword: Located("command", at: entries[at].name.location), arguments: node.arguments,
+      location: node.location)
+    let step = addStep(component, context, label: context.owner)
+    guard var (command, isWhole) = decode(CatalogueEntry(command: Command.self), component, as: Command.self)
+    else { return nil }
+    let segment = makeSegment()
+    isWhole = bind(&command, [.dyn], segment, context, step, node.location) && isWhole
+    guard isWhole else { return nil }
+    command.index = at
+    // Its plan may need the command's outputs, so it is made by itself and only referred to.
+    var inputs: [SignalPlan] = []
+    if node.enabled != nil, let enabled = index["\(context.owner).enabled?"] {
+      entries[enabled].references += 1
+      inputs = [
+        SignalPlan(.named(enabled), step: step, type: .dyn, reference: key("\(context.path)/@enabled"))
+      ]
+    }
+    return SignalPlan(.node(command, segment, inputs: inputs), step: step, type: command.outputType([]))
+  }
+
+  private func commandSignal(_ at: Int, _ context: SignalContext) -> SignalPlan {
+    SignalPlan(
+      .named(at), step: StepID(0), type: .dyn,
+      reference: key("\(context.path)/@\(entries[at].name.value)"))
+  }
+
+  /// What `from: NAME.values` and the like mean.
+  func commandOutput(_ name: ReferenceNode, _ context: SignalContext) -> SignalPlan? {
+    let outputs = CommandOutput.Kind.allCases.map(\.rawValue) + ["errors"]
+    let list = outputs.map { "'\(name.name.value).\($0)'" }.joined(separator: ", ")
+    guard let output = name.output else {
+      diagnostics.report(
+        Diagnostic(
+          .unknownOutput, "'\(name.name.value)' is a command, which has several outputs", at: name.name.location,
+          help: "Name one of them: \(list)"))
+      return nil
+    }
+    guard let at = index["\(name.name.value).\(output.value)"] else {
+      diagnostics.report(
+        Diagnostic(
+          .unknownOutput, "the command '\(name.name.value)' has no output '\(output.value)'", at: output.location,
+          help: Suggestion.nearest(to: output.value, among: outputs).map { "Did you mean '\($0)'?" }
+            ?? "It has: \(list)"))
+      return nil
+    }
+    entries[at].references += 1
+    guard let plan = named(at, from: name.name.location) else { return nil }
+    return SignalPlan(
+      .named(at), step: plan.step, type: plan.type,
+      reference: key("\(context.path)/@\(entries[at].name.value)"))
+  }
+
+  /// What `execute: NAME` refers to.
+  func executed(_ name: Located<String>, _ context: SignalContext) -> (
+    index: Int, type: EventType, signal: SignalPlan
+  )? {
+    guard let at = index[name.value], entries[at].kind == .command else {
+      let known = entries.filter { $0.kind == .command }.map(\.name.value)
+      diagnostics.report(
+        Diagnostic(
+          .unknownName, "there is no command '\(Printable.cut(name.value))'", at: name.location,
+          help: Suggestion.nearest(to: name.value, among: known).map { "Did you mean '\($0)'?" }
+            ?? (known.isEmpty
+              ? "Define it under 'commands:'" : "There are: " + known.joined(separator: ", "))))
+      return nil
+    }
+    guard context.depth == 0 else {
+      diagnostics.report(
+        Diagnostic(
+          .misplacedExecute, "'execute' cannot stand inside another step", at: name.location,
+          help:
+            "Put it in the chain of a named signal or a sink: a command ends when everybody has who may execute it"
+        ))
+      return nil
+    }
+    entries[at].references += 1
+    executing.insert(context.owner)
+    guard let plan = named(at, from: name.location) else { return nil }
+    return (at, plan.type, commandSignal(at, context))
+  }
+}
+
+extension Binder {
+  func command(_ name: Located<String>) -> (index: Int, type: EventType, signal: SignalPlan)? {
+    compilation.executed(name, context)
+  }
+}

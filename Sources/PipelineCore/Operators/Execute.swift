@@ -1,0 +1,145 @@
+/// `execute`: has a command work for each event.
+struct Execute: OperatorComponent {
+  enum Answering: String, ChoiceParameter {
+    case refusals, all, none
+    var help: String {
+      switch self {
+      case .refusals: "409 while it is busy, 503 while it is disabled; what is accepted is left to a 'reply'"
+      case .all: "the same, and 202 as soon as it is accepted"
+      case .none: "nothing"
+      }
+    }
+  }
+
+  var command = CommandParameter()
+  var answer = Answering.refusals
+
+  static let spec = ComponentSpec<Execute>(
+    "execute",
+    summary: "Executes a command for each event and sends what these executions send.",
+    details: """
+      An event that finds the command disabled, or busy where its `whenBusy` says `reject`, goes to the \
+      errors output. A failed execution is told by the command's own errors output and does not end this \
+      signal. Where the event is an HTTP request, `answer` says what its client hears. It completes when \
+      the events and the executions that it has begun have. A signal with this step runs even if nobody \
+      reads it.
+      """,
+    parameters: [
+      .init("command", \.command, primary: true, required: true, "The name of the command."),
+      .init("answer", \.answer, "What to answer an HTTP request that the event is."),
+    ],
+    examples: [
+      .snippet("a request begins it", "execute: { command: reindex, answer: all }")
+    ],
+    keeps: "How many executions it has begun.",
+    carries: .restarts("Executions that it had begun are not begun again."),
+    rivals: ["ReactiveCocoa RACCommand execute:", "ReactiveSwift Action apply"],
+    seeAlso: ["flattenMap", "command"])
+
+  func outputType(_ inputs: [EventType]) -> EventType { command.type }
+
+  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+
+  /// Its inputs are the events and the command.
+  final class Node: MultiInletNode {
+    private let parameters: Execute
+    private var hub: Command.Hub?
+    private var pending = 0
+    private var inputEnded = false
+
+    init(_ parameters: Execute, _ seat: Seat, _ downstream: Downstream) {
+      self.parameters = parameters
+      super.init(seat, downstream: downstream)
+    }
+
+    override func start() {
+      open(seat.inputs[1], number: 1)
+      attach()
+      subscribe(seat.inputs[0])
+    }
+
+    override func restored() { attach() }
+
+    private func attach() {
+      guard !isClosed, let hub = execution.commands[parameters.command.index] else { return }
+      self.hub = hub
+      hub.attach(self)
+    }
+
+    override func receive(_ event: Event) {
+      let name = parameters.command.name
+      switch hub?.execute(event, for: self) ?? .disabled {
+      case .accepted:
+        if parameters.answer == .all { reply(to: event, 202, "accepted") }
+      case .busy:
+        if parameters.answer != .none { reply(to: event, 409, "busy") }
+        reject(event, .commandBusy, "the command '\(name)' is being executed")
+      case .dropped:
+        if parameters.answer != .none { reply(to: event, 409, "busy") }
+      case .disabled:
+        if parameters.answer != .none { reply(to: event, 503, "disabled") }
+        reject(event, .commandDisabled, "the command '\(name)' is not enabled")
+      }
+    }
+
+    private func reply(to event: Event, _ status: Int, _ word: String) {
+      event.origin.takeUnretainedValue().reply?.reply(
+        status: status, headers: [(name: "Content-Type", value: "application/json")],
+        body: Array(#"{"status":"\#(word)"}"#.utf8))
+    }
+
+    // MARK: From the command
+
+    func began() { pending += 1 }
+
+    func pass(_ event: Event) { emit(event) }
+
+    func ended() {
+      pending -= 1
+      finishIfOver()
+    }
+
+    /// The command sends nothing on this way, and it does not end before those who may execute it.
+    override func receive(_ event: Event, from inlet: Inlet) {}
+
+    override func complete() {
+      inputEnded = true
+      finishIfOver()
+    }
+
+    private func finishIfOver() {
+      if inputEnded, pending == 0 { finish() }
+    }
+
+    override func stop() {
+      super.stop()
+      hub?.detach(self)
+      hub = nil
+    }
+  }
+}
+
+/// The name of a command.
+struct CommandParameter: ParameterValue {
+  private var reference: Located<String>?
+  private(set) var index = 0
+  private(set) var type = EventType.dyn
+  /// The command itself, for a node to subscribe.
+  private(set) var signal: SignalPlan?
+
+  var name: String { reference?.value ?? "" }
+
+  static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .text }
+
+  static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> CommandParameter? {
+    guard let name = String.decode(node, &context) else { return nil }
+    var parameter = CommandParameter()
+    parameter.reference = Located(name, at: node.location)
+    return parameter
+  }
+
+  mutating func bind(_ binder: inout Binder, _ use: ExpressionUse) {
+    guard let reference, let found = binder.command(reference) else { return }
+    (index, type, signal) = (found.index, found.type, found.signal)
+  }
+}
