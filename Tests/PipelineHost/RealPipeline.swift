@@ -77,7 +77,7 @@ public final class RealPipeline {
   /// Runs turns until the condition holds; false if it does not within the limit. The condition is
   /// looked at between turns, and again when `ring` was called.
   @discardableResult
-  public func run(within limit: TimeSpan = .seconds(20), until condition: () -> Bool) -> Bool {
+  public func run(within limit: TimeSpan = .seconds(90), until condition: () -> Bool) -> Bool {
     let end = Instant(nanoseconds: Bell.read(CLOCK_MONOTONIC)) + limit
     while true {
       let seen = bell.count
@@ -91,7 +91,7 @@ public final class RealPipeline {
 
   /// Runs to the end of the pipeline.
   @discardableResult
-  public func runToEnd(within limit: TimeSpan = .seconds(20)) -> Execution.Outcome? {
+  public func runToEnd(within limit: TimeSpan = .seconds(90)) -> Execution.Outcome? {
     run(within: limit) { outcome != nil }
     return outcome
   }

@@ -20,6 +20,7 @@ import Testing
       try terminal.type("math.bit\t", expecting: "math.bitShiftLeft(")
       // Control-C gives the line up.
       try terminal.type("And( 7\u{3}", expecting: "^C")
+      try terminal.expect("> ")
       try terminal.type("4 * 4\r", expecting: "16")
       // The line before, from the history.
       try terminal.type("\u{1B}[A + 1\r", expecting: "17")

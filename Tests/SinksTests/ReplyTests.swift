@@ -54,7 +54,7 @@ import Transport
     var request = HTTPRequest(
       method: "POST", url: "http://127.0.0.1:\(try port(serving))/a%20b?q=x+y&q=second&e=%C3%BC&empty",
       headers: [HTTPHeader("X-Thing", "One"), HTTPHeader("X-Thing", "two")], body: Array("bödy".utf8))
-    request.options.timeout = .seconds(10)
+    request.options.timeout = .seconds(60)
     let response = try ask(serving, client, request)
     #expect(response.status == 200)
     #expect(response.header("content-type")?.hasPrefix("application/json") == true)

@@ -146,7 +146,7 @@ import Testing
     var bytes = 0
     while case let data = program.output.availableData, !data.isEmpty { bytes += data.count }
     #expect(bytes == count * 1024)
-    #expect(written.wait(timeout: .now() + .seconds(10)) == .success)
+    #expect(written.wait(timeout: .now() + .seconds(60)) == .success)
     #expect(program.wait() == 0)
   }
 

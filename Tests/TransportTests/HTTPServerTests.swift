@@ -254,7 +254,7 @@ import Testing
     let connection = try Connection(port: echo.port)
     connection.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
     asked.wait()
-    let stopping = try OwnThread("stop") { echo.server.stop(within: .seconds(10)) }
+    let stopping = try OwnThread("stop") { echo.server.stop(within: .seconds(60)) }
     held.value.withLock { $0.take() }?.reply(status: 200, headers: [], body: Array("done".utf8))
     let answer = connection.readAll()
     #expect(answer.hasSuffix("done"))

@@ -130,7 +130,7 @@ import Testing
     #expect(reading.found.isEmpty)
     let file = try #require(reading.file)
     #expect(file.commands[0].node.run.chain.count == 1)
-    #expect(file.commands[0].node.options["whenBusy"]?.string == "queue")
+    #expect(file.commands[0].node.arguments["whenBusy"]?.string == "queue")
     guard case .reference(let enabled) = file.commands[0].node.enabled else {
       Issue.record("no reference")
       return
