@@ -411,8 +411,7 @@ final class Compilation {
           continue
         }
         let output = component.outputType([type])
-        let command = (component as? Execute)?.command.signal
-        let inputs = command.map { [result, $0] } ?? [result]
+        let inputs = [result] + component.furtherInputs
         result = SignalPlan(.node(component, segment, inputs: inputs), step: step, type: output)
         type = output
       }

@@ -42,6 +42,8 @@ public protocol OperatorComponent: Component {
   /// Whether it subscribes its inputs more than once, or later than when it starts itself. Inner signals need
   /// no mention.
   static var subscribesAgain: Bool { get }
+  /// What a step subscribes beside the signal that it stands behind, such as the command that it executes.
+  var furtherInputs: [SignalPlan] { get }
   /// What is known of the events, given what is known of the inputs'.
   func outputType(_ inputs: [EventType]) -> EventType
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode
@@ -50,6 +52,7 @@ public protocol OperatorComponent: Component {
 }
 
 extension OperatorComponent {
+  public var furtherInputs: [SignalPlan] { [] }
   public var settles: Bool { false }
   public static var subscribesAgain: Bool { false }
   public func outputType(_ inputs: [EventType]) -> EventType { inputs.first ?? .dyn }

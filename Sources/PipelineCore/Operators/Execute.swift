@@ -36,6 +36,8 @@ struct Execute: OperatorComponent {
     rivals: ["ReactiveCocoa RACCommand execute:", "ReactiveSwift Action apply"],
     seeAlso: ["flattenMap", "command"])
 
+  var furtherInputs: [SignalPlan] { command.signal.map { [$0] } ?? [] }
+
   func outputType(_ inputs: [EventType]) -> EventType { command.type }
 
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
