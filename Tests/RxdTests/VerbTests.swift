@@ -128,7 +128,7 @@ struct VerbTests {
       schema = json.load(open(sys.argv[1]))
       jsonschema.Draft202012Validator.check_schema(schema)
       validator = jsonschema.Draft202012Validator(schema)
-      for path in sorted(glob.glob(sys.argv[2] + "/pipelines/*.yaml")):
+      for path in sorted(glob.glob(sys.argv[2] + "/pipelines/**/*.yaml", recursive=True)):
           for error in validator.iter_errors(yaml.load(open(path), Loader)):
               print(path, list(error.path), error.message[:200])
       for text in [

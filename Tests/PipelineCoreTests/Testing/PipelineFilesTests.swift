@@ -8,7 +8,7 @@ import Testing
   static let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
     .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
     .appendingPathComponent("pipelines")
-  static let files = ((try? FileManager.default.contentsOfDirectory(atPath: folder.path)) ?? [])
+  static let files = ((try? FileManager.default.subpathsOfDirectory(atPath: folder.path)) ?? [])
     .filter { $0.hasSuffix(".yaml") }.sorted()
 
   @Test(arguments: files) func ownTestsPass(_ name: String) throws {
