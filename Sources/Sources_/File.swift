@@ -63,6 +63,8 @@ public struct File: SourceComponent {
     }
   }
 
+  public var outputType: EventType { decode.options.eventType }
+
   public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
     follow ? Following(self, seat, downstream) : Reading(self, seat, downstream)
   }

@@ -81,6 +81,8 @@ public struct HTTP: SourceComponent {
     URLConfinement.validate(url, &context)
   }
 
+  public var outputType: EventType { decode.options.eventType }
+
   public var runsOnVirtualTime: Bool { true }
 
   public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {

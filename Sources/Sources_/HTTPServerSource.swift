@@ -106,6 +106,8 @@ public struct HTTPServerSource: SourceComponent {
     }
   }
 
+  public var outputType: EventType { decode?.options.eventType ?? .dyn }
+
   public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
     Node(self, seat, downstream)
   }

@@ -30,6 +30,8 @@ public struct Stdin: SourceComponent {
     ],
     rivals: ["Vector stdin", "Benthos stdin", "Logstash stdin"], seeAlso: ["file"])
 
+  public var outputType: EventType { decode.options.eventType }
+
   public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
     Node(self, seat, downstream)
   }

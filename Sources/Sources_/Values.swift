@@ -22,6 +22,12 @@ public struct Values: SourceComponent {
     ],
     carries: .state(version: 1), rivals: ["RxJS of, from", "Benthos generate"], seeAlso: ["interval"])
 
+  public var outputType: EventType {
+    let type = ExpressionType.of(list.value.value)
+    guard case .list(let element) = type else { return EventType(type) }
+    return EventType(element)
+  }
+
   public var runsOnVirtualTime: Bool { true }
 
   public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {

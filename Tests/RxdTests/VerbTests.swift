@@ -59,7 +59,7 @@ struct VerbTests {
     let plan = try Rxd.run("explain", "pipelines/access-log.yaml", in: Rxd.root)
     #expect(plan.status == 0)
     #expect(plan.output.contains("in one pass"))
-    #expect(plan.output.contains("reads event.status (may be missing)"))
+    #expect(plan.output.contains("event.status: int or null"))
     #expect(try Rxd.run("explain", "RX203").output.hasPrefix("RX203 (error): "))
     #expect(try Rxd.run("explain", "rx220").status == 0)
     #expect(try Rxd.run("explain", "RX999").status == 64)

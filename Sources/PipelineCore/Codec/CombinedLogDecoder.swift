@@ -13,6 +13,13 @@ final class CombinedLogDecoder: EventDecoder {
     "host", "ident", "user", "time", "method", "path", "protocol", "status", "bytes", "referrer", "agent",
     "extra",
   ]
+  /// The fields and what they are read as.
+  static func fields(_ types: [String: FieldType]) -> [(name: String, type: FieldType)] {
+    fieldNames.enumerated().map { index, name in
+      (name, types[name] ?? (index == 3 ? .timestamp : index == 7 || index == 8 ? .int : .string))
+    }
+  }
+
   private let names = FieldNames(CombinedLogDecoder.fieldNames.map { Array($0.utf8) })
 
   init(_ options: DecoderOptions) throws(CodecFailure) {

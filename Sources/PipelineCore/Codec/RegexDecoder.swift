@@ -86,6 +86,11 @@ final class RegexDecoder: EventDecoder {
     pairs.deallocate()
   }
 
+  /// The fields and what they are read as.
+  var fields: [(name: String, type: FieldType)] {
+    groups.enumerated().map { (names.name($0.offset), $0.element.type) }
+  }
+
   var framing: Framing { .lines }
 
   func decode(

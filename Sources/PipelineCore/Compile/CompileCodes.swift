@@ -5,5 +5,13 @@ extension Diagnostic.Code {
     "RX321", "Inner signals may be nested 16 levels deep.")
   public static let misplacedExecute = Diagnostic.Code(
     "RX322", "Commands are executed in the chains of named signals and sinks.")
-  static let compile: [Diagnostic.Code] = [.sectionWithoutEngine, .signalsTooDeep, .misplacedExecute]
+  public static let schemaType = Diagnostic.Code(
+    "RX323", "A schema says of each field of the events which type it has.")
+  public static let schemaFile = Diagnostic.Code(
+    "RX324", "A schema file cannot be read, or is no JSON Schema.")
+  public static let schemaPart = Diagnostic.Code(
+    "RX325", "A part of a JSON Schema cannot be turned into a type.", severity: .warning)
+  static let compile: [Diagnostic.Code] = [
+    .sectionWithoutEngine, .signalsTooDeep, .misplacedExecute, .schemaType, .schemaFile, .schemaPart,
+  ]
 }

@@ -4,14 +4,20 @@ public struct PipelineCompiler: Sendable {
   /// `env` in expressions.
   public var environment: [String: String]
 
-  public init(_ catalogue: Catalogue, environment: [String: String] = [:]) {
+  /// Where schema files come from.
+  public var schemas: SchemaFiles
+
+  public init(
+    _ catalogue: Catalogue, environment: [String: String] = [:], schemas: SchemaFiles = .none
+  ) {
     self.catalogue = catalogue
     self.environment = environment
+    self.schemas = schemas
   }
 
   /// Reports everything that is wrong; nil if anything is.
   public func compile(_ file: PipelineFile, into diagnostics: inout Diagnostics) -> Plan? {
-    let compilation = Compilation(catalogue, environment, file)
+    let compilation = Compilation(catalogue, environment, schemas, file)
     let plan = compilation.run()
     diagnostics.report(contentsOf: compilation.diagnostics.all)
     return plan
@@ -23,6 +29,7 @@ final class Compilation {
   let catalogue: Catalogue
   let file: PipelineFile
   private let environment: OwnedValue
+  private let schemas: SchemaFiles
   var diagnostics = Diagnostics()
   var expressions: [ExpressionReport] = []
   var steps: [StepPlan] = []
@@ -53,8 +60,11 @@ final class Compilation {
     var readers = 0
   }
 
-  init(_ catalogue: Catalogue, _ environment: [String: String], _ file: PipelineFile) {
+  init(
+    _ catalogue: Catalogue, _ environment: [String: String], _ schemas: SchemaFiles, _ file: PipelineFile
+  ) {
     self.catalogue = catalogue
+    self.schemas = schemas
     self.file = file
     let arena = Arena()
     self.environment = OwnedValue(
@@ -117,9 +127,7 @@ final class Compilation {
     for command in file.commands { declare(command) { add($0, $1, [], cold: $2) } }
     if let plugin = file.plugins.first { unfinished("plugins", plugin.name.location) }
     if let setting = file.defaults.first { unfinished("defaults", setting.name.location) }
-    for source in file.sources {
-      refuseOptions(source.node.options, known: ["description", "onError", "cold", "share"])
-    }
+    for source in file.sources { refuseOptions(source.node.options, known: Self.sourceOptions) }
     for signal in file.signals { refuseOptions(signal.node.options, known: ["description", "cold", "share"]) }
     for command in file.commands { refuseOptions(command.node.options, known: ["description"]) }
     for sink in file.sinks { refuseOptions(sink.node.component.options, known: ["description"]) }
@@ -146,6 +154,8 @@ final class Compilation {
     }
     return sharing ?? Sharing()
   }
+
+  private static let sourceOptions = ["description", "onError", "cold", "share", "schema"]
 
   private func isCold(_ options: [OptionNode]) -> Bool {
     guard let option = options["cold"] else { return false }
@@ -265,7 +275,9 @@ final class Compilation {
     var origin: SignalPlan?
     switch node.origin {
     case .reference(let reference): origin = self.reference(reference, context)
-    case .inline(let component): origin = source(component, context, label: context.owner)
+    case .inline(let component):
+      refuseOptions(component.options, known: Self.sourceOptions)
+      origin = source(component, context, label: context.owner)
     case .combining(let combining): origin = self.combining(combining, context)
     }
     // The chain is compiled even behind an origin that is wrong, to find what is wrong there too.
@@ -283,8 +295,11 @@ final class Compilation {
     // An inner source's parameters see the event that the inner signal is made for.
     let inputs = context.outer.map { [EventType($0)] } ?? []
     isWhole = bind(&source, inputs, segment, context, step, node.location) && isWhole
+    let declared = node.options["schema"].map { EventSchema.read($0, schemas, into: &diagnostics) }
     guard isWhole else { return nil }
-    return SignalPlan(.source(source, segment), step: step, type: source.outputType)
+    // A schema that is wrong says nothing, so that what follows is not blamed for it.
+    let type = declared.map { EventType($0 ?? .dyn) } ?? source.outputType
+    return SignalPlan(.source(source, segment), step: step, type: type)
   }
 
   private func combining(_ node: CombiningNode, _ context: SignalContext) -> SignalPlan? {
@@ -398,7 +413,7 @@ final class Compilation {
           open = segment
         }
         parts[parts.count - 1].steps.append(.init(id: step, component: row))
-        type = row.outputType([type])
+        type = passing(type, row.outputType([type]), step)
         if entry.changesValue { open = nil }
       } else {
         closeRun()
@@ -410,7 +425,7 @@ final class Compilation {
           type = .dyn
           continue
         }
-        let output = component.outputType([type])
+        let output = passing(type, component.outputType([type]), step)
         let inputs = [result] + component.furtherInputs
         result = SignalPlan(.node(component, segment, inputs: inputs), step: step, type: output)
         type = output
@@ -418,6 +433,11 @@ final class Compilation {
     }
     closeRun()
     return failed ? nil : result
+  }
+
+  /// What leaves a step: with `onError: keep` also what came in.
+  private func passing(_ input: EventType, _ output: EventType, _ step: StepID) -> EventType {
+    steps[step.number].onError == .keep && input != output ? .dyn : output
   }
 
   private func sink(_ named: NamedNode<SinkNode>) -> SinkPlan? {

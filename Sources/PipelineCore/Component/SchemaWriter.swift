@@ -132,6 +132,22 @@ public struct SchemaWriter {
           ]), "An expression, or a mapping or list of them that builds a value.")
       ),
       (
+        "eventSchema",
+        Self.described(
+          Self.any([
+            Self.type("string"),
+            .object([
+              ("type", .string("object")), ("additionalProperties", Self.reference("eventSchema")),
+            ]),
+            .object([
+              ("type", .string("array")), ("items", Self.reference("eventSchema")),
+              ("minItems", .int(1)), ("maxItems", .int(1)),
+            ]),
+          ]),
+          "What the events are: a type (int, string?, list(double), map(string, int), any ...), a mapping of fields to types, or the path of a JSON Schema file."
+        )
+      ),
+      (
         "reference",
         Self.pattern(
           "^[A-Za-z_][A-Za-z0-9_-]*(\\.[A-Za-z]+)?$|\\$\\{",
@@ -216,6 +232,7 @@ public struct SchemaWriter {
           ])
         )
       case "cold": return (key, Self.reference("boolean"))
+      case "schema": return (key, Self.reference("eventSchema"))
       case "description", "name": return (key, Self.reference("text"))
       default: return (key, .bool(true))
       }

@@ -26,6 +26,9 @@ public struct FieldPath: Sendable {
     self.names = names.map { name in name.withUnsafeBytes { OwnedValue(.string($0)) } }
   }
 
+  /// The names on the way to the field, one at least.
+  var components: [String] { names.map { String(decoding: $0.value.rawBytes, as: UTF8.self) } }
+
   /// `value` with the field replaced or added; missing objects on the way are made. Nil if something on
   /// the way is no object.
   public func set(_ new: Value, in value: Value, _ json: JSONParser, _ arena: Arena) -> Value? {

@@ -279,6 +279,9 @@ struct Checker {
       result = .dyn
     case .wrapper(let inner) where inner == .dyn:
       result = .dyn
+    case .wrapper(let inner) where inner.hasFields:
+      let type = select(id, inner, field, at, optional: false)
+      return wraps && !tests ? .optional(type) : type
     default:
       result = .dyn
       report(
@@ -302,6 +305,17 @@ struct Checker {
     let result: ExpressionType
     switch target {
     case .dyn, .param, .wrapper(.dyn): result = .dyn
+    case .wrapper(let inner) where inner.hasFields: return indexed(id, inner, key, keyType, wraps)
+    default: return indexed(id, target, key, keyType, wraps)
+    }
+    return wraps ? .optional(result) : result
+  }
+
+  private mutating func indexed(
+    _ id: SyntaxTree.ID, _ target: ExpressionType, _ key: SyntaxTree.ID, _ keyType: ExpressionType, _ wraps: Bool
+  ) -> ExpressionType {
+    let result: ExpressionType
+    switch target {
     case .list(let element):
       result = element
       if !fits(keyType, .int) {
@@ -412,7 +426,8 @@ struct Checker {
   }
 
   private mutating func loop(_ id: SyntaxTree.ID, _ loop: SyntaxTree.Loop) -> ExpressionType {
-    let range = check(loop.range)
+    // A list that may be null fails where it is.
+    let range = check(loop.range).unwrapped
     var first: ExpressionType = .dyn
     var second: ExpressionType = .dyn
     var isMap = false

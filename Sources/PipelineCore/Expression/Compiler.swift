@@ -218,7 +218,8 @@ struct Compiler {
     var operation = Operation(code: .arithmetic, detail: op.rawValue, a: a, b: b)
     switch op {
     case .add, .subtract, .multiply, .divide, .modulo:
-      operation.flags = isLenient && (types[Int(left)].isDyn || types[Int(right)].isDyn) ? 1 : 0
+      // Also where both types are known: data may be other than its schema says.
+      operation.flags = isLenient ? 1 : 0
     case .in:
       operation.code = .contains
       if isLiteral(b), let index = index(of: operations[Int(b)].literal) {
@@ -230,20 +231,35 @@ struct Compiler {
       operation.code = .compare
       operation.detail = relation.rawValue
       // The slot goes left, so that one operation serves both orders.
-      if operations[Int(a)].code == .slot, isLiteral(b) {
+      if let slot = slot(read: a), isLiteral(b) {
         operation.code = .compareSlot
-        operation.c = operations[Int(a)].a
+        operation.c = slot
         operation.literal = operations[Int(b)].literal
-      } else if operations[Int(b)].code == .slot, isLiteral(a) {
+      } else if let slot = slot(read: b), isLiteral(a) {
         operation.code = .compareSlot
         operation.detail = relation.flipped.rawValue
         operation.flags = 1
-        operation.c = operations[Int(b)].a
+        operation.c = slot
         operation.literal = operations[Int(a)].literal
         (operation.a, operation.b) = (b, a)
       }
     }
     return folded(emit(operation, id), [a, b])
+  }
+
+  /// The slot that an operation reads and compares alike, as it is or as the declared number; where the
+  /// slot is absent, the operation decides.
+  private func slot(read at: Int32) -> Int32? {
+    let operation = operations[Int(at)]
+    switch operation.code {
+    case .slot, .slotOrNull: return operation.a
+    case .declared:
+      switch Declared(rawValue: operation.detail) {
+      case .int, .uint, .double: return slot(read: operation.a)
+      default: return nil
+      }
+    default: return nil
+    }
   }
 
   /// The index of a long literal list, for `in`.
@@ -295,7 +311,7 @@ struct Compiler {
         var operation = operations[Int(operand)]
         operation.code = .slotOr
         operation.c = other
-        return emit(operation, id)
+        return declared(emit(operation, id), arguments[0], id)
       }
       return emit(
         Operation(
@@ -407,7 +423,12 @@ struct Compiler {
     if let projection, let path = path(id), let last = path.fields.last {
       let slot = Int32(projection.slot(for: path.fields, wants: .value))
       guard let from = path.optionalFrom else {
-        return emit(Operation(code: .slot, a: slot, literal: keep(last)), id)
+        var operation = Operation(code: .slot, a: slot, literal: keep(last))
+        if readsNull(id) {
+          operation.code = .slotOrNull
+          operation.b = guardian(path, path.fields.count - 1)
+        }
+        return declared(emit(operation, id), id, id)
       }
       return emit(
         Operation(
@@ -419,9 +440,10 @@ struct Compiler {
       let part = compile(operand)
       let at = emit(
         Operation(
-          code: optional ? .optionalSelect : .select, flags: isLenient ? 1 : 0, a: part,
+          code: optional ? .optionalSelect : .select,
+          flags: (isLenient ? 1 : 0) | (!optional && readsNull(id) ? 2 : 0), a: part,
           literal: keep(Array(field.utf8))), id)
-      return folded(at, [part])
+      return declared(folded(at, [part]), optional ? -1 : id, id)
     case .index(let operand, let key, let optional):
       let parts = [compile(operand), compile(key)]
       let at = emit(
@@ -432,5 +454,36 @@ struct Compiler {
     default:
       return literal(.null, id)
     }
+  }
+
+  // MARK: Declared fields
+
+  /// What a schema says of the field that is selected here.
+  private func declaredField(_ id: SyntaxTree.ID) -> ExpressionType.Field? {
+    guard isLenient, id >= 0 else { return nil }
+    let (target, name): (SyntaxTree.ID, String)
+    switch tree[id].kind {
+    case .select(let operand, let field, _, _): (target, name) = (operand, field)
+    case .index(let operand, let key, _):
+      guard case .literal(.string(let bytes)) = tree[key].kind else { return nil }
+      (target, name) = (operand, String(decoding: bytes, as: UTF8.self))
+    default: return nil
+    }
+    var type = types[Int(target)]
+    if case .optional(let inner) = type { type = inner }
+    guard let field = type.field(name), field.isDeclared else { return nil }
+    return field
+  }
+
+  /// Whether the field, where absent, reads as null.
+  private func readsNull(_ id: SyntaxTree.ID) -> Bool {
+    guard case .wrapper = declaredField(id)?.type else { return false }
+    return true
+  }
+
+  /// Makes what was read the declared type of the field that `field` selects.
+  private mutating func declared(_ at: Int32, _ field: SyntaxTree.ID, _ id: SyntaxTree.ID) -> Int32 {
+    guard let type = declaredField(field)?.type, let wanted = Declared(type.unwrapped) else { return at }
+    return emit(Operation(code: .declared, detail: wanted.rawValue, a: at), id)
   }
 }

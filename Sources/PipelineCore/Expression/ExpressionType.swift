@@ -30,6 +30,11 @@ public indirect enum ExpressionType: Sendable, Equatable {
     public var type: ExpressionType
     /// Whether the field may be missing; reading it then needs `.?` or `has`.
     public var mayBeAbsent: Bool
+    /// Whether a schema says so, not an expression: reading the field then makes the declared type of
+    /// what JSON cannot tell apart (7 of a double), and null of an absent `T?`.
+    public var isDeclared = false
+    /// The texts that it can be, if the schema lists them.
+    public var choices: [String] = []
     public init(_ name: String, _ type: ExpressionType, mayBeAbsent: Bool = false) {
       self.name = name
       self.type = type
@@ -42,6 +47,34 @@ public indirect enum ExpressionType: Sendable, Equatable {
   }
 
   public var isDyn: Bool { self == .dyn }
+
+  /// The type without the null that a wrapper adds.
+  public var unwrapped: ExpressionType {
+    if case .wrapper(let inner) = self { return inner }
+    return self
+  }
+
+  /// The field of this name, if this is an object, or one that may be null, that has it.
+  public func field(_ name: String) -> Field? {
+    guard case .object(let fields, _) = unwrapped else { return nil }
+    return fields.first { $0.name == name }
+  }
+
+  /// Whether it has members that can be selected.
+  var hasFields: Bool {
+    switch self {
+    case .object, .map, .list: return true
+    default: return false
+    }
+  }
+
+  /// This type, or null as well.
+  public var orNull: ExpressionType {
+    switch self {
+    case .wrapper, .null: return self
+    default: return .wrapper(self)
+    }
+  }
 
   var isParam: Bool {
     if case .param = self { return true }

@@ -166,6 +166,13 @@ struct Machine {
       if guardian >= 0, state.pointee.slots[Int(guardian)].isAbsent { return missing(at) }
       let value = state.pointee.slots[Int(operation.pointee.a)]
       return value.isAbsent ? self.value(operation.pointee.c) : value
+    case .slotOrNull:
+      let guardian = operation.pointee.b
+      if guardian >= 0, state.pointee.slots[Int(guardian)].isAbsent { return missing(at) }
+      let value = state.pointee.slots[Int(operation.pointee.a)]
+      return value.isAbsent ? .null : value
+    case .declared:
+      return declared(at, value(operation.pointee.a))
     case .optionalSlot:
       let guardian = operation.pointee.b
       if guardian >= 0, state.pointee.slots[Int(guardian)].isAbsent { return missing(at) }
@@ -271,7 +278,8 @@ struct Machine {
     let operation = operations + Int(at)
     if operand.isAnyMap {
       let value = member(operand, operation.pointee.literal)
-      return value.isAbsent ? missing(at) : located(value, at)
+      if value.isAbsent { return operation.pointee.flags & 2 != 0 ? .null : missing(at) }
+      return located(value, at)
     }
     if operand.is(.optional) { return optionalSelect(at, operand) }
     return located(context.failure(.notSelectable, .absent, text: operand.typeName), at)

@@ -22,7 +22,11 @@ struct Operation {
     case hasSlot
     /// Slot `a`, or operation `c` where absent; slot `b`, if not -1, must be present.
     case slotOr
-    /// Field `literal` of `a`.
+    /// Slot `a`, or null where absent; slot `b`, if not -1, must be present.
+    case slotOrNull
+    /// What `a` yields as the type that a schema declares; `detail` is a ``Declared``.
+    case declared
+    /// Field `literal` of `a`; `flags` 2: null where absent.
     case select, optionalSelect, has
     /// `a[b]`.
     case index, optionalIndex

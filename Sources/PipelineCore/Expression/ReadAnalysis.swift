@@ -66,9 +66,9 @@ struct ReadAnalysis {
   private func isDeclared(_ chain: Chain, _ count: Int) -> Bool {
     var type = scope.variables[chain.variable].type
     for field in chain.fields.prefix(count) {
-      guard case .object(let fields, _) = type,
-        let known = fields.first(where: { $0.name == field }), !known.mayBeAbsent
-      else { return false }
+      // What may be null has no fields where it is.
+      if case .wrapper = type { return false }
+      guard let known = type.field(field), !known.mayBeAbsent else { return false }
       type = known.type
     }
     return true

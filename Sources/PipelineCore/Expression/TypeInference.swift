@@ -61,7 +61,9 @@ struct TypeInference {
     case .object(let fields, let open):
       return .object(
         fields: fields.map {
-          .init($0.name, resolve($0.type, final: final), mayBeAbsent: $0.mayBeAbsent)
+          var field = $0
+          field.type = resolve(field.type, final: final)
+          return field
         }, open: open)
     default: return type
     }

@@ -36,7 +36,7 @@ struct CombineLatest: CombiningOperator {
 
   static let makesTuple = true
 
-  func outputType(_ inputs: [EventType]) -> EventType { .dyn }
+  func outputType(_ inputs: [EventType]) -> EventType { .list(inputs) }
 
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
     Node(settle, seat, downstream)

@@ -14,8 +14,7 @@ struct Merge: CombiningOperator {
     rivals: ["RxJS merge", "Combine merge"], seeAlso: ["concat", "combineLatest"])
 
   func outputType(_ inputs: [EventType]) -> EventType {
-    guard let first = inputs.first, inputs.allSatisfy({ $0 == first }) else { return .dyn }
-    return first
+    .either(inputs)
   }
 
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {

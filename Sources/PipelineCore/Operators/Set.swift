@@ -27,7 +27,11 @@ struct SetFields: RowOperator {
     ],
     rivals: ["Vector remap .field = value", "Benthos root.field"], seeAlso: ["unset", "map"])
 
-  func outputType(_ inputs: [EventType]) -> EventType { .dyn }
+  func outputType(_ inputs: [EventType]) -> EventType {
+    let input = inputs.first?.type ?? .dyn
+    return EventType(
+      fields.entries.reduce(input) { $0.setting(FieldPath($1.name).components[...], $1.value.type) })
+  }
 
   func makeStep(_ step: StepPlan) -> RowStep {
     Step(

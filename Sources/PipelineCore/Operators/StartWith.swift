@@ -13,7 +13,9 @@ struct StartWith: OperatorComponent {
     ],
     rivals: ["RxJS startWith", "Combine prepend"], seeAlso: ["concat"])
 
-  func outputType(_ inputs: [EventType]) -> EventType { .dyn }
+  func outputType(_ inputs: [EventType]) -> EventType {
+    .either(inputs + [EventType(.of(value.value.value))])
+  }
 
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
     Node(value.value, seat, downstream)

@@ -18,7 +18,10 @@ struct UnsetFields: RowOperator {
     ],
     rivals: ["Vector del()", "Fluent Bit record_modifier"], seeAlso: ["set"])
 
-  func outputType(_ inputs: [EventType]) -> EventType { .dyn }
+  func outputType(_ inputs: [EventType]) -> EventType {
+    EventType(
+      fields.reduce(inputs.first?.type ?? .dyn) { $0.removing(FieldPath($1).components[...]) })
+  }
 
   func makeStep(_ step: StepPlan) -> RowStep { Step(fields.map(FieldPath.init)) }
 

@@ -30,7 +30,7 @@ struct Zip: CombiningOperator {
 
   static let makesTuple = true
 
-  func outputType(_ inputs: [EventType]) -> EventType { .dyn }
+  func outputType(_ inputs: [EventType]) -> EventType { .list(inputs) }
 
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(limit, seat, downstream) }
 

@@ -76,10 +76,12 @@ struct FrontEnd {
       let interpolation =
         inputs.readsEnvironment ? Self.interpolation(inputs, used) : .noEnvironment
       let node = interpolation.apply(to: root, into: &diagnostics)
-      result.values = used.hash
       let file = PipelineFileParser.parse(node, into: &diagnostics)
       result.file = file
+      var compiler = compiler
+      compiler.schemas = Self.schemas(beside: path, used)
       let plan = compiler.compile(file, into: &diagnostics)
+      result.values = used.hash
       if !diagnostics.hasErrors { result.plan = plan }
     }
     result.diagnostics = diagnostics.all
@@ -117,6 +119,21 @@ struct FrontEnd {
     case ENOENT: "check the path; it is relative to the directory that rxd was started in"
     case EACCES: "rxd needs the permission to read it"
     default: nil
+    }
+  }
+
+  /// Schema files beside a pipeline file; those of standard input count from the working directory.
+  private static func schemas(beside path: String, _ used: UsedValues) -> SchemaFiles {
+    let directory = path.lastIndex(of: "/").map { String(path[...$0]) } ?? ""
+    return SchemaFiles { name in
+      let place = name.hasPrefix("/") ? name : directory + name
+      do throws(PosixError) {
+        let text = try read(place)
+        _ = used.note(place, .found(text.bytes))
+        return .found(name: place, bytes: text.bytes)
+      } catch {
+        return .refused("cannot be read: \(PosixError.text(error.code))")
+      }
     }
   }
 

@@ -1,0 +1,73 @@
+import PipelineCore
+
+/// What comes from outside: pipeline files and the input of decoders.
+enum InputTargets {
+  private static let compiler = PipelineCompiler(.operators)
+
+  /// The text as a pipeline file, up to its plan.
+  static func pipeline(_ input: UnsafeRawBufferPointer) {
+    var diagnostics = Diagnostics()
+    let source = SourceText(name: "f.yaml", bytes: Array(input))
+    if let root = YAMLReader.read(source, into: &diagnostics) {
+      let node = Interpolation.noEnvironment.apply(to: root, into: &diagnostics)
+      let file = PipelineFileParser.parse(node, into: &diagnostics)
+      _ = compiler.compile(file, into: &diagnostics)
+    }
+    ExpressionTargets.show(diagnostics)
+  }
+
+  private static let formats: [DecoderOptions] = {
+    var all = DecoderFormat.allCases.filter { $0 != .regex }.flatMap {
+      [DecoderOptions($0), DecoderOptions($0, unit: .body)]
+    }
+    for index in all.indices where index % 2 == 1 { all[index].invalidUTF8 = .replace }
+    var exact = DecoderOptions(.ndjson)
+    exact.json.check = .everything
+    var inferred = DecoderOptions(.csv)
+    inferred.csv.types = .infer
+    var combined = DecoderOptions(.regex)
+    combined.regex.pattern = RegexDecoding.combined
+    return all + [exact, inferred, combined]
+  }()
+
+  // One thread calls.
+  nonisolated(unsafe) private static let arena = Arena()
+
+  /// The first byte chooses the format; the rest is decoded whole and, for lines, line by line: what
+  /// comes of it must be the same.
+  static func decode(_ input: UnsafeRawBufferPointer) {
+    guard let choice = input.first else { return }
+    let options = formats[Int(choice) % formats.count]
+    let content = Slab(Array(input.dropFirst()))
+    let whole = rows(options, content, cuts: [content.count])
+    guard let decoder = try? options.decoder(), case .lines = decoder.framing else { return }
+    var cuts: [Int] = []
+    for (index, byte) in content.bytes.enumerated() where byte == 0x0A { cuts.append(index + 1) }
+    if cuts.last != content.count { cuts.append(content.count) }
+    let parts = rows(options, content, cuts: cuts)
+    precondition(whole == parts, "the way of cutting the input changes what is decoded")
+  }
+
+  /// The rows as JSON, refused ones as their count.
+  private static func rows(_ options: DecoderOptions, _ slab: Slab, cuts: [Int]) -> [[UInt8]] {
+    guard let decoder = try? options.decoder() else { return [] }
+    let output = OutputBuffer()
+    var texts: [[UInt8]] = []
+    var start = 0
+    for (number, end) in cuts.enumerated() {
+      arena.reset()
+      let batch = RowBatch()
+      decoder.decode(
+        slab, start..<end, offset: Int64(start), isLast: number == cuts.count - 1, arena: arena, into: batch)
+      for row in batch.rows {
+        output.clear()
+        _ = JSONWriter.append(row.value, to: output)
+        texts.append(Array(output.bytes))
+      }
+      texts += batch.rejected.map { Array("\($0.offset)".utf8) }
+      start = end
+    }
+    // Rows and refused rows come apart in a batch, so their order between each other is not compared.
+    return texts.sorted { $0.lexicographicallyPrecedes($1) }
+  }
+}

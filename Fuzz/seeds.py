@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""Writes the seed corpus: one file an input, under DIRECTORY/TARGET.
+
+Expressions come from the conformance vectors beside the repository, if they are there, and from the tests;
+pipeline files from pipelines/ and the malformed files of the tests; the input of decoders from pipelines/data.
+"""
+import hashlib
+import json
+import os
+import re
+import sys
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir)
+EVENTS = [
+    "{}", "null", "[1, [2], {\"a\": 3}]", '{"a": 1, "b": null, "k": {"a": [1, "x", 2.5]}}',
+    '{"a": {"b": {"a": "\\ud83d\\u0000\\n"}}, "b": [[], {}], "k": -0, "big": 18446744073709551615}',
+]
+
+
+def put(directory, target, content):
+    if len(content) > 4096:
+        return
+    folder = os.path.join(directory, target)
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, hashlib.sha1(content).hexdigest()), "wb") as file:
+        file.write(content)
+
+
+def expressions():
+    vectors = os.path.join(ROOT, os.pardir, "shared", "conformance", "cel", "vectors.json")
+    if os.path.exists(vectors):
+        with open(vectors) as file:
+            for vector in json.load(file):
+                if vector.get("applies"):
+                    yield vector["expr"]
+    tests = os.path.join(ROOT, "Tests", "PipelineCoreTests", "Expression")
+    for name in sorted(os.listdir(tests)):
+        with open(os.path.join(tests, name)) as file:
+            for text in re.findall(r'\("((?:[^"\\]|\\.)*)"', file.read()):
+                yield text.replace('\\"', '"').replace("\\\\", "\\")
+    functions = os.path.join(ROOT, "Sources", "PipelineCore", "Expression", "Functions")
+    for name in sorted(os.listdir(functions)):
+        with open(os.path.join(functions, name)) as file:
+            for call, result in re.findall(r'\("((?:[^"\\]|\\.)*)", "((?:[^"\\]|\\.)*)"\)', file.read()):
+                yield call.replace('\\"', '"').replace("\\\\", "\\")
+
+
+def files(folder):
+    for place, _, names in os.walk(os.path.join(ROOT, folder)):
+        for name in sorted(names):
+            with open(os.path.join(place, name), "rb") as file:
+                yield name, file.read()
+
+
+def main():
+    directory = sys.argv[1]
+    for number, text in enumerate(expressions()):
+        content = text.encode("utf-8", "surrogatepass")
+        put(directory, "parser", content)
+        put(directory, "checker", content)
+        put(directory, "evaluator", content + b"\0" + EVENTS[number % len(EVENTS)].encode())
+    for folder in ("pipelines", "Tests/Malformed", "Tests/Golden"):
+        for name, content in files(folder):
+            if name.endswith(".yaml"):
+                put(directory, "yaml", content)
+    lines = [b"a,b\n1,\"x\ny\"\n", b"level=info msg=\"a b\" n=1\n", b'{"a":1}\n[2]\n\n"x"\n', b"\xef\xbb\xbfx\r\ny\xff\n"]
+    for name, content in files("pipelines/data"):
+        lines += [b"".join(content.splitlines(keepends=True)[:3])]
+    for content in lines + [event.encode() for event in EVENTS]:
+        for choice in range(21):
+            put(directory, "decoders", bytes([choice]) + content)
+
+
+main()

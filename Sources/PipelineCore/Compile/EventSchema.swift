@@ -1,0 +1,211 @@
+/// Where the compiler gets the text of schema files from; it opens none itself.
+public struct SchemaFiles: Sendable {
+  public enum Outcome: Sendable {
+    /// The text, and the name to show in messages.
+    case found(name: String, bytes: [UInt8])
+    /// Why there is none, to be continued from "the schema file ... ".
+    case refused(String)
+  }
+  /// The file that a pipeline file names; relative paths count from the pipeline file's directory.
+  public var read: @Sendable (_ path: String) -> Outcome
+
+  public init(read: @escaping @Sendable (_ path: String) -> Outcome) { self.read = read }
+
+  /// No files at all.
+  public static let none = SchemaFiles { _ in .refused("cannot be read here") }
+}
+
+/// Reads what `schema:` says of the events of a source: a type, a mapping of fields to types, or the path of
+/// a file that holds a JSON Schema.
+///
+/// Types are written as expressions name them (`int`, `list(string)`, `map(string, double)`), `[T]` is a
+/// list, a mapping an object, `T?` may be null or absent and then reads as null. The key `...` allows further
+/// fields, which may be anything.
+struct EventSchema {
+  private var diagnostics: [Diagnostic] = []
+  /// How deep types may be nested.
+  private static let depthLimit = 32
+
+  /// Nil after an error, which is reported.
+  static func read(
+    _ node: YAMLNode, _ files: SchemaFiles, into diagnostics: inout Diagnostics
+  ) -> ExpressionType? {
+    if let scalar = node.scalar, isPath(scalar.string) {
+      return read(file: scalar.string, at: node.location, files, into: &diagnostics)
+    }
+    var reader = EventSchema()
+    let type = reader.type(node, 0)
+    diagnostics.report(contentsOf: reader.diagnostics)
+    return reader.diagnostics.contains { $0.severity == .error } ? nil : type
+  }
+
+  /// Types hold neither slashes nor dots.
+  private static func isPath(_ text: String) -> Bool {
+    text.utf8.contains(UInt8(ascii: "/")) || text.utf8.contains(UInt8(ascii: "."))
+  }
+
+  private static func read(
+    file path: String, at location: SourceLocation, _ files: SchemaFiles, into diagnostics: inout Diagnostics
+  ) -> ExpressionType? {
+    switch files.read(path) {
+    case .refused(let reason):
+      diagnostics.report(
+        Diagnostic(
+          .schemaFile, "the schema file '\(Printable.cut(path))' \(reason)", at: location,
+          help: "The path counts from the directory of the pipeline file"))
+      return nil
+    case .found(let name, var bytes):
+      // Tabs may indent JSON, but not YAML, which is what reads it; inside texts JSON has none.
+      if path.hasSuffix(".json") { for index in bytes.indices where bytes[index] == 0x09 { bytes[index] = 0x20 } }
+      let source = SourceText(name: name, bytes: bytes)
+      guard let root = YAMLReader.read(source, into: &diagnostics) else { return nil }
+      return JSONSchema.type(of: root, into: &diagnostics)
+    }
+  }
+
+  // MARK: Inline
+
+  private mutating func report(_ message: String, _ location: SourceLocation, help: String?, fix: String? = nil) {
+    diagnostics.append(
+      Diagnostic(
+        .schemaType, message, at: location, help: help, fixIts: fix.map { [.init(location, $0)] } ?? []))
+  }
+
+  private mutating func type(_ node: YAMLNode, _ depth: Int) -> ExpressionType {
+    guard depth < Self.depthLimit else {
+      report("the schema is nested more than \(Self.depthLimit) deep", node.location, help: nil)
+      return .dyn
+    }
+    switch node.content {
+    case .scalar(let scalar):
+      if scalar.kind == .null, !scalar.string.utf8.elementsEqual("null".utf8) {
+        report("the field has no type", node.location, help: "Write e.g. 'int', 'string?' or 'any'")
+        return .dyn
+      }
+      var text = TypeText(scalar.text)
+      let type = text.read()
+      diagnostics += text.diagnostics
+      return type
+    case .sequence(let items):
+      guard items.count == 1 else {
+        report("a list is written with the type of its elements", node.location, help: "Write e.g. [string]")
+        return .dyn
+      }
+      return .list(type(items[0], depth + 1))
+    case .mapping(let entries):
+      var fields: [ExpressionType.Field] = []
+      var isOpen = false
+      for entry in entries {
+        if entry.name == "..." {
+          isOpen = true
+          continue
+        }
+        let isOptional = entry.name.utf8.last == UInt8(ascii: "?")
+        let name = isOptional ? String(decoding: entry.name.utf8.dropLast(), as: UTF8.self) : entry.name
+        let type = type(entry.value, depth + 1)
+        if fields.contains(where: { $0.name == name }) {
+          report("the field '\(Printable.cut(name))' is declared twice", entry.key.location, help: nil)
+          continue
+        }
+        var field = ExpressionType.Field(name, isOptional ? type.orNull : type)
+        field.isDeclared = true
+        fields.append(field)
+      }
+      return .object(fields: fields, open: isOpen)
+    }
+  }
+}
+
+/// `map(string, list(int))?`
+private struct TypeText {
+  private let text: LocatedText
+  private var at = 0
+  private(set) var diagnostics: [Diagnostic] = []
+
+  init(_ text: LocatedText) { self.text = text }
+
+  mutating func read() -> ExpressionType {
+    let type = type(0)
+    skipBlanks()
+    if at < text.text.count, diagnostics.isEmpty {
+      report(
+        "a type ends here, but more follows", at, text.text.count, help: "Write e.g. 'int', 'string?' or 'list(int)'")
+    }
+    return type
+  }
+
+  private mutating func report(_ message: String, _ start: Int, _ end: Int, help: String?, fix: String? = nil) {
+    guard diagnostics.isEmpty else { return }
+    let location = text.location(start, end)
+    diagnostics.append(
+      Diagnostic(
+        .schemaType, message, at: location, help: help, fixIts: fix.map { [.init(location, $0)] } ?? []))
+  }
+
+  private mutating func skipBlanks() {
+    while at < text.text.count, text.text[at] == 0x20 || text.text[at] == 0x0A { at += 1 }
+  }
+
+  private mutating func skip(_ byte: Character) -> Bool {
+    skipBlanks()
+    guard at < text.text.count, text.text[at] == byte.asciiValue else { return false }
+    at += 1
+    return true
+  }
+
+  private mutating func type(_ depth: Int) -> ExpressionType {
+    skipBlanks()
+    let start = at
+    while at < text.text.count, ExpressionLexer.isLetter(text.text[at]) || ExpressionLexer.isDigit(text.text[at]) {
+      at += 1
+    }
+    let name = String(decoding: text.text[start..<at], as: UTF8.self)
+    let end = at
+    var parts: [ExpressionType] = []
+    if depth < 16, skip("(") {
+      repeat { parts.append(type(depth + 1)) } while skip(",")
+      if !skip(")") { report("')' is missing", start, at, help: nil) }
+    }
+    let result = named(name, parts, start, end)
+    return skip("?") ? result.orNull : result
+  }
+
+  private mutating func named(
+    _ name: String, _ parts: [ExpressionType], _ start: Int, _ end: Int
+  ) -> ExpressionType {
+    switch (name, parts.count) {
+    case ("list", 0): return .list(.dyn)
+    case ("list", 1): return .list(parts[0])
+    case ("map", 0): return .map(.string, .dyn)
+    case ("map", 1): return .map(.string, parts[0])
+    case ("map", 2):
+      if parts[0] != .string {
+        report("the keys of a JSON object are texts, so this can only be map(string, ...)", start, end, help: nil)
+      }
+      return .map(.string, parts[1])
+    case (_, 0):
+      if let type = Self.types[name] { return type }
+    default: break
+    }
+    let known = Self.types.keys.sorted() + ["list", "map"]
+    let meant = Self.rivals[name.lowercased()] ?? Suggestion.nearest(to: name, among: known)
+    report(
+      name.isEmpty ? "a type is missing" : "there is no type '\(Printable.cut(name))'", start, max(end, start),
+      help: meant.map { "Did you mean '\($0)'?" } ?? "Types are " + known.joined(separator: ", "),
+      fix: name.isEmpty ? nil : meant)
+    return .dyn
+  }
+
+  private static let types: [String: ExpressionType] = [
+    "any": .dyn, "dyn": .dyn, "null": .null, "bool": .bool, "int": .int, "uint": .uint, "double": .double,
+    "string": .string, "bytes": .bytes, "timestamp": .timestamp, "duration": .duration,
+  ]
+
+  /// What other languages call them.
+  private static let rivals: [String: String] = [
+    "integer": "int", "long": "int", "int64": "int", "int32": "int", "number": "double", "float": "double",
+    "float64": "double", "boolean": "bool", "str": "string", "text": "string", "object": "map", "dict": "map",
+    "record": "map", "struct": "map", "array": "list", "datetime": "timestamp", "date": "timestamp",
+    "time": "timestamp", "unknown": "any", "binary": "bytes", "uint64": "uint",
+  ]
+}

@@ -1,0 +1,161 @@
+// What steps make of the types of events.
+
+extension ExpressionType {
+  /// The type of an object after the field at `path` was given `type`; objects on the way are made.
+  func setting(_ path: ArraySlice<String>, _ type: ExpressionType) -> ExpressionType {
+    guard let name = path.first else { return type }
+    var fields: [Field] = []
+    var isOpen = true
+    if case .object(let known, let open) = unwrapped { (fields, isOpen) = (known, open) }
+    let rest = path.dropFirst()
+    let at = fields.firstIndex { $0.name == name }
+    let old = at.map { fields[$0].type } ?? (isOpen ? .dyn : .object(fields: [], open: false))
+    var field = Field(name, .dyn)
+    if !rest.isEmpty {
+      field.type = old.setting(rest, type)
+    } else if case .optional(let inner) = type {
+      // Without a value the field is left as it is.
+      field.type = at == nil || old == inner ? inner : .dyn
+      field.mayBeAbsent = at.map { fields[$0].mayBeAbsent } ?? true
+    } else {
+      field.type = type
+    }
+    if let at { fields[at] = field } else { fields.append(field) }
+    return .object(fields: fields, open: isOpen)
+  }
+
+  /// The type after the field at `path` was removed.
+  func removing(_ path: ArraySlice<String>) -> ExpressionType {
+    guard let name = path.first, case .object(var fields, let open) = unwrapped,
+      let at = fields.firstIndex(where: { $0.name == name })
+    else { return self }
+    let rest = path.dropFirst()
+    if rest.isEmpty {
+      fields.remove(at: at)
+    } else {
+      fields[at].type = fields[at].type.removing(rest)
+    }
+    let changed = ExpressionType.object(fields: fields, open: open)
+    return self == unwrapped ? changed : .wrapper(changed)
+  }
+
+  /// What a value of one of these types is known to be.
+  static func either(_ types: [ExpressionType]) -> ExpressionType {
+    let mayBeNull = types.contains(.null) || types.contains { $0 != $0.unwrapped }
+    let others = types.filter { $0 != .null }.map(\.unwrapped)
+    guard let first = others.first else { return types.isEmpty ? .dyn : .null }
+    var joined = first
+    for other in others.dropFirst() where other != joined {
+      guard case .object(let fields, let open) = joined, case .object(let more, let moreOpen) = other else {
+        return .dyn
+      }
+      joined = .object(fields: either(fields, more, open || moreOpen), open: open || moreOpen)
+    }
+    return mayBeNull ? joined.orNull : joined
+  }
+
+  private static func either(_ a: [Field], _ b: [Field], _ isOpen: Bool) -> [Field] {
+    var fields: [Field] = []
+    for field in a {
+      var field = field
+      if let other = b.first(where: { $0.name == field.name }) {
+        field.mayBeAbsent = field.mayBeAbsent || other.mayBeAbsent
+        if field.type != other.type || field.isDeclared != other.isDeclared {
+          // A declared type is made when the field is read, the other's not.
+          field.type = field.isDeclared == other.isDeclared ? either([field.type, other.type]) : .dyn
+          field.isDeclared = field.isDeclared && other.isDeclared
+        }
+        if field.choices != other.choices { field.choices = [] }
+      } else {
+        field.mayBeAbsent = true
+        if isOpen { field.type = .dyn }
+      }
+      fields.append(field)
+    }
+    for field in b where !a.contains(where: { $0.name == field.name }) {
+      var field = field
+      field.mayBeAbsent = true
+      if isOpen { field.type = .dyn }
+      fields.append(field)
+    }
+    return fields
+  }
+
+  /// The type of a value that the pipeline file itself holds.
+  public static func of(_ value: Value) -> ExpressionType {
+    switch value.what {
+    case .null: return .null
+    case .bool: return .bool
+    case .int: return .int
+    case .uint: return .uint
+    case .double: return .double
+    case .string: return .string
+    case .bytes: return .bytes
+    case .timestamp: return .timestamp
+    case .duration: return .duration
+    case .list: return .list(value.elements.isEmpty ? .dyn : either(value.elements.map(of)))
+    case .map:
+      var fields: [Field] = []
+      for entry in value.entries {
+        guard entry.key.is(.string) else { return .map(.dyn, .dyn) }
+        fields.append(Field(String(decoding: entry.key.rawBytes, as: UTF8.self), of(entry.value)))
+      }
+      return .object(fields: fields, open: false)
+    default: return .dyn
+    }
+  }
+}
+
+extension EventType {
+  /// What is known of events that come from several signals.
+  static func either(_ inputs: [EventType]) -> EventType {
+    if let first = inputs.first, inputs.allSatisfy({ $0 == first }) { return first }
+    return EventType(.either(inputs.map(\.type)))
+  }
+
+  /// The list that `combineLatest` and `zip` send.
+  static func list(_ inputs: [EventType]) -> EventType {
+    EventType(.list(inputs.isEmpty ? .dyn : .either(inputs.map(\.type))))
+  }
+}
+
+extension DecoderOptions {
+  /// What the options promise of every event: the names of its fields where they list them. Dyn where that
+  /// is up to the input; tests of a pipeline may stand in for a text whatever they like.
+  public var eventType: EventType {
+    switch format {
+    case .csv:
+      guard case .names(let names) = csv.header, Set(names).count == names.count else { return .dyn }
+      return EventType(.object(fields: names.map { .init($0, .dyn) }, open: false))
+    case .regex:
+      guard let fields = regexFields else { return .dyn }
+      return EventType(.object(fields: fields, open: false))
+    default: return .dyn
+    }
+  }
+
+  private var regexFields: [ExpressionType.Field]? {
+    if regex.pattern == RegexDecoding.combined {
+      return CombinedLogDecoder.fields(regex.types).map { name, type in
+        // `-` is null in all of them, and only some lines have anything behind the agent.
+        .init(name, type.expressionType.orNull, mayBeAbsent: name == "extra")
+      }
+    }
+    guard let pattern = try? RegexDecoder(self) else { return nil }
+    return pattern.fields.map { .init($0.name, $0.type.expressionType.orNull) }
+  }
+}
+
+extension FieldType {
+  /// The type that the checker knows.
+  var expressionType: ExpressionType {
+    switch self {
+    case .string: return .string
+    case .int: return .wrapper(.int)
+    case .double: return .wrapper(.double)
+    case .bool: return .wrapper(.bool)
+    case .timestamp: return .wrapper(.timestamp)
+    case .infer: return .dyn
+    }
+  }
+}

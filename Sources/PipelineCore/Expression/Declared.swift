@@ -1,0 +1,51 @@
+/// The types that JSON cannot tell apart: reading a field for which a schema declares one of them gives
+/// that type, where the value is one of it.
+enum Declared: UInt8 {
+  case int, uint, double, timestamp, duration
+
+  init?(_ type: ExpressionType) {
+    switch type {
+    case .int: self = .int
+    case .uint: self = .uint
+    case .double: self = .double
+    case .timestamp: self = .timestamp
+    case .duration: self = .duration
+    default: return nil
+    }
+  }
+}
+
+extension Machine {
+  /// `7` as a double, `7.0` as an int, `"2026-01-31T12:00:00Z"` as a timestamp; other values as they are: what
+  /// is done with them fails and says why.
+  @inline(__always)
+  func declared(_ at: Int32, _ value: Value) -> Value {
+    switch value.what {
+    case .int, .uint, .double, .string: return declaredSlow(at, value)
+    default: return value
+    }
+  }
+
+  @inline(never)
+  private func declaredSlow(_ at: Int32, _ value: Value) -> Value {
+    switch (Declared(rawValue: operations[Int(at)].detail), value.what) {
+    case (.double, .int): return .double(Double(value.asInt))
+    case (.double, .uint): return .double(Double(value.asUInt))
+    case (.int, .uint): return Int64(exactly: value.asUInt).map { .int($0) } ?? value
+    case (.int, .double): return Int64(exactly: value.asDouble).map { .int($0) } ?? value
+    case (.uint, .int): return UInt64(exactly: value.asInt).map { .uint($0) } ?? value
+    case (.uint, .double): return UInt64(exactly: value.asDouble).map { .uint($0) } ?? value
+    case (.timestamp, .string):
+      guard let time = TimeText.timestamp(context.plain(value).rawBytes) else {
+        return located(context.failure(.conversion, value, "not a timestamp, as the schema declares it"), at)
+      }
+      return .timestamp(seconds: time.seconds, nanoseconds: time.nanoseconds)
+    case (.duration, .string):
+      guard let span = TimeText.duration(context.plain(value).rawBytes) else {
+        return located(context.failure(.conversion, value, "not a duration, as the schema declares it"), at)
+      }
+      return .duration(nanoseconds: span)
+    default: return value
+    }
+  }
+}
