@@ -5,7 +5,7 @@ DESTDIR ?=
 BUILD ?= .build
 RXD := $(BUILD)/release/rxd
 
-.PHONY: run test build packages test-packages bench bench-check fmt lint docs check-docs install uninstall clean
+.PHONY: run test build packages test-packages bench bench-check fuzz fmt lint docs check-docs install uninstall clean
 
 ## Shows search as you type, without internet: installs what is missing, builds, runs.
 run: build
@@ -13,6 +13,7 @@ run: build
 
 ## Runs all tests.
 test: test-packages build
+	swift build -c release --product measure --static-swift-stdlib
 	swift build --build-tests
 	RXD=$(CURDIR)/$(RXD) swift test --skip-build
 	$(MAKE) --no-print-directory lint check-docs
@@ -28,7 +29,13 @@ test-packages:
 
 ## Measures; prints a table.
 bench: build
+	swift build -c release --product measure --static-swift-stdlib
+	$(BUILD)/release/measure
 	Benchmarks/run $(RXD)
+
+## Fuzzes the expression language, the YAML reader and the decoders, FUZZ_SECONDS (60) each.
+fuzz: packages
+	Fuzz/run
 
 fmt:
 	swift format --in-place --recursive Sources Tests Package.swift

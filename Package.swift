@@ -71,9 +71,15 @@ let package = Package(
       path: "Tests/PipelineHost"),
     // For developers: runs the conformance vectors of the expression language; not installed.
     .executableTarget(name: "conformance", dependencies: ["PipelineCore", "PipelineTestSupport"]),
+    // For developers: times expressions and counts what they allocate; not installed. Its C target
+    // takes the place of malloc in every program that links it.
+    .target(name: "CCounting", path: "Benchmarks/CCounting"),
+    .target(
+      name: "Measuring", dependencies: ["PipelineCore", "CCounting"], path: "Benchmarks/Measuring"),
+    .executableTarget(name: "measure", dependencies: ["Measuring"], path: "Benchmarks/measure"),
     .testTarget(
       name: "PipelineCoreTests",
-      dependencies: ["PipelineCore", "PipelineTestSupport", "Sources_", "Sinks"]),
+      dependencies: ["PipelineCore", "PipelineTestSupport", "Sources_", "Sinks", "Measuring"]),
     .testTarget(name: "TransportTests", dependencies: ["Transport", "PipelineCore"]),
     // Runs the built binary; the dependency is there so that it is built.
     .testTarget(name: "RxdTests", dependencies: ["rxd", "CLinux"]),

@@ -44,13 +44,19 @@ public struct Binder {
       return nil
     }
     note(checked, scope)
+    // Whoever says what becomes of failing events has thought of them.
+    let drops = use.expecting == .bool && compilation.policy(of: step) == nil
+    diagnostics.report(contentsOf: checked.advice(isCondition: drops))
     return (checked.compile(projection: segment.projection), checked.type)
   }
 
   mutating func compile(_ template: ExpressionTemplate, _ use: ExpressionUse) -> TemplateProgram? {
     let scope = scope(use)
     guard let checked = template.check(in: scope, into: &diagnostics) else { return nil }
-    for part in checked.expressions { note(part, scope) }
+    for part in checked.expressions {
+      note(part, scope)
+      diagnostics.report(contentsOf: part.advice(isCondition: false))
+    }
     return checked.compile(projection: segment.projection)
   }
 

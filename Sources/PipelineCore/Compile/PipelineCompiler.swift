@@ -391,7 +391,7 @@ final class Compilation {
         var (component, isWhole) = decode(entry, node, as: (any OperatorComponent).self)
       else {
         failed = true
-        type = .dyn
+        if self.catalogue.component(.operator, node.keyword.value)?.changesValue != false { type = .dyn }
         open = nil
         continue
       }
@@ -400,7 +400,8 @@ final class Compilation {
         isWhole = bind(&row, [type], segment, context, step, node.location) && isWhole
         guard isWhole else {
           failed = true
-          type = .dyn
+          // What follows is looked at all the same, with what is known.
+          if entry.changesValue { type = .dyn }
           open = nil
           continue
         }
@@ -434,6 +435,9 @@ final class Compilation {
     closeRun()
     return failed ? nil : result
   }
+
+  /// What the file says of events that fail at a step.
+  func policy(of step: StepID) -> ErrorPolicy? { steps[step.number].onError }
 
   /// What leaves a step: with `onError: keep` also what came in.
   private func passing(_ input: EventType, _ output: EventType, _ step: StepID) -> EventType {

@@ -104,22 +104,38 @@ public struct PlanExplanation {
     for report in plan.expressions where report.step == id {
       let checked = report.checked
       let canFail = checked.canFail ? "" : ", cannot fail"
-      say(depth + 1, "\(Printable.cut(checked.text.text, limit: 80))")
+      say(depth + 1, "\(Printable.cut(checked.text.text, limit: 80)) (line \(checked.text.location.line))")
       say(depth + 2, "gives \(Self.name(checked.type))\(canFail)")
-      var seen: Set<String> = []
-      let reads = checked.reads.filter { seen.insert($0.path).inserted }
-      if !reads.isEmpty {
-        say(
-          depth + 2,
-          "reads "
-            + reads.map { $0.path + ($0.canBeMissing ? " (may be missing)" : "") }
-            .joined(separator: ", "))
+      reads(checked, depth + 2)
+    }
+  }
+
+  /// Each path once, with its type where one is known and whether it may be missing.
+  private mutating func reads(_ checked: CheckedExpression, _ depth: Int) {
+    var paths: [(path: String, type: ExpressionType, missing: Bool, guarded: Bool, whole: Bool)] = []
+    for read in checked.reads {
+      if let at = paths.firstIndex(where: { $0.path == read.path }) {
+        paths[at].missing = paths[at].missing || read.canBeMissing
+        paths[at].guarded = paths[at].guarded || read.isGuarded
+      } else {
+        paths.append((read.path, checked.type(of: read), read.canBeMissing, read.isGuarded, read.fields.isEmpty))
       }
+    }
+    if paths.isEmpty { return }
+    let words = paths.map { entry -> String in
+      let type = entry.type.isDyn ? "" : ": \(Self.name(entry.type))"
+      let missing = entry.missing ? " (may be missing)" : entry.guarded ? " (guarded)" : ""
+      return entry.whole ? "\(entry.path) (whole)\(type)" : entry.path + type + missing
+    }
+    say(depth, "reads " + words.joined(separator: ", "))
+    let missing = paths.filter(\.missing).map(\.path)
+    if !missing.isEmpty {
+      say(depth, "fails where \(missing.joined(separator: " or ")) is missing")
     }
   }
 
   /// A type in everyday words.
-  static func name(_ type: ExpressionType) -> String {
+  public static func name(_ type: ExpressionType) -> String {
     switch type {
     case .dyn: "any value"
     case .object(let fields, let open):

@@ -17,6 +17,10 @@ public struct ExpressionParameter: ParameterValue {
 
   public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> ExpressionParameter? {
     guard let scalar = node.scalar, scalar.kind != .null || scalar.string == "null" else {
+      if let problem = Self.takenByYAML(node, context.parameter) {
+        context.diagnostics.report(problem)
+        return nil
+      }
       let flowMapping = node.entries != nil
       context.wrongType(
         node, wanted: "an expression",
@@ -31,6 +35,24 @@ public struct ExpressionParameter: ParameterValue {
     parameter.location = scalar.location
     parameter.syntax = ExpressionSyntax.parse(scalar.text, into: &context.diagnostics)
     return parameter.syntax == nil ? nil : parameter
+  }
+
+  /// `[event.a, 1]` or `{'a': event.a}` without quotes, on one line: the fix is to quote it.
+  private static func takenByYAML(_ node: YAMLNode, _ parameter: String) -> Diagnostic? {
+    let source = node.location.text
+    let (start, end) = (node.location.offset, node.location.offset + node.location.length)
+    guard node.scalar == nil, start >= 0, end <= source.bytes.count, end - start >= 2, end - start <= 500 else { return nil }
+    let written = source.bytes[start..<end]
+    guard let first = written.first, first == UInt8(ascii: "[") || first == UInt8(ascii: "{"),
+      !written.contains(0x0A)
+    else { return nil }
+    let text = String(decoding: written, as: UTF8.self)
+    let quoted = "\"" + LocatedText.escaped(LocatedText.escaped(text, "\\", with: "\\"), "\"", with: "\\") + "\""
+    return Diagnostic(
+      .wrongType,
+      "'\(parameter)' must be an expression, and YAML reads \(first == UInt8(ascii: "[") ? "[ ] as a list" : "{ } as a mapping")",
+      at: node.location, help: "Quote the expression, or put it in a block scalar (|)",
+      fixIts: [.init(node.location, quoted)])
   }
 
   /// What the environment puts into an expression is a number, a boolean, or part of a text between

@@ -111,6 +111,10 @@ public struct Interpolation: Sendable {
       var result = scalar
       result.text = LocatedText(
         text: text, source: scalar.text.source, offsets: offsets + scalar.text.offsets.suffix(1))
+      // What came from outside cannot be written back.
+      result.text.quoting =
+        scalar.text.quoting == .plain && !insertions.isEmpty ? .none : scalar.text.quoting
+      result.text.isSecret = containsSecret
       result.insertions = insertions
       result.containsSecret = containsSecret
       result.isPlaceholder = isPlaceholder

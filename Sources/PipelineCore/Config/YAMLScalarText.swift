@@ -27,7 +27,14 @@ struct YAMLScalarText {
     }
     guard decoder.text.elementsEqual(expected) else { return nil }
     decoder.offsets.append(Int32(clamping: finish))
-    return LocatedText(text: decoder.text, source: source, offsets: decoder.offsets)
+    var text = LocatedText(text: decoder.text, source: source, offsets: decoder.offsets)
+    switch style {
+    case .plain: text.quoting = .plain
+    case .singleQuoted: text.quoting = .single
+    case .doubleQuoted: text.quoting = .double
+    case .literal, .folded: text.quoting = .none
+    }
+    return text
   }
 
   private init(bytes: [UInt8], index: Int, end: Int) {

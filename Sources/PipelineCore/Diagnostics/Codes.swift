@@ -142,6 +142,7 @@ extension Diagnostic.Code {
     expressionMacroArguments, templateUnclosed, expressionUnknownName, expressionUnknownFunction,
     expressionNoOverload, expressionUnknownField, expressionWrongType, expressionPattern,
     expressionMapKey, expressionFormat, expressionWholeDivision, expressionNegatedMissing,
+    expressionKnownOutcome,
   ]
 
   // MARK: RX6xx tests

@@ -117,7 +117,7 @@ public struct DiagnosticRenderer: Sendable {
       if let location = note.location { block += excerpt(location, margin, mark: "-", .note) }
     }
     if let help = diagnostic.help { block += remark("help", help, margin) }
-    for fix in diagnostic.fixIts { block += remark("fix", Self.words(fix), margin) }
+    for fix in diagnostic.fixIts { block += remark("fix", Self.words(fix, diagnostic.location), margin) }
     return block
   }
 
@@ -148,12 +148,18 @@ public struct DiagnosticRenderer: Sendable {
     return block + paint(marks, style) + "\n"
   }
 
-  static func words(_ fix: Diagnostic.FixIt) -> String {
-    if fix.replacement.isEmpty { return "remove it" }
+  /// `place`: what the reader sees marked; a fix elsewhere says what it replaces.
+  static func words(_ fix: Diagnostic.FixIt, _ place: SourceLocation? = nil) -> String {
+    let isElsewhere = place.map { $0 != fix.location } ?? false
+    let old = Printable.cut(
+      String(decoding: fix.location.text.bytes.dropFirst(fix.location.offset).prefix(fix.location.length), as: UTF8.self),
+      limit: 60)
+    if fix.replacement.isEmpty { return isElsewhere ? "remove \(old)" : "remove it" }
     let isBlank = fix.replacement.utf8.allSatisfy { $0 == 0x20 }
     let text =
       isBlank
       ? "\(fix.replacement.utf8.count) spaces" : Printable.cut(fix.replacement, limit: 200)
-    return fix.location.length == 0 ? "insert \(text)" : "replace with \(text)"
+    if fix.location.length == 0 { return "insert \(text)" }
+    return isElsewhere ? "replace \(old) with \(text)" : "replace with \(text)"
   }
 }

@@ -81,6 +81,17 @@ public struct LocatedText: Sendable, Equatable {
   public var text: [UInt8]
   public var source: SourceText
   public var offsets: [Int32]
+  /// How the file writes texts around it: a fix must be written the same way.
+  public enum Quoting: Sendable {
+    /// As in a block scalar: everything stands for itself.
+    case none
+    /// Without quotes: some characters would end the text or make it something else.
+    case plain
+    case single, double
+  }
+  public var quoting = Quoting.none
+  /// A secret was put in: no part of the text may be shown.
+  public var isSecret = false
 
   /// `offsets` holds one more element than `text`.
   public init(text: [UInt8], source: SourceText, offsets: [Int32]) {
@@ -105,6 +116,49 @@ public struct LocatedText: Sendable, Equatable {
     let from = Int(offsets[start])
     let to = end > start ? Int(offsets[end - 1]) + 1 : from
     return SourceLocation(source, offset: from, length: max(to - from, 0))
+  }
+
+  /// The part from `start` to `end`, with its places.
+  func slice(_ start: Int, _ end: Int) -> LocatedText {
+    var part = LocatedText(text: Array(text[start..<end]), source: source, offsets: Array(offsets[start...end]))
+    part.quoting = quoting == .plain ? .none : quoting
+    part.isSecret = isSecret
+    return part
+  }
+
+  /// Replaces bytes `start ..< end` by `replacement`, written as the quotes around the text ask for.
+  public func fix(_ start: Int, _ end: Int, _ replacement: String) -> Diagnostic.FixIt {
+    var written = replacement
+    switch quoting {
+    case .none: break
+    case .plain:
+      let all = Array(text[..<min(start, text.count)]) + Array(replacement.utf8) + Array(text[min(end, text.count)...])
+      if Self.needsQuotes(replacement, isFirst: start == 0), !text.contains(0x0A) {
+        let whole = Self.escaped(
+          Self.escaped(String(decoding: all, as: UTF8.self), "\\", with: "\\"), "\"", with: "\\")
+        return Diagnostic.FixIt(location, "\"\(whole)\"")
+      }
+    case .single: written = Self.escaped(replacement, "'", with: "'")
+    case .double: written = Self.escaped(Self.escaped(replacement, "\\", with: "\\"), "\"", with: "\\")
+    }
+    return Diagnostic.FixIt(location(start, end), written)
+  }
+
+  /// Whether YAML would take a text without quotes for something else.
+  private static func needsQuotes(_ text: String, isFirst: Bool) -> Bool {
+    let bytes = Array(text.utf8)
+    if isFirst, let first = bytes.first, "!&*|>@`%#'\"-?[{".utf8.contains(first) { return true }
+    if bytes.contains(where: { ",[]{}".utf8.contains($0) }) { return true }
+    return zip(bytes, bytes.dropFirst()).contains { $0 == (0x3A, 0x20) || $0 == (0x20, 0x23) }
+  }
+
+  static func escaped(_ text: String, _ mark: Unicode.Scalar, with escape: Unicode.Scalar) -> String {
+    var result = String.UnicodeScalarView()
+    for scalar in text.unicodeScalars {
+      if scalar == mark { result.append(escape) }
+      result.append(scalar)
+    }
+    return String(result)
   }
 
   /// Where the whole text stands.

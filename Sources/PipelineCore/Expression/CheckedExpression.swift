@@ -14,6 +14,9 @@ public struct ReadPath: Sendable, Equatable {
   /// Under `!` or a side of `!=`, where an absent field makes the condition fail though the reader
   /// would expect it to hold.
   public var underNegation: Bool
+  /// The part of the tree; the first field that may be missing.
+  var node: Int32 = -1
+  var missingFrom = 0
 }
 
 /// An expression whose names and types are known.
@@ -32,20 +35,19 @@ public struct CheckedExpression: Sendable {
 
   public var text: LocatedText { syntax.text }
 
+  /// What is known of the value that is read there, optional reads aside.
+  func type(of read: ReadPath) -> ExpressionType {
+    guard read.node >= 0 else { return .dyn }
+    if case .has = syntax.tree[read.node].kind { return .dyn }
+    let type = types[Int(read.node)]
+    if case .optional(let inner) = type { return inner }
+    return type
+  }
+
   /// Makes it ready to run. With a projection, selections from the projection's variable read its slots;
   /// the projection must not be frozen yet.
   public func compile(projection: Projection? = nil) -> Program {
     Compiler.compile(self, projection)
-  }
-
-  /// Warnings about reads under a negation, which drop events that lack the field; for conditions.
-  public func negationAdvice() -> [Diagnostic] {
-    reads.filter { $0.underNegation && $0.canBeMissing }.map { read in
-      Diagnostic(
-        .expressionNegatedMissing,
-        "where \(read.path) is absent this condition fails instead of being true", at: read.location,
-        help: "Write event.?field.orValue(...) or guard it with has(\(read.path)).")
-    }
   }
 }
 

@@ -55,19 +55,11 @@ extension Checker {
     if !isStrict, scope.checksTypes, [.add, .subtract, .multiply, .divide].contains(op),
       types.contains(where: \.isDyn)
     {
-      if op == .divide, types.contains(.int) || types.contains(.uint),
-        case .literal(let divisor) = tree[right].kind, divisor != .int(1)
-      {
-        report(
-          .expressionWholeDivision,
-          "this is whole-number division whenever \(tree.text(of: left, in: text.text)) is a whole number",
-          at: id,
-          help: "Write \(tree.text(of: right, in: text.text)).0 for a double, or int(...) to say that it is meant.")
-      }
+      if op == .divide { adviseDivision(id, left, right, types) }
       let others = types.filter { !$0.isDyn }
       if others.allSatisfy({ [.int, .uint, .double].contains($0) }) { return .dyn }
     }
-    let result = operation(id, op.symbol, types, Operators.of(op))
+    let result = operation(id, op.symbol, types, Operators.of(op), operands: (left, right))
     switch op {
     case .less, .lessOrEqual, .greater, .greaterOrEqual, .equal, .notEqual, .in: return .bool
     default: return result
@@ -75,12 +67,14 @@ extension Checker {
   }
 
   mutating func operation(
-    _ id: SyntaxTree.ID, _ symbol: String, _ types: [ExpressionType], _ signatures: [Operators.Signature]
+    _ id: SyntaxTree.ID, _ symbol: String, _ types: [ExpressionType], _ signatures: [Operators.Signature],
+    operands: (SyntaxTree.ID, SyntaxTree.ID)? = nil
   ) -> ExpressionType {
     guard scope.checksTypes else { return .dyn }
     if let result = choose(types, signatures.map { ($0.parameters, $0.result) }) { return result.type }
     report(
-      .expressionNoOverload, message(symbol, types), at: id, help: advice(symbol, types))
+      .expressionNoOverload, message(symbol, types), at: id, help: advice(symbol, types),
+      fix: operands.flatMap { conversion(symbol, types, $0.0, $0.1) })
     return .dyn
   }
 
@@ -229,7 +223,8 @@ extension Checker {
       report(
         .expressionNoOverload,
         target == nil ? "'\(name)' is a method" : "'\(name)' is a function, not a method", at,
-        at + Int32(name.utf8.count), help: "It is called as \(spec.overloads[0].signature(name)).")
+        at + Int32(name.utf8.count), help: "It is called as \(spec.overloads[0].signature(name)).",
+        fix: otherForm(id, name, target, arguments))
       return .dyn
     }
     let parts = (target.map { [$0] } ?? []) + arguments
@@ -262,7 +257,7 @@ extension Checker {
       prepare(choice.chosen.map { fitting[$0] }, parts)
       return choice.type
     }
-    let shapes = (all.isEmpty ? spec.overloads : all).prefix(4).map { $0.signature(name) }
+    let shapes = nearest(all.isEmpty ? spec.overloads : all, to: types).prefix(4).map { $0.signature(name) }
     report(
       .expressionNoOverload, mismatch(name, types, target != nil), at, tree[id].end,
       help: "It is called as \(shapes.joined(separator: " or ")).")
@@ -337,7 +332,7 @@ extension Checker {
       guard let failure = bytes.withUnsafeBytes({ Pattern($0).failure }) else { return }
       report(
         .expressionPattern, "the pattern does not compile: \(failure.reason)", at: parts[1],
-        help: "Patterns are written in RE2's syntax; backslashes need a raw string: r'\\d+'.")
+        help: PatternAdvice.help(bytes, failure.reason), fix: patternFix(parts[1], bytes, failure.reason))
     case "timestamp", "duration":
       guard let bytes = literal(0) else { return }
       let valid = bytes.withUnsafeBytes {

@@ -44,22 +44,39 @@ struct Checker {
 
   // MARK: Reporting
 
+  /// A replacement of a part of the expression.
+  struct Fix {
+    var start: Int32
+    var end: Int32
+    var text: String
+  }
+
   mutating func report(
     _ code: Diagnostic.Code, _ message: String, _ start: Int32, _ end: Int32, help: String? = nil,
     fix: String? = nil
   ) {
-    guard scope.checksTypes || code.severity != .error else { return }
-    let location = text.location(Int(start), Int(end))
-    diagnostics.append(
-      Diagnostic(
-        code, message, at: location, help: help,
-        fixIts: fix.map { [Diagnostic.FixIt(location, $0)] } ?? []))
+    report(code, message, start, end, help: help, fix: fix.map { Fix(start: start, end: end, text: $0) })
   }
 
   mutating func report(
-    _ code: Diagnostic.Code, _ message: String, at id: SyntaxTree.ID, help: String? = nil
+    _ code: Diagnostic.Code, _ message: String, _ start: Int32, _ end: Int32, help: String?, fix: Fix?
   ) {
-    report(code, message, tree[id].start, tree[id].end, help: help)
+    guard scope.checksTypes || code.severity != .error else { return }
+    diagnostics.append(
+      Diagnostic(
+        code, message, at: text.location(Int(start), Int(end)), help: help,
+        fixIts: text.isSecret ? [] : fix.map { [text.fix(Int($0.start), Int($0.end), $0.text)] } ?? []))
+  }
+
+  mutating func report(
+    _ code: Diagnostic.Code, _ message: String, at id: SyntaxTree.ID, help: String? = nil, fix: Fix? = nil
+  ) {
+    report(code, message, tree[id].start, tree[id].end, help: help, fix: fix)
+  }
+
+  /// The part as it is written.
+  func written(_ id: SyntaxTree.ID) -> String {
+    text.isSecret ? "this" : String(decoding: text.text[Int(tree[id].start)..<Int(tree[id].end)], as: UTF8.self)
   }
 
   // MARK: Parts
@@ -94,17 +111,7 @@ struct Checker {
     case .logic(let terms, let isAnd):
       for term in terms { expectBool(term, isAnd ? "&&" : "||") }
       return .bool
-    case .conditional(let condition, let yes, let no):
-      expectBool(condition, "? :")
-      let (first, second) = (check(yes), check(no))
-      if !scope.checksTypes { return .dyn }
-      if inference.isAssignable(first, second) {
-        return TypeInference.mostGeneral(inference.resolve(first), inference.resolve(second))
-      }
-      if !isStrict { return .dyn }
-      report(
-        .expressionNoOverload, "'? :' has a \(first) on one side and a \(second) on the other", at: id)
-      return .dyn
+    case .conditional(let condition, let yes, let no): return conditional(id, condition, yes, no)
     case .not(let operand):
       expectBool(operand, "!")
       return .bool
@@ -114,32 +121,57 @@ struct Checker {
     case .binary(let op, let left, let right):
       return binary(id, op, left, right)
     case .loop(let loop): return self.loop(id, loop)
-    case .bind(let name, let value, let body):
-      let type = check(value)
-      return with([(name, type)]) { $0.check(body) }
-    case .optionalMap(let target, let name, let body, let flat):
-      let type = check(target)
-      let inner: ExpressionType
-      if case .optional(let wrapped) = type {
-        inner = wrapped
-      } else {
-        inner = .dyn
-        if !fits(type, .optional(.dyn)) {
-          report(
-            .expressionNoOverload, "\(flat ? "optFlatMap" : "optMap")() needs an optional, not a \(type)",
-            at: target, help: "Make one with .?field or optional.of(...).")
-        }
-      }
-      let result = with([(name, inner)]) { $0.check(body) }
-      guard flat else { return .optional(result) }
-      if !fits(result, .optional(inference.parameter())) {
-        report(
-          .expressionNoOverload, "optFlatMap() needs an expression that yields an optional, not a \(result)",
-          at: body, help: "Use optMap() for a plain value.")
-        return .dyn
-      }
-      return result
+    case .bind(let name, let value, let body): return bind(name, value, body)
+    case .optionalMap(let target, let name, let body, let flat): return optionalMap(target, name, body, flat: flat)
     }
+  }
+
+  // These are functions of their own so that one level of nesting takes little of the stack.
+
+  private mutating func bind(_ name: String, _ value: SyntaxTree.ID, _ body: SyntaxTree.ID) -> ExpressionType {
+    let type = check(value)
+    return with([(name, type)]) { $0.check(body) }
+  }
+
+  private mutating func optionalMap(
+    _ target: SyntaxTree.ID, _ name: String, _ body: SyntaxTree.ID, flat: Bool
+  ) -> ExpressionType {
+    let type = check(target)
+    let inner: ExpressionType
+    if case .optional(let wrapped) = type {
+      inner = wrapped
+    } else {
+      inner = .dyn
+      if !fits(type, .optional(.dyn)) {
+        report(
+          .expressionNoOverload, "\(flat ? "optFlatMap" : "optMap")() needs an optional, not a \(type)",
+          at: target, help: "Make one with .?field or optional.of(...).")
+      }
+    }
+    let result = with([(name, inner)]) { $0.check(body) }
+    guard flat else { return .optional(result) }
+    if !fits(result, .optional(inference.parameter())) {
+      report(
+        .expressionNoOverload, "optFlatMap() needs an expression that yields an optional, not a \(result)",
+        at: body, help: "Use optMap() for a plain value.")
+      return .dyn
+    }
+    return result
+  }
+
+  private mutating func conditional(
+    _ id: SyntaxTree.ID, _ condition: SyntaxTree.ID, _ yes: SyntaxTree.ID, _ no: SyntaxTree.ID
+  ) -> ExpressionType {
+    expectBool(condition, "? :")
+    let (first, second) = (check(yes), check(no))
+    if !scope.checksTypes { return .dyn }
+    if inference.isAssignable(first, second) {
+      return TypeInference.mostGeneral(inference.resolve(first), inference.resolve(second))
+    }
+    if !isStrict { return .dyn }
+    report(
+      .expressionNoOverload, "'? :' has a \(first) on one side and a \(second) on the other", at: id)
+    return .dyn
   }
 
   mutating func fits(_ a: ExpressionType, _ b: ExpressionType) -> Bool {

@@ -444,6 +444,12 @@ struct Compiler {
           flags: (isLenient ? 1 : 0) | (!optional && readsNull(id) ? 2 : 0), a: part,
           literal: keep(Array(field.utf8))), id)
       return declared(folded(at, [part]), optional ? -1 : id, id)
+    case .index(let operand, let key, false) where declaredField(id) != nil:
+      guard case .literal(.string(let name)) = tree[key].kind else { return literal(.null, id) }
+      let part = compile(operand)
+      let at = emit(
+        Operation(code: .select, flags: 1 | (readsNull(id) ? 2 : 0), a: part, literal: keep(name)), id)
+      return declared(at, id, id)
     case .index(let operand, let key, let optional):
       let parts = [compile(operand), compile(key)]
       let at = emit(

@@ -43,4 +43,6 @@ extension Diagnostic.Code {
   public static let expressionNegatedMissing = Self(
     "RX422", "An absent field under `!` or `!=` makes the whole condition fail instead of hold.",
     severity: .warning)
+  public static let expressionKnownOutcome = Self(
+    "RX423", "A comparison has the same outcome whatever the event holds.", severity: .warning)
 }

@@ -34,7 +34,7 @@ public struct ExpressionSyntax: Sendable {
       diagnostics.report(
         Diagnostic(
           error.code, error.message, at: location, help: error.help,
-          fixIts: error.replacement.map { [Diagnostic.FixIt(location, $0)] } ?? []))
+          fixIts: text.isSecret ? [] : error.replacement.map { [text.fix(error.fix?.start ?? error.start, error.fix?.end ?? error.end, $0)] } ?? []))
       return nil
     }
   }

@@ -45,9 +45,7 @@ public struct ExpressionTemplate: Sendable {
             help: "Close the expression with '}}'; for two braces as text write {{ '{{' }}."))
         return nil
       }
-      let inner = LocatedText(
-        text: Array(bytes[at + 2..<end]), source: text.source,
-        offsets: Array(text.offsets[at + 2...end]))
+      let inner = text.slice(at + 2, end)
       if let syntax = ExpressionSyntax.parse(inner, into: &diagnostics) {
         parts.append(.expression(syntax))
       } else {

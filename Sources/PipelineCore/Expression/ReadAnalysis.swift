@@ -54,10 +54,7 @@ struct ReadAnalysis {
   private func written(_ chain: Chain, _ count: Int? = nil) -> String {
     var path = scope.variables[chain.variable].name
     for field in chain.fields.prefix(count ?? chain.fields.count) {
-      let isName =
-        field.utf8.first.map(ExpressionLexer.isLetter) == true
-        && field.utf8.allSatisfy { ExpressionLexer.isLetter($0) || ExpressionLexer.isDigit($0) }
-      path += isName ? ".\(field)" : "['\(field)']"
+      path += ReadPath.isName(field) ? ".\(field)" : "['\(field)']"
     }
     return path
   }
@@ -85,7 +82,8 @@ struct ReadAnalysis {
         variable: scope.variables[chain.variable].name, fields: chain.fields, path: path,
         location: text.location(Int(tree[id].start), Int(tree[id].end)), canBeMissing: missing,
         isGuarded: chain.optionalFrom != nil || vouched == chain.fields.count && vouched > 0,
-        underNegation: negated))
+        underNegation: negated, node: id,
+        missingFrom: (0..<plain).first { !isDeclared(chain, $0 + 1) } ?? 0))
     if missing { canFail = true }
   }
 

@@ -1,0 +1,128 @@
+import CCounting
+import PipelineCore
+
+/// A chain of steps in a real graph, fed with the same JSON event.
+public struct ChainRun {
+  private let plan: Plan
+
+  /// `chain` is the YAML of the steps on one line: `[ { filter: event.a > 1 } ]`. Nil if it is wrong.
+  public init?(_ chain: String) {
+    let yaml = """
+      name: measured
+      sources: { events: { repeated: {} } }
+      sinks: { out: { from: events, chain: \(chain), counting: {} } }
+      """
+    var diagnostics = Diagnostics()
+    let text = SourceText(name: "measured.yaml", text: yaml)
+    let catalogue = Catalogue.operators.adding(
+      Catalogue([CatalogueEntry(source: Repeated.self), CatalogueEntry(sink: Counting.self)]))
+    guard let node = YAMLReader.read(text, into: &diagnostics) else { return nil }
+    let file = PipelineFileParser.parse(node, into: &diagnostics)
+    guard let plan = PipelineCompiler(catalogue).compile(file, into: &diagnostics) else { return nil }
+    self.plan = plan
+  }
+
+  /// Sends `turns` batches of `count` copies of the event; what the last one did, and nanoseconds for each
+  /// event of all but the first tenth. `received` is how many events came out in all.
+  public func run(_ event: String, count: Int, turns: Int) -> (counts: Counts, nanoseconds: Double, received: Int) {
+    let time = VirtualTime()
+    let executor = Executor(clock: time)
+    let execution = Execution(
+      plan: plan, executor: executor,
+      services: Services(
+        http: NoHTTP(), log: { _, _, _ in }, deadLetter: { _ in }, random: { 4 }))
+    let task = Repeated.Task(event, count, turns)
+    execution.sourceOverride = { _ in Repeated(task) }
+    nonisolated(unsafe) let running = execution
+    executor.post { running.launch { _ in } }
+    time.run(executor, turnLimit: 10_000_000, isDone: { running.outcome != nil })
+    return (task.last, task.nanoseconds, Int(execution.counters.sent))
+  }
+
+  /// What each event does beyond the code itself: the difference between batches of two sizes, which may
+  /// come down to nothing, for `events` events.
+  public func countsPerBatch(_ event: String, events: Int = 64) -> Counts {
+    let small = run(event, count: events, turns: 32).counts
+    let large = run(event, count: 2 * events, turns: 32).counts
+    return Counts(
+      allocations: large.allocations - small.allocations, references: large.references - small.references)
+  }
+}
+
+/// A source of copies of one event, decoded from NDJSON in every turn.
+struct Repeated: SourceComponent {
+  final class Task: @unchecked Sendable {
+    let slab: Slab
+    let turns: Int
+    let count: Int
+    var last = Counts(allocations: 0, references: 0)
+    var nanoseconds = 0.0
+
+    init(_ event: String, _ count: Int, _ turns: Int) {
+      var bytes: [UInt8] = []
+      for _ in 0..<count { bytes += Array(event.utf8) + [0x0A] }
+      slab = Slab(bytes)
+      self.count = count
+      self.turns = turns
+    }
+  }
+
+  private let task: Task
+
+  init() { task = Task("{}", 1, 1) }
+  init(_ task: Task) { self.task = task }
+
+  static let spec = ComponentSpec<Repeated>("repeated", summary: "Sends one event again and again.")
+
+  func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource { Node(task, seat, downstream) }
+
+  final class Node: DecodingSource {
+    private let task: Task
+    private let decoder = try? DecoderOptions(.ndjson).decoder()
+    private var turn = 0
+    private var began = 0.0
+
+    init(_ task: Task, _ seat: Seat, _ downstream: Downstream) {
+      self.task = task
+      super.init(seat, downstream: downstream)
+    }
+
+    override func begin() { _ = wake(after: .milliseconds(1)) }
+
+    override func woke(_ token: Int) {
+      guard let decoder else { return finish() }
+      turn += 1
+      if turn == task.turns / 10 + 1 { began = Stopwatch.now }
+      let isLast = turn >= task.turns
+      if isLast {
+        let measured = Double(task.turns - task.turns / 10 - 1)
+        if measured > 0 { task.nanoseconds = (Stopwatch.now - began) / measured / Double(task.count) }
+        rx_counting_start()
+      }
+      take(task.slab, offset: 0, isLast: true, by: decoder, origin: origin)
+      if isLast {
+        task.last = Counts(rx_counting_stop())
+        finish()
+      } else {
+        _ = wake(after: .milliseconds(1))
+      }
+    }
+  }
+}
+
+/// A sink that counts.
+struct Counting: SinkComponent {
+  static let spec = ComponentSpec<Counting>("counting", summary: "Counts events.")
+  func makeSink(_ seat: Seat) -> RunningSink { Node(seat) }
+  final class Node: RunningSink {
+    override func receive(_ event: Event) { countSent() }
+  }
+}
+
+final class NoHTTP: HTTPClient {
+  func send(
+    _ request: HTTPRequest, _ completion: @escaping @Sendable (Result<HTTPResponse, HTTPFailure>) -> Void
+  ) -> any Cancellable {
+    preconditionFailure("no request was expected")
+  }
+}

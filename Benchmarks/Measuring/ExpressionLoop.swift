@@ -1,0 +1,75 @@
+import CCounting
+public import PipelineCore
+
+/// One expression over one event, again and again, as a running step does it.
+public final class ExpressionLoop {
+  public let frame: EvaluationFrame
+  private let program: Program
+  private let projection = Projection()
+  private let arena = Arena()
+  private let slab: Slab
+  private let event: Value
+
+  /// `event` is JSON.
+  public init?(_ expression: String, _ event: String, iterationLimit: Int = .max) {
+    var diagnostics = Diagnostics()
+    let scope = ExpressionScope([.init("event")])
+    guard
+      let checked = ExpressionSyntax.parse(LocatedText(expression), into: &diagnostics)?
+        .check(in: scope, into: &diagnostics)
+    else { return nil }
+    program = checked.compile(projection: projection)
+    projection.freeze()
+    frame = EvaluationFrame(variables: 1, slots: projection.slotCount, arena: arena, json: JSONParser())
+    frame.iterationLimit = iterationLimit
+    slab = Slab(Array(event.utf8))
+    self.event = frame.json.open(slab.bytes)
+    if fill().isError || program.evaluate(frame).isError { return nil }
+    arena.reset()
+  }
+
+  /// Reads the paths of the event.
+  @discardableResult
+  public func fill() -> Value {
+    frame[0] = event
+    return projection.fill(event, frame)
+  }
+
+  /// The outcome of a condition over the slots as they are.
+  public func condition() -> Bool { program.evaluateBool(frame) == .yes }
+
+  /// The value; what it took of memory is given back.
+  @discardableResult
+  public func value() -> Value {
+    let value = program.evaluate(frame)
+    arena.reset()
+    return value
+  }
+
+  /// What `count` rounds of `body` do beyond the code itself, after some rounds to warm up.
+  public static func counts(_ count: Int = 1000, _ body: () -> Void) -> Counts {
+    for _ in 0..<16 { body() }
+    rx_counting_start()
+    for _ in 0..<count { body() }
+    return Counts(rx_counting_stop())
+  }
+}
+
+/// What one thread did while it was counted.
+public struct Counts: Sendable, Equatable {
+  public var allocations: Int
+  public var references: Int
+
+  /// Counts references too, from now on; to be called before there are other threads.
+  public static func includeReferences() { rx_counting_references() }
+
+  init(_ counts: rx_counts) {
+    allocations = Int(counts.allocations)
+    references = Int(counts.retains + counts.releases)
+  }
+
+  init(allocations: Int, references: Int) {
+    self.allocations = allocations
+    self.references = references
+  }
+}

@@ -1,0 +1,21 @@
+import Glibc
+
+/// Time, for measuring only.
+public enum Stopwatch {
+  /// Nanoseconds of the monotonic clock.
+  public static var now: Double {
+    var time = timespec()
+    clock_gettime(CLOCK_MONOTONIC, &time)
+    return Double(time.tv_sec) * 1e9 + Double(time.tv_nsec)
+  }
+
+  /// Nanoseconds for one round of `body`, from each of `samples` samples of `count` rounds, sorted.
+  public static func samples(_ samples: Int, _ count: Int, _ body: () -> Void) -> [Double] {
+    body()
+    return (0..<samples).map { _ in
+      let start = now
+      for _ in 0..<count { body() }
+      return (now - start) / Double(count)
+    }.sorted()
+  }
+}

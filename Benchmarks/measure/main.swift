@@ -1,0 +1,91 @@
+// Times expressions and counts what they allocate: `measure` prints a table, `measure --count` only the counts.
+// Fails where a step that should not allocate or count references does.
+import Glibc
+import Measuring
+
+var failures = 0
+
+@MainActor func count(_ name: String, _ counts: Counts) {
+  let fine = counts.allocations == 0 && counts.references == 0
+  if !fine { failures += 1 }
+  print("\(fine ? "ok  " : "FAIL") \(name): \(counts.allocations) allocations, \(counts.references) retains and releases")
+}
+
+func loop(_ expression: String, _ event: String = Workloads.event) -> ExpressionLoop {
+  guard let loop = ExpressionLoop(expression, event) else { fatalError("\(expression) does not work") }
+  return loop
+}
+
+func chain(_ text: String) -> ChainRun {
+  guard let chain = ChainRun(text) else { fatalError("\(text) does not compile") }
+  return chain
+}
+
+let two = loop(Workloads.twoTerms)
+let six = loop(Workloads.sixTerms)
+let four = loop(Workloads.fourFields)
+let pattern = loop(#"event.agent.matches('^curl/[0-9]+\\.[0-9]+')"#)
+
+Counts.includeReferences()
+print("counted over 1,000 evaluations, or 64 events of a chain")
+count("two terms over slots", ExpressionLoop.counts { _ = two.condition() })
+count("six terms over slots", ExpressionLoop.counts { _ = six.condition() })
+count("two terms over JSON", ExpressionLoop.counts { two.fill(); _ = two.condition() })
+count("matches over slots", ExpressionLoop.counts { _ = pattern.condition() })
+count("an object of four fields over JSON", ExpressionLoop.counts { four.fill(); four.value() })
+count("filter", chain(Workloads.filterChain).countsPerBatch(Workloads.event))
+count("map to four fields", chain(Workloads.mapChain).countsPerBatch(Workloads.event))
+count("filter, map, scan", chain(Workloads.longChain).countsPerBatch(Workloads.event))
+if CommandLine.arguments.contains("--count") { exit(failures == 0 ? 0 : 1) }
+
+func number(_ value: Double) -> String {
+  let tenths = (value * 10).rounded() / 10
+  return value >= 100 ? "\(Int(value.rounded()))" : "\(tenths)"
+}
+
+func row(_ name: String, _ samples: [Double], bar: Double? = nil, unit: String = "ns") {
+  let figures = [samples.first, samples[samples.count / 2], samples.last].map { number($0 ?? 0) }.joined(separator: "/")
+  let pad = String(repeating: " ", count: max(1, 52 - name.utf8.count))
+  print("\(name)\(pad)\(figures) \(unit)" + (bar.map { ", bar \(number($0))" } ?? ""))
+}
+
+print("\nmin/median/max of 21 samples; the event has \(Workloads.event.utf8.count) bytes")
+row("two terms over slots", Stopwatch.samples(21, 200_000) { _ = two.condition() }, bar: 20)
+row("six terms over slots", Stopwatch.samples(21, 200_000) { _ = six.condition() }, bar: 60)
+row("two terms over JSON, scan included", Stopwatch.samples(21, 50_000) { two.fill(); _ = two.condition() }, bar: 250)
+let scanned = Stopwatch.samples(21, 50_000) { four.fill() }
+let built = Stopwatch.samples(21, 50_000) { four.fill(); four.value() }
+row("scan of four fields", scanned)
+row("an object of four fields, beyond the scan", zip(built, scanned).map { $0 - $1 }, bar: 150)
+row("matches, constant pattern, 11 bytes", Stopwatch.samples(21, 50_000) { _ = pattern.condition() })
+func timed(_ chain: ChainRun) -> [Double] {
+  (0..<11).map { _ in chain.run(Workloads.event, count: 256, turns: 200).nanoseconds }.sorted()
+}
+row("an event through a graph: filter", timed(chain(Workloads.filterChain)))
+row("an event through a graph: map to four fields", timed(chain(Workloads.mapChain)))
+row("an event through a graph: filter, map, scan", timed(chain(Workloads.longChain)))
+
+print("\nlinear in the input: nanoseconds for each byte or element, at 1,000, 10,000 and 100,000")
+func growth(_ name: String, _ make: (Int) -> ExpressionLoop) {
+  var figures: [String] = []
+  for size in [1_000, 10_000, 100_000] {
+    let loop = make(size)
+    loop.fill()
+    figures.append(number(Stopwatch.samples(5, 2_000_000 / size) { loop.value() }[2] / Double(size)))
+  }
+  print(name + String(repeating: " ", count: max(1, 52 - name.utf8.count)) + figures.joined(separator: "/"))
+}
+
+func numbers(_ count: Int) -> String { "{\"l\": [" + (0..<count).map { "\($0)" }.joined(separator: ", ") + "]}" }
+
+growth("matches '(a+)+$' on aaa...b") {
+  loop("event.s.matches('(a+)+$')", "{\"s\": \"\(String(repeating: "a", count: $0))b\"}")
+}
+growth("matches '(x+x+)+y' on xxx...") {
+  loop("event.s.matches('(x+x+)+y')", "{\"s\": \"\(String(repeating: "x", count: $0))\"}")
+}
+growth("map") { loop("event.l.map(x, x + 1)", numbers($0)) }
+growth("filter") { loop("event.l.filter(x, x % 2 == 0)", numbers($0)) }
+growth("a string of all elements") { loop("event.l.map(x, string(x)).join(',')", numbers($0)) }
+growth("exists, nothing found") { loop("event.l.exists(x, x < 0)", numbers($0)) }
+exit(failures == 0 ? 0 : 1)

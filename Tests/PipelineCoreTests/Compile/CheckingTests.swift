@@ -1,0 +1,173 @@
+import Foundation
+import PipelineCore
+import PipelineTestSupport
+import Sinks
+import Sources_
+import Testing
+
+/// What the checker says of pipeline files, kept in Tests/Golden/Checking; RXD_UPDATE_GOLDEN=1 writes it anew.
+@Suite struct CheckingTests {
+  static let folder = PipelineFilesTests.folder.deletingLastPathComponent()
+    .appendingPathComponent("Tests/Golden/Checking")
+
+  static let schemas = SchemaFiles { path in
+    guard let content = try? Data(contentsOf: folder.appendingPathComponent(path)) else {
+      return .refused("cannot be read: No such file or directory")
+    }
+    return .found(name: path, bytes: Array(content))
+  }
+
+  static func check(_ bytes: [UInt8], _ name: String = "test.yaml") -> (plan: Plan?, diagnostics: [Diagnostic]) {
+    var diagnostics = Diagnostics()
+    var plan: Plan?
+    if let root = YAMLReader.read(SourceText(name: name, bytes: bytes), into: &diagnostics) {
+      let file = PipelineFileParser.parse(Interpolation.noEnvironment.apply(to: root, into: &diagnostics), into: &diagnostics)
+      let catalogue = Catalogue.sources.adding(.operators).adding(.sinks)
+      plan = PipelineCompiler(catalogue, schemas: schemas).compile(file, into: &diagnostics)
+    }
+    return (plan, diagnostics.all)
+  }
+
+  private static func read(_ name: String) throws -> [UInt8] {
+    Array(try Data(contentsOf: folder.appendingPathComponent(name)))
+  }
+
+  private func compare(_ text: String, _ name: String) throws {
+    let file = Self.folder.appendingPathComponent(name)
+    if ProcessInfo.processInfo.environment["RXD_UPDATE_GOLDEN"] == "1" { try Data(text.utf8).write(to: file) }
+    #expect(text == (try? String(contentsOf: file, encoding: .utf8)), "\(name)")
+  }
+
+  @Test(arguments: ["mistakes", "warnings", "schemas"])
+  func reportIsAsKept(_ name: String) throws {
+    let diagnostics = Self.check(try Self.read(name + ".yaml"), name + ".yaml").diagnostics
+    try compare(DiagnosticRenderer().text(diagnostics), name + ".txt")
+    if name == "warnings" { try compare(DiagnosticRenderer().json(diagnostics), name + ".json") }
+  }
+
+  @Test func explanationIsAsKept() throws {
+    let (plan, diagnostics) = Self.check(try Self.read("explained.yaml"), "explained.yaml")
+    #expect(diagnostics.map(\.message) == ["where event.customer.parent.name is absent this condition fails instead of being true"])
+    try compare(PlanExplanation.text(try #require(plan)), "explained.txt")
+  }
+
+  /// Whoever applies a fix is rid of the mistake.
+  @Test(arguments: ["mistakes", "warnings", "schemas"])
+  func fixesMend(_ name: String) throws {
+    let bytes = try Self.read(name + ".yaml")
+    let before = Self.check(bytes, name + ".yaml").diagnostics
+    var count = 0
+    for diagnostic in before {
+      for fix in diagnostic.fixIts where fix.location.text.name == name + ".yaml" {
+        var mended = bytes
+        mended.replaceSubrange(
+          fix.location.offset..<fix.location.offset + fix.location.length, with: Array(fix.replacement.utf8))
+        let after = Self.check(mended, name + ".yaml").diagnostics
+        let isLeft = after.contains {
+          $0.code == diagnostic.code && $0.location?.offset == diagnostic.location?.offset
+        }
+        #expect(!isLeft, "\(diagnostic.message): \(fix.replacement)")
+        // A warning is not traded for an error.
+        if diagnostic.severity == .warning {
+          #expect(
+            after.filter { $0.severity == .error }.count <= before.filter { $0.severity == .error }.count,
+            "\(fix.replacement): \(after.map(\.message))")
+        }
+        count += 1
+      }
+    }
+    #expect(count > 2)
+  }
+
+  @Test func fixesStandInSARIF() throws {
+    let diagnostics = Self.check(try Self.read("warnings.yaml"), "warnings.yaml").diagnostics
+    let log = try #require(
+      JSONSerialization.jsonObject(with: Data(DiagnosticRenderer().sarif(diagnostics).utf8)) as? [String: Any])
+    let run = try #require((log["runs"] as? [[String: Any]])?.first)
+    let results = try #require(run["results"] as? [[String: Any]])
+    let fixes = results.compactMap { ($0["fixes"] as? [[String: Any]])?.first }
+    #expect(fixes.count == diagnostics.count { !$0.fixIts.isEmpty })
+    let changes = try #require(fixes.first?["artifactChanges"] as? [[String: Any]])
+    #expect(((changes[0]["replacements"] as? [[String: Any]])?.first?["deletedRegion"]) != nil)
+  }
+
+  @Test func goodFilesAreQuiet() throws {
+    for file in try FileManager.default.contentsOfDirectory(atPath: PipelineFilesTests.folder.path)
+    where file.hasSuffix(".yaml") {
+      let content = try Data(contentsOf: PipelineFilesTests.folder.appendingPathComponent(file))
+      #expect(Self.check(Array(content), file).diagnostics.map(\.message) == [], "\(file)")
+    }
+  }
+
+  @Test func secretsStayOut() throws {
+    var diagnostics = Diagnostics()
+    let yaml = """
+      name: t
+      sources: { a: { stdin: { decode: json } } }
+      sinks:
+        out: { from: a, chain: [ { filter: "contains(event.a, '${secret:PASSWORD}') && event.b / 2 == 1" } ], stdout: {} }
+      """
+    let root = try #require(YAMLReader.read(SourceText(name: "t", text: yaml), into: &diagnostics))
+    let values = Interpolation(variable: { _ in .missing }, secret: { _ in .found(Array("hunter2".utf8)) })
+    let file = PipelineFileParser.parse(values.apply(to: root, into: &diagnostics), into: &diagnostics)
+    _ = PipelineCompiler(Catalogue.sources.adding(.operators).adding(.sinks)).compile(file, into: &diagnostics)
+    #expect(diagnostics.all.count == 2)
+    #expect(!DiagnosticRenderer().json(diagnostics.all).contains("hunter2"))
+  }
+
+  // MARK: Types along the graph
+
+  private func messages(_ signals: String, schema: String = "{ n: int, s: string? }") -> [String] {
+    let yaml = """
+      name: t
+      sources:
+        a: { stdin: { decode: json }, schema: \(schema) }
+        b: { stdin: { decode: json } }
+      \(signals)
+      sinks:
+        out: { from: x, stdout: {} }
+        other: { from: { merge: [a, b] }, stdout: {} }
+      """
+    return Self.check(Array(yaml.utf8)).diagnostics.map(\.message)
+  }
+
+  @Test(arguments: [
+    ("{ from: a, chain: [ { map: { m: event.n } }, { filter: event.k > 1 } ] }", "there is no field 'k'"),
+    ("{ from: a, chain: [ { set: { k: event.n } }, { filter: \"event.k == 'x'\" } ] }", "a int never equals a string"),
+    ("{ from: a, chain: [ { set: { k.l: 1 } }, { filter: event.k.m == 1 } ] }", "there is no field 'm'"),
+    ("{ from: a, chain: [ { unset: [n] }, { filter: event.n > 1 } ] }", "there is no field 'n'"),
+    ("{ from: a, chain: [ { scan: { start: '', next: string(event.n) } }, { filter: event > 1 } ] }",
+      "'>' cannot be applied to a string and a int"),
+    ("{ combineLatest: [a, b], reduce: a.k }", "there is no field 'k'"),
+    ("{ zip: { p: a, q: b }, chain: [ { filter: \"event.n == 1\" } ] }", "a list(dyn) has no fields"),
+    ("{ merge: [a, a], chain: [ { filter: event.k == 1 } ] }", "there is no field 'k'"),
+    ("{ from: a, chain: [ { collect: {} }, { filter: \"event.exists(e, e.k == 1)\" } ] }", "there is no field 'k'"),
+    ("{ from: a, chain: [ { groupBy: { key: event.n, chain: [ { filter: event.k == 1 } ] } } ] }", "there is no field 'k'"),
+    ("{ from: a, chain: [ { filter: event.n == 1, onError: keep }, { filter: event.k == 1 } ] }", "there is no field 'k'"),
+    ("{ from: a, chain: [ { map: event.n, onError: keep }, { filter: event.k == 1 } ] }", ""),
+    ("{ from: a, chain: [ { startWith: { z: 1 } }, { filter: event.z == 1 } ] }", ""),
+    ("{ merge: [a, b], chain: [ { filter: event.k == 1 } ] }", ""),
+    ("{ from: b, chain: [ { set: { k: 1 } }, { filter: event.other == 1 && event.k == 1 } ] }", ""),
+    ("{ from: b, chain: [ { filter: event.anything.at.all > 3 } ] }", ""),
+    ("{ from: { values: [ { k: 1 }, { l: 2 } ] }, chain: [ { filter: event.m == 1 } ] }", "there is no field 'm'"),
+    ("{ from: { http: { url: 'http://127.0.0.1/' }, schema: { k: int } }, chain: [ { filter: event.m == 1 } ] }",
+      "there is no field 'm'"),
+  ])
+  func typesFlow(_ signal: String, _ expected: String) {
+    #expect(messages("signals: { x: \(signal) }") == (expected.isEmpty ? [] : [expected]), "\(signal)")
+  }
+
+  @Test func formats() {
+    func type(_ schema: String) -> String {
+      let yaml = "name: t\nsources: { a: { stdin: {}, schema: \(schema) } }\nsinks: { out: { from: a, stdout: {} } }\n"
+      let (plan, diagnostics) = Self.check(Array(yaml.utf8))
+      return plan.map { PlanExplanation.name($0.named[0].body.type.type) } ?? diagnostics.map(\.message).joined(separator: "; ")
+    }
+    #expect(type("string") == "string")
+    #expect(type("[int]") == "list of int")
+    #expect(type("{ a: int?, b: [ { c: bool } ], '...': any }") == "{ a: int or null, b: list of { c: bool }, ... }")
+    #expect(type("{ a?: string, m: 'map(string, list(double))' }") == "{ a: string or null, m: map(string, list(double)) }")
+    #expect(type("integer") == "there is no type 'integer'")
+    #expect(type("order.schema.json").hasPrefix("{ id: int, status: string, total: double, note: string or null, customer: {"))
+  }
+}

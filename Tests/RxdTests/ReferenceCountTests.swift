@@ -1,0 +1,21 @@
+import Foundation
+import Testing
+
+/// The release build neither allocates nor counts references for an event.
+@Suite struct ReferenceCountTests {
+  /// `make test` builds it; without it there is nothing to run.
+  private static let program = URL(fileURLWithPath: Rxd.root + "/.build/release/measure")
+
+  @Test(.enabled(if: FileManager.default.isExecutableFile(atPath: program.path)))
+  func hotPathsCountNothing() throws {
+    let process = Process()
+    process.executableURL = Self.program
+    process.arguments = ["--count"]
+    let pipe = Pipe()
+    process.standardOutput = pipe
+    try process.run()
+    let output = String(decoding: pipe.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+    process.waitUntilExit()
+    #expect(process.terminationStatus == 0, "\(output)")
+  }
+}
