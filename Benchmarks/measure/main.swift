@@ -8,7 +8,8 @@ var failures = 0
 @MainActor func count(_ name: String, _ counts: Counts) {
   let fine = counts.allocations == 0 && counts.references == 0
   if !fine { failures += 1 }
-  print("\(fine ? "ok  " : "FAIL") \(name): \(counts.allocations) allocations, \(counts.references) retains and releases")
+  print(
+    "\(fine ? "ok  " : "FAIL") \(name): \(counts.allocations) allocations, \(counts.references) retains and releases")
 }
 
 func loop(_ expression: String, _ event: String = Workloads.event) -> ExpressionLoop {
@@ -30,9 +31,19 @@ Counts.includeReferences()
 print("counted over 1,000 evaluations, or 64 events of a chain")
 count("two terms over slots", ExpressionLoop.counts { _ = two.condition() })
 count("six terms over slots", ExpressionLoop.counts { _ = six.condition() })
-count("two terms over JSON", ExpressionLoop.counts { two.fill(); _ = two.condition() })
+count(
+  "two terms over JSON",
+  ExpressionLoop.counts {
+    two.fill()
+    _ = two.condition()
+  })
 count("matches over slots", ExpressionLoop.counts { _ = pattern.condition() })
-count("an object of four fields over JSON", ExpressionLoop.counts { four.fill(); four.value() })
+count(
+  "an object of four fields over JSON",
+  ExpressionLoop.counts {
+    four.fill()
+    four.value()
+  })
 count("filter", chain(Workloads.filterChain).countsPerBatch(Workloads.event))
 count("map to four fields", chain(Workloads.mapChain).countsPerBatch(Workloads.event))
 count("filter, map, scan", chain(Workloads.longChain).countsPerBatch(Workloads.event))
@@ -52,9 +63,17 @@ func row(_ name: String, _ samples: [Double], bar: Double? = nil, unit: String =
 print("\nmin/median/max of 21 samples; the event has \(Workloads.event.utf8.count) bytes")
 row("two terms over slots", Stopwatch.samples(21, 200_000) { _ = two.condition() }, bar: 20)
 row("six terms over slots", Stopwatch.samples(21, 200_000) { _ = six.condition() }, bar: 60)
-row("two terms over JSON, scan included", Stopwatch.samples(21, 50_000) { two.fill(); _ = two.condition() }, bar: 250)
+row(
+  "two terms over JSON, scan included",
+  Stopwatch.samples(21, 50_000) {
+    two.fill()
+    _ = two.condition()
+  }, bar: 250)
 let scanned = Stopwatch.samples(21, 50_000) { four.fill() }
-let built = Stopwatch.samples(21, 50_000) { four.fill(); four.value() }
+let built = Stopwatch.samples(21, 50_000) {
+  four.fill()
+  four.value()
+}
 row("scan of four fields", scanned)
 row("an object of four fields, beyond the scan", zip(built, scanned).map { $0 - $1 }, bar: 150)
 row("matches, constant pattern, 11 bytes", Stopwatch.samples(21, 50_000) { _ = pattern.condition() })

@@ -41,7 +41,9 @@ public struct ExpressionParameter: ParameterValue {
   private static func takenByYAML(_ node: YAMLNode, _ parameter: String) -> Diagnostic? {
     let source = node.location.text
     let (start, end) = (node.location.offset, node.location.offset + node.location.length)
-    guard node.scalar == nil, start >= 0, end <= source.bytes.count, end - start >= 2, end - start <= 500 else { return nil }
+    guard node.scalar == nil, start >= 0, end <= source.bytes.count, end - start >= 2, end - start <= 500 else {
+      return nil
+    }
     let written = source.bytes[start..<end]
     guard let first = written.first, first == UInt8(ascii: "[") || first == UInt8(ascii: "{"),
       !written.contains(0x0A)

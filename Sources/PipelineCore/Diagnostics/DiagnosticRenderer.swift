@@ -152,7 +152,8 @@ public struct DiagnosticRenderer: Sendable {
   static func words(_ fix: Diagnostic.FixIt, _ place: SourceLocation? = nil) -> String {
     let isElsewhere = place.map { $0 != fix.location } ?? false
     let old = Printable.cut(
-      String(decoding: fix.location.text.bytes.dropFirst(fix.location.offset).prefix(fix.location.length), as: UTF8.self),
+      String(
+        decoding: fix.location.text.bytes.dropFirst(fix.location.offset).prefix(fix.location.length), as: UTF8.self),
       limit: 60)
     if fix.replacement.isEmpty { return isElsewhere ? "remove \(old)" : "remove it" }
     let isBlank = fix.replacement.utf8.allSatisfy { $0 == 0x20 }

@@ -219,7 +219,7 @@ struct Compiler {
     switch op {
     case .add, .subtract, .multiply, .divide, .modulo:
       // Also where both types are known: data may be other than its schema says.
-      operation.flags = isLenient ? 1 : 0
+      operation.flags = !isLenient ? 0 : types[Int(left)].isDyn || types[Int(right)].isDyn ? 1 : 2
     case .in:
       operation.code = .contains
       if isLiteral(b), let index = index(of: operations[Int(b)].literal) {

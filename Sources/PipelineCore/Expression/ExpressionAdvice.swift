@@ -120,7 +120,8 @@ private struct ComparisonAdvice {
       if isSize(value) {
         if op == .less && number <= 0 || op == .lessOrEqual && number < 0 || op == .equal && number < 0 {
           report(id, false, "a size is never below 0")
-        } else if op == .greaterOrEqual && number <= 0 || op == .greater && number < 0 || op == .notEqual && number < 0 {
+        } else if op == .greaterOrEqual && number <= 0 || op == .greater && number < 0 || op == .notEqual && number < 0
+        {
           report(
             id, true, "a size is never below 0",
             help: "To ask whether there is anything write \(written(value)) > 0.",
@@ -202,7 +203,8 @@ private struct ComparisonAdvice {
           isAnd
             ? "\(read) cannot be \(written(first.at)) and \(written(other.at)) at once"
             : "\(read) differs from \(written(first.at)) or from \(written(other.at)) whatever it is",
-          help: isAnd ? "To ask for one of them write \(read) in [\(literals)]." : "To ask for neither write && in place of ||.",
+          help: isAnd
+            ? "To ask for one of them write \(read) in [\(literals)]." : "To ask for neither write && in place of ||.",
           fix: whole ? (id, isAnd ? "\(read) in [\(literals)]" : "!(\(read) in [\(literals)])") : nil)
         continue
       }

@@ -34,7 +34,10 @@ public struct ExpressionSyntax: Sendable {
       diagnostics.report(
         Diagnostic(
           error.code, error.message, at: location, help: error.help,
-          fixIts: text.isSecret ? [] : error.replacement.map { [text.fix(error.fix?.start ?? error.start, error.fix?.end ?? error.end, $0)] } ?? []))
+          fixIts: text.isSecret
+            ? []
+            : error.replacement.map { [text.fix(error.fix?.start ?? error.start, error.fix?.end ?? error.end, $0)] }
+              ?? []))
       return nil
     }
   }

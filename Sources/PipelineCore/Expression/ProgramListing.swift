@@ -29,9 +29,9 @@ extension Program {
   /// The operations that an operation evaluates.
   private func parts(of operation: Operation) -> [Int32] {
     switch operation.code {
-    case .literal, .variable, .now, .local, .slot, .optionalSlot, .hasSlot, .compareSlot, .fail: return []
+    case .literal, .variable, .now, .local, .slot, .slotOrNull, .optionalSlot, .hasSlot, .compareSlot, .fail: return []
     case .slotOr: return [operation.c]
-    case .select, .optionalSelect, .has, .not, .negate, .matches, .containsIndexed: return [operation.a]
+    case .declared, .select, .optionalSelect, .has, .not, .negate, .matches, .containsIndexed: return [operation.a]
     case .index, .optionalIndex, .arithmetic, .compare, .contains, .optionalOr, .optionalOrValue:
       return [operation.a, operation.b]
     case .list: return (0..<Int(operation.b)).map { child(operation, 2 * $0) }
@@ -52,6 +52,8 @@ extension Program {
     case .now: return "now"
     case .local: return "local \(operation.a)"
     case .slot: return "slot \(operation.a)"
+    case .slotOrNull: return "slot \(operation.a), else null" + needs(operation)
+    case .declared: return "\(list) as the declared type"
     case .optionalSlot: return "slot \(operation.a) as optional" + needs(operation)
     case .hasSlot: return "slot \(operation.a) is there" + needs(operation)
     case .slotOr: return "slot \(operation.a), else \(operation.c)" + needs(operation)
@@ -71,7 +73,7 @@ extension Program {
     case .conditional: return "if \(parts[0]) then \(parts[1]) else \(parts[2])"
     case .arithmetic:
       let symbol = SyntaxTree.Operator(rawValue: operation.detail)?.symbol ?? "?"
-      return "arithmetic \(parts[0]) \(symbol) \(parts[1])" + (operation.flags != 0 ? ", int and double mix" : "")
+      return "arithmetic \(parts[0]) \(symbol) \(parts[1])" + (operation.flags == 1 ? ", int and double mix" : "")
     case .compare: return "compare \(parts[0]) \(relation(operation)) \(parts[1])"
     case .compareSlot:
       return "compare slot \(operation.c) \(relation(operation)) \(shown(operation.literal))"

@@ -21,7 +21,8 @@ import Testing
     var diagnostics = Diagnostics()
     var plan: Plan?
     if let root = YAMLReader.read(SourceText(name: name, bytes: bytes), into: &diagnostics) {
-      let file = PipelineFileParser.parse(Interpolation.noEnvironment.apply(to: root, into: &diagnostics), into: &diagnostics)
+      let file = PipelineFileParser.parse(
+        Interpolation.noEnvironment.apply(to: root, into: &diagnostics), into: &diagnostics)
       let catalogue = Catalogue.sources.adding(.operators).adding(.sinks)
       plan = PipelineCompiler(catalogue, schemas: schemas).compile(file, into: &diagnostics)
     }
@@ -47,7 +48,10 @@ import Testing
 
   @Test func explanationIsAsKept() throws {
     let (plan, diagnostics) = Self.check(try Self.read("explained.yaml"), "explained.yaml")
-    #expect(diagnostics.map(\.message) == ["where event.customer.parent.name is absent this condition fails instead of being true"])
+    #expect(
+      diagnostics.map(\.message) == [
+        "where event.customer.parent.name is absent this condition fails instead of being true"
+      ])
     try compare(PlanExplanation.text(try #require(plan)), "explained.txt")
   }
 
@@ -136,22 +140,32 @@ import Testing
     ("{ from: a, chain: [ { set: { k: event.n } }, { filter: \"event.k == 'x'\" } ] }", "a int never equals a string"),
     ("{ from: a, chain: [ { set: { k.l: 1 } }, { filter: event.k.m == 1 } ] }", "there is no field 'm'"),
     ("{ from: a, chain: [ { unset: [n] }, { filter: event.n > 1 } ] }", "there is no field 'n'"),
-    ("{ from: a, chain: [ { scan: { start: '', next: string(event.n) } }, { filter: event > 1 } ] }",
-      "'>' cannot be applied to a string and a int"),
+    (
+      "{ from: a, chain: [ { scan: { start: '', next: string(event.n) } }, { filter: event > 1 } ] }",
+      "'>' cannot be applied to a string and a int"
+    ),
     ("{ combineLatest: [a, b], reduce: a.k }", "there is no field 'k'"),
     ("{ zip: { p: a, q: b }, chain: [ { filter: \"event.n == 1\" } ] }", "a list(dyn) has no fields"),
     ("{ merge: [a, a], chain: [ { filter: event.k == 1 } ] }", "there is no field 'k'"),
     ("{ from: a, chain: [ { collect: {} }, { filter: \"event.exists(e, e.k == 1)\" } ] }", "there is no field 'k'"),
-    ("{ from: a, chain: [ { groupBy: { key: event.n, chain: [ { filter: event.k == 1 } ] } } ] }", "there is no field 'k'"),
-    ("{ from: a, chain: [ { filter: event.n == 1, onError: keep }, { filter: event.k == 1 } ] }", "there is no field 'k'"),
+    (
+      "{ from: a, chain: [ { groupBy: { key: event.n, chain: [ { filter: event.k == 1 } ] } } ] }",
+      "there is no field 'k'"
+    ),
+    (
+      "{ from: a, chain: [ { filter: event.n == 1, onError: keep }, { filter: event.k == 1 } ] }",
+      "there is no field 'k'"
+    ),
     ("{ from: a, chain: [ { map: event.n, onError: keep }, { filter: event.k == 1 } ] }", ""),
     ("{ from: a, chain: [ { startWith: { z: 1 } }, { filter: event.z == 1 } ] }", ""),
     ("{ merge: [a, b], chain: [ { filter: event.k == 1 } ] }", ""),
     ("{ from: b, chain: [ { set: { k: 1 } }, { filter: event.other == 1 && event.k == 1 } ] }", ""),
     ("{ from: b, chain: [ { filter: event.anything.at.all > 3 } ] }", ""),
     ("{ from: { values: [ { k: 1 }, { l: 2 } ] }, chain: [ { filter: event.m == 1 } ] }", "there is no field 'm'"),
-    ("{ from: { http: { url: 'http://127.0.0.1/' }, schema: { k: int } }, chain: [ { filter: event.m == 1 } ] }",
-      "there is no field 'm'"),
+    (
+      "{ from: { http: { url: 'http://127.0.0.1/' }, schema: { k: int } }, chain: [ { filter: event.m == 1 } ] }",
+      "there is no field 'm'"
+    ),
   ])
   func typesFlow(_ signal: String, _ expected: String) {
     #expect(messages("signals: { x: \(signal) }") == (expected.isEmpty ? [] : [expected]), "\(signal)")
@@ -161,13 +175,17 @@ import Testing
     func type(_ schema: String) -> String {
       let yaml = "name: t\nsources: { a: { stdin: {}, schema: \(schema) } }\nsinks: { out: { from: a, stdout: {} } }\n"
       let (plan, diagnostics) = Self.check(Array(yaml.utf8))
-      return plan.map { PlanExplanation.name($0.named[0].body.type.type) } ?? diagnostics.map(\.message).joined(separator: "; ")
+      return plan.map { PlanExplanation.name($0.named[0].body.type.type) }
+        ?? diagnostics.map(\.message).joined(separator: "; ")
     }
     #expect(type("string") == "string")
     #expect(type("[int]") == "list of int")
     #expect(type("{ a: int?, b: [ { c: bool } ], '...': any }") == "{ a: int or null, b: list of { c: bool }, ... }")
-    #expect(type("{ a?: string, m: 'map(string, list(double))' }") == "{ a: string or null, m: map(string, list(double)) }")
+    #expect(
+      type("{ a?: string, m: 'map(string, list(double))' }") == "{ a: string or null, m: map(string, list(double)) }")
     #expect(type("integer") == "there is no type 'integer'")
-    #expect(type("order.schema.json").hasPrefix("{ id: int, status: string, total: double, note: string or null, customer: {"))
+    #expect(
+      type("order.schema.json").hasPrefix("{ id: int, status: string, total: double, note: string or null, customer: {")
+    )
   }
 }

@@ -10,16 +10,26 @@ import Testing
     #expect(counts.allocations >= 100)
   }
 
-  @Test(arguments: [Workloads.twoTerms, Workloads.sixTerms, Workloads.fourReads, "event.agent.matches('^curl/[0-9.]+$')"])
+  @Test(arguments: [
+    Workloads.twoTerms, Workloads.sixTerms, Workloads.fourReads, "event.agent.matches('^curl/[0-9.]+$')",
+  ])
   func conditions(_ expression: String) throws {
     let loop = try #require(ExpressionLoop(expression, Workloads.event))
     #expect(ExpressionLoop.counts { _ = loop.condition() }.allocations == 0)
-    #expect(ExpressionLoop.counts { loop.fill(); _ = loop.condition() }.allocations == 0)
+    #expect(
+      ExpressionLoop.counts {
+        loop.fill()
+        _ = loop.condition()
+      }.allocations == 0)
   }
 
   @Test func anObjectOfFourFields() throws {
     let loop = try #require(ExpressionLoop(Workloads.fourFields, Workloads.event))
-    #expect(ExpressionLoop.counts { loop.fill(); loop.value() }.allocations == 0)
+    #expect(
+      ExpressionLoop.counts {
+        loop.fill()
+        loop.value()
+      }.allocations == 0)
   }
 
   @Test(arguments: [Workloads.filterChain, Workloads.mapChain, Workloads.longChain])
