@@ -8,8 +8,6 @@ struct SyntaxError: Error {
   var help: String?
   /// A replacement of the bytes that would mend it.
   var replacement: String?
-  /// What the replacement replaces, where that is something else.
-  var fix: (start: Int, end: Int)?
 
   init(
     _ code: Diagnostic.Code, _ message: String, _ start: Int, _ end: Int, help: String? = nil,
@@ -293,25 +291,12 @@ struct ExpressionLexer {
           help: "Close the string, write \\n, or use triple quotes.")
       }
       if byte == 0x5C, !isRaw {
-        do {
-          try escape(isBytes: isBytes, into: &out)
-        } catch {
-          throw isTriple ? error : rawInstead(error, from: start, quote)
-        }
+        try escape(isBytes: isBytes, into: &out)
         continue
       }
       out.append(byte)
       position += 1
     }
-  }
-
-  /// The error with a raw string as the remedy, where the string ends at its next quote.
-  private func rawInstead(_ error: SyntaxError, from start: Int, _ quote: UInt8) -> SyntaxError {
-    var error = error
-    guard let end = bytes[(start + 1)...].firstIndex(of: quote), bytes[end - 1] != 0x5C else { return error }
-    error.fix = (start, end + 1)
-    error.replacement = "r" + String(decoding: bytes[start...end], as: UTF8.self)
-    return error
   }
 
   private mutating func escape(isBytes: Bool, into out: inout [UInt8]) throws(SyntaxError) {

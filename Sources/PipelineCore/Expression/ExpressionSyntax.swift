@@ -36,7 +36,7 @@ public struct ExpressionSyntax: Sendable {
           error.code, error.message, at: location, help: error.help,
           fixIts: text.isSecret
             ? []
-            : error.replacement.map { [text.fix(error.fix?.start ?? error.start, error.fix?.end ?? error.end, $0)] }
+            : error.replacement.map { [text.fix(error.start, error.end, $0)] }
               ?? []))
       return nil
     }
