@@ -142,7 +142,7 @@ import Testing
     ("{ from: a, chain: [ { unset: [n] }, { filter: event.n > 1 } ] }", "there is no field 'n'"),
     (
       "{ from: a, chain: [ { scan: { start: '', next: string(event.n) } }, { filter: event > 1 } ] }",
-      "'>' cannot be applied to a string and a int"
+      "'>' is not defined for string and int"
     ),
     ("{ combineLatest: [a, b], reduce: a.k }", "there is no field 'k'"),
     ("{ zip: { p: a, q: b }, chain: [ { filter: \"event.n == 1\" } ] }", "a list(dyn) has no fields"),
