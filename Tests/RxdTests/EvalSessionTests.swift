@@ -38,6 +38,8 @@ import Testing
       try terminal.type(":describe grok\r", expecting: "%{NAME:field}")
       try terminal.type(":hepl\r", expecting: ":help")
       try terminal.type("6 * 7\r", expecting: "42")
+      // Typed before the line editor is there, it would be the terminal's, not a key.
+      try terminal.expect("> ")
       try terminal.type("\u{4}", expecting: "")
       #expect(try terminal.wait() == 0)
     }

@@ -76,7 +76,7 @@ final class Terminal {
         seen.removeFirst(found.upperBound)
         return
       }
-      guard try more(deadline) else {
+      guard try more(deadline, text) else {
         throw TimedOut(
           description: "no \(text.debugDescription) in \(String(decoding: seen, as: UTF8.self).debugDescription)")
       }
@@ -94,14 +94,14 @@ final class Terminal {
   }
 
   /// Whether something came; false at the end.
-  private func more(_ deadline: Date) throws -> Bool {
+  private func more(_ deadline: Date, _ wanted: String = "the end") throws -> Bool {
     let left = deadline.timeIntervalSinceNow
     guard left > 0 else {
       throw TimedOut(
-        description: "waited too long; on the screen is \(String(decoding: seen, as: UTF8.self).debugDescription)")
+        description: "waited too long for \(wanted.debugDescription); on the screen is \(String(decoding: seen, as: UTF8.self).debugDescription)")
     }
     var poll = pollfd(fd: master, events: Int16(POLLIN), revents: 0)
-    guard Glibc.poll(&poll, 1, Int32(min(left, 60) * 1000)) > 0 else { return try more(deadline) }
+    guard Glibc.poll(&poll, 1, Int32(min(left, 60) * 1000)) > 0 else { return try more(deadline, wanted) }
     var chunk = [UInt8](repeating: 0, count: 4096)
     let count = read(master, &chunk, chunk.count)
     if count <= 0 { return false }
