@@ -29,6 +29,7 @@ test-packages:
 
 ## Measures; prints a table.
 bench: build
+	@scripts/install-packages --bench
 	swift build -c release --product measure --static-swift-stdlib
 	$(BUILD)/release/measure
 	Benchmarks/run $(RXD)

@@ -58,18 +58,8 @@ public final class ExpressionLoop {
 /// What one thread did while it was counted.
 public struct Counts: Sendable, Equatable {
   public var allocations: Int
-  public var references: Int
 
-  /// Counts references too, from now on; to be called before there are other threads.
-  public static func includeReferences() { rx_counting_references() }
+  init(_ counts: rx_counts) { allocations = Int(counts.allocations) }
 
-  init(_ counts: rx_counts) {
-    allocations = Int(counts.allocations)
-    references = Int(counts.retains + counts.releases)
-  }
-
-  init(allocations: Int, references: Int) {
-    self.allocations = allocations
-    self.references = references
-  }
+  init(allocations: Int) { self.allocations = allocations }
 }

@@ -98,7 +98,9 @@ final class Terminal {
     let left = deadline.timeIntervalSinceNow
     guard left > 0 else {
       throw TimedOut(
-        description: "waited too long for \(wanted.debugDescription); on the screen is \(String(decoding: seen, as: UTF8.self).debugDescription)")
+        description:
+          "waited too long for \(wanted.debugDescription); on the screen is \(String(decoding: seen, as: UTF8.self).debugDescription)"
+      )
     }
     var poll = pollfd(fd: master, events: Int16(POLLIN), revents: 0)
     guard Glibc.poll(&poll, 1, Int32(min(left, 60) * 1000)) > 0 else { return try more(deadline, wanted) }

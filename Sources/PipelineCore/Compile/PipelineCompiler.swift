@@ -56,8 +56,6 @@ final class Compilation {
     var sharing = Sharing()
     var state = State.waiting
     var references = 0
-    /// Those of `references` that want its events.
-    var readers = 0
   }
 
   init(
@@ -85,9 +83,9 @@ final class Compilation {
           help: "Add e.g. 'sinks: { out: { from: NAME, stdout: {} } }'"))
     }
     guard !diagnostics.hasErrors else { return nil }
-    // Who executes a command runs, even if nobody reads it.
+    // Who executes a command runs, even if nobody reads it, or somebody does only later.
     let drivers = entries.indices.filter {
-      entries[$0].readers == 0 && !entries[$0].isCold && executing.contains(entries[$0].name.value)
+      !entries[$0].isCold && executing.contains(entries[$0].name.value)
     }
     for at in drivers { entries[at].references += 1 }
     warnUnused()
@@ -244,7 +242,6 @@ final class Compilation {
     let kind: SignalPlan.Kind
     switch name.output?.value {
     case nil:
-      entries[at].readers += 1
       guard let plan = named(at, from: name.name.location) else { return nil }
       return SignalPlan(
         .named(at), step: plan.step, type: plan.type,

@@ -1,8 +1,8 @@
 import Measuring
 import Testing
 
-/// In steady state an event costs no allocation. A debug build counts references all the time, so that
-/// these are asserted of the release build only, by `measure --count` (see `ReferenceCountTests`).
+/// In steady state an event costs no allocation. Whole graphs allocate in a debug build; of them this is asserted
+/// of the release build only, by `measure --count` (see `ReleaseAllocationTests`).
 @Suite struct AllocationTests {
   @Test func theCounterCounts() {
     var kept: [[Int]] = []

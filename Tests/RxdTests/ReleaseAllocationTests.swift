@@ -1,13 +1,13 @@
 import Foundation
 import Testing
 
-/// The release build neither allocates nor counts references for an event.
-@Suite struct ReferenceCountTests {
+/// The release build does not allocate for an event.
+@Suite struct ReleaseAllocationTests {
   /// `make test` builds it; without it there is nothing to run.
   private static let program = URL(fileURLWithPath: Rxd.root + "/.build/release/measure")
 
   @Test(.enabled(if: FileManager.default.isExecutableFile(atPath: program.path)))
-  func hotPathsCountNothing() throws {
+  func hotPathsAllocateNothing() throws {
     let process = Process()
     process.executableURL = Self.program
     process.arguments = ["--count"]
