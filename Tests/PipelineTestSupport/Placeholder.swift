@@ -1,1 +1,0 @@
-// Virtual time, marbles and probes for tests live here.
