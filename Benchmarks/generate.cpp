@@ -25,6 +25,9 @@ struct numbers {
 };
 
 const char *hosts[] = {"web-01", "web-02", "web-03.eu-central", "edge-7"};
+const char *services[] = {
+  "checkout", "search", "catalogue", "login", "payments", "caf\xC3\xA9-menu", "media", "api-gateway", "mail",
+  "inventory", "reports", "admin"};
 const char *methods[] = {"GET", "GET", "GET", "POST", "PUT", "DELETE"};
 // Escapes and UTF-8, as paths, agents and referrers have them.
 const char *paths[] = {
@@ -32,35 +35,56 @@ const char *paths[] = {
   "/search?q=caf\xC3\xA9+\\\"noir\\\"", "/\xE6\x96\x87\xE6\xA1\xA3/\xE7\xB4\xA2\xE5\xBC\x95",
   "/download\\/report.pdf"};
 const char *agents[] = {
-  "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0",
+  "Mozilla/5.0 (X11; Linux) Gecko",
   "curl/7.88.1", "monitor \\\"probe\\\" 1.4 (J\xC3\xBCrgen)",
-  "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15"};
-const char *users[] = {"ann", "bj\xC3\xB6rn", "\xD0\xBC\xD0\xB0\xD1\x88\xD0\xB0", "o\\u0027neil", "li"};
+  "Mozilla/5.0 (Macintosh) WebKit"};
 // Of twenty answers one is a server error.
 const int statuses[] = {
   200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 204, 301, 302, 304, 400, 404, 404, 500};
+
+constexpr uint64_t clients = 100000;
+
+/// Thousandths as the shortest decimal number with a point.
+struct decimal {
+  char text[24];
+  explicit decimal(uint64_t thousandths) {
+    int length = snprintf(text, sizeof text, "%" PRIu64 ".%03" PRIu64, thousandths / 1000, thousandths % 1000);
+    while (text[length - 1] == '0' && text[length - 2] != '.') text[--length] = 0;
+  }
+};
 
 void events(uint64_t count) {
   numbers random{20260131};
   std::string out;
   char text[1024];
+  const char *service = services[0];
   for (uint64_t i = 0; i < count; i++) {
     const uint64_t second = i / 40;
     const int status = statuses[random.below(20)];
-    // The member `status` of `upstream` is no answer's status: whoever looks at the wrong depth, or only
+    // The events of a service come in bursts of four.
+    if (random.below(4) == 0) service = random.pick(services);
+    const decimal took(random.below(1000)), latency(1 + random.below(1000000));
+    // Each number is drawn in a statement of its own: the order of arguments is the compiler's choice.
+    const uint64_t id = random.next() >> 1;
+    const char *host = random.pick(hosts);
+    const int upstream = random.below(8) ? 200 : 502;
+    const char *other = random.pick(services), *method = random.pick(methods), *path = random.pick(paths);
+    const uint64_t client = random.below(clients), bytes = random.below(1 << 20);
+    const char *agent = random.pick(agents), *audience = random.below(2) ? "public" : "internal";
+    const uint64_t version = random.below(9);
+    const char *secure = random.below(4) ? "true" : "false";
+    // The members of `upstream` are not those of the answer: whoever looks at the wrong depth, or only
     // searches for the text, gets other events.
     const int length = snprintf(
       text, sizeof text,
       "{\"time\":\"2026-01-%02" PRIu64 "T%02" PRIu64 ":%02" PRIu64 ":%02" PRIu64 ".%03" PRIu64
-      "Z\",\"id\":%" PRIu64 ",\"host\":\"%s\",\"client\":{\"ip\":\"10.%" PRIu64 ".%" PRIu64 ".%" PRIu64
-      "\",\"user\":\"%s\"},\"upstream\":{\"status\":%d,\"took\":0.%03" PRIu64
-      "},\"request\":{\"method\":\"%s\",\"path\":\"%s\"},\"status\":%d,\"bytes\":%" PRIu64
-      ",\"agent\":\"%s\",\"tags\":[\"%s\",\"v%" PRIu64 "\"],\"secure\":%s,\"referrer\":null}\n",
-      1 + second / 86400 % 28, second / 3600 % 24, second / 60 % 60, second % 60, i * 25 % 1000,
-      random.next() >> 1, random.pick(hosts), random.below(256), random.below(256), random.below(256),
-      random.pick(users), random.below(8) ? 200 : 502, random.below(1000), random.pick(methods),
-      random.pick(paths), status, random.below(1 << 20), random.pick(agents),
-      random.below(2) ? "public" : "internal", random.below(9), random.below(4) ? "true" : "false");
+      "Z\",\"id\":%" PRIu64 ",\"host\":\"%s\",\"service\":\"%s\",\"upstream\":{\"status\":%d,\"latency\":%s"
+      ",\"service\":\"%s\"},\"request\":{\"method\":\"%s\",\"path\":\"%s\"},\"client\":\"c-%05" PRIu64
+      "\",\"status\":%d,\"latency\":%s,\"bytes\":%" PRIu64
+      ",\"agent\":\"%s\",\"tags\":[\"%s\",\"v%" PRIu64 "\"],\"secure\":%s}\n",
+      1 + second / 86400 % 28, second / 3600 % 24, second / 60 % 60, second % 60, i * 25 % 1000, id, host,
+      service, upstream, took.text, other, method, path, client, status, latency.text, bytes, agent, audience,
+      version, secure);
     out.append(text, length);
     if (out.size() > 1 << 20) {
       fwrite(out.data(), 1, out.size(), stdout);

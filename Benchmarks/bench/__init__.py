@@ -1,0 +1,1 @@
+"""Measures rxd; `Benchmarks/run --help` tells how."""

@@ -1,0 +1,117 @@
+"""The machine, the programs that are built for measuring, and one timed run of one program."""
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PIPELINES = os.path.join(HERE, "pipelines")
+
+
+class Fault(Exception):
+    """Something that makes the figures worthless."""
+
+
+def describe():
+    with open("/proc/cpuinfo") as file:
+        model = re.search(r"^model name\s*:\s*(.*)", file.read(), re.M)
+    system = platform.freedesktop_os_release().get("PRETTY_NAME", "")
+    return (f"{model[1] if model else platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()},"
+            f" {system}; load {os.getloadavg()[0]:.1f}")
+
+
+class Bench:
+    """Where programs and inputs lie, and which cores may be used."""
+
+    def __init__(self, rxd, directory=None):
+        self.rxd = os.path.abspath(rxd)
+        if not os.access(self.rxd, os.X_OK):
+            raise Fault(f"{rxd} cannot be run; build it with `make build`")
+        self.programs = os.path.join(HERE, os.pardir, ".build", "bench")
+        os.makedirs(self.programs, exist_ok=True)
+        self.programs = os.path.realpath(self.programs)
+        self.data = directory or self.roomy()
+        os.makedirs(self.data, exist_ok=True)
+        self.cores = sorted(os.sched_getaffinity(0))
+        self.build()
+
+    def roomy(self):
+        """In memory where there is room, so that no disk is measured."""
+        memory = "/dev/shm"
+        if os.path.isdir(memory) and shutil.disk_usage(memory).free > 4 << 30:
+            return os.path.join(memory, f"rxd-bench-{os.getuid()}")
+        return os.path.join(self.programs, "data")
+
+    def program(self, name):
+        return os.path.join(self.programs, name)
+
+    def file(self, name):
+        return os.path.join(self.data, name)
+
+    def build(self):
+        """Compiles what is older than its sources."""
+        probe = [os.path.join("probe", name) for name in sorted(os.listdir(os.path.join(HERE, "probe")))]
+        for name, sources, options in (
+            ("generate", ["generate.cpp"], ["-std=c++17"]),
+            ("probe", [name for name in probe if name.endswith(".cpp")], ["-std=c++17", "-lsimdjson"]),
+            ("timed", ["load/timed.c"], []),
+            ("allocations.so", ["load/allocations.c"], ["-shared", "-fPIC", "-fno-builtin"]),
+        ):
+            program = self.program(name)
+            inputs = [os.path.join(HERE, source) for source in sources]
+            looked = inputs + [os.path.join(HERE, name) for name in probe if name.endswith(".hpp")]
+            if os.path.exists(program) and os.path.getmtime(program) >= max(map(os.path.getmtime, looked)):
+                continue
+            compiler = os.environ.get("CXX", "g++") if sources[0].endswith("pp") else os.environ.get("CC", "gcc")
+            subprocess.run([compiler, "-O3", "-Wall", "-Wextra", *inputs, "-o", program, *options], check=True)
+
+    def generate(self, kind, count):
+        """The path of `count` lines of `kind`, made if they are not there."""
+        path = self.file(f"{kind}-{count}.ndjson")
+        if not os.path.exists(path):
+            with open(path + ".new", "wb") as out:
+                subprocess.run([self.program("generate"), kind, str(count)], stdout=out, check=True)
+            os.rename(path + ".new", path)
+        with open(path, "rb") as file:  # Into the page cache.
+            while file.read(1 << 20):
+                pass
+        return path
+
+    def pipeline(self, name):
+        return [self.rxd, "--quiet", os.path.join(PIPELINES, name + ".yaml")]
+
+    def clear(self):
+        shutil.rmtree(self.data, ignore_errors=True)
+
+
+class Run:
+    """One run of one program: wall seconds, CPU seconds, peak resident bytes."""
+
+    def __init__(self, bench, command, cores, environment=None, output="-"):
+        figures = bench.file("figures")
+        done = subprocess.run(
+            [bench.program("timed"), figures, output, ",".join(map(str, cores)), *command],
+            env={**os.environ, **(environment or {})}, stderr=subprocess.PIPE)
+        if done.returncode != 0:
+            raise Fault(f"{command[0]} ended with {done.returncode}: {done.stderr.decode(errors='replace')}")
+        with open(figures) as file:
+            wall, user, system, peak = file.read().split()
+        self.wall = float(wall)
+        self.cpu = float(user) + float(system)
+        self.peak = int(peak)
+
+
+def remove(*paths):
+    for path in paths:
+        if os.path.exists(path):
+            os.unlink(path)
+
+
+def say(*words):
+    print(*words, flush=True)
+
+
+def complain(*words):
+    print(*words, file=sys.stderr, flush=True)

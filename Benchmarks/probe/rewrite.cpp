@@ -1,0 +1,167 @@
+// Probes that write every line, unchanged or made anew.
+#include "probe.hpp"
+
+namespace probe {
+
+using namespace simdjson;
+
+void lines(int input, output &out) {
+  each_line(input, [&](const char *line, size_t length) { out.add(line, length); });
+}
+
+/// An object of four fields: two as they stand, one computed, one put together from two texts.
+void map(int input, output &out) {
+  each_document(input, [&](auto &document, std::string_view) {
+    std::string_view id, service, method, path;
+    ondemand::object request;
+    double latency;
+    if (document.find_field("id").raw_json_token().get(id)) return;
+    if (document.find_field("service").raw_json_token().get(service)) return;
+    if (document.find_field("request").get_object().get(request)) return;
+    if (request.find_field("method").get_string().get(method)) return;
+    if (request.find_field("path").get_string().get(path)) return;
+    if (document.find_field("latency").get_double().get(latency)) return;
+    out.add("{\"id\":");
+    out.add(id);
+    out.add(",\"service\":");
+    out.add(service);
+    out.add(",\"us\":");
+    out.add_double(latency * 1000);
+    out.add(",\"what\":\"");
+    out.add_escaped(method);
+    out.add(' ');
+    out.add_escaped(path);
+    out.add("\"}\n");
+  });
+}
+
+/// Every line with its `status` one higher; the rest is copied as it stands. What a program could do that
+/// knows what it will change.
+void set(int input, output &out) {
+  each_document(input, [&](auto &document, std::string_view line) {
+    std::string_view token;
+    int64_t status;
+    ondemand::value value;
+    if (document.find_field("status").get(value)) return;
+    token = value.raw_json_token();
+    if (value.get(status)) return;
+    const size_t start = token.data() - line.data();
+    size_t length = token.size();
+    while (length > 0 && static_cast<unsigned char>(token[length - 1]) <= ' ') length--;
+    out.add(line.substr(0, start));
+    out.add_number(status + 1);
+    out.add(line.substr(start + length));
+  });
+}
+
+namespace {
+
+bool write(ondemand::value value, output &out) {
+  ondemand::json_type type;
+  if (value.type().get(type)) return false;
+  switch (type) {
+    case ondemand::json_type::object: {
+      out.add('{');
+      bool is_first = true;
+      ondemand::object object;
+      if (value.get(object)) return false;
+      for (auto member : object) {
+        std::string_view key;
+        if (member.unescaped_key().get(key)) return false;
+        out.add(is_first ? "\"" : ",\"");
+        is_first = false;
+        out.add_escaped(key);
+        out.add("\":");
+        if (!write(member.value(), out)) return false;
+      }
+      out.add('}');
+      return true;
+    }
+    case ondemand::json_type::array: {
+      out.add('[');
+      bool is_first = true;
+      ondemand::array array;
+      if (value.get(array)) return false;
+      for (auto element : array) {
+        if (!is_first) out.add(',');
+        is_first = false;
+        ondemand::value inner;
+        if (element.get(inner) || !write(inner, out)) return false;
+      }
+      out.add(']');
+      return true;
+    }
+    case ondemand::json_type::string: {
+      std::string_view text;
+      if (value.get(text)) return false;
+      out.add('"');
+      out.add_escaped(text);
+      out.add('"');
+      return true;
+    }
+    case ondemand::json_type::number: {
+      ondemand::number number;
+      if (value.get_number().get(number)) return false;
+      if (number.is_double()) {
+        out.add_double(number.get_double());
+      } else if (number.is_uint64()) {
+        out.add_number(number.get_uint64());
+      } else {
+        out.add_number(number.get_int64());
+      }
+      return true;
+    }
+    case ondemand::json_type::boolean: {
+      bool truth;
+      if (value.get(truth)) return false;
+      out.add(truth ? "true" : "false");
+      return true;
+    }
+    case ondemand::json_type::null:
+      out.add("null");
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+namespace {
+
+/// Parses every event, its strings unescaped and its numbers read, and writes it anew.
+template <bool increases>
+void write_all(int input, output &out) {
+  each_document(input, [&](auto &document, std::string_view) {
+    ondemand::object object;
+    if (document.get_object().get(object)) return;
+    bool is_first = true;
+    out.add('{');
+    for (auto member : object) {
+      std::string_view key;
+      ondemand::value value;
+      if (member.unescaped_key().get(key) || member.value().get(value)) return;
+      out.add(is_first ? "\"" : ",\"");
+      is_first = false;
+      out.add_escaped(key);
+      out.add("\":");
+      if (increases && key == "status") {
+        int64_t status;
+        if (value.get(status)) return;
+        out.add_number(status + 1);
+      } else if (!write(value, out)) {
+        return;
+      }
+    }
+    out.add("}\n");
+  });
+}
+
+}  // namespace
+
+/// As `set`, but everything is parsed and written.
+void serialise(int input, output &out) { write_all<true>(input, out); }
+
+/// The events in one form, to compare what differs in the form of strings and numbers only.
+void canonical(int input, output &out) { write_all<false>(input, out); }
+
+}  // namespace probe

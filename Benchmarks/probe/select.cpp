@@ -1,0 +1,75 @@
+// Probes that pass some of the lines on: no byte of a line is copied that is not written.
+#include "probe.hpp"
+
+namespace probe {
+
+/// The lines whose `status` is at least 500.
+void filter(int input, output &out) {
+  each_document(input, [&](auto &document, std::string_view line) {
+    int64_t status;
+    if (document.find_field("status").get(status)) return;
+    if (status >= 500) out.add(line);
+  });
+}
+
+/// The lines whose `service` is not that of the line before.
+void changes(int input, output &out) {
+  char before[256];
+  size_t length = SIZE_MAX;
+  each_document(input, [&](auto &document, std::string_view line) {
+    std::string_view service;
+    if (document.find_field("service").get_string().get(service) || service.size() > sizeof before) return;
+    if (service.size() == length && memcmp(service.data(), before, length) == 0) return;
+    length = service.size();
+    memcpy(before, service.data(), length);
+    out.add(line);
+  });
+}
+
+/// The first line of each `client`; the last 100,000 clients are remembered.
+void distinct(int input, output &out) {
+  constexpr size_t places = 1 << 18, most = 100000;
+  // Open addressing over a ring of the texts.
+  struct client {
+    uint8_t length;
+    char text[31];
+  };
+  std::vector<client> ring(most);
+  std::vector<uint32_t> table(places);
+  size_t known = 0;
+  const auto text = [&](uint32_t number) {
+    const client &found = ring[(number - 1) % most];
+    return std::string_view(found.text, found.length);
+  };
+  const auto forget = [&](uint32_t number) {
+    size_t hole = hash(text(number)) % places;
+    while (table[hole] != number) hole = (hole + 1) % places;
+    for (size_t at = (hole + 1) % places; table[at] != 0; at = (at + 1) % places) {
+      const size_t home = hash(text(table[at])) % places;
+      if ((at - home) % places < (at - hole) % places) continue;
+      table[hole] = table[at];
+      hole = at;
+    }
+    table[hole] = 0;
+  };
+  each_document(input, [&](auto &document, std::string_view line) {
+    std::string_view name;
+    if (document.find_field("client").get_string().get(name) || name.size() > 31) return;
+    size_t at = hash(name) % places;
+    for (; table[at] != 0; at = (at + 1) % places) {
+      if (text(table[at]) == name) return;
+    }
+    if (known >= most) {
+      forget(known + 1 - most);
+      at = hash(name) % places;
+      while (table[at] != 0) at = (at + 1) % places;
+    }
+    client &place = ring[known % most];
+    place.length = name.size();
+    memcpy(place.text, name.data(), name.size());
+    table[at] = ++known;
+    out.add(line);
+  });
+}
+
+}  // namespace probe
