@@ -2,6 +2,9 @@
 #pragma once
 #include <simdjson.h>
 #include <unistd.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #include <charconv>
 #include <cstdint>
@@ -33,6 +36,8 @@ struct output {
     count += length;
   }
   void add(std::string_view text) { add(text.data(), text.size()); }
+  template <size_t size>
+  void add(const char (&text)[size]) { add(text, size - 1); }
   void add(char byte) { add(&byte, 1); }
 
   template <typename Integer>
@@ -50,12 +55,30 @@ struct output {
     }
     add(text, end - text);
   }
+  /// The place of the first byte from `at` on that a JSON string must escape, or the end.
+  static size_t plain(std::string_view text, size_t at) {
+#ifdef __SSE2__
+    for (; at + 16 <= text.size(); at += 16) {
+      const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i *>(text.data() + at));
+      const __m128i low = _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(0x1f)), bytes);
+      const __m128i found = _mm_or_si128(
+        low, _mm_or_si128(_mm_cmpeq_epi8(bytes, _mm_set1_epi8('"')), _mm_cmpeq_epi8(bytes, _mm_set1_epi8('\\'))));
+      if (const int mask = _mm_movemask_epi8(found)) return at + __builtin_ctz(mask);
+    }
+#endif
+    for (; at < text.size(); at++) {
+      const unsigned char byte = text[at];
+      if (byte < 0x20 || byte == '"' || byte == '\\') break;
+    }
+    return at;
+  }
   /// The inside of a JSON string: quotes, backslashes and control characters are escaped, nothing else.
   void add_escaped(std::string_view text) {
     size_t done = 0;
     for (size_t at = 0; at < text.size(); at++) {
+      at = plain(text, at);
+      if (at == text.size()) break;
       const unsigned char byte = text[at];
-      if (byte >= 0x20 && byte != '"' && byte != '\\') continue;
       add(text.data() + done, at - done);
       done = at + 1;
       static const char digits[] = "0123456789abcdef";
