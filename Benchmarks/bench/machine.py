@@ -56,12 +56,12 @@ class Bench:
         for name, sources, options in (
             ("generate", ["generate.cpp"], ["-std=c++17"]),
             ("probe", [name for name in probe if name.endswith(".cpp")], ["-std=c++17", "-lsimdjson"]),
-            ("timed", ["load/timed.c"], []),
+            *[(name, [f"load/{name}.c"], ["-pthread"]) for name in ("timed", "follow", "endpoints", "post", "first")],
             ("allocations.so", ["load/allocations.c"], ["-shared", "-fPIC", "-fno-builtin"]),
         ):
             program = self.program(name)
             inputs = [os.path.join(HERE, source) for source in sources]
-            looked = inputs + [os.path.join(HERE, name) for name in probe if name.endswith(".hpp")]
+            looked = inputs + [os.path.join(HERE, name) for name in ("probe/probe.hpp", "load/clock.h")]
             if os.path.exists(program) and os.path.getmtime(program) >= max(map(os.path.getmtime, looked)):
                 continue
             compiler = os.environ.get("CXX", "g++") if sources[0].endswith("pp") else os.environ.get("CC", "gcc")

@@ -1,0 +1,53 @@
+"""A running rxd that is watched from outside."""
+import os
+import re
+import signal
+import subprocess
+import time
+
+
+class Daemon:
+    """Started at `with`, stopped by SIGTERM behind it."""
+
+    def __init__(self, bench, pipeline, environment=None):
+        self.command = [bench.rxd, "--quiet", pipeline]
+        self.environment = {**os.environ, **(environment or {})}
+
+    def __enter__(self):
+        self.child = subprocess.Popen(
+            self.command, env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        return self
+
+    def __exit__(self, *_):
+        if self.child.poll() is None:
+            self.child.send_signal(signal.SIGTERM)
+        try:
+            self.noise = self.child.communicate(timeout=30)[1].decode(errors="replace")
+        except subprocess.TimeoutExpired:
+            self.child.kill()
+            self.child.communicate()
+            raise
+
+    @property
+    def cpu(self):
+        """CPU seconds of all its threads until now, to the nanosecond."""
+        return time.clock_gettime_ns((~self.child.pid << 3) | 2) / 1e9
+
+    @property
+    def wakeups(self):
+        count = 0
+        for task in os.listdir(f"/proc/{self.child.pid}/task"):
+            with open(f"/proc/{self.child.pid}/task/{task}/status") as file:
+                count += int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", file.read(), re.M)[1])
+        return count
+
+    @property
+    def resident(self):
+        with open(f"/proc/{self.child.pid}/status") as file:
+            return int(re.search(r"^VmRSS:\s+(\d+)", file.read(), re.M)[1]) * 1024
+
+    def over(self, seconds):
+        """What `seconds` of waiting take: (share of a core, wake-ups)."""
+        cpu, wakeups, start = self.cpu, self.wakeups, time.monotonic()
+        time.sleep(seconds)
+        return (self.cpu - cpu) / (time.monotonic() - start), self.wakeups - wakeups

@@ -1,0 +1,159 @@
+"""Pipelines that wait for the world: following, polling, waiting, taking in. Loopback only, each bounded."""
+import json
+import os
+import socket
+import subprocess
+import time
+
+from .daemon import Daemon
+from .machine import PIPELINES, Fault, remove, say
+
+
+def pipeline(name):
+    return os.path.join(PIPELINES, name + ".yaml")
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def wait_for_port(port, daemon):
+    for _ in range(1000):
+        if daemon.child.poll() is not None:
+            raise Fault(f"rxd ended: {daemon.child.stderr.read().decode(errors='replace')}")
+        with socket.socket() as client:
+            if client.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.01)
+    raise Fault(f"nothing listens on port {port}")
+
+
+def verdict(bars):
+    """`bars`: what, measured, the bar, whether less is better."""
+    return "; ".join(
+        f"{what} at {'most' if less else 'least'} {bar}: {'met' if (value <= bar if less else value >= bar) else 'missed'}"
+        for what, value, bar, less in bars)
+
+
+def follow(bench, seconds=5, pace=2000):
+    """W6: a followed file, each line parsed, half of them written; from write to visible."""
+    log, output = bench.file("w6.log"), bench.file("w6.out")
+    for path in (log, output):
+        open(path, "w").close()
+    environment = {"BENCH_INPUT": log, "BENCH_OUTPUT": output}
+    with Daemon(bench, pipeline("w6-follow"), environment) as daemon:
+        time.sleep(0.5)
+        # Half a second to warm up.
+        subprocess.run([bench.program("follow"), log, output, str(pace), "1"], check=True, capture_output=True)
+        cpu, wakeups = daemon.cpu, daemon.wakeups
+        done = subprocess.run(
+            [bench.program("follow"), log, output, str(pace), str(seconds)], capture_output=True, text=True)
+        figures = json.loads(done.stdout)
+        figures["cpu"] = (daemon.cpu - cpu) / figures["seconds"]
+        figures["wakeups"] = (daemon.wakeups - wakeups) / figures["seconds"]
+        figures["resident"] = daemon.resident
+    remove(log, output)
+    if done.returncode != 0:
+        raise Fault(f"w6-follow: {figures['seen']} of {figures['expected']} lines came out")
+    share = 100 * figures["cpu"]
+    say(f"w6-follow      {pace} lines/s for {seconds} s: p50 {figures['p50']:.2f} ms, p99 {figures['p99']:.2f} ms,"
+        f" max {figures['max']:.1f} ms, {share:.1f}% of a core, {figures['wakeups']:.0f} wake-ups/s,"
+        f" {figures['resident'] / 1e6:.1f} MB\n               "
+        + verdict([("p99 in ms", figures["p99"], 1, True), ("% of a core", share, 3, True)]))
+    return figures
+
+
+def poll(bench, seconds=5, count=200):
+    """W7: so many HTTP endpoints, each asked once a second."""
+    path, output = bench.file("w7.yaml"), bench.file("w7.out")
+    with subprocess.Popen(
+            [bench.program("endpoints"), "0", str(count)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            text=True) as server:
+        port = int(server.stdout.readline())
+        with open(path, "w") as file:
+            file.write("name: w7-poll\nsources:\n")
+            for i in range(count):
+                address = f"127.0.{1 + i // 250}.{1 + i % 250}"
+                file.write(f"  e{i}:\n    http: {{ url: \"http://{address}:{port}/status\", every: 1s }}\n")
+            file.write("signals:\n  all:\n    merge: [" + ", ".join(f"e{i}" for i in range(count)) + "]\n")
+            file.write("sinks:\n  out:\n    from: all\n    chain:\n      - filter: event.up\n"
+                       f"    file: {{ path: \"{output}\", encode: ndjson }}\n")
+        with Daemon(bench, path) as daemon:
+            time.sleep(2)
+            share, wakeups = daemon.over(seconds)
+            resident = daemon.resident
+        server.stdin.close()
+        figures = json.loads(server.stdout.readline())
+    with open(output) as file:
+        events = sum(1 for _ in file)
+    remove(path, output)
+    if events < count * seconds:
+        raise Fault(f"w7-poll: {events} events came out of {figures['answered']} answers: {daemon.noise[:500]}")
+    share *= 100
+    figures.update(cpu=share / 100, wakeups=wakeups / seconds, resident=resident, events=events)
+    say(f"w7-poll        {count} endpoints each second for {seconds} s: {share:.1f}% of a core,"
+        f" {wakeups / seconds:.0f} wake-ups/s, {resident / 1e6:.1f} MB, {figures['connections']} connections for"
+        f" {figures['answered']} answers\n               "
+        + verdict([("% of a core", share, 8, True), ("MB", resident / 1e6, 30, True)]))
+    return figures
+
+
+def wait(bench, seconds=5, rounds=20):
+    """W8: start to the first event, then nothing to do."""
+    done = subprocess.run(
+        [bench.program("first"), str(rounds), bench.rxd, "--quiet", pipeline("first-event")],
+        capture_output=True, text=True, check=True)
+    figures = {"firstEvent": json.loads(done.stdout)}
+    first = figures["firstEvent"]["p50"]
+    say(f"w8-start       first event after {first:.1f} ms (p90 {figures['firstEvent']['p90']:.1f}), {rounds} rounds"
+        "\n               " + verdict([("ms", first, 10, True)]))
+    followed = bench.file("followed.log")
+    with open(followed, "w") as file:
+        file.write("one line\n")
+    for name in ("idle-followed-file", "idle-http-server"):
+        environment = {"BENCH_INPUT": followed, "BENCH_PORT": str(free_port())}
+        with Daemon(bench, pipeline(name), environment) as daemon:
+            time.sleep(2)
+            share, wakeups = daemon.over(seconds)
+            resident = daemon.resident
+        figures[name] = {"cpu": share, "wakeups": wakeups, "resident": resident}
+        say(f"w8-idle        {name}: {wakeups} wake-ups in {seconds} s, {100 * share:.2f}% of a core,"
+            f" {resident / 1e6:.1f} MB\n               "
+            + verdict([("wake-ups", wakeups, 0, True), ("MB", resident / 1e6, 15, True)]))
+    remove(followed)
+    return figures
+
+
+def ingest(bench, seconds=4, lines=1000, connections=4):
+    """W9: NDJSON over HTTP to a file."""
+    data, output = bench.generate("events", 200_000), bench.file("w9.out")
+    open(output, "w").close()
+    port = free_port()
+    with Daemon(bench, pipeline("w9-ingest"), {"BENCH_PORT": str(port), "BENCH_OUTPUT": output}) as daemon:
+        wait_for_port(port, daemon)
+        cpu = daemon.cpu
+        done = subprocess.run(
+            [bench.program("post"), str(port), data, str(lines), str(connections), str(seconds), output],
+            capture_output=True, text=True, check=True)
+        figures = json.loads(done.stdout)
+        figures["cpu"] = daemon.cpu - cpu
+        figures["resident"] = daemon.resident
+    with open(output, "rb") as file:
+        written = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+    remove(output)
+    if written < figures["events"]:
+        raise Fault(f"w9-ingest: {figures['events']} events were answered and {written} written")
+    rate = figures["events"] / figures["seconds"]
+    say(f"w9-ingest      {lines} lines a request, {connections} connections, {figures['seconds']:.1f} s:"
+        f" {rate:,.0f} events/s, {figures['bytes'] / figures['seconds'] / 1e6:.0f} MB/s,"
+        f" {figures['cpu'] / figures['seconds'] * 100:.0f}% of a core, {figures['resident'] / 1e6:.1f} MB,"
+        f" a request p50 {figures['p50']:.1f} ms, p99 {figures['p99']:.1f} ms;"
+        f" {figures['early']} of {figures['requests']} answers before the write, {figures['others']} refused"
+        "\n               "
+        + verdict([("events/s", rate, 400_000, False), ("answers before the write", figures["early"], 0, True)]))
+    return figures
+
+
+ALL = {"w6-follow": follow, "w7-poll": poll, "w8-wait": wait, "w9-ingest": ingest}
