@@ -5,7 +5,7 @@ DESTDIR ?=
 BUILD ?= .build
 RXD := $(BUILD)/release/rxd
 
-.PHONY: run test build packages test-packages bench bench-check fuzz fmt lint docs check-docs install uninstall clean
+.PHONY: run test build packages test-packages bench-packages bench bench-check fuzz fmt lint docs check-docs install uninstall clean
 
 ## Shows search as you type, without internet: installs what is missing, builds, runs.
 run: build
@@ -27,12 +27,19 @@ packages:
 test-packages:
 	@scripts/install-packages --tests
 
-## Measures; prints a table.
-bench: build
-	@scripts/install-packages --bench
+## Measures; prints tables, in under five minutes. BENCH="--long --peers" measures more; see Benchmarks/run --help.
+bench: bench-packages build
 	swift build -c release --product measure --static-swift-stdlib
-	$(BUILD)/release/measure
-	Benchmarks/run $(RXD)
+	Benchmarks/run $(RXD) --measure $(BUILD)/release/measure $(BENCH)
+
+## Ends with 1 if something is worse than Benchmarks/thresholds.json allows.
+bench-check: bench-packages build
+	swift build -c release --product measure --static-swift-stdlib
+	$(BUILD)/release/measure --count
+	Benchmarks/run $(RXD) --check $(BENCH)
+
+bench-packages:
+	@scripts/install-packages --bench
 
 ## Fuzzes the expression language, the YAML reader and the decoders, FUZZ_SECONDS (60) each.
 fuzz: packages

@@ -1,0 +1,81 @@
+"""Instructions per event, which a busy machine does not change: by perf where the processor's counters may be read,
+else by valgrind."""
+import concurrent.futures
+import os
+import re
+import shutil
+import subprocess
+
+from .machine import Fault, remove, say
+from .throughput import reference
+
+# Two sizes of the input; what is counted is the difference, so the start of a program does not count.
+FEW, MANY = 4_000, 24_000
+
+
+class Counter:
+    def __init__(self, bench):
+        self.bench = bench
+        probe = subprocess.run(
+            ["perf", "stat", "-x,", "-e", "instructions:u", "true"], capture_output=True, text=True
+        ) if shutil.which("perf") else None
+        self.by_perf = probe is not None and re.match(r"^\d+,", probe.stderr) is not None
+        if not self.by_perf and not shutil.which("valgrind"):
+            raise Fault("instructions cannot be counted: perf may not read the processor's counters, and valgrind "
+                        "is not installed; install it with `apt-get install valgrind`")
+        # valgrind 3.19 gives up over the debug information of Swift 6.
+        self.rxd = bench.program("rxd-without-debug-information")
+        subprocess.run(["strip", "-g", "-o", self.rxd, bench.rxd], check=True)
+
+    @property
+    def name(self):
+        return "perf" if self.by_perf else "valgrind"
+
+    def count(self, command, environment=None):
+        """Instructions of one run, of the program itself, not of the kernel."""
+        environment = {**os.environ, **(environment or {})}
+        if self.by_perf:
+            done = subprocess.run(["perf", "stat", "-x,", "-e", "instructions:u", *command],
+                                  env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            found = re.search(r"^(\d+),", done.stderr, re.M)
+        else:
+            done = subprocess.run(
+                ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null", *command],
+                env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            found = re.search(r"I\s+refs:\s+([\d,]+)", done.stderr)
+        if done.returncode != 0 or not found:
+            raise Fault(f"{command[0]} could not be counted: {done.stderr[-500:]}")
+        return int(found[1].replace(",", ""))
+
+    def per_event(self, workload):
+        """(rxd, reference) instructions for each event; the reference is None for `cat`."""
+        scale = 4 if workload.input == "ints" else 1
+        ours, theirs = [], []
+        for events in (FEW, MANY):
+            data = self.bench.generate(workload.input, events * scale)
+            output = self.bench.file(f"{workload.name}-{events}.counted")
+            ours.append(self.count(
+                [self.rxd, *self.bench.pipeline(workload.name)[1:]],
+                {"BENCH_INPUT": data, "BENCH_OUTPUT": output}))
+            remove(output)
+            if workload.reference != "cat":
+                theirs.append(self.count(reference(self.bench, workload.reference, data, output)[0]))
+                remove(output)
+        events = (MANY - FEW) * scale
+        return (ours[1] - ours[0]) / events, (theirs[1] - theirs[0]) / events if theirs else None
+
+
+def table(bench, chosen):
+    counter = Counter(bench)
+    for workload in chosen:  # Made before several ask for it at once.
+        for events in (FEW, MANY):
+            bench.generate(workload.input, events * (4 if workload.input == "ints" else 1))
+    with concurrent.futures.ThreadPoolExecutor(len(bench.cores)) as pool:
+        counts = list(pool.map(counter.per_event, chosen))
+    say(f"\ninstructions for each event beyond the start, by {counter.name}")
+    say(f"{'workload':<19}{'rxd':>9}{'probe':>9}{'share':>8}")
+    figures = {}
+    for workload, (ours, theirs) in zip(chosen, counts):
+        say(f"{workload.name:<19}{ours:>9.0f}" + (f"{theirs:>9.0f}{100 * theirs / ours:>7.0f}%" if theirs else ""))
+        figures[workload.name] = {"rxd": ours, "reference": theirs}
+    return {"by": counter.name, "workloads": figures}
