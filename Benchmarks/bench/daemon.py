@@ -9,8 +9,8 @@ import time
 class Daemon:
     """Started at `with`, stopped by SIGTERM behind it."""
 
-    def __init__(self, bench, pipeline, environment=None):
-        self.command = [bench.rxd, "--quiet", pipeline]
+    def __init__(self, bench, *pipelines, environment=None):
+        self.command = [bench.rxd, "--quiet", *pipelines]
         self.environment = {**os.environ, **(environment or {})}
 
     def __enter__(self):

@@ -43,7 +43,7 @@ def follow(bench, seconds=5, pace=2000):
     for path in (log, output):
         open(path, "w").close()
     environment = {"BENCH_INPUT": log, "BENCH_OUTPUT": output}
-    with Daemon(bench, pipeline("w6-follow"), environment) as daemon:
+    with Daemon(bench, pipeline("w6-follow"), environment=environment) as daemon:
         time.sleep(0.5)
         # Half a second to warm up.
         subprocess.run([bench.program("follow"), log, output, str(pace), "1"], check=True, capture_output=True)
@@ -114,7 +114,7 @@ def wait(bench, seconds=5, rounds=20):
         file.write("one line\n")
     for name in ("idle-followed-file", "idle-http-server"):
         environment = {"BENCH_INPUT": followed, "BENCH_PORT": str(free_port())}
-        with Daemon(bench, pipeline(name), environment) as daemon:
+        with Daemon(bench, pipeline(name), environment=environment) as daemon:
             time.sleep(2)
             share, wakeups = daemon.over(seconds)
             resident = daemon.resident
@@ -131,7 +131,7 @@ def ingest(bench, seconds=4, lines=1000, connections=4):
     data, output = bench.generate("events", 200_000), bench.file("w9.out")
     open(output, "w").close()
     port = free_port()
-    with Daemon(bench, pipeline("w9-ingest"), {"BENCH_PORT": str(port), "BENCH_OUTPUT": output}) as daemon:
+    with Daemon(bench, pipeline("w9-ingest"), environment={"BENCH_PORT": str(port), "BENCH_OUTPUT": output}) as daemon:
         wait_for_port(port, daemon)
         cpu = daemon.cpu
         done = subprocess.run(

@@ -41,8 +41,8 @@ class Bench:
         """In memory where there is room, so that no disk is measured."""
         memory = "/dev/shm"
         if os.path.isdir(memory) and shutil.disk_usage(memory).free > 4 << 30:
-            return os.path.join(memory, f"rxd-bench-{os.getuid()}")
-        return os.path.join(self.programs, "data")
+            return os.path.join(memory, f"rxd-bench-{os.getpid()}")
+        return os.path.join(self.programs, f"data-{os.getpid()}")
 
     def program(self, name):
         return os.path.join(self.programs, name)

@@ -82,6 +82,8 @@ row("an event through a graph: filter", timed(chain(Workloads.filterChain)))
 row("an event through a graph: map to four fields", timed(chain(Workloads.mapChain)))
 row("an event through a graph: filter, map, scan", timed(chain(Workloads.longChain)))
 
+measureOperators()
+
 print("\nlinear in the input: nanoseconds for each byte or element, at 1,000, 10,000 and 100,000")
 func growth(_ name: String, _ make: (Int) -> ExpressionLoop) {
   var figures: [String] = []

@@ -1,0 +1,186 @@
+import CCounting
+public import PipelineCore
+
+/// A pipeline over integers that are made in memory, so that nothing but the graph costs anything.
+///
+/// Its sources are `numbers`, which sends consecutive integers, and `one`, which sends a single one and completes;
+/// its sink is `counting`.
+public struct OperatorRun {
+  private let plan: Plan
+
+  /// `signals` is the YAML of `sources`, `signals` and so on; the sink `out` takes the signal `result`. Nil if it is
+  /// wrong.
+  public init?(_ signals: String) {
+    let yaml = "name: measured\n\(signals)\nsinks: { out: { from: result, counting: {} } }\n"
+    var diagnostics = Diagnostics()
+    let text = SourceText(name: "measured.yaml", text: yaml)
+    let catalogue = Catalogue.operators.adding(
+      Catalogue([
+        CatalogueEntry(source: Numbers.self), CatalogueEntry(source: One.self), CatalogueEntry(sink: Counting.self),
+      ]))
+    guard let node = YAMLReader.read(text, into: &diagnostics) else { return nil }
+    let file = PipelineFileParser.parse(node, into: &diagnostics)
+    guard let plan = PipelineCompiler(catalogue).compile(file, into: &diagnostics) else { return nil }
+    self.plan = plan
+  }
+
+  /// A chain behind one source.
+  public init?(chain: String) {
+    self.init(
+      "sources: { events: { numbers: {} } }\nsignals: { result: { from: events, chain: \(chain) } }")
+  }
+
+  /// What was found.
+  public struct Figures {
+    /// For each event of all sources, without the first tenth of the turns.
+    public var nanoseconds: Double
+    /// Allocations for each event, in the last turn.
+    public var allocations: Double
+    /// Events that reached the sink.
+    public var received: Int
+  }
+
+  /// Each source sends `count` integers in each of `turns` turns.
+  public func run(count: Int = 1000, turns: Int = 200) -> Figures {
+    let time = VirtualTime()
+    let executor = Executor(clock: time)
+    let execution = Execution(
+      plan: plan, executor: executor,
+      services: Services(http: NoHTTP(), log: { _, _, _ in }, deadLetter: { _ in }, random: { 4 }))
+    let task = Numbers.Task(count, turns)
+    execution.sourceOverride = { _ in task.source() }
+    nonisolated(unsafe) let running = execution
+    executor.post { running.launch { _ in } }
+    time.run(executor, turnLimit: 100_000_000, isDone: { running.outcome != nil })
+    let sent = Double(task.sources * count)
+    return Figures(
+      nanoseconds: task.nanoseconds / sent, allocations: Double(task.allocations) / sent,
+      received: Int(execution.counters.sent))
+  }
+
+  /// Nanoseconds for each event of several runs, sorted.
+  public func samples(_ samples: Int = 7, count: Int = 1000, turns: Int = 200) -> [Double] {
+    (0..<samples).map { _ in run(count: count, turns: turns).nanoseconds }.sorted()
+  }
+}
+
+/// Consecutive integers, so many in each turn.
+struct Numbers: SourceComponent {
+  final class Task: @unchecked Sendable {
+    let count: Int
+    let turns: Int
+    var sources = 0
+    var finished = 0
+    var began = 0.0
+    /// For one turn of all sources.
+    var nanoseconds = 0.0
+    var allocations = 0
+
+    init(_ count: Int, _ turns: Int) {
+      self.count = count
+      self.turns = turns
+    }
+
+    /// One more source of the top level.
+    func source() -> Numbers {
+      sources += 1
+      return Numbers(self)
+    }
+  }
+
+  private let task: Task?
+
+  init() { task = nil }
+  init(_ task: Task) { self.task = task }
+
+  static let spec = ComponentSpec<Numbers>("numbers", summary: "Sends consecutive integers.")
+
+  var outputType: EventType { EventType(.int) }
+
+  func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource { Node(task ?? Task(0, 0), seat, downstream) }
+
+  final class Node: RunningSource {
+    private let task: Task
+    private let isFirst: Bool
+    private var turn = 0
+
+    init(_ task: Task, _ seat: Seat, _ downstream: Downstream) {
+      self.task = task
+      isFirst = task.sources == 1
+      super.init(seat, downstream: downstream)
+    }
+
+    override func begin() { _ = wake(after: .milliseconds(1)) }
+
+    override func woke(_ token: Int) {
+      turn += 1
+      let isLast = turn >= task.turns
+      if isFirst, turn == task.turns / 10 + 1 { task.began = Stopwatch.now }
+      if isFirst, isLast {
+        let measured = Double(task.turns - task.turns / 10 - 1)
+        if measured > 0 { task.nanoseconds = (Stopwatch.now - task.began) / measured }
+        rx_counting_start()
+      }
+      let start = Int64(turn) * Int64(task.count)
+      for number in start..<start + Int64(task.count) { produce(.int(number)) }
+      guard isLast else {
+        _ = wake(after: .milliseconds(1))
+        return
+      }
+      task.finished += 1
+      if task.finished == task.sources { task.allocations = Int(rx_counting_stop().allocations) }
+      finish()
+    }
+  }
+}
+
+/// One integer.
+struct One: SourceComponent {
+  static let spec = ComponentSpec<One>("one", summary: "Sends one integer.")
+
+  var outputType: EventType { EventType(.int) }
+
+  func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource { Node(seat, downstream: downstream) }
+
+  final class Node: RunningSource {
+    override func begin() {
+      produce(.int(1))
+      finish()
+    }
+  }
+}
+
+/// Timers of one executor, without a pipeline.
+public final class TimerRun: TimerTarget {
+  private let time = VirtualTime()
+  private var fired = 0
+
+  public init() {}
+
+  public func woke(_ token: Int) { fired += 1 }
+
+  /// Nanoseconds for setting, cancelling and firing each of `count` timers with scattered deadlines that are all
+  /// pending at once; half of them are cancelled.
+  public func run(_ count: Int) -> (set: Double, cancel: Double, fire: Double) {
+    let executor = Executor(clock: time)
+    var state: UInt64 = 1
+    func scattered() -> Int64 {
+      state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
+      return Int64(state >> 24)
+    }
+    var wakes: [Wake] = []
+    wakes.reserveCapacity(count)
+    let deadlines = (0..<count).map { _ in time.now + .nanoseconds(scattered() + 1) }
+    let start = Stopwatch.now
+    for deadline in deadlines { wakes.append(executor.schedule(at: deadline, self, 0)) }
+    let set = Stopwatch.now
+    for index in stride(from: 0, to: count, by: 2) { executor.unschedule(wakes[index]) }
+    let cancelled = Stopwatch.now
+    fired = 0
+    time.run(executor, turnLimit: .max)
+    let over = Stopwatch.now
+    precondition(fired == count - (count + 1) / 2 && executor.pendingTimers == 0)
+    let half = Double(count) / 2
+    return ((set - start) / Double(count), (cancelled - set) / half, (over - cancelled) / half)
+  }
+}
