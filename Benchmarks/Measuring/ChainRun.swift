@@ -115,7 +115,17 @@ struct Counting: SinkComponent {
   static let spec = ComponentSpec<Counting>("counting", summary: "Counts events.")
   func makeSink(_ seat: Seat) -> RunningSink { Node(seat) }
   final class Node: RunningSink {
-    override func receive(_ event: Event) { countSent() }
+    private var count = 0
+    override func receive(_ event: Event) { count &+= 1 }
+    override func turnEnded() { settle() }
+    override func finish() {
+      settle()
+      super.finish()
+    }
+    private func settle() {
+      countSent(count)
+      count = 0
+    }
   }
 }
 

@@ -138,6 +138,8 @@ struct Numbers: SourceComponent {
 struct One: SourceComponent {
   static let spec = ComponentSpec<One>("one", summary: "Sends one integer.")
 
+  var immediateValues: OwnedValue? { OwnedValue(.int(1)) }
+
   var outputType: EventType { EventType(.int) }
 
   func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource { Node(seat, downstream: downstream) }
@@ -170,7 +172,7 @@ public final class TimerRun: TimerTarget {
     }
     var wakes: [Wake] = []
     wakes.reserveCapacity(count)
-    let deadlines = (0..<count).map { _ in time.now + .nanoseconds(scattered() + 1) }
+    let deadlines = (0..<count).map { _ in time.now + TimeSpan(nanoseconds: scattered() + 1) }
     let start = Stopwatch.now
     for deadline in deadlines { wakes.append(executor.schedule(at: deadline, self, 0)) }
     let set = Stopwatch.now

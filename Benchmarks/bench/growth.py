@@ -29,7 +29,7 @@ def events(bench, sizes, names):
         start = statistics.median(run(empty).cpu for _ in range(5))
         for size in sizes:
             data = bench.generate(workload.input, size)
-            runs = [run(data) for _ in range(5 if size <= 1_000_000 else 1)]
+            runs = [run(data) for _ in range(3 if size <= 1_000_000 else 1)]
             each = (min(one.cpu for one in runs) - start) / size * 1e9
             peak = max(one.peak for one in runs)
             figures[workload.name].append({"events": size, "nanoseconds": each, "peak": peak})

@@ -21,6 +21,11 @@ func chain(_ text: String) -> ChainRun {
   return chain
 }
 
+if CommandLine.arguments.contains("--only") {
+  measureOperators()
+  exit(0)
+}
+
 let two = loop(Workloads.twoTerms)
 let six = loop(Workloads.sixTerms)
 let four = loop(Workloads.fourFields)
