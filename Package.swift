@@ -2,6 +2,11 @@
 import PackageDescription
 
 // C libraries come from Debian; `scripts/install-packages` installs them.
+
+/// Two accesses to one variable at a time are found while developing: a debug build, which runs all tests, checks them. A
+/// release build does not spend a tenth of its time on looking again.
+let checked: [SwiftSetting] = [.unsafeFlags(["-enforce-exclusivity=unchecked"], .when(configuration: .release))]
+
 let package = Package(
   name: "rxd",
   products: [
@@ -39,7 +44,8 @@ let package = Package(
       name: "PipelineCore",
       dependencies: [
         "CDigest", "CJSON", "CRE2", "CYAML", .product(name: "DequeModule", package: "swift-collections"),
-      ]),
+      ],
+      swiftSettings: checked),
     .target(
       name: "Transport",
       dependencies: [
@@ -47,13 +53,15 @@ let package = Package(
         .product(name: "NIOCore", package: "swift-nio"),
         .product(name: "NIOPosix", package: "swift-nio"),
         .product(name: "NIOHTTP1", package: "swift-nio"),
-      ]),
-    .target(name: "Sources_", dependencies: ["PipelineCore", "Transport"]),
+      ],
+      swiftSettings: checked),
+    .target(name: "Sources_", dependencies: ["PipelineCore", "Transport"], swiftSettings: checked),
     .target(
       name: "Sinks",
       dependencies: [
         "PipelineCore", "Transport", .product(name: "DequeModule", package: "swift-collections"),
-      ]),
+      ],
+      swiftSettings: checked),
     .executableTarget(
       name: "rxd",
       dependencies: [

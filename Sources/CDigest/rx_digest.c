@@ -40,6 +40,10 @@ size_t rx_hmac(
   return length;
 }
 
+uint64_t rx_xxh3_seeded(const void *bytes, size_t count, uint64_t seed) {
+  return XXH3_64bits_withSeed(count ? bytes : "", count, seed);
+}
+
 uint64_t rx_xxh3(const void *bytes, size_t count) { return XXH3_64bits(count ? bytes : "", count); }
 
 uint32_t rx_crc32(const void *bytes, size_t count) {

@@ -27,6 +27,21 @@ const double powers_of_ten[] = {
   1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11,
   1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
+/// Whether eight digits stand at `at`; then they are appended to `number`.
+inline bool eight_digits(const uint8_t *at, uint64_t &number) {
+  uint64_t text;
+  memcpy(&text, at, 8);
+  // A byte is a digit if it and the byte plus 6 both lie in 0x30 ... 0x3F.
+  const uint64_t threes = 0x3030303030303030u;
+  if (((text ^ threes) | ((text + 0x0606060606060606u) ^ threes)) & 0xF0F0F0F0F0F0F0F0u) return false;
+  // Neighbours together: digits to pairs, pairs to fours, fours to the eight. The first digit is the lowest byte.
+  text = ((text - threes) * (1 + (10 << 8))) >> 8;
+  text = ((text & 0x00FF00FF00FF00FFu) * (1 + (uint64_t{100} << 16))) >> 16;
+  text = ((text & 0x0000FFFF0000FFFFu) * (1 + (uint64_t{10000} << 32))) >> 32;
+  number = number * 100'000'000 + text;
+  return true;
+}
+
 /// What the standard library calls out of range: infinity, or zero. `integral` digits stand before the
 /// point, not counting leading zeros; `zeros` zeros follow the point at once.
 double beyond(bool negative, int64_t integral, int64_t zeros, int64_t exponent) {
@@ -43,11 +58,13 @@ const uint8_t *read_number(const uint8_t *at, const uint8_t *end, rx_value &valu
   if (negative) at++;
   const uint8_t *const digits = at;
   uint64_t mantissa = 0;
+  while (end - at >= 8 && eight_digits(at, mantissa)) at += 8;
   while (at < end && is_digit(*at)) mantissa = mantissa * 10 + (*at++ - '0');
   const size_t integral = at - digits;
   if (integral == 0 || (integral > 1 && *digits == '0')) return nullptr;
   if (at == end || (*at != '.' && *at != 'e' && *at != 'E')) {
-    if (integral <= 18) {
+    // Nineteen digits fit into 64 bits.
+    if (integral <= 18 || (integral == 19 && mantissa <= INT64_MAX)) {
       if (negative) {
         value = mantissa == 0
           ? make(RX_DOUBLE, uint64_t{1} << 63)
@@ -664,6 +681,11 @@ size_t rx_json_utf8_error(const char *text, size_t length) {
     at += count;
   }
   return at - bytes(text);
+}
+
+long rx_find(const char *text, size_t length, const char *needle, size_t needle_length) {
+  const void *hit = memmem(text, length, needle, needle_length);
+  return hit ? static_cast<const char *>(hit) - text : -1;
 }
 
 // MARK: Writing

@@ -26,9 +26,6 @@ inline bool is_delimiter(uint8_t c) {
 const uint8_t *read_number(const uint8_t *at, const uint8_t *end, rx_value &value);
 /// The same for true, false and null.
 const uint8_t *read_literal(const uint8_t *at, const uint8_t *end, rx_value &value);
-/// Reads the scalar that is exactly `start ..< end`, a string included; the range is not empty. False: it is
-/// none.
-bool read_scalar(const char *start, const char *end, rx_value *out);
 /// Whether every backslash in a string's inside begins a legal escape.
 bool valid_escapes(const uint8_t *at, const uint8_t *end);
 /// Finds the first fault of a text by reading it byte by byte; RX_JSON_OK if there is none.

@@ -2,167 +2,321 @@
 
 #include <simdjson.h>
 
+#include <cstdlib>
 #include <cstring>
-#include <memory>
 
 #include "rx_json_text.h"
+#include "rx_lines_tokens.h"
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
 #endif
 
 using namespace rx_json;
 
-struct rx_lines {
-  std::unique_ptr<simdjson::internal::dom_parser_implementation> tokens;
-  size_t capacity = 0;
-  const uint8_t *text = nullptr;
-  const uint32_t *cursor = nullptr;
-};
+// One pass over a block finds, 64 bytes at a time, the quotes, brackets, colons and line feeds that count: those
+// outside of strings. Only brackets, colons and line feeds are kept: commas, strings and numbers are looked at
+// where somebody asks for them. That is a quarter of JSON's tokens, and enough to find any member: its key ends
+// before a colon, and its value begins behind it.
 
 namespace {
 
-/// How much deeper a token leads.
-struct bracket_table {
-  int8_t step[256] = {};
-  constexpr bracket_table() {
-    step['{'] = step['['] = 1;
-    step['}'] = step[']'] = -1;
-  }
-};
-constexpr bracket_table brackets;
+// MARK: The pass over the block
 
-/// Whether the inside of a string holds a backslash. May read 16 bytes from its start.
-inline bool has_backslash(const uint8_t *inside, size_t length) {
-#if defined(__SSE2__)
-  if (length <= 16) {
-    const __m128i block = _mm_loadu_si128(reinterpret_cast<const __m128i *>(inside));
-    const int mask = _mm_movemask_epi8(_mm_cmpeq_epi8(block, _mm_set1_epi8('\\')));
-    return (mask & ((1 << length) - 1)) != 0;
+/// Writing tokens may go so far beyond the last one.
+constexpr size_t token_margin = 80;
+
+typedef uint8_t block64 __attribute__((vector_size(64)));
+typedef bool bits64 __attribute__((ext_vector_type(64)));
+
+#define RX_INLINE __attribute__((always_inline)) inline
+#define RX_BITS(mask) __builtin_bit_cast(uint64_t, __builtin_convertvector(mask, bits64))
+
+/// What stands where among 64 bytes.
+struct marks {
+  uint64_t quote;  ///< not escaped
+  uint64_t backslash;
+  uint64_t control;  ///< below 0x20
+  uint64_t open;
+  uint64_t close;
+  uint64_t colon;
+  uint64_t feed;
+  uint64_t high;  ///< not ASCII
+};
+
+/// `escaped`: whether the first byte is; then, whether the first one behind the 64 is.
+RX_INLINE marks look(const uint8_t *from, uint64_t &escaped) {
+  block64 bytes;
+  memcpy(&bytes, from, sizeof bytes);
+  const block64 lower = bytes | 0x20;
+  marks all;
+  all.high = RX_BITS((bytes & 0x80) != 0);
+  all.control = RX_BITS(bytes < 0x20);
+  all.open = RX_BITS(lower == '{');
+  all.close = RX_BITS(lower == '}');
+  all.colon = RX_BITS(bytes == ':');
+  all.feed = RX_BITS(bytes == '\n');
+  all.quote = RX_BITS(bytes == '"');
+  const uint64_t backslash = RX_BITS(bytes == '\\');
+  all.backslash = backslash;
+  if (backslash | escaped) {
+    uint64_t rest = backslash & ~escaped;
+    uint64_t hidden = escaped;
+    escaped = 0;
+    while (rest) {
+      const uint64_t lowest = rest & (0 - rest);
+      const uint64_t next = lowest << 1;
+      escaped = next == 0;
+      hidden |= next;
+      rest &= ~(lowest | next);
+    }
+    all.quote &= ~hidden;
   }
-#endif
-  return memchr(inside, '\\', length) != nullptr;
+  return all;
 }
 
-/// Walks the tokens of one document whose brackets are balanced: its last token is the one that closes it,
-/// and none before it does.
-struct walker {
-  const uint8_t *const text;
-  const rx_path_node *const nodes;
-  rx_value *const slots;
-
-  /// From a token inside a container, outside of those in it, to the token that closes it, which should be
-  /// `bracket`: else null.
-  const uint32_t *closing(const uint32_t *at, uint8_t bracket) const {
-    for (int64_t depth = 1;; at++) {
-      depth += brackets.step[text[*at]];
-      if (depth == 0) return text[*at] == bracket ? at : nullptr;
-    }
+/// Bytes of the UTF-8 sequence at `at`; 0 if there is none. May read three bytes further.
+inline unsigned sequence(const uint8_t *at) {
+  const uint8_t first = at[0];
+  const auto continues = [](uint8_t c) { return (c & 0xC0) == 0x80; };
+  if (first < 0xC2) return 0;
+  if (first < 0xE0) return continues(at[1]) ? 2 : 0;
+  if (first < 0xF0) {
+    const uint8_t low = first == 0xE0 ? 0xA0 : 0x80;
+    const uint8_t high = first == 0xED ? 0x9F : 0xBF;
+    return at[1] >= low && at[1] <= high && continues(at[2]) ? 3 : 0;
   }
+  if (first > 0xF4) return 0;
+  const uint8_t low = first == 0xF0 ? 0x90 : 0x80;
+  const uint8_t high = first == 0xF4 ? 0x8F : 0xBF;
+  return at[1] >= low && at[1] <= high && continues(at[2]) && continues(at[3]) ? 4 : 0;
+}
 
-  /// Whether what is inside a container may begin with this token: the careful reader notices, too.
-  bool begins(bool is_map, const uint32_t *at) const {
-    const uint8_t c = text[*at];
-    if (!is_map) return c != '}' && c != ',' && c != ':';
-    if (c == '}') return true;
-    if (c != '"' || text[at[1]] != ':') return false;
-    const uint8_t first = text[at[2]];
-    return first != '}' && first != ']' && first != ',' && first != ':';
-  }
-
-  /// Reads the wanted members of the object whose first inner token is `at`; returns the token behind the last
-  /// value that was looked at: the closing one, or one at the same depth. Null: give up. With `last` nothing
-  /// is wanted behind this object, and the result means nothing but success.
-  const uint32_t *object(const rx_path_node &parent, const uint32_t *at, bool last) const {
-    const rx_path_node *const children = nodes + parent.first_child;
-    const int count = parent.child_count;
-    if (count > 64) return nullptr;
-    uint64_t missing = count == 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1;
-    if (text[*at] == '}') return at;
-    while (true) {
-      const uint8_t *const key = text + *at;
-      if (*key != '"' || text[at[1]] != ':') return nullptr;
-      const uint8_t *stop = text + at[1] - 1;
-      while (is_white(*stop)) stop--;
-      if (*stop != '"' || stop == key) return nullptr;
-      const size_t length = static_cast<size_t>(stop - key) - 1;
-      at += 2;
-      const rx_path_node *child = nullptr;
-      for (uint64_t rest = missing; rest; rest &= rest - 1) {
-        const int index = __builtin_ctzll(rest);
-        const rx_path_node &wanted = children[index];
-        // Escapes make a key longer than what it means, never shorter.
-        if (length < wanted.key_length) continue;
-        if (has_backslash(key + 1, length)) return nullptr;
-        if (
-          length == wanted.key_length && (length == 0 || key[1] == static_cast<uint8_t>(*wanted.key))
-          && memcmp(key + 1, wanted.key, length) == 0) {
-          child = &wanted;
-          missing &= ~(uint64_t{1} << index);
-          break;
-        }
-      }
-      at = value(child, at, last && missing == 0);
-      if (!at || (last && missing == 0)) return at;
-      const uint8_t next = text[*at];
-      if (next == '}') return at;
-      if (next != ',') return nullptr;
-      if (missing == 0) return at;
-      at++;
-    }
-  }
-
-  /// Reads or skips the value that begins with token `at`; returns the token behind it. `last` as above.
-  const uint32_t *value(const rx_path_node *node, const uint32_t *at, bool last) const {
-    const uint8_t *const start = text + *at;
-    switch (*start) {
-      case '{':
-      case '[': {
-        const bool is_map = *start == '{';
-        const uint8_t bracket = is_map ? '}' : ']';
-        const rx_kind kind = is_map ? RX_JSON_MAP : RX_JSON_LIST;
-        const uint32_t *close = nullptr;
-        if (node && node->slot >= 0) {
-          if (node->presence_only) {
-            slots[node->slot] = make(kind, start, 0);
-          } else {
-            if (!begins(is_map, at + 1)) return nullptr;
-            close = closing(at + 1, bracket);
-            if (!close) return nullptr;
-            slots[node->slot] = make(kind, start, text + *close + 1 - start);
-          }
-        }
-        const uint32_t *reached = at + 1;
-        if (node && is_map && node->child_count > 0) {
-          reached = object(*node, reached, last);
-          if (!reached) return nullptr;
-        }
-        if (last) return reached;
-        if (!close) close = closing(reached, bracket);
-        return close ? close + 1 : nullptr;
-      }
-      case ',':
-      case ':':
-      case '}':
-      case ']':
-        return nullptr;
-      default: {
-        if (node && node->slot >= 0) {
-          const uint8_t *stop = text + at[1];
-          while (is_white(stop[-1])) stop--;
-          if (!read_scalar(
-                reinterpret_cast<const char *>(start), reinterpret_cast<const char *>(stop),
-                &slots[node->slot])) {
-            return nullptr;
-          }
-        }
-        return at + 1;
-      }
-    }
-  }
+/// One line while it is read.
+struct outline {
+  uint32_t line = 0;   ///< where it begins
+  uint32_t first = 0;  ///< its first token
+  int32_t depth = 0;
+  int32_t lows = 0;  ///< tokens that led out of everything: the last one only, if all is well
 };
 
+/// What lies between two line feeds, or more of a line.
+RX_INLINE void follow(outline &now, uint64_t open, uint64_t close) {
+  const int closed = __builtin_popcountll(close);
+  if (__builtin_expect(now.depth > closed, true)) {
+    now.depth += __builtin_popcountll(open) - closed;
+    return;
+  }
+  for (uint64_t rest = open | close; rest; rest &= rest - 1) {
+    now.depth += (open & rest & (0 - rest)) ? 1 : -1;
+    now.lows += now.depth <= 0;
+  }
+}
+
+bool grow_rows(rx_lines &lines) {
+  const size_t wanted = lines.row_capacity ? lines.row_capacity * 2 : 1024;
+  auto *more = static_cast<rx_line *>(realloc(lines.rows, wanted * sizeof(rx_line)));
+  if (!more) return false;
+  lines.rows = more;
+  lines.row_capacity = wanted;
+  return true;
+}
+
+/// The line ends before `place`; `next` is the first token behind it. False: no memory.
+RX_INLINE bool end_line(rx_lines &lines, outline &now, uint32_t place, uint32_t next) {
+  if (__builtin_expect(lines.row_count == lines.row_capacity, false) && !grow_rows(lines)) return false;
+  const uint8_t *const text = lines.text;
+  uint32_t from = now.line;
+  uint32_t to = place;
+  while (from < to && is_white(text[from])) from++;
+  while (from < to && is_white(text[to - 1])) to--;
+  // Balanced, and nothing outside of the brackets.
+  if (from != now.line || to != place) lines.is_verbatim = false;
+  const bool is_sound = now.lows == 1 && now.depth == 0 && lines.tokens[now.first] == from
+    && lines.tokens[next - 2] == to - 1 && text[to - 1] == text[from] + 2;
+  if (!is_sound) lines.is_sound = false;
+  lines.rows[lines.row_count++] = {now.line, place, from, to, is_sound ? now.first : RX_LINES_NONE};
+  now = {place + 1, next};
+  return true;
+}
+
+/// Checks the UTF-8 of what is not ASCII in 64 bytes at `text`. Returns how many of the bytes behind belong to a
+/// sequence, as bits; all ones: there is a fault.
+uint64_t check(const uint8_t *text, uint64_t high) {
+  while (high) {
+    const int at = __builtin_ctzll(high);
+    const unsigned count = sequence(text + at);
+    if (count == 0) return ~uint64_t{0};
+    const uint64_t whole = (uint64_t{1} << count) - 1;
+    high &= ~(whole << at);
+    if (at + count > 64) return whole >> (64 - at);
+  }
+  return 0;
+}
+
+struct found {
+  uint32_t *end = nullptr;  ///< null: the block cannot be cut into lines
+  outline rest;             ///< what stands behind the last line feed
+  bool is_dense = false;    ///< too much is not ASCII to be checked here
+};
+
+/// Defines a function that finds tokens and lines; `feeds` is all ones, or 0 where line feeds shall end no line. No
+/// byte outside of the text is read. `parity` marks in each bit whether an odd number of bits is set
+/// up to it; `put` writes the places of the bits.
+#define RX_FIND(name, parity, put)                                                                       \
+  found name(rx_lines &lines, size_t length, uint64_t feeds) {                                           \
+    const uint8_t *const text = lines.text;                                                              \
+    uint32_t *out = lines.tokens;                                                                        \
+    uint64_t in_string = 0; /* all ones: the 64 bytes begin inside a string */                           \
+    uint64_t escaped = 0;                                                                                \
+    uint64_t faults = 0;                                                                                 \
+    uint64_t other = 0; /* control characters that end no line */                                        \
+    uint64_t passed = 0; /* bytes of a sequence that was checked, as bits */                             \
+    bool is_dense = false;                                                                               \
+    outline now;                                                                                         \
+    for (size_t base = 0; base < length; base += 64) {                                                   \
+      uint8_t last[64 + 4];                                                                              \
+      const uint8_t *from = text + base;                                                                 \
+      if (length - base < sizeof last) {                                                                 \
+        memset(last, ' ', sizeof last);                                                                  \
+        memcpy(last, from, length - base);                                                               \
+        from = last;                                                                                     \
+      }                                                                                                  \
+      marks all = look(from, escaped);                                                                   \
+      lines.backslashes[base / 64] = all.backslash;                                                      \
+      all.feed &= feeds;                                                                                 \
+      other |= all.control & ~all.feed;                                                                  \
+      const uint64_t inside = parity(all.quote) ^ in_string;                                             \
+      in_string = static_cast<uint64_t>(static_cast<int64_t>(inside) >> 63);                             \
+      faults |= all.control & inside;                                                                    \
+      const uint64_t high = all.high & ~passed;                                                          \
+      passed = 0;                                                                                        \
+      if (high && !is_dense) {                                                                           \
+        is_dense = __builtin_popcountll(high) > 16;                                                      \
+        passed = check(from, high);                                                                      \
+        if (passed == ~uint64_t{0}) return {};                                                           \
+      }                                                                                                  \
+      const uint64_t open = all.open & ~inside;                                                          \
+      const uint64_t close = all.close & ~inside;                                                        \
+      const uint64_t wanted = open | close | (all.colon & ~inside) | all.feed;                           \
+      const auto here = static_cast<uint32_t>(out - lines.tokens);                                       \
+      out = put(out, static_cast<uint32_t>(base), wanted);                                               \
+      uint64_t left = ~uint64_t{0};                                                                      \
+      for (uint64_t feed = all.feed; feed; feed &= feed - 1) {                                           \
+        const uint64_t upto = feed ^ (feed - 1);                                                         \
+        follow(now, open & left & upto, close & left & upto);                                            \
+        const uint32_t next = here + static_cast<uint32_t>(__builtin_popcountll(wanted & upto));         \
+        if (!end_line(lines, now, static_cast<uint32_t>(base) + __builtin_ctzll(feed), next)) return {}; \
+        left = ~upto;                                                                                    \
+      }                                                                                                  \
+      follow(now, open & left, close & left);                                                            \
+    }                                                                                                    \
+    if (in_string | faults) return {};                                                                   \
+    if (other) lines.is_verbatim = false;                                                                \
+    return {out, now, is_dense};                                                                         \
+  }
+
+RX_INLINE uint64_t parity_by_shifts(uint64_t set) {
+  for (int i = 1; i < 64; i *= 2) set ^= set << i;
+  return set;
+}
+
+RX_INLINE uint32_t *put_by_bits(uint32_t *out, uint32_t base, uint64_t set) {
+  uint32_t *const end = out + __builtin_popcountll(set);
+  do {
+    for (int i = 0; i < 8; i++) {
+      *out++ = base + static_cast<uint32_t>(__builtin_ctzll(set | uint64_t{1} << 63));
+      set &= set - 1;
+    }
+  } while (__builtin_expect(set != 0, false));
+  return end;
+}
+
+RX_FIND(find_plainly, parity_by_shifts, put_by_bits)
+
+#if defined(__x86_64__)
+__attribute__((target("pclmul"))) RX_INLINE uint64_t parity_by_product(uint64_t set) {
+  return _mm_cvtsi128_si64(_mm_clmulepi64_si128(_mm_cvtsi64_si128(set), _mm_set1_epi8(-1), 0));
+}
+
+__attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,popcnt")))
+RX_INLINE uint32_t *put_by_compression(uint32_t *out, uint32_t base, uint64_t set) {
+  alignas(64) static const uint8_t places[64] = {
+    0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31,
+    32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
+  const int count = __builtin_popcountll(set);
+  __m512i found = _mm512_maskz_compress_epi8(set, _mm512_load_si512(places));
+  const __m512i from = _mm512_set1_epi32(static_cast<int>(base));
+  for (int done = 0;;) {
+    _mm512_storeu_si512(out + done, _mm512_add_epi32(from, _mm512_cvtepu8_epi32(_mm512_castsi512_si128(found))));
+    done += 16;
+    if (__builtin_expect(done >= count, true)) break;
+    found = _mm512_alignr_epi64(found, found, 2);
+  }
+  return out + count;
+}
+
+__attribute__((target("avx2,bmi,bmi2,popcnt,lzcnt,pclmul")))
+RX_FIND(find_avx2, parity_by_product, put_by_bits)
+
+__attribute__((
+  target("avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,avx2,bmi,bmi2,popcnt,lzcnt,pclmul"), min_vector_width(512)))
+RX_FIND(find_avx512, parity_by_product, put_by_compression)
+#endif
+
+typedef found (*finder)(rx_lines &lines, size_t length, uint64_t feeds);
+
+finder choose() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (
+    __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2")
+    && __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("pclmul")) {
+    const bool is_wide = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")
+      && __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2");
+    return is_wide ? find_avx512 : find_avx2;
+  }
+#endif
+  return find_plainly;
+}
+
+const finder find = choose();
+
+bool reserve(rx_lines &lines, size_t length) {
+  const size_t wanted = length + token_margin;
+  if (wanted <= lines.token_capacity) return true;
+  free(lines.tokens);
+  free(lines.backslashes);
+  lines.tokens = static_cast<uint32_t *>(malloc(wanted * sizeof(uint32_t)));
+  lines.backslashes = static_cast<uint64_t *>(malloc((wanted / 64 + 1) * sizeof(uint64_t)));
+  lines.token_capacity = lines.tokens && lines.backslashes ? wanted : 0;
+  return lines.token_capacity > 0;
+}
+
+bool index(rx_lines &lines, const char *text, size_t length, uint64_t feeds) {
+  lines.text = reinterpret_cast<const uint8_t *>(text);
+  lines.row_count = 0;
+  lines.is_sound = true;
+  lines.is_verbatim = true;
+  if (length == 0 || length > UINT32_MAX - 64 || !reserve(lines, length)) return false;
+  found all = find(lines, length, feeds);
+  if (!all.end) return false;
+  if (all.is_dense && !simdjson::validate_utf8(text, length)) return false;
+  if (feeds && text[length - 1] == '\n') return true;
+  lines.is_verbatim = false;
+  *all.end++ = static_cast<uint32_t>(length);
+  return end_line(lines, all.rest, static_cast<uint32_t>(length), static_cast<uint32_t>(all.end - lines.tokens));
+}
+
 }  // namespace
+
+namespace rx_json {
+
+bool index_document(rx_lines &lines, const char *text, size_t length) {
+  return index(lines, text, length, 0) && lines.rows[0].token != RX_LINES_NONE;
+}
+
+}  // namespace rx_json
 
 extern "C" {
 
@@ -171,71 +325,30 @@ rx_lines *rx_lines_new(void) { return new rx_lines; }
 void rx_lines_free(rx_lines *lines) { delete lines; }
 
 bool rx_lines_index(rx_lines *lines, const char *text, size_t length) {
-  lines->text = nullptr;
-  if (length == 0 || length > RX_LINES_LIMIT) return false;
-  if (length >= lines->capacity) {
-    size_t wanted = lines->capacity < 4096 ? 4096 : lines->capacity;
-    while (wanted <= length) wanted *= 2;
-    lines->tokens.reset();
-    lines->capacity = 0;
-    if (simdjson::get_active_implementation()->create_dom_parser_implementation(wanted, 1, lines->tokens)) {
-      return false;
-    }
-    lines->capacity = wanted;
-  }
-  const auto *bytes = reinterpret_cast<const uint8_t *>(text);
-  if (lines->tokens->stage1(bytes, length, simdjson::stage1_mode::regular)) return false;
-  // Whoever looks for tokens before a place in the block finds an end, also four at a time.
-  for (int i = 0; i < 4; i++) {
-    lines->tokens->structural_indexes[lines->tokens->n_structural_indexes + i] = static_cast<uint32_t>(length);
-  }
-  lines->text = bytes;
-  lines->cursor = lines->tokens->structural_indexes.get();
-  return true;
+  return length <= RX_LINES_LIMIT && index(*lines, text, length, ~uint64_t{0});
 }
 
-uint32_t rx_lines_open(rx_lines *lines, size_t first, size_t last, rx_value *value) {
-  const uint8_t *const text = lines->text;
-  const uint8_t *start = text + first;
-  const uint8_t *end = text + last;
-  while (start < end && is_white(*start)) start++;
-  while (start < end && is_white(end[-1])) end--;
-  if (end - start < 2) return RX_LINES_NONE;
-  const bool is_map = *start == '{';
-  if (!(is_map && end[-1] == '}') && !(*start == '[' && end[-1] == ']')) return RX_LINES_NONE;
-  const uint32_t from = static_cast<uint32_t>(start - text);
-  const uint32_t to = static_cast<uint32_t>(end - text) - 1;
-  const uint32_t *at = lines->cursor;
-  while (*at < from) at++;
-  if (*at != from) return RX_LINES_NONE;
-  const uint32_t *const token = at;
-  int64_t depth = 0;
-  // Four at a time: the sign of `low` tells whether the depth fell to 0 on the way.
-  while (at[3] < to) {
-    const int64_t first = depth + brackets.step[text[at[0]]];
-    const int64_t second = first + brackets.step[text[at[1]]];
-    const int64_t third = second + brackets.step[text[at[2]]];
-    depth = third + brackets.step[text[at[3]]];
-    const int64_t low = (first - 1) | (second - 1) | (third - 1) | (depth - 1);
-    if (low < 0) return RX_LINES_NONE;
-    at += 4;
-  }
-  for (; *at < to; at++) {
-    depth += brackets.step[text[*at]];
-    if (depth <= 0) return RX_LINES_NONE;
-  }
-  lines->cursor = at;
-  if (*at != to || depth != 1) return RX_LINES_NONE;
-  lines->cursor = at + 1;
-  *value = make(is_map ? RX_JSON_MAP : RX_JSON_LIST, start, end - start);
-  return static_cast<uint32_t>(token - lines->tokens->structural_indexes.get());
+bool rx_lines_are_sound(const rx_lines *lines) { return lines->is_sound; }
+
+bool rx_lines_are_verbatim(const rx_lines *lines) { return lines->is_sound && lines->is_verbatim; }
+
+const rx_line *rx_lines_rows(const rx_lines *lines, size_t *count) {
+  *count = lines->row_count;
+  return lines->rows;
 }
 
-bool rx_lines_project(const rx_lines_row *row, const rx_path_node *nodes, rx_value *slots) {
-  const rx_lines *const lines = row->lines;
-  const uint32_t *const at = lines->tokens->structural_indexes.get() + row->token;
-  const walker walk{lines->text, nodes, slots};
-  return walk.object(nodes[0], at + 1, true) != nullptr;
+size_t rx_count_feeds(const char *text, size_t length) {
+  size_t count = 0;
+  while (length > 0) {
+    // Sums of bytes fit into bytes for so long, and the compiler adds many at once.
+    const size_t part = length < 192 ? length : 192;
+    uint8_t some = 0;
+    for (size_t i = 0; i < part; i++) some += text[i] == '\n';
+    count += some;
+    text += part;
+    length -= part;
+  }
+  return count;
 }
 
 }  // extern "C"

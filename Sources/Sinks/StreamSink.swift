@@ -10,7 +10,11 @@ class StreamSink: RunningSink {
   private let options: FileWriter.Options
   private var writer: FileWriter?
   // Touched in turns only, which never overlap.
-  @exclusivity(unchecked) private var buffer = OutputBuffer(capacity: 64 << 10)
+  @exclusivity(unchecked) private var buffer = OutputBuffer(capacity: 64 << 10) {
+    didSet { current = .passUnretained(buffer) }
+  }
+  /// `buffer`, so that an event counts no references.
+  @exclusivity(unchecked) private var current: Unmanaged<OutputBuffer>
   private let spare = SpareBuffers()
   private var isCongested = false
   @exclusivity(unchecked) private var isOver = false
@@ -20,6 +24,10 @@ class StreamSink: RunningSink {
   private let replaces: Bool
   /// Enough to write before the turn has ended.
   private static let largeBlock = 1 << 20
+  /// Less is written together with what comes next, if that has come.
+  private static let smallBlock = 128 << 10
+  /// Up to here bytes are copied rather than handed over.
+  private static let copiedBlock = 16 << 10
 
   init(
     _ seat: Seat, _ encoder: any EventEncoder, _ target: FileWriter.Target,
@@ -29,6 +37,7 @@ class StreamSink: RunningSink {
     self.target = target
     self.options = options
     if case .replace = target { replaces = true } else { replaces = false }
+    current = .passUnretained(buffer)
     super.init(seat)
   }
 
@@ -46,20 +55,44 @@ class StreamSink: RunningSink {
 
   override func receive(_ event: Event) {
     guard !isOver else { return }
-    let start = buffer.count
-    if replaces { encoder.reset() }
-    if let failure = encoder.append(event.value, to: buffer) {
-      buffer.truncate(to: start)
-      reject(event, "the event cannot be written: \(failure)")
-      return
+    let isLarge = current._withUnsafeGuaranteedRef { buffer in
+      let start = buffer.count
+      if replaces { encoder.reset() }
+      if let failure = encoder.append(event.value, to: buffer) {
+        buffer.truncate(to: start)
+        reject(event, "the event cannot be written: \(failure)")
+        return false
+      }
+      if replaces { buffer.removeFirst(start) }
+      countSent()
+      return buffer.count >= Self.largeBlock
     }
-    if replaces { buffer.removeFirst(start) }
-    countSent()
-    if buffer.count >= Self.largeBlock, !replaces { handOver() }
+    if isLarge, !replaces { handOver() }
+  }
+
+  override func receive(_ lines: VerbatimLines) -> Bool {
+    guard !replaces, encoder.passes(lines.kind) else { return false }
+    if isOver { return true }
+    if lines.bytes.count < Self.copiedBlock {
+      buffer.append(lines.bytes)
+    } else if let writer {
+      handOver()
+      let node = Weak(self)
+      let executor = executor
+      writer.add(lines) { result in
+        if case .failure(let error) = result { executor.post { node.object?.failed(error) } }
+      }
+      holdBack(writer)
+    }
+    countSent(lines.count)
+    return true
   }
 
   override func turnEnded() {
-    if buffer.count > 0 { handOver() }
+    guard buffer.count > 0 else { return }
+    // What is at hand already will be written soon; a few large writes cost less than many small ones.
+    if buffer.count < Self.smallBlock, executor.hasBatchAtHand { return }
+    handOver()
   }
 
   private func handOver() {
@@ -69,6 +102,10 @@ class StreamSink: RunningSink {
     // What one turn makes is taken whole; with what exceeds the bound, the pipeline's input is held back. A
     // turn that waited for a reader could not be told to end.
     writer.add(full, completion(returning: full))
+    holdBack(writer)
+  }
+
+  private func holdBack(_ writer: FileWriter) {
     if !isCongested, writer.queuedBytes > options.queueBytes / 2 {
       isCongested = true
       executor.congest(.output)

@@ -75,7 +75,6 @@ public struct File: SourceComponent {
     private lazy var intake = Intake(seat, gate: SemaphoreGate())
     private var waiting: [String] = []
     private var reader: BlockReader?
-    private var decoder: (any EventDecoder)?
     private var fileOrigin = Origin.none
 
     init(_ parameters: File, _ seat: Seat, _ downstream: Downstream) {
@@ -102,7 +101,7 @@ public struct File: SourceComponent {
       fileOrigin = Origin(
         source: origin.source, path: path, receivedAt: executor.wallTime, reply: origin.reply)
       guard let decoder = try? parameters.decode.options.decoder() else { return }
-      self.decoder = decoder
+      let decoding = BlockDecoding(decoder)
       var options = BlockReader.Options()
       options.mode = .init(decoder.framing, limit: parameters.maxBytes.bytes)
       options.maxLine = parameters.maxLine.bytes
@@ -114,26 +113,29 @@ public struct File: SourceComponent {
         let reader = try BlockReader(file, options: options)
         self.reader = reader
         try reader.start(
-          deliver: { block in _ = intake.deliver { node.object?.take(block) } },
-          end: { end in _ = intake.deliver { node.object?.ended(end) } })
+          deliver: { block in
+            let rows = decoding.decode(block.slab, offset: block.offset, isLast: false)
+            _ = intake.deliver { node.object?.take(rows, block.longLine) }
+          },
+          end: { end in
+            let rows = decoding.finish(end)
+            _ = intake.deliver { node.object?.ended(end, rows) }
+          })
       } catch {
         finish(failing: SignalFailure(.source, error.message, at: seat.location))
       }
     }
 
-    private func take(_ block: LineBlock) {
-      guard let decoder else { return }
-      take(block.slab, offset: block.offset, isLast: false, by: decoder, origin: fileOrigin)
-      if let line = block.longLine { rejectLong(line, parameters.maxLine, fileOrigin) }
+    private func take(_ rows: DecodedBlock, _ longLine: LongLine?) {
+      take(rows, origin: fileOrigin)
+      if let longLine { rejectLong(longLine, parameters.maxLine, fileOrigin) }
     }
 
-    private func ended(_ end: BlockReader.End) {
-      guard let decoder, !isClosed else { return }
+    private func ended(_ end: BlockReader.End, _ rows: DecodedBlock?) {
+      guard !isClosed else { return }
       switch end {
-      case .finished(let offset):
-        if decoder.framing.hasOpenEnd {
-          take(Slab(capacity: 0), offset: offset, isLast: true, by: decoder, origin: fileOrigin)
-        }
+      case .finished:
+        if let rows { take(rows, origin: fileOrigin) }
         next()
       case .stopped: finish()
       case .failed(let error):

@@ -41,3 +41,11 @@ extension RunningSource {
     }
   }
 }
+
+extension BlockDecoding {
+  /// What the end of the input decides of what came before.
+  func finish(_ end: BlockReader.End) -> DecodedBlock? {
+    guard case .finished(let offset) = end, framing.hasOpenEnd else { return nil }
+    return decode(Slab(capacity: 0), offset: offset, isLast: true)
+  }
+}

@@ -71,31 +71,35 @@ public struct Stdin: SourceComponent {
       options.maxLine = parameters.maxLine.bytes
       options.whenTooLong = parameters.whenTooLong.policy
       let intake = intake
+      let decoding = BlockDecoding(decoder)
       let node = Weak(self)
       do throws(PosixError) {
         let reader = try BlockReader(.standardInput, options: options)
         self.reader = reader
         try reader.start(
-          deliver: { block in _ = intake.deliver { node.object?.take(block) } },
-          end: { end in _ = intake.deliver { node.object?.ended(end) } })
+          deliver: { block in
+            let rows = decoding.decode(block.slab, offset: block.offset, isLast: false)
+            _ = intake.deliver { node.object?.take(rows, block.longLine) }
+          },
+          end: { end in
+            let rows = decoding.finish(end)
+            _ = intake.deliver { node.object?.ended(end, rows) }
+          })
       } catch {
         finish(failing: SignalFailure(.source, error.message, at: seat.location))
       }
     }
 
-    private func take(_ block: LineBlock) {
-      guard let decoder else { return }
-      take(block.slab, offset: block.offset, isLast: false, by: decoder, origin: lineOrigin)
-      if let line = block.longLine { rejectLong(line, parameters.maxLine, lineOrigin) }
+    private func take(_ rows: DecodedBlock, _ longLine: LongLine?) {
+      take(rows, origin: lineOrigin)
+      if let longLine { rejectLong(longLine, parameters.maxLine, lineOrigin) }
     }
 
-    private func ended(_ end: BlockReader.End) {
-      guard let decoder, !isClosed else { return }
+    private func ended(_ end: BlockReader.End, _ rows: DecodedBlock?) {
+      guard !isClosed else { return }
       switch end {
-      case .finished(let offset):
-        if decoder.framing.hasOpenEnd {
-          take(Slab(capacity: 0), offset: offset, isLast: true, by: decoder, origin: lineOrigin)
-        }
+      case .finished:
+        if let rows { take(rows, origin: lineOrigin) }
         finish()
       case .stopped: finish()
       case .failed(let error):

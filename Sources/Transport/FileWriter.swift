@@ -46,11 +46,13 @@ public final class FileWriter: Sendable {
   enum Content: @unchecked Sendable {
     case bytes([UInt8])
     case buffer(OutputBuffer)
+    case lines(VerbatimLines)
 
     var count: Int {
       switch self {
       case .bytes(let bytes): bytes.count
       case .buffer(let buffer): buffer.count
+      case .lines(let lines): lines.bytes.count
       }
     }
 
@@ -58,6 +60,7 @@ public final class FileWriter: Sendable {
       switch self {
       case .bytes(let bytes): bytes.withUnsafeBytes { body($0) }
       case .buffer(let buffer): body(buffer.bytes)
+      case .lines(let lines): body(lines.bytes)
       }
     }
   }
@@ -144,6 +147,11 @@ public final class FileWriter: Sendable {
   /// Hands over a buffer even where the queue is full, for who holds back what makes the next one. Never waits.
   public func add(_ buffer: OutputBuffer, _ completion: Completion? = nil) {
     _ = enqueue(Block(content: .buffer(buffer), completion: completion), whenFull: .exceed)
+  }
+
+  /// The same for lines as they were read.
+  public func add(_ lines: VerbatimLines, _ completion: Completion? = nil) {
+    _ = enqueue(Block(content: .lines(lines), completion: completion), whenFull: .exceed)
   }
 
   private enum Fullness { case wait, refuse, exceed }

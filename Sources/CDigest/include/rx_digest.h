@@ -15,6 +15,8 @@ size_t rx_hmac(
   int algorithm, const void *key, size_t key_count, const void *bytes, size_t count, unsigned char *out);
 /// XXH3 with 64 bits and seed 0.
 uint64_t rx_xxh3(const void *bytes, size_t count);
+/// The same with a seed, for hash tables.
+uint64_t rx_xxh3_seeded(const void *bytes, size_t count, uint64_t seed);
 /// CRC-32 as in zip, gzip and PNG.
 uint32_t rx_crc32(const void *bytes, size_t count);
 #ifdef __cplusplus

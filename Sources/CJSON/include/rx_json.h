@@ -100,6 +100,8 @@ bool rx_json_number(const char *text, size_t length, rx_value *value);
 /// Escapes that JSON does not know stay as they are.
 size_t rx_json_unescape(const char *text, size_t length, char *target);
 
+/// Where `needle` first begins in `text`, or -1.
+long rx_find(const char *text, size_t length, const char *needle, size_t needle_length);
 /// Whether all of `text` is UTF-8.
 bool rx_json_is_utf8(const char *text, size_t length);
 /// The offset of the first byte that is no UTF-8, or `length`.

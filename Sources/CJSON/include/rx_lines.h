@@ -1,12 +1,11 @@
-// Many documents on lines of their own: their tokens are found in one pass over the block and used twice,
-// for the outline of each document and for the paths that are read from it.
+// Documents on lines of their own: the tokens of many are found in one pass over the block, and their outlines with
+// them.
 #ifndef RX_LINES_H
 #define RX_LINES_H
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "rx_project.h"
 #include "rx_value.h"
 #ifdef __cplusplus
 extern "C" {
@@ -22,27 +21,39 @@ void rx_lines_free(rx_lines *lines);
 /// The line must be read by itself.
 #define RX_LINES_NONE UINT32_MAX
 
-/// Finds the tokens of a block. False: some line has a fault that may hide where its tokens end (or the block
-/// is too large), so every line must be read by itself. Strings hold no line feed where this is true, so no
-/// token of a line depends on another line.
-bool rx_lines_index(rx_lines *lines, const char *text, size_t length);
+/// One line of a block; places are bytes from the start of the block.
+typedef struct rx_line {
+  uint32_t line;   ///< where it begins
+  uint32_t stop;   ///< where it ends: its line feed, or the end of the block
+  uint32_t start;  ///< the same without white space around
+  uint32_t end;
+  /// The first token, where the line is an object or an array: UTF-8, closed strings without control characters,
+  /// balanced brackets, nothing beside them. Else RX_LINES_NONE: the line is blank, a scalar or faulty.
+  uint32_t token;
+} rx_line;
 
-/// Opens the object or array that fills `start ..< end` of the block but for white space, as `rx_json_open`
-/// does without `complete`; returns its first token. Lines are opened from first to last. RX_LINES_NONE: the
-/// line is blank, a scalar or faulty, and `rx_json_open` shall say which.
-uint32_t rx_lines_open(rx_lines *lines, size_t start, size_t end, rx_value *value);
+/// Finds the tokens and lines of a block. False: some line has a fault that may hide where its tokens end (or the
+/// block is too large), so every line must be read by itself. Strings hold no line feed where this is true, so no
+/// token of a line depends on another line. No byte outside of the block is read.
+bool rx_lines_index(rx_lines *lines, const char *text, size_t length);
+/// The lines of the block that was indexed last.
+const rx_line *rx_lines_rows(const rx_lines *lines, size_t *count);
+/// Whether every line of that block is an object or an array with a sound outline.
+bool rx_lines_are_sound(const rx_lines *lines);
+/// Whether, beyond that, the block is nothing but these documents, a line feed behind each, and holds no other control
+/// character: each is on one line already, without white space around it.
+bool rx_lines_are_verbatim(const rx_lines *lines);
+
+/// How many line feeds there are.
+size_t rx_count_feeds(const char *text, size_t length);
 
 /// One document of a block that is still indexed: who has `payload` and `length` in hand has this one.
 typedef struct rx_lines_row {
-  const rx_lines *lines; ///< null: none
+  const rx_lines *lines;  ///< null: none
   uint64_t payload;
   uint32_t length;
   uint32_t token;
 } rx_lines_row;
-
-/// Does for the row what `rx_project` does for its text. False: the document is not as it should be where it
-/// was read, or a path needs the careful reader; some slots may have been set, and `rx_project` shall decide.
-bool rx_lines_project(const rx_lines_row *row, const rx_path_node *nodes, rx_value *slots);
 
 #ifdef __cplusplus
 }

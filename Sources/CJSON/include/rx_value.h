@@ -27,6 +27,9 @@ enum rx_kind {
 /// A string whose bytes are the inside of a JSON string literal that contains backslashes.
 #define RX_ESCAPED 1
 
+/// The `aux` of a string that can stand in a JSON literal as it is; a hint for whoever writes it.
+#define RX_PLAIN 1
+
 typedef struct rx_value {
   uint64_t payload;
   uint32_t length;

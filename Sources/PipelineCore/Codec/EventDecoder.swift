@@ -14,6 +14,9 @@ public protocol EventDecoder: AnyObject {
   func decode(
     _ slab: Slab, _ range: Range<Int>, offset: Int64, isLast: Bool, arena: Arena, into rows: RowBatch)
 
+  /// Takes a whole slab as a block of lines that need no rows, if it is one; then nothing else is done.
+  func survey(_ slab: Slab, offset: Int64, into rows: RowBatch) -> Bool
+
   /// Where the first row begins that was handed in but not yet decoded, because its end is missing; nil if
   /// there is none. A checkpoint must not lie behind it.
   var pendingOffset: Int64? { get }
@@ -28,6 +31,7 @@ public protocol EventDecoder: AnyObject {
 }
 
 extension EventDecoder {
+  public func survey(_ slab: Slab, offset: Int64, into rows: RowBatch) -> Bool { false }
   public var pendingOffset: Int64? { nil }
   public var memory: [UInt8] { [] }
   public func reset(memory: [UInt8]) {}

@@ -9,12 +9,16 @@ public protocol EventEncoder: AnyObject {
   /// The next event is the first of an output: a CSV header is due again.
   func reset()
 
+  /// Whether lines of this kind come out as they went in.
+  func passes(_ kind: VerbatimLines.Kind) -> Bool
+
   /// Appends what an output of events that were encoded already must begin with: the header of CSV.
   func appendHeader(to output: OutputBuffer)
 }
 
 extension EventEncoder {
   public func reset() {}
+  public func passes(_ kind: VerbatimLines.Kind) -> Bool { false }
   public func appendHeader(to output: OutputBuffer) {}
 }
 
@@ -81,6 +85,8 @@ final class JSONEventEncoder: EventEncoder {
 
   var mediaType: StaticString { terminated && layout == .compact ? "application/x-ndjson" : "application/json" }
 
+  func passes(_ kind: VerbatimLines.Kind) -> Bool { kind == .documents && terminated && layout == .compact }
+
   func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
     if let failure = JSONWriter.append(value, to: output, layout: layout) { return failure }
     if terminated { output.append(UInt8(ascii: "\n")) }
@@ -96,6 +102,8 @@ final class TextEncoder: EventEncoder {
 
   var mediaType: StaticString { "text/plain; charset=utf-8" }
 
+  func passes(_ kind: VerbatimLines.Kind) -> Bool { terminated }
+
   func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
     if let failure = appendBare(value, to: output) { return failure }
     if terminated { output.append(UInt8(ascii: "\n")) }
@@ -106,6 +114,8 @@ final class TextEncoder: EventEncoder {
 /// `lines`: each event is exactly one line, so that no event can forge another.
 final class LinesEncoder: EventEncoder {
   var mediaType: StaticString { "text/plain; charset=utf-8" }
+
+  func passes(_ kind: VerbatimLines.Kind) -> Bool { true }
 
   func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
     let start = output.count

@@ -8,28 +8,45 @@ final class JSONLinesDecoder: EventDecoder {
 
   var framing: Framing { .lines }
 
+  func survey(_ slab: Slab, offset: Int64, into rows: RowBatch) -> Bool {
+    let text = slab.bytes
+    guard opener.check == .outline, offset > 0 || text.byteOrderMarkLength == 0, let found = rows.index(text),
+      rx_lines_are_sound(rows.lines)
+    else { return false }
+    rows.holdDocuments(found, text, offset: offset, in: slab)
+    return true
+  }
+
   func decode(
     _ slab: Slab, _ range: Range<Int>, offset: Int64, isLast: Bool, arena: Arena, into rows: RowBatch
   ) {
     let text = slab.bytes.part(range.lowerBound, range.upperBound)
     let first = offset == 0 ? text.byteOrderMarkLength : 0
-    let opener = opener
-    let lines = opener.check == .outline ? rows.index(text) : nil
-    text.forEachLine(from: first) { line, at in
-      if let lines {
-        var value = Value.null
-        let token = rx_lines_open(lines, at, at &+ line.count, &value)
-        if token != RowBatch.Row.none {
-          rows.append(value, offset: offset &+ Int64(at), token: token)
-          return
-        }
-      }
-      let value = opener.parser.open(line, checking: opener.check)
-      if value.isError {
-        opener.appendFaulty(line, value, offset: offset &+ Int64(at), arena, rows)
+    guard opener.check == .outline, let found = rows.index(text.part(first, text.count)) else {
+      text.forEachLine(from: first) { line, at in append(line, offset: offset &+ Int64(at), arena, rows) }
+      return
+    }
+    let base = text.baseAddress.map { $0 + first }
+    for line in found {
+      let place = offset &+ Int64(first) &+ Int64(line.line)
+      if line.token != RowBatch.Row.none, let base {
+        let kind: Value.Kind = base.load(fromByteOffset: Int(line.start), as: UInt8.self) == 0x7B ? .jsonMap : .jsonList
+        let value = Value(kind: kind, pointer: base + Int(line.start), length: Int(line.end &- line.start))
+        rows.append(value, offset: place, token: line.token)
       } else {
-        rows.append(value, offset: offset &+ Int64(at))
+        var stop = first &+ Int(line.stop)
+        if stop > first &+ Int(line.line), text[stop &- 1] == 0x0D { stop &-= 1 }
+        append(text.part(first &+ Int(line.line), stop), offset: place, arena, rows)
       }
+    }
+  }
+
+  private func append(_ line: UnsafeRawBufferPointer, offset: Int64, _ arena: Arena, _ rows: RowBatch) {
+    let value = opener.parser.open(line, checking: opener.check)
+    if value.isError {
+      opener.appendFaulty(line, value, offset: offset, arena, rows)
+    } else {
+      rows.append(value, offset: offset)
     }
   }
 }

@@ -39,13 +39,46 @@ public final class RowBatch {
     rx_lines_free(lines)
   }
 
-  /// Finds the tokens of a block of documents on lines of their own; nil if each must be read by itself.
-  func index(_ text: UnsafeRawBufferPointer) -> OpaquePointer? {
+  /// What the batch holds in place of rows.
+  enum Form {
+    /// Nothing: there are rows.
+    case rows
+    /// The documents of an indexed block, all with a sound outline; `text` is the block, `offset` its place.
+    case documents(UnsafeBufferPointer<rx_line>, text: UnsafeRawBufferPointer, offset: Int64)
+    /// The lines of a text that is UTF-8, each a string; `offset` is its place.
+    case lines(UnsafeRawBufferPointer, offset: Int64)
+  }
+  private(set) var form = Form.rows
+  /// Set beside a form that is not `rows`: the slab holds nothing but the rows, a line feed behind each, and they are
+  /// written as they stand where each event shall be a line.
+  private(set) var verbatim: VerbatimLines?
+
+  /// The block is what `rx_lines_rows` says; `slab` holds it whole.
+  func holdDocuments(
+    _ lines: UnsafeBufferPointer<rx_line>, _ text: UnsafeRawBufferPointer, offset: Int64, in slab: Slab
+  ) {
+    form = .documents(lines, text: text, offset: offset)
+    if rx_lines_are_verbatim(self.lines) {
+      verbatim = VerbatimLines(slab: slab, bytes: text, count: lines.count, kind: .documents)
+    }
+  }
+
+  func holdLines(_ text: UnsafeRawBufferPointer, offset: Int64, in slab: Slab) {
+    form = .lines(text, offset: offset)
+    guard text.last == 0x0A, text.place(of: 0x0D) == nil else { return }
+    let count = rx_count_feeds(text.baseAddress?.assumingMemoryBound(to: CChar.self), text.count)
+    verbatim = VerbatimLines(slab: slab, bytes: text, count: count, kind: .strings)
+  }
+
+  /// Finds the lines of a block of documents and their tokens; nil if each line must be read by itself.
+  func index(_ text: UnsafeRawBufferPointer) -> UnsafeBufferPointer<rx_line>? {
     if lines == nil { lines = rx_lines_new() }
     guard rx_lines_index(lines, text.baseAddress?.assumingMemoryBound(to: CChar.self), text.count) else {
       return nil
     }
-    return lines
+    var count = 0
+    let first = rx_lines_rows(lines, &count)
+    return UnsafeBufferPointer(start: first, count: count)
   }
 
   /// The rows. Valid until the next `append` or `clear`.
@@ -67,6 +100,8 @@ public final class RowBatch {
 
   public func clear() {
     count = 0
+    form = .rows
+    verbatim = nil
     if !rejected.isEmpty { rejected.removeAll(keepingCapacity: rejected.count < 1024) }
   }
 
@@ -78,6 +113,22 @@ public final class RowBatch {
     start = larger
     capacity *= 2
   }
+}
+
+/// Events that are the lines of a piece of memory, as they stand.
+public struct VerbatimLines {
+  public enum Kind: Sendable {
+    /// Each line is a JSON object or array.
+    case documents
+    /// Each line is text without line breaks.
+    case strings
+  }
+  /// Keeps the bytes alive.
+  public let slab: Slab
+  /// Every line with its line feed.
+  public let bytes: UnsafeRawBufferPointer
+  public let count: Int
+  public let kind: Kind
 }
 
 /// A row of input that is no event.

@@ -6,6 +6,13 @@ final class LineDecoder: EventDecoder {
 
   var framing: Framing { .lines }
 
+  func survey(_ slab: Slab, offset: Int64, into rows: RowBatch) -> Bool {
+    let text = slab.bytes
+    guard !text.isEmpty, offset > 0 || text.byteOrderMarkLength == 0, UTF8Text.isValid(text) else { return false }
+    rows.holdLines(text, offset: offset, in: slab)
+    return true
+  }
+
   func decode(
     _ slab: Slab, _ range: Range<Int>, offset: Int64, isLast: Bool, arena: Arena, into rows: RowBatch
   ) {

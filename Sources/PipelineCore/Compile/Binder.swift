@@ -12,6 +12,8 @@ public struct Binder {
   let compilation: Compilation
   /// Whether the component's expressions see `error`, as those of `catch` do.
   let seesError: Bool
+  /// Whether a chain of the component sees the event that its expressions see.
+  let feedsItsEvent: Bool
   let step: StepID
 
   /// The scope of a parameter's expressions: the common variables, then its own, then the inputs that
@@ -86,7 +88,7 @@ public struct Binder {
     inner.depth += 1
     inner.path = compilation.path(of: step)
     let input = SignalPlan(.input, step: step, type: inputs.first ?? .dyn)
-    return compilation.chain(nodes, input, inner)
+    return compilation.chain(nodes, input, inner, seeing: feedsItsEvent ? segment.projection : nil)
   }
 }
 

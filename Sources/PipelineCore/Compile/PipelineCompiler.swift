@@ -103,8 +103,10 @@ final class Compilation {
 
   private var segments: [Segment] = []
 
-  func makeSegment() -> Segment {
-    let segment = Segment(environment: environment)
+  /// `projection`: of somebody above who sees the same event.
+  func makeSegment(_ projection: Projection? = nil) -> Segment {
+    projection?.isShared = true
+    let segment = Segment(environment: environment, projection: projection ?? Projection())
     segments.append(segment)
     return segment
   }
@@ -366,7 +368,10 @@ final class Compilation {
   }
 
   /// The steps of a chain, neighbouring row-wise ones fused into runs.
-  func chain(_ nodes: [ComponentNode], _ input: SignalPlan, _ context: SignalContext) -> SignalPlan? {
+  /// `seeing`: the paths that somebody above reads of the very event that the first step sees.
+  func chain(
+    _ nodes: [ComponentNode], _ input: SignalPlan, _ context: SignalContext, seeing projection: Projection? = nil
+  ) -> SignalPlan? {
     var result = input
     var parts: [RunPlan.Part] = []
     var runInput = input
@@ -393,7 +398,7 @@ final class Compilation {
         continue
       }
       if var row = component as? any RowOperator {
-        let segment = open ?? makeSegment()
+        let segment = open ?? makeSegment(position == 0 ? projection : nil)
         isWhole = bind(&row, [type], segment, context, step, node.location) && isWhole
         guard isWhole else {
           failed = true
@@ -416,7 +421,7 @@ final class Compilation {
       } else {
         closeRun()
         open = nil
-        let segment = makeSegment()
+        let segment = makeSegment(position == 0 ? projection : nil)
         isWhole = bind(&component, [type], segment, context, step, node.location) && isWhole
         guard isWhole else {
           failed = true
@@ -563,7 +568,7 @@ final class Compilation {
       var value = value
       var binder = Binder(
         inputs: inputs, location: location, segment: segment, context: context, compilation: self,
-        seesError: D.seesError, step: step)
+        seesError: D.seesError, feedsItsEvent: D.feedsItsEvent, step: step)
       value.bind(&binder)
       for parameter in D.spec.parameters { parameter.bind(&value, &binder) }
       diagnostics.report(contentsOf: binder.diagnostics.all)

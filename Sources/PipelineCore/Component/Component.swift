@@ -5,6 +5,9 @@ public protocol Component: Sendable {
   static var spec: ComponentSpec<Self> { get }
   /// Whether the expressions of the parameters, inner signals included, see `error`, as those of `catch` do.
   static var seesError: Bool { get }
+  /// Whether the chain among the parameters gets the very event that the expressions were evaluated for, after the
+  /// last of them: then both share what they read of it.
+  static var feedsItsEvent: Bool { get }
   /// Checks what concerns several parameters at once. Single ones are checked by their own types.
   func validate(_ context: inout DecodingContext)
   /// Prepares what depends on the types of the inputs, beyond the parameters' own expressions.
@@ -18,6 +21,7 @@ extension Component {
   var carries: Carries { Self.spec.carries }
 
   public static var seesError: Bool { false }
+  public static var feedsItsEvent: Bool { false }
   public func validate(_ context: inout DecodingContext) {}
   public mutating func bind(_ binder: inout Binder) {}
 }

@@ -218,68 +218,101 @@ public struct MappingParameter: ParameterValue {
 
 /// Builds values from the programs of a mapping.
 final class ValueBuilder {
-  private enum Step {
-    case program(Program)
-    case object([(key: Value, builder: ValueBuilder)])
-    case list([ValueBuilder])
+  /// What makes one value: a program, or what is inside of a list or an object.
+  private struct Part {
+    var key = Value.null
+    var program: Unmanaged<Program>?
+    var inner: Unmanaged<ValueBuilder>?
   }
-  private let step: Step
+  private enum Kind { case program, object, list }
+  private let kind: Kind
+  // In memory of its own, so that nothing is checked or counted for an event.
+  private let parts: UnsafeMutableBufferPointer<Part>
+  /// Keeps alive what the parts point to.
+  private let owned: [AnyObject]
   /// Owns the texts of the keys.
-  private var keys: [OwnedValue] = []
+  private let keys: [OwnedValue]
 
   init?(_ node: MappingParameter.Node) {
+    var parts: [Part] = []
+    var owned: [AnyObject] = []
+    var keys: [OwnedValue] = []
+    func add(_ node: MappingParameter.Node) -> Bool {
+      var part = Part()
+      if case .expression(let parameter) = node {
+        guard let program = parameter.program else { return false }
+        owned.append(program)
+        part.program = .passUnretained(program)
+      } else {
+        guard let inner = ValueBuilder(node) else { return false }
+        owned.append(inner)
+        part.inner = .passUnretained(inner)
+      }
+      parts.append(part)
+      return true
+    }
     switch node {
-    case .expression(let parameter):
-      guard let program = parameter.program else { return nil }
-      step = .program(program)
+    case .expression:
+      kind = .program
+      guard add(node) else { return nil }
     case .object(let members):
-      var steps: [(key: Value, builder: ValueBuilder)] = []
+      kind = .object
       let arena = Arena()
       for member in members {
-        guard let builder = ValueBuilder(member.node) else { return nil }
-        let key = OwnedValue(arena.string(member.key))
+        guard add(member.node) else { return nil }
+        let key = OwnedValue(arena.string(member.key).markedPlain())
         keys.append(key)
-        steps.append((key.value, builder))
+        parts[parts.count - 1].key = key.value
       }
-      step = .object(steps)
     case .list(let items):
-      var steps: [ValueBuilder] = []
+      kind = .list
       for item in items {
-        guard let builder = ValueBuilder(item) else { return nil }
-        steps.append(builder)
+        guard add(item) else { return nil }
       }
-      step = .list(steps)
     }
+    self.parts = .allocate(capacity: parts.count)
+    _ = self.parts.initialize(from: parts)
+    self.owned = owned
+    self.keys = keys
+  }
+
+  deinit { parts.deallocate() }
+
+  @inline(__always)
+  private func value(_ part: Part, _ frame: EventFrame, _ failed: inout Program?) -> Value {
+    if let program = part.program {
+      let value = program._withUnsafeGuaranteedRef { $0.evaluate(frame.frame) }
+      if value.isError { failed = program.takeUnretainedValue() }
+      return value
+    }
+    return part.inner?._withUnsafeGuaranteedRef { $0.build(frame, &failed) } ?? .null
   }
 
   /// The value for the event that `frame` was loaded with; an error value where a part fails, with the
   /// program that failed in `failed`.
   func build(_ frame: EventFrame, _ failed: inout Program?) -> Value {
-    switch step {
-    case .program(let program):
-      let value = program.evaluate(frame.frame)
-      if value.isError { failed = program }
-      return value
-    case .list(let items):
-      let target = frame.frame.arena.elements(items.count)
-      for (index, item) in items.enumerated() {
-        let value = item.build(frame, &failed)
+    switch kind {
+    case .program: return value(parts[0], frame, &failed)
+    case .list:
+      let target = frame.frame.arena.elements(parts.count)
+      for index in 0..<parts.count {
+        let value = value(parts[index], frame, &failed)
         if value.isError { return value }
         target[index] = value.is(.optional) ? value.wrapped ?? .null : value
       }
-      return Value(kind: .list, pointer: target.baseAddress, length: items.count)
-    case .object(let members):
-      let target = frame.frame.arena.entries(members.count)
+      return Value(kind: .list, pointer: target.baseAddress, length: parts.count)
+    case .object:
+      let target = frame.frame.arena.entries(parts.count)
       var count = 0
-      for member in members {
-        var value = member.builder.build(frame, &failed)
+      for index in 0..<parts.count {
+        var value = value(parts[index], frame, &failed)
         if value.isError { return value }
         if value.is(.optional) {
           guard let wrapped = value.wrapped else { continue }
           value = wrapped
         }
-        target[count] = Entry(key: member.key, value: value)
-        count += 1
+        target[count] = Entry(key: parts[index].key, value: value)
+        count &+= 1
       }
       return Value(kind: .map, pointer: target.baseAddress, length: count)
     }

@@ -172,13 +172,19 @@ public enum JSONWriter {
   @inline(__always)
   static func appendString(_ value: Value, to output: OutputBuffer) {
     let bytes = value.rawBytes
+    assert(!value.isPlain || value.hasNothingToEscape, "a string is marked plain that is not")
+    if value.isEscaped || value.isPlain {
+      output.append(count: bytes.count &+ 2) { target in
+        target[0] = UInt8(ascii: "\"")
+        if let start = bytes.baseAddress { memcpy(target + 1, start, bytes.count) }
+        target[bytes.count &+ 1] = UInt8(ascii: "\"")
+        return bytes.count &+ 2
+      }
+      return
+    }
     output.reserve(bytes.count &+ 2)
     output.append(UInt8(ascii: "\""))
-    if value.isEscaped {
-      output.append(bytes)
-    } else {
-      appendEscaped(bytes, to: output)
-    }
+    appendEscaped(bytes, to: output)
     output.append(UInt8(ascii: "\""))
   }
 

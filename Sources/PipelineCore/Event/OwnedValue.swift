@@ -12,6 +12,9 @@ public struct OwnedValue: @unchecked Sendable {
   /// Valid as long as this `OwnedValue` (or a copy) lives and is not assigned to.
   public private(set) var value: Value
   private var block: Block?
+  /// Memory of the content before, for lists and maps that are replaced again and again: the new one may point into
+  /// the old one while it is copied.
+  private var spare: Block?
 
   /// Deeply immutable once shared: `assign` writes only into a block that nobody else holds.
   private final class Block {
@@ -39,45 +42,53 @@ public struct OwnedValue: @unchecked Sendable {
 
   /// Replaces the content with a deep copy of `new`. `new` may point into this very value.
   public mutating func assign(_ new: Value) {
-    let need = Self.size(of: new)
+    let need = new.isScalar ? 0 : Self.size(of: new)
     if need == 0 {
       value = new
-      if let block, block.capacity > 4096 { self.block = nil }
+      if let block, block.capacity > Self.keptCapacity { self.block = nil }
       return
     }
-    let old = block
-    var reuse = false
-    if block != nil, isKnownUniquelyReferenced(&block), let block {
+    let isFlat = new.is(.string) || new.is(.jsonMap) || new.is(.jsonList) || new.is(.bytes)
+    if isFlat, Self.isReusable(&block, need), let block {
+      // A value may be assigned a part of itself; then it needs other memory.
       let start = UInt(bitPattern: block.memory)
       let at = UInt(new.payload)
-      // A value may be assigned a part of itself; then it needs fresh memory. Parts of lists are not
-      // looked at, because a list that lies outside can still point inside.
-      let scalar = new.kind == Value.Kind.string.rawValue || new.kind == Value.Kind.jsonMap.rawValue
-      let outside = at < start || at >= start + UInt(block.capacity)
-      reuse = scalar && outside && need <= block.capacity && block.capacity <= 8 * need + 4096
+      if at < start || at >= start + UInt(block.capacity) {
+        var cursor = block.memory
+        value = Self.copy(new, &cursor)
+        return
+      }
     }
-    let target: Block
-    if reuse, let block {
-      target = block
-    } else {
-      target = Block(need)
-    }
-    var cursor = target.memory
+    let target = Self.isReusable(&spare, need) ? spare : nil
+    spare = nil
+    let fresh = target ?? Block(need)
+    var cursor = fresh.memory
     value = Self.copy(new, &cursor)
-    block = target
-    withExtendedLifetime(old) {}
+    if !isFlat, let block, block.capacity <= Self.keptCapacity { spare = block }
+    block = fresh
+  }
+
+  private static let keptCapacity = 4096
+
+  /// Whether nobody else holds the block, and `need` bytes fit well.
+  private static func isReusable(_ block: inout Block?, _ need: Int) -> Bool {
+    guard isKnownUniquelyReferenced(&block), let capacity = block?.capacity else { return false }
+    return need <= capacity && capacity <= 8 * need + keptCapacity
   }
 
   /// Replaces the content; what this value gave out before stays valid until the end of the turn.
   ///
   /// For values that were emitted; `new` may point into the old content.
-  public mutating func assign(_ new: Value, retiring arena: Arena) {
-    guard block != nil || Self.size(of: new) > 0 else {
-      value = new
-      return
-    }
+  @inline(__always)
+  public mutating func assign(_ new: Value, retiring arena: @autoclosure () -> Arena) {
+    if block == nil, new.isScalar { value = new } else { retire(new, arena()) }
+  }
+
+  @inline(never)
+  private mutating func retire(_ new: Value, _ arena: Arena) {
     let old = block
     block = nil
+    spare = nil
     assign(new)
     if let old { arena.keep(old) }
   }
@@ -150,9 +161,22 @@ public struct OwnedValue: @unchecked Sendable {
 }
 
 extension Value {
+  /// Whether the sixteen bytes are all there is to it.
+  @inline(__always)
+  var isScalar: Bool {
+    let inside: UInt32 =
+      1 << UInt32(Kind.absent.rawValue) | 1 << UInt32(Kind.null.rawValue) | 1 << UInt32(Kind.bool.rawValue)
+      | 1 << UInt32(Kind.int.rawValue) | 1 << UInt32(Kind.uint.rawValue) | 1 << UInt32(Kind.double.rawValue)
+      | 1 << UInt32(Kind.timestamp.rawValue) | 1 << UInt32(Kind.duration.rawValue)
+    return inside >> UInt32(kind) & 1 != 0
+  }
+
   /// Whether lists and maps are nested more than `limit` deep. What is still JSON text counts as one
   /// level: its reader has limits of its own.
-  public func isDeeper(than limit: Int) -> Bool {
+  @inline(__always)
+  public func isDeeper(than limit: Int) -> Bool { isScalar ? false : isNestedDeeper(than: limit) }
+
+  private func isNestedDeeper(than limit: Int) -> Bool {
     switch what {
     case .list: limit == 0 || elements.contains { $0.isDeeper(than: limit - 1) }
     case .map: limit == 0 || entries.contains { $0.value.isDeeper(than: limit - 1) }

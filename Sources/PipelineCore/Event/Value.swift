@@ -113,6 +113,21 @@ extension Value {
     UnsafeRawBufferPointer(start: pointer, count: Int(length))
   }
   @inline(__always) public var isEscaped: Bool { flags & 1 != 0 }
+  /// On a string: nothing in it needs an escape in JSON. A hint: without it, nobody knows.
+  @inline(__always) var isPlain: Bool { aux & UInt16(RX_PLAIN) != 0 }
+
+  var hasNothingToEscape: Bool {
+    !isEscaped && rawBytes.allSatisfy { $0 >= 0x20 && $0 != UInt8(ascii: "\"") && $0 != UInt8(ascii: "\\") }
+  }
+
+  /// The string with the hint, where it holds nothing that needs an escape.
+  func markedPlain() -> Value {
+    guard self.is(.string), hasNothingToEscape else { return self }
+    var marked = self
+    marked.aux = UInt16(RX_PLAIN)
+    return marked
+  }
+
   @inline(__always) public var elements: UnsafeBufferPointer<Value> {
     UnsafeBufferPointer(
       start: pointer?.assumingMemoryBound(to: Value.self), count: Int(length))

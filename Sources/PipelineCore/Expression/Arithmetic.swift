@@ -122,6 +122,7 @@ extension Context {
       (target + Int(a.length)).copyMemory(from: source, byteCount: Int(b.length))
     }
     var result = a
+    result.aux = a.aux & b.aux
     result.payload = UInt64(UInt(bitPattern: target))
     result.length = UInt32(count)
     return result

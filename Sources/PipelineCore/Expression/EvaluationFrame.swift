@@ -16,8 +16,8 @@ public final class EvaluationFrame {
     var iterationsLeft: Int
     /// What ``Arena/allocated`` may reach in this evaluation.
     var allocationLimit: Int
-    /// The scanner of raw JSON events; made when first needed.
-    var projector: OpaquePointer?
+    /// Where the tokens of raw JSON events are found that came by themselves; made when first needed.
+    var scanner: OpaquePointer?
     /// Valid as long as the frame.
     let frame: Unmanaged<EvaluationFrame>
     var arena: Unmanaged<Arena>
@@ -25,6 +25,8 @@ public final class EvaluationFrame {
     let scratch: Unmanaged<OutputBuffer>
     /// The document whose tokens are known, if any: ``JSONParser/indexed``.
     let indexed: UnsafePointer<rx_lines_row>
+    /// For which document the slots were filled last, where several frames share them.
+    let filled: UnsafeMutablePointer<SlotBank.Document>?
   }
 
   let state: UnsafeMutablePointer<State>
@@ -32,6 +34,8 @@ public final class EvaluationFrame {
   public let json: JSONParser
   private let scratch = OutputBuffer(capacity: 256)
   private let slotCount: Int
+  /// Owns the slots where others use them, too.
+  private let bank: SlotBank?
   private let variableCount: Int
   private var localCount: Int
   /// Rounds of loops that one evaluation may take, nested loops counted together.
@@ -43,14 +47,19 @@ public final class EvaluationFrame {
   private var grokPatterns: [(source: [UInt8], pattern: GrokPattern)] = []
 
   /// `variables`: how many the scopes of the programs declare. `slots`: ``Projection/slotCount``.
-  public init(variables: Int = 0, slots: Int = 0, arena: Arena, json: JSONParser) {
+  public convenience init(variables: Int = 0, slots: Int = 0, arena: Arena, json: JSONParser) {
+    self.init(variables: variables, slots: slots, bank: nil, arena: arena, json: json)
+  }
+
+  init(variables: Int, slots: Int, bank: SlotBank?, arena: Arena, json: JSONParser) {
+    self.bank = bank
     self.arena = arena
     self.json = json
     slotCount = max(slots, 1)
     variableCount = max(variables, 1)
     localCount = 16
-    let slotMemory = UnsafeMutablePointer<Value>.allocate(capacity: slotCount)
-    slotMemory.initialize(repeating: .absent, count: slotCount)
+    let slotMemory = bank?.slots ?? .allocate(capacity: slotCount)
+    if bank == nil { slotMemory.initialize(repeating: .absent, count: slotCount) }
     let variableMemory = UnsafeMutablePointer<Value>.allocate(capacity: variableCount)
     variableMemory.initialize(repeating: .absent, count: variableCount)
     let localMemory = UnsafeMutablePointer<Value>.allocate(capacity: localCount)
@@ -60,16 +69,17 @@ public final class EvaluationFrame {
       to: State(
         slots: slotMemory, variables: variableMemory, locals: localMemory, error: .absent,
         now: .timestamp(seconds: 0, nanoseconds: 0), iterationsLeft: ExpressionLimits.iterations,
-        allocationLimit: .max, projector: nil,
+        allocationLimit: .max, scanner: nil,
         frame: .passUnretained(self), arena: .passUnretained(arena), json: .passUnretained(json),
-        scratch: .passUnretained(scratch), indexed: UnsafePointer(json.indexed)))
+        scratch: .passUnretained(scratch), indexed: UnsafePointer(json.indexed),
+        filled: bank?.document))
   }
 
   deinit {
-    state.pointee.slots.deallocate()
+    if bank == nil { state.pointee.slots.deallocate() }
     state.pointee.variables.deallocate()
     state.pointee.locals.deallocate()
-    if let projector = state.pointee.projector { rx_projector_free(projector) }
+    if let scanner = state.pointee.scanner { rx_lines_free(scanner) }
     state.deallocate()
   }
 
@@ -129,6 +139,31 @@ public final class EvaluationFrame {
     grokPatterns.append((Array(source), new))
     return new
   }
+}
+
+/// Slots that several frames use for one document after the other.
+final class SlotBank {
+  struct Document {
+    var payload: UInt64 = 0
+    var length: UInt32 = 0
+  }
+  let slots: UnsafeMutablePointer<Value>
+  let document: UnsafeMutablePointer<Document>
+
+  init(_ count: Int) {
+    slots = .allocate(capacity: max(count, 1))
+    slots.initialize(repeating: .absent, count: max(count, 1))
+    document = .allocate(capacity: 1)
+    document.initialize(to: Document())
+  }
+
+  deinit {
+    slots.deallocate()
+    document.deallocate()
+  }
+
+  /// At the end of a turn: the same place may hold another document in the next.
+  func forget() { document.pointee = Document() }
 }
 
 /// What a function works with: the frame of the evaluation, without reference counting.
@@ -215,17 +250,17 @@ struct Context {
     return Value(kind: .optional, pointer: UnsafeRawPointer(box.baseAddress), length: 1)
   }
 
-  /// The scanner of raw JSON events.
+  /// Where the tokens of raw JSON events are found.
   @inline(__always)
-  var projector: OpaquePointer {
-    if let known = state.pointee.projector { return known }
-    return makeProjector()
+  var scanner: OpaquePointer {
+    if let known = state.pointee.scanner { return known }
+    return makeScanner()
   }
 
   @inline(never)
-  private func makeProjector() -> OpaquePointer {
-    let new: OpaquePointer = rx_projector_create()
-    state.pointee.projector = new
+  private func makeScanner() -> OpaquePointer {
+    let new: OpaquePointer = rx_lines_new()
+    state.pointee.scanner = new
     return new
   }
 

@@ -24,6 +24,8 @@ public final class Projection: @unchecked Sendable {
   /// The variable whose paths these are.
   public let variable: String
   private var nodes = [Node(key: [])]
+  /// Several frames see the same event one after the other, and what one has read the next need not read again.
+  var isShared = false
   /// How many slots the frames need.
   public private(set) var slotCount = 0
   /// The trie as the scanner reads it; set by ``freeze()``. In memory of its own, which is read without
@@ -31,6 +33,8 @@ public final class Projection: @unchecked Sendable {
   private struct Trie {
     var nodes: UnsafeMutablePointer<rx_path_node>?
     var keys: UnsafeMutablePointer<CChar>?
+    /// The same, made ready for reading JSON text.
+    var paths: OpaquePointer?
     var slotCount = 0
   }
 
@@ -43,6 +47,7 @@ public final class Projection: @unchecked Sendable {
   }
 
   deinit {
+    if let paths = trie.pointee.paths { rx_paths_free(paths) }
     trie.pointee.nodes?.deallocate()
     trie.pointee.keys?.deallocate()
     trie.deallocate()
@@ -128,7 +133,8 @@ public final class Projection: @unchecked Sendable {
         presence_only: node.presenceOnly ? 1 : 0)
       used += node.key.count
     }
-    self.trie.pointee = Trie(nodes: trie, keys: text, slotCount: slotCount)
+    self.trie.pointee = Trie(
+      nodes: trie, keys: text, paths: rx_paths_new(trie, order.count), slotCount: slotCount)
   }
 
   /// Fills the slots of the frame for one event and makes it the projected variable's value's fields.
@@ -145,28 +151,45 @@ public final class Projection: @unchecked Sendable {
     let count = trie.pointee.slotCount
     guard count > 0 else { return .null }
     let slots = state.pointee.slots
+    if let filled = state.pointee.filled {
+      if event.is(.jsonMap), filled.pointee.payload == event.payload, filled.pointee.length == event.length {
+        return .null
+      }
+      // Only what turns out to be sound counts as read.
+      filled.pointee = SlotBank.Document()
+    }
     for index in 0..<count { slots[index] = .absent }
     let row = state.pointee.indexed
     if event.is(.jsonMap), row.pointee.payload == event.payload, row.pointee.length == event.length,
       row.pointee.lines != nil
     {
-      if rx_lines_project(row, nodes, slots) { return .null }
-      for index in 0..<count { slots[index] = .absent }
+      guard rx_paths_read_row(trie.pointee.paths, row, slots) else {
+        return Self.failure(event, Context(state: state))
+      }
+    } else {
+      let outcome = fill(nodes, 0, event, Context(state: state))
+      if outcome.isError { return outcome }
     }
-    return Self.fill(nodes, 0, event, Context(state: state))
+    if let filled = state.pointee.filled, event.is(.jsonMap) {
+      filled.pointee = SlotBank.Document(payload: event.payload, length: event.length)
+    }
+    return .null
   }
 
-  private static func fill(
+  @inline(never)
+  private static func failure(_ event: Value, _ context: Context) -> Value {
+    // The careful reader knows the reason and the place.
+    (context.json.validate(event.rawBytes) ?? JSONFailure(.malformed, offset: 0)).value
+  }
+
+  private func fill(
     _ nodes: UnsafeMutablePointer<rx_path_node>, _ at: Int, _ event: Value, _ context: Context
   ) -> Value {
     if event.is(.jsonMap) {
-      let malformed = rx_project(
-        context.projector, nodes, Int32(at), event.pointer?.assumingMemoryBound(to: CChar.self),
+      let isSound = rx_paths_read(
+        trie.pointee.paths, context.scanner, Int32(at), event.pointer?.assumingMemoryBound(to: CChar.self),
         Int(event.length), context.state.pointee.slots)
-      if malformed < 0 { return .null }
-      // The careful reader knows the reason and the place better.
-      let failure = context.json.validate(event.rawBytes) ?? JSONFailure(.malformed, offset: malformed)
-      return failure.value
+      return isSound ? .null : Self.failure(event, context)
     }
     guard event.is(.map) else { return .null }
     for index in 0..<Int(nodes[at].child_count) {

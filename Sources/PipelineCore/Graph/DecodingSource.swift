@@ -18,26 +18,47 @@ open class DecodingSource: RunningSource {
     rows.clear()
     decoder.decode(slab, 0..<slab.count, offset: offset, isLast: isLast, arena: arena, into: rows)
     let found = (decoded: rows.count, refused: rows.rejected.count)
-    // Refused rows are reported in their place.
-    var next = 0
-    for refused in rows.rejected {
-      produceRows(next..<refused.index, origin)
-      next = refused.index
-      if isClosed { return found }
-      rejectInput(
-        refused.bytes.rawBytes, "\(refused.reason)", origin: origin, position: refused.offset)
-      if isClosed { return found }
-    }
-    produceRows(next..<rows.count, origin)
+    produce(rows, origin)
     return found
   }
 
+  /// Emits the rows of a block that was decoded on another thread.
+  public final func take(_ block: DecodedBlock, origin: Origin) {
+    guard !isClosed else { return }
+    arena.keep(block)
+    arena.keep(origin)
+    produce(block.batch, origin)
+  }
+
+  private func produce(_ rows: RowBatch, _ origin: Origin) {
+    if let lines = rows.verbatim, emit(lines) {
+      execution.counters.received &+= UInt64(lines.count)
+      return
+    }
+    switch rows.form {
+    case .documents(let lines, let text, let offset): produceDocuments(lines, text, offset, rows.lines, origin)
+    case .lines(let text, let offset): produceLines(text, offset, origin)
+    case .rows:
+      // Refused rows are reported in their place.
+      var next = 0
+      for refused in rows.rejected {
+        produceRows(rows, next..<refused.index, origin)
+        next = refused.index
+        if isClosed { return }
+        rejectInput(
+          refused.bytes.rawBytes, "\(refused.reason)", origin: origin, position: refused.offset)
+        if isClosed { return }
+      }
+      produceRows(rows, next..<rows.count, origin)
+    }
+  }
+
   /// Emits some of the rows, until there is no more or the source is closed.
-  private func produceRows(_ range: Range<Int>, _ origin: Origin) {
-    let all = rows.rows.baseAddress
+  private func produceRows(_ batch: RowBatch, _ range: Range<Int>, _ origin: Origin) {
+    let all = batch.rows.baseAddress
     guard let all, !range.isEmpty else { return }
     let indexed = execution.json.indexed
-    let lines = rows.lines
+    let lines = batch.lines
     var emitted: UInt64 = 0
     defer {
       execution.counters.received &+= emitted
@@ -56,6 +77,47 @@ open class DecodingSource: RunningSource {
       emitted &+= 1
       emit(event)
       if isClosed { return }
+    }
+  }
+
+  private func produceDocuments(
+    _ documents: UnsafeBufferPointer<rx_line>, _ text: UnsafeRawBufferPointer, _ offset: Int64,
+    _ tokens: OpaquePointer?, _ origin: Origin
+  ) {
+    guard let base = text.baseAddress else { return }
+    let indexed = execution.json.indexed
+    var emitted: UInt64 = 0
+    defer {
+      execution.counters.received &+= emitted
+      // Nobody may find tokens of a slab that is gone.
+      indexed.pointee.lines = nil
+    }
+    var event = Event(.null, origin: origin)
+    for line in documents {
+      let start = base + Int(line.start)
+      let value = Value(
+        kind: start.load(as: UInt8.self) == UInt8(ascii: "{") ? .jsonMap : .jsonList, pointer: start,
+        length: Int(line.end &- line.start))
+      indexed.pointee = rx_lines_row(
+        lines: tokens, payload: value.payload, length: value.length, token: line.token)
+      event.value = value
+      event.position = offset &+ Int64(line.line)
+      emitted &+= 1
+      emit(event)
+      if isClosed { return }
+    }
+  }
+
+  private func produceLines(_ text: UnsafeRawBufferPointer, _ offset: Int64, _ origin: Origin) {
+    var emitted: UInt64 = 0
+    defer { execution.counters.received &+= emitted }
+    var event = Event(.null, origin: origin)
+    text.forEachLine { line, at in
+      if isClosed { return }
+      event.value = .string(line)
+      event.position = offset &+ Int64(at)
+      emitted &+= 1
+      emit(event)
     }
   }
 }

@@ -11,7 +11,7 @@ public final class EventFrame {
     self.execution = execution
     frame = EvaluationFrame(
       variables: segment.variableCount, slots: segment.projection.slotCount,
-      arena: execution.executor.arena, json: execution.json)
+      bank: execution.slotBank(segment.projection), arena: execution.executor.arena, json: execution.json)
     frame[Variables.env] = segment.environment.value
     frame[Variables.outer] = scope.outer?.value ?? .absent
     frame[Variables.error] = scope.error?.value ?? .absent

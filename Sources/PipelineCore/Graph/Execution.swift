@@ -207,7 +207,20 @@ public final class Execution {
     if openSinks == 0, plan.sinks.isEmpty == false || drivers.allSatisfy(\.hasEnded) { end(.completed) }
   }
 
+  /// The slots of projections that several frames share.
+  private var banks: [ObjectIdentifier: SlotBank] = [:]
+
+  /// The slots that all frames of a shared projection fill and read.
+  func slotBank(_ projection: Projection) -> SlotBank? {
+    guard projection.isShared else { return nil }
+    if let known = banks[ObjectIdentifier(projection)] { return known }
+    let new = SlotBank(projection.slotCount)
+    banks[ObjectIdentifier(projection)] = new
+    return new
+  }
+
   private func turnEnded() {
+    for bank in banks.values { bank.forget() }
     for sink in sinks where sink.isOpen { sink.node.turnEnded() }
   }
 

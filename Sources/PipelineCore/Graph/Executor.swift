@@ -88,6 +88,11 @@ public final class Executor: @unchecked Sendable {
   /// How many timers are pending.
   public var pendingTimers: Int { timers.count }
 
+  /// Whether another batch of input waits and will be taken without anybody having to act.
+  public var hasBatchAtHand: Bool {
+    !isCongested && mailbox.withLock { !$0.batches.isEmpty }
+  }
+
   public var isCongested: Bool { congestedOutputs + congestedQueues > 0 }
 
   /// Runs turns until nothing is due, at most `limit`; returns whether something is left to do now.

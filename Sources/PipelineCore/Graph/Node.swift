@@ -2,6 +2,9 @@
 open class Downstream {
   public init() {}
   open func receive(_ event: Event) {}
+  /// Takes many events at once, if it makes no difference to it: false where they must come one by one, and then
+  /// nothing has been done.
+  open func receive(_ lines: VerbatimLines) -> Bool { false }
   open func complete() {}
   open func fail(_ failure: SignalFailure) {}
 }
@@ -74,6 +77,11 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
   open func restore(_ state: inout StateReader) throws(StateFault) {}
 
   // MARK: Output
+
+  /// Emits many events at once; false where they must be emitted one by one, and then nothing has been done.
+  public final func emit(_ lines: VerbatimLines) -> Bool {
+    !isClosed && downstream._withUnsafeGuaranteedRef { $0.receive(lines) }
+  }
 
   @inline(__always)
   public final func emit(_ event: Event) {

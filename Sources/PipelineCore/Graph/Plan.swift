@@ -169,14 +169,17 @@ public struct EventType: Sendable, Equatable {
 /// projection of the event fills.
 public final class Segment: @unchecked Sendable {
   /// Frozen after compilation.
-  public let projection = Projection()
+  public let projection: Projection
   public internal(set) var usesMeta = false
   public internal(set) var hasPrograms = false
   /// Number of variables that a frame needs.
   public internal(set) var variableCount = Variables.base.count
   /// The environment as a map, fixed at load.
   public let environment: OwnedValue
-  public init(environment: OwnedValue) { self.environment = environment }
+  public init(environment: OwnedValue, projection: Projection = Projection()) {
+    self.environment = environment
+    self.projection = projection
+  }
   static let empty = Segment(environment: OwnedValue())
 }
 

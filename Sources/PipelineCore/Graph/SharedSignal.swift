@@ -206,6 +206,10 @@ final class SharedSignal: Downstream {
     }
   }
 
+  override func receive(_ lines: VerbatimLines) -> Bool {
+    only?._withUnsafeGuaranteedRef { $0.receive(lines) } ?? false
+  }
+
   override func complete() {
     watcher?.complete()
     if !sharing.again { ending = .completed }

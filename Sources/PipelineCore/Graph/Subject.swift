@@ -1,7 +1,11 @@
 /// A signal that its owner feeds by hand: the input of a chain parameter. One subscriber at a time, and a
 /// second one gets nothing; what is sent while there is none is lost. Once it has ended it stays so.
 final class Subject: Downstream {
-  private var subscriber: Subscriber?
+  private var subscriber: Subscriber? {
+    didSet { target = subscriber?.downstream }
+  }
+  /// Who gets events, without counting references.
+  @exclusivity(unchecked) private var target: Unmanaged<Downstream>?
   /// Nothing can come any more, whoever subscribes.
   private(set) var hasEnded: Bool
 
@@ -42,7 +46,7 @@ final class Subject: Downstream {
   }
 
   override func receive(_ event: Event) {
-    subscriber?.downstream._withUnsafeGuaranteedRef { $0.receive(event) }
+    target?._withUnsafeGuaranteedRef { $0.receive(event) }
   }
 
   override func complete() { end()?._withUnsafeGuaranteedRef { $0.complete() } }

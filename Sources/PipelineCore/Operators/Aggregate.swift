@@ -36,11 +36,12 @@ struct Aggregate: OperatorComponent {
     private var running: OwnedValue
     private var index: Int64 = 0
     private let program: Program
-    private lazy var frame = makeFrame()
+    private let frame: EventFrame
 
     init(_ start: OwnedValue, _ program: Program, _ seat: Seat, _ downstream: Downstream) {
       running = start
       self.program = program
+      frame = .make(seat)
       super.init(seat, downstream: downstream)
     }
 
@@ -62,7 +63,7 @@ struct Aggregate: OperatorComponent {
         return
       }
       index &+= 1
-      running.assign(value, retiring: arena)
+      running.assign(value)
     }
 
     override func complete() {

@@ -41,9 +41,9 @@ struct Distinct: RowOperator {
     private let parameters: Distinct
     private let program: Program?
     private let step: StepPlan
-    private var known: Set<[UInt8]> = []
-    /// What is in `known`, oldest first.
-    private var order = Deque<(text: [UInt8], since: Instant)>()
+    private let known = KeyTable()
+    /// The numbers of what is in `known`, oldest first.
+    private var order = Deque<(number: Int, since: Instant)>()
     private let buffer = OutputBuffer()
 
     init(_ parameters: Distinct, _ step: StepPlan) {
@@ -60,23 +60,23 @@ struct Distinct: RowOperator {
       }
       buffer.clear()
       JSONWriter.append(value, to: buffer)
-      let text = Array(buffer.bytes)
       if let within = parameters.within {
         while let oldest = order.first, oldest.since + within <= run.now { forgetOldest() }
       }
-      guard known.insert(text).inserted else { return .drop }
-      order.append((text, run.now))
-      if order.count > parameters.memory { forgetOldest() }
+      let hash = known.hash(buffer.bytes)
+      guard known.find(buffer.bytes, hash) == nil else { return .drop }
+      if order.count == parameters.memory { forgetOldest() }
+      order.append((known.insert(buffer.bytes, hash), run.now))
       return .pass
     }
 
     private func forgetOldest() {
-      if let oldest = order.popFirst() { known.remove(oldest.text) }
+      if let oldest = order.popFirst() { known.remove(oldest.number) }
     }
 
     override func save(_ state: inout StateWriter) {
       state.write(each: order) {
-        $0.write($1.text)
+        $0.write(Array(known.text($1.number)))
         $0.write($1.since)
       }
     }
@@ -84,8 +84,12 @@ struct Distinct: RowOperator {
     override func restore(_ state: inout StateReader) throws(StateFault) {
       for _ in 0..<(try state.count()) {
         let text: [UInt8] = try state.read()
-        guard known.insert(text).inserted else { throw StateFault("a value is there twice") }
-        order.append((text, try state.read()))
+        let number = text.withUnsafeBytes { text -> Int? in
+          let hash = known.hash(text)
+          return known.find(text, hash) == nil ? known.insert(text, hash) : nil
+        }
+        guard let number else { throw StateFault("a value is there twice") }
+        order.append((number, try state.read()))
       }
     }
   }

@@ -5,6 +5,8 @@ struct GroupBy: OperatorComponent {
   var idle: TimeSpan?
   var maxGroups = 10_000
 
+  static let feedsItsEvent = true
+
   static let spec = ComponentSpec<GroupBy>(
     "groupBy",
     summary: "Runs a chain of its own for each key and merges what they send.",
@@ -35,16 +37,17 @@ struct GroupBy: OperatorComponent {
 
   final class Node: MultiInletNode {
     private final class Group {
-      let text: [UInt8]
+      /// The number of its key's text.
+      let number: Int
       let key: OwnedValue
       let subject: Subject
       let token: Int
       /// Whether its chain was found in a saved state.
       var hasChain = false
       var timer = Wake.none
-      init(_ text: [UInt8], _ key: Value, _ token: Int, hasEnded: Bool = false) {
+      init(_ number: Int, _ key: Value, _ token: Int, hasEnded: Bool = false) {
         subject = Subject(hasEnded: hasEnded)
-        self.text = text
+        self.number = number
         self.key = OwnedValue(key)
         self.token = token
       }
@@ -52,9 +55,12 @@ struct GroupBy: OperatorComponent {
 
     private let parameters: GroupBy
     private let program: Program
-    private lazy var frame = makeFrame()
+    private let hasChain: Bool
+    private let frame: EventFrame
     /// By the key as JSON text, which is equal exactly for equal keys of one kind.
-    private var groups: [[UInt8]: Group] = [:]
+    private let known = KeyTable()
+    /// By the number of the key's text; `byToken` keeps them alive.
+    private var groups: [Unmanaged<Group>?] = []
     private var byToken: [Int: Group] = [:]
     private var created = 0
     private var outerEnded = false
@@ -63,6 +69,8 @@ struct GroupBy: OperatorComponent {
     init(_ parameters: GroupBy, _ seat: Seat, _ downstream: Downstream) {
       self.parameters = parameters
       program = parameters.key.required
+      hasChain = parameters.chain.plan != nil
+      frame = .make(seat)
       super.init(seat, downstream: downstream)
     }
 
@@ -80,30 +88,39 @@ struct GroupBy: OperatorComponent {
       }
       buffer.clear()
       JSONWriter.append(key, to: buffer)
-      guard let group = group(Array(buffer.bytes), key, event) else { return }
-      if let idle = parameters.idle {
-        cancelWake(&group.timer)
-        group.timer = wake(after: idle, group.token)
+      guard let group = group(key, event) else { return }
+      group._withUnsafeGuaranteedRef { group in
+        if let idle = parameters.idle {
+          cancelWake(&group.timer)
+          group.timer = wake(after: idle, group.token)
+        }
+        var event = event
+        event.key = group.key.value
+        if hasChain { group.subject.receive(event) } else { emit(event) }
       }
-      var event = event
-      event.key = group.key.value
-      if parameters.chain.plan != nil { group.subject.receive(event) } else { emit(event) }
     }
 
-    private func group(_ text: [UInt8], _ key: Value, _ event: Event) -> Group? {
-      if let group = groups[text] { return group }
-      guard groups.count < parameters.maxGroups else {
-        reject(event, .limitReached, "groupBy has \(groups.count) groups, its bound `maxGroups`")
+    /// The group of the key whose text is in `buffer`.
+    private func group(_ key: Value, _ event: Event) -> Unmanaged<Group>? {
+      let hash = known.hash(buffer.bytes)
+      if let number = known.find(buffer.bytes, hash) { return groups[number] }
+      guard known.count < parameters.maxGroups else {
+        reject(event, .limitReached, "groupBy has \(known.count) groups, its bound `maxGroups`")
         return nil
       }
       created += 1
-      let group = Group(text, key, created)
-      groups[text] = group
-      byToken[group.token] = group
+      let group = Group(known.insert(buffer.bytes, hash), key, created)
+      add(group)
       if let plan = parameters.chain.plan {
         open(plan, number: group.token, seat.scope.with(subject: group.subject))
       }
-      return group
+      return .passUnretained(group)
+    }
+
+    private func add(_ group: Group) {
+      while groups.count <= group.number { groups.append(nil) }
+      groups[group.number] = .passUnretained(group)
+      byToken[group.token] = group
     }
 
     override func receive(_ event: Event, from inlet: Inlet) {
@@ -121,7 +138,8 @@ struct GroupBy: OperatorComponent {
     override func woke(_ token: Int) {
       guard let group = byToken[token] else { return }
       group.timer = .none
-      groups[group.text] = nil
+      groups[group.number] = nil
+      known.remove(group.number)
       executor.bury(group)
       group.subject.complete()
       byToken[token] = nil
@@ -139,7 +157,8 @@ struct GroupBy: OperatorComponent {
 
     override func stop() {
       for group in byToken.values { cancelWake(&group.timer) }
-      groups = [:]
+      groups = []
+      known.removeAll()
       byToken = [:]
       super.stop()
     }
@@ -163,13 +182,13 @@ struct GroupBy: OperatorComponent {
         let key = try state.read(OwnedValue.self)
         buffer.clear()
         JSONWriter.append(key.value, to: buffer)
-        let group = Group(Array(buffer.bytes), key.value, token, hasEnded: outerEnded)
-        guard byToken[token] == nil, groups[group.text] == nil else {
+        let hash = known.hash(buffer.bytes)
+        guard byToken[token] == nil, known.find(buffer.bytes, hash) == nil else {
           throw StateFault("two groups have one key")
         }
+        let group = Group(known.insert(buffer.bytes, hash), key.value, token, hasEnded: outerEnded)
         group.timer = try state.read()
-        groups[group.text] = group
-        byToken[token] = group
+        add(group)
       }
     }
 

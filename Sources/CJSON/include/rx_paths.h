@@ -1,0 +1,44 @@
+// Reading a few paths out of a JSON document without reading the rest.
+#ifndef RX_PATHS_H
+#define RX_PATHS_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rx_lines.h"
+#include "rx_value.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// One field on the paths that are wanted; the children of a node are a run in the same array.
+typedef struct rx_path_node {
+  const char *key;  ///< UTF-8, unescaped; must live as long as the paths
+  uint32_t key_length;
+  int32_t slot;  ///< where the value goes, or -1
+  int32_t first_child;
+  int32_t child_count;
+  uint8_t presence_only;  ///< the slot needs the kind only: a container's range is not looked for
+} rx_path_node;
+
+/// Paths, made ready for reading; immutable. The first node is the document.
+typedef struct rx_paths rx_paths;
+rx_paths *rx_paths_new(const rx_path_node *nodes, size_t count);
+void rx_paths_free(rx_paths *paths);
+
+/// Fills the slots of the paths from an object of an indexed block. The caller has set the slots to absent; those
+/// not found stay so. Of members with equal keys the first counts. Strings and containers point into the text.
+///
+/// False: the object is malformed where it was looked at. Beside the outline these are the keys, colons and brackets
+/// up to the last wanted member, and what belongs to the wanted ones: their commas and values.
+bool rx_paths_read_row(const rx_paths *paths, const rx_lines_row *row, rx_value *slots);
+
+/// The same for the paths below `root` and one document by itself, with `lines` to work in. It may have white space
+/// around it. False also where it is no object with a sound outline.
+bool rx_paths_read(
+  const rx_paths *paths, rx_lines *lines, int32_t root, const char *text, size_t length, rx_value *slots);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,171 @@
+import CDigest
+
+#if canImport(Glibc)
+  import Glibc
+#endif
+
+/// Texts, each once: a flat hash table over bytes. Looking a text up allocates nothing.
+///
+/// A text has a number for as long as it is in the table; numbers are given again. The hash is seeded for each table,
+/// so that nobody who sends keys can know which of them collide. Not thread-safe.
+final class KeyTable {
+  /// A text of at most this many bytes stands in its entry.
+  private static let inlineBytes = 24
+
+  /// 48 bytes: `hash`, `length`, then the text or a pointer to it.
+  private struct Entry {
+    var hash: UInt64
+    /// -1: the number is free.
+    var length: Int
+    var text: (UInt64, UInt64, UInt64) = (0, 0, 0)
+  }
+  private struct Place {
+    /// The high bits of the hash: whether it is worth looking at the entry.
+    var tag: UInt32
+    /// -1: nothing there.
+    var number: Int32
+    static let empty = Place(tag: 0, number: -1)
+  }
+
+  private var entries: UnsafeMutablePointer<Entry>
+  private var entryCapacity = 8
+  private var entryCount = 0
+  private var free: [Int32] = []
+  /// By the low bits of the hash, the next place taken where one is.
+  private var places: UnsafeMutablePointer<Place>
+  private var mask: Int
+  private let seed: UInt64
+  private(set) var count = 0
+  /// Bytes of all texts.
+  private(set) var byteCount = 0
+
+  init() {
+    mask = 15
+    places = .allocate(capacity: mask + 1)
+    places.initialize(repeating: .empty, count: mask + 1)
+    entries = .allocate(capacity: entryCapacity)
+    seed = UInt64.random(in: 0...UInt64.max)
+  }
+
+  deinit {
+    for number in 0..<entryCount { release(number) }
+    entries.deallocate()
+    places.deallocate()
+  }
+
+  func hash(_ text: UnsafeRawBufferPointer) -> UInt64 { rx_xxh3_seeded(text.baseAddress, text.count, seed) }
+
+  private static func tag(_ hash: UInt64) -> UInt32 { UInt32(truncatingIfNeeded: hash >> 32) }
+
+  /// The number of a text, or nil.
+  func find(_ text: UnsafeRawBufferPointer, _ hash: UInt64) -> Int? {
+    let places = places
+    let mask = mask
+    let tag = Self.tag(hash)
+    var at = Int(truncatingIfNeeded: hash) & mask
+    while true {
+      let place = places[at]
+      if place.number < 0 { return nil }
+      if place.tag == tag, holds(Int(place.number), text) { return Int(place.number) }
+      at = (at &+ 1) & mask
+    }
+  }
+
+  @inline(__always)
+  private func holds(_ number: Int, _ text: UnsafeRawBufferPointer) -> Bool {
+    guard entries[number].length == text.count else { return false }
+    guard let start = text.baseAddress else { return true }
+    return memcmp(bytes(number), start, text.count) == 0
+  }
+
+  @inline(__always)
+  private func bytes(_ number: Int) -> UnsafeMutableRawPointer {
+    let inside = UnsafeMutableRawPointer(entries + number) + MemoryLayout<Entry>.offset(of: \Entry.text)!
+    return entries[number].length <= Self.inlineBytes
+      ? inside : UnsafeMutableRawPointer(bitPattern: UInt(entries[number].text.0))!
+  }
+
+  private func release(_ number: Int) {
+    if entries[number].length > Self.inlineBytes { Glibc.free(bytes(number)) }
+    entries[number].length = -1
+  }
+
+  /// Adds a text that is not in the table; returns its number.
+  func insert(_ text: UnsafeRawBufferPointer, _ hash: UInt64) -> Int {
+    if (count + 1) * 2 > mask { grow() }
+    let number: Int
+    if let again = free.popLast() {
+      number = Int(again)
+    } else {
+      if entryCount == entryCapacity { growEntries() }
+      number = entryCount
+      entryCount += 1
+    }
+    (entries + number).initialize(to: Entry(hash: hash, length: text.count))
+    if text.count > Self.inlineBytes { entries[number].text.0 = UInt64(UInt(bitPattern: malloc(text.count)!)) }
+    if let start = text.baseAddress { bytes(number).copyMemory(from: start, byteCount: text.count) }
+    put(number)
+    count += 1
+    byteCount += text.count
+    return number
+  }
+
+  /// The text with this number; valid until the table is changed.
+  func text(_ number: Int) -> UnsafeRawBufferPointer {
+    UnsafeRawBufferPointer(start: bytes(number), count: entries[number].length)
+  }
+
+  func remove(_ number: Int) {
+    var hole = Int(truncatingIfNeeded: entries[number].hash) & mask
+    while places[hole].number != Int32(number) { hole = (hole &+ 1) & mask }
+    // Whatever stands behind and could stand here moves up, so that no search ends too early.
+    var at = hole
+    while true {
+      at = (at &+ 1) & mask
+      let other = places[at]
+      if other.number < 0 { break }
+      let home = Int(truncatingIfNeeded: entries[Int(other.number)].hash) & mask
+      if (at &- home) & mask >= (at &- hole) & mask {
+        places[hole] = other
+        hole = at
+      }
+    }
+    places[hole] = .empty
+    byteCount -= entries[number].length
+    release(number)
+    free.append(Int32(number))
+    count -= 1
+  }
+
+  func removeAll() {
+    for number in 0..<entryCount { release(number) }
+    entryCount = 0
+    free.removeAll()
+    places.update(repeating: .empty, count: mask + 1)
+    count = 0
+    byteCount = 0
+  }
+
+  private func put(_ number: Int) {
+    let hash = entries[number].hash
+    var at = Int(truncatingIfNeeded: hash) & mask
+    while places[at].number >= 0 { at = (at &+ 1) & mask }
+    places[at] = Place(tag: Self.tag(hash), number: Int32(number))
+  }
+
+  private func grow() {
+    places.deallocate()
+    mask = mask &* 2 &+ 1
+    places = .allocate(capacity: mask + 1)
+    places.initialize(repeating: .empty, count: mask + 1)
+    for number in 0..<entryCount where entries[number].length >= 0 { put(number) }
+  }
+
+  private func growEntries() {
+    let larger = UnsafeMutablePointer<Entry>.allocate(capacity: entryCapacity * 2)
+    larger.moveInitialize(from: entries, count: entryCount)
+    entries.deallocate()
+    entries = larger
+    entryCapacity *= 2
+  }
+}
