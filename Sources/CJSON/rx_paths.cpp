@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <string>
+#include <vector>
 
 #include "rx_json_text.h"
 #include "rx_lines_tokens.h"
@@ -22,10 +24,18 @@ struct node {
   int32_t first_child;
   int32_t child_count;
   bool presence_only;
-  /// Of an object: for the last byte of a key, in its low five bits, which of the children may be meant; 32 words for
+  /// Of an object: which of the children may be meant by a key with these last bytes, by `slot_of`; so many words for
   /// each 64 children.
   const uint64_t *candidates;
+  /// The last eight bytes of the key in quotes, the closing one highest; `mask` tells how many of them there are.
+  uint64_t tail;
+  uint64_t mask;
 };
+
+constexpr size_t table_size = 64;
+
+/// A place in the table for the last two bytes before a key's closing quote; of a key of one byte, the quote is one.
+inline size_t slot_of(uint8_t before, uint8_t last) { return (last ^ before * 5) % table_size; }
 
 }  // namespace
 
@@ -41,6 +51,13 @@ struct rx_paths {
 
 namespace {
 
+/// Whether there is a backslash in a part of the text; that of a word that the part begins or ends in counts, too.
+inline bool has_backslash(const rx_lines &lines, size_t first, size_t end) {
+  uint64_t found = 0;
+  for (size_t word = first / 64; word <= (end - 1) / 64; word++) found |= lines.backslashes[word];
+  return found != 0;
+}
+
 /// Walks the tokens of one document whose brackets are balanced: its last token is the one that closes it, and
 /// none before it does.
 struct walker {
@@ -48,7 +65,8 @@ struct walker {
   const node *const nodes;
   rx_value *const slots;
   const uint8_t *const stop;  ///< behind the document
-  const uint64_t *const backslashes;
+  /// Whether there is any backslash in the document.
+  const bool has_escapes;
 
   const uint8_t *skip_white(const uint8_t *at) const {
     while (is_white(*at)) at++;
@@ -64,22 +82,9 @@ struct walker {
     }
   }
 
-  /// Whether there is a backslash between two places.
-  bool has_backslash(const uint8_t *from, const uint8_t *to) const {
-    const size_t first = from - text;
-    const size_t last = to - text;
-    const uint64_t *word = backslashes + first / 64;
-    const uint64_t *const end = backslashes + last / 64;
-    uint64_t found = *word & ~uint64_t{0} << first % 64;
-    for (; word < end; found = *++word) {
-      if (found) return true;
-    }
-    return (found & ~(~uint64_t{0} << last % 64)) != 0;
-  }
-
   /// Whether the key whose closing quote is at `quote` holds a backslash; nothing of it lies before `first`.
   bool is_escaped(const uint8_t *quote, const uint8_t *first) const {
-    if (!has_backslash(first, quote)) return false;
+    if (!has_escapes) return false;
     for (const uint8_t *at = quote - 1; at > first; at--) {
       if (*at == '\\') return true;
       if (*at == '"') return at[-1] == '\\';
@@ -112,33 +117,6 @@ struct walker {
     return result;
   }
 
-  bool equal(const uint8_t *a, const char *b, size_t length) const {
-    if (length >= 8) {
-      uint64_t x, y;
-      size_t at = 0;
-      for (; at + 8 < length; at += 8) {
-        memcpy(&x, a + at, 8);
-        memcpy(&y, b + at, 8);
-        if (x != y) return false;
-      }
-      memcpy(&x, a + length - 8, 8);
-      memcpy(&y, b + length - 8, 8);
-      return x == y;
-    }
-    if (length >= 4) {
-      uint32_t x, y, z, w;
-      memcpy(&x, a, 4);
-      memcpy(&y, b, 4);
-      memcpy(&z, a + length - 4, 4);
-      memcpy(&w, b + length - 4, 4);
-      return ((x ^ y) | (z ^ w)) == 0;
-    }
-    for (size_t i = 0; i < length; i++) {
-      if (a[i] != static_cast<uint8_t>(b[i])) return false;
-    }
-    return true;
-  }
-
   /// Reads the wanted members of the object that token `at` opens; returns the token behind the one that closes
   /// it. With `last` nothing is wanted behind this object, and the result means nothing but success. Null: the
   /// object is malformed where it was looked at.
@@ -154,7 +132,7 @@ struct walker {
   const uint32_t *members(const node &parent, int group, const uint32_t *const open, bool last) const {
     const node *const children = nodes + parent.first_child + group;
     const int count = parent.child_count - group;
-    const uint64_t *const candidates = parent.candidates + group / 2;
+    const uint64_t *const candidates = parent.candidates + group / 64 * table_size;
     uint64_t missing = count >= 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1;
     const uint32_t *at = open + 1;
     const uint8_t *first = text + *open + 1;  // nothing of the next key lies before it
@@ -168,12 +146,21 @@ struct walker {
       while (is_white(*quote)) quote--;
       if (quote <= first || *quote != '"') return nullptr;
       int index = -1;
-      for (uint64_t rest = candidates[quote[-1] & 31] & missing; rest; rest &= rest - 1) {
+      for (uint64_t rest = candidates[slot_of(quote[-2], quote[-1])] & missing; rest; rest &= rest - 1) {
         const int candidate = __builtin_ctzll(rest);
-        const size_t length = children[candidate].key_length;
+        const node &wanted = children[candidate];
+        const size_t length = wanted.key_length;
         const uint8_t *const begin = quote - length;
-        if (begin - 1 < first || begin[-1] != '"' || begin[-2] == '\\') continue;
-        if (!equal(begin, children[candidate].key, length)) continue;
+        if (begin - 1 < first) continue;
+        if (quote - text >= 7) {
+          uint64_t tail;
+          memcpy(&tail, quote - 7, 8);
+          if ((tail & wanted.mask) != wanted.tail) continue;
+          if (length > 6 && (begin[-1] != '"' || memcmp(begin, wanted.key, length) != 0)) continue;
+        } else if (begin[-1] != '"' || memcmp(begin, wanted.key, length) != 0) {
+          continue;
+        }
+        if (begin[-2] == '\\') continue;
         const uint8_t *before = begin - 2;
         while (is_white(*before)) before--;
         if (*before != ',' && (before != first - 1 || at != open + 1)) return nullptr;
@@ -295,19 +282,42 @@ rx_paths *rx_paths_new(const rx_path_node *nodes, size_t count) {
   for (size_t i = 0; i < count; i++) tables += (nodes[i].child_count + 63) / 64;
   auto *paths = new rx_paths;
   paths->nodes = static_cast<node *>(calloc(count, sizeof(node)));
-  paths->tables = static_cast<uint64_t *>(calloc(tables + 1, 32 * sizeof(uint64_t)));
+  paths->tables = static_cast<uint64_t *>(calloc(tables + 1, table_size * sizeof(uint64_t)));
   if (!paths->nodes || !paths->tables) abort();
   uint64_t *table = paths->tables;
+  struct tail {
+    uint64_t tail = 0;
+    uint64_t mask = 0;
+  };
+  std::vector<tail> tails(count);
   for (size_t i = 0; i < count; i++) {
     const rx_path_node &from = nodes[i];
     paths->nodes[i] = {
-      from.key, from.key_length, from.slot, from.first_child, from.child_count, from.presence_only != 0, table};
+      from.key, from.key_length, from.slot, from.first_child, from.child_count, from.presence_only != 0, table, 0, 0};
     for (int child = 0; child < from.child_count; child++) {
       const rx_path_node &one = nodes[from.first_child + child];
-      const auto end = static_cast<uint8_t>(one.key_length ? one.key[one.key_length - 1] : '"');
-      table[child / 64 * 32 + (end & 31)] |= uint64_t{1} << (child % 64);
+      std::string text = "\"" + std::string(one.key, one.key_length) + "\"";
+      uint64_t *const row = table + child / 64 * table_size;
+      const uint64_t bit = uint64_t{1} << (child % 64);
+      if (one.key_length) {
+        row[slot_of(text[text.size() - 3], text[text.size() - 2])] |= bit;
+      } else {
+        // What stands before the two quotes is not known.
+        for (size_t place = 0; place < table_size; place++) row[place] |= bit;
+      }
+      const size_t kept = text.size() < 8 ? text.size() : 8;
+      for (size_t byte = 0; byte < kept; byte++) {
+        const size_t place = 7 - byte;
+        tails[from.first_child + child].tail |=
+          static_cast<uint64_t>(static_cast<uint8_t>(text[text.size() - 1 - byte])) << place * 8;
+        tails[from.first_child + child].mask |= uint64_t{0xFF} << place * 8;
+      }
     }
-    table += (from.child_count + 63) / 64 * 32;
+    table += (from.child_count + 63) / 64 * table_size;
+  }
+  for (size_t i = 0; i < count; i++) {
+    paths->nodes[i].tail = tails[i].tail;
+    paths->nodes[i].mask = tails[i].mask;
   }
   return paths;
 }
@@ -316,7 +326,9 @@ void rx_paths_free(rx_paths *paths) { delete paths; }
 
 bool rx_paths_read_row(const rx_paths *paths, const rx_lines_row *row, rx_value *slots) {
   const auto *const stop = reinterpret_cast<const uint8_t *>(row->payload) + row->length;
-  const walker walk{row->lines->text, paths->nodes, slots, stop, row->lines->backslashes};
+  const uint8_t *const text = row->lines->text;
+  const size_t end = stop - text;
+  const walker walk{text, paths->nodes, slots, stop, has_backslash(*row->lines, end - row->length, end)};
   return walk.object(paths->nodes[0], row->lines->tokens + row->token, true) != nullptr;
 }
 
@@ -326,7 +338,7 @@ bool rx_paths_read(
   bool is_sound = index_document(*lines, text, length) && text[lines->rows[0].start] == '{';
   if (is_sound) {
     const rx_line row = lines->rows[0];
-    const walker walk{lines->text, paths->nodes, slots, lines->text + row.end, lines->backslashes};
+    const walker walk{lines->text, paths->nodes, slots, lines->text + row.end, has_backslash(*lines, row.start, row.end)};
     is_sound = walk.object(paths->nodes[root], lines->tokens + row.token, true) != nullptr;
   }
   // A document of unusual size shall not keep its memory for ever.

@@ -45,12 +45,23 @@ public struct Event {
   public var position: Int64
 
   @inline(__always)
-  public init(_ value: Value, key: Value = .absent, origin: Origin = .none, position: Int64 = -1) {
+  public init(_ value: Value, key: Value = .absent, origin: Origin, position: Int64 = -1) {
     self.value = value
     self.key = key
     self.origin = .passUnretained(origin)
     self.position = position
   }
+
+  /// An event that no source made.
+  @inline(__always)
+  public init(_ value: Value, key: Value = .absent, position: Int64 = -1) {
+    self.value = value
+    self.key = key
+    origin = Self.none
+    self.position = position
+  }
+
+  private static let none = Unmanaged.passUnretained(Origin.none)
 
   /// The same event with another value.
   @inline(__always)

@@ -48,6 +48,7 @@ public struct OwnedValue: @unchecked Sendable {
       if let block, block.capacity > Self.keptCapacity { self.block = nil }
       return
     }
+    if new.is(.map), value.is(.map), overwrite(with: new) { return }
     let isFlat = new.is(.string) || new.is(.jsonMap) || new.is(.jsonList) || new.is(.bytes)
     if isFlat, Self.isReusable(&block, need), let block {
       // A value may be assigned a part of itself; then it needs other memory.
@@ -66,6 +67,23 @@ public struct OwnedValue: @unchecked Sendable {
     value = Self.copy(new, &cursor)
     if !isFlat, let block, block.capacity <= Self.keptCapacity { spare = block }
     block = fresh
+  }
+
+  /// Puts the members of a map in the places of those that were there, if they have the same names and all of them
+  /// are scalars: a running total of a few figures.
+  private mutating func overwrite(with new: Value) -> Bool {
+    guard new.length == value.length, new.length <= 16, isKnownUniquelyReferenced(&block) else { return false }
+    let (old, new) = (value.entries, new.entries)
+    for index in 0..<new.count {
+      let (was, will) = (old[index], new[index])
+      guard was.value.isScalar, will.value.isScalar, was.key.is(.string), will.key.is(.string),
+        was.key.flags == will.key.flags, was.key.rawBytes.equals(will.key.rawBytes)
+      else { return false }
+    }
+    // The block is ours alone, as the check above says.
+    let target = UnsafeMutablePointer(mutating: old.baseAddress)
+    for index in 0..<new.count { target?[index].value = new[index].value }
+    return true
   }
 
   private static let keptCapacity = 4096

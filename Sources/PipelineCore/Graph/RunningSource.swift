@@ -12,9 +12,15 @@ open class RunningSource: OperatorNode {
   /// When it was subscribed, compared with others.
   final var serial: UInt64 = 0
 
+  // So that an event counts no references: `origin`, and the executor, which outlives the source.
+  private let own: Unmanaged<Origin>
+  private let settler: Unmanaged<Executor>
+
   public override init(_ seat: Seat, downstream: Downstream) {
     let step = seat.execution.plan.steps[seat.step.number]
     origin = Origin(source: step.owner, receivedAt: 0, reply: seat.scope.origin.reply)
+    own = .passUnretained(origin)
+    settler = .passUnretained(seat.execution.executor)
     super.init(seat, downstream: downstream)
   }
 
@@ -51,11 +57,19 @@ open class RunningSource: OperatorNode {
   }
 
   /// Emits one event that this source made.
-  @inline(__always)
-  public final func produce(_ value: Value, origin: Origin? = nil, position: Int64 = -1) {
+  public final func produce(_ value: Value, position: Int64 = -1) {
     execution.counters.received &+= 1
-    emit(Event(value, origin: origin ?? self.origin, position: position))
-    executor.settle()
+    var event = Event(value, position: position)
+    event.origin = own
+    emit(event)
+    settler._withUnsafeGuaranteedRef { $0.settle() }
+  }
+
+  /// The same, of another origin.
+  public final func produce(_ value: Value, origin: Origin, position: Int64 = -1) {
+    execution.counters.received &+= 1
+    emit(Event(value, origin: origin, position: position))
+    settler._withUnsafeGuaranteedRef { $0.settle() }
   }
 
   /// Rejects input that is no event.
