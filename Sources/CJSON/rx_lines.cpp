@@ -2,6 +2,7 @@
 
 #include <simdjson.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 
@@ -280,7 +281,7 @@ finder choose() {
   return find_plainly;
 }
 
-const finder find = choose();
+std::atomic<finder> find{choose()};
 
 bool reserve(rx_lines &lines, size_t length) {
   const size_t wanted = length + token_margin;
@@ -299,7 +300,7 @@ bool index(rx_lines &lines, const char *text, size_t length, uint64_t feeds) {
   lines.is_sound = true;
   lines.is_verbatim = true;
   if (length == 0 || length > UINT32_MAX - 64 || !reserve(lines, length)) return false;
-  found all = find(lines, length, feeds);
+  found all = find.load(std::memory_order_relaxed)(lines, length, feeds);
   if (!all.end) return false;
   if (all.is_dense && !simdjson::validate_utf8(text, length)) return false;
   if (feeds && text[length - 1] == '\n') return true;
@@ -319,6 +320,17 @@ bool index_document(rx_lines &lines, const char *text, size_t length) {
 }  // namespace rx_json
 
 extern "C" {
+
+int rx_lines_use(int variant) {
+  const finder best = choose();
+  finder wanted = find_plainly;
+#if defined(__x86_64__)
+  if (variant == 1 && best != find_plainly) wanted = find_avx2;
+  if (variant == 2) wanted = best;
+#endif
+  find.store(wanted, std::memory_order_relaxed);
+  return wanted == find_plainly ? 0 : wanted == best && variant == 2 ? 2 : 1;
+}
 
 rx_lines *rx_lines_new(void) { return new rx_lines; }
 

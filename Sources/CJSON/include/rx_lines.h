@@ -44,6 +44,10 @@ bool rx_lines_are_sound(const rx_lines *lines);
 /// character: each is on one line already, without white space around it.
 bool rx_lines_are_verbatim(const rx_lines *lines);
 
+/// For tests: from now on tokens are found by the portable variant (0), by AVX2 (1), or as the processor can best (2),
+/// as it is done from the start. Returns which one it is.
+int rx_lines_use(int variant);
+
 /// How many line feeds there are.
 size_t rx_count_feeds(const char *text, size_t length);
 

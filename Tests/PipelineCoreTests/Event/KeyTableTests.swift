@@ -1,0 +1,56 @@
+import Testing
+
+@testable import PipelineCore
+
+/// The table against a dictionary, over random texts of few and of many bytes.
+@Suite struct KeyTableTests {
+  @Test(arguments: [1, 2, 3]) func isADictionary(seed: UInt64) {
+    var random = SplitMix(seed)
+    let table = KeyTable()
+    var expected: [[UInt8]: Int] = [:]
+    for round in 0..<20_000 {
+      // Phases of growing and shrinking, so that holes are closed at every fill.
+      let grows = round / 2500 % 2 == 0
+      let length = random.below(8) == 0 ? random.below(80) : random.below(4)
+      let text = (0..<length).map { _ in UInt8(truncatingIfNeeded: random.below(5)) }
+      text.withUnsafeBytes { bytes in
+        let hash = table.hash(bytes)
+        let found = table.find(bytes, hash)
+        #expect(found == expected[text])
+        if let found {
+          #expect(Array(table.text(found)) == text)
+          if !grows || random.below(3) == 0 {
+            table.remove(found)
+            expected[text] = nil
+          }
+        } else if grows || random.below(4) == 0 {
+          expected[text] = table.insert(bytes, hash)
+        }
+      }
+      #expect(table.count == expected.count)
+      #expect(table.byteCount == expected.keys.reduce(0) { $0 + $1.count })
+    }
+    for (text, number) in expected {
+      text.withUnsafeBytes { #expect(table.find($0, table.hash($0)) == number) }
+    }
+    table.removeAll()
+    #expect(table.count == 0)
+    for text in expected.keys { text.withUnsafeBytes { #expect(table.find($0, table.hash($0)) == nil) } }
+  }
+}
+
+/// Random numbers that are the same on every machine.
+struct SplitMix: RandomNumberGenerator {
+  private var state: UInt64
+  init(_ seed: UInt64) { state = seed }
+
+  mutating func next() -> UInt64 {
+    state &+= 0x9e37_79b9_7f4a_7c15
+    var z = state
+    z = (z ^ (z >> 30)) &* 0xbf58_476d_1ce4_e5b9
+    z = (z ^ (z >> 27)) &* 0x94d0_49bb_1331_11eb
+    return z ^ (z >> 31)
+  }
+
+  mutating func below(_ bound: Int) -> Int { Int(next() % UInt64(bound)) }
+}

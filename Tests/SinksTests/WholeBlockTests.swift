@@ -1,0 +1,72 @@
+import Foundation
+import PipelineCore
+import PipelineHost
+import Testing
+
+/// Blocks of lines go from a file to a file as they were read, if nobody looks into them. What is written is the same
+/// as when every event is looked at, whatever the lines hold.
+@Suite struct WholeBlockTests {
+  private static let lines: [[UInt8]] = [
+    Array(#"{"a":1}"#.utf8), Array(#"{"b":[1,2,{"c":"x"}]}"#.utf8), Array(#"  {"a":2} "#.utf8), Array("".utf8),
+    Array("   ".utf8),
+    Array("7".utf8), Array(#""text""#.utf8), Array("{\"a\":\r1}".utf8), Array("[1,\t2]".utf8), Array("{\"a\":1".utf8),
+    [0x22, 0xFF, 0x22], Array(#"{"ü":"文"}"#.utf8), Array("plain text".utf8), Array("with\rreturn".utf8),
+    Array("end\r".utf8),
+    Array(("{\"long\":\"" + String(repeating: "x", count: 3000) + "\"}").utf8),
+  ]
+
+  /// What was written, and what was refused.
+  private func run(_ folder: Scratch, _ decode: String, _ encode: String, chain: String) throws -> [String] {
+    let out = "out-\(chain.count)"
+    let pipeline = try RealPipeline(
+      """
+      name: blocks
+      sources: { input: { file: { path: \(folder("in")), decode: \(decode) } } }
+      sinks: { out: { from: input, chain: [\(chain)], file: { path: \(folder(out)), encode: \(encode) } } }
+      """)
+    #expect(pipeline.runToEnd() == .completed)
+    return [folder.read(out), "\(pipeline.counters.received) \(pipeline.counters.sent)"]
+      + pipeline.deadLetters.map(place)
+  }
+
+  /// Without the time.
+  private func place(_ letter: String) -> String {
+    letter.range(of: "\"rejected\"").map { String(letter[$0.lowerBound...]) } ?? letter
+  }
+
+  @Test(arguments: [
+    ("lines", "lines"), ("lines", "text"), ("ndjson", "ndjson"), ("ndjson", "text"), ("lines", "ndjson"),
+  ])
+  func areWrittenAsEventsAre(decode: String, encode: String) throws {
+    var random = SplitMix64(state: UInt64(decode.count * 31 + encode.count))
+    for round in 0..<12 {
+      let folder = Scratch()
+      // Some inputs hold nothing but what can pass as it stands; many lines make blocks that are not copied.
+      let choice =
+        round % 3 == 0
+        ? Array(Self.lines[0...1]) : round % 3 == 1 ? [Self.lines[0], Self.lines[11], Self.lines[15]] : Self.lines
+      var bytes: [UInt8] = round % 4 == 3 ? [0xEF, 0xBB, 0xBF] : []
+      for _ in 0..<[5, 300, 3000][round % 3] {
+        bytes += choice[Int(random.next() % UInt64(choice.count))]
+        bytes.append(0x0A)
+      }
+      if round % 2 == 1 { bytes.removeLast() }
+      folder.append(bytes, to: "in")
+      let whole = try run(folder, decode, encode, chain: "")
+      let single = try run(folder, decode, encode, chain: "filter: true")
+      #expect(whole == single, "round \(round)")
+      #expect(whole[0] != "")
+    }
+  }
+}
+
+private struct SplitMix64 {
+  var state: UInt64
+  mutating func next() -> UInt64 {
+    state &+= 0x9e37_79b9_7f4a_7c15
+    var z = state
+    z = (z ^ (z >> 30)) &* 0xbf58_476d_1ce4_e5b9
+    z = (z ^ (z >> 27)) &* 0x94d0_49bb_1331_11eb
+    return z ^ (z >> 31)
+  }
+}
