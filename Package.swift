@@ -83,7 +83,8 @@ let package = Package(
     // takes the place of malloc in every program that links it.
     .target(name: "CCounting", path: "Benchmarks/CCounting"),
     .target(
-      name: "Measuring", dependencies: ["PipelineCore", "CCounting"], path: "Benchmarks/Measuring"),
+      name: "Measuring", dependencies: ["PipelineCore", "CCounting"], path: "Benchmarks/Measuring",
+      swiftSettings: checked),
     .executableTarget(name: "measure", dependencies: ["Measuring"], path: "Benchmarks/measure"),
     .testTarget(
       name: "PipelineCoreTests",

@@ -61,6 +61,7 @@ func row(_ name: String, _ samples: [Double], bar: Double? = nil, unit: String =
   let figures = [samples.first, samples[samples.count / 2], samples.last].map { number($0 ?? 0) }.joined(separator: "/")
   let pad = String(repeating: " ", count: max(1, 52 - name.utf8.count))
   print("\(name)\(pad)\(figures) \(unit)" + (bar.map { ", bar \(number($0))" } ?? ""))
+  fflush(nil)
 }
 
 print("\nmin/median/max of 21 samples; the event has \(Workloads.event.utf8.count) bytes")

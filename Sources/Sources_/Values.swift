@@ -30,6 +30,8 @@ public struct Values: SourceComponent {
 
   public var runsOnVirtualTime: Bool { true }
 
+  public var immediateValues: OwnedValue? { every == nil ? list.value : nil }
+
   public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
     Node(self, seat, downstream)
   }

@@ -33,12 +33,16 @@ public protocol SourceComponent: Component {
   /// Whether the source needs nothing but the executor's time and the services, so that tests of a
   /// pipeline run it as it is; others are silent there.
   var runsOnVirtualTime: Bool { get }
+  /// What it sends as soon as it starts, a list or one value, if it completes at once behind that and does nothing
+  /// else; nil otherwise.
+  var immediateValues: OwnedValue? { get }
   func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource
 }
 
 extension SourceComponent {
   public var outputType: EventType { .dyn }
   public var runsOnVirtualTime: Bool { false }
+  public var immediateValues: OwnedValue? { nil }
 }
 
 /// A step of a chain, or what combines signals.

@@ -99,13 +99,15 @@ public struct OwnedEvent: @unchecked Sendable {
   public mutating func assign(_ event: Event, retiring arena: Arena) {
     value.assign(event.value, retiring: arena)
     key.assign(event.key, retiring: arena)
-    let new = event.origin.takeUnretainedValue()
-    if new !== origin {
+    if event.origin.toOpaque() != Unmanaged.passUnretained(origin).toOpaque() {
       arena.keep(origin)
-      origin = new
+      origin = event.origin.takeUnretainedValue()
     }
     position = event.position
   }
+
+  /// The value alone; valid as long as `event` is.
+  var heldValue: Value { value.value }
 
   /// Keeps what this event points to alive until the end of the turn.
   public func keep(in arena: Arena) {

@@ -62,6 +62,10 @@ public final class EventFrame {
     _ = load(Event(frame[Variables.outer].isAbsent ? .null : frame[Variables.outer]))
   }
 
+  /// Makes `value`, which must live as long as what is evaluated, what expressions see as `outer`.
+  @inline(__always)
+  func setOuter(_ value: Value) { state.pointee.variables[Variables.outer] = value }
+
   /// The operator's own variable `index`.
   @inline(__always)
   public func set(_ index: Int, _ value: Value) { frame[Variables.firstOwn + index] = value }

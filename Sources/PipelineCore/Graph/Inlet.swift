@@ -2,16 +2,17 @@
 ///
 /// Ends by itself when it is told so, and says nothing afterwards.
 public final class Inlet: Downstream {
-  private unowned(unsafe) let node: MultiInletNode
+  private let node: Unmanaged<MultiInletNode>
   public let number: Int
   fileprivate unowned(unsafe) let signal: SignalPlan
   /// What its signal was made for.
   public let scope: Scope
-  public fileprivate(set) var hasEnded = false
+  // Nodes run on one thread at a time, and no access lasts longer than a load or a store.
+  @exclusivity(unchecked) public fileprivate(set) var hasEnded = false
   fileprivate var upstream: (any Subscription)?
 
   init(_ node: MultiInletNode, _ number: Int, _ signal: SignalPlan, _ scope: Scope) {
-    self.node = node
+    self.node = .passUnretained(node)
     self.number = number
     self.signal = signal
     self.scope = scope
@@ -19,19 +20,19 @@ public final class Inlet: Downstream {
   }
 
   public override func receive(_ event: Event) {
-    if !hasEnded { node.receive(event, from: self) }
+    if !hasEnded { node._withUnsafeGuaranteedRef { $0.receive(event, from: self) } }
   }
 
   public override func complete() {
     guard !hasEnded else { return }
     end()
-    node.completed(self)
+    node._withUnsafeGuaranteedRef { $0.completed(self) }
   }
 
   public override func fail(_ failure: SignalFailure) {
     guard !hasEnded else { return }
     end()
-    node.failed(self, failure)
+    node._withUnsafeGuaranteedRef { $0.failed(self, failure) }
   }
 
   public func cancel() {
@@ -41,7 +42,7 @@ public final class Inlet: Downstream {
 
   private func end() {
     hasEnded = true
-    node.executor.bury(self)
+    node._withUnsafeGuaranteedRef { $0.executor.bury(self) }
     let above = upstream
     upstream = nil
     above?.cancel()

@@ -73,6 +73,11 @@ public final class RowRun: OperatorNode {
     }
   }
 
+  /// Makes `value` what the steps' expressions see as `outer`, in place of what the scope says.
+  func setOuter(_ value: Value) {
+    for step in steps { step.frame._withUnsafeGuaranteedRef { $0.setOuter(value) } }
+  }
+
   public override func receive(_ event: Event) {
     var event = event
     var index = 0

@@ -47,18 +47,32 @@ struct CombineLatest: CombiningOperator {
     private let precedence: Int
     /// The input that has changed last since the node last sent; nil: it has settled.
     private var changed: Int?
-    private var newest: [OwnedEvent?] = []
+    /// The newest event of each input.
+    private let newest: UnsafeMutableBufferPointer<OwnedEvent?>
+    /// The values of `newest`, absent where there is none: lists are made of them without counting references.
+    private let values: UnsafeMutableBufferPointer<Value>
+    private let memory: Unmanaged<Arena>
     private var missing = 0
     private var open = 0
 
     init(_ settles: Bool, _ seat: Seat, _ downstream: Downstream) {
       self.settles = settles
       precedence = Agenda.settling(above: (seat.inputs.map(\.settling).max() ?? 0))
+      newest = .allocate(capacity: seat.inputs.count)
+      newest.initialize(repeating: nil)
+      values = .allocate(capacity: seat.inputs.count)
+      values.initialize(repeating: .absent)
+      memory = .passUnretained(seat.execution.executor.arena)
       super.init(seat, downstream: downstream)
     }
 
+    deinit {
+      newest.deinitialize()
+      newest.deallocate()
+      values.deallocate()
+    }
+
     override func start() {
-      newest = Array(repeating: nil, count: seat.inputs.count)
       missing = seat.inputs.count
       open = seat.inputs.count
       for (number, input) in seat.inputs.enumerated() {
@@ -68,14 +82,16 @@ struct CombineLatest: CombiningOperator {
     }
 
     override func receive(_ event: Event, from inlet: Inlet) {
-      if newest[inlet.number] == nil {
-        newest[inlet.number] = OwnedEvent(event)
+      let number = inlet.number
+      if values[number].isAbsent {
+        newest[number] = OwnedEvent(event)
         missing -= 1
       } else {
-        newest[inlet.number]?.assign(event, retiring: arena)
+        memory._withUnsafeGuaranteedRef { newest[number]?.assign(event, retiring: $0) }
       }
+      values[number] = newest[number]?.heldValue ?? .null
       guard missing == 0 else { return }
-      if settles { unsettle(inlet.number) } else { send(event) }
+      if settles { unsettle(number) } else { send(event) }
     }
 
     private func unsettle(_ number: Int) {
@@ -102,10 +118,8 @@ struct CombineLatest: CombiningOperator {
     }
 
     private func send(_ event: Event) {
-      let list = arena.elements(newest.count)
-      for index in newest.indices {
-        list[index] = newest[index]?.event.value ?? .null
-      }
+      let list = memory._withUnsafeGuaranteedRef { $0.elements(values.count) }
+      _ = list.update(fromContentsOf: values)
       emit(event.with(Value(kind: .list, pointer: list.baseAddress, length: list.count)))
     }
 
@@ -124,21 +138,25 @@ struct CombineLatest: CombiningOperator {
     }
 
     override func save(_ state: inout StateWriter) {
-      state.write(newest)
+      state.write(Array(newest))
       state.write(open)
       state.write(changed)
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
-      newest = try state.read()
+      let saved: [OwnedEvent?] = try state.read()
       open = try state.read(in: 0...seat.inputs.count)
-      let saved = state.version > 1 ? try state.read(Int?.self) : nil
-      guard newest.count == seat.inputs.count, saved.map({ newest.indices.contains($0) }) ?? true else {
+      let unsettled = state.version > 1 ? try state.read(Int?.self) : nil
+      guard saved.count == newest.count, unsettled.map({ newest.indices.contains($0) }) ?? true else {
         throw StateFault("it has other inputs")
       }
-      changed = saved
-      if saved != nil { execution.agenda.add(precedence) }
-      missing = newest.count { $0 == nil }
+      changed = unsettled
+      if unsettled != nil { execution.agenda.add(precedence) }
+      for (number, event) in saved.enumerated() {
+        newest[number] = event
+        values[number] = event?.heldValue ?? .absent
+      }
+      missing = saved.count { $0 == nil }
     }
   }
 }

@@ -46,6 +46,9 @@ struct FlattenMap: OperatorComponent {
         "the elements of a list", "flattenMap: event.items", in: "a-b|", out: "(12)-3|",
         values: ["a": "{items: [1, 2]}", "b": "{items: [3]}"]),
       .marble(
+        "fixed values for each", "flattenMap: { signal: { values: [p, q], chain: [ { map: outer + event } ] } }",
+        in: "a-b|", out: "(wx)-(yz)|", values: ["w": "ap", "x": "aq", "y": "bp", "z": "bq"]),
+      .marble(
         "only the newest",
         "flattenMap: { policy: latest, signal: { values: [p, q], chain: [ { delay: 3ms } ] } }",
         in: "-x-y------|", out: "------(pq)---|"),
@@ -125,6 +128,12 @@ struct FlattenMap: OperatorComponent {
     private var backlog = Backlog()
     private var outerEnded = false
     private var isStarting = false
+    /// The inner signal, where it is over as soon as it has begun.
+    private lazy var immediate = ImmediateSignal(parameters.signal.required, in: self)
+    /// How many immediate signals are on the stack and not given up. One that sends may be entered again.
+    private var running = 0
+    /// How many immediate signals there have been.
+    private var begun = 0
 
     init(_ parameters: FlattenMap, _ seat: Seat, _ downstream: Downstream) {
       self.parameters = parameters
@@ -134,17 +143,20 @@ struct FlattenMap: OperatorComponent {
 
     override func start() { subscribe(seat.inputs[0]) }
 
+    private var active: Int { inlets.count + running }
+
     override func receive(_ event: Event) {
       guard !isClosed else { return }
       switch parameters.policy {
       case .latest:
         // What the old one holds, such as a connection, is free before the new one asks for it.
         if let old = inlets.first { drop(old) }
+        running = 0
         begin(event)
       case .exhaust:
-        if inlets.isEmpty { begin(event) }
+        if active == 0 { begin(event) }
       case .merge, .concat:
-        if inlets.count < limit, waiting.isEmpty {
+        if active < limit, waiting.isEmpty {
           begin(event)
         } else {
           waiting.append(OwnedEvent(event))
@@ -154,15 +166,31 @@ struct FlattenMap: OperatorComponent {
     }
 
     private func begin(_ event: Event) {
-      open(parameters.signal.required, seat.scope.with(outer: event))
+      guard let immediate else {
+        open(parameters.signal.required, seat.scope.with(outer: event))
+        return
+      }
+      begun &+= 1
+      running += 1
+      let number = begun
+      let isLatest = parameters.policy == .latest
+      immediate.send(for: event) { !isClosed && (!isLatest || begun == number) }
+      guard !isClosed, !isLatest || begun == number else { return }
+      running -= 1
+      goOn()
     }
 
     override func completed(_ inlet: Inlet) {
       drop(inlet)
+      goOn()
+    }
+
+    /// Begins what waits while there is room.
+    private func goOn() {
       // A loop, not a recursion: inner signals that end at once cost no stack.
       guard !isStarting else { return }
       isStarting = true
-      while !isClosed, inlets.count < limit, let next = waiting.popFirst() {
+      while !isClosed, active < limit, let next = waiting.popFirst() {
         backlog.update(waiting.count, parameters.queueLimit, executor)
         next.keep(in: arena)
         begin(next.event)
@@ -177,7 +205,7 @@ struct FlattenMap: OperatorComponent {
     }
 
     private func finishIfOver() {
-      if outerEnded, inlets.isEmpty, waiting.isEmpty { finish() }
+      if outerEnded, active == 0, waiting.isEmpty { finish() }
     }
 
     override func stop() {

@@ -15,8 +15,8 @@ public struct Wake: Equatable, Sendable {
 
 /// The pending timers of one executor, ordered by deadline, then by the order of scheduling.
 ///
-/// A binary heap whose entries know their place, so that scheduling, cancelling and firing each cost
-/// O(log n) and a cancelled timer leaves nothing behind.
+/// A heap whose entries know their place, so that scheduling, cancelling and firing each cost O(log n) and a cancelled
+/// timer leaves nothing behind. Each entry has four below it, which lie side by side: half as many steps as with two.
 struct TimerQueue {
   private struct Entry {
     var deadline: Int64
@@ -26,12 +26,13 @@ struct TimerQueue {
   private struct Slot {
     var target: (any TimerTarget)?
     var token: Int
-    var heapIndex: Int32
     var generation: UInt32
   }
 
   private var heap: [Entry] = []
   private var slots: [Slot] = []
+  /// Where in `heap` the entry of each slot is; -1: nowhere.
+  private var places: [Int32] = []
   private var freeSlots: [Int32] = []
   private var sequence: UInt64 = 0
 
@@ -57,11 +58,11 @@ struct TimerQueue {
       slots[Int(slot)].token = token
     } else {
       slot = Int32(slots.count)
-      slots.append(Slot(target: target, token: token, heapIndex: -1, generation: 0))
+      slots.append(Slot(target: target, token: token, generation: 0))
+      places.append(-1)
     }
     heap.append(Entry(deadline: deadline.nanoseconds, sequence: number, slot: slot))
-    slots[Int(slot)].heapIndex = Int32(heap.count - 1)
-    siftUp(heap.count - 1)
+    Self.siftUp(&heap, &places, heap.count - 1)
     return Wake(slot: slot, generation: slots[Int(slot)].generation)
   }
 
@@ -81,14 +82,14 @@ struct TimerQueue {
   func pending(_ wake: Wake) -> Pending? {
     guard wake.slot >= 0, slots[Int(wake.slot)].generation == wake.generation else { return nil }
     let slot = slots[Int(wake.slot)]
-    let entry = heap[Int(slot.heapIndex)]
+    let entry = heap[Int(places[Int(wake.slot)])]
     return Pending(
       deadline: Instant(nanoseconds: entry.deadline), sequence: entry.sequence, token: slot.token)
   }
 
   mutating func cancel(_ wake: Wake) {
     guard wake.slot >= 0, slots[Int(wake.slot)].generation == wake.generation else { return }
-    remove(at: Int(slots[Int(wake.slot)].heapIndex))
+    remove(at: Int(places[Int(wake.slot)]))
     release(wake.slot)
   }
 
@@ -105,54 +106,66 @@ struct TimerQueue {
   private mutating func release(_ slot: Int32) {
     slots[Int(slot)].target = nil
     slots[Int(slot)].generation &+= 1
-    slots[Int(slot)].heapIndex = -1
+    places[Int(slot)] = -1
     freeSlots.append(slot)
   }
 
   private mutating func remove(at index: Int) {
-    let last = heap.count - 1
-    if index != last {
-      heap[index] = heap[last]
-      slots[Int(heap[index].slot)].heapIndex = Int32(index)
-    }
-    heap.removeLast()
-    if index < heap.count {
-      siftDown(index)
-      siftUp(index)
+    let last = heap.removeLast()
+    guard index < heap.count else { return }
+    let removed = heap[index]
+    heap[index] = last
+    if Self.precedes(last, removed) {
+      Self.siftUp(&heap, &places, index)
+    } else {
+      Self.siftDown(&heap, &places, index)
     }
   }
 
-  private func precedes(_ a: Entry, _ b: Entry) -> Bool {
+  private static func precedes(_ a: Entry, _ b: Entry) -> Bool {
     a.deadline != b.deadline ? a.deadline < b.deadline : a.sequence < b.sequence
   }
 
-  private mutating func siftUp(_ start: Int) {
-    var index = start
-    let entry = heap[index]
-    while index > 0 {
-      let parent = (index - 1) / 2
-      guard precedes(entry, heap[parent]) else { break }
-      heap[index] = heap[parent]
-      slots[Int(heap[index].slot)].heapIndex = Int32(index)
-      index = parent
+  /// Moves the entry at `start` up to where it belongs, and notes the places of all that move.
+  private static func siftUp(_ heap: inout [Entry], _ places: inout [Int32], _ start: Int) {
+    heap.withUnsafeMutableBufferPointer { heap in
+      places.withUnsafeMutableBufferPointer { places in
+        let entry = heap[start]
+        var index = start
+        while index > 0 {
+          let parent = (index - 1) / 4
+          guard precedes(entry, heap[parent]) else { break }
+          heap[index] = heap[parent]
+          places[Int(heap[index].slot)] = Int32(index)
+          index = parent
+        }
+        heap[index] = entry
+        places[Int(entry.slot)] = Int32(index)
+      }
     }
-    heap[index] = entry
-    slots[Int(entry.slot)].heapIndex = Int32(index)
   }
 
-  private mutating func siftDown(_ start: Int) {
-    var index = start
-    let entry = heap[index]
-    while true {
-      var child = 2 * index + 1
-      guard child < heap.count else { break }
-      if child + 1 < heap.count, precedes(heap[child + 1], heap[child]) { child += 1 }
-      guard precedes(heap[child], entry) else { break }
-      heap[index] = heap[child]
-      slots[Int(heap[index].slot)].heapIndex = Int32(index)
-      index = child
+  /// Moves the entry at `start` down to where it belongs, and notes the places of all that move.
+  private static func siftDown(_ heap: inout [Entry], _ places: inout [Int32], _ start: Int) {
+    heap.withUnsafeMutableBufferPointer { heap in
+      places.withUnsafeMutableBufferPointer { places in
+        let entry = heap[start]
+        var index = start
+        while true {
+          let first = 4 * index + 1
+          guard first < heap.count else { break }
+          var child = first
+          for other in first + 1..<max(first + 1, min(first + 4, heap.count)) where precedes(heap[other], heap[child]) {
+            child = other
+          }
+          guard precedes(heap[child], entry) else { break }
+          heap[index] = heap[child]
+          places[Int(heap[index].slot)] = Int32(index)
+          index = child
+        }
+        heap[index] = entry
+        places[Int(entry.slot)] = Int32(index)
+      }
     }
-    heap[index] = entry
-    slots[Int(entry.slot)].heapIndex = Int32(index)
   }
 }
