@@ -10,6 +10,8 @@ namespace rx_json {
 
 inline bool is_white(uint8_t c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
+inline bool is_digit(uint8_t c) { return static_cast<uint8_t>(c - '0') < 10; }
+
 /// Whether a number or a literal may end before this byte.
 inline bool is_delimiter(uint8_t c) {
   switch (c) {

@@ -278,6 +278,9 @@ final class ValueBuilder {
 
   deinit { parts.deallocate() }
 
+  /// The program, where the value is what one expression gives.
+  var single: Program? { kind == .program ? parts[0].program?.takeUnretainedValue() : nil }
+
   @inline(__always)
   private func value(_ part: Part, _ frame: EventFrame, _ failed: inout Program?) -> Value {
     if let program = part.program {

@@ -134,18 +134,52 @@ public enum JSONWriter {
       return nil
     }
     output.append(UInt8(ascii: "{"))
+    if indent < 0 {
+      for index in 0..<Int(value.length) {
+        let entry = value.entries[index]
+        if let failure = writeMember(entry.key, isFirst: index == 0, output) { return failure }
+        if let failure = write(entry.value, output, indent: indent, depth: depth + 1) { return failure }
+      }
+      output.append(UInt8(ascii: "}"))
+      return nil
+    }
     var first = true
     for entry in value.entries {
       if !first { output.append(UInt8(ascii: ",")) }
       first = false
-      if indent >= 0 { appendLineBreak(to: output, spaces: indent * (depth + 1)) }
+      appendLineBreak(to: output, spaces: indent * (depth + 1))
       if let failure = writeKey(entry.key, output) { return failure }
-      output.append(UInt8(ascii: ":"))
-      if indent >= 0 { output.append(UInt8(ascii: " ")) }
+      output.append(": ")
       if let failure = write(entry.value, output, indent: indent, depth: depth + 1) { return failure }
     }
-    if indent >= 0 { appendLineBreak(to: output, spaces: indent * depth) }
+    appendLineBreak(to: output, spaces: indent * depth)
     output.append(UInt8(ascii: "}"))
+    return nil
+  }
+
+  /// What stands before a member's value on one line.
+  @inline(__always)
+  private static func writeMember(_ key: Value, isFirst: Bool, _ output: OutputBuffer) -> EncodingFailure? {
+    if key.is(.string), key.isPlain, let start = key.pointer {
+      let length = Int(key.length)
+      output.append(count: length &+ 4) { target in
+        var at = target
+        if !isFirst {
+          at.pointee = UInt8(ascii: ",")
+          at += 1
+        }
+        at.pointee = UInt8(ascii: "\"")
+        memcpy(at + 1, start, length)
+        at += length &+ 1
+        at[0] = UInt8(ascii: "\"")
+        at[1] = UInt8(ascii: ":")
+        return at + 2 - target
+      }
+      return nil
+    }
+    if !isFirst { output.append(UInt8(ascii: ",")) }
+    if let failure = writeKey(key, output) { return failure }
+    output.append(UInt8(ascii: ":"))
     return nil
   }
 

@@ -34,14 +34,23 @@ struct Map: RowOperator {
 
   final class Step: RowStep {
     private let builder: ValueBuilder
+    /// The one program there is, if the value is a single expression.
+    private let program: Program?
     private let step: StepPlan
 
     init(_ builder: ValueBuilder, _ step: StepPlan) {
       self.builder = builder
+      program = builder.single
       self.step = step
     }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+      if let program {
+        let value = program.evaluate(frame.frame)
+        if value.isError { return failed(event, value, program, frame, run, step) }
+        event.value = value.is(.optional) ? value.wrapped ?? .null : value
+        return .pass
+      }
       var failing: Program?
       let value = builder.build(frame, &failing)
       if value.isError, let failing { return failed(event, value, failing, frame, run, step) }

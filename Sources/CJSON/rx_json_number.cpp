@@ -1,0 +1,144 @@
+// Numbers and literals of JSON text.
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "rx_json_text.h"
+
+namespace rx_json {
+
+namespace {
+
+const double powers_of_ten[] = {
+  1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11,
+  1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+
+/// Whether eight digits stand at `at`; then they are appended to `number`.
+inline bool eight_digits(const uint8_t *at, uint64_t &number) {
+  uint64_t text;
+  memcpy(&text, at, 8);
+  // A byte is a digit if it and the byte plus 6 both lie in 0x30 ... 0x3F.
+  const uint64_t threes = 0x3030303030303030u;
+  if (((text ^ threes) | ((text + 0x0606060606060606u) ^ threes)) & 0xF0F0F0F0F0F0F0F0u) return false;
+  // Neighbours together: digits to pairs, pairs to fours, fours to the eight. The first digit is the lowest byte.
+  text = ((text - threes) * (1 + (10 << 8))) >> 8;
+  text = ((text & 0x00FF00FF00FF00FFu) * (1 + (uint64_t{100} << 16))) >> 16;
+  text = ((text & 0x0000FFFF0000FFFFu) * (1 + (uint64_t{10000} << 32))) >> 32;
+  number = number * 100'000'000 + text;
+  return true;
+}
+
+/// What the standard library calls out of range: infinity, or zero. `integral` digits stand before the
+/// point, not counting leading zeros; `zeros` zeros follow the point at once.
+double beyond(bool negative, int64_t integral, int64_t zeros, int64_t exponent) {
+  const int64_t magnitude = integral > 0 ? integral + exponent : exponent - zeros;
+  const double value = magnitude > 0 ? std::numeric_limits<double>::infinity() : 0.0;
+  return negative ? -value : value;
+}
+
+}  // namespace
+
+const uint8_t *read_number(const uint8_t *at, const uint8_t *end, rx_value &value) {
+  const uint8_t *const start = at;
+  const bool negative = at < end && *at == '-';
+  if (negative) at++;
+  const uint8_t *const digits = at;
+  uint64_t mantissa = 0;
+  while (end - at >= 8 && eight_digits(at, mantissa)) at += 8;
+  while (at < end && is_digit(*at)) mantissa = mantissa * 10 + (*at++ - '0');
+  const size_t integral = at - digits;
+  if (integral == 0 || (integral > 1 && *digits == '0')) return nullptr;
+  if (at == end || (*at != '.' && *at != 'e' && *at != 'E')) {
+    // Nineteen digits fit into 64 bits.
+    if (integral <= 18 || (integral == 19 && mantissa <= INT64_MAX)) {
+      if (negative) {
+        value = mantissa == 0
+          ? make(RX_DOUBLE, uint64_t{1} << 63)
+          : make(RX_INT, ~mantissa + 1);
+      } else {
+        value = make(RX_INT, mantissa);
+      }
+      return at;
+    }
+    const char *const from = reinterpret_cast<const char *>(start);
+    const char *const to = reinterpret_cast<const char *>(at);
+    int64_t whole;
+    if (std::from_chars(from, to, whole).ec == std::errc()) {
+      value = make(RX_INT, static_cast<uint64_t>(whole));
+      return at;
+    }
+    uint64_t natural;
+    if (!negative && std::from_chars(from, to, natural).ec == std::errc()) {
+      value = make(RX_UINT, natural);
+      return at;
+    }
+  }
+  size_t count = integral;
+  int64_t exponent = 0;
+  int64_t zeros = 0;
+  if (at < end && *at == '.') {
+    at++;
+    const uint8_t *const fraction = at;
+    while (at < end && *at == '0') {
+      mantissa *= 10;
+      at++;
+    }
+    zeros = at - fraction;
+    while (at < end && is_digit(*at)) mantissa = mantissa * 10 + (*at++ - '0');
+    if (at == fraction) return nullptr;
+    count += at - fraction;
+    exponent = -(at - fraction);
+  }
+  int64_t written = 0;
+  if (at < end && (*at == 'e' || *at == 'E')) {
+    at++;
+    bool below = false;
+    if (at < end && (*at == '+' || *at == '-')) below = *at++ == '-';
+    const uint8_t *const first = at;
+    while (at < end && is_digit(*at)) {
+      if (written < 1'000'000'000) written = written * 10 + (*at - '0');
+      at++;
+    }
+    if (at == first) return nullptr;
+    if (below) written = -written;
+    exponent += written;
+  }
+  double number;
+  // Both operands are exact, so the one rounding of the operation is the right one.
+  if (count <= 18 && mantissa <= (uint64_t{1} << 53) && exponent >= -22 && exponent <= 22) {
+    number = static_cast<double>(mantissa);
+    number = exponent < 0 ? number / powers_of_ten[-exponent] : number * powers_of_ten[exponent];
+    if (negative) number = -number;
+  } else {
+    const auto result = std::from_chars(
+      reinterpret_cast<const char *>(start), reinterpret_cast<const char *>(at), number);
+    if (result.ec != std::errc()) {
+      const bool none = *digits == '0';
+      number = beyond(negative, none ? 0 : static_cast<int64_t>(integral), zeros, written);
+    }
+  }
+  uint64_t bits;
+  memcpy(&bits, &number, sizeof bits);
+  value = make(RX_DOUBLE, bits);
+  return at;
+}
+
+const uint8_t *read_literal(const uint8_t *at, const uint8_t *end, rx_value &value) {
+  const size_t left = end - at;
+  if (left >= 4 && memcmp(at, "true", 4) == 0) {
+    value = make(RX_BOOL, 1);
+    return at + 4;
+  }
+  if (left >= 5 && memcmp(at, "false", 5) == 0) {
+    value = make(RX_BOOL, uint64_t{0});
+    return at + 5;
+  }
+  if (left >= 4 && memcmp(at, "null", 4) == 0) {
+    value = make(RX_NULL, uint64_t{0});
+    return at + 4;
+  }
+  return nullptr;
+}
+
+}  // namespace rx_json
