@@ -21,6 +21,86 @@ inline bool needs_escape(uint64_t word) {
     & ones * 0x80;
 }
 
+/// The digits of each number below 100.
+struct pair_table {
+  char digits[200] = {};
+  constexpr pair_table() {
+    for (int i = 0; i < 100; i++) {
+      digits[2 * i] = static_cast<char>('0' + i / 10);
+      digits[2 * i + 1] = static_cast<char>('0' + i % 10);
+    }
+  }
+};
+constexpr pair_table pairs;
+
+/// Writes eight digits of a number below 10^8, zeros in front.
+inline void write_eight(uint32_t number, char *target) {
+  const uint32_t high = number / 10000;
+  const uint32_t low = number % 10000;
+  memcpy(target, pairs.digits + high / 100 * 2, 2);
+  memcpy(target + 2, pairs.digits + high % 100 * 2, 2);
+  memcpy(target + 4, pairs.digits + low / 100 * 2, 2);
+  memcpy(target + 6, pairs.digits + low % 100 * 2, 2);
+}
+
+/// Writes a number below 10^8 without zeros in front; returns how many digits.
+inline size_t write_few(uint32_t number, char *target) {
+  char eight[8];
+  write_eight(number, eight);
+  size_t zeros = 0;
+  while (zeros < 7 && eight[zeros] == '0') zeros++;
+  memcpy(target, eight + zeros, 8 - zeros);
+  return 8 - zeros;
+}
+
+/// At most 20 bytes.
+inline size_t write_digits(uint64_t number, char *target) {
+  constexpr uint64_t eight = 100'000'000;
+  if (number < 100) {
+    if (number >= 10) {
+      memcpy(target, pairs.digits + number * 2, 2);
+      return 2;
+    }
+    *target = static_cast<char>('0' + number);
+    return 1;
+  }
+  if (number < eight) return write_few(static_cast<uint32_t>(number), target);
+  const uint64_t high = number / eight;
+  size_t count;
+  if (high < eight) {
+    count = write_few(static_cast<uint32_t>(high), target);
+  } else {
+    count = write_few(static_cast<uint32_t>(high / eight), target);
+    write_eight(static_cast<uint32_t>(high % eight), target + count);
+    count += 8;
+  }
+  write_eight(static_cast<uint32_t>(number % eight), target + count);
+  return count + 8;
+}
+
+/// Writes a number of at most fifteen digits, six of them behind the point, the way most are; 0 if it is another.
+///
+/// Different decimals of up to fifteen digits are different doubles. So if a decimal reads back as `number`, no shorter
+/// one does, once its last zeros are gone.
+inline size_t write_decimal(double number, char *target) {
+  const double scaled = number * 1e6;
+  if (!(scaled > -1e15 && scaled < 1e15)) return 0;
+  const auto whole = static_cast<int64_t>(scaled < 0 ? scaled - 0.5 : scaled + 0.5);
+  // Both sides of the division are exact, so the quotient is the double nearest to the decimal.
+  if (static_cast<double>(whole) / 1e6 != number || whole == 0) return 0;
+  char *out = target;
+  if (whole < 0) *out++ = '-';
+  const uint64_t digits = whole < 0 ? 0 - static_cast<uint64_t>(whole) : static_cast<uint64_t>(whole);
+  out += write_digits(digits / 1'000'000, out);
+  char fraction[8];
+  write_eight(static_cast<uint32_t>(digits % 1'000'000 * 100), fraction);
+  size_t count = 6;
+  while (count > 1 && fraction[count - 1] == '0') count--;
+  *out++ = '.';
+  memcpy(out, fraction, 6);
+  return out + count - target;
+}
+
 }  // namespace
 
 extern "C" {
@@ -82,6 +162,7 @@ size_t rx_json_minify(const char *text, size_t length, char *target) {
 }
 
 size_t rx_json_write_double(double number, char *target) {
+  if (const size_t count = write_decimal(number, target)) return count;
   char digits[32];
   const auto written = std::to_chars(digits, digits + sizeof digits, number, std::chars_format::scientific);
   // "-d.ddde-xx": take the digits and the exponent apart.
@@ -131,11 +212,11 @@ size_t rx_json_write_double(double number, char *target) {
 }
 
 size_t rx_json_write_int(int64_t number, char *target) {
-  return std::to_chars(target, target + 20, number).ptr - target;
+  if (number >= 0) return write_digits(static_cast<uint64_t>(number), target);
+  *target = '-';
+  return 1 + write_digits(~static_cast<uint64_t>(number) + 1, target + 1);
 }
 
-size_t rx_json_write_uint(uint64_t number, char *target) {
-  return std::to_chars(target, target + 20, number).ptr - target;
-}
+size_t rx_json_write_uint(uint64_t number, char *target) { return write_digits(number, target); }
 
 }  // extern "C"

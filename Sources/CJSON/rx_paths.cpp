@@ -51,13 +51,6 @@ struct rx_paths {
 
 namespace {
 
-/// Whether there is a backslash in a part of the text; that of a word that the part begins or ends in counts, too.
-inline bool has_backslash(const rx_lines &lines, size_t first, size_t end) {
-  uint64_t found = 0;
-  for (size_t word = first / 64; word <= (end - 1) / 64; word++) found |= lines.backslashes[word];
-  return found != 0;
-}
-
 /// Walks the tokens of one document whose brackets are balanced: its last token is the one that closes it, and
 /// none before it does.
 struct walker {
@@ -65,8 +58,7 @@ struct walker {
   const node *const nodes;
   rx_value *const slots;
   const uint8_t *const stop;  ///< behind the document
-  /// Whether there is any backslash in the document.
-  const bool has_escapes;
+  const uint64_t *const backslashes;
 
   const uint8_t *skip_white(const uint8_t *at) const {
     while (is_white(*at)) at++;
@@ -82,9 +74,22 @@ struct walker {
     }
   }
 
+  /// Whether there is a backslash between two places.
+  bool has_backslash(const uint8_t *from, const uint8_t *to) const {
+    const size_t first = from - text;
+    const size_t last = to - text;
+    const uint64_t *word = backslashes + first / 64;
+    const uint64_t *const end = backslashes + last / 64;
+    uint64_t found = *word & ~uint64_t{0} << first % 64;
+    for (; word < end; found = *++word) {
+      if (found) return true;
+    }
+    return (found & ~(~uint64_t{0} << last % 64)) != 0;
+  }
+
   /// Whether the key whose closing quote is at `quote` holds a backslash; nothing of it lies before `first`.
   bool is_escaped(const uint8_t *quote, const uint8_t *first) const {
-    if (!has_escapes) return false;
+    if (!has_backslash(first, quote)) return false;
     for (const uint8_t *at = quote - 1; at > first; at--) {
       if (*at == '\\') return true;
       if (*at == '"') return at[-1] == '\\';
@@ -327,8 +332,7 @@ void rx_paths_free(rx_paths *paths) { delete paths; }
 bool rx_paths_read_row(const rx_paths *paths, const rx_lines_row *row, rx_value *slots) {
   const auto *const stop = reinterpret_cast<const uint8_t *>(row->payload) + row->length;
   const uint8_t *const text = row->lines->text;
-  const size_t end = stop - text;
-  const walker walk{text, paths->nodes, slots, stop, has_backslash(*row->lines, end - row->length, end)};
+  const walker walk{text, paths->nodes, slots, stop, row->lines->backslashes};
   return walk.object(paths->nodes[0], row->lines->tokens + row->token, true) != nullptr;
 }
 
@@ -338,7 +342,7 @@ bool rx_paths_read(
   bool is_sound = index_document(*lines, text, length) && text[lines->rows[0].start] == '{';
   if (is_sound) {
     const rx_line row = lines->rows[0];
-    const walker walk{lines->text, paths->nodes, slots, lines->text + row.end, has_backslash(*lines, row.start, row.end)};
+    const walker walk{lines->text, paths->nodes, slots, lines->text + row.end, lines->backslashes};
     is_sound = walk.object(paths->nodes[root], lines->tokens + row.token, true) != nullptr;
   }
   // A document of unusual size shall not keep its memory for ever.

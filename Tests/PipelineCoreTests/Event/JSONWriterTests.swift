@@ -182,4 +182,34 @@ import Testing
       arena.reset()
     }
   }
+
+  /// Decimals as people write them, whole numbers and doubles of any bits: the shortest digits that read back.
+  @Test func numbersReadBackFromTheFewestDigits() {
+    var random = SplitMix(12)
+    let output = OutputBuffer()
+    for round in 0..<200_000 {
+      let number: Double =
+        switch round % 4 {
+        case 0: Double(random.below(2_000_000_000)) / 1000
+        case 1: Double(bitPattern: random.next())
+        case 2: Double(Int64(truncatingIfNeeded: random.next() >> UInt64(random.below(64)))) / 1e5
+        default: -Double(random.below(1_000_000)) / 1e6
+        }
+      guard number.isFinite else { continue }
+      output.clear()
+      JSONWriter.append(.double(number), to: output)
+      let text = String(decoding: output.bytes, as: UTF8.self)
+      #expect(Double(text)?.bitPattern == number.bitPattern, "\(text)")
+      // The standard library writes the fewest digits, too; only where exponents begin is another matter.
+      if !"\(number)".contains("e"), !text.contains("e") { #expect(text == "\(number)") }
+
+      let whole = Int64(bitPattern: random.next()) >> Int64(random.below(64))
+      output.clear()
+      JSONWriter.append(.int(whole), to: output)
+      #expect(String(decoding: output.bytes, as: UTF8.self) == "\(whole)")
+      output.clear()
+      JSONWriter.append(.uint(UInt64(bitPattern: whole)), to: output)
+      #expect(String(decoding: output.bytes, as: UTF8.self) == "\(UInt64(bitPattern: whole))")
+    }
+  }
 }
