@@ -46,6 +46,8 @@ public final class Execution {
   /// The running commands, by their places in the plan.
   var commands: [Int: Command.Hub] = [:]
   private var runningSources: [RunningSource] = []
+  /// How many `runningSources` may be before those that have ended are taken out.
+  private var sourcesToSweep = 64
   /// Which named signals may still run.
   private lazy var reach = SignalReach(plan)
   /// Numbers subscriptions of what is shared, and sources.
@@ -274,7 +276,11 @@ public final class Execution {
     node.replacement = replacement
     node.serial = nextSubscription()
     runningSources.append(node)
-    if runningSources.count > 64 { runningSources.removeAll { $0.isClosed } }
+    // Twice as many as were open the last time: so many open ones cost each of them no more than few do.
+    if runningSources.count > sourcesToSweep {
+      runningSources.removeAll { $0.isClosed }
+      sourcesToSweep = max(64, 2 * runningSources.count)
+    }
     return node
   }
 
