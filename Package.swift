@@ -29,13 +29,9 @@ let package = Package(
       linkerSettings: [.linkedLibrary("re2")]),
     .systemLibrary(
       name: "CYAML", path: "Sources/CYAML", providers: [.apt(["libyaml-dev"])]),
-    .target(
-      name: "CCurl", path: "Sources/CCurl",
-      linkerSettings: [.linkedLibrary("curl")]),
-    .target(
-      name: "CDigest", path: "Sources/CDigest",
-      linkerSettings: [.linkedLibrary("crypto")]),
-    // Loads its library when a person types, and not before.
+    // These load their libraries when they are first used: a request, a digest, a person who types.
+    .target(name: "CCurl", path: "Sources/CCurl"),
+    .target(name: "CDigest", path: "Sources/CDigest"),
     .target(name: "CEdit", path: "Sources/CEdit"),
 
     .target(name: "CLinux", path: "Sources/CLinux"),

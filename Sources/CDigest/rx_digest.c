@@ -1,7 +1,9 @@
 #include "rx_digest.h"
 
+#include <dlfcn.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -12,22 +14,44 @@
 static const char *const names[RX_DIGESTS] = {"MD5", "SHA1", "SHA224", "SHA256", "SHA384", "SHA512"};
 static _Atomic(EVP_MD *) known[RX_DIGESTS];
 
+// The functions of libcrypto, by the types that its headers give them. The library is loaded with the first digest:
+// its relocations alone are a tenth of a small process.
+static struct {
+  __typeof__(&EVP_MD_fetch) fetch;
+  __typeof__(&EVP_MD_free) free;
+  __typeof__(&EVP_Digest) digest;
+  __typeof__(&HMAC) hmac;
+} lib;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void load(void) {
+  void *handle = dlopen("libcrypto.so.3", RTLD_LAZY | RTLD_LOCAL);
+  if (!handle) return;
+  lib.free = (__typeof__(lib.free))dlsym(handle, "EVP_MD_free");
+  lib.digest = (__typeof__(lib.digest))dlsym(handle, "EVP_Digest");
+  lib.hmac = (__typeof__(lib.hmac))dlsym(handle, "HMAC");
+  // The last one, which says that all are there.
+  if (lib.free && lib.digest && lib.hmac) lib.fetch = (__typeof__(lib.fetch))dlsym(handle, "EVP_MD_fetch");
+}
+
 /// The algorithm, looked up once for the process; a second thread's copy is given back.
 static const EVP_MD *algorithm_at(int index) {
   if (index < 0 || index >= RX_DIGESTS) return NULL;
   EVP_MD *found = atomic_load_explicit(&known[index], memory_order_acquire);
   if (found) return found;
-  EVP_MD *fresh = EVP_MD_fetch(NULL, names[index], NULL);
+  pthread_once(&once, load);
+  if (!lib.fetch) return NULL;
+  EVP_MD *fresh = lib.fetch(NULL, names[index], NULL);
   if (!fresh) return NULL;
   if (atomic_compare_exchange_strong(&known[index], &found, fresh)) return fresh;
-  EVP_MD_free(fresh);
+  lib.free(fresh);
   return found;
 }
 
 size_t rx_digest(int algorithm, const void *bytes, size_t count, unsigned char *out) {
   const EVP_MD *how = algorithm_at(algorithm);
   unsigned int length = 0;
-  if (!how || !EVP_Digest(count ? bytes : "", count, out, &length, how, NULL)) return 0;
+  if (!how || !lib.digest(count ? bytes : "", count, out, &length, how, NULL)) return 0;
   return length;
 }
 
@@ -36,7 +60,7 @@ size_t rx_hmac(
   const EVP_MD *how = algorithm_at(algorithm);
   unsigned int length = 0;
   if (!how || key_count > 1 << 30) return 0;
-  if (!HMAC(how, key_count ? key : "", (int)key_count, count ? bytes : (const void *)"", count, out, &length)) return 0;
+  if (!lib.hmac(how, key_count ? key : "", (int)key_count, count ? bytes : (const void *)"", count, out, &length)) return 0;
   return length;
 }
 

@@ -7,8 +7,16 @@ public struct Discard: SinkComponent {
   public static let spec = ComponentSpec<Discard>(
     "discard",
     summary: "Counts events and throws them away.",
+    details: "It makes a chain run whose work is done by its steps, a `do` or a `log` for instance.",
     examples: [.snippet("nothing", "discard")],
-    rivals: ["Vector blackhole", "Benthos drop"], seeAlso: ["stdout"])
+    edges: EdgeCases(
+      empty: "Nothing is written.", error: "Ends the pipeline, as everywhere.", completion: "Done at once.",
+      disposal: ""),
+    rivals: ["Vector blackhole", "Benthos drop"],
+    wants: [
+      .init(.writing, "run a chain for its side effects only", "discard")
+    ],
+    seeAlso: ["stdout"])
 
   public func makeSink(_ seat: Seat) -> RunningSink { Node(seat) }
 

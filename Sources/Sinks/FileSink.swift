@@ -49,7 +49,18 @@ public struct FileSink: SinkComponent {
       .snippet("a log of events", "file: { path: /tmp/events.ndjson }"),
       .snippet("the newest state", "file: { path: /tmp/state.json, mode: replace, sync: batch }"),
     ],
-    rivals: ["Vector file", "Benthos file"], seeAlso: ["stdout"])
+    edges: EdgeCases(
+      empty: "The file is made, and stays empty.",
+      error: "A file that cannot be written ends the pipeline; a full disk makes it wait.",
+      completion: "What waits is written, then the file is closed.",
+      disposal: "What waits is written within the time limit for stopping."),
+    rivals: ["Vector file", "Benthos file"],
+    wants: [
+      .init(.writing, "append events to a file", "file: { path: out.ndjson }"),
+      .init(.writing, "write a file a program can rely on after a crash", "file: { path: out.ndjson, sync: interval }"),
+      .init(.writing, "write CSV", "file: { path: out.csv, encode: csv }"),
+    ],
+    seeAlso: ["stdout"])
 
   public func validate(_ context: inout DecodingContext) {
     if path.isEmpty { context.badValue(at: context.location, "'path' of 'file' is empty") }

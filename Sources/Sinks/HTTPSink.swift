@@ -96,7 +96,17 @@ public struct HTTPSink: SinkComponent {
         "a hundred at a time",
         "http: { url: 'http://127.0.0.1:8080/events', encode: ndjson, batch: { count: 100, every: 1s } }")
     ],
-    rivals: ["Vector http", "Benthos http_client", "Logstash http"], seeAlso: ["reply"])
+    edges: EdgeCases(
+      empty: "No request is made.",
+      error: "429, 5xx and broken connections are repeated; other answers end the pipeline.",
+      completion: "What waits is sent first.", disposal: "What waits is sent within the time limit for stopping."),
+    rivals: ["Vector http", "Benthos http_client", "Logstash http"],
+    wants: [
+      .init(.writing, "send events to a web service", "http: { url: \"http://127.0.0.1:8080/ingest\" }"),
+      .init(
+        .writing, "send events in batches", "http: { url: \"http://127.0.0.1:8080/ingest\", batch: { count: 500 } }"),
+    ],
+    seeAlso: ["reply"])
 
   public func validate(_ context: inout DecodingContext) {
     URLConfinement.validate(url, &context)

@@ -22,7 +22,16 @@ public struct Reply: SinkComponent {
       .init("headers", \.headers, "Further headers."),
     ],
     examples: [.snippet("as JSON", "reply: { encode: json }")],
-    rivals: ["Benthos sync_response", "Node-RED http response"], seeAlso: ["httpServer"])
+    edges: EdgeCases(
+      empty: "A request that no event answers gets 504 after `replyTimeout`.",
+      error: "Ends the pipeline; requests under way get 503.", completion: "Requests under way are answered first.",
+      disposal: "Requests under way are answered within the time limit for stopping."),
+    rivals: ["Benthos sync_response", "Node-RED http response"],
+    wants: [
+      .init(.writing, "answer an HTTP request with what a chain makes of it", "reply"),
+      .init(.writing, "choose the status of an answer", "reply: { status: \"event.found ? 200 : 404\" }"),
+    ],
+    seeAlso: ["httpServer"])
 
   public func makeSink(_ seat: Seat) -> RunningSink { Node(self, seat) }
 

@@ -5,11 +5,11 @@ public import PipelineCore
 extension Catalogue {
   /// The components of Sources/Sinks.
   public static let sinks = Catalogue([
-    CatalogueEntry(sink: Discard.self),
-    CatalogueEntry(sink: FileSink.self),
-    CatalogueEntry(sink: HTTPSink.self),
-    CatalogueEntry(sink: Reply.self),
-    CatalogueEntry(sink: Stderr.self),
-    CatalogueEntry(sink: Stdout.self),
+    CatalogueEntry(sink: Discard.self, "discard"),
+    CatalogueEntry(sink: FileSink.self, "file"),
+    CatalogueEntry(sink: HTTPSink.self, "http"),
+    CatalogueEntry(sink: Reply.self, "reply"),
+    CatalogueEntry(sink: Stderr.self, "stderr"),
+    CatalogueEntry(sink: Stdout.self, "stdout"),
   ])
 }

@@ -14,7 +14,14 @@ public struct Stderr: SinkComponent {
     details: "On a terminal, control characters inside events are written as escapes.",
     parameters: [.init("encode", \.encode, primary: true, "How events become bytes.")],
     examples: [.snippet("text", "stderr: text")],
-    rivals: ["Vector console with target stderr"], seeAlso: ["stdout"])
+    edges: EdgeCases(
+      empty: "Nothing is written.", error: "A write that fails ends the pipeline.",
+      completion: "What waits is written first.", disposal: "What waits is written within the time limit for stopping."),
+    rivals: ["Vector console with target stderr"],
+    wants: [
+      .init(.writing, "write events to standard error", "stderr")
+    ],
+    seeAlso: ["stdout"])
 
   public func makeSink(_ seat: Seat) -> RunningSink {
     var encode = encode

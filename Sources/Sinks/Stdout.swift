@@ -21,7 +21,16 @@ public struct Stdout: SinkComponent {
       .snippet("a JSON document a line", "stdout: { encode: json }"),
       .snippet("text", "stdout: text"),
     ],
-    rivals: ["Vector console", "Benthos stdout"], seeAlso: ["stderr", "file"])
+    edges: EdgeCases(
+      empty: "Nothing is written.",
+      error: "A write that fails ends the pipeline; a reader that goes away ends only the sink.",
+      completion: "What waits is written first.", disposal: "What waits is written within the time limit for stopping."),
+    rivals: ["Vector console", "Benthos stdout"],
+    wants: [
+      .init(.writing, "see events on the screen or pipe them on", "stdout"),
+      .init(.writing, "write plain lines of text", "stdout: { encode: text }"),
+    ],
+    seeAlso: ["stderr", "file"])
 
   public func makeSink(_ seat: Seat) -> RunningSink {
     var encode = encode

@@ -49,7 +49,19 @@ public struct File: SourceComponent {
         "logs as they grow",
         "file: { path: '/var/log/nginx/*.log', follow: true, decode: { regex: combined } }"),
     ],
-    rivals: ["Vector file", "Fluent Bit tail", "Logstash file"], seeAlso: ["stdin"])
+    edges: EdgeCases(
+      empty: "Completes at once; followed, it waits for lines.",
+      error:
+        "A file that cannot be read ends it with an error; a line that cannot be decoded goes to the errors output.",
+      completion: "Behind the last line of the last file; followed, never.", disposal: "Closes the files."),
+    rivals: ["Vector file", "Fluent Bit tail", "Logstash file"],
+    wants: [
+      .init(.reading, "read files once", "file: { path: access.log }"),
+      .init(.reading, "follow a log file through rotations", "file: { path: '/var/log/app/*.log', follow: true }"),
+      .init(.reading, "read JSON lines from a file", "file: { path: events.ndjson, decode: json }"),
+      .init(.reading, "read a CSV file with a header", "file: { path: people.csv, decode: csv }"),
+    ],
+    seeAlso: ["stdin"])
 
   public func validate(_ context: inout DecodingContext) {
     if paths.contains(where: \.isEmpty) || paths.isEmpty {

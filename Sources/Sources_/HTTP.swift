@@ -73,8 +73,17 @@ public struct HTTP: SourceComponent {
       .snippet("every ten seconds", "http: { url: 'http://127.0.0.1:8080/status', every: 10s, timeout: 2s }"),
       .snippet("a text", "http: { url: 'http://127.0.0.1:8080/health', decode: text }"),
     ],
+    edges: EdgeCases(
+      empty: "An answer without a body gives no event (text) or an event that cannot be decoded (JSON).",
+      error: "A status other than 2xx, a broken connection or a time-out ends it with an error.",
+      completion: "After the answer; with `every`, never.",
+      disposal: "Breaks the request off and lets the connection go."),
     carries: .restarts("A request that was under way is made again, and `every` counts from then."),
     rivals: ["Vector http_client", "Benthos http_client", "Logstash http_poller"],
+    wants: [
+      .init(.reading, "poll a URL every so often", "http: { url: \"http://127.0.0.1:8080/status\", every: 10s }"),
+      .init(.reading, "fetch something once", "http: { url: \"http://127.0.0.1:8080/config.json\" }"),
+    ],
     seeAlso: ["httpServer", "flattenMap"])
 
   public func validate(_ context: inout DecodingContext) {

@@ -95,7 +95,17 @@ public struct HTTPServerSource: SourceComponent {
       .snippet("requests to answer", "httpServer: { address: 127.0.0.1:8899, path: /search.json }"),
       .snippet("events to take in", "httpServer: { address: 8900, decode: ndjson }"),
     ],
-    rivals: ["Vector http_server", "Benthos http_server", "Fluent Bit http"], seeAlso: ["http", "reply"])
+    edges: EdgeCases(
+      empty: "A body without an event is answered like any other.",
+      error:
+        "A port that cannot be used ends it with an error; a bad request is answered with 400 and goes to the errors output.",
+      completion: "Never, but at a shutdown.", disposal: "Closes the port; requests under way are answered first."),
+    rivals: ["Vector http_server", "Benthos http_server", "Fluent Bit http"],
+    wants: [
+      .init(.reading, "take events over HTTP", "httpServer: { address: 8080, decode: json }"),
+      .init(.reading, "be an HTTP service that answers", "httpServer: { address: 8080, path: /search }"),
+    ],
+    seeAlso: ["http", "reply"])
 
   public func validate(_ context: inout DecodingContext) {
     if !address.isLoopback, auth == nil, !allowUnauthenticated {

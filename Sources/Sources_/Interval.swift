@@ -36,7 +36,12 @@ public struct Interval: SourceComponent {
         "on weekdays at half past six",
         "interval: { cron: '30 6 * * 1-5', timezone: Europe/Berlin }"),
     ],
+    edges: EdgeCases(empty: "", error: "", completion: "Never.", disposal: "Frees its timer."),
     carries: .state(version: 1), rivals: ["RxJS interval", "Benthos generate", "Tremor metronome, crononome"],
+    wants: [
+      .init(.reading, "do something every ten seconds", "interval: 10s"),
+      .init(.reading, "do something at a time of day", "interval: { cron: '0 6 * * *', timezone: Europe/Berlin }"),
+    ],
     seeAlso: ["http", "values"])
 
   public func validate(_ context: inout DecodingContext) {

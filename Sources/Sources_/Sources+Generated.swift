@@ -5,11 +5,11 @@ public import PipelineCore
 extension Catalogue {
   /// The components of Sources/Sources_.
   public static let sources = Catalogue([
-    CatalogueEntry(source: File.self),
-    CatalogueEntry(source: HTTP.self),
-    CatalogueEntry(source: HTTPServerSource.self),
-    CatalogueEntry(source: Interval.self),
-    CatalogueEntry(source: Stdin.self),
-    CatalogueEntry(source: Values.self),
+    CatalogueEntry(source: File.self, "file"),
+    CatalogueEntry(source: HTTP.self, "http"),
+    CatalogueEntry(source: HTTPServerSource.self, "httpServer"),
+    CatalogueEntry(source: Interval.self, "interval"),
+    CatalogueEntry(source: Stdin.self, "stdin"),
+    CatalogueEntry(source: Values.self, "values"),
   ])
 }

@@ -28,7 +28,17 @@ public struct Stdin: SourceComponent {
       .snippet("lines of text", "stdin: { decode: text }"),
       .snippet("a JSON document a line", "stdin: { decode: json }"),
     ],
-    rivals: ["Vector stdin", "Benthos stdin", "Logstash stdin"], seeAlso: ["file"])
+    edges: EdgeCases(
+      empty: "Completes.",
+      error: "A read that fails ends it with an error; a line that cannot be decoded goes to the errors output.",
+      completion: "At the end of the input; a last line without a line feed counts.",
+      disposal: "Stops reading; the input stays open."),
+    rivals: ["Vector stdin", "Benthos stdin", "Logstash stdin"],
+    wants: [
+      .init(.reading, "read what is piped into the process", "stdin"),
+      .init(.reading, "read JSON lines from a pipe", "stdin: { decode: json }"),
+    ],
+    seeAlso: ["file"])
 
   public var outputType: EventType { decode.options.eventType }
 

@@ -10,6 +10,7 @@ public struct Values: SourceComponent {
   public static let spec = ComponentSpec<Values>(
     "values",
     summary: "Sends values that are written in the pipeline file, then completes.",
+    details: "It is for trying chains out, for fixed beginnings and for tests.",
     parameters: [
       .init("list", \.list, primary: true, required: true, "The events: a list, or one value."),
       .init(
@@ -20,7 +21,15 @@ public struct Values: SourceComponent {
       .snippet("three numbers", "values: [1, 2, 3]"),
       .snippet("one a second", "values: { list: [tick, tock], every: 1s }"),
     ],
-    carries: .state(version: 1), rivals: ["RxJS of, from", "Benthos generate"], seeAlso: ["interval"])
+    edges: EdgeCases(
+      empty: "An empty list completes at once.", error: "", completion: "Behind the last value.",
+      disposal: "Frees its timer; the remaining values are not sent."),
+    carries: .state(version: 1), rivals: ["RxJS of, from", "Benthos generate"],
+    wants: [
+      .init(.reading, "try a chain out with values of my own", "values: [1, 2, 3]"),
+      .init(.reading, "play events at a fixed pace", "values: { list: [tick, tock], every: 1s }"),
+    ],
+    seeAlso: ["interval"])
 
   public var outputType: EventType {
     let type = ExpressionType.of(list.value.value)

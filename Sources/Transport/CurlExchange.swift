@@ -57,8 +57,8 @@ final class CurlExchange: Cancellable, @unchecked Sendable {
 
   deinit {
     errorText.deallocate()
-    curl_slist_free_all(headerList)
-    curl_url_cleanup(url)
+    rx_curl_slist_free_all(headerList)
+    rx_curl_url_cleanup(url)
   }
 
   func cancel() {

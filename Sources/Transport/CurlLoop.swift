@@ -12,18 +12,18 @@ final class CurlLoop: @unchecked Sendable {
   }
 
   private let inbox = Mutex(Inbox())
-  /// Used by the loop's thread, but for `curl_multi_wakeup`. Made with the first exchange, before the thread
+  /// Used by the loop's thread, but for `rx_curl_multi_wakeup`. Made with the first exchange, before the thread
   /// starts, by whoever holds the inbox: who never asks anything does not wait for TLS to be set up.
   private var multi: UnsafeMutableRawPointer?
   private var active: [UnsafeMutableRawPointer: CurlExchange] = [:]
   private var spare: [UnsafeMutableRawPointer] = []
 
-  private static let initialized = curl_global_init(Int(CURL_GLOBAL_DEFAULT)) == CURLE_OK
+  private static let initialized = rx_curl_global_init(Int(CURL_GLOBAL_DEFAULT)) == CURLE_OK
 
   /// Only when no exchange refers to the loop any more and its thread has ended.
   deinit {
-    for easy in spare { curl_easy_cleanup(easy) }
-    if let multi { curl_multi_cleanup(multi) }
+    for easy in spare { rx_curl_easy_cleanup(easy) }
+    if let multi { rx_curl_multi_cleanup(multi) }
   }
 
   func add(_ exchange: CurlExchange) {
@@ -31,7 +31,7 @@ final class CurlLoop: @unchecked Sendable {
       inbox.added.append(exchange)
       guard !inbox.started else { return }
       inbox.started = true
-      if multi == nil, Self.initialized { multi = curl_multi_init() }
+      if multi == nil, Self.initialized { multi = rx_curl_multi_init() }
       do throws(PosixError) {
         _ = try OwnThread("rxd http") { self.run() }
       } catch {
@@ -55,7 +55,7 @@ final class CurlLoop: @unchecked Sendable {
 
   private func wake() {
     guard let multi = inbox.withLock({ _ in self.multi }) else { return }
-    curl_multi_wakeup(multi)
+    rx_curl_multi_wakeup(multi)
   }
 
   private func run() {
@@ -80,23 +80,38 @@ final class CurlLoop: @unchecked Sendable {
         return
       }
       for exchange in added where !exchange.isSettled { start(exchange) }
+      guard let multi else {
+        // All have failed; who asks next finds out whether it can be done by then.
+        let isDone = inbox.withLock { inbox in
+          guard inbox.added.isEmpty, inbox.dropped.isEmpty, !inbox.closed else { return false }
+          inbox.started = false
+          return true
+        }
+        if isDone { return }
+        continue
+      }
       var running: Int32 = 0
-      curl_multi_perform(multi, &running)
+      rx_curl_multi_perform(multi, &running)
       var remaining: Int32 = 0
-      while let message = curl_multi_info_read(multi, &remaining) {
+      while let message = rx_curl_multi_info_read(multi, &remaining) {
         guard message.pointee.msg == CURLMSG_DONE, let easy = message.pointee.easy_handle,
           let exchange = active[easy]
         else { continue }
         finish(exchange, rx_curl_result(message))
       }
       // libcurl shortens the wait to its own timers; with nothing under way it has none.
-      curl_multi_poll(multi, nil, 0, Int32.max, nil)
+      rx_curl_multi_poll(multi, nil, 0, Int32.max, nil)
     }
   }
 
+  private static var unavailable: HTTPFailure {
+    HTTPFailure(
+      .protocolError, rx_curl_load() ? "libcurl cannot be started" : "the library libcurl.so.4 is not installed")
+  }
+
   private func start(_ exchange: CurlExchange) {
-    guard multi != nil, let easy = spare.popLast() ?? curl_easy_init() else {
-      return exchange.complete(.failure(HTTPFailure(.protocolError, "libcurl cannot be started")))
+    guard multi != nil, let easy = spare.popLast() ?? rx_curl_easy_init() else {
+      return exchange.complete(.failure(Self.unavailable))
     }
     if exchange.started == 0 { exchange.started = monotonicNow() }
     exchange.easy = easy
@@ -104,7 +119,7 @@ final class CurlLoop: @unchecked Sendable {
       release(exchange)
       return exchange.complete(.failure(failure))
     }
-    guard curl_multi_add_handle(multi, easy) == CURLM_OK else {
+    guard rx_curl_multi_add_handle(multi, easy) == CURLM_OK else {
       release(exchange)
       return exchange.complete(.failure(HTTPFailure(.protocolError, "libcurl takes no request")))
     }
@@ -115,12 +130,12 @@ final class CurlLoop: @unchecked Sendable {
   private func release(_ exchange: CurlExchange) {
     guard let easy = exchange.easy else { return }
     exchange.easy = nil
-    if active.removeValue(forKey: easy) != nil { curl_multi_remove_handle(multi, easy) }
+    if active.removeValue(forKey: easy) != nil { rx_curl_multi_remove_handle(multi, easy) }
     if spare.count < 16 {
-      curl_easy_reset(easy)
+      rx_curl_easy_reset(easy)
       spare.append(easy)
     } else {
-      curl_easy_cleanup(easy)
+      rx_curl_easy_cleanup(easy)
     }
   }
 
@@ -144,7 +159,7 @@ final class CurlLoop: @unchecked Sendable {
   /// `target` has the origin of the request.
   private func follow(_ exchange: CurlExchange, to target: OpaquePointer) {
     exchange.redirects += 1
-    curl_url_cleanup(exchange.url)
+    rx_curl_url_cleanup(exchange.url)
     exchange.url = target
     exchange.headers = []
     exchange.body = []

@@ -45,16 +45,16 @@ enum CurlOutcome {
     }
     var text: UnsafeMutablePointer<CChar>?
     rx_curl_get_string(easy, CURLINFO_REDIRECT_URL, &text)
-    guard let text, let target = curl_url() else { return refuse("to no address") }
+    guard let text, let target = rx_curl_url() else { return refuse("to no address") }
     let flags = UInt32(CURLU_DISALLOW_USER | CURLU_NON_SUPPORT_SCHEME)
-    guard curl_url_set(target, CURLUPART_URL, text, flags) == CURLUE_OK,
+    guard rx_curl_url_set(target, CURLUPART_URL, text, flags) == CURLUE_OK,
       let origin = CurlSetup.origin(of: target)
     else {
-      curl_url_cleanup(target)
+      rx_curl_url_cleanup(target)
       return refuse("to an address that cannot be used")
     }
     guard origin == exchange.origin else {
-      curl_url_cleanup(target)
+      rx_curl_url_cleanup(target)
       let place = HTTPSyntax.printable("\(origin.scheme)://\(origin.host):\(origin.port)")
       return refuse("to another place, \(place)")
     }
@@ -67,7 +67,7 @@ enum CurlOutcome {
     if let failure = exchange.failure { return failure }
     let peer = exchange.peer
     let said = HTTPSyntax.printable(String(cString: exchange.errorText))
-    let reason = said.isEmpty ? String(cString: curl_easy_strerror(code)) : said
+    let reason = said.isEmpty ? String(cString: rx_curl_easy_strerror(code)) : said
     switch code {
     case CURLE_URL_MALFORMAT:
       return HTTPFailure(.badRequest, "the URL cannot be used: \(reason)")

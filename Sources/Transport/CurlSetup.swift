@@ -64,16 +64,16 @@ enum CurlSetup {
 
   /// Reads the URL, by libcurl's own rules, into the exchange.
   private static func parse(_ exchange: CurlExchange) -> HTTPFailure? {
-    let url = curl_url()
+    let url = rx_curl_url()
     exchange.url = url
-    let code = curl_url_set(
+    let code = rx_curl_url_set(
       url, CURLUPART_URL, exchange.request.url,
       UInt32(CURLU_DISALLOW_USER | CURLU_NON_SUPPORT_SCHEME))
     guard code == CURLUE_OK else {
       if code == CURLUE_USER_NOT_ALLOWED {
         return HTTPFailure(.badRequest, "the URL holds a user name; use the auth parameter")
       }
-      let reason = String(cString: curl_url_strerror(code))
+      let reason = String(cString: rx_curl_url_strerror(code))
       return HTTPFailure(.badRequest, "the URL cannot be used: \(reason)")
     }
     guard let origin = origin(of: url) else {
@@ -106,8 +106,8 @@ enum CurlSetup {
 
   private static func part(_ url: OpaquePointer?, _ part: CURLUPart, _ flags: UInt32 = 0) -> String? {
     var text: UnsafeMutablePointer<CChar>?
-    guard curl_url_get(url, part, &text, flags) == CURLUE_OK, let text else { return nil }
-    defer { curl_free(text) }
+    guard rx_curl_url_get(url, part, &text, flags) == CURLUE_OK, let text else { return nil }
+    defer { rx_curl_free(text) }
     return String(cString: text)
   }
 
@@ -188,10 +188,10 @@ enum CurlSetup {
       }
       lines.append("Authorization: Bearer \(token.revealed)")
     }
-    curl_slist_free_all(exchange.headerList)
+    rx_curl_slist_free_all(exchange.headerList)
     exchange.headerList = nil
     for line in lines {
-      guard let longer = curl_slist_append(exchange.headerList, line) else {
+      guard let longer = rx_curl_slist_append(exchange.headerList, line) else {
         return HTTPFailure(.badRequest, "there is no memory for the headers")
       }
       exchange.headerList = longer

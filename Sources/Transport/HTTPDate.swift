@@ -4,7 +4,7 @@ internal import CCurl
 public enum HTTPDate {
   /// Seconds since 1970; nil for what is no date.
   public static func seconds(_ text: String) -> Int64? {
-    let seconds = curl_getdate(text, nil)
+    let seconds = rx_curl_getdate(text)
     return seconds == -1 ? nil : Int64(seconds)
   }
 }

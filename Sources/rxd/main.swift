@@ -4,4 +4,8 @@ import Glibc
 // away is an error of the write, not the end of the process.
 Signals.hold([SIGHUP])
 signal(SIGPIPE, SIG_IGN)
-Rxd.main()
+if let plain = PlainArguments(CommandLine.arguments.dropFirst()) {
+  do { try plain.perform() } catch { Rxd.exit(withError: error) }
+} else {
+  Rxd.main()
+}

@@ -1,53 +1,59 @@
-// libcurl's option setters are variadic, which Swift cannot call: one typed function per argument kind.
+// libcurl, loaded when it is first used: it brings thirty libraries with it, which a process that makes no
+// requests shall neither map nor relocate. Its option setters are variadic, which Swift cannot call, so there is one
+// typed function for each kind of argument. Where the library is missing, every function says so by its type:
+// null, or an error that `rx_curl_strerror` names.
 #ifndef RX_CURL_H
 #define RX_CURL_H
 #include <curl/curl.h>
-static inline CURLcode rx_curl_set_long(CURL *handle, CURLoption option, long value) {
-  return curl_easy_setopt(handle, option, value);
-}
-static inline CURLcode rx_curl_set_offset(CURL *handle, CURLoption option, curl_off_t value) {
-  return curl_easy_setopt(handle, option, value);
-}
-static inline CURLcode rx_curl_set_pointer(CURL *handle, CURLoption option, void *value) {
-  return curl_easy_setopt(handle, option, value);
-}
-static inline CURLcode rx_curl_set_string(CURL *handle, CURLoption option, const char *value) {
-  return curl_easy_setopt(handle, option, value);
-}
-static inline CURLcode rx_curl_set_list(CURL *handle, CURLoption option, struct curl_slist *value) {
-  return curl_easy_setopt(handle, option, value);
-}
-static inline CURLcode rx_curl_set_url(CURL *handle, CURLU *value) {
-  return curl_easy_setopt(handle, CURLOPT_CURLU, value);
-}
+#include <stdbool.h>
+
+/// Loads the library unless that has been done. False: it is not installed. Thread-safe.
+bool rx_curl_load(void);
+
+CURLcode rx_curl_global_init(long flags);
+CURL *rx_curl_easy_init(void);
+void rx_curl_easy_cleanup(CURL *handle);
+void rx_curl_easy_reset(CURL *handle);
+const char *rx_curl_easy_strerror(CURLcode code);
+void rx_curl_free(void *memory);
+time_t rx_curl_getdate(const char *text);
+struct curl_slist *rx_curl_slist_append(struct curl_slist *list, const char *text);
+void rx_curl_slist_free_all(struct curl_slist *list);
+
+CURLU *rx_curl_url(void);
+void rx_curl_url_cleanup(CURLU *url);
+CURLUcode rx_curl_url_get(const CURLU *url, CURLUPart part, char **text, unsigned int flags);
+CURLUcode rx_curl_url_set(CURLU *url, CURLUPart part, const char *text, unsigned int flags);
+const char *rx_curl_url_strerror(CURLUcode code);
+
+CURLM *rx_curl_multi_init(void);
+void rx_curl_multi_cleanup(CURLM *multi);
+CURLMcode rx_curl_multi_add_handle(CURLM *multi, CURL *handle);
+CURLMcode rx_curl_multi_remove_handle(CURLM *multi, CURL *handle);
+CURLMcode rx_curl_multi_perform(CURLM *multi, int *running);
+CURLMcode rx_curl_multi_poll(CURLM *multi, struct curl_waitfd *more, unsigned int count, int milliseconds, int *ready);
+CURLMcode rx_curl_multi_wakeup(CURLM *multi);
+CURLMsg *rx_curl_multi_info_read(CURLM *multi, int *remaining);
+CURLMcode rx_curl_multi_set_long(CURLM *multi, CURLMoption option, long value);
+
+CURLcode rx_curl_set_long(CURL *handle, CURLoption option, long value);
+CURLcode rx_curl_set_offset(CURL *handle, CURLoption option, curl_off_t value);
+CURLcode rx_curl_set_pointer(CURL *handle, CURLoption option, void *value);
+CURLcode rx_curl_set_string(CURL *handle, CURLoption option, const char *value);
+CURLcode rx_curl_set_list(CURL *handle, CURLoption option, struct curl_slist *value);
+CURLcode rx_curl_set_url(CURL *handle, CURLU *value);
 
 // The two data callbacks share this type: bytes, 1, how many bytes, the option's pointer.
 typedef size_t (*rx_curl_data)(char *bytes, size_t one, size_t count, void *context);
-static inline CURLcode rx_curl_set_data(CURL *handle, CURLoption option, rx_curl_data call) {
-  return curl_easy_setopt(handle, option, call);
-}
+CURLcode rx_curl_set_data(CURL *handle, CURLoption option, rx_curl_data call);
 typedef curl_socket_t (*rx_curl_open)(void *context, curlsocktype purpose, struct curl_sockaddr *address);
-static inline CURLcode rx_curl_set_open(CURL *handle, rx_curl_open call) {
-  return curl_easy_setopt(handle, CURLOPT_OPENSOCKETFUNCTION, call);
-}
-typedef int (*rx_curl_ready)(
-    void *context, char *remote, char *local, int remote_port, int local_port);
-static inline CURLcode rx_curl_set_ready(CURL *handle, rx_curl_ready call) {
-  return curl_easy_setopt(handle, CURLOPT_PREREQFUNCTION, call);
-}
+CURLcode rx_curl_set_open(CURL *handle, rx_curl_open call);
+typedef int (*rx_curl_ready)(void *context, char *remote, char *local, int remote_port, int local_port);
+CURLcode rx_curl_set_ready(CURL *handle, rx_curl_ready call);
 
-static inline CURLcode rx_curl_get_long(CURL *handle, CURLINFO info, long *value) {
-  return curl_easy_getinfo(handle, info, value);
-}
-static inline CURLcode rx_curl_get_offset(CURL *handle, CURLINFO info, curl_off_t *value) {
-  return curl_easy_getinfo(handle, info, value);
-}
-static inline CURLcode rx_curl_get_string(CURL *handle, CURLINFO info, char **value) {
-  return curl_easy_getinfo(handle, info, value);
-}
-static inline CURLMcode rx_curl_multi_set_long(CURLM *handle, CURLMoption option, long value) {
-  return curl_multi_setopt(handle, option, value);
-}
+CURLcode rx_curl_get_long(CURL *handle, CURLINFO info, long *value);
+CURLcode rx_curl_get_offset(CURL *handle, CURLINFO info, curl_off_t *value);
+CURLcode rx_curl_get_string(CURL *handle, CURLINFO info, char **value);
 // The message's result, out of its union.
 static inline CURLcode rx_curl_result(const CURLMsg *message) { return message->data.result; }
 #endif

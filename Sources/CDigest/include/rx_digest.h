@@ -8,7 +8,8 @@ extern "C" {
 enum { RX_MD5, RX_SHA1, RX_SHA224, RX_SHA256, RX_SHA384, RX_SHA512, RX_DIGESTS };
 enum { RX_DIGEST_MAX = 64 };
 /// Writes the digest of `count` bytes to `out` (RX_DIGEST_MAX bytes); its length, or 0 where the
-/// library does not offer the algorithm. The first call for an algorithm looks it up.
+/// library (libcrypto, loaded by the first call) does not offer the algorithm or is not installed. The first call for
+/// an algorithm looks it up.
 size_t rx_digest(int algorithm, const void *bytes, size_t count, unsigned char *out);
 /// The same with a key (RFC 2104).
 size_t rx_hmac(

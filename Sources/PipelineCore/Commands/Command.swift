@@ -65,9 +65,22 @@ struct Command: OperatorComponent {
         "one at a time, while the form is filled",
         "run: { from: { http: 'http://127.0.0.1:8080/reindex' } }\nwhenBusy: queue")
     ],
+    edges: EdgeCases(
+      empty: "An execution that sends nothing is over when its signal completes.",
+      error: "That of an execution is an event of `NAME.errors` and never ends the command.",
+      completion: "Ends when all who may execute it have ended and nothing is being executed.",
+      disposal: "Who stops listening does not cancel the work."),
     keeps: "The executions that are going on with their inputs, and the events that wait.",
     carries: .restarts("What was being executed, and what waited for it, is not executed again."),
-    rivals: ["ReactiveCocoa RACCommand", "ReactiveSwift Action", "RxSwift Action"], seeAlso: ["execute"])
+    rivals: ["ReactiveCocoa RACCommand", "ReactiveSwift Action", "RxSwift Action"],
+    wants: [
+      .init(.commanding, "run a job on demand, one at a time", "{ run: other }"),
+      .init(.commanding, "queue jobs that come while one is running", "{ run: other, whenBusy: queue }"),
+      .init(.commanding, "let a new request replace the running one", "{ run: other, whenBusy: latest }"),
+      .init(
+        .commanding, "allow several jobs at once", "{ run: other, allowsConcurrentExecution: true, maxConcurrent: 4 }"),
+    ],
+    seeAlso: ["execute"])
 
   func validate(_ context: inout DecodingContext) {
     if allowsConcurrentExecution, whenBusy == .latest {

@@ -41,8 +41,8 @@ extension Compilation {
       keyword: Located("command", at: entries[at].name.location), arguments: node.arguments,
       location: node.location)
     let step = addStep(component, context, label: context.owner)
-    guard var (command, isWhole) = decode(CatalogueEntry(command: Command.self), component, as: Command.self)
-    else { return nil }
+    var (decoded, isWhole) = decode(CatalogueEntry(command: Command.self), component)
+    guard case .command(var command) = decoded else { return nil }
     let segment = makeSegment()
     isWhole = bind(&command, [.dyn], segment, context, step, node.location) && isWhole
     guard isWhole else { return nil }

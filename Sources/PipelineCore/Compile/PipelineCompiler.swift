@@ -287,9 +287,9 @@ final class Compilation {
 
   private func source(_ node: ComponentNode, _ context: SignalContext, label: String) -> SignalPlan? {
     let step = addStep(node, context, label: label)
-    guard let entry = entry(.source, node),
-      var (source, isWhole) = decode(entry, node, as: (any SourceComponent).self)
-    else { return nil }
+    guard let entry = entry(.source, node) else { return nil }
+    var (component, isWhole) = decode(entry, node)
+    guard case .source(var source) = component else { return nil }
     let segment = makeSegment()
     // An inner source's parameters see the event that the inner signal is made for.
     let inputs = context.outer.map { [EventType($0)] } ?? []
@@ -321,9 +321,9 @@ final class Compilation {
       }
       if let plan { inputs.append(plan) } else { failed = true }
     }
-    guard let entry = entry(.combination, component),
-      var (combining, isWhole) = decode(entry, component, as: (any OperatorComponent).self)
-    else { return nil }
+    guard let entry = entry(.combination, component) else { return nil }
+    var (decoded, isWhole) = decode(entry, component)
+    guard case .combination(var combining) = decoded else { return nil }
     if node.inputs.count < entry.minimumInputs {
       diagnostics.report(
         Diagnostic(
@@ -332,10 +332,7 @@ final class Compilation {
           at: component.location, help: "List the signals: '\(entry.name): [a, b]'"))
       return nil
     }
-    if var roles = combining as? any CombiningOperator {
-      roles.take(node.inputs)
-      combining = roles
-    }
+    combining.take(node.inputs)
     let types = inputs.map(\.type)
     let segment = makeSegment()
     isWhole = bind(&combining, types, segment, context, step, component.location) && isWhole
@@ -389,15 +386,15 @@ final class Compilation {
     var open: Segment?
     for (position, node) in nodes.enumerated() {
       let step = addStep(node, context, label: "\(context.owner)/\(position + 1)")
-      guard let entry = entry(.operator, node),
-        var (component, isWhole) = decode(entry, node, as: (any OperatorComponent).self)
-      else {
+      guard let entry = entry(.operator, node) else {
         failed = true
-        if self.catalogue.component(.operator, node.keyword.value)?.changesValue != false { type = .dyn }
+        type = .dyn
         open = nil
         continue
       }
-      if var row = component as? any RowOperator {
+      var (decoded, isWhole) = decode(entry, node)
+      switch decoded {
+      case .row(var row):
         let segment = open ?? makeSegment(position == 0 ? projection : nil)
         isWhole = bind(&row, [type], segment, context, step, node.location) && isWhole
         guard isWhole else {
@@ -418,7 +415,7 @@ final class Compilation {
         parts[parts.count - 1].steps.append(.init(id: step, component: row))
         type = passing(type, row.outputType([type]), step)
         if entry.changesValue { open = nil }
-      } else {
+      case .operator(var component):
         closeRun()
         open = nil
         let segment = makeSegment(position == 0 ? projection : nil)
@@ -432,6 +429,7 @@ final class Compilation {
         let inputs = [result] + component.furtherInputs
         result = SignalPlan(.node(component, segment, inputs: inputs), step: step, type: output)
         type = output
+      case .source, .combination, .command, .sink: preconditionFailure("an operator is decoded as something else")
       }
     }
     closeRun()
@@ -458,9 +456,9 @@ final class Compilation {
     input = input == nil ? nil : chained
     let node = named.node.component
     let step = addStep(node, context, label: named.name.value)
-    guard let entry = entry(.sink, node),
-      var (sink, isWhole) = decode(entry, node, as: (any SinkComponent).self)
-    else { return nil }
+    guard let entry = entry(.sink, node) else { return nil }
+    var (component, isWhole) = decode(entry, node)
+    guard case .sink(var sink) = component else { return nil }
     let segment = makeSegment()
     isWhole = bind(&sink, [input?.type ?? .dyn], segment, context, step, node.location) && isWhole
     guard isWhole, let input else { return nil }
@@ -550,34 +548,24 @@ final class Compilation {
   }
 
   /// What could be decoded; `isWhole` is false after an error, which is reported.
-  func decode<C>(_ entry: CatalogueEntry, _ node: ComponentNode, as type: C.Type) -> (
-    component: C, isWhole: Bool
-  )? {
+  func decode(_ entry: CatalogueEntry, _ node: ComponentNode) -> (component: DecodedComponent, isWhole: Bool) {
     var context = DecodingContext(at: node.keyword.location)
     let component = entry.decode(node.arguments, &context)
     diagnostics.report(contentsOf: context.diagnostics.all)
-    guard let component = component as? C else { return nil }
     return (component, !context.diagnostics.hasErrors)
   }
 
-  func bind<C>(
+  func bind<C: Component>(
     _ component: inout C, _ inputs: [EventType], _ segment: Segment, _ context: SignalContext,
     _ step: StepID, _ location: SourceLocation
   ) -> Bool {
-    func open<D: Component>(_ value: D) -> (D, Bool) {
-      var value = value
-      var binder = Binder(
-        inputs: inputs, location: location, segment: segment, context: context, compilation: self,
-        seesError: D.seesError, feedsItsEvent: D.feedsItsEvent, step: step)
-      value.bind(&binder)
-      for parameter in D.spec.parameters { parameter.bind(&value, &binder) }
-      diagnostics.report(contentsOf: binder.diagnostics.all)
-      return (value, !binder.diagnostics.hasErrors)
-    }
-    guard let value = component as? any Component else { return false }
     let before = diagnostics.all.count
-    let (bound, fine) = open(value)
-    if let bound = bound as? C { component = bound }
-    return fine && !diagnostics.all.dropFirst(before).contains { $0.severity == .error }
+    var binder = Binder(
+      inputs: inputs, location: location, segment: segment, context: context, compilation: self,
+      seesError: C.seesError, feedsItsEvent: C.feedsItsEvent, step: step)
+    component.bind(&binder)
+    for parameter in C.spec.parameters { parameter.bind(&component, &binder) }
+    diagnostics.report(contentsOf: binder.diagnostics.all)
+    return !diagnostics.all.dropFirst(before).contains { $0.severity == .error }
   }
 }

@@ -8,27 +8,33 @@ public struct ComponentSpec<C: Component>: Sendable {
   public var details: String
   public var parameters: [Parameter<C>]
   public var examples: [Example]
+  /// What happens at the edges of a signal's life.
+  public var edges: EdgeCases
   /// What a running one keeps, and when it lets go; empty: nothing.
   public var keeps: String
   /// What of that outlives the process.
   public var carries: Carries
   /// What others call it: `RxJS debounceTime`.
   public var rivals: [String]
+  /// Why somebody would look for it: the index of the reference.
+  public var wants: [Want]
   public var seeAlso: [String]
 
   public init(
     _ name: String, summary: String, details: String = "", parameters: [Parameter<C>] = [],
-    examples: [Example] = [], keeps: String = "", carries: Carries = .nothing, rivals: [String] = [],
-    seeAlso: [String] = []
+    examples: [Example] = [], edges: EdgeCases = EdgeCases(), keeps: String = "", carries: Carries = .nothing,
+    rivals: [String] = [], wants: [Want] = [], seeAlso: [String] = []
   ) {
     self.name = name
     self.summary = summary
     self.details = details
     self.parameters = parameters
     self.examples = examples
+    self.edges = edges
     self.keeps = keeps
     self.carries = carries
     self.rivals = rivals
+    self.wants = wants
     self.seeAlso = seeAlso
   }
 }

@@ -32,8 +32,17 @@ struct Absence: OperatorComponent {
         "absence: { after: 3ms, value: \"'quiet'\", only: true }", in: "-----1-----|", out: "---q----q--|",
         values: ["q": "quiet"]),
     ],
+    edges: EdgeCases(
+      completion: "Passed on at once; there is no absence behind the end.",
+      disposal: "Leaves the input and frees its timer."),
     keeps: "The time of the last event, and one timer.", carries: .state(version: 1),
     rivals: ["Esper pattern timers", "Riemann expired events"],
+    wants: [
+      .init(.time, "hear when nothing has come for a while", "absence: 5m"),
+      .init(.time, "send a heartbeat as long as nothing else comes", "absence: { after: 10s, repeat: true }"),
+      .init(
+        .time, "raise an alarm, and nothing else, when a device falls silent", "absence: { after: 1m, only: true }"),
+    ],
     seeAlso: ["timeoutBetween", "throttle", "window"])
 
   func outputType(_ inputs: [EventType]) -> EventType { .dyn }

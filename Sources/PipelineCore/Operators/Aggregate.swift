@@ -23,7 +23,14 @@ struct Aggregate: OperatorComponent {
         "of a signal that fails", "aggregate: { start: 0, next: running + event }", in: "1-#",
         out: "--#"),
     ],
+    edges: EdgeCases(
+      empty: "Sends the start value, then completes.", error: "Passed on at once; the running value is dropped.",
+      completion: "Sends the value, then completes.", disposal: "Leaves the input; what is kept is lost."),
     keeps: "The running value.", carries: .state(version: 1), rivals: ["RxJS reduce", "Combine reduce"],
+    wants: [
+      .init(.gathering, "have one total at the end", "aggregate: { start: 0, next: running + event.bytes }"),
+      .init(.gathering, "fold a whole file into one object", "aggregate: { start: {}, next: \"running\" }"),
+    ],
     seeAlso: ["scan", "collect"])
 
   func outputType(_ inputs: [EventType]) -> EventType { .dyn }

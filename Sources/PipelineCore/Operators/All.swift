@@ -20,7 +20,15 @@ struct AllMatch: OperatorComponent {
       .marble("of nothing", "all: event > 0", in: "--|", out: "--(t|)", values: ["t": "true"]),
       .marble("an error is an answer", "all: event > 0", in: "-1-#", out: "---(f|)", values: ["f": "false"]),
     ],
-    rivals: ["RxJS every", "Combine allSatisfy", "ReactiveCocoa all:"], seeAlso: ["any", "filter", "and"])
+    edges: EdgeCases(
+      empty: "Sends true, then completes.",
+      error: "Sends false, then completes; with `onFailure: fail` the error is passed on.",
+      completion: "Sends true, then completes."),
+    rivals: ["RxJS every", "Combine allSatisfy", "ReactiveCocoa all:"],
+    wants: [
+      .init(.choosing, "know whether every event fulfils a condition", "all: event.ok == true")
+    ],
+    seeAlso: ["any", "filter", "and"])
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(.bool) }
 

@@ -18,7 +18,11 @@ struct And: RowOperator {
         "of two signals", "{ combineLatest: [a, b], chain: [and] }", in: ["a": "t--f-|", "b": "-t---|"],
         out: "-t-f-|", values: ["t": "true", "f": "false"]),
     ],
-    rivals: ["ReactiveCocoa and"], seeAlso: ["or", "not", "combineLatest"])
+    rivals: ["ReactiveCocoa and"],
+    wants: [
+      .init(.combining, "know whether several signals are all true", "{ combineLatest: [a, b], chain: [ and ] }")
+    ],
+    seeAlso: ["or", "not", "combineLatest"])
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(.bool) }
 

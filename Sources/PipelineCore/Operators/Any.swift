@@ -32,7 +32,16 @@ struct AnyMatch: OperatorComponent {
       .marble("an error is an answer", "any: event > 9", in: "-1-#", out: "---(f|)", values: ["f": "false"]),
       .marble("an error is an error", "any: { where: event > 9, onFailure: fail }", in: "-1-#", out: "---#"),
     ],
-    rivals: ["RxSwift contains", "RxPY some", "ReactiveCocoa any:"], seeAlso: ["all", "filter", "count"])
+    edges: EdgeCases(
+      empty: "Sends false, then completes.",
+      error: "Sends false, then completes; with `onFailure: fail` the error is passed on.",
+      completion: "Sends false, then completes."),
+    rivals: ["RxSwift contains", "RxPY some", "ReactiveCocoa any:"],
+    wants: [
+      .init(.choosing, "know whether any event fulfils a condition", "any: event.level == \"error\""),
+      .init(.choosing, "know whether anything came at all", "any"),
+    ],
+    seeAlso: ["all", "filter", "count"])
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(.bool) }
 

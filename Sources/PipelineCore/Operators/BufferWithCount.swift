@@ -18,9 +18,16 @@ struct BufferWithCount: OperatorComponent {
         values: ["p": "[1, 2]"]),
       .marble("of nothing", "bufferWithCount: 2", in: "--|", out: "--|"),
     ],
+    edges: EdgeCases(
+      error: "Passed on at once; the list that is being gathered is dropped.",
+      completion: "Sends the rest as a shorter list, if there is any, then completes.",
+      disposal: "Leaves the input; what is kept is lost."),
     keeps: "The events of the list being gathered.",
     carries: .state(version: 1),
     rivals: ["RxJS bufferCount", "Combine collect", "ReactiveCocoa buffer: (which drops the rest)"],
+    wants: [
+      .init(.gathering, "make lists of a fixed length", "bufferWithCount: 100")
+    ],
     seeAlso: ["bufferWithTime", "window", "collect"])
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(.list(inputs.first?.type ?? .dyn)) }

@@ -24,8 +24,19 @@ struct BufferWithTime: OperatorComponent {
         "or two events", "bufferWithTime: { every: 5ms, count: 2 }", in: "-1-2-3-|",
         out: "---a---(b|)", values: ["a": "[1, 2]", "b": "[3]"]),
     ],
+    edges: EdgeCases(
+      empty: "Completes too; there are no empty lists.",
+      error: "Passed on at once; the list that is being gathered is dropped.",
+      completion: "Sends the rest, if there is any, then completes.",
+      disposal: "Leaves the input and frees its timer; what is kept is lost."),
     keeps: "The events of the list being gathered.", carries: .state(version: 1),
     rivals: ["RxJS bufferTime (periodic)"],
+    wants: [
+      .init(.gathering, "gather what comes within a second of each other into one list", "bufferWithTime: 1s"),
+      .init(
+        .gathering, "send batches that are full or old enough, whichever comes first",
+        "bufferWithTime: { every: 2s, count: 500 }"),
+    ],
     seeAlso: ["collect", "throttle"])
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(.list(inputs.first?.type ?? .dyn)) }

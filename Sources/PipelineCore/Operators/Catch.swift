@@ -24,7 +24,15 @@ struct Catch: OperatorComponent {
         "one event", "catch: { value: error.message }", in: "-1#", out: "-1(m|)",
         values: ["m": "error"]),
     ],
-    rivals: ["RxJS catchError", "Combine catch"], seeAlso: ["retry"])
+    edges: EdgeCases(
+      error: "Goes on with the other signal, once: that one's error is passed on.",
+      disposal: "Leaves what is above, or the replacement, whichever runs."),
+    rivals: ["RxJS catchError", "Combine catch"],
+    wants: [
+      .init(.failing, "go on with something else after an error", "catch: { with: other }"),
+      .init(.failing, "put a value in the place of an error", "catch: { value: \"{'error': error.message}\" }"),
+    ],
+    seeAlso: ["retry"])
 
   func validate(_ context: inout DecodingContext) {
     if with.isGiven == value.isGiven {

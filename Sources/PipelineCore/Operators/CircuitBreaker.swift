@@ -47,10 +47,19 @@ struct CircuitBreaker: OperatorComponent {
         signal: { values: [ok], chain: [ { try: outer > 0 } ] } }
         """, in: "-1-0-0-1-----0-1-|", out: "-k-n-n-n-----n-n-|", values: ["k": "ok", "n": "no"]),
     ],
+    edges: EdgeCases(
+      error: "Passed on at once; the inner signals end.", completion: "Completes when all inner signals have.",
+      disposal: "Leaves the input, every running inner signal and what waits; nothing more is sent."),
     keeps:
       "The running inner signals with their events, the events that wait, and the times of at most `failures` failures.",
     carries: .state(version: 1),
-    rivals: ["Hystrix", "resilience4j", "Envoy outlier detection"], seeAlso: ["flattenMap", "retry", "catch"])
+    rivals: ["Hystrix", "resilience4j", "Envoy outlier detection"],
+    wants: [
+      .init(
+        .failing, "spare a server that keeps failing", "circuitBreaker: { signal: other, failures: 5, pause: 30s }"),
+      .init(.failing, "answer from a cache while a service is down", "circuitBreaker: { signal: other, fallback: b }"),
+    ],
+    seeAlso: ["flattenMap", "retry", "catch"])
 
   static let seesError = true
 

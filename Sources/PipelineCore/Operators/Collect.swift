@@ -16,8 +16,14 @@ struct Collect: OperatorComponent {
       .marble("a list", "collect", in: "1-2|", out: "---(l|)", values: ["l": "[1, 2]"]),
       .marble("of nothing", "collect", in: "--|", out: "--(l|)", values: ["l": "[]"]),
     ],
+    edges: EdgeCases(
+      empty: "Sends an empty list, then completes.", error: "Passed on at once; what was gathered is dropped.",
+      completion: "Sends the list, then completes.", disposal: "Leaves the input; what is kept is lost."),
     keeps: "Every event, at most `max`, until the end.", carries: .state(version: 1),
     rivals: ["RxJS toArray", "Combine collect"],
+    wants: [
+      .init(.gathering, "have all events as one list at the end", "collect")
+    ],
     seeAlso: ["bufferWithTime", "aggregate"])
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(.list(inputs.first?.type ?? .dyn)) }

@@ -29,9 +29,37 @@ struct CombineLatest: CombiningOperator {
       .marbles(
         "one signal twice, settled", "{ combineLatest: { x: a, y: a, settle: true } }", in: ["a": "-1-2-|"],
         out: "-p-r-|", values: ["p": "[1, 1]", "r": "[2, 2]"]),
+      .marbles(
+        "a diamond",
+        """
+        { combineLatest: { left: { from: a, chain: [ { map: event + 1 } ] }, \
+        right: { from: a, chain: [ { map: event * 2 } ] } } }
+        """,
+        in: ["a": "-1---2-|"], out: "-p---(qr)-|", values: ["p": "[2, 2]", "q": "[3, 2]", "r": "[3, 4]"]),
+      .marbles(
+        "a diamond, settled",
+        """
+        { combineLatest: { left: { from: a, chain: [ { map: event + 1 } ] }, \
+        right: { from: a, chain: [ { map: event * 2 } ] }, settle: true } }
+        """,
+        in: ["a": "-1---2-|"], out: "-p---r-|", values: ["p": "[2, 2]", "r": "[3, 4]"]),
     ],
+    edges: EdgeCases(
+      empty: "An input that ends without an event makes all lists impossible; it completes when all inputs have.",
+      error: "The first of any input ends it at once; the others are left.",
+      completion: "Completes when all inputs have; with `settle: true` what has not been sent is sent first.",
+      disposal: "Leaves all inputs."),
     keeps: "The newest event of each input.", carries: .state(version: 2),
     rivals: ["RxJS combineLatest", "Combine combineLatest"],
+    wants: [
+      .init(.combining, "act on the newest of several signals", "combineLatest: [a, b]"),
+      .init(
+        .combining, "enable something when two conditions hold",
+        "{ combineLatest: { account: a, password: b }, chain: [ { reduce: \"account && password\" } ] }"),
+      .init(
+        .combining, "avoid half-new pairs where two branches of one signal meet",
+        "{ combineLatest: { x: a, y: b, settle: true } }"),
+    ],
     seeAlso: ["zip", "merge", "reduce"])
 
   static let makesTuple = true

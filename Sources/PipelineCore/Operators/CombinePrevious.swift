@@ -27,6 +27,14 @@ struct CombinePrevious: RowOperator {
         values: ["a": "[null, 1]", "b": "[1, 2]"]),
     ],
     keeps: "The last event.", carries: .state(version: 1), rivals: ["RxJS pairwise", "ReactiveSwift combinePrevious"],
+    wants: [
+      .init(
+        .gathering, "compare each event with the one before",
+        "combinePrevious: { next: event.value - previous.value, start: { value: 0 } }"),
+      .init(
+        .gathering, "have the difference of a counter between two readings",
+        "combinePrevious: { start: 0, next: event - previous }"),
+    ],
     seeAlso: ["scan", "distinctUntilChanged"])
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(next.type) }

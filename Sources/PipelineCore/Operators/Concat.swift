@@ -13,8 +13,16 @@ struct Concat: CombiningOperator {
         "what came too early is gone", "concat: [a, b]", in: ["a": "-1--|", "b": "--2---3-|"],
         out: "-1----3-|")
     ],
+    edges: EdgeCases(
+      empty: "Goes on with the next input.", error: "Passed on at once; later inputs are never subscribed.",
+      completion: "Goes on with the next input; completes with the last.",
+      disposal: "Leaves the input that runs; later ones are never subscribed."),
     carries: .state(version: 1),
-    rivals: ["RxJS concat", "Combine append"], seeAlso: ["merge", "startWith"])
+    rivals: ["RxJS concat", "Combine append"],
+    wants: [
+      .init(.combining, "have one signal after the other", "concat: [a, b]")
+    ],
+    seeAlso: ["merge", "startWith"])
 
   static let subscribesAgain = true
 

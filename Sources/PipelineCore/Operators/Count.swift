@@ -18,8 +18,16 @@ struct CountEvents: OperatorComponent {
       .marble("of nothing", "count", in: "--|", out: "--(0|)"),
       .marble("an error", "count", in: "-a-#", out: "---#"),
     ],
+    edges: EdgeCases(
+      empty: "Sends 0, then completes.", error: "Passed on at once; the number is dropped.",
+      completion: "Sends the number, then completes.", disposal: "Leaves the input; what is kept is lost."),
     keeps: "A counter.", carries: .state(version: 1),
-    rivals: ["RxJS count", "Combine count"], seeAlso: ["any", "aggregate", "window"])
+    rivals: ["RxJS count", "Combine count"],
+    wants: [
+      .init(.gathering, "count the events", "count"),
+      .init(.gathering, "count the events that fulfil a condition", "count: event.status >= 500"),
+    ],
+    seeAlso: ["any", "aggregate", "window"])
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(.int) }
 

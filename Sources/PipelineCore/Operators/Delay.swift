@@ -22,7 +22,14 @@ struct Delay: OperatorComponent {
       .marble("the completion too", "delay: 5ms", in: "-1|", out: "------1|"),
       .marble("an error overtakes", "delay: 5ms", in: "-1--#", out: "----#"),
     ],
+    edges: EdgeCases(
+      empty: "Completes, the delay later.", error: "Passed on at once; what waits is dropped.",
+      completion: "Passed on the delay later, behind the last event.",
+      disposal: "Leaves the input; what waits is dropped and its timers are freed."),
     keeps: "The events of the last `by`.", carries: .state(version: 1), rivals: ["RxJS delay"],
+    wants: [
+      .init(.time, "put everything off by a fixed time", "delay: 10s")
+    ],
     seeAlso: ["throttle", "timeout"])
 
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }

@@ -29,8 +29,16 @@ struct DeliverOn: OperatorComponent {
         "{ merge: { x: { from: a, chain: [ { deliverOn: second }, { map: event * 10 } ] }, y: a } }",
         in: ["a": "-1-2-|"], out: "-(1p)-(2q)-|", values: ["p": "10", "q": "20"]),
     ],
+    edges: EdgeCases(
+      error: "Passed on in its turn, behind what waits.", completion: "Passed on in its turn, behind what waits.",
+      disposal: "Leaves the input; what waits is dropped."),
     keeps: "The events that wait, until the end of the turn or the next one.", carries: .state(version: 1),
-    rivals: ["RxJS observeOn", "Combine receive(on:)"], seeAlso: ["subscribeOn", "delay", "combineLatest"])
+    rivals: ["RxJS observeOn", "Combine receive(on:)"],
+    wants: [
+      .init(.sharing, "decide which branch comes first within one instant", "deliverOn: later"),
+      .init(.sharing, "handle events only when everybody else has had them", "deliverOn: last"),
+    ],
+    seeAlso: ["subscribeOn", "delay", "combineLatest"])
 
   mutating func bind(_ binder: inout Binder) { number = binder.number(ofScheduler: scheduler) }
 

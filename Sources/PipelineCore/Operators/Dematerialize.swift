@@ -17,7 +17,13 @@ struct Dematerialize: OperatorComponent {
         values: ["a": "{kind: next, value: 1}", "b": "{kind: error, error: {message: broken}}"]),
       .marble("neither", "dematerialize", in: "-a-|", out: "-1-|", values: ["a": "{kind: next, value: 1}"]),
     ],
-    rivals: ["RxJS dematerialize", "ReactiveSwift dematerialize"], seeAlso: ["materialize"])
+    edges: EdgeCases(
+      completion: "Passed on at once. An event of kind `completed` ends it too, one of kind `error` with that error."),
+    rivals: ["RxJS dematerialize", "ReactiveSwift dematerialize"],
+    wants: [
+      .init(.living, "make a signal of recorded events and ends", "dematerialize")
+    ],
+    seeAlso: ["materialize"])
 
   func outputType(_ inputs: [EventType]) -> EventType { .dyn }
 

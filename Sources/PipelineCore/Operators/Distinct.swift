@@ -33,7 +33,13 @@ struct Distinct: RowOperator {
     keeps:
       "The JSON text of at most `memory` values, the oldest forgotten first; with `within`, none longer than that.",
     carries: .state(version: 1),
-    rivals: ["RxJS distinct", "Benthos dedupe", "Vector dedupe"], seeAlso: ["distinctUntilChanged"])
+    rivals: ["RxJS distinct", "Benthos dedupe", "Vector dedupe"],
+    wants: [
+      .init(.choosing, "drop what has come before, however long ago", "distinct"),
+      .init(.choosing, "let each client through once", "distinct: { by: event.client, memory: 100000 }"),
+      .init(.choosing, "suppress the same alarm for an hour", "distinct: { by: event.alarm, within: 1h }"),
+    ],
+    seeAlso: ["distinctUntilChanged"])
 
   func makeStep(_ step: StepPlan) -> RowStep { Step(self, step) }
 

@@ -21,6 +21,10 @@ struct DistinctUntilChanged: RowOperator {
     ],
     keeps: "The last event, or the last value of `by`.", carries: .state(version: 1),
     rivals: ["RxJS distinctUntilChanged", "Combine removeDuplicates", "ReactiveSwift skipRepeats"],
+    wants: [
+      .init(.choosing, "hear of changes only", "distinctUntilChanged"),
+      .init(.choosing, "hear when one field has changed", "distinctUntilChanged: event.state"),
+    ],
     seeAlso: ["ignore", "combinePrevious"])
 
   func makeStep(_ step: StepPlan) -> RowStep { Step(by.program, step) }

@@ -50,9 +50,17 @@ struct Do: OperatorComponent {
         in: "-1|", out: "-1---|"),
       .marble("for an error", "do: { on: [error], signal: { values: [8] } }", in: "-1-#", out: "-1-#"),
     ],
+    edges: EdgeCases(
+      error: "Signals of `on: next` are cancelled; it is passed on when that of `on: error` has ended.",
+      completion: "Passed on when all signals on the side have ended.",
+      disposal: "Leaves the input, every running inner signal and what waits; nothing more is sent."),
     keeps: "The running signals, and the events that wait for their turn.",
     carries: .state(version: 1),
     rivals: ["RxJS tap", "Combine handleEvents", "ReactiveCocoa doNext:, doError:, doCompleted:"],
+    wants: [
+      .init(.living, "call a webhook for each event without changing the stream", "do: { signal: other }"),
+      .init(.living, "tell somebody when a signal fails", "do: { signal: other, on: [error] }"),
+    ],
     seeAlso: ["log", "initially", "finally", "flattenMap"])
 
   static let seesError = true

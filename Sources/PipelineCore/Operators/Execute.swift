@@ -31,9 +31,16 @@ struct Execute: OperatorComponent {
     examples: [
       .snippet("a request begins it", "execute: { command: reindex, answer: all }")
     ],
+    edges: EdgeCases(
+      completion: "Completes when the executions that it has begun have ended too.",
+      disposal: "Leaves the input; executions that it has begun go on."),
     keeps: "How many executions it has begun.",
     carries: .restarts("Executions that it had begun are not begun again."),
     rivals: ["ReactiveCocoa RACCommand execute:", "ReactiveSwift Action apply"],
+    wants: [
+      .init(.commanding, "run a command for each event", "execute: reindex"),
+      .init(.commanding, "answer 409 while a job is running", "execute: reindex"),
+    ],
     seeAlso: ["flattenMap", "command"])
 
   var furtherInputs: [SignalPlan] { command.signal.map { [$0] } ?? [] }

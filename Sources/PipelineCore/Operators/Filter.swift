@@ -22,7 +22,15 @@ struct Filter: RowOperator {
         "what cannot be decided is dropped", "filter: event.level >= 3", in: "a-b-c|", out: "----c|",
         values: ["a": "{level: 1}", "b": "{}", "c": "{level: 3}"]),
     ],
-    rivals: ["RxJS filter", "Vector filter", "jq select"], seeAlso: ["ignore", "take"])
+    rivals: ["RxJS filter", "Vector filter", "jq select"],
+    wants: [
+      .init(.choosing, "keep the events that fulfil a condition", "filter: event.status >= 500"),
+      .init(.choosing, "drop events that lack a field", "filter: has(event.user)"),
+      .init(
+        .choosing, "send events that cannot be judged to the errors output",
+        "filter: { where: event.level > 3, onError: route }"),
+    ],
+    seeAlso: ["ignore", "take"])
 
   func makeStep(_ step: StepPlan) -> RowStep { Step(condition.required, step) }
 

@@ -18,9 +18,16 @@ struct Finally: OperatorComponent {
       .marble("the end waits", "finally: { values: [8], chain: [ { delay: 3ms } ] }", in: "-1|", out: "-1---|"),
       .marble("after an error", "finally: { values: [8] }", in: "-1-#", out: "-1-#"),
     ],
+    edges: EdgeCases(
+      empty: "Runs the other signal, then completes.", error: "Runs the other signal, then passes the error on.",
+      completion: "Runs the other signal, then completes.",
+      disposal: "Does not run the other signal; leaves it if it runs."),
     keeps: "The signal that runs at the end.",
     carries: .state(version: 1),
     rivals: ["RxJS finalize (on cancelling too, and after the end)", "ReactiveCocoa finally:"],
+    wants: [
+      .init(.living, "do something at the end, whether it went well or not", "finally: { signal: other }")
+    ],
     seeAlso: ["initially", "do", "catch"])
 
   static let seesError = true

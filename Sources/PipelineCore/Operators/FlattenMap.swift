@@ -53,10 +53,24 @@ struct FlattenMap: OperatorComponent {
         "flattenMap: { policy: latest, signal: { values: [p, q], chain: [ { delay: 3ms } ] } }",
         in: "-x-y------|", out: "------(pq)---|"),
     ],
+    edges: EdgeCases(
+      error: "Passed on at once; an error of an inner signal too. All other inner signals end.",
+      completion: "Completes when all inner signals have.",
+      disposal: "Leaves the input, every running inner signal and what waits; nothing more is sent."),
     keeps: "The running inner signals and the events that wait, as `policy` says.", carries: .state(version: 1),
     rivals: [
       "RxJS mergeMap, concatMap, switchMap, exhaustMap", "ReactiveSwift flatMap",
       "ReactiveCocoa switchToLatest",
+    ],
+    wants: [
+      .init(
+        .asking, "ask an HTTP service for each event",
+        "flattenMap: { signal: { from: { http: { url: \"http://127.0.0.1:8080/users/{{ event.id }}\" } } } }"),
+      .init(.shaping, "make several events of a list, one for each element", "flattenMap: event.items"),
+      .init(.asking, "forget the answer to an older question", "flattenMap: { signal: other, policy: latest }"),
+      .init(.asking, "ask one after the other, in order", "flattenMap: { signal: other, policy: concat }"),
+      .init(.asking, "ignore questions while one is being answered", "flattenMap: { signal: other, policy: exhaust }"),
+      .init(.asking, "bound how many requests run at once", "flattenMap: { signal: other, maxConcurrent: 4 }"),
     ],
     seeAlso: ["map", "merge"])
 

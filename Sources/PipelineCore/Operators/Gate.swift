@@ -48,9 +48,20 @@ struct Gate: OperatorComponent {
         "the completion waits", "{ from: a, chain: [ { gate: { signal: b, whileClosed: hold } } ] }",
         in: ["a": "-1-|", "b": "-----t"], out: "-----(1|)", values: ["t": "true"]),
     ],
+    edges: EdgeCases(
+      error: "Passed on at once, from either signal; what is held is dropped.",
+      completion: "Passed on when what is held has been sent, or cannot be any more.",
+      disposal: "Leaves both signals; what is held is dropped."),
     keeps: "What it holds: nothing, one event, or at most `limit`; until the gate opens.",
     carries: .state(version: 1),
-    rivals: ["RxJava valve", "rxjs-etc pause", "Bacon holdWhen"], seeAlso: ["skipUntil", "takeUntil", "if"])
+    rivals: ["RxJava valve", "rxjs-etc pause", "Bacon holdWhen"],
+    wants: [
+      .init(.choosing, "let events through only while something else is true", "gate: { signal: other }"),
+      .init(
+        .time, "hold events back during maintenance and send them afterwards",
+        "gate: { signal: other, whileClosed: hold }"),
+    ],
+    seeAlso: ["skipUntil", "takeUntil", "if"])
 
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
 

@@ -27,9 +27,28 @@ struct GroupBy: OperatorComponent {
         "a count for each", "groupBy: { key: event, chain: [ { scan: { start: 0, next: running + 1 } } ] }",
         in: "a-b-a|", out: "1-1-2|")
     ],
+    edges: EdgeCases(
+      error: "Passed on at once; the groups end with it.",
+      completion: "Completes all groups, in the order in which they came into being, then itself.",
+      disposal: "Leaves the input and all groups with their timers."),
     keeps: "The state of each group's chain, at most `maxGroups`; with `idle`, one timer each.",
     carries: .state(version: 1),
-    rivals: ["RxJS groupBy with mergeMap", "Riemann by"], seeAlso: ["scan", "distinctUntilChanged"])
+    rivals: ["RxJS groupBy with mergeMap", "Riemann by"],
+    wants: [
+      .init(
+        .gathering, "treat each customer, host or device by itself",
+        "groupBy: { key: event.host, chain: [ distinctUntilChanged ] }"),
+      .init(
+        .gathering, "count by key in windows",
+        "groupBy: { key: string(event.status), chain: [ { window: { every: 1m, to: \"{'n': size(events)}\" } } ] }"),
+      .init(
+        .time, "limit the rate of each client",
+        "groupBy: { key: event.client, chain: [ { rateLimit: { count: 10, per: 1s } } ] }"),
+      .init(
+        .time, "hear of each host that falls silent",
+        "groupBy: { key: event.host, idle: 1h, chain: [ { absence: { after: 5m, only: true } } ] }"),
+    ],
+    seeAlso: ["scan", "distinctUntilChanged"])
 
   func outputType(_ inputs: [EventType]) -> EventType { chain.plan?.type ?? inputs.first ?? .dyn }
 

@@ -19,8 +19,16 @@ struct If: CombiningOperator {
         in: ["a": "-t--f-|", "b": "--1--2", "c": "---8--9|"], out: "--1---9|",
         values: ["t": "true", "f": "false"])
     ],
+    edges: EdgeCases(
+      empty: "A condition that ends without an event completes it.",
+      error: "Passed on at once, from the condition and the running branch.",
+      completion: "Completes when the condition and the running branch have.",
+      disposal: "Leaves the condition and the running branch."),
     keeps: "The running branch.", carries: .state(version: 1),
     rivals: ["RxJS iif (which chooses once)"],
+    wants: [
+      .init(.combining, "use one signal or another by a third", "if: { condition: a, then: b, else: other }")
+    ],
     seeAlso: ["switch", "switchToLatest", "gate"])
 
   mutating func take(_ inputs: [InputNode]) { branches = Branches(inputs) }

@@ -14,7 +14,11 @@ struct Ignore: RowOperator {
       .marble("without nulls", "ignore: null", in: "n-1-n|", out: "--1--|", values: ["n": "null"]),
       .marble("a number is no text", "ignore: '1'", in: "1-s|", out: "1--|", values: ["s": "'1'"]),
     ],
-    rivals: ["RxJS filter", "ReactiveCocoa ignore:"], seeAlso: ["filter", "distinctUntilChanged"])
+    rivals: ["RxJS filter", "ReactiveCocoa ignore:"],
+    wants: [
+      .init(.choosing, "drop one particular value", "ignore: null")
+    ],
+    seeAlso: ["filter", "distinctUntilChanged"])
 
   func makeStep(_ step: StepPlan) -> RowStep { Step(value.value) }
 

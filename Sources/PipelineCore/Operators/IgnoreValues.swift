@@ -3,11 +3,16 @@ struct IgnoreValues: RowOperator {
   static let spec = ComponentSpec<IgnoreValues>(
     "ignoreValues",
     summary: "Drops all events; only the completion or the error passes.",
+    details: "So it waits for the end of work whose results do not matter.",
     examples: [
       .marble("the completion", "ignoreValues", in: "-1-2-|", out: "-----|"),
       .marble("the error", "ignoreValues", in: "-1-#", out: "---#"),
     ],
-    rivals: ["RxJS ignoreElements", "Combine ignoreOutput"], seeAlso: ["then", "ignore"])
+    rivals: ["RxJS ignoreElements", "Combine ignoreOutput"],
+    wants: [
+      .init(.living, "wait for the end and nothing else", "ignoreValues")
+    ],
+    seeAlso: ["then", "ignore"])
 
   func makeStep(_ step: StepPlan) -> RowStep { Step() }
 

@@ -19,7 +19,15 @@ struct Initially: OperatorComponent {
         "it takes its time", "initially: { values: [8], chain: [ { delay: 3ms } ] }", in: "-1-2-|",
         out: "----1-2-|"),
     ],
+    edges: EdgeCases(
+      empty: "Runs the other signal first, then completes.",
+      error: "Passed on at once; an error of the other signal too, and then nothing above is ever subscribed.",
+      disposal: "Leaves the other signal, or what is above, whichever runs."),
     keeps: "The signal that runs first.", rivals: ["ReactiveSwift on(starting:)", "RxJava doOnSubscribe"],
+    wants: [
+      .init(.living, "do something before the first event", "initially: { signal: other }"),
+      .init(.asking, "log in before asking", "initially: { signal: other }"),
+    ],
     seeAlso: ["finally", "do", "then"])
 
   static let subscribesAgain = true

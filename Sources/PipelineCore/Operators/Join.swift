@@ -58,9 +58,21 @@ struct Join: OperatorComponent {
         "{ from: a, chain: [ { join: { signal: b, within: 3ms, unmatched: send } } ] }",
         in: ["a": "-1-------|", "b": "-----x---|"], out: "----p----|", values: ["p": "[1, null]"]),
     ],
+    edges: EdgeCases(
+      error: "Passed on at once, from either signal; what is kept is dropped.",
+      completion: "Completes when both have, or when no pair is possible any more.",
+      disposal: "Leaves both signals; what is kept is lost and the timer freed."),
     keeps: "The events of both signals that came less than `within` ago, at most `limit` of each, and one timer.",
     carries: .state(version: 1),
     rivals: ["RxJava join", "Flink interval join", "ksqlDB stream-stream join"],
+    wants: [
+      .init(
+        .combining, "pair events of two signals that belong together",
+        "join: { signal: other, within: 30s, key: event.id, otherKey: other.id }"),
+      .init(
+        .combining, "find requests without an answer",
+        "join: { signal: other, within: 30s, key: event.id, otherKey: other.id, unmatched: send }"),
+    ],
     seeAlso: ["combineLatest", "withLatestFrom", "zip"])
 
   func validate(_ context: inout DecodingContext) {

@@ -23,6 +23,7 @@ struct Log: RowOperator {
   static let spec = ComponentSpec<Log>(
     "log",
     summary: "Writes a line to the log for each event and for the end, and passes everything on.",
+    details: "The line names the signal and the step; `message` says what it tells, the event as JSON if left out.",
     parameters: [
       .init("level", \.level, primary: true, "The level of the lines."),
       .init("on", \.on, "What to log."),
@@ -31,7 +32,16 @@ struct Log: RowOperator {
     examples: [
       .marble("nothing changes", "log: debug", in: "1-2|", out: "1-2|")
     ],
-    rivals: ["RxJS tap", "Benthos log", "ReactiveCocoa logAll"], seeAlso: ["map"])
+    edges: EdgeCases(
+      error: "Logged, if `on` says so, and passed on at once.",
+      completion: "Logged, if `on` says so, and passed on at once."),
+    rivals: ["RxJS tap", "Benthos log", "ReactiveCocoa logAll"],
+    wants: [
+      .init(.living, "see what passes through a chain", "log"),
+      .init(.living, "write a line to the log for each error", "log: { level: warning, on: [error] }"),
+      .init(.living, "log a text of my own", "log: { message: \"asking for {{ event.title }}\" }"),
+    ],
+    seeAlso: ["map"])
 
   func makeStep(_ step: StepPlan) -> RowStep { Step(self, step) }
 

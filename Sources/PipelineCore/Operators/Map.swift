@@ -23,7 +23,16 @@ struct Map: RowOperator {
         in: "1-2|", out: "a-b|",
         values: ["a": "{n: 1, even: false}", "b": "{n: 2, even: true}"]),
     ],
-    rivals: ["RxJS map", "Vector remap", "Benthos mapping"], seeAlso: ["set", "flattenMap", "scan"])
+    rivals: ["RxJS map", "Vector remap", "Benthos mapping"],
+    wants: [
+      .init(.shaping, "compute something from each event", "map: event.price * event.quantity"),
+      .init(.shaping, "build a new object from an event", "map: { name: event.user.name, total: event.price }"),
+      .init(.shaping, "pick one field", "map: event.message"),
+      .init(.shaping, "take apart a line of text", "map: event.grok(\"%{IP:client} %{WORD:method}\")"),
+      .init(.shaping, "put a default where a field is missing", "map: event.?user.orValue('nobody')"),
+      .init(.shaping, "convert text to numbers or times", "map: { at: timestamp(event.time), n: int(event.n) }"),
+    ],
+    seeAlso: ["set", "flattenMap", "scan"])
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(to.type) }
 

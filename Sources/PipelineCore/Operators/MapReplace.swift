@@ -15,7 +15,11 @@ struct MapReplace: RowOperator {
       .marble("a text", "mapReplace: ok", in: "-1-2-|", out: "-o-o-|", values: ["o": "ok"]),
       .marble("an object", "mapReplace: { state: up }", in: "-1|", out: "-o|", values: ["o": "{state: up}"]),
     ],
-    rivals: ["RxJS mapTo"], seeAlso: ["map", "startWith"])
+    rivals: ["RxJS mapTo"],
+    wants: [
+      .init(.shaping, "send a fixed value in place of each event", "mapReplace: true")
+    ],
+    seeAlso: ["map", "startWith"])
 
   func outputType(_ inputs: [EventType]) -> EventType { .dyn }
 

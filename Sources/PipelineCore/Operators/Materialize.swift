@@ -15,7 +15,15 @@ struct Materialize: OperatorComponent {
         "an error", "materialize", in: "-1-#", out: "-a-(b|)",
         values: ["a": "{kind: next, value: 1}", "b": "{kind: error, error: {kind: user, message: error}}"]),
     ],
-    rivals: ["RxJS materialize", "ReactiveSwift materialize"], seeAlso: ["dematerialize", "catch"])
+    edges: EdgeCases(
+      empty: "Sends `{kind: completed}`, then completes.", error: "Sends `{kind: error, ...}`, then completes.",
+      completion: "Sends `{kind: completed}`, then completes."),
+    rivals: ["RxJS materialize", "ReactiveSwift materialize"],
+    wants: [
+      .init(.living, "see ends and errors as events", "materialize"),
+      .init(.failing, "store errors like any other event", "materialize"),
+    ],
+    seeAlso: ["dematerialize", "catch"])
 
   func outputType(_ inputs: [EventType]) -> EventType { .dyn }
 

@@ -10,8 +10,16 @@ struct Merge: CombiningOperator {
     examples: [
       .marbles("interleaved", "merge: [a, b]", in: ["a": "-1---3|", "b": "---2---4|"], out: "-1-2-3-4|")
     ],
+    edges: EdgeCases(
+      empty: "An input that ends without an event adds nothing; it completes when all inputs have.",
+      error: "The first of any input ends it at once; the others are left.",
+      completion: "Completes when all inputs have.", disposal: "Leaves all inputs."),
     carries: .state(version: 1),
-    rivals: ["RxJS merge", "Combine merge"], seeAlso: ["concat", "combineLatest"])
+    rivals: ["RxJS merge", "Combine merge"],
+    wants: [
+      .init(.combining, "bring several signals together as they come", "merge: [a, b]")
+    ],
+    seeAlso: ["concat", "combineLatest"])
 
   func outputType(_ inputs: [EventType]) -> EventType {
     .either(inputs)

@@ -10,7 +10,11 @@ struct Not: RowOperator {
       .marble("contraries", "not", in: "-t-f-|", out: "-f-t-|", values: ["t": "true", "f": "false"]),
       .marble("of numbers", "not", in: "-0-7-|", out: "-t-f-|", values: ["t": "true", "f": "false"]),
     ],
-    rivals: ["ReactiveCocoa not"], seeAlso: ["and", "or", "map"])
+    rivals: ["ReactiveCocoa not"],
+    wants: [
+      .init(.shaping, "turn true into false", "not")
+    ],
+    seeAlso: ["and", "or", "map"])
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(.bool) }
 

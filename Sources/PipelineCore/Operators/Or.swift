@@ -18,7 +18,11 @@ struct Or: RowOperator {
         "of two signals", "{ combineLatest: [a, b], chain: [or] }", in: ["a": "t--f-|", "b": "-f---|"],
         out: "-t-f-|", values: ["t": "true", "f": "false"]),
     ],
-    rivals: ["ReactiveCocoa or"], seeAlso: ["and", "not", "combineLatest"])
+    rivals: ["ReactiveCocoa or"],
+    wants: [
+      .init(.combining, "know whether any of several signals is true", "{ combineLatest: [a, b], chain: [ or ] }")
+    ],
+    seeAlso: ["and", "not", "combineLatest"])
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(.bool) }
 

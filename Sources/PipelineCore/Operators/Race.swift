@@ -12,8 +12,16 @@ struct Race: CombiningOperator {
       .marbles("the first wins", "race: [a, b]", in: ["a": "---1-2-|", "b": "--8---9-|"], out: "--8---9-|"),
       .marbles("an end counts too", "race: [a, b]", in: ["a": "---1-2-|", "b": "--|"], out: "--|"),
     ],
+    edges: EdgeCases(
+      empty: "An input that ends first wins, so it completes.",
+      error: "An input that fails first wins, so the error is passed on.",
+      completion: "That of the winner is passed on.", disposal: "Leaves all inputs, or the winner."),
     keeps: "Which input has won.", carries: .state(version: 1),
-    rivals: ["RxJS race", "RxSwift amb"], seeAlso: ["merge", "timeout"])
+    rivals: ["RxJS race", "RxSwift amb"],
+    wants: [
+      .init(.asking, "ask two servers and take the faster answer", "race: [a, b]")
+    ],
+    seeAlso: ["merge", "timeout"])
 
   func outputType(_ inputs: [EventType]) -> EventType { Merge().outputType(inputs) }
 

@@ -66,11 +66,26 @@ struct RateLimit: OperatorComponent {
         "a bucket that spreads", "rateLimit: { per: 3ms, mode: bucket, excess: wait }",
         in: "(123)|", out: "1--2--(3|)"),
     ],
+    edges: EdgeCases(
+      error: "Passed on at once; what is held or waits is dropped.",
+      completion: "Sends what is held, then completes; with `excess: wait` when all that wait have gone.",
+      disposal: "Leaves the input; what is held or waits is dropped and the timer freed."),
     keeps: "A few numbers; the newest event (`trailing`, `both`) or the events that wait (`excess: wait`).",
     carries: .state(version: 1),
     rivals: [
       "RxJS throttleTime (leading), auditTime (trailing)", "Combine throttle", "Benthos rate_limit",
       "Vector throttle",
+    ],
+    wants: [
+      .init(.time, "let so many events through in each second and no more", "rateLimit: { count: 10, per: 1s }"),
+      .init(.time, "take the first of each minute", "rateLimit: 1m"),
+      .init(.time, "have the newest at the end of each busy period", "rateLimit: { per: 1s, mode: trailing }"),
+      .init(
+        .time, "allow bursts, but bound the rate in the long run",
+        "rateLimit: { per: 1s, count: 5, mode: bucket, burst: 20 }"),
+      .init(
+        .time, "spread requests out evenly and lose none",
+        "rateLimit: { per: 1s, count: 5, mode: bucket, excess: wait }"),
     ],
     seeAlso: ["throttle", "sample", "delay"])
 

@@ -26,7 +26,13 @@ struct Reduce: RowOperator {
         in: ["account": "a-b|", "password": "-c-d|"], out: "-fft|",
         values: ["a": "an", "b": "ann", "c": "se", "d": "secret", "f": "false", "t": "true"])
     ],
-    rivals: ["ReactiveCocoa combineLatest:reduce:"], seeAlso: ["combineLatest", "zip", "scan"])
+    rivals: ["ReactiveCocoa combineLatest:reduce:"],
+    wants: [
+      .init(
+        .combining, "compute one value from several signals",
+        "{ combineLatest: { x: a, y: b }, chain: [ { reduce: x + y } ] }")
+    ],
+    seeAlso: ["combineLatest", "zip", "scan"])
 
   mutating func bind(_ binder: inout Binder) {
     guard let names = binder.inputs.first?.tuple else {

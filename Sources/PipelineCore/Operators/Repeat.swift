@@ -23,7 +23,15 @@ struct Repeat: OperatorComponent {
         values: ["p": "[a, a]", "q": "[a, a]", "r": "[]", "e": "[b]"]),
       .marble("with a pause", "repeat: { count: 2, delay: 3ms }", in: "1|", out: "1---1|"),
     ],
+    edges: EdgeCases(
+      empty: "Subscribes again, in a turn of its own; without `count` for ever.",
+      completion: "Subscribes again; after the last round it completes.",
+      disposal: "Leaves what is above; there is no further round."),
     keeps: "The number of rounds and one timer.", carries: .state(version: 1), rivals: ["RxJS repeat"],
+    wants: [
+      .init(.failing, "begin again when a signal has completed", "repeat: { count: 3 }"),
+      .init(.reading, "ask again a while after each answer", "repeat: { delay: 10s }"),
+    ],
     seeAlso: ["retry"])
 
   static let subscribesAgain = true

@@ -68,8 +68,18 @@ struct Retry: OperatorComponent {
         out: "11#"),
       .marble("a budget", "retry: { budget: 2, per: 1s }", in: "1#", out: "111#"),
     ],
+    edges: EdgeCases(
+      error: "Subscribes again, after the pause; that of the last attempt is passed on.",
+      disposal: "Leaves what is above and frees its timer; there is no further attempt."),
     keeps: "The number of attempts, the times of at most `budget` of them, and one timer.",
     carries: .state(version: 2), rivals: ["RxJS retry", "Combine retry"],
+    wants: [
+      .init(.failing, "try again after an error", "retry: 3"),
+      .init(.failing, "wait longer after each failure", "retry: { count: 5, delay: 1s, backoff: 2, maxDelay: 1m }"),
+      .init(
+        .failing, "try again for ever, but not all clients at once", "retry: { delay: 1s, backoff: 2, jitter: true }"),
+      .init(.failing, "bound what all retries together may cost", "retry: { budget: 10, per: 1m, delay: 1s }"),
+    ],
     seeAlso: ["catch", "repeat", "timeout"])
 
   static let subscribesAgain = true

@@ -25,8 +25,17 @@ struct Sample: OperatorComponent {
         "only what is new", "{ from: a, chain: [ { sample: { at: b, onlyNew: true } } ] }",
         in: ["a": "-1---2-----|", "b": "--x-x-x-x|"], out: "--1---2--|"),
     ],
+    edges: EdgeCases(
+      error: "Passed on at once, from either side.",
+      completion: "Passed on at once, from either side; what was not yet asked for is not sent.",
+      disposal: "Leaves both sides and frees its timer."),
     keeps: "The newest event.", carries: .state(version: 1),
     rivals: ["RxJS sample (only new values)", "RxJS auditTime"],
+    wants: [
+      .init(.time, "have the newest value once a second", "sample: 1s"),
+      .init(.time, "have the newest value when something else happens", "sample: { at: other }"),
+      .init(.time, "send at most one event a second, and only new ones", "sample: { every: 1s, onlyNew: true }"),
+    ],
     seeAlso: ["throttle", "combineLatest"])
 
   func validate(_ context: inout DecodingContext) {

@@ -25,8 +25,16 @@ struct Scan: RowOperator {
         out: "1-3-6|"),
       .marble("numbered", "scan: { next: index }", in: "a-b|", out: "0-1|"),
     ],
+    edges: EdgeCases(
+      empty: "Completes too; the start value is not sent.", disposal: "Leaves the input; what is kept is lost."),
     keeps: "The running value.", carries: .state(version: 1),
     rivals: ["RxJS scan", "Combine scan", "Logstash aggregate"],
+    wants: [
+      .init(.gathering, "have a running total after each event", "scan: { start: 0, next: running + event.bytes }"),
+      .init(.gathering, "number the events", "scan: { start: null, next: \"{'n': index + 1, 'event': event}\" }"),
+      .init(
+        .gathering, "keep the largest value so far", "scan: { start: 0, next: \"event > running ? event : running\" }"),
+    ],
     seeAlso: ["aggregate", "combinePrevious"])
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(next.type) }

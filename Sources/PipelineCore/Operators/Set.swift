@@ -25,7 +25,12 @@ struct SetFields: RowOperator {
         "inside", "set: { user.name: '\"ann\"' }", in: "a|", out: "b|",
         values: ["a": "{user: {id: 1}}", "b": "{user: {id: 1, name: ann}}"]),
     ],
-    rivals: ["Vector remap .field = value", "Benthos root.field"], seeAlso: ["unset", "map"])
+    rivals: ["Vector remap .field = value", "Benthos root.field"],
+    wants: [
+      .init(.shaping, "add or replace a field and leave the rest as it is", "set: { env: \"'production'\" }"),
+      .init(.shaping, "set a field deep inside an event", "set: { user.name: event.user.name.upperAscii() }"),
+    ],
+    seeAlso: ["unset", "map"])
 
   func outputType(_ inputs: [EventType]) -> EventType {
     let input = inputs.first?.type ?? .dyn

@@ -5,6 +5,7 @@ struct Skip: RowOperator {
   static let spec = ComponentSpec<Skip>(
     "skip",
     summary: "Drops the first events and passes on the rest.",
+    details: "A signal that ends before that sends nothing but its end.",
     parameters: [
       .init("count", \.count, primary: true, required: true, range: 0...Int64.max, "How many.")
     ],
@@ -12,7 +13,11 @@ struct Skip: RowOperator {
       .marble("without the first", "skip: 1", in: "1-2-3|", out: "--2-3|"),
       .marble("more than there are", "skip: 5", in: "1-2|", out: "---|"),
     ],
-    keeps: "A counter.", carries: .state(version: 1), rivals: ["RxJS skip", "Combine dropFirst"], seeAlso: ["take"])
+    keeps: "A counter.", carries: .state(version: 1), rivals: ["RxJS skip", "Combine dropFirst"],
+    wants: [
+      .init(.choosing, "leave out the first events", "skip: 1")
+    ],
+    seeAlso: ["take"])
 
   func makeStep(_ step: StepPlan) -> RowStep { Step(count) }
 

@@ -24,9 +24,16 @@ struct SkipUntil: OperatorComponent {
         "another signal that sends nothing", "{ from: a, chain: [ { skipUntil: { signal: b } } ] }",
         in: ["a": "-1-2-|", "b": "--|"], out: "-----|"),
     ],
+    edges: EdgeCases(
+      error: "Passed on at once; that of the awaited signal too, as long as it is waited for.",
+      disposal: "Leaves both signals."),
     keeps: "Whether it has begun to pass events on.",
     carries: .state(version: 1),
     rivals: ["RxJS skipUntil", "Combine drop(untilOutputFrom:)", "ReactiveCocoa skipUntilBlock:"],
+    wants: [
+      .init(.choosing, "begin when an event fulfils a condition", "skipUntil: event.ready == true"),
+      .init(.combining, "begin when another signal has sent something", "skipUntil: { signal: other }"),
+    ],
     seeAlso: ["skipWhile", "takeUntil", "gate"])
 
   func validate(_ context: inout DecodingContext) {

@@ -19,6 +19,9 @@ struct SkipWhile: RowOperator {
     keeps: "Whether it has begun to pass events on.",
     carries: .state(version: 1),
     rivals: ["RxJS skipWhile", "Combine drop(while:)", "ReactiveCocoa skipWhileBlock:"],
+    wants: [
+      .init(.choosing, "leave out events up to the first that differs", "skipWhile: event.warmup == true")
+    ],
     seeAlso: ["skipUntil", "takeWhile", "skip"])
 
   func makeStep(_ step: StepPlan) -> RowStep { Step(condition.required, step) }

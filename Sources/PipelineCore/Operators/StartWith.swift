@@ -5,13 +5,20 @@ struct StartWith: OperatorComponent {
   static let spec = ComponentSpec<StartWith>(
     "startWith",
     summary: "Sends a value first, then subscribes to what is above.",
+    details: "Every subscription begins with it, so a retry or repeat below sends it again.",
     parameters: [
       .init("value", \.value, primary: true, required: true, whole: true, "The first event.")
     ],
     examples: [
       .marble("a zero first", "startWith: 0", in: "--1-|", out: "0-1-|")
     ],
-    rivals: ["RxJS startWith", "Combine prepend"], seeAlso: ["concat"])
+    edges: EdgeCases(
+      empty: "Sends the value, then completes.", error: "Sends the value first; the error is passed on at once."),
+    rivals: ["RxJS startWith", "Combine prepend"],
+    wants: [
+      .init(.living, "begin with a value of my own", "startWith: false")
+    ],
+    seeAlso: ["concat"])
 
   func outputType(_ inputs: [EventType]) -> EventType {
     .either(inputs + [EventType(.of(value.value.value))])

@@ -20,8 +20,12 @@ struct SubscribeOn: OperatorComponent {
     examples: [
       .marble("nothing changes for one alone", "subscribeOn: second", in: "-1-2-|", out: "-1-2-|")
     ],
+    edges: EdgeCases(disposal: "Leaves what is above; if it has not subscribed yet, it never does."),
     keeps: "Whether it has subscribed.", carries: .state(version: 1),
     rivals: ["RxJS subscribeOn", "Combine subscribe(on:)"],
+    wants: [
+      .init(.sharing, "begin when all other signals have been started", "subscribeOn: later")
+    ],
     seeAlso: ["deliverOn", "startWith"])
 
   mutating func bind(_ binder: inout Binder) { number = binder.number(ofScheduler: scheduler) }

@@ -24,8 +24,18 @@ struct Switch: CombiningOperator {
         "no case", "{ switch: { on: a, cases: { x: b } } }",
         in: ["a": "-x--z-|", "b": "--1--2"], out: "--1-#"),
     ],
+    edges: EdgeCases(
+      empty: "A signal `on` that ends without an event completes it.",
+      error:
+        "Passed on at once, from `on` and the running branch; so is an event without a case, unless there is a `default`.",
+      completion: "Completes when `on` and the running branch have.", disposal: "Leaves `on` and the running branch."),
     keeps: "The running branch.", carries: .state(version: 1),
     rivals: ["RxPY case (which chooses once)", "Benthos switch"],
+    wants: [
+      .init(
+        .combining, "choose among several signals by the newest event of another",
+        "switch: { on: a, cases: { day: b, night: other } }")
+    ],
     seeAlso: ["if", "switchToLatest"])
 
   mutating func take(_ inputs: [InputNode]) { branches = Branches(inputs) }

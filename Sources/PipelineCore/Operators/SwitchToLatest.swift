@@ -23,8 +23,17 @@ struct SwitchToLatest: OperatorComponent {
         "it ends with both", "switchToLatest: { values: [p], chain: [ { delay: 3ms } ] }",
         in: "-x-y|", out: "------(p|)"),
     ],
+    edges: EdgeCases(
+      error: "Passed on at once; an error of the running inner signal too.",
+      completion: "Completes when the running inner signal has.",
+      disposal: "Leaves the input and the running inner signal."),
     keeps: "The running inner signal.", carries: .state(version: 1),
     rivals: ["RxJS switchMap, switchAll", "Combine switchToLatest"],
+    wants: [
+      .init(
+        .asking, "show only answers to the newest question",
+        "switchToLatest: { from: { http: { url: \"http://127.0.0.1:8080/?q={{ urlEncode(event) }}\" } } }")
+    ],
     seeAlso: ["flattenMap", "then"])
 
   func outputType(_ inputs: [EventType]) -> EventType { signal.plan?.type ?? .dyn }

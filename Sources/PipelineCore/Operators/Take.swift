@@ -17,7 +17,13 @@ struct Take: RowOperator {
       .marble("none", "take: 0", in: "-1-2|", out: "|"),
       .marble("fewer than asked for", "take: 5", in: "-1-2|", out: "-1-2|"),
     ],
+    edges: EdgeCases(
+      completion: "Passed on at once; it completes by itself together with the last event that it passes on."),
     keeps: "A counter.", carries: .state(version: 1), rivals: ["RxJS take", "Combine prefix"],
+    wants: [
+      .init(.choosing, "have the first events only", "take: 10"),
+      .init(.asking, "stop after the first answer", "take: 1"),
+    ],
     seeAlso: ["skip", "filter"])
 
   func makeStep(_ step: StepPlan) -> RowStep { Step(count) }

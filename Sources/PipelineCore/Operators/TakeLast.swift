@@ -20,8 +20,15 @@ struct TakeLast: OperatorComponent {
       .marble("an error drops them", "takeLast: 2", in: "-1-2-#", out: "-----#"),
       .marble("none", "takeLast: 0", in: "-1-|", out: "---|"),
     ],
+    edges: EdgeCases(
+      error: "Passed on at once; what is kept is dropped.",
+      completion: "Sends the kept events in their order, then completes.",
+      disposal: "Leaves the input; what is kept is lost."),
     keeps: "The last `count` events, until the end.", carries: .state(version: 1),
     rivals: ["RxJS takeLast", "Combine last"],
+    wants: [
+      .init(.choosing, "have the last events only", "takeLast: 10")
+    ],
     seeAlso: ["take", "collect", "window"])
 
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(count, seat, downstream) }

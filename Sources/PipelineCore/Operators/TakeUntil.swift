@@ -27,9 +27,17 @@ struct TakeUntil: OperatorComponent {
         in: ["a": "-1-2-|", "b": "--#"], out: "-1-2-|"),
       .marble("a condition", "takeUntil: { where: event >= 3 }", in: "-1-3-1-|", out: "-1-|"),
     ],
+    edges: EdgeCases(
+      error: "Passed on at once; an error of the other signal is ignored.", disposal: "Leaves both signals."),
     rivals: [
       "RxJS takeUntil (only events end it, errors pass)", "Combine prefix(untilOutputFrom:)",
       "ReactiveCocoa takeUntilBlock:",
+    ],
+    wants: [
+      .init(.living, "end when another signal sends something", "takeUntil: other"),
+      .init(
+        .living, "end at the first event that fulfils a condition, without sending it",
+        "takeUntil: { where: event.kind == \"end\" }"),
     ],
     seeAlso: ["takeWhile", "takeUntilReplacement", "skipUntil", "gate"])
 

@@ -20,9 +20,17 @@ struct TakeUntilReplacement: OperatorComponent {
         "only its end counts", "{ from: a, chain: [ { takeUntilReplacement: b } ] }",
         in: ["a": "-1|", "b": "---3|"], out: "-1-3|"),
     ],
+    edges: EdgeCases(
+      empty: "Goes on with the replacement alone.",
+      error: "Passed on at once, unless the replacement has begun; the replacement's own always is.",
+      completion: "Not passed on: the replacement's end is the end.", disposal: "Leaves both signals."),
     keeps: "Whether the replacement has taken over.",
     carries: .state(version: 1),
-    rivals: ["ReactiveSwift take(untilReplacement:)"], seeAlso: ["takeUntil", "switchToLatest", "catch"])
+    rivals: ["ReactiveSwift take(untilReplacement:)"],
+    wants: [
+      .init(.combining, "use one signal until a better one begins", "takeUntilReplacement: other")
+    ],
+    seeAlso: ["takeUntil", "switchToLatest", "catch"])
 
   func outputType(_ inputs: [EventType]) -> EventType { .dyn }
 

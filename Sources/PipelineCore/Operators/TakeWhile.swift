@@ -22,7 +22,15 @@ struct TakeWhile: RowOperator {
       .marble("of nothing", "takeWhile: event < 3", in: "--|", out: "--|"),
       .marble("an error before that", "takeWhile: event < 3", in: "-1-#", out: "-1-#"),
     ],
+    edges: EdgeCases(
+      completion: "Passed on at once; it completes by itself at the first event that does not fulfil the condition."),
     rivals: ["RxJS takeWhile", "Combine prefix(while:)", "ReactiveCocoa takeWhileBlock:"],
+    wants: [
+      .init(.choosing, "have events as long as a condition holds", "takeWhile: event.n < 100"),
+      .init(
+        .choosing, "stop behind the event that ends a batch",
+        "takeWhile: { where: event.last != true, inclusive: true }"),
+    ],
     seeAlso: ["takeUntil", "skipWhile", "take"])
 
   func makeStep(_ step: StepPlan) -> RowStep { Step(self, step) }

@@ -20,7 +20,14 @@ struct Then: OperatorComponent {
         "not after an error", "{ from: a, chain: [ { then: { values: [8, 9] } } ] }", in: ["a": "-1-#"],
         out: "---#"),
     ],
+    edges: EdgeCases(
+      empty: "Goes on with the other signal.", error: "Passed on at once; the other signal is never subscribed.",
+      completion: "Goes on with the other signal; its end is the end.",
+      disposal: "Leaves what is above, or the other signal, whichever runs."),
     rivals: ["ReactiveSwift then", "RxJS ignoreElements with concat"],
+    wants: [
+      .init(.asking, "do one thing after another has been done", "then: other")
+    ],
     seeAlso: ["concat", "ignoreValues", "switchToLatest"])
 
   func outputType(_ inputs: [EventType]) -> EventType { signal.plan?.type ?? .dyn }

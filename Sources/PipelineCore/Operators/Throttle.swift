@@ -50,8 +50,18 @@ struct Throttle: OperatorComponent {
         "only some are held", "throttle: { quiet: 5ms, when: event < 5 }", in: "-1-9----2|",
         out: "---9-----(2|)"),
     ],
+    edges: EdgeCases(
+      error: "Passed on at once; what is held is dropped.", completion: "Sends what is held, at once, then completes.",
+      disposal: "Leaves the input; what is held is dropped and its timers are freed."),
     keeps: "The newest event and one timer.", carries: .state(version: 1),
     rivals: ["RxJS debounceTime", "Combine debounce", "lodash debounce"],
+    wants: [
+      .init(.time, "act only when typing pauses", "throttle: 300ms"),
+      .init(.time, "wait until a file has not changed for a while", "throttle: 5s"),
+      .init(
+        .time, "act at the first of a burst and be quiet until it is over", "throttle: { quiet: 1m, edge: leading }"),
+      .init(.time, "wait for a pause, but not for ever", "throttle: { quiet: 1s, maxWait: 10s }"),
+    ],
     seeAlso: ["sample", "bufferWithTime"])
 
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }

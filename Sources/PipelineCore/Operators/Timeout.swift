@@ -18,8 +18,13 @@ struct Timeout: OperatorComponent {
       .marble("events do not reset it", "timeout: 6ms", in: "-1-1-1-1-|", out: "-1-1-1#"),
       .marble("in time", "timeout: 6ms", in: "-1-|", out: "-1-|"),
     ],
+    edges: EdgeCases(
+      completion: "Passed on at once; the timer is freed.", disposal: "Leaves the input and frees its timer."),
     keeps: "One timer.", carries: .state(version: 1),
     rivals: ["ReactiveSwift timeout", "not RxJS timeout, which measures gaps"],
+    wants: [
+      .init(.failing, "give up a request that takes too long", "timeout: 5s")
+    ],
     seeAlso: ["retry", "catch"])
 
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(after, seat, downstream) }

@@ -19,9 +19,14 @@ struct TimeoutBetween: OperatorComponent {
       .marble("before the first event too", "timeoutBetween: 4ms", in: "------1|", out: "----#"),
       .marble("in time", "timeoutBetween: 4ms", in: "-1-|", out: "-1-|"),
     ],
+    edges: EdgeCases(
+      completion: "Passed on at once; the timer is freed.", disposal: "Leaves the input and frees its timer."),
     keeps: "The time of the last event, and one timer.",
     carries: .state(version: 1),
     rivals: ["RxJS timeout with each", "RxSwift timeout", "Combine timeout"],
+    wants: [
+      .init(.failing, "fail when a stream stalls", "timeoutBetween: 30s")
+    ],
     seeAlso: ["timeout", "absence", "retry"])
 
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(gap, seat, downstream) }

@@ -18,7 +18,14 @@ struct Attempt: RowOperator {
       .marble("an error", "try: event < 3", in: "-1-3-1-|", out: "-1-#"),
       .marble("answered", "{ try: event < 3, onError: route }", in: "-1-3-1-|", out: "-1---1-|"),
     ],
-    rivals: ["ReactiveSwift attempt", "ReactiveCocoa try:"], seeAlso: ["tryMap", "filter", "catch"])
+    edges: EdgeCases(error: "Passed on at once; an event that does not fulfil the condition makes one."),
+    rivals: ["ReactiveSwift attempt", "ReactiveCocoa try:"],
+    wants: [
+      .init(.failing, "end a signal with an error when something is wrong", "try: event.status < 400"),
+      .init(
+        .failing, "fail with a message of my own", "try: { where: has(event.id), message: \"no id in {{ event }}\" }"),
+    ],
+    seeAlso: ["tryMap", "filter", "catch"])
 
   func makeStep(_ step: StepPlan) -> RowStep { Step(self, step) }
 

@@ -20,7 +20,12 @@ struct TryMap: RowOperator {
         "nothing is a failure", "tryMap: event.?id", in: "-a-b-|", out: "-1-#",
         values: ["a": "{id: 1}", "b": "{}"]),
     ],
-    rivals: ["Combine tryMap", "ReactiveSwift attemptMap"], seeAlso: ["map", "try", "catch"])
+    edges: EdgeCases(error: "Passed on at once; an event for which the expression fails makes one."),
+    rivals: ["Combine tryMap", "ReactiveSwift attemptMap"],
+    wants: [
+      .init(.failing, "end a signal when an expression fails", "tryMap: int(event)")
+    ],
+    seeAlso: ["map", "try", "catch"])
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(to.type) }
 

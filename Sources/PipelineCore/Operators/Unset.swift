@@ -16,7 +16,11 @@ struct UnsetFields: RowOperator {
         "two fields", "unset: [password, user.email]", in: "a|", out: "b|",
         values: ["a": "{password: x, user: {id: 1, email: y}}", "b": "{user: {id: 1}}"])
     ],
-    rivals: ["Vector del()", "Fluent Bit record_modifier"], seeAlso: ["set"])
+    rivals: ["Vector del()", "Fluent Bit record_modifier"],
+    wants: [
+      .init(.shaping, "remove fields, a password for instance", "unset: [password, user.token]")
+    ],
+    seeAlso: ["set"])
 
   func outputType(_ inputs: [EventType]) -> EventType {
     EventType(

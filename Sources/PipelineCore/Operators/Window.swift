@@ -80,6 +80,11 @@ struct Window: OperatorComponent {
         "sessions by event time", "window: { gap: 10s, time: timestamp(event) }", in: "-abc-|",
         out: "---p-(q|)", values: ["a": "3", "b": "9", "c": "30", "p": "[3, 9]", "q": "[30]"]),
     ],
+    edges: EdgeCases(
+      empty: "Completes too; with `empty: true` windows go on until it does.",
+      error: "Passed on at once; open windows are dropped.",
+      completion: "Sends the windows that are being filled, then completes.",
+      disposal: "Leaves the input; open windows are dropped and the timer freed."),
     keeps: """
       The events of the windows that are open, at most `max`, until those are sent; one timer, while there \
       are events (`count`: none).
@@ -88,6 +93,17 @@ struct Window: OperatorComponent {
     rivals: [
       "RxJS bufferTime, bufferCount, windowTime", "Flink and Kafka Streams windows", "Benthos windowing buffer",
       "Vector reduce",
+    ],
+    wants: [
+      .init(.gathering, "have figures for each minute", "window: { every: 1m, to: \"{'n': size(events)}\" }"),
+      .init(.gathering, "look at the last five minutes again each minute", "window: { every: 1m, length: 5m }"),
+      .init(.gathering, "bring together what belongs to one session", "window: { gap: 30m }"),
+      .init(.gathering, "have overlapping lists of events", "window: { count: 10, step: 5 }"),
+      .init(
+        .time, "go by the time in the events, late ones included",
+        "window: { every: 1m, time: timestamp(event.at), lateness: 10s }"),
+      .init(
+        .time, "have a figure for each minute, empty ones too", "window: { every: 1m, empty: true, to: size(events) }"),
     ],
     seeAlso: ["bufferWithTime", "bufferWithCount", "aggregate", "groupBy"])
 

@@ -28,8 +28,17 @@ struct WithLatestFrom: OperatorComponent {
         "{ from: a, chain: [ { withLatestFrom: { signal: b, reduce: event * latest } } ] }",
         in: ["a": "--2-3-|", "b": "2--3|"], out: "--4-9-|"),
     ],
+    edges: EdgeCases(
+      error: "Passed on at once, from either signal.",
+      completion: "Passed on at once; that the other signal completes changes nothing.",
+      disposal: "Leaves both signals."),
     keeps: "The newest event of the other signal.", carries: .state(version: 1),
     rivals: ["RxJS withLatestFrom"],
+    wants: [
+      .init(
+        .combining, "look something up in the newest state of another signal",
+        "withLatestFrom: { signal: other, reduce: \"{'event': event, 'state': latest}\" }")
+    ],
     seeAlso: ["combineLatest", "sample", "join"])
 
   func outputType(_ inputs: [EventType]) -> EventType {

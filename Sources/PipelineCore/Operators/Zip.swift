@@ -23,8 +23,20 @@ struct Zip: CombiningOperator {
         "ends when no pair is possible", "zip: [a, b]", in: ["a": "-1-|", "b": "--2----3"],
         out: "--p|", values: ["p": "[1, 2]"]),
     ],
+    edges: EdgeCases(
+      empty: "Completes as soon as an input has ended with nothing waiting.",
+      error: "The first of any input ends it at once; what waits is dropped.",
+      completion: "Completes as soon as an input has ended with nothing waiting.",
+      disposal: "Leaves all inputs; what waits is dropped."),
     keeps: "The events that still lack a partner, at most `limit` per input.", carries: .state(version: 1),
-    rivals: ["RxJS zip", "Combine zip"], seeAlso: ["combineLatest"])
+    rivals: ["RxJS zip", "Combine zip"],
+    wants: [
+      .init(.combining, "pair the first with the first, the second with the second", "zip: [a, b]"),
+      .init(
+        .time, "send stored events at the pace of a clock",
+        "{ zip: { event: a, tick: b }, chain: [ { reduce: event } ] }"),
+    ],
+    seeAlso: ["combineLatest"])
 
   static let minimumInputs = 1
 

@@ -28,6 +28,21 @@ struct Check: ParsableCommand {
   @OptionGroup var color: ColorOptions
 
   func run() throws {
+    try CheckSettings(
+      input: input.settings, denyWarnings: denyWarnings, format: format, quiet: quiet, color: color.color
+    ).run()
+  }
+}
+
+/// What `check` is to do, however it was said.
+struct CheckSettings {
+  var input = InputSettings()
+  var denyWarnings = false
+  var format = Check.Format.text
+  var quiet = false
+  var color: ColorMode?
+
+  func run() throws {
     let selection = try input.selection()
     let front = FrontEnd(try input.environment.inputs())
     let results = selection.paths.map(front.load)
@@ -35,7 +50,7 @@ struct Check: ParsableCommand {
     let diagnostics = missing + results.flatMap(\.diagnostics)
 
     var renderer = DiagnosticRenderer(toolVersion: Version.number)
-    renderer.colors = Console.colors(try color.mode(), on: 1)
+    renderer.colors = Console.colors(try colorMode(color), on: 1)
     switch format {
     case .text:
       Console.print(renderer.text(diagnostics), terminator: "")

@@ -46,13 +46,20 @@ struct Describe: ParsableCommand {
             "Short form: '\(entry.name): ...' gives '\(primary.name)'.", indent: 2)
       }
     }
-    let kept = [entry.keeps, entry.carries.meaning ?? ""].filter { !$0.isEmpty }.joined(separator: " ")
-    if !kept.isEmpty { page += "\nKeeps:\n" + Layout.wrap(kept, indent: 2) }
     if !entry.examples.isEmpty {
       page += "\nExamples:\n"
       for example in entry.examples {
         page += Layout.wrap("# " + example.title, indent: 2)
         for line in text(example) { page += "  \(line)\n" }
+      }
+    }
+    let edges = entry.edges.rows
+    if !edges.isEmpty { page += "\nAt the edges:\n" + Layout.table(edges.map { [$0.title, $0.text] }) }
+    page += "\nKeeps:\n" + Layout.wrap(kept(entry), indent: 2)
+    if !entry.wants.isEmpty {
+      page += "\nFor those who want to ...\n"
+      for want in entry.wants {
+        page += Layout.wrap("- " + want.text + (want.yaml.isEmpty ? "" : ": \(want.yaml)"), indent: 2)
       }
     }
     if !entry.rivals.isEmpty {
@@ -62,6 +69,12 @@ struct Describe: ParsableCommand {
       page += "\nSee also:\n" + Layout.wrap(entry.seeAlso.joined(separator: ", "), indent: 2)
     }
     return page
+  }
+
+  /// What a running one keeps, a sentence at least.
+  static func kept(_ entry: CatalogueEntry) -> String {
+    [entry.keeps.isEmpty ? "Nothing." : entry.keeps, entry.carries.meaning ?? ""].filter { !$0.isEmpty }
+      .joined(separator: " ")
   }
 
   static func page(_ function: FunctionSpec) -> String {

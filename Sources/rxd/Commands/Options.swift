@@ -57,6 +57,21 @@ struct InputOptions: ParsableArguments {
 
   @OptionGroup var environment: EnvironmentOptions
 
+  var settings: InputSettings {
+    InputSettings(
+      files: files, configs: configs, directories: directories, environment: environment.settings)
+  }
+
+  func selection() throws -> FileSelection { try settings.selection() }
+}
+
+/// Which files, however it was said.
+struct InputSettings {
+  var files: [String] = []
+  var configs: [String] = []
+  var directories: [String] = []
+  var environment = EnvironmentSettings()
+
   /// The files meant, or a usage error if none are.
   func selection() throws -> FileSelection {
     var selection = FileSelection()
@@ -99,6 +114,19 @@ struct EnvironmentOptions: ParsableArguments {
     completion: .directory)
   var secretsDir: [String] = []
 
+  var settings: EnvironmentSettings {
+    EnvironmentSettings(noEnvironment: noEnvironment, envFile: envFile, secretsDir: secretsDir)
+  }
+
+  func inputs() throws -> FrontEnd.Inputs { try settings.inputs() }
+}
+
+/// What `${...}` means, however it was said.
+struct EnvironmentSettings {
+  var noEnvironment = false
+  var envFile: [String] = []
+  var secretsDir: [String] = []
+
   func inputs() throws -> FrontEnd.Inputs {
     var inputs = FrontEnd.Inputs()
     inputs.readsEnvironment = try !flag(noEnvironment, "RXD_NO_ENVIRONMENT")
@@ -122,5 +150,7 @@ struct ColorOptions: ParsableArguments {
     help: ArgumentHelp("Colours: auto, always or never. (RXD_COLOR, NO_COLOR)", valueName: "when"))
   var color: ColorMode?
 
-  func mode() throws -> ColorMode { try setting(color, "RXD_COLOR") ?? .auto }
+  func mode() throws -> ColorMode { try colorMode(color) }
 }
+
+func colorMode(_ given: ColorMode?) throws -> ColorMode { try setting(given, "RXD_COLOR") ?? .auto }

@@ -31,6 +31,23 @@ struct Run: ParsableCommand {
   @OptionGroup var color: ColorOptions
 
   func run() throws {
+    try RunSettings(
+      input: input.settings, daemon: daemon, gracefulShutdownLimitSecs: gracefulShutdownLimitSecs,
+      denyWarnings: denyWarnings, logging: logging.settings, color: color.color
+    ).run()
+  }
+}
+
+/// What `run` is to do, however it was said.
+struct RunSettings {
+  var input = InputSettings()
+  var daemon = false
+  var gracefulShutdownLimitSecs: Int?
+  var denyWarnings = false
+  var logging = LogSettings()
+  var color: ColorMode?
+
+  func run() throws {
     let signals: Signals
     do throws(PosixError) { signals = try Signals() } catch {
       Console.complain(error.message)
@@ -92,7 +109,7 @@ struct Run: ParsableCommand {
     if !diagnostics.isEmpty {
       if log.form == .terminal || logging.isPlain && !options.isDaemon {
         var renderer = DiagnosticRenderer()
-        renderer.colors = Console.colors(try color.mode(), on: 2)
+        renderer.colors = Console.colors(try colorMode(color), on: 2)
         Console.note(String(renderer.text(diagnostics).dropLast()))
       } else {
         for diagnostic in diagnostics {
@@ -138,13 +155,25 @@ struct LogOptions: ParsableArguments {
   @Flag(name: .shortAndLong, help: "Tell only errors; twice: nothing.")
   var quiet: Int
 
+  var settings: LogSettings {
+    LogSettings(form: logFormat, level: logLevel, verbose: verbose, quiet: quiet)
+  }
+}
+
+/// How much is logged, and in which form, however it was said.
+struct LogSettings {
+  var form: LogFormat?
+  var level: Services.Level?
+  var verbose = 0
+  var quiet = 0
+
   /// No form was asked for, so reports for people may be printed as they are.
-  var isPlain: Bool { logFormat != .json && ProcessEnvironment["RXD_LOG_FORMAT"] != "json" }
+  var isPlain: Bool { form != .json && ProcessEnvironment["RXD_LOG_FORMAT"] != "json" }
 
   func writer() throws -> LogWriter {
-    let level = try setting(logLevel, "RXD_LOG_LEVEL")?.logLevel
+    let level = try setting(self.level, "RXD_LOG_LEVEL")?.logLevel
     let minimum: Logger.Level? =
       quiet > 1 ? nil : quiet == 1 ? .error : verbose > 0 ? .debug : level ?? .info
-    return LogWriter(form: LogWriter.form(try setting(logFormat, "RXD_LOG_FORMAT")), minimum: minimum)
+    return LogWriter(form: LogWriter.form(try setting(form, "RXD_LOG_FORMAT")), minimum: minimum)
   }
 }

@@ -1,0 +1,65 @@
+/// What a component does at the edges of a signal's life, a sentence each.
+///
+/// The defaults are what most operators do; a test runs the examples' steps over an empty and over a failing input
+/// for those that have them.
+public struct EdgeCases: Sendable {
+  /// The input ends without an event.
+  public var empty: String
+  /// The input fails.
+  public var error: String
+  /// The input completes.
+  public var completion: String
+  /// Whoever listens goes away.
+  public var disposal: String
+
+  public static let passesEmpty = "Completes too."
+  public static let passesError = "Passed on at once."
+  public static let passesCompletion = "Passed on at once."
+  public static let leaves = "Leaves the input at once; nothing more is sent."
+
+  public init(
+    empty: String = passesEmpty, error: String = passesError, completion: String = passesCompletion,
+    disposal: String = leaves
+  ) {
+    self.empty = empty
+    self.error = error
+    self.completion = completion
+    self.disposal = disposal
+  }
+
+  /// Those that say something, with their headings.
+  public var rows: [(title: String, text: String)] {
+    [("Empty", empty), ("Error", error), ("Completion", completion), ("Disposal", disposal)].filter { !$0.1.isEmpty }
+  }
+}
+
+/// One reason to look for a component: it completes "I want to ...".
+public struct Want: Sendable {
+  public enum Topic: String, Sendable, CaseIterable {
+    case reading = "Bring events in"
+    case choosing = "Choose events"
+    case shaping = "Change events"
+    case time = "Time and rate"
+    case gathering = "Gather and fold"
+    case combining = "Combine signals"
+    case asking = "Ask others: signals made of events"
+    case failing = "Errors and repetition"
+    case living = "Begin, end and side effects"
+    case sharing = "Share and schedule"
+    case commanding = "Work on demand"
+    case writing = "Send events out"
+    case operating = "Write, test and run pipelines"
+  }
+
+  public var topic: Topic
+  /// Completes "I want to", without a full stop.
+  public var text: String
+  /// How it is written: YAML as it stands in a pipeline file, on one line; empty: the component alone.
+  public var yaml: String
+
+  public init(_ topic: Topic, _ text: String, _ yaml: String = "") {
+    self.topic = topic
+    self.text = text
+    self.yaml = yaml
+  }
+}

@@ -1,0 +1,90 @@
+import PipelineCore
+
+/// Reads the plain command lines that services and shells have, `rxd run FILE` and `rxd check FILE` with their usual
+/// options, without the argument parser: that one takes five milliseconds to build the tables of all verbs, which is as
+/// much as the rest of a start. Everything else, mistakes and help included, is the argument parser's.
+enum PlainArguments {
+  case run(RunSettings)
+  case check(CheckSettings)
+
+  /// Nil: the argument parser has to look.
+  init?(_ arguments: some Sequence<String>) {
+    var rest = Array(arguments)[...]
+    guard let first = rest.first else { return nil }
+    var isCheck = false
+    switch first {
+    case "run": rest.removeFirst()
+    case "check":
+      isCheck = true
+      rest.removeFirst()
+    // A verb, a misspelt one, help or an option; a file without a verb has a point or a slash.
+    default: guard !first.hasPrefix("-"), first.utf8.contains(where: { $0 == 0x2E || $0 == 0x2F }) else { return nil }
+    }
+    var run = RunSettings()
+    var check = CheckSettings()
+    var input = InputSettings()
+    while let word = rest.popFirst() {
+      guard word.hasPrefix("-") else {
+        input.files.append(word)
+        continue
+      }
+      var name = word
+      var attached: String?
+      if word.hasPrefix("--"), let equals = word.utf8.firstIndex(of: 0x3D) {
+        name = String(word[..<equals])
+        attached = String(word[word.index(after: equals)...])
+      }
+      /// What an option is given; what looks like an option is none.
+      func value() -> String? {
+        if let attached { return attached.isEmpty ? nil : attached }
+        guard let next = rest.first, !next.hasPrefix("-") else { return nil }
+        rest.removeFirst()
+        return next
+      }
+      switch (name, isCheck) {
+      case ("-c", _), ("--config", _):
+        guard let value = value() else { return nil }
+        input.configs.append(value)
+      case ("-C", _), ("--config-dir", _):
+        guard let value = value() else { return nil }
+        input.directories.append(value)
+      case ("--log-level", false):
+        guard let level = value().flatMap(Services.Level.init(rawValue:)) else { return nil }
+        run.logging.level = level
+      case ("--log-format", false):
+        guard let form = value().flatMap(LogFormat.init(rawValue:)) else { return nil }
+        run.logging.form = form
+      case ("--format", true):
+        guard let format = value().flatMap(Check.Format.init(rawValue:)) else { return nil }
+        check.format = format
+      case ("--color", _):
+        guard let mode = value().flatMap(ColorMode.init(rawValue:)) else { return nil }
+        run.color = mode
+        check.color = mode
+      default:
+        guard attached == nil else { return nil }
+        switch (name, isCheck) {
+        case ("--daemon", false): run.daemon = true
+        case ("-d", _), ("--deny-warnings", _):
+          run.denyWarnings = true
+          check.denyWarnings = true
+        case ("-v", false), ("--verbose", false): run.logging.verbose += 1
+        case ("-q", _), ("--quiet", _):
+          run.logging.quiet += 1
+          check.quiet = true
+        default: return nil
+        }
+      }
+    }
+    run.input = input
+    check.input = input
+    self = isCheck ? .check(check) : .run(run)
+  }
+
+  func perform() throws {
+    switch self {
+    case .run(let settings): try settings.run()
+    case .check(let settings): try settings.run()
+    }
+  }
+}

@@ -1,0 +1,180 @@
+import PipelineCore
+
+/// The page of one component, and its pictures.
+struct ComponentPage {
+  private let entry: CatalogueEntry
+
+  init(_ entry: CatalogueEntry) { self.entry = entry }
+
+  static func folder(_ kind: ComponentKind) -> String { "\(kind.rawValue)s" }
+
+  /// Text for a cell of a table.
+  static func cell(_ text: String) -> String {
+    var result = ""
+    for scalar in text.unicodeScalars {
+      if scalar == "|" {
+        result += "\\|"
+      } else if scalar == "\n" {
+        result += " "
+      } else {
+        result.unicodeScalars.append(scalar)
+      }
+    }
+    return result
+  }
+
+  /// A text up to the end of its first sentence, and the rest.
+  static func firstSentence(_ text: String) -> (first: String, rest: String) {
+    let bytes = Array(text.utf8)
+    for (at, byte) in bytes.enumerated() where byte == UInt8(ascii: ".") || byte == UInt8(ascii: ":") {
+      let next = at + 1
+      if byte == UInt8(ascii: "."), next == bytes.count { break }
+      guard byte == UInt8(ascii: "."), bytes[next] == 0x20 || bytes[next] == 0x0A else { continue }
+      return (
+        String(decoding: bytes[..<next], as: UTF8.self),
+        String(decoding: bytes[next...].drop { $0 == 0x20 || $0 == 0x0A }, as: UTF8.self)
+      )
+    }
+    return (text, "")
+  }
+
+  var text: String {
+    let (second, rest) = Self.firstSentence(entry.details)
+    var page = ReferenceVerb.note + "# \(entry.name)\n\n*\(entry.kind.rawValue)*\n\n**\(entry.summary)**"
+    page += second.isEmpty ? "\n" : " \(second)\n"
+    let drawn = entry.examples.first { isDrawn($0) }
+    if let drawn { page += "\n\(image(drawn))\n" }
+    if !rest.isEmpty { page += "\n\(rest)\n" }
+    page += parameters
+    page += examples
+    let edges = entry.edges.rows
+    if !edges.isEmpty {
+      page += "\n## At the edges\n\n| | |\n|---|---|\n"
+      for edge in edges { page += "| \(edge.title) | \(Self.cell(edge.text)) |\n" }
+    }
+    page += "\n## Keeps\n\n\(Describe.kept(entry))\n"
+    if !entry.wants.isEmpty {
+      page += "\n## For those who want to ...\n\n"
+      for want in entry.wants { page += "- \(want.text)" + (want.yaml.isEmpty ? "\n" : ": `\(want.yaml)`\n") }
+    }
+    if !entry.rivals.isEmpty { page += "\n## Elsewhere\n\n\(entry.rivals.joined(separator: "; "))\n" }
+    let links = entry.seeAlso.compactMap { name -> String? in
+      let found = Catalogue.builtIn.components.filter { $0.name == name }
+      guard let other = found.first(where: { $0.kind == entry.kind }) ?? found.first else { return nil }
+      return "[`\(name)`](../\(Self.folder(other.kind))/\(name).md)"
+    }
+    if !links.isEmpty { page += "\n## See also\n\n\(links.joined(separator: ", "))\n" }
+    return page
+  }
+
+  // MARK: Parameters
+
+  private var parameters: String {
+    guard !entry.parameters.isEmpty else { return "\n## Parameters\n\nNone.\n" }
+    var text = "\n## Parameters\n\n| name | type | default | meaning |\n|---|---|---|---|\n"
+    for row in rows(entry.parameters, "") { text += row }
+    if let primary = entry.parameters.first(where: \.isPrimary) {
+      text += "\nThe short form `\(entry.name): ...` gives `\(primary.name)`.\n"
+    }
+    return text
+  }
+
+  private func rows(_ parameters: [ParameterInfo], _ prefix: String, _ depth: Int = 0) -> [String] {
+    parameters.flatMap { info -> [String] in
+      let fallback = info.isRequired ? "required" : info.defaultText.map { "`\(Self.cell($0))`" } ?? ""
+      let help = ([info.help] + [Describe.range(info)].compactMap { $0 }).joined(separator: " ")
+      let type = Self.cell(typeName(info.shape))
+      var rows = ["| `\(prefix)\(info.name)` | \(type) | \(fallback) | \(Self.cell(help)) |\n"]
+      for choice in Describe.choices(info.shape) {
+        rows.append("| | | | `\(choice.name)`: \(Self.cell(choice.help)) |\n")
+      }
+      if depth < 3 {
+        for fields in Describe.records(info.shape) {
+          rows += self.rows(fields, "\(prefix)\(info.name).", depth + 1)
+        }
+      }
+      return rows
+    }
+  }
+
+  private func typeName(_ shape: ParameterShape) -> String {
+    switch shape {
+    case .choice: "choice"
+    case .oneOf(let shapes): shapes.map(typeName).joined(separator: " or ")
+    default: Describe.typeName(shape)
+    }
+  }
+
+  // MARK: Examples
+
+  /// The examples behind the one at the top of the page.
+  private var examples: String {
+    guard !entry.examples.isEmpty else { return "" }
+    var text = "\n## Examples\n"
+    for example in entry.examples {
+      text += "\n\(capitalized(example.title)):\n\n```yaml\n"
+      switch example.body {
+      case .marble(let step, _, _, _): text += step + "\n```\n\n\(image(example))\n"
+      case .pipeline(let yaml), .snippet(let yaml): text += yaml + "\n```\n"
+      }
+    }
+    return text
+  }
+
+  private func isDrawn(_ example: Example) -> Bool {
+    if case .marble = example.body { true } else { false }
+  }
+
+  private func capitalized(_ text: String) -> String { text.prefix(1).uppercased() + text.dropFirst() }
+
+  private func image(_ example: Example) -> String {
+    let words = Describe.text(example).dropFirst().joined(separator: ", ")
+    var quoted = ""
+    for scalar in Layout.lines(words, .max).joined(separator: " ").unicodeScalars {
+      if "[]\\`*_<>|#!".unicodeScalars.contains(scalar) { quoted += "\\" }
+      quoted.unicodeScalars.append(scalar)
+    }
+    return "![\(quoted)](marbles/\(fileName(example)))"
+  }
+
+  private func fileName(_ example: Example) -> String {
+    var name = entry.name
+    var isGap = true
+    for scalar in example.title.lowercased().unicodeScalars {
+      if ("a"..."z").contains(scalar) || ("0"..."9").contains(scalar) {
+        if isGap { name += "-" }
+        isGap = false
+        name.unicodeScalars.append(scalar)
+      } else {
+        isGap = true
+      }
+    }
+    return name + ".svg"
+  }
+
+  /// The pictures of all examples that are marbles.
+  var pictures: [(name: String, text: String)] {
+    entry.examples.compactMap { example in
+      guard let picture = MarblePicture(example, of: entry.name) else { return nil }
+      return (fileName(example), picture.svg())
+    }
+  }
+}
+
+extension MarblePicture {
+  /// The picture of an example; nil if it has no marbles.
+  init?(_ example: Example, of component: String) {
+    guard case .marble(let step, let inputs, let output, let values) = example.body else { return nil }
+    title = "\(component): \(example.title)"
+    description = Describe.text(example).joined(separator: "\n")
+    rows = []
+    self.values = values
+    for input in inputs {
+      guard let marbles = try? Marbles(input.marbles) else { return nil }
+      rows.append(.signal(name: input.name, marbles))
+    }
+    rows.append(.step(step))
+    guard let marbles = try? Marbles(output) else { return nil }
+    rows.append(.signal(name: "out", marbles))
+  }
+}

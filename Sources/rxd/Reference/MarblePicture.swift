@@ -1,0 +1,343 @@
+import PipelineCore
+
+/// Marbles as a picture: one line for each signal, the same instant at the same place in all of them, what happens at
+/// one instant of a signal from top to bottom. Readable on light and dark ground; the same input gives the same bytes.
+struct MarblePicture {
+  enum Row {
+    /// A signal; of the events with these indices the rim is marked.
+    case signal(name: String, Marbles, marked: Set<Int> = [])
+    /// What is done to the signals above.
+    case step(String)
+  }
+
+  /// For those who cannot see it.
+  var title: String
+  /// The same in words or marbles.
+  var description: String
+  var rows: [Row]
+  /// What the letters of the marbles stand for.
+  var values: [(String, String)] = []
+
+  // Measures, in pixels.
+  private static let tickWidth = 23
+  private static let radius = 12
+  private static let stackPitch = 27
+  private static let longestGap = 12
+  private static let character = 7.25
+  private static let minimumWidth = 440
+
+  /// `head` stands above the signals; it may use the styles.
+  func svg(head: String = "", headHeight: Int = 0, headWidth: Int = 0) -> String {
+    let instants = self.instants()
+    let places = place(instants)
+    let last = places.last?.x ?? 0
+    let steps = rows.compactMap { row -> String? in if case .step(let text) = row { text } else { nil } }
+    let widest = steps.flatMap(Self.wrapped).map { Int(Double($0.utf8.count) * Self.character) + 60 }.max() ?? 0
+    let labels = rows.compactMap { row -> Int? in
+      if case .signal(let name, _, _) = row { Self.width(name) } else { nil }
+    }
+    let left = max(16, (labels.max() ?? 0) + 22)
+    let width = max(Self.minimumWidth, left + last + 64, widest + 24, headWidth)
+    let stop = width - 16
+
+    var palette = Palette()
+    var body = ""
+    var y = 10 + headHeight
+    var lines: [(top: Int, bottom: Int)] = []
+    for row in rows {
+      switch row {
+      case .step(let text):
+        let wrapped = Self.wrapped(text)
+        let height = wrapped.count * 18 + 14
+        body += rectangle("b", 12, y, width - 24, height, 9)
+        for (number, line) in wrapped.enumerated() {
+          body += label("m", width / 2, y + 22 + number * 18, line, anchor: "middle")
+        }
+        y += height + 8
+      case .signal(let name, let marbles, let marked):
+        let stacks = self.stacks(marbles)
+        let tallest = stacks.values.map { self.height($0) }.max() ?? 0
+        let height = max(42, tallest + 16)
+        let axis = y + height / 2
+        body += signal(name, marbles, stacks, marked, places, (left, axis, stop), &palette)
+        lines.append((y + 4, y + height - 4))
+        y += height
+      }
+    }
+    body = head + guides(places, left, lines.first?.top ?? 0, y) + body
+    y += 4
+    body += scale(places, left, y, stop)
+    y += 34
+    for line in legend() {
+      body += label("k", left, y + 6, line)
+      y += 19
+    }
+    return frame(width, y + 4, body)
+  }
+
+  // MARK: Where things stand
+
+  private struct Place {
+    var at: TimeSpan
+    var x: Int
+    /// Time was left out before it.
+    var isCut: Bool
+    var gapStart: Int
+  }
+
+  private func instants() -> [TimeSpan] {
+    var all: Set<TimeSpan> = [.zero]
+    for case .signal(_, let marbles, _) in rows {
+      for entry in marbles.entries { all.insert(entry.at) }
+    }
+    return all.sorted()
+  }
+
+  /// Places from the beginning of the time line on, linear in time but for long pauses and wide values.
+  private func place(_ instants: [TimeSpan]) -> [Place] {
+    let tick = max(1, instants.reduce(Int64(0)) { Self.divisor($0, $1.nanoseconds) })
+    let stacks = rows.compactMap { row -> [TimeSpan: [Item]]? in
+      if case .signal(_, let marbles, _) = row { self.stacks(marbles) } else { nil }
+    }
+    var edges = stacks.map { _ in Int.min / 2 }
+    var places: [Place] = []
+    var x = 0
+    var before = TimeSpan.zero
+    for instant in instants {
+      let ticks = (instant.nanoseconds - before.nanoseconds) / tick
+      let isCut = ticks > Self.longestGap
+      let start = x
+      x += isCut ? Self.tickWidth * 5 : Int(ticks) * Self.tickWidth
+      for (line, stack) in stacks.enumerated() {
+        guard let items = stack[instant] else { continue }
+        let half = (items.map(\.width).max() ?? 0) / 2
+        x = max(x, edges[line] + half + 4)
+      }
+      if places.isEmpty { x = max(x, Self.radius + 6) }
+      for (line, stack) in stacks.enumerated() {
+        guard let items = stack[instant] else { continue }
+        edges[line] = x + (items.map(\.width).max() ?? 0) / 2
+      }
+      places.append(Place(at: instant, x: x, isCut: isCut, gapStart: start))
+      before = instant
+    }
+    return places
+  }
+
+  private static func divisor(_ a: Int64, _ b: Int64) -> Int64 { b == 0 ? a : divisor(b, a % b) }
+
+  private struct Item {
+    var moment: SignalMoment
+    var text: String
+    var width: Int
+    /// Which event of the signal it is.
+    var number: Int
+  }
+
+  /// What stands at each instant of a signal, in order.
+  private func stacks(_ marbles: Marbles) -> [TimeSpan: [Item]] {
+    var result: [TimeSpan: [Item]] = [:]
+    var number = 0
+    for entry in marbles.entries {
+      switch entry.moment {
+      case .next(let name):
+        let text = text(name)
+        let isRound = text.utf8.count <= 2
+        let width = isRound ? 2 * Self.radius : Self.width(text) + 14
+        result[entry.at, default: []].append(Item(moment: entry.moment, text: text, width: width, number: number))
+        number += 1
+      case .complete: result[entry.at, default: []].append(Item(moment: entry.moment, text: "", width: 8, number: -1))
+      case .error: result[entry.at, default: []].append(Item(moment: entry.moment, text: "", width: 20, number: -1))
+      case .subscribe, .cancel:
+        result[entry.at, default: []].append(Item(moment: entry.moment, text: "", width: 14, number: -1))
+      }
+    }
+    return result
+  }
+
+  /// How tall a stack is; a completion takes no place of its own beside events.
+  private func height(_ items: [Item]) -> Int {
+    let events = items.count { $0.moment != .complete }
+    return max(1, events) * Self.stackPitch + (events < items.count ? 12 : 0)
+  }
+
+  /// What is drawn for a value: itself where that is short, else its letter.
+  private func text(_ name: String) -> String {
+    guard let value = values.first(where: { $0.0 == name })?.1 else { return name }
+    return value.utf8.count <= 12 ? value : name
+  }
+
+  private func legend() -> [String] {
+    values.filter { text($0.0) == $0.0 && $0.1 != $0.0 }.map { "\($0.0) = \($0.1)" }
+  }
+
+  private static func width(_ text: String) -> Int { Int((Double(text.unicodeScalars.count) * character).rounded(.up)) }
+
+  /// A step as lines that are not too long, broken between words.
+  static func wrapped(_ text: String) -> [String] {
+    var lines: [String] = []
+    for given in text.split(separator: "\n") {
+      let margin = String(given.prefix { $0 == " " })
+      var line = ""
+      for word in given.split(separator: " ") {
+        if !line.isEmpty, line.utf8.count + word.utf8.count > 78 {
+          lines.append(line)
+          line = margin + "    "
+        } else if line.isEmpty {
+          line = margin
+        } else {
+          line += " "
+        }
+        line += word
+      }
+      lines.append(line)
+    }
+    return lines
+  }
+
+  // MARK: Drawing
+
+  /// Colours in the order in which values appear; the same value has the same one everywhere.
+  private struct Palette {
+    private var known: [String: Int] = [:]
+    mutating func color(_ text: String) -> Int {
+      if let known = known[text] { return known }
+      let number = known.count % 8
+      known[text] = number
+      return number
+    }
+  }
+
+  private func signal(
+    _ name: String, _ marbles: Marbles, _ stacks: [TimeSpan: [Item]], _ marked: Set<Int>, _ places: [Place],
+    _ line: (left: Int, axis: Int, stop: Int), _ palette: inout Palette
+  ) -> String {
+    let (left, axis, stop) = line
+    var text = label("n", left - 12, axis + 4, name, anchor: "end")
+    let end = marbles.entries.last { $0.moment == .complete || $0.moment == .error || $0.moment == .cancel }
+    let begin = marbles.entries.first { $0.moment == .subscribe }
+    let from = left + (begin.flatMap { begin in places.first { $0.at == begin.at } }?.x ?? 0)
+    if let end, let place = places.first(where: { $0.at == end.at }) {
+      text += stroke("l", from, axis, left + place.x, axis)
+    } else {
+      text += stroke("l", from, axis, stop - 2, axis)
+      text += "<path class=\"a\" d=\"M\(stop - 9) \(axis - 5)l8 5-8 5\"/>"
+    }
+    for place in places where place.isCut {
+      let middle = left + (place.gapStart + place.x) / 2
+      text += "<path class=\"a\" d=\"M\(middle - 6) \(axis + 6)l4-12M\(middle + 2) \(axis + 6)l4-12\"/>"
+    }
+    for place in places {
+      guard let items = stacks[place.at] else { continue }
+      let x = left + place.x
+      if items.contains(where: { $0.moment == .complete }) {
+        let half = max(height(items) / 2, Self.radius + 4)
+        text += stroke("e", x, axis - half, x, axis + half)
+      }
+      let visible = items.filter { $0.moment != .complete }
+      for (number, item) in visible.enumerated() {
+        let y = axis + number * Self.stackPitch - (visible.count - 1) * Self.stackPitch / 2
+        text += draw(item, x, y, marked.contains(item.number), &palette)
+      }
+    }
+    return text
+  }
+
+  private func draw(_ item: Item, _ x: Int, _ y: Int, _ isMarked: Bool, _ palette: inout Palette) -> String {
+    switch item.moment {
+    case .next:
+      let color = palette.color(item.text)
+      var shape: String
+      if item.width == 2 * Self.radius {
+        shape = "<circle class=\"c\(color)\" cx=\"\(x)\" cy=\"\(y)\" r=\"\(Self.radius)\"/>"
+      } else {
+        shape = rectangle("c\(color)", x - item.width / 2, y - 11, item.width, 22, 11)
+      }
+      if isMarked { shape += rectangle("w", x - item.width / 2 - 4, y - 16, item.width + 8, 32, 16) }
+      return shape + label("v", x, y + 4, item.text, anchor: "middle")
+    case .error: return "<path class=\"x\" d=\"M\(x - 8) \(y - 8)l16 16m0-16l-16 16\"/>"
+    case .subscribe: return "<path class=\"a\" d=\"M\(x - 6) \(y + 7)l6-10 6 10\"/>"
+    case .cancel: return stroke("d", x, y - 12, x, y + 12)
+    case .complete: return ""
+    }
+  }
+
+  /// A faint line through all signals at each instant.
+  private func guides(_ places: [Place], _ left: Int, _ top: Int, _ bottom: Int) -> String {
+    let path = places.map { "M\(left + $0.x) \(top)V\(bottom + 6)" }.joined()
+    return path.isEmpty ? "" : "<path class=\"u\" d=\"\(path)\"/>"
+  }
+
+  /// The times below the signals; where they come too close, some are left out.
+  private func scale(_ places: [Place], _ left: Int, _ y: Int, _ stop: Int) -> String {
+    var text = stroke("t", left, y, stop, y)
+    var edge = Int.min
+    for place in places {
+      let x = left + place.x
+      text += stroke("t", x, y, x, y + 5)
+      let name = "\(place.at)"
+      let half = Int(Double(name.utf8.count) * 3.1) + 1
+      guard x - half > edge + 5 else { continue }
+      text += label("s", x, y + 18, name, anchor: "middle")
+      edge = x + half
+    }
+    return text
+  }
+
+  private func label(_ style: String, _ x: Int, _ y: Int, _ text: String, anchor: String = "") -> String {
+    let place = anchor.isEmpty ? "" : " text-anchor=\"\(anchor)\""
+    let space = text.hasPrefix(" ") || text.contains("  ") ? " xml:space=\"preserve\"" : ""
+    return "<text class=\"\(style)\" x=\"\(x)\" y=\"\(y)\"\(place)\(space)>\(Self.escaped(text))</text>"
+  }
+
+  private func rectangle(_ style: String, _ x: Int, _ y: Int, _ width: Int, _ height: Int, _ round: Int) -> String {
+    "<rect class=\"\(style)\" x=\"\(x)\" y=\"\(y)\" width=\"\(width)\" height=\"\(height)\" rx=\"\(round)\"/>"
+  }
+
+  private func stroke(_ style: String, _ x1: Int, _ y1: Int, _ x2: Int, _ y2: Int) -> String {
+    "<path class=\"\(style)\" d=\"M\(x1) \(y1)L\(x2) \(y2)\"/>"
+  }
+
+  private func frame(_ width: Int, _ height: Int, _ body: String) -> String {
+    """
+    <svg xmlns="http://www.w3.org/2000/svg" width="\(width)" height="\(height)" viewBox="0 0 \(width) \(height)" role="img">
+    <title>\(Self.escaped(title))</title>
+    <desc>\(Self.escaped(description))</desc>
+    <style>\(Self.style)</style>
+    \(body.split(separator: "><").joined(separator: ">\n<"))
+    </svg>
+
+    """
+  }
+
+  static func escaped(_ text: String) -> String {
+    var result = ""
+    for scalar in text.unicodeScalars {
+      switch scalar {
+      case "&": result += "&amp;"
+      case "<": result += "&lt;"
+      case ">": result += "&gt;"
+      case "\"": result += "&quot;"
+      default: result.unicodeScalars.append(scalar)
+      }
+    }
+    return result
+  }
+
+  /// Dark ground is what the reader's system or page asks for.
+  static let style = """
+    text{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:#24292f}
+    .n{font-weight:600;font-size:13px}.s{font-size:10px;fill:#6e7781}.k{fill:#424a53}
+    .v{fill:#fff;font-weight:600}.m{font-size:12.5px}
+    path{fill:none;stroke-linecap:round}
+    .l{stroke:#57606a;stroke-width:2}.a{stroke:#57606a;stroke-width:2;stroke-linejoin:round}
+    .e{stroke:#24292f;stroke-width:3.5}.x{stroke:#cf222e;stroke-width:4}.d{stroke:#57606a;stroke-width:2;stroke-dasharray:3 4}
+    .t{stroke:#afb8c1}.u{stroke:#d0d7de;stroke-dasharray:2 4}
+    .b{fill:#f6f8fa;stroke:#afb8c1}.w{fill:none;stroke:#cf222e;stroke-width:2;stroke-dasharray:4 3}
+    .c0{fill:#0969da}.c1{fill:#bc4c00}.c2{fill:#1a7f37}.c3{fill:#8250df}.c4{fill:#bf3989}.c5{fill:#0b7285}.c6{fill:#7d6608}.c7{fill:#57606a}
+    @media(prefers-color-scheme:dark){text{fill:#e6edf3}.v{fill:#fff}.s{fill:#8d96a0}.k{fill:#b1bac4}
+    .l,.a,.d{stroke:#9198a1}.e{stroke:#e6edf3}.x{stroke:#ff6b64}.t{stroke:#484f58}.u{stroke:#30363d}
+    .b{fill:#161b22;stroke:#484f58}.w{stroke:#ff6b64}
+    .c0{fill:#1f6feb}.c1{fill:#c24e00}.c2{fill:#238636}.c3{fill:#8957e5}.c4{fill:#c0408f}.c5{fill:#12809a}.c6{fill:#8a7408}.c7{fill:#656d76}}
+    """
+}

@@ -1,0 +1,103 @@
+import PipelineCore
+
+/// The way from a question to a component: what the specs say they are wanted for, by topic.
+enum QuestionIndex {
+  static var page: String {
+    var page = ReferenceVerb.note + "# I want to ...\n\n"
+    page += "Each line leads to a page; the YAML is a step of a chain, or what stands under a name.\n\n"
+    let sections = Want.Topic.allCases.map { ($0, rows($0)) }.filter { !$0.1.isEmpty }
+    page += sections.map { "[\($0.0.rawValue)](#\(anchor($0.0.rawValue)))" }.joined(separator: " · ") + "\n"
+    for (topic, lines) in sections {
+      page += "\n## \(topic.rawValue)\n\n| I want to ... | look at | written |\n|---|---|---|\n"
+      for line in lines { page += line }
+    }
+    return page
+  }
+
+  private static func rows(_ topic: Want.Topic) -> [String] {
+    var rows: [String] = []
+    for kind in ComponentKind.allCases {
+      let entries = Catalogue.builtIn.components.filter { $0.kind == kind }
+        .sorted { $0.name.utf8.lexicographicallyPrecedes($1.name.utf8) }
+      for entry in entries {
+        for want in entry.wants where want.topic == topic {
+          rows.append(row(want, "[`\(entry.name)`](\(ComponentPage.folder(kind))/\(entry.name).md)"))
+        }
+      }
+    }
+    for want in GeneralWants.all where want.want.topic == topic {
+      rows.append(row(want.want, "[\(want.title)](\(want.page))"))
+    }
+    return rows
+  }
+
+  private static func row(_ want: Want, _ link: String) -> String {
+    let written = want.yaml.isEmpty ? "" : "`\(ComponentPage.cell(want.yaml))`"
+    return "| \(ComponentPage.cell(want.text)) | \(link) | \(written) |\n"
+  }
+
+  private static func anchor(_ heading: String) -> String {
+    String(heading.lowercased().compactMap { $0 == " " ? "-" : $0.isLetter || $0.isNumber ? $0 : nil })
+  }
+}
+
+/// What is wanted of the language, the commands and the daemon, and of no component alone.
+enum GeneralWants {
+  struct Entry {
+    var want: Want
+    /// Relative to docs/reference.
+    var page: String
+    var title: String
+
+    init(_ topic: Want.Topic, _ text: String, _ written: String, _ page: String, _ title: String) {
+      want = Want(topic, text, written)
+      self.page = page
+      self.title = title
+    }
+  }
+
+  private static let contracts = "../contracts.md"
+
+  static let all: [Entry] = [
+    .init(
+      .sharing, "ask once, though several signals use the answer", "a name, referred to twice", "\(contracts)#sharing",
+      "sharing"),
+    .init(.sharing, "give late listeners the newest event", "share: { replay: 1 }", "\(contracts)#sharing", "sharing"),
+    .init(
+      .sharing, "start a signal with the pipeline, listened to or not", "share: { start: eager, stop: never }",
+      "\(contracts)#sharing", "sharing"),
+    .init(.sharing, "run a named signal anew for each reference", "cold: true", "\(contracts)#sharing", "sharing"),
+    .init(
+      .failing, "read the events that failed", "from: NAME.errors",
+      "\(contracts)#a-failed-event-is-not-a-failed-signal", "errors outputs"),
+    .init(
+      .failing, "decide what becomes of an event that fails at a step", "onError: drop",
+      "\(contracts)#a-failed-event-is-not-a-failed-signal", "onError"),
+    .init(.commanding, "show whether a job is running", "from: NAME.executing", "commands/command.md", "command"),
+    .init(.commanding, "enable a job by a condition", "enabled: SIGNAL", "commands/command.md", "command"),
+    .init(.shaping, "know which functions expressions have", "", "functions.md", "functions"),
+    .init(.shaping, "come from jq, VRL or Bloblang", "", "../expressions.md", "guide to expressions"),
+    .init(
+      .shaping, "parse dates and format them", "parseTime(event.at, '%d/%b/%Y:%H:%M:%S %z')", "functions.md",
+      "functions"),
+    .init(.shaping, "hash or anonymise a field", "hash(event.user, 'sha256')", "functions.md", "functions"),
+    .init(
+      .combining, "know why a diamond fires twice", "settle: true", "\(contracts)#a-diamond-fires-once-per-arrival",
+      "diamonds"),
+    .init(.operating, "find out what is wrong with a file", "rxd check FILE", "../../README.md#a-tour", "tour"),
+    .init(.operating, "test a pipeline without waiting", "rxd test FILE", "../testing.md", "testing"),
+    .init(.operating, "answer requests in tests", "stubs:", "../testing.md", "testing"),
+    .init(.operating, "try one expression out", "rxd eval EXPRESSION", "../expressions.md", "guide to expressions"),
+    .init(.operating, "see how a file will run", "rxd explain FILE", "../performance.md", "performance"),
+    .init(.operating, "draw a pipeline", "rxd graph --format svg FILE", "../../README.md#a-tour", "tour"),
+    .init(.operating, "have completion and checks in my editor", "rxd schema", "../../README.md#a-tour", "tour"),
+    .init(
+      .operating, "run pipelines as a service", "systemctl enable --now rxd", "../../README.md#as-a-service", "service"),
+    .init(
+      .operating, "change pipelines without a restart", "systemctl reload rxd", "../../README.md#as-a-service",
+      "service"),
+    .init(.operating, "find our word for ReactiveCocoa's", "", "../reactivecocoa.md", "from ReactiveCocoa"),
+    .init(.operating, "look up a code of a message", "rxd explain RX301", "codes.md", "codes"),
+    .init(.operating, "write an operator of my own", "", "../../CONTRIBUTING.md", "contributing"),
+  ]
+}
