@@ -61,6 +61,7 @@ check-docs: build
 
 install:
 	install -D -m 0755 $(RXD) $(DESTDIR)$(PREFIX)/bin/rxd
+	-strip --strip-debug $(DESTDIR)$(PREFIX)/bin/rxd
 	install -D -m 0644 systemd/rxd.service $(DESTDIR)/lib/systemd/system/rxd.service
 	install -D -m 0644 systemd/rxd@.service $(DESTDIR)/lib/systemd/system/rxd@.service
 	sed -i 's|/usr/bin/rxd|$(PREFIX)/bin/rxd|g' $(DESTDIR)/lib/systemd/system/rxd.service $(DESTDIR)/lib/systemd/system/rxd@.service

@@ -64,6 +64,14 @@ let package = Package(
         "PipelineCore", "Sources_", "Sinks", "Transport", "CEdit", "CLinux",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
         .product(name: "Logging", package: "swift-log"),
+      ],
+      // Fewer and smaller tables for the dynamic loader; docs/decisions/0012-start-up.md has the figures.
+      linkerSettings: [
+        .unsafeFlags(
+          [
+            "-use-ld=lld", "-Xlinker", "-O2", "-Xlinker", "--icf=safe", "-Xlinker", "--no-export-dynamic",
+            "-Xlinker", "-z", "-Xlinker", "pack-relative-relocs",
+          ], .when(platforms: [.linux], configuration: .release))
       ]),
 
     .target(

@@ -98,7 +98,7 @@ public struct HTTPSink: SinkComponent {
     ],
     edges: EdgeCases(
       empty: "No request is made.",
-      error: "429, 5xx and broken connections are repeated; other answers end the pipeline.",
+      error: "Answers 429, 5xx and broken connections are repeated; other answers end the pipeline.",
       completion: "What waits is sent first.", disposal: "What waits is sent within the time limit for stopping."),
     rivals: ["Vector http", "Benthos http_client", "Logstash http"],
     wants: [

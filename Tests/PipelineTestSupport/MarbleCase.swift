@@ -52,11 +52,11 @@ public struct MarbleCase {
       throw Mistake(description: "no marbles")
     }
     try self.init(
-      step, isSignal: Self.isSignal(step), inputs: inputs, output: output, values: values)
+      step, isSignal: Self.isWholeSignal(step), inputs: inputs, output: output, values: values)
   }
 
   /// Whether `text` is a whole signal: a mapping with an origin or a combining key.
-  static func isSignal(_ text: String) -> Bool {
+  public static func isWholeSignal(_ text: String) -> Bool {
     var diagnostics = Diagnostics()
     let source = SourceText(name: "example", text: text)
     guard let entries = YAMLReader.read(source, into: &diagnostics)?.entries else { return false }

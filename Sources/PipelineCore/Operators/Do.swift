@@ -51,6 +51,7 @@ struct Do: OperatorComponent {
       .marble("for an error", "do: { on: [error], signal: { values: [8] } }", in: "-1-#", out: "-1-#"),
     ],
     edges: EdgeCases(
+      empty: "Completes when a signal of `on: completed` has ended.",
       error: "Signals of `on: next` are cancelled; it is passed on when that of `on: error` has ended.",
       completion: "Passed on when all signals on the side have ended.",
       disposal: "Leaves the input, every running inner signal and what waits; nothing more is sent."),

@@ -22,6 +22,7 @@ struct Initially: OperatorComponent {
     edges: EdgeCases(
       empty: "Runs the other signal first, then completes.",
       error: "Passed on at once; an error of the other signal too, and then nothing above is ever subscribed.",
+      completion: "Passed on at once; what is above is not subscribed before the other signal has ended.",
       disposal: "Leaves the other signal, or what is above, whichever runs."),
     keeps: "The signal that runs first.", rivals: ["ReactiveSwift on(starting:)", "RxJava doOnSubscribe"],
     wants: [

@@ -13,7 +13,8 @@ struct StartWith: OperatorComponent {
       .marble("a zero first", "startWith: 0", in: "--1-|", out: "0-1-|")
     ],
     edges: EdgeCases(
-      empty: "Sends the value, then completes.", error: "Sends the value first; the error is passed on at once."),
+      empty: "Sends the value, then completes.", error: "Sends the value first; the error is passed on at once.",
+      completion: "Passed on at once, behind the value."),
     rivals: ["RxJS startWith", "Combine prepend"],
     wants: [
       .init(.living, "begin with a value of my own", "startWith: false")

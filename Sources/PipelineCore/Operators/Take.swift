@@ -18,6 +18,8 @@ struct Take: RowOperator {
       .marble("fewer than asked for", "take: 5", in: "-1-2|", out: "-1-2|"),
     ],
     edges: EdgeCases(
+      empty: "Completes too; `take: 0` completes at once.",
+      error: "Passed on at once; behind the last event it is not seen.",
       completion: "Passed on at once; it completes by itself together with the last event that it passes on."),
     keeps: "A counter.", carries: .state(version: 1), rivals: ["RxJS take", "Combine prefix"],
     wants: [

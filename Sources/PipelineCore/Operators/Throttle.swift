@@ -36,12 +36,12 @@ struct Throttle: OperatorComponent {
       .init("edge", \.edge, "Which events of those without a pause between them are sent."),
     ],
     examples: [
+      .marble("a pause in typing", "throttle: 5ms", in: "abc------d-|", out: "-------c---(d|)"),
       .marble(
         "the first before a pause", "throttle: { quiet: 3ms, edge: leading }", in: "-123----4-|",
         out: "-1------4-|"),
       .marble(
         "the first and the last", "throttle: { quiet: 3ms, edge: both }", in: "-123----4-|", out: "-1----3-4-|"),
-      .marble("a pause in typing", "throttle: 5ms", in: "abc------d-|", out: "-------c---(d|)"),
       .marble("an error drops what is held", "throttle: 5ms", in: "-1-#", out: "---#"),
       .marble(
         "a bound for steady streams", "throttle: { quiet: 3ms, maxWait: 5ms }",

@@ -21,7 +21,7 @@ struct MarblePicture {
   // Measures, in pixels.
   private static let tickWidth = 23
   private static let radius = 12
-  private static let stackPitch = 27
+  private static let stackPitch = 28
   private static let longestGap = 12
   private static let character = 7.25
   private static let minimumWidth = 440
@@ -38,7 +38,7 @@ struct MarblePicture {
     }
     let left = max(16, (labels.max() ?? 0) + 22)
     let width = max(Self.minimumWidth, left + last + 64, widest + 24, headWidth)
-    let stop = width - 16
+    let stop = min(width - 16, left + last + 48)
 
     var palette = Palette()
     var body = ""
@@ -69,7 +69,8 @@ struct MarblePicture {
     body += scale(places, left, y, stop)
     y += 34
     for line in legend() {
-      body += label("k", left, y + 6, line)
+      body += "<circle class=\"c\(palette.color(line.letter))\" cx=\"\(left + 5)\" cy=\"\(y + 2)\" r=\"5\"/>"
+      body += label("k", left + 16, y + 6, "\(line.letter) = \(line.value)")
       y += 19
     }
     return frame(width, y + 4, body)
@@ -83,6 +84,8 @@ struct MarblePicture {
     /// Time was left out before it.
     var isCut: Bool
     var gapStart: Int
+    /// Something happens then.
+    var isBusy: Bool
   }
 
   private func instants() -> [TimeSpan] {
@@ -113,12 +116,15 @@ struct MarblePicture {
         let half = (items.map(\.width).max() ?? 0) / 2
         x = max(x, edges[line] + half + 4)
       }
-      if places.isEmpty { x = max(x, Self.radius + 6) }
+      if places.isEmpty {
+        x = stacks.compactMap { $0[instant]?.map(\.width).max() }.reduce(Self.radius) { max($0, $1 / 2) } + 6
+      }
       for (line, stack) in stacks.enumerated() {
         guard let items = stack[instant] else { continue }
         edges[line] = x + (items.map(\.width).max() ?? 0) / 2
       }
-      places.append(Place(at: instant, x: x, isCut: isCut, gapStart: start))
+      places.append(
+        Place(at: instant, x: x, isCut: isCut, gapStart: start, isBusy: stacks.contains { $0[instant] != nil }))
       before = instant
     }
     return places
@@ -167,25 +173,24 @@ struct MarblePicture {
     return value.utf8.count <= 12 ? value : name
   }
 
-  private func legend() -> [String] {
-    values.filter { text($0.0) == $0.0 && $0.1 != $0.0 }.map { "\($0.0) = \($0.1)" }
+  private func legend() -> [(letter: String, value: String)] {
+    values.filter { text($0.0) == $0.0 && $0.1 != $0.0 }
   }
 
   private static func width(_ text: String) -> Int { Int((Double(text.unicodeScalars.count) * character).rounded(.up)) }
 
-  /// A step as lines that are not too long, broken between words.
+  /// A step as lines that are not too long, and about as long as each other, broken between words.
   static func wrapped(_ text: String) -> [String] {
     var lines: [String] = []
     for given in text.split(separator: "\n") {
-      let margin = String(given.prefix { $0 == " " })
+      let count = (given.utf8.count + 95) / 96
+      let limit = count == 1 ? 96 : given.utf8.count / max(count, 1) + 8
       var line = ""
       for word in given.split(separator: " ") {
-        if !line.isEmpty, line.utf8.count + word.utf8.count > 78 {
+        if !line.isEmpty, line.utf8.count + 1 + word.utf8.count > limit {
           lines.append(line)
-          line = margin + "    "
-        } else if line.isEmpty {
-          line = margin
-        } else {
+          line = ""
+        } else if !line.isEmpty {
           line += " "
         }
         line += word
@@ -227,6 +232,7 @@ struct MarblePicture {
       let middle = left + (place.gapStart + place.x) / 2
       text += "<path class=\"a\" d=\"M\(middle - 6) \(axis + 6)l4-12M\(middle + 2) \(axis + 6)l4-12\"/>"
     }
+    var rims = ""
     for place in places {
       guard let items = stacks[place.at] else { continue }
       let x = left + place.x
@@ -237,23 +243,25 @@ struct MarblePicture {
       let visible = items.filter { $0.moment != .complete }
       for (number, item) in visible.enumerated() {
         let y = axis + number * Self.stackPitch - (visible.count - 1) * Self.stackPitch / 2
-        text += draw(item, x, y, marked.contains(item.number), &palette)
+        text += draw(item, x, y, &palette)
+        if marked.contains(item.number) {
+          rims += rectangle("w", x - item.width / 2 - 3, y - 14, item.width + 6, 28, 14)
+        }
       }
     }
-    return text
+    return text + rims
   }
 
-  private func draw(_ item: Item, _ x: Int, _ y: Int, _ isMarked: Bool, _ palette: inout Palette) -> String {
+  private func draw(_ item: Item, _ x: Int, _ y: Int, _ palette: inout Palette) -> String {
     switch item.moment {
     case .next:
       let color = palette.color(item.text)
-      var shape: String
+      let shape: String
       if item.width == 2 * Self.radius {
         shape = "<circle class=\"c\(color)\" cx=\"\(x)\" cy=\"\(y)\" r=\"\(Self.radius)\"/>"
       } else {
         shape = rectangle("c\(color)", x - item.width / 2, y - 11, item.width, 22, 11)
       }
-      if isMarked { shape += rectangle("w", x - item.width / 2 - 4, y - 16, item.width + 8, 32, 16) }
       return shape + label("v", x, y + 4, item.text, anchor: "middle")
     case .error: return "<path class=\"x\" d=\"M\(x - 8) \(y - 8)l16 16m0-16l-16 16\"/>"
     case .subscribe: return "<path class=\"a\" d=\"M\(x - 6) \(y + 7)l6-10 6 10\"/>"
@@ -264,18 +272,24 @@ struct MarblePicture {
 
   /// A faint line through all signals at each instant.
   private func guides(_ places: [Place], _ left: Int, _ top: Int, _ bottom: Int) -> String {
-    let path = places.map { "M\(left + $0.x) \(top)V\(bottom + 6)" }.joined()
+    let path = places.filter(\.isBusy).map { "M\(left + $0.x) \(top)V\(bottom + 6)" }.joined()
     return path.isEmpty ? "" : "<path class=\"u\" d=\"\(path)\"/>"
   }
 
   /// The times below the signals; where they come too close, some are left out.
   private func scale(_ places: [Place], _ left: Int, _ y: Int, _ stop: Int) -> String {
     var text = stroke("t", left, y, stop, y)
+    // One unit for all, if there is one; it stands at the end.
+    let units: [(name: String, length: Int64)] = [
+      ("h", 3_600_000_000_000), ("min", 60_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000),
+    ]
+    let unit = units.first { unit in places.allSatisfy { $0.at.nanoseconds % unit.length == 0 } }
+    if let unit { text += label("s", stop, y + 18, unit.name, anchor: "end") }
     var edge = Int.min
     for place in places {
       let x = left + place.x
       text += stroke("t", x, y, x, y + 5)
-      let name = "\(place.at)"
+      let name = unit.map { "\(place.at.nanoseconds / $0.length)" } ?? (place.at == .zero ? "0" : "\(place.at)")
       let half = Int(Double(name.utf8.count) * 3.1) + 1
       guard x - half > edge + 5 else { continue }
       text += label("s", x, y + 18, name, anchor: "middle")

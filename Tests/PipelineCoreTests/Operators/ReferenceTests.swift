@@ -1,0 +1,93 @@
+import Foundation
+import PipelineTestSupport
+import Testing
+
+@testable import PipelineCore
+
+/// What the pages of the reference promise of every component.
+@Suite struct ReferenceTests {
+  static let entries = CatalogueTests.entries
+  static let operators = entries.filter { $0.kind == .operator }
+
+  @Test(arguments: entries) func nameIsThatOfTheSpec(_ entry: CatalogueEntry) {
+    #expect(entry.name == entry.nameInSpec)
+  }
+
+  @Test(arguments: entries) func meaningHasTwoSentences(_ entry: CatalogueEntry) {
+    #expect(!entry.details.isEmpty, "the summary is the first sentence, the details begin with the second")
+  }
+
+  @Test(arguments: entries) func isWanted(_ entry: CatalogueEntry) {
+    #expect(!entry.wants.isEmpty, "no question leads to it")
+    for want in entry.wants {
+      #expect(want.text.first?.isLowercase == true && !want.text.hasSuffix("."), "\(want.text)")
+      #expect(!want.text.hasPrefix("to "), "\(want.text)")
+      #expect(want.yaml.contains(entry.name) || entry.kind == .command, "\(want.yaml)")
+      #expect(!want.yaml.contains("\n"))
+    }
+  }
+
+  @Test func questionsAreManyAndDiffer() {
+    let questions = Self.entries.flatMap(\.wants).map(\.text)
+    #expect(questions.count >= 120)
+    let twice = Dictionary(grouping: questions) { $0 }.filter { $0.value.count > 1 }.keys
+    #expect(twice.isEmpty, "\(twice)")
+    #expect(Set(Self.entries.flatMap(\.wants).map(\.topic)).count >= 10)
+  }
+
+  /// What is written beside a question compiles.
+  @Test(arguments: entries) func answersCompile(_ entry: CatalogueEntry) throws {
+    let names = ["a", "b", "other"]
+    let sources = names.map { "  \($0): { file: { path: x, decode: json } }\n" }.joined()
+    for want in entry.wants {
+      let yaml =
+        switch entry.kind {
+        case .source: "sources:\n  x: { \(want.yaml) }\nsinks: { out: { from: x, discard: {} } }\n"
+        case .sink:
+          "sources:\n  a: { httpServer: 8080 }\n  b: { values: [1] }\nsinks: { out: { from: a, \(want.yaml) } }\n"
+        case .command:
+          "sources:\n\(sources)commands:\n  x: \(want.yaml)\n"
+            + "sinks: { out: { from: a, chain: [ { execute: x } ], discard: {} } }\n"
+        case .combination:
+          "sources:\n\(sources)signals:\n  x: \(flow(want.yaml))\nsinks: { out: { from: x, discard: {} } }\n"
+        case .operator where want.yaml.hasPrefix("{"):
+          "sources:\n\(sources)signals:\n  x: \(want.yaml)\nsinks: { out: { from: x, discard: {} } }\n"
+        case .operator:
+          "sources:\n\(sources)commands: { reindex: { run: { from: other } } }\nsignals:\n  x:\n    from: a\n"
+            + "    chain:\n      - \(want.yaml)\nsinks: { out: { from: x, discard: {} } }\n"
+        }
+      #expect(throws: Never.self, "\(want.text): \(want.yaml)") {
+        _ = try PipelineRun.compile("name: t\n" + yaml, catalogue: .builtIn)
+      }
+    }
+  }
+
+  private func flow(_ yaml: String) -> String { yaml.hasPrefix("{") ? yaml : "{ \(yaml) }" }
+
+  /// Steps of which the page says no more than the usual things at the edges do these.
+  @Test(arguments: operators) func usualEdgesAreTrue(_ entry: CatalogueEntry) throws {
+    func check(_ step: String, _ input: String, _ output: String) throws {
+      let verdict = try MarbleCase(step, isSignal: false, inputs: [("a", input)], output: output).verdict()
+      if let verdict { Issue.record("\(verdict)") }
+    }
+    for example in entry.examples {
+      guard case .marble(let step, let inputs, _, _) = example.body, inputs.count == 1,
+        !MarbleCase.isWholeSignal(step)
+      else { continue }
+      if entry.edges.empty == EdgeCases.passesEmpty { try check(step, "--|", "--|") }
+      if entry.edges.error == EdgeCases.passesError { try check(step, "--#", "--#") }
+      if entry.edges.completion == EdgeCases.passesCompletion { try check(step, "---|", "---|") }
+    }
+  }
+
+  @Test(arguments: entries) func edgesAreSentences(_ entry: CatalogueEntry) {
+    for edge in entry.edges.rows {
+      #expect(edge.text.hasSuffix(".") && edge.text.first?.isUppercase == true, "\(edge.title): \(edge.text)")
+    }
+    #expect(entry.keeps.isEmpty || entry.keeps.hasSuffix("."))
+    if entry.kind == .operator || entry.kind == .combination {
+      #expect(entry.edges.rows.count == 4)
+      #expect(!entry.rivals.isEmpty, "nobody else's name leads here")
+    }
+  }
+}
