@@ -68,7 +68,7 @@ void rx_curl_url_cleanup(CURLU *url) {
   if (url) lib.url_cleanup(url);
 }
 
-CURLUcode rx_curl_url_get(const CURLU *url, CURLUPart part, char **text, unsigned int flags) {
+CURLUcode rx_curl_url_get(CURLU *url, CURLUPart part, char **text, unsigned int flags) {
   return url ? lib.url_get(url, part, text, flags) : CURLUE_BAD_HANDLE;
 }
 

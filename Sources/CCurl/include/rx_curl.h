@@ -22,7 +22,7 @@ void rx_curl_slist_free_all(struct curl_slist *list);
 
 CURLU *rx_curl_url(void);
 void rx_curl_url_cleanup(CURLU *url);
-CURLUcode rx_curl_url_get(const CURLU *url, CURLUPart part, char **text, unsigned int flags);
+CURLUcode rx_curl_url_get(CURLU *url, CURLUPart part, char **text, unsigned int flags);
 CURLUcode rx_curl_url_set(CURLU *url, CURLUPart part, const char *text, unsigned int flags);
 const char *rx_curl_url_strerror(CURLUcode code);
 

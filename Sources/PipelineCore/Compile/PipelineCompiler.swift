@@ -33,8 +33,8 @@ final class Compilation {
   var diagnostics = Diagnostics()
   var expressions: [ExpressionReport] = []
   var steps: [StepPlan] = []
-  /// The names of steps and references in saved states.
-  private var keys: Set<String> = []
+  /// The names of steps and references in saved states, with the number that the last one of that name bears.
+  private var keys: [String: Int] = [:]
   /// The named schedulers, in the order in which the file names them.
   private var schedulers: [String] = []
   /// What can be referred to, by name.
@@ -495,12 +495,17 @@ final class Compilation {
 
   /// `wanted`, or with a number behind it if that is taken.
   func key(_ wanted: String) -> String {
-    var key = wanted
-    var number = 1
-    while !keys.insert(key).inserted {
+    guard var number = keys[wanted] else {
+      keys[wanted] = 1
+      return wanted
+    }
+    var key: String
+    repeat {
       number += 1
       key = "\(wanted)#\(number)"
-    }
+    } while keys[key] != nil
+    keys[wanted] = number
+    keys[key] = 1
     return key
   }
 

@@ -147,9 +147,11 @@ extension PipelineFileParser {
       default: components.append(entry)
       }
     }
-    let isMisspelt = components.contains {
-      Suggestion.correction(for: $0.name, among: ReservedKeys.sink)?.name == "from"
-    }
+    let isMisspelt =
+      source == nil
+      && components.contains {
+        Suggestion.correction(for: $0.name, among: ReservedKeys.sink)?.name == "from"
+      }
     components = rejectUnknown(components, among: ReservedKeys.sink, "a sink")
     let component = single(components, options, node, .sink)
     guard let source else {

@@ -7,7 +7,7 @@ public struct PipelineFileParser {
   private var stepCount = 0
 
   /// More operators than this in one file are refused.
-  public static let maximumSteps = 1_000
+  public static let maximumSteps = 2_500
   /// More mistakes than this in one file are not reported.
   public static let maximumErrors = 200
 

@@ -80,7 +80,7 @@ extension Diagnostic.Code {
     "RX208", "A reference is the name of a source, signal or command, or NAME.output.")
   public static let misplacedKey = Self("RX209", "A key stands in a place where it has no meaning.")
   public static let emptyCollection = Self("RX210", "A list or mapping must not be empty.")
-  public static let tooMany = Self("RX211", "A pipeline may have at most 1,000 operators.")
+  public static let tooMany = Self("RX211", "A pipeline may have at most 2,500 operators.")
   public static let rivalName = Self(
     "RX212", "Things have one name, that of ReactiveCocoa in camelCase.")
   public static let unknownComponent = Self(

@@ -26,9 +26,6 @@ struct Filter: RowOperator {
     wants: [
       .init(.choosing, "keep the events that fulfil a condition", "filter: event.status >= 500"),
       .init(.choosing, "drop events that lack a field", "filter: has(event.user)"),
-      .init(
-        .choosing, "send events that cannot be judged to the errors output",
-        "filter: { where: event.level > 3, onError: route }"),
     ],
     seeAlso: ["ignore", "take"])
 

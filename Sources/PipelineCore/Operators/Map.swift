@@ -28,7 +28,7 @@ struct Map: RowOperator {
       .init(.shaping, "compute something from each event", "map: event.price * event.quantity"),
       .init(.shaping, "build a new object from an event", "map: { name: event.user.name, total: event.price }"),
       .init(.shaping, "pick one field", "map: event.message"),
-      .init(.shaping, "take apart a line of text", "map: event.grok(\"%{IP:client} %{WORD:method}\")"),
+      .init(.shaping, "take apart a line of text", "map: grok(event, \"%{IP:client} %{WORD:method}\")"),
       .init(.shaping, "put a default where a field is missing", "map: event.?user.orValue('nobody')"),
       .init(.shaping, "convert text to numbers or times", "map: { at: timestamp(event.time), n: int(event.n) }"),
     ],

@@ -34,7 +34,7 @@ struct Zip: CombiningOperator {
       .init(.combining, "pair the first with the first, the second with the second", "zip: [a, b]"),
       .init(
         .time, "send stored events at the pace of a clock",
-        "{ zip: { event: a, tick: b }, chain: [ { reduce: event } ] }"),
+        "{ zip: { item: a, tick: b }, chain: [ { reduce: item } ] }"),
     ],
     seeAlso: ["combineLatest"])
 

@@ -71,7 +71,7 @@ enum GeneralWants {
       .failing, "read the events that failed", "from: NAME.errors",
       "\(contracts)#a-failed-event-is-not-a-failed-signal", "errors outputs"),
     .init(
-      .failing, "decide what becomes of an event that fails at a step", "onError: drop",
+      .failing, "decide what becomes of an event that fails at a step", "- { filter: event.level > 3, onError: route }",
       "\(contracts)#a-failed-event-is-not-a-failed-signal", "onError"),
     .init(.commanding, "show whether a job is running", "from: NAME.executing", "commands/command.md", "command"),
     .init(.commanding, "enable a job by a condition", "enabled: SIGNAL", "commands/command.md", "command"),

@@ -1,0 +1,39 @@
+import PipelineTestSupport
+import Testing
+
+@testable import PipelineCore
+
+/// Pipelines as large as they may be.
+@Suite struct LargePipelineTests {
+  /// One chain of so many steps.
+  private func chain(_ count: Int, _ step: (Int) -> String) -> String {
+    "name: t\nsources: { a: { scripted: {} } }\nsignals:\n  x:\n    from: a\n    chain:\n"
+      + (0..<count).map { "      - \(step($0))\n" }.joined() + "sinks: { out: { from: x, probe: {} } }\n"
+  }
+
+  private func run(_ yaml: String) throws -> SignalHistory {
+    let input = SignalHistory(try Marbles("-1-2|"))
+    return try PipelineRun(yaml, sources: ["a": ScriptedSource(input.script, joined: [])]).out
+  }
+
+  /// An event goes through all of them by plain calls, one within the other.
+  @Test func twoThousandNodesOneBehindTheOther() throws {
+    #expect(try run(chain(2000) { _ in "flattenMap: '[event]'" }) == SignalHistory(try Marbles("-1-2|")))
+  }
+
+  @Test func twoThousandRowsInOneRun() throws {
+    let expected = SignalHistory([
+      .init(at: .milliseconds(1), .next(.int(2001))), .init(at: .milliseconds(3), .next(.int(2002))),
+      .init(at: .milliseconds(4), .complete),
+    ])
+    #expect(try run(chain(2000) { _ in "map: event + 1" }) == expected)
+  }
+
+  /// Steps of one keyword are told apart in a saved state by their numbers.
+  @Test func namesOfStepsDiffer() throws {
+    let plan = try PipelineRun.compile(chain(2000) { $0 % 2 == 0 ? "skip: 0" : "take: 9" })
+    let keys = plan.steps.map(\.key)
+    #expect(Set(keys).count == keys.count)
+    #expect(keys.filter { $0.hasSuffix("/skip") }.count == 1)
+  }
+}
