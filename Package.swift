@@ -89,7 +89,16 @@ let package = Package(
     .target(
       name: "Measuring", dependencies: ["PipelineCore", "CCounting"], path: "Benchmarks/Measuring",
       swiftSettings: checked),
-    .executableTarget(name: "measure", dependencies: ["Measuring"], path: "Benchmarks/measure"),
+    .executableTarget(
+      name: "measure", dependencies: ["Measuring"], path: "Benchmarks/measure",
+      // Each call of these goes to what rx_references.c in CCounting has in its place.
+      linkerSettings: [
+        .unsafeFlags(
+          [
+            "swift_retain", "swift_retain_n", "swift_release", "swift_release_n", "swift_unownedRetain",
+            "swift_unownedRelease", "swift_unownedRetainStrong", "swift_weakLoadStrong", "swift_weakTakeStrong",
+          ].flatMap { ["-Xlinker", "--wrap=\($0)"] })
+      ]),
     .testTarget(
       name: "PipelineCoreTests",
       dependencies: ["PipelineCore", "PipelineTestSupport", "Sources_", "Sinks", "Measuring"]),

@@ -1,6 +1,7 @@
 // A program that links this counts what its threads take from the heap: the definitions of malloc here come
 // before the C library's.
 #include "rx_counting.h"
+#include "rx_references.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -42,11 +43,12 @@ int posix_memalign(void **memory, size_t alignment, size_t size) {
 }
 
 void rx_counting_start(void) {
-  counts = (rx_counts){0};
+  counts = (rx_counts){.references = rx_references};
   counts_here = true;
 }
 
 rx_counts rx_counting_stop(void) {
   counts_here = false;
+  counts.references = rx_references - counts.references;
   return counts;
 }

@@ -45,7 +45,7 @@ public struct ChainRun {
     let small = run(event, count: events, turns: 32).counts
     let large = run(event, count: 2 * events, turns: 32).counts
     return Counts(
-      allocations: large.allocations - small.allocations)
+      allocations: large.allocations - small.allocations, references: large.references - small.references)
   }
 }
 
@@ -55,7 +55,7 @@ struct Repeated: SourceComponent {
     let slab: Slab
     let turns: Int
     let count: Int
-    var last = Counts(allocations: 0)
+    var last = Counts(allocations: 0, references: 0)
     var nanoseconds = 0.0
 
     init(_ event: String, _ count: Int, _ turns: Int) {

@@ -11,7 +11,7 @@ public final class ExpressionLoop {
   private let event: Value
 
   /// `event` is JSON.
-  public init?(_ expression: String, _ event: String, iterationLimit: Int = .max) {
+  public init?(_ expression: String, _ event: String) {
     var diagnostics = Diagnostics()
     let scope = ExpressionScope([.init("event")])
     guard
@@ -21,7 +21,6 @@ public final class ExpressionLoop {
     program = checked.compile(projection: projection)
     projection.freeze()
     frame = EvaluationFrame(variables: 1, slots: projection.slotCount, arena: arena, json: JSONParser())
-    frame.iterationLimit = iterationLimit
     slab = Slab(Array(event.utf8))
     self.event = frame.json.open(slab.bytes)
     if fill().isError || program.evaluate(frame).isError { return nil }
@@ -58,8 +57,18 @@ public final class ExpressionLoop {
 /// What one thread did while it was counted.
 public struct Counts: Sendable, Equatable {
   public var allocations: Int
+  /// Retains and releases; 0 unless ``countsReferences``.
+  public var references: Int
 
-  init(_ counts: rx_counts) { allocations = Int(counts.allocations) }
+  /// Whether this program is linked so that retains and releases are counted.
+  public static var countsReferences: Bool { rx_counting_references() != 0 }
 
-  init(allocations: Int) { self.allocations = allocations }
+  init(_ counts: rx_counts) {
+    self.init(allocations: Int(counts.allocations), references: Int(counts.references))
+  }
+
+  init(allocations: Int, references: Int) {
+    self.allocations = allocations
+    self.references = references
+  }
 }
