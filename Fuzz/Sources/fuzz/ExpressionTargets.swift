@@ -85,7 +85,8 @@ enum ExpressionTargets {
       if way == 0, projection.fill(frame[0], frame).isError { return }
       let value = program.evaluate(frame)
       let truth = program.evaluateBool(frame)
-      precondition(value.is(.bool) == (truth != .failed), "evaluated as a bool it is something else")
+      precondition(
+        truth == (!value.is(.bool) ? .failed : value.asBool ? .yes : .no), "evaluated as a bool it is something else")
       if value.isError {
         let message = program.failureMessage(value, frame)
         _ = program.failureLocation(value)

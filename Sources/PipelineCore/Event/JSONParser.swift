@@ -41,6 +41,10 @@ public final class JSONParser {
   /// Reads a document whole: maps and lists in `arena`, everything checked. An `.error` value says why the
   /// text is no document (``JSONFailure/init(_:)-(Value)``).
   public func parse(_ text: UnsafeRawBufferPointer, into arena: Arena) -> Value {
+    parse(text, shimLimits, into: arena)
+  }
+
+  private func parse(_ text: UnsafeRawBufferPointer, _ limits: rx_json_limits, into arena: Arena) -> Value {
     let trimmed = Self.trimmed(text)
     guard let base = trimmed.baseAddress?.assumingMemoryBound(to: CChar.self), let first = trimmed.first,
       first == UInt8(ascii: "{") || first == UInt8(ascii: "[")
@@ -50,7 +54,7 @@ public final class JSONParser {
     if size >= 0 {
       var value = Value.null
       let memory = arena.allocate(Int(size))
-      if rx_json_build(parser, base, trimmed.count, shimLimits, memory, &value, &failure) { return value }
+      if rx_json_build(parser, base, trimmed.count, limits, memory, &value, &failure) { return value }
     }
     // Offsets count from the start of the whole text.
     return (validate(text) ?? JSONFailure(failure)).value
@@ -89,9 +93,10 @@ public final class JSONParser {
   }
 
   /// Turns JSON text into a list or a map, deep; an `.error` value if the text is malformed. Every other
-  /// value comes back unchanged.
+  /// value comes back unchanged. How many fields there may be has been decided where the text came in.
   public func expand(_ value: Value, into arena: Arena) -> Value {
-    value.is(.jsonMap) || value.is(.jsonList) ? parse(value.rawBytes, into: arena) : value
+    guard value.is(.jsonMap) || value.is(.jsonList) else { return value }
+    return parse(value.rawBytes, rx_json_limits(depth: shimLimits.depth, fields: .max), into: arena)
   }
 
   private static func trimmed(_ text: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {

@@ -8,9 +8,6 @@ extension Context {
       let (result, overflow) = (0 as Int64).subtractingReportingOverflow(value.asInt)
       return overflow ? failure(.overflow) : .int(result)
     case .double: return .double(-value.asDouble)
-    case .duration:
-      let (result, overflow) = (0 as Int64).subtractingReportingOverflow(value.asInt)
-      return overflow ? failure(.overflow) : .duration(nanoseconds: result)
     default: return noOverload("-", value)
     }
   }

@@ -4,7 +4,7 @@ enum Operators {
 
   private static let t = ExpressionType.param("T")
 
-  static let negate: [Signature] = [([.int], .int), ([.double], .double), ([.duration], .duration)]
+  static let negate: [Signature] = [([.int], .int), ([.double], .double)]
   static let add: [Signature] =
     numbers + [
       ([.string, .string], .string), ([.bytes, .bytes], .bytes), ([.list(t), .list(t)], .list(t)),

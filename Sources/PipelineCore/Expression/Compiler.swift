@@ -19,13 +19,17 @@ struct Compiler {
   private var owned: [OwnedValue] = []
   /// Loop variables alive at this point.
   private var localDepth = 0
+  /// Loops around this point.
+  private var loopDepth = 0
 
   static func compile(_ checked: CheckedExpression, _ projection: Projection?) -> Program {
     var compiler = Compiler(checked, projection)
     let root = compiler.compile(checked.syntax.tree.root)
+    let tests = SlotTests(
+      compiler.operations, compiler.children, root: root, Context(state: compiler.bench.state))
     return Program(
       operations: compiler.operations, children: compiler.children, sites: compiler.sites,
-      candidates: compiler.candidates, patterns: compiler.patterns, sets: compiler.sets, root: root,
+      candidates: compiler.candidates, patterns: compiler.patterns, sets: compiler.sets, tests: tests, root: root,
       localCount: checked.localCount, owned: compiler.owned, text: checked.syntax.text, spans: compiler.spans,
       type: checked.type)
   }
@@ -78,6 +82,7 @@ struct Compiler {
     guard parts.allSatisfy(isLiteral) else { return at }
     let frame = bench
     frame.state.pointee.iterationsLeft = ExpressionLimits.iterations
+    frame.state.pointee.outerIterationsLeft = ExpressionLimits.outerIterations
     frame.state.pointee.allocationLimit = frame.arena.allocated &+ ExpressionLimits.foldedBytes
     defer { frame.arena.reset() }
     // Folding sees what there is so far, in the arrays that still grow.
@@ -161,7 +166,11 @@ struct Compiler {
       for member in members {
         items += [compile(member.key), compile(member.value), member.optional ? 1 : 0]
       }
-      let at = emit(Operation(code: .map, a: run(items), b: Int32(members.count)), id)
+      let isObject =
+        members.allSatisfy { !$0.optional }
+        && areDistinctTexts(stride(from: 0, to: items.count, by: 3).map { items[$0] })
+      let at = emit(
+        Operation(code: isObject ? .object : .map, a: run(items), b: Int32(members.count)), id)
       return folded(
         at, items.indices.filter { $0 % 3 != 2 }.map { items[$0] })
     case .logic(let terms, let isAnd):
@@ -196,6 +205,15 @@ struct Compiler {
       localDepth -= 1
       return emit(
         Operation(code: .optionalMap, detail: flat ? 1 : 0, a: Int32(slot), b: operand, c: inner), id)
+    }
+  }
+
+  private func areDistinctTexts(_ keys: [Int32]) -> Bool {
+    var seen: Set<[UInt8]> = []
+    return keys.allSatisfy { key in
+      let literal = operations[Int(key)].literal
+      return isLiteral(key) && literal.is(.string) && literal.flags == 0
+        && seen.insert(Array(literal.rawBytes)).inserted
     }
   }
 
@@ -286,12 +304,15 @@ struct Compiler {
     let range = compile(loop.range)
     let slot = localDepth
     localDepth += loop.second == nil ? 1 : 2
+    loopDepth += 1
     let condition = loop.condition.map { compile($0) } ?? -1
     let body = compile(loop.body)
+    loopDepth -= 1
     localDepth = slot
     return emit(
       Operation(
-        code: .loop, detail: loop.kind.rawValue, flags: loop.second == nil ? 0 : 1, a: range,
+        code: .loop, detail: loop.kind.rawValue, flags: (loop.second == nil ? 0 : 1) | (loopDepth > 0 ? 2 : 0),
+        a: range,
         b: condition, c: body, literal: .int(slot)), id)
   }
 
@@ -316,6 +337,9 @@ struct Compiler {
       return emit(
         Operation(
           code: spec.name == "or" ? .optionalOr : .optionalOrValue, a: operand, b: other), id)
+    }
+    if spec.name == "optional.try", arguments.count == 1 {
+      return emit(Operation(code: .attempt, a: compile(arguments[0])), id)
     }
     if spec.name == "hasValue", arguments.count == 1 {
       let operand = compile(arguments[0])

@@ -14,6 +14,8 @@ public final class EvaluationFrame {
     var error: Value
     var now: Value
     var iterationsLeft: Int
+    /// The same for loops that are in no other loop.
+    var outerIterationsLeft: Int
     /// What ``Arena/allocated`` may reach in this evaluation.
     var allocationLimit: Int
     /// Where the tokens of raw JSON events are found that came by themselves; made when first needed.
@@ -38,8 +40,10 @@ public final class EvaluationFrame {
   private let bank: SlotBank?
   private let variableCount: Int
   private var localCount: Int
-  /// Rounds of loops that one evaluation may take, nested loops counted together.
+  /// Rounds that loops inside others may take in one evaluation, counted together.
   public var iterationLimit = ExpressionLimits.iterations
+  /// The same for loops that are in no other loop: their time is in proportion to what they loop over.
+  public var outerIterationLimit = ExpressionLimits.outerIterations
   /// Patterns that were computed while running, newest last; at most ``patternLimit``.
   private var patterns: [Pattern] = []
   private static let patternLimit = 32
@@ -69,6 +73,7 @@ public final class EvaluationFrame {
       to: State(
         slots: slotMemory, variables: variableMemory, locals: localMemory, error: .absent,
         now: .timestamp(seconds: 0, nanoseconds: 0), iterationsLeft: ExpressionLimits.iterations,
+        outerIterationsLeft: ExpressionLimits.outerIterations,
         allocationLimit: .max, scanner: nil,
         frame: .passUnretained(self), arena: .passUnretained(arena), json: .passUnretained(json),
         scratch: .passUnretained(scratch), indexed: UnsafePointer(json.indexed),

@@ -111,11 +111,16 @@ struct ExpressionParser {
     depth += 1
     guard depth <= ExpressionLimits.depth else { throw tooDeep(start) }
     defer { depth -= 1 }
-    let condition = try logic(isAnd: false)
-    guard isAt("?") else { return condition }
+    let first = try operators(binding: 1)
+    return isAt("?") ? try conditional(first) : first
+  }
+
+  // These call each other as deep as the text nests, so each keeps little on the stack.
+
+  private mutating func conditional(_ condition: ID) throws(SyntaxError) -> ID {
     let at = start
     try advance()
-    let yes = try logic(isAnd: false)
+    let yes = try operators(binding: 1)
     guard try accept(":") else {
       throw SyntaxError(
         .expressionSyntax, "'?' has no ':'", at, at + 1, help: "Write condition ? value : other.")
@@ -124,69 +129,77 @@ struct ExpressionParser {
     return try add(.conditional(condition, yes, no), Int(tree[condition].start), [condition, yes, no])
   }
 
-  private mutating func logic(isAnd: Bool) throws(SyntaxError) -> ID {
-    let symbol = isAnd ? "&&" : "||"
-    let first = isAnd ? try relation() : try logic(isAnd: true)
-    guard isAt(symbol) else { return first }
-    var terms = [first]
-    while try accept(symbol) {
-      terms.append(isAnd ? try relation() : try logic(isAnd: true))
-    }
-    return try add(.logic(terms, isAnd: isAnd), Int(tree[first].start), terms)
-  }
-
-  private mutating func relation() throws(SyntaxError) -> ID {
-    var left = try sum()
-    while true {
-      let op: SyntaxTree.Operator
-      switch token {
-      case .symbol("<"): op = .less
-      case .symbol("<="): op = .lessOrEqual
-      case .symbol(">"): op = .greater
-      case .symbol(">="): op = .greaterOrEqual
-      case .symbol("=="): op = .equal
-      case .symbol("!="): op = .notEqual
-      case .name("in"): op = .in
-      default: return left
-      }
-      try advance()
-      let right = try sum()
-      left = try add(.binary(op, left, right), Int(tree[left].start), [left, right])
+  /// How closely the operator at this place binds: `||` 1, `&&` 2, relations 3, sums 4, products 5; 0 if there
+  /// is none. `op` is nil for `||` and `&&`.
+  private var infix: (binding: Int, op: SyntaxTree.Operator?) {
+    switch token {
+    case .symbol("||"): return (1, nil)
+    case .symbol("&&"): return (2, nil)
+    case .symbol("<"): return (3, .less)
+    case .symbol("<="): return (3, .lessOrEqual)
+    case .symbol(">"): return (3, .greater)
+    case .symbol(">="): return (3, .greaterOrEqual)
+    case .symbol("=="): return (3, .equal)
+    case .symbol("!="): return (3, .notEqual)
+    case .name("in"): return (3, .in)
+    case .symbol("+"): return (4, .add)
+    case .symbol("-"): return (4, .subtract)
+    case .symbol("*"): return (5, .multiply)
+    case .symbol("/"): return (5, .divide)
+    case .symbol("%"): return (5, .modulo)
+    default: return (0, nil)
     }
   }
 
-  private mutating func sum() throws(SyntaxError) -> ID {
-    var left = try product()
-    while isAt("+") || isAt("-") {
-      let op: SyntaxTree.Operator = isAt("+") ? .add : .subtract
-      try advance()
-      let right = try product()
-      left = try add(.binary(op, left, right), Int(tree[left].start), [left, right])
-    }
-    return left
-  }
-
-  private mutating func product() throws(SyntaxError) -> ID {
+  /// Operands joined by operators that bind at least as closely as `binding`.
+  private mutating func operators(binding least: Int) throws(SyntaxError) -> ID {
     var left = try unary()
-    while isAt("*") || isAt("/") || isAt("%") {
-      let op: SyntaxTree.Operator = isAt("*") ? .multiply : isAt("/") ? .divide : .modulo
-      try advance()
-      let right = try unary()
-      left = try add(.binary(op, left, right), Int(tree[left].start), [left, right])
+    while true {
+      let (binding, op) = infix
+      if binding < least { return left }
+      if let op {
+        left = try binary(left, op, binding)
+      } else {
+        left = try logic(left, binding)
+      }
     }
-    return left
+  }
+
+  private mutating func binary(
+    _ left: ID, _ op: SyntaxTree.Operator, _ binding: Int
+  ) throws(SyntaxError) -> ID {
+    try advance()
+    let right = try operators(binding: binding + 1)
+    return try add(.binary(op, left, right), Int(tree[left].start), [left, right])
+  }
+
+  /// A chain of `&&` or `||`, however long, is one part.
+  private mutating func logic(_ first: ID, _ binding: Int) throws(SyntaxError) -> ID {
+    var terms = [first]
+    while infix.binding == binding {
+      try advance()
+      terms.append(try operators(binding: binding + 1))
+    }
+    return try add(.logic(terms, isAnd: binding == 2), Int(tree[first].start), terms)
   }
 
   private mutating func unary() throws(SyntaxError) -> ID {
+    if isAt("!") { return try nots() }
+    if isAt("-") { return try minuses() }
+    return try member(negative: nil)
+  }
+
+  private mutating func nots() throws(SyntaxError) -> ID {
     let begin = start
-    if isAt("!") {
-      var count = 0
-      while try accept("!") { count += 1 }
-      var value = try member(negative: nil)
-      for _ in 0..<count { value = try add(.not(value), begin, [value]) }
-      return value
-    }
-    guard isAt("-") else { return try member(negative: nil) }
+    var count = 0
+    while try accept("!") { count += 1 }
+    var value = try member(negative: nil)
+    for _ in 0..<count { value = try add(.not(value), begin, [value]) }
+    return value
+  }
+
+  private mutating func minuses() throws(SyntaxError) -> ID {
+    let begin = start
     var count = 0
     while try accept("-") { count += 1 }
     // The last minus belongs to the digits: -9223372036854775808 is one literal.
@@ -209,12 +222,7 @@ struct ExpressionParser {
         try advance()
         value = try selection(of: value)
       } else if isAt("[") {
-        let opened = start
-        try advance()
-        let isOptional = try accept("?")
-        let key = try expression()
-        try expect("]", opened)
-        value = try add(.index(value, key, optional: isOptional), Int(tree[value].start), [value, key])
+        value = try index(of: value)
       } else if isAt("{") {
         throw SyntaxError(
           .expressionSyntax, "messages cannot be built here", start, start + 1,
@@ -223,6 +231,15 @@ struct ExpressionParser {
         return value
       }
     }
+  }
+
+  private mutating func index(of target: ID) throws(SyntaxError) -> ID {
+    let opened = start
+    try advance()
+    let isOptional = try accept("?")
+    let key = try expression()
+    try expect("]", opened)
+    return try add(.index(target, key, optional: isOptional), Int(tree[target].start), [target, key])
   }
 
   /// What follows a dot.
@@ -264,7 +281,13 @@ struct ExpressionParser {
     var list: [ID] = []
     while !isAt(")") {
       list.append(try expression())
+      let comma = start
       guard try accept(",") else { break }
+      if isAt(")") {
+        throw SyntaxError(
+          .expressionSyntax, "arguments cannot end with a comma", comma, comma + 1,
+          help: "Only lists and maps can.", replacement: "")
+      }
     }
     try expect(")", opened)
     return list
@@ -272,18 +295,43 @@ struct ExpressionParser {
 
   private mutating func primary(negative: Int?) throws(SyntaxError) -> ID {
     let begin = negative ?? start
+    if isAt("(") { return try parentheses() }
+    if isAt("[") { return try list(begin) }
+    if isAt("{") { return try map(begin) }
+    if isAt(".") {
+      try advance()
+      return try nameOrCall(absolute: true, begin)
+    }
+    if case .name(let name) = token, name != "true", name != "false", name != "null" {
+      return try nameOrCall(absolute: false, begin)
+    }
+    return try literal(isNegative: negative != nil, begin)
+  }
+
+  private mutating func parentheses() throws(SyntaxError) -> ID {
+    let begin = start
+    try advance()
+    let inner = try expression()
+    try expect(")", begin)
+    // The parentheses belong to the part, so that a caret covers them.
+    tree.nodes[Int(inner)].start = Int32(begin)
+    tree.nodes[Int(inner)].end = Int32(previousEnd)
+    return inner
+  }
+
+  private mutating func literal(isNegative: Bool, _ begin: Int) throws(SyntaxError) -> ID {
     switch token {
     case .number(let magnitude, let isUnsigned):
       if isUnsigned { return try literal(.uint(magnitude), begin) }
-      if negative != nil, magnitude == 1 << 63 { return try literal(.int(.min), begin) }
+      if isNegative, magnitude == 1 << 63 { return try literal(.int(.min), begin) }
       guard let value = Int64(exactly: magnitude) else {
         throw SyntaxError(
           .expressionLiteral, "this number is too large for an int", start, lexer.position,
           help: "Add 'u' for an unsigned number or '.0' for a double.")
       }
-      return try literal(.int(negative == nil ? value : -value), begin)
+      return try literal(.int(isNegative ? -value : value), begin)
     case .double(let value):
-      return try literal(.double(negative == nil ? value : -value), begin)
+      return try literal(.double(isNegative ? -value : value), begin)
     case .string(let bytes):
       return try literal(.string(bytes), begin)
     case .bytes(let bytes):
@@ -291,21 +339,6 @@ struct ExpressionParser {
     case .name("true"): return try literal(.bool(true), begin)
     case .name("false"): return try literal(.bool(false), begin)
     case .name("null"): return try literal(.null, begin)
-    case .name(let name): return try nameOrCall(name, absolute: false, begin)
-    case .symbol("."):
-      try advance()
-      guard case .name(let name) = token else { throw unexpected("a name") }
-      return try nameOrCall(name, absolute: true, begin)
-    case .symbol("("):
-      try advance()
-      let inner = try expression()
-      try expect(")", begin)
-      // The parentheses belong to the part, so that a caret covers them.
-      tree.nodes[Int(inner)].start = Int32(begin)
-      tree.nodes[Int(inner)].end = Int32(previousEnd)
-      return inner
-    case .symbol("["): return try list(begin)
-    case .symbol("{"): return try map(begin)
     default: throw unexpected("a value")
     }
   }
@@ -317,10 +350,9 @@ struct ExpressionParser {
     return try add(.literal(value), begin, [])
   }
 
-  private mutating func nameOrCall(
-    _ name: String, absolute: Bool, _ begin: Int
-  ) throws(SyntaxError) -> ID {
+  private mutating func nameOrCall(absolute: Bool, _ begin: Int) throws(SyntaxError) -> ID {
     let at = start
+    guard case .name(let name) = token else { throw unexpected("a name") }
     if Self.reserved.contains(name) || name == "in" {
       throw SyntaxError(
         .expressionReservedWord, "'\(name)' is a reserved word", at, lexer.position,

@@ -67,8 +67,10 @@ public enum ExpressionLimits {
   public static let depth = 250
   /// Parts of one expression.
   public static let nodes = 20_000
-  /// Rounds of all loops of one evaluation, unless the frame says otherwise.
+  /// Rounds of all loops inside other loops of one evaluation, unless the frame says otherwise.
   public static let iterations = 10_000
+  /// Rounds of all loops that are in no other loop.
+  public static let outerIterations = 1_000_000
   /// Bytes of a pattern that is computed while running.
   public static let patternBytes = 1 << 10
   /// Bytes of one string that an expression builds.

@@ -56,6 +56,29 @@ extension Machine {
     return Value(kind: .map, pointer: target.baseAddress, length: length)
   }
 
+  /// A map whose keys need no look.
+  @inline(never)
+  func object(_ at: Int32) -> Value {
+    let count = Int(operations[Int(at)].b)
+    let children = code.pointee.children + Int(operations[Int(at)].a)
+    let slots = state.pointee.slots
+    guard let target = context.entries(count).baseAddress else { return .absent }
+    for index in 0..<count {
+      let part = children[3 &* index &+ 1]
+      let operation = operations + Int(part)
+      var member: Value
+      if operation.pointee.code == .slot {
+        member = slots[Int(operation.pointee.a)]
+        if member.isAbsent { return missing(part) }
+      } else {
+        member = value(part)
+        if member.isError { return member }
+      }
+      target[index] = Entry(key: operations[Int(children[3 &* index])].literal, value: member)
+    }
+    return Value(kind: .map, pointer: UnsafeRawPointer(target), length: count)
+  }
+
   static func canBeKey(_ value: Value) -> Bool {
     switch value.what {
     case .bool, .int, .uint, .string: return value.flags & Value.netFlags == 0
@@ -73,6 +96,7 @@ extension Machine {
     var count: Int { isMap ? entries.count : values.count }
     let first: UnsafeMutablePointer<Value>
     let hasTwo: Bool
+    let isInner: Bool
 
     @inline(__always)
     func enter(_ round: Int) {
@@ -90,15 +114,21 @@ extension Machine {
 
   /// Whether another round may begin.
   @inline(__always)
-  private func spend() -> Bool {
-    state.pointee.iterationsLeft &-= 1
-    return state.pointee.iterationsLeft >= 0
-      && (state.pointee.iterationsLeft & 15 != 0 || context.hasRoom)
+  private func spend(_ rounds: Rounds) -> Bool {
+    let left: Int
+    if rounds.isInner {
+      left = state.pointee.iterationsLeft &- 1
+      state.pointee.iterationsLeft = left
+    } else {
+      left = state.pointee.outerIterationsLeft &- 1
+      state.pointee.outerIterationsLeft = left
+    }
+    return left >= 0 && (left & 15 != 0 || context.hasRoom)
   }
 
   /// How many rounds there can be.
   private func room(_ rounds: Rounds) -> Int {
-    min(rounds.count, max(state.pointee.iterationsLeft, 0))
+    min(rounds.count, max(rounds.isInner ? state.pointee.iterationsLeft : state.pointee.outerIterationsLeft, 0))
   }
 
   @inline(never)
@@ -111,7 +141,7 @@ extension Machine {
       values: range.is(.list) ? range.elements : .init(start: nil, count: 0),
       entries: range.is(.map) ? range.entries : .init(start: nil, count: 0), isMap: range.is(.map),
       first: state.pointee.locals + Int(operation.pointee.literal.payload),
-      hasTwo: operation.pointee.flags != 0)
+      hasTwo: operation.pointee.flags & 1 != 0, isInner: operation.pointee.flags & 2 != 0)
     switch SyntaxTree.Loop.Kind(rawValue: operation.pointee.detail).unsafelyUnwrapped {
     case .all: return quantify(at, rounds, decisive: Truth.no)
     case .exists: return quantify(at, rounds, decisive: Truth.yes)
@@ -126,7 +156,9 @@ extension Machine {
 
   private func exhausted(_ at: Int32) -> Value {
     located(
-      context.failure(state.pointee.iterationsLeft < 0 ? .tooManyIterations : .tooLarge), at)
+      context.failure(
+        min(state.pointee.iterationsLeft, state.pointee.outerIterationsLeft) < 0 ? .tooManyIterations : .tooLarge),
+      at)
   }
 
   /// `all` and `exists`: one decisive element decides, whatever fails in others.
@@ -134,7 +166,7 @@ extension Machine {
     let body = operations[Int(at)].c
     var error = Value.absent
     for round in 0..<rounds.count {
-      guard spend() else { return exhausted(at) }
+      guard spend(rounds) else { return exhausted(at) }
       rounds.enter(round)
       let outcome = bool(body)
       if outcome == decisive { return .bool(decisive == Truth.yes) }
@@ -147,7 +179,7 @@ extension Machine {
     let body = operations[Int(at)].c
     var found = 0
     for round in 0..<rounds.count {
-      guard spend() else { return exhausted(at) }
+      guard spend(rounds) else { return exhausted(at) }
       rounds.enter(round)
       let outcome = bool(body)
       if outcome == Truth.failed { return state.pointee.error }
@@ -169,7 +201,7 @@ extension Machine {
     let target = context.elements(room(rounds))
     var length = 0
     for round in 0..<rounds.count {
-      guard spend() else { return exhausted(at) }
+      guard spend(rounds) else { return exhausted(at) }
       rounds.enter(round)
       guard let counts = passes(operation.b) else { return state.pointee.error }
       if !counts { continue }
@@ -186,7 +218,7 @@ extension Machine {
     let target = context.elements(room(rounds))
     var length = 0
     for round in 0..<rounds.count {
-      guard spend() else { return exhausted(at) }
+      guard spend(rounds) else { return exhausted(at) }
       rounds.enter(round)
       guard let counts = passes(body) else { return state.pointee.error }
       if !counts { continue }
@@ -201,7 +233,7 @@ extension Machine {
     let target = context.entries(room(rounds))
     var length = 0
     for round in 0..<rounds.count {
-      guard spend() else { return exhausted(at) }
+      guard spend(rounds) else { return exhausted(at) }
       rounds.enter(round)
       guard let counts = passes(operation.b) else { return state.pointee.error }
       if !counts { continue }
@@ -218,7 +250,7 @@ extension Machine {
     let operation = operations[Int(at)]
     var members: [Entry] = []
     for round in 0..<rounds.count {
-      guard spend() else { return exhausted(at) }
+      guard spend(rounds) else { return exhausted(at) }
       rounds.enter(round)
       guard let counts = passes(operation.b) else { return state.pointee.error }
       if !counts { continue }
@@ -236,7 +268,7 @@ extension Machine {
     var elements: [Value] = []
     keys.reserveCapacity(rounds.count)
     for round in 0..<rounds.count {
-      guard spend() else { return exhausted(at) }
+      guard spend(rounds) else { return exhausted(at) }
       rounds.enter(round)
       elements.append(rounds.first[0])
       let key = context.plain(value(body))

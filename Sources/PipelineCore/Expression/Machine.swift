@@ -125,7 +125,7 @@ struct Machine {
   }
 
   /// No such key: the literal of the operation.
-  private func missing(_ at: Int32) -> Value {
+  func missing(_ at: Int32) -> Value {
     let literal = UnsafeRawPointer(operations + Int(at)) + Self.literalOffset
     return Value(
       kind: .error, payload: UInt64(UInt(bitPattern: literal)), length: UInt32(truncatingIfNeeded: at + 1),
@@ -224,20 +224,29 @@ struct Machine {
       let set = code.pointee.sets + Int(operation.pointee.c)
       return .bool(set.pointee.index(of: context.plain(element), context) != nil)
     case .bind:
-      let bound = value(operation.pointee.b)
-      if bound.isError { return bound }
-      state.pointee.locals[Int(operation.pointee.a)] = bound
+      // An error counts where the name is used.
+      state.pointee.locals[Int(operation.pointee.a)] = value(operation.pointee.b)
       return value(operation.pointee.c)
+    case .attempt:
+      let attempted = value(operation.pointee.a)
+      guard attempted.isError else { return context.optional(attempted) }
+      return Self.isLimit(attempted) ? attempted : Value(kind: .optional)
     case .fail:
       return failing(at)
     case .list: return list(at)
     case .map: return map(at)
+    case .object: return object(at)
     case .loop: return loop(at)
     case .optionalMap: return optionalMap(at)
     case .optionalOr, .optionalOrValue: return optionalOr(at)
     case .call: return call(at)
     case .matches: return matches(at)
     }
+  }
+
+  /// Whether the failure is that the evaluation takes too much.
+  private static func isLimit(_ error: Value) -> Bool {
+    error.aux == ExpressionFailure.tooManyIterations.rawValue || error.aux == ExpressionFailure.tooLarge.rawValue
   }
 
   /// The operators on two ints whose overflow is the only way to fail.

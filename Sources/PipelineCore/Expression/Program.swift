@@ -34,6 +34,8 @@ struct Operation {
     case list
     /// `b` triples from child `a`: key, value, whether optional.
     case map
+    /// The same where the keys are constant texts that differ and no member is optional.
+    case object
     /// `b` terms from child `a`.
     case and, or
     case not, negate
@@ -51,7 +53,7 @@ struct Operation {
     /// `a in b` where `b` is a literal list; `c` is its index.
     case containsIndexed
     /// Loop over `a` with condition `b` (or -1) and body `c`; `detail` is the kind, `flags` 1 with two
-    /// variables, the payload of `literal` the first variable.
+    /// variables and 2 inside another loop, the payload of `literal` the first variable.
     case loop
     /// Loop variable `a` is `b` while `c` is evaluated.
     case bind
@@ -61,6 +63,8 @@ struct Operation {
     case call
     /// Whether the text of `a` matches pattern `c`; `b` is the pattern as an operation.
     case matches
+    /// What `a` yields as an optional, which is empty where it fails.
+    case attempt
     /// `a.or(b)` and `a.orValue(b)`.
     case optionalOr, optionalOrValue
     /// Fails; `detail` is unused, `flags` the failure, `literal` what about.
@@ -111,6 +115,10 @@ public final class Program: @unchecked Sendable {
   private let candidateCount: Int
   private let patternCount: Int
   private let setCount: Int
+  /// The condition as tests of slots, or none.
+  private let tests: UnsafePointer<SlotTest>
+  private let testCount: Int
+  private let lastTruth: UInt8
   /// Whether evaluations may take memory in proportion to something else than the expression.
   private let isHeavy: Bool
   /// Literals that are lists, maps and texts.
@@ -123,7 +131,8 @@ public final class Program: @unchecked Sendable {
 
   init(
     operations: [Operation], children: [Int32], sites: [Site], candidates: [Candidate],
-    patterns: [Pattern], sets: [KeyIndex], root: Int32, localCount: Int, owned: [OwnedValue], text: LocatedText,
+    patterns: [Pattern], sets: [KeyIndex], tests: SlotTests?, root: Int32, localCount: Int, owned: [OwnedValue],
+    text: LocatedText,
     spans: [(start: Int32, end: Int32)],
     type: ExpressionType
   ) {
@@ -141,6 +150,9 @@ public final class Program: @unchecked Sendable {
     candidateCount = candidates.count
     patternCount = patterns.count
     setCount = sets.count
+    self.tests = Self.copy(tests?.tests ?? [])
+    testCount = tests?.tests.count ?? 0
+    lastTruth = tests?.last ?? Truth.failed
     isHeavy = localCount > 0 || !sites.isEmpty || operations.contains { $0.code == .arithmetic }
     self.owned = owned
     self.text = text
@@ -167,6 +179,7 @@ public final class Program: @unchecked Sendable {
     Self.free(code.pointee.candidates, candidateCount)
     Self.free(code.pointee.patterns, patternCount)
     Self.free(code.pointee.sets, setCount)
+    Self.free(tests, testCount)
     code.deallocate()
   }
 
@@ -197,6 +210,7 @@ public final class Program: @unchecked Sendable {
   private func prepare(_ frame: EvaluationFrame) {
     frame.reserveLocals(localCount)
     frame.state.pointee.iterationsLeft = frame.iterationLimit
+    frame.state.pointee.outerIterationsLeft = frame.outerIterationLimit
     frame.state.pointee.allocationLimit = frame.arena.allocated &+ ExpressionLimits.evaluationBytes
   }
 
@@ -208,6 +222,16 @@ public final class Program: @unchecked Sendable {
 
   /// The outcome of a condition; anything but a bool counts as failed.
   public func evaluateBool(_ frame: EvaluationFrame) -> Tri {
+    if testCount > 0 {
+      if isHeavy { prepare(frame) }
+      let outcome = SlotTest.run(tests, testCount, last: lastTruth, code, frame.state)
+      if outcome != Truth.failed { return outcome == Truth.yes ? .yes : .no }
+    }
+    return evaluateOperations(frame)
+  }
+
+  @inline(never)
+  private func evaluateOperations(_ frame: EvaluationFrame) -> Tri {
     let outcome = machine(frame).bool(root)
     return outcome == Truth.yes ? .yes : outcome == Truth.no ? .no : .failed
   }

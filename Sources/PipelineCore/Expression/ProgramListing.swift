@@ -31,11 +31,13 @@ extension Program {
     switch operation.code {
     case .literal, .variable, .now, .local, .slot, .slotOrNull, .optionalSlot, .hasSlot, .compareSlot, .fail: return []
     case .slotOr: return [operation.c]
-    case .declared, .select, .optionalSelect, .has, .not, .negate, .matches, .containsIndexed: return [operation.a]
+    case .declared, .select, .optionalSelect, .has, .not, .negate, .matches, .containsIndexed, .attempt:
+      return [operation.a]
     case .index, .optionalIndex, .arithmetic, .compare, .contains, .optionalOr, .optionalOrValue:
       return [operation.a, operation.b]
     case .list: return (0..<Int(operation.b)).map { child(operation, 2 * $0) }
-    case .map: return (0..<Int(operation.b)).flatMap { [child(operation, 3 * $0), child(operation, 3 * $0 + 1)] }
+    case .map, .object:
+      return (0..<Int(operation.b)).flatMap { [child(operation, 3 * $0), child(operation, 3 * $0 + 1)] }
     case .and, .or, .call: return (0..<Int(operation.b)).map { child(operation, $0) }
     case .conditional, .loop: return [operation.a, operation.b, operation.c]
     case .bind, .optionalMap: return [operation.b, operation.c]
@@ -63,7 +65,7 @@ extension Program {
     case .index: return "index \(list)"
     case .optionalIndex: return "index \(list) as optional"
     case .list: return "list of \(parts.count)" + (list.isEmpty ? "" : ": \(list)")
-    case .map:
+    case .map, .object:
       return "map of \(parts.count / 2)"
         + (0..<parts.count / 2).map { " \(parts[2 * $0])=\(parts[2 * $0 + 1])" }.joined()
     case .and: return "and \(list)"
@@ -82,7 +84,7 @@ extension Program {
     case .loop:
       let kind = SyntaxTree.Loop.Kind(rawValue: operation.detail).map { "\($0)" } ?? "?"
       let first = operation.literal.asInt
-      let locals = operation.flags == 0 ? "local \(first)" : "locals \(first) and \(first + 1)"
+      let locals = operation.flags & 1 == 0 ? "local \(first)" : "locals \(first) and \(first + 1)"
       return "loop \(kind) over \(operation.a), \(locals)"
         + (operation.b >= 0 ? ", where \(operation.b)" : "") + ": \(operation.c)"
     case .bind: return "local \(operation.a) is \(operation.b) in \(operation.c)"
@@ -92,6 +94,7 @@ extension Program {
       let ways = site.count > 1 ? ", \(site.count) overloads" : ""
       return "call \(site.name)" + (list.isEmpty ? "" : " \(list)") + ways
     case .matches: return "match \(list) with a compiled pattern"
+    case .attempt: return "try \(list)"
     case .optionalOr: return "optional \(parts[0]), else \(parts[1])"
     case .optionalOrValue: return "value of \(parts[0]), else \(parts[1])"
     case .fail: return "fail"

@@ -10,6 +10,8 @@ struct ReadAnalysis {
   /// Paths that `has(...)` has vouched for here.
   private var guards: Set<String> = []
   private var negated = false
+  /// Within `optional.try(...)`, where nothing fails.
+  private var isTried = false
 
   init(
     _ syntax: ExpressionSyntax, _ scope: ExpressionScope, _ types: [ExpressionType],
@@ -76,12 +78,12 @@ struct ReadAnalysis {
     // What lies before the first optional step is read plainly and may be missing.
     let plain = chain.optionalFrom ?? chain.fields.count
     let vouched = (0...plain).reversed().first { $0 > 0 && guards.contains(written(chain, $0)) } ?? 0
-    let missing = plain > vouched && !isDeclared(chain, plain)
+    let missing = plain > vouched && !isDeclared(chain, plain) && !isTried
     reads.append(
       ReadPath(
         variable: scope.variables[chain.variable].name, fields: chain.fields, path: path,
         location: text.location(Int(tree[id].start), Int(tree[id].end)), canBeMissing: missing,
-        isGuarded: chain.optionalFrom != nil || vouched == chain.fields.count && vouched > 0,
+        isGuarded: isTried || chain.optionalFrom != nil || vouched == chain.fields.count && vouched > 0,
         underNegation: negated, node: id,
         missingFrom: (0..<plain).first { !isDeclared(chain, $0 + 1) } ?? 0))
     if missing { canFail = true }
@@ -130,6 +132,11 @@ struct ReadAnalysis {
       visit(operand)
       visit(key)
       if !optional { canFail = true }
+    case .call(_, "try", _, let arguments) where isTry(id):
+      let before = (canFail, isTried)
+      isTried = true
+      for argument in arguments { visit(argument) }
+      (canFail, isTried) = before
     case .call(let target, let function, _, let arguments):
       if case .function(_, _, passesTarget: true) = resolutions[Int(id)], let target { visit(target) }
       for argument in arguments { visit(argument) }
@@ -190,6 +197,11 @@ struct ReadAnalysis {
       visit(target)
       visit(body)
     }
+  }
+
+  private func isTry(_ id: SyntaxTree.ID) -> Bool {
+    if case .function(let spec, _, _) = resolutions[Int(id)] { return spec.name == "optional.try" }
+    return false
   }
 
   /// Whether the shape of the operand promises the field.

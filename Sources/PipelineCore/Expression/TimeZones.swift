@@ -44,7 +44,7 @@ enum TimeZones {
   }
 
   private static func fixed(_ name: String) -> Int64? {
-    if name == "UTC" || name == "GMT" || name == "Z" { return 0 }
+    if name == "UTC" || name == "GMT" || name == "Z" || name.isEmpty { return 0 }
     var bytes = Array(name.utf8)
     var sign: Int64 = 1
     if let first = bytes.first, first == 0x2B || first == 0x2D {

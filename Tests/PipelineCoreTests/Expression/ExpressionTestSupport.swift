@@ -40,6 +40,8 @@ struct Evaluation {
       return nil
     }
     value = program.evaluate(frame)
+    let truth: Program.Tri = !value.is(.bool) ? .failed : value.asBool ? .yes : .no
+    #expect(program.evaluateBool(frame) == truth, "\(expression) as a condition", sourceLocation: sourceLocation)
   }
 
   /// The value as JSON, or the message of the failure.

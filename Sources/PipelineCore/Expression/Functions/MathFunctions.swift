@@ -4,19 +4,11 @@ extension FunctionRegistry {
   /// Numbers, after the math extension of the language.
   static let math: [FunctionSpec] = [
     FunctionSpec(
-      "math.greatest", "The greatest of some numbers, given one by one or as a list.",
-      [
-        .global([.list(.dyn)], .dyn) { extreme($0[0].elements, .greater, $0.context) },
-        .variadic([.dyn], .dyn) {
-          extreme(UnsafeBufferPointer(start: $0.values, count: $0.count), .greater, $0.context)
-        },
-      ], examples: [("math.greatest(1, 3, 2)", "3")]),
+      "math.greatest", "The greatest of some numbers, given one by one or as a list.", extremes(.greater),
+      examples: [("math.greatest(1, 3, 2)", "3")]),
     FunctionSpec(
-      "math.least", "The least of some numbers, given one by one or as a list.",
-      [
-        .global([.list(.dyn)], .dyn) { extreme($0[0].elements, .less, $0.context) },
-        .variadic([.dyn], .dyn) { extreme(UnsafeBufferPointer(start: $0.values, count: $0.count), .less, $0.context) },
-      ], examples: [("math.least([1, 3, 2])", "1")]),
+      "math.least", "The least of some numbers, given one by one or as a list.", extremes(.less),
+      examples: [("math.least([1, 3, 2])", "1")]),
     rounding("math.ceil", "The next whole number up, as a double.", ("1.2", "2.0"), .up),
     rounding("math.floor", "The next whole number down, as a double.", ("-1.2", "-2.0"), .down),
     rounding(
@@ -69,6 +61,17 @@ extension FunctionRegistry {
     shift("math.bitShiftLeft", "The bits moved to the left.", ("1, 2", "4")) { $0 << $1 },
     shift("math.bitShiftRight", "The bits moved to the right; zeros come in.", ("1024, 2", "256")) { $0 >> $1 },
   ]
+
+  /// Numbers of one type have an extreme of that type; of others only the evaluation knows.
+  private static func extremes(_ relation: Relation) -> [FunctionOverload] {
+    let each: FunctionOverload.Body = {
+      extreme(UnsafeBufferPointer(start: $0.values, count: $0.count), relation, $0.context)
+    }
+    let mixed = numbers.flatMap { a in numbers.filter { $0 != a }.map { [a, $0] } } + [[.dyn, .dyn, .dyn]]
+    return numbers.map { .global([.list($0)], $0) { extreme($0[0].elements, relation, $0.context) } }
+      + numbers.map { .variadic([$0], $0, each) }
+      + mixed.map { $0.count == 2 ? .global($0, .dyn, each) : .variadic($0, .dyn, each) }
+  }
 
   private static func extreme(
     _ values: UnsafeBufferPointer<Value>, _ relation: Relation, _ context: Context

@@ -1,7 +1,8 @@
 extension FunctionRegistry {
   private static let t = ExpressionType.param("T")
 
-  /// Values that may be absent. `or` and `orValue` evaluate their argument only when it is needed.
+  /// Values that may be absent. `or` and `orValue` evaluate their argument only when it is needed;
+  /// `optional.try` is the one function that is called with a failure.
   static let optionals: [FunctionSpec] = [
     FunctionSpec(
       "optional.of", "An optional that holds the value.",
@@ -24,6 +25,16 @@ extension FunctionRegistry {
       examples: [
         ("optional.ofNonNull(dyn(null)).orValue(7)", "7"), ("optional.ofNonNull(0).orValue(7)", "0"),
       ]),
+    FunctionSpec(
+      "optional.try", "An optional that holds the value, or nothing where the expression fails.",
+      [.global([t], .optional(t)) { $0.context.arena.optional($0[0]) }],
+      examples: [
+        ("optional.try(parseTime('yesterday', 'clf')).hasValue()", "false"),
+        ("optional.try(int('7')).orValue(0)", "7"), ("optional.try(1 / 0).orValue(-1)", "-1"),
+      ],
+      details:
+        "It takes every failure for an answer but one: where the expression exceeds what one evaluation may take of time and memory, the whole fails."
+    ),
     FunctionSpec(
       "hasValue", "Whether the optional holds something.",
       [.member([.optional(t)], .bool) { .bool($0[0].pointer != nil) }],

@@ -1,0 +1,394 @@
+#if canImport(Glibc)
+  import Glibc
+#endif
+
+/// One term of a condition, where it compares a slot with a constant: 32 trivially copyable bytes.
+///
+/// A condition of such terms under `&&`, `||` and `!` is a row of tests, read from its first to its last.
+/// Where a test comes out as expected the next one follows, else its jump is taken. What tests cannot decide
+/// (an absent field, a text with escapes, kinds that have no order) is evaluated by the operations, which
+/// know all the rules; nothing has happened until then that must be undone.
+struct SlotTest {
+  enum Code: UInt8 {
+    case intEqual, intLess, intLessOrEqual
+    case doubleEqual, doubleLess, doubleLessOrEqual, doubleGreater, doubleGreaterOrEqual
+    case boolEqual
+    case null
+    /// Equality of text, by its length in bytes: none, 1 to 3, 4 to 8, 9 to 16, more.
+    case empty, short, word, twoWords, text
+    case present
+    /// The slot itself, a bool.
+    case truth
+    /// Operation `slot`, whatever it is.
+    case other
+  }
+
+  var code: Code
+  /// The outcome with which the next test follows; else `jump`.
+  var expected = Truth.yes
+  /// The outcome where the slot is absent; ``Truth/failed`` leaves it to the operations.
+  var absent = Truth.failed
+  /// Whether a value of another kind than the constant's may be judged here.
+  var judgesOthers = true
+  /// The number of a test, or the complement of the outcome of the whole.
+  var jump: Int32 = 0
+  var slot: Int32
+  /// Bytes of the text.
+  var length: UInt32 = 0
+  /// The constant; of text the first and the last bytes, or the address.
+  var low: UInt64 = 0
+  var high: UInt64 = 0
+
+  // MARK: Running
+
+  /// The outcome of `count` tests, `last` where all came out as expected: ``Truth``.
+  @inline(__always)
+  static func run(
+    _ tests: UnsafePointer<SlotTest>, _ count: Int, last: UInt8,
+    _ code: UnsafePointer<Program.Code>, _ state: UnsafeMutablePointer<EvaluationFrame.State>
+  ) -> UInt8 {
+    let slots = state.pointee.slots
+    var at = 0
+    while true {
+      let test = tests + at
+      let slot = slots + Int(test.pointee.slot)
+      let outcome: UInt8
+      switch test.pointee.code {
+      case .intEqual:
+        outcome = slot.pointee.is(.int) ? bit(slot.pointee.payload == test.pointee.low) : test.judge(slot)
+      case .intLess:
+        outcome = slot.pointee.is(.int) ? bit(slot.pointee.asInt < test.number) : test.judge(slot)
+      case .intLessOrEqual:
+        outcome = slot.pointee.is(.int) ? bit(slot.pointee.asInt <= test.number) : test.judge(slot)
+      case .short:
+        outcome =
+          test.fits(slot)
+          ? bit(shortBits(slot.pointee.pointer, test.pointee.length) == test.pointee.low) : test.judge(slot)
+      case .word:
+        guard test.fits(slot), let text = slot.pointee.pointer else {
+          outcome = test.judge(slot)
+          break
+        }
+        let low = text.loadUnaligned(as: UInt32.self)
+        let high = text.loadUnaligned(fromByteOffset: Int(test.pointee.length) &- 4, as: UInt32.self)
+        outcome = bit(UInt64(low) | UInt64(high) << 32 == test.pointee.low)
+      case .twoWords:
+        guard test.fits(slot), let text = slot.pointee.pointer else {
+          outcome = test.judge(slot)
+          break
+        }
+        let low = text.loadUnaligned(as: UInt64.self)
+        let high = text.loadUnaligned(fromByteOffset: Int(test.pointee.length) &- 8, as: UInt64.self)
+        outcome = bit((low ^ test.pointee.low) | (high ^ test.pointee.high) == 0)
+      case .other:
+        outcome = test.evaluate(code, state)
+      default:
+        outcome = test.judge(slot)
+      }
+      if outcome == test.pointee.expected {
+        at &+= 1
+        if at == count { return last }
+        continue
+      }
+      if outcome == Truth.failed { return outcome }
+      let jump = test.pointee.jump
+      if jump < 0 { return UInt8(truncatingIfNeeded: ~jump) }
+      at = Int(jump)
+    }
+  }
+
+  @inline(__always)
+  private static func bit(_ holds: Bool) -> UInt8 { holds ? Truth.yes : Truth.no }
+
+  /// The first, middle and last of 1 to 3 bytes, which are all of them.
+  @inline(__always)
+  fileprivate static func shortBits(_ text: UnsafeRawPointer?, _ length: UInt32) -> UInt64 {
+    guard let text else { return .max }
+    let first = text.load(as: UInt8.self)
+    let middle = text.load(fromByteOffset: Int(length >> 1), as: UInt8.self)
+    let last = text.load(fromByteOffset: Int(length) &- 1, as: UInt8.self)
+    return UInt64(first) | UInt64(middle) << 8 | UInt64(last) << 16
+  }
+}
+
+extension UnsafePointer<SlotTest> {
+  @inline(__always)
+  fileprivate var number: Int64 { Int64(bitPattern: pointee.low) }
+
+  /// Whether the slot is a text without escapes that is as long as the constant.
+  @inline(__always)
+  fileprivate func fits(_ slot: UnsafeMutablePointer<Value>) -> Bool {
+    slot.pointee.is(.string) && slot.pointee.flags == 0 && slot.pointee.length == pointee.length
+  }
+
+  @inline(never)
+  fileprivate func evaluate(
+    _ code: UnsafePointer<Program.Code>, _ state: UnsafeMutablePointer<EvaluationFrame.State>
+  ) -> UInt8 {
+    Machine(operations: code.pointee.operations, code: code, state: state).bool(pointee.slot)
+  }
+
+  /// The outcome of tests that are not frequent, and for values of other kinds than the constant's.
+  @inline(never)
+  fileprivate func judge(_ slot: UnsafeMutablePointer<Value>) -> UInt8 {
+    let value = slot.pointee
+    if value.isAbsent { return pointee.absent }
+    let holds: Bool
+    switch pointee.code {
+    case .present: return Truth.yes
+    case .truth:
+      guard value.is(.bool) else { return Truth.failed }
+      holds = value.asBool
+    case .null:
+      guard !value.isError else { return Truth.failed }
+      holds = value.isNull
+    case .boolEqual:
+      guard value.is(.bool) else { return other(value) }
+      holds = value.payload == pointee.low
+    case .intEqual, .intLess, .intLessOrEqual:
+      guard value.is(.double), pointee.judgesOthers else {
+        return pointee.code == .intEqual ? other(value) : Truth.failed
+      }
+      let (double, limit) = (value.asDouble, Double(number))
+      guard double == double else { return Truth.failed }
+      holds = pointee.code == .intEqual ? double == limit : pointee.code == .intLess ? double < limit : double <= limit
+    case .doubleEqual, .doubleLess, .doubleLessOrEqual, .doubleGreater, .doubleGreaterOrEqual:
+      guard value.is(.double) || value.is(.int) && pointee.judgesOthers else {
+        return pointee.code == .doubleEqual ? other(value) : Truth.failed
+      }
+      let (double, limit) = (value.asNumber, Double(bitPattern: pointee.low))
+      switch pointee.code {
+      case .doubleLess: holds = double < limit
+      case .doubleLessOrEqual: holds = double <= limit
+      case .doubleGreater: holds = double > limit
+      case .doubleGreaterOrEqual: holds = double >= limit
+      default: holds = double == limit
+      }
+    case .empty, .short, .word, .twoWords, .text:
+      guard value.is(.string) else { return other(value) }
+      guard value.flags == 0 else { return Truth.failed }
+      guard value.length == pointee.length else { return Truth.no }
+      // Shorter texts of this length have been compared.
+      guard pointee.code == .text, let text = value.pointer,
+        let constant = UnsafeRawPointer(bitPattern: UInt(pointee.low))
+      else { return pointee.code == .empty ? Truth.yes : Truth.failed }
+      holds = memcmp(text, constant, Int(value.length)) == 0
+    case .other: return Truth.failed
+    }
+    return holds ? Truth.yes : Truth.no
+  }
+
+  /// Whether a scalar of another kind equals the constant: never, unless both are numbers.
+  private func other(_ value: Value) -> UInt8 {
+    guard pointee.judgesOthers else { return Truth.failed }
+    switch value.what {
+    case .null, .bool: return Truth.no
+    case .int, .double, .uint:
+      switch pointee.code {
+      case .boolEqual, .empty, .short, .word, .twoWords, .text: return Truth.no
+      default: return Truth.failed
+      }
+    case .string:
+      switch pointee.code {
+      case .boolEqual, .intEqual, .doubleEqual: return Truth.no
+      default: return Truth.failed
+      }
+    default: return Truth.failed
+    }
+  }
+}
+
+// MARK: Making
+
+/// Makes the tests of a condition.
+struct SlotTests {
+  private(set) var tests: [SlotTest] = []
+  /// The outcome where all tests come out as expected.
+  private(set) var last = Truth.yes
+  private let operations: [Operation]
+  private let children: [Int32]
+  private let context: Context
+
+  /// Longer rows are not made.
+  private static let limit = 1000
+  /// Lists of more elements are searched otherwise.
+  private static let listLimit = 8
+
+  /// Nil where nothing would be gained. `context` is for comparing constants.
+  init?(_ operations: [Operation], _ children: [Int32], root: Int32, _ context: Context) {
+    self.operations = operations
+    self.children = children
+    self.context = context
+    guard count(root) <= Self.limit else { return nil }
+    emit(root, yes: ~Int32(Truth.yes), no: ~Int32(Truth.no))
+    if tests.allSatisfy({ $0.code == .other }) { return nil }
+  }
+
+  /// How many tests an operation takes.
+  private func count(_ at: Int32) -> Int {
+    let operation = operations[Int(at)]
+    switch operation.code {
+    case .and, .or: return terms(operation).reduce(0) { $0 + count($1) }
+    case .not: return count(operation.a)
+    case .contains: return elements(operation)?.count ?? 1
+    default: return 1
+    }
+  }
+
+  private func terms(_ operation: Operation) -> ArraySlice<Int32> {
+    children[Int(operation.a)..<Int(operation.a) + Int(operation.b)]
+  }
+
+  private mutating func emit(_ at: Int32, yes: Int32, no: Int32) {
+    let operation = operations[Int(at)]
+    switch operation.code {
+    case .and, .or:
+      let terms = terms(operation)
+      for (index, term) in terms.enumerated() {
+        let isLast = index == terms.count - 1
+        let next = Int32(tests.count + count(term))
+        if operation.code == .and {
+          emit(term, yes: isLast ? yes : next, no: no)
+        } else {
+          emit(term, yes: yes, no: isLast ? no : next)
+        }
+      }
+    case .not:
+      emit(operation.a, yes: no, no: yes)
+    case .contains:
+      guard let constants = elements(operation) else { return append(other(at), yes, no) }
+      for (index, constant) in constants.enumerated() {
+        guard var test = Self.equality(constant) else { return }
+        test.slot = operations[Int(operation.a)].a
+        append(test, yes, index == constants.count - 1 ? no : Int32(tests.count + 1))
+      }
+    default:
+      let (test, isInverted) = self.test(at)
+      append(test, isInverted ? no : yes, isInverted ? yes : no)
+    }
+  }
+
+  private mutating func append(_ test: SlotTest, _ yes: Int32, _ no: Int32) {
+    var test = test
+    let next = Int32(tests.count + 1)
+    if no == next {
+      test.expected = Truth.no
+      test.jump = yes
+    } else {
+      // Either the next one follows on yes, or this is the last and both ways end.
+      test.expected = Truth.yes
+      test.jump = no
+      if yes < 0 { last = UInt8(truncatingIfNeeded: ~yes) }
+    }
+    tests.append(test)
+  }
+
+  private func other(_ at: Int32) -> SlotTest { SlotTest(code: .other, slot: at) }
+
+  /// The constants of `slot in [...]`, where each can be tested for.
+  private func elements(_ operation: Operation) -> [Value]? {
+    guard operations[Int(operation.a)].code == .slot, operations[Int(operation.b)].code == .literal else { return nil }
+    let list = operations[Int(operation.b)].literal
+    guard list.is(.list), list.length > 0, list.length <= Self.listLimit else { return nil }
+    let elements = Array(list.elements)
+    return elements.allSatisfy({ Self.equality($0) != nil }) ? elements : nil
+  }
+
+  /// The test of one term, and whether it says the opposite.
+  private func test(_ at: Int32) -> (SlotTest, isInverted: Bool) {
+    let operation = operations[Int(at)]
+    switch operation.code {
+    case .slot: return (SlotTest(code: .truth, slot: operation.a), false)
+    case .hasSlot where operation.b < 0:
+      return (SlotTest(code: .present, absent: Truth.no, slot: operation.a), false)
+    case .compareSlot:
+      guard let relation = Relation(rawValue: operation.detail),
+        let (test, isInverted) = Self.comparison(relation, operation.literal)
+      else { break }
+      return (settled(test, operation.c, read: operation.a, relation, operation.literal, isInverted), isInverted)
+    case .compare:
+      let read = operations[Int(operation.a)]
+      guard read.code == .slotOr, operations[Int(operation.b)].code == .literal,
+        let relation = Relation(rawValue: operation.detail),
+        let (test, isInverted) = Self.comparison(relation, operations[Int(operation.b)].literal)
+      else { break }
+      return (
+        settled(test, read.a, read: operation.a, relation, operations[Int(operation.b)].literal, isInverted), isInverted
+      )
+    default: break
+    }
+    return (other(at), false)
+  }
+
+  /// The test for this slot, with what comes of an absent one by the operation that reads it.
+  private func settled(
+    _ test: SlotTest, _ slot: Int32, read: Int32, _ relation: Relation, _ constant: Value, _ isInverted: Bool
+  ) -> SlotTest {
+    var test = test
+    test.slot = slot
+    let operation = operations[Int(read)]
+    test.judgesOthers = operation.code != .declared
+    guard operation.b < 0 else { return test }
+    let instead: Value
+    switch operation.code {
+    case .slotOrNull: instead = .null
+    case .slotOr where operations[Int(operation.c)].code == .literal: instead = operations[Int(operation.c)].literal
+    default: return test
+    }
+    let outcome = context.compare(relation, instead, constant)
+    test.absent = outcome == Truth.failed ? outcome : isInverted ? outcome ^ 1 : outcome
+    return test
+  }
+
+  private static func comparison(_ relation: Relation, _ constant: Value) -> (SlotTest, isInverted: Bool)? {
+    func test(_ code: SlotTest.Code) -> SlotTest { SlotTest(code: code, slot: 0, low: constant.payload) }
+    switch (relation, constant.what) {
+    case (.equal, _): return equality(constant).map { ($0, false) }
+    case (.notEqual, _): return equality(constant).map { ($0, true) }
+    case (.less, .int): return (test(.intLess), false)
+    case (.lessOrEqual, .int): return (test(.intLessOrEqual), false)
+    case (.greater, .int): return (test(.intLessOrEqual), true)
+    case (.greaterOrEqual, .int): return (test(.intLess), true)
+    // A number that is none is neither less nor not less.
+    case (.less, .double): return (test(.doubleLess), false)
+    case (.lessOrEqual, .double): return (test(.doubleLessOrEqual), false)
+    case (.greater, .double): return (test(.doubleGreater), false)
+    case (.greaterOrEqual, .double): return (test(.doubleGreaterOrEqual), false)
+    default: return nil
+    }
+  }
+
+  private static func equality(_ constant: Value) -> SlotTest? {
+    switch constant.what {
+    case .null: return SlotTest(code: .null, slot: 0)
+    case .bool: return SlotTest(code: .boolEqual, slot: 0, low: constant.payload)
+    case .int: return SlotTest(code: .intEqual, slot: 0, low: constant.payload)
+    case .double: return SlotTest(code: .doubleEqual, slot: 0, low: constant.payload)
+    case .string where constant.flags == 0: return text(constant)
+    default: return nil
+    }
+  }
+
+  private static func text(_ constant: Value) -> SlotTest {
+    var test = SlotTest(code: .text, slot: 0, length: constant.length)
+    let bytes = constant.rawBytes
+    let tail = bytes.count
+    switch tail {
+    case 0: test.code = .empty
+    case 1...3:
+      test.code = .short
+      test.low = SlotTest.shortBits(bytes.baseAddress, constant.length)
+    case 4...8:
+      test.code = .word
+      test.low =
+        UInt64(bytes.loadUnaligned(as: UInt32.self))
+        | UInt64(bytes.loadUnaligned(fromByteOffset: tail - 4, as: UInt32.self)) << 32
+    case 9...16:
+      test.code = .twoWords
+      test.low = bytes.loadUnaligned(as: UInt64.self)
+      test.high = bytes.loadUnaligned(fromByteOffset: tail - 8, as: UInt64.self)
+    default: test.low = constant.payload
+    }
+    return test
+  }
+}
