@@ -65,7 +65,7 @@ extension ExpressionSyntax {
     {
       checker.report(
         .expressionWrongType,
-        "a \(expecting) is needed here, and this is a \(checker.inference.resolve(type, final: true))",
+        "\(expecting.withArticle) is needed here, and this is \(checker.inference.resolve(type, final: true).withArticle)",
         at: tree.root, help: Self.conversion(type, expecting))
     }
     diagnostics.report(contentsOf: checker.diagnostics)

@@ -72,16 +72,17 @@ extension Checker {
   ) -> ExpressionType {
     guard scope.checksTypes else { return .dyn }
     if let result = choose(types, signatures.map { ($0.parameters, $0.result) }) { return result.type }
+    let fix = operands.flatMap { conversion(symbol, types, $0.0, $0.1) }
+    // The fix says it better.
     report(
-      .expressionNoOverload, message(symbol, types), at: id, help: advice(symbol, types),
-      fix: operands.flatMap { conversion(symbol, types, $0.0, $0.1) })
+      .expressionNoOverload, message(symbol, types), at: id, help: fix == nil ? advice(symbol, types) : nil, fix: fix)
     return .dyn
   }
 
   private func message(_ symbol: String, _ types: [ExpressionType]) -> String {
     if types.count == 1 { return "'\(symbol)' is not defined for \(types[0])" }
     return symbol == "==" || symbol == "!="
-      ? "a \(types[0]) never equals a \(types[1])"
+      ? "\(types[0].withArticle) never equals \(types[1].withArticle)"
       : "'\(symbol)' is not defined for \(types[0]) and \(types[1])"
   }
 
@@ -98,20 +99,29 @@ extension Checker {
     return nil
   }
 
-  /// The result of the signatures that the arguments fit, and which these are; dyn where they differ.
+  /// The result of the signatures that the arguments fit, and which these are; dyn where they differ. A
+  /// signature that takes anything is for what no other is sure to take.
   private mutating func choose(
     _ arguments: [ExpressionType], _ signatures: [([ExpressionType], ExpressionType)]
   ) -> (type: ExpressionType, chosen: [Int])? {
     var result: ExpressionType?
     var chosen: [Int] = []
+    let isKnown = !arguments.contains(where: \.isDyn)
+    let before = inference.bound
+    var after = before
     for (at, signature) in signatures.enumerated() {
       guard signature.0.count == arguments.count else { continue }
+      if isKnown, !chosen.isEmpty, signature.0.allSatisfy(\.isDyn) { continue }
+      inference.bound = before
       let fresh = inference.instantiate(signature.0 + [signature.1])
       guard inference.isAssignable(arguments, Array(fresh.dropLast())) else { continue }
       let type = inference.resolve(fresh[fresh.count - 1])
       result = result == nil || result == type ? type : .dyn
       chosen.append(at)
+      after = inference.bound
     }
+    // Where several fit, none says what the parameters of the arguments stand for.
+    inference.bound = chosen.count == 1 ? after : before
     return result.map { ($0, chosen) }
   }
 

@@ -30,10 +30,15 @@ extension Checker {
     return digits + ".0"
   }
 
-  /// The literal operand written as the type of the other one.
+  /// The literal operand written as the type of the other one, or the method for the operator.
   func conversion(
     _ symbol: String, _ types: [ExpressionType], _ left: SyntaxTree.ID, _ right: SyntaxTree.ID
   ) -> Fix? {
+    if symbol == "in", types[0].unwrapped == .string, types[1].unwrapped == .string {
+      return Fix(
+        start: min(tree[left].start, tree[right].start), end: max(tree[left].end, tree[right].end),
+        text: "\(receiver(right)).contains(\(written(left)))")
+    }
     for (literal, type) in [(right, types[0].unwrapped), (left, types[1].unwrapped)] {
       guard case .literal(let value) = tree[literal].kind, let text = self.text(of: literal, value, as: type) else {
         continue
@@ -72,14 +77,17 @@ extension Checker {
       rest = "\(name)(\(([target] + arguments).map(written).joined(separator: ", ")))"
     } else {
       guard let first = arguments.first else { return nil }
-      var receiver = written(first)
-      switch tree[first].kind {
-      case .identifier, .select, .index, .call, .list, .literal(.string): break
-      default: receiver = "(\(receiver))"
-      }
-      rest = "\(receiver).\(name)(\(arguments.dropFirst().map(written).joined(separator: ", ")))"
+      rest = "\(receiver(first)).\(name)(\(arguments.dropFirst().map(written).joined(separator: ", ")))"
     }
     return Fix(start: tree[id].start, end: tree[id].end, text: rest)
+  }
+
+  /// What was written, in parentheses where a dot behind it would take only a part.
+  private func receiver(_ id: SyntaxTree.ID) -> String {
+    switch tree[id].kind {
+    case .identifier, .select, .index, .call, .list, .literal(.string): return written(id)
+    default: return "(\(written(id)))"
+    }
   }
 
   /// The overloads, the one first that the arguments nearly fit.

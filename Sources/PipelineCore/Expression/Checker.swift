@@ -144,7 +144,7 @@ struct Checker {
       inner = .dyn
       if !fits(type, .optional(.dyn)) {
         report(
-          .expressionNoOverload, "\(flat ? "optFlatMap" : "optMap")() needs an optional, not a \(type)",
+          .expressionNoOverload, "\(flat ? "optFlatMap" : "optMap")() needs an optional, not \(type.withArticle)",
           at: target, help: "Make one with .?field or optional.of(...).")
       }
     }
@@ -152,7 +152,7 @@ struct Checker {
     guard flat else { return .optional(result) }
     if !fits(result, .optional(inference.parameter())) {
       report(
-        .expressionNoOverload, "optFlatMap() needs an expression that yields an optional, not a \(result)",
+        .expressionNoOverload, "optFlatMap() needs an expression that yields an optional, not \(result.withArticle)",
         at: body, help: "Use optMap() for a plain value.")
       return .dyn
     }
@@ -170,7 +170,8 @@ struct Checker {
     }
     if !isStrict { return .dyn }
     report(
-      .expressionNoOverload, "'? :' has a \(first) on one side and a \(second) on the other", at: id)
+      .expressionNoOverload, "'? :' has \(first.withArticle) on one side and \(second.withArticle) on the other", at: id
+    )
     return .dyn
   }
 
@@ -182,7 +183,7 @@ struct Checker {
     let type = check(id)
     if !fits(type, .bool) {
       report(
-        .expressionNoOverload, "'\(what)' needs a bool, not a \(type)", at: id,
+        .expressionNoOverload, "'\(what)' needs a bool, not \(type.withArticle)", at: id,
         help: type == .null ? nil : "Compare it with something, or write has(...).")
     }
   }
@@ -317,7 +318,7 @@ struct Checker {
     default:
       result = .dyn
       report(
-        .expressionUnknownField, "a \(target) has no fields", at, at + Int32(field.utf8.count),
+        .expressionUnknownField, "\(target.withArticle) has no fields", at, at + Int32(field.utf8.count),
         help: FunctionRegistry.function(named: field) != nil
           ? "'\(field)' is a method: write .\(field)()." : nil)
     }
@@ -351,7 +352,7 @@ struct Checker {
     case .list(let element):
       result = element
       if !fits(keyType, .int) {
-        report(.expressionNoOverload, "a list is indexed with an int, not a \(keyType)", at: key)
+        report(.expressionNoOverload, "a list is indexed with an int, not \(keyType.withArticle)", at: key)
       }
     case .map(let expected, let value):
       result = value
@@ -369,7 +370,7 @@ struct Checker {
     default:
       result = .dyn
       report(
-        .expressionNoOverload, "a \(target) cannot be indexed", at: id,
+        .expressionNoOverload, "\(target.withArticle) cannot be indexed", at: id,
         help: target == .string ? "Use charAt(i) or substring(i, j)." : nil)
     }
     return wraps ? .optional(result) : result
@@ -393,7 +394,7 @@ struct Checker {
     if case .optional(let inner) = type { return inner }
     if !fits(type, .optional(.dyn)) {
       report(
-        .expressionNoOverload, "'?' needs an optional, not a \(type)", at: id,
+        .expressionNoOverload, "'?' needs an optional, not \(type.withArticle)", at: id,
         help: "Leave the '?' out, or read the field with '.?'.")
     }
     return .dyn
@@ -411,7 +412,7 @@ struct Checker {
       case .int, .uint, .bool, .string, .dyn, .param, .wrapper: break
       default:
         report(
-          .expressionMapKey, "a \(keyType) cannot be the key of a map", at: member.key,
+          .expressionMapKey, "\(keyType.withArticle) cannot be the key of a map", at: member.key,
           help: "Keys are strings, whole numbers or bools.")
       }
       if case .literal(let literal) = tree[member.key].kind {
@@ -477,7 +478,7 @@ struct Checker {
     case .param: _ = inference.isAssignable(.dyn, range)
     default:
       report(
-        .expressionNoOverload, "a \(range) cannot be looped over", at: loop.range,
+        .expressionNoOverload, "\(range.withArticle) cannot be looped over", at: loop.range,
         help: "Loops run over lists and maps.")
     }
     var names = [(loop.first, first)]
@@ -508,7 +509,7 @@ struct Checker {
       }
       if !fits(body, .map(.dyn, .dyn)) {
         report(
-          .expressionNoOverload, "transformMapEntry() needs an expression that yields a map, not a \(body)",
+          .expressionNoOverload, "transformMapEntry() needs an expression that yields a map, not \(body.withArticle)",
           at: loop.body, help: "Write {key: value}.")
       }
       return .map(.dyn, .dyn)

@@ -368,9 +368,19 @@ struct ExpressionParser {
       begin, arguments)
   }
 
+  private mutating func loneComma(_ end: String) throws(SyntaxError) {
+    var error = unexpected("a value")
+    try advance()
+    if isAt(end) { return }
+    error.help = "Remove the comma."
+    throw error
+  }
+
   private mutating func list(_ begin: Int) throws(SyntaxError) -> ID {
     try advance()
     var elements: [SyntaxTree.Element] = []
+    // `[,]` is a list, by the grammar of the language.
+    if isAt(",") { try loneComma("]") }
     while !isAt("]") {
       let isOptional = try accept("?")
       elements.append(SyntaxTree.Element(value: try expression(), optional: isOptional))
@@ -383,6 +393,7 @@ struct ExpressionParser {
   private mutating func map(_ begin: Int) throws(SyntaxError) -> ID {
     try advance()
     var members: [SyntaxTree.Member] = []
+    if isAt(",") { try loneComma("}") }
     while !isAt("}") {
       let isOptional = try accept("?")
       let key = try expression()

@@ -121,3 +121,11 @@ extension ExpressionType: CustomStringConvertible {
     }
   }
 }
+
+extension ExpressionType {
+  /// `an int`, `a string`.
+  var withArticle: String {
+    let name = description
+    return "aeio".utf8.contains(name.utf8.first ?? 0) ? "an \(name)" : "a \(name)"
+  }
+}

@@ -1,6 +1,7 @@
 /// What is known about type parameters while one expression is checked.
 struct TypeInference {
-  private var bound: [String: ExpressionType] = [:]
+  /// What each parameter stands for.
+  var bound: [String: ExpressionType] = [:]
   private var fresh = 0
 
   /// A type parameter that nobody else has.

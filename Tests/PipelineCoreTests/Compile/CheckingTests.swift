@@ -137,7 +137,7 @@ import Testing
 
   @Test(arguments: [
     ("{ from: a, chain: [ { map: { m: event.n } }, { filter: event.k > 1 } ] }", "there is no field 'k'"),
-    ("{ from: a, chain: [ { set: { k: event.n } }, { filter: \"event.k == 'x'\" } ] }", "a int never equals a string"),
+    ("{ from: a, chain: [ { set: { k: event.n } }, { filter: \"event.k == 'x'\" } ] }", "an int never equals a string"),
     ("{ from: a, chain: [ { set: { k.l: 1 } }, { filter: event.k.m == 1 } ] }", "there is no field 'm'"),
     ("{ from: a, chain: [ { unset: [n] }, { filter: event.n > 1 } ] }", "there is no field 'n'"),
     (

@@ -37,6 +37,29 @@ import Testing
     }
   }
 
+  /// What an earlier step computed may be no number.
+  @Test func notANumber() throws {
+    for text in [
+      "event.a < 1.0", "event.a > 1.0", "event.a >= 1.0", "event.a <= 1", "event.a > 1", "!(event.a < 1)",
+      "event.a == 1", "event.a != 1.0", "event.a in [1, 2.0]", "!(event.a >= 1)",
+    ] {
+      var diagnostics = Diagnostics()
+      let checked = try #require(
+        ExpressionSyntax.parse(LocatedText(text), into: &diagnostics)?
+          .check(in: ExpressionScope([.init("event")]), into: &diagnostics), "\(text)")
+      let projection = Projection()
+      let program = checked.compile(projection: projection)
+      projection.freeze()
+      let arena = Arena()
+      let frame = EvaluationFrame(variables: 1, slots: projection.slotCount, arena: arena, json: JSONParser())
+      frame[0] = arena.map(["a": .double(.nan)])
+      _ = projection.fill(frame[0], frame)
+      let value = program.evaluate(frame)
+      #expect(value.is(.bool))
+      #expect(program.evaluateBool(frame) == (value.asBool ? .yes : .no), "\(text)")
+    }
+  }
+
   /// Terms that hold, do not hold, fail and need the operations, under `&&`, `||` and `!` in every order.
   @Test func logic() throws {
     var random = Dice(11)

@@ -25,12 +25,17 @@ import Testing
       ("math.min(1, 2)", "RX412 5+3 there is no function 'math.min' | Write math.least"),
       ("len(event.a)", "RX412 0+3 there is no function 'len' | Write size(...)"),
       ("'a' + 1", "RX413 0+7 '+' is not defined for string and int"),
-      ("1 == 'a'", "RX413 0+8 a int never equals a string"),
+      ("1 == 'a'", "RX413 0+8 an int never equals a string"),
       (
         "'a'.substring('b')",
         "RX413 4+14 string.substring(string) does not exist | It is called as string.substring(int)"
       ),
-      ("!1", "RX413 1+1 '!' needs a bool, not a int"),
+      ("size('a',)", "RX401 8+1 arguments cannot end with a comma | Only lists and maps can."),
+      ("[,,]", "RX401 2+1 expected a value, found ',' | Remove the comma."),
+      ("-duration('1s')", "RX413 0+15 '-' is not defined for duration"),
+      ("math.greatest(1, 'a')", "RX413 5+16 math.greatest(int, string) does not exist"),
+      ("math.least(1, 2, 3) == 1.0", "RX413 0+26 an int never equals a double | "),
+      ("!1", "RX413 1+1 '!' needs a bool, not an int"),
       ("1.5 in 'abc'", "RX413 0+12 'in' is not defined for double and string"),
       ("{'a': 1}.b", "RX414 9+1 there is no field 'b' | Did you mean 'a'?"),
       ("event.a.matches('(')", "RX416 16+3 the pattern does not compile"),
@@ -48,7 +53,8 @@ import Testing
 
   @Test func expectedTypes() {
     #expect(
-      diagnose("1 + 1", expecting: .bool).first?.hasPrefix("RX415 0+5 a bool is needed here, and this is a int") == true
+      diagnose("1 + 1", expecting: .bool).first?.hasPrefix("RX415 0+5 a bool is needed here, and this is an int")
+        == true
     )
     #expect(diagnose("event.a", expecting: .bool).isEmpty)
     #expect(diagnose("'a'", expecting: .string).isEmpty)

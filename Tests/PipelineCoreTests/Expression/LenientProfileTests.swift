@@ -121,6 +121,27 @@ import Testing
     }
   }
 
+  @Test func triesWhatMayFail() {
+    #expect(evaluate("optional.try(event.a.b).orValue(7)", #"{"a": 1}"#) == "7")
+    #expect(evaluate("optional.try(event.a.b).orValue(7)", #"{"a": {"b": 2}}"#) == "2")
+    #expect(evaluate("optional.try(grok('x', '%{INT:n:int}')).orValue({})") == "{}")
+    #expect(evaluate("optional.try(optional.try(1 / 0).value()).hasValue()") == "false")
+    #expect(evaluate("[1, 0, 2].map(x, optional.try(4 / x)).unwrapOpt()") == "[4,2]")
+    // What takes too much is no answer.
+    #expect(
+      evaluate("optional.try(lists.range(200).map(x, lists.range(200).map(y, y))).hasValue()")?.hasPrefix("error")
+        == true)
+  }
+
+  @Test func boundNamesFailWhereTheyAreUsed() {
+    #expect(evaluate("cel.bind(x, event.a, 1)") == "1")
+    #expect(evaluate("cel.bind(x, event.a, has(event.a) ? x : 2)") == "2")
+    #expect(evaluate("cel.bind(x, event.a, x || true)") == "true")
+    #expect(evaluate("cel.bind(x, event.a, x)") == "error: no such key: 'a' (event.a)")
+    #expect(evaluate("cel.bind(x, event.a, [x])") == "error: no such key: 'a' (event.a)")
+    #expect(evaluate("cel.bind(x, event.a, {'k': x})") == "error: no such key: 'a' (event.a)")
+  }
+
   @Test func failureSaysWhere() throws {
     let evaluation = try #require(Evaluation("event.a.b + 1 > 2", #"{"a": {}}"#))
     let location = evaluation.program.failureLocation(evaluation.value)
@@ -130,9 +151,29 @@ import Testing
       evaluation.program.failureKey(evaluation.value) == evaluation.program.failureKey(evaluation.frame.lastError))
   }
 
+  /// A long list that is still JSON text: one round an element is never too many, whatever the document holds.
+  @Test func longListsOfJSON() throws {
+    let numbers = "{\"l\": [" + (0..<100_000).map { "\($0)" }.joined(separator: ", ") + "]}"
+    #expect(evaluate("event.l.map(x, x + 1).size()", numbers) == "100000")
+    #expect(evaluate("event.l.filter(x, x % 2 == 0).map(x, string(x)).join(',').size()", numbers) == "294444")
+    #expect(evaluate("event.l.exists(x, x == 99999) && event.l.sum() == 4999950000", numbers) == "true")
+    let objects = "{\"l\": [" + (0..<100_000).map { "{\"a\": \($0)}" }.joined(separator: ",") + "]}"
+    #expect(evaluate("event.l.map(x, x.a).sum()", objects) == "4999950000")
+    #expect(evaluate("event.l.all(x, event.l[0].a == 0)", "{\"l\": []}") == "true")
+    let map = "{\"m\": {" + (0..<100_000).map { "\"k\($0)\": \($0)" }.joined(separator: ",") + "}}"
+    #expect(evaluate("event.m.filter(k, k.endsWith('9')).size()", map) == "10000")
+    #expect(evaluate("event.m.transformMap(k, v, v + 1).size()", map) == "100000")
+  }
+
   @Test func loopsAreBounded() throws {
     let nested = "lists.range(200).map(x, lists.range(200).map(y, x * y))"
     #expect(evaluate(nested) == "error: the loops ran more often than allowed (lists.range(200).map(y, x * y))")
     #expect(evaluate("lists.range(100000000).size()")?.hasPrefix("error") == true)
+    let evaluation = try #require(Evaluation("lists.range(9000).map(x, x).map(x, x).size()"))
+    #expect(evaluation.text == "9000")
+    evaluation.frame.outerIterationLimit = 17_999
+    #expect(evaluation.program.evaluate(evaluation.frame).isError)
+    evaluation.frame.outerIterationLimit = 18_000
+    #expect(!evaluation.program.evaluate(evaluation.frame).isError)
   }
 }

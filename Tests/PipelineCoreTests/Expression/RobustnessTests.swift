@@ -97,7 +97,8 @@ import Testing
         }
       }
     }
-    thread.stackSize = 8 << 20
+    // Without the optimiser four are enough.
+    thread.stackSize = 6 << 20
     thread.start()
     while !thread.isFinished { sched_yield() }
   }
