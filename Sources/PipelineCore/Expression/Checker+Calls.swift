@@ -80,10 +80,10 @@ extension Checker {
   }
 
   private func message(_ symbol: String, _ types: [ExpressionType]) -> String {
-    if types.count == 1 { return "'\(symbol)' is not defined for \(types[0])" }
+    if types.count == 1 { return "'\(symbol)' is not defined for \(types[0].inWords)" }
     return symbol == "==" || symbol == "!="
       ? "\(types[0].withArticle) never equals \(types[1].withArticle)"
-      : "'\(symbol)' is not defined for \(types[0]) and \(types[1])"
+      : "'\(symbol)' is not defined for \(types[0].inWords) and \(types[1].inWords)"
   }
 
   private func advice(_ symbol: String, _ types: [ExpressionType]) -> String? {

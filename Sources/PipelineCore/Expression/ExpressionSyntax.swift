@@ -33,13 +33,21 @@ public struct ExpressionSyntax: Sendable {
       let location = text.location(error.start, error.end)
       diagnostics.report(
         Diagnostic(
-          error.code, error.message, at: location, help: error.help,
+          error.code, error.message, at: location, help: helpWhereCut(text, error) ?? error.help,
           fixIts: text.isSecret
             ? []
             : error.replacement.map { [text.fix(error.start, error.end, $0)] }
               ?? []))
       return nil
     }
+  }
+
+  /// What to do where YAML took only the beginning of the expression: `{ a: f(x, y) }` says that `a` is `f(x`.
+  private static func helpWhereCut(_ text: LocatedText, _ error: SyntaxError) -> String? {
+    guard text.quoting == .plain, error.code == .expressionSyntax, let end = text.offsets.last,
+      end >= 0, Int(end) < text.source.bytes.count, text.source.bytes[Int(end)] == 0x2C
+    else { return nil }
+    return "Quote the expression: within braces a comma ends what is not quoted."
   }
 
   /// Whether the expression is a literal: its value does not depend on any event.

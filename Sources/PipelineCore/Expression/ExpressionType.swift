@@ -123,9 +123,15 @@ extension ExpressionType: CustomStringConvertible {
 }
 
 extension ExpressionType {
+  /// As messages say it: `string or null` for what may be null.
+  var inWords: String {
+    if case .wrapper(let inner) = self { return "\(inner.inWords) or null" }
+    return description
+  }
+
   /// `an int`, `a string`.
   var withArticle: String {
-    let name = description
+    let name = inWords
     return "aeio".utf8.contains(name.utf8.first ?? 0) ? "an \(name)" : "a \(name)"
   }
 }

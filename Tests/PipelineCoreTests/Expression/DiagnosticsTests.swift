@@ -51,6 +51,22 @@ import Testing
     #expect(got.first?.hasPrefix(expected) == true, "\(expression): \(got)")
   }
 
+  /// YAML ends what is not quoted at a comma within braces.
+  @Test func cutByYAML() {
+    let source = SourceText(name: "p.yaml", text: "{ a: f(event.a, 2), b: 1 }")
+    var text = LocatedText(text: Array("f(event.a".utf8), source: source, offsets: (5...14).map { $0 })
+    text.quoting = .plain
+    var diagnostics = Diagnostics()
+    #expect(ExpressionSyntax.parse(text, into: &diagnostics) == nil)
+    #expect(diagnostics.all.first?.help?.hasPrefix("Quote the expression") == true)
+  }
+
+  @Test func whatMayBeNull() {
+    let shape = ExpressionType.object([("note", .wrapper(.string))])
+    #expect(
+      diagnose("event.note == 7", event: shape).first?.contains("a string or null never equals an int") == true)
+  }
+
   @Test func expectedTypes() {
     #expect(
       diagnose("1 + 1", expecting: .bool).first?.hasPrefix("RX415 0+5 a bool is needed here, and this is an int")
