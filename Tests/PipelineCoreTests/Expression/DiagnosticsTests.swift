@@ -31,7 +31,7 @@ import Testing
         "RX413 4+14 string.substring(string) does not exist | It is called as string.substring(int)"
       ),
       ("size('a',)", "RX401 8+1 arguments cannot end with a comma | Only lists and maps can."),
-      ("[,,]", "RX401 2+1 expected a value, found ',' | Remove the comma."),
+      ("[,,]", "RX401 1+1 expected a value, found ',' | Remove the comma."),
       ("-duration('1s')", "RX413 0+15 '-' is not defined for duration"),
       ("math.greatest(1, 'a')", "RX413 5+16 math.greatest(int, string) does not exist"),
       ("math.least(1, 2, 3) == 1.0", "RX413 0+26 an int never equals a double | "),
