@@ -122,6 +122,8 @@ public struct HTTP: SourceComponent {
       options.allowPrivate = parameters.allowPrivate
     }
 
+    override var isEndless: Bool { parameters.every != nil }
+
     override func begin() {
       period = now
       if parameters.every != nil { schedule() }

@@ -81,6 +81,8 @@ public struct Interval: SourceComponent {
       super.init(seat, downstream: downstream)
     }
 
+    override var isEndless: Bool { true }
+
     override func begin() {
       start = now
       if let cron = parameters.cron {

@@ -5,10 +5,13 @@ public import PipelineCore
 extension Catalogue {
   /// The components of Sources/Sources_.
   public static let sources = Catalogue([
+    CatalogueEntry(source: EmptySource.self, "empty"),
+    CatalogueEntry(source: ErrorSource.self, "error"),
     CatalogueEntry(source: File.self, "file"),
     CatalogueEntry(source: HTTP.self, "http"),
     CatalogueEntry(source: HTTPServerSource.self, "httpServer"),
     CatalogueEntry(source: Interval.self, "interval"),
+    CatalogueEntry(source: NeverSource.self, "never"),
     CatalogueEntry(source: Stdin.self, "stdin"),
     CatalogueEntry(source: Values.self, "values"),
   ])

@@ -62,6 +62,8 @@ extension ProbeSink.Recording {
       case .next(let value): return "\(time) \(value.json)"
       case .complete: return "\(time) |"
       case .fail(let failure): return "\(time) #\(failure.message)"
+      case .subscribe: return "\(time) ^"
+      case .cancel: return "\(time) !"
       }
     }
   }

@@ -109,6 +109,44 @@ import Transport
     #expect(text(try ask(serving, client, HTTPRequest(url: base + "?b=2"))).hasPrefix("b\n2"))
   }
 
+  /// A request that executes a command is answered with 202, 409 while it is busy, and 503 while it is disabled.
+  @Test func requestsExecuteCommands() throws {
+    let serving = try RealPipeline(
+      """
+      sources:
+        requests: { httpServer: { address: '127.0.0.1:0', answer: reply } }
+      signals:
+        works:
+          from: requests
+          chain: [ { filter: "meta.path == '/work'" }, { execute: { command: work, answer: all } } ]
+        others:
+          from: requests
+          chain: [ { filter: "meta.path == '/closed'" }, { execute: closed } ]
+      commands:
+        work: { run: { never: {} } }
+        closed: { run: { values: [1] }, enabled: { from: { values: [false] } } }
+      sinks:
+        out: { from: { merge: [works, others] }, probe: {} }
+        refused: { from: { merge: [works.errors, others.errors] }, chain: [ { map: event.code } ], probe: {} }
+      """)
+    let client = CurlClient()
+    let base = "http://127.0.0.1:\(try port(serving))"
+    func post(_ path: String) throws -> HTTPResponse {
+      var request = HTTPRequest(method: "POST", url: base + path, body: Array("{}".utf8))
+      request.options.timeout = .seconds(60)
+      return try ask(serving, client, request)
+    }
+    let accepted = try post("/work")
+    #expect(accepted.status == 202)
+    #expect(text(accepted) == "{\"status\":\"accepted\"}")
+    let busy = try post("/work")
+    #expect(busy.status == 409)
+    #expect(text(busy) == "{\"status\":\"busy\"}")
+    let disabled = try post("/closed")
+    #expect(disabled.status == 503)
+    #expect(text(disabled) == "{\"status\":\"disabled\"}")
+  }
+
   @Test func serversTakeEventsIn() throws {
     let taking = try RealPipeline(
       """

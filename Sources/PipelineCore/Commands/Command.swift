@@ -117,6 +117,8 @@ struct Command: OperatorComponent {
     private var saysExecuting = false
     private var saysEnabled = true
     private var isAdvancing = false
+    /// An execution was cut off because the pipeline stops, so the command does not say that it is free again.
+    private var isCut = false
     /// Everybody who is there from the beginning has come.
     private var isSettled = false
 
@@ -125,6 +127,12 @@ struct Command: OperatorComponent {
     private struct Request {
       var input: OwnedEvent
       var driver: Execute.Node?
+      let work = Scope.Work()
+      /// Whether it was begun while the sources were being ended, so that they are not what ends it.
+      var isLate = false
+
+      /// Whether it ends because the pipeline stops.
+      func isCut(_ execution: Execution) -> Bool { work.isCut || execution.isDraining && !isLate }
     }
 
     init(_ parameters: Command, _ seat: Seat, _ downstream: Downstream) {
@@ -205,11 +213,14 @@ struct Command: OperatorComponent {
     private func begin(_ request: Request) {
       newest += 1
       let number = newest
+      var request = request
+      request.isLate = execution.isDraining
       executions[number] = request
       announce()
       guard !isClosed else { return }
       request.input.keep(in: arena)
-      open(parameters.run.required, number: number, seat.scope.with(outer: request.input.event))
+      open(
+        parameters.run.required, number: number, seat.scope.with(outer: request.input.event).with(work: request.work))
     }
 
     override func receive(_ event: Event, from inlet: Inlet) {
@@ -229,7 +240,17 @@ struct Command: OperatorComponent {
 
     override func completed(_ inlet: Inlet) {
       drop(inlet)
-      if inlet.number != Self.enabledInlet { over(inlet.number) }
+      guard inlet.number != Self.enabledInlet else { return }
+      if let request = executions[inlet.number], request.isCut(execution) { cut(request) }
+      over(inlet.number)
+    }
+
+    /// The pipeline stops, and the execution was not over: nobody is told that it is.
+    private func cut(_ request: Request) {
+      isCut = true
+      request.input.keep(in: arena)
+      reject(
+        request.input.event, .executionFailed, "the execution was cut off: the pipeline was stopped before it was over")
     }
 
     override func failed(_ inlet: Inlet, _ failure: SignalFailure) {
@@ -269,6 +290,7 @@ struct Command: OperatorComponent {
     // MARK: Telling
 
     private func announce() {
+      if isCut, !isExecuting { return }
       guard !isAdvancing || !executions.isEmpty else { return }
       if saysExecuting != isExecuting {
         saysExecuting = isExecuting

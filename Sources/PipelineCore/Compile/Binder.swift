@@ -87,7 +87,8 @@ public struct Binder {
     var inner = context
     inner.depth += 1
     inner.path = compilation.path(of: step)
-    let input = SignalPlan(.input, step: step, type: inputs.first ?? .dyn)
+    let input = SignalPlan(
+      .input, step: step, type: inputs.first ?? .dyn, reference: "", settling: context.settling)
     return compilation.chain(nodes, input, inner, seeing: feedsItsEvent ? segment.projection : nil)
   }
 }
@@ -102,6 +103,8 @@ struct SignalContext {
   var outer: ExpressionType?
   var seesError = false
   var depth = 0
+  /// How many nodes that settle lie one above the other up to the step whose parameters are compiled.
+  var settling = 0
 }
 
 /// What `rxd explain` tells of one expression.

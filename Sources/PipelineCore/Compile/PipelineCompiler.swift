@@ -102,6 +102,7 @@ final class Compilation {
   }
 
   private var segments: [Segment] = []
+  private lazy var sourceNames = Set(catalogue.names(.source))
 
   /// `projection`: of somebody above who sees the same event.
   func makeSegment(_ projection: Projection? = nil) -> Segment {
@@ -419,6 +420,8 @@ final class Compilation {
         closeRun()
         open = nil
         let segment = makeSegment(position == 0 ? projection : nil)
+        var context = context
+        context.settling = result.settling
         isWhole = bind(&component, [type], segment, context, step, node.location) && isWhole
         guard isWhole else {
           failed = true
@@ -555,6 +558,7 @@ final class Compilation {
   /// What could be decoded; `isWhole` is false after an error, which is reported.
   func decode(_ entry: CatalogueEntry, _ node: ComponentNode) -> (component: DecodedComponent, isWhole: Bool) {
     var context = DecodingContext(at: node.keyword.location)
+    context.sources = sourceNames
     let component = entry.decode(node.arguments, &context)
     diagnostics.report(contentsOf: context.diagnostics.all)
     return (component, !context.diagnostics.hasErrors)

@@ -140,7 +140,7 @@ extension ComponentSpec {
       if let primary, primary.info.isWhole {
         given.insert(primary.info.name)
         primary.decode(node, &component, &context)
-      } else if let entries = node.entries, !isPrimary(entries, primary) {
+      } else if let entries = node.entries, !isPrimary(entries, primary, context.sources) {
         decode(entries, into: &component, &given, &context)
       } else if let primary {
         given.insert(primary.info.name)
@@ -164,15 +164,21 @@ extension ComponentSpec {
           .missingParameter, "'\(name)' needs '\(parameter.info.name)'", at: context.location,
           help: "\(parameter.info.name): \(parameter.info.help)"))
     }
-    if context.diagnostics.all.count == before { component.validate(&context) }
+    let isSound = !context.diagnostics.all.dropFirst(before).contains { $0.severity == .error }
+    if isSound { component.validate(&context) }
     return component
   }
 
   /// Whether a mapping is the primary parameter itself and not a list of parameters.
-  private func isPrimary(_ entries: [YAMLEntry], _ primary: Parameter<C>?) -> Bool {
+  private func isPrimary(_ entries: [YAMLEntry], _ primary: Parameter<C>?, _ sources: Set<String>) -> Bool {
     guard let primary, !entries.isEmpty else { return false }
-    // A key that is nearly a parameter's name is a misspelt parameter.
     let names = parameters.map(\.info.name)
+    if primary.info.shape.acceptsSignal, !entries.contains(where: { names.contains($0.name) }),
+      entries.contains(where: { sources.contains($0.name) || $0.name == "from" })
+    {
+      return true
+    }
+    // A key that is nearly a parameter's name is a misspelt parameter.
     let known = entries.contains { Suggestion.nearest(to: $0.name, among: names) != nil }
     return !known && primary.info.shape.acceptsMapping
   }
@@ -198,6 +204,15 @@ extension ComponentSpec {
 }
 
 extension ParameterShape {
+  /// Whether a whole inner signal can be a value of this shape.
+  var acceptsSignal: Bool {
+    switch self {
+    case .signal: true
+    case .oneOf(let shapes): shapes.contains(where: \.acceptsSignal)
+    default: false
+    }
+  }
+
   /// Whether a YAML mapping can be a value of this shape.
   var acceptsMapping: Bool {
     switch self {

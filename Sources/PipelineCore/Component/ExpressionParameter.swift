@@ -346,7 +346,26 @@ public struct LiteralParameter: ParameterValue {
     var parameter = LiteralParameter(value(of: node, in: arena))
     parameter.isGiven = true
     parameter.location = node.location
+    warn(ofTemplatesIn: node, &context)
     return parameter
+  }
+
+  /// A text with `{{ }}` means itself here, and whoever writes one means something else.
+  private static func warn(ofTemplatesIn node: YAMLNode, _ context: inout DecodingContext) {
+    switch node.content {
+    case .sequence(let items): for item in items { warn(ofTemplatesIn: item, &context) }
+    case .mapping(let entries): for entry in entries { warn(ofTemplatesIn: entry.value, &context) }
+    case .scalar(let scalar):
+      let text = scalar.text.text
+      guard let open = text.firstRange(of: [0x7B, 0x7B]),
+        text[open.upperBound...].firstRange(of: [0x7D, 0x7D]) != nil
+      else { return }
+      context.diagnostics.report(
+        Diagnostic(
+          .templateInLiteral,
+          "'\(context.parameter)' of '\(context.component)' takes a value as it stands, so '\(scalar.shown)' is no template",
+          at: scalar.location, help: "Put 'map: EXPRESSION' behind it"))
+    }
   }
 
   /// A YAML node as a JSON value: core-schema scalars, lists and maps.

@@ -25,6 +25,8 @@ public struct DecodingContext {
   public var parameter = ""
   public var location: SourceLocation
   public internal(set) var range: ClosedRange<Int64>?
+  /// The names of the sources that there are: what a signal that is written in place may begin with.
+  var sources: Set<String> = []
 
   public init(at location: SourceLocation) { self.location = location }
 

@@ -211,7 +211,8 @@ public struct SchemaWriter {
           [
             ("name", Self.reference("text")), ("description", Self.reference("text")),
             ("inputs", Self.type("object")), ("stubs", Self.type("object")),
-            ("expect", Self.type("object")), ("tick", Self.reference("duration")),
+            ("expect", Self.type("object")), ("env", Self.type("object")), ("now", Self.type("string")),
+            ("tick", Self.reference("duration")),
             ("until", Self.reference("duration")),
           ], required: ["name", "expect"])
       ),

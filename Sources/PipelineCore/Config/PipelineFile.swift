@@ -226,7 +226,7 @@ public struct TestNode: Sendable {
   public var inputs: [NamedNode<YAMLNode>]
   public var stubs: [NamedNode<YAMLNode>]
   public var expect: [NamedNode<YAMLNode>]
-  /// `tick`, `until`, `description` and so on.
+  /// `tick`, `until`, `env`, `now`, `description`.
   public var options: [OptionNode]
   public var location: SourceLocation
 

@@ -24,7 +24,7 @@ public enum ReservedKeys {
     "allowsConcurrentExecution", "maxConcurrent", "whenBusy", "queueLimit", "deliver",
   ]
   public static let test = [
-    "name", "description", "inputs", "stubs", "expect", "tick", "until",
+    "name", "description", "inputs", "stubs", "expect", "tick", "until", "env", "now",
   ]
   public static let combining = CombiningNode.Keyword.allCases.map(\.rawValue)
 

@@ -142,7 +142,7 @@ extension Diagnostic.Code {
     expressionMacroArguments, templateUnclosed, expressionUnknownName, expressionUnknownFunction,
     expressionNoOverload, expressionUnknownField, expressionWrongType, expressionPattern,
     expressionMapKey, expressionFormat, expressionWholeDivision, expressionNegatedMissing,
-    expressionKnownOutcome,
+    expressionKnownOutcome, templateInLiteral,
   ]
 
   // MARK: RX6xx tests
@@ -155,9 +155,12 @@ extension Diagnostic.Code {
 
   public static let requestWithoutStub = Self("RX605", "A request of a test has no stub that answers it.")
   public static let testNeverQuiet = Self("RX606", "A test does not end by itself.")
+  public static let expectationNotRewritten = Self(
+    "RX607", "An expectation cannot be rewritten without changing more than what it expects.")
 
   static let testCodes: [Self] = [
     marbleSyntax, unknownSubject, expectationFailed, testStep, requestWithoutStub, testNeverQuiet,
+    expectationNotRewritten,
   ]
 
   // MARK: RX7xx the environment

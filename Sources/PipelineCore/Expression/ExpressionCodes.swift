@@ -45,4 +45,6 @@ extension Diagnostic.Code {
     severity: .warning)
   public static let expressionKnownOutcome = Self(
     "RX423", "A comparison has the same outcome whatever the event holds.", severity: .warning)
+  public static let templateInLiteral = Self(
+    "RX424", "A text with `{{ }}` stands where a value is taken as it is.", severity: .warning)
 }

@@ -30,8 +30,12 @@ public final class Execution {
 
   /// Replaces named sources, for tests.
   public var sourceOverride: ((String) -> (any SourceComponent)?)?
+  /// Replaces sources by their places in the plan, for tests.
+  var originOverride: ((SignalPlan) -> (any SourceComponent)?)?
   /// Replaces sources that are not replaced by name, inner ones too, for tests.
   public var sourceFilter: ((any SourceComponent) -> any SourceComponent)?
+  /// Sees all subscriptions, for tests.
+  var subscriptionProbe: (any SubscriptionProbe)?
   /// Replaces sinks, for tests.
   public var sinkOverride: ((String) -> (any SinkComponent)?)?
 
@@ -61,9 +65,15 @@ public final class Execution {
   /// What of the saved state could not be used, and why.
   public private(set) var refusals: [Diagnostic] = []
   private var isWiring = false
+  /// What nodes do as soon as everything is wired, and what sources do after all nodes have done that.
+  private var pendingNodes: [() -> Void] = []
   private var pendingStarts: [() -> Void] = []
+  /// Sources of names wait until all nodes have begun.
+  private var isBeginning = false
   /// The sources have been told to end; new ones end at once.
   public private(set) var isStopping = false
+  /// They are just being told.
+  private(set) var isDraining = false
   public private(set) var outcome: Outcome?
   /// What nodes have put off to later in the turn.
   @exclusivity(unchecked) var agenda = Agenda()
@@ -134,11 +144,25 @@ public final class Execution {
     for shared in named { shared.launched() }
     if let restoration { goOn(restoration) }
     isWiring = false
+    begin()
+    completeErrors()
+    endIfOver()
+  }
+
+  /// Lets the nodes begin, in the order in which they were wired, and then the sources: nobody misses what a
+  /// source sends because something of his own, such as the value of `startWith`, comes first.
+  private func begin() {
+    isBeginning = true
+    var next = 0
+    while next < pendingNodes.count {
+      pendingNodes[next]()
+      next += 1
+    }
+    pendingNodes = []
+    isBeginning = false
     let starts = pendingStarts
     pendingStarts = []
     for start in starts { start() }
-    completeErrors()
-    endIfOver()
   }
 
   /// More subscribers of named signals, for tests.
@@ -147,8 +171,9 @@ public final class Execution {
   /// Has `downstream` told of all that happens in a shared signal that somebody else refers to; false if
   /// nobody does, or if it is made anew for each reference.
   func watch(_ index: Int, _ downstream: Downstream) -> Bool {
-    guard !plan.named[index].isCold, plan.named[index].references > 0 else { return false }
-    named[index].watcher = downstream
+    guard !plan.named[index].isCold, plan.named[index].references > 0, let watcher = downstream as? SignalWatcher
+    else { return false }
+    named[index].watcher = watcher
     return true
   }
 
@@ -156,7 +181,9 @@ public final class Execution {
   /// goes on until it is done.
   public func drain() {
     isStopping = true
-    for source in runningSources where !source.isClosed { source.drain() }
+    isDraining = true
+    for source in runningSources where !source.isClosed { end(source) }
+    isDraining = false
   }
 
   /// Cancels everything at once. `onEnd` is not called.
@@ -222,8 +249,15 @@ public final class Execution {
   }
 
   private func turnEnded() {
+    if outcome == nil, isExhausted { for signal in errors { signal.complete() } }
     for bank in banks.values { bank.forget() }
     for sink in sinks where sink.isOpen { sink.node.turnEnded() }
+  }
+
+  /// Whether nothing can happen any more: no source runs, no timer is set, nothing is put off. Who still waits for
+  /// an errors output then waits for nothing; it may be the output's own signal that does.
+  private var isExhausted: Bool {
+    !runningSources.contains { !$0.isClosed } && executor.nextDeadline == nil && errors.contains(where: \.isClaimed)
   }
 
   // MARK: Subscribing
@@ -231,6 +265,11 @@ public final class Execution {
   /// Runs `signal` for `downstream`. Unless the graph is being wired, events may come before this returns.
   public func subscribe(_ signal: SignalPlan, _ scope: Scope, to downstream: Downstream) -> any Subscription {
     if let restoration { return restore(signal, scope, to: downstream, restoration) }
+    if let subscriptionProbe { return subscriptionProbe.subscribe(signal, scope, to: downstream, in: self) }
+    return make(signal, scope, to: downstream)
+  }
+
+  func make(_ signal: SignalPlan, _ scope: Scope, to downstream: Downstream) -> any Subscription {
     switch signal.kind {
     case .named(let index):
       if plan.named[index].isCold { return subscribe(plan.named[index].body, topScope, to: downstream) }
@@ -271,6 +310,7 @@ public final class Execution {
         replacement = sourceOverride(owner)
       }
     }
+    if let originOverride, let plan = seat.plan { replacement = originOverride(plan) }
     if replacement == nil, let sourceFilter { replacement = sourceFilter(component) }
     let node = (replacement ?? component).makeSource(seat, downstream: downstream)
     node.replacement = replacement
@@ -286,16 +326,35 @@ public final class Execution {
 
   /// `resuming`: its state was restored.
   func start(_ node: RunningSource, resuming: Bool = false) {
-    whenWired { [unowned self] in
+    let start: () -> Void = { [unowned self] in
       if node.isClosed { return }
       if !isStopping {
         if resuming { node.resume() } else { node.begin() }
       } else {
         // What an event or an end that was held causes still happens, once; nothing new is read for it.
         if node.seat.scope.isForSomething { node.begin() }
-        if !node.isClosed { node.drain() }
+        if !node.isClosed { end(node) }
       }
     }
+    // Inner signals answer at once, as ever.
+    if isWiring || isBeginning && !node.seat.scope.isForSomething {
+      pendingStarts.append(start)
+    } else {
+      executor.nested(start)
+    }
+  }
+
+  /// Ends a source as if it had completed, because the pipeline stops.
+  private func end(_ source: RunningSource) {
+    guard let work = source.seat.scope.work else {
+      source.drain()
+      return
+    }
+    // A source that has not said all it had to say leaves work undone that others take for done.
+    let wasCut = work.isCut
+    work.isCut = true
+    source.drain()
+    if !source.isClosed { work.isCut = wasCut }
   }
 
   func nextSubscription() -> UInt64 {
@@ -313,18 +372,14 @@ public final class Execution {
     }
   }
 
-  /// Runs `start` at once or, while the graph is being wired, when all of it is: nothing is sent before
-  /// everybody who will listen does.
+  /// Runs `start` of a node at once or, while the graph is being wired, when all of it is, and before any source
+  /// starts: nothing is sent before everybody who will listen does.
   func whenWired(_ start: @escaping () -> Void) {
-    if isWiring { pendingStarts.append(start) } else { executor.nested(start) }
+    if isWiring { pendingNodes.append(start) } else { executor.nested(start) }
   }
 
-  /// Whether a source of the top level that no test has replaced goes on, perhaps for ever.
-  var hasEndlessSource: Bool {
-    runningSources.contains {
-      !$0.isClosed && $0.seat.scope.outer == nil && !($0 is ScriptedSource.Node || $0 is SilentSource.Node)
-    }
-  }
+  /// Whether a source goes on that never ends by itself.
+  var hasEndlessSource: Bool { runningSources.contains { !$0.isClosed && $0.isEndless } }
 
   // MARK: Errors outputs
 
@@ -429,6 +484,14 @@ final class Driver: Downstream {
     hasEnded = true
     execution.unhandled(failure)
   }
+}
+
+/// Stands between subscribers and what they subscribe.
+protocol SubscriptionProbe: AnyObject {
+  /// Subscribes `signal`, or something else in its place, by ``Execution/make(_:_:to:)``.
+  func subscribe(
+    _ signal: SignalPlan, _ scope: Scope, to downstream: Downstream, in execution: Execution
+  ) -> any Subscription
 }
 
 /// Something that watches a named signal from outside the plan.

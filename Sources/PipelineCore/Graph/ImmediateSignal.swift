@@ -15,6 +15,8 @@ final class ImmediateSignal {
 
   /// Nil if `signal` is one that must be subscribed.
   init?(_ signal: SignalPlan, in node: OperatorNode) {
+    // Who looks at subscriptions sees each.
+    guard node.execution.subscriptionProbe == nil else { return nil }
     var source = signal
     var plan: (RunPlan, SignalPlan)?
     if case .run(let run, let input) = signal.kind {

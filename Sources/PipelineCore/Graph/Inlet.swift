@@ -35,6 +35,9 @@ public final class Inlet: Downstream {
     node._withUnsafeGuaranteedRef { $0.failed(self, failure) }
   }
 
+  /// The step that it belongs to.
+  var step: StepID { node._withUnsafeGuaranteedRef { $0.seat.step } }
+
   public func cancel() {
     guard !hasEnded else { return }
     end()

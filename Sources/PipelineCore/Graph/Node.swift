@@ -264,16 +264,25 @@ public final class Scope {
   public let key: OwnedValue?
   /// What the node around a chain parameter feeds in.
   let subject: Subject?
+  /// The execution of a command that it is part of.
+  let work: Work?
+
+  /// One execution of a command, as its sources see it.
+  final class Work {
+    /// A source of it was ended from outside, so its completion says nothing.
+    var isCut = false
+  }
 
   init(
     outer: OwnedValue? = nil, error: OwnedValue? = nil, origin: Origin = .none, key: OwnedValue? = nil,
-    subject: Subject? = nil
+    subject: Subject? = nil, work: Work? = nil
   ) {
     self.outer = outer
     self.error = error
     self.origin = origin
     self.key = key
     self.subject = subject
+    self.work = work
   }
 
   public static func top() -> Scope { Scope() }
@@ -284,15 +293,19 @@ public final class Scope {
   public func with(outer event: Event) -> Scope {
     Scope(
       outer: OwnedValue(event.value), error: error, origin: event.origin.takeUnretainedValue(),
-      key: event.key.isAbsent ? key : OwnedValue(event.key), subject: subject)
+      key: event.key.isAbsent ? key : OwnedValue(event.key), subject: subject, work: work)
   }
 
   public func with(error value: Value) -> Scope {
-    Scope(outer: outer, error: OwnedValue(value), origin: origin, key: key, subject: subject)
+    Scope(outer: outer, error: OwnedValue(value), origin: origin, key: key, subject: subject, work: work)
   }
 
   func with(subject: Subject) -> Scope {
-    Scope(outer: outer, error: error, origin: origin, key: key, subject: subject)
+    Scope(outer: outer, error: error, origin: origin, key: key, subject: subject, work: work)
+  }
+
+  func with(work: Work) -> Scope {
+    Scope(outer: outer, error: error, origin: origin, key: key, subject: subject, work: work)
   }
 }
 

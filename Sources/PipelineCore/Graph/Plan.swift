@@ -48,6 +48,22 @@ public struct NamedPlan: Sendable {
   public var references = 0
 }
 
+extension NamedPlan {
+  /// The source that it begins with, if it is a source, or a signal that begins with one source of its own.
+  var ownSource: SignalPlan? { kind == .command || kind == .part ? nil : body.ownSource }
+}
+
+extension SignalPlan {
+  fileprivate var ownSource: SignalPlan? {
+    switch kind {
+    case .source: self
+    case .run(_, let input): input.ownSource
+    case .node(_, _, let inputs): inputs.first?.ownSource
+    case .named, .errors, .input: nil
+    }
+  }
+}
+
 public struct SinkPlan: Sendable {
   public var name: String
   public var step: StepID

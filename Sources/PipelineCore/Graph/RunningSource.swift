@@ -30,6 +30,9 @@ open class RunningSource: OperatorNode {
   /// Goes on after `restore`, in place of `begin`. Called once; events may be emitted before it returns.
   open func resume() {}
 
+  /// Whether it goes on for ever unless it is stopped, with nothing but time: a test does not wait for its end.
+  open var isEndless: Bool { false }
+
   /// Stops reading and completes, so that what is held below is flushed.
   open func drain() { finish() }
 

@@ -5,6 +5,14 @@ protocol NumberedSubscription: Subscription {
   var serial: UInt64 { get }
 }
 
+/// Somebody who is told everything of a named signal and counts for nothing; for tests.
+class SignalWatcher: Downstream {
+  /// The signal begins to run.
+  func began() {}
+  /// It is cancelled before its end.
+  func cancelled() {}
+}
+
 /// A named signal while it runs: one subscription above, many below.
 ///
 /// The first subscriber starts it, the last to leave stops it, and a subscriber that comes after its
@@ -31,9 +39,11 @@ final class SharedSignal: Downstream {
   private var ending: Ending?
   /// Whether it ran when its state was saved.
   private var wasConnected: Bool?
-  /// Somebody who is told everything and counts for nothing; for tests.
-  unowned(unsafe) var watcher: Downstream? {
-    didSet { chooseOnly() }
+  unowned(unsafe) var watcher: SignalWatcher? {
+    didSet {
+      chooseOnly()
+      if isConnected { watcher?.began() }
+    }
   }
 
   init(_ execution: Execution, _ index: Int) {
@@ -103,6 +113,7 @@ final class SharedSignal: Downstream {
     kept.removeAll()
     guard let connection else { return }
     self.connection = nil
+    watcher?.cancelled()
     connection.cancel()
   }
 
@@ -110,6 +121,7 @@ final class SharedSignal: Downstream {
     // Events may come before `subscribe` returns; this keeps a second subscriber that such an event makes
     // from connecting again.
     connection = NoSubscription.make()
+    watcher?.began()
     let made = execution.subscribe(execution.plan.named[index].body, execution.topScope, to: self)
     if connection == nil { made.cancel() } else { connection = made }
   }

@@ -67,7 +67,7 @@ struct CircuitBreaker: OperatorComponent {
 
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
 
-  final class Node: MultiInletNode {
+  final class Node: QueueingNode {
     private enum State {
       case closed
       /// Nothing is tried before that instant.
@@ -80,34 +80,24 @@ struct CircuitBreaker: OperatorComponent {
     private var state = State.closed
     /// When the failures that count happened, oldest first.
     private var failures = Deque<Instant>()
-    private var waiting = Deque<OwnedEvent>()
-    private var backlog = Backlog()
     /// The events of the running inner signals, by the number of the inlet; fallbacks are not here.
     private var running: [Int: OwnedEvent] = [:]
     private var begun = 0
     private var outerEnded = false
-    private var isStarting = false
 
     init(_ parameters: CircuitBreaker, _ seat: Seat, _ downstream: Downstream) {
       self.parameters = parameters
-      super.init(seat, downstream: downstream)
+      super.init(
+        maxConcurrent: parameters.maxConcurrent, queueLimit: parameters.queueLimit, seat, downstream)
     }
 
-    override func start() { subscribe(seat.inputs[0]) }
-
     override func receive(_ event: Event) {
-      guard !isClosed else { return }
-      if inlets.count < parameters.maxConcurrent, waiting.isEmpty {
-        begin(event)
-      } else {
-        waiting.append(OwnedEvent(event))
-        backlog.update(waiting.count, parameters.queueLimit, executor)
-      }
+      if !isClosed { queue(event) }
     }
 
     // MARK: Inner signals
 
-    private func begin(_ event: Event) {
+    override func begin(_ event: Event) {
       switch state {
       case .closed: attempt(event)
       case .open(let until) where until <= now:
@@ -144,7 +134,7 @@ struct CircuitBreaker: OperatorComponent {
           failures.removeAll()
         }
       }
-      goOn()
+      if advance() { finishIfOver() }
     }
 
     override func failed(_ inlet: Inlet, _ failure: SignalFailure) {
@@ -160,7 +150,7 @@ struct CircuitBreaker: OperatorComponent {
           Event(outer?.value ?? .null), .innerSignalFailed, "the fallback failed: \(failure.message)",
           at: failure.location)
       }
-      goOn()
+      if advance() { finishIfOver() }
     }
 
     private func count(_ number: Int) {
@@ -187,32 +177,17 @@ struct CircuitBreaker: OperatorComponent {
         "the circuit breaker is open for \(parameters.pause)")
     }
 
-    /// A loop, not a recursion: inner signals that end at once cost no stack.
-    private func goOn() {
-      guard !isStarting else { return }
-      isStarting = true
-      while !isClosed, inlets.count < parameters.maxConcurrent, let next = waiting.popFirst() {
-        backlog.update(waiting.count, parameters.queueLimit, executor)
-        next.keep(in: arena)
-        begin(next.event)
-      }
-      isStarting = false
-      finishIfOver()
-    }
-
     override func complete() {
       outerEnded = true
       finishIfOver()
     }
 
     private func finishIfOver() {
-      if outerEnded, inlets.isEmpty, waiting.isEmpty { finish() }
+      if outerEnded, isIdle { finish() }
     }
 
     override func stop() {
-      waiting.removeAll()
       running = [:]
-      backlog.update(0, parameters.queueLimit, executor)
       super.stop()
     }
 
@@ -227,14 +202,14 @@ struct CircuitBreaker: OperatorComponent {
         writer.write(number)
       }
       writer.write(each: failures)
-      writer.write(each: waiting)
+      saveWaiting(&writer)
       writer.write(each: running.keys.sorted()) { writer, number in
         writer.write(number)
         writer.write(running[number])
       }
       writer.write(begun)
       writer.write(outerEnded)
-      writer.write(backlog.isOver)
+      saveBacklog(&writer)
     }
 
     override func restore(_ reader: inout StateReader) throws(StateFault) {
@@ -244,14 +219,14 @@ struct CircuitBreaker: OperatorComponent {
       default: state = .trial(try reader.read())
       }
       failures = Deque(try reader.read([Instant].self))
-      waiting = Deque(try reader.read([OwnedEvent].self))
+      try restoreWaiting(&reader)
       for _ in 0..<(try reader.count()) {
         let number = try reader.read(Int.self)
         running[number] = try reader.read(OwnedEvent?.self)
       }
       begun = try reader.read(in: 0...(1 << 62))
       outerEnded = try reader.read()
-      backlog.restore(try reader.read(), executor)
+      try restoreBacklog(&reader)
     }
   }
 }

@@ -1,5 +1,3 @@
-internal import DequeModule
-
 /// `do`: something on the side.
 struct Do: OperatorComponent {
   enum Moment: String, ChoiceParameter {
@@ -68,7 +66,7 @@ struct Do: OperatorComponent {
 
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
 
-  final class Node: MultiInletNode {
+  final class Node: QueueingNode {
     private enum Ending {
       case completed
       case failed(SignalFailure)
@@ -76,33 +74,22 @@ struct Do: OperatorComponent {
 
     private let parameters: Do
     private let onNext: Bool
-    private var waiting = Deque<OwnedEvent>()
-    private var backlog = Backlog()
     /// What is passed on when nothing runs any more.
     private var ending: Ending?
-    private var isStarting = false
 
     init(_ parameters: Do, _ seat: Seat, _ downstream: Downstream) {
       self.parameters = parameters
       onNext = parameters.on.contains(.next)
-      super.init(seat, downstream: downstream)
+      super.init(
+        maxConcurrent: parameters.maxConcurrent, queueLimit: parameters.queueLimit, seat, downstream)
     }
 
-    override func start() { subscribe(seat.inputs[0]) }
-
     override func receive(_ event: Event) {
-      if onNext {
-        if inlets.count < parameters.maxConcurrent, waiting.isEmpty {
-          begin(event)
-        } else {
-          waiting.append(OwnedEvent(event))
-          backlog.update(waiting.count, parameters.queueLimit, executor)
-        }
-      }
+      if onNext { queue(event) }
       emit(event)
     }
 
-    private func begin(_ event: Event) {
+    override func begin(_ event: Event) {
       open(parameters.signal.required, seat.scope.with(outer: event))
     }
 
@@ -110,7 +97,7 @@ struct Do: OperatorComponent {
 
     override func completed(_ inlet: Inlet) {
       drop(inlet)
-      goOn()
+      if advance() { endIfOver() }
     }
 
     override func failed(_ inlet: Inlet, _ failure: SignalFailure) {
@@ -118,20 +105,7 @@ struct Do: OperatorComponent {
       let outer = inlet.scope.outer
       outer?.keep(in: arena)
       reject(Event(outer?.value ?? .null), .innerSignalFailed, failure.message, at: failure.location)
-      goOn()
-    }
-
-    /// A loop, not a recursion: signals that end at once cost no stack.
-    private func goOn() {
-      guard !isStarting else { return }
-      isStarting = true
-      while !isClosed, inlets.count < parameters.maxConcurrent, let next = waiting.popFirst() {
-        backlog.update(waiting.count, parameters.queueLimit, executor)
-        next.keep(in: arena)
-        begin(next.event)
-      }
-      isStarting = false
-      endIfOver()
+      if advance() { endIfOver() }
     }
 
     override func complete() {
@@ -143,8 +117,7 @@ struct Do: OperatorComponent {
     }
 
     override func fail(_ failure: SignalFailure) {
-      waiting.removeAll()
-      backlog.update(0, parameters.queueLimit, executor)
+      forgetWaiting()
       for inlet in inlets { drop(inlet) }
       if parameters.on.contains(.error) {
         open(parameters.signal.required, seat.scope.with(error: failure.value(in: arena)))
@@ -154,36 +127,30 @@ struct Do: OperatorComponent {
     }
 
     private func endIfOver() {
-      guard let ending, inlets.isEmpty, waiting.isEmpty else { return }
+      guard let ending, isIdle else { return }
       switch ending {
       case .completed: finish()
       case .failed(let failure): finish(failing: failure)
       }
     }
 
-    override func stop() {
-      waiting.removeAll()
-      backlog.update(0, parameters.queueLimit, executor)
-      super.stop()
-    }
-
     override func save(_ state: inout StateWriter) {
-      state.write(each: waiting)
+      saveWaiting(&state)
       state.write(ending != nil)
       if case .failed(let failure)? = ending {
         state.write(Optional(failure))
       } else {
         state.write(SignalFailure?.none)
       }
-      state.write(backlog.isOver)
+      saveBacklog(&state)
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
-      waiting = Deque(try state.read([OwnedEvent].self))
+      try restoreWaiting(&state)
       let isEnding = try state.read(Bool.self)
       let failure = try state.read(SignalFailure?.self)
       if isEnding { ending = failure.map { .failed($0) } ?? .completed }
-      backlog.restore(try state.read(), executor)
+      try restoreBacklog(&state)
     }
   }
 }

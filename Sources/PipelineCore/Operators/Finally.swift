@@ -43,8 +43,6 @@ struct Finally: OperatorComponent {
       super.init(seat, downstream: downstream)
     }
 
-    override func start() { subscribe(seat.inputs[0]) }
-
     override func complete() { open(last, seat.scope.with(error: .null)) }
 
     override func fail(_ failure: SignalFailure) {

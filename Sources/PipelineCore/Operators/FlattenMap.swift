@@ -1,5 +1,3 @@
-internal import DequeModule
-
 /// `flattenMap`: a signal, or a list, for each event.
 struct FlattenMap: OperatorComponent {
   enum Policy: String, ChoiceParameter {
@@ -135,13 +133,9 @@ struct FlattenMap: OperatorComponent {
     }
   }
 
-  final class Node: MultiInletNode {
+  final class Node: QueueingNode {
     private let parameters: FlattenMap
-    private let limit: Int
-    private var waiting = Deque<OwnedEvent>()
-    private var backlog = Backlog()
     private var outerEnded = false
-    private var isStarting = false
     /// The inner signal, where it is over as soon as it has begun.
     private lazy var immediate = ImmediateSignal(parameters.signal.required, in: self)
     /// How many immediate signals are on the stack and not given up. One that sends may be entered again.
@@ -151,13 +145,12 @@ struct FlattenMap: OperatorComponent {
 
     init(_ parameters: FlattenMap, _ seat: Seat, _ downstream: Downstream) {
       self.parameters = parameters
-      limit = parameters.policy == .merge ? parameters.maxConcurrent : 1
-      super.init(seat, downstream: downstream)
+      super.init(
+        maxConcurrent: parameters.policy == .merge ? parameters.maxConcurrent : 1, queueLimit: parameters.queueLimit,
+        seat, downstream)
     }
 
-    override func start() { subscribe(seat.inputs[0]) }
-
-    private var active: Int { inlets.count + running }
+    override var active: Int { inlets.count + running }
 
     override func receive(_ event: Event) {
       guard !isClosed else { return }
@@ -169,17 +162,11 @@ struct FlattenMap: OperatorComponent {
         begin(event)
       case .exhaust:
         if active == 0 { begin(event) }
-      case .merge, .concat:
-        if active < limit, waiting.isEmpty {
-          begin(event)
-        } else {
-          waiting.append(OwnedEvent(event))
-          backlog.update(waiting.count, parameters.queueLimit, executor)
-        }
+      case .merge, .concat: queue(event)
       }
     }
 
-    private func begin(_ event: Event) {
+    override func begin(_ event: Event) {
       guard let immediate else {
         open(parameters.signal.required, seat.scope.with(outer: event))
         return
@@ -191,26 +178,12 @@ struct FlattenMap: OperatorComponent {
       immediate.send(for: event) { !isClosed && (!isLatest || begun == number) }
       guard !isClosed, !isLatest || begun == number else { return }
       running -= 1
-      goOn()
+      if advance() { finishIfOver() }
     }
 
     override func completed(_ inlet: Inlet) {
       drop(inlet)
-      goOn()
-    }
-
-    /// Begins what waits while there is room.
-    private func goOn() {
-      // A loop, not a recursion: inner signals that end at once cost no stack.
-      guard !isStarting else { return }
-      isStarting = true
-      while !isClosed, active < limit, let next = waiting.popFirst() {
-        backlog.update(waiting.count, parameters.queueLimit, executor)
-        next.keep(in: arena)
-        begin(next.event)
-      }
-      isStarting = false
-      finishIfOver()
+      if advance() { finishIfOver() }
     }
 
     override func complete() {
@@ -219,25 +192,19 @@ struct FlattenMap: OperatorComponent {
     }
 
     private func finishIfOver() {
-      if outerEnded, active == 0, waiting.isEmpty { finish() }
-    }
-
-    override func stop() {
-      waiting.removeAll()
-      backlog.update(0, parameters.queueLimit, executor)
-      super.stop()
+      if outerEnded, isIdle { finish() }
     }
 
     override func save(_ state: inout StateWriter) {
-      state.write(each: waiting)
+      saveWaiting(&state)
       state.write(outerEnded)
-      state.write(backlog.isOver)
+      saveBacklog(&state)
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
-      waiting = Deque(try state.read([OwnedEvent].self))
+      try restoreWaiting(&state)
       outerEnded = try state.read()
-      backlog.restore(try state.read(), executor)
+      try restoreBacklog(&state)
     }
   }
 }

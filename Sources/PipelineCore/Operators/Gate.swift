@@ -65,7 +65,7 @@ struct Gate: OperatorComponent {
 
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
 
-  final class Node: MultiInletNode {
+  final class Node: TriggeredNode {
     private let parameters: Gate
     private var isOpen: Bool
     /// Not empty only while the gate is closed, or while what is held is being sent.
@@ -76,12 +76,7 @@ struct Gate: OperatorComponent {
     init(_ parameters: Gate, _ seat: Seat, _ downstream: Downstream) {
       self.parameters = parameters
       isOpen = parameters.open
-      super.init(seat, downstream: downstream)
-    }
-
-    override func start() {
-      open(parameters.signal.required)
-      if !isClosed { subscribe(seat.inputs[0]) }
+      super.init(trigger: parameters.signal.plan, seat, downstream)
     }
 
     override func receive(_ event: Event) {

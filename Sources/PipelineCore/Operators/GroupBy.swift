@@ -93,8 +93,6 @@ struct GroupBy: OperatorComponent {
       super.init(seat, downstream: downstream)
     }
 
-    override func start() { subscribe(seat.inputs[0]) }
-
     override func receive(_ event: Event) {
       if let failure = frame.load(event) {
         reject(event, .eventNotReadable, EventFrame.message(of: failure))

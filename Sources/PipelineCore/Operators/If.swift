@@ -1,6 +1,6 @@
 /// `if`: one of two signals, as a third says.
-struct If: CombiningOperator {
-  private var branches = Branches()
+struct If: CombiningOperator, BranchingOperator {
+  private(set) var branches = Branches()
 
   init() {}
 
@@ -49,6 +49,11 @@ struct If: CombiningOperator {
   }
 }
 
+/// What subscribes one of its inputs, as another says.
+protocol BranchingOperator {
+  var branches: Branches { get }
+}
+
 /// Which input of a branching signal is which.
 struct Branches: Sendable {
   private var roles: [InputNode.Role] = []
@@ -59,6 +64,19 @@ struct Branches: Sendable {
   init(_ inputs: [InputNode]) {
     roles = inputs.map(\.role)
     names = inputs.map { Array(($0.name?.value ?? "").utf8) }
+  }
+
+  /// The inputs to choose from, with words for them.
+  var choices: [(input: Int, name: String)] {
+    roles.indices.compactMap { index in
+      switch roles[index] {
+      case .selector, .input: nil
+      case .then: (index, "then")
+      case .else: (index, "else")
+      case .default: (index, "default")
+      case .case: (index, "case '\(Printable.cut(names[index]))'")
+      }
+    }
   }
 
   func index(of role: InputNode.Role) -> Int? { roles.firstIndex(of: role) }

@@ -91,7 +91,7 @@ struct Join: OperatorComponent {
 
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
 
-  final class Node: MultiInletNode {
+  final class Node: TriggeredNode {
     private final class Entry {
       let event: OwnedEvent
       let key: [UInt8]
@@ -143,12 +143,7 @@ struct Join: OperatorComponent {
     init(_ parameters: Join, _ seat: Seat, _ downstream: Downstream) {
       self.parameters = parameters
       builder = parameters.reduce.makeBuilder()
-      super.init(seat, downstream: downstream)
-    }
-
-    override func start() {
-      open(parameters.signal.required)
-      if !isClosed { subscribe(seat.inputs[0]) }
+      super.init(trigger: parameters.signal.plan, seat, downstream)
     }
 
     // MARK: Events

@@ -42,19 +42,14 @@ struct SkipUntil: OperatorComponent {
 
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
 
-  final class Node: MultiInletNode {
+  final class Node: TriggeredNode {
     private let parameters: SkipUntil
     private lazy var frame = makeFrame()
     private var isOpen = false
 
     init(_ parameters: SkipUntil, _ seat: Seat, _ downstream: Downstream) {
       self.parameters = parameters
-      super.init(seat, downstream: downstream)
-    }
-
-    override func start() {
-      if let opener = parameters.signal.plan { open(opener) }
-      if !isClosed { subscribe(seat.inputs[0]) }
+      super.init(trigger: parameters.signal.plan, seat, downstream)
     }
 
     override func receive(_ event: Event) {

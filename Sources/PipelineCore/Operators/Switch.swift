@@ -1,6 +1,6 @@
 /// `switch`: one of several signals, as another says.
-struct Switch: CombiningOperator {
-  private var branches = Branches()
+struct Switch: CombiningOperator, BranchingOperator {
+  private(set) var branches = Branches()
 
   init() {}
 
@@ -39,6 +39,8 @@ struct Switch: CombiningOperator {
     seeAlso: ["if", "switchToLatest"])
 
   mutating func take(_ inputs: [InputNode]) { branches = Branches(inputs) }
+
+  static let subscribesAgain = true
 
   func outputType(_ inputs: [EventType]) -> EventType { .dyn }
 

@@ -47,18 +47,13 @@ struct TakeUntil: OperatorComponent {
 
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
 
-  final class Node: MultiInletNode {
+  final class Node: TriggeredNode {
     private let parameters: TakeUntil
     private lazy var frame = makeFrame()
 
     init(_ parameters: TakeUntil, _ seat: Seat, _ downstream: Downstream) {
       self.parameters = parameters
-      super.init(seat, downstream: downstream)
-    }
-
-    override func start() {
-      if let trigger = parameters.signal.plan { open(trigger) }
-      if !isClosed { subscribe(seat.inputs[0]) }
+      super.init(trigger: parameters.signal.plan, seat, downstream)
     }
 
     override func receive(_ event: Event) {

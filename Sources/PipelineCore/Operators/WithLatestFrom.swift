@@ -47,7 +47,7 @@ struct WithLatestFrom: OperatorComponent {
 
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
 
-  final class Node: MultiInletNode {
+  final class Node: TriggeredNode {
     private let parameters: WithLatestFrom
     private let builder: ValueBuilder?
     private lazy var frame = makeFrame()
@@ -56,12 +56,7 @@ struct WithLatestFrom: OperatorComponent {
     init(_ parameters: WithLatestFrom, _ seat: Seat, _ downstream: Downstream) {
       self.parameters = parameters
       builder = parameters.reduce.makeBuilder()
-      super.init(seat, downstream: downstream)
-    }
-
-    override func start() {
-      open(parameters.signal.required)
-      if !isClosed { subscribe(seat.inputs[0]) }
+      super.init(trigger: parameters.signal.plan, seat, downstream)
     }
 
     override func receive(_ event: Event, from inlet: Inlet) {

@@ -1,6 +1,8 @@
 extension PipelineTest.Expectation {
   /// What is wrong with `history`; nil: nothing.
   func verdict(on history: SignalHistory) -> TestResult.Failure? {
+    var history = history
+    if !hasMarks { history.entries.removeAll { $0.moment.isMark } }
     let actual = history.entries
     var position = 0
     // For the picture: what was expected, where nothing else is said at the time at which it came.
@@ -31,20 +33,22 @@ extension PipelineTest.Expectation {
     case .next(let value): return .init(at: now, .next(value))
     case .complete: return .init(at: now, .complete)
     case .error(let message): return .init(at: now, .error(message ?? ""))
+    case .subscribe: return .init(at: now, .subscribe)
+    case .cancel: return .init(at: now, .cancel)
     }
   }
 
   // MARK: Comparing
 
-  private func matches(_ item: Item, _ entry: SignalHistory.Entry) -> Bool {
+  func matches(_ item: Item, _ entry: SignalHistory.Entry) -> Bool {
     (item.at.map { $0 == entry.at } ?? true) && matches(item.moment, entry.moment)
   }
 
-  private func matches(_ moment: Item.Moment, _ actual: SignalHistory.Moment) -> Bool {
+  func matches(_ moment: Item.Moment, _ actual: SignalHistory.Moment) -> Bool {
     switch (moment, actual) {
     case (.next(let wanted), .next(let value)):
       return target == .requests ? Self.matches(request: wanted, value) : wanted == value
-    case (.complete, .complete): return true
+    case (.complete, .complete), (.subscribe, .subscribe), (.cancel, .cancel): return true
     case (.error(let part), .error(let message)):
       return part.map { Glob.matches("*\($0)*", message) } ?? true
     default: return false
@@ -124,6 +128,22 @@ extension PipelineTest.Expectation {
     case .complete: "the completion"
     case .error(nil): "an error"
     case .error(let part?): "an error with '\(Printable.cut(part))'"
+    case .subscribe: "the subscription"
+    case .cancel: "the cancellation"
+    }
+  }
+
+  private static let widest = 160
+
+  /// The part of long lines in which column `column` is; `…` stands for what is left out.
+  private static func window(_ lines: [String], around column: Int) -> [String] {
+    guard lines.contains(where: { $0.count > widest }) else { return lines }
+    let start = max(0, min(column - widest / 2, (lines.map(\.count).max() ?? 0) - widest))
+    return lines.enumerated().map { index, line in
+      let isMark = index == lines.count - 1
+      let part = String(line.dropFirst(start).prefix(widest))
+      let before = start == 0 ? "" : isMark ? " " : "…"
+      return before + part + (line.count > start + widest ? "…" : "")
     }
   }
 
@@ -135,9 +155,10 @@ extension PipelineTest.Expectation {
       .draw([SignalHistory(expected), history])
     let at = [item?.at, came?.at].compactMap { $0 }.min() ?? expected.last?.at ?? .zero
     let column = drawing.column(at: at) ?? drawing.columns.last?.column ?? 0
+    let mark = String(repeating: " ", count: column) + "^"
+    let shown = Self.window([drawing.lines[0], drawing.lines[1], mark], around: column)
     return [
-      "expected  \(drawing.lines[0])", "actual    \(drawing.lines[1])",
-      "          " + String(repeating: " ", count: column) + "^",
+      "expected  \(shown[0])", "actual    \(shown[1])", "          \(shown[2])",
     ] + drawing.legend.map { "          \($0)" }
   }
 }

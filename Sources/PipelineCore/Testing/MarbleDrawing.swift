@@ -6,7 +6,6 @@ struct MarbleDrawing {
 
   /// How many empty ticks are drawn before they are written as a pause.
   private static let longestDash = 24
-  private static let spareLetters = (Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")).map(String.init)
 
   struct Picture {
     /// One line for each history.
@@ -20,7 +19,7 @@ struct MarbleDrawing {
   }
 
   func draw(_ histories: [SignalHistory]) -> Picture {
-    var names = Names(letters)
+    var names = MarbleNames(letters)
     var lines = [[String]](repeating: [], count: histories.count)
     var width = 0
     var columns: [(at: TimeSpan, column: Int)] = []
@@ -47,8 +46,14 @@ struct MarbleDrawing {
       put(
         histories.map { history in
           let moments = history.entries.filter { $0.at == instant }.map(\.moment)
-          let text = moments.map { names.name(of: $0) }.joined()
-          return moments.isEmpty ? "-" : moments.count == 1 ? text : "(\(text))"
+          // What is subscribed first takes no time of its own.
+          let marks = moments.prefix { $0 == .subscribe }
+          let rest = moments.dropFirst(marks.count)
+          let text = rest.map { names.name(of: $0) }.joined()
+          let first = String(repeating: "^", count: marks.count)
+          if rest.isEmpty { return first + "-" }
+          if rest.count == 1 { return first + (rest.first == .cancel ? "!-" : text) }
+          return "\(first)(\(text))"
         })
       now = instant + tick
     }
@@ -56,58 +61,6 @@ struct MarbleDrawing {
       lines: lines.map { $0.joined() }.map { line in
         String(line.reversed().drop { $0 == " " }.reversed())
       }, legend: names.legend, columns: columns)
-  }
-
-  /// Which letter stands for which value.
-  private struct Names {
-    private var known: [(name: String, value: TestValue)]
-    private var taken: Set<String>
-    private var used: Set<TestValue> = []
-
-    init(_ letters: [(name: String, value: TestValue)]) {
-      known = letters
-      taken = Set(letters.map(\.name))
-    }
-
-    mutating func name(of moment: SignalHistory.Moment) -> String {
-      switch moment {
-      case .complete: "|"
-      case .error: "#"
-      case .next(let value): name(of: value)
-      }
-    }
-
-    private mutating func name(of value: TestValue) -> String {
-      used.insert(value)
-      if let entry = known.first(where: { $0.value == value }) { return entry.name }
-      let own = Self.letter(value)
-      let name: String
-      if let own, !taken.contains(own) {
-        name = own
-      } else {
-        name = MarbleDrawing.spareLetters.first { !taken.contains($0) } ?? "?"
-      }
-      known.append((name, value))
-      taken.insert(name)
-      return name
-    }
-
-    /// The character that stands for the value without a legend.
-    private static func letter(_ value: TestValue) -> String? {
-      switch value {
-      case .int(let number) where (0...9).contains(number): return "\(number)"
-      case .text(let bytes) where bytes.count == 1:
-        let byte = bytes[0]
-        let isLetter = (0x61...0x7A).contains(byte | 0x20)
-        return isLetter ? String(decoding: bytes, as: UTF8.self) : nil
-      default: return nil
-      }
-    }
-
-    var legend: [String] {
-      known.filter { used.contains($0.value) && Self.letter($0.value) != $0.name }
-        .map { "\($0.name) = \(Printable.cut($0.value.description, limit: 400))" }
-    }
   }
 }
 

@@ -7,6 +7,10 @@ public struct PipelineTest: Sendable {
   public var tick = TimeSpan.milliseconds(1)
   /// When to stop; nil: when nothing more happens, see ``TestRunner``.
   public var until: TimeSpan?
+  /// The time of day when it begins, in nanoseconds since 1970; nil: that of ``VirtualTime``.
+  public var wallTime: Int64?
+  /// The pipeline with the test's own environment; nil: as it is.
+  public var plan: Plan?
   public var inputs: [Input] = []
   public var stubs: [HTTPStub] = []
   /// Where the stubs stand, for requests that none of them answers.
@@ -15,7 +19,10 @@ public struct PipelineTest: Sendable {
 
   /// What a named source sends.
   public struct Input: Sendable {
+    /// The name of a source, or of a signal that begins with a source of its own.
     public var source: Located<String>
+    /// The source's place in the plan.
+    public var origin: SignalPlan
     public var history: SignalHistory
   }
 
@@ -35,6 +42,12 @@ public struct PipelineTest: Sendable {
         case complete
         /// With a text that the message must contain; nil: any error.
         case error(String?)
+        /// A source or signal is subscribed, and begins to run.
+        case subscribe
+        /// It is cancelled before its end.
+        case cancel
+
+        var isMark: Bool { self == .subscribe || self == .cancel }
       }
       /// Nil: at any time.
       public var at: TimeSpan?
@@ -51,6 +64,11 @@ public struct PipelineTest: Sendable {
     /// What the letters of the marbles stand for.
     public var letters: [(name: String, value: TestValue)] = []
     public var tick = TimeSpan.milliseconds(1)
+    /// How the file says it.
+    public var node: YAMLNode
+
+    /// Whether subscribing and cancelling is spoken of.
+    var hasMarks: Bool { items.contains { $0.moment.isMark } }
   }
 
   /// The last instant that the test speaks of.

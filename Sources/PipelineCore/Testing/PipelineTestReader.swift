@@ -1,17 +1,25 @@
 /// Understands the tests of a pipeline file; says what is wrong with them, where it is wrong.
 public struct PipelineTestReader {
-  private let plan: Plan
+  /// The pipeline that the test runs.
+  private var plan: Plan
+  private let compile: Compile
   var diagnostics = Diagnostics()
   /// The test's `tick`.
   var tick = TimeSpan.milliseconds(1)
 
-  init(_ plan: Plan) { self.plan = plan }
+  /// Compiles the pipeline once more, with these values in place of those of the environment.
+  public typealias Compile = (_ environment: [String: String], _ diagnostics: inout Diagnostics) -> Plan?
+
+  init(_ plan: Plan, _ compile: @escaping Compile) {
+    self.plan = plan
+    self.compile = compile
+  }
 
   /// Reports everything that is wrong; then the tests must not be run.
   public static func read(
-    _ tests: [TestNode], of plan: Plan, into diagnostics: inout Diagnostics
+    _ tests: [TestNode], of plan: Plan, into diagnostics: inout Diagnostics, compile: @escaping Compile
   ) -> [PipelineTest] {
-    var reader = PipelineTestReader(plan)
+    var reader = PipelineTestReader(plan, compile)
     let read = tests.map { reader.test($0) }
     diagnostics.report(contentsOf: reader.diagnostics.all)
     return read
@@ -20,10 +28,17 @@ public struct PipelineTestReader {
   private mutating func test(_ node: TestNode) -> PipelineTest {
     var test = PipelineTest(name: node.name, location: node.location)
     tick = .milliseconds(1)
+    let usual = plan
+    defer { plan = usual }
     for option in node.options {
       switch option.key.value {
       case "tick": if let span = duration(option.value, "'tick'", atLeast: 1) { tick = span }
       case "until": test.until = duration(option.value, "'until'")
+      case "now": test.wallTime = time(option.value)
+      case "env":
+        guard let own = environment(option.value) else { break }
+        test.plan = own
+        plan = own
       default: break
       }
     }
@@ -61,18 +76,53 @@ public struct PipelineTestReader {
     return nil
   }
 
+  private mutating func time(_ node: YAMLNode) -> Int64? {
+    guard let text = text(node, "'now'") else { return nil }
+    let time = Array(text.utf8).withUnsafeBytes { TimeText.timestamp($0) }
+    let seconds = time.map { $0.seconds.multipliedReportingOverflow(by: 1_000_000_000) }
+    guard let time, let seconds, !seconds.overflow else {
+      report(
+        .testStep, "'now' is a time such as 2026-05-01T12:00:00Z, not '\(Printable.cut(text))'", node.location)
+      return nil
+    }
+    return seconds.partialValue &+ Int64(time.nanoseconds)
+  }
+
+  /// The pipeline with the values that the test gives; nil if something is wrong, or if there are none.
+  private mutating func environment(_ node: YAMLNode) -> Plan? {
+    guard let entries = node.entries else {
+      report(
+        .testStep, "'env' takes a mapping from name to value, not \(node.kindName)", node.location,
+        help: "Write 'env: { NAME: value }'")
+      return nil
+    }
+    var variables: [String: String] = [:]
+    for entry in entries {
+      if let value = text(entry.value, "'\(entry.key.shown)'") { variables[entry.name] = value }
+    }
+    var found = Diagnostics()
+    let own = compile(variables, &found)
+    // What is said of the pipeline itself has been said.
+    for diagnostic in found.all where diagnostic.severity == .error {
+      var diagnostic = diagnostic
+      diagnostic.notes.append(.init("with the values of this test", at: node.location))
+      diagnostics.report(diagnostic)
+    }
+    return found.hasErrors ? nil : own
+  }
+
   // MARK: Inputs
 
   private mutating func input(_ node: NamedNode<YAMLNode>) -> PipelineTest.Input? {
     let name = node.name.value
-    let sources = plan.named.filter { $0.kind == .source }.map(\.name)
-    guard sources.contains(name) else {
-      let isSignal = plan.named.contains { $0.name == name }
+    guard let index = plan.index(ofNamed: name), let origin = plan.named[index].ownSource else {
+      let sources = plan.named.filter { $0.ownSource != nil && $0.kind != .part }.map(\.name)
+      let isKnown = plan.named.contains { $0.name == name }
       report(
         .unknownSubject,
-        isSignal ? "'\(name)' is a signal, and only sources have inputs" : "there is no source '\(name)'",
+        isKnown ? "'\(name)' does not begin with a source of its own" : "there is no source '\(name)'",
         node.name.location,
-        help: isSignal
+        help: isKnown
           ? "Give events to the source that it comes from" : known(name, sources, "The sources are"))
       return nil
     }
@@ -85,11 +135,13 @@ public struct PipelineTestReader {
         case .next(let value): .next(value)
         case .complete: .complete
         case .error(let message): .error(message ?? "error")
+        case .subscribe: .subscribe
+        case .cancel: .cancel
         }
       return SignalHistory.Entry(at: now, moment)
     }
     check(order: entries, sequence.items)
-    return PipelineTest.Input(source: node.name, history: SignalHistory(entries))
+    return PipelineTest.Input(source: node.name, origin: origin, history: SignalHistory(entries))
   }
 
   private mutating func check(
@@ -119,16 +171,34 @@ public struct PipelineTestReader {
   private mutating func expectation(_ node: NamedNode<YAMLNode>) -> PipelineTest.Expectation? {
     guard let target = target(node.name) else { return nil }
     guard let sequence = sequence(node.node, "an expectation", isExpectation: true) else { return nil }
-    return PipelineTest.Expectation(
+    let expectation = PipelineTest.Expectation(
       subject: node.name, target: target, items: sequence.items, allowsMore: sequence.allowsMore,
-      letters: sequence.letters, tick: sequence.tick)
+      letters: sequence.letters, tick: sequence.tick, node: node.node)
+    if expectation.hasMarks, let mark = expectation.items.first(where: { $0.moment.isMark }) {
+      guard case .signal(let index) = target, plan.named[index].kind != .part, plan.named[index].references > 0
+      else {
+        report(
+          .testStep, "when '\(node.name.value)' is subscribed and cancelled cannot be told", mark.location,
+          help: "It can be told of named sources and signals that something refers to")
+        return nil
+      }
+    }
+    return expectation
   }
 
   private mutating func target(_ subject: Located<String>) -> PipelineTest.Expectation.Target? {
     let text = subject.value
     if text == "http.requests" { return .requests }
     if plan.sinks.contains(where: { $0.name == text }) { return .sink(text) }
-    if let index = plan.index(ofNamed: text) { return .signal(index) }
+    if let index = plan.index(ofNamed: text) {
+      let named = plan.named[index]
+      guard named.isCold, named.kind != .part else { return .signal(index) }
+      report(
+        .unknownSubject,
+        "'\(text)' is cold: it is made anew for each reference, so there is no one signal to look at", subject.location,
+        help: "Look at what refers to it, or remove 'cold: true'")
+      return nil
+    }
     let parts = text.split(separator: ".", omittingEmptySubsequences: false).map(String.init)
     if parts.count == 2, let index = plan.index(ofNamed: parts[0]) {
       if parts[1] == "errors" { return .errors(index) }
@@ -166,7 +236,7 @@ public struct PipelineTestReader {
           help: "Write [] if nothing shall come")
         return nil
       }
-      return marbles(scalar, Sequence(tick: tick), error: nil)
+      return marbles(scalar, Sequence(tick: tick), isExpectation, error: nil)
     case .sequence(let items):
       return steps(items, Sequence(tick: tick), isExpectation)
     case .mapping(let entries):
@@ -201,7 +271,7 @@ public struct PipelineTestReader {
           help: "Keep one of them")
         return nil
       }
-      return self.marbles(scalar, sequence, error: error)
+      return self.marbles(scalar, sequence, isExpectation, error: error)
     }
     guard let events = node["events"] else {
       report(
@@ -236,7 +306,7 @@ public struct PipelineTestReader {
   }
 
   private mutating func marbles(
-    _ scalar: YAMLScalar, _ start: Sequence, error: String?
+    _ scalar: YAMLScalar, _ start: Sequence, _ isExpectation: Bool, error: String?
   ) -> Sequence? {
     var sequence = start
     let table = Dictionary(sequence.letters.map { ($0.name, $0.value) }) { first, _ in first }
@@ -255,9 +325,11 @@ public struct PipelineTestReader {
       case .complete: moment = .complete
       case .error: moment = .error(error)
       case .subscribe, .cancel:
-        report(
-          .marbleSyntax, "'^' and '!' have no meaning here: the pipeline subscribes", location)
-        continue
+        guard isExpectation else {
+          report(.marbleSyntax, "'^' and '!' have no meaning here: the pipeline subscribes", location)
+          continue
+        }
+        moment = entry.moment == .subscribe ? .subscribe : .cancel
       }
       sequence.items.append(.init(at: entry.at, moment: moment, location: location))
     }
@@ -275,7 +347,7 @@ public struct PipelineTestReader {
           help: "Write { at: 20ms, next: VALUE }, { error: TEXT } or { complete: true }")
         continue
       }
-      let keys = ["at", "next", "error", "complete"] + (isExpectation ? ["more"] : [])
+      let keys = ["at", "next", "error", "complete"] + (isExpectation ? ["more", "subscribe", "cancel"] : [])
       guard check(keys: entries, keys, "a step") else { continue }
       if let more = node["more"], entries.count == 1 {
         sequence.allowsMore = flag(more, "'more'")
@@ -296,7 +368,7 @@ public struct PipelineTestReader {
       case "error": moment = .error(kind.value.bool == true ? nil : text(kind.value, "'error'"))
       default:
         guard flag(kind.value, "'\(kind.name)'") else { continue }
-        moment = .complete
+        moment = kind.name == "subscribe" ? .subscribe : kind.name == "cancel" ? .cancel : .complete
       }
       var at: TimeSpan?
       if let node = node["at"] { at = duration(node, "'at'") }

@@ -5,10 +5,23 @@ public struct ProbeSink: SinkComponent {
       case next(OwnedValue)
       case complete
       case fail(SignalFailure)
+      /// The signal begins to run, or is cancelled; told of signals that are watched.
+      case subscribe
+      case cancel
     }
+    /// Where subscribing and cancelling is not what the pipeline does.
+    var ignoresMarks = false
+    /// How many of the moments say that it began or was cancelled.
+    private(set) var marks = 0
     public private(set) var moments: [(at: Instant, moment: Moment)] = []
     public init() {}
-    func record(_ moment: Moment, at instant: Instant) { moments.append((instant, moment)) }
+    func record(_ moment: Moment, at instant: Instant) {
+      moments.append((instant, moment))
+      switch moment {
+      case .subscribe, .cancel: marks += 1
+      case .next, .complete, .fail: break
+      }
+    }
   }
 
   let recording: Recording
@@ -48,7 +61,7 @@ public struct ProbeSink: SinkComponent {
     Watcher(recording, executor)
   }
 
-  private final class Watcher: Downstream {
+  private final class Watcher: SignalWatcher {
     private let recording: Recording
     private let executor: Executor
     init(_ recording: Recording, _ executor: Executor) {
@@ -61,5 +74,11 @@ public struct ProbeSink: SinkComponent {
     }
     override func complete() { recording.record(.complete, at: executor.now) }
     override func fail(_ failure: SignalFailure) { recording.record(.fail(failure), at: executor.now) }
+    override func began() {
+      if !recording.ignoresMarks { recording.record(.subscribe, at: executor.now) }
+    }
+    override func cancelled() {
+      if !recording.ignoresMarks { recording.record(.cancel, at: executor.now) }
+    }
   }
 }

@@ -5,6 +5,12 @@ public struct SignalHistory: Sendable, Equatable {
     case complete
     /// With its message.
     case error(String)
+    /// The signal begins to run.
+    case subscribe
+    /// It is cancelled.
+    case cancel
+
+    var isMark: Bool { self == .subscribe || self == .cancel }
   }
 
   public struct Entry: Sendable, Equatable {
@@ -28,6 +34,8 @@ public struct SignalHistory: Sendable, Equatable {
       case .next(let value): return Entry(at: span, .next(TestValue(value.value)))
       case .complete: return Entry(at: span, .complete)
       case .fail(let failure): return Entry(at: span, .error(failure.message))
+      case .subscribe: return Entry(at: span, .subscribe)
+      case .cancel: return Entry(at: span, .cancel)
       }
     }
   }
@@ -51,11 +59,12 @@ public struct SignalHistory: Sendable, Equatable {
 
   /// For a ``ScriptedSource``.
   public var script: [(at: TimeSpan, moment: ScriptedSource.Moment)] {
-    entries.map { entry in
+    entries.compactMap { entry in
       switch entry.moment {
       case .next(let value): (entry.at, .next(value.owned))
       case .complete: (entry.at, .complete)
       case .error(let message): (entry.at, .fail(SignalFailure(.user, message)))
+      case .subscribe, .cancel: nil
       }
     }
   }
@@ -82,6 +91,8 @@ extension SignalHistory.Moment: CustomStringConvertible {
     case .next(let value): Printable.cut(value.description, limit: 400)
     case .complete: "the completion"
     case .error(let message): "the error '\(Printable.cut(message, limit: 200))'"
+    case .subscribe: "its subscription"
+    case .cancel: "its cancellation"
     }
   }
 }

@@ -11,33 +11,44 @@ public final class StubHTTPClient: HTTPClient, TimerTarget, @unchecked Sendable 
   }
 
   private let stubs: [HTTPStub]
-  private unowned let executor: Executor
+  private unowned var executor: Executor
   private var served: [Int]
   /// In the order in which they were made.
   public private(set) var exchanges: [Exchange] = []
   private var pending: [Int: Pending] = [:]
   private var next = 0
+  /// Requests that were under way when the pipeline's state was saved: those who made them make them again.
+  private var orphans: [Pending] = []
+  private var isDetached = false
+  /// An answer is on its way into the pipeline, which has not taken it yet.
+  private(set) var isAnswering = false
 
   private final class Pending: Cancellable, @unchecked Sendable {
     let client: StubHTTPClient
     let token: Int
+    let request: HTTPRequest
+    let due: Instant
     let outcome: Result<HTTPResponse, HTTPFailure>
     let completion: @Sendable (Result<HTTPResponse, HTTPFailure>) -> Void
     var wake = Wake.none
 
     init(
-      _ client: StubHTTPClient, _ token: Int, _ outcome: Result<HTTPResponse, HTTPFailure>,
+      _ client: StubHTTPClient, _ token: Int, _ request: HTTPRequest, due: Instant,
+      _ outcome: Result<HTTPResponse, HTTPFailure>,
       _ completion: @escaping @Sendable (Result<HTTPResponse, HTTPFailure>) -> Void
     ) {
       self.client = client
       self.token = token
+      self.request = request
+      self.due = due
       self.outcome = outcome
       self.completion = completion
     }
 
     func cancel() {
-      guard client.pending.removeValue(forKey: token) != nil else { return }
+      guard let cancelled = client.pending.removeValue(forKey: token) else { return }
       client.executor.cancel(wake)
+      if client.isDetached { client.orphans.append(cancelled) }
     }
   }
 
@@ -53,6 +64,10 @@ public final class StubHTTPClient: HTTPClient, TimerTarget, @unchecked Sendable 
   public func send(
     _ request: HTTPRequest, _ completion: @escaping @Sendable (Result<HTTPResponse, HTTPFailure>) -> Void
   ) -> any Cancellable {
+    if let index = orphans.firstIndex(where: { $0.request == request }) {
+      let old = orphans.remove(at: index)
+      return wait(request, until: old.due, old.outcome, completion)
+    }
     let stub = stubs.firstIndex { $0.matches(request) }
     exchanges.append(Exchange(at: executor.now, request: request, stub: stub))
     var after = TimeSpan.zero
@@ -77,15 +92,40 @@ public final class StubHTTPClient: HTTPClient, TimerTarget, @unchecked Sendable 
         outcome = timeout
       }
     }
+    return wait(request, until: executor.now + after, outcome, completion)
+  }
+
+  private func wait(
+    _ request: HTTPRequest, until due: Instant, _ outcome: Result<HTTPResponse, HTTPFailure>,
+    _ completion: @escaping @Sendable (Result<HTTPResponse, HTTPFailure>) -> Void
+  ) -> any Cancellable {
     next += 1
-    let exchange = Pending(self, next, outcome, completion)
+    let exchange = Pending(self, next, request, due: due, outcome, completion)
     pending[next] = exchange
-    exchange.wake = executor.wake(at: executor.now + after, self, next)
+    exchange.wake = executor.wake(at: due, self, next)
     return exchange
   }
 
+  // MARK: Restarts
+
+  /// The pipeline's state was saved: what is cancelled from now on is made again later.
+  func detach() { isDetached = true }
+
+  /// The pipeline goes on here. Requests are answered when they would have been.
+  func attach(_ executor: Executor) {
+    self.executor = executor
+    orphans.sort { $0.token < $1.token }
+    isDetached = false
+  }
+
+  /// Everything that was to be made again has been.
+  func forgetOrphans() { orphans = [] }
+
   public func woke(_ token: Int) {
     guard let exchange = pending.removeValue(forKey: token) else { return }
+    isAnswering = true
+    // Behind what the completion posts.
+    defer { executor.post { [weak self] in self?.isAnswering = false } }
     exchange.completion(exchange.outcome)
   }
 

@@ -1,23 +1,26 @@
 /// Runs the tests of a pipeline on virtual time.
 ///
-/// Named sources with an input send that. Of the others, those that need nothing but time and the HTTP
+/// Sources with an input send that. Of the others, those that need nothing but time and the HTTP
 /// client run as they are; the rest are silent: they neither send nor end. The times of an input count
 /// from the moment at which its source starts, which is 0 unless the pipeline subscribes it later.
 ///
-/// A test ends at `until`; else when nothing more happens or, while a source goes on for ever, at the last
-/// instant that the test speaks of, once everything has come that may come at any time.
+/// A test ends at `until`; else when nothing more happens or, while a source goes on for ever (in an inner signal,
+/// too), at the last instant that the test speaks of, once everything has come that may come at any time.
 public struct TestRunner: Sendable {
   public let plan: Plan
   /// Turns after which a test is given up.
   public var turnLimit = 20_000_000
   /// Turns after the last instant that the test speaks of, after which it is given up as endless.
   public var quietLimit = 100_000
+  /// Saves the state after each turn, drops everything and goes on with what was saved: it must make no
+  /// difference. Executions of commands are not carried on.
+  public var restoresAfterEachTurn = false
 
   public init(_ plan: Plan) { self.plan = plan }
 
-  public func run(_ test: PipelineTest) -> TestResult {
-    let run = TestRun(self, test)
-    return run.run()
+  /// Counts in `coverage`, if there is one, what the test reaches.
+  public func run(_ test: PipelineTest, coverage: TestCoverage? = nil) -> TestResult {
+    TestRun(self, test, coverage).run()
   }
 }
 
@@ -37,6 +40,9 @@ public struct TestResult: Sendable {
     public var diagnostic: Diagnostic
     /// Marbles, expected above actual, the first difference marked; lines without indentation.
     public var picture: [String] = []
+    /// Which expectation, and what came instead; nil: something else is wrong.
+    public var expectation: Int?
+    public var history = SignalHistory()
   }
 }
 
@@ -44,13 +50,20 @@ public struct TestResult: Sendable {
 private final class TestRun {
   private let runner: TestRunner
   private let test: PipelineTest
-  private let time = VirtualTime()
-  private let executor: Executor
+  private let plan: Plan
+  private let time: VirtualTime
   private let client: StubHTTPClient
-  private let execution: Execution
-  private let letters: Letters
-  private var recordings: [ProbeSink.Recording] = []
+  private let letters = Letters()
+  private let coverage: TestCoverage?
+  /// What came, for each expectation.
+  private let recordings: [ProbeSink.Recording]
   private var watchers: [Downstream] = []
+  /// These change with each restart.
+  private var executor: Executor
+  private var execution: Execution
+  private var turns: UInt64 = 0
+  /// When the pipeline ended by itself.
+  private var end: TimeSpan?
 
   /// What the pipeline gave up or complained of: shown beside a failure.
   private final class Letters: @unchecked Sendable {
@@ -74,56 +87,71 @@ private final class TestRun {
     }
   }
 
-  init(_ runner: TestRunner, _ test: PipelineTest) {
+  init(_ runner: TestRunner, _ test: PipelineTest, _ coverage: TestCoverage?) {
     self.runner = runner
     self.test = test
-    let executor = Executor(clock: time)
-    self.executor = executor
+    self.coverage = coverage
+    plan = test.plan ?? runner.plan
+    time = test.wallTime.map { VirtualTime(origin: $0) } ?? VirtualTime()
+    recordings = test.expectations.map { _ in ProbeSink.Recording() }
+    executor = Executor(clock: time)
     client = StubHTTPClient(test.stubs, executor)
-    let letters = Letters()
-    self.letters = letters
-    execution = Execution(
-      plan: runner.plan, executor: executor,
+    execution = Self.execution(plan, executor, client, letters)
+  }
+
+  private static func execution(
+    _ plan: Plan, _ executor: Executor, _ client: StubHTTPClient, _ letters: Letters
+  ) -> Execution {
+    Execution(
+      plan: plan, executor: executor,
       services: Services(
         http: client, log: { _, _, _ in }, deadLetter: { letters.add($0) },
         random: { letters.next() }))
   }
 
   func run() -> TestResult {
-    wire()
-    let execution = self.execution
-    nonisolated(unsafe) let launched = execution
-    executor.post { launched.launch { _ in } }
+    launch(nil)
     var result = TestResult(name: test.name.value, location: test.name.location)
     let isQuiet = advance()
     result.virtualTime = TimeSpan(nanoseconds: time.now.nanoseconds)
-    result.turns = executor.turns
+    result.turns = turns + executor.turns
     judge(&result)
     if !isQuiet {
       result.failures.append(
         TestResult.Failure(
           diagnostic: Diagnostic(
-            .testNeverQuiet, "the pipeline was still busy after \(executor.turns) turns, at \(result.virtualTime)",
+            .testNeverQuiet, "the pipeline was still busy after \(result.turns) turns, at \(result.virtualTime)",
             at: test.name.location,
             help: "Say with 'until: 10s' when the test ends, if the pipeline runs for ever")))
     }
     if !result.failures.isEmpty { explain(&result.failures[result.failures.count - 1].diagnostic) }
+    nonisolated(unsafe) let launched = execution
     executor.post { launched.cancel() }
     time.run(executor, until: executor.now, turnLimit: 1000)
     client.stop()
     return result
   }
 
+  private func launch(_ state: [UInt8]?) {
+    wire()
+    nonisolated(unsafe) let launched = execution
+    nonisolated(unsafe) weak let run = self
+    executor.post {
+      launched.launch(restoring: state) { _ in run?.ended() }
+    }
+  }
+
+  private func ended() { end = TimeSpan(nanoseconds: executor.now.nanoseconds) }
+
   private func wire() {
     let inputs = Dictionary(
-      test.inputs.map { ($0.source.value, ScriptedSource($0.history.script)) }
+      test.inputs.map { (ObjectIdentifier($0.origin), ScriptedSource($0.history.script)) }
     ) { first, _ in first }
-    execution.sourceOverride = { inputs[$0] }
+    execution.originOverride = { inputs[ObjectIdentifier($0)] }
     execution.sourceFilter = { $0.runsOnVirtualTime ? $0 : SilentSource() }
+    coverage?.watch(execution)
     var sinks: [String: ProbeSink.Recording] = [:]
-    for expectation in test.expectations {
-      let recording = ProbeSink.Recording()
-      recordings.append(recording)
+    for (expectation, recording) in zip(test.expectations, recordings) {
       let target: Tap.Target
       switch expectation.target {
       case .requests: continue
@@ -149,23 +177,65 @@ private final class TestRun {
       // What is under way, a request for instance, was cancelled; only what is due now may still come.
       return go(to: test.horizon, limit)
     }
-    if execution.hasEndlessSource {
-      if hasAll { return true }
-      let done = time.run(executor, turnLimit: limit) { self.hasAll }
-      return done && go(to: TimeSpan(nanoseconds: time.now.nanoseconds), limit)
-    }
-    return time.run(executor, turnLimit: runner.quietLimit)
+    if isComplete { return true }
+    let isDone = go(
+      to: .distantFuture, execution.hasEndlessSource ? limit : runner.quietLimit, until: { self.isComplete })
+    return isDone && go(to: TimeSpan(nanoseconds: time.now.nanoseconds), limit)
   }
 
+  /// Something goes on for ever, and all that may come at any time has come.
+  private var isComplete: Bool { hasAll && execution.hasEndlessSource }
+
   private func go(to span: TimeSpan, _ limit: Int) -> Bool {
-    time.run(executor, until: Instant(nanoseconds: span.nanoseconds), turnLimit: limit)
+    go(to: Instant(nanoseconds: span.nanoseconds), limit, until: { false })
+  }
+
+  private func go(to end: Instant, _ limit: Int, until isDone: () -> Bool) -> Bool {
+    guard runner.restoresAfterEachTurn else {
+      return time.run(executor, until: end, turnLimit: limit, isDone: isDone)
+    }
+    // The same, with restarts.
+    for _ in 0..<limit {
+      if executor.runOne() {
+        restart()
+        if isDone() { return true }
+        continue
+      }
+      guard let next = executor.nextDeadline, next <= end else {
+        if end != .distantFuture, end > time.now { time.advance(to: end) }
+        return true
+      }
+      time.advance(to: max(next, time.now))
+    }
+    return false
+  }
+
+  /// Saves the state, drops everything and goes on with what was saved.
+  private func restart() {
+    guard !client.isAnswering, let state = execution.saveState() else { return }
+    for recording in recordings { recording.ignoresMarks = true }
+    nonisolated(unsafe) let old = execution
+    client.detach()
+    executor.post { old.cancel() }
+    _ = executor.runOne()
+    turns += executor.turns
+    executor = Executor(clock: time)
+    client.attach(executor)
+    execution = Self.execution(plan, executor, client, letters)
+    watchers = []
+    launch(state)
+    _ = executor.runOne()
+    client.forgetOrphans()
+    for recording in recordings { recording.ignoresMarks = false }
   }
 
   /// Whether as much has come everywhere as is expected.
   private var hasAll: Bool {
     for (index, expectation) in test.expectations.enumerated() {
+      let recording = recordings[index]
       let count =
-        expectation.target == .requests ? client.exchanges.count : recordings[index].moments.count
+        expectation.target == .requests
+        ? client.exchanges.count : recording.moments.count - (expectation.hasMarks ? 0 : recording.marks)
       if count < expectation.items.count { return false }
     }
     return true
@@ -181,7 +251,11 @@ private final class TestRun {
           client.exchanges.map {
             .init(at: TimeSpan(nanoseconds: $0.at.nanoseconds), .next($0.value))
           }) : SignalHistory(recordings[index])
-      if let failure = expectation.verdict(on: history) { result.failures.append(failure) }
+      guard var failure = expectation.verdict(on: history) else { continue }
+      failure.expectation = index
+      failure.history = history
+      if let note = endNote(history) { failure.diagnostic.notes.append(note) }
+      result.failures.append(failure)
     }
     var told: Set<String> = []
     for exchange in client.exchanges where exchange.stub == nil {
@@ -198,6 +272,16 @@ private final class TestRun {
             notes: failure.location.map { [.init("the error comes from here", at: $0)] } ?? [],
             help: "Expect it with { error: TEXT }, or handle it with 'catch' or 'retry'")))
     }
+  }
+
+  /// That the pipeline has failed, for what did not come because of that.
+  private func endNote(_ history: SignalHistory) -> Diagnostic.Note? {
+    guard case .failed(let failure) = execution.outcome else { return nil }
+    // It is in the picture.
+    if case .error? = history.entries.last?.moment { return nil }
+    let when = end.map { " at \($0)" } ?? ""
+    return .init(
+      "the pipeline ended\(when) with an error: \(Printable.cut(failure.message, limit: 300))", at: failure.location)
   }
 
   private func unanswered(_ exchange: StubHTTPClient.Exchange, _ request: String) -> Diagnostic {

@@ -23,6 +23,8 @@ struct FrontEnd {
     var readsEnvironment = true
     /// Variables from `--env-file`; those of the process come first.
     var variables: [String: [UInt8]] = [:]
+    /// Variables that come before all others: those of a test.
+    var overrides: [String: String] = [:]
     /// Where `${secret:NAME}` looks, beside the credentials directory.
     var secretDirectories: [String] = []
   }
@@ -54,6 +56,7 @@ struct FrontEnd {
       environment = inputs.variables.mapValues { String(decoding: $0, as: UTF8.self) }
       environment.merge(ProcessEnvironment.variables) { $1 }
     }
+    environment.merge(inputs.overrides) { $1 }
     compiler = PipelineCompiler(.builtIn, environment: environment)
   }
 
@@ -74,7 +77,7 @@ struct FrontEnd {
     if let root = YAMLReader.read(source, into: &diagnostics) {
       let used = UsedValues()
       let interpolation =
-        inputs.readsEnvironment ? Self.interpolation(inputs, used) : .noEnvironment
+        inputs.readsEnvironment || !inputs.overrides.isEmpty ? Self.interpolation(inputs, used) : .noEnvironment
       let node = interpolation.apply(to: root, into: &diagnostics)
       let file = PipelineFileParser.parse(node, into: &diagnostics)
       result.file = file
@@ -86,6 +89,18 @@ struct FrontEnd {
     }
     result.diagnostics = diagnostics.all
     return result
+  }
+
+  /// The tests of a file; what is wrong with them is told in `diagnostics`.
+  func tests(of loaded: Result, into diagnostics: inout Diagnostics) -> [PipelineTest] {
+    guard let plan = loaded.plan, let file = loaded.file, let source = loaded.source else { return [] }
+    return PipelineTestReader.read(file.tests, of: plan, into: &diagnostics) { environment, found in
+      var inputs = inputs
+      inputs.overrides = environment
+      let own = FrontEnd(inputs).compile(loaded.path, source)
+      found.report(contentsOf: own.diagnostics)
+      return own.plan
+    }
   }
 
   // MARK: Files
@@ -142,7 +157,10 @@ struct FrontEnd {
   private static func interpolation(_ inputs: Inputs, _ used: UsedValues) -> Interpolation {
     Interpolation(
       variable: { name in
-        let value = ProcessEnvironment.bytes(name) ?? inputs.variables[name]
+        var value = inputs.overrides[name].map { Array($0.utf8) }
+        if value == nil, inputs.readsEnvironment {
+          value = ProcessEnvironment.bytes(name) ?? inputs.variables[name]
+        }
         return used.note(name, value.map { .found($0) } ?? .missing)
       },
       secret: { name in used.note(name, Self.secret(name, inputs)) })

@@ -8,8 +8,8 @@ struct Test: ParsableCommand {
     abstract: "Runs the tests of pipeline files.",
     discussion: """
       Everything runs on virtual time: no clock is waited for, no file, socket or process is touched, \
-      and requests are answered by the test's stubs. The exit status is 1 if a test failed, 78 if a file \
-      or a test is malformed, 66 if a file is missing.
+      and requests are answered by the test's stubs. The exit status is 1 if a test failed, or less was reached than \
+      --coverage-min asks for, 78 if a file or a test is malformed, 66 if a file is missing.
       """)
 
   @OptionGroup var input: InputOptions
@@ -19,6 +19,18 @@ struct Test: ParsableCommand {
     help: ArgumentHelp(
       "Run only tests whose name contains this text, or fits it as a pattern with *.", valueName: "text"))
   var filter: String?
+
+  @Flag(
+    name: .shortAndLong,
+    help: "Rewrite expectations that failed so that they expect what came; nothing else of a file changes.")
+  var update = false
+
+  @Flag(help: "Tell which steps, branches, errors outputs and sinks no test reaches.")
+  var coverage = false
+
+  @Option(
+    help: ArgumentHelp("As --coverage, and fail if less than that is reached.", valueName: "percent"))
+  var coverageMin: Double?
 
   @Option(
     help: ArgumentHelp("Write a report for build servers, JUnit XML.", valueName: "file"),
@@ -33,6 +45,12 @@ struct Test: ParsableCommand {
 
   @OptionGroup var color: ColorOptions
 
+  func validate() throws {
+    if let coverageMin, !(0...100).contains(coverageMin) {
+      throw ValidationError("--coverage-min is a percentage, from 0 to 100.")
+    }
+  }
+
   func run() throws {
     let selection = try input.selection()
     let front = FrontEnd(try input.environment.inputs())
@@ -46,14 +64,12 @@ struct Test: ParsableCommand {
     var isMalformed = false
     var isMissing = !missing.isEmpty
     var skipped = 0
+    var covered: [(name: String, places: [TestCoverage.Place])] = []
     for path in selection.paths {
       let loaded = front.load(path)
       var diagnostics = Diagnostics()
       diagnostics.report(contentsOf: loaded.diagnostics)
-      var tests: [PipelineTest] = []
-      if let plan = loaded.plan, let file = loaded.file {
-        tests = PipelineTestReader.read(file.tests, of: plan, into: &diagnostics)
-      }
+      let tests = front.tests(of: loaded, into: &diagnostics)
       if !diagnostics.all.isEmpty { Console.print(renderer.text(diagnostics.all), terminator: "") }
       if loaded.isUnreadable { isMissing = true }
       let hasWarnings = diagnostics.all.contains { $0.severity == .warning }
@@ -66,35 +82,49 @@ struct Test: ParsableCommand {
         filter.map { TestReport.matches($0, test.name.value) } ?? true
       }
       skipped += tests.count - wanted.count
-      if wanted.isEmpty { continue }
-      report.files.append(run(wanted, of: plan, path, report))
+      let counts = coverage || coverageMin != nil ? TestCoverage(plan) : nil
+      if !wanted.isEmpty {
+        var cases = Self.run(wanted, of: plan, counts)
+        if update, cases.contains(where: { !$0.result.passed }) {
+          let updating = TestFileUpdate(front: front, loaded: loaded, renderer: renderer)
+          cases = try updating.apply(wanted, cases)
+        }
+        let file = TestReport.File(path, cases)
+        show(file, report)
+        report.files.append(file)
+      }
+      if let counts { covered.append((path, counts.places)) }
     }
     try write(report)
     let rest = skipped == 0 ? "" : " (\(skipped) left out by --filter)"
     if !report.files.isEmpty || !isMalformed && !isMissing { Console.print(report.summary + rest) }
+    let table = CoverageTable(covered)
+    if coverage || coverageMin != nil { Console.print(table.text, terminator: "") }
     if isMalformed { throw ExitStatus.configuration }
     if isMissing { throw ExitStatus.noInput }
     if report.failed > 0 { throw ExitStatus.failure }
+    if let coverageMin, table.total.percent < coverageMin {
+      Console.complain("\(CoverageTable.shown(table.total)) of what can be reached is less than \(coverageMin) %")
+      throw ExitStatus.failure
+    }
   }
 
-  private func run(
-    _ tests: [PipelineTest], of plan: Plan, _ path: String, _ report: TestReport
-  ) -> TestReport.File {
+  static func run(
+    _ tests: [PipelineTest], of plan: Plan, _ coverage: TestCoverage? = nil
+  ) -> [TestReport.Case] {
     let runner = TestRunner(plan)
-    var file = TestReport.File(path, [])
-    var hasTitle = false
-    for test in tests {
+    return tests.map { test in
       let start = SystemClock.shared.now
-      let result = runner.run(test)
-      let seconds = Double((SystemClock.shared.now - start).nanoseconds) / 1e9
-      let done = TestReport.Case(result, seconds: seconds)
-      file.cases.append(done)
-      if quiet, result.passed { continue }
-      if !hasTitle { Console.print(Printable.cut(path, limit: 300)) }
-      hasTitle = true
-      Console.print(report.text(done), terminator: "")
+      let result = runner.run(test, coverage: coverage)
+      return TestReport.Case(result, seconds: Double((SystemClock.shared.now - start).nanoseconds) / 1e9)
     }
-    return file
+  }
+
+  private func show(_ file: TestReport.File, _ report: TestReport) {
+    let shown = file.cases.filter { !quiet || !$0.result.passed }
+    guard !shown.isEmpty else { return }
+    Console.print(Printable.cut(file.name, limit: 300))
+    for test in shown { Console.print(report.text(test), terminator: "") }
   }
 
   private func write(_ report: TestReport) throws {

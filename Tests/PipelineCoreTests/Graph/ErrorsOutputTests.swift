@@ -79,6 +79,73 @@ import Testing
     #expect(run.outcome == .completed)
     #expect(run.sinks["given_up"]?.entries.map(\.moment) == [.complete])
   }
+
+  /// A signal that reads the errors of what is made from it waits for itself; it ends all the same.
+  @Test func endsWhereASignalReadsItsOwnErrors() throws {
+    let run = try run(
+      """
+      name: t
+      sources: { a: { scripted: {} } }
+      signals:
+        all: { merge: [a, again] }
+        doubled: { from: all, chain: [ { map: event * 2 } ] }
+        again: { from: doubled.errors, chain: [ { map: size(event.event) } ] }
+      sinks: { out: { from: doubled, probe: {} } }
+      """, ["a": "1-x-3|"])
+    #expect(run.out.entries.map(\.moment) == [.next(.int(2)), .next(.int(2)), .next(.int(6)), .complete])
+    #expect(run.outcome == .completed)
+  }
+
+  /// However long the signal runs, and whoever began it.
+  @Test(arguments: [
+    "{ start: eager, stop: never }", "{ start: eager }", "{ stop: never }",
+    "{ start: eager, stop: never, again: false }",
+  ])
+  func endsHoweverTheSignalIsShared(_ share: String) throws {
+    for sink in ["s", "late"] {
+      let run = try run(
+        """
+        name: t
+        sources: { a: { scripted: {} }, b: { scripted: {} } }
+        signals:
+          s: { from: a, chain: [ { map: event * 2 } ], share: \(share) }
+          late: { concat: [b, s] }
+        sinks: { out: { from: \(sink), chain: [ { take: 2 } ], probe: {} }, given_up: { from: s.errors, probe: {} } }
+        """, ["a": "1-x-3-4|", "b": "--|"])
+      #expect(run.sinks["given_up"]?.entries.last?.moment == .complete, "\(sink)")
+      #expect(run.outcome == .completed, "\(sink)")
+    }
+  }
+
+  /// A signal that is subscribed later, from the queue of a scheduler, still has errors to tell.
+  @Test func staysForASignalThatIsSubscribedLater() throws {
+    let run = try run(
+      """
+      name: t
+      sources: { a: { scripted: {} } }
+      signals:
+        s: { from: a, chain: [ { map: event * 2 } ] }
+        moved: { from: s, chain: [ { subscribeOn: later } ] }
+      sinks: { out: { from: moved, probe: {} }, given_up: { from: s.errors, probe: {} } }
+      """, ["a": "-x-3|"])
+    #expect(run.sinks["given_up"]?.entries.map(\.at) == [.milliseconds(1), .milliseconds(4)])
+    #expect(run.outcome == .completed)
+  }
+
+  /// So has a branch of `switch` that is left and taken again.
+  @Test func staysForABranchThatIsTakenAgain() throws {
+    let run = try run(
+      """
+      name: t
+      sources: { on: { scripted: {} }, a: { scripted: {}, cold: true }, b: { scripted: {} } }
+      signals:
+        s: { from: { from: a }, chain: [ { map: event * 2 } ] }
+        chosen: { switch: { on: on, cases: { x: s, y: b } } }
+      sinks: { out: { from: chosen, probe: {} }, given_up: { from: s.errors, probe: {} } }
+      """.replacing("{ from: { from: a }, ", with: "{ from: a, "), ["on": "x-y-x-y|", "a": "z----", "b": "1|"])
+    #expect(run.sinks["given_up"]?.entries.dropLast().map(\.at) == [.zero, .milliseconds(4)])
+    #expect(run.outcome == .completed)
+  }
 }
 
 /// What runs a chain again inside the chain of a group.

@@ -120,6 +120,18 @@ extension CatalogueEntry: CustomTestStringConvertible {
     }
   }
 
+  /// Examples that are whole pipelines pass their own tests.
+  @Test(arguments: entries) func pipelinesPassTheirTests(_ entry: CatalogueEntry) throws {
+    for example in entry.examples {
+      guard case .pipeline(let text) = example.body else { continue }
+      let suite = try TestSuite(SourceText(name: example.title, text: text))
+      #expect(!suite.tests.isEmpty)
+      for result in suite.run() where !result.passed {
+        Issue.record("\(TestReport().text(.init(result, seconds: 0)))")
+      }
+    }
+  }
+
   @Test func namesDiffer() {
     for kind in ComponentKind.allCases {
       let names = Catalogue.builtIn.names(kind)

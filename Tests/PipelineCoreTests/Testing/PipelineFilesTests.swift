@@ -18,6 +18,33 @@ import Testing
       Issue.record("\(TestReport().text(.init(result, seconds: 0)))")
     }
   }
+
+  /// The same tests, with the state saved, everything dropped and the state restored after each turn. What is being
+  /// executed by a command is not part of the state, so those with commands are left out.
+  @Test(arguments: files) func ownTestsPassOverRestarts(_ name: String) throws {
+    let bytes = try Data(contentsOf: Self.folder.appendingPathComponent(name))
+    let suite = try TestSuite(SourceText(name: name, bytes: Array(bytes)))
+    guard !suite.plan.named.contains(where: { $0.kind == .command }) else { return }
+    var runner = TestRunner(suite.plan)
+    runner.restoresAfterEachTurn = true
+    for test in suite.tests {
+      let result = runner.run(test)
+      if !result.passed { Issue.record("\(TestReport().text(.init(result, seconds: 0)))") }
+    }
+  }
+
+  /// Counting what is reached changes nothing.
+  @Test(arguments: files) func ownTestsPassWhileTheyAreCounted(_ name: String) throws {
+    let bytes = try Data(contentsOf: Self.folder.appendingPathComponent(name))
+    let suite = try TestSuite(SourceText(name: name, bytes: Array(bytes)))
+    let coverage = TestCoverage(suite.plan)
+    let runner = TestRunner(suite.plan)
+    for test in suite.tests {
+      let result = runner.run(test, coverage: coverage)
+      if !result.passed { Issue.record("\(TestReport().text(.init(result, seconds: 0)))") }
+    }
+    #expect(TestCoverage.Share(coverage.places).reached > 0)
+  }
 }
 
 /// The tests of one pipeline text.
@@ -36,13 +63,25 @@ struct TestSuite {
   }
 
   static func read(_ source: SourceText, _ diagnostics: inout Diagnostics) -> (Plan?, [PipelineTest]) {
-    guard let root = YAMLReader.read(source, into: &diagnostics) else { return (nil, []) }
-    let node = Interpolation.noEnvironment.apply(to: root, into: &diagnostics)
-    let file = PipelineFileParser.parse(node, into: &diagnostics)
-    guard let plan = PipelineCompiler(.builtIn).compile(file, into: &diagnostics) else {
-      return (nil, [])
+    guard let (file, plan) = compile(source, [:], &diagnostics), let plan else { return (nil, []) }
+    let tests = PipelineTestReader.read(file.tests, of: plan, into: &diagnostics) { variables, found in
+      compile(source, variables, &found)?.1
     }
-    return (plan, PipelineTestReader.read(file.tests, of: plan, into: &diagnostics))
+    return (plan, tests)
+  }
+
+  private static func compile(
+    _ source: SourceText, _ variables: [String: String], _ diagnostics: inout Diagnostics
+  ) -> (PipelineFile, Plan?)? {
+    guard let root = YAMLReader.read(source, into: &diagnostics) else { return nil }
+    let interpolation =
+      variables.isEmpty
+      ? Interpolation.noEnvironment
+      : Interpolation(
+        variable: { name in variables[name].map { .found(Array($0.utf8)) } ?? .missing }, secret: { _ in .missing })
+    let node = interpolation.apply(to: root, into: &diagnostics)
+    let file = PipelineFileParser.parse(node, into: &diagnostics)
+    return (file, PipelineCompiler(.builtIn, environment: variables).compile(file, into: &diagnostics))
   }
 
   func run() -> [TestResult] {

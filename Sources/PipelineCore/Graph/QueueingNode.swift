@@ -1,0 +1,76 @@
+internal import DequeModule
+
+/// A node that makes inner signals of events, so many at once; further events wait for their turn. More than
+/// `queueLimit` that wait hold back the pipeline's input.
+open class QueueingNode: MultiInletNode {
+  private let maxConcurrent: Int
+  private let queueLimit: Int
+  private var waiting = Deque<OwnedEvent>()
+  private var backlog = Backlog()
+  private var isAdvancing = false
+
+  init(maxConcurrent: Int, queueLimit: Int, _ seat: Seat, _ downstream: Downstream) {
+    self.maxConcurrent = maxConcurrent
+    self.queueLimit = queueLimit
+    super.init(seat, downstream: downstream)
+  }
+
+  /// How many inner signals run.
+  open var active: Int { inlets.count }
+
+  /// Opens what the event begins.
+  open func begin(_ event: Event) {}
+
+  /// Begins at once or, where it is not the event's turn yet, later.
+  public final func queue(_ event: Event) {
+    if active < maxConcurrent, waiting.isEmpty {
+      begin(event)
+    } else {
+      waiting.append(OwnedEvent(event))
+      backlog.update(waiting.count, queueLimit, executor)
+    }
+  }
+
+  /// Begins what may begin now that an inner signal has ended; true when that is done, false while an outer call
+  /// of it is still at it. A loop, not a recursion: inner signals that end at once cost no stack.
+  public final func advance() -> Bool {
+    guard !isAdvancing else { return false }
+    isAdvancing = true
+    while !isClosed, active < maxConcurrent, let next = waiting.popFirst() {
+      backlog.update(waiting.count, queueLimit, executor)
+      next.keep(in: arena)
+      begin(next.event)
+    }
+    isAdvancing = false
+    return true
+  }
+
+  /// Nothing runs and nothing waits.
+  public final var isIdle: Bool { active == 0 && waiting.isEmpty }
+
+  /// Forgets what waits.
+  public final func forgetWaiting() {
+    waiting.removeAll()
+    backlog.update(0, queueLimit, executor)
+  }
+
+  /// Subclasses that override this call `super.stop()`.
+  open override func stop() {
+    forgetWaiting()
+    super.stop()
+  }
+
+  // MARK: State
+
+  public final func saveWaiting(_ state: inout StateWriter) { state.write(each: waiting) }
+
+  public final func restoreWaiting(_ state: inout StateReader) throws(StateFault) {
+    waiting = Deque(try state.read([OwnedEvent].self))
+  }
+
+  public final func saveBacklog(_ state: inout StateWriter) { state.write(backlog.isOver) }
+
+  public final func restoreBacklog(_ state: inout StateReader) throws(StateFault) {
+    backlog.restore(try state.read(), executor)
+  }
+}

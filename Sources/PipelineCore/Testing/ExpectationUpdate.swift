@@ -1,0 +1,92 @@
+/// Rewrites expectations of a pipeline file so that they expect what came; everything else in the file stays, byte
+/// for byte.
+public struct ExpectationUpdate {
+  let source: SourceText
+  private(set) var edits: [TextEdit] = []
+  /// The rewritten expectations, as tests and names.
+  private var rewritten: Set<[String]> = []
+
+  public init(_ source: SourceText) { self.source = source }
+
+  /// Why an expectation stays as it is.
+  struct Refusal: Error {
+    var message: String
+    var help: String?
+
+    init(_ message: String, help: String? = nil) {
+      self.message = message
+      self.help = help
+    }
+  }
+
+  /// Rewrites one expectation of a test; nil: done, else why it cannot be.
+  public mutating func rewrite(
+    _ expectation: PipelineTest.Expectation, of test: PipelineTest, to history: SignalHistory
+  ) -> Diagnostic? {
+    var history = history
+    if !expectation.hasMarks { history.entries.removeAll { $0.moment.isMark } }
+    do throws(Refusal) {
+      let found = try ExpectationEdits(source, expectation, history.entries).find()
+      guard (edits + found).areApart else { throw Refusal("two expectations share what would be changed") }
+      edits += found
+      rewritten.insert([test.name.value, expectation.subject.value])
+      return nil
+    } catch {
+      return Diagnostic(
+        .expectationNotRewritten, "'\(expectation.subject.value)' cannot be rewritten: \(error.message)",
+        at: expectation.subject.location, help: error.help)
+    }
+  }
+
+  public var isEmpty: Bool { edits.isEmpty }
+
+  /// The lines that change.
+  public var difference: String { edits.difference(of: source) }
+
+  /// The file as it becomes; nil if more would change than what was rewritten.
+  public func text() -> [UInt8]? {
+    let bytes = edits.applied(to: source.bytes, in: 0..<source.bytes.count)
+    var before = Diagnostics()
+    var after = Diagnostics()
+    guard let old = YAMLReader.read(source, into: &before),
+      let new = YAMLReader.read(SourceText(name: source.name, bytes: bytes), into: &after), !after.hasErrors
+    else { return nil }
+    return isSameElsewhere(old, new) ? bytes : nil
+  }
+
+  /// Compares everything but the rewritten expectations.
+  private func isSameElsewhere(_ old: YAMLNode, _ new: YAMLNode) -> Bool {
+    same(old, new) { key, old, new in
+      guard key == "tests", let olds = old.items, let news = new.items, olds.count == news.count else { return nil }
+      return zip(olds, news).allSatisfy { old, new in
+        let name = old["name"]?.string ?? ""
+        return same(old, new) { key, old, new in
+          guard key == "expect" else { return nil }
+          return same(old, new) { key, _, _ in rewritten.contains([name, key]) ? true : nil }
+        }
+      }
+    }
+  }
+
+  /// Whether two mappings say the same; `other` judges entries of its own, nil: it does not.
+  private func same(_ old: YAMLNode, _ new: YAMLNode, _ other: (String, YAMLNode, YAMLNode) -> Bool?) -> Bool {
+    guard let olds = old.entries, let news = new.entries, olds.count == news.count else { return false }
+    return zip(olds, news).allSatisfy { old, new in
+      old.name == new.name && (other(old.name, old.value, new.value) ?? old.value.saysTheSame(as: new.value))
+    }
+  }
+}
+
+extension YAMLNode {
+  /// Whether two nodes have the same content, wherever and however it is written.
+  func saysTheSame(as other: YAMLNode) -> Bool {
+    switch (content, other.content) {
+    case (.scalar(let a), .scalar(let b)): a.text.text == b.text.text && a.kind == b.kind
+    case (.sequence(let a), .sequence(let b)):
+      a.count == b.count && zip(a, b).allSatisfy { $0.saysTheSame(as: $1) }
+    case (.mapping(let a), .mapping(let b)):
+      a.count == b.count && zip(a, b).allSatisfy { $0.name == $1.name && $0.value.saysTheSame(as: $1.value) }
+    default: false
+    }
+  }
+}

@@ -1,0 +1,40 @@
+public import PipelineCore
+
+/// `empty`: nothing but an end.
+public struct EmptySource: SourceComponent {
+  public init() {}
+
+  public static let spec = ComponentSpec<EmptySource>(
+    "empty",
+    summary: "Completes at once, without an event.",
+    examples: [
+      .snippet("nothing", "empty: {}"),
+      .pipeline(
+        "a branch that has nothing to say",
+        """
+        sources:
+          asked: { stdin: { decode: json } }
+          greeting: { values: [hello] }
+          nothing: { empty: {} }
+        signals:
+          answer: { if: { condition: asked, then: greeting, else: nothing } }
+        sinks:
+          screen: { from: answer, stdout: {} }
+        tests:
+          - name: only when it is asked for
+            inputs: { asked: { marbles: "-t-f|", values: { t: true, f: false } } }
+            expect: { screen: { marbles: "-h--|", values: { h: hello } } }
+        """),
+    ],
+    rivals: ["RxJS EMPTY", "Combine Empty", "ReactiveCocoa empty"], seeAlso: ["never", "error", "values"])
+
+  public var runsOnVirtualTime: Bool { true }
+
+  public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
+    Node(seat, downstream: downstream)
+  }
+
+  final class Node: RunningSource {
+    override func begin() { finish() }
+  }
+}

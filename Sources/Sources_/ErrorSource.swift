@@ -1,0 +1,71 @@
+public import PipelineCore
+
+/// `error`: nothing but an error.
+public struct ErrorSource: SourceComponent {
+  public var message = TemplateParameter()
+
+  public init() {}
+
+  public static let spec = ComponentSpec<ErrorSource>(
+    "error",
+    summary: "Fails at once, without an event.",
+    details: """
+      What stands below sees an error of the kind `user` with this message: `catch` and `retry` act on it, and \
+      without them it ends the pipeline. In an inner signal the message sees the event.
+      """,
+    parameters: [
+      .init("message", \.message, primary: true, required: true, "What is wrong, one sentence.")
+    ],
+    examples: [
+      .snippet("an error", "error: there is no such user"),
+      .pipeline(
+        "an event that ends everything",
+        """
+        sources:
+          orders: { stdin: { decode: json } }
+        signals:
+          checked:
+            from: orders
+            chain:
+              - flattenMap:
+                  signal: { error: "order {{ outer.id }} has no items" }
+        sinks:
+          screen: { from: checked, stdout: {} }
+        tests:
+          - name: the message names the order
+            inputs: { orders: { marbles: "-a", values: { a: { id: 7 } } } }
+            expect: { screen: [ { at: 1ms, error: "order 7 has no items" } ] }
+        """),
+    ],
+    rivals: ["RxJS throwError", "Combine Fail", "ReactiveCocoa error:"],
+    seeAlso: ["empty", "never", "try", "catch"])
+
+  public var runsOnVirtualTime: Bool { true }
+
+  public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
+    Node(message, seat, downstream)
+  }
+
+  final class Node: RunningSource {
+    private let message: TemplateParameter
+
+    init(_ message: TemplateParameter, _ seat: Seat, _ downstream: Downstream) {
+      self.message = message
+      super.init(seat, downstream: downstream)
+    }
+
+    override func begin() {
+      let frame = makeFrame()
+      frame.loadNothing()
+      let text = OutputBuffer()
+      guard let error = message.render(frame, into: text) else {
+        finish(failing: SignalFailure(.user, String(decoding: text.bytes, as: UTF8.self), at: seat.location))
+        return
+      }
+      finish(
+        failing: SignalFailure(
+          .expression, message.program?.failureMessage(error, frame.frame) ?? "a template failed",
+          at: message.location))
+    }
+  }
+}

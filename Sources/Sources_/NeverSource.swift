@@ -1,0 +1,39 @@
+public import PipelineCore
+
+/// `never`: neither an event nor an end.
+public struct NeverSource: SourceComponent {
+  public init() {}
+
+  public static let spec = ComponentSpec<NeverSource>(
+    "never",
+    summary: "Sends nothing and does not end.",
+    details: "It ends, as every source, when the pipeline is stopped.",
+    examples: [
+      .snippet("neither an event nor an end", "never: {}"),
+      .pipeline(
+        "a time-out that is sure to come",
+        """
+        sources:
+          silence: { never: {} }
+        signals:
+          late:
+            from: silence
+            chain: [ { timeout: 3s }, { catch: { value: error.kind } } ]
+        sinks:
+          screen: { from: late, stdout: {} }
+        tests:
+          - name: after three seconds
+            expect: { screen: [ { at: 3s, next: timeout }, { complete: true } ] }
+        """),
+    ],
+    rivals: ["RxJS NEVER", "Combine Empty(completeImmediately: false)", "ReactiveCocoa never"],
+    seeAlso: ["empty", "error"])
+
+  public var runsOnVirtualTime: Bool { true }
+
+  public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
+    Node(seat, downstream: downstream)
+  }
+
+  final class Node: RunningSource {}
+}

@@ -1,0 +1,87 @@
+import ArgumentParser
+import Glibc
+import PipelineCore
+import Transport
+
+/// `rxd test --update` for one file: rewrites what failed, shows what has changed, and runs the tests again before
+/// it writes the file.
+struct TestFileUpdate {
+  let front: FrontEnd
+  let loaded: FrontEnd.Result
+  let renderer: DiagnosticRenderer
+
+  /// What becomes of the tests. A file that cannot be rewritten faithfully stays as it is.
+  func apply(_ tests: [PipelineTest], _ cases: [TestReport.Case]) throws -> [TestReport.Case] {
+    guard let source = loaded.source, loaded.path != "-" else {
+      refuse([Diagnostic(.expectationNotRewritten, "standard input cannot be rewritten", at: nil)])
+      return cases
+    }
+    var update = ExpectationUpdate(source)
+    var refusals: [Diagnostic] = []
+    for (test, done) in zip(tests, cases) {
+      let failures = done.result.failures
+      // What such a test would expect depends on when it is given up.
+      let isEndless = failures.contains { $0.diagnostic.code == .testNeverQuiet }
+      for failure in failures where !isEndless {
+        guard let index = failure.expectation else { continue }
+        if let refusal = update.rewrite(test.expectations[index], of: test, to: failure.history) {
+          refusals.append(refusal)
+        }
+      }
+    }
+    refuse(refusals)
+    guard !update.isEmpty else { return cases }
+    guard let bytes = update.text(), let after = rerun(bytes, tests), Self.holds(cases, after) else {
+      refuse([
+        Diagnostic(
+          .expectationNotRewritten, "more than the expectations would change, so nothing is written",
+          at: SourceLocation(source, offset: 0), help: "Rewrite them by hand")
+      ])
+      return cases
+    }
+    try write(bytes)
+    Console.print(update.difference, terminator: "")
+    return after
+  }
+
+  private func refuse(_ refusals: [Diagnostic]) {
+    if !refusals.isEmpty { Console.print(renderer.text(refusals), terminator: "") }
+  }
+
+  /// The tests of the new text; nil if it is not understood.
+  private func rerun(_ bytes: [UInt8], _ tests: [PipelineTest]) -> [TestReport.Case]? {
+    let fresh = front.compile(loaded.path, SourceText(name: loaded.path, bytes: bytes))
+    var diagnostics = Diagnostics()
+    diagnostics.report(contentsOf: fresh.diagnostics)
+    let names = Set(tests.map(\.name.value))
+    let own = front.tests(of: fresh, into: &diagnostics).filter { names.contains($0.name.value) }
+    guard let plan = fresh.plan, !diagnostics.hasErrors, own.count == tests.count else { return nil }
+    return Test.run(own, of: plan)
+  }
+
+  /// Whether nothing fails that did not fail before, and something does not fail any more.
+  private static func holds(_ before: [TestReport.Case], _ after: [TestReport.Case]) -> Bool {
+    let pairs = zip(before, after)
+    return pairs.allSatisfy { $1.result.failures.count <= $0.result.failures.count }
+      && pairs.contains { $1.result.failures.count < $0.result.failures.count }
+  }
+
+  /// Writes the file, with the rights that it has, where it really is.
+  private func write(_ bytes: [UInt8]) throws {
+    var status = stat()
+    let mode = stat(loaded.path, &status) == 0 ? status.st_mode & 0o7777 : 0o644
+    var path = loaded.path
+    if let real = realpath(loaded.path, nil) {
+      path = String(cString: real)
+      free(real)
+    }
+    let text = OutputBuffer()
+    bytes.withUnsafeBytes { text.append($0) }
+    do throws(PosixError) {
+      try replaceFile(path, with: text.bytes, permissions: mode)
+    } catch {
+      Console.complain(error.message)
+      throw ExitStatus.inputOutput
+    }
+  }
+}

@@ -1,0 +1,75 @@
+import PipelineTestSupport
+import Testing
+
+@testable import PipelineCore
+
+/// In which order a pipeline begins.
+@Suite struct LaunchTests {
+  private func run(_ yaml: String, _ sources: [String: String]) throws -> PipelineRun {
+    try PipelineRun(
+      yaml,
+      sources: try sources.mapValues { ScriptedSource(SignalHistory(try Marbles($0)).script) as any SourceComponent })
+  }
+
+  /// What a source sends at once reaches all who listen, whatever of their own comes first, in whichever order the
+  /// file names them.
+  @Test(arguments: [["plain", "first", "latest"], ["first", "latest", "plain"], ["latest", "plain", "first"]])
+  func theOrderOfSinksMakesNoDifference(_ order: [String]) throws {
+    let yaml =
+      """
+      name: t
+      sources: { a: { scripted: {} }, b: { values: [7, 8] } }
+      signals:
+        plain: { from: a }
+        first: { from: a, chain: [ { startWith: 0 }, { startWith: 9 } ] }
+        latest: { combineLatest: [a, { from: b, chain: [ { startWith: 5 } ] }], chain: [ { map: "[event[0], event[1]]" } ] }
+      sinks:
+
+      """ + order.map { "  \($0)-sink: { from: \($0), probe: {} }\n" }.joined()
+    let run = try run(yaml, ["a": "(12)-3|"])
+    #expect(run.sinks["plain-sink"] == SignalHistory(try Marbles("(12)-3|")))
+    #expect(run.sinks["first-sink"] == SignalHistory(try Marbles("(9012)-3|")))
+    let lists = run.sinks["latest-sink"]?.entries.map { "\($0.at) \($0.moment)" } ?? []
+    // The order in which sources start is that in which they are subscribed.
+    #expect(lists.first == "0s [1,5]")
+    #expect(lists.last(where: { $0.contains("[") }) == "2ms [3,8]")
+    #expect(run.outcome == .completed)
+  }
+
+  /// What `startWith` begins may use sources that have not started yet.
+  @Test func whatAStartBeginsMissesNothing() throws {
+    let run = try run(
+      """
+      name: t
+      sources: { a: { scripted: {} } }
+      signals:
+        s: { from: a, chain: [ { startWith: 0 }, { flattenMap: { signal: { from: a, chain: [ { take: 1 } ] } } } ] }
+        t: { from: a, chain: [ { startWith: 5 } ] }
+      sinks: { out: { from: s, probe: {} }, other: { from: t, probe: {} } }
+      """, ["a": "12|"])
+    #expect(run.sinks["other"] == SignalHistory(try Marbles("(51)2|")))
+    #expect(run.sinks["out"]?.entries.first?.moment == .next(.int(1)))
+  }
+
+  // MARK: Settling
+
+  /// What stands in the chain of a group lies below what feeds the group.
+  @Test func aGroupsChainKnowsWhatLiesAbove() throws {
+    let plan = try PipelineRun.compile(
+      """
+      name: t
+      sources: { a: { scripted: {} } }
+      signals:
+        pairs: { combineLatest: { x: a, y: a, settle: true } }
+        s: { from: pairs, chain: [ { groupBy: { key: event, chain: [ { map: event }, { delay: 1ms } ] } } ] }
+      sinks: { out: { from: s, probe: {} } }
+      """)
+    let signal = try #require(plan.named.first { $0.name == "s" }).body
+    guard case .node(let group, _, let inputs) = signal.kind else {
+      Issue.record("no group")
+      return
+    }
+    #expect(inputs.map(\.settling) == [1])
+    #expect(group.innerPlans.map(\.settling) == [1])
+  }
+}

@@ -1,0 +1,111 @@
+import PipelineCore
+import PipelineTestSupport
+import Testing
+
+/// `rxd test --coverage`: what is counted as reached.
+@Suite struct TestCoverageTests {
+  private func missing(_ text: String) throws -> [String] {
+    let suite = try TestSuite(SourceText(name: "t.yaml", text: text))
+    let coverage = TestCoverage(suite.plan)
+    let runner = TestRunner(suite.plan)
+    for test in suite.tests {
+      let plain = runner.run(test)
+      let counted = runner.run(test, coverage: coverage)
+      #expect(plain.passed && counted.passed, "\(counted.failures.map(\.diagnostic.message))")
+    }
+    return coverage.places.filter { !$0.isReached && !$0.isImplied }.map { "\($0.location): \($0.message)" }
+  }
+
+  @Test func everythingIsNamedWithItsPlace() throws {
+    let text = """
+      sources: { a: { stdin: {} }, b: { stdin: {} } }
+      signals:
+        s:
+          from: a
+          chain:
+            - map: event * 2
+            - filter: event > 2
+            - flattenMap:
+                signal: { from: { http: { url: "http://127.0.0.1:1/" } }, chain: [ { map: event }, { retry: 1 }, { catch: { value: 0 } } ] }
+        t: { if: { condition: b, then: { from: { values: [1] } }, else: { from: { values: [2] } } } }
+        u: { switch: { on: b, cases: { 'true': { from: { values: [1] } }, 'x': { from: { values: [2] } } }, default: { from: { values: [3] } } } }
+      sinks:
+        out: { from: s, discard: {} }
+        wrong: { from: s.errors, chain: [ { map: event.code } ], discard: {} }
+        both: { from: { merge: [t, u] }, discard: {} }
+      tests:
+      """
+    let nothing = try missing(text + "\n  - { name: nothing, inputs: { b: \"|\" }, expect: { out: [] } }")
+    #expect(nothing.contains("t.yaml:6:11: no event comes to 'map'"), "\(nothing)")
+    #expect(nothing.contains("t.yaml:7:11: no event comes to 'filter'"), "\(nothing)")
+    #expect(nothing.contains("t.yaml:1:17: the source 'stdin' sends nothing"), "\(nothing)")
+    #expect(!nothing.contains { $0.contains("'filter' drops nothing") })
+    let some = try missing(
+      text + """
+
+          - name: one passes, the request succeeds
+            inputs: { a: { marbles: "v", values: { v: 2 } }, b: { marbles: "t", values: { t: true } } }
+            stubs: { http: [ { url: "*", reply: { json: 1 } } ] }
+            expect: { out: [] }
+        """)
+    #expect(some.contains("t.yaml:7:11: 'filter' drops nothing"), "\(some)")
+    #expect(!some.contains { $0.contains("lets nothing pass") })
+    #expect(some.contains { $0.contains("'if' never takes 'else'") })
+    #expect(some.contains { $0.contains("'switch' never takes 'case 'x''") })
+    #expect(some.contains { $0.contains("'switch' never takes 'default'") })
+    #expect(!some.contains { $0.contains("case 'true'") })
+    #expect(some.contains { $0.hasSuffix("'s.errors' sends nothing") })
+    #expect(some.contains { $0.hasSuffix("the sink 'wrong' gets nothing") })
+  }
+
+  @Test func allCanBeReached() throws {
+    #expect(
+      try missing(
+        """
+        sources: { a: { stdin: {} } }
+        signals:
+          s:
+            from: a
+            chain:
+              - map: 6 / event
+              - filter: event > 2
+              - flattenMap:
+                  signal:
+                    http: { url: "http://127.0.0.1:1/{{ event }}" }
+                    chain: [ { map: event }, { retry: 1 }, { catch: { value: 0 } } ]
+          t: { from: s, chain: [ { execute: work } ] }
+        commands: { work: { run: { values: [1], chain: [ { delay: 1ms } ] } } }
+        sinks:
+          out: { from: t, discard: {} }
+          wrong: { from: s.errors, discard: {} }
+        tests:
+          - name: all of it
+            inputs: { a: "0 1 6 2|" }
+            stubs: { http: [ { url: "*/3", reply: { json: 1 } }, { url: "*", fail: gone } ] }
+            expect: { out: { events: [], more: true } }
+        """.replacing("from:\n", with: "from:\n")) == [])
+  }
+
+  @Test func executionsAndGroupsAreSeen() throws {
+    let text = """
+      sources: { a: { stdin: {} } }
+      signals:
+        s: { from: a, chain: [ { groupBy: { key: event, chain: [ { filter: event > 1 }, { scan: { start: 0, next: running + event } } ] } } ] }
+        t: { from: s, chain: [ { filter: event > 100 }, { execute: work } ] }
+      commands: { work: { run: { values: [1] } } }
+      sinks: { out: { from: t, discard: {} } }
+      tests: [ { name: x, inputs: { a: "123|" }, expect: { s: "-23|" } } ]
+      """
+    #expect(
+      try missing(text) == [
+        "t.yaml:4:28: 'filter' lets nothing pass", "t.yaml:4:53: no event comes to 'execute'",
+        "t.yaml:5:13: the command 'work' is not executed", "t.yaml:5:28: the source 'values' sends nothing",
+        "t.yaml:6:10: the sink 'out' gets nothing",
+      ])
+  }
+
+  @Test func sharesAreOfAHundred() {
+    #expect(TestCoverage.Share([]).percent == 100)
+    #expect(TestCoverage.Share([]).description == "0/0")
+  }
+}

@@ -1,0 +1,51 @@
+import PipelineCore
+import PipelineHost
+import Testing
+
+/// What a command says when the pipeline is told to stop.
+@Suite struct StoppedExecutionTests {
+  private let stuck = """
+    sources: { clicks: { values: [go] } }
+    signals: { results: { from: clicks, chain: [ { execute: work } ] } }
+    commands: { work: { run: RUN } }
+    sinks:
+      state: { from: work.executing, probe: {} }
+      free: { from: work.enabled, probe: {} }
+      out: { from: results, probe: {} }
+      wrong: { from: work.errors, chain: [ { map: event.error } ], probe: {} }
+    """
+
+  /// A command that is stuck does not say that it is done because the pipeline is stopped.
+  @Test(arguments: [
+    "{ never: {} }", "{ interval: 1h }", "{ from: { interval: 1h }, chain: [ { delay: 1s } ] }",
+    "{ from: { values: [1] }, chain: [ { flattenMap: { signal: { never: {} } } } ] }",
+    "{ http: { url: 'http://127.0.0.1:1/', every: 1h } }",
+  ])
+  func stoppingAnExecutionIsNoSuccess(_ work: String) throws {
+    let pipeline = try VirtualPipeline(stuck.replacing("RUN", with: work))
+    pipeline.run(until: .seconds(10))
+    #expect(pipeline.probe("state").events == ["false", "true"])
+    pipeline.drain()
+    pipeline.run(until: .seconds(20))
+    #expect(pipeline.probe("state").events == ["false", "true"])
+    #expect(pipeline.probe("free").events == ["true", "false"])
+    #expect(
+      pipeline.probe("wrong").events == [
+        "\"the execution was cut off: the pipeline was stopped before it was over\""
+      ])
+    #expect(pipeline.outcome == .completed)
+  }
+
+  /// One that is waited for, and ends by itself, does.
+  @Test func anExecutionThatEndsIsDone() throws {
+    let pipeline = try VirtualPipeline(
+      stuck.replacing("RUN", with: "{ from: { values: [1] }, chain: [ { delay: 3s } ] }"))
+    pipeline.run(until: .seconds(1))
+    pipeline.drain()
+    pipeline.run(until: .seconds(20))
+    #expect(pipeline.probe("state").timeline == ["0s false", "0s true", "3s false", "3s |"])
+    #expect(pipeline.probe("wrong").events == [])
+    #expect(pipeline.out == ["3s 1", "3s |"])
+    #expect(pipeline.outcome == .completed)
+  }
+}
