@@ -26,7 +26,11 @@ public struct EmptySource: SourceComponent {
             expect: { screen: { marbles: "-h--|", values: { h: hello } } }
         """),
     ],
-    rivals: ["RxJS EMPTY", "Combine Empty", "ReactiveCocoa empty"], seeAlso: ["never", "error", "values"])
+    edges: EdgeCases(
+      empty: "It is nothing else.", error: "", completion: "At once.", disposal: "There is nothing to free."),
+    rivals: ["RxJS EMPTY", "Combine Empty", "ReactiveCocoa empty"],
+    wants: [.init(.reading, "have a signal that has nothing to say", "empty: {}")],
+    seeAlso: ["never", "error", "values"])
 
   public var runsOnVirtualTime: Bool { true }
 

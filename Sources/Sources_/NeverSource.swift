@@ -26,7 +26,11 @@ public struct NeverSource: SourceComponent {
             expect: { screen: [ { at: 3s, next: timeout }, { complete: true } ] }
         """),
     ],
+    edges: EdgeCases(
+      empty: "It neither sends nor ends.", error: "", completion: "Only when the pipeline is stopped.",
+      disposal: "There is nothing to free."),
     rivals: ["RxJS NEVER", "Combine Empty(completeImmediately: false)", "ReactiveCocoa never"],
+    wants: [.init(.reading, "have a signal that stays silent, to try time-outs", "never: {}")],
     seeAlso: ["empty", "error"])
 
   public var runsOnVirtualTime: Bool { true }
