@@ -7,6 +7,7 @@ public struct EmptySource: SourceComponent {
   public static let spec = ComponentSpec<EmptySource>(
     "empty",
     summary: "Completes at once, without an event.",
+    details: "For a branch that has nothing to say, and for tests of what an operator does at an early end.",
     examples: [
       .snippet("nothing", "empty: {}"),
       .pipeline(
@@ -27,7 +28,7 @@ public struct EmptySource: SourceComponent {
         """),
     ],
     edges: EdgeCases(
-      empty: "It is nothing else.", error: "", completion: "At once.", disposal: "There is nothing to free."),
+      empty: "It is nothing else.", error: "It never fails.", completion: "At once.", disposal: "There is nothing to free."),
     rivals: ["RxJS EMPTY", "Combine Empty", "ReactiveCocoa empty"],
     wants: [.init(.reading, "have a signal that has nothing to say", "empty: {}")],
     seeAlso: ["never", "error", "values"])

@@ -10,7 +10,7 @@ struct TestVerbTests {
     signals:
       doubled:
         from: a
-        chain: [ { map: event * ${FACTOR:-2} }, { filter: event > 2 } ]
+        chain: [ { map: 'event * ${FACTOR:-2}' }, { filter: event > 2 } ]
     sinks: { out: { from: doubled, stdout: {} } }
     tests:
       - name: it doubles
@@ -89,7 +89,7 @@ struct TestVerbTests {
     let part = try Rxd.run("test", path, "--coverage", "--filter", "triples")
     #expect(part.status == 0)
     #expect(part.output.contains("  3/3       1/2     0/0    1/1  83 %\n"), "\(part.output)")
-    #expect(part.output.hasSuffix("\(path):6:42: 'filter' drops nothing\n"), "\(part.output)")
+    #expect(part.output.hasSuffix("\(path):6:49: 'filter' drops nothing\n"), "\(part.output)")
     #expect(try Rxd.run("test", path, "--coverage-min", "83", "--filter", "triples").status == 0)
     let least = try Rxd.run("test", path, "--coverage-min", "84", "--filter", "triples")
     #expect(least.status == 1)

@@ -26,7 +26,7 @@ import Testing
     #expect(pipeline.outcome == nil)
     #expect(pipeline.executor.pendingTimers == 0)
     pipeline.drain()
-    #expect(pipeline.out == ["60s |"])
+    #expect(pipeline.out == ["1m |"])
     #expect(pipeline.outcome == .completed)
   }
 
@@ -59,7 +59,8 @@ import Testing
       "{ from: { values: [{ id: 7 }] }, chain: [ { flattenMap: { signal: { error: 'no user {{ outer.id }}' } } } ] }")
     #expect(inner.out == ["0s #no user 7"])
     let failing = try run(
-      "{ from: { values: [{ id: 7 }] }, chain: [ { flattenMap: { signal: { error: 'no user {{ outer.name }}' } } } ] }")
+      "{ from: { values: [{ id: seven }] }, chain: [ { flattenMap: { signal: { error: 'no user {{ int(outer.id) }}' } } } ] }"
+    )
     #expect(failing.failure?.kind == .expression)
   }
 

@@ -19,7 +19,6 @@ import Testing
   @Test(arguments: [
     "{ never: {} }", "{ interval: 1h }", "{ from: { interval: 1h }, chain: [ { delay: 1s } ] }",
     "{ from: { values: [1] }, chain: [ { flattenMap: { signal: { never: {} } } } ] }",
-    "{ http: { url: 'http://127.0.0.1:1/', every: 1h } }",
   ])
   func stoppingAnExecutionIsNoSuccess(_ work: String) throws {
     let pipeline = try VirtualPipeline(stuck.replacing("RUN", with: work))

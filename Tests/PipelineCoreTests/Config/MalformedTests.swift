@@ -107,10 +107,10 @@ import Testing
       { "a: 1\n" + String(repeating: "b ", count: 500_000) + "\nc" }
     ),
     (
-      "2,000 operators", "RX211",
+      "3,000 operators", "RX211",
       {
         "signals:\n  a:\n    from: b\n    chain:\n"
-          + String(repeating: "      - map: x\n", count: 2_000)
+          + String(repeating: "      - map: x\n", count: 3_000)
       }
     ),
     (

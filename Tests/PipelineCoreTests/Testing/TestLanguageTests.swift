@@ -120,9 +120,9 @@ import Testing
             - name: at once
               inputs: { clicks: "a|" }
               expect:
-                work.executing: { marbles: "(FT)-F|", values: { F: false, T: true } }
-                work.enabled: { marbles: "(TF)-T|", values: { F: false, T: true } }
-                work.values: { marbles: "--o|", values: { o: ok } }
+                work.executing: { marbles: "(FT)-(F|)", values: { F: false, T: true } }
+                work.enabled: { marbles: "(TF)-(T|)", values: { F: false, T: true } }
+                work.values: { marbles: "--(o|)", values: { o: ok } }
                 out: [ { at: 2ms, next: ok }, { complete: true } ]
           """) == [])
   }
@@ -207,7 +207,7 @@ import Testing
                     url: "http://127.0.0.1:1/{{ event.id }}"
                     method: POST
                     headers: { X-Id: "{{ event.id }}", Content-Type: application/json }
-                    body: "{{ json(event) }}"
+                    body: "{{ toJson(event) }}"
                     timeout: 1s
                 chain: [ { retry: { count: 2, delay: 100ms } } ]
     sinks: { out: { from: answers, discard: {} } }
@@ -302,7 +302,7 @@ import Testing
     let results = suite.run()
     let passed = clock.now - start
     #expect(!results.contains { !$0.passed })
-    #expect(results.first?.virtualTime == .seconds(960 * 3600) + .milliseconds(1))
+    #expect(results.first?.virtualTime == TimeSpan.seconds(960 * 3600) + TimeSpan.milliseconds(1))
     // A wide margin for a debug build on a busy machine; it takes less than one.
     #expect(passed < .seconds(1))
     print("test: forty virtual days in \(passed)")
