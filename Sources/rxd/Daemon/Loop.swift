@@ -85,19 +85,15 @@ final class Loop: @unchecked Sendable {
   /// Runs turns on the calling thread until `stop()`.
   func run() {
     while true {
-      if let gone = takeLeaving() {
-        for member in gone { member.done() }
+      let round = look()
+      if !round.leaving.isEmpty {
+        for entry in round.leaving { entry.done() }
         continue
       }
-      let (current, stopped) = locked {
-        isSignalled = false
-        answered = asked
-        return (members, isStopped)
-      }
-      if stopped { return }
+      if round.isStopped { return }
       var isBusy = false
       var deadline: Instant?
-      for member in current {
+      for member in round.members {
         if member.executor.run() { isBusy = true }
         if let next = member.executor.nextDeadline { deadline = min(deadline ?? next, next) }
       }
@@ -105,19 +101,29 @@ final class Loop: @unchecked Sendable {
     }
   }
 
-  /// Drops the members that shall leave. What they own is released here, outside of the lock.
-  private func takeLeaving() -> [(executor: Executor, done: @Sendable () -> Void)]? {
+  private struct Round {
+    var leaving: [(executor: Executor, done: @Sendable () -> Void)]
+    var members: [Member]
+    var isStopped: Bool
+  }
+
+  /// What there is to do. The signal is taken together with all that it may stand for, so that what comes later
+  /// finds the loop signalled again. The members that leave are dropped; what they own is released outside of the
+  /// lock.
+  private func look() -> Round {
     var released: [Member] = []
-    let gone = locked {
+    let round = locked {
       let gone = leaving
       leaving = []
       for entry in gone {
         released += members.filter { $0.executor === entry.executor }
         members.removeAll { $0.executor === entry.executor }
       }
-      return gone
+      isSignalled = false
+      if gone.isEmpty { answered = asked }
+      return Round(leaving: gone, members: members, isStopped: isStopped)
     }
-    return gone.isEmpty ? nil : withExtendedLifetime(released) { gone }
+    return withExtendedLifetime(released) { round }
   }
 
   private func sleep(until deadline: Instant?) {
