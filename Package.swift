@@ -5,7 +5,13 @@ import PackageDescription
 
 /// Two accesses to one variable at a time are found while developing: a debug build, which runs all tests, checks them. A
 /// release build does not spend a tenth of its time on looking again.
-let checked: [SwiftSetting] = [.unsafeFlags(["-enforce-exclusivity=unchecked"], .when(configuration: .release))]
+///
+/// Values are two words that are written and read one after the other. Vectorised straight-line code would read both at
+/// once, and wait each time until what was just written has reached the cache.
+let checked: [SwiftSetting] = [
+  .unsafeFlags(
+    ["-enforce-exclusivity=unchecked", "-Xllvm", "-vectorize-slp=false"], .when(configuration: .release))
+]
 
 let package = Package(
   name: "rxd",

@@ -62,8 +62,8 @@ count(
     four.value()
   })
 count("filter", chain(Workloads.filterChain).countsPerBatch(Workloads.event))
-count("map to four fields", chain(Workloads.mapChain).countsPerBatch(Workloads.event), references: false)
-count("filter, map, scan", chain(Workloads.longChain).countsPerBatch(Workloads.event), references: false)
+count("map to four fields", chain(Workloads.mapChain).countsPerBatch(Workloads.event))
+count("filter, map, scan", chain(Workloads.longChain).countsPerBatch(Workloads.event))
 if CommandLine.arguments.contains("--count") { exit(failures == 0 ? 0 : 1) }
 
 func number(_ value: Double) -> String {

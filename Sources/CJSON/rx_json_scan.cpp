@@ -135,7 +135,7 @@ const uint8_t *container_end(const uint8_t *at, const uint8_t *end) {
 }
 
 rx_value failed(size_t offset, uint32_t reason, bool at_end) {
-  return rx_value{offset, reason, RX_ERROR, static_cast<uint8_t>(at_end), RX_ERROR_JSON};
+  return rx_value{offset, RX_ERROR, static_cast<uint8_t>(at_end), RX_ERROR_JSON, reason};
 }
 
 /// Reads the parts of one container, from left to right.

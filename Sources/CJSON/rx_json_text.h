@@ -34,11 +34,11 @@ bool valid_escapes(const uint8_t *at, const uint8_t *end);
 rx_json_failure locate_failure(const uint8_t *text, size_t length, rx_json_limits limits);
 
 inline rx_value make(rx_kind kind, uint64_t payload, uint32_t length = 0, uint8_t flags = 0) {
-  return rx_value{payload, length, static_cast<uint8_t>(kind), flags, 0};
+  return rx_value{payload, static_cast<uint8_t>(kind), flags, 0, length};
 }
 inline rx_value make(rx_kind kind, const uint8_t *start, size_t length, uint8_t flags = 0) {
   return rx_value{
-    reinterpret_cast<uintptr_t>(start), static_cast<uint32_t>(length), static_cast<uint8_t>(kind), flags, 0};
+    reinterpret_cast<uintptr_t>(start), static_cast<uint8_t>(kind), flags, 0, static_cast<uint32_t>(length)};
 }
 
 }  // namespace rx_json

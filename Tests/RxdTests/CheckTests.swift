@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(10)))
 struct CheckTests {
   static let sound = "sources: { n: { values: [1, 2] } }\nsinks: { out: { from: n, stdout: json } }\n"
 

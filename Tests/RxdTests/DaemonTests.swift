@@ -26,8 +26,7 @@ final class NotifySocket {
 
   /// The next message as its lines.
   func next() throws -> [String: String] {
-    var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
-    guard poll(&entry, 1, Int32(RunningRxd.limit * 1000)) > 0 else {
+    guard Deadline(after: RunningRxd.limit).waits(for: descriptor) else {
       throw TimedOut(description: "no message")
     }
     var bytes = [UInt8](repeating: 0, count: 4096)
@@ -49,7 +48,7 @@ final class NotifySocket {
   }
 }
 
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(10)))
 struct DaemonTests {
   /// Says `text`, then waits for ever.
   static func saying(_ text: String) -> String {

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(10)))
 struct RunTests {
   static let echo = """
     sources: { lines: { stdin: { decode: json } } }

@@ -69,6 +69,30 @@ enum Rxd {
   }
 }
 
+/// An instant of the monotonic clock: what is told to the wall clock meanwhile means nothing to it.
+struct Deadline {
+  private let end: ContinuousClock.Instant
+
+  init(after seconds: TimeInterval) { end = .now + .seconds(seconds) }
+
+  /// Milliseconds until then, for `poll`.
+  private var left: Int32 {
+    let left = ContinuousClock.now.duration(to: end).components
+    return Int32(clamping: left.seconds * 1000 + left.attoseconds / 1_000_000_000_000_000)
+  }
+
+  /// Waits until `descriptor` can be read; false if that did not come to pass in time.
+  func waits(for descriptor: Int32) -> Bool {
+    while true {
+      let milliseconds = left
+      guard milliseconds > 0 else { return false }
+      var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+      if poll(&entry, 1, milliseconds) > 0 { return true }
+      // Time, or a signal, which may interrupt the call at any moment.
+    }
+  }
+}
+
 struct TimedOut: Error, CustomStringConvertible {
   var description: String
 }
@@ -82,8 +106,8 @@ final class RunningRxd {
   private var isInputOpen = true
   private var status: Int32?
   private var pending: [Int32: [UInt8]] = [:]
-  /// Seconds after which waiting for anything is given up.
-  static let limit: TimeInterval = 60
+  /// Seconds after which waiting for anything is given up: far more than a loaded machine needs.
+  static let limit: TimeInterval = 240
 
   convenience init(_ arguments: String..., environment: [String: String] = [:], in folder: String? = nil)
     throws
@@ -167,7 +191,7 @@ final class RunningRxd {
 
   /// The next line of a stream, nil at its end.
   func line(from descriptor: Int32) throws -> String? {
-    let deadline = Date(timeIntervalSinceNow: Self.limit)
+    let deadline = Deadline(after: Self.limit)
     while true {
       var bytes = pending[descriptor] ?? []
       if let end = bytes.firstIndex(of: 0x0A) {
@@ -176,10 +200,9 @@ final class RunningRxd {
         pending[descriptor] = bytes
         return line
       }
-      var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
-      let left = deadline.timeIntervalSinceNow
-      guard left > 0, poll(&entry, 1, Int32(left * 1000) + 1) > 0 else {
-        throw TimedOut(description: "no line; so far: \(String(decoding: bytes, as: UTF8.self))")
+      guard deadline.waits(for: descriptor) else {
+        throw TimedOut(
+          description: "no line; so far: \(String(decoding: bytes, as: UTF8.self)); the process: \(threads)")
       }
       var chunk = [UInt8](repeating: 0, count: 4096)
       let count = read(descriptor, &chunk, chunk.count)
@@ -189,6 +212,23 @@ final class RunningRxd {
   }
 
   func line() throws -> String? { try line(from: output) }
+
+  /// What each thread of the process waits in, and what standard error has: for a wait that was in vain.
+  private var threads: String {
+    let tasks = "/proc/\(pid)/task"
+    let all = (try? FileManager.default.contentsOfDirectory(atPath: tasks)) ?? []
+    let states = all.sorted().map { task in
+      ["comm", "wchan", "syscall"].map { name in
+        ((try? String(contentsOfFile: "\(tasks)/\(task)/\(name)", encoding: .utf8)) ?? "?")
+          .trimmingCharacters(in: .whitespacesAndNewlines)
+      }.joined(separator: " ")
+    }
+    var entry = pollfd(fd: errors, events: Int16(POLLIN), revents: 0)
+    var chunk = [UInt8](repeating: 0, count: 4096)
+    let count = poll(&entry, 1, 0) > 0 ? max(0, read(errors, &chunk, chunk.count)) : 0
+    let told = (pending[errors] ?? []) + chunk[..<count]
+    return states.joined(separator: "; ") + "; standard error: " + String(decoding: told, as: UTF8.self)
+  }
 
   /// The next line of standard error that holds `text`.
   @discardableResult

@@ -70,7 +70,7 @@ final class Terminal {
   /// Waits for a text; what came before it is forgotten.
   func expect(_ text: String) throws {
     let wanted = Data(text.utf8)
-    let deadline = Date(timeIntervalSinceNow: RunningRxd.limit)
+    let deadline = Deadline(after: RunningRxd.limit)
     while true {
       if let found = Data(seen).range(of: wanted) {
         seen.removeFirst(found.upperBound)
@@ -85,7 +85,7 @@ final class Terminal {
 
   /// Reads until the end and gives the exit status.
   func wait() throws -> Int32 {
-    let deadline = Date(timeIntervalSinceNow: RunningRxd.limit)
+    let deadline = Deadline(after: RunningRxd.limit)
     while try more(deadline) {}
     var raw: Int32 = 0
     waitpid(pid, &raw, 0)
@@ -94,16 +94,13 @@ final class Terminal {
   }
 
   /// Whether something came; false at the end.
-  private func more(_ deadline: Date, _ wanted: String = "the end") throws -> Bool {
-    let left = deadline.timeIntervalSinceNow
-    guard left > 0 else {
+  private func more(_ deadline: Deadline, _ wanted: String = "the end") throws -> Bool {
+    guard deadline.waits(for: master) else {
       throw TimedOut(
         description:
           "waited too long for \(wanted.debugDescription); on the screen is \(String(decoding: seen, as: UTF8.self).debugDescription)"
       )
     }
-    var poll = pollfd(fd: master, events: Int16(POLLIN), revents: 0)
-    guard Glibc.poll(&poll, 1, Int32(min(left, 60) * 1000)) > 0 else { return try more(deadline, wanted) }
     var chunk = [UInt8](repeating: 0, count: 4096)
     let count = read(master, &chunk, chunk.count)
     if count <= 0 { return false }

@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 /// `rxd test`, as users run it.
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(10)))
 struct TestVerbTests {
   private let pipeline = """
     # Doubles.

@@ -30,13 +30,22 @@ enum rx_kind {
 /// The `aux` of a string that can stand in a JSON literal as it is; a hint for whoever writes it.
 #define RX_PLAIN 1
 
+#ifdef __cplusplus
 typedef struct rx_value {
   uint64_t payload;
-  uint32_t length;
   uint8_t kind;
   uint8_t flags;
   uint16_t aux;
+  uint32_t length;
 } rx_value;
+#else
+/// The same bytes as two words, which is how Swift sees them: a value stays in two registers, and what was
+/// written a moment ago is read with the same width. `Value.swift` has the parts of `head`.
+typedef struct rx_value {
+  uint64_t payload;
+  uint64_t head;
+} rx_value;
+#endif
 
 typedef struct rx_entry {
   rx_value key;

@@ -284,7 +284,7 @@ final class ValueBuilder {
   @inline(__always)
   private func value(_ part: Part, _ frame: EventFrame, _ failed: inout Program?) -> Value {
     if let program = part.program {
-      let value = program._withUnsafeGuaranteedRef { $0.evaluate(frame.frame) }
+      let value = program._withUnsafeGuaranteedRef { $0.evaluate(frame) }
       if value.isError { failed = program.takeUnretainedValue() }
       return value
     }
@@ -297,7 +297,7 @@ final class ValueBuilder {
     switch kind {
     case .program: return value(parts[0], frame, &failed)
     case .list:
-      let target = frame.frame.arena.elements(parts.count)
+      let target = Context(state: frame.evaluation).elements(parts.count)
       for index in 0..<parts.count {
         let value = value(parts[index], frame, &failed)
         if value.isError { return value }
@@ -305,7 +305,7 @@ final class ValueBuilder {
       }
       return Value(kind: .list, pointer: target.baseAddress, length: parts.count)
     case .object:
-      let target = frame.frame.arena.entries(parts.count)
+      let target = Context(state: frame.evaluation).entries(parts.count)
       var count = 0
       for index in 0..<parts.count {
         var value = value(parts[index], frame, &failed)

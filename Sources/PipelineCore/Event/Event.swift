@@ -52,6 +52,14 @@ public struct Event {
     self.position = position
   }
 
+  @inline(__always)
+  init(_ value: Value, from origin: Unmanaged<Origin>, position: Int64) {
+    self.value = value
+    key = .absent
+    self.origin = origin
+    self.position = position
+  }
+
   /// An event that no source made.
   @inline(__always)
   public init(_ value: Value, key: Value = .absent, position: Int64 = -1) {

@@ -69,6 +69,14 @@ public struct OwnedValue: @unchecked Sendable {
     block = fresh
   }
 
+  /// Replaces the content if neither it nor `new` is more than sixteen bytes; whether it did.
+  @inline(__always)
+  mutating func assign(scalar new: Value) -> Bool {
+    guard block == nil, new.isScalar else { return false }
+    value = new
+    return true
+  }
+
   /// Puts the members of a map in the places of those that were there, if they have the same names and all of them
   /// are scalars: a running total of a few figures.
   private mutating func overwrite(with new: Value) -> Bool {

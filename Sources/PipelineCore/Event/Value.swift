@@ -42,7 +42,31 @@ extension Value {
 
   @inline(__always)
   public init(kind: Kind, payload: UInt64 = 0, length: UInt32 = 0, flags: UInt8 = 0, aux: UInt16 = 0) {
-    self.init(payload: payload, length: length, kind: kind.rawValue, flags: flags, aux: aux)
+    self.init(
+      payload: payload,
+      head: UInt64(kind.rawValue) | UInt64(flags) << 8 | UInt64(aux) << 16 | UInt64(length) << 32)
+  }
+
+  // MARK: The parts of `head`, in the order in which `rx_value.h` has them for C++
+
+  /// One of ``Kind``'s raw values.
+  @inline(__always)
+  public var kind: UInt8 { UInt8(truncatingIfNeeded: head) }
+  @inline(__always)
+  public var flags: UInt8 {
+    get { UInt8(truncatingIfNeeded: head >> 8) }
+    set { head = head & ~0xFF00 | UInt64(newValue) << 8 }
+  }
+  @inline(__always)
+  public var aux: UInt16 {
+    get { UInt16(truncatingIfNeeded: head >> 16) }
+    set { head = head & ~0xFFFF_0000 | UInt64(newValue) << 16 }
+  }
+  /// Bytes, elements or members.
+  @inline(__always)
+  public var length: UInt32 {
+    get { UInt32(truncatingIfNeeded: head >> 32) }
+    set { head = head & 0xFFFF_FFFF | UInt64(newValue) << 32 }
   }
 
   /// The kind as an enum; `kind` itself is the byte that hot code compares.

@@ -224,7 +224,7 @@ struct Compiler {
     case .int(let value): return .int(value)
     case .uint(let value): return .uint(value)
     case .double(let value): return .double(value)
-    case .string(let bytes): return keep(bytes)
+    case .string(let bytes): return keep(bytes).markedPlain()
     case .bytes(let bytes): return keep(bytes, .bytes)
     }
   }
@@ -238,6 +238,7 @@ struct Compiler {
     case .add, .subtract, .multiply, .divide, .modulo:
       // Also where both types are known: data may be other than its schema says.
       operation.flags = !isLenient ? 0 : types[Int(left)].isDyn || types[Int(right)].isDyn ? 1 : 2
+      if op == .add { return folded(sum(folded(emit(operation, id), [a, b]), id), [a, b]) }
     case .in:
       operation.code = .contains
       if isLiteral(b), let index = index(of: operations[Int(b)].literal) {
@@ -263,6 +264,27 @@ struct Compiler {
       }
     }
     return folded(emit(operation, id), [a, b])
+  }
+
+  /// Puts texts together in one step where `addition` adds to a sum already and one of the terms is a constant text.
+  private mutating func sum(_ addition: Int32, _ id: SyntaxTree.ID) -> Int32 {
+    let operation = operations[Int(addition)]
+    guard operation.code == .arithmetic else { return addition }
+    let before = operations[Int(operation.a)]
+    var terms: [Int32]
+    switch before.code {
+    case .sum: terms = Array(children[Int(before.a)..<Int(before.a + 2 * before.b)])
+    case .arithmetic where before.detail == operation.detail: terms = [before.a, before.a, before.b, operation.a]
+    default: return addition
+    }
+    terms += [operation.b, addition]
+    let hasText = stride(from: 0, to: terms.count, by: 2).contains {
+      isLiteral(terms[$0]) && operations[Int(terms[$0])].literal.is(.string)
+    }
+    guard hasText, terms.count <= 2 * Machine.sumLimit else { return addition }
+    let start = Int32(children.count)
+    children += terms
+    return emit(Operation(code: .sum, a: start, b: Int32(terms.count / 2)), id)
   }
 
   /// The slot that an operation reads and compares alike, as it is or as the declared number; where the

@@ -92,11 +92,13 @@ struct Machine {
   }
 
   @inline(never)
-  private func compare(_ at: Int32) -> UInt8 {
+  func compare(_ at: Int32) -> UInt8 {
     let operation = operations + Int(at)
-    let left = value(operation.pointee.a)
+    var left = leaf(operation.pointee.a)
+    if left.isAbsent { left = quickValue(operation.pointee.a) }
     if left.isError { return fail(left) }
-    let right = value(operation.pointee.b)
+    var right = leaf(operation.pointee.b)
+    if right.isAbsent { right = value(operation.pointee.b) }
     if right.isError { return fail(right) }
     let quick = Context.quick(operation.pointee.detail, left, right)
     if quick < Context.undecided { return quick }
@@ -137,6 +139,36 @@ struct Machine {
   @inline(__always)
   private func outcome(_ truth: UInt8) -> Value {
     truth == Truth.failed ? state.pointee.error : .bool(truth == Truth.yes)
+  }
+
+  /// The same as ``value(_:)`` where it is worth looking first whether there is hardly anything to do.
+  @inline(__always)
+  func quickValue(_ at: Int32) -> Value {
+    let operation = operations + Int(at)
+    if operation.pointee.code == .arithmetic {
+      let left = leaf(operation.pointee.a)
+      let right = leaf(operation.pointee.b)
+      if left.is(.int), right.is(.int) {
+        let (result, fails) = Self.quick(operation.pointee.detail, left.asInt, right.asInt)
+        if !fails { return .int(result) }
+      } else if left.is(.double), right.is(.double), operation.pointee.detail != Self.modulo {
+        return .double(Self.quick(operation.pointee.detail, left.asDouble, right.asDouble))
+      }
+    }
+    return value(at)
+  }
+
+  /// What an operation yields that only reads; absent for all others, and where there is nothing to read.
+  @inline(__always)
+  private func leaf(_ at: Int32) -> Value {
+    let operation = operations + Int(at)
+    switch operation.pointee.code {
+    case .literal: return operation.pointee.literal
+    case .variable: return state.pointee.variables[Int(operation.pointee.a)]
+    case .slot: return state.pointee.slots[Int(operation.pointee.a)]
+    case .local: return state.pointee.locals[Int(operation.pointee.a)]
+    default: return .absent
+    }
   }
 
   /// Evaluates an operation; an error is a value.
@@ -197,18 +229,23 @@ struct Machine {
           operand, key, optional: operation.pointee.code == .optionalIndex,
           isLenient: operation.pointee.flags != 0), at)
     case .arithmetic:
-      let left = value(operation.pointee.a)
+      var left = leaf(operation.pointee.a)
+      if left.isAbsent { left = value(operation.pointee.a) }
       if left.isError { return left }
-      let right = value(operation.pointee.b)
+      var right = leaf(operation.pointee.b)
+      if right.isAbsent { right = value(operation.pointee.b) }
       if right.isError { return right }
       if left.is(.int), right.is(.int) {
         let (result, overflow) = Self.quick(operation.pointee.detail, left.asInt, right.asInt)
         if !overflow { return .int(result) }
+      } else if left.is(.double), right.is(.double), operation.pointee.detail != Self.modulo {
+        return .double(Self.quick(operation.pointee.detail, left.asDouble, right.asDouble))
       }
       return located(
         context.arithmetic(
           SyntaxTree.Operator(rawValue: operation.pointee.detail).unsafelyUnwrapped, left, right,
           mixes: operation.pointee.flags != 0), at)
+    case .sum: return sum(at)
     case .negate:
       let operand = value(operation.pointee.a)
       return operand.isError ? operand : located(context.negated(operand), at)
@@ -256,7 +293,23 @@ struct Machine {
     case SyntaxTree.Operator.add.rawValue: return a.addingReportingOverflow(b)
     case SyntaxTree.Operator.subtract.rawValue: return a.subtractingReportingOverflow(b)
     case SyntaxTree.Operator.multiply.rawValue: return a.multipliedReportingOverflow(by: b)
+    case SyntaxTree.Operator.modulo.rawValue:
+      // By 0 it fails, and by -1 the least number would be an overflow for the processor.
+      return b > 0 ? (a % b, false) : (0, true)
     default: return (0, true)
+    }
+  }
+
+  @inline(__always) private static var modulo: UInt8 { SyntaxTree.Operator.modulo.rawValue }
+
+  /// The operators on two doubles: all but the remainder, which they have not.
+  @inline(__always)
+  private static func quick(_ op: UInt8, _ a: Double, _ b: Double) -> Double {
+    switch op {
+    case SyntaxTree.Operator.add.rawValue: return a + b
+    case SyntaxTree.Operator.subtract.rawValue: return a - b
+    case SyntaxTree.Operator.multiply.rawValue: return a * b
+    default: return a / b
     }
   }
 

@@ -43,6 +43,9 @@ struct Operation {
     case conditional
     /// `a op b`; `detail` is the operator, `flags` 1 where ints and doubles may meet.
     case arithmetic
+    /// The sum of `b` terms, of which one is a text, so that most likely all are: from child `a` pairs of a term and
+    /// the arithmetic that adds it to those before (of the first term: itself).
+    case sum
     /// `a relation b`; `detail` is the relation.
     case compare
     /// Slot `c` against `literal`; `a` and `b` are the same as operations. `detail` is the relation,
@@ -119,8 +122,16 @@ public final class Program: @unchecked Sendable {
   private let tests: UnsafePointer<SlotTest>
   private let testCount: Int
   private let lastTruth: UInt8
-  /// Whether evaluations may take memory in proportion to something else than the expression.
-  private let isHeavy: Bool
+  /// What must be set anew before each evaluation.
+  private enum Limits: UInt8 {
+    /// Nothing: an evaluation takes no more than the expression is long.
+    case none
+    /// How much memory it may take.
+    case memory
+    /// And how many rounds its loops may.
+    case rounds
+  }
+  private let limits: Limits
   /// Literals that are lists, maps and texts.
   private let owned: [OwnedValue]
   private let text: LocatedText
@@ -153,7 +164,9 @@ public final class Program: @unchecked Sendable {
     self.tests = Self.copy(tests?.tests ?? [])
     testCount = tests?.tests.count ?? 0
     lastTruth = tests?.last ?? Truth.failed
-    isHeavy = localCount > 0 || !sites.isEmpty || operations.contains { $0.code == .arithmetic }
+    limits =
+      localCount > 0 || !sites.isEmpty
+      ? .rounds : operations.contains { $0.code == .arithmetic || $0.code == .sum } ? .memory : .none
     self.owned = owned
     self.text = text
     self.spans = spans
@@ -200,39 +213,61 @@ public final class Program: @unchecked Sendable {
   }
 
   @inline(__always)
-  private func machine(_ frame: EvaluationFrame) -> Machine {
-    let state = frame.state
-    if isHeavy { prepare(frame) }
+  private func machine(_ state: UnsafeMutablePointer<EvaluationFrame.State>) -> Machine {
+    prepare(state)
     return Machine(operations: code.pointee.operations, code: code, state: state)
   }
 
+  @inline(__always)
+  private func prepare(_ state: UnsafeMutablePointer<EvaluationFrame.State>) {
+    guard limits != .none else { return }
+    let allocated = state.pointee.arena._withUnsafeGuaranteedRef { $0.allocated }
+    state.pointee.allocationLimit = allocated &+ ExpressionLimits.evaluationBytes
+    if limits == .rounds { state.pointee.frame._withUnsafeGuaranteedRef { prepareLoops($0) } }
+  }
+
   @inline(never)
-  private func prepare(_ frame: EvaluationFrame) {
+  private func prepareLoops(_ frame: EvaluationFrame) {
     frame.reserveLocals(localCount)
     frame.state.pointee.iterationsLeft = frame.iterationLimit
     frame.state.pointee.outerIterationsLeft = frame.outerIterationLimit
-    frame.state.pointee.allocationLimit = frame.arena.allocated &+ ExpressionLimits.evaluationBytes
   }
 
   /// The value; of kind `.error` where the evaluation failed. It may be raw: a string with the flag
   /// ``Value/isEscaped``, a list or map that is still JSON text.
-  public func evaluate(_ frame: EvaluationFrame) -> Value {
-    machine(frame).value(root)
+  public func evaluate(_ frame: EvaluationFrame) -> Value { evaluate(frame.state) }
+
+  @inline(__always)
+  func evaluate(_ frame: EventFrame) -> Value { evaluate(frame.evaluation) }
+
+  @inline(__always)
+  private func evaluate(_ state: UnsafeMutablePointer<EvaluationFrame.State>) -> Value {
+    machine(state).quickValue(root)
   }
 
   /// The outcome of a condition; anything but a bool counts as failed.
-  public func evaluateBool(_ frame: EvaluationFrame) -> Tri {
+  public func evaluateBool(_ frame: EvaluationFrame) -> Tri { evaluateBool(frame.state) }
+
+  @inline(__always)
+  func evaluateBool(_ frame: EventFrame) -> Tri { evaluateBool(frame.evaluation) }
+
+  @inline(__always)
+  private func evaluateBool(_ state: UnsafeMutablePointer<EvaluationFrame.State>) -> Tri {
     if testCount > 0 {
-      if isHeavy { prepare(frame) }
-      let outcome = SlotTest.run(tests, testCount, last: lastTruth, code, frame.state)
+      prepare(state)
+      let outcome = SlotTest.run(tests, testCount, last: lastTruth, code, state)
       if outcome != Truth.failed { return outcome == Truth.yes ? .yes : .no }
     }
-    return evaluateOperations(frame)
+    if code.pointee.operations[Int(root)].code == .compare {
+      let outcome = machine(state).compare(root)
+      return outcome == Truth.yes ? .yes : outcome == Truth.no ? .no : .failed
+    }
+    return evaluateOperations(state)
   }
 
   @inline(never)
-  private func evaluateOperations(_ frame: EvaluationFrame) -> Tri {
-    let outcome = machine(frame).bool(root)
+  private func evaluateOperations(_ state: UnsafeMutablePointer<EvaluationFrame.State>) -> Tri {
+    let outcome = machine(state).bool(root)
     return outcome == Truth.yes ? .yes : outcome == Truth.no ? .no : .failed
   }
 

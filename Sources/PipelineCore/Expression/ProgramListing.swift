@@ -35,7 +35,7 @@ extension Program {
       return [operation.a]
     case .index, .optionalIndex, .arithmetic, .compare, .contains, .optionalOr, .optionalOrValue:
       return [operation.a, operation.b]
-    case .list: return (0..<Int(operation.b)).map { child(operation, 2 * $0) }
+    case .list, .sum: return (0..<Int(operation.b)).map { child(operation, 2 * $0) }
     case .map, .object:
       return (0..<Int(operation.b)).flatMap { [child(operation, 3 * $0), child(operation, 3 * $0 + 1)] }
     case .and, .or, .call: return (0..<Int(operation.b)).map { child(operation, $0) }
@@ -73,6 +73,7 @@ extension Program {
     case .not: return "not \(list)"
     case .negate: return "negate \(list)"
     case .conditional: return "if \(parts[0]) then \(parts[1]) else \(parts[2])"
+    case .sum: return "sum \(list)"
     case .arithmetic:
       let symbol = SyntaxTree.Operator(rawValue: operation.detail)?.symbol ?? "?"
       return "arithmetic \(parts[0]) \(symbol) \(parts[1])" + (operation.flags == 1 ? ", int and double mix" : "")

@@ -26,6 +26,10 @@ public final class EventFrame {
     frame.now = .timestamp(wallTime: timeOfNow)
   }
 
+  /// What the evaluator works on.
+  @inline(__always)
+  var evaluation: UnsafeMutablePointer<EvaluationFrame.State> { state }
+
   // Copies of what every event needs, so that reading them counts no references.
   private let usesMeta: Bool
   private let readsPaths: Bool
@@ -40,15 +44,20 @@ public final class EventFrame {
 
   /// Prepares for `event`. Returns nil, or why the event cannot be read: it is not JSON.
   @inline(__always)
-  public func load(_ event: Event) -> Value? {
-    state.pointee.variables[Variables.event] = event.value
+  public func load(_ event: Event) -> Value? { withUnsafePointer(to: event) { load($0) } }
+
+  /// The same of an event in memory, of which hardly more than the value is read.
+  @inline(__always)
+  func load(_ event: UnsafePointer<Event>) -> Value? {
+    let value = event.pointee.value
+    state.pointee.variables[Variables.event] = value
     if time.pointee != timeOfNow {
       timeOfNow = time.pointee
       state.pointee.now = .timestamp(wallTime: timeOfNow)
     }
-    if usesMeta { frame[Variables.meta] = meta(of: event) }
+    if usesMeta { frame[Variables.meta] = meta(of: event.pointee) }
     guard readsPaths else { return nil }
-    let outcome = projection._withUnsafeGuaranteedRef { $0.fill(event.value, state) }
+    let outcome = projection._withUnsafeGuaranteedRef { $0.fill(value, state) }
     return outcome.isError ? outcome : nil
   }
 
@@ -116,6 +125,22 @@ extension Value {
     return rest < 0
       ? .timestamp(seconds: seconds - 1, nanoseconds: UInt32(rest + 1_000_000_000))
       : .timestamp(seconds: seconds, nanoseconds: UInt32(rest))
+  }
+}
+
+/// The frames of chains that are the same but for what their steps keep, such as the groups of `groupBy`: one for
+/// each segment instead of one for each group, so that many groups stay within the processor's cache.
+///
+/// The chains see the same `outer` and `error`, and none of them is given an event while another evaluates: a row-wise
+/// step evaluates for the event in hand only, and what it emits or rejects comes behind its last evaluation.
+final class SharedFrames {
+  private var frames: [ObjectIdentifier: EventFrame] = [:]
+
+  func frame(_ segment: Segment, _ scope: Scope, _ execution: Execution) -> EventFrame {
+    if let known = frames[ObjectIdentifier(segment)] { return known }
+    let new = EventFrame(segment, scope, execution)
+    frames[ObjectIdentifier(segment)] = new
+    return new
   }
 }
 

@@ -7,6 +7,9 @@ public final class Inlet: Downstream {
   fileprivate unowned(unsafe) let signal: SignalPlan
   /// What its signal was made for.
   public let scope: Scope
+  /// What the node knows of it, if anything: ``MultiInletNode/owner(number:)``.
+  let owner: Unmanaged<AnyObject>?
+  private let keptOwner: AnyObject?
   // Nodes run on one thread at a time, and no access lasts longer than a load or a store.
   @exclusivity(unchecked) public fileprivate(set) var hasEnded = false
   fileprivate var upstream: (any Subscription)?
@@ -16,6 +19,8 @@ public final class Inlet: Downstream {
     self.number = number
     self.signal = signal
     self.scope = scope
+    keptOwner = node.owner(number: number)
+    owner = keptOwner.map { .passUnretained($0) }
     super.init()
   }
 
@@ -57,6 +62,8 @@ open class MultiInletNode: OperatorNode {
   public private(set) var inlets: [Inlet] = []
 
   open func receive(_ event: Event, from inlet: Inlet) { emit(event) }
+  /// What the inlet with this number is to keep and hand back with each event; asked when it is opened.
+  func owner(number: Int) -> AnyObject? { nil }
   open func completed(_ inlet: Inlet) {}
   open func failed(_ inlet: Inlet, _ failure: SignalFailure) { finish(failing: failure) }
 

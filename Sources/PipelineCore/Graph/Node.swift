@@ -266,6 +266,8 @@ public final class Scope {
   let subject: Subject?
   /// The execution of a command that it is part of.
   let work: Work?
+  /// Where chains that differ in nothing else evaluate.
+  let frames: SharedFrames?
 
   /// One execution of a command, as its sources see it.
   final class Work {
@@ -275,8 +277,9 @@ public final class Scope {
 
   init(
     outer: OwnedValue? = nil, error: OwnedValue? = nil, origin: Origin = .none, key: OwnedValue? = nil,
-    subject: Subject? = nil, work: Work? = nil
+    subject: Subject? = nil, work: Work? = nil, frames: SharedFrames? = nil
   ) {
+    self.frames = frames
     self.outer = outer
     self.error = error
     self.origin = origin
@@ -300,8 +303,8 @@ public final class Scope {
     Scope(outer: outer, error: OwnedValue(value), origin: origin, key: key, subject: subject, work: work)
   }
 
-  func with(subject: Subject) -> Scope {
-    Scope(outer: outer, error: error, origin: origin, key: key, subject: subject, work: work)
+  func with(subject: Subject, frames: SharedFrames? = nil) -> Scope {
+    Scope(outer: outer, error: error, origin: origin, key: key, subject: subject, work: work, frames: frames)
   }
 
   func with(work: Work) -> Scope {

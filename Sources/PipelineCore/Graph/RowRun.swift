@@ -46,7 +46,9 @@ public final class RowRun: OperatorNode {
     var steps: [Step] = []
     var owned: [AnyObject] = []
     for part in plan.parts {
-      let frame = EventFrame(part.segment, seat.scope, seat.execution)
+      let frame =
+        seat.scope.frames?.frame(part.segment, seat.scope, seat.execution)
+        ?? EventFrame(part.segment, seat.scope, seat.execution)
       owned.append(frame)
       for (index, step) in part.steps.enumerated() {
         let running = step.component.makeStep(seat.execution.plan.steps[step.id.number])
@@ -80,35 +82,46 @@ public final class RowRun: OperatorNode {
 
   public override func receive(_ event: Event) {
     var event = event
+    withUnsafeMutablePointer(to: &event) { run($0) }
+  }
+
+  /// What the steps change stays in memory, where the next one reads it.
+  @inline(__always)
+  private func run(_ event: UnsafeMutablePointer<Event>) {
     var index = 0
     var finishes = false
     let count = steps.count
     while index < count {
       let step = steps[index]
       current = index
-      if step.loads, let failure = step.frame._withUnsafeGuaranteedRef({ $0.load(event) }) {
-        reject(event, .eventNotReadable, EventFrame.message(of: failure))
+      if step.loads, let failure = step.frame._withUnsafeGuaranteedRef({ $0.load(UnsafePointer(event)) }) {
+        rejectUnreadable(event.pointee, failure)
         if finishes { finish() }
         return
       }
       let verdict = step.frame._withUnsafeGuaranteedRef { frame in
-        step.step._withUnsafeGuaranteedRef { $0.apply(&event, frame, self) }
+        step.step._withUnsafeGuaranteedRef { $0.apply(&event.pointee, frame, self) }
       }
       switch verdict {
-      case .pass: index += 1
+      case .pass: index &+= 1
       case .drop:
         if finishes { finish() }
         return
       case .passAndFinish:
         finishes = true
-        index += 1
+        index &+= 1
       case .finish:
         finish()
         return
       }
     }
-    emit(event)
+    emit(event.pointee)
     if finishes { finish() }
+  }
+
+  @inline(never)
+  private func rejectUnreadable(_ event: Event, _ failure: Value) {
+    reject(event, .eventNotReadable, EventFrame.message(of: failure))
   }
 
   public override func complete() {

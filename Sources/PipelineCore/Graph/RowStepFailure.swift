@@ -1,5 +1,6 @@
 extension RowStep {
   /// Applies the step's error policy to an event for which `program` gave `error`.
+  @inline(never)
   final func failed(
     _ event: Event, _ error: Value, _ program: Program, _ frame: EventFrame, _ run: RowRun,
     _ step: StepPlan, otherwise standard: ErrorPolicy = .route
@@ -27,6 +28,7 @@ extension RowStep {
 extension OperatorNode {
   /// Applies the step's error policy to an event for which `program` gave `error`; returns whether the
   /// event goes on as it is.
+  @inline(never)
   final func failed(_ event: Event, _ error: Value, _ program: Program, _ frame: EventFrame) -> Bool {
     let step = execution.plan.steps[seat.step.number]
     let location = program.failureLocation(error)
@@ -84,7 +86,7 @@ extension OperatorNode {
       reject(event, .eventNotReadable, EventFrame.message(of: failure))
       return nil
     }
-    let value = program.evaluate(frame.frame)
+    let value = program.evaluate(frame)
     guard value.isError else { return value }
     if failed(event, value, program, frame), keeping { emit(event) }
     return nil

@@ -62,9 +62,7 @@ open class RunningSource: OperatorNode {
   /// Emits one event that this source made.
   public final func produce(_ value: Value, position: Int64 = -1) {
     execution.counters.received &+= 1
-    var event = Event(value, position: position)
-    event.origin = own
-    emit(event)
+    emit(Event(value, from: own, position: position))
     settler._withUnsafeGuaranteedRef { $0.settle() }
   }
 

@@ -59,7 +59,7 @@ struct Aggregate: OperatorComponent {
       }
       frame.set(0, running.value)
       frame.set(1, .int(index))
-      let value = program.evaluate(frame.frame)
+      let value = program.evaluate(frame)
       if value.isError {
         _ = failed(event, value, program, frame)
         return

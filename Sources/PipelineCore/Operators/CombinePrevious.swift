@@ -57,7 +57,7 @@ struct CombinePrevious: RowOperator {
       frame.set(0, previous.value)
       frame.set(1, .int(index))
       index &+= 1
-      let value = program.evaluate(frame.frame)
+      let value = program.evaluate(frame)
       // The old content may be part of `value`, and the message of a failure may show it.
       let current = event.value
       defer { previous.assign(current, retiring: run.arena) }

@@ -61,7 +61,7 @@ struct Distinct: RowOperator {
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
       var value = event.value
       if let program {
-        value = program.evaluate(frame.frame)
+        value = program.evaluate(frame)
         if value.isError { return failed(event, value, program, frame, run, step) }
       }
       buffer.clear()

@@ -27,29 +27,24 @@ struct DistinctUntilChanged: RowOperator {
     ],
     seeAlso: ["ignore", "combinePrevious"])
 
-  func makeStep(_ step: StepPlan) -> RowStep { Step(by.program, step) }
+  func makeStep(_ step: StepPlan) -> RowStep { by.program.map { KeyStep($0, step) } ?? Step() }
 
-  final class Step: RowStep {
-    private let program: Program?
-    private let step: StepPlan
-    private var last = OwnedValue()
-    private var hasLast = false
-
-    init(_ program: Program?, _ step: StepPlan) {
-      self.program = program
-      self.step = step
-    }
+  /// Compares whole events.
+  class Step: RowStep {
+    @exclusivity(unchecked) private final var last = OwnedValue()
+    @exclusivity(unchecked) private final var hasLast = false
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
-      var value = event.value
-      if let program {
-        value = program.evaluate(frame.frame)
-        if value.isError { return failed(event, value, program, frame, run, step) }
-      }
-      if hasLast, frame.areEqual(value, last.value) { return .drop }
-      last.assign(value)
+      isNew(event.value, frame) ? .pass : .drop
+    }
+
+    /// Keeps `value` if it differs from the last one.
+    @inline(__always)
+    final func isNew(_ value: Value, _ frame: EventFrame) -> Bool {
+      if hasLast, frame.areEqual(value, last.value) { return false }
+      if !last.assign(scalar: value) { last.assign(value) }
       hasLast = true
-      return .pass
+      return true
     }
 
     override func save(_ state: inout StateWriter) {
@@ -60,6 +55,23 @@ struct DistinctUntilChanged: RowOperator {
     override func restore(_ state: inout StateReader) throws(StateFault) {
       hasLast = try state.read()
       last = try state.read()
+    }
+  }
+
+  /// Compares what an expression gives.
+  final class KeyStep: Step {
+    private let program: Program
+    private let step: StepPlan
+
+    init(_ program: Program, _ step: StepPlan) {
+      self.program = program
+      self.step = step
+    }
+
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+      let value = program.evaluate(frame)
+      if value.isError { return failed(event, value, program, frame, run, step) }
+      return isNew(value, frame) ? .pass : .drop
     }
   }
 }

@@ -41,7 +41,7 @@ struct Filter: RowOperator {
     }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
-      switch program.evaluateBool(frame.frame) {
+      switch program.evaluateBool(frame) {
       case .yes: return .pass
       case .no: return .drop
       case .failed:

@@ -110,7 +110,7 @@ struct FlattenMap: OperatorComponent {
         reject(event, .eventNotReadable, EventFrame.message(of: failure))
         return
       }
-      var value = program.evaluate(frame.frame)
+      var value = program.evaluate(frame)
       if value.isError {
         if failed(event, value, program, frame) { emit(event) }
         return

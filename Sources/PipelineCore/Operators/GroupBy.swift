@@ -72,10 +72,14 @@ struct GroupBy: OperatorComponent {
       }
     }
 
-    private let parameters: GroupBy
+    private let idle: TimeSpan?
+    private let maxGroups: Int
+    private let plan: SignalPlan?
     private let program: Program
     private let hasChain: Bool
     private let frame: EventFrame
+    /// Where the chains of the groups evaluate.
+    private let frames = SharedFrames()
     /// By the key as JSON text, which is equal exactly for equal keys of one kind.
     private let known = KeyTable()
     /// By the number of the key's text; `byToken` keeps them alive.
@@ -86,7 +90,9 @@ struct GroupBy: OperatorComponent {
     private let buffer = OutputBuffer()
 
     init(_ parameters: GroupBy, _ seat: Seat, _ downstream: Downstream) {
-      self.parameters = parameters
+      idle = parameters.idle
+      maxGroups = parameters.maxGroups
+      plan = parameters.chain.plan
       program = parameters.key.required
       hasChain = parameters.chain.plan != nil
       frame = .make(seat)
@@ -98,7 +104,7 @@ struct GroupBy: OperatorComponent {
         reject(event, .eventNotReadable, EventFrame.message(of: failure))
         return
       }
-      let key = program.evaluate(frame.frame)
+      let key = program.evaluate(frame)
       if key.isError {
         if failed(event, key, program, frame) { emit(event) }
         return
@@ -107,7 +113,7 @@ struct GroupBy: OperatorComponent {
       JSONWriter.append(key, to: buffer)
       guard let group = group(key, event) else { return }
       group._withUnsafeGuaranteedRef { group in
-        if let idle = parameters.idle {
+        if let idle {
           cancelWake(&group.timer)
           group.timer = wake(after: idle, group.token)
         }
@@ -121,15 +127,15 @@ struct GroupBy: OperatorComponent {
     private func group(_ key: Value, _ event: Event) -> Unmanaged<Group>? {
       let hash = known.hash(buffer.bytes)
       if let number = known.find(buffer.bytes, hash) { return groups[number] }
-      guard known.count < parameters.maxGroups else {
+      guard known.count < maxGroups else {
         reject(event, .limitReached, "groupBy has \(known.count) groups, its bound `maxGroups`")
         return nil
       }
       created += 1
       let group = Group(known.insert(buffer.bytes, hash), key, created)
       add(group)
-      if let plan = parameters.chain.plan {
-        open(plan, number: group.token, seat.scope.with(subject: group.subject))
+      if let plan {
+        open(plan, number: group.token, seat.scope.with(subject: group.subject, frames: frames))
       }
       return .passUnretained(group)
     }
@@ -142,9 +148,13 @@ struct GroupBy: OperatorComponent {
 
     override func receive(_ event: Event, from inlet: Inlet) {
       var event = event
-      if let group = byToken[inlet.number] { event.key = group.key.value }
+      if let owner = inlet.owner {
+        event.key = owner._withUnsafeGuaranteedRef { unsafeDowncast($0, to: Group.self).key.value }
+      }
       emit(event)
     }
+
+    override func owner(number: Int) -> AnyObject? { byToken[number] }
 
     override func completed(_ inlet: Inlet) {
       // A chain that ends by itself (`take`) stays known, so that its key does not begin anew.
@@ -217,7 +227,7 @@ struct GroupBy: OperatorComponent {
       }
       guard !group.hasChain else { throw StateFault("a group has two chains") }
       group.hasChain = true
-      return saved.with(subject: group.subject)
+      return saved.with(subject: group.subject, frames: frames)
     }
   }
 }

@@ -38,28 +38,39 @@ struct Map: RowOperator {
 
   func makeStep(_ step: StepPlan) -> RowStep {
     guard let builder = to.makeBuilder() else { preconditionFailure("map was not bound") }
-    return Step(builder, step)
+    return builder.single.map { ValueStep($0, step) } ?? Step(builder, step)
   }
 
-  final class Step: RowStep {
-    private let builder: ValueBuilder
-    /// The one program there is, if the value is a single expression.
-    private let program: Program?
+  /// One expression.
+  final class ValueStep: RowStep {
+    private let program: Program
     private let step: StepPlan
 
-    init(_ builder: ValueBuilder, _ step: StepPlan) {
-      self.builder = builder
-      program = builder.single
+    init(_ program: Program, _ step: StepPlan) {
+      self.program = program
       self.step = step
     }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
-      if let program {
-        let value = program.evaluate(frame.frame)
-        if value.isError { return failed(event, value, program, frame, run, step) }
-        event.value = value.is(.optional) ? value.wrapped ?? .null : value
-        return .pass
-      }
+      let value = program.evaluate(frame)
+      if value.isError { return failed(event, value, program, frame, run, step) }
+      event.value = value.is(.optional) ? value.wrapped ?? .null : value
+      return .pass
+    }
+  }
+
+  /// A mapping of expressions.
+
+  final class Step: RowStep {
+    private let builder: ValueBuilder
+    private let step: StepPlan
+
+    init(_ builder: ValueBuilder, _ step: StepPlan) {
+      self.builder = builder
+      self.step = step
+    }
+
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
       var failing: Program?
       let value = builder.build(frame, &failing)
       if value.isError, let failing { return failed(event, value, failing, frame, run, step) }

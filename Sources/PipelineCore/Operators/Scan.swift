@@ -42,8 +42,8 @@ struct Scan: RowOperator {
   func makeStep(_ step: StepPlan) -> RowStep { Step(start.value, next.required, step) }
 
   final class Step: RowStep {
-    private var running: OwnedValue
-    private var index: Int64 = 0
+    @exclusivity(unchecked) private var running: OwnedValue
+    @exclusivity(unchecked) private var index: Int64 = 0
     private let program: Program
     private let step: StepPlan
     /// A fold that wraps its value again and again would end on the stack.
@@ -58,7 +58,7 @@ struct Scan: RowOperator {
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
       frame.set(0, running.value)
       frame.set(1, .int(index))
-      let value = program.evaluate(frame.frame)
+      let value = program.evaluate(frame)
       if value.isError { return failed(event, value, program, frame, run, step) }
       if value.isDeeper(than: Self.depthLimit) {
         run.rejectRow(

@@ -106,7 +106,7 @@ struct Throttle: OperatorComponent {
         reject(event, .eventNotReadable, EventFrame.message(of: failure))
         return false
       }
-      let verdict = program.evaluate(frame.frame)
+      let verdict = program.evaluate(frame)
       if verdict.isError, !failed(event, verdict, program, frame) { return false }
       if verdict.isTrue { return true }
       drop()
