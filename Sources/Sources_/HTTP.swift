@@ -24,6 +24,7 @@ public struct HTTP: SourceComponent {
   var tls = TLSParameter()
   public var timeout = TimeSpan.seconds(30)
   var connectTimeout = TimeSpan.seconds(5)
+  var stopTimeout = TimeSpan.seconds(10)
   var redirects = 0
   var maxResponse = ByteSize(16 << 20)
   var proxy: String?
@@ -60,6 +61,9 @@ public struct HTTP: SourceComponent {
         "connectTimeout", \.connectTimeout, range: 1_000_000...Int64.max,
         "How long connecting may take."),
       .init(
+        "stopTimeout", \.stopTimeout, range: 0...Int64.max,
+        "How long a request under way may still take when the pipeline is stopped; then it is broken off."),
+      .init(
         "redirects", \.redirects, range: 0...20,
         "How many redirects to follow; only to the same scheme and host."),
       .init("maxResponse", \.maxResponse, "The largest body of an answer, after decompression."),
@@ -76,7 +80,8 @@ public struct HTTP: SourceComponent {
     edges: EdgeCases(
       empty: "An answer without a body gives no event (text) or an event that cannot be decoded (JSON).",
       error: "A status other than 2xx, a broken connection or a time-out ends it with an error.",
-      completion: "After the answer; with `every`, never.",
+      completion:
+        "After the answer; with `every`, never. When the pipeline is stopped: after the answer, or `stopTimeout`.",
       disposal: "Breaks the request off and lets the connection go."),
     carries: .restarts("A request that was under way is made again, and `every` counts from then."),
     rivals: ["Vector http_client", "Benthos http_client", "Logstash http_poller"],
@@ -143,6 +148,10 @@ public struct HTTP: SourceComponent {
     }
 
     override func woke(_ token: Int) {
+      if isEnding {
+        breakOff()
+        return
+      }
       schedule()
       if exchange == nil { request() }
     }
@@ -203,7 +212,20 @@ public struct HTTP: SourceComponent {
     override func drain() {
       isEnding = true
       cancelWake(&timer)
-      if exchange == nil { finish() }
+      if exchange == nil {
+        finish()
+      } else if parameters.stopTimeout == .zero {
+        breakOff()
+      } else {
+        timer = wake(after: parameters.stopTimeout)
+      }
+    }
+
+    private func breakOff() {
+      execution.services.log(
+        .warning, execution.plan.steps[seat.step.number].label,
+        "a request was broken off: it was not answered within \(parameters.stopTimeout) after the pipeline was stopped")
+      cutOff()
     }
 
     override func stop() {

@@ -47,4 +47,35 @@ import Testing
     #expect(pipeline.out == ["3s 1", "3s |"])
     #expect(pipeline.outcome == .completed)
   }
+
+  /// A request under way is waited for, as long as it says itself; then it is broken off, which is no success.
+  @Test(arguments: [("stopTimeout: 3s", "13s"), ("timeout: 60s", "20s"), ("stopTimeout: 0s", "10s")])
+  func aRequestIsWaitedForNotForEver(_ parameter: String, _ end: String) throws {
+    let pipeline = try VirtualPipeline(
+      stuck.replacing("RUN", with: "{ from: { http: { url: 'http://127.0.0.1:1/', \(parameter) } } }"))
+    pipeline.run(until: .seconds(10))
+    pipeline.drain()
+    pipeline.run(until: .seconds(30))
+    #expect(pipeline.probe("state").events == ["false", "true"])
+    #expect(
+      pipeline.probe("wrong").timeline.first
+        == "\(end) \"the execution was cut off: the pipeline was stopped before it was over\"")
+    #expect(pipeline.http.exchanges.first?.isCancelled == true)
+    #expect(pipeline.log.contains { $0.contains("a request was broken off") })
+    #expect(pipeline.outcome == .completed)
+  }
+
+  /// An answer within that time counts.
+  @Test func anAnswerInTimeCounts() throws {
+    let pipeline = try VirtualPipeline(
+      stuck.replacing("RUN", with: "{ from: { http: { url: 'http://127.0.0.1:1/', stopTimeout: 3s } } }"))
+    pipeline.run(until: .seconds(10))
+    pipeline.drain()
+    pipeline.run(until: .seconds(12))
+    pipeline.http.open.first?.answer(200, "7")
+    pipeline.run(until: .seconds(30))
+    #expect(pipeline.probe("state").timeline == ["0s false", "0s true", "12s false", "12s |"])
+    #expect(pipeline.probe("wrong").events == [])
+    #expect(pipeline.out == ["12s 7", "12s |"])
+  }
 }

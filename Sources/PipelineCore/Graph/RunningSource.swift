@@ -36,6 +36,12 @@ open class RunningSource: OperatorNode {
   /// Stops reading and completes, so that what is held below is flushed.
   open func drain() { finish() }
 
+  /// Completes because the pipeline stops, without having said what it still had to say.
+  public final func cutOff() {
+    seat.scope.work?.isCut = true
+    finish()
+  }
+
   public final override func start() {}
 
   // MARK: State
