@@ -10,7 +10,7 @@ struct CommandOutput: OperatorComponent {
   var type = EventType.dyn
 
   static let spec = ComponentSpec<CommandOutput>(
-    "output", summary: "One of a command's outputs.", carries: .nothing)
+    "output", summary: "One of a command's outputs.", carries: .state(version: 1))
 
   func outputType(_ inputs: [EventType]) -> EventType { kind == .values ? type : EventType(.bool) }
 
@@ -21,6 +21,8 @@ struct CommandOutput: OperatorComponent {
     private let command: Int
     private var hub: Command.Hub?
     private var hasBegun = false
+    /// When it was subscribed, compared with others.
+    private(set) var serial: UInt64 = 0
 
     init(_ parameters: CommandOutput, _ seat: Seat, _ downstream: Downstream) {
       kind = parameters.kind
@@ -30,6 +32,7 @@ struct CommandOutput: OperatorComponent {
 
     /// Its input is the command itself, which sends nothing there, but ends.
     override func start() {
+      serial = execution.nextSubscription()
       super.start()
       attach()
     }
@@ -40,12 +43,15 @@ struct CommandOutput: OperatorComponent {
       guard !isClosed, let hub = execution.commands[command] else { return }
       self.hub = hub
       hub.attach(self)
-      execution.whenWired { [weak self] in self?.begin() }
+      if kind == .values, !hub.hasValues { hasBegun = true }
+      if !hasBegun { execution.whenWired { [weak self] in self?.begin() } }
     }
 
     /// What holds now comes first.
     private func begin() {
       guard let hub, !isClosed, !hasBegun else { return }
+      // Values that come meanwhile are among those that the command tells it of.
+      if kind == .values { hub.catchUp(self) }
       hasBegun = true
       switch kind {
       case .values: break
@@ -55,14 +61,27 @@ struct CommandOutput: OperatorComponent {
     }
 
     func pass(_ event: Event) {
-      if hasBegun || kind == .values { emit(event) }
+      if hasBegun { emit(event) }
     }
+
+    /// Something of before it listened.
+    func tell(_ event: Event) { emit(event) }
 
     override func receive(_ event: Event) {}
 
     override func stop() {
       hub?.detach(self)
       hub = nil
+    }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(serial)
+      state.write(hasBegun)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      serial = try state.read()
+      hasBegun = try state.read()
     }
   }
 }

@@ -90,6 +90,23 @@ extension Compilation {
       reference: key("\(context.path)/@\(entries[at].name.value)"))
   }
 
+  /// Has the commands that `compile`'s signal may execute later, in inner signals or when it subscribes again, last
+  /// as long as it does: a command ends when everybody has who may execute it.
+  func holdingCommands(_ context: SignalContext, _ compile: () -> SignalPlan?) -> SignalPlan? {
+    let outer = commandUses
+    commandUses = []
+    defer { commandUses = outer }
+    guard let plan = compile() else { return nil }
+    let all = plan.subscribesAgain
+    let held = commandUses.filter { all || $0.isInner }.map(\.command)
+    guard !held.isEmpty else { return plan }
+    let location = steps[plan.step.number].location
+    let node = ComponentNode(keyword: Located("hold", at: location), location: location)
+    let step = addStep(node, context, label: context.owner)
+    let inputs = [plan] + held.map { commandSignal($0, context) }
+    return SignalPlan(.node(CommandHold(commands: held), makeSegment(), inputs: inputs), step: step, type: plan.type)
+  }
+
   /// What `execute: NAME` refers to.
   func executed(_ name: Located<String>, _ context: SignalContext) -> (
     index: Int, type: EventType, signal: SignalPlan
@@ -104,19 +121,27 @@ extension Compilation {
               ? "Define it under 'commands:'" : "There are: " + known.joined(separator: ", "))))
       return nil
     }
-    guard context.depth == 0 else {
-      diagnostics.report(
-        Diagnostic(
-          .misplacedExecute, "'execute' cannot stand inside another step", at: name.location,
-          help:
-            "Put it in the chain of a named signal or a sink: a command ends when everybody has who may execute it"
-        ))
-      return nil
-    }
     entries[at].references += 1
-    executing.insert(context.owner)
+    // A command runs when it is executed, not to execute another.
+    if index[context.owner].map({ entries[$0].kind }) != .command { executing.insert(context.owner) }
     guard let plan = named(at, from: name.location) else { return nil }
+    if !commandUses.contains(where: { $0.command == at }) { commandUses.append((at, false)) }
+    if context.depth > 0, let place = commandUses.firstIndex(where: { $0.command == at }) {
+      commandUses[place].isInner = true
+    }
     return (at, plan.type, commandSignal(at, context))
+  }
+}
+
+extension SignalPlan {
+  /// Whether a step of it subscribes what is above again, or later than it is subscribed itself.
+  fileprivate var subscribesAgain: Bool {
+    switch kind {
+    case .node(let component, _, let inputs):
+      Swift.type(of: component).subscribesAgain || inputs.contains(where: \.subscribesAgain)
+    case .run(_, let input): input.subscribesAgain
+    case .named, .errors, .source, .input: false
+    }
   }
 }
 

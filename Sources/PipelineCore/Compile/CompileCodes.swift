@@ -3,8 +3,7 @@ extension Diagnostic.Code {
     "RX320", "A section of the file is known, but this version cannot run it.")
   public static let signalsTooDeep = Diagnostic.Code(
     "RX321", "Inner signals may be nested 16 levels deep.")
-  public static let misplacedExecute = Diagnostic.Code(
-    "RX322", "Commands are executed in the chains of named signals and sinks.")
+  // RX322 was for 'execute' inside another step, which is possible now.
   public static let schemaType = Diagnostic.Code(
     "RX323", "A schema says of each field of the events which type it has.")
   public static let schemaFile = Diagnostic.Code(
@@ -12,6 +11,6 @@ extension Diagnostic.Code {
   public static let schemaPart = Diagnostic.Code(
     "RX325", "A part of a JSON Schema cannot be turned into a type.", severity: .warning)
   static let compile: [Diagnostic.Code] = [
-    .sectionWithoutEngine, .signalsTooDeep, .misplacedExecute, .schemaType, .schemaFile, .schemaPart,
+    .sectionWithoutEngine, .signalsTooDeep, .schemaType, .schemaFile, .schemaPart,
   ]
 }

@@ -42,6 +42,8 @@ final class Compilation {
   var entries: [Entry] = []
   /// The named signals that execute a command, by name.
   var executing: Set<String> = []
+  /// The commands that what is being compiled executes, by their places; `isInner`: in inner signals.
+  var commandUses: [(command: Int, isInner: Bool)] = []
   /// How deep inner signals may be nested.
   private static let depthLimit = 16
 
@@ -212,13 +214,14 @@ final class Compilation {
       entries[at].state = .running
       let name = entries[at].name.value
       let context = SignalContext(owner: name, path: name)
-      var plan: SignalPlan?
-      if let source = file.sources.first(where: { $0.name.value == name }) {
-        plan = self.source(source.node, context, label: name)
-      } else if let signal = file.signals.first(where: { $0.name.value == name }) {
-        plan = self.signal(signal.node, context)
-      } else {
-        plan = command(at, context)
+      let plan = holdingCommands(context) {
+        if let source = file.sources.first(where: { $0.name.value == name }) {
+          self.source(source.node, context, label: name)
+        } else if let signal = file.signals.first(where: { $0.name.value == name }) {
+          self.signal(signal.node, context)
+        } else {
+          command(at, context)
+        }
       }
       entries[at].state = .done(plan)
       return plan
@@ -449,14 +452,16 @@ final class Compilation {
 
   private func sink(_ named: NamedNode<SinkNode>) -> SinkPlan? {
     let context = SignalContext(owner: named.name.value, path: "sinks.\(named.name.value)")
-    var input: SignalPlan?
-    switch named.node.from {
-    case .reference(let reference): input = self.reference(reference, context)
-    case .inline(let node): input = signal(node, context)
+    let input = holdingCommands(context) {
+      let origin: SignalPlan? =
+        switch named.node.from {
+        case .reference(let reference): self.reference(reference, context)
+        case .inline(let node): signal(node, context)
+        }
+      let placeholder = SignalPlan(.input, step: StepID(0), type: .dyn)
+      let chained = chain(named.node.chain, origin ?? placeholder, context)
+      return origin == nil ? nil : chained
     }
-    let placeholder = SignalPlan(.input, step: StepID(0), type: .dyn)
-    let chained = chain(named.node.chain, input ?? placeholder, context)
-    input = input == nil ? nil : chained
     let node = named.node.component
     let step = addStep(node, context, label: named.name.value)
     guard let entry = entry(.sink, node) else { return nil }

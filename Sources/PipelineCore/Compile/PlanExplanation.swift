@@ -66,6 +66,7 @@ public struct PlanExplanation {
     case .source(let component, _):
       step(signal.step, depth)
       inner(component, depth)
+    case .node(is CommandHold, _, let inputs): self.signal(inputs[0], depth)
     case .node(let component, _, let inputs):
       if inputs.count == 1 {
         self.signal(inputs[0], depth)

@@ -21,7 +21,7 @@ public enum ReservedKeys {
   public static let command = ["run", "enabled"] + commandParameters + ["description", "movedFrom"]
   /// What is handed to the component `command`, beside `run`.
   static let commandParameters = [
-    "allowsConcurrentExecution", "maxConcurrent", "whenBusy", "queueLimit", "deliver",
+    "allowsConcurrentExecution", "maxConcurrent", "whenBusy", "queueLimit", "deliver", "replay",
   ]
   public static let test = [
     "name", "description", "inputs", "stubs", "expect", "tick", "until", "env", "now",

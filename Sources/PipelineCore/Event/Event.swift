@@ -22,6 +22,11 @@ public final class Origin: Sendable {
     self.reply = reply
   }
 
+  /// The same place, of which nobody waits for an answer.
+  var withoutReply: Origin {
+    reply == nil ? self : Origin(source: source, path: path, receivedAt: receivedAt, fields: fields)
+  }
+
   /// The origin of events that no source made: values of tests, folds, combinations.
   public static let none = Origin(source: "")
 }

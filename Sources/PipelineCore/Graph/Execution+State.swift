@@ -6,6 +6,11 @@ enum SinkStatus: UInt8 {
   case drained
 }
 
+extension Driver {
+  /// It in a saved state.
+  static func reference(_ signal: String) -> String { "drivers.\(signal)" }
+}
+
 extension Execution {
   /// What the pipeline keeps: operators, timers, inner signals, positions of sources. Call it between two turns.
   ///
@@ -13,7 +18,7 @@ extension Execution {
   /// are under way are made again; what has not been read yet and what a sink has taken is not part of it.
   /// Nil if the pipeline has ended or is about to: then there is nothing to go on with.
   public func saveState() -> [UInt8]? {
-    guard outcome == nil, !isStopping, !sinks.isEmpty else { return nil }
+    guard outcome == nil, !isStopping, !sinks.isEmpty || !drivers.isEmpty else { return nil }
     let table = StateTable.Builder(plan)
     let context = StateWriter.Context(executor, table)
     var root = StateWriter(context)
@@ -24,6 +29,10 @@ extension Execution {
         state.record(.reference(sink.reference)) { $0.write(status.rawValue) }
         if status == .open { record(open.upstream, of: sink.input, &state) }
       }
+      for (index, driver) in zip(plan.drivers, drivers) {
+        state.record(.reference(Driver.reference(plan.named[index].name))) { $0.write(driver.hasEnded) }
+      }
+      for tap in taps { tap.record(self, &state) }
       for signal in named { signal.record(&state) }
     }
     var origins = StateWriter(context)

@@ -135,12 +135,13 @@ public final class Execution {
       if sinks[index].node.hasEnded { upstream.cancel() } else { sinks[index].upstream = upstream }
     }
     for index in plan.drivers {
-      let driver = Driver(self)
+      let driver = Driver(self, hasEnded: restoration?.hasEnded(Driver.reference(plan.named[index].name)) ?? false)
       drivers.append(driver)
+      if driver.hasEnded { continue }
       let signal = SignalPlan(.named(index), step: StepID(0), type: .dyn)
       driver.upstream = subscribe(signal, topScope, to: driver)
     }
-    for tap in taps { tap.connect(self) }
+    for (number, tap) in taps.enumerated() { tap.connect(self, number) }
     for shared in named { shared.launched() }
     if let restoration { goOn(restoration) }
     isWiring = false
@@ -473,7 +474,10 @@ final class Driver: Downstream {
   var upstream: (any Subscription)?
   private(set) var hasEnded = false
 
-  init(_ execution: Execution) { self.execution = execution }
+  init(_ execution: Execution, hasEnded: Bool) {
+    self.execution = execution
+    self.hasEnded = hasEnded
+  }
 
   override func complete() {
     hasEnded = true
@@ -504,6 +508,9 @@ public final class Tap {
   private let downstream: Downstream
   private let isPassive: Bool
   private var subscription: (any Subscription)?
+  /// What it has subscribed, and what it is called in a saved state.
+  private var signal: SignalPlan?
+  private var reference = ""
 
   /// `isPassive`: a signal to which anything else refers is only watched, through all of its runs; the tap
   /// is no subscriber of it and does not keep it running.
@@ -518,7 +525,7 @@ public final class Tap {
     subscription = nil
   }
 
-  func connect(_ execution: Execution) {
+  func connect(_ execution: Execution, _ number: Int) {
     let kind: SignalPlan.Kind
     switch target {
     case .signal(let index):
@@ -526,7 +533,20 @@ public final class Tap {
       kind = .named(index)
     case .errors(let index): kind = .errors(index)
     }
-    subscription = execution.subscribe(
-      SignalPlan(kind, step: StepID(0), type: .dyn), execution.topScope, to: downstream)
+    let signal = SignalPlan(kind, step: StepID(0), type: .dyn, reference: "taps.\(number).signal")
+    self.signal = signal
+    reference = "taps.\(number)"
+    if execution.restoration?.hasEnded(reference) == true {
+      subscription = NoSubscription.make()
+      return
+    }
+    subscription = execution.subscribe(signal, execution.topScope, to: downstream)
+  }
+
+  /// So that it is one and the same subscriber over restarts.
+  func record(_ execution: Execution, _ state: inout StateWriter) {
+    guard let subscription, let signal else { return }
+    state.record(.reference(reference)) { $0.write(subscription.isClosed) }
+    execution.record(subscription, of: signal, &state)
   }
 }

@@ -209,10 +209,10 @@ extension Scope {
     state.write(key)
   }
 
-  /// The subject is that of the scope around.
+  /// The subject and the execution of a command are those of the scope around.
   convenience init(_ state: inout StateReader, within outer: Scope) throws(StateFault) {
     self.init(
       outer: try state.read(), error: try state.read(), origin: try state.origin(), key: try state.read(),
-      subject: outer.subject)
+      subject: outer.subject, work: outer.work)
   }
 }

@@ -22,7 +22,8 @@ struct Execute: OperatorComponent {
       errors output. A failed execution is told by the command's own errors output and does not end this \
       signal. Where the event is an HTTP request, `answer` says what its client hears. It completes when \
       the events and the executions that it has begun have. A signal with this step runs even if nobody \
-      reads it.
+      reads it. In an inner signal or the chain of a group it sends what its own events have begun; if that is \
+      left, as `switchToLatest` leaves it, the work goes on, and its values come by `NAME.values` only.
       """,
     parameters: [
       .init("command", \.command, primary: true, required: true, "The name of the command."),
@@ -34,8 +35,7 @@ struct Execute: OperatorComponent {
     edges: EdgeCases(
       completion: "Completes when the executions that it has begun have ended too.",
       disposal: "Leaves the input; executions that it has begun go on."),
-    keeps: "How many executions it has begun.",
-    carries: .restarts("Executions that it had begun are not begun again."),
+    keeps: "Which executions it has begun.", carries: .state(version: 1),
     rivals: ["ReactiveCocoa RACCommand execute:", "ReactiveSwift Action apply"],
     wants: [
       .init(.commanding, "run a command for each event", "execute: reindex"),
@@ -55,6 +55,8 @@ struct Execute: OperatorComponent {
     private var hub: Command.Hub?
     private var pending = 0
     private var inputEnded = false
+    /// What the command knows it by.
+    private(set) var serial: UInt64 = 0
 
     init(_ parameters: Execute, _ seat: Seat, _ downstream: Downstream) {
       self.parameters = parameters
@@ -62,12 +64,20 @@ struct Execute: OperatorComponent {
     }
 
     override func start() {
+      serial = execution.nextSubscription()
       open(seat.inputs[1], number: 1)
       attach()
       subscribe(seat.inputs[0])
     }
 
-    override func restored() { attach() }
+    override func restored() {
+      attach()
+      pending = hub?.pending(of: self) ?? 0
+      // The command may have forgotten what this waits for.
+      if inputEnded, pending == 0 { later() }
+    }
+
+    override func resumed(_ token: Int) { finishIfOver() }
 
     private func attach() {
       guard !isClosed, let hub = execution.commands[parameters.command.index] else { return }
@@ -124,6 +134,16 @@ struct Execute: OperatorComponent {
       super.stop()
       hub?.detach(self)
       hub = nil
+    }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(serial)
+      state.write(inputEnded)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      serial = try state.read()
+      inputEnded = try state.read()
     }
   }
 }

@@ -149,6 +149,12 @@ final class Restoration {
     return SinkStatus(rawValue: status) ?? .open
   }
 
+  /// Whether a subscriber that is no sink had heard of the end.
+  func hasEnded(_ reference: String) -> Bool {
+    guard var record = record(reference: reference) else { return false }
+    return (try? record.read(Bool.self)) ?? false
+  }
+
   /// Tells once for each step why its state is not used.
   func refuse(_ step: StepID, _ fault: StateFault) {
     guard refused.insert(step.number).inserted else { return }

@@ -130,8 +130,8 @@ public final class TestCoverage {
         components[signal.step.number] = component
         for inner in component.innerPlans { visit(inner) }
       case .node(let component, _, let inputs):
-        // The outputs of a command are no steps of their own.
-        if !(component is CommandOutput) { components[signal.step.number] = component }
+        // The outputs of a command are no steps of their own, nor is what holds it.
+        if !(component is CommandOutput || component is CommandHold) { components[signal.step.number] = component }
         for input in inputs { visit(input) }
         for inner in component.innerPlans { visit(inner) }
       case .run(let run, let input):

@@ -13,7 +13,7 @@ public struct TestRunner: Sendable {
   /// Turns after the last instant that the test speaks of, after which it is given up as endless.
   public var quietLimit = 100_000
   /// Saves the state after each turn, drops everything and goes on with what was saved: it must make no
-  /// difference. Executions of commands are not carried on.
+  /// difference.
   public var restoresAfterEachTurn = false
 
   public init(_ plan: Plan) { self.plan = plan }

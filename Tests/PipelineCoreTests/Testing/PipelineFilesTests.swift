@@ -19,12 +19,10 @@ import Testing
     }
   }
 
-  /// The same tests, with the state saved, everything dropped and the state restored after each turn. What is being
-  /// executed by a command is not part of the state, so those with commands are left out.
+  /// The same tests, with the state saved, everything dropped and the state restored after each turn.
   @Test(arguments: files) func ownTestsPassOverRestarts(_ name: String) throws {
     let bytes = try Data(contentsOf: Self.folder.appendingPathComponent(name))
     let suite = try TestSuite(SourceText(name: name, bytes: Array(bytes)))
-    guard !suite.plan.named.contains(where: { $0.kind == .command }) else { return }
     var runner = TestRunner(suite.plan)
     runner.restoresAfterEachTurn = true
     for test in suite.tests {

@@ -1,0 +1,346 @@
+internal import DequeModule
+
+extension Command {
+  /// The running command. Who executes it, and who listens, holds a subscription to it and so keeps it alive.
+  final class Hub: MultiInletNode {
+    let parameters: Command
+    /// The `execute` steps, by the numbers that they have for good.
+    private var drivers: [UInt64: Execute.Node] = [:]
+    /// How many signals there are whose inner signals may execute it.
+    private var holders = 0
+    /// In the order in which they came.
+    private var listeners: [CommandOutput.Node] = []
+    /// What is being executed, by the number of its inlet.
+    private var executions: [Int: Request] = [:]
+    private var newest = 0
+    private var waiting = Deque<Request>()
+    private var backlog = Backlog()
+    /// The newest value of the `enabled` signal.
+    private var isPermitted = true
+    private var saysExecuting = false
+    private var saysEnabled = true
+    private var isAdvancing = false
+    /// An execution was cut off because the pipeline stops, so the command does not say that it is free again.
+    private var isCut = false
+    /// Everybody who is there from the beginning has come.
+    private var isSettled = false
+    /// What those who come late are told of, oldest first; the number of the last one is `lastValue`.
+    private var kept = Deque<OwnedEvent>()
+    private var lastValue: UInt64 = 0
+
+    /// The number of the input; executions have greater ones.
+    private static let enabledInlet = 0
+
+    private struct Request {
+      var input: OwnedEvent
+      /// The number of the step that asked; it may have ended.
+      var driver: UInt64
+      let work = Scope.Work()
+      /// Whether it was begun while the sources were being ended, so that they are not what ends it.
+      var isLate = false
+
+      /// Whether it ends because the pipeline stops.
+      func isCut(_ execution: Execution) -> Bool { work.isCut || execution.isDraining && !isLate }
+
+      init(input: OwnedEvent, driver: UInt64) {
+        self.input = input
+        self.driver = driver
+      }
+
+      init(_ state: inout StateReader) throws(StateFault) {
+        self.init(input: try state.read(), driver: try state.read())
+      }
+
+      func save(_ state: inout StateWriter) {
+        state.write(input)
+        state.write(driver)
+      }
+    }
+
+    init(_ parameters: Command, _ seat: Seat, _ downstream: Downstream) {
+      self.parameters = parameters
+      super.init(seat, downstream: downstream)
+    }
+
+    override func start() {
+      execution.commands[parameters.index] = self
+      if let enabled = seat.inputs.first { open(enabled, number: Self.enabledInlet) }
+      // Those who come in the same turn are there before it can end for want of them.
+      execution.whenWired { [weak self] in self?.later() }
+    }
+
+    override func resumed(_ token: Int) {
+      isSettled = true
+      endIfIdle()
+    }
+
+    // MARK: Who has to do with it
+
+    var isExecuting: Bool { !executions.isEmpty }
+
+    var isEnabled: Bool {
+      guard isPermitted else { return false }
+      if parameters.allowsConcurrentExecution { return executions.count < parameters.maxConcurrent }
+      return executions.isEmpty || parameters.whenBusy == .queue || parameters.whenBusy == .latest
+    }
+
+    func attach(_ driver: Execute.Node) { drivers[driver.serial] = driver }
+
+    /// What it has begun goes on: ending the subscription does not cancel the work (RACCommand's `execute:`).
+    func detach(_ driver: Execute.Node) {
+      drivers[driver.serial] = nil
+      if !isClosed { endIfIdle() }
+    }
+
+    /// How much of what an `execute` step has begun is not over.
+    func pending(of driver: Execute.Node) -> Int {
+      executions.values.count { $0.driver == driver.serial } + waiting.count { $0.driver == driver.serial }
+    }
+
+    /// Somebody may have inner signals that execute it.
+    func hold() { holders += 1 }
+
+    func release() {
+      holders -= 1
+      if !isClosed { endIfIdle() }
+    }
+
+    func attach(_ listener: CommandOutput.Node) {
+      let place = listeners.firstIndex { $0.serial > listener.serial }
+      listeners.insert(listener, at: place ?? listeners.count)
+    }
+    func detach(_ listener: CommandOutput.Node) { listeners.removeAll { $0 === listener } }
+
+    // MARK: Late listeners
+
+    /// Whether there are values that somebody who comes now has missed.
+    var hasValues: Bool { !kept.isEmpty }
+
+    /// Tells a listener what it has missed, and what comes meanwhile.
+    func catchUp(_ listener: CommandOutput.Node) {
+      var next: UInt64 = 0
+      while !listener.isClosed, !kept.isEmpty, next <= lastValue {
+        let first = lastValue - UInt64(kept.count) + 1
+        next = max(next, first)
+        let event = kept[Int(next - first)]
+        next += 1
+        event.keep(in: arena)
+        listener.tell(event.event)
+      }
+    }
+
+    private func keep(_ event: Event) {
+      guard parameters.replay > 0 else { return }
+      lastValue += 1
+      if kept.count == parameters.replay { kept.removeFirst() }
+      // Whoever waits for an answer hears that there is none as soon as nobody can give one.
+      let origin = event.origin.takeUnretainedValue().withoutReply
+      withExtendedLifetime(origin) {
+        var event = event
+        event.origin = .passUnretained(origin)
+        kept.append(OwnedEvent(event))
+      }
+    }
+
+    // MARK: Executing
+
+    func execute(_ event: Event, for driver: Execute.Node) -> Answer {
+      guard !isClosed, isPermitted else { return .disabled }
+      let request = Request(input: OwnedEvent(event), driver: driver.serial)
+      let limit = parameters.allowsConcurrentExecution ? parameters.maxConcurrent : 1
+      if executions.count < limit, waiting.isEmpty {
+        driver.began()
+        begin(request)
+        return .accepted
+      }
+      switch parameters.whenBusy {
+      case .reject: return .busy
+      case .drop: return .dropped
+      case .queue:
+        driver.began()
+        waiting.append(request)
+        backlog.update(waiting.count, parameters.queueLimit, executor)
+        return .accepted
+      case .latest:
+        driver.began()
+        // Teardown precedes what comes next; whoever watches sees one command going on.
+        for inlet in inlets where executions[inlet.number] != nil {
+          let old = executions.removeValue(forKey: inlet.number)
+          drop(inlet)
+          if let old { drivers[old.driver]?.ended() }
+        }
+        if isClosed { return .disabled }
+        begin(request)
+        return .accepted
+      }
+    }
+
+    private func begin(_ request: Request) {
+      if executions.isEmpty || parameters.deliver == .newest { kept.removeAll() }
+      newest += 1
+      let number = newest
+      var request = request
+      request.isLate = execution.isDraining
+      executions[number] = request
+      announce()
+      guard !isClosed else { return }
+      request.input.keep(in: arena)
+      open(
+        parameters.run.required, number: number, seat.scope.with(outer: request.input.event).with(work: request.work))
+    }
+
+    override func receive(_ event: Event, from inlet: Inlet) {
+      guard inlet.number != Self.enabledInlet else {
+        guard event.value.is(.bool) else {
+          reject(event, .unexpectedValue, "'enabled' must be true or false, not \(event.value.kindName)")
+          return
+        }
+        isPermitted = event.value.isTrue
+        announce()
+        return
+      }
+      let driver = executions[inlet.number].flatMap { drivers[$0.driver] }
+      if parameters.deliver == .all || inlet.number == newest {
+        keep(event)
+        tell(.values, event)
+      }
+      driver?.pass(event)
+    }
+
+    override func completed(_ inlet: Inlet) {
+      drop(inlet)
+      guard inlet.number != Self.enabledInlet else { return }
+      if let request = executions[inlet.number], request.isCut(execution) { cut(request) }
+      over(inlet.number)
+    }
+
+    /// The pipeline stops, and the execution was not over: nobody is told that it is.
+    private func cut(_ request: Request) {
+      isCut = true
+      request.input.keep(in: arena)
+      reject(
+        request.input.event, .executionFailed, "the execution was cut off: the pipeline was stopped before it was over")
+    }
+
+    override func failed(_ inlet: Inlet, _ failure: SignalFailure) {
+      guard inlet.number != Self.enabledInlet else {
+        finish(failing: failure)
+        return
+      }
+      drop(inlet)
+      if let input = executions[inlet.number]?.input {
+        input.keep(in: arena)
+        reject(
+          input.event, .executionFailed, "the execution failed: \(failure.message)", at: failure.location)
+      }
+      over(inlet.number)
+    }
+
+    private func over(_ number: Int) {
+      let ended = executions.removeValue(forKey: number)
+      advance()
+      announce()
+      if let ended { drivers[ended.driver]?.ended() }
+      if !isClosed { endIfIdle() }
+    }
+
+    /// A loop, not a recursion: executions that end at once cost no stack.
+    private func advance() {
+      guard !isAdvancing else { return }
+      isAdvancing = true
+      let limit = parameters.allowsConcurrentExecution ? parameters.maxConcurrent : 1
+      while !isClosed, executions.count < limit, let next = waiting.popFirst() {
+        backlog.update(waiting.count, parameters.queueLimit, executor)
+        begin(next)
+      }
+      isAdvancing = false
+    }
+
+    // MARK: Telling
+
+    private func announce() {
+      if isCut, !isExecuting { return }
+      guard !isAdvancing || !executions.isEmpty else { return }
+      if saysExecuting != isExecuting {
+        saysExecuting = isExecuting
+        tell(.executing, Event(.bool(saysExecuting)))
+      }
+      if saysEnabled != isEnabled {
+        saysEnabled = isEnabled
+        tell(.enabled, Event(.bool(saysEnabled)))
+      }
+    }
+
+    private func tell(_ output: CommandOutput.Kind, _ event: Event) {
+      for listener in listeners where listener.kind == output { listener.pass(event) }
+    }
+
+    private func endIfIdle() {
+      // Where everything is being cancelled nobody is told of an end.
+      guard execution.outcome == nil else { return }
+      guard isSettled, drivers.isEmpty, holders == 0, executions.isEmpty, waiting.isEmpty else { return }
+      finish()
+    }
+
+    override func stop() {
+      super.stop()
+      execution.commands[parameters.index] = nil
+      waiting.removeAll()
+      backlog.update(0, parameters.queueLimit, executor)
+      executions = [:]
+      kept.removeAll()
+    }
+
+    // MARK: State
+
+    override func save(_ state: inout StateWriter) {
+      state.write(newest)
+      state.write(isPermitted)
+      state.write(saysExecuting)
+      state.write(saysEnabled)
+      state.write(isSettled)
+      state.write(each: executions.sorted { $0.key < $1.key }) { state, execution in
+        state.write(execution.key)
+        execution.value.save(&state)
+      }
+      state.write(each: waiting) { $1.save(&$0) }
+      state.write(backlog.isOver)
+      state.write(lastValue)
+      state.write(each: kept)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      newest = try state.read(in: 0...1 << 62)
+      isPermitted = try state.read()
+      saysExecuting = try state.read()
+      saysEnabled = try state.read()
+      isSettled = try state.read()
+      for _ in 0..<(try state.count()) {
+        let number = try state.read(in: 1...max(1, newest))
+        guard executions.updateValue(try Request(&state), forKey: number) == nil else {
+          throw StateFault("an execution is there twice")
+        }
+      }
+      for _ in 0..<(try state.count()) { waiting.append(try Request(&state)) }
+      backlog.restore(try state.read(), executor)
+      lastValue = try state.read()
+      kept = Deque(try state.read([OwnedEvent].self))
+      guard kept.count <= parameters.replay, UInt64(kept.count) <= lastValue, lastValue < 1 << 62 else {
+        throw StateFault("there are too many values")
+      }
+      // Its inputs may listen to it.
+      execution.commands[parameters.index] = self
+    }
+
+    /// What a damaged state says of executions that are not there is not believed.
+    override func restored() {
+      let running = Set(inlets.lazy.filter { !$0.hasEnded }.map(\.number))
+      executions = executions.filter { running.contains($0.key) }
+    }
+
+    override func scope(_ saved: Scope, number: Int) throws(StateFault) -> Scope {
+      guard let request = executions[number] else { throw StateFault("an execution is not known") }
+      return saved.with(work: request.work)
+    }
+  }
+}
