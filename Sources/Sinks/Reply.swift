@@ -33,6 +33,8 @@ public struct Reply: SinkComponent {
     ],
     seeAlso: ["httpServer"])
 
+  public var answersEvents: Bool { true }
+
   public func makeSink(_ seat: Seat) -> RunningSink { Node(self, seat) }
 
   final class Node: RunningSink {

@@ -116,6 +116,8 @@ public struct HTTPServerSource: SourceComponent {
     }
   }
 
+  public var awaitsReplies: Bool { (answer ?? (decode == nil ? .reply : .accepted)) == .reply }
+
   public var outputType: EventType { decode?.options.eventType ?? .dyn }
 
   public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {

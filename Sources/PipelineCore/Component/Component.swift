@@ -36,10 +36,13 @@ public protocol SourceComponent: Component {
   /// What it sends as soon as it starts, a list or one value, if it completes at once behind that and does nothing
   /// else; nil otherwise.
   var immediateValues: OwnedValue? { get }
+  /// Whether somebody waits for the pipeline's answer to each event, as the client of an HTTP server does.
+  var awaitsReplies: Bool { get }
   func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource
 }
 
 extension SourceComponent {
+  public var awaitsReplies: Bool { false }
   public var outputType: EventType { .dyn }
   public var runsOnVirtualTime: Bool { false }
   public var immediateValues: OwnedValue? { nil }
@@ -103,7 +106,13 @@ extension CombiningOperator {
 
 /// What ends a signal.
 public protocol SinkComponent: Component {
+  /// Whether it does nothing but answer whoever waits for an answer to the event: tests let it.
+  var answersEvents: Bool { get }
   func makeSink(_ seat: Seat) -> RunningSink
+}
+
+extension SinkComponent {
+  public var answersEvents: Bool { false }
 }
 
 /// Which place a component can stand in.

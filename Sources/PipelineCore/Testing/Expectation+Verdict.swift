@@ -47,7 +47,11 @@ extension PipelineTest.Expectation {
   func matches(_ moment: Item.Moment, _ actual: SignalHistory.Moment) -> Bool {
     switch (moment, actual) {
     case (.next(let wanted), .next(let value)):
-      return target == .requests ? Self.matches(request: wanted, value) : wanted == value
+      return switch target {
+      case .requests: Self.matches(request: wanted, value)
+      case .replies: Self.matches(reply: wanted, value)
+      case .sink, .signal, .errors: wanted == value
+      }
     case (.complete, .complete), (.subscribe, .subscribe), (.cancel, .cancel): return true
     case (.error(let part), .error(let message)):
       return part.map { Glob.matches("*\($0)*", message) } ?? true
@@ -73,16 +77,35 @@ extension PipelineTest.Expectation {
         switch (String(decoding: part.key, as: UTF8.self), part.value) {
         case ("url", .text(let pattern)):
           return Glob.matches(String(decoding: pattern, as: UTF8.self), text(member("url")))
-        case ("headers", .object(let headers)):
-          guard case .object(let sent) = member("headers") else { return headers.isEmpty }
-          return headers.allSatisfy { header in
-            let name = Array(String(decoding: header.key, as: UTF8.self).lowercased().utf8)
-            return sent.contains { $0.key == name && $0.value == header.value }
-          }
+        case ("headers", .object(let headers)): return matches(headers, member("headers"))
         case (let name, let value): return member(name) == value
         }
       }
     default: return false
+    }
+  }
+
+  /// A reply is compared in what the test says of it; a number is its status.
+  private static func matches(reply wanted: TestValue, _ value: TestValue) -> Bool {
+    switch wanted {
+    case .int: return value.member("status") == wanted
+    case .object(let parts):
+      return parts.allSatisfy { part in
+        switch (String(decoding: part.key, as: UTF8.self), part.value) {
+        case ("headers", .object(let headers)): return matches(headers, value.member("headers"))
+        case (let name, let own): return value.member(name) == own
+        }
+      }
+    default: return false
+    }
+  }
+
+  /// Whether there are these headers, their names whatever their case.
+  private static func matches(_ headers: [TestValue.Member], _ sent: TestValue?) -> Bool {
+    guard case .object(let sent)? = sent else { return headers.isEmpty }
+    return headers.allSatisfy { header in
+      let name = Array(String(decoding: header.key, as: UTF8.self).lowercased().utf8)
+      return sent.contains { $0.key == name && $0.value == header.value }
     }
   }
 

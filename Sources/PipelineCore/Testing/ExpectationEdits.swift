@@ -5,7 +5,7 @@ struct ExpectationEdits {
 
   private let source: SourceText
   private let expectation: PipelineTest.Expectation
-  private let entries: [SignalHistory.Entry]
+  private var entries: [SignalHistory.Entry]
   private var edits: [TextEdit] = []
 
   /// More cells than that are not compared.
@@ -80,10 +80,15 @@ struct ExpectationEdits {
     if let values = mapping?["values"] {
       for (name, value) in changedLetters(scalar) {
         guard let place = letters.firstIndex(where: { $0.name == name }), let node = values[name] else { continue }
+        if expectation.target.comparesParts {
+          try writePart(letters[place].value, value, over: node)
+        } else {
+          try write(value, over: node)
+        }
         letters[place].value = value
-        try write(value, over: node)
       }
     }
+    if expectation.target.comparesParts { entries = named(entries, letters) }
     var names = MarbleNames(letters)
     guard let text = MarbleText.write(entries, tick: expectation.tick, &names) else {
       throw Refusal(
@@ -105,6 +110,20 @@ struct ExpectationEdits {
     if !added.isEmpty { try add(added, to: mapping, behind: scalar) }
   }
 
+  /// Requests and replies as their letters say them, where a letter does; replies else by status and body.
+  private func named(
+    _ entries: [SignalHistory.Entry], _ letters: [(name: String, value: TestValue)]
+  ) -> [SignalHistory.Entry] {
+    entries.map { entry in
+      guard case .next(let value) = entry.moment else { return entry }
+      if let letter = letters.first(where: { expectation.matches(.next($0.value), .next(value)) }) {
+        return .init(at: entry.at, .next(letter.value))
+      }
+      if case .replies = expectation.target { return .init(at: entry.at, .next(Self.reply(value))) }
+      return entry
+    }
+  }
+
   /// Letters whose events have all become one other value.
   private func changedLetters(_ scalar: YAMLScalar) -> [(String, TestValue)] {
     guard let picture = try? Marbles(scalar.string, tick: expectation.tick),
@@ -119,9 +138,9 @@ struct ExpectationEdits {
       }
     }
     return expectation.letters.compactMap { letter in
-      guard let found = values[letter.name], found.count == 1, let value = found.first, value != letter.value else {
-        return nil
-      }
+      guard let found = values[letter.name], found.count == 1, let value = found.first,
+        !expectation.matches(.next(letter.value), .next(value))
+      else { return nil }
       return (letter.name, value)
     }
   }
@@ -184,8 +203,8 @@ struct ExpectationEdits {
     let changes = try align()
     for case .change(let index, let entry) in changes { try rewrite(nodes[index], expectation.items[index], entry) }
     let isTimed = nodes.isEmpty || expectation.items.contains { $0.at != nil }
-    let isRequest = expectation.target == .requests
-    func step(_ entry: SignalHistory.Entry) -> String { Self.step(entry, isTimed: isTimed, isRequest: isRequest) }
+    let writer = self
+    func step(_ entry: SignalHistory.Entry) -> String { writer.step(entry, isTimed: isTimed) }
     let isSame = changes.allSatisfy { if case .keep = $0 { true } else if case .change = $0 { true } else { false } }
     if isSame { return }
     if isFlow(node) {
@@ -241,10 +260,10 @@ struct ExpectationEdits {
   }
 
   /// `{ at: 20ms, next: 1 }`.
-  private static func step(_ entry: SignalHistory.Entry, isTimed: Bool, isRequest: Bool) -> String {
+  private func step(_ entry: SignalHistory.Entry, isTimed: Bool) -> String {
     let what =
       switch entry.moment {
-      case .next(let value): "next: \(isRequest ? request(value) : YAMLFlowText.write(value))"
+      case .next(let value): "next: \(shown(value))"
       case .complete: "complete: true"
       case .error(let message): "error: \(YAMLFlowText.quoted(Array(message.utf8)))"
       case .subscribe: "subscribe: true"
@@ -253,19 +272,29 @@ struct ExpectationEdits {
     return isTimed ? "{ at: \(entry.at), \(what) }" : "{ \(what) }"
   }
 
-  /// `"GET http://127.0.0.1/"`.
-  private static func request(_ value: TestValue) -> String {
-    YAMLFlowText.quoted(Array("\(value.text("method")) \(value.text("url"))".utf8))
+  /// A request is `"GET http://127.0.0.1/"`, a reply its status and body.
+  private func shown(_ value: TestValue) -> String {
+    switch expectation.target {
+    case .requests: YAMLFlowText.quoted(Array("\(value.text("method")) \(value.text("url"))".utf8))
+    case .replies: YAMLFlowText.write(Self.reply(value))
+    case .sink, .signal, .errors: YAMLFlowText.write(value)
+    }
+  }
+
+  private static func reply(_ value: TestValue) -> TestValue {
+    let status = value.member("status") ?? .null
+    guard let body = value.member("body") else { return status }
+    return .object(unsorted: [.init(Array("status".utf8), status), .init(Array("body".utf8), body)])
   }
 
   /// One step says something else.
   private mutating func rewrite(_ node: YAMLNode, _ item: Item, _ entry: SignalHistory.Entry) throws(Refusal) {
-    let own = Self.step(entry, isTimed: item.at != nil, isRequest: expectation.target == .requests)
+    let own = step(entry, isTimed: item.at != nil)
     switch (item.moment, entry.moment) {
     case (.next(let wanted), .next(let value)):
       guard let place = node["next"] else { break }
-      if expectation.target == .requests {
-        try writeRequest(wanted, value, over: place)
+      if expectation.target.comparesParts {
+        try writePart(wanted, value, over: place)
       } else {
         try write(value, over: place)
       }
@@ -402,12 +431,14 @@ struct ExpectationEdits {
     replace(node.location, by: YAMLFlowText.write(value))
   }
 
-  /// Writes of a request what the test says of it.
-  private mutating func writeRequest(
+  /// Writes of a request or a reply what the test says of it.
+  private mutating func writePart(
     _ wanted: TestValue, _ value: TestValue, over node: YAMLNode
   ) throws(Refusal) {
     if expectation.matches(.next(wanted), .next(value)) { return }
     switch wanted {
+    case .int:
+      if let status = value.member("status") { try write(status, over: node) }
     case .text(let pattern):
       guard let scalar = node.scalar else { return }
       let url = value.text("url")
@@ -421,14 +452,14 @@ struct ExpectationEdits {
         if entry.name == "headers", let headers = entry.value.entries, let sent = value.member("headers") {
           for header in headers {
             guard let said = sent.member(header.name.lowercased()) else {
-              throw Refusal("the request has no header '\(header.key.shown)'", help: "Rewrite it by hand")
+              throw Refusal("there is no header '\(header.key.shown)'", help: "Rewrite it by hand")
             }
             try write(said, over: header.value)
           }
           continue
         }
         guard let said = value.member(entry.name) else {
-          throw Refusal("the request has no '\(entry.key.shown)'", help: "Rewrite it by hand")
+          throw Refusal("there is no '\(entry.key.shown)'", help: "Rewrite it by hand")
         }
         try write(said, over: entry.value)
       }

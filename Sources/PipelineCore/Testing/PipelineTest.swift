@@ -34,6 +34,16 @@ public struct PipelineTest: Sendable {
       case signal(Int)
       case errors(Int)
       case requests
+      /// The answers that the clients of a named source get, by its index.
+      case replies(Int)
+
+      /// Whether what the test says of an event may be a part of it.
+      var comparesParts: Bool {
+        switch self {
+        case .requests, .replies: true
+        case .sink, .signal, .errors: false
+        }
+      }
     }
 
     public struct Item: Sendable {

@@ -202,6 +202,15 @@ public struct PipelineTestReader {
     let parts = text.split(separator: ".", omittingEmptySubsequences: false).map(String.init)
     if parts.count == 2, let index = plan.index(ofNamed: parts[0]) {
       if parts[1] == "errors" { return .errors(index) }
+      if parts[1] == "replies" {
+        if case .source(let source, _)? = plan.named[index].ownSource?.kind, source.awaitsReplies {
+          return .replies(index)
+        }
+        report(
+          .unknownSubject, "nobody waits for an answer to the events of '\(parts[0])'", subject.location,
+          help: "'replies' are those of an httpServer whose requests the pipeline answers itself ('answer: reply')")
+        return nil
+      }
       report(
         .unknownSubject, "'\(parts[0])' has no output '\(parts[1])'", subject.location,
         help: plan.named[index].kind == .command

@@ -25,6 +25,8 @@ public struct ProbeSink: SinkComponent {
   }
 
   let recording: Recording
+  /// Gets the events, too, to answer them.
+  var answering: (any SinkComponent)?
 
   public init() { recording = Recording() }
   public init(_ recording: Recording) { self.recording = recording }
@@ -32,18 +34,21 @@ public struct ProbeSink: SinkComponent {
   public static let spec = ComponentSpec<ProbeSink>(
     "probe", summary: "Remembers what came.")
 
-  public func makeSink(_ seat: Seat) -> RunningSink { Node(recording, seat) }
+  public func makeSink(_ seat: Seat) -> RunningSink { Node(self, seat) }
 
   final class Node: RunningSink {
     private let recording: Recording
-    init(_ recording: Recording, _ seat: Seat) {
-      self.recording = recording
+    private let answering: RunningSink?
+
+    init(_ sink: ProbeSink, _ seat: Seat) {
+      recording = sink.recording
+      answering = sink.answering?.makeSink(seat)
       super.init(seat)
     }
 
     override func receive(_ event: Event) {
       recording.record(.next(OwnedValue(event.value)), at: executor.now)
-      countSent()
+      if let answering { answering.receive(event) } else { countSent() }
     }
 
     override func finish() {

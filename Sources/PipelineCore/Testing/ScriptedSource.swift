@@ -11,6 +11,8 @@ public struct ScriptedSource: SourceComponent {
   /// The moments, by index, that come in one turn with the moment before, at the same instant. What is
   /// here must make no difference; tests of that cut scripts in many ways.
   public var joined: Set<Int> = []
+  /// Who waits for an answer to the event of that index in the script; nil: nobody does.
+  public var replyTarget: (@Sendable (Int) -> any ReplyTarget)?
 
   public init() {}
   public init(_ script: [(at: TimeSpan, moment: Moment)], joined: Set<Int> = []) {
@@ -28,11 +30,13 @@ public struct ScriptedSource: SourceComponent {
   final class Node: RunningSource {
     private let script: [(at: TimeSpan, moment: Moment)]
     private let joined: Set<Int>
+    private let replyTarget: (@Sendable (Int) -> any ReplyTarget)?
     private var wakes: [Wake] = []
 
     init(_ source: ScriptedSource, _ seat: Seat, _ downstream: Downstream) {
       script = source.script
       joined = source.joined
+      replyTarget = source.replyTarget
       super.init(seat, downstream: downstream)
     }
 
@@ -43,7 +47,7 @@ public struct ScriptedSource: SourceComponent {
       for index in first..<script.count where !isJoined(index) {
         wakes.append(wake(after: script[index].at, index))
       }
-      for index in 0..<first where !isClosed { perform(script[index].moment) }
+      for index in 0..<first where !isClosed { perform(index) }
     }
 
     private func isJoined(_ index: Int) -> Bool {
@@ -53,19 +57,25 @@ public struct ScriptedSource: SourceComponent {
     override func woke(_ token: Int) {
       // A damaged state may say anything.
       guard script.indices.contains(token) else { return }
-      perform(script[token].moment)
+      perform(token)
       var index = token + 1
       while !isClosed, index < script.count, isJoined(index) {
-        perform(script[index].moment)
+        perform(index)
         index += 1
       }
     }
 
-    private func perform(_ moment: Moment) {
-      switch moment {
+    private func perform(_ index: Int) {
+      switch script[index].moment {
       case .next(let value):
         value.keep(in: arena)
-        produce(value.value)
+        guard let replyTarget else {
+          produce(value.value)
+          return
+        }
+        let own = Origin(source: origin.source, receivedAt: executor.wallTime, reply: replyTarget(index))
+        arena.keep(own)
+        produce(value.value, origin: own)
       case .complete: finish()
       case .fail(let failure): finish(failing: failure)
       }

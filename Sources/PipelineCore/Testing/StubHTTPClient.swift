@@ -152,16 +152,7 @@ extension StubHTTPClient.Exchange {
               return .init(Array(name.utf8), .text(name == "authorization" ? "(secret)" : $0.value))
             })))
     }
-    if let body = request.body { members.append(.init(Array("body".utf8), Self.read(body))) }
+    if let body = request.body { members.append(.init(Array("body".utf8), TestValue(body: body))) }
     return .object(unsorted: members)
-  }
-
-  /// A body as JSON where it is some, else as text.
-  private static func read(_ body: [UInt8]) -> TestValue {
-    body.withUnsafeBytes { bytes in
-      let arena = Arena()
-      let value = JSONParser().parse(bytes, into: arena)
-      return value.isError ? .text(body) : TestValue(value)
-    }
   }
 }

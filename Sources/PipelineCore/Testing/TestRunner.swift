@@ -13,7 +13,7 @@ public struct TestRunner: Sendable {
   /// Turns after the last instant that the test speaks of, after which it is given up as endless.
   public var quietLimit = 100_000
   /// Saves the state after each turn, drops everything and goes on with what was saved: it must make no
-  /// difference.
+  /// difference. Clients that wait for an answer are gone after a restart, so what they hear is not looked at.
   public var restoresAfterEachTurn = false
 
   public init(_ plan: Plan) { self.plan = plan }
@@ -57,6 +57,8 @@ private final class TestRun {
   private let coverage: TestCoverage?
   /// What came, for each expectation.
   private let recordings: [ProbeSink.Recording]
+  /// What is answered to the events of inputs, by the places of their sources in the plan.
+  private var replies: [Int: ReplyRecording] = [:]
   private var watchers: [Downstream] = []
   /// These change with each restart.
   private var executor: Executor
@@ -94,6 +96,7 @@ private final class TestRun {
     plan = test.plan ?? runner.plan
     time = test.wallTime.map { VirtualTime(origin: $0) } ?? VirtualTime()
     recordings = test.expectations.map { _ in ProbeSink.Recording() }
+    for case .replies(let index) in test.expectations.map(\.target) { replies[index] = ReplyRecording(time) }
     executor = Executor(clock: time)
     client = StubHTTPClient(test.stubs, executor)
     execution = Self.execution(plan, executor, client, letters)
@@ -145,7 +148,7 @@ private final class TestRun {
 
   private func wire() {
     let inputs = Dictionary(
-      test.inputs.map { (ObjectIdentifier($0.origin), ScriptedSource($0.history.script)) }
+      test.inputs.map { (ObjectIdentifier($0.origin), source($0)) }
     ) { first, _ in first }
     execution.originOverride = { inputs[ObjectIdentifier($0)] }
     execution.sourceFilter = { $0.runsOnVirtualTime ? $0 : SilentSource() }
@@ -154,7 +157,7 @@ private final class TestRun {
     for (expectation, recording) in zip(test.expectations, recordings) {
       let target: Tap.Target
       switch expectation.target {
-      case .requests: continue
+      case .requests, .replies: continue
       case .sink(let name):
         sinks[name] = recording
         continue
@@ -165,7 +168,35 @@ private final class TestRun {
       watchers.append(watcher)
       execution.taps.append(Tap(target, watcher, isPassive: true))
     }
-    execution.sinkOverride = { ProbeSink(sinks[$0] ?? ProbeSink.Recording()) }
+    let plan = plan
+    let isAnswering = !replies.isEmpty
+    execution.sinkOverride = { name in
+      var probe = ProbeSink(sinks[name] ?? ProbeSink.Recording())
+      if isAnswering {
+        probe.answering = plan.sinks.first { $0.name == name }?.component
+        if probe.answering?.answersEvents == false { probe.answering = nil }
+      }
+      return probe
+    }
+  }
+
+  private func source(_ input: PipelineTest.Input) -> ScriptedSource {
+    var source = ScriptedSource(input.history.script)
+    if let replies = replies.first(where: { plan.named[$0.key].ownSource === input.origin })?.value {
+      // The end of an input is the last of its moments, so the events count up.
+      source.replyTarget = { replies.client($0 + 1) }
+    }
+    return source
+  }
+
+  private func history(_ index: Int) -> SignalHistory {
+    switch test.expectations[index].target {
+    case .requests:
+      SignalHistory(
+        client.exchanges.map { .init(at: TimeSpan(nanoseconds: $0.at.nanoseconds), .next($0.value)) })
+    case .replies(let source): replies[source]?.history ?? SignalHistory()
+    case .sink, .signal, .errors: SignalHistory(recordings[index])
+    }
   }
 
   /// Runs to the end of the test; false if the pipeline does not become quiet.
@@ -232,10 +263,13 @@ private final class TestRun {
   /// Whether as much has come everywhere as is expected.
   private var hasAll: Bool {
     for (index, expectation) in test.expectations.enumerated() {
-      let recording = recordings[index]
       let count =
-        expectation.target == .requests
-        ? client.exchanges.count : recording.moments.count - (expectation.hasMarks ? 0 : recording.marks)
+        switch expectation.target {
+        case .requests: client.exchanges.count
+        case .replies(let source): runner.restoresAfterEachTurn ? Int.max : replies[source]?.count ?? 0
+        case .sink, .signal, .errors:
+          recordings[index].moments.count - (expectation.hasMarks ? 0 : recordings[index].marks)
+        }
       if count < expectation.items.count { return false }
     }
     return true
@@ -245,12 +279,8 @@ private final class TestRun {
 
   private func judge(_ result: inout TestResult) {
     for (index, expectation) in test.expectations.enumerated() {
-      let history =
-        expectation.target == .requests
-        ? SignalHistory(
-          client.exchanges.map {
-            .init(at: TimeSpan(nanoseconds: $0.at.nanoseconds), .next($0.value))
-          }) : SignalHistory(recordings[index])
+      if case .replies = expectation.target, runner.restoresAfterEachTurn { continue }
+      let history = history(index)
       guard var failure = expectation.verdict(on: history) else { continue }
       failure.expectation = index
       failure.history = history
