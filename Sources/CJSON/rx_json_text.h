@@ -3,6 +3,7 @@
 #define RX_JSON_TEXT_H
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "rx_json.h"
 
@@ -33,12 +34,18 @@ bool valid_escapes(const uint8_t *at, const uint8_t *end);
 /// Finds the first fault of a text by reading it byte by byte; RX_JSON_OK if there is none.
 rx_json_failure locate_failure(const uint8_t *text, size_t length, rx_json_limits limits);
 
-inline rx_value make(rx_kind kind, uint64_t payload, uint32_t length = 0, uint8_t flags = 0) {
-  return rx_value{payload, static_cast<uint8_t>(kind), flags, 0, length};
+/// Writes a value as two words: whoever reads it a moment later reads whole words.
+inline rx_value make(rx_kind kind, uint64_t payload, uint32_t length = 0, uint8_t flags = 0, uint16_t aux = 0) {
+  const uint64_t words[2] = {
+    payload, static_cast<uint64_t>(kind) | static_cast<uint64_t>(flags) << 8 | static_cast<uint64_t>(aux) << 16
+               | static_cast<uint64_t>(length) << 32};
+  rx_value value;
+  static_assert(sizeof value == sizeof words);
+  memcpy(&value, words, sizeof value);
+  return value;
 }
-inline rx_value make(rx_kind kind, const uint8_t *start, size_t length, uint8_t flags = 0) {
-  return rx_value{
-    reinterpret_cast<uintptr_t>(start), static_cast<uint8_t>(kind), flags, 0, static_cast<uint32_t>(length)};
+inline rx_value make(rx_kind kind, const uint8_t *start, size_t length, uint8_t flags = 0, uint16_t aux = 0) {
+  return make(kind, reinterpret_cast<uintptr_t>(start), static_cast<uint32_t>(length), flags, aux);
 }
 
 }  // namespace rx_json

@@ -270,9 +270,7 @@ struct walker {
       at++;
     }
     if (wanted.slot >= 0) {
-      rx_value &value = slots[wanted.slot];
-      value = make(RX_STRING, start + 1, at - start - 1, flags);
-      value.aux = flags ? 0 : RX_PLAIN;
+      slots[wanted.slot] = make(RX_STRING, start + 1, at - start - 1, flags, flags ? 0 : RX_PLAIN);
     }
     return at + 1;
   }

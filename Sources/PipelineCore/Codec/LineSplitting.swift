@@ -23,7 +23,7 @@ extension UnsafeRawBufferPointer {
   func equals(_ other: UnsafeRawBufferPointer) -> Bool {
     guard count == other.count else { return false }
     guard count > 0, let a = baseAddress, let b = other.baseAddress else { return true }
-    return memcmp(a, b, count) == 0
+    return areEqual(a, b, count)
   }
 
   /// Without a byte order mark at the start.

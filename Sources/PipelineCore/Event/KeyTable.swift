@@ -75,7 +75,7 @@ final class KeyTable {
   private func holds(_ number: Int, _ text: UnsafeRawBufferPointer) -> Bool {
     guard entries[number].length == text.count else { return false }
     guard let start = text.baseAddress else { return true }
-    return memcmp(bytes(number), start, text.count) == 0
+    return areEqual(bytes(number), start, text.count)
   }
 
   @inline(__always)

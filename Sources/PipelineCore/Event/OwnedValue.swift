@@ -42,13 +42,13 @@ public struct OwnedValue: @unchecked Sendable {
 
   /// Replaces the content with a deep copy of `new`. `new` may point into this very value.
   public mutating func assign(_ new: Value) {
+    if new.is(.map), value.is(.map), overwrite(with: new) { return }
     let need = new.isScalar ? 0 : Self.size(of: new)
     if need == 0 {
       value = new
       if let block, block.capacity > Self.keptCapacity { self.block = nil }
       return
     }
-    if new.is(.map), value.is(.map), overwrite(with: new) { return }
     let isFlat = new.is(.string) || new.is(.jsonMap) || new.is(.jsonList) || new.is(.bytes)
     if isFlat, Self.isReusable(&block, need), let block {
       // A value may be assigned a part of itself; then it needs other memory.
@@ -204,10 +204,16 @@ extension Value {
 
   private func isNestedDeeper(than limit: Int) -> Bool {
     switch what {
-    case .list: limit == 0 || elements.contains { $0.isDeeper(than: limit - 1) }
-    case .map: limit == 0 || entries.contains { $0.value.isDeeper(than: limit - 1) }
-    case .optional: wrapped?.isDeeper(than: limit) ?? false
-    default: false
+    case .list:
+      if limit == 0 { return true }
+      for element in elements where element.isDeeper(than: limit - 1) { return true }
+      return false
+    case .map:
+      if limit == 0 { return true }
+      for entry in entries where entry.value.isDeeper(than: limit - 1) { return true }
+      return false
+    case .optional: return wrapped?.isDeeper(than: limit) ?? false
+    default: return false
     }
   }
 }

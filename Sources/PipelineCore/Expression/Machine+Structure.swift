@@ -8,9 +8,9 @@ extension Machine {
     let target = context.elements(count)
     var length = 0
     for index in 0..<count {
-      var element = value(children[2 * index])
+      var element = quickValue(children[2 &* index])
       if element.isError { return element }
-      if children[2 * index + 1] != 0 {
+      if children[2 &* index &+ 1] != 0 {
         guard element.is(.optional) else {
           return located(context.failure(.notOptional, .absent, text: element.typeName), at)
         }
@@ -71,7 +71,7 @@ extension Machine {
         member = slots[Int(operation.pointee.a)]
         if member.isAbsent { return missing(part) }
       } else {
-        member = value(part)
+        member = quickValue(part)
         if member.isError { return member }
       }
       target[index] = Entry(key: operations[Int(children[3 &* index])].literal, value: member)

@@ -145,7 +145,10 @@ struct Machine {
   @inline(__always)
   func quickValue(_ at: Int32) -> Value {
     let operation = operations + Int(at)
-    if operation.pointee.code == .arithmetic {
+    if operation.pointee.code == .slot {
+      let value = state.pointee.slots[Int(operation.pointee.a)]
+      if !value.isAbsent { return value }
+    } else if operation.pointee.code == .arithmetic {
       let left = leaf(operation.pointee.a)
       let right = leaf(operation.pointee.b)
       if left.is(.int), right.is(.int) {
@@ -167,8 +170,27 @@ struct Machine {
     case .variable: return state.pointee.variables[Int(operation.pointee.a)]
     case .slot: return state.pointee.slots[Int(operation.pointee.a)]
     case .local: return state.pointee.locals[Int(operation.pointee.a)]
+    case .select: return field(operation)
     default: return .absent
     }
+  }
+
+  /// The field of a map in a variable: what a fold keeps.
+  @inline(never)
+  private func field(_ operation: UnsafePointer<Operation>) -> Value {
+    let from = operations + Int(operation.pointee.a)
+    guard from.pointee.code == .variable else { return .absent }
+    let map = state.pointee.variables[Int(from.pointee.a)]
+    guard map.is(.map) else { return .absent }
+    let key = operation.pointee.literal
+    let entries = map.entries
+    for at in 0..<entries.count {
+      let known = entries[at].key
+      if known.length == key.length, known.is(.string), Context.equalBytes(known, key), known.flags == key.flags {
+        return entries[at].value
+      }
+    }
+    return .absent
   }
 
   /// Evaluates an operation; an error is a value.

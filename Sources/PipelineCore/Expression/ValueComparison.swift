@@ -123,7 +123,7 @@ extension Context {
   static func equalBytes(_ a: Value, _ b: Value) -> Bool {
     guard a.length == b.length else { return false }
     guard a.length > 0, let left = a.pointer, let right = b.pointer else { return true }
-    return memcmp(left, right, Int(a.length)) == 0
+    return areEqual(left, right, Int(a.length))
   }
 
   /// Both are numbers.

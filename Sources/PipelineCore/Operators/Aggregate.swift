@@ -48,7 +48,7 @@ struct Aggregate: OperatorComponent {
     init(_ start: OwnedValue, _ program: Program, _ seat: Seat, _ downstream: Downstream) {
       running = start
       self.program = program
-      frame = .make(seat)
+      frame = seat.scope.frames?.frame(seat.segment, seat.scope, seat.execution) ?? .make(seat)
       super.init(seat, downstream: downstream)
     }
 

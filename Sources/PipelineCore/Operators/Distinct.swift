@@ -32,7 +32,7 @@ struct Distinct: RowOperator {
     ],
     keeps:
       "The JSON text of at most `memory` values, the oldest forgotten first; with `within`, none longer than that.",
-    carries: .state(version: 1),
+    carries: .state(version: 2),
     rivals: ["RxJS distinct", "Benthos dedupe", "Vector dedupe"],
     wants: [
       .init(.choosing, "drop what has come before, however long ago", "distinct"),
@@ -65,7 +65,7 @@ struct Distinct: RowOperator {
         if value.isError { return failed(event, value, program, frame, run, step) }
       }
       buffer.clear()
-      JSONWriter.append(value, to: buffer)
+      KeyText.append(value, to: buffer, Context(state: frame.evaluation))
       if let within = parameters.within {
         while let oldest = order.first, oldest.since + within <= run.now { forgetOldest() }
       }

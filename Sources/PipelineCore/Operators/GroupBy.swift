@@ -80,7 +80,7 @@ struct GroupBy: OperatorComponent {
     private let frame: EventFrame
     /// Where the chains of the groups evaluate.
     private let frames = SharedFrames()
-    /// By the key as JSON text, which is equal exactly for equal keys of one kind.
+    /// By the key as ``KeyText``.
     private let known = KeyTable()
     /// By the number of the key's text; `byToken` keeps them alive.
     private var groups: [Unmanaged<Group>?] = []
@@ -110,7 +110,7 @@ struct GroupBy: OperatorComponent {
         return
       }
       buffer.clear()
-      JSONWriter.append(key, to: buffer)
+      KeyText.append(key, to: buffer, Context(state: frame.evaluation))
       guard let group = group(key, event) else { return }
       group._withUnsafeGuaranteedRef { group in
         if let idle {
@@ -208,7 +208,7 @@ struct GroupBy: OperatorComponent {
         let token = try state.read(in: 1...max(created, 1))
         let key = try state.read(OwnedValue.self)
         buffer.clear()
-        JSONWriter.append(key.value, to: buffer)
+        KeyText.append(key.value, to: buffer, Context(state: frame.evaluation))
         let hash = known.hash(buffer.bytes)
         guard byToken[token] == nil, known.find(buffer.bytes, hash) == nil else {
           throw StateFault("two groups have one key")

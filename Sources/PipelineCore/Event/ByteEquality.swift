@@ -1,0 +1,25 @@
+#if canImport(Glibc)
+  import Glibc
+#endif
+
+/// Whether `count` bytes are the same in both places; few bytes, as most keys have, are compared without a call.
+@inline(__always)
+func areEqual(_ a: UnsafeRawPointer, _ b: UnsafeRawPointer, _ count: Int) -> Bool {
+  if count > 16 { return memcmp(a, b, count) == 0 }
+  if count >= 8 {
+    let last = count &- 8
+    return a.loadUnaligned(as: UInt64.self) == b.loadUnaligned(as: UInt64.self)
+      && a.loadUnaligned(fromByteOffset: last, as: UInt64.self)
+        == b.loadUnaligned(fromByteOffset: last, as: UInt64.self)
+  }
+  if count >= 4 {
+    let last = count &- 4
+    return a.loadUnaligned(as: UInt32.self) == b.loadUnaligned(as: UInt32.self)
+      && a.loadUnaligned(fromByteOffset: last, as: UInt32.self)
+        == b.loadUnaligned(fromByteOffset: last, as: UInt32.self)
+  }
+  for at in 0..<count where a.load(fromByteOffset: at, as: UInt8.self) != b.load(fromByteOffset: at, as: UInt8.self) {
+    return false
+  }
+  return true
+}

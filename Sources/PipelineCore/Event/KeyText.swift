@@ -1,0 +1,64 @@
+#if canImport(Glibc)
+  import Glibc
+#endif
+
+/// The bytes by which values are found again as keys: the same for equal values of one kind, different for all others.
+///
+/// Whole numbers are one kind. A text is its code points, however JSON wrote it. Lists are equal if their elements are.
+/// Of maps, and of kinds that are rarely keys, the JSON text counts; maps with their members in another order differ.
+enum KeyText {
+  private enum Tag: UInt8 {
+    case null, no, yes, int, uint, double, text, list, other
+  }
+
+  /// Lists that are nested deeper are taken as JSON text.
+  private static let depthLimit = 16
+
+  static func append(_ value: Value, to output: OutputBuffer, _ context: Context, depth: Int = 0) {
+    switch value.what {
+    case .absent, .null: append(.null, to: output)
+    case .bool: append(value.asBool ? .yes : .no, to: output)
+    case .int: append(.int, value.payload, to: output)
+    case .uint: append(value.payload >> 63 == 0 ? .int : .uint, value.payload, to: output)
+    case .double:
+      append(.double, value.asDouble.isNaN ? Double.nan.bitPattern : value.payload, to: output)
+    case .string: append(.text, context.plain(value).rawBytes, to: output)
+    case .list, .jsonList:
+      let list = context.expanded(value)
+      guard list.is(.list), depth < depthLimit else { return appendOther(value, to: output) }
+      append(.list, UInt64(list.length), to: output)
+      for element in list.elements { append(element, to: output, context, depth: depth + 1) }
+    default: appendOther(value, to: output)
+    }
+  }
+
+  @inline(__always)
+  private static func append(_ tag: Tag, to output: OutputBuffer) { output.append(tag.rawValue) }
+
+  @inline(__always)
+  private static func append(_ tag: Tag, _ word: UInt64, to output: OutputBuffer) {
+    output.append(count: 9) { target in
+      target[0] = tag.rawValue
+      UnsafeMutableRawPointer(target + 1).storeBytes(of: word, as: UInt64.self)
+      return 9
+    }
+  }
+
+  /// The length comes first, so that no text runs into what follows it.
+  @inline(__always)
+  private static func append(_ tag: Tag, _ bytes: UnsafeRawBufferPointer, to output: OutputBuffer) {
+    output.append(count: bytes.count &+ 5) { target in
+      target[0] = tag.rawValue
+      UnsafeMutableRawPointer(target + 1).storeBytes(of: UInt32(truncatingIfNeeded: bytes.count), as: UInt32.self)
+      if let start = bytes.baseAddress { memcpy(target + 5, start, bytes.count) }
+      return bytes.count &+ 5
+    }
+  }
+
+  @inline(never)
+  private static func appendOther(_ value: Value, to output: OutputBuffer) {
+    let text = OutputBuffer(capacity: 256)
+    JSONWriter.append(value, to: text)
+    append(.other, text.bytes, to: output)
+  }
+}
