@@ -2,6 +2,7 @@
 #include "rx_linux.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -63,6 +64,12 @@ int rx_next_signal(int descriptor) {
   do count = read(descriptor, &info, sizeof info);
   while (count < 0 && errno == EINTR);
   return count == sizeof info ? (int)info.ssi_signo : 0;
+}
+
+int rx_wait_readable(int descriptor, int64_t nanoseconds) {
+  struct pollfd entry = {descriptor, POLLIN, 0};
+  const struct timespec time = {nanoseconds / 1000000000, nanoseconds % 1000000000};
+  return ppoll(&entry, 1, &time, NULL) > 0;
 }
 
 void rx_forbid_dumps(void) { prctl(PR_SET_DUMPABLE, 0); }

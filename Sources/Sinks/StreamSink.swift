@@ -101,7 +101,11 @@ class StreamSink: RunningSink {
     buffer = spare.take()
     // What one turn makes is taken whole; with what exceeds the bound, the pipeline's input is held back. A
     // turn that waited for a reader could not be told to end.
-    writer.add(full, completion(returning: full))
+    if writer.mayBeLeft, full.count < Self.copiedBlock, executor.leave({ writer.write() }) {
+      writer.leave(full, completion(returning: full))
+    } else {
+      writer.add(full, completion(returning: full))
+    }
     holdBack(writer)
   }
 

@@ -194,7 +194,7 @@ public struct File: SourceComponent {
         let follower = try FileFollower(options)
         self.follower = follower
         try follower.start(
-          deliver: { block in _ = intake.deliver { node.object?.take(block) } },
+          deliver: { block in _ = intake.deliver(here: block.isNewest) { node.object?.take(block) } },
           notice: { notice in _ = intake.deliver { node.object?.note(notice) } })
       } catch {
         finish(failing: SignalFailure(.source, error.message, at: seat.location))

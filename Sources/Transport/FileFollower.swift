@@ -34,6 +34,8 @@ public struct FileBlock: Sendable {
   public var lines: LineBlock
   /// Where reading would go on after this block.
   public var position: FilePosition
+  /// The file has been read to its end: the follower's thread has time.
+  public var isNewest = false
 }
 
 /// Follows files that grow: delivers whole lines as they are written, through renamings, truncations
@@ -45,6 +47,8 @@ public struct FileBlock: Sendable {
 ///   what was written between the last look and the truncation is lost (`copytruncate`).
 /// - Files that appear after the start are read from their beginning.
 /// - One file under two names is read once.
+/// - A line that comes after a pause is delivered at once. While they keep coming, the files are looked at every
+///   `pace`, so that several lines cost one wake-up.
 public final class FileFollower: Sendable {
   public struct Options: Sendable {
     public enum Start: String, Sendable { case beginning, end }
@@ -60,6 +64,8 @@ public final class FileFollower: Sendable {
     public var whenTooLong = LongLine.Policy.cut
     /// The most that one read asks for, in bytes.
     public var blockBytes = 256 << 10
+    /// How long a line may wait for others to be read with it, while they keep coming.
+    public var pace = TimeSpan(nanoseconds: 750_000)
     /// How long a file without a matching name is kept open after it last grew.
     public var rotateWait: TimeSpan = .seconds(5)
     public init(paths: [String]) { self.paths = paths }
@@ -99,7 +105,8 @@ public final class FileFollower: Sendable {
   ) throws(PosixError) {
     let work = FollowerWork(options, stopEvent, deliver, notice)
     work.prepare()
-    let started = try OwnThread("rxd follow") {
+    // It runs turns of the pipeline, too, and needs as much stack as the thread that usually does.
+    let started = try OwnThread("rxd follow", stackBytes: 8 << 20) {
       work.run()
       end(work.positions)
     }

@@ -5,12 +5,16 @@ import Synchronization
 /// Writes blocks of bytes to a stream or file on a thread of its own, in order, with a bounded queue.
 ///
 /// Blocks that pile up while the thread writes go out together. Each block's completion is called
-/// exactly once, in order, on the writer's thread. A full disk is waited for (`trouble` is told);
+/// exactly once, in order, on the thread that wrote it. A full disk is waited for (`trouble` is told);
 /// after any other failure the writer has failed for good: all blocks in hand and all later ones
 /// complete with that error.
 ///
 /// Appending to a file whose last line lacks its newline, as a crash can leave it, writes a newline
 /// first: the torn line stays what it was, and no new line is glued to it.
+///
+/// A thread that has nothing else to do can write in place of the writer's: it hands over a block with `leave` and then calls
+/// `write()`, which saves waking a thread. That is for files only, which rarely make anybody wait, and not where
+/// something is to be synced.
 public final class FileWriter: Sendable {
   public enum Target: Sendable {
     /// A stream that somebody else has opened.
@@ -74,6 +78,10 @@ public final class FileWriter: Sendable {
     var queue: [Block] = []
     /// Bytes queued or being written.
     var bytes = 0
+    /// Some thread is writing.
+    var isWriting = false
+    /// How many wait in `write` for room.
+    var waiters = 0
     var closed = false
     var failure: PosixError?
     var waitingForRoom: [@Sendable () -> Void] = []
@@ -86,6 +94,9 @@ public final class FileWriter: Sendable {
   private let options: Options
   private let trouble: @Sendable (PosixError) -> Void
   private let state: Guarded<State>
+  private let work: WriterWork
+  /// Whether `leave` and `write()` are of use here.
+  public let mayBeLeft: Bool
   /// Woken when the thread must give up what it is doing.
   private let abandon: WakeEvent
 
@@ -100,8 +111,10 @@ public final class FileWriter: Sendable {
     self.trouble = trouble
     state = Guarded(State())
     abandon = try WakeEvent()
-    let work = try WriterWork(target, options: options, abandon: abandon, trouble: trouble)
+    work = try WriterWork(target, options: options, abandon: abandon, trouble: trouble)
+    mayBeLeft = options.sync == .never && work.isRegular
     let state = state
+    let work = work
     let thread = try OwnThread("rxd write") { Self.run(work, state) }
     state.withLock { $0.thread = thread }
   }
@@ -122,11 +135,6 @@ public final class FileWriter: Sendable {
   /// Hands over a block unless the queue is full; whether it did. Never waits.
   public func offer(_ bytes: [UInt8], _ completion: Completion? = nil) -> Bool {
     enqueue(Block(content: .bytes(bytes), completion: completion), whenFull: .refuse)
-  }
-
-  /// Hands over a buffer unless the queue is full; whether it did. Never waits.
-  public func offer(_ buffer: OutputBuffer, _ completion: Completion? = nil) -> Bool {
-    enqueue(Block(content: .buffer(buffer), completion: completion), whenFull: .refuse)
   }
 
   /// Calls `body` once as soon as the queue is at most half full, perhaps at once; on the writer's
@@ -154,23 +162,41 @@ public final class FileWriter: Sendable {
     _ = enqueue(Block(content: .lines(lines), completion: completion), whenFull: .exceed)
   }
 
+  /// Hands over a buffer and leaves it to the caller that `write()` is called soon, on some thread. Never waits.
+  public func leave(_ buffer: OutputBuffer, _ completion: Completion? = nil) {
+    _ = enqueue(Block(content: .buffer(buffer), completion: completion), whenFull: .exceed, isLeft: mayBeLeft)
+  }
+
+  /// Writes what waits, on the calling thread, unless another one is just writing and so will do it. May block for as long as the
+  /// target does.
+  public func write() {
+    guard mayBeLeft else { return }
+    while let blocks = state.withLock({ Self.take(&$0) }) { Self.write(blocks, work, state) }
+  }
+
   private enum Fullness { case wait, refuse, exceed }
 
-  private func enqueue(_ block: Block, whenFull: Fullness) -> Bool {
+  private func enqueue(_ block: Block, whenFull: Fullness, isLeft: Bool = false) -> Bool {
     let count = block.content.count
     let limit = options.queueBytes
     enum Outcome {
       case taken, full
       case refused(PosixError)
     }
+    var isWaiting = false
     let outcome = state.wait(until: nil) { state -> Outcome? in
+      if isWaiting { state.waiters -= 1 }
+      isWaiting = false
       if let failure = state.failure { return .refused(failure) }
       if state.closed {
         return .refused(
           PosixError("write to", target.name, code: ECANCELED, detail: "it has been closed"))
       }
       if state.bytes > 0, state.bytes + count > limit, whenFull != .exceed {
-        return whenFull == .wait ? nil : .full
+        if whenFull != .wait { return .full }
+        isWaiting = true
+        state.waiters += 1
+        return nil
       }
       state.bytes += count
       state.queue.append(block)
@@ -178,7 +204,7 @@ public final class FileWriter: Sendable {
     }
     switch outcome {
     case .taken:
-      state.notify()
+      if !isLeft { state.notify() }
       return true
     case .full, nil: return false
     case .refused(let error):
@@ -214,37 +240,49 @@ public final class FileWriter: Sendable {
 
   private static func run(_ work: WriterWork, _ state: Guarded<State>) {
     while true {
-      let taken = state.wait(until: work.nextSync) { state -> ([Block], closed: Bool)? in
-        if state.queue.isEmpty && !state.closed { return nil }
-        defer { state.queue = [] }
-        return (state.queue, state.closed)
+      let taken = state.wait(until: work.nextSync) { state -> (blocks: [Block], closed: Bool)? in
+        if let blocks = take(&state) { return (blocks, false) }
+        return state.closed && !state.isWriting ? ([], true) : nil
       }
-      let (blocks, closed) = taken ?? ([], false)
-      if blocks.isEmpty {
-        if let failure = work.syncIfDue(closing: closed) {
-          state.withLock { $0.failure = $0.failure ?? failure }
-        }
-        if closed {
-          state.withLock { $0.ended = true }
-          state.notify()
-          return
-        }
+      if let taken, !taken.closed {
+        write(taken.blocks, work, state)
         continue
       }
-      let failure = work.write(blocks.map(\.content))
-      if let failure { state.withLock { $0.failure = failure } }
-      // Before the completions: they give the buffers back, and whoever gets one may empty it.
-      let total = blocks.reduce(0) { $0 + $1.content.count }
-      for block in blocks { block.completion?(failure.map { .failure($0) } ?? .success(())) }
-      let waiting = state.withLock { state -> [@Sendable () -> Void] in
-        state.bytes -= total
-        guard state.bytes <= work.options.queueBytes / 2 || failure != nil else { return [] }
-        defer { state.waitingForRoom = [] }
-        return state.waitingForRoom
+      if let failure = work.syncIfDue(closing: taken != nil) {
+        state.withLock { $0.failure = $0.failure ?? failure }
       }
-      state.notify()
-      for body in waiting { body() }
+      if taken != nil {
+        state.withLock { $0.ended = true }
+        state.notify()
+        return
+      }
     }
+  }
+
+  /// What waits, for the calling thread to write; nil if there is nothing, or another thread is writing.
+  private static func take(_ state: inout State) -> [Block]? {
+    guard !state.isWriting, !state.queue.isEmpty else { return nil }
+    state.isWriting = true
+    defer { state.queue = [] }
+    return state.queue
+  }
+
+  private static func write(_ blocks: [Block], _ work: WriterWork, _ state: Guarded<State>) {
+    let failure = work.write(blocks.map(\.content))
+    if let failure { state.withLock { $0.failure = failure } }
+    // Before the completions: they give the buffers back, and whoever gets one may empty it.
+    let total = blocks.reduce(0) { $0 + $1.content.count }
+    for block in blocks { block.completion?(failure.map { .failure($0) } ?? .success(())) }
+    let (waiting, isAwaited) = state.withLock { state -> ([@Sendable () -> Void], Bool) in
+      state.bytes -= total
+      state.isWriting = false
+      let isAwaited = state.closed || state.waiters > 0 || !state.queue.isEmpty
+      guard state.bytes <= work.options.queueBytes / 2 || failure != nil else { return ([], isAwaited) }
+      defer { state.waitingForRoom = [] }
+      return (state.waitingForRoom, isAwaited)
+    }
+    if isAwaited { state.notify() }
+    for body in waiting { body() }
   }
 }
 

@@ -1,8 +1,8 @@
 import Glibc
 import PipelineCore
 
-/// What a `FileWriter` does on its thread. Made by the thread that makes the writer, then used on the
-/// writer's thread only.
+/// What a `FileWriter` does when it writes. Made by the thread that makes the writer, then used by one thread at a
+/// time.
 final class WriterWork: @unchecked Sendable {
   let options: FileWriter.Options
   private let target: FileWriter.Target
@@ -10,6 +10,8 @@ final class WriterWork: @unchecked Sendable {
   private let trouble: @Sendable (PosixError) -> Void
   private var file: FileDescriptor?
   private var identity: (device: UInt64, inode: UInt64)?
+  /// What was opened first is a file that is appended to.
+  private(set) var isRegular = false
   /// The file ends in the middle of a line that this writer did not write.
   private var needsNewline = false
   /// Once set, nothing is written any more.
@@ -32,7 +34,9 @@ final class WriterWork: @unchecked Sendable {
     self.trouble = trouble
     switch target {
     case .descriptor(let descriptor): file = Self.withoutBlocking(descriptor)
-    case .append: try openForAppending()
+    case .append:
+      try openForAppending()
+      isRegular = (try? file?.status())?.kind == .regular
     case .replace: break
     }
   }

@@ -29,7 +29,8 @@ final class FollowedFile {
   var lastChange = monotonicNow()
   private(set) var lines: LineAssembler
   /// The first bytes, by which a rewritten file is told from a grown one.
-  private var head: [UInt8] = []
+  private var head: [UInt8] = [] { didSet { fingerprint = Self.hash(head[...]) } }
+  private var fingerprint = FollowedFile.hash([])
 
   static let headBytes = 256
 
@@ -60,7 +61,7 @@ final class FollowedFile {
 
   func position(at offset: Int64) -> FilePosition {
     FilePosition(
-      path: path, device: key.device, inode: key.inode, fingerprint: Self.hash(head[...]),
+      path: path, device: key.device, inode: key.inode, fingerprint: fingerprint,
       fingerprintBytes: head.count, offset: offset)
   }
 
@@ -72,18 +73,23 @@ final class FollowedFile {
 
   enum Progress: Equatable {
     case read, end
+    /// Read, up to where the file ended at the last look: what came since then has news of its own.
+    case caughtUp
     /// The file had been read so far when it was found to be another one or shorter.
     case truncated(Int64)
   }
 
-  /// Reads once, after looking whether the file is still what it was.
-  func read(_ blockBytes: Int, deliver: (LineBlock) -> Void) throws(PosixError) -> Progress {
+  /// Reads once, after looking whether the file is still what it was. `deliver` is told, too, whether that was
+  /// all there is for now.
+  func read(
+    _ blockBytes: Int, deliver: (LineBlock, _ isNewest: Bool) -> Void
+  ) throws(PosixError) -> Progress {
     let size = try file.status().size
     let reached = lines.readOffset
     if size < reached || !checkHead(size) {
       head = []
       _ = checkHead(size)
-      lines.finish(deliver: deliver)
+      lines.finish { deliver($0, false) }
       lines.reset(offset: 0)
       return .truncated(reached)
     }
@@ -97,8 +103,10 @@ final class FollowedFile {
     let count = try file.read(into: room, at: reached)
     if count == 0 { return .end }
     lastChange = monotonicNow()
-    lines.filled(count, deliver: deliver)
-    return .read
+    let caughtUp = reached &+ Int64(count) >= size
+    lines.filled(count) { deliver($0, caughtUp) }
+    if caughtUp { lines.release() }
+    return caughtUp ? .caughtUp : .read
   }
 
   /// The last line, even without newline.
@@ -108,14 +116,13 @@ final class FollowedFile {
   private func checkHead(_ size: Int64) -> Bool {
     let wanted = Int(min(size, Int64(Self.headBytes)))
     guard wanted > 0 else { return head.isEmpty }
-    var now = [UInt8](repeating: 0, count: wanted)
-    let count = now.withUnsafeMutableBytes { bytes in
-      uninterrupted { pread(file.number, bytes.baseAddress, bytes.count, 0) }
+    return withUnsafeTemporaryAllocation(byteCount: wanted, alignment: 1) { now in
+      let count = uninterrupted { pread(file.number, now.baseAddress, now.count, 0) }
+      guard count >= head.count else { return count < 0 }
+      guard now.starts(with: head) else { return false }
+      if count > head.count { head = Array(now.prefix(count)) }
+      return true
     }
-    guard count >= head.count else { return count < 0 }
-    guard now.starts(with: head) else { return false }
-    if count > head.count { head = Array(now.prefix(count)) }
-    return true
   }
 
   /// FNV-1a.

@@ -30,6 +30,9 @@ final class FollowerWork: @unchecked Sendable {
   private var reported: Set<String> = []
   private var nextOrder = 0
   private var isPolling = false
+  /// Files may have come or lost their names: their order is to be looked at.
+  private var mustSettle = true
+  private var pace: ReadingPace
 
   /// How many blocks of one file are read before another one gets its turn.
   private static let turn = 16
@@ -40,6 +43,7 @@ final class FollowerWork: @unchecked Sendable {
     _ notice: @escaping (FileFollower.Notice) -> Void
   ) {
     self.options = options
+    pace = ReadingPace(nanoseconds: options.pace.nanoseconds)
     self.stop = stop
     self.deliver = deliver
     self.notice = notice
@@ -58,8 +62,8 @@ final class FollowerWork: @unchecked Sendable {
   }
 
   func run() {
-    while !isStopped {
-      settle()
+    while !stop.isAwake {
+      if mustSettle { settle() }
       readFiles()
       retire()
       guard let events = wait() else { return }
@@ -75,6 +79,7 @@ final class FollowerWork: @unchecked Sendable {
   /// Takes in the news that came while files were being opened, then puts the files in order: while
   /// renamings go on, a younger file may have been opened under the name of an older one.
   private func settle() {
+    mustSettle = false
     for _ in 0..<100 {
       let events = inotify?.read() ?? []
       if events.isEmpty { break }
@@ -91,11 +96,6 @@ final class FollowerWork: @unchecked Sendable {
     }
   }
 
-  private var isStopped: Bool {
-    var entry = pollfd(fd: stop.descriptor, events: Int16(POLLIN), revents: 0)
-    return Glibc.poll(&entry, 1, 0) > 0
-  }
-
   private func poll(instead error: PosixError) {
     if !isPolling { notice(.polling(error)) }
     isPolling = true
@@ -105,13 +105,29 @@ final class FollowerWork: @unchecked Sendable {
 
   /// Sleeps until there is news; nil once stopped.
   private func wait() -> [Inotify.Event]? {
-    var entries = [
+    let timeout = timeout
+    if pace.isBusy, timeout != 0, let inotify {
+      guard sleep(until: pace.nextLook) else { return nil }
+      let events = inotify.read()
+      if !events.isEmpty { return events }
+      pace.foundNothing()
+    }
+    var entries = (
       pollfd(fd: stop.descriptor, events: Int16(POLLIN), revents: 0),
-      pollfd(fd: inotify?.descriptor ?? -1, events: Int16(POLLIN), revents: 0),
-    ]
-    _ = uninterrupted { Glibc.poll(&entries, 2, timeout) }
-    if entries[0].revents != 0 { return nil }
-    return entries[1].revents == 0 ? [] : inotify?.read() ?? []
+      pollfd(fd: inotify?.descriptor ?? -1, events: Int16(POLLIN), revents: 0)
+    )
+    withUnsafeMutableBytes(of: &entries) { bytes in
+      _ = uninterrupted { Glibc.poll(bytes.assumingMemoryBound(to: pollfd.self).baseAddress, 2, timeout) }
+    }
+    if entries.0.revents != 0 { return nil }
+    return entries.1.revents == 0 ? [] : inotify?.read() ?? []
+  }
+
+  /// False: stopped.
+  private func sleep(until time: Int64) -> Bool {
+    let rest = time &- monotonicNow()
+    guard rest > 0 else { return !stop.isAwake }
+    return rx_wait_readable(stop.descriptor, rest) == 0
   }
 
   /// Milliseconds; -1 for ever, which is the rule: only a file on its way out needs a clock.
@@ -247,6 +263,7 @@ final class FollowerWork: @unchecked Sendable {
   /// Looks which files the paths lead to, opens new ones, marks those that have lost their name.
   private func scan(isFirst: Bool = false) {
     if !isFirst { watchDirectories() }
+    mustSettle = true
     var named: Set<Key> = []
     var found: [FollowedFile] = []
     for path in options.paths.flatMap({ Glob.expand($0) }) {
@@ -289,6 +306,7 @@ final class FollowerWork: @unchecked Sendable {
   }
 
   private func add(_ file: FollowedFile) {
+    mustSettle = true
     files.append(file)
     byKey[file.key] = file
     if let inotify {
@@ -388,15 +406,23 @@ final class FollowerWork: @unchecked Sendable {
   // MARK: - Reading
 
   private func readFiles() {
+    let look = monotonicNow()
+    var found = false
+    defer {
+      if found, !isPolling { pace.found(at: look) } else { pace.foundNothing() }
+    }
     for file in files where file.isDirty {
       // A file without a name is read to its end before its successor is looked at.
       var left = file.isNamed ? Self.turn : Int.max
       file.isDirty = false
       do throws(PosixError) {
         while left > 0 {
-          if isStopped { return }
-          let progress = try file.read(options.blockBytes) { deliver($0, of: file) }
+          if stop.isAwake { return }
+          let progress = try file.read(options.blockBytes) { deliver($0, of: file, isNewest: $1) }
           if progress == .end { break }
+          found = true
+          // What came meanwhile is news that waits; without news it must be looked for.
+          if progress == .caughtUp, file.watch >= 0, !isPolling { break }
           if case .truncated(let offset) = progress {
             notice(.truncated(path: file.path, offset: offset))
           }
@@ -407,9 +433,10 @@ final class FollowerWork: @unchecked Sendable {
     }
   }
 
-  private func deliver(_ lines: LineBlock, of file: FollowedFile) {
+  private func deliver(_ lines: LineBlock, of file: FollowedFile, isNewest: Bool = false) {
     deliver(
-      FileBlock(path: file.path, lines: lines, position: file.position(at: lines.endOffset)))
+      FileBlock(
+        path: file.path, lines: lines, position: file.position(at: lines.endOffset), isNewest: isNewest))
   }
 
   /// Lets go of files without a name that have not grown for a while.

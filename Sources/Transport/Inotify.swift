@@ -61,6 +61,8 @@ final class Inotify {
             watch: watch, mask: mask, cookie: cookie, name: String(decoding: name, as: UTF8.self)))
         at += head + length
       }
+      // The kernel gives what fits: where one more would have fitted, that was all.
+      if buffer.count - count > head + Int(NAME_MAX) + 1 { return events }
     }
   }
 }

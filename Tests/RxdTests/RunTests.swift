@@ -64,6 +64,41 @@ struct RunTests {
     #expect(try Rxd.run("-v", file, input: "").errors.contains("0 events in, 0 out"))
   }
 
+  /// Turns run on the thread that reads, which also writes; timers that they set fire all the same.
+  @Test func aFollowedFileIsCopiedThroughRotations() throws {
+    let folder = try Scratch()
+    let log = folder.path + "/app.log"
+    let file = try folder.write(
+      "follow.yaml",
+      """
+      sources: { log: { file: { path: \(log), follow: true, start: beginning, decode: ndjson } } }
+      sinks:
+        copy: { from: log, file: { path: \(folder.path)/copy.ndjson, encode: ndjson } }
+        newest: { from: log, chain: [ { throttle: 20ms } ], stdout: ndjson }
+
+      """)
+    func append(_ text: String) {
+      let file = open(log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0o600)
+      defer { close(file) }
+      let bytes = Array(text.utf8)
+      #expect(write(file, bytes, bytes.count) == bytes.count)
+    }
+    func line(_ number: Int) -> String { "{\"n\":\(number)}" }
+    let process = try RunningRxd([file])
+    append(line(0) + "\n")
+    #expect(try process.line() == line(0))
+    let count = 3000
+    for number in 1..<count {
+      append(line(number) + "\n")
+      if number % 1000 == 0 { rename(log, log + ".\(number)") }
+    }
+    while let newest = try process.line(), newest != line(count - 1) {}
+    process.send(SIGTERM)
+    #expect(try process.wait() == 0)
+    let copy = try String(contentsOfFile: folder.path + "/copy.ndjson", encoding: .utf8)
+    #expect(copy == (0..<count).map { line($0) + "\n" }.joined())
+  }
+
   @Test func aClosedPipeIsNoMistake() throws {
     let folder = try Scratch()
     let process = try RunningRxd([try folder.write("echo.yaml", Self.echo)])

@@ -322,6 +322,7 @@ import Testing
   }
 
   @Test func aLongLineIsRefusedOnce() throws {
+    scratch.append("", to: "a.log")
     let running = try following("*.log", ", maxLine: 10B")
     scratch.append("short\n" + String(repeating: "x", count: 100), to: "a.log")
     scratch.append(String(repeating: "x", count: 100) + "\nend\n", to: "a.log")

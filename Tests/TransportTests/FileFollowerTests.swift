@@ -52,6 +52,42 @@ import Testing
     #expect(Set(running.seen.text.split(separator: "\n")) == ["new", "other"])
   }
 
+  /// Lines are delivered at once until two have come quickly; then they wait for the next look. Stopping does not.
+  @Test func readsAtAPaceWhileLinesKeepComing() throws {
+    let running = try Running([directory("a.log")]) { $0.pace = .seconds(3600) }
+    directory.append("one\n", to: "a.log")
+    #expect(running.seen.wait(for: "one\n"))
+    directory.append("two\n", to: "a.log")
+    #expect(running.seen.wait(for: "one\ntwo\n"))
+    directory.append("three\n", to: "a.log")
+    #expect(running.stop().map(\.offset) == [8])
+    #expect(running.seen.text == "one\ntwo\n")
+  }
+
+  @Test func thePaceEndsWithALookThatFindsNothing() {
+    var pace = ReadingPace(nanoseconds: 100)
+    pace.found(at: 1000)
+    #expect(!pace.isBusy)
+    pace.found(at: 1100)
+    #expect(!pace.isBusy)
+    pace.found(at: 1199)
+    #expect(pace.isBusy && pace.nextLook == 1299)
+    pace.found(at: 1400)
+    #expect(pace.isBusy && pace.nextLook == 1500)
+    pace.foundNothing()
+    #expect(!pace.isBusy)
+    pace.found(at: 1510)
+    #expect(!pace.isBusy)
+  }
+
+  @Test func tellsThatAFileHasBeenReadToItsEnd() throws {
+    let running = try Running([directory("a.log")]) { $0.blockBytes = 8 }
+    directory.append("one\ntwo\nthree\n", to: "a.log")
+    #expect(running.seen.wait(for: "one\ntwo\nthree\n"))
+    let newest = running.seen.state.withLock { $0.files.map(\.isNewest) }
+    #expect(newest.last == true && newest.dropLast().allSatisfy { !$0 } && newest.count > 1)
+  }
+
   /// A writer that rotates by renaming, 100 times, through three generations of old files.
   @Test(arguments: ["app.log", "app.log*"]) func losesNothingToRotation(_ pattern: String) throws {
     let running = try Running([directory(pattern)])

@@ -75,6 +75,62 @@ import Testing
     #expect(writer.queuedBytes == 0)
   }
 
+  @Test func whoeverLeavesABlockWritesIt() throws {
+    let writer = try FileWriter(.append(path: directory("out")))
+    #expect(writer.mayBeLeft)
+    for number in 0..<100 {
+      let buffer = OutputBuffer()
+      buffer.append("\(number)\n")
+      let results = Results()
+      writer.leave(buffer, results.take)
+      writer.write()
+      #expect(results.state.withLock { $0 } == [nil], "written when it returns")
+    }
+    let last = OutputBuffer()
+    last.append("last\n")
+    writer.leave(last)
+    writer.close()
+    #expect(directory.read("out") == (0..<100).map { "\($0)\n" }.joined() + "last\n")
+    writer.write()
+  }
+
+  @Test func twoThreadsWriteInOrder() throws {
+    let results = Results()
+    let writer = try FileWriter(.append(path: directory("out")))
+    for number in 0..<2000 {
+      let buffer = OutputBuffer()
+      buffer.append("\(number)\n")
+      if number % 3 == 0 {
+        writer.leave(buffer, results.take)
+        writer.write()
+      } else {
+        writer.add(buffer, results.take)
+      }
+    }
+    writer.close()
+    #expect(results.wait(2000).count == 2000)
+    #expect(directory.read("out") == (0..<2000).map { "\($0)\n" }.joined())
+    #expect(writer.queuedBytes == 0)
+  }
+
+  @Test func nothingIsLeftWhereWritingMayTakeLong() throws {
+    let pipe = Pipe()
+    defer { close(pipe.output) }
+    let onPipe = try FileWriter(.descriptor(FileDescriptor(pipe.output, name: "a pipe", owned: false)))
+    #expect(!onPipe.mayBeLeft)
+    var options = FileWriter.Options()
+    options.sync = .batch
+    let synced = try FileWriter(.append(path: directory("out")), options: options)
+    #expect(!synced.mayBeLeft)
+    let results = Results()
+    let buffer = OutputBuffer()
+    buffer.append("x\n")
+    synced.leave(buffer, results.take)
+    #expect(results.wait(1) == [nil], "its thread does it")
+    onPipe.close()
+    synced.close()
+  }
+
   @Test func setsATornLineApart() throws {
     directory.append("whole\ntor", to: "out")
     let writer = try FileWriter(.append(path: directory("out")))

@@ -5,6 +5,8 @@
 
 /// A new eventfd, close-on-exec and non-blocking; -1 and errno on failure.
 int rx_eventfd(void);
+/// Waits until there is something to read, or so long, or a signal comes; whether there is.
+int rx_wait_readable(int descriptor, int64_t nanoseconds);
 /// A pipe whose both ends are close-on-exec; -1 and errno on failure.
 int rx_pipe(int descriptors[2]);
 /// The text for an errno, never null, valid for ever, untranslated.

@@ -36,8 +36,6 @@ final class KeyTable {
   private var mask: Int
   private let seed: UInt64
   private(set) var count = 0
-  /// Bytes of all texts.
-  private(set) var byteCount = 0
 
   init() {
     mask = 15
@@ -106,7 +104,6 @@ final class KeyTable {
     if let start = text.baseAddress { bytes(number).copyMemory(from: start, byteCount: text.count) }
     put(number)
     count += 1
-    byteCount += text.count
     return number
   }
 
@@ -131,7 +128,6 @@ final class KeyTable {
       }
     }
     places[hole] = .empty
-    byteCount -= entries[number].length
     release(number)
     free.append(Int32(number))
     count -= 1
@@ -143,7 +139,6 @@ final class KeyTable {
     free.removeAll()
     places.update(repeating: .empty, count: mask + 1)
     count = 0
-    byteCount = 0
   }
 
   private func put(_ number: Int) {

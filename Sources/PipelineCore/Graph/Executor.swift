@@ -39,6 +39,11 @@ public final class Executor: @unchecked Sendable {
 
   /// Called on any thread when there is something to do; set once, before the first post.
   public var setNeedsTurn: @Sendable () -> Void = {}
+  /// Has the calling thread run turns if no other thread does at the moment; false if it did not. Set, if at all, by whoever
+  /// runs the turns, once, before the first post.
+  public var runHere: @Sendable () -> Bool = { false }
+  /// What the thread that runs turns by `runHere` does behind them; nil while another one runs them.
+  private var errands: [Work]?
   /// Called at the end of each turn, while its values are still valid.
   var turnEnded: () -> Void = {}
 
@@ -73,11 +78,14 @@ public final class Executor: @unchecked Sendable {
   }
 
   /// Hands over input; it waits while the pipeline is congested. Bounding it is the source's duty.
-  public func postBatch(inner: Bool = false, _ work: @escaping Work) {
+  ///
+  /// `here`: the calling thread has nothing else to do and may wait. If nobody runs turns just then, it runs this
+  /// one and those that come of it, which saves waking another thread, and then what they left to it with ``leave(_:)``.
+  public func postBatch(inner: Bool = false, here: Bool = false, _ work: @escaping Work) {
     mailbox.withLock { box in
       if inner { box.innerBatches.append(work) } else { box.batches.append(work) }
     }
-    setNeedsTurn()
+    if !here || !runHere() { setNeedsTurn() }
   }
 
   // MARK: Turns
@@ -103,6 +111,22 @@ public final class Executor: @unchecked Sendable {
       guard runOne() else { return false }
       remaining -= 1
     }
+    return true
+  }
+
+  /// Runs turns as `run` does, on a thread that belongs to somebody else. Returns what this thread has to do as soon as others may
+  /// run turns again.
+  public func runLent(limit: Int = 64) -> (isBusy: Bool, errands: [Work]) {
+    errands = []
+    let isBusy = run(limit: limit)
+    return (isBusy, errands.take() ?? [])
+  }
+
+  /// Leaves work that may block, such as writing, to the thread that runs this turn; false if that thread must not wait. Called
+  /// in a turn; the work runs behind it, while other turns may run elsewhere.
+  public func leave(_ work: @escaping Work) -> Bool {
+    guard errands != nil else { return false }
+    errands?.append(work)
     return true
   }
 

@@ -125,7 +125,9 @@ public final class Intake: @unchecked Sendable {
   /// Hands over one batch; `body` runs in a turn. Blocks while `limit` batches wait.
   ///
   /// Returns false when the source was stopped: the batch is not taken, and no further one will be.
-  public func deliver(_ body: @escaping @Sendable () -> Void) -> Bool {
+  ///
+  /// `here`: the thread has nothing else to do, so it may run the turn itself.
+  public func deliver(here: Bool = false, _ body: @escaping @Sendable () -> Void) -> Bool {
     while true {
       let verdict: Bool? = state.withLock {
         if $0.isStopped { return false }
@@ -139,7 +141,7 @@ public final class Intake: @unchecked Sendable {
       if verdict == true { break }
       room.wait()
     }
-    executor.postBatch(inner: isInner) { [self] in
+    executor.postBatch(inner: isInner, here: here) { [self] in
       state.withLock { $0.waiting -= 1 }
       room.signal()
       body()

@@ -13,6 +13,11 @@ final class Loop: @unchecked Sendable {
   private var isStopped = false
   private var asked: UInt64 = 0
   private var answered: UInt64 = 0
+  /// The thread waits for something to do, perhaps until `waking`.
+  private var isAsleep = false
+  private var waking: Instant?
+  /// Another thread runs turns in place of the one that sleeps.
+  private var isLent = false
 
   private struct Member {
     var executor: Executor
@@ -45,6 +50,7 @@ final class Loop: @unchecked Sendable {
   /// removed.
   func add(_ executor: Executor, owner: AnyObject) {
     executor.setNeedsTurn = { [weak self] in self?.signal() }
+    executor.runHere = { [weak self, unowned executor] in self?.lend(executor) ?? false }
     locked { members.append(Member(executor: executor, owner: owner)) }
     signal()
   }
@@ -62,6 +68,27 @@ final class Loop: @unchecked Sendable {
       isSignalled = true
       pthread_cond_signal(condition)
     }
+  }
+
+  /// Has the calling thread run turns of an executor if this loop's thread sleeps; whether it did.
+  private func lend(_ executor: Executor) -> Bool {
+    let isFree = locked {
+      guard isAsleep, !isLent, !isSignalled, !isStopped, members.contains(where: { $0.executor === executor })
+      else { return false }
+      isLent = true
+      return true
+    }
+    guard isFree else { return false }
+    let (isBusy, errands) = executor.runLent()
+    let next = executor.nextDeadline
+    locked {
+      isLent = false
+      if let next, waking.map({ next < $0 }) ?? true { isSignalled = true }
+      if isBusy { isSignalled = true }
+      if isSignalled || isStopped { pthread_cond_signal(condition) }
+    }
+    for errand in errands { errand() }
+    return true
   }
 
   func stop() {
@@ -128,16 +155,24 @@ final class Loop: @unchecked Sendable {
 
   private func sleep(until deadline: Instant?) {
     pthread_mutex_lock(mutex)
-    defer { pthread_mutex_unlock(mutex) }
-    while !isSignalled, !isStopped {
-      guard let deadline else {
+    isAsleep = true
+    waking = deadline
+    defer {
+      isAsleep = false
+      pthread_mutex_unlock(mutex)
+    }
+    while isLent || !isSignalled && !isStopped {
+      guard let deadline, !isLent else {
         pthread_cond_wait(condition, mutex)
         continue
       }
       var until = timespec(
         tv_sec: Int(deadline.nanoseconds / 1_000_000_000),
         tv_nsec: Int(deadline.nanoseconds % 1_000_000_000))
-      if pthread_cond_timedwait(condition, mutex, &until) == ETIMEDOUT { return }
+      if pthread_cond_timedwait(condition, mutex, &until) == ETIMEDOUT {
+        if !isLent { return }
+        isSignalled = true
+      }
     }
   }
 

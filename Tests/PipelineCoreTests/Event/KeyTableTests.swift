@@ -28,7 +28,6 @@ import Testing
         }
       }
       #expect(table.count == expected.count)
-      #expect(table.byteCount == expected.keys.reduce(0) { $0 + $1.count })
     }
     for (text, number) in expected {
       text.withUnsafeBytes { #expect(table.find($0, table.hash($0)) == number) }
