@@ -282,10 +282,10 @@ final class ValueBuilder {
   var single: Program? { kind == .program ? parts[0].program?.takeUnretainedValue() : nil }
 
   @inline(__always)
-  private func value(_ part: Part, _ frame: EventFrame, _ failed: inout Program?) -> Value {
+  private func value(_ part: Part, _ frame: EventFrame, _ failed: inout Unmanaged<Program>?) -> Value {
     if let program = part.program {
       let value = program._withUnsafeGuaranteedRef { $0.evaluate(frame) }
-      if value.isError { failed = program.takeUnretainedValue() }
+      if value.isError { failed = program }
       return value
     }
     return part.inner?._withUnsafeGuaranteedRef { $0.build(frame, &failed) } ?? .null
@@ -293,7 +293,7 @@ final class ValueBuilder {
 
   /// The value for the event that `frame` was loaded with; an error value where a part fails, with the
   /// program that failed in `failed`.
-  func build(_ frame: EventFrame, _ failed: inout Program?) -> Value {
+  func build(_ frame: EventFrame, _ failed: inout Unmanaged<Program>?) -> Value {
     switch kind {
     case .program: return value(parts[0], frame, &failed)
     case .list:

@@ -5,7 +5,7 @@
 /// Whether `count` bytes are the same in both places; few bytes, as most keys have, are compared without a call.
 @inline(__always)
 func areEqual(_ a: UnsafeRawPointer, _ b: UnsafeRawPointer, _ count: Int) -> Bool {
-  if count > 16 { return memcmp(a, b, count) == 0 }
+  if count > 16 { return count > 32 ? memcmp(a, b, count) == 0 : areEqualHalves(a, b, count) }
   if count >= 8 {
     let last = count &- 8
     return a.loadUnaligned(as: UInt64.self) == b.loadUnaligned(as: UInt64.self)
@@ -22,4 +22,13 @@ func areEqual(_ a: UnsafeRawPointer, _ b: UnsafeRawPointer, _ count: Int) -> Boo
     return false
   }
   return true
+}
+
+/// 16 to 32 bytes.
+@inline(__always)
+private func areEqualHalves(_ a: UnsafeRawPointer, _ b: UnsafeRawPointer, _ count: Int) -> Bool {
+  func differences(_ at: Int) -> UInt64 {
+    a.loadUnaligned(fromByteOffset: at, as: UInt64.self) ^ b.loadUnaligned(fromByteOffset: at, as: UInt64.self)
+  }
+  return differences(0) | differences(8) | differences(count &- 16) | differences(count &- 8) == 0
 }

@@ -138,7 +138,11 @@ public enum JSONWriter {
       for index in 0..<Int(value.length) {
         let entry = value.entries[index]
         if let failure = writeMember(entry.key, isFirst: index == 0, output) { return failure }
-        if let failure = write(entry.value, output, indent: indent, depth: depth + 1) { return failure }
+        if entry.value.is(.string) {
+          appendString(entry.value, to: output)
+        } else if let failure = write(entry.value, output, indent: indent, depth: depth + 1) {
+          return failure
+        }
       }
       output.append(UInt8(ascii: "}"))
       return nil

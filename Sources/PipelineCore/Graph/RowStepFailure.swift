@@ -99,9 +99,9 @@ extension OperatorNode {
       reject(event, .eventNotReadable, EventFrame.message(of: failure))
       return nil
     }
-    var failing: Program?
+    var failing: Unmanaged<Program>?
     let value = builder.build(frame, &failing)
-    if value.isError, let failing {
+    if value.isError, let failing = failing?.takeUnretainedValue() {
       if failed(event, value, failing, frame) { emit(event) }
       return nil
     }

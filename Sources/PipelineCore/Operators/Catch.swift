@@ -77,9 +77,9 @@ struct Catch: OperatorComponent {
       }
       let frame = EventFrame(seat.segment, scope, execution)
       frame.loadNothing()
-      var failing: Program?
+      var failing: Unmanaged<Program>?
       let value = builder.build(frame, &failing)
-      if value.isError, let failing {
+      if value.isError, let failing = failing?.takeUnretainedValue() {
         finish(
           failing: SignalFailure(
             .expression, failing.failureMessage(value, frame.frame),

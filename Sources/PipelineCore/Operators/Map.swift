@@ -71,9 +71,11 @@ struct Map: RowOperator {
     }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
-      var failing: Program?
+      var failing: Unmanaged<Program>?
       let value = builder.build(frame, &failing)
-      if value.isError, let failing { return failed(event, value, failing, frame, run, step) }
+      if value.isError, let failing = failing?.takeUnretainedValue() {
+        return failed(event, value, failing, frame, run, step)
+      }
       event.value = value.is(.optional) ? value.wrapped ?? .null : value
       return .pass
     }

@@ -86,9 +86,11 @@ struct Reduce: RowOperator {
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
       let parts = event.value.elements
       for index in 0..<min(count, parts.count) { frame.set(index, parts[index]) }
-      var failing: Program?
+      var failing: Unmanaged<Program>?
       let value = builder.build(frame, &failing)
-      if value.isError, let failing { return failed(event, value, failing, frame, run, step) }
+      if value.isError, let failing = failing?.takeUnretainedValue() {
+        return failed(event, value, failing, frame, run, step)
+      }
       event.value = value.is(.optional) ? value.wrapped ?? .null : value
       return .pass
     }

@@ -58,9 +58,11 @@ struct SetFields: RowOperator {
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
       var value = event.value
       for field in fields {
-        var failing: Program?
+        var failing: Unmanaged<Program>?
         var new = field.builder.build(frame, &failing)
-        if new.isError, let failing { return failed(event, new, failing, frame, run, step) }
+        if new.isError, let failing = failing?.takeUnretainedValue() {
+          return failed(event, new, failing, frame, run, step)
+        }
         if new.is(.optional) {
           guard let wrapped = new.wrapped else { continue }
           new = wrapped

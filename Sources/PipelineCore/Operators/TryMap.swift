@@ -44,9 +44,9 @@ struct TryMap: RowOperator {
     }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
-      var failing: Program?
+      var failing: Unmanaged<Program>?
       let value = builder.build(frame, &failing)
-      if value.isError, let failing {
+      if value.isError, let failing = failing?.takeUnretainedValue() {
         return failed(event, value, failing, frame, run, step, otherwise: .fail)
       }
       guard value.is(.optional) else {
