@@ -1,43 +1,47 @@
 """What grows: cost and memory with the number of events, start and memory with the size of the configuration."""
 import os
+import re
 import statistics
+import subprocess
 import time
 
 from .daemon import Daemon
-from .machine import Fault, Run, remove, say
+from .machine import PIPELINES, Fault, Run, remove, say
 from .workloads import ALL
 
 
 def events(bench, sizes, names):
-    """Nanoseconds of CPU for each event and the peak of memory, from few events to many."""
+    """Nanoseconds of CPU for each event and the peak of memory, from few events to many.
+
+    The events come through a pipe as they are made, so that there may be any number of them."""
     cores = bench.cores[-1:]
-    say("\ngrowth with the number of events, one core: CPU ns an event without the start; peak MB")
+    say("\ngrowth with the number of events from a pipe, one core: CPU ns an event without the start; peak MB")
     say(f"{'workload':<19}" + "".join(f"{f'10^{len(str(size)) - 1}':>20}" for size in sizes))
     figures = {}
-    empty = bench.file("empty.ndjson")
-    open(empty, "w").close()
     for workload in [one for one in ALL if one.name in names]:
-        output = bench.file("growth.out")
         cells, figures[workload.name] = [], []
+        path = bench.file("growth.yaml")
+        with open(os.path.join(PIPELINES, workload.name + ".yaml")) as original, open(path, "w") as piped:
+            text, count = re.subn(r'file: \{ path: "\$\{BENCH_INPUT\}", ', "stdin: { ", original.read())
+            if count != 1:
+                raise Fault(f"{workload.name} does not read one file")
+            piped.write(text)
 
-        def run(data):
-            remove(output)
-            # Outputs of 10^8 events do not fit into memory.
-            target = "/dev/null" if sizes[-1] > 10_000_000 else output
-            return Run(bench, bench.pipeline(workload.name), cores, {"BENCH_INPUT": data, "BENCH_OUTPUT": target})
+        def run(size):
+            with subprocess.Popen([bench.program("generate"), workload.input, str(size)],
+                                  stdout=subprocess.PIPE) as generator:
+                return Run(bench, [bench.rxd, "--quiet", path], cores, {"BENCH_OUTPUT": "/dev/null"},
+                           input=generator.stdout)
 
-        start = statistics.median(run(empty).cpu for _ in range(5))
+        start = statistics.median(run(0).cpu for _ in range(5))
         for size in sizes:
-            data = bench.generate(workload.input, size)
-            runs = [run(data) for _ in range(3 if size <= 1_000_000 else 1)]
+            runs = [run(size) for _ in range(3 if size <= 1_000_000 else 1)]
             each = (min(one.cpu for one in runs) - start) / size * 1e9
             peak = max(one.peak for one in runs)
             figures[workload.name].append({"events": size, "nanoseconds": each, "peak": peak})
             cells.append(f"{f'{each:.0f} ns, {peak / 1e6:.1f} MB':>20}")
-            if size > 1_000_000:
-                remove(data)
         say(f"{workload.name:<19}" + "".join(cells))
-        remove(output)
+        remove(path)
     return figures
 
 

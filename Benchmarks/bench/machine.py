@@ -89,11 +89,11 @@ class Bench:
 class Run:
     """One run of one program: wall seconds, CPU seconds, peak resident bytes."""
 
-    def __init__(self, bench, command, cores, environment=None, output="-"):
+    def __init__(self, bench, command, cores, environment=None, output="-", input=None):
         figures = bench.file("figures")
         done = subprocess.run(
             [bench.program("timed"), figures, output, ",".join(map(str, cores)), *command],
-            env={**os.environ, **(environment or {})}, stderr=subprocess.PIPE)
+            env={**os.environ, **(environment or {})}, stdin=input, stderr=subprocess.PIPE)
         if done.returncode != 0:
             raise Fault(f"{command[0]} ended with {done.returncode}: {done.stderr.decode(errors='replace')}")
         with open(figures) as file:
