@@ -129,6 +129,8 @@ public struct HTTPSink: SinkComponent {
   private struct Item {
     var body: [UInt8]
     var event: OwnedEvent
+    /// What waits for it to be delivered. Given up without a word if the sink ends before.
+    var settlement: Settlement?
   }
 
   private struct Request {
@@ -185,7 +187,8 @@ public struct HTTPSink: SinkComponent {
         reject(event, "the event cannot be written: \(failure)")
         return
       }
-      let item = Item(body: Array(buffer.bytes), event: OwnedEvent(event))
+      let item = Item(body: Array(buffer.bytes), event: OwnedEvent(event), settlement: executor.settlement)
+      item.settlement?.hold()
       waiting.append(item)
       waitingBytes += item.body.count
       updatePressure()
@@ -310,6 +313,7 @@ public struct HTTPSink: SinkComponent {
         switch response.status {
         case 200..<300:
           countSent(request.items.count)
+          for item in request.items { item.settlement?.release() }
           settled()
         case 429, 500, 502, 503, 504, 408, 425:
           again(request, text, after: retryAfter(response))
@@ -352,6 +356,7 @@ public struct HTTPSink: SinkComponent {
         reject(
           item.event.event,
           "the server refused the event with \(response.status)\(answer.isEmpty ? "" : ": \(answer)")")
+        item.settlement?.release()
       }
       settled()
     }

@@ -16,6 +16,10 @@ class StreamSink: RunningSink {
   /// `buffer`, so that an event counts no references.
   @exclusivity(unchecked) private var current: Unmanaged<OutputBuffer>
   private let spare = SpareBuffers()
+  /// What waits for the bytes of `buffer` to be written.
+  private var settlements: [Settlement] = []
+  /// So many bytes of `buffer` are of earlier turns.
+  private var earlier = 0
   private var isCongested = false
   @exclusivity(unchecked) private var isOver = false
   /// Why what was written last has not arrived, found out while the sink was finishing.
@@ -63,7 +67,10 @@ class StreamSink: RunningSink {
         reject(event, "the event cannot be written: \(failure)")
         return false
       }
-      if replaces { buffer.removeFirst(start) }
+      if replaces {
+        buffer.removeFirst(start)
+        earlier = 0
+      }
       countSent()
       return buffer.count >= Self.largeBlock
     }
@@ -79,7 +86,10 @@ class StreamSink: RunningSink {
       handOver()
       let node = Weak(self)
       let executor = executor
+      let settlement = executor.settlement
+      settlement?.hold()
       writer.add(lines) { result in
+        settlement?.release(.init(result))
         if case .failure(let error) = result { executor.post { node.object?.failed(error) } }
       }
       holdBack(writer)
@@ -90,15 +100,27 @@ class StreamSink: RunningSink {
 
   override func turnEnded() {
     guard buffer.count > 0 else { return }
+    holdSettlement()
     // What is at hand already will be written soon; a few large writes cost less than many small ones.
     if buffer.count < Self.smallBlock, executor.hasBatchAtHand { return }
     handOver()
   }
 
+  /// Has the events of this turn wait for what they have added to the buffer.
+  private func holdSettlement() {
+    if let settlement = executor.settlement, buffer.count > earlier {
+      settlement.hold()
+      settlements.append(settlement)
+    }
+    earlier = buffer.count
+  }
+
   private func handOver() {
     guard let writer, buffer.count > 0 else { return }
+    holdSettlement()
     let full = buffer
     buffer = spare.take()
+    earlier = 0
     // What one turn makes is taken whole; with what exceeds the bound, the pipeline's input is held back. A
     // turn that waited for a reader could not be told to end.
     if writer.mayBeLeft, full.count < Self.copiedBlock, executor.leave({ writer.write() }) {
@@ -123,7 +145,10 @@ class StreamSink: RunningSink {
     let executor = executor
     let node = Weak(self)
     let spare = spare
+    let settlements = settlements
+    self.settlements = []
     return { result in
+      for settlement in settlements { settlement.release(.init(result)) }
       switch result {
       case .success: spare.put(buffer)
       case .failure(let error): executor.post { node.object?.failed(error) }
@@ -203,5 +228,15 @@ final class SpareBuffers: Sendable {
   func put(_ buffer: OutputBuffer) {
     buffer.clear()
     free.withLock { if $0.count < 8 { $0.append(buffer) } }
+  }
+}
+
+extension Settlement.Outcome {
+  /// What a write says.
+  init(_ result: Result<Void, PosixError>) {
+    switch result {
+    case .success: self = .settled
+    case .failure(let error): self = .failed(error.message)
+    }
   }
 }

@@ -42,9 +42,11 @@ public struct HTTPServerSource: SourceComponent {
   }
 
   enum Answer: String, ChoiceParameter {
-    case accepted, reply
+    case written, accepted, reply
     var help: String {
       switch self {
+      case .written:
+        "200 when what came of the events has been written, 503 if that has failed, 400 if none could be decoded"
       case .accepted: "202 as soon as the pipeline has taken the events in, 400 if none could be decoded"
       case .reply: "what a `reply` sink says; 504 if none does in time"
       }
@@ -70,7 +72,9 @@ public struct HTTPServerSource: SourceComponent {
     details: """
       Without `decode` the event is the request: `{ method, path, query, headers, body }`, header names \
       in lower case; a `reply` sink answers it. With `decode` the events are what the body holds, `meta` \
-      tells the method, path and query, and the server answers by itself. It listens on the loopback \
+      tells the method, path and query, and the server answers by itself: when the sinks have written what \
+      came of the events, so a client may forget what has been answered with 200. What a step keeps for later \
+      (`throttle`, a window, an inner signal that waits) is not waited for. It listens on the loopback \
       address unless told otherwise; elsewhere it wants `auth`, or `allowUnauthenticated`.
       """,
     parameters: [
@@ -78,7 +82,7 @@ public struct HTTPServerSource: SourceComponent {
       .init("path", \.path, "The only path to serve; others are answered 404."),
       .init("methods", \.methods, "The only methods to serve; others are answered 405."),
       .init("decode", \.decode, "How bodies become events; the request itself if left out."),
-      .init("answer", \.answer, "Who answers; `accepted` with `decode`, else `reply`."),
+      .init("answer", \.answer, "Who answers, and when; `written` with `decode`, else `reply`."),
       .init("auth", \.auth, "What clients must present."),
       .init(
         "allowUnauthenticated", \.allowUnauthenticated,
@@ -206,22 +210,38 @@ public struct HTTPServerSource: SourceComponent {
         source: origin.source, path: request.path, receivedAt: executor.wallTime, fields: fields,
         reply: request.reply)
       arena.keep(source)
+      let answer = parameters.answer ?? (parameters.decode == nil ? .reply : .written)
+      if answer == .written { executor.track(settlement(of: request)) }
       guard let decode = parameters.decode else {
         produce(event(request, method, path, queryMap), origin: source)
-        if parameters.answer == .accepted { request.reply.reply(status: 202, headers: [], body: []) }
+        if answer == .accepted { request.reply.reply(status: 202, headers: [], body: []) }
         return
       }
       var options = decode.options
       options.unit = .body
       guard let decoder = try? options.decoder() else { return }
       let found = take(Slab(request.body), offset: 0, isLast: true, by: decoder, origin: source)
-      guard parameters.answer != .reply else { return }
+      guard answer != .reply else { return }
       if found.refused > 0, found.decoded == 0 {
         request.reply.reply(
           status: 400, headers: [("Content-Type", "application/json")],
           body: Array(#"{"error":"no event of the body could be decoded"}"#.utf8))
-      } else {
+      } else if answer == .accepted {
         request.reply.reply(status: 202, headers: [], body: [])
+      }
+    }
+
+    /// Answers when all that came of the request has been written. The log says why something was not.
+    private func settlement(of request: ServerRequest) -> Settlement {
+      let reply = request.reply
+      return Settlement { outcome in
+        switch outcome {
+        case .settled: reply.reply(status: 200, headers: [], body: [])
+        case .failed:
+          reply.reply(
+            status: 503, headers: [("Content-Type", "application/json"), ("Retry-After", "1")],
+            body: Array(#"{"error":"not all events could be written"}"#.utf8))
+        }
       }
     }
 

@@ -169,16 +169,16 @@ import Transport
       if let token { request.headers = [HTTPHeader("Authorization", "Bearer \(token)")] }
       return try ask(taking, client, request)
     }
-    #expect(try post("{\"n\":1}\n{\"n\":2}\n").status == 202)
+    #expect(try post("{\"n\":1}\n{\"n\":2}\n").status == 200)
     #expect(taking.events == [#"[1,"POST",0]"#, #"[2,"POST",8]"#])
     // One good one suffices.
-    #expect(try post("oops\n{\"n\":3}\n").status == 202)
+    #expect(try post("oops\n{\"n\":3}\n").status == 200)
     let refused = try post("oops\nagain")
     #expect(refused.status == 400)
     #expect(text(refused).contains("no event of the body could be decoded"))
     // What the pipeline makes of an event is no fault of the client's.
-    #expect(try post("{\"m\":1}\n").status == 202)
-    #expect(try post("").status == 202)
+    #expect(try post("{\"m\":1}\n").status == 200)
+    #expect(try post("").status == 200)
     #expect(try post("{\"n\":4}", path: "/other").status == 404)
     #expect(try post("", method: "GET").status == 405)
     let unauthorized = try post("{\"n\":5}", token: nil)
@@ -191,6 +191,104 @@ import Transport
     #expect(taking.probe("bad").events.allSatisfy { $0.contains(#""path":"/in""#) })
     #expect(taking.probe("unseen").events.count == 1)
     #expect(taking.outcome == nil)
+  }
+
+  @Test(arguments: [("ndjson", 200), ("ndjson, answer: written", 200), ("ndjson, answer: accepted", 202)])
+  func answersByItself(_ decode: String, _ status: Int) throws {
+    let taking = try RealPipeline(
+      """
+      sources: { events: { httpServer: { address: '127.0.0.1:0', decode: \(decode) } } }
+      sinks: { out: { from: events, discard: {} } }
+      """)
+    let request = HTTPRequest(
+      method: "POST", url: "http://127.0.0.1:\(try port(taking))/", body: Array("{}\n".utf8))
+    #expect(try ask(taking, CurlClient(), request).status == status)
+  }
+
+  /// Whoever has an answer finds the events in the file, however many ask at a time.
+  @Test(arguments: ["", "chain: [ { filter: 'event.n >= 0' } ], "])
+  func theEventsAreInTheFileWhenTheAnswerComes(_ chain: String) throws {
+    let scratch = Scratch()
+    let taking = try RealPipeline(
+      """
+      sources: { events: { httpServer: { address: '127.0.0.1:0', decode: ndjson } } }
+      sinks: { out: { from: events, \(chain)file: { path: '\(scratch("out"))', encode: ndjson } } }
+      """)
+    let url = "http://127.0.0.1:\(try port(taking))/"
+    let client = CurlClient()
+    final class Seen: @unchecked Sendable {
+      var answers = 0
+      var early: [Int] = []
+      var others: [String] = []
+    }
+    let seen = Seen()
+    let ring = taking.ring
+    let count = 64
+    let exchanges = (0..<count).map { number in
+      // Some are large enough to be passed on as they are.
+      let line = "{\"n\":\(number),\"text\":\"" + String(repeating: "x", count: number % 8 == 0 ? 2000 : 10) + "\"}\n"
+      let body = String(repeating: line, count: 20)
+      let request = HTTPRequest(method: "POST", url: url, body: Array(body.utf8))
+      return client.send(request) { result in
+        let isThere = scratch.read("out").contains(body)
+        pipelineQueue.sync {
+          seen.answers += 1
+          if !isThere { seen.early.append(number) }
+          if (try? result.get())?.status != 200 { seen.others.append("\(result)") }
+        }
+        ring()
+      }
+    }
+    #expect(taking.run { pipelineQueue.sync { seen.answers == count } })
+    withExtendedLifetime(exchanges) {}
+    #expect(pipelineQueue.sync { seen.early } == [])
+    #expect(pipelineQueue.sync { seen.others } == [])
+    #expect(taking.counters.received == UInt64(20 * count))
+  }
+
+  @Test func aFullDiskIsNoSuccess() throws {
+    let taking = try RealPipeline(
+      """
+      sources: { events: { httpServer: { address: '127.0.0.1:0', decode: ndjson, replyTimeout: 100ms } } }
+      sinks: { out: { from: events, file: /dev/full } }
+      """)
+    let request = HTTPRequest(
+      method: "POST", url: "http://127.0.0.1:\(try port(taking))/", body: Array("{}\n".utf8))
+    #expect(try ask(taking, CurlClient(), request).status == 504)
+    #expect(taking.log.contains { $0.contains("waiting until it can be written") })
+  }
+
+  /// What waits when the pipeline is stopped is written, then answered.
+  @Test func drainingWritesBeforeItAnswers() throws {
+    let scratch = Scratch()
+    let taking = try RealPipeline(
+      """
+      sources: { events: { httpServer: { address: '127.0.0.1:0', decode: ndjson } } }
+      sinks: { out: { from: events, file: { path: '\(scratch("out"))', encode: ndjson } } }
+      """)
+    let url = "http://127.0.0.1:\(try port(taking))/"
+    final class Box: @unchecked Sendable {
+      var status: Int?
+      var text = ""
+    }
+    let box = Box()
+    let ring = taking.ring
+    let client = CurlClient()
+    let exchange = client.send(HTTPRequest(method: "POST", url: url, body: Array("{}\n".utf8))) { result in
+      let text = scratch.read("out")
+      pipelineQueue.sync {
+        box.status = (try? result.get())?.status
+        box.text = text
+      }
+      ring()
+    }
+    #expect(taking.run { taking.counters.received == 1 })
+    taking.inTurn { $0.execution.drain() }
+    #expect(taking.runToEnd() == .completed)
+    #expect(taking.run { pipelineQueue.sync { box.status != nil } })
+    #expect(pipelineQueue.sync { box.status } == 200)
+    #expect(pipelineQueue.sync { box.text } == "{}\n")
+    withExtendedLifetime(exchange) {}
   }
 
   @Test func basicAuthentication() throws {

@@ -190,6 +190,7 @@ public final class Execution {
   /// Cancels everything at once. `onEnd` is not called.
   public func cancel() {
     if outcome == nil { outcome = .failed(SignalFailure(.user, "cancelled")) }
+    executor.settlement?.fail("cancelled")
     onEnd = { _ in }
     teardown()
   }
@@ -197,6 +198,7 @@ public final class Execution {
   private func end(_ outcome: Outcome) {
     guard self.outcome == nil else { return }
     self.outcome = outcome
+    if case .failed(let failure) = outcome { executor.settlement?.fail(failure.message) }
     teardown()
     tellEnd()
   }
@@ -252,7 +254,12 @@ public final class Execution {
   private func turnEnded() {
     if outcome == nil, isExhausted { for signal in errors { signal.complete() } }
     for bank in banks.values { bank.forget() }
+    let wasFree = !executor.isCongested
     for sink in sinks where sink.isOpen { sink.node.turnEnded() }
+    // What a sink has kept for the next batch does not wait for another sink that holds that batch back.
+    if wasFree, executor.isCongested {
+      for sink in sinks where sink.isOpen { sink.node.turnEnded() }
+    }
   }
 
   /// Whether nothing can happen any more: no source runs, no timer is set, nothing is put off. Who still waits for

@@ -39,9 +39,12 @@ public final class Executor: @unchecked Sendable {
 
   /// Called on any thread when there is something to do; set once, before the first post.
   public var setNeedsTurn: @Sendable () -> Void = {}
-  /// Has the calling thread run turns if no other thread does at the moment; false if it did not. Set, if at all, by whoever
-  /// runs the turns, once, before the first post.
+  /// Has the calling thread run turns if no other thread does at the moment; false if it did not. Set, if at all,
+  /// by whoever runs the turns, once, before the first post.
   public var runHere: @Sendable () -> Bool = { false }
+  /// What becomes of the events of this turn, if somebody asks. A sink that takes something of them to write it later
+  /// holds it until it is written.
+  public private(set) var settlement: Settlement?
   /// What the thread that runs turns by `runHere` does behind them; nil while another one runs them.
   private var errands: [Work]?
   /// Called at the end of each turn, while its values are still valid.
@@ -80,7 +83,8 @@ public final class Executor: @unchecked Sendable {
   /// Hands over input; it waits while the pipeline is congested. Bounding it is the source's duty.
   ///
   /// `here`: the calling thread has nothing else to do and may wait. If nobody runs turns just then, it runs this
-  /// one and those that come of it, which saves waking another thread, and then what they left to it with ``leave(_:)``.
+  /// one and those that come of it, which saves waking another thread, and then what they left to it with
+  /// ``leave(_:)``.
   public func postBatch(inner: Bool = false, here: Bool = false, _ work: @escaping Work) {
     mailbox.withLock { box in
       if inner { box.innerBatches.append(work) } else { box.batches.append(work) }
@@ -114,16 +118,16 @@ public final class Executor: @unchecked Sendable {
     return true
   }
 
-  /// Runs turns as `run` does, on a thread that belongs to somebody else. Returns what this thread has to do as soon as others may
-  /// run turns again.
+  /// Runs turns as `run` does, on a thread that belongs to somebody else. Returns what this thread has to do as
+  /// soon as others may run turns again.
   public func runLent(limit: Int = 64) -> (isBusy: Bool, errands: [Work]) {
     errands = []
     let isBusy = run(limit: limit)
     return (isBusy, errands.take() ?? [])
   }
 
-  /// Leaves work that may block, such as writing, to the thread that runs this turn; false if that thread must not wait. Called
-  /// in a turn; the work runs behind it, while other turns may run elsewhere.
+  /// Leaves work that may block, such as writing, to the thread that runs this turn; false if that thread must not
+  /// wait. Called in a turn; the work runs behind it, while other turns may run elsewhere.
   public func leave(_ work: @escaping Work) -> Bool {
     guard errands != nil else { return false }
     errands?.append(work)
@@ -180,6 +184,11 @@ public final class Executor: @unchecked Sendable {
     turnEnded()
     if !graveyard.isEmpty { graveyard.removeAll(keepingCapacity: true) }
     arena.reset()
+    // Steps that were put off to the next turn belong to the events of this one.
+    if let settled = settlement, deferredHead == deferred.count {
+      settlement = nil
+      settled.release()
+    }
   }
 
   /// Runs what was deferred, at most `deferredLimit` steps.
@@ -196,6 +205,13 @@ public final class Executor: @unchecked Sendable {
   }
 
   // MARK: During a turn
+
+  /// All that this turn does from now on, what it puts off included, belongs to the events of `settlement`; its
+  /// first hold ends with that. Called by the source of the events, once in a turn.
+  public func track(_ settlement: Settlement) {
+    self.settlement?.release()
+    self.settlement = settlement
+  }
 
   /// Runs what an event of a batch has deferred before the next event of the batch comes, so that it makes
   /// no difference whether events share a turn.

@@ -24,6 +24,10 @@ open class RunningSink: Downstream {
   open func finish() { drained() }
 
   /// Called at the end of every turn: hand what this turn encoded to whoever writes it.
+  ///
+  /// A sink that has not written all that it took in this turn holds the executor's ``Executor/settlement``, if
+  /// there is one, and releases it when that is written (as durably as its parameters say), has been rejected, or has
+  /// failed.
   open func turnEnded() {}
 
   /// The pipeline ends without draining: release everything, write nothing more.

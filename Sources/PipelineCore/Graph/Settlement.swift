@@ -1,0 +1,56 @@
+import Synchronization
+
+/// What becomes of the events that came in together: of one request, or one stretch of a file.
+///
+/// They are *settled* when everybody who holds them has let go: the turn that they came in, and each sink that
+/// has taken what the turn made of them and has not written it yet. An event that was dropped or rejected by design
+/// holds nothing; neither does one that a step keeps for later (`throttle`, a window, an inner signal that waits).
+///
+/// `done` is called once, on whichever thread lets go last. Failures win over success. If somebody goes
+/// away without letting go, they count as failed: an accident never counts as written.
+public final class Settlement: Sendable {
+  public enum Outcome: Sendable, Equatable {
+    case settled
+    /// Something of it was not written, and why.
+    case failed(String)
+  }
+
+  private struct State {
+    /// The turn holds it from the start.
+    var holders = 1
+    var outcome = Outcome.settled
+    var done: (@Sendable (Outcome) -> Void)?
+
+    /// The first failure stays.
+    mutating func note(_ outcome: Outcome) {
+      if self.outcome == .settled { self.outcome = outcome }
+    }
+  }
+  private let state: Mutex<State>
+
+  public init(_ done: @escaping @Sendable (Outcome) -> Void) {
+    state = Mutex(State(done: done))
+  }
+
+  deinit {
+    let done = state.withLock { $0.done.take() }
+    done?(.failed("it was given up"))
+  }
+
+  /// One more holder, who will call ``release(_:)`` once. Called by a holder, such as a sink during the turn.
+  public func hold() { state.withLock { $0.holders += 1 } }
+
+  /// Lets go.
+  public func release(_ outcome: Outcome = .settled) {
+    let told = state.withLock { state -> (done: @Sendable (Outcome) -> Void, outcome: Outcome)? in
+      state.note(outcome)
+      state.holders -= 1
+      guard state.holders == 0, let done = state.done.take() else { return nil }
+      return (done, state.outcome)
+    }
+    if let told { told.done(told.outcome) }
+  }
+
+  /// It cannot succeed any more; whoever holds it still lets go.
+  public func fail(_ reason: String) { state.withLock { $0.note(.failed(reason)) } }
+}

@@ -1,0 +1,239 @@
+import Foundation
+import PipelineCore
+import PipelineHost
+import Synchronization
+import Testing
+import Transport
+
+@testable import Sinks
+
+/// What becomes of events that came in together is told when all that came of them has been written.
+@Suite struct SettlementTests {
+  private final class Outcomes: Sendable {
+    let all = Mutex<[Settlement.Outcome]>([])
+    var settlement: Settlement { Settlement { outcome in self.all.withLock { $0.append(outcome) } } }
+    var seen: [Settlement.Outcome] { all.withLock { $0 } }
+  }
+
+  @Test func isToldOnceWhenTheLastLetsGo() {
+    let outcomes = Outcomes()
+    let settlement = outcomes.settlement
+    for _ in 0..<3 { settlement.hold() }
+    for _ in 0..<3 { settlement.release() }
+    #expect(outcomes.seen.isEmpty)
+    settlement.release()
+    #expect(outcomes.seen == [.settled])
+  }
+
+  @Test func theFirstFailureWins() {
+    let outcomes = Outcomes()
+    let settlement = outcomes.settlement
+    settlement.hold()
+    settlement.hold()
+    settlement.release(.failed("first"))
+    settlement.fail("second")
+    settlement.release()
+    #expect(outcomes.seen.isEmpty)
+    settlement.release(.failed("third"))
+    #expect(outcomes.seen == [.failed("first")])
+  }
+
+  @Test func whatIsLostIsNotWritten() {
+    let outcomes = Outcomes()
+    var settlement: Settlement? = outcomes.settlement
+    settlement?.hold()
+    settlement?.release()
+    #expect(outcomes.seen.isEmpty)
+    settlement = nil
+    #expect(outcomes.seen == [.failed("it was given up")])
+  }
+
+  // MARK: Through a pipeline
+
+  /// `in` is tracked, sinks `a` and `b` hold.
+  private func pipeline(_ signals: String, sinks: String) throws -> (
+    VirtualPipeline, TrackedSource.Feed, [String: HoldingSink.Held]
+  ) {
+    let pipeline = try VirtualPipeline(
+      """
+      sources: { in: { never: {} } }
+      signals: { \(signals) }
+      sinks: { \(sinks) }
+      """)
+    let source = TrackedSource()
+    let a = HoldingSink()
+    let b = HoldingSink()
+    pipeline.execution.sourceOverride = { $0 == "in" ? source : nil }
+    pipeline.execution.sinkOverride = { $0 == "a" ? a : $0 == "b" ? b : nil }
+    pipeline.settle()
+    return (pipeline, source.feed, ["a": a.held, "b": b.held])
+  }
+
+  private let discard = "discard: {}"
+
+  @Test func waitsForAllThatHold() throws {
+    let (pipeline, feed, held) = try pipeline(
+      "", sinks: "a: { from: in, \(discard) }, b: { from: in, chain: [ { filter: event > 1 } ], \(discard) }")
+    feed.send(1, [1, 2])
+    feed.send(2, [1])
+    feed.send(3, [])
+    pipeline.settle()
+    #expect(held["a"]?.settlements.count == 2 && held["b"]?.settlements.count == 1)
+    #expect(feed.outcomes == [3: .settled], "nothing came of it")
+    held["a"]?.release()
+    #expect(feed.outcomes == [2: .settled, 3: .settled])
+    held["b"]?.settlements[0].release(.failed("no room"))
+    #expect(feed.outcomes[1] == .failed("no room"))
+  }
+
+  @Test(arguments: ["[ { flattenMap: '[event, event + 1]' } ]", "[ { deliverOn: other } ]", "[ { map: event + 1 } ]"])
+  func waitsForWhatComesInTheSameTurn(_ chain: String) throws {
+    let (pipeline, feed, held) = try pipeline(
+      "made: { from: in, chain: \(chain) }", sinks: "a: { from: made, \(discard) }")
+    feed.send(1, [1, 2, 3])
+    pipeline.settle()
+    #expect(held["a"]?.events.isEmpty == false)
+    #expect(feed.outcomes.isEmpty)
+    held["a"]?.release()
+    #expect(feed.outcomes == [1: .settled])
+  }
+
+  @Test func doesNotWaitForWhatAStepKeeps() throws {
+    let (pipeline, feed, held) = try pipeline(
+      "late: { from: in, chain: [ { throttle: 1s } ] }", sinks: "a: { from: late, \(discard) }")
+    feed.send(1, [1])
+    pipeline.settle()
+    #expect(feed.outcomes == [1: .settled])
+    pipeline.run(until: .seconds(2))
+    #expect(held["a"]?.events == [1])
+    #expect(held["a"]?.settlements.isEmpty == true, "a turn of a timer belongs to nobody")
+  }
+
+  /// A turn that has put off more than others may wait for goes on in the next ones.
+  @Test func waitsForWhatIsPutOffToLaterTurns() throws {
+    let (pipeline, feed, held) = try pipeline("", sinks: "a: { from: in, \(discard) }")
+    feed.send(1, [], steps: 2500)
+    #expect(pipeline.executor.runOne())
+    #expect(feed.outcomes.isEmpty)
+    pipeline.settle()
+    #expect(held["a"]?.events == [-1])
+    #expect(feed.outcomes.isEmpty)
+    held["a"]?.release()
+    #expect(feed.outcomes == [1: .settled])
+  }
+
+  @Test func aPipelineThatFailsHasNotWritten() throws {
+    let (pipeline, feed, _) = try pipeline(
+      "strict: { from: in, chain: [ { map: 1 / event, onError: fail } ] }", sinks: "a: { from: strict, \(discard) }")
+    feed.send(1, [0])
+    pipeline.settle()
+    guard case .failed = feed.outcomes[1] else {
+      Issue.record("\(feed.outcomes)")
+      return
+    }
+  }
+
+  @Test func aPipelineThatIsCancelledHasNotWritten() throws {
+    let (pipeline, feed, held) = try pipeline("", sinks: "a: { from: in, \(discard) }")
+    feed.send(1, [1])
+    pipeline.settle()
+    #expect(held["a"]?.settlements.count == 1)
+    pipeline.inTurn { $0.execution.cancel() }
+    pipeline.settle()
+    #expect(feed.outcomes == [1: .failed("it was given up")])
+  }
+
+  // MARK: To files
+
+  let scratch = Scratch()
+
+  /// A file sink in the real world, fed by a tracked source.
+  private func writing(_ file: String, chain: String = "") throws -> (RealPipeline, TrackedSource.Feed) {
+    let pipeline = try RealPipeline(
+      """
+      sources: { in: { never: {} } }
+      sinks: { out: { from: in, chain: [\(chain)], file: \(file) } }
+      """)
+    let source = TrackedSource()
+    pipeline.execution.sourceOverride = { _ in source }
+    source.feed.ring = pipeline.ring
+    pipeline.run { source.feed.node != nil }
+    return (pipeline, source.feed)
+  }
+
+  @Test(arguments: ["never", "batch", "interval"]) func whatIsSettledIsInTheFile(_ sync: String) throws {
+    let (pipeline, feed) = try writing("{ path: '\(scratch("out"))', sync: \(sync) }")
+    let path = scratch("out")
+    let missing = Mutex<[Int]>([])
+    feed.hears = { number in
+      let text = (try? String(contentsOfFile: path, encoding: .utf8)) ?? ""
+      if !text.hasPrefix("\(number)\n"), !text.contains("\n\(number)\n") { missing.withLock { $0.append(number) } }
+    }
+    let count = 500
+    // Several at once are written together.
+    for number in 0..<count { feed.send(number, [Int64(number)]) }
+    #expect(pipeline.run { feed.outcomes.count == count })
+    #expect(feed.outcomes.values.allSatisfy { $0 == .settled })
+    #expect(missing.withLock { $0 } == [])
+  }
+
+  /// More than one block in one turn.
+  @Test func allBlocksOfATurnAreWaitedFor() throws {
+    let (pipeline, feed) = try writing("'\(scratch("out"))'")
+    let size = Mutex(0)
+    let path = scratch("out")
+    feed.hears = { _ in
+      let length = FileManager.default.contents(atPath: path)?.count ?? 0
+      size.withLock { $0 = length }
+    }
+    feed.send(1, (100_000..<300_000).map { $0 })
+    #expect(pipeline.run { feed.outcomes.count == 1 })
+    #expect(size.withLock { $0 } == 200_000 * 7)
+  }
+
+  @Test func theNewestContentSettlesAll() throws {
+    let (pipeline, feed) = try writing("{ path: '\(scratch("out"))', mode: replace }")
+    for number in 1...9 { feed.send(number, [100, Int64(number)]) }
+    #expect(pipeline.run { feed.outcomes.count == 9 })
+    #expect(feed.outcomes.values.allSatisfy { $0 == .settled })
+    #expect(scratch.read("out").hasPrefix("9"))
+  }
+
+  @Test func aFullDiskSettlesNothing() throws {
+    let (pipeline, feed) = try writing("/dev/full")
+    feed.send(1, [1])
+    #expect(pipeline.run { pipeline.counters.sent == 1 })
+    #expect(feed.outcomes.isEmpty)
+    pipeline.inTurn { $0.execution.cancel() }
+    #expect(
+      pipeline.run {
+        if case .failed = feed.outcomes[1] { true } else { false }
+      })
+  }
+
+  private struct BrokenPipe: SinkComponent {
+    static let spec = ComponentSpec<BrokenPipe>("broken", summary: "A pipe that nobody reads.")
+    func makeSink(_ seat: Seat) -> RunningSink {
+      var ends: [Int32] = [0, 0]
+      #expect(pipe(&ends) == 0)
+      close(ends[0])
+      return StreamSink(
+        seat, EncodeParameter(.json).makeEncoder(), .descriptor(FileDescriptor(ends[1], name: "a pipe")))
+    }
+  }
+
+  @Test func aFailedWriteIsTold() throws {
+    let (pipeline, feed) = try {
+      let pipeline = try RealPipeline("sources: { in: { never: {} } }\nsinks: { out: { from: in, discard: {} } }")
+      let source = TrackedSource()
+      pipeline.execution.sourceOverride = { _ in source }
+      pipeline.execution.sinkOverride = { _ in BrokenPipe() }
+      source.feed.ring = pipeline.ring
+      pipeline.run { source.feed.node != nil }
+      return (pipeline, source.feed)
+    }()
+    feed.send(1, [1])
+    #expect(pipeline.run { !feed.outcomes.isEmpty && pipeline.outcome != nil })
+    #expect(feed.outcomes == [1: .failed("cannot write to a pipe: Broken pipe")])
+  }
+}
