@@ -85,10 +85,11 @@ struct Deadline {
   func waits(for descriptor: Int32) -> Bool {
     while true {
       let milliseconds = left
-      guard milliseconds > 0 else { return false }
       var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
-      if poll(&entry, 1, milliseconds) > 0 { return true }
-      // Time, or a signal, which may interrupt the call at any moment.
+      // When the machine has stood still, all the time may be over before anybody could run: then a last look.
+      if poll(&entry, 1, max(milliseconds, 10_000)) > 0 { return true }
+      if milliseconds <= 0 { return false }
+      // A signal may have interrupted the call.
     }
   }
 }
