@@ -30,6 +30,8 @@ enum CurlSetup {
       && set(CURLOPT_NETRC, 0)
       && set(CURLOPT_NOSIGNAL, 1)
       && set(CURLOPT_QUICK_EXIT, 1)
+      // For each request under way; 16 KiB by default, of which most answers fill little.
+      && set(CURLOPT_BUFFERSIZE, 4096)
       && set(CURLOPT_PROXY, options.proxy ?? "")
       && set(CURLOPT_NOPROXY, "")
       && set(CURLOPT_CONNECTTIMEOUT_MS, milliseconds(options.connectTimeout))

@@ -2,7 +2,8 @@ import CJSON
 
 /// A source that reads bytes: decodes them and emits a row at a time.
 open class DecodingSource: RunningSource {
-  private let rows = RowBatch()
+  // Grows with what comes: an answer that holds one event needs little, and there may be hundreds of sources.
+  private let rows = RowBatch(capacity: 16)
 
   /// Decodes `slab`, which continues what came before for this `decoder`, and emits its rows.
   ///
