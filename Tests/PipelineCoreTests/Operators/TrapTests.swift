@@ -180,6 +180,10 @@ struct Trap: Sendable, CustomTestStringConvertible {
       """
       groupBy: { key: event % 2, chain: [ { aggregate: { start: 0, next: running + event } } ] }
       """, ["a": "-1-2-3-|"], out: "-------(42|)"),
+    Trap(
+      42, "what a group still holds when it has been idle for too long keeps its key",
+      "{ from: a, chain: [ { groupBy: { key: event, idle: 20ms, chain: [ { delay: 50ms } ] } }, { map: meta.key } ] }",
+      ["a": "-1-2-----|"], out: "------1-2-|"),
   ]
 
   @Test(arguments: traps) func marblesHold(_ trap: Trap) throws {
