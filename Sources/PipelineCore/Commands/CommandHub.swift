@@ -20,6 +20,11 @@ extension Command {
     private var saysExecuting = false
     private var saysEnabled = true
     private var isAdvancing = false
+    /// How many executions are being begun inside of each other: what one sends may begin the next.
+    private var depth = 0
+    /// More are begun off the stack, so that they cost none, and so that the turn ends.
+    private static let depthLimit = 32
+    private static let advance = 1
     /// An execution was cut off because the pipeline stops, so the command does not say that it is free again.
     private var isCut = false
     /// Everybody who is there from the beginning has come.
@@ -70,13 +75,18 @@ extension Command {
     }
 
     override func resumed(_ token: Int) {
-      isSettled = true
-      endIfIdle()
+      if token == Self.advance {
+        advance()
+        announce()
+      } else {
+        isSettled = true
+      }
+      if !isClosed { endIfIdle() }
     }
 
     // MARK: Who has to do with it
 
-    var isExecuting: Bool { !executions.isEmpty }
+    var isExecuting: Bool { !executions.isEmpty || !waiting.isEmpty }
 
     var isEnabled: Bool {
       guard isPermitted else { return false }
@@ -148,9 +158,9 @@ extension Command {
       guard !isClosed, isPermitted else { return .disabled }
       let request = Request(input: OwnedEvent(event), driver: driver.serial)
       let limit = parameters.allowsConcurrentExecution ? parameters.maxConcurrent : 1
-      if executions.count < limit, waiting.isEmpty {
+      if executions.count + waiting.count < limit {
         driver.began()
-        begin(request)
+        beginOrWait(request)
         return .accepted
       }
       switch parameters.whenBusy {
@@ -170,8 +180,19 @@ extension Command {
           if let old { drivers[old.driver]?.ended() }
         }
         if isClosed { return .disabled }
-        begin(request)
+        for old in waiting { drivers[old.driver]?.ended() }
+        waiting.removeAll()
+        beginOrWait(request)
         return .accepted
+      }
+    }
+
+    private func beginOrWait(_ request: Request) {
+      if waiting.isEmpty, depth < Self.depthLimit {
+        begin(request)
+      } else {
+        waiting.append(request)
+        later(Self.advance)
       }
     }
 
@@ -185,6 +206,8 @@ extension Command {
       announce()
       guard !isClosed else { return }
       request.input.keep(in: arena)
+      depth += 1
+      defer { depth -= 1 }
       open(
         parameters.run.required, number: number, seat.scope.with(outer: request.input.event).with(work: request.work))
     }
@@ -249,7 +272,14 @@ extension Command {
       guard !isAdvancing else { return }
       isAdvancing = true
       let limit = parameters.allowsConcurrentExecution ? parameters.maxConcurrent : 1
-      while !isClosed, executions.count < limit, let next = waiting.popFirst() {
+      var rounds = 0
+      while !isClosed, executions.count < limit, !waiting.isEmpty {
+        guard rounds < Self.depthLimit else {
+          later(Self.advance)
+          break
+        }
+        rounds += 1
+        let next = waiting.removeFirst()
         backlog.update(waiting.count, parameters.queueLimit, executor)
         begin(next)
       }

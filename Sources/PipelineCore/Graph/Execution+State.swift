@@ -31,6 +31,7 @@ extension Execution {
       }
       for (index, driver) in zip(plan.drivers, drivers) {
         state.record(.reference(Driver.reference(plan.named[index].name))) { $0.write(driver.hasEnded) }
+        if let upstream = driver.upstream, let signal = driver.signal { record(upstream, of: signal, &state) }
       }
       for tap in taps { tap.record(self, &state) }
       for signal in named { signal.record(&state) }

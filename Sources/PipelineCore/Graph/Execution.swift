@@ -94,6 +94,7 @@ public final class Execution {
     self.executor = executor
     self.services = services
     executor.turnEnded = { [unowned self] in self.turnEnded() }
+    executor.becameQuiet = { [unowned self] in self.becameQuiet() }
   }
 
   // MARK: Life
@@ -135,10 +136,12 @@ public final class Execution {
       if sinks[index].node.hasEnded { upstream.cancel() } else { sinks[index].upstream = upstream }
     }
     for index in plan.drivers {
-      let driver = Driver(self, hasEnded: restoration?.hasEnded(Driver.reference(plan.named[index].name)) ?? false)
+      let reference = Driver.reference(plan.named[index].name)
+      let driver = Driver(self, hasEnded: restoration?.hasEnded(reference) ?? false)
       drivers.append(driver)
       if driver.hasEnded { continue }
-      let signal = SignalPlan(.named(index), step: StepID(0), type: .dyn)
+      let signal = SignalPlan(.named(index), step: StepID(0), type: .dyn, reference: "\(reference).signal")
+      driver.signal = signal
       driver.upstream = subscribe(signal, topScope, to: driver)
     }
     for (number, tap) in taps.enumerated() { tap.connect(self, number) }
@@ -252,7 +255,6 @@ public final class Execution {
   }
 
   private func turnEnded() {
-    if outcome == nil, isExhausted { for signal in errors { signal.complete() } }
     for bank in banks.values { bank.forget() }
     let wasFree = !executor.isCongested
     for sink in sinks where sink.isOpen { sink.node.turnEnded() }
@@ -262,10 +264,17 @@ public final class Execution {
     }
   }
 
-  /// Whether nothing can happen any more: no source runs, no timer is set, nothing is put off. Who still waits for
-  /// an errors output then waits for nothing; it may be the output's own signal that does.
-  private var isExhausted: Bool {
-    !runningSources.contains { !$0.isClosed } && executor.nextDeadline == nil && errors.contains(where: \.isClaimed)
+  /// Whether nothing can happen any more: no source runs, no timer is set, nothing is put off.
+  private var isExhausted: Bool { !runningSources.contains { !$0.isClosed } && executor.nextDeadline == nil }
+
+  /// Where nothing can happen any more, who still waits for an errors output, or for a command to end, waits for
+  /// nothing; it may be the output's own signal that does, or one that executes the command for what that sends.
+  private func becameQuiet() {
+    guard outcome == nil, isExhausted else { return }
+    if errors.contains(where: \.isClaimed) { for signal in errors { signal.complete() } }
+    for (_, command) in commands.sorted(by: { $0.key < $1.key }) where outcome == nil && isExhausted {
+      command.finish()
+    }
   }
 
   // MARK: Subscribing
@@ -403,8 +412,8 @@ public final class Execution {
 
   private func completeErrors(_ index: Int) {
     guard !named[index].isConnected else { return }
-    let isDriven = drivers.contains { !$0.hasEnded }
-    if !reach.mayRun(index, isDriven: isDriven, { sinks[$0].isOpen }) { errors[index].complete() }
+    let state = SignalReach.State(isOpen: { self.sinks[$0].isOpen }, isRunning: { self.named[$0].isConnected })
+    if !reach.mayRun(index, state) { errors[index].complete() }
   }
 
   // MARK: What sinks report
@@ -479,6 +488,8 @@ public final class Execution {
 final class Driver: Downstream {
   private unowned let execution: Execution
   var upstream: (any Subscription)?
+  /// What it has subscribed.
+  var signal: SignalPlan?
   private(set) var hasEnded = false
 
   init(_ execution: Execution, hasEnded: Bool) {

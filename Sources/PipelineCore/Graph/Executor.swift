@@ -49,6 +49,8 @@ public final class Executor: @unchecked Sendable {
   private var errands: [Work]?
   /// Called at the end of each turn, while its values are still valid.
   var turnEnded: () -> Void = {}
+  /// Called in a turn when nothing is left to do in it; it may cause more.
+  var becameQuiet: () -> Void = {}
 
   /// How many sinks (and full queues) ask for no further input.
   private var congestedOutputs = 0
@@ -174,6 +176,10 @@ public final class Executor: @unchecked Sendable {
     turns &+= 1
     work()
     runDeferred()
+    if deferredHead == deferred.count {
+      becameQuiet()
+      runDeferred()
+    }
     if deferredHead == deferred.count {
       deferred.removeAll(keepingCapacity: true)
       deferredHead = 0

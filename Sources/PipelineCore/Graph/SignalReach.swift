@@ -1,57 +1,86 @@
-/// Which named signals a pipeline may still run, as far as the plan tells.
+/// Which named signals a pipeline may still run, as far as the plan and what runs tell.
 struct SignalReach {
-  /// For each sink, the named signals that it may run.
-  private let bySink: [Set<Int>]
-  /// Those that run to execute commands, and what they run.
-  private let byDrivers: Set<Int>
-  /// Signals that may be run again after their end, or begun later than with the pipeline.
-  private let repeatable: Set<Int>
-
-  init(_ plan: Plan) {
-    var walk = Walk(plan: plan)
-    bySink = plan.sinks.map { sink in
-      walk.reached = []
-      walk.visit(sink.input, again: false)
-      return walk.reached
-    }
-    walk.reached = []
-    for driver in plan.drivers {
-      walk.visit(SignalPlan(.named(driver), step: StepID(0), type: .dyn), again: false)
-    }
-    byDrivers = walk.reached
-    repeatable = walk.repeatable
+  private enum Referrer {
+    case sink(Int)
+    case named(Int)
   }
 
-  /// Whether the signal, which is not running, may run once more. `isOpen` says of a sink whether it still takes
-  /// events; `isDriven`: whether what executes commands still runs.
-  func mayRun(_ signal: Int, isDriven: Bool, _ isOpen: (Int) -> Bool) -> Bool {
-    guard repeatable.contains(signal) else { return false }
-    if isDriven, byDrivers.contains(signal) { return true }
-    return bySink.indices.contains { isOpen($0) && bySink[$0].contains(signal) }
+  private struct Reference {
+    var by: Referrer
+    /// Whether the referrer may subscribe it later than it begins itself, or repeatedly.
+    var isLate: Bool
+  }
+
+  /// Who refers to each named signal.
+  private let references: [[Reference]]
+  private let isCold: [Bool]
+
+  init(_ plan: Plan) {
+    var walk = Walk(references: Array(repeating: [], count: plan.named.count))
+    for (index, sink) in plan.sinks.enumerated() { walk.visit(sink.input, by: .sink(index), isLate: false) }
+    for (index, named) in plan.named.enumerated() { walk.visit(named.body, by: .named(index), isLate: false) }
+    references = walk.references
+    isCold = plan.named.map(\.isCold)
+  }
+
+  /// What is going on.
+  struct State {
+    /// Whether a sink still takes events.
+    var isOpen: (Int) -> Bool
+    /// Whether a named signal is running; nothing is known of cold ones.
+    var isRunning: (Int) -> Bool
+  }
+
+  /// Whether the signal, which is not running, may run once more.
+  func mayRun(_ signal: Int, _ state: State) -> Bool {
+    var seen: Set<Int> = []
+    return isCold[signal] ? isWanted(signal, state, &seen) : mayBegin(signal, state, &seen)
+  }
+
+  /// Whether somebody may subscribe it who has not.
+  private func mayBegin(_ signal: Int, _ state: State, _ seen: inout Set<Int>) -> Bool {
+    guard seen.insert(signal).inserted else { return false }
+    for reference in references[signal] {
+      switch reference.by {
+      case .sink(let index): if reference.isLate, state.isOpen(index) { return true }
+      // Each subscription of a cold signal is one of its own, and none is known to be the last.
+      case .named(let index) where isCold[index]: if isWanted(index, state, &seen) { return true }
+      case .named(let index):
+        if reference.isLate && state.isRunning(index) || mayBegin(index, state, &seen) { return true }
+      }
+    }
+    return false
+  }
+
+  /// Whether anybody runs, or may run, who refers to it.
+  private func isWanted(_ signal: Int, _ state: State, _ seen: inout Set<Int>) -> Bool {
+    guard seen.insert(signal).inserted else { return false }
+    for reference in references[signal] {
+      switch reference.by {
+      case .sink(let index): if state.isOpen(index) { return true }
+      case .named(let index) where isCold[index]: if isWanted(index, state, &seen) { return true }
+      case .named(let index): if state.isRunning(index) || mayBegin(index, state, &seen) { return true }
+      }
+    }
+    return false
   }
 
   private struct Walk {
-    let plan: Plan
-    var reached: Set<Int> = []
-    var repeatable: Set<Int> = []
+    var references: [[Reference]]
 
-    /// `again`: somebody below may subscribe later or repeatedly.
-    mutating func visit(_ signal: SignalPlan, again: Bool) {
+    mutating func visit(_ signal: SignalPlan, by referrer: Referrer, isLate: Bool) {
       switch signal.kind {
       case .errors, .input: break
       case .source(let component, _):
-        for inner in component.innerPlans { visit(inner, again: true) }
-      case .run(_, let input): visit(input, again: again)
+        for inner in component.innerPlans { visit(inner, by: referrer, isLate: true) }
+      case .run(_, let input): visit(input, by: referrer, isLate: isLate)
+      // Who listens to a command does not execute it.
+      case .node(is CommandOutput, _, _): break
       case .node(let component, _, let inputs):
-        let again = again || type(of: component).subscribesAgain
-        for input in inputs { visit(input, again: again) }
-        for inner in component.innerPlans { visit(inner, again: true) }
-      case .named(let index):
-        // Of a cold signal each subscription is one of its own, and none is known to be the last.
-        let again = again || plan.named[index].isCold
-        let isNew = reached.insert(index).inserted
-        let isNewlyAgain = again && repeatable.insert(index).inserted
-        if isNew || isNewlyAgain { visit(plan.named[index].body, again: again) }
+        let isLater = isLate || type(of: component).subscribesAgain
+        for input in inputs { visit(input, by: referrer, isLate: isLater) }
+        for inner in component.innerPlans { visit(inner, by: referrer, isLate: true) }
+      case .named(let index): references[index].append(Reference(by: referrer, isLate: isLate))
       }
     }
   }

@@ -191,6 +191,49 @@ import Testing
     #expect(result.outcome == .completed)
   }
 
+  /// A command that is executed for what it sends, as for the next page, ends when nothing can happen any more.
+  @Test func whatItSendsMayExecuteItAgain() throws {
+    let yaml = """
+      sources: { clicks: { scripted: {} } }
+      signals:
+        first: { from: clicks, chain: [ { execute: load } ] }
+        next: { from: load.values, chain: [ { filter: event < 3 }, { execute: load } ] }
+      commands:
+        load: { whenBusy: queue, run: { from: { marbles: '-1|' }, chain: [ { map: outer + event } ] } }
+      sinks: { out: { from: load.values, probe: {} } }
+      """
+    for restarts in [false, true] {
+      var options = PipelineRun.Options()
+      options.cutAfter = { _ in restarts }
+      let clicks = ScriptedSource(SignalHistory(try Marbles("0|")).script)
+      let result = try PipelineRun(yaml, sources: ["clicks": clicks], options: options)
+      #expect(result.out == SignalHistory(try Marbles("-1-2-(3)|")), "\(result.out)")
+      #expect(result.outcome == .completed)
+    }
+  }
+
+  /// However many executions begin each other, they cost no stack.
+  @Test(arguments: [
+    "whenBusy: queue", "whenBusy: latest", "allowsConcurrentExecution: true, maxConcurrent: 10000",
+    "allowsConcurrentExecution: true, maxConcurrent: 10000, whenBusy: queue",
+  ])
+  func manyBeginEachOther(_ parameters: String) throws {
+    let yaml = """
+      sources: { clicks: { scripted: {} } }
+      signals:
+        first: { from: clicks, chain: [ { execute: load } ] }
+        next: { from: load.values, chain: [ { filter: event < 5000 }, { execute: load } ] }
+      commands:
+        load: { \(parameters), run: { from: { values: [1] }, chain: [ { map: outer + event } ] } }
+      sinks: { out: { from: load.values, chain: [ count ], probe: {} }, state: { from: load.executing, chain: [ count ], probe: {} } }
+      """
+    let clicks = ScriptedSource(SignalHistory(try Marbles("0|")).script)
+    let result = try PipelineRun(yaml, sources: ["clicks": clicks])
+    #expect(result.out.entries.first?.moment == .next(.int(5000)), "\(result.out)")
+    #expect(result.sinks["state"]?.entries.first?.moment == .next(.int(3)))
+    #expect(result.outcome == .completed)
+  }
+
   @Test func aPipelineMayHaveNothingButACommand() throws {
     let yaml = """
       sources: { clicks: { values: [1, 2, 3] } }
