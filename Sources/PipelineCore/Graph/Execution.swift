@@ -402,7 +402,8 @@ public final class Execution {
 
   /// A named signal has ended or lost its last subscriber.
   func namedStopped(_ index: Int) {
-    if !isWiring, outcome == nil { completeErrors(index) }
+    guard !isWiring else { return }
+    for stopped in reach.run(by: index) where outcome == nil { completeErrors(stopped) }
   }
 
   /// Completes the errors outputs of signals that can never run again: they have nothing to wait for.

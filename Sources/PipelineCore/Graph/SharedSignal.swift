@@ -182,6 +182,13 @@ final class SharedSignal: Downstream {
       isClosed = true
       shared.remove(self)
     }
+
+    /// False if it has been cancelled, perhaps by what one before it did when it heard of the end. Nothing comes
+    /// behind the end.
+    func hearsTheEnd() -> Bool {
+      defer { isClosed = true }
+      return !isClosed
+    }
   }
 
   /// `serial`: the number of the subscription in a saved state; nil: it is the newest.
@@ -199,8 +206,10 @@ final class SharedSignal: Downstream {
   }
 
   private func remove(_ subscriber: Subscriber) {
-    if let at = subscribers.firstIndex(where: { $0 === subscriber }) { subscribers.remove(at: at) }
     execution.executor.bury(subscriber)
+    // One that is about to hear of the end is none any more.
+    guard let at = subscribers.firstIndex(where: { $0 === subscriber }) else { return }
+    subscribers.remove(at: at)
     guard subscribers.isEmpty, connection != nil, sharing.stop == .unused else { return }
     disconnect()
     execution.namedStopped(index)
@@ -225,19 +234,23 @@ final class SharedSignal: Downstream {
   override func complete() {
     watcher?.complete()
     if !sharing.again { ending = .completed }
-    for subscriber in end() { subscriber._withUnsafeGuaranteedRef { $0.complete() } }
+    for subscriber in end() where subscriber.hearsTheEnd() {
+      subscriber.downstream._withUnsafeGuaranteedRef { $0.complete() }
+    }
     execution.namedStopped(index)
   }
 
   override func fail(_ failure: SignalFailure) {
     watcher?.fail(failure)
     if !sharing.again { ending = .failed(failure) }
-    for subscriber in end() { subscriber._withUnsafeGuaranteedRef { $0.fail(failure) } }
+    for subscriber in end() where subscriber.hearsTheEnd() {
+      subscriber.downstream._withUnsafeGuaranteedRef { $0.fail(failure) }
+    }
     execution.namedStopped(index)
   }
 
   /// Teardown before the handlers: whoever hears of the end may subscribe again.
-  private func end() -> [Unmanaged<Downstream>] {
+  private func end() -> [Subscriber] {
     let told = subscribers
     subscribers = []
     let above = connection
@@ -247,10 +260,7 @@ final class SharedSignal: Downstream {
     for subscriber in told {
       execution.executor.bury(subscriber)
     }
-    return told.filter { !$0.isClosed }.map {
-      $0.isClosed = true
-      return $0.downstream
-    }
+    return told
   }
 }
 

@@ -14,12 +14,21 @@ struct SignalReach {
   /// Who refers to each named signal.
   private let references: [[Reference]]
   private let isCold: [Bool]
+  /// The named signals to which each one refers.
+  private let targets: [[Int]]
 
   init(_ plan: Plan) {
     var walk = Walk(references: Array(repeating: [], count: plan.named.count))
     for (index, sink) in plan.sinks.enumerated() { walk.visit(sink.input, by: .sink(index), isLate: false) }
     for (index, named) in plan.named.enumerated() { walk.visit(named.body, by: .named(index), isLate: false) }
     references = walk.references
+    var targets: [[Int]] = Array(repeating: [], count: plan.named.count)
+    for (index, list) in references.enumerated() {
+      for case .named(let referrer) in list.map(\.by) where targets[referrer].last != index {
+        targets[referrer].append(index)
+      }
+    }
+    self.targets = targets
     isCold = plan.named.map(\.isCold)
   }
 
@@ -29,6 +38,19 @@ struct SignalReach {
     var isOpen: (Int) -> Bool
     /// Whether a named signal is running; nothing is known of cold ones.
     var isRunning: (Int) -> Bool
+  }
+
+  /// The signal and all that it runs.
+  func run(by signal: Int) -> [Int] {
+    if targets[signal].isEmpty { return [signal] }
+    var found = [signal]
+    var seen: Set<Int> = [signal]
+    var next = 0
+    while next < found.count {
+      for target in targets[found[next]] where seen.insert(target).inserted { found.append(target) }
+      next += 1
+    }
+    return found
   }
 
   /// Whether the signal, which is not running, may run once more.

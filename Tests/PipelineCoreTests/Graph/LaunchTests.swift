@@ -72,4 +72,21 @@ import Testing
     #expect(inputs.map(\.settling) == [1])
     #expect(group.innerPlans.map(\.settling) == [1])
   }
+
+  /// A subscriber that leaves because another one heard of the end hears of it no more, and begins nothing for it.
+  @Test func whoHasLeftHearsOfNoEnd() throws {
+    let yaml = """
+      sources: { a: { scripted: {} } }
+      signals:
+        effect: { from: a, chain: [ { do: { on: [error, completed], signal: { from: { values: [1] }, chain: [ { delay: 5ms } ] } } } ] }
+        both: { combineLatest: [a, effect] }
+      sinks: { out: { from: both, probe: {} } }
+      """
+    let failed = try run(yaml, ["a": "-#"])
+    #expect(failed.out == SignalHistory(try Marbles("-#")))
+    #expect(failed.pendingTimers == 0)
+    let completed = try run(yaml, ["a": "-1|"])
+    #expect(completed.out.entries.last?.at == .milliseconds(7))
+    #expect(completed.pendingTimers == 0)
+  }
 }
