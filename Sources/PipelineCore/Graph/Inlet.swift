@@ -80,6 +80,11 @@ open class MultiInletNode: OperatorNode {
 
   private func attach(_ signal: SignalPlan, _ number: Int, _ scope: Scope) -> Inlet {
     let inlet = Inlet(self, number, signal, scope)
+    // Nothing begins for a node that has ended, whatever it is sent.
+    guard !isClosed else {
+      inlet.hasEnded = true
+      return inlet
+    }
     inlets.append(inlet)
     let subscription = execution.subscribe(signal, scope, to: inlet)
     if inlet.hasEnded { subscription.cancel() } else { inlet.upstream = subscription }
