@@ -2,12 +2,14 @@
 #include "rx_linux.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
@@ -71,5 +73,22 @@ int rx_wait_readable(int descriptor, int64_t nanoseconds) {
   const struct timespec time = {nanoseconds / 1000000000, nanoseconds % 1000000000};
   return ppoll(&entry, 1, &time, NULL) > 0;
 }
+
+static int forget_text(struct dl_phdr_info *info, size_t size, void *unused) {
+  (void)size;
+  (void)unused;
+  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  for (int i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+    // What can be written may have been, and what is not from the file is not in it.
+    if (segment->p_type != PT_LOAD || (segment->p_flags & PF_W)) continue;
+    const uintptr_t start = (info->dlpi_addr + segment->p_vaddr + page - 1) & ~(page - 1);
+    const uintptr_t end = (info->dlpi_addr + segment->p_vaddr + segment->p_filesz) & ~(page - 1);
+    if (start < end) madvise((void *)start, end - start, MADV_DONTNEED);
+  }
+  return 1;  // The program comes first, and libraries are shared with others.
+}
+
+void rx_forget_program_text(void) { dl_iterate_phdr(forget_text, NULL); }
 
 void rx_forbid_dumps(void) { prctl(PR_SET_DUMPABLE, 0); }

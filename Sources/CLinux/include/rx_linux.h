@@ -28,5 +28,8 @@ int rx_signalfd(const int *signals, int count);
 int rx_next_signal(int descriptor);
 /// Forbids core dumps and tracing by other processes of the user.
 void rx_forbid_dumps(void);
+/// Unmaps the pages of the program's own code and constants, which cannot have been changed: those that are needed
+/// come back from the page cache when they are used. For after the start, which uses much that is not used again.
+void rx_forget_program_text(void);
 
 #endif

@@ -1,3 +1,4 @@
+import CLinux
 import Glibc
 import Logging
 import PipelineCore
@@ -189,6 +190,8 @@ final class Supervisor {
     guard !isStopping, slots.allSatisfy(\.isSettled) else { return }
     if !isReady {
       isReady = true
+      // Reading files and compiling them has brought much into memory that running them does not need.
+      rx_forget_program_text()
       notify?.send("READY=1\nSTATUS=\(status)")
     } else if let reload {
       self.reload = nil
