@@ -88,7 +88,7 @@ struct DaemonTests {
     let manager = try NotifySocket(folder.path + "/notify")
     let process = try RunningRxd(
       [file], environment: ["NOTIFY_SOCKET": manager.path, "WATCHDOG_USEC": "40000"])
-    #expect(try manager.next()["READY"] == "1")
+    #expect(try manager.next(with: "READY")["READY"] == "1")
     for _ in 0..<3 { #expect(try manager.next()["WATCHDOG"] == "1") }
     process.send(SIGTERM)
     #expect(try process.wait() == 0)

@@ -58,9 +58,9 @@ public struct Event {
   }
 
   @inline(__always)
-  init(_ value: Value, from origin: Unmanaged<Origin>, position: Int64) {
+  init(_ value: Value, key: Value = .absent, from origin: Unmanaged<Origin>, position: Int64) {
     self.value = value
-    key = .absent
+    self.key = key
     self.origin = origin
     self.position = position
   }

@@ -81,7 +81,8 @@ public final class RowRun: OperatorNode {
   }
 
   public override func receive(_ event: Event) {
-    var event = event
+    // Word by word, as it was written a moment ago.
+    var event = Event(event.value, key: event.key, from: event.origin, position: event.position)
     withUnsafeMutablePointer(to: &event) { run($0) }
   }
 

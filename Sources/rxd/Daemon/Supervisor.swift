@@ -43,6 +43,8 @@ final class Supervisor {
   private var isCancelling = false
   private var nextFeed: Instant?
   private var nextSummary: Instant?
+  /// When to let go of what only the start has needed.
+  private var forgetAt: Instant?
   private var hasFailed = false
   private static let cores = max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN)))
 
@@ -112,7 +114,7 @@ final class Supervisor {
   }
 
   private func wait() {
-    let deadlines = slots.flatMap { [$0.retryAt, $0.drainDeadline] } + [stopDeadline, nextFeed, nextSummary]
+    let deadlines = slots.flatMap { [$0.retryAt, $0.drainDeadline] } + [stopDeadline, nextFeed, nextSummary, forgetAt]
     let deadline = deadlines.compactMap { $0 }.min()
     var entries = [
       pollfd(fd: signals.descriptor, events: Int16(POLLIN), revents: 0),
@@ -178,6 +180,11 @@ final class Supervisor {
       nextFeed = now + interval
     }
     if let at = nextSummary, now >= at { nextSummary = log.summarize() }
+    if let at = forgetAt, now >= at {
+      forgetAt = nil
+      // Reading files and compiling them has brought much into memory that running them does not need.
+      rx_forget_program_text()
+    }
     return nil
   }
 
@@ -190,8 +197,7 @@ final class Supervisor {
     guard !isStopping, slots.allSatisfy(\.isSettled) else { return }
     if !isReady {
       isReady = true
-      // Reading files and compiling them has brought much into memory that running them does not need.
-      rx_forget_program_text()
+      forgetAt = now + .seconds(1)
       notify?.send("READY=1\nSTATUS=\(status)")
     } else if let reload {
       self.reload = nil
