@@ -107,7 +107,7 @@ final class FollowerWork: @unchecked Sendable {
   private func wait() -> [Inotify.Event]? {
     let timeout = timeout
     if pace.isBusy, timeout != 0, let inotify {
-      guard sleep(until: pace.nextLook) else { return nil }
+      guard wait(until: pace.nextLook) else { return nil }
       let events = inotify.read()
       if !events.isEmpty { return events }
       pace.foundNothing()
@@ -124,7 +124,7 @@ final class FollowerWork: @unchecked Sendable {
   }
 
   /// False: stopped.
-  private func sleep(until time: Int64) -> Bool {
+  private func wait(until time: Int64) -> Bool {
     let rest = time &- monotonicNow()
     guard rest > 0 else { return !stop.isAwake }
     return rx_wait_readable(stop.descriptor, rest) == 0

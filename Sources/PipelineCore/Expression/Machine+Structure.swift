@@ -61,19 +61,10 @@ extension Machine {
   func object(_ at: Int32) -> Value {
     let count = Int(operations[Int(at)].b)
     let children = code.pointee.children + Int(operations[Int(at)].a)
-    let slots = state.pointee.slots
     guard let target = context.entries(count).baseAddress else { return .absent }
     for index in 0..<count {
-      let part = children[3 &* index &+ 1]
-      let operation = operations + Int(part)
-      var member: Value
-      if operation.pointee.code == .slot {
-        member = slots[Int(operation.pointee.a)]
-        if member.isAbsent { return missing(part) }
-      } else {
-        member = quickValue(part)
-        if member.isError { return member }
-      }
+      let member = quickValue(children[3 &* index &+ 1])
+      if member.isError { return member }
       target[index] = Entry(key: operations[Int(children[3 &* index])].literal, value: member)
     }
     return Value(kind: .map, pointer: UnsafeRawPointer(target), length: count)

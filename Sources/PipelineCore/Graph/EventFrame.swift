@@ -131,7 +131,7 @@ extension Value {
 /// The frames of chains that are the same but for what their steps keep, such as the groups of `groupBy`: one for
 /// each segment instead of one for each group, so that many groups stay within the processor's cache.
 ///
-/// The chains see the same `outer` and `error`, and none of them is given an event while another evaluates: a row-wise
+/// The chains see the same `outer` and `error` (an ``ImmediateSignal`` sets `outer` before each event), and none of them is given an event while another evaluates: a row-wise
 /// step evaluates for the event in hand only, and what it emits or rejects comes behind its last evaluation.
 final class SharedFrames {
   private var frames: [ObjectIdentifier: EventFrame] = [:]

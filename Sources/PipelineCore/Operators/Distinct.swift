@@ -11,9 +11,9 @@ struct Distinct: RowOperator {
     summary: "Drops events that have come before, as far back as its memory reaches.",
     details: """
       It remembers the last `memory` different values that it passed on, and forgets the oldest when there \
-      is one more; with `within`, each for so long. What was forgotten passes again. Values are compared as \
-      they are written in JSON: with `by`, what the expression gives. An event for which it fails goes to \
-      the errors output.
+      is one more; with `within`, each for so long. What was forgotten passes again. Values are compared by \
+      content, lists by their elements and objects as they are written in JSON: with `by`, what the expression \
+      gives. An event for which it fails goes to the errors output.
       """,
     parameters: [
       .init("by", \.by, primary: true, "What to compare; the whole event if left out."),
@@ -31,7 +31,7 @@ struct Distinct: RowOperator {
       .marble("for a while", "distinct: { within: 3ms }", in: "1-1-1-1|", out: "1---1--|"),
     ],
     keeps:
-      "The JSON text of at most `memory` values, the oldest forgotten first; with `within`, none longer than that.",
+      "The bytes of at most `memory` values, the oldest forgotten first; with `within`, none longer than that.",
     carries: .state(version: 2),
     rivals: ["RxJS distinct", "Benthos dedupe", "Vector dedupe"],
     wants: [

@@ -76,7 +76,6 @@ struct GroupBy: OperatorComponent {
     private let maxGroups: Int
     private let plan: SignalPlan?
     private let program: Program
-    private let hasChain: Bool
     private let frame: EventFrame
     /// Where the chains of the groups evaluate.
     private let frames = SharedFrames()
@@ -94,7 +93,6 @@ struct GroupBy: OperatorComponent {
       maxGroups = parameters.maxGroups
       plan = parameters.chain.plan
       program = parameters.key.required
-      hasChain = parameters.chain.plan != nil
       frame = .make(seat)
       super.init(seat, downstream: downstream)
     }
@@ -119,7 +117,7 @@ struct GroupBy: OperatorComponent {
         }
         var event = event
         event.key = group.key.value
-        if hasChain { group.subject.receive(event) } else { emit(event) }
+        if plan != nil { group.subject.receive(event) } else { emit(event) }
       }
     }
 

@@ -60,7 +60,6 @@ struct Map: RowOperator {
   }
 
   /// A mapping of expressions.
-
   final class Step: RowStep {
     private let builder: ValueBuilder
     private let step: StepPlan

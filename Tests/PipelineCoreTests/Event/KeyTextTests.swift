@@ -1,3 +1,4 @@
+import Measuring
 import Testing
 
 @testable import PipelineCore
@@ -49,6 +50,24 @@ import Testing
     #expect(text(.int(-1)) != text(.uint(.max)))
     #expect(text(.double(.nan)) == text(.double(-.nan)))
     #expect(text(.double(7)) != text(.int(7)))
+  }
+
+  /// `distinct` without `by` takes each event as a key. A list that is still JSON text is read, which does allocate.
+  @Test(arguments: classes.map { $0[0] }.filter { !$0.hasPrefix("[") }) func aKeyCostsNoAllocation(_ json: String) {
+    let arena = Arena()
+    let frame = EvaluationFrame(arena: arena, json: JSONParser())
+    let slab = Slab(Array("{\"k\": \(json)}".utf8))
+    let event = frame.json.open(slab.bytes)
+    let key = Array("k".utf8).withUnsafeBytes { JSONParser.lookup(event, key: $0) }
+    let buffer = OutputBuffer()
+    let context = Context(state: frame.state)
+    let counts = ExpressionLoop.counts(100) {
+      buffer.clear()
+      arena.reset()
+      KeyText.append(key, to: buffer, context)
+    }
+    #expect(counts.allocations == 0)
+    withExtendedLifetime(slab) {}
   }
 
   @Test(arguments: [1, 2, 3]) func bytesAreEqualIfNoneDiffers(seed: UInt64) {
