@@ -23,7 +23,8 @@ public struct Reply: SinkComponent {
     ],
     examples: [.snippet("as JSON", "reply: { encode: json }")],
     edges: EdgeCases(
-      empty: "A request that no event answers gets 504 after `replyTimeout`.",
+      empty:
+        "A request that no event answers gets 504 after `replyTimeout`, or 503 as soon as nothing is left that could answer it.",
       error: "Ends the pipeline; requests under way get 503.", completion: "Requests under way are answered first.",
       disposal: "Requests under way are answered within the time limit for stopping."),
     rivals: ["Benthos sync_response", "Node-RED http response"],

@@ -41,23 +41,11 @@ public struct HTTPServerSource: SourceComponent {
     }
   }
 
-  enum Answer: String, ChoiceParameter {
-    case written, accepted, reply
-    var help: String {
-      switch self {
-      case .written:
-        "200 when what came of the events has been written, 503 if that has failed, 400 if none could be decoded"
-      case .accepted: "202 as soon as the pipeline has taken the events in, 400 if none could be decoded"
-      case .reply: "what a `reply` sink says; 504 if none does in time"
-      }
-    }
-  }
-
   var address = Address()
   var path: String?
   var methods: [String] = []
   public var decode: DecodeParameter?
-  var answer: Answer?
+  var answer: ServingRules.Answer?
   var auth: HTTPAuth?
   var allowUnauthenticated = false
   var maxBody = ByteSize(1 << 20)
@@ -93,7 +81,8 @@ public struct HTTPServerSource: SourceComponent {
         "Connections at a time; more are answered 503."),
       .init(
         "replyTimeout", \.replyTimeout, range: 1_000_000...Int64.max,
-        "How long a request may wait for its answer before it gets 504."),
+        "How long a request may wait for its answer before it gets 504; what the pipeline has not taken in by then, it does not take in."
+      ),
     ],
     examples: [
       .snippet("requests to answer", "httpServer: { address: 127.0.0.1:8899, path: /search.json }"),
@@ -120,7 +109,20 @@ public struct HTTPServerSource: SourceComponent {
     }
   }
 
-  public var awaitsReplies: Bool { (answer ?? (decode == nil ? .reply : .accepted)) == .reply }
+  public var serving: ServingRules? { rules }
+
+  private var rules: ServingRules {
+    var rules = ServingRules()
+    rules.path = path
+    rules.methods = methods.isEmpty ? nil : methods
+    rules.auth = auth?.value ?? .none
+    rules.maxBodyBytes = maxBody.bytes
+    rules.maxConnections = maxConnections
+    rules.replyTimeout = replyTimeout
+    rules.answer = answer ?? (decode == nil ? .reply : .written)
+    rules.sendsRequests = decode == nil
+    return rules
+  }
 
   public var outputType: EventType { decode?.options.eventType ?? .dyn }
 
@@ -130,10 +132,12 @@ public struct HTTPServerSource: SourceComponent {
 
   final class Node: DecodingSource {
     private let parameters: HTTPServerSource
+    private let rules: ServingRules
     private var server: HTTPServer?
 
     init(_ parameters: HTTPServerSource, _ seat: Seat, _ downstream: Downstream) {
       self.parameters = parameters
+      rules = parameters.rules
       super.init(seat, downstream: downstream)
     }
 
@@ -141,21 +145,15 @@ public struct HTTPServerSource: SourceComponent {
       var options = HTTPServer.Options()
       options.host = parameters.address.host
       options.port = parameters.address.port
-      options.path = parameters.path
-      options.methods = parameters.methods.isEmpty ? nil : parameters.methods
-      options.maxBodyBytes = parameters.maxBody.bytes
-      options.maxConnections = parameters.maxConnections
-      options.replyTimeout = parameters.replyTimeout
+      options.rules = rules
       let server = HTTPServer(options: options)
       let executor = executor
       let node = Weak(self)
-      let auth = parameters.auth?.value ?? .none
+      let rules = rules
       do throws(HTTPServerFailure) {
         let port = try server.start { request in
-          guard Self.isAllowed(request, auth) else {
-            let scheme = if case .bearer = auth { "Bearer" } else { "Basic" }
-            request.reply.reply(
-              status: 401, headers: [("WWW-Authenticate", "\(scheme) realm=\"rxd\"")], body: [])
+          if let refusal = rules.refusal(ofAuthorization: request.header("authorization")) {
+            request.reply.reply(refusal)
             return
           }
           // Requests are bounded by the server's connections; each has at most one under way.
@@ -170,31 +168,11 @@ public struct HTTPServerSource: SourceComponent {
       }
     }
 
-    private static func isAllowed(_ request: ServerRequest, _ auth: HTTPOptions.Auth) -> Bool {
-      let given = request.header("authorization") ?? ""
-      switch auth {
-      case .none: return true
-      case .bearer(let token): return isEqual(given, "Bearer " + token.revealed)
-      case .basic(let user, let password):
-        let buffer = OutputBuffer()
-        Array("\(user):\(password.revealed)".utf8).withUnsafeBytes {
-          JSONWriter.appendBase64($0, to: buffer)
-        }
-        return isEqual(given, "Basic " + String(decoding: buffer.bytes, as: UTF8.self))
-      }
-    }
-
-    /// Takes as long for a wrong guess as for a right one of the same length.
-    private static func isEqual(_ a: String, _ b: String) -> Bool {
-      let (a, b) = (Array(a.utf8), Array(b.utf8))
-      var difference = a.count ^ b.count
-      for index in b.indices { difference |= Int(a.isEmpty ? 1 : a[index % a.count] ^ b[index]) }
-      return difference == 0
-    }
-
     private func take(_ request: ServerRequest) {
+      // Who has been told so will send it again: it must not come twice.
+      guard !request.isTimedOut else { return }
       guard !isClosed else {
-        request.reply.reply(status: 503, headers: [("Retry-After", "1")], body: [])
+        request.reply.reply(.stopped)
         return
       }
       var query: [(key: Value, value: Value)] = []
@@ -210,38 +188,22 @@ public struct HTTPServerSource: SourceComponent {
         source: origin.source, path: request.path, receivedAt: executor.wallTime, fields: fields,
         reply: request.reply)
       arena.keep(source)
-      let answer = parameters.answer ?? (parameters.decode == nil ? .reply : .written)
-      if answer == .written { executor.track(settlement(of: request)) }
+      let reply = request.reply
+      if rules.answer == .written { executor.track(Settlement { reply.reply(.after($0)) }) }
       guard let decode = parameters.decode else {
         produce(event(request, method, path, queryMap), origin: source)
-        if answer == .accepted { request.reply.reply(status: 202, headers: [], body: []) }
+        if rules.answer == .accepted { reply.reply(.accepted) }
         return
       }
       var options = decode.options
       options.unit = .body
       guard let decoder = try? options.decoder() else { return }
       let found = take(Slab(request.body), offset: 0, isLast: true, by: decoder, origin: source)
-      guard answer != .reply else { return }
+      guard rules.answer != .reply else { return }
       if found.refused > 0, found.decoded == 0 {
-        request.reply.reply(
-          status: 400, headers: [("Content-Type", "application/json")],
-          body: Array(#"{"error":"no event of the body could be decoded"}"#.utf8))
-      } else if answer == .accepted {
-        request.reply.reply(status: 202, headers: [], body: [])
-      }
-    }
-
-    /// Answers when all that came of the request has been written. The log says why something was not.
-    private func settlement(of request: ServerRequest) -> Settlement {
-      let reply = request.reply
-      return Settlement { outcome in
-        switch outcome {
-        case .settled: reply.reply(status: 200, headers: [], body: [])
-        case .failed:
-          reply.reply(
-            status: 503, headers: [("Content-Type", "application/json"), ("Retry-After", "1")],
-            body: Array(#"{"error":"not all events could be written"}"#.utf8))
-        }
+        reply.reply(.undecodable)
+      } else if rules.answer == .accepted {
+        reply.reply(.accepted)
       }
     }
 

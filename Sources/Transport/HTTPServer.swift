@@ -19,6 +19,10 @@ public struct ServerRequest: Sendable {
   public var peer: String
   /// Answers. Letting go of it without an answer answers 503.
   public var reply: any ReplyTarget
+  let exchange: ServerExchange
+
+  /// Whether the client has been told that nobody answered in time. From any thread.
+  public var isTimedOut: Bool { exchange.isTimedOut }
 
   /// The value of the first header of that name, compared without case.
   public func header(_ name: String) -> String? {
@@ -47,15 +51,11 @@ public final class HTTPServer: Sendable {
     public var host = "127.0.0.1"
     /// 0 lets the system choose.
     public var port = 0
-    /// The only path that is served, as it stands before a `?`; others are answered 404. nil: all.
-    public var path: String?
-    /// The only methods that are served; others are answered 405. nil: all.
-    public var methods: [String]?
-    public var maxBodyBytes = 1 << 20
+    /// What it decides by itself.
+    public var rules = ServingRules()
     /// Bytes of names and values, and of the target.
     public var maxHeaderBytes = 64 << 10
     public var maxHeaderLines = 100
-    public var maxConnections = 1024
     /// From connecting to the end of the first head.
     public var headerTimeout: TimeSpan = .seconds(10)
     /// From the end of the head to the end of the body.
@@ -64,8 +64,6 @@ public final class HTTPServer: Sendable {
     public var idleTimeout: TimeSpan = .seconds(60)
     /// How long a client may take for an answer.
     public var writeTimeout: TimeSpan = .seconds(30)
-    /// When nobody has answered, the server does, with 504.
-    public var replyTimeout: TimeSpan = .seconds(30)
     public init() {}
   }
 
@@ -135,8 +133,8 @@ public final class HTTPServer: Sendable {
     _ channel: any Channel, _ handler: @escaping @Sendable (ServerRequest) -> Void
   ) throws {
     let pipeline = channel.pipeline.syncOperations
-    let isFull = state.withLock { $0.connections.count >= options.maxConnections || $0.stopping }
-    if isFull { return try pipeline.addHandler(BusyHandler()) }
+    let refusal = state.withLock { $0.stopping ? .busy : options.rules.refusal(besides: $0.connections.count) }
+    if let refusal { return try pipeline.addHandler(BusyHandler(refusal)) }
     var limits = NIOHTTPDecoderLimitConfiguration()
     limits.maxHeaderFieldSize = options.maxHeaderBytes
     limits.maxHeaderListSize = options.maxHeaderBytes
@@ -175,16 +173,32 @@ public final class HTTPServer: Sendable {
   }
 }
 
-/// Answers 503 and closes: there are too many connections.
+/// Answers whoever connects, and closes: there are too many connections.
 private final class BusyHandler: ChannelInboundHandler {
   typealias InboundIn = ByteBuffer
   typealias OutboundOut = ByteBuffer
 
+  private let answer: ServerAnswer
+
+  init(_ answer: ServerAnswer) { self.answer = answer }
+
   func channelActive(context: ChannelHandlerContext) {
-    let text = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    let status = HTTPResponseStatus(statusCode: answer.status)
+    let text =
+      "HTTP/1.1 \(status.code) \(status.reasonPhrase)\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
     let loopBound = NIOLoopBound(context, eventLoop: context.eventLoop)
+    // Closing at once, with the request unread, would reset the connection and destroy the answer on its way.
     context.writeAndFlush(wrapOutboundOut(ByteBuffer(string: text))).whenComplete { _ in
-      loopBound.value.close(promise: nil)
+      loopBound.value.close(mode: .output, promise: nil)
+    }
+    context.eventLoop.scheduleTask(in: .seconds(1)) { loopBound.value.close(promise: nil) }
+  }
+
+  func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+    if case ChannelEvent.inputClosed = event {
+      context.close(promise: nil)
+    } else {
+      context.fireUserInboundEventTriggered(event)
     }
   }
 }

@@ -32,7 +32,7 @@ final class ServerConnection: ChannelInboundHandler, @unchecked Sendable {
   /// Bytes of the body so far, kept or not.
   private var received = 0
   /// What to answer at the end of the request, whatever its body.
-  private var verdict: HTTPResponseStatus?
+  private var verdict: ServerAnswer?
   private var exchange: ServerExchange?
   private var deadline = NIODeadline.distantFuture
   private var timer: Scheduled<Void>?
@@ -119,18 +119,14 @@ final class ServerConnection: ChannelInboundHandler, @unchecked Sendable {
     phase = .body
     limit(server.options.bodyTimeout)
     guard let length = Self.bodyLength(head) else { return refuse(.badRequest) }
-    if length > server.options.maxBodyBytes { return refuse(.payloadTooLarge) }
+    if let refusal = server.options.rules.refusal(ofBytes: length) { return refuse(refusal) }
     closesAfterAnswer = closesAfterAnswer || !head.isKeepAlive || head.headers.contains(name: "upgrade")
     let path = head.uri.prefix { $0 != "?" }
-    if let only = server.options.path, !path.utf8.elementsEqual(only.utf8) {
-      verdict = .notFound
-    } else if let methods = server.options.methods, !methods.contains(head.method.rawValue) {
-      verdict = .methodNotAllowed
-    }
+    verdict = server.options.rules.refusal(ofPath: path, method: head.method.rawValue)
     if head.version.minor > 0,
       head.headers[canonicalForm: "expect"].contains(where: { HTTPSyntax.same(String($0), "100-continue") })
     {
-      if verdict != nil { return refuse(verdict ?? .notFound) }
+      if let verdict { return refuse(verdict) }
       let proceed = HTTPResponseHead(version: .http1_1, status: .continue)
       context.writeAndFlush(wrapOutboundOut(.head(proceed)), promise: nil)
     }
@@ -161,7 +157,7 @@ final class ServerConnection: ChannelInboundHandler, @unchecked Sendable {
   private func receive(_ bytes: ByteBuffer) {
     guard phase == .body else { return }
     received += bytes.readableBytes
-    if received > server.options.maxBodyBytes { return refuse(.payloadTooLarge) }
+    if let refusal = server.options.rules.refusal(ofBytes: received) { return refuse(refusal) }
     if verdict == nil { body.append(contentsOf: bytes.readableBytesView) }
   }
 
@@ -169,7 +165,7 @@ final class ServerConnection: ChannelInboundHandler, @unchecked Sendable {
     guard phase == .body, let head = request else { return }
     if let verdict { return write(verdict) }
     phase = .answering
-    limit(server.options.replyTimeout)
+    limit(server.options.rules.replyTimeout)
     let exchange = ServerExchange(self, channel.eventLoop)
     self.exchange = exchange
     let path = head.uri.prefix { $0 != "?" }
@@ -179,7 +175,7 @@ final class ServerConnection: ChannelInboundHandler, @unchecked Sendable {
         query: Self.query(head.uri.dropFirst(path.count + 1)),
         headers: head.headers.map { HTTPHeader($0.name, $0.value) }, body: body,
         peer: channel.remoteAddress.map { "\($0.ipAddress ?? "?"):\($0.port ?? 0)" } ?? "?",
-        reply: ServerReply(exchange)))
+        reply: ServerReply(exchange), exchange: exchange))
     body = []
   }
 
@@ -224,6 +220,15 @@ final class ServerConnection: ChannelInboundHandler, @unchecked Sendable {
   private func refuse(_ status: HTTPResponseStatus) {
     closesAfterAnswer = true
     write(status)
+  }
+
+  private func refuse(_ answer: ServerAnswer) {
+    closesAfterAnswer = true
+    write(answer)
+  }
+
+  private func write(_ answer: ServerAnswer) {
+    write(HTTPResponseStatus(statusCode: answer.status), answer.headers, answer.body)
   }
 
   /// The answer of whoever was asked; ignored if the exchange is over.
@@ -322,7 +327,9 @@ final class ServerConnection: ChannelInboundHandler, @unchecked Sendable {
       encoder.writeAndFlush(NIOAny(ByteBuffer(string: text)), promise: nil)
       linger()
     case .body: refuse(.requestTimeout)
-    case .answering: write(.gatewayTimeout)
+    case .answering:
+      exchange?.timeOut()
+      write(ServerAnswer.timedOut)
     case .head, .writing, .closing: context.close(promise: nil)
     }
   }
@@ -330,23 +337,32 @@ final class ServerConnection: ChannelInboundHandler, @unchecked Sendable {
 
 /// Whether one request has been answered; shared by the connection and whoever answers.
 final class ServerExchange: Sendable {
-  private let connection: Mutex<ServerConnection?>
+  private struct State {
+    var connection: ServerConnection?
+    var isTimedOut = false
+  }
+  private let state: Mutex<State>
   private let eventLoop: any EventLoop
 
   init(_ connection: ServerConnection, _ eventLoop: any EventLoop) {
-    self.connection = Mutex(connection)
+    state = Mutex(State(connection: connection))
     self.eventLoop = eventLoop
   }
 
+  var isTimedOut: Bool { state.withLock(\.isTimedOut) }
+
+  /// The server has answered in place of whoever was asked.
+  func timeOut() { state.withLock { $0.isTimedOut = true } }
+
   /// Whether this was the first answer, and somebody is still there to hear it.
   func answer(status: Int, headers: [(name: String, value: String)], body: [UInt8]) -> Bool {
-    guard let connection = connection.withLock({ $0.take() }) else { return false }
+    guard let connection = state.withLock({ $0.connection.take() }) else { return false }
     eventLoop.execute { connection.answer(self, status: status, headers: headers, body: body) }
     return true
   }
 
   /// Nobody waits any more.
-  func abandon() { connection.withLock { $0 = nil } }
+  func abandon() { state.withLock { $0.connection = nil } }
 }
 
 /// What a request's receiver answers with.
@@ -355,11 +371,13 @@ private final class ServerReply: ReplyTarget {
 
   init(_ exchange: ServerExchange) { self.exchange = exchange }
 
-  deinit { _ = exchange.answer(status: 503, headers: [], body: []) }
+  deinit {
+    let answer = ServerAnswer.abandoned
+    _ = exchange.answer(status: answer.status, headers: answer.headers, body: answer.body)
+  }
 
   @discardableResult
   func reply(status: Int, headers: [(name: String, value: String)], body: [UInt8]) -> Bool {
-    let valid = (200...599).contains(status) ? status : 500
-    return exchange.answer(status: valid, headers: headers, body: body)
+    exchange.answer(status: ServerAnswer.status(for: status), headers: headers, body: body)
   }
 }

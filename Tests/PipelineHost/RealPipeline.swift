@@ -1,4 +1,4 @@
-import Glibc
+import Foundation
 import PipelineCore
 import Synchronization
 import Transport
@@ -100,6 +100,17 @@ public final class RealPipeline {
   public var ring: @Sendable () -> Void {
     let bell = bell
     return { bell.ring() }
+  }
+
+  /// The port that its server has said it listens on; nil if it did not.
+  public func port() -> Int? {
+    func found() -> Int? {
+      log.lazy.compactMap { line in
+        line.range(of: "listening on ").flatMap { Int(line[$0.upperBound...].split(separator: ":").last ?? "") }
+      }.first
+    }
+    run { found() != nil || outcome != nil }
+    return found()
   }
 
   public func probe(_ name: String = "out") -> ProbeSink.Recording {

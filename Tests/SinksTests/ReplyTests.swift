@@ -1,20 +1,14 @@
 import Foundation
 import PipelineCore
 import PipelineHost
+import Synchronization
 import Testing
 import Transport
 
 /// `httpServer` and `reply` together, asked by the real client on loopback.
 @Suite struct ReplyTests {
-  /// The port that a server has said it listens on.
   private func port(_ pipeline: RealPipeline) throws -> Int {
-    func found() -> Int? {
-      pipeline.log.lazy.compactMap { line in
-        line.range(of: "listening on ").flatMap { Int(line[$0.upperBound...].split(separator: ":").last ?? "") }
-      }.first
-    }
-    #expect(pipeline.run { found() != nil || pipeline.outcome != nil })
-    return try #require(found(), "\(pipeline.log) \(String(describing: pipeline.outcome))")
+    try #require(pipeline.port(), "\(pipeline.log) \(String(describing: pipeline.outcome))")
   }
 
   /// Asks and runs the pipeline's turns until the answer is there.
@@ -316,6 +310,36 @@ import Transport
       """)
     let response = try ask(serving, CurlClient(), HTTPRequest(url: "http://127.0.0.1:\(try port(serving))/"))
     #expect(response.status == 504)
+  }
+
+  /// Who has heard 504 sends it again, so the pipeline must not take it in when it gets to it at last.
+  @Test(arguments: ["decode: json", "decode: json, answer: accepted", "answer: reply"])
+  func whatWasAnswered504IsNotTakenIn(_ parameters: String) throws {
+    let serving = try RealPipeline(
+      """
+      sources:
+        requests: { httpServer: { address: '127.0.0.1:0', replyTimeout: 100ms, \(parameters) } }
+      sinks:
+        out: { from: requests, probe: {} }
+      """)
+    let url = "http://127.0.0.1:\(try port(serving))/"
+    let heard = Mutex<Int?>(nil)
+    let told = DispatchSemaphore(value: 0)
+    let client = CurlClient()
+    // Nobody runs turns: the pipeline is busy, or congested.
+    let exchange = client.send(HTTPRequest(method: "POST", url: url, body: Array("{}".utf8))) { result in
+      heard.withLock { $0 = (try? result.get())?.status }
+      told.signal()
+    }
+    #expect(told.wait(timeout: .now() + 90) == .success)
+    #expect(heard.withLock { $0 } == 504)
+    serving.executor.run()
+    #expect(serving.events == [])
+    #expect(serving.counters.received == 0)
+    // The next one is.
+    let next = client.send(HTTPRequest(method: "POST", url: url, body: Array("{}".utf8))) { _ in }
+    #expect(serving.run { serving.counters.received == 1 })
+    withExtendedLifetime((exchange, next)) {}
   }
 
   @Test func aSecondReplyIsSetAside() throws {

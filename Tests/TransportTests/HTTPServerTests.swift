@@ -112,7 +112,7 @@ import Testing
 
   @Test func refusesWhatIsTooLong() throws {
     let echo = try Echo {
-      $0.maxBodyBytes = 10
+      $0.rules.maxBodyBytes = 10
       $0.maxHeaderBytes = 1000
       $0.maxHeaderLines = 10
     }
@@ -190,7 +190,7 @@ import Testing
   @Test func answersWhenNobodyElseDoes() throws {
     let kept = Box<any ReplyTarget>()
     let late = try Echo(
-      { $0.replyTimeout = .milliseconds(100) },
+      { $0.rules.replyTimeout = .milliseconds(100) },
       answer: { request in kept.value.withLock { $0 = request.reply } })
     let request = "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
     #expect(Self.status(try late.exchange(request)) == "504")
@@ -213,8 +213,8 @@ import Testing
 
   @Test func servesOnlyItsPathAndMethods() throws {
     let echo = try Echo {
-      $0.path = "/in"
-      $0.methods = ["POST"]
+      $0.rules.path = "/in"
+      $0.rules.methods = ["POST"]
     }
     let end = "HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
     #expect(Self.status(try echo.exchange("POST /in?a=1 \(end)")) == "200")
@@ -234,7 +234,7 @@ import Testing
   }
 
   @Test func refusesTooManyConnections() throws {
-    let echo = try Echo { $0.maxConnections = 2 }
+    let echo = try Echo { $0.rules.maxConnections = 2 }
     let first = try Connection(port: echo.port)
     let second = try Connection(port: echo.port)
     for connection in [first, second] {

@@ -36,13 +36,13 @@ public protocol SourceComponent: Component {
   /// What it sends as soon as it starts, a list or one value, if it completes at once behind that and does nothing
   /// else; nil otherwise.
   var immediateValues: OwnedValue? { get }
-  /// Whether somebody waits for the pipeline's answer to each event, as the client of an HTTP server does.
-  var awaitsReplies: Bool { get }
+  /// By which rules it answers clients that wait, as an HTTP server's do; nil: nobody waits for an answer.
+  var serving: ServingRules? { get }
   func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource
 }
 
 extension SourceComponent {
-  public var awaitsReplies: Bool { false }
+  public var serving: ServingRules? { nil }
   public var outputType: EventType { .dyn }
   public var runsOnVirtualTime: Bool { false }
   public var immediateValues: OwnedValue? { nil }

@@ -341,6 +341,11 @@ public final class Execution {
     return node
   }
 
+  /// It has ended; the others that have are taken out from time to time.
+  func forget(_ source: RunningSource) {
+    if let index = runningSources.lastIndex(where: { $0 === source }) { runningSources.remove(at: index) }
+  }
+
   /// `resuming`: its state was restored.
   func start(_ node: RunningSource, resuming: Bool = false) {
     let start: () -> Void = { [unowned self] in

@@ -48,6 +48,8 @@ final class ImmediateSignal {
   func send(for event: Event, _ goesOn: () -> Bool) {
     if event.origin.toOpaque() != Unmanaged.passUnretained(outerOrigin).toOpaque() { setOrigin(event.origin) }
     let run = runningSteps()
+    // While it sends, it may be entered again for another event.
+    let origin = origin
     let list = values.value
     let count = list.is(.list) ? list.elements.count : 1
     for index in 0..<count where goesOn() {
@@ -56,11 +58,19 @@ final class ImmediateSignal {
       if let run {
         run.setOuter(event.value)
         run.receive(sent)
-        if run.isClosed { return }
+        if run.isClosed { break }
       } else {
         node.emit(sent)
       }
     }
+    if origin.reply != nil { letGo() }
+  }
+
+  /// Whoever waits for an answer hears behind this turn if nobody can give it any more.
+  private func letGo() {
+    node.arena.keep(origin)
+    outerOrigin = .none
+    origin = Origin(source: origin.source)
   }
 
   private func setOrigin(_ outer: Unmanaged<Origin>) {

@@ -111,10 +111,14 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
     isClosed = true
     executor.bury(self)
     stop()
+    closed()
     let above = upstreams
     upstreams = []
     for upstream in above { upstream.subscription.cancel() }
   }
+
+  /// It has ended, and `stop` has run.
+  func closed() {}
 
   /// Gives up the event: it goes to the errors output of the named signal that this node is part of.
   public final func reject(

@@ -44,6 +44,11 @@ open class RunningSource: OperatorNode {
 
   public final override func start() {}
 
+  /// Whoever waits for an answer to the event that it was made for hears at once that there is none any more.
+  final override func closed() {
+    if origin.reply != nil { execution.forget(self) }
+  }
+
   // MARK: State
 
   final var carries: Carries { replacement?.carries ?? seat.carries }

@@ -203,12 +203,12 @@ public struct PipelineTestReader {
     if parts.count == 2, let index = plan.index(ofNamed: parts[0]) {
       if parts[1] == "errors" { return .errors(index) }
       if parts[1] == "replies" {
-        if case .source(let source, _)? = plan.named[index].ownSource?.kind, source.awaitsReplies {
+        if case .source(let source, _)? = plan.named[index].ownSource?.kind, source.serving != nil {
           return .replies(index)
         }
         report(
           .unknownSubject, "nobody waits for an answer to the events of '\(parts[0])'", subject.location,
-          help: "'replies' are those of an httpServer whose requests the pipeline answers itself ('answer: reply')")
+          help: "'replies' are what the clients of an httpServer hear")
         return nil
       }
       report(

@@ -1,43 +1,131 @@
 import Synchronization
 
-/// What the pipeline answers to the events of an input that stands for an HTTP server.
+/// The clients of an HTTP server that an input stands for, and what they hear: of the pipeline, and of the server,
+/// which decides here by the same rules as where it listens.
+///
+/// Each event is a request on a connection of its own, which is closed behind the answer. What an event does not say
+/// of the request is as the server wants it.
 final class ReplyRecording: Sendable {
-  private let answers = Mutex<[(at: Instant, value: TestValue)]>([])
-  private let time: VirtualTime
+  private struct State {
+    var answers: [(at: Instant, value: TestValue)] = []
+    /// Who waits for an answer, in the order in which they have asked, which is that of their deadlines.
+    var waiting: [(client: Int, number: Int, deadline: Instant)] = []
+    /// Requests that find the source closed, in order of time.
+    var late: [(number: Int, at: Instant)] = []
+    var clients = 0
 
-  init(_ time: VirtualTime) { self.time = time }
+    mutating func add(_ number: Int, _ answer: ServerAnswer, at instant: Instant) {
+      answers.append((instant, ReplyRecording.value(number, answer.status, answer.headers, answer.body)))
+    }
+
+    /// What the server says up to and at `now` because of the time.
+    mutating func catchUp(_ now: Instant) {
+      while true {
+        let deadline = waiting.first?.deadline ?? .distantFuture
+        if let next = late.first, next.at <= now, next.at < deadline {
+          late.removeFirst()
+          add(next.number, .stopped, at: next.at)
+        } else if let next = waiting.first, next.deadline <= now {
+          waiting.removeFirst()
+          add(next.number, .timedOut, at: next.deadline)
+        } else {
+          return
+        }
+      }
+    }
+  }
+  private let state = Mutex(State())
+  private let time: VirtualTime
+  let rules: ServingRules
+
+  init(_ time: VirtualTime, _ rules: ServingRules) {
+    self.time = time
+    self.rules = rules
+  }
 
   /// In the order in which they came.
   var history: SignalHistory {
-    answers.withLock {
-      SignalHistory($0.map { .init(at: TimeSpan(nanoseconds: $0.at.nanoseconds), .next($0.value)) })
+    current {
+      SignalHistory($0.answers.map { .init(at: TimeSpan(nanoseconds: $0.at.nanoseconds), .next($0.value)) })
     }
   }
 
-  var count: Int { answers.withLock(\.count) }
+  var count: Int { current(\.answers.count) }
 
-  /// Whoever waits for the answer to the event of that number, from 1.
-  func client(_ number: Int) -> any ReplyTarget { Client(self, number) }
+  /// When the server answers by itself whoever waits for the pipeline's answer; nil: nobody does, or for ever.
+  var nextDeadline: Instant? {
+    current { $0.waiting.first.flatMap { $0.deadline == .distantFuture ? nil : $0.deadline } }
+  }
+
+  private func current<Result: Sendable>(_ body: (inout State) -> Result) -> Result {
+    state.withLock { state in
+      state.catchUp(time.now)
+      return body(&state)
+    }
+  }
+
+  /// The request of that number, from 1, comes now. Returns who waits for the pipeline's answer; nil: the server
+  /// has answered by itself, and the pipeline sees nothing of it.
+  func ask(_ number: Int, _ event: TestValue) -> (any ReplyTarget)? {
+    let now = time.now
+    let refusal = refusal(of: event)
+    let client: Int? = current { state in
+      if let answer = rules.refusal(besides: state.waiting.count) ?? refusal {
+        state.add(number, answer, at: now)
+        return nil
+      }
+      state.clients += 1
+      state.waiting.append((state.clients, number, now + rules.replyTimeout))
+      return state.clients
+    }
+    return client.map { Client(self, $0) }
+  }
+
+  /// In the order of the server's own decisions.
+  private func refusal(of event: TestValue) -> ServerAnswer? {
+    guard rules.sendsRequests else { return nil }
+    if case .text(let body)? = event["body"], let answer = rules.refusal(ofBytes: body.count) { return answer }
+    let path = event["path"]?.text ?? rules.path ?? ""
+    let method = event["method"]?.text ?? rules.methods?.first ?? ""
+    if let answer = rules.refusal(ofPath: path[...], method: method) { return answer }
+    let authorization = event["headers"]?["authorization"]?.text
+    return authorization.flatMap { rules.refusal(ofAuthorization: $0) }
+  }
+
+  /// The source has been closed while these requests were still to come.
+  func closed(before requests: [(number: Int, at: Instant)]) { current { $0.late = requests } }
+
+  /// The source begins, maybe once more: the requests come to it again.
+  func opened() { current { $0.late = [] } }
+
+  private func answer(
+    _ client: Int, _ status: Int, _ headers: [(name: String, value: String)], _ body: [UInt8]
+  ) -> Bool {
+    let now = time.now
+    return current { state in
+      guard let index = state.waiting.firstIndex(where: { $0.client == client }) else { return false }
+      let number = state.waiting.remove(at: index).number
+      state.answers.append((now, Self.value(number, status, headers, body)))
+      return true
+    }
+  }
 
   private final class Client: ReplyTarget {
     private let recording: ReplyRecording
-    private let number: Int
-    private let isAnswered = Mutex(false)
+    private let client: Int
 
-    init(_ recording: ReplyRecording, _ number: Int) {
+    init(_ recording: ReplyRecording, _ client: Int) {
       self.recording = recording
-      self.number = number
+      self.client = client
+    }
+
+    deinit {
+      let answer = ServerAnswer.abandoned
+      _ = recording.answer(client, answer.status, answer.headers, answer.body)
     }
 
     func reply(status: Int, headers: [(name: String, value: String)], body: [UInt8]) -> Bool {
-      let isFirst = isAnswered.withLock { wasAnswered in
-        defer { wasAnswered = true }
-        return !wasAnswered
-      }
-      guard isFirst else { return false }
-      let value = ReplyRecording.value(number, status, headers, body)
-      recording.answers.withLock { $0.append((recording.time.now, value)) }
-      return true
+      recording.answer(client, ServerAnswer.status(for: status), headers, body)
     }
   }
 
@@ -67,5 +155,16 @@ extension TestValue {
       let value = JSONParser().parse(bytes, into: arena)
       return value.isError ? .text(body) : TestValue(value)
     }
+  }
+
+  /// The member of that name, if it is an object and has one.
+  fileprivate subscript(name: String) -> TestValue? {
+    guard case .object(let members) = self else { return nil }
+    return members.first { $0.key.elementsEqual(name.utf8) }?.value
+  }
+
+  fileprivate var text: String? {
+    guard case .text(let bytes) = self else { return nil }
+    return String(decoding: bytes, as: UTF8.self)
   }
 }

@@ -11,8 +11,8 @@ public struct ScriptedSource: SourceComponent {
   /// The moments, by index, that come in one turn with the moment before, at the same instant. What is
   /// here must make no difference; tests of that cut scripts in many ways.
   public var joined: Set<Int> = []
-  /// Who waits for an answer to the event of that index in the script; nil: nobody does.
-  public var replyTarget: (@Sendable (Int) -> any ReplyTarget)?
+  /// Who sends the events as requests and hears the answers; nil: nobody does.
+  var clients: ReplyRecording?
 
   public init() {}
   public init(_ script: [(at: TimeSpan, moment: Moment)], joined: Set<Int> = []) {
@@ -30,19 +30,25 @@ public struct ScriptedSource: SourceComponent {
   final class Node: RunningSource {
     private let script: [(at: TimeSpan, moment: Moment)]
     private let joined: Set<Int>
-    private let replyTarget: (@Sendable (Int) -> any ReplyTarget)?
+    private let clients: ReplyRecording?
     private var wakes: [Wake] = []
+    /// When it began; nil after a restart, which no client outlives.
+    private var beginning: Instant?
+    /// How many of the moments have been.
+    private var performed = 0
 
     init(_ source: ScriptedSource, _ seat: Seat, _ downstream: Downstream) {
       script = source.script
       joined = source.joined
-      replyTarget = source.replyTarget
+      clients = source.clients
       super.init(seat, downstream: downstream)
     }
 
     /// Everything is scheduled before anything is sent, so that at one instant a script comes before the
     /// timers that it causes.
     override func begin() {
+      beginning = now
+      clients?.opened()
       let first = script.firstIndex { $0.at > .zero } ?? script.count
       for index in first..<script.count where !isJoined(index) {
         wakes.append(wake(after: script[index].at, index))
@@ -66,19 +72,25 @@ public struct ScriptedSource: SourceComponent {
     }
 
     private func perform(_ index: Int) {
+      performed = index + 1
       switch script[index].moment {
       case .next(let value):
         value.keep(in: arena)
-        guard let replyTarget else {
-          produce(value.value)
-          return
-        }
-        let own = Origin(source: origin.source, receivedAt: executor.wallTime, reply: replyTarget(index))
-        arena.keep(own)
-        produce(value.value, origin: own)
+        if let clients { ask(clients, index, value.value) } else { produce(value.value) }
       case .complete: finish()
       case .fail(let failure): finish(failing: failure)
       }
+    }
+
+    /// A request: what the server answers by itself does not get into the pipeline.
+    private func ask(_ clients: ReplyRecording, _ index: Int, _ value: Value) {
+      guard let client = clients.ask(index + 1, TestValue(value)) else { return }
+      let answer = clients.rules.answer
+      if answer == .written { executor.track(Settlement { client.reply(.after($0)) }) }
+      let own = Origin(source: origin.source, receivedAt: executor.wallTime, reply: client)
+      arena.keep(own)
+      produce(value, origin: own)
+      if answer == .accepted { client.reply(.accepted) }
     }
 
     override func save(_ state: inout StateWriter) { state.write(each: wakes) }
@@ -87,6 +99,12 @@ public struct ScriptedSource: SourceComponent {
 
     override func stop() {
       for index in wakes.indices { cancelWake(&wakes[index]) }
+      guard let clients, let beginning else { return }
+      clients.closed(
+        before: script.indices.dropFirst(performed).compactMap { index in
+          guard case .next = script[index].moment else { return nil }
+          return (index + 1, beginning + script[index].at)
+        })
     }
   }
 }

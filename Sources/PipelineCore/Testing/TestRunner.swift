@@ -96,7 +96,12 @@ private final class TestRun {
     plan = test.plan ?? runner.plan
     time = test.wallTime.map { VirtualTime(origin: $0) } ?? VirtualTime()
     recordings = test.expectations.map { _ in ProbeSink.Recording() }
-    for case .replies(let index) in test.expectations.map(\.target) { replies[index] = ReplyRecording(time) }
+    for case .replies(let index) in test.expectations.map(\.target) {
+      guard case .source(let source, _)? = plan.named[index].ownSource?.kind, let rules = source.serving else {
+        continue
+      }
+      replies[index] = ReplyRecording(time, rules)
+    }
     executor = Executor(clock: time)
     client = StubHTTPClient(test.stubs, executor)
     execution = Self.execution(plan, executor, client, letters)
@@ -183,8 +188,7 @@ private final class TestRun {
   private func source(_ input: PipelineTest.Input) -> ScriptedSource {
     var source = ScriptedSource(input.history.script)
     if let replies = replies.first(where: { plan.named[$0.key].ownSource === input.origin })?.value {
-      // The end of an input is the last of its moments, so the events count up.
-      source.replyTarget = { replies.client($0 + 1) }
+      source.clients = replies
     }
     return source
   }
@@ -206,12 +210,22 @@ private final class TestRun {
     guard go(to: test.horizon, limit) else { return false }
     guard execution.outcome == nil else {
       // What is under way, a request for instance, was cancelled; only what is due now may still come.
-      return go(to: test.horizon, limit)
+      return go(to: test.horizon, limit) && waitForAnswers(limit)
     }
     if isComplete { return true }
     let isDone = go(
       to: .distantFuture, execution.hasEndlessSource ? limit : runner.quietLimit, until: { self.isComplete })
-    return isDone && go(to: TimeSpan(nanoseconds: time.now.nanoseconds), limit)
+    guard isDone, go(to: TimeSpan(nanoseconds: time.now.nanoseconds), limit) else { return false }
+    return isComplete || waitForAnswers(limit)
+  }
+
+  /// What clients wait for that the pipeline does not answer: their time is the server's, no timer of the pipeline.
+  private func waitForAnswers(_ limit: Int) -> Bool {
+    guard !runner.restoresAfterEachTurn else { return true }
+    while let deadline = replies.values.compactMap(\.nextDeadline).min() {
+      guard go(to: deadline, limit, until: { false }) else { return false }
+    }
+    return true
   }
 
   /// Something goes on for ever, and all that may come at any time has come.

@@ -103,15 +103,151 @@ import Testing
   }
 
   @Test func onlyWhereSomebodyWaits() {
-    for source in ["stdin: {}", "httpServer: { address: 127.0.0.1:0, decode: json }"] {
-      #expect(
-        complaints(
-          """
-          sources: { a: { \(source) } }
-          sinks: { out: { from: a, discard: {} } }
-          tests: [ { name: x, inputs: { a: "1" }, expect: { a.replies: [] } } ]
-          """) == ["nobody waits for an answer to the events of 'a'"])
-    }
+    #expect(
+      complaints(
+        """
+        sources: { a: { stdin: {} } }
+        sinks: { out: { from: a, discard: {} } }
+        tests: [ { name: x, inputs: { a: "1" }, expect: { a.replies: [] } } ]
+        """) == ["nobody waits for an answer to the events of 'a'"])
+  }
+
+  // MARK: What the server says by itself
+
+  struct Served: Sendable, CustomTestStringConvertible {
+    var server: String
+    var chain: String
+    var input: String
+    var replies: String
+    /// Further lines under `expect`.
+    var others = ""
+    var testDescription: String { "\(server), \(chain), \(input)" }
+  }
+
+  private static let served: [Served] = [
+    // Nobody answers in time; what comes later is nobody's answer.
+    .init(
+      server: "replyTimeout: 5ms", chain: "delay: 6ms", input: "-a--b|",
+      replies: "[ { at: 6ms, next: 504 }, { at: 9ms, next: { request: 2, status: 504 } } ]"),
+    // The server's time is up before the pipeline's of the same instant.
+    .init(
+      server: "replyTimeout: 5ms", chain: "delay: 5ms", input: "-a--b|",
+      replies: "{ marbles: \"------x--x\", values: { x: 504 } }"),
+    .init(
+      server: "replyTimeout: 5ms", chain: "delay: 4ms", input: "-a--b|",
+      replies: "{ marbles: \"-----x--x\", values: { x: 200 } }"),
+    // The time goes on when nothing else happens; here nobody says when.
+    .init(
+      server: "replyTimeout: 1h", chain: "flattenMap: { signal: { never: {} } }", input: "-a--b",
+      replies: "[ { next: { request: 1, status: 504 } }, { next: { request: 2, status: 504 } } ]"),
+    .init(
+      server: "replyTimeout: 1h", chain: "flattenMap: { signal: { never: {} } }", input: "-a--b",
+      replies: "[ { at: 3600001ms, next: 504 }, { at: 3600004ms, next: 504 } ]"),
+    // Whoever cannot be answered any more hears so at once: what is dropped, and what a closed signal held.
+    .init(
+      server: "maxBody: 1MiB", chain: "filter: event.n > 1", input: "-a-b|",
+      replies: "{ marbles: \"-x-y\", values: { x: 503, y: 200 } }"),
+    .init(
+      server: "maxBody: 1MiB", chain: "throttle: 3ms", input: "-ab|",
+      replies: "[ { at: 2ms, next: { request: 1, status: 503 } }, { at: 3ms, next: { request: 2, status: 200 } } ]"),
+    .init(
+      server: "maxBody: 1MiB", chain: "switchToLatest: { from: { values: [1] }, chain: [ { delay: 3ms } ] }",
+      input: "-ab---|",
+      replies: "[ { at: 2ms, next: { request: 1, status: 503 } }, { at: 5ms, next: { request: 2, status: 200 } } ]"),
+    .init(
+      server: "maxBody: 1MiB", chain: "switchToLatest: { never: {} }", input: "-ab",
+      replies: "[ { at: 2ms, next: { request: 1, status: 503 } }, { at: 30002ms, next: 504 } ]"),
+    .init(
+      server: "maxBody: 1MiB",
+      chain: "flattenMap: { signal: { from: { values: [1, 2] }, chain: [ { filter: event > outer.n } ] } }",
+      input: "-b-a-b|",
+      replies: "{ marbles: \"-x-y-z\", values: { x: 503, y: 200, z: { request: 3, status: 503 } } }"),
+    // The pipeline has ended.
+    .init(
+      server: "maxBody: 1MiB", chain: "take: 1", input: "-a-b-c|",
+      replies:
+        "[ { at: 1ms, next: 200 }, { at: 3ms, next: { status: 503, headers: { retry-after: '1' } } }, { at: 5ms, next: 503 } ]"
+    ),
+    // Nobody waits for the answers of inner signals then.
+    .init(
+      server: "maxBody: 1MiB",
+      chain: "flattenMap: { signal: { from: { values: [1] }, chain: [ { delay: 5ms } ] } }, take: 1",
+      input: "-ab----|",
+      replies: "[ { at: 6ms, next: 200 }, { at: 6ms, next: { request: 2, status: 503 } } ]"),
+    // Too many wait.
+    .init(
+      server: "maxConnections: 2", chain: "delay: 3ms", input: "-(abc)-d-e|",
+      replies:
+        "[ { at: 1ms, next: { request: 3, status: 503 } }, { at: 3ms, next: { request: 4, status: 503 } }, { at: 4ms, next: 200 }, { at: 4ms, next: 200 }, { at: 8ms, next: { request: 5, status: 200 } } ]"
+    ),
+    .init(
+      server: "maxConnections: 1, replyTimeout: 3ms", chain: "delay: 9ms", input: "-a-b-c|",
+      replies: "{ marbles: \"---ba---x\", values: { b: { request: 2, status: 503 }, a: 504, x: 504 } }"),
+    // What the server does not serve.
+    .init(
+      server: "path: /in, methods: [POST, PUT], maxBody: 4B", chain: "map: 1", input: "-a-p-q-r-s-t|",
+      replies: "{ marbles: \"-x-n-m-x-l-n\", values: { x: 200, n: 404, m: 405, l: 413 } }"),
+    .init(
+      server: "auth: { bearer: tok }", chain: "map: 1", input: "-a-v-w|",
+      replies:
+        "{ marbles: \"-x-x-u\", values: { x: 200, u: { status: 401, headers: { www-authenticate: 'Bearer realm=\"rxd\"' } } } }"
+    ),
+    // Servers that take events in.
+    .init(
+      server: "decode: json, path: /in, maxBody: 1B", chain: "filter: event.n > 1", input: "-a-b-p|",
+      replies: "{ marbles: \"-x-x-x\", values: { x: 200 } }"),
+    .init(
+      server: "decode: json, answer: accepted", chain: "delay: 9ms", input: "-a-b|",
+      replies: "{ marbles: \"-x-x\", values: { x: 202 } }"),
+    .init(
+      server: "decode: json, answer: reply", chain: "delay: 2ms", input: "-a-b|",
+      replies: "{ marbles: \"---x-x\", values: { x: 200 } }"),
+    .init(
+      server: "answer: written", chain: "delay: 2ms", input: "-a-b|",
+      replies: "{ marbles: \"-x-x\", values: { x: 200 } }"),
+    // What ends the pipeline is not written; nor is anything taken in afterwards.
+    .init(
+      server: "decode: json", chain: "try: event.n > 1", input: "-b-a-b|",
+      replies:
+        "[ { next: 200 }, { at: 3ms, next: { status: 503, headers: { retry-after: '1' }, body: { error: not all events could be written } } }, { at: 5ms, next: 503 } ]",
+      others: "out: { marbles: \"-b-#\", values: { b: { n: 2 } } }"),
+    .init(
+      server: "maxBody: 1MiB", chain: "delay: 9ms }, { timeout: 4ms", input: "-a---b|",
+      replies: "[ { at: 4ms, next: 503 }, { at: 5ms, next: { status: 503, headers: { retry-after: '1' } } } ]",
+      others: "out: \"----#\""),
+    // A server that begins anew gets the requests anew.
+    .init(
+      server: "maxBody: 1MiB", chain: "take: 1 }, { repeat: 2", input: "-a-b|",
+      replies: "{ marbles: \"-xx-y\", values: { x: 200, y: { request: 2, status: 503 } } }"),
+  ]
+
+  @Test(arguments: served) func theServerAnswersByItself(_ row: Served) throws {
+    let found = try failures(
+      """
+      sources: { r: { httpServer: { address: 127.0.0.1:0, \(row.server) } } }
+      signals: { answers: { from: r, chain: [ { \(row.chain.replacing(", take:", with: " }, { take:")) } ] } }
+      sinks:
+        out: { from: answers, reply: {} }
+      tests:
+        - name: x
+          inputs:
+            r:
+              marbles: "\(row.input)"
+              values:
+                a: { n: 1 }
+                b: { n: 2 }
+                p: { path: /out, method: POST }
+                q: { path: /in, method: GET }
+                r: { path: /in, method: PUT, body: 12345 }
+                s: { path: /in, method: PUT, body: "12345" }
+                t: { path: /out, method: GET, body: "1234" }
+                v: { headers: { authorization: Bearer tok } }
+                w: { headers: { authorization: Bearer tik } }
+          expect:
+            r.replies: \(row.replies)
+            \(row.others)
+      """)
+    #expect(found == [])
   }
 
   // MARK: Rewriting
