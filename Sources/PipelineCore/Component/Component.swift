@@ -74,8 +74,7 @@ extension OperatorComponent {
 public protocol RowOperator: OperatorComponent {
   /// Whether later steps see another value than this one.
   static var changesValue: Bool { get }
-  /// `step` says where it stands in the pipeline file and what becomes of failing events.
-  func makeStep(_ step: StepPlan) -> RowStep
+  func makeStep() -> RowStep
 }
 
 extension RowOperator {

@@ -17,8 +17,9 @@ open class RowStep {
   open var endsBeforeStart: Bool { false }
   /// Called for each event, in order. May change `event`; may reject it through `run` and drop it.
   open func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict { .pass }
-  /// The input is complete. A step that passes on nothing more than events needs nothing here.
-  open func complete(_ run: RowRun) {}
+  /// The input is complete. What is returned is the last event, which goes to the steps behind; they see another
+  /// value than this one, so its operator says ``RowOperator/changesValue``.
+  open func complete(_ run: RowRun) -> Value? { nil }
   open func fail(_ failure: SignalFailure, _ run: RowRun) {}
   /// Writes what the step keeps. To override, with `restore`, where the spec says `carries: .state`.
   open func save(_ state: inout StateWriter) {}
@@ -27,48 +28,58 @@ open class RowStep {
 }
 
 /// Several row-wise steps as one node: one projection and one pass for each event.
+///
+/// One run may serve many chains of the same plan, such as the groups of `groupBy`: then each has steps of its own,
+/// which it hands over with each event, and the run is never started.
 public final class RowRun: OperatorNode {
   private struct Step {
+    /// Retained.
     var step: Unmanaged<RowStep>
+    /// Retained.
     var frame: Unmanaged<EventFrame>
     /// The first step of its part: the frame must be loaded with the event before.
     var loads: Bool
     var id: StepID
   }
 
+  /// The steps of one of many chains, retained, as many as the run has.
+  typealias OwnSteps = UnsafeMutablePointer<Unmanaged<RowStep>>
+
   private let steps: UnsafeMutableBufferPointer<Step>
-  /// Keeps what `steps` points to alive.
-  private var owned: [AnyObject]
   // Nodes run on one thread at a time, and no access lasts longer than a load or a store.
   @exclusivity(unchecked) private var current = 0
 
   init(_ plan: RunPlan, _ seat: Seat, downstream: Downstream) {
     var steps: [Step] = []
-    var owned: [AnyObject] = []
     for part in plan.parts {
       let frame =
         seat.scope.frames?.frame(part.segment, seat.scope, seat.execution)
         ?? EventFrame(part.segment, seat.scope, seat.execution)
-      owned.append(frame)
       for (index, step) in part.steps.enumerated() {
-        let running = step.component.makeStep(seat.execution.plan.steps[step.id.number])
-        owned.append(running)
         steps.append(
           Step(
-            step: .passUnretained(running), frame: .passUnretained(frame),
+            step: .passRetained(step.component.makeStep()), frame: .passRetained(frame),
             loads: index == 0 && part.segment.needsLoading, id: step.id))
       }
     }
     self.steps = .allocate(capacity: steps.count)
     _ = self.steps.initialize(from: steps)
-    self.owned = owned
     super.init(seat, downstream: downstream)
   }
 
-  deinit { steps.deallocate() }
+  deinit {
+    for step in steps {
+      step.step.release()
+      step.frame.release()
+    }
+    steps.deallocate()
+  }
+
+  /// Whether a step ends the signal as soon as it is subscribed.
+  var endsBeforeStart: Bool { steps.contains { $0.step._withUnsafeGuaranteedRef { $0.endsBeforeStart } } }
 
   public override func start() {
-    if steps.contains(where: { $0.step._withUnsafeGuaranteedRef { $0.endsBeforeStart } }) {
+    if endsBeforeStart {
       execution.whenWired { [self] in finish() }
     } else {
       super.start()
@@ -83,41 +94,44 @@ public final class RowRun: OperatorNode {
   public override func receive(_ event: Event) {
     // Word by word, as it was written a moment ago.
     var event = Event(event.value, key: event.key, from: event.origin, position: event.position)
-    withUnsafeMutablePointer(to: &event) { run($0) }
+    let ended = withUnsafeMutablePointer(to: &event) { run($0, from: 0, nil) }
+    if ended >= 0 {
+      complete(from: ended + 1, nil, key: .absent)
+      finish()
+    }
   }
 
+  /// Passes the event through the steps from `first` on and emits it. Returns the last step that completes with it,
+  /// or -1.
+  ///
   /// What the steps change stays in memory, where the next one reads it.
   @inline(__always)
-  private func run(_ event: UnsafeMutablePointer<Event>) {
-    var index = 0
-    var finishes = false
+  private func run(_ event: UnsafeMutablePointer<Event>, from first: Int, _ own: OwnSteps?) -> Int {
+    var index = first
+    var ended = -1
     let count = steps.count
     while index < count {
       let step = steps[index]
+      let running = if let own { own[index] } else { step.step }
       current = index
       if step.loads, let failure = step.frame._withUnsafeGuaranteedRef({ $0.load(UnsafePointer(event)) }) {
         rejectUnreadable(event.pointee, failure)
-        if finishes { finish() }
-        return
+        return ended
       }
       let verdict = step.frame._withUnsafeGuaranteedRef { frame in
-        step.step._withUnsafeGuaranteedRef { $0.apply(&event.pointee, frame, self) }
+        running._withUnsafeGuaranteedRef { $0.apply(&event.pointee, frame, self) }
       }
       switch verdict {
       case .pass: index &+= 1
-      case .drop:
-        if finishes { finish() }
-        return
+      case .drop: return ended
       case .passAndFinish:
-        finishes = true
+        ended = index
         index &+= 1
-      case .finish:
-        finish()
-        return
+      case .finish: return index
       }
     }
     emit(event.pointee)
-    if finishes { finish() }
+    return ended
   }
 
   @inline(never)
@@ -126,14 +140,62 @@ public final class RowRun: OperatorNode {
   }
 
   public override func complete() {
-    for step in steps { step.step._withUnsafeGuaranteedRef { $0.complete(self) } }
+    complete(from: 0, nil, key: .absent)
     finish()
   }
 
+  /// The input of the step `first` is complete. What steps send at the end bears `key`.
+  private func complete(from first: Int, _ own: OwnSteps?, key: Value) {
+    var index = first
+    while index < steps.count, !isClosed {
+      current = index
+      let step = own?[index] ?? steps[index].step
+      var ended = index
+      if let last = step._withUnsafeGuaranteedRef({ $0.complete(self) }) {
+        var event = Event(last)
+        event.key = key
+        ended = max(ended, withUnsafeMutablePointer(to: &event) { run($0, from: index + 1, own) })
+      }
+      index = ended + 1
+    }
+  }
+
   public override func fail(_ failure: SignalFailure) {
-    for step in steps { step.step._withUnsafeGuaranteedRef { $0.fail(failure, self) } }
+    for index in steps.indices {
+      current = index
+      steps[index].step._withUnsafeGuaranteedRef { $0.fail(failure, self) }
+    }
     finish(failing: failure)
   }
+
+  // MARK: Many chains
+
+  /// Steps for one more chain.
+  func makeSteps() -> OwnSteps {
+    let own = OwnSteps.allocate(capacity: max(1, steps.count))
+    for (index, component) in components.enumerated() {
+      (own + index).initialize(to: .passRetained(component.makeStep()))
+    }
+    return own
+  }
+
+  /// Frees a chain's steps; control may still be inside of them.
+  func discard(_ own: OwnSteps) {
+    for index in steps.indices { executor.bury(own[index].takeRetainedValue()) }
+    own.deallocate()
+  }
+
+  /// Passes an event through a chain's steps; returns whether the chain has completed with it.
+  @inline(never)
+  func pass(_ event: Event, through own: OwnSteps) -> Bool {
+    var event = event
+    let ended = withUnsafeMutablePointer(to: &event) { run($0, from: 0, own) }
+    if ended >= 0 { complete(from: ended + 1, own, key: event.key) }
+    return ended >= 0
+  }
+
+  /// The input of a chain is complete: what its steps still send bears `key`.
+  func complete(_ own: OwnSteps, key: Value) { complete(from: 0, own, key: key) }
 
   // MARK: State
 
@@ -148,33 +210,40 @@ public final class RowRun: OperatorNode {
 
   /// Each step has a record of its own, so that it finds it again with other neighbours.
   override func record(_ state: inout StateWriter) {
-    for (index, component) in components.enumerated() {
-      let version = component.carries.version
-      guard version > 0 else { continue }
-      state.record(.step(steps[index].id, version: version)) { state in
-        steps[index].step._withUnsafeGuaranteedRef { state.own(steps[index].id, $0.save) }
-      }
-    }
+    recordSteps(nil, &state)
     recordInputs(&state)
   }
 
-  func restoreSteps(_ restoration: Restoration) {
+  func recordSteps(_ own: OwnSteps?, _ state: inout StateWriter) {
+    for (index, component) in components.enumerated() {
+      let version = component.carries.version
+      guard version > 0 else { continue }
+      let step = own?[index] ?? steps[index].step
+      state.record(.step(steps[index].id, version: version)) { state in
+        step._withUnsafeGuaranteedRef { state.own(steps[index].id, $0.save) }
+      }
+    }
+  }
+
+  func restoreSteps(_ restoration: Restoration, of own: OwnSteps? = nil) {
     for (index, component) in components.enumerated() {
       let id = steps[index].id
       guard let record = restoration.record(id, version: component.carries.version) else { continue }
       do throws(StateFault) {
         var reader = record.reader.reader(version: record.version, target: self)
         var fault: StateFault?
-        steps[index].step._withUnsafeGuaranteedRef { step in
+        let step = own?[index] ?? steps[index].step
+        step._withUnsafeGuaranteedRef { step in
           do throws(StateFault) { try step.restore(&reader) } catch { fault = error }
         }
         if let fault { throw fault }
         guard reader.isAtEnd else { throw StateFault("there is more than the step reads") }
       } catch {
         restoration.refuse(id, error)
-        let fresh = component.makeStep(execution.plan.steps[id.number])
-        owned.append(fresh)
-        steps[index].step = .passUnretained(fresh)
+        let fresh = Unmanaged.passRetained(component.makeStep())
+        let refused = own?[index] ?? steps[index].step
+        if let own { own[index] = fresh } else { steps[index].step = fresh }
+        refused.release()
       }
     }
   }
@@ -182,9 +251,12 @@ public final class RowRun: OperatorNode {
   /// The step whose `apply` is running.
   var currentStep: StepID { steps[current].id }
 
+  /// The same, as the pipeline file has it.
+  var step: StepPlan { execution.plan.steps[currentStep.number] }
+
   /// Rejects in the name of the step that is running.
   public func rejectRow(
-    _ event: Event, _ code: Diagnostic.Code, _ message: String, at location: SourceLocation?
+    _ event: Event, _ code: Diagnostic.Code, _ message: String, at location: SourceLocation? = nil
   ) {
     execution.reject(Rejection(event, code, message, at: location), step: currentStep)
   }

@@ -3,10 +3,10 @@ extension RowStep {
   @inline(never)
   final func failed(
     _ event: Event, _ error: Value, _ program: Program, _ frame: EventFrame, _ run: RowRun,
-    _ step: StepPlan, otherwise standard: ErrorPolicy = .route
+    otherwise standard: ErrorPolicy = .route
   ) -> RowVerdict {
     let location = program.failureLocation(error)
-    switch step.onError ?? standard {
+    switch run.step.onError ?? standard {
     case .keep: return .pass
     case .drop:
       run.execution.undecided(
@@ -46,20 +46,20 @@ extension OperatorNode {
 extension RowStep {
   /// Applies the step's error policy to an event that it cannot or will not take.
   final func refused(
-    _ event: Event, _ code: Diagnostic.Code, _ message: String, _ run: RowRun, _ step: StepPlan,
+    _ event: Event, _ code: Diagnostic.Code, _ message: String, _ run: RowRun,
     otherwise standard: ErrorPolicy = .route
   ) -> RowVerdict {
-    switch step.onError ?? standard {
+    switch run.step.onError ?? standard {
     case .keep: return .pass
     case .drop:
       run.execution.undecided(
-        message, at: run.currentStep, location: step.location, what: "an event")
+        message, at: run.currentStep, location: run.step.location, what: "an event")
       return .drop
     case .route:
-      run.rejectRow(event, code, message, at: step.location)
+      run.rejectRow(event, code, message)
       return .drop
     case .fail:
-      run.finish(failing: SignalFailure(.user, message, at: step.location))
+      run.finish(failing: SignalFailure(.user, message, at: run.step.location))
       return .drop
     }
   }

@@ -1,7 +1,9 @@
 /// `aggregate`: a fold whose result comes at the end.
-struct Aggregate: OperatorComponent {
+struct Aggregate: RowOperator {
   var start = LiteralParameter()
   var next = ExpressionParameter()
+
+  static let changesValue = true
 
   static let spec = ComponentSpec<Aggregate>(
     "aggregate",
@@ -26,7 +28,7 @@ struct Aggregate: OperatorComponent {
     edges: EdgeCases(
       empty: "Sends the start value, then completes.", error: "Passed on at once; the running value is dropped.",
       completion: "Sends the value, then completes.", disposal: "Leaves the input; what is kept is lost."),
-    keeps: "The running value.", carries: .state(version: 1), rivals: ["RxJS reduce", "Combine reduce"],
+    keeps: "The running value.", carries: .state(version: 2), rivals: ["RxJS reduce", "Combine reduce"],
     wants: [
       .init(.gathering, "have one total at the end", "aggregate: { start: 0, next: running + event.bytes }"),
       .init(.gathering, "fold a whole file into one object", "aggregate: { start: {}, next: \"running\" }"),
@@ -35,48 +37,35 @@ struct Aggregate: OperatorComponent {
 
   func outputType(_ inputs: [EventType]) -> EventType { .dyn }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
-    Node(start.value, next.required, seat, downstream)
-  }
+  func makeStep() -> RowStep { Step(start.value, next.required) }
 
-  final class Node: OperatorNode {
-    private var running: OwnedValue
-    private var index: Int64 = 0
+  final class Step: RowStep {
+    @exclusivity(unchecked) private var running: OwnedValue
+    @exclusivity(unchecked) private var index: Int64 = 0
     private let program: Program
-    private let frame: EventFrame
 
-    init(_ start: OwnedValue, _ program: Program, _ seat: Seat, _ downstream: Downstream) {
+    init(_ start: OwnedValue, _ program: Program) {
       running = start
       self.program = program
-      frame = seat.scope.frames?.frame(seat.segment, seat.scope, seat.execution) ?? .make(seat)
-      super.init(seat, downstream: downstream)
     }
 
-    override func receive(_ event: Event) {
-      if let failure = frame.load(event) {
-        reject(event, .eventNotReadable, EventFrame.message(of: failure))
-        return
-      }
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
       frame.set(0, running.value)
       frame.set(1, .int(index))
       let value = program.evaluate(frame)
       if value.isError {
-        _ = failed(event, value, program, frame)
-        return
-      }
-      if value.isDeeper(than: Scan.Step.depthLimit) {
-        reject(
+        _ = failed(event, value, program, frame, run)
+      } else if value.isDeeper(than: Scan.Step.depthLimit) {
+        run.rejectRow(
           event, .limitReached, "aggregate's value is nested more than \(Scan.Step.depthLimit) deep")
-        return
+      } else {
+        index &+= 1
+        running.assign(value)
       }
-      index &+= 1
-      running.assign(value)
+      return .drop
     }
 
-    override func complete() {
-      emit(Event(running.value))
-      finish()
-    }
+    override func complete(_ run: RowRun) -> Value? { running.value }
 
     override func save(_ state: inout StateWriter) {
       state.write(running)

@@ -26,5 +26,5 @@ struct And: RowOperator {
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(.bool) }
 
-  func makeStep(_ step: StepPlan) -> RowStep { TruthStep("and", step, from: true) { $0 && $1 } }
+  func makeStep() -> RowStep { TruthStep("and", from: true) { $0 && $1 } }
 }

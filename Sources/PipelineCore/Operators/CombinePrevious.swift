@@ -39,18 +39,16 @@ struct CombinePrevious: RowOperator {
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(next.type) }
 
-  func makeStep(_ step: StepPlan) -> RowStep { Step(start.value, next.required, step) }
+  func makeStep() -> RowStep { Step(start.value, next.required) }
 
   final class Step: RowStep {
     private var previous: OwnedValue
     private var index: Int64 = 0
     private let program: Program
-    private let step: StepPlan
 
-    init(_ start: OwnedValue, _ program: Program, _ step: StepPlan) {
+    init(_ start: OwnedValue, _ program: Program) {
       previous = start
       self.program = program
-      self.step = step
     }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
@@ -61,7 +59,7 @@ struct CombinePrevious: RowOperator {
       // The old content may be part of `value`, and the message of a failure may show it.
       let current = event.value
       defer { previous.assign(current, retiring: run.arena) }
-      if value.isError { return failed(event, value, program, frame, run, step) }
+      if value.isError { return failed(event, value, program, frame, run) }
       event.value = value
       return .pass
     }

@@ -41,28 +41,26 @@ struct Distinct: RowOperator {
     ],
     seeAlso: ["distinctUntilChanged"])
 
-  func makeStep(_ step: StepPlan) -> RowStep { Step(self, step) }
+  func makeStep() -> RowStep { Step(self) }
 
   final class Step: RowStep {
     private let parameters: Distinct
     private let program: Program?
-    private let step: StepPlan
     private let known = KeyTable()
     /// The numbers of what is in `known`, oldest first.
     private var order = Deque<(number: Int, since: Instant)>()
     private let buffer = OutputBuffer()
 
-    init(_ parameters: Distinct, _ step: StepPlan) {
+    init(_ parameters: Distinct) {
       self.parameters = parameters
       program = parameters.by.program
-      self.step = step
     }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
       var value = event.value
       if let program {
         value = program.evaluate(frame)
-        if value.isError { return failed(event, value, program, frame, run, step) }
+        if value.isError { return failed(event, value, program, frame, run) }
       }
       buffer.clear()
       KeyText.append(value, to: buffer, Context(state: frame.evaluation))

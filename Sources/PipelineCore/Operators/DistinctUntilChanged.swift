@@ -27,7 +27,7 @@ struct DistinctUntilChanged: RowOperator {
     ],
     seeAlso: ["ignore", "combinePrevious"])
 
-  func makeStep(_ step: StepPlan) -> RowStep { by.program.map { KeyStep($0, step) } ?? Step() }
+  func makeStep() -> RowStep { by.program.map { KeyStep($0) } ?? Step() }
 
   /// Compares whole events.
   class Step: RowStep {
@@ -61,16 +61,14 @@ struct DistinctUntilChanged: RowOperator {
   /// Compares what an expression gives.
   final class KeyStep: Step {
     private let program: Program
-    private let step: StepPlan
 
-    init(_ program: Program, _ step: StepPlan) {
+    init(_ program: Program) {
       self.program = program
-      self.step = step
     }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
       let value = program.evaluate(frame)
-      if value.isError { return failed(event, value, program, frame, run, step) }
+      if value.isError { return failed(event, value, program, frame, run) }
       return isNew(value, frame) ? .pass : .drop
     }
   }

@@ -29,15 +29,13 @@ struct Filter: RowOperator {
     ],
     seeAlso: ["ignore", "take"])
 
-  func makeStep(_ step: StepPlan) -> RowStep { Step(condition.required, step) }
+  func makeStep() -> RowStep { Step(condition.required) }
 
   final class Step: RowStep {
     private let program: Program
-    private let step: StepPlan
 
-    init(_ program: Program, _ step: StepPlan) {
+    init(_ program: Program) {
       self.program = program
-      self.step = step
     }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
@@ -45,7 +43,7 @@ struct Filter: RowOperator {
       case .yes: return .pass
       case .no: return .drop
       case .failed:
-        return failed(event, frame.frame.lastError, program, frame, run, step, otherwise: .drop)
+        return failed(event, frame.frame.lastError, program, frame, run, otherwise: .drop)
       }
     }
   }

@@ -32,7 +32,7 @@ struct GroupBy: OperatorComponent {
       completion: "Completes all groups, in the order in which they came into being, then itself.",
       disposal: "Leaves the input and all groups with their timers."),
     keeps: "The state of each group's chain, at most `maxGroups`; with `idle`, one timer each.",
-    carries: .state(version: 1),
+    carries: .state(version: 2),
     rivals: ["RxJS groupBy with mergeMap", "Riemann by"],
     wants: [
       .init(
@@ -56,20 +56,35 @@ struct GroupBy: OperatorComponent {
 
   final class Node: MultiInletNode {
     private final class Group {
-      /// The number of its key's text.
-      let number: Int
       let key: OwnedValue
-      let subject: Subject
-      let token: Int
+      /// Its own steps, where the groups share a run; nil when its chain has completed.
+      var steps: RowRun.OwnSteps?
       /// Whether its chain was found in a saved state.
       var hasChain = false
+      /// The number of its key's text.
+      let number: Int
+      let token: Int
       var timer = Wake.none
-      init(_ number: Int, _ key: Value, _ token: Int, hasEnded: Bool = false) {
-        subject = Subject(hasEnded: hasEnded)
+      /// What feeds its chain, where that is more than row-wise steps.
+      let subject: Subject?
+
+      init(_ number: Int, _ key: Value, _ token: Int, _ subject: Subject?) {
+        self.subject = subject
         self.number = number
         self.key = OwnedValue(key)
         self.token = token
       }
+    }
+
+    /// Passes on what the groups' shared run sends.
+    private final class Outlet: Downstream {
+      private let node: Unmanaged<Node>
+      init(_ node: Node) {
+        self.node = .passUnretained(node)
+        super.init()
+      }
+      override func receive(_ event: Event) { node._withUnsafeGuaranteedRef { $0.emit(event) } }
+      override func fail(_ failure: SignalFailure) { node._withUnsafeGuaranteedRef { $0.finish(failing: failure) } }
     }
 
     private let idle: TimeSpan?
@@ -86,6 +101,13 @@ struct GroupBy: OperatorComponent {
     private var byToken: [Int: Group] = [:]
     private var created = 0
     private var outerEnded = false
+    /// One run for all groups, if their chain has row-wise steps only: of a group nothing but its steps is made.
+    private var shared: RowRun?
+    /// The same, without counting references.
+    @exclusivity(unchecked) private var run: Unmanaged<RowRun>?
+    private var outlet: Outlet?
+    /// Groups of the shared run whose chains have not completed.
+    private var running = 0
     private let buffer = OutputBuffer()
 
     init(_ parameters: GroupBy, _ seat: Seat, _ downstream: Downstream) {
@@ -95,6 +117,30 @@ struct GroupBy: OperatorComponent {
       program = parameters.key.required
       frame = .make(seat)
       super.init(seat, downstream: downstream)
+      share(makeSharedRun())
+    }
+
+    private func share(_ run: RowRun?) {
+      shared = run
+      self.run = run.map { .passUnretained($0) }
+    }
+
+    private func makeSharedRun() -> RowRun? {
+      // Who looks at subscriptions sees each.
+      guard let plan, execution.subscriptionProbe == nil else { return nil }
+      let run: RunPlan
+      let input: SignalPlan
+      switch plan.kind {
+      case .run(let steps, let origin): (run, input) = (steps, origin)
+      case .node(let component as any RowOperator, let segment, let inputs) where inputs.count == 1:
+        run = RunPlan(parts: [.init(segment: segment, steps: [.init(id: plan.step, component: component)])])
+        input = inputs[0]
+      default: return nil
+      }
+      guard case .input = input.kind else { return nil }
+      let outlet = Outlet(self)
+      self.outlet = outlet
+      return RowRun(run, execution.seat(plan, seat.scope, .empty, [input]), downstream: outlet)
     }
 
     override func receive(_ event: Event) {
@@ -117,7 +163,14 @@ struct GroupBy: OperatorComponent {
         }
         var event = event
         event.key = group.key.value
-        if plan != nil { group.subject.receive(event) } else { emit(event) }
+        if let run {
+          guard let steps = group.steps else { return }
+          if run._withUnsafeGuaranteedRef({ $0.pass(event, through: steps) }) { end(group) }
+        } else if let subject = group.subject {
+          subject.receive(event)
+        } else {
+          emit(event)
+        }
       }
     }
 
@@ -130,18 +183,43 @@ struct GroupBy: OperatorComponent {
         return nil
       }
       created += 1
-      let group = Group(known.insert(buffer.bytes, hash), key, created)
-      add(group)
-      if let plan {
-        open(plan, number: group.token, seat.scope.with(subject: group.subject, frames: frames))
+      let group = make(known.insert(buffer.bytes, hash), key, created)
+      if let plan, let subject = group.subject {
+        open(plan, number: group.token, seat.scope.with(subject: subject, frames: frames))
+      } else if let shared, shared.endsBeforeStart {
+        end(group)
       }
       return .passUnretained(group)
     }
 
-    private func add(_ group: Group) {
-      while groups.count <= group.number { groups.append(nil) }
-      groups[group.number] = .passUnretained(group)
-      byToken[group.token] = group
+    private func make(_ number: Int, _ key: Value, _ token: Int) -> Group {
+      let needsSubject = plan != nil && shared == nil
+      let group = Group(number, key, token, needsSubject ? Subject(hasEnded: outerEnded) : nil)
+      if let shared {
+        group.steps = shared.makeSteps()
+        running += 1
+      }
+      while groups.count <= number { groups.append(nil) }
+      groups[number] = .passUnretained(group)
+      byToken[token] = group
+      return group
+    }
+
+    /// The chain of a group of the shared run has completed.
+    private func end(_ group: Group) {
+      guard let steps = group.steps else { return }
+      group.steps = nil
+      running -= 1
+      shared?.discard(steps)
+      finishIfOver()
+    }
+
+    /// Nothing more comes for the group.
+    private func complete(_ group: Group) {
+      group.subject?.complete()
+      guard let shared, let steps = group.steps else { return }
+      shared.complete(steps, key: group.key.value)
+      end(group)
     }
 
     override func receive(_ event: Event, from inlet: Inlet) {
@@ -166,22 +244,31 @@ struct GroupBy: OperatorComponent {
       groups[group.number] = nil
       known.remove(group.number)
       executor.bury(group)
-      group.subject.complete()
+      complete(group)
       byToken[token] = nil
     }
 
     override func complete() {
       outerEnded = true
-      for token in byToken.keys.sorted() { byToken[token]?.subject.complete() }
+      for token in byToken.keys.sorted() {
+        if let group = byToken[token] { complete(group) }
+      }
       finishIfOver()
     }
 
     private func finishIfOver() {
-      if outerEnded, inlets.isEmpty { finish() }
+      if outerEnded, inlets.isEmpty, running == 0 { finish() }
     }
 
     override func stop() {
-      for group in byToken.values { cancelWake(&group.timer) }
+      for group in byToken.values {
+        cancelWake(&group.timer)
+        executor.bury(group)
+        if let steps = group.steps { shared?.discard(steps) }
+        group.steps = nil
+      }
+      running = 0
+      shared?.cancel()
       groups = []
       known.removeAll()
       byToken = [:]
@@ -191,17 +278,29 @@ struct GroupBy: OperatorComponent {
     override func save(_ state: inout StateWriter) {
       state.write(created)
       state.write(outerEnded)
+      state.write(shared != nil)
       state.write(each: byToken.keys.sorted()) { state, token in
         let group = byToken[token]
         state.write(token)
         state.write(value: group?.key.value ?? .null)
         state.write(group?.timer ?? .none)
+        guard let shared else { return }
+        state.write(group?.steps != nil)
+        if let steps = group?.steps { state.part { shared.recordSteps(steps, &$0) } }
       }
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       created = try state.read()
       outerEnded = try state.read()
+      // As the groups were when they were saved.
+      if !(try state.read(Bool.self)) {
+        share(nil)
+      } else if shared == nil {
+        throw StateFault("its groups had other chains")
+      } else if outerEnded {
+        throw StateFault("its input had ended, and its groups with it")
+      }
       for _ in 0..<(try state.count()) {
         let token = try state.read(in: 1...max(created, 1))
         let key = try state.read(OwnedValue.self)
@@ -211,9 +310,20 @@ struct GroupBy: OperatorComponent {
         guard byToken[token] == nil, known.find(buffer.bytes, hash) == nil else {
           throw StateFault("two groups have one key")
         }
-        let group = Group(known.insert(buffer.bytes, hash), key.value, token, hasEnded: outerEnded)
+        let group = make(known.insert(buffer.bytes, hash), key.value, token)
         group.timer = try state.read()
-        add(group)
+        if let shared { try restore(group, shared, &state) }
+      }
+    }
+
+    private func restore(_ group: Group, _ shared: RowRun, _ state: inout StateReader) throws(StateFault) {
+      guard try state.read(Bool.self), let steps = group.steps else {
+        end(group)
+        return
+      }
+      let section = try Restoration.Section(state.part())
+      execution.restoration?.within(section) {
+        if let restoration = execution.restoration { shared.restoreSteps(restoration, of: steps) }
       }
     }
 
@@ -225,7 +335,7 @@ struct GroupBy: OperatorComponent {
       }
       guard !group.hasChain else { throw StateFault("a group has two chains") }
       group.hasChain = true
-      return saved.with(subject: group.subject, frames: frames)
+      return saved.with(subject: group.subject ?? Subject(hasEnded: true), frames: frames)
     }
   }
 }

@@ -20,7 +20,7 @@ struct Ignore: RowOperator {
     ],
     seeAlso: ["filter", "distinctUntilChanged"])
 
-  func makeStep(_ step: StepPlan) -> RowStep { Step(value.value) }
+  func makeStep() -> RowStep { Step(value.value) }
 
   final class Step: RowStep {
     private let value: OwnedValue

@@ -14,7 +14,7 @@ struct IgnoreValues: RowOperator {
     ],
     seeAlso: ["then", "ignore"])
 
-  func makeStep(_ step: StepPlan) -> RowStep { Step() }
+  func makeStep() -> RowStep { Step() }
 
   final class Step: RowStep {
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict { .drop }

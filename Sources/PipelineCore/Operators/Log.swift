@@ -43,16 +43,14 @@ struct Log: RowOperator {
     ],
     seeAlso: ["map"])
 
-  func makeStep(_ step: StepPlan) -> RowStep { Step(self, step) }
+  func makeStep() -> RowStep { Step(self) }
 
   final class Step: RowStep {
     private let parameters: Log
-    private let step: StepPlan
     private let buffer = OutputBuffer()
 
-    init(_ parameters: Log, _ step: StepPlan) {
+    init(_ parameters: Log) {
       self.parameters = parameters
-      self.step = step
     }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
@@ -67,19 +65,20 @@ struct Log: RowOperator {
         JSONWriter.append(event.value, to: buffer)
       }
       run.execution.services.log(
-        parameters.level.level, step.label, String(decoding: buffer.bytes, as: UTF8.self))
+        parameters.level.level, run.step.label, String(decoding: buffer.bytes, as: UTF8.self))
       return .pass
     }
 
-    override func complete(_ run: RowRun) {
+    override func complete(_ run: RowRun) -> Value? {
       if parameters.on.contains(.completed) {
-        run.execution.services.log(parameters.level.level, step.label, "completed")
+        run.execution.services.log(parameters.level.level, run.step.label, "completed")
       }
+      return nil
     }
 
     override func fail(_ failure: SignalFailure, _ run: RowRun) {
       if parameters.on.contains(.error) {
-        run.execution.services.log(parameters.level.level, step.label, "failed: \(failure.message)")
+        run.execution.services.log(parameters.level.level, run.step.label, "failed: \(failure.message)")
       }
     }
   }

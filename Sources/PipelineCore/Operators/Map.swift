@@ -36,24 +36,22 @@ struct Map: RowOperator {
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(to.type) }
 
-  func makeStep(_ step: StepPlan) -> RowStep {
+  func makeStep() -> RowStep {
     guard let builder = to.makeBuilder() else { preconditionFailure("map was not bound") }
-    return builder.single.map { ValueStep($0, step) } ?? Step(builder, step)
+    return builder.single.map { ValueStep($0) } ?? Step(builder)
   }
 
   /// One expression.
   final class ValueStep: RowStep {
     private let program: Program
-    private let step: StepPlan
 
-    init(_ program: Program, _ step: StepPlan) {
+    init(_ program: Program) {
       self.program = program
-      self.step = step
     }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
       let value = program.evaluate(frame)
-      if value.isError { return failed(event, value, program, frame, run, step) }
+      if value.isError { return failed(event, value, program, frame, run) }
       event.value = value.is(.optional) ? value.wrapped ?? .null : value
       return .pass
     }
@@ -62,18 +60,16 @@ struct Map: RowOperator {
   /// A mapping of expressions.
   final class Step: RowStep {
     private let builder: ValueBuilder
-    private let step: StepPlan
 
-    init(_ builder: ValueBuilder, _ step: StepPlan) {
+    init(_ builder: ValueBuilder) {
       self.builder = builder
-      self.step = step
     }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
       var failing: Unmanaged<Program>?
       let value = builder.build(frame, &failing)
       if value.isError, let failing = failing?.takeUnretainedValue() {
-        return failed(event, value, failing, frame, run, step)
+        return failed(event, value, failing, frame, run)
       }
       event.value = value.is(.optional) ? value.wrapped ?? .null : value
       return .pass

@@ -23,7 +23,7 @@ struct MapReplace: RowOperator {
 
   func outputType(_ inputs: [EventType]) -> EventType { .dyn }
 
-  func makeStep(_ step: StepPlan) -> RowStep { Step(value.value) }
+  func makeStep() -> RowStep { Step(value.value) }
 
   final class Step: RowStep {
     private let value: OwnedValue

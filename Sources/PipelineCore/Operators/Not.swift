@@ -18,16 +18,14 @@ struct Not: RowOperator {
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(.bool) }
 
-  func makeStep(_ step: StepPlan) -> RowStep { Step(step) }
+  func makeStep() -> RowStep { Step() }
 
   final class Step: RowStep {
-    private let step: StepPlan
-    init(_ step: StepPlan) { self.step = step }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
       guard let truth = event.value.truth else {
         return refused(
-          event, .unexpectedValue, "not needs a boolean or a number, not \(event.value.kindName)", run, step)
+          event, .unexpectedValue, "not needs a boolean or a number, not \(event.value.kindName)", run)
       }
       event.value = .bool(!truth)
       return .pass

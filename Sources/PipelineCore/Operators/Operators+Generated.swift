@@ -4,7 +4,7 @@ extension Catalogue {
   /// The components of Sources/PipelineCore/Operators.
   public static let operators = Catalogue([
     CatalogueEntry(operator: Absence.self, "absence"),
-    CatalogueEntry(operator: Aggregate.self, "aggregate"),
+    CatalogueEntry(row: Aggregate.self, "aggregate"),
     CatalogueEntry(operator: AllMatch.self, "all"),
     CatalogueEntry(row: And.self, "and"),
     CatalogueEntry(operator: AnyMatch.self, "any"),

@@ -26,5 +26,5 @@ struct Or: RowOperator {
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(.bool) }
 
-  func makeStep(_ step: StepPlan) -> RowStep { TruthStep("or", step, from: false) { $0 || $1 } }
+  func makeStep() -> RowStep { TruthStep("or", from: false) { $0 || $1 } }
 }

@@ -67,20 +67,18 @@ struct Reduce: RowOperator {
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(to.type) }
 
-  func makeStep(_ step: StepPlan) -> RowStep {
+  func makeStep() -> RowStep {
     guard let builder = to.makeBuilder() else { preconditionFailure("reduce was not bound") }
-    return Step(builder, count, step)
+    return Step(builder, count)
   }
 
   final class Step: RowStep {
     private let builder: ValueBuilder
     private let count: Int
-    private let step: StepPlan
 
-    init(_ builder: ValueBuilder, _ count: Int, _ step: StepPlan) {
+    init(_ builder: ValueBuilder, _ count: Int) {
       self.builder = builder
       self.count = count
-      self.step = step
     }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
@@ -89,7 +87,7 @@ struct Reduce: RowOperator {
       var failing: Unmanaged<Program>?
       let value = builder.build(frame, &failing)
       if value.isError, let failing = failing?.takeUnretainedValue() {
-        return failed(event, value, failing, frame, run, step)
+        return failed(event, value, failing, frame, run)
       }
       event.value = value.is(.optional) ? value.wrapped ?? .null : value
       return .pass

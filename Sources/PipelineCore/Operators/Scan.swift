@@ -39,30 +39,28 @@ struct Scan: RowOperator {
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(next.type) }
 
-  func makeStep(_ step: StepPlan) -> RowStep { Step(start.value, next.required, step) }
+  func makeStep() -> RowStep { Step(start.value, next.required) }
 
   final class Step: RowStep {
     @exclusivity(unchecked) private var running: OwnedValue
     @exclusivity(unchecked) private var index: Int64 = 0
     private let program: Program
-    private let step: StepPlan
     /// A fold that wraps its value again and again would end on the stack.
     static let depthLimit = 64
 
-    init(_ start: OwnedValue, _ program: Program, _ step: StepPlan) {
+    init(_ start: OwnedValue, _ program: Program) {
       running = start
       self.program = program
-      self.step = step
     }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
       frame.set(0, running.value)
       frame.set(1, .int(index))
       let value = program.evaluate(frame)
-      if value.isError { return failed(event, value, program, frame, run, step) }
+      if value.isError { return failed(event, value, program, frame, run) }
       if value.isDeeper(than: Self.depthLimit) {
         run.rejectRow(
-          event, .limitReached, "scan's value is nested more than \(Self.depthLimit) deep", at: step.location)
+          event, .limitReached, "scan's value is nested more than \(Self.depthLimit) deep")
         return .drop
       }
       index &+= 1

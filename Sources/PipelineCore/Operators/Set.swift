@@ -38,21 +38,19 @@ struct SetFields: RowOperator {
       fields.entries.reduce(input) { $0.setting(FieldPath($1.name).components[...], $1.value.type) })
   }
 
-  func makeStep(_ step: StepPlan) -> RowStep {
+  func makeStep() -> RowStep {
     Step(
       fields.entries.map {
         guard let builder = $0.value.makeBuilder() else { preconditionFailure("set was not bound") }
         return (FieldPath($0.name), builder)
-      }, step)
+      })
   }
 
   final class Step: RowStep {
     private let fields: [(path: FieldPath, builder: ValueBuilder)]
-    private let step: StepPlan
 
-    init(_ fields: [(FieldPath, ValueBuilder)], _ step: StepPlan) {
+    init(_ fields: [(FieldPath, ValueBuilder)]) {
       self.fields = fields
-      self.step = step
     }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
@@ -61,7 +59,7 @@ struct SetFields: RowOperator {
         var failing: Unmanaged<Program>?
         var new = field.builder.build(frame, &failing)
         if new.isError, let failing = failing?.takeUnretainedValue() {
-          return failed(event, new, failing, frame, run, step)
+          return failed(event, new, failing, frame, run)
         }
         if new.is(.optional) {
           guard let wrapped = new.wrapped else { continue }
@@ -70,7 +68,7 @@ struct SetFields: RowOperator {
         guard let edited = field.path.set(new, in: value, run.execution.json, run.arena) else {
           run.rejectRow(
             event, .unexpectedValue, "set needs an object to set `\(field.path.text)` in, not \(value.kindName)",
-            at: step.location)
+          )
           return .drop
         }
         value = edited

@@ -19,7 +19,7 @@ struct Skip: RowOperator {
     ],
     seeAlso: ["take"])
 
-  func makeStep(_ step: StepPlan) -> RowStep { Step(count) }
+  func makeStep() -> RowStep { Step(count) }
 
   final class Step: RowStep {
     private var remaining: Int

@@ -24,16 +24,14 @@ struct SkipWhile: RowOperator {
     ],
     seeAlso: ["skipUntil", "takeWhile", "skip"])
 
-  func makeStep(_ step: StepPlan) -> RowStep { Step(condition.required, step) }
+  func makeStep() -> RowStep { Step(condition.required) }
 
   final class Step: RowStep {
     private let program: Program
-    private let step: StepPlan
     private var isOpen = false
 
-    init(_ program: Program, _ step: StepPlan) {
+    init(_ program: Program) {
       self.program = program
-      self.step = step
     }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
@@ -43,7 +41,7 @@ struct SkipWhile: RowOperator {
       case .no:
         isOpen = true
         return .pass
-      case .failed: return failed(event, frame.frame.lastError, program, frame, run, step)
+      case .failed: return failed(event, frame.frame.lastError, program, frame, run)
       }
     }
 

@@ -28,7 +28,7 @@ struct Take: RowOperator {
     ],
     seeAlso: ["skip", "filter"])
 
-  func makeStep(_ step: StepPlan) -> RowStep { Step(count) }
+  func makeStep() -> RowStep { Step(count) }
 
   final class Step: RowStep {
     private var remaining: Int

@@ -33,18 +33,16 @@ struct TakeWhile: RowOperator {
     ],
     seeAlso: ["takeUntil", "skipWhile", "take"])
 
-  func makeStep(_ step: StepPlan) -> RowStep { Step(self, step) }
+  func makeStep() -> RowStep { Step(self) }
 
   final class Step: RowStep {
     private let program: Program
     private let inclusive: Bool
-    private let step: StepPlan
     private var isOver = false
 
-    init(_ parameters: TakeWhile, _ step: StepPlan) {
+    init(_ parameters: TakeWhile) {
       program = parameters.condition.required
       inclusive = parameters.inclusive
-      self.step = step
     }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
@@ -55,7 +53,7 @@ struct TakeWhile: RowOperator {
       case .no:
         isOver = true
         return inclusive ? .passAndFinish : .finish
-      case .failed: return failed(event, frame.frame.lastError, program, frame, run, step)
+      case .failed: return failed(event, frame.frame.lastError, program, frame, run)
       }
     }
   }

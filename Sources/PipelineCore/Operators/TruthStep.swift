@@ -1,13 +1,11 @@
 /// Folds the truth of an event's parts.
 final class TruthStep: RowStep {
   private let name: String
-  private let step: StepPlan
   private let start: Bool
   private let fold: (Bool, Bool) -> Bool
 
-  init(_ name: String, _ step: StepPlan, from start: Bool, _ fold: @escaping (Bool, Bool) -> Bool) {
+  init(_ name: String, from start: Bool, _ fold: @escaping (Bool, Bool) -> Bool) {
     self.name = name
-    self.step = step
     self.start = start
     self.fold = fold
   }
@@ -17,13 +15,13 @@ final class TruthStep: RowStep {
     guard list.is(.list), list.length > 0 else {
       return refused(
         event, .unexpectedValue, "\(name) needs a list of booleans with at least one part, not \(event.value.kindName)",
-        run, step)
+        run)
     }
     var result = start
     for part in list.elements {
       guard let truth = part.truth else {
         return refused(
-          event, .unexpectedValue, "\(name) needs booleans or numbers, but a part is \(part.kindName)", run, step)
+          event, .unexpectedValue, "\(name) needs booleans or numbers, but a part is \(part.kindName)", run)
       }
       result = fold(result, truth)
     }

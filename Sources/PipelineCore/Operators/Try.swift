@@ -27,26 +27,24 @@ struct Attempt: RowOperator {
     ],
     seeAlso: ["tryMap", "filter", "catch"])
 
-  func makeStep(_ step: StepPlan) -> RowStep { Step(self, step) }
+  func makeStep() -> RowStep { Step(self) }
 
   final class Step: RowStep {
     private let program: Program
     private let message: TemplateParameter
-    private let step: StepPlan
 
-    init(_ parameters: Attempt, _ step: StepPlan) {
+    init(_ parameters: Attempt) {
       program = parameters.condition.required
       message = parameters.message
-      self.step = step
     }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
       switch program.evaluateBool(frame.frame) {
       case .yes: return .pass
       case .no:
-        return refused(event, .eventRefused, text(frame), run, step, otherwise: .fail)
+        return refused(event, .eventRefused, text(frame), run, otherwise: .fail)
       case .failed:
-        return failed(event, frame.frame.lastError, program, frame, run, step, otherwise: .fail)
+        return failed(event, frame.frame.lastError, program, frame, run, otherwise: .fail)
       }
     }
 

@@ -29,25 +29,23 @@ struct TryMap: RowOperator {
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(to.type) }
 
-  func makeStep(_ step: StepPlan) -> RowStep {
+  func makeStep() -> RowStep {
     guard let builder = to.makeBuilder() else { preconditionFailure("tryMap was not bound") }
-    return Step(builder, step)
+    return Step(builder)
   }
 
   final class Step: RowStep {
     private let builder: ValueBuilder
-    private let step: StepPlan
 
-    init(_ builder: ValueBuilder, _ step: StepPlan) {
+    init(_ builder: ValueBuilder) {
       self.builder = builder
-      self.step = step
     }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
       var failing: Unmanaged<Program>?
       let value = builder.build(frame, &failing)
       if value.isError, let failing = failing?.takeUnretainedValue() {
-        return failed(event, value, failing, frame, run, step, otherwise: .fail)
+        return failed(event, value, failing, frame, run, otherwise: .fail)
       }
       guard value.is(.optional) else {
         event.value = value
@@ -55,7 +53,7 @@ struct TryMap: RowOperator {
       }
       guard let wrapped = value.wrapped else {
         return refused(
-          event, .eventRefused, "the expression of 'tryMap' gives nothing for an event", run, step,
+          event, .eventRefused, "the expression of 'tryMap' gives nothing for an event", run,
           otherwise: .fail)
       }
       event.value = wrapped

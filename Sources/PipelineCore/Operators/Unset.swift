@@ -27,7 +27,7 @@ struct UnsetFields: RowOperator {
       fields.reduce(inputs.first?.type ?? .dyn) { $0.removing(FieldPath($1).components[...]) })
   }
 
-  func makeStep(_ step: StepPlan) -> RowStep { Step(fields.map(FieldPath.init)) }
+  func makeStep() -> RowStep { Step(fields.map(FieldPath.init)) }
 
   final class Step: RowStep {
     private let paths: [FieldPath]
