@@ -36,14 +36,21 @@ import Testing
   }
 
   @Test func usesConnectionsAgain() async throws {
-    let server = try ScriptedServer { connection in
-      while connection.message() != nil { connection.send(Self.reply("ok")) }
+    // A connection that has been idle for two minutes is not used again, and a busy machine may stand still so long.
+    for _ in 0..<5 {
+      let server = try ScriptedServer { connection in
+        while connection.message() != nil { connection.send(Self.reply("ok")) }
+      }
+      let start = ContinuousClock.now
+      for method in ["GET", "POST", "PUT", "DELETE", "GET"] {
+        let request = HTTPRequest(method: method, url: server.url)
+        #expect(try await client.answer(request).get().body == Array("ok".utf8))
+      }
+      if ContinuousClock.now - start > .seconds(100) { continue }
+      #expect(server.connections == 1)
+      return
     }
-    for method in ["GET", "POST", "PUT", "DELETE", "GET"] {
-      let request = HTTPRequest(method: method, url: server.url)
-      #expect(try await client.answer(request).get().body == Array("ok".utf8))
-    }
-    #expect(server.connections == 1)
+    Issue.record("five requests never came within two minutes")
   }
 
   @Test func sendsOnlyTheHeadersItIsGiven() async throws {
