@@ -5,6 +5,7 @@
 #include <link.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,6 +31,14 @@ int64_t rx_birth_time(int descriptor) {
   if (statx(descriptor, "", AT_EMPTY_PATH, STATX_BTIME, &status) != 0) return 0;
   if (!(status.stx_mask & STATX_BTIME)) return 0;
   return status.stx_btime.tv_sec * INT64_C(1000000000) + status.stx_btime.tv_nsec;
+}
+
+int rx_processors(void) {
+  cpu_set_t set;
+  int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+  // More processors than the set has room for.
+  if (count == 0) count = (int)sysconf(_SC_NPROCESSORS_ONLN);
+  return count > 0 ? count : 1;
 }
 
 void rx_name_thread(const char *name) {

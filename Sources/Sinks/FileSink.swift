@@ -66,6 +66,8 @@ public struct FileSink: SinkComponent {
     if path.isEmpty { context.badValue(at: context.location, "'path' of 'file' is empty") }
   }
 
+  public var threads: String? { "encoded in the turns, written by a thread of its own" }
+
   public func makeSink(_ seat: Seat) -> RunningSink {
     var options = FileWriter.Options()
     switch sync {

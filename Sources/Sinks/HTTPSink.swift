@@ -123,6 +123,8 @@ public struct HTTPSink: SinkComponent {
     }
   }
 
+  public var threads: String? { "encoded in the turns, sent by the thread of all HTTP requests" }
+
   public func makeSink(_ seat: Seat) -> RunningSink { Node(self, seat) }
 
   /// An event on its way: its bytes, and itself in case it is refused.

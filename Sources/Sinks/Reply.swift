@@ -36,6 +36,8 @@ public struct Reply: SinkComponent {
 
   public var answersEvents: Bool { true }
 
+  public var threads: String? { "encoded in the turns, sent by the threads of the HTTP server" }
+
   public func makeSink(_ seat: Seat) -> RunningSink { Node(self, seat) }
 
   final class Node: RunningSink {

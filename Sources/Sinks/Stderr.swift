@@ -23,6 +23,8 @@ public struct Stderr: SinkComponent {
     ],
     seeAlso: ["stdout"])
 
+  public var threads: String? { "encoded in the turns, written by a thread of its own" }
+
   public func makeSink(_ seat: Seat) -> RunningSink {
     var encode = encode
     encode.options.escapeControls = isatty(2) == 1

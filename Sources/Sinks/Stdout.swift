@@ -32,6 +32,8 @@ public struct Stdout: SinkComponent {
     ],
     seeAlso: ["stderr", "file"])
 
+  public var threads: String? { "encoded in the turns, written by a thread of its own" }
+
   public func makeSink(_ seat: Seat) -> RunningSink {
     var encode = encode
     encode.options.escapeControls = isatty(1) == 1

@@ -208,10 +208,10 @@ class StreamSink: RunningSink {
   }
 
   override func abandon() {
-    guard !isOver else { return }
-    handOver()
+    if !isOver { handOver() }
     isOver = true
     hasRoom()
+    // What was handed over shall be written before the end is told, also where the sink was finishing already.
     writer?.close(within: .milliseconds(500))
     writer = nil
   }

@@ -67,7 +67,7 @@ public struct File: SourceComponent {
     if paths.contains(where: \.isEmpty) || paths.isEmpty {
       context.badValue(at: context.location, "'path' of 'file' is empty")
     }
-    if follow, let framing = try? decode.options.decoder().framing, !framing.hasOpenEnd {
+    if follow, !decode.options.framing.hasOpenEnd {
       context.badValue(
         at: context.location,
         "a file that is followed has no end, so 'decode: \(decode.options.format.rawValue)' cannot wait for it",
@@ -76,6 +76,12 @@ public struct File: SourceComponent {
   }
 
   public var outputType: EventType { decode.options.eventType }
+
+  public func threads(_ limit: Int?) -> String? {
+    follow
+      ? "read by a thread of its own, which runs turns while there is nothing to read; decoded in the turns"
+      : decode.options.threads(limit)
+  }
 
   public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
     follow ? Following(self, seat, downstream) : Reading(self, seat, downstream)
@@ -112,12 +118,11 @@ public struct File: SourceComponent {
       }
       fileOrigin = Origin(
         source: origin.source, path: path, receivedAt: executor.wallTime, reply: origin.reply)
-      guard let decoder = try? parameters.decode.options.decoder() else { return }
-      let decoding = BlockDecoding(decoder)
       var options = BlockReader.Options()
-      options.mode = .init(decoder.framing, limit: parameters.maxBytes.bytes)
+      options.mode = .init(parameters.decode.options.framing, limit: parameters.maxBytes.bytes)
       options.maxLine = parameters.maxLine.bytes
       options.whenTooLong = parameters.whenTooLong.policy
+      if let bytes = execution.reading.blockBytes { options.blockBytes = bytes }
       let intake = intake
       let node = Weak(self)
       do throws(PosixError) {
@@ -125,30 +130,20 @@ public struct File: SourceComponent {
         let reader = try BlockReader(file, options: options)
         self.reader = reader
         try reader.start(
-          deliver: { block in
-            let rows = decoding.decode(block.slab, offset: block.offset, isLast: false)
-            _ = intake.deliver { node.object?.take(rows, block.longLine) }
-          },
-          end: { end in
-            let rows = decoding.finish(end)
-            _ = intake.deliver { node.object?.ended(end, rows) }
-          })
+          decoding: parameters.decode.options, threads: decodingThreads, allAtOnce: execution.reading.startsAllThreads,
+          into: intake
+        ) { piece in node.object?.take(piece) }
       } catch {
         finish(failing: SignalFailure(.source, error.message, at: seat.location))
       }
     }
 
-    private func take(_ rows: DecodedBlock, _ longLine: LongLine?) {
-      take(rows, origin: fileOrigin)
-      if let longLine { rejectLong(longLine, parameters.maxLine, fileOrigin) }
-    }
-
-    private func ended(_ end: BlockReader.End, _ rows: DecodedBlock?) {
-      guard !isClosed else { return }
+    private func take(_ piece: DecodedPiece) {
+      if let rows = piece.rows { take(rows, origin: fileOrigin) }
+      if let longLine = piece.longLine { rejectLong(longLine, parameters.maxLine, fileOrigin) }
+      guard !isClosed, let end = piece.end else { return }
       switch end {
-      case .finished:
-        if let rows { take(rows, origin: fileOrigin) }
-        next()
+      case .finished: next()
       case .stopped: finish()
       case .failed(let error):
         finish(failing: SignalFailure(.source, error.message, at: seat.location))

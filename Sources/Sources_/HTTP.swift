@@ -97,6 +97,8 @@ public struct HTTP: SourceComponent {
 
   public var outputType: EventType { decode.options.eventType }
 
+  public func threads(_ limit: Int?) -> String? { "fetched by the thread of all HTTP requests, decoded in the turns" }
+
   public var runsOnVirtualTime: Bool { true }
 
   public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {

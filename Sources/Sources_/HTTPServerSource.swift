@@ -126,6 +126,8 @@ public struct HTTPServerSource: SourceComponent {
 
   public var outputType: EventType { decode?.options.eventType ?? .dyn }
 
+  public func threads(_ limit: Int?) -> String? { "received by the threads of the HTTP server, decoded in the turns" }
+
   public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
     Node(self, seat, downstream)
   }

@@ -31,9 +31,13 @@ extension Framing {
 }
 
 extension RunningSource {
+  /// How many threads may decode what this source reads.
+  var decodingThreads: Int { execution.plan.threads ?? Processors.available }
+
   /// Reports a line that was not delivered whole.
   func rejectLong(_ line: LongLine, _ limit: ByteSize, _ origin: Origin) {
-    guard line.policy == .reject else { return }
+    // A line before it may have been the last that anybody wanted.
+    guard line.policy == .reject, !isClosed else { return }
     line.head.withUnsafeBytes {
       rejectInput(
         $0, "the line has \(line.length) bytes, more than the \(limit.bytes) that 'maxLine' allows",
@@ -42,9 +46,70 @@ extension RunningSource {
   }
 }
 
+extension DecoderOptions {
+  /// Which threads read and decode a stream, in words.
+  func threads(_ limit: Int?) -> String {
+    if limit == 1 { return "read by a thread of its own, decoded in the turns" }
+    guard readsBlocksApart else { return "read and decoded by a thread of its own" }
+    let most = limit.map { "up to \($0)" } ?? "up to as many as there are processors"
+    return "read and decoded by a thread of its own, by \(most) where the turns wait for it"
+  }
+}
+
+/// What came of a piece of an input.
+struct DecodedPiece: Sendable {
+  /// Nil where there is nothing to decode.
+  var rows: DecodedBlock?
+  var longLine: LongLine?
+  /// Set in the last piece.
+  var end: BlockReader.End?
+}
+
+extension BlockReader {
+  /// Starts reading and decoding; `take` is called for each piece, in order, in a turn of its own.
+  ///
+  /// `threads`: how many may decode at the same time; 1: the turns do it. There is one at first, and another one each time that the
+  /// turns are found to wait for rows (``ReadingDemand``).
+  func start(
+    decoding options: DecoderOptions, threads: Int, allAtOnce: Bool, into intake: Intake,
+    take: @escaping @Sendable (DecodedPiece) -> Void
+  ) throws(PosixError) {
+    if threads == 1 {
+      guard let decoder = try? options.decoder() else { return }
+      let decoding = BlockDecoding(decoder)
+      try start(
+        making: { { $0 } }, deliver: { piece in _ = intake.deliver { take(decoding.decode(piece)) } })
+      return
+    }
+    let limit = options.readsBlocksApart ? threads : 1
+    let demand = limit > 1 && !allAtOnce ? ReadingDemand() : nil
+    let making: @Sendable () -> (@Sendable (Piece) -> DecodedPiece)? = {
+      guard let decoder = try? options.decoder() else { return nil }
+      let decoding = BlockDecoding(decoder)
+      return { decoding.decode($0) }
+    }
+    try start(
+      upTo: limit, when: demand, making: making,
+      deliver: { piece in
+        _ = intake.deliver {
+          if let demand { demand.using { take(piece) } } else { take(piece) }
+        }
+      })
+  }
+}
+
 extension BlockDecoding {
+  func decode(_ piece: BlockReader.Piece) -> DecodedPiece {
+    switch piece {
+    case .block(let block):
+      let rows = decode(block.slab, offset: block.offset, isLast: false)
+      return DecodedPiece(rows: rows, longLine: block.longLine)
+    case .end(let end): return DecodedPiece(rows: finish(end), end: end)
+    }
+  }
+
   /// What the end of the input decides of what came before.
-  func finish(_ end: BlockReader.End) -> DecodedBlock? {
+  private func finish(_ end: BlockReader.End) -> DecodedBlock? {
     guard case .finished(let offset) = end, framing.hasOpenEnd else { return nil }
     return decode(Slab(capacity: 0), offset: offset, isLast: true)
   }

@@ -42,6 +42,8 @@ public struct Stdin: SourceComponent {
 
   public var outputType: EventType { decode.options.eventType }
 
+  public func threads(_ limit: Int?) -> String? { decode.options.threads(limit) }
+
   public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
     Node(self, seat, downstream)
   }
@@ -51,7 +53,6 @@ public struct Stdin: SourceComponent {
 
   final class Node: DecodingSource {
     private let parameters: Stdin
-    private let decoder: (any EventDecoder)?
     private lazy var intake = Intake(seat, gate: SemaphoreGate())
     private var reader: BlockReader?
     private var hasClaim = false
@@ -60,12 +61,10 @@ public struct Stdin: SourceComponent {
 
     init(_ parameters: Stdin, _ seat: Seat, _ downstream: Downstream) {
       self.parameters = parameters
-      decoder = try? parameters.decode.options.decoder()
       super.init(seat, downstream: downstream)
     }
 
     override func begin() {
-      guard let decoder else { return }
       hasClaim = Stdin.claimed.withLock {
         if $0 { return false }
         $0 = true
@@ -77,40 +76,30 @@ public struct Stdin: SourceComponent {
         return
       }
       var options = BlockReader.Options()
-      options.mode = .init(decoder.framing, limit: parameters.maxBytes.bytes)
+      options.mode = .init(parameters.decode.options.framing, limit: parameters.maxBytes.bytes)
       options.maxLine = parameters.maxLine.bytes
       options.whenTooLong = parameters.whenTooLong.policy
+      if let bytes = execution.reading.blockBytes { options.blockBytes = bytes }
       let intake = intake
-      let decoding = BlockDecoding(decoder)
       let node = Weak(self)
       do throws(PosixError) {
         let reader = try BlockReader(.standardInput, options: options)
         self.reader = reader
         try reader.start(
-          deliver: { block in
-            let rows = decoding.decode(block.slab, offset: block.offset, isLast: false)
-            _ = intake.deliver { node.object?.take(rows, block.longLine) }
-          },
-          end: { end in
-            let rows = decoding.finish(end)
-            _ = intake.deliver { node.object?.ended(end, rows) }
-          })
+          decoding: parameters.decode.options, threads: decodingThreads, allAtOnce: execution.reading.startsAllThreads,
+          into: intake
+        ) { piece in node.object?.take(piece) }
       } catch {
         finish(failing: SignalFailure(.source, error.message, at: seat.location))
       }
     }
 
-    private func take(_ rows: DecodedBlock, _ longLine: LongLine?) {
-      take(rows, origin: lineOrigin)
-      if let longLine { rejectLong(longLine, parameters.maxLine, lineOrigin) }
-    }
-
-    private func ended(_ end: BlockReader.End, _ rows: DecodedBlock?) {
-      guard !isClosed else { return }
+    private func take(_ piece: DecodedPiece) {
+      if let rows = piece.rows { take(rows, origin: lineOrigin) }
+      if let longLine = piece.longLine { rejectLong(longLine, parameters.maxLine, lineOrigin) }
+      guard !isClosed, let end = piece.end else { return }
       switch end {
-      case .finished:
-        if let rows { take(rows, origin: lineOrigin) }
-        finish()
+      case .finished: finish()
       case .stopped: finish()
       case .failed(let error):
         finish(failing: SignalFailure(.source, error.message, at: seat.location))

@@ -2,7 +2,7 @@ import Glibc
 import PipelineCore
 import Synchronization
 
-/// Reads a descriptor on a thread of its own and hands over blocks of whole lines as they come: what
+/// Reads a descriptor on a thread of its own, or on several, and hands over blocks of whole lines as they come: what
 /// one read returns, so a quiet pipe gives a small block at once and a busy file large ones.
 ///
 /// `deliver` may block: then nothing is read meanwhile.
@@ -35,16 +35,24 @@ public final class BlockReader: Sendable {
     case failed(PosixError)
   }
 
-  private let file: FileDescriptor
+  /// What a read gives.
+  public enum Piece: Sendable {
+    case block(LineBlock)
+    /// The last piece, exactly once.
+    case end(End)
+  }
+
   private let options: Options
   private let stopEvent: WakeEvent
-  private let stopped = Atomic<Bool>(false)
-  private let thread = Mutex<OwnThread?>(nil)
+  private let reading: Mutex<BlockReading>
+  /// The number of the read whose pieces are handed over now, or next.
+  private let turn = Guarded(0)
+  private let threads = Mutex<[OwnThread]>([])
 
   public init(_ file: FileDescriptor, options: Options = Options()) throws(PosixError) {
-    self.file = file
     self.options = options
     stopEvent = try WakeEvent()
+    reading = Mutex(BlockReading(file, options, stopEvent))
   }
 
   /// Starts the thread. Called once. `deliver` and, after its last call, `end` are called on it;
@@ -52,108 +60,90 @@ public final class BlockReader: Sendable {
   public func start(
     deliver: @escaping @Sendable (LineBlock) -> Void, end: @escaping @Sendable (End) -> Void
   ) throws(PosixError) {
-    let started = try OwnThread("rxd read") { [self] in
-      var result: End
-      do throws(PosixError) {
-        result = try run(deliver)
-      } catch { result = .failed(error) }
-      end(result)
-    }
-    thread.withLock { $0 = started }
+    try start(
+      making: { { $0 } },
+      deliver: { piece in
+        switch piece {
+        case .block(let block): deliver(block)
+        case .end(let result): end(result)
+        }
+      })
+  }
+
+  /// Starts the first thread. Called once. Each thread reads, makes something of what it has read while others read
+  /// and make the next, and then hands that over: `deliver` is called for one piece after the other, in the order of
+  /// the stream. No more than one read for each thread is under way, so a `deliver` that blocks holds up all of them.
+  ///
+  /// - Parameters:
+  ///   - limit: How many threads there may be.
+  ///   - demand: When there shall be one more; nil: at once.
+  ///   - making: Called for each thread; what it gives is called on that thread only. Nil: no such thread.
+  public func start<Made>(
+    upTo limit: Int = 1, when demand: ReadingDemand? = nil,
+    making: @escaping @Sendable () -> (@Sendable (Piece) -> Made)?, deliver: @escaping @Sendable (Made) -> Void
+  ) throws(PosixError) {
+    guard let make = making() else { return }
+    let crew = Crew(limit, limit > 1 ? demand : nil, making, deliver)
+    try add(make, crew)
+    while demand == nil, addOne(crew) {}
   }
 
   /// Ends reading soon, also while it waits for data. What was read but is not a whole line is not
   /// delivered. A `deliver` that blocks must be released by whoever blocks it.
-  public func stop() {
-    stopped.store(true, ordering: .releasing)
-    stopEvent.wake()
-  }
+  public func stop() { stopEvent.wake() }
 
-  /// Waits until the thread has ended; after `stop` or at the end of the stream. Not on the thread.
+  /// Waits until the threads have ended; after `stop` or at the end of the stream. Not on one of them.
   public func join() {
-    thread.withLock { $0.take() }?.join()
+    while let thread = threads.withLock({ $0.popLast() }) { thread.join() }
   }
 
-  private var isStopped: Bool { stopped.load(ordering: .acquiring) }
+  /// What the threads have in common.
+  private final class Crew<Made>: Sendable {
+    let limit: Int
+    let demand: ReadingDemand?
+    let making: @Sendable () -> (@Sendable (Piece) -> Made)?
+    let deliver: @Sendable (Made) -> Void
 
-  private func run(_ deliver: (LineBlock) -> Void) throws(PosixError) -> End {
-    let status = try file.status()
-    if status.kind == .directory {
-      throw PosixError("read", file.name, code: EISDIR)
-    }
-    // A regular file never makes a reader wait, so there is nothing to poll for.
-    let stop = status.kind == .regular ? nil : stopEvent
-    if options.offset > 0, lseek(file.number, off_t(options.offset), SEEK_SET) < 0 {
-      throw PosixError("seek in", file.name)
-    }
-    if status.kind == .regular { posix_fadvise(file.number, 0, 0, POSIX_FADV_SEQUENTIAL) }
-    return switch options.mode {
-    case .lines: try readLines(stop, deliver)
-    case .bytes: try readBytes(stop, deliver)
-    case .whole(let limit): try readWhole(limit, stop, deliver)
+    init(
+      _ limit: Int, _ demand: ReadingDemand?, _ making: @escaping @Sendable () -> (@Sendable (Piece) -> Made)?,
+      _ deliver: @escaping @Sendable (Made) -> Void
+    ) {
+      self.limit = limit
+      self.demand = demand
+      self.making = making
+      self.deliver = deliver
     }
   }
 
-  private func readLines(_ stop: WakeEvent?, _ deliver: (LineBlock) -> Void)
-    throws(PosixError) -> End
-  {
-    var lines = LineAssembler(
-      maxLine: options.maxLine, policy: options.whenTooLong, offset: options.offset)
-    while !isStopped {
-      let room = lines.space(options.blockBytes)
-      guard let count = try file.read(into: room, stop: stop) else { break }
-      if count == 0 {
-        lines.finish(deliver: deliver)
-        return .finished(offset: lines.offset)
-      }
-      lines.filled(count, deliver: deliver)
-    }
-    return .stopped(offset: lines.offset)
+  private func add<Made>(_ make: @escaping @Sendable (Piece) -> Made, _ crew: Crew<Made>) throws(PosixError) {
+    let thread = try OwnThread("rxd read") { [self] in run(make, crew) }
+    threads.withLock { $0.append(thread) }
   }
 
-  private func readBytes(_ stop: WakeEvent?, _ deliver: (LineBlock) -> Void)
-    throws(PosixError) -> End
-  {
-    var offset = options.offset
-    let buffer = Slab(capacity: options.blockBytes)
-    while !isStopped {
-      let room = UnsafeMutableRawBufferPointer(start: buffer.start, count: buffer.capacity)
-      guard let count = try file.read(into: room, stop: stop) else { break }
-      if count == 0 { return .finished(offset: offset) }
-      let start = offset
-      offset &+= Int64(count)
-      let slab = Slab(UnsafeRawBufferPointer(start: buffer.start, count: count))
-      deliver(LineBlock(slab: slab, offset: start, endOffset: offset, longLine: nil))
-    }
-    return .stopped(offset: offset)
+  /// One thread more, unless there are enough or none can be had; whether there is.
+  private func addOne<Made>(_ crew: Crew<Made>) -> Bool {
+    guard threads.withLock({ $0.count < crew.limit }), let make = crew.making() else { return false }
+    return (try? add(make, crew)) != nil
   }
 
-  private func readWhole(_ limit: Int, _ stop: WakeEvent?, _ deliver: (LineBlock) -> Void)
-    throws(PosixError) -> End
-  {
-    var slab = Slab(capacity: min(limit, 64 << 10) + 1)
-    while !isStopped {
-      if slab.count == slab.capacity {
-        // One byte more than the limit, to tell "full" from "too much".
-        let larger = Slab(capacity: min(slab.capacity * 2, limit + 1))
-        larger.start.copyMemory(from: slab.start, byteCount: slab.count)
-        larger.count = slab.count
-        slab = larger
+  private func run<Made>(_ make: (Piece) -> Made, _ crew: Crew<Made>) {
+    var pieces: [Piece] = []
+    while let number = reading.withLock({ $0.next(&pieces) }) {
+      let started = crew.demand.map { _ in monotonicNow() }
+      // The first is made beside those of other reads. Further ones are few, or small and many, because lines were too
+      // long: made one by one, they need no more memory than one.
+      let first = make(pieces[0])
+      let made = started.map { _ in monotonicNow() }
+      _ = turn.wait(until: nil) { $0 == number ? true : nil }
+      let begun = started.map { _ in monotonicNow() }
+      crew.deliver(first)
+      for piece in pieces.dropFirst() { crew.deliver(make(piece)) }
+      pieces.removeAll(keepingCapacity: true)
+      if let demand = crew.demand, let started, let made, let begun {
+        if demand.isForMore(making: made - started, begun: begun, now: monotonicNow()) { demand.took(addOne(crew)) }
       }
-      let room = UnsafeMutableRawBufferPointer(
-        start: slab.start + slab.count, count: slab.capacity - slab.count)
-      guard let count = try file.read(into: room, stop: stop) else { break }
-      slab.count += count
-      if slab.count > limit {
-        throw PosixError(
-          "read", file.name, code: EFBIG, detail: "it is longer than \(limit) bytes")
-      }
-      if count == 0 {
-        let end = options.offset &+ Int64(slab.count)
-        deliver(LineBlock(slab: slab, offset: options.offset, endOffset: end, longLine: nil))
-        return .finished(offset: end)
-      }
+      turn.withLock { $0 = number + 1 }
+      turn.notify()
     }
-    return .stopped(offset: options.offset)
   }
 }

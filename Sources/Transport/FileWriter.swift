@@ -214,16 +214,19 @@ public final class FileWriter: Sendable {
   }
 
   /// Takes no more blocks, writes what waits and returns when that is done, or, after `limit`, gives
-  /// up: what is left completes with an error. Not on the writer's thread.
+  /// up: what is left completes with an error. While another thread closes it, only waits. Not on the writer's thread.
   public func close(within limit: TimeSpan = .seconds(30)) {
     let thread = state.withLock { state -> OwnThread? in
       state.closed = true
       return state.thread.take()
     }
     state.notify()
-    guard let thread else { return }
     let (deadline, overflow) = monotonicNow().addingReportingOverflow(limit.nanoseconds)
     let ended: (inout State) -> Bool? = { $0.ended ? true : nil }
+    guard let thread else {
+      _ = state.wait(until: overflow ? nil : deadline, ended)
+      return
+    }
     if state.wait(until: overflow ? nil : deadline, ended) == nil {
       abandon.wake()
       // A device that hangs inside the kernel keeps its thread; it ends with the process.

@@ -27,9 +27,10 @@ public final class RealPipeline {
   public var deadLetters: [String] { notes.withLock { $0.deadLetters } }
   public var counters: Execution.Counters { execution.counters }
 
+  /// `before`: called on this thread, before the launch.
   public init(
     _ yaml: String, name: String = "test.yaml", http: (any HTTPClient)? = nil,
-    environment: [String: String] = [:]
+    environment: [String: String] = [:], before: (Execution) -> Void = { _ in }
   ) throws {
     signal(SIGPIPE, SIG_IGN)
     let plan = try PipelineText.compile(yaml, name: name, environment: environment)
@@ -54,6 +55,7 @@ public final class RealPipeline {
     let recorded = probes
     execution.sinkOverride = { name in recorded[name].map { ProbeSink($0) } }
     weakSelf = self
+    before(execution)
     inTurn { pipeline in
       pipeline.execution.launch { [unowned pipeline] in pipeline.outcome = $0 }
     }

@@ -30,6 +30,25 @@ struct RunTests {
     }
   }
 
+  /// `threads` changes who decodes, and nothing that is written.
+  @Test(arguments: ["threads: 1", "threads: 2", "threads: 5", ""])
+  func standardInputComesInOrder(_ threads: String) throws {
+    let folder = try Scratch()
+    let file = try folder.write(
+      "copy.yaml",
+      """
+      \(threads)
+      sources: { lines: { stdin: { decode: { regex: { pattern: '^(?P<n>[0-9]+) (?P<word>[a-z]+)$' } } } } }
+      sinks: { out: { from: lines, chain: [ { map: "event.n + ' ' + event.word" } ], stdout: text } }
+
+      """)
+    let text = (0..<30_000).map { "\($0) \(["some", "words", "of", "several"][$0 % 4])\n" }.joined()
+    let outcome = try Rxd.run(file, input: text)
+    #expect(outcome.status == 0)
+    #expect(outcome.output == text)
+    #expect(outcome.errors == "")
+  }
+
   @Test func nothingStartsWhenAFileIsWrong() throws {
     let folder = try Scratch()
     try folder.write("good.yaml", CheckTests.sound)

@@ -73,6 +73,104 @@ import Testing
     #expect(seen.waitForEnd() == .finished(offset: 8))
   }
 
+  /// Pieces that are made by several threads come in the order of the stream, the end once and last.
+  @Test(arguments: [1, 2, 5]) func severalThreadsKeepTheOrder(_ threads: Int) throws {
+    let directory = ScratchDirectory()
+    let text = (0..<20_000).map { "line number \($0)\n" }.joined()
+    directory.append(text, to: "big")
+    var options = BlockReader.Options()
+    options.blockBytes = 1000
+    let reader = try BlockReader(try FileDescriptor.openForReading(directory("big")), options: options)
+    let seen = Collector()
+    try reader.start(
+      upTo: threads, making: { { $0 } },
+      deliver: { piece in
+        switch piece {
+        case .block(let block): seen.take(block)
+        case .end(let end): seen.end(end)
+        }
+      })
+    #expect(seen.waitForEnd() == .finished(offset: Int64(text.utf8.count)))
+    reader.join()
+    #expect(seen.text == text)
+  }
+
+  /// What is made of the first block waits for the second: they are made at the same time, and yet come in order.
+  @Test func blocksAreMadeAtTheSameTime() throws {
+    let directory = ScratchDirectory()
+    directory.append("one\ntwo\n", to: "in")
+    var options = BlockReader.Options()
+    options.blockBytes = 4
+    let reader = try BlockReader(try FileDescriptor.openForReading(directory("in")), options: options)
+    let hasSecond = Guarded(false)
+    let offsets = Guarded<[Int64]>([])
+    try reader.start(
+      upTo: 2,
+      making: {
+        { (piece: BlockReader.Piece) -> Int64 in
+          guard case .block(let block) = piece else { return -1 }
+          if block.offset == 0 {
+            _ = hasSecond.wait(until: monotonicNow() + 60_000_000_000) { $0 ? true : nil }
+          } else {
+            hasSecond.withLock { $0 = true }
+            hasSecond.notify()
+          }
+          return block.offset
+        }
+      },
+      deliver: { (offset: Int64) in
+        offsets.withLock { $0.append(offset) }
+        offsets.notify()
+      })
+    _ = offsets.wait(until: monotonicNow() + 60_000_000_000) { $0.last == -1 ? true : nil }
+    #expect(offsets.withLock { $0 } == [0, 4, -1])
+    reader.join()
+  }
+
+  @Test func severalThreadsStopWhileOneWaits() throws {
+    let pipe = Pipe()
+    let reader = try BlockReader(pipe.input)
+    let seen = Collector()
+    try reader.start(
+      upTo: 3, making: { { $0 } },
+      deliver: { piece in
+        switch piece {
+        case .block(let block): seen.take(block)
+        case .end(let end): seen.end(end)
+        }
+      })
+    pipe.send("line\npart")
+    #expect(seen.wait(for: "line\n"))
+    reader.stop()
+    reader.join()
+    #expect(seen.waitForEnd() == .stopped(offset: 5))
+    close(pipe.output)
+  }
+
+  /// One thread more where making blocks is what takes the time, and neither waiting for input nor using them.
+  @Test func demandLooksAtWhatTakesTheTime() {
+    let millisecond: Int64 = 1_000_000
+    func asked(making: Int64, delivering: Int64, blocks: Int, of demand: ReadingDemand = ReadingDemand()) -> Bool {
+      (0..<blocks).reduce(false) { found, number in
+        let now = Int64(number + 1) * 3 * millisecond
+        return demand.isForMore(making: making, begun: now - delivering, now: now) || found
+      }
+    }
+    #expect(asked(making: 2 * millisecond, delivering: 0, blocks: 20))
+    #expect(!asked(making: 2 * millisecond, delivering: 0, blocks: 5))
+    #expect(!asked(making: 1 * millisecond, delivering: 0, blocks: 100))
+    #expect(!asked(making: 2 * millisecond, delivering: 1 * millisecond, blocks: 100))
+    let met = ReadingDemand()
+    met.took(false)
+    #expect(!asked(making: 2 * millisecond, delivering: 0, blocks: 100, of: met))
+    // Two threads together spend up to two milliseconds in each.
+    for (making, isMore) in [(2, false), (4, true)] {
+      let two = ReadingDemand()
+      two.took(true)
+      #expect(asked(making: Int64(making) * millisecond, delivering: 0, blocks: 100, of: two) == isMore)
+    }
+  }
+
   @Test func readsBigFilesInBigBlocks() throws {
     let directory = ScratchDirectory()
     let text = (0..<200_000).map { "line number \($0)\n" }.joined()

@@ -15,6 +15,8 @@ const char *rx_error_text(int code);
 int64_t rx_birth_time(int descriptor);
 /// The last byte of that value among `count`, or null.
 const void *rx_memrchr(const void *start, int byte, long count);
+/// How many processors the calling thread may run on; at least 1.
+int rx_processors(void);
 /// Names the calling thread; at most 15 bytes are kept.
 void rx_name_thread(const char *name);
 /// Closes every descriptor from `first` on; -1 and errno on failure.

@@ -106,6 +106,26 @@ public struct DecoderOptions: Sendable, Equatable {
     self.unit = unit
   }
 
+  /// How the input must be cut; what their decoder says.
+  public var framing: Framing {
+    switch format {
+    case .text, .json: unit == .stream ? .lines : .whole
+    case .lines, .ndjson, .csv, .logfmt, .regex: .lines
+    case .whole: .whole
+    case .bytes: .chunks
+    }
+  }
+
+  /// Whether several decoders of these options, each given some of the blocks of an input, find the same rows as one
+  /// that is given all: what a block means does not depend on the blocks before it.
+  public var readsBlocksApart: Bool {
+    switch format {
+    case .text, .lines, .json, .ndjson, .logfmt, .regex: framing == .lines
+    // Of CSV the first row may name the columns, and a row in quotes may go on in the next block.
+    case .csv, .whole, .bytes: false
+    }
+  }
+
   /// The decoder for these options, for one input.
   public func decoder() throws(CodecFailure) -> any EventDecoder {
     switch format {

@@ -99,8 +99,8 @@ final class Compilation {
         location: entry.name.location, references: entry.references)
     }
     return Plan(
-      name: file.name.value, description: file.description?.value, source: file.source, named: named,
-      sinks: sinks, drivers: drivers, steps: steps, expressions: expressions)
+      name: file.name.value, description: file.description?.value, threads: file.threads?.value, source: file.source,
+      named: named, sinks: sinks, drivers: drivers, steps: steps, expressions: expressions)
   }
 
   private var segments: [Segment] = []

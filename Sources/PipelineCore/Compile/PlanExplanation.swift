@@ -39,6 +39,7 @@ public struct PlanExplanation {
       say(1, "\(sink.name):")
       signal(sink.input, 2)
       step(sink.step, 2)
+      if let threads = sink.component.threads { say(3, threads) }
     }
   }
 
@@ -65,6 +66,7 @@ public struct PlanExplanation {
     case .input: say(depth, "from the enclosing step")
     case .source(let component, _):
       step(signal.step, depth)
+      if let threads = component.threads(plan.threads) { say(depth + 1, threads) }
       inner(component, depth)
     case .node(is CommandHold, _, let inputs): self.signal(inputs[0], depth)
     case .node(let component, _, let inputs):

@@ -38,11 +38,14 @@ public protocol SourceComponent: Component {
   var immediateValues: OwnedValue? { get }
   /// By which rules it answers clients that wait, as an HTTP server's do; nil: nobody waits for an answer.
   var serving: ServingRules? { get }
+  /// Which threads read and decode, in words; nil where there is nothing to tell. `limit`: the plan's ``Plan/threads``.
+  func threads(_ limit: Int?) -> String?
   func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource
 }
 
 extension SourceComponent {
   public var serving: ServingRules? { nil }
+  public func threads(_ limit: Int?) -> String? { nil }
   public var outputType: EventType { .dyn }
   public var runsOnVirtualTime: Bool { false }
   public var immediateValues: OwnedValue? { nil }
@@ -107,11 +110,14 @@ extension CombiningOperator {
 public protocol SinkComponent: Component {
   /// Whether it does nothing but answer whoever waits for an answer to the event: tests let it.
   var answersEvents: Bool { get }
+  /// Which threads encode and write, in words; nil where there is nothing to tell.
+  var threads: String? { get }
   func makeSink(_ seat: Seat) -> RunningSink
 }
 
 extension SinkComponent {
   public var answersEvents: Bool { false }
+  public var threads: String? { nil }
 }
 
 /// Which place a component can stand in.

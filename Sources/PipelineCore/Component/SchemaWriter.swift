@@ -75,6 +75,18 @@ public struct SchemaWriter {
     let properties: Members = [
       ("name", Self.described(text, "The pipeline's name; default: the file's stem.")),
       ("description", Self.described(text, "What the pipeline does.")),
+      (
+        "threads",
+        Self.described(
+          Self.any([
+            .object([
+              ("type", .string("integer")), ("minimum", .int(Plan.threadRange.lowerBound)),
+              ("maximum", .int(Plan.threadRange.upperBound)),
+            ]), Self.reference("placeholder"),
+          ]),
+          "How many threads may decode one input at the same time; 1: the thread that runs the pipeline does it. Default: as many as there are processors."
+        )
+      ),
       ("sources", Self.described(Self.named(Self.reference("source")), "Where events come from.")),
       ("signals", Self.described(Self.named(Self.reference("signal")), "What becomes of them.")),
       ("commands", Self.described(Self.named(Self.reference("command")), "Work on demand.")),

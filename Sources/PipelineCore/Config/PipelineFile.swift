@@ -5,6 +5,8 @@ public struct PipelineFile: Sendable {
   /// As written, else the file's stem; then it stands at the start of the file.
   public var name: Located<String>
   public var description: Located<String>?
+  /// How many threads may decode one input; nil: as many as there are processors.
+  public var threads: Located<Int>?
   public var sources: [NamedNode<SourceNode>] = []
   public var signals: [NamedNode<SignalNode>] = []
   public var commands: [NamedNode<CommandNode>] = []

@@ -78,6 +78,7 @@ public struct PipelineFileParser {
       switch entry.name {
       case "name": if let name = pipelineName(value) { file.name = name }
       case "description": file.description = text(value, "description")
+      case "threads": file.threads = threads(value)
       case "sources":
         file.sources = section(entry, &names) { $0.component($1, in: .source) }
       case "signals":
@@ -124,6 +125,19 @@ public struct PipelineFileParser {
       return nil
     }
     return name
+  }
+
+  private mutating func threads(_ node: YAMLNode) -> Located<Int>? {
+    if node.isPlaceholder { return nil }
+    let range = Int64(Plan.threadRange.lowerBound)...Int64(Plan.threadRange.upperBound)
+    switch node.decodeInt("'threads'", in: range) {
+    case .success(let number): return Located(Int(number), at: node.location)
+    case .failure(let diagnostic):
+      report(
+        diagnostic.code, diagnostic.message, node.location,
+        help: "Write a number from 1 to \(range.upperBound), or leave it out: then it is that of the processors")
+      return nil
+    }
   }
 
   /// `NAME: node` below a top-level key; names must differ from all in `names`.

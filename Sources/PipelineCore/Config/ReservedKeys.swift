@@ -4,7 +4,7 @@
 /// misplaced rather than taken for a component.
 public enum ReservedKeys {
   public static let topLevel = [
-    "name", "description", "sources", "signals", "commands", "sinks", "tests", "plugins",
+    "name", "description", "threads", "sources", "signals", "commands", "sinks", "tests", "plugins",
     "defaults",
   ]
   public static let source = [

@@ -48,6 +48,7 @@ open class DecodingSource: RunningSource {
         if isClosed { return }
         rejectInput(
           refused.bytes.rawBytes, "\(refused.reason)", origin: origin, position: refused.offset)
+        settle()
         if isClosed { return }
       }
       produceRows(rows, next..<rows.count, origin)
@@ -77,6 +78,7 @@ open class DecodingSource: RunningSource {
       event.position = row.offset
       emitted &+= 1
       emit(event)
+      settle()
       if isClosed { return }
     }
   }
@@ -105,6 +107,7 @@ open class DecodingSource: RunningSource {
       event.position = offset &+ Int64(line.line)
       emitted &+= 1
       emit(event)
+      settle()
       if isClosed { return }
     }
   }
@@ -119,6 +122,7 @@ open class DecodingSource: RunningSource {
       event.position = offset &+ Int64(at)
       emitted &+= 1
       emit(event)
+      settle()
     }
   }
 }

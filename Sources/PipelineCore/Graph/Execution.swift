@@ -34,6 +34,14 @@ public final class Execution {
   var originOverride: ((SignalPlan) -> (any SourceComponent)?)?
   /// Replaces sources that are not replaced by name, inner ones too, for tests.
   public var sourceFilter: ((any SourceComponent) -> any SourceComponent)?
+  /// How sources read, for tests.
+  public struct Reading: Sendable {
+    /// The most that one read asks for, in bytes; nil: what the source takes for best.
+    public var blockBytes: Int?
+    /// As many threads as may decode an input do so from the start.
+    public var startsAllThreads = false
+  }
+  public var reading = Reading()
   /// Sees all subscriptions, for tests.
   var subscriptionProbe: (any SubscriptionProbe)?
   /// Replaces sinks, for tests.

@@ -12,13 +12,20 @@ public final class Plan: Sendable {
   public let steps: [StepPlan]
   /// What is known of each expression, in the order of compilation.
   public let expressions: [ExpressionReport]
+  /// How many threads may decode one input at the same time; 1: the thread that runs the turns does it. Nil: as
+  /// many as there are processors.
+  public let threads: Int?
+
+  /// What a file may say.
+  static let threadRange = 1...256
 
   public init(
-    name: String, description: String?, source: SourceText, named: [NamedPlan], sinks: [SinkPlan],
+    name: String, description: String?, threads: Int? = nil, source: SourceText, named: [NamedPlan], sinks: [SinkPlan],
     drivers: [Int] = [], steps: [StepPlan], expressions: [ExpressionReport]
   ) {
     self.name = name
     self.description = description
+    self.threads = threads
     self.source = source
     self.named = named
     self.sinks = sinks

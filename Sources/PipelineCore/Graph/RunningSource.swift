@@ -70,18 +70,22 @@ open class RunningSource: OperatorNode {
     guard record.isAtEnd else { throw StateFault("there is more than the source reads") }
   }
 
+  /// Has what the last event put off run before the next one comes, so that it makes no difference whether they share a turn.
+  @inline(__always)
+  final func settle() { settler._withUnsafeGuaranteedRef { $0.settle() } }
+
   /// Emits one event that this source made.
   public final func produce(_ value: Value, position: Int64 = -1) {
     execution.counters.received &+= 1
     emit(Event(value, from: own, position: position))
-    settler._withUnsafeGuaranteedRef { $0.settle() }
+    settle()
   }
 
   /// The same, of another origin.
   public final func produce(_ value: Value, origin: Origin, position: Int64 = -1) {
     execution.counters.received &+= 1
     emit(Event(value, origin: origin, position: position))
-    settler._withUnsafeGuaranteedRef { $0.settle() }
+    settle()
   }
 
   /// Rejects input that is no event.

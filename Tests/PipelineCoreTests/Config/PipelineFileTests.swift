@@ -54,6 +54,22 @@ import Testing
     #expect(reference.text == "a-b.errors")
   }
 
+  @Test func threads() {
+    #expect(readPipeline("threads: 3\nsources: { a: stdin }\n").file?.threads?.value == 3)
+    #expect(readPipeline("sources: { a: stdin }\n").file?.threads == nil)
+    #expect(readPipeline("threads: 256\nsources: { a: stdin }\n").found == [])
+    // What the environment says is not known yet.
+    #expect(readPipeline("threads: ${THREADS}\nsources: { a: stdin }\n").found == [])
+    for (text, code) in [
+      ("0", "RX223"), ("257", "RX223"), ("-1", "RX223"), ("99999999999999999999", "RX223"), ("1.5", "RX203"),
+      ("many", "RX203"), ("[2]", "RX203"), ("~", "RX203"),
+    ] {
+      let reading = readPipeline("sources: { a: stdin }\nthreads: \(text)\n")
+      #expect(reading.found == ["\(code) 2:10"], "\(text): \(reading.diagnostics.map(\.message))")
+      #expect(reading.file?.threads == nil)
+    }
+  }
+
   @Test func combiningForms() throws {
     func inputs(_ yaml: String) throws -> [String?] {
       guard case .combining(let node) = try signal(yaml).origin else { return [] }

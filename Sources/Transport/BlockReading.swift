@@ -1,0 +1,134 @@
+import Glibc
+import PipelineCore
+
+/// How far a `BlockReader` has read, and what it holds of a line whose end has not come. Used by one thread at a time.
+struct BlockReading {
+  private let file: FileDescriptor
+  private let options: BlockReader.Options
+  private let stopEvent: WakeEvent
+  private var lines: LineAssembler
+  /// Where the next byte stands; not in mode `lines`.
+  private var offset: Int64
+  /// What `bytes` reads into.
+  private var buffer: Slab?
+  private var isPrepared = false
+  /// Nil for a regular file: it never makes a reader wait, so there is nothing to poll for.
+  private var stop: WakeEvent?
+  /// The end has been told.
+  private var isOver = false
+  /// The number of the next read that gives something.
+  private var number = 0
+
+  init(_ file: FileDescriptor, _ options: BlockReader.Options, _ stopEvent: WakeEvent) {
+    self.file = file
+    self.options = options
+    self.stopEvent = stopEvent
+    offset = options.offset
+    lines = LineAssembler(maxLine: options.maxLine, policy: options.whenTooLong, offset: options.offset)
+  }
+
+  /// Reads until there is something, and adds it to `pieces`, the end as the last piece. Returns the number of the
+  /// read, counted from 0; nil once the end has been told.
+  mutating func next(_ pieces: inout [BlockReader.Piece]) -> Int? {
+    guard !isOver else { return nil }
+    var end: BlockReader.End?
+    repeat {
+      do throws(PosixError) {
+        try prepare()
+        end = stopEvent.isAwake ? .stopped(offset: place) : try read { pieces.append(.block($0)) }
+      } catch { end = .failed(error) }
+    } while end == nil && pieces.isEmpty
+    if let end {
+      pieces.append(.end(end))
+      isOver = true
+      buffer = nil
+    }
+    defer { number += 1 }
+    return number
+  }
+
+  /// Everything before it has been delivered.
+  private var place: Int64 {
+    switch options.mode {
+    case .lines: lines.offset
+    case .bytes: offset
+    case .whole: options.offset
+    }
+  }
+
+  private mutating func prepare() throws(PosixError) {
+    guard !isPrepared else { return }
+    isPrepared = true
+    let status = try file.status()
+    if status.kind == .directory {
+      throw PosixError("read", file.name, code: EISDIR)
+    }
+    stop = status.kind == .regular ? nil : stopEvent
+    if options.offset > 0, lseek(file.number, off_t(options.offset), SEEK_SET) < 0 {
+      throw PosixError("seek in", file.name)
+    }
+    if status.kind == .regular { posix_fadvise(file.number, 0, 0, POSIX_FADV_SEQUENTIAL) }
+  }
+
+  /// Reads once, or everything in mode `whole`. Nil: it goes on.
+  private mutating func read(_ deliver: (LineBlock) -> Void) throws(PosixError) -> BlockReader.End? {
+    switch options.mode {
+    case .lines: try readLines(deliver)
+    case .bytes: try readBytes(deliver)
+    case .whole(let limit): try readWhole(limit, deliver)
+    }
+  }
+
+  private mutating func readLines(_ deliver: (LineBlock) -> Void) throws(PosixError) -> BlockReader.End? {
+    let room = lines.space(options.blockBytes)
+    guard let count = try file.read(into: room, stop: stop) else { return .stopped(offset: place) }
+    if count == 0 {
+      lines.finish(deliver: deliver)
+      return .finished(offset: lines.offset)
+    }
+    lines.filled(count, deliver: deliver)
+    return nil
+  }
+
+  private mutating func readBytes(_ deliver: (LineBlock) -> Void) throws(PosixError) -> BlockReader.End? {
+    let buffer = buffer ?? Slab(capacity: options.blockBytes)
+    self.buffer = buffer
+    let room = UnsafeMutableRawBufferPointer(start: buffer.start, count: buffer.capacity)
+    guard let count = try file.read(into: room, stop: stop) else { return .stopped(offset: place) }
+    if count == 0 { return .finished(offset: offset) }
+    let start = offset
+    offset &+= Int64(count)
+    let slab = Slab(UnsafeRawBufferPointer(start: buffer.start, count: count))
+    deliver(LineBlock(slab: slab, offset: start, endOffset: offset, longLine: nil))
+    return nil
+  }
+
+  private mutating func readWhole(
+    _ limit: Int, _ deliver: (LineBlock) -> Void
+  ) throws(PosixError) -> BlockReader.End? {
+    var slab = Slab(capacity: min(limit, 64 << 10) + 1)
+    while !stopEvent.isAwake {
+      if slab.count == slab.capacity {
+        // One byte more than the limit, to tell "full" from "too much".
+        let larger = Slab(capacity: min(slab.capacity * 2, limit + 1))
+        larger.start.copyMemory(from: slab.start, byteCount: slab.count)
+        larger.count = slab.count
+        slab = larger
+      }
+      let room = UnsafeMutableRawBufferPointer(
+        start: slab.start + slab.count, count: slab.capacity - slab.count)
+      guard let count = try file.read(into: room, stop: stop) else { break }
+      slab.count += count
+      if slab.count > limit {
+        throw PosixError(
+          "read", file.name, code: EFBIG, detail: "it is longer than \(limit) bytes")
+      }
+      if count == 0 {
+        let end = options.offset &+ Int64(slab.count)
+        deliver(LineBlock(slab: slab, offset: options.offset, endOffset: end, longLine: nil))
+        return .finished(offset: end)
+      }
+    }
+    return .stopped(offset: options.offset)
+  }
+}
