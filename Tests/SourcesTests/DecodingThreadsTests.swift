@@ -73,6 +73,41 @@ import Testing
     #expect(reached > 0)
   }
 
+  /// What a step puts off for one line comes before the next line, also of the same block.
+  @Test(arguments: [1, 2]) func linesOfABlockAreSettledOneByOne(_ threads: Int) throws {
+    let folder = Scratch()
+    folder.append("{\"n\":1}\nnonsense\n{\"n\":2}\n", to: "in")
+    let pipeline = try RealPipeline(
+      """
+      threads: \(threads)
+      sources: { input: { file: { path: \(folder("in")), decode: ndjson } } }
+      signals:
+        late: { from: input, chain: [ { deliverOn: x }, { map: event.n * 10 } ] }
+        bad: { from: input.errors, chain: [ { deliverOn: x }, { map: event.event } ] }
+        all: { merge: { late: late, bad: bad, input: input } }
+      sinks: { out: { from: all, probe: {} } }
+      """)
+    #expect(pipeline.runToEnd() == .completed)
+    #expect(pipeline.events == [#"{"n":1}"#, "10", #""nonsense""#, #"{"n":2}"#, "20"])
+  }
+
+  /// A sink whose input has ended writes what it was given also when the pipeline fails before it is closed.
+  @Test func aFinishingSinkWritesBeforeTheFailureIsTold() throws {
+    let folder = Scratch()
+    folder.append("1\n", to: "in")
+    for number in 0..<20 {
+      let pipeline = try RealPipeline(
+        """
+        sources: { input: { file: { path: \(folder("in")), decode: text } } }
+        sinks:
+          first: { from: input, chain: [ { take: 1 } ], file: \(folder("out-\(number)")) }
+          second: { from: input, chain: [ { map: "int(event) / 0", onError: fail } ], discard: {} }
+        """)
+      #expect(pipeline.runToEnd() != .completed)
+      #expect(folder.read("out-\(number)") == "\"1\"\n")
+    }
+  }
+
   @Test func optionsKnowTheFraming() throws {
     for format in DecoderFormat.allCases {
       for unit in [InputUnit.stream, .body] {
