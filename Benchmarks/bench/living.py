@@ -6,7 +6,7 @@ import subprocess
 import time
 
 from .daemon import Daemon
-from .machine import PIPELINES, Fault, remove, say
+from .machine import PIPELINES, Fault, Run, remove, say
 
 
 def pipeline(name):
@@ -156,4 +156,30 @@ def ingest(bench, seconds=4, lines=1000, connections=4):
     return figures
 
 
-ALL = {"w6-follow": follow, "w7-poll": poll, "w8-wait": wait, "w9-ingest": ingest}
+def send(bench, rounds=3):
+    """W10: NDJSON from a file, sent over HTTP in batches, one request after the other."""
+    figures = {}
+    for batch, events in ((1, 10_000), (100, 200_000), (1000, 400_000)):
+        data = bench.generate("events", events)
+        runs, counted = [], None
+        for _ in range(rounds):
+            with subprocess.Popen(
+                    [bench.program("collect")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+                environment = {
+                    "BENCH_INPUT": data, "BENCH_PORT": server.stdout.readline().strip(), "BENCH_BATCH": str(batch)}
+                runs.append(Run(bench, bench.pipeline("w10-send"), bench.cores, environment))
+                server.stdin.close()
+                counted = json.loads(server.stdout.readline())
+            if counted["lines"] != events or counted["bytes"] != os.path.getsize(data):
+                raise Fault(f"w10-send: {counted['lines']} of {events} events came, {counted['bytes']} bytes")
+        run = sorted(runs, key=lambda run: run.wall)[rounds // 2]
+        figures[f"batch {batch}"] = {
+            "rate": events / run.wall, "cpu": run.cpu / run.wall, "peak": max(run.peak for run in runs), **counted}
+        say(f"w10-send       {batch:>4} events a request: {events / run.wall:>9,.0f} events/s,"
+            f" {counted['bytes'] / run.wall / 1e6:.0f} MB/s, {counted['requests'] / run.wall:,.0f} requests/s,"
+            f" {run.cpu / run.wall * 100:.0f}% of a core, {figures[f'batch {batch}']['peak'] / 1e6:.1f} MB,"
+            f" {counted['connections']} connection{'s' if counted['connections'] > 1 else ''}")
+    return figures
+
+
+ALL = {"w6-follow": follow, "w7-poll": poll, "w8-wait": wait, "w9-ingest": ingest, "w10-send": send}

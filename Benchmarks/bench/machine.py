@@ -56,7 +56,7 @@ class Bench:
         for name, sources, options in (
             ("generate", ["generate.cpp"], ["-std=c++17"]),
             ("probe", [name for name in probe if name.endswith(".cpp")], ["-std=c++17", "-lsimdjson"]),
-            *[(name, [f"load/{name}.c"], ["-pthread"]) for name in ("timed", "follow", "endpoints", "post", "first")],
+            *[(name, [f"load/{name}.c"], ["-pthread"]) for name in ("timed", "follow", "endpoints", "post", "first", "collect")],
             ("allocations.so", ["load/allocations.c"], ["-shared", "-fPIC", "-fno-builtin"]),
         ):
             program = self.program(name)

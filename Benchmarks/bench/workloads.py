@@ -20,6 +20,7 @@ class Workload:
 
 ALL = [
     Workload("w1-filter", "events", "filter", "filter", 70),
+    Workload("w1v-validate", "events", "filter", "filter", 0),
     Workload("w2-map", "events", "map", "map", 60),
     Workload("w3-lines", "events", "lines", "cat", 80),
     Workload("w3j-same", "events", "lines", "cat", 80),

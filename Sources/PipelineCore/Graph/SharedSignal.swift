@@ -118,6 +118,8 @@ final class SharedSignal: Downstream {
   }
 
   private func connect() {
+    // What a late subscriber was told of may have ended the pipeline: nothing begins any more.
+    guard execution.outcome == nil else { return }
     // Events may come before `subscribe` returns; this keeps a second subscriber that such an event makes
     // from connecting again.
     connection = NoSubscription.make()

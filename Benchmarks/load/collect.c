@@ -1,0 +1,120 @@
+// Takes what an HTTP client sends: `collect` listens on a port of 127.0.0.1 (printed), keeps connections, answers
+// each request with 200 as soon as its body has come, and on the end of its input prints how many requests, lines and
+// bytes of bodies came over how many connections.
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { most = 1024, head_limit = 8192 };
+
+struct connection {
+  char head[head_limit + 1];
+  int length;
+  /// Bytes of the body that are still to come; -1: the head is.
+  long rest;
+};
+static struct connection *connections[most];
+static long requests, lines, bytes, taken_in;
+
+static void say(int file, const char *text) {
+  const size_t length = strlen(text);
+  if (write(file, text, length) != (ssize_t)length) {
+    perror("collect");
+    exit(74);
+  }
+}
+
+static void refuse(const char *why) {
+  fprintf(stderr, "collect: %s\n", why);
+  exit(76);
+}
+
+/// Takes what has come of a body; returns how much of it that is.
+static ssize_t body(struct connection *one, int file, const char *text, ssize_t got) {
+  const ssize_t part = got < one->rest ? got : one->rest;
+  for (const char *at = text, *end = text + part; (at = memchr(at, '\n', end - at)); at++) lines++;
+  bytes += part;
+  one->rest -= part;
+  if (one->rest > 0) return part;
+  requests++;
+  one->rest = -1;
+  one->length = 0;
+  say(file, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+  return part;
+}
+
+/// Takes what has come of a head; returns how much of it that is.
+static ssize_t head(struct connection *one, int file, const char *text, ssize_t got) {
+  for (ssize_t at = 0; at < got; at++) {
+    if (one->length == head_limit) refuse("the head is too long");
+    one->head[one->length++] = text[at];
+    if (one->length < 4 || memcmp(one->head + one->length - 4, "\r\n\r\n", 4)) continue;
+    one->head[one->length] = 0;
+    const char *declared = strcasestr(one->head, "\r\ncontent-length:");
+    if (!declared) refuse("the length of a body is not declared");
+    one->rest = atol(strchr(declared, ':') + 1);
+    if (strcasestr(one->head, "\r\nexpect: 100-continue")) say(file, "HTTP/1.1 100 Continue\r\n\r\n");
+    if (one->rest == 0) body(one, file, text, 0);
+    return at + 1;
+  }
+  return got;
+}
+
+int main(void) {
+  const int queue = epoll_create1(0), listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t size = sizeof address;
+  if (bind(listener, (struct sockaddr *)&address, size) || listen(listener, 64)) {
+    perror("collect");
+    return 71;
+  }
+  getsockname(listener, (struct sockaddr *)&address, &size);
+  for (int file = 0; file <= listener; file = file ? file + 1 : listener) {
+    struct epoll_event event = {EPOLLIN, {.fd = file}};
+    epoll_ctl(queue, EPOLL_CTL_ADD, file, &event);
+  }
+  printf("%d\n", ntohs(address.sin_port));
+  fflush(stdout);
+  static char text[1 << 20];
+  while (1) {
+    struct epoll_event ready[64];
+    const int found = epoll_wait(queue, ready, 64, -1);
+    for (int i = 0; i < found; i++) {
+      const int file = ready[i].data.fd;
+      if (file == 0) {
+        printf("{\"requests\": %ld, \"lines\": %ld, \"bytes\": %ld, \"connections\": %ld}\n", requests, lines, bytes,
+          taken_in);
+        return 0;
+      }
+      if (file == listener) {
+        const int taken = accept4(listener, NULL, NULL, SOCK_NONBLOCK), yes = 1;
+        if (taken < 0) continue;
+        if (taken >= most) refuse("there are too many connections");
+        setsockopt(taken, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+        connections[taken] = calloc(1, sizeof **connections);
+        connections[taken]->rest = -1;
+        taken_in++;
+        struct epoll_event event = {EPOLLIN, {.fd = taken}};
+        epoll_ctl(queue, EPOLL_CTL_ADD, taken, &event);
+        continue;
+      }
+      struct connection *one = connections[file];
+      const ssize_t got = read(file, text, sizeof text);
+      if (got <= 0) {
+        close(file);
+        free(one);
+        connections[file] = NULL;
+        continue;
+      }
+      for (ssize_t at = 0; at < got;)
+        at += one->rest < 0 ? head(one, file, text + at, got - at) : body(one, file, text + at, got - at);
+    }
+  }
+}
