@@ -13,13 +13,13 @@ run: build
 
 ## Runs all tests.
 test: test-packages build
-	swift build -c release --product measure --static-swift-stdlib
+	swift build -c release --product measure --static-swift-stdlib --disable-local-rpath
 	swift build --build-tests
 	RXD=$(CURDIR)/$(RXD) swift test --skip-build
 	$(MAKE) --no-print-directory lint check-docs
 
 build: packages
-	swift build -c release --product rxd --static-swift-stdlib
+	swift build -c release --product rxd --static-swift-stdlib --disable-local-rpath
 
 packages:
 	@scripts/install-packages
@@ -29,12 +29,12 @@ test-packages:
 
 ## Measures; prints tables, in under five minutes. BENCH="--long --peers" measures more; see Benchmarks/run --help.
 bench: bench-packages build
-	swift build -c release --product measure --static-swift-stdlib
+	swift build -c release --product measure --static-swift-stdlib --disable-local-rpath
 	Benchmarks/run $(RXD) --measure $(BUILD)/release/measure $(BENCH)
 
 ## Ends with 1 if something is worse than Benchmarks/thresholds.json allows.
 bench-check: bench-packages build
-	swift build -c release --product measure --static-swift-stdlib
+	swift build -c release --product measure --static-swift-stdlib --disable-local-rpath
 	$(BUILD)/release/measure --count
 	Benchmarks/run $(RXD) --check $(BENCH)
 

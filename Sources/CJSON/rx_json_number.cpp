@@ -14,19 +14,34 @@ const double powers_of_ten[] = {
   1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11,
   1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
-/// Whether eight digits stand at `at`; then they are appended to `number`.
-inline bool eight_digits(const uint8_t *at, uint64_t &number) {
-  uint64_t text;
-  memcpy(&text, at, 8);
-  // A byte is a digit if it and the byte plus 6 both lie in 0x30 ... 0x3F.
-  const uint64_t threes = 0x3030303030303030u;
-  if (((text ^ threes) | ((text + 0x0606060606060606u) ^ threes)) & 0xF0F0F0F0F0F0F0F0u) return false;
-  // Neighbours together: digits to pairs, pairs to fours, fours to the eight. The first digit is the lowest byte.
-  text = ((text - threes) * (1 + (10 << 8))) >> 8;
-  text = ((text & 0x00FF00FF00FF00FFu) * (1 + (uint64_t{100} << 16))) >> 16;
-  text = ((text & 0x0000FFFF0000FFFFu) * (1 + (uint64_t{10000} << 32))) >> 32;
-  number = number * 100'000'000 + text;
-  return true;
+const uint64_t natural_powers_of_ten[] = {1, 10, 100, 1'000, 10'000, 100'000, 1'000'000, 10'000'000};
+
+/// The number of eight digits, given as their values, the first one lowest.
+inline uint64_t of_eight(uint64_t digits) {
+  // Neighbours together: digits to pairs, pairs to fours, fours to the eight.
+  digits = (digits * (1 + (10 << 8))) >> 8;
+  digits = ((digits & 0x00FF00FF00FF00FFu) * (1 + (uint64_t{100} << 16))) >> 16;
+  return ((digits & 0x0000FFFF0000FFFFu) * (1 + (uint64_t{10000} << 32))) >> 32;
+}
+
+/// Appends the digits at `at` to `number`, which wraps; returns the place behind them.
+inline const uint8_t *read_digits(const uint8_t *at, const uint8_t *end, uint64_t &number) {
+  while (end - at >= 8) {
+    uint64_t bytes;
+    memcpy(&bytes, at, 8);
+    bytes ^= 0x3030303030303030u;
+    // The lowest high bit is that of the first byte that is no digit; what carries goes to those behind it.
+    const uint64_t others = (bytes | (bytes + 0x7676767676767676u)) & 0x8080808080808080u;
+    if (others) {
+      const int count = __builtin_ctzll(others) / 8;
+      if (count) number = number * natural_powers_of_ten[count] + of_eight(bytes << (64 - 8 * count));
+      return at + count;
+    }
+    number = number * 100'000'000 + of_eight(bytes);
+    at += 8;
+  }
+  while (at < end && is_digit(*at)) number = number * 10 + (*at++ - '0');
+  return at;
 }
 
 /// What the standard library calls out of range: infinity, or zero. `integral` digits stand before the
@@ -45,8 +60,7 @@ const uint8_t *read_number(const uint8_t *at, const uint8_t *end, rx_value &valu
   if (negative) at++;
   const uint8_t *const digits = at;
   uint64_t mantissa = 0;
-  while (end - at >= 8 && eight_digits(at, mantissa)) at += 8;
-  while (at < end && is_digit(*at)) mantissa = mantissa * 10 + (*at++ - '0');
+  at = read_digits(at, end, mantissa);
   const size_t integral = at - digits;
   if (integral == 0 || (integral > 1 && *digits == '0')) return nullptr;
   if (at == end || (*at != '.' && *at != 'e' && *at != 'E')) {
@@ -76,16 +90,11 @@ const uint8_t *read_number(const uint8_t *at, const uint8_t *end, rx_value &valu
   }
   size_t count = integral;
   int64_t exponent = 0;
-  int64_t zeros = 0;
+  const uint8_t *const point = at;
   if (at < end && *at == '.') {
     at++;
     const uint8_t *const fraction = at;
-    while (at < end && *at == '0') {
-      mantissa *= 10;
-      at++;
-    }
-    zeros = at - fraction;
-    while (at < end && is_digit(*at)) mantissa = mantissa * 10 + (*at++ - '0');
+    at = read_digits(at, end, mantissa);
     if (at == fraction) return nullptr;
     count += at - fraction;
     exponent = -(at - fraction);
@@ -115,6 +124,10 @@ const uint8_t *read_number(const uint8_t *at, const uint8_t *end, rx_value &valu
       reinterpret_cast<const char *>(start), reinterpret_cast<const char *>(at), number);
     if (result.ec != std::errc()) {
       const bool none = *digits == '0';
+      int64_t zeros = 0;
+      if (point < at && *point == '.') {
+        while (point + 1 + zeros < at && point[1 + zeros] == '0') zeros++;
+      }
       number = beyond(negative, none ? 0 : static_cast<int64_t>(integral), zeros, written);
     }
   }

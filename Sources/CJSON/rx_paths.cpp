@@ -15,6 +15,8 @@
 
 using namespace rx_json;
 
+#define RX_COLD __attribute__((noinline, cold))
+
 namespace {
 
 struct node {
@@ -30,6 +32,8 @@ struct node {
   /// The last eight bytes of the key in quotes, the closing one highest; `mask` tells how many of them there are.
   uint64_t tail;
   uint64_t mask;
+  /// The first eight bytes of the key in quotes, the opening one lowest; that of a shorter one is in its tail.
+  uint64_t head;
 };
 
 constexpr size_t table_size = 64;
@@ -59,6 +63,8 @@ struct walker {
   rx_value *const slots;
   const uint8_t *const stop;  ///< behind the document
   const uint64_t *const backslashes;
+  /// No backslash lies before it that has not been passed.
+  const uint8_t *slash;
 
   const uint8_t *skip_white(const uint8_t *at) const {
     while (is_white(*at)) at++;
@@ -74,22 +80,23 @@ struct walker {
     }
   }
 
-  /// Whether there is a backslash between two places.
-  bool has_backslash(const uint8_t *from, const uint8_t *to) const {
-    const size_t first = from - text;
-    const size_t last = to - text;
-    const uint64_t *word = backslashes + first / 64;
-    const uint64_t *const end = backslashes + last / 64;
-    uint64_t found = *word & ~uint64_t{0} << first % 64;
-    for (; word < end; found = *++word) {
-      if (found) return true;
+  /// The first backslash at `from` or behind it, or a place behind the document.
+  const uint8_t *next_slash(const uint8_t *from) const {
+    const size_t place = from - text;
+    const uint64_t *word = backslashes + place / 64;
+    const uint64_t *const end = backslashes + (stop - text) / 64;
+    uint64_t found = *word >> place % 64 << place % 64;
+    while (found == 0) {
+      if (word == end) return stop;
+      found = *++word;
     }
-    return (found & ~(~uint64_t{0} << last % 64)) != 0;
+    return text + (word - backslashes) * 64 + __builtin_ctzll(found);
   }
 
   /// Whether the key whose closing quote is at `quote` holds a backslash; nothing of it lies before `first`.
-  bool is_escaped(const uint8_t *quote, const uint8_t *first) const {
-    if (!has_backslash(first, quote)) return false;
+  RX_COLD bool is_escaped(const uint8_t *quote, const uint8_t *first) {
+    if (slash < first) slash = next_slash(first);
+    if (slash >= quote) return false;
     for (const uint8_t *at = quote - 1; at > first; at--) {
       if (*at == '\\') return true;
       if (*at == '"') return at[-1] == '\\';
@@ -98,7 +105,7 @@ struct walker {
   }
 
   /// The child that an escaped key means, among those in `missing`, or -1; -2: the key is none.
-  int escaped(const node *children, uint64_t missing, const uint8_t *quote, const uint8_t *first) const {
+  RX_COLD int escaped(const node *children, uint64_t missing, const uint8_t *quote, const uint8_t *first) const {
     const uint8_t *open = quote - 1;
     while (true) {
       while (open >= first && *open != '"') open--;
@@ -125,7 +132,7 @@ struct walker {
   /// Reads the wanted members of the object that token `at` opens; returns the token behind the one that closes
   /// it. With `last` nothing is wanted behind this object, and the result means nothing but success. Null: the
   /// object is malformed where it was looked at.
-  const uint32_t *object(const node &parent, const uint32_t *const open, bool last) const {
+  const uint32_t *object(const node &parent, const uint32_t *const open, bool last) {
     const uint32_t *end = nullptr;
     for (int group = 0; group < parent.child_count; group += 64) {
       end = members(parent, group, open, last && group + 64 >= parent.child_count);
@@ -134,7 +141,37 @@ struct walker {
     return end;
   }
 
-  const uint32_t *members(const node &parent, int group, const uint32_t *const open, bool last) const {
+  /// The child that a key means, among `few`, or -1; -2: what stands before the key is wrong. The key ends at `quote`;
+  /// nothing of it lies before `first`, where the object's members begin if `is_first`.
+  __attribute__((noinline)) int meant(
+    const node *children, uint64_t few, const uint8_t *quote, const uint8_t *first, bool is_first) const {
+    for (uint64_t rest = few; rest; rest &= rest - 1) {
+      const int candidate = __builtin_ctzll(rest);
+      const node &wanted = children[candidate];
+      const size_t length = wanted.key_length;
+      const uint8_t *const begin = quote - length;
+      if (begin - 1 < first) continue;
+      if (quote - text >= 7) {
+        uint64_t tail;
+        memcpy(&tail, quote - 7, 8);
+        if ((tail & wanted.mask) != wanted.tail) continue;
+        if (length > 6) {
+          uint64_t head;
+          memcpy(&head, begin - 1, 8);
+          if (head != wanted.head || (length > 14 && memcmp(begin, wanted.key, length) != 0)) continue;
+        }
+      } else if (begin[-1] != '"' || memcmp(begin, wanted.key, length) != 0) {
+        continue;
+      }
+      if (begin[-2] == '\\') continue;
+      const uint8_t *before = begin - 2;
+      while (is_white(*before)) before--;
+      return *before == ',' || (before == first - 1 && is_first) ? candidate : -2;
+    }
+    return -1;
+  }
+
+  const uint32_t *members(const node &parent, int group, const uint32_t *const open, bool last) {
     const node *const children = nodes + parent.first_child + group;
     const int count = parent.child_count - group;
     const uint64_t *const candidates = parent.candidates + group / 64 * table_size;
@@ -143,43 +180,25 @@ struct walker {
     const uint8_t *first = text + *open + 1;  // nothing of the next key lies before it
     while (true) {
       const uint8_t *const colon = text + *at;
-      if (*colon != ':') {
-        if (*colon != '}') return nullptr;
-        return at + 1;
-      }
+      if (__builtin_expect(*colon != ':', false)) return *colon == '}' ? at + 1 : nullptr;
       const uint8_t *quote = colon - 1;
-      while (is_white(*quote)) quote--;
-      if (quote <= first || *quote != '"') return nullptr;
-      int index = -1;
-      for (uint64_t rest = candidates[slot_of(quote[-2], quote[-1])] & missing; rest; rest &= rest - 1) {
-        const int candidate = __builtin_ctzll(rest);
-        const node &wanted = children[candidate];
-        const size_t length = wanted.key_length;
-        const uint8_t *const begin = quote - length;
-        if (begin - 1 < first) continue;
-        if (quote - text >= 7) {
-          uint64_t tail;
-          memcpy(&tail, quote - 7, 8);
-          if ((tail & wanted.mask) != wanted.tail) continue;
-          if (length > 6 && (begin[-1] != '"' || memcmp(begin, wanted.key, length) != 0)) continue;
-        } else if (begin[-1] != '"' || memcmp(begin, wanted.key, length) != 0) {
-          continue;
-        }
-        if (begin[-2] == '\\') continue;
-        const uint8_t *before = begin - 2;
-        while (is_white(*before)) before--;
-        if (*before != ',' && (before != first - 1 || at != open + 1)) return nullptr;
-        index = candidate;
-        break;
+      if (__builtin_expect(*quote != '"', false)) {
+        while (is_white(*quote)) quote--;
+        if (*quote != '"') return nullptr;
       }
-      if (index < 0 && is_escaped(quote, first)) {
-        index = escaped(children, missing, quote, first);
-        if (index == -2) return nullptr;
-      }
+      if (__builtin_expect(quote <= first, false)) return nullptr;
+      const uint64_t few = candidates[slot_of(quote[-2], quote[-1])] & missing;
+      int index = few ? meant(children, few, quote, first, at == open + 1) : -1;
       at++;
-      const uint8_t next = text[*at];
       if (index < 0) {
-        if (next == '{' || next == '[') {
+        if (__builtin_expect(index == -2, false)) return nullptr;
+        if (__builtin_expect(slash < quote, false) && is_escaped(quote, first)) {
+          index = escaped(children, missing, quote, first);
+          if (index == -2) return nullptr;
+        }
+      }
+      if (index < 0) {
+        if ((text[*at] | 0x20) == '{') {
           at = closing(at);
           if (!at) return nullptr;
           at++;
@@ -203,7 +222,7 @@ struct walker {
 
   /// Reads the value that begins at `start`; `at` is the first token at or behind it. Returns the first token
   /// behind the value.
-  const uint32_t *value(const node &wanted, const uint32_t *at, const uint8_t *start, bool last) const {
+  __attribute__((noinline)) const uint32_t *value(const node &wanted, const uint32_t *at, const uint8_t *start, bool last) {
     const uint8_t c = *start;
     if (c == '{' || c == '[') {
       if (text + *at != start) return nullptr;
@@ -291,12 +310,13 @@ rx_paths *rx_paths_new(const rx_path_node *nodes, size_t count) {
   struct tail {
     uint64_t tail = 0;
     uint64_t mask = 0;
+    uint64_t head = 0;
   };
   std::vector<tail> tails(count);
   for (size_t i = 0; i < count; i++) {
     const rx_path_node &from = nodes[i];
     paths->nodes[i] = {
-      from.key, from.key_length, from.slot, from.first_child, from.child_count, from.presence_only != 0, table, 0, 0};
+      from.key, from.key_length, from.slot, from.first_child, from.child_count, from.presence_only != 0, table, 0, 0, 0};
     for (int child = 0; child < from.child_count; child++) {
       const rx_path_node &one = nodes[from.first_child + child];
       std::string text = "\"" + std::string(one.key, one.key_length) + "\"";
@@ -315,12 +335,14 @@ rx_paths *rx_paths_new(const rx_path_node *nodes, size_t count) {
           static_cast<uint64_t>(static_cast<uint8_t>(text[text.size() - 1 - byte])) << place * 8;
         tails[from.first_child + child].mask |= uint64_t{0xFF} << place * 8;
       }
+      memcpy(&tails[from.first_child + child].head, text.data(), kept);
     }
     table += (from.child_count + 63) / 64 * table_size;
   }
   for (size_t i = 0; i < count; i++) {
     paths->nodes[i].tail = tails[i].tail;
     paths->nodes[i].mask = tails[i].mask;
+    paths->nodes[i].head = tails[i].head;
   }
   return paths;
 }
@@ -330,7 +352,8 @@ void rx_paths_free(rx_paths *paths) { delete paths; }
 bool rx_paths_read_row(const rx_paths *paths, const rx_lines_row *row, rx_value *slots) {
   const auto *const stop = reinterpret_cast<const uint8_t *>(row->payload) + row->length;
   const uint8_t *const text = row->lines->text;
-  const walker walk{text, paths->nodes, slots, stop, row->lines->backslashes};
+  walker walk{text, paths->nodes, slots, stop, row->lines->backslashes, text};
+  walk.slash = walk.next_slash(text + row->lines->tokens[row->token]);
   return walk.object(paths->nodes[0], row->lines->tokens + row->token, true) != nullptr;
 }
 
@@ -340,7 +363,8 @@ bool rx_paths_read(
   bool is_sound = index_document(*lines, text, length) && text[lines->rows[0].start] == '{';
   if (is_sound) {
     const rx_line row = lines->rows[0];
-    const walker walk{lines->text, paths->nodes, slots, lines->text + row.end, lines->backslashes};
+    walker walk{lines->text, paths->nodes, slots, lines->text + row.end, lines->backslashes, lines->text};
+    walk.slash = walk.next_slash(lines->text + lines->tokens[row.token]);
     is_sound = walk.object(paths->nodes[root], lines->tokens + row.token, true) != nullptr;
   }
   // A document of unusual size shall not keep its memory for ever.

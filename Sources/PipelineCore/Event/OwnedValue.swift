@@ -85,7 +85,8 @@ public struct OwnedValue: @unchecked Sendable {
     for index in 0..<new.count {
       let (was, will) = (old[index], new[index])
       guard was.value.isScalar, will.value.isScalar, was.key.is(.string), will.key.is(.string),
-        was.key.flags == will.key.flags, was.key.rawBytes.equals(will.key.rawBytes)
+        was.key.flags == will.key.flags, was.key.length == will.key.length,
+        let known = was.key.pointer, let name = will.key.pointer, areEqual(known, name, Int(will.key.length))
       else { return false }
     }
     // The block is ours alone, as the check above says.

@@ -197,6 +197,24 @@ struct Trap: Sendable, CustomTestStringConvertible {
 
   // MARK: Traps without a drawing
 
+  /// What ends a signal tells the steps behind it, though they run in one pass with it.
+  @Test(arguments: [
+    ("{ take: 2 }", "1-2-3|"), ("{ takeWhile: event < 3 }", "1-2-3|"),
+    ("{ takeWhile: { where: event < 2, inclusive: true } }", "1-2-3|"),
+    ("{ take: 2 }, { map: event + 1 }, { take: 3 }", "1-2-3|"),
+  ])
+  func stepsBehindAnEndHearOfIt(_ ending: String, _ events: String) throws {
+    let run = try PipelineRun(
+      """
+      name: t
+      sources: { a: { scripted: {} } }
+      sinks: { out: { from: a, chain: [ \(ending), { log: { on: [completed] } }, { aggregate: { start: 0, next: running + 1 } } ], probe: {} } }
+      """, sources: ["a": ScriptedSource(SignalHistory(try Marbles(events)).script)])
+    #expect(run.log.count == 1 && run.log.allSatisfy { $0.hasSuffix("completed") })
+    #expect(run.out.entries.map { "\($0.moment)" } == ["2", "the completion"])
+    #expect(run.out.entries.first?.at == .milliseconds(ending.contains("< 3") ? 4 : 2))
+  }
+
   /// 11: `take: 0` never subscribes.
   @Test func takeNothingDoesNotSubscribe() throws {
     let counts = CountedSource.Counts()
