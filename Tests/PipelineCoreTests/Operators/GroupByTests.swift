@@ -10,7 +10,8 @@ import Testing
     "{ takeWhile: event < 4 }", "{ takeWhile: { where: event < 3, inclusive: true } }", "{ skipWhile: event < 2 }",
     "{ aggregate: { start: 0, next: running + event } }", "{ aggregate: { start: 7, next: 10 / event } }",
     "{ combinePrevious: { start: 0, next: previous - event } }", "{ try: event < 4 }", "{ map: 6 / event }",
-    "{ map: 6 / event, onError: fail }", "{ ignore: 3 }", "ignoreValues", "{ log: { message: \"{event}\", on: [next, completed] } }",
+    "{ map: 6 / event, onError: fail }", "{ ignore: 3 }", "ignoreValues",
+    "{ log: { message: \"{event}\", on: [next, completed] } }",
   ]
   /// A step that is none of its own kind, and passes everything on.
   private static let neutral = "{ timeout: 1000h }"
@@ -69,8 +70,9 @@ import Testing
     let run = try PipelineRun(
       Self.pipeline(["{ take: 2 }", "{ aggregate: { start: 0, next: running + 1 } }"], "idle: 5ms, "),
       sources: ["a": source])
-    #expect(run.out.entries.map { "\($0.at) \($0.moment)" } == [
-      "2ms [0,2]", "11ms [1,1]", "15ms [1,1]", "15ms [0,1]", "15ms the completion",
-    ])
+    #expect(
+      run.out.entries.map { "\($0.at) \($0.moment)" } == [
+        "2ms [0,2]", "11ms [1,1]", "15ms [1,1]", "15ms [0,1]", "15ms the completion",
+      ])
   }
 }
