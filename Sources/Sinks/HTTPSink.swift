@@ -71,7 +71,7 @@ public struct HTTPSink: SinkComponent {
       One request is under way at a time, so the order is kept. Answers decide: 2xx settles the events; \
       429, 5xx and broken connections are repeated, as `Retry-After` asks, at most ten minutes later, \
       otherwise after growing pauses; 400 and 422 mean that an event is bad: a batch is halved until the \
-      bad one is alone, and it goes to the errors output; 413 halves the batch for good. Other answers \
+      bad one is alone, which is a dead letter; 413 halves the batch for good. Other answers \
       (401, 403, 404 ...) mean that the setting is wrong, and end the pipeline with an error. Each batch \
       carries an `Idempotency-Key` that stays the same when it is repeated. While more than `queue` \
       events wait, the pipeline reads no further input.

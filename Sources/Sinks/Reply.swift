@@ -14,7 +14,7 @@ public struct Reply: SinkComponent {
     details: """
       The event is the body. It must come from an `httpServer`, directly or through steps that keep \
       where an event came from; folds and lists of several events do not. Only the first answer to a \
-      request counts; a later one goes to the errors output.
+      request counts; a later one is a dead letter.
       """,
     parameters: [
       .init("encode", \.encode, primary: true, "How the event becomes the body."),
