@@ -159,7 +159,7 @@ def ingest(bench, seconds=4, lines=1000, connections=4):
 def send(bench, rounds=3):
     """W10: NDJSON from a file, sent over HTTP in batches, one request after the other."""
     figures = {}
-    for batch, events in ((1, 10_000), (100, 200_000), (1000, 400_000)):
+    for batch, events in ((1, 5_000), (100, 100_000), (1000, 300_000)):
         data = bench.generate("events", events)
         runs, counted = [], None
         for _ in range(rounds):
