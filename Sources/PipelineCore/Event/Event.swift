@@ -78,11 +78,12 @@ public struct Event {
 
   /// The same event with another value.
   @inline(__always)
-  public func with(_ value: Value) -> Event {
-    var other = self
-    other.value = value
-    return other
-  }
+  public func with(_ value: Value) -> Event { Event(value, key: key, from: origin, position: position) }
+
+  /// The same, copied word by word: a load of several words at once waits for a store of one that was made a moment
+  /// ago to reach the cache.
+  @inline(__always)
+  var copied: Event { Event(value, key: key, from: origin, position: position) }
 }
 
 /// An event that outlives its turn: what an operator keeps.

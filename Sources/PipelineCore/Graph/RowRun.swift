@@ -92,8 +92,7 @@ public final class RowRun: OperatorNode {
   }
 
   public override func receive(_ event: Event) {
-    // Word by word, as it was written a moment ago.
-    var event = Event(event.value, key: event.key, from: event.origin, position: event.position)
+    var event = event.copied
     let ended = withUnsafeMutablePointer(to: &event) { run($0, from: 0, nil) }
     if ended >= 0 {
       complete(from: ended + 1, nil, key: .absent)
@@ -130,7 +129,7 @@ public final class RowRun: OperatorNode {
       case .finish: return index
       }
     }
-    emit(event.pointee)
+    emit(event.pointee.copied)
     return ended
   }
 
@@ -185,12 +184,12 @@ public final class RowRun: OperatorNode {
     own.deallocate()
   }
 
-  /// Passes an event through a chain's steps; returns whether the chain has completed with it.
+  /// Passes an event, which changes, through a chain's steps; returns whether the chain has completed with it.
   @inline(never)
-  func pass(_ event: Event, through own: OwnSteps) -> Bool {
-    var event = event
-    let ended = withUnsafeMutablePointer(to: &event) { run($0, from: 0, own) }
-    if ended >= 0 { complete(from: ended + 1, own, key: event.key) }
+  func pass(_ event: UnsafeMutablePointer<Event>, through own: OwnSteps) -> Bool {
+    let key = event.pointee.key
+    let ended = run(event, from: 0, own)
+    if ended >= 0 { complete(from: ended + 1, own, key: key) }
     return ended >= 0
   }
 

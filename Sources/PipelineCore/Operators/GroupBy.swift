@@ -161,11 +161,13 @@ struct GroupBy: OperatorComponent {
           cancelWake(&group.timer)
           group.timer = wake(after: idle, group.token)
         }
-        var event = event
-        event.key = group.key.value
+        var event = Event(event.value, key: group.key.value, from: event.origin, position: event.position)
         if let run {
           guard let steps = group.steps else { return }
-          if run._withUnsafeGuaranteedRef({ $0.pass(event, through: steps) }) { end(group) }
+          let hasEnded = withUnsafeMutablePointer(to: &event) { event in
+            run._withUnsafeGuaranteedRef { $0.pass(event, through: steps) }
+          }
+          if hasEnded { end(group) }
         } else if let subject = group.subject {
           subject.receive(event)
         } else {
@@ -223,7 +225,7 @@ struct GroupBy: OperatorComponent {
     }
 
     override func receive(_ event: Event, from inlet: Inlet) {
-      var event = event
+      var event = event.copied
       if let owner = inlet.owner {
         event.key = owner._withUnsafeGuaranteedRef { unsafeDowncast($0, to: Group.self).key.value }
       }

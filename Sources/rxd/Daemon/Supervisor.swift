@@ -46,7 +46,6 @@ final class Supervisor {
   /// When to let go of what only the start has needed.
   private var forgetAt: Instant?
   private var hasFailed = false
-  private static let cores = max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN)))
 
   /// A reload whose pipelines are on their way from the old file to the new.
   private struct Reload { var started: Instant }
@@ -234,7 +233,7 @@ final class Supervisor {
 
   /// Starts loops, one a core at most, for `count` pipelines.
   private func balance(_ count: Int) {
-    while loops.count < min(count, Self.cores) {
+    while loops.count < min(count, Processors.available) {
       let loop = Loop()
       do throws(PosixError) {
         _ = try OwnThread("rxd loop \(loops.count)", stackBytes: 8 << 20) { loop.run() }
