@@ -1,3 +1,5 @@
+public import CJSON
+
 /// Where events come from: shared by all events of one batch.
 public final class Origin: Sendable {
   /// The name of the source in the pipeline file.
@@ -80,10 +82,9 @@ public struct Event {
   @inline(__always)
   public func with(_ value: Value) -> Event { Event(value, key: key, from: origin, position: position) }
 
-  /// The same, copied word by word: a load of several words at once waits for a store of one that was made a moment
-  /// ago to reach the cache.
+  /// The same, for an event whose value was written a moment ago: see `rx_value_by_words`.
   @inline(__always)
-  var copied: Event { Event(value, key: key, from: origin, position: position) }
+  var copied: Event { Event(rx_value_by_words(value), key: key, from: origin, position: position) }
 }
 
 /// An event that outlives its turn: what an operator keeps.
