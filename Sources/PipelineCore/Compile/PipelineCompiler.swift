@@ -542,14 +542,17 @@ final class Compilation {
     if let entry = catalogue.component(kind, node.keyword.value) { return entry }
     let word = node.keyword.value
     let place = kind == .source ? "source" : kind == .sink ? "sink" : "operator"
-    let elsewhere = ComponentKind.allCases.first { catalogue.component($0, word) != nil }
+    let meant = Suggestion.camelCase(word)
+    let elsewhere =
+      catalogue.component(kind, meant) == nil
+      ? ComponentKind.allCases.first { catalogue.component($0, meant) != nil } : nil
     let correction = Suggestion.correction(for: word, among: catalogue.names(kind))
     var help = correction?.help
-    if let elsewhere, elsewhere != kind {
+    if let elsewhere {
       help =
         elsewhere == .combination
-        ? "'\(word)' begins a signal: 'NAME: { \(word): [a, b] }'"
-        : "'\(word)' is a \(elsewhere.rawValue)"
+        ? "'\(meant)' begins a signal: 'NAME: { \(meant): [a, b] }'"
+        : "'\(meant)' is a \(elsewhere.rawValue)"
     }
     diagnostics.report(
       Diagnostic(

@@ -171,6 +171,23 @@ import Testing
     #expect(messages("signals: { x: \(signal) }") == (expected.isEmpty ? [] : [expected]), "\(signal)")
   }
 
+  /// A word in snake_case leads to the right spelling, wherever that belongs.
+  @Test(
+    arguments: [
+      ("{ combine_latest: [a, a] }", "'combineLatest' begins a signal: 'NAME: { combineLatest: [a, b] }'", nil),
+      (
+        "{ distinct_until_changed: {} }", "Names are written in camelCase: 'distinctUntilChanged'",
+        "distinctUntilChanged"
+      ),
+      ("{ http_server: {} }", "'httpServer' is a source", nil),
+    ] as [(String, String, String?)])
+  func snakeCaseLeadsToTheRightWord(_ step: String, _ help: String, _ fix: String?) {
+    let yaml = "name: t\nsources: { a: { stdin: {} } }\nsinks: { out: { from: a, chain: [ \(step) ], stdout: {} } }\n"
+    let found = Self.check(Array(yaml.utf8)).diagnostics
+    #expect(found.map(\.help) == [help])
+    #expect(found.flatMap { $0.fixIts.map(\.replacement) } == (fix.map { [$0] } ?? []))
+  }
+
   @Test func formats() {
     func type(_ schema: String) -> String {
       let yaml = "name: t\nsources: { a: { stdin: {}, schema: \(schema) } }\nsinks: { out: { from: a, stdout: {} } }\n"
