@@ -24,7 +24,7 @@ import Testing
       }
     }
     func wait(_ count: Int) -> [PosixError?] {
-      _ = state.wait(until: monotonicNow() + 5_000_000_000) { $0.count >= count ? true : nil }
+      _ = state.wait(until: monotonicNow() + 60_000_000_000) { $0.count >= count ? true : nil }
       return state.withLock { $0 }
     }
   }

@@ -273,7 +273,7 @@ final class WaitOnce: Sendable {
   /// Waits for so many signals in all, at most 5 s; false if they did not come.
   @discardableResult
   func wait(_ count: Int = 1) -> Bool {
-    state.wait(until: monotonicNow() + 5_000_000_000) { $0 >= count ? true : nil } ?? false
+    state.wait(until: monotonicNow() + 60_000_000_000) { $0 >= count ? true : nil } ?? false
   }
 }
 

@@ -78,7 +78,7 @@ final class Collector: Sendable {
 
   /// Waits at most 5 s until it holds.
   func wait(_ condition: (State) -> Bool) -> Bool {
-    state.wait(until: monotonicNow() + 5_000_000_000) { condition($0) ? true : nil } ?? false
+    state.wait(until: monotonicNow() + 60_000_000_000) { condition($0) ? true : nil } ?? false
   }
 
   func wait(for text: String) -> Bool {
