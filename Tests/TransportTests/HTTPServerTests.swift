@@ -270,7 +270,7 @@ final class WaitOnce: Sendable {
     state.withLock { $0 += 1 }
     state.notify()
   }
-  /// Waits for so many signals in all, at most 5 s; false if they did not come.
+  /// Waits for so many signals in all, at most 60 s; false if they did not come.
   @discardableResult
   func wait(_ count: Int = 1) -> Bool {
     state.wait(until: monotonicNow() + 60_000_000_000) { $0 >= count ? true : nil } ?? false

@@ -76,7 +76,7 @@ final class Collector: Sendable {
 
   var text: String { state.withLock { String(decoding: $0.bytes, as: UTF8.self) } }
 
-  /// Waits at most 5 s until it holds.
+  /// Waits at most 60 s until it holds.
   func wait(_ condition: (State) -> Bool) -> Bool {
     state.wait(until: monotonicNow() + 60_000_000_000) { condition($0) ? true : nil } ?? false
   }
