@@ -1,0 +1,257 @@
+import PipelineCore
+
+extension HTTPSink {
+  public func makeSink(_ seat: Seat) -> RunningSink { Node(self, seat) }
+
+  final class Node: RunningSink, TimerTarget {
+    private let parameters: HTTPSink
+    private let writer: BodyWriter
+    private var options = HTTPOptions()
+    private var queue: Queue
+    private var pace: Pace
+    /// The requests under way, by their places.
+    private var exchanges: [Int: Exchange] = [:]
+    /// When what waits goes out even if it fills no request.
+    private var flush = Wake.none
+    private var isBatchDue = false
+    /// When requests may be begun again. Set exactly while there is a pause.
+    private var resumption = Wake.none
+    private var isFinishing = false
+    private var isOver = false
+    private var isCongested = false
+
+    private struct Exchange {
+      var request: Request
+      var call: any Cancellable
+    }
+
+    private static let flushes = 1
+    private static let resumes = 2
+    /// Bytes that may wait.
+    private static let largestQueue = 16 << 20
+
+    init(_ parameters: HTTPSink, _ seat: Seat) {
+      self.parameters = parameters
+      writer = BodyWriter(parameters.encode, parameters.batch.form)
+      queue = Queue(parameters.batch)
+      pace = Pace(most: parameters.maxConcurrent, parameters.retry)
+      options.timeout = parameters.timeout
+      options.maxResponseBytes = 4096
+      options.cutsResponse = true
+      options.auth = parameters.auth?.value ?? .none
+      options.tls = parameters.tls.value
+      options.allowPrivate = parameters.allowPrivate
+      super.init(seat)
+    }
+
+    // MARK: Taking events in
+
+    override func receive(_ event: Event) {
+      guard !isOver else { return }
+      switch writer.bytes(of: event) {
+      case .failure(let failure): reject(event, "the event cannot be written: \(failure)")
+      case .success(let bytes):
+        executor.settlement?.hold()
+        queue.append(Item(body: bytes, event: OwnedEvent(event), settlement: executor.settlement))
+        updatePressure()
+      }
+    }
+
+    override func turnEnded() { sendNext() }
+
+    private func updatePressure() {
+      let (count, bytes) = (queue.count, queue.bytes)
+      if !isCongested, count > parameters.queue || bytes > Self.largestQueue {
+        isCongested = true
+        executor.congest(.output)
+      } else if isCongested, count <= parameters.queue / 2, bytes <= Self.largestQueue / 2 {
+        isCongested = false
+        executor.decongest(.output)
+      }
+    }
+
+    // MARK: Sending
+
+    /// Begins as many requests as may be.
+    private func sendNext() {
+      while !isOver, pace.admits(beside: exchanges.count), let request = next() { send(request) }
+      if isFinishing, !isOver, exchanges.isEmpty, queue.isEmpty { over() }
+    }
+
+    /// What is to go next, if anything is due.
+    private func next() -> Request? {
+      if let request = queue.popRequest() { return request }
+      guard queue.count > 0 else { return nil }
+      guard queue.isFull || isBatchDue || isFinishing || parameters.batch.every == .zero else {
+        if !flush.isSet { flush = executor.schedule(at: executor.now + parameters.batch.every, self, Self.flushes) }
+        return nil
+      }
+      isBatchDue = false
+      unset(&flush)
+      defer { updatePressure() }
+      return queue.makeRequest(key: newKey())
+    }
+
+    /// Hexadecimal, 128 bits.
+    private func newKey() -> String {
+      let digits = Array("0123456789abcdef".utf8)
+      var text: [UInt8] = []
+      for _ in 0..<2 {
+        let number = execution.services.random()
+        for shift in stride(from: 60, through: 0, by: -4) { text.append(digits[Int(number >> UInt64(shift) & 15)]) }
+      }
+      return String(decoding: text, as: UTF8.self)
+    }
+
+    private func send(_ request: Request) {
+      var request = request
+      let place = request.place
+      let frame = makeFrame()
+      frame.loadNothing()
+      let template = RequestTemplate(
+        method: parameters.method.rawValue, url: parameters.url, headers: parameters.headers,
+        body: TemplateParameter())
+      switch template.render(frame) {
+      case .failure(let failure): stop(with: failure)
+      case .success(var message):
+        message.options = options
+        message.body = writer.body(of: request.items)
+        if !message.headers.contains(where: { $0.name.lowercased() == "content-type" }) {
+          message.headers.append(HTTPHeader("Content-Type", writer.mediaType))
+        }
+        message.headers.append(HTTPHeader("Idempotency-Key", request.key))
+        let executor = executor
+        let node = Weak(self)
+        let call = execution.services.http.send(message) { result in
+          executor.post { node.object?.answered(place, result) }
+        }
+        request.attempts += 1
+        pace.begun(place)
+        exchanges[place] = Exchange(request: request, call: call)
+      }
+    }
+
+    // MARK: Answers
+
+    private func answered(_ place: Int, _ result: Result<HTTPResponse, HTTPFailure>) {
+      guard !isOver, let request = exchanges.removeValue(forKey: place)?.request else { return }
+      switch result {
+      case .failure(let failure):
+        switch failure.kind {
+        case .badRequest, .forbidden, .redirect:
+          stop(with: SignalFailure(.sink, failure.message, at: seat.location))
+        default: again(request, failure.message, after: nil)
+        }
+      case .success(let response):
+        let text = "\(parameters.method.rawValue) answered \(response.status)"
+        switch response.status {
+        case 200..<300: settle(request)
+        case 408, 425, 429, 500...:
+          again(request, text, after: Pace.retryAfter(response, wallTime: executor.wallTime))
+        case 400, 413, 422: refuse(request, response)
+        default:
+          stop(
+            with: SignalFailure(
+              .sink, "\(text), which no other event will change: check the URL and 'auth'",
+              at: seat.location, details: [.init("status", Int64(response.status))]))
+        }
+      }
+      sendNext()
+    }
+
+    private func settle(_ request: Request) {
+      pace.answered(request.place)
+      countSent(request.items.count)
+      for item in request.items { item.settlement?.release() }
+    }
+
+    /// The server does not take these events: together, or, if it is one, at all.
+    private func refuse(_ request: Request, _ response: HTTPResponse) {
+      pace.answered(request.place)
+      if request.items.count > 1 {
+        if response.status == 413 { queue.refused(request.items.count) }
+        queue.halve(request, key: newKey)
+        return
+      }
+      let answer = String(decoding: response.body.prefix(4096), as: UTF8.self)
+      for item in request.items {
+        item.event.keep(in: executor.arena)
+        reject(
+          item.event.event,
+          "the server refused the event with \(response.status)\(answer.isEmpty ? "" : ": \(answer)")")
+        item.settlement?.release()
+      }
+    }
+
+    /// - Parameter after: how long the server wants to be left alone.
+    private func again(_ request: Request, _ reason: String, after: TimeSpan?) {
+      if let limit = parameters.retry.attempts, request.attempts >= limit {
+        stop(
+          with: SignalFailure(
+            .sink, "\(reason); gave up after \(request.attempts) attempts", at: seat.location))
+        return
+      }
+      if !pace.isInTrouble {
+        execution.services.log(
+          .warning, execution.plan.steps[seat.step.number].label, "\(reason); trying again")
+      }
+      let pause = pace.pause(after: request.attempts, random: execution.services.random())
+      pace.failed(request.place, executor.now, pause: after ?? pause)
+      queue.insert(request)
+      unset(&resumption)
+      if let instant = pace.resumesAt { resumption = executor.schedule(at: instant, self, Self.resumes) }
+    }
+
+    func woke(_ token: Int) {
+      if token == Self.resumes {
+        resumption = .none
+        pace.resume()
+      } else {
+        flush = .none
+        isBatchDue = true
+      }
+      sendNext()
+    }
+
+    // MARK: The end
+
+    override func finish() {
+      isFinishing = true
+      sendNext()
+    }
+
+    private func stop(with failure: SignalFailure) {
+      abandon()
+      fail(because: failure)
+    }
+
+    private func over() {
+      abandon()
+      drained()
+    }
+
+    override func abandon() {
+      guard !isOver else { return }
+      isOver = true
+      unset(&flush)
+      unset(&resumption)
+      for exchange in exchanges.values { exchange.call.cancel() }
+      let left = exchanges.values.reduce(queue.total) { $0 + $1.request.items.count }
+      exchanges = [:]
+      if isCongested {
+        isCongested = false
+        executor.decongest(.output)
+      }
+      if left > 0 {
+        execution.services.log(
+          .warning, execution.plan.steps[seat.step.number].label,
+          "the server had not acknowledged \(left) event\(left == 1 ? "" : "s") when the pipeline ended")
+      }
+    }
+
+    private func unset(_ timer: inout Wake) {
+      if timer.isSet { executor.unschedule(timer) }
+      timer = .none
+    }
+  }
+}
