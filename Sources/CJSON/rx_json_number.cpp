@@ -68,7 +68,7 @@ const uint8_t *read_number(const uint8_t *at, const uint8_t *end, rx_value &valu
     if (integral <= 18 || (integral == 19 && mantissa <= INT64_MAX)) {
       if (negative) {
         value = mantissa == 0
-          ? make(RX_DOUBLE, uint64_t{1} << 63)
+          ? make_double(uint64_t{1} << 63, start, at - start)
           : make(RX_INT, ~mantissa + 1);
       } else {
         value = make(RX_INT, mantissa);
@@ -90,6 +90,8 @@ const uint8_t *read_number(const uint8_t *at, const uint8_t *end, rx_value &valu
   }
   size_t count = integral;
   int64_t exponent = 0;
+  // Whether the writer would give these very bytes: up to fifteen digits around a point, no zero too many.
+  bool is_usual = false;
   const uint8_t *const point = at;
   if (at < end && *at == '.') {
     at++;
@@ -98,10 +100,12 @@ const uint8_t *read_number(const uint8_t *at, const uint8_t *end, rx_value &valu
     if (at == fraction) return nullptr;
     count += at - fraction;
     exponent = -(at - fraction);
+    is_usual = count <= 15 && (at[-1] != '0' || at - fraction == 1);
   }
   int64_t written = 0;
   if (at < end && (*at == 'e' || *at == 'E')) {
     at++;
+    is_usual = false;
     bool below = false;
     if (at < end && (*at == '+' || *at == '-')) below = *at++ == '-';
     const uint8_t *const first = at;
@@ -118,6 +122,8 @@ const uint8_t *read_number(const uint8_t *at, const uint8_t *end, rx_value &valu
   if (count <= 18 && mantissa <= (uint64_t{1} << 53) && exponent >= -22 && exponent <= 22) {
     number = static_cast<double>(mantissa);
     number = exponent < 0 ? number / powers_of_ten[-exponent] : number * powers_of_ten[exponent];
+    // Smaller ones are written with an exponent.
+    is_usual &= number >= 1e-6 || mantissa == 0;
     if (negative) number = -number;
   } else {
     const auto result = std::from_chars(
@@ -133,7 +139,7 @@ const uint8_t *read_number(const uint8_t *at, const uint8_t *end, rx_value &valu
   }
   uint64_t bits;
   memcpy(&bits, &number, sizeof bits);
-  value = make(RX_DOUBLE, bits);
+  value = is_usual ? make(RX_DOUBLE, bits) : make_double(bits, start, at - start);
   return at;
 }
 

@@ -25,7 +25,7 @@ inline bool is_delimiter(uint8_t c) {
 }
 
 /// Reads the number at `at`; returns the byte behind it, or null if it breaks the grammar. Does not look
-/// at what follows.
+/// at what follows. What writing the number anew would not give again keeps its text (RX_TEXT_LIMIT).
 const uint8_t *read_number(const uint8_t *at, const uint8_t *end, rx_value &value);
 /// The same for true, false and null.
 const uint8_t *read_literal(const uint8_t *at, const uint8_t *end, rx_value &value);
@@ -46,6 +46,15 @@ inline rx_value make(rx_kind kind, uint64_t payload, uint32_t length = 0, uint8_
 }
 inline rx_value make(rx_kind kind, const uint8_t *start, size_t length, uint8_t flags = 0, uint16_t aux = 0) {
   return make(kind, reinterpret_cast<uintptr_t>(start), static_cast<uint32_t>(length), flags, aux);
+}
+
+/// A double with the text that it was read from, where that fits.
+inline rx_value make_double(uint64_t bits, const uint8_t *text, size_t length) {
+  const uint64_t address = reinterpret_cast<uintptr_t>(text);
+  if (length > RX_TEXT_LIMIT || address >> 48) return make(RX_DOUBLE, bits);
+  return make(
+    RX_DOUBLE, bits, static_cast<uint32_t>(address >> 16), static_cast<uint8_t>(length),
+    static_cast<uint16_t>(address));
 }
 
 }  // namespace rx_json

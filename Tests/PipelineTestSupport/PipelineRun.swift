@@ -4,6 +4,8 @@ import PipelineCore
 public struct PipelineRun {
   /// What each sink got.
   public var sinks: [String: SignalHistory] = [:]
+  /// The events of each sink as they are written.
+  public var texts: [String: [String]] = [:]
   public var outcome: Execution.Outcome?
   /// How many timers were left right after the end or the cancellation.
   public var pendingTimers = 0
@@ -113,12 +115,21 @@ public struct PipelineRun {
     deadLetters = stage.box.deadLetters
     log = stage.box.log
     sinks = stage.recordings.mapValues { SignalHistory($0) }
+    texts = stage.recordings.mapValues { recording in
+      recording.moments.compactMap { if case .next(let value) = $0.moment { Self.text(value) } else { nil } }
+    }
     savedStates = stage.savedStates
     savedSizes = stage.savedSizes
     saving = stage.saving
     restoring = stage.restoring
     refusals = stage.refusals
     stage.turn { running.cancel() }
+  }
+
+  private static func text(_ value: OwnedValue) -> String {
+    let buffer = OutputBuffer()
+    JSONWriter.append(value.value, to: buffer)
+    return String(decoding: buffer.bytes, as: UTF8.self)
   }
 
   /// The execution that runs now, and what stays when another takes its place.

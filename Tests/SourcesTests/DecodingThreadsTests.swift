@@ -252,6 +252,7 @@ private struct InputGenerator {
       "ndjson", map + ["{ map: 'event.n + 1', onError: drop }", "{ set: { t: event.n } }"],
       [
         #"{"n":1,"s":"a"}"#, #"{"n":2,"s":"b\n"}"#, #"{"n":3,"s":"ü"}"#, #" { "n": 1.50 , "s": [1, 2] } "#,
+        #"{"n":1e0,"s":-0}"#, #"{"n":2.000,"s":[1.50]}"#, #"{"n":30e-1}"#, "1e400",
         #"{"n":"x"}"#, "", "7", #"{"n":1"#, "nonsense", #"{"n":1,"s":"longer than a line may be here"}"#,
         #"[1,{"n":2}]"#,
       ]
@@ -281,7 +282,10 @@ private struct InputGenerator {
     ),
     (
       "{ csv: { header: [n, s], types: infer } }", map,
-      ["1,a", "2,b", "3,\"c\"", "", "1", "1,2,3", "1,\"a\nb\""]
+      ["1,a", "2,b", "3,\"c\"", "", "1", "1,2,3", "1,\"a\nb\"", "1.50,-0", "2e0,\"x\"", "30000000000000000000000,1"]
+    ),
+    (
+      "{ logfmt: { types: { n: double } } }", map, ["n=1.50 s=a", "n=1", "n=2e0 s=\"b c\"", "n=x", "n=-0", "s=1"]
     ),
     ("{ json: { validate: true } }", map, [#"{"n":1,"s":"a"}"#, #"{"n":2,"s":nul}"#, #"{"n":3}"#, #"{"n":1,}"#, "[]"]),
     ("{ text: { invalidUTF8: replace } }", ["{ map: size(event) }", ""], ["a", "b", "ü", "\u{0}", "c\rd"]),
@@ -296,7 +300,11 @@ private struct InputGenerator {
     case 3: return "{ skip: \(below(3)) }"
     case 4: return "{ take: \(below(20)) }"
     case 5: return "{ scan: { start: 0, next: running + 1 } }"
-    case 6: return "{ scan: { start: '[]', next: '[event]' } }"
+    case 6:
+      return pick([
+        "{ scan: { start: '[]', next: '[event]' } }", "{ scan: { start: 0, next: event } }",
+        "{ scan: { start: {}, next: \"{'l': event, 'n': index}\" } }",
+      ])
     case 7: return "collect"
     case 8: return "{ startWith: \(below(5)) }"
     case 9: return "{ combinePrevious: '[previous, event]' }"

@@ -3,6 +3,7 @@
 // Decided here, once, for everything that reads JSON:
 // - a number without '.', 'e' and 'E' is an int if it fits int64, else a uint if it fits uint64, else a
 //   double; "-0" is the double -0.0; what is beyond the doubles is infinite ("1e400"), what is too small is 0;
+// - a double that would be written with other bytes than it was read from knows its text (rx_value.h);
 // - of members with equal keys the first counts, keys being compared after their escapes are resolved;
 // - half of a surrogate pair ("\ud83d") is legal, and U+FFFD when resolved;
 // - a string with backslashes keeps them, flagged RX_ESCAPED; keys of built maps never do.

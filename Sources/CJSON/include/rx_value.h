@@ -10,7 +10,7 @@ enum rx_kind {
   RX_BOOL = 2,       ///< payload 0 or 1
   RX_INT = 3,        ///< payload: int64
   RX_UINT = 4,       ///< payload: uint64
-  RX_DOUBLE = 5,     ///< payload: the bits of an IEEE double
+  RX_DOUBLE = 5,     ///< payload: the bits of an IEEE double; flags, aux and length: its text, see RX_TEXT_LIMIT
   RX_STRING = 6,     ///< payload: pointer to UTF-8, length: bytes
   RX_BYTES = 7,      ///< payload: pointer, length: bytes
   RX_LIST = 8,       ///< payload: pointer to rx_value[length]
@@ -23,6 +23,11 @@ enum rx_kind {
   RX_OPTIONAL = 15,  ///< payload: pointer to rx_value, or null for optional.none()
   RX_ERROR = 16,     ///< aux: error code; payload and length belong to the code
 };
+
+/// A double that was read from a text which writing it anew would not give (`1.50`, `1e3`, 30 digits) knows that text:
+/// `flags` is its length in bytes, `aux` the low 16 and `length` the high 32 bits of its address. All are 0 where there
+/// is none. A longer text than this is forgotten.
+#define RX_TEXT_LIMIT 255
 
 /// A string whose bytes are the inside of a JSON string literal that contains backslashes.
 #define RX_ESCAPED 1

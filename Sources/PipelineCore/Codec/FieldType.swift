@@ -5,7 +5,7 @@ public enum FieldType: String, Sendable, CaseIterable {
   case string
   /// Digits with an optional sign, within Int64.
   case int
-  /// A decimal number.
+  /// A decimal number as JSON has it, written as it came where nobody changes it.
   case double
   /// `true` or `false`.
   case bool
@@ -15,7 +15,8 @@ public enum FieldType: String, Sendable, CaseIterable {
   /// with a superfluous zero stays a string.
   case infer
 
-  /// Reads `text`; nil if it is not of this type. Except for `string`, nothing at all is null.
+  /// Reads `text`, which must outlive the value; nil if it is not of this type. Except for `string`, nothing at all is
+  /// null.
   func read(_ text: UnsafeRawBufferPointer) -> Value? {
     if self == .string { return .string(text) }
     if text.isEmpty { return .null }
@@ -25,8 +26,8 @@ public enum FieldType: String, Sendable, CaseIterable {
     case .double:
       guard let number = JSONParser.number(text) else { return nil }
       switch number.what {
-      case .int: return .double(Double(number.asInt))
-      case .uint: return .double(Double(number.asUInt))
+      case .int: return .double(Double(number.asInt), text: text)
+      case .uint: return .double(Double(number.asUInt), text: text)
       default: return number
       }
     case .bool:

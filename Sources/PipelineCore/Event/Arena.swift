@@ -65,6 +65,7 @@ public final class Arena {
 
   /// Ends the life of every value that this arena handed out.
   public func reset() {
+    poison()
     if !retired.isEmpty {
       for old in retired { free(old) }
       retired.removeAll(keepingCapacity: true)
@@ -73,6 +74,17 @@ public final class Arena {
     used = 0
     allocated = 0
   }
+
+  /// In debug builds, has whoever still reads what was handed out read nonsense.
+  @inline(__always)
+  private func poison() {
+    #if DEBUG
+      memset(chunk, Self.poisonByte, used)
+    #endif
+  }
+
+  /// What memory is filled with, in debug builds, when its values have ceased to be.
+  static let poisonByte: CInt = 0xA5
 
   // MARK: Values
 

@@ -6,7 +6,8 @@ import CJSON
 ///
 /// What the standard leaves open:
 /// - A number without `.`, `e` and `E` is an int if it fits Int64, else a uint if it fits UInt64, else a
-///   double. `-0` is the double -0.0. `1e400` is infinite, `1e-400` is 0.
+///   double. `-0` is the double -0.0. `1e400` is infinite, `1e-400` is 0. A double that would be written with other
+///   bytes than it was read from knows its text (``Value/hasNumberText``).
 /// - Of members with equal keys the first counts; ``parse(_:into:)`` drops the others. Keys are equal when
 ///   their bytes are, after escapes are resolved.
 /// - Half of a surrogate pair (`"\ud83d"`) is legal; resolving the escape gives U+FFFD.
@@ -14,7 +15,7 @@ import CJSON
 ///   as it came; ``unescape(_:into:)`` resolves them. Keys of maps never carry the flag.
 /// - A byte order mark is no white space here; decoders skip it.
 ///
-/// Strings and JSON text in results point into the text, which must stay alive and unchanged with them. No
+/// Strings, JSON text and texts of numbers in results point into the text, which must stay alive and unchanged with them. No
 /// byte outside the text is read.
 public final class JSONParser {
   private let parser: OpaquePointer
@@ -145,7 +146,7 @@ extension JSONParser {
     return .string(UnsafeRawBufferPointer(start: memory, count: count))
   }
 
-  /// Reads all of `text` as one JSON number; nil if it is none.
+  /// Reads all of `text`, which must outlive the value, as one JSON number; nil if it is none.
   public static func number(_ text: UnsafeRawBufferPointer) -> Value? {
     var value = Value.null
     return rx_json_number(text.baseAddress?.assumingMemoryBound(to: CChar.self), text.count, &value)

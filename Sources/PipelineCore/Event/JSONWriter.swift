@@ -10,7 +10,7 @@ import CJSON
 /// |---|---|
 /// | absent, null, an optional without a value | `null` |
 /// | int, uint | all digits, also beyond 2^53 |
-/// | double | shortest digits that read back, always with `.` or `e` (`7.0`, `1e+21`), so that it stays a double |
+/// | double | as it was read; else shortest digits that read back, always with `.` or `e` (`7.0`, `1e+21`), so that it stays a double |
 /// | NaN and infinities | `"NaN"`, `"Infinity"`, `"-Infinity"` |
 /// | bytes | base64 with padding |
 /// | timestamp | RFC 3339 in UTC, as many fraction digits as needed: `2026-01-31T08:00:00.5Z` |
@@ -57,9 +57,22 @@ public enum JSONWriter {
     return nil
   }
 
+  /// Appends the text by which equal values are found again as keys: on one line, and numbers anew whatever text they
+  /// came as. What is JSON text already stays as it is.
+  @discardableResult
+  static func appendKey(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
+    let start = output.count
+    guard let failure = write(value, output, indent: numbersAnew, depth: 0) else { return nil }
+    output.truncate(to: start)
+    return failure
+  }
+
   // MARK: Values
 
-  /// `indent` is the width of one level, or -1 for one line.
+  /// The `indent` of one line on which no number keeps its text.
+  private static let numbersAnew = -2
+
+  /// `indent` is the width of one level, or below zero for one line.
   private static func write(
     _ value: Value, _ output: OutputBuffer, indent: Int, depth: Int
   ) -> EncodingFailure? {
@@ -68,7 +81,12 @@ public enum JSONWriter {
     case .bool: output.append(value.asBool ? "true" : "false")
     case .int: appendInt(value.asInt, to: output)
     case .uint: appendUInt(value.asUInt, to: output)
-    case .double: appendDouble(value.asDouble, to: output)
+    case .double:
+      if value.hasNumberText, indent != numbersAnew {
+        output.append(value.numberText)
+      } else {
+        appendDouble(value.asDouble, to: output)
+      }
     case .string: appendString(value, to: output)
     case .bytes:
       output.append(UInt8(ascii: "\""))

@@ -58,7 +58,7 @@ enum KeyText {
   private static func appendOther(_ value: Value, to output: OutputBuffer) {
     let start = output.count
     append(.other, UnsafeRawBufferPointer(start: nil, count: 0), to: output)
-    JSONWriter.append(value, to: output)
+    JSONWriter.appendKey(value, to: output)
     // The length is known only now.
     let length = UInt32(truncatingIfNeeded: output.count &- start &- 5)
     UnsafeMutableRawPointer(output.start + start + 1).storeBytes(of: length, as: UInt32.self)

@@ -24,7 +24,12 @@ public struct OwnedValue: @unchecked Sendable {
       self.capacity = capacity
       memory = malloc(max(capacity, 16))!
     }
-    deinit { free(memory) }
+    deinit {
+      #if DEBUG
+        memset(memory, Arena.poisonByte, max(capacity, 16))
+      #endif
+      free(memory)
+    }
   }
 
   /// Holds null.
@@ -49,11 +54,12 @@ public struct OwnedValue: @unchecked Sendable {
       if let block, block.capacity > Self.keptCapacity { self.block = nil }
       return
     }
-    let isFlat = new.is(.string) || new.is(.jsonMap) || new.is(.jsonList) || new.is(.bytes)
+    let isFlat =
+      new.is(.string) || new.is(.jsonMap) || new.is(.jsonList) || new.is(.bytes) || new.is(.double)
     if isFlat, Self.isReusable(&block, need), let block {
       // A value may be assigned a part of itself; then it needs other memory.
       let start = UInt(bitPattern: block.memory)
-      let at = UInt(new.payload)
+      let at = new.is(.double) ? UInt(bitPattern: new.numberText.baseAddress) : UInt(new.payload)
       if at < start || at >= start + UInt(block.capacity) {
         var cursor = block.memory
         value = Self.copy(new, &cursor)
@@ -131,6 +137,8 @@ public struct OwnedValue: @unchecked Sendable {
     switch value.what {
     case .string, .bytes, .type:
       return padded(Int(value.length))
+    case .double:
+      return padded(value.numberText.count)
     case .jsonList, .jsonMap:
       // JSON text is read with wide loads that may run past its end.
       return padded(Int(value.length) + 64)
@@ -159,6 +167,12 @@ public struct OwnedValue: @unchecked Sendable {
       if json { memset(start + Int(value.length), 0x20, 64) }
       cursor += padded(Int(value.length) + (json ? 64 : 0))
       result.payload = UInt64(UInt(bitPattern: start))
+    case .double:
+      let text = value.numberText
+      guard let source = text.baseAddress, !text.isEmpty else { return value }
+      cursor.copyMemory(from: source, byteCount: text.count)
+      result = .double(value.asDouble, text: UnsafeRawBufferPointer(start: cursor, count: text.count))
+      cursor += padded(text.count)
     case .list:
       let target = cursor.bindMemory(to: Value.self, capacity: value.elements.count)
       result.payload = UInt64(UInt(bitPattern: cursor))
@@ -188,14 +202,14 @@ public struct OwnedValue: @unchecked Sendable {
 }
 
 extension Value {
-  /// Whether the sixteen bytes are all there is to it.
+  /// Whether the sixteen bytes are all there is to it. A double with a text is more than that.
   @inline(__always)
   var isScalar: Bool {
     let inside: UInt32 =
       1 << UInt32(Kind.absent.rawValue) | 1 << UInt32(Kind.null.rawValue) | 1 << UInt32(Kind.bool.rawValue)
-      | 1 << UInt32(Kind.int.rawValue) | 1 << UInt32(Kind.uint.rawValue) | 1 << UInt32(Kind.double.rawValue)
+      | 1 << UInt32(Kind.int.rawValue) | 1 << UInt32(Kind.uint.rawValue)
       | 1 << UInt32(Kind.timestamp.rawValue) | 1 << UInt32(Kind.duration.rawValue)
-    return inside >> UInt32(kind) & 1 != 0
+    return inside >> UInt32(kind) & 1 != 0 || head == UInt64(Kind.double.rawValue)
   }
 
   /// Whether lists and maps are nested more than `limit` deep. What is still JSON text counts as one

@@ -34,7 +34,12 @@ public final class Slab: @unchecked Sendable {
     count = bytes.count
   }
 
-  deinit { free(start) }
+  deinit {
+    #if DEBUG
+      memset(start, Arena.poisonByte, count)
+    #endif
+    free(start)
+  }
 
   public var bytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: start, count: count) }
 }

@@ -96,6 +96,14 @@ extension Value {
   @inline(__always) public static func double(_ number: Double) -> Value {
     Value(kind: .double, payload: number.bitPattern)
   }
+  /// A double that is written as `text`, a JSON number; without it where it is longer than 255 bytes. The bytes must
+  /// outlive the value.
+  static func double(_ number: Double, text: UnsafeRawBufferPointer) -> Value {
+    let address = UInt64(UInt(bitPattern: text.baseAddress))
+    guard (1...Int(RX_TEXT_LIMIT)).contains(text.count), address >> 48 == 0 else { return .double(number) }
+    return Value(
+      payload: number.bitPattern, head: UInt64(Kind.double.rawValue) | UInt64(text.count) << 8 | address << 16)
+  }
   /// `nanoseconds` is within the second: 0 ..< 1,000,000,000.
   @inline(__always) public static func timestamp(seconds: Int64, nanoseconds: UInt32) -> Value {
     Value(kind: .timestamp, payload: UInt64(bitPattern: seconds), length: nanoseconds)
@@ -128,6 +136,15 @@ extension Value {
   @inline(__always) public var asInt: Int64 { Int64(bitPattern: payload) }
   @inline(__always) public var asUInt: UInt64 { payload }
   @inline(__always) public var asDouble: Double { Double(bitPattern: payload) }
+  /// Of a double: whether it knows the text that it came as, because writing it anew would give another (`1.50`, `1e3`,
+  /// 30 digits). Only writers look at that text; for everything else the number counts.
+  @inline(__always) var hasNumberText: Bool { flags != 0 }
+  /// Of a double: the text that it came as, a JSON number; empty where there is none.
+  @inline(__always) var numberText: UnsafeRawBufferPointer {
+    UnsafeRawBufferPointer(start: UnsafeRawPointer(bitPattern: UInt(head >> 16)), count: Int(flags))
+  }
+  /// The value, which is written anew if it is a number.
+  var withoutNumberText: Value { self.is(.double) ? .double(asDouble) : self }
   @inline(__always) public var pointer: UnsafeRawPointer? {
     UnsafeRawPointer(bitPattern: UInt(payload))
   }

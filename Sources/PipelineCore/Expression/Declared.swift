@@ -1,3 +1,5 @@
+import CJSON
+
 /// The types that JSON cannot tell apart: reading a field for which a schema declares one of them gives
 /// that type, where the value is one of it.
 enum Declared: UInt8 {
@@ -15,6 +17,17 @@ enum Declared: UInt8 {
   }
 }
 
+extension Context {
+  /// An int or a uint as a double that is written as the whole number it came as.
+  fileprivate func asDouble(_ value: Value) -> Value {
+    let digits = state.pointee.arena._withUnsafeGuaranteedRef { $0.allocate(20) }
+    let target = digits.assumingMemoryBound(to: CChar.self)
+    let count =
+      value.is(.int) ? rx_json_write_int(value.asInt, target) : rx_json_write_uint(value.asUInt, target)
+    return .double(value.asNumber, text: UnsafeRawBufferPointer(start: digits, count: count))
+  }
+}
+
 extension Machine {
   /// `7` as a double, `7.0` as an int, `"2026-01-31T12:00:00Z"` as a timestamp; other values as they are: what
   /// is done with them fails and says why.
@@ -29,8 +42,7 @@ extension Machine {
   @inline(never)
   private func declaredSlow(_ at: Int32, _ value: Value) -> Value {
     switch (Declared(rawValue: operations[Int(at)].detail), value.what) {
-    case (.double, .int): return .double(Double(value.asInt))
-    case (.double, .uint): return .double(Double(value.asUInt))
+    case (.double, .int), (.double, .uint): return context.asDouble(value)
     case (.int, .uint): return Int64(exactly: value.asUInt).map { .int($0) } ?? value
     case (.int, .double): return Int64(exactly: value.asDouble).map { .int($0) } ?? value
     case (.uint, .int): return UInt64(exactly: value.asInt).map { .uint($0) } ?? value

@@ -156,8 +156,8 @@ public final class TemplateProgram: Sendable {
 
   /// Appends the text; nil, or the error of the expression that failed. What was appended before it stays.
   ///
-  /// Texts go in as they are, numbers, bools and times as `string(...)` writes them, null as nothing,
-  /// lists and maps as JSON.
+  /// Texts go in as they are, bools and times as `string(...)` writes them, null as nothing, numbers, lists and maps as
+  /// JSON: what nobody changed is what came in, and no digits become an exponent.
   public func render(_ frame: EvaluationFrame, into buffer: OutputBuffer) -> Value? {
     let context = Context(state: frame.state)
     for part in parts {
@@ -194,6 +194,9 @@ extension ValueText {
       JSONWriter.append(value, to: buffer)
       return nil
     case .error: return value
+    case .double where value.asDouble.isFinite || value.hasNumberText:
+      JSONWriter.append(value, to: buffer)
+      return nil
     default:
       return append(value, to: buffer, context) ? nil : context.noOverload("string", value)
     }

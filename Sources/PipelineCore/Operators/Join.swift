@@ -181,7 +181,7 @@ struct Join: OperatorComponent {
 
     private func text(_ value: Value) -> [UInt8] {
       buffer.clear()
-      JSONWriter.append(value, to: buffer)
+      JSONWriter.appendKey(value, to: buffer)
       return Array(buffer.bytes)
     }
 

@@ -51,7 +51,7 @@ struct Switch: CombiningOperator, BranchingOperator {
       if event.value.is(.string) {
         buffer.append(JSONParser.unescape(event.value, into: node.arena).rawBytes)
       } else {
-        JSONWriter.append(event.value, to: buffer)
+        JSONWriter.appendKey(event.value, to: buffer)
       }
       if let index = branches.index(ofCase: buffer.bytes) ?? branches.index(of: .default) { return index }
       let shown = Printable.cut(Array(buffer.bytes))

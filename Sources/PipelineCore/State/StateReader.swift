@@ -119,6 +119,12 @@ public struct StateReader {
     let arena = context.arena
     let kind = try byte()
     if kind == StateWriter.escaped { return try escaped() }
+    if kind == StateWriter.numberText {
+      guard let number = JSONParser.number(try copy()), number.is(.double) else {
+        throw StateFault("a number is none")
+      }
+      return number
+    }
     guard kind < Value.Kind.error.rawValue, let what = Value.Kind(rawValue: kind) else {
       throw StateFault("a value is of no known kind")
     }

@@ -80,13 +80,13 @@ public struct StateWriter {
       append(Value.Kind.null.rawValue)
       return
     }
-    // An error is the answer of an expression and never kept.
-    append(value.isError ? Value.Kind.null.rawValue : value.isEscaped ? Self.escaped : value.kind)
+    append(kind(of: value))
     switch value.what {
     case .absent, .null, .error: break
     case .bool: write(value.asBool)
     case .int, .duration: write(value.asInt)
     case .uint: write(value.asUInt)
+    case .double where value.hasNumberText: append(counted: value.numberText)
     case .double: write(value.asDouble)
     case .string, .bytes, .type, .jsonList, .jsonMap: append(counted: value.rawBytes)
     case .timestamp:
@@ -106,6 +106,18 @@ public struct StateWriter {
 
   /// The kind of a string with backslashes.
   static let escaped: UInt8 = 0x40 | Value.Kind.string.rawValue
+  /// The kind of a double that is written as the text that follows.
+  static let numberText: UInt8 = 0x40 | Value.Kind.double.rawValue
+
+  private func kind(of value: Value) -> UInt8 {
+    switch value.what {
+    // An error is the answer of an expression and never kept.
+    case .error: Value.Kind.null.rawValue
+    case .string where value.isEscaped: Self.escaped
+    case .double where value.hasNumberText: Self.numberText
+    default: value.kind
+    }
+  }
 
   // MARK: Records
 

@@ -32,7 +32,11 @@ import Testing
     // An object that may be null has no fields where it is.
     ("event.o == null", "{}", "true"), ("event.o.x", "{}", "error"), ("event.o.x", #"{"o": {}}"#, "null"),
     ("event.o.y", #"{"o": {}}"#, "error"), ("event.?o.x.orValue(1)", "{}", "1"), ("event.r.z", #"{"r": {}}"#, "null"),
-    ("event.r.z", #"{"r": {"z": 2}}"#, "2.0"), ("event['r']['z']", #"{"r": {"z": 2}}"#, "2.0"),
+    ("event.r.z", #"{"r": {"z": 2}}"#, "2"), ("event['r']['z']", #"{"r": {"z": 2}}"#, "2"),
+    // A number that nobody changes is written as it came.
+    ("event.d", #"{"d": -9223372036854775808}"#, "-9223372036854775808"), ("string(event.d)", #"{"d": 7}"#, #""7""#),
+    ("event.d + 0.5", #"{"d": 18446744073709551615}"#, "18446744073709552000.0"), ("event.i", #"{"i": 7.0}"#, "7"),
+    ("[event.d, event.r]", #"{"d": 1e3, "r": {"z": 2.50}}"#, #"[1e3,{"z": 2.50}]"#),
     // Times come as texts.
     ("event.t.getFullYear()", #"{"t": "2026-01-31T12:00:00Z"}"#, "2026"),
     ("event.t > timestamp('2026-01-01T00:00:00Z')", #"{"t": "2026-01-31T12:00:00Z"}"#, "true"),

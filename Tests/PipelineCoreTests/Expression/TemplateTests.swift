@@ -34,6 +34,13 @@ import Testing
     #expect(try render("{{ event.x }}", event) == "error: no such key: 'x' (event.x)")
     #expect(try render("{{ event.?x }}-{{ event.?id }}", event) == "-7")
     #expect(try render("a { b } }}", event) == "a { b } }}")
+    let numbers = #"{"a": 1.50, "b": 7.0, "c": 1234567.5, "d": 1e400, "e": 18446744073709551615}"#
+    #expect(
+      try render("{{ event.a }} {{ event.b }} {{ event.c }} {{ event.d }} {{ event.e }}", numbers)
+        == "1.50 7.0 1234567.5 1e400 18446744073709551615")
+    #expect(
+      try render("{{ event.a * 2.0 }} {{ event.c * 10.0 }} {{ event.d * 1.0 }}", numbers) == "3.0 12345675.0 Infinity")
+    #expect(try render("{{ string(event.a) }} {{ string(event.c) }}", numbers) == "1.5 1.2345675e+06")
   }
 
   @Test func constants() throws {

@@ -219,6 +219,44 @@ struct GraphGenerator {
 
   @Test(arguments: 0..<8) func invariantsHoldWithCommands(_ part: Int) throws { try check(part, commands: true) }
 
+  /// A number keeps the text it came as, however turns are cut, and from a saved state.
+  @Test(arguments: 0..<8) func textsOfNumbersAreKept(_ part: Int) throws {
+    let forms = ["-0", "1.0", "2.00", "30e-1", "4.0000000000000000000000000000", "1e0", "0.20e+1", "3", "1e400"]
+    let numbers = forms.map { text in Array(text.utf8).withUnsafeBytes { OwnedValue(JSONParser.number($0) ?? .null) } }
+    var kept = 0
+    for seed in stride(from: UInt64(1000 + part), to: 1000 + Self.count, by: 8) {
+      var generator = GraphGenerator(seed: seed)
+      generator.hasCommands = generator.below(2) == 0
+      let graph = generator.graph()
+      guard let plan = try? PipelineRun.compile(graph.yaml) else { continue }
+      let scripts = graph.scripts.mapValues { history in
+        history.script.map { entry in
+          var entry = entry
+          if case .next = entry.moment { entry.moment = .next(generator.pick(numbers)) }
+          return entry
+        }
+      }
+      func run(_ joined: (Int) -> Bool, _ cutAfter: @escaping (Int) -> Bool) -> PipelineRun {
+        var options = PipelineRun.Options()
+        options.cutAfter = cutAfter
+        let sources = scripts.mapValues { script in
+          ScriptedSource(script, joined: Set(script.indices.filter(joined))) as any SourceComponent
+        }
+        return PipelineRun(plan, sources: sources, options: options)
+      }
+      let whole = run({ _ in false }, { _ in false })
+      kept += whole.texts.values.joined().count { text in forms.contains { text.contains($0) && $0.count > 2 } }
+      for (name, other) in [
+        ("all of an instant in a turn", run({ _ in true }, { _ in false })),
+        ("pairs in a turn", run({ $0 % 2 == 1 }, { _ in false })),
+        ("the state restored after each turn", run({ _ in false }, { _ in true })),
+      ] where other.texts != whole.texts {
+        Issue.record("seed \(seed): \(name) gives\n\(other.texts)\nnot\n\(whole.texts)\n\(graph.yaml)\(scripts)")
+      }
+    }
+    #expect(kept > 10)
+  }
+
   private func check(_ part: Int, commands: Bool) throws {
     for seed in stride(from: UInt64(part), to: Self.count, by: 8) {
       var generator = GraphGenerator(seed: seed)
