@@ -35,9 +35,11 @@ let package = Package(
       linkerSettings: [.linkedLibrary("re2")]),
     .systemLibrary(
       name: "CYAML", path: "Sources/CYAML", providers: [.apt(["libyaml-dev"])]),
-    // These load their libraries when they are first used: a request, a digest, a person who types.
+    // These load their libraries when they are first used: a request, a digest, a body that is compressed, a person
+    // who types.
     .target(name: "CCurl", path: "Sources/CCurl"),
     .target(name: "CDigest", path: "Sources/CDigest"),
+    .target(name: "CCompress", path: "Sources/CCompress"),
     .target(name: "CEdit", path: "Sources/CEdit"),
 
     .target(name: "CLinux", path: "Sources/CLinux"),
@@ -51,7 +53,7 @@ let package = Package(
     .target(
       name: "Transport",
       dependencies: [
-        "PipelineCore", "CCurl", "CLinux",
+        "PipelineCore", "CCompress", "CCurl", "CLinux",
         .product(name: "NIOCore", package: "swift-nio"),
         .product(name: "NIOPosix", package: "swift-nio"),
         .product(name: "NIOHTTP1", package: "swift-nio"),
@@ -112,7 +114,10 @@ let package = Package(
     // Runs the built binary; the dependency is there so that it is built.
     .testTarget(name: "RxdTests", dependencies: ["rxd", "CLinux"]),
     .testTarget(name: "SourcesTests", dependencies: ["PipelineHost", "Sources_", "rxd"]),
-    .testTarget(name: "SinksTests", dependencies: ["PipelineHost", "Sinks", "rxd"]),
+    .testTarget(name: "SinksTests", dependencies: ["CInflate", "PipelineHost", "Sinks", "rxd"]),
+    // Looks into what was compressed.
+    .target(
+      name: "CInflate", path: "Tests/CInflate", linkerSettings: [.linkedLibrary("z"), .linkedLibrary("zstd")]),
   ],
   swiftLanguageModes: [.v6],
   cxxLanguageStandard: .cxx17

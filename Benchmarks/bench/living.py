@@ -156,29 +156,52 @@ def ingest(bench, seconds=4, lines=1000, connections=4):
     return figures
 
 
-def send(bench, rounds=3):
-    """W10: NDJSON from a file, sent over HTTP in batches, one request after the other."""
+# Events a request, events, requests at once, compression, milliseconds that the server takes, rounds.
+SENDING = (
+    (1, 5_000, 1, "none", 0, 3),
+    (1, 5_000, 8, "none", 0, 3),
+    (100, 100_000, 1, "none", 0, 3),
+    (100, 100_000, 8, "none", 0, 3),
+    (1000, 300_000, 1, "none", 0, 3),
+    (1000, 300_000, 8, "none", 0, 3),
+    (1000, 100_000, 1, "gzip", 0, 1),
+    (1000, 100_000, 8, "gzip", 0, 1),
+    (100, 20_000, 1, "none", 5, 1),
+    (100, 20_000, 8, "none", 5, 1),
+)
+
+
+def send(bench):
+    """W10: NDJSON from a file, sent over HTTP in batches: one request after the other, or several at once."""
     figures = {}
-    for batch, events in ((1, 5_000), (100, 100_000), (1000, 300_000)):
+    for batch, events, concurrent, compress, delay, rounds in SENDING:
         data = bench.generate("events", events)
         runs, counted = [], None
         for _ in range(rounds):
             with subprocess.Popen(
-                    [bench.program("collect")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+                    [bench.program("collect"), str(delay)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                    text=True) as server:
                 environment = {
-                    "BENCH_INPUT": data, "BENCH_PORT": server.stdout.readline().strip(), "BENCH_BATCH": str(batch)}
+                    "BENCH_INPUT": data, "BENCH_PORT": server.stdout.readline().strip(), "BENCH_BATCH": str(batch),
+                    "BENCH_CONCURRENT": str(concurrent), "BENCH_COMPRESS": compress}
                 runs.append(Run(bench, bench.pipeline("w10-send"), bench.cores, environment))
                 server.stdin.close()
                 counted = json.loads(server.stdout.readline())
             if counted["lines"] != events or counted["bytes"] != os.path.getsize(data):
                 raise Fault(f"w10-send: {counted['lines']} of {events} events came, {counted['bytes']} bytes")
         run = sorted(runs, key=lambda run: run.wall)[rounds // 2]
-        figures[f"batch {batch}"] = {
-            "rate": events / run.wall, "cpu": run.cpu / run.wall, "peak": max(run.peak for run in runs), **counted}
-        say(f"w10-send       {batch:>4} events a request: {events / run.wall:>9,.0f} events/s,"
+        peak = max(run.peak for run in runs)
+        name = f"batch {batch}, {concurrent} at once" + (f", {compress}" if compress != "none" else "") + (
+            f", {delay} ms" if delay else "")
+        figures[name] = {"rate": events / run.wall, "cpu": run.cpu / run.wall, "peak": peak, **counted}
+        remarks = [f"{counted['connections']} connection{'s' if counted['connections'] > 1 else ''}"]
+        if compress != "none":
+            remarks.append(f"{compress} {counted['bytes'] / counted['wire']:.1f} to 1")
+        if delay:
+            remarks.append(f"answers after {delay} ms")
+        say(f"w10-send       {batch:>4} events a request, {concurrent} at once: {events / run.wall:>9,.0f} events/s,"
             f" {counted['bytes'] / run.wall / 1e6:.0f} MB/s, {counted['requests'] / run.wall:,.0f} requests/s,"
-            f" {run.cpu / run.wall * 100:.0f}% of a core, {figures[f'batch {batch}']['peak'] / 1e6:.1f} MB,"
-            f" {counted['connections']} connection{'s' if counted['connections'] > 1 else ''}")
+            f" {run.cpu / run.wall * 100:.0f}% of a core, {peak / 1e6:.1f} MB, {', '.join(remarks)}")
     return figures
 
 

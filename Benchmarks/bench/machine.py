@@ -56,7 +56,8 @@ class Bench:
         for name, sources, options in (
             ("generate", ["generate.cpp"], ["-std=c++17"]),
             ("probe", [name for name in probe if name.endswith(".cpp")], ["-std=c++17", "-lsimdjson"]),
-            *[(name, [f"load/{name}.c"], ["-pthread"]) for name in ("timed", "follow", "endpoints", "post", "first", "collect")],
+            *[(name, [f"load/{name}.c"], ["-pthread"]) for name in ("timed", "follow", "endpoints", "post", "first")],
+            ("collect", ["load/collect.c"], ["-lz"]),
             ("allocations.so", ["load/allocations.c"], ["-shared", "-fPIC", "-fno-builtin"]),
         ):
             program = self.program(name)

@@ -1,6 +1,7 @@
-// Takes what an HTTP client sends: `collect` listens on a port of 127.0.0.1 (printed), keeps connections, answers
-// each request with 200 as soon as its body has come, and on the end of its input prints how many requests, lines and
-// bytes of bodies came over how many connections.
+// Takes what an HTTP client sends: `collect [MILLISECONDS]` listens on a port of 127.0.0.1 (printed), keeps connections,
+// answers each request with 200 so long after its body has come (at once if left out), and on the end of its input prints
+// how many requests, lines and bytes of bodies came over how many connections, and how many bytes these were on the way:
+// bodies in gzip are inflated, and must be whole.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -11,6 +12,9 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <zlib.h>
+
+#include "clock.h"
 
 enum { most = 1024, head_limit = 8192 };
 
@@ -19,9 +23,20 @@ struct connection {
   int length;
   /// Bytes of the body that are still to come; -1: the head is.
   long rest;
+  /// The body that is coming is in gzip.
+  int inflates, is_whole;
+  z_stream stream;
 };
 static struct connection *connections[most];
-static long requests, lines, bytes, taken_in;
+static long requests, lines, bytes, wire, taken_in;
+/// How long an answer waits, in nanoseconds.
+static int64_t delay;
+/// Answers that wait, oldest first: all wait equally long.
+static struct {
+  int file;
+  int64_t due;
+} late[most];
+static unsigned long first_late, last_late;
 
 static void say(int file, const char *text) {
   const size_t length = strlen(text);
@@ -36,17 +51,59 @@ static void refuse(const char *why) {
   exit(76);
 }
 
+static void count(const char *text, size_t length) {
+  for (const char *at = text, *end = text + length; (at = memchr(at, '\n', end - at)); at++) lines++;
+  bytes += length;
+}
+
+static void inflate_part(struct connection *one, const char *text, ssize_t part) {
+  static char plain[1 << 18];
+  one->stream.next_in = (Bytef *)text;
+  one->stream.avail_in = part;
+  do {
+    one->stream.next_out = (Bytef *)plain;
+    one->stream.avail_out = sizeof plain;
+    const int code = inflate(&one->stream, Z_NO_FLUSH);
+    if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR) refuse("a body cannot be inflated");
+    count(plain, sizeof plain - one->stream.avail_out);
+    if (code == Z_STREAM_END) {
+      one->is_whole = 1;
+      if (one->stream.avail_in) refuse("there is something behind the end of a body");
+      return;
+    }
+  } while (one->stream.avail_out == 0 || one->stream.avail_in > 0);
+}
+
+static const char answer[] = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+
+/// Gives the answers that are due; returns how many milliseconds the next one waits, -1 if there is none.
+static int answer_late(void) {
+  for (; first_late != last_late; first_late++) {
+    const int64_t left = late[first_late % most].due - now();
+    if (left > 0) return (int)((left + 999999) / 1000000);
+    say(late[first_late % most].file, answer);
+  }
+  return -1;
+}
+
 /// Takes what has come of a body; returns how much of it that is.
 static ssize_t body(struct connection *one, int file, const char *text, ssize_t got) {
   const ssize_t part = got < one->rest ? got : one->rest;
-  for (const char *at = text, *end = text + part; (at = memchr(at, '\n', end - at)); at++) lines++;
-  bytes += part;
+  if (one->inflates && part > 0) inflate_part(one, text, part);
+  else count(text, part);
+  wire += part;
   one->rest -= part;
   if (one->rest > 0) return part;
   requests++;
   one->rest = -1;
   one->length = 0;
-  say(file, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+  if (one->inflates && !one->is_whole) refuse("a body ends too early");
+  if (delay > 0) {
+    late[last_late % most].file = file;
+    late[last_late++ % most].due = now() + delay;
+  } else {
+    say(file, answer);
+  }
   return part;
 }
 
@@ -60,6 +117,10 @@ static ssize_t head(struct connection *one, int file, const char *text, ssize_t 
     const char *declared = strcasestr(one->head, "\r\ncontent-length:");
     if (!declared) refuse("the length of a body is not declared");
     one->rest = atol(strchr(declared, ':') + 1);
+    one->inflates = strcasestr(one->head, "\r\ncontent-encoding: gzip") != NULL;
+    one->is_whole = 0;
+    if (one->inflates && (one->stream.state ? inflateReset(&one->stream) : inflateInit2(&one->stream, 15 + 16)) != Z_OK)
+      refuse("there is no memory");
     if (strcasestr(one->head, "\r\nexpect: 100-continue")) say(file, "HTTP/1.1 100 Continue\r\n\r\n");
     if (one->rest == 0) body(one, file, text, 0);
     return at + 1;
@@ -67,7 +128,8 @@ static ssize_t head(struct connection *one, int file, const char *text, ssize_t 
   return got;
 }
 
-int main(void) {
+int main(int given, char **arguments) {
+  if (given > 1) delay = atol(arguments[1]) * 1000000;
   const int queue = epoll_create1(0), listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   socklen_t size = sizeof address;
@@ -85,12 +147,12 @@ int main(void) {
   static char text[1 << 20];
   while (1) {
     struct epoll_event ready[64];
-    const int found = epoll_wait(queue, ready, 64, -1);
+    const int found = epoll_wait(queue, ready, 64, answer_late());
     for (int i = 0; i < found; i++) {
       const int file = ready[i].data.fd;
       if (file == 0) {
-        printf("{\"requests\": %ld, \"lines\": %ld, \"bytes\": %ld, \"connections\": %ld}\n", requests, lines, bytes,
-          taken_in);
+        printf("{\"requests\": %ld, \"lines\": %ld, \"bytes\": %ld, \"wire\": %ld, \"connections\": %ld}\n", requests, lines,
+          bytes, wire, taken_in);
         return 0;
       }
       if (file == listener) {
@@ -109,6 +171,7 @@ int main(void) {
       const ssize_t got = read(file, text, sizeof text);
       if (got <= 0) {
         close(file);
+        if (one->stream.state) inflateEnd(&one->stream);
         free(one);
         connections[file] = NULL;
         continue;

@@ -1,4 +1,5 @@
 import PipelineCore
+import Transport
 
 extension HTTPSink {
   public func makeSink(_ seat: Seat) -> RunningSink { Node(self, seat) }
@@ -16,19 +17,25 @@ extension HTTPSink {
     private var isBatchDue = false
     /// When requests may be begun again. Set exactly while there is a pause.
     private var resumption = Wake.none
+    /// What compresses bodies, used by the worker alone; nil: nothing does.
+    private var compressor: Compressor?
+    private var worker: (any Worker)?
     private var isFinishing = false
     private var isOver = false
     private var isCongested = false
 
     private struct Exchange {
       var request: Request
-      var call: any Cancellable
+      /// Nil while the body is being compressed.
+      var call: (any Cancellable)?
     }
 
     private static let flushes = 1
     private static let resumes = 2
     /// Bytes that may wait.
     private static let largestQueue = 16 << 20
+    /// Smaller bodies fit in a packet as they are.
+    private static let leastCompressed = 1 << 10
 
     init(_ parameters: HTTPSink, _ seat: Seat) {
       self.parameters = parameters
@@ -42,6 +49,18 @@ extension HTTPSink {
       options.tls = parameters.tls.value
       options.allowPrivate = parameters.allowPrivate
       super.init(seat)
+    }
+
+    override func open() {
+      guard let choice = parameters.compress.choice else { return }
+      compressor = Compressor(choice.format, level: choice.level)
+      worker = execution.services.worker("compress")
+      if compressor == nil {
+        let failure = SignalFailure(
+          .sink, "bodies cannot be compressed: the library \(choice.format.library) is not installed", at: seat.location
+        )
+        stop(with: failure)
+      }
     }
 
     // MARK: Taking events in
@@ -74,7 +93,7 @@ extension HTTPSink {
 
     /// Begins as many requests as may be.
     private func sendNext() {
-      while !isOver, pace.admits(beside: exchanges.count), let request = next() { send(request) }
+      while !isOver, pace.admits(beside: exchanges.count), let request = next() { begin(request) }
       if isFinishing, !isOver, exchanges.isEmpty, queue.isEmpty { over() }
     }
 
@@ -103,7 +122,31 @@ extension HTTPSink {
       return String(decoding: text, as: UTF8.self)
     }
 
-    private func send(_ request: Request) {
+    private func begin(_ request: Request) {
+      pace.begun(request.place)
+      guard let compressor, let worker, request.compressed == nil else { return send(request) }
+      let body = writer.body(of: request.items)
+      guard body.count >= Self.leastCompressed else { return send(request, body) }
+      let place = request.place
+      exchanges[place] = Exchange(request: request)
+      let executor = executor
+      let node = Weak(self)
+      worker.enqueue {
+        let bytes = compressor.compress(body)
+        executor.post { node.object?.compressed(place, bytes) }
+      }
+    }
+
+    /// - Parameter bytes: nil if there was no memory for them. Then the body goes as it is.
+    private func compressed(_ place: Int, _ bytes: [UInt8]?) {
+      guard !isOver, var request = exchanges.removeValue(forKey: place)?.request else { return }
+      request.compressed = bytes
+      // Another request may have failed meanwhile.
+      if pace.confirms(place) { send(request) } else { queue.insert(request) }
+    }
+
+    /// - Parameter body: what was made for it already.
+    private func send(_ request: Request, _ body: [UInt8]? = nil) {
       var request = request
       let place = request.place
       let frame = makeFrame()
@@ -112,10 +155,13 @@ extension HTTPSink {
         method: parameters.method.rawValue, url: parameters.url, headers: parameters.headers,
         body: TemplateParameter())
       switch template.render(frame) {
-      case .failure(let failure): stop(with: failure)
+      case .failure(let failure): stop(with: failure, request)
       case .success(var message):
         message.options = options
-        message.body = writer.body(of: request.items)
+        message.body = request.compressed ?? body ?? writer.body(of: request.items)
+        if request.compressed != nil {
+          message.headers.append(HTTPHeader("Content-Encoding", parameters.compress.format.rawValue))
+        }
         if !message.headers.contains(where: { $0.name.lowercased() == "content-type" }) {
           message.headers.append(HTTPHeader("Content-Type", writer.mediaType))
         }
@@ -126,7 +172,6 @@ extension HTTPSink {
           executor.post { node.object?.answered(place, result) }
         }
         request.attempts += 1
-        pace.begun(place)
         exchanges[place] = Exchange(request: request, call: call)
       }
     }
@@ -139,7 +184,7 @@ extension HTTPSink {
       case .failure(let failure):
         switch failure.kind {
         case .badRequest, .forbidden, .redirect:
-          stop(with: SignalFailure(.sink, failure.message, at: seat.location))
+          stop(with: SignalFailure(.sink, failure.message, at: seat.location), request)
         default: again(request, failure.message, after: nil)
         }
       case .success(let response):
@@ -149,11 +194,18 @@ extension HTTPSink {
         case 408, 425, 429, 500...:
           again(request, text, after: Pace.retryAfter(response, wallTime: executor.wallTime))
         case 400, 413, 422: refuse(request, response)
+        case 415 where request.compressed != nil:
+          let format = parameters.compress.format.rawValue
+          stop(
+            with: SignalFailure(
+              .sink,
+              "\(text), so the server takes no bodies that are compressed with \(format): leave 'compress' out",
+              at: seat.location, details: [.init("status", Int64(response.status))]), request)
         default:
           stop(
             with: SignalFailure(
               .sink, "\(text), which no other event will change: check the URL and 'auth'",
-              at: seat.location, details: [.init("status", Int64(response.status))]))
+              at: seat.location, details: [.init("status", Int64(response.status))]), request)
         }
       }
       sendNext()
@@ -188,7 +240,7 @@ extension HTTPSink {
       if let limit = parameters.retry.attempts, request.attempts >= limit {
         stop(
           with: SignalFailure(
-            .sink, "\(reason); gave up after \(request.attempts) attempts", at: seat.location))
+            .sink, "\(reason); gave up after \(request.attempts) attempts", at: seat.location), request)
         return
       }
       if !pace.isInTrouble {
@@ -220,7 +272,9 @@ extension HTTPSink {
       sendNext()
     }
 
-    private func stop(with failure: SignalFailure) {
+    /// - Parameter request: what it is about, if that is under way no more.
+    private func stop(with failure: SignalFailure, _ request: Request? = nil) {
+      if let request { queue.insert(request) }
       abandon()
       fail(because: failure)
     }
@@ -235,7 +289,8 @@ extension HTTPSink {
       isOver = true
       unset(&flush)
       unset(&resumption)
-      for exchange in exchanges.values { exchange.call.cancel() }
+      for exchange in exchanges.values { exchange.call?.cancel() }
+      worker = nil
       let left = exchanges.values.reduce(queue.total) { $0 + $1.request.items.count }
       exchanges = [:]
       if isCongested {

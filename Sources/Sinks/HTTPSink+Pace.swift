@@ -30,6 +30,13 @@ extension HTTPSink {
       if isInTrouble { probe = place }
     }
 
+    /// Whether a request that was begun may still be sent; if not, it counts as not begun.
+    mutating func confirms(_ place: Int) -> Bool {
+      if resumesAt == nil, !isInTrouble || probe == place { return true }
+      if probe == place { probe = nil }
+      return false
+    }
+
     /// The request has been answered, and need not be repeated.
     mutating func answered(_ place: Int) {
       guard probe == place else { return }

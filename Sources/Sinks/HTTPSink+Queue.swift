@@ -19,6 +19,8 @@ extension HTTPSink {
     let key: String
     /// How often it has been sent.
     var attempts = 0
+    /// Its body, if that was compressed.
+    var compressed: [UInt8]?
   }
 
   /// What is to be sent: requests that are to be repeated, or are parts of one that was refused, and events behind them.

@@ -30,7 +30,8 @@ public final class RealPipeline {
   /// `before`: called on this thread, before the launch.
   public init(
     _ yaml: String, name: String = "test.yaml", http: (any HTTPClient)? = nil,
-    environment: [String: String] = [:], before: (Execution) -> Void = { _ in }
+    environment: [String: String] = [:], before: (Execution) -> Void = { _ in },
+    worker: @escaping @Sendable (String) -> any Worker = { WorkThread($0) }
   ) throws {
     signal(SIGPIPE, SIG_IGN)
     let plan = try PipelineText.compile(yaml, name: name, environment: environment)
@@ -47,7 +48,7 @@ public final class RealPipeline {
         let text = String(decoding: bytes, as: UTF8.self)
         weakSelf?.notes.withLock { $0.deadLetters.append(text) }
       },
-      random: { UInt64.random(in: 0 ... .max) })
+      random: { UInt64.random(in: 0 ... .max) }, worker: worker)
     execution = Execution(plan: plan, executor: executor, services: services)
     for sink in plan.sinks where sink.component is ProbeSink {
       probes[sink.name] = ProbeSink.Recording()

@@ -24,10 +24,12 @@ public final class VirtualPipeline {
   /// - Parameters:
   ///   - wallTime: the time of day at the start, in seconds since 1970.
   ///   - random: the number that jitter is made of.
+  ///   - worker: who works beside the turns; if left out, everything is done in them.
   ///   - state: what another run saved, to go on from.
-  public init(_ yaml: String, wallTime: Int64 = 1_767_225_600, random: UInt64 = 0, restoring state: [UInt8]? = nil)
-    throws
-  {
+  public init(
+    _ yaml: String, wallTime: Int64 = 1_767_225_600, random: UInt64 = 0, worker: any Worker = ImmediateWorker(),
+    restoring state: [UInt8]? = nil
+  ) throws {
     let plan = try PipelineText.compile(yaml)
     time = VirtualTime(origin: wallTime * 1_000_000_000)
     executor = Executor(clock: time)
@@ -36,7 +38,7 @@ public final class VirtualPipeline {
     let services = Services(
       http: http, log: { notes.log.append("\($0.rawValue) \($1): \($2)") },
       deadLetter: { notes.deadLetters.append(String(decoding: $0, as: UTF8.self)) },
-      random: { notes.random })
+      random: { notes.random }, worker: { _ in worker })
     execution = Execution(plan: plan, executor: executor, services: services)
     for sink in plan.sinks where sink.component is ProbeSink {
       probes[sink.name] = ProbeSink.Recording()

@@ -166,6 +166,23 @@ struct RunTests {
     }
   }
 
+  /// The input has ended, the server does not exist: repeating goes on until the process is told to stop, and then within its limit.
+  @Test func aDeadServerIsGivenUpWhenTheLimitForStoppingHasPassed() throws {
+    let folder = try Scratch()
+    let file = try folder.write(
+      "a.yaml",
+      """
+      sources: { now: { values: [1, 2, 3] } }
+      sinks: { out: { from: now, http: { url: 'http://127.0.0.1:1/', maxConcurrent: 2 } } }
+      """)
+    let process = try RunningRxd([file, "--graceful-shutdown-limit-secs", "1"])
+    try process.errorLine(with: "trying again")
+    process.send(SIGTERM)
+    try process.errorLine(with: "the server had not acknowledged 3 events when the pipeline ended")
+    try process.errorLine(with: "not done within the limit")
+    #expect(try process.wait() == 1)
+  }
+
   @Test func aSecondSignalEndsAtOnce() throws {
     let folder = try Scratch()
     // A delay that outlasts any drain.

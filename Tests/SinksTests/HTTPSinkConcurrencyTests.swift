@@ -245,7 +245,7 @@ import Testing
     #expect(sending.http.open.isEmpty)
     #expect(sending.http.exchanges[0].isCancelled && sending.http.exchanges[1].isCancelled)
     #expect(sending.executor.pendingTimers == 0)
-    #expect(sending.log.filter { $0.contains("had not acknowledged 5 events") }.count == 1, "\(sending.log)")
+    #expect(sending.log.filter { $0.contains("had not acknowledged 6 events") }.count == 1, "\(sending.log)")
   }
 
   @Test func attemptsAreCountedForEachRequest() throws {
@@ -308,6 +308,8 @@ import Testing
     let most = 1 + chance(8)
     let batch = 1 + chance(5)
     let every = ["0s", "5ms", "1s"][chance(3)]
+    let format = ["none", "gzip", "zstd"][chance(3)]
+    let worker = HandWorker()
     let attempts = chance(4) == 0 ? "retry: { attempts: 4, maxDelay: 1s }" : "retry: { maxDelay: 1s }"
     let sending = try VirtualPipeline(
       """
@@ -315,13 +317,16 @@ import Testing
       sinks:
         shop:
           from: in
+          chain: [ { map: "'\(String(repeating: "x", count: 600)) ' + string(event)" } ]
           http:
             url: 'http://h.example/in'
+            encode: text
+            compress: \(format)
             maxConcurrent: \(most)
             queue: \(1 + chance(20))
             batch: { count: \(batch), every: \(every) }
             \(attempts)
-      """, random: UInt64(seed) << 32)
+      """, random: UInt64(seed) << 32, worker: worker)
     let source = TrackedSource()
     sending.execution.sourceOverride = { $0 == "in" ? source : nil }
     sending.settle()
@@ -348,7 +353,9 @@ import Testing
     }
     func answer(_ exchange: ScriptedHTTP.Exchange, wellOnly: Bool) {
       let number = sending.http.exchanges.firstIndex { $0 === exchange } ?? 0
-      let events = exchange.body.split(separator: "\n").compactMap { Int64($0) }
+      let events = Inflated.text(exchange).split(separator: "\n").compactMap {
+        Int64($0.drop { $0 == "x" || $0 == " " })
+      }
       func fail(_ answer: ScriptedHTTP.Answer, seconds: Int64 = 0) {
         trouble = trouble ?? sending.http.exchanges.count
         quietUntil = max(quietUntil, sending.time.now.nanoseconds + seconds * 1_000_000_000)
@@ -381,7 +388,10 @@ import Testing
     }
 
     for _ in 0..<80 where sending.outcome == nil {
-      switch chance(4) {
+      switch chance(5) {
+      case 4:
+        worker.work()
+        sending.settle()
       case 0:
         let count = chance(6)
         source.feed.send(feeds, (0..<Int64(count)).map { next + $0 })
@@ -397,7 +407,10 @@ import Testing
     }
     // The server has recovered; input that was held back comes, too.
     for _ in 0..<10_000 where sending.outcome == nil {
-      if let exchange = sending.http.open.first {
+      if worker.work() {
+        sending.settle()
+        look()
+      } else if let exchange = sending.http.open.first {
         answer(exchange, wellOnly: true)
       } else if sending.executor.nextDeadline != nil {
         sending.run(until: TimeSpan(nanoseconds: sending.time.now.nanoseconds + 500_000_000))

@@ -14,15 +14,19 @@ public struct Services: Sendable {
   public var deadLetter: @Sendable (UnsafeRawBufferPointer) -> Void
   /// Numbers for jitter; uniformly distributed. Tests hand in a fixed sequence.
   public var random: @Sendable () -> UInt64
+  /// Makes somebody who works beside the turns; the text names what for. Without one, everything is done in the turns.
+  public var worker: @Sendable (String) -> any Worker
 
   public init(
     http: any HTTPClient, log: @escaping @Sendable (Level, String, String) -> Void,
     deadLetter: @escaping @Sendable (UnsafeRawBufferPointer) -> Void,
-    random: @escaping @Sendable () -> UInt64
+    random: @escaping @Sendable () -> UInt64,
+    worker: @escaping @Sendable (String) -> any Worker = { _ in ImmediateWorker() }
   ) {
     self.http = http
     self.log = log
     self.deadLetter = deadLetter
     self.random = random
+    self.worker = worker
   }
 }

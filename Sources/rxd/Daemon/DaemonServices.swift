@@ -3,7 +3,7 @@ import Synchronization
 import Transport
 
 extension Services {
-  /// The real ones: libcurl, the log, the system's random numbers.
+  /// The real ones: libcurl, the log, the system's random numbers, threads.
   static func real(_ log: LogWriter) -> Services {
     Services(
       http: DeferredHTTPClient(),
@@ -12,7 +12,8 @@ extension Services {
       random: {
         var generator = SystemRandomNumberGenerator()
         return generator.next()
-      })
+      },
+      worker: { WorkThread("rxd \($0)") })
   }
 }
 
