@@ -148,6 +148,22 @@ import Testing
     #expect(pipeline.probe("pairs").events == ["[1,2]"])
   }
 
+  /// What stands in a pipeline file is a number that nobody changes, too.
+  @Test func literalsOfTheFileKeepTheirTexts() throws {
+    let pipeline = try VirtualPipeline(
+      """
+      sources:
+        some: { values: [1.50, 1e3, { a: [12345678901234567890123, 7, +1.5, .5, 0x10, 2.0] }] }
+      sinks:
+        out: { from: some, chain: [ { startWith: 0.10 } ], probe: {} }
+        replaced: { from: some, chain: [ { take: 1 }, { mapReplace: { price: 9.90 } } ], probe: {} }
+      """)
+    pipeline.run()
+    #expect(
+      pipeline.probe().events == ["0.10", "1.50", "1e3", #"{"a":[12345678901234567890123,7,1.5,0.5,16,2.0]}"#])
+    #expect(pipeline.probe("replaced").events == [#"{"price":9.90}"#])
+  }
+
   /// Inputs that are joined, held and shared.
   @Test(arguments: [
     ("{ combineLatest: { a: input, b: one } }", "[ { map: 'event[0].x' } ]"),

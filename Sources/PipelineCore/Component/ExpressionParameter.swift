@@ -382,10 +382,17 @@ public struct LiteralParameter: ParameterValue {
       case .bool: return .bool(scalar.bool ?? false)
       case .int:
         if let number = scalar.int { return .int(number) }
-        return scalar.double.map { .double($0) } ?? arena.string(scalar.string)
-      case .float: return scalar.double.map { .double($0) } ?? arena.string(scalar.string)
+        return double(scalar, arena)
+      case .float: return double(scalar, arena)
       case .string: return arena.string(scalar.string)
       }
     }
+  }
+
+  /// With the text of the file, where JSON has that form too.
+  private static func double(_ scalar: YAMLScalar, _ arena: Arena) -> Value {
+    let text = scalar.text.text.withUnsafeBytes { arena.copy($0) }
+    if let number = JSONParser.number(text), number.is(.double) { return number }
+    return scalar.double.map { .double($0) } ?? arena.string(scalar.string)
   }
 }
