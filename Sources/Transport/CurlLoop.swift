@@ -17,6 +17,10 @@ final class CurlLoop: @unchecked Sendable {
   private var multi: UnsafeMutableRawPointer?
   private var active: [UnsafeMutableRawPointer: CurlExchange] = [:]
   private var spare: [UnsafeMutableRawPointer] = []
+  /// How many connections are kept at most while no exchange uses them: 16, and at least twice as many as exchanges ever
+  /// were under way at once. Left alone, libcurl keeps four for each that is under way at the moment, so the last
+  /// answers of many would close the connections that the next requests need.
+  private var kept = 0
 
   private static let initialized = rx_curl_global_init(Int(CURL_GLOBAL_DEFAULT)) == CURLE_OK
 
@@ -124,6 +128,10 @@ final class CurlLoop: @unchecked Sendable {
       return exchange.complete(.failure(HTTPFailure(.protocolError, "libcurl takes no request")))
     }
     active[easy] = exchange
+    if active.count * 2 > kept {
+      kept = max(16, active.count * 4)
+      rx_curl_multi_set_long(multi, CURLMOPT_MAXCONNECTS, kept)
+    }
   }
 
   /// Takes the exchange's handle away from it.

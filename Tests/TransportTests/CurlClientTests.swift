@@ -450,4 +450,20 @@ import Testing
       for await isRight in group { #expect(isRight) }
     }
   }
+
+  @Test func burstsUseTheSameConnections() async throws {
+    let server = try ScriptedServer { connection in
+      while connection.message() != nil { connection.send(Self.reply("ok")) }
+    }
+    let client = client
+    for _ in 0..<20 {
+      await withTaskGroup(of: Bool.self) { group in
+        for _ in 0..<24 {
+          group.addTask { (try? await client.answer(HTTPRequest(url: server.url)).get().status) == 200 }
+        }
+        for await isRight in group { #expect(isRight) }
+      }
+    }
+    #expect(server.connections <= 24)
+  }
 }
