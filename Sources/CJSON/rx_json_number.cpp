@@ -90,8 +90,6 @@ const uint8_t *read_number(const uint8_t *at, const uint8_t *end, rx_value &valu
   }
   size_t count = integral;
   int64_t exponent = 0;
-  // Whether the writer would give these very bytes: up to fifteen digits around a point, no zero too many.
-  bool is_usual = false;
   const uint8_t *const point = at;
   if (at < end && *at == '.') {
     at++;
@@ -100,12 +98,21 @@ const uint8_t *read_number(const uint8_t *at, const uint8_t *end, rx_value &valu
     if (at == fraction) return nullptr;
     count += at - fraction;
     exponent = -(at - fraction);
-    is_usual = count <= 15 && (at[-1] != '0' || at - fraction == 1);
+    if (count <= 15 && (at == end || (*at | 0x20) != 'e')) {
+      // Both operands are exact, so the one rounding of the operation is the right one.
+      const double number = static_cast<double>(static_cast<int64_t>(mantissa)) / powers_of_ten[at - fraction];
+      uint64_t bits;
+      memcpy(&bits, &number, sizeof bits);
+      bits |= static_cast<uint64_t>(negative) << 63;
+      // The writer gives these very bytes, unless there is a zero too many, or an exponent: below 1e-6.
+      const bool is_usual = (at[-1] != '0' || at - fraction == 1) && (number >= 1e-6 || mantissa == 0);
+      value = is_usual ? make(RX_DOUBLE, bits) : make_double(bits, start, at - start);
+      return at;
+    }
   }
   int64_t written = 0;
   if (at < end && (*at == 'e' || *at == 'E')) {
     at++;
-    is_usual = false;
     bool below = false;
     if (at < end && (*at == '+' || *at == '-')) below = *at++ == '-';
     const uint8_t *const first = at;
@@ -122,8 +129,6 @@ const uint8_t *read_number(const uint8_t *at, const uint8_t *end, rx_value &valu
   if (count <= 18 && mantissa <= (uint64_t{1} << 53) && exponent >= -22 && exponent <= 22) {
     number = static_cast<double>(mantissa);
     number = exponent < 0 ? number / powers_of_ten[-exponent] : number * powers_of_ten[exponent];
-    // Smaller ones are written with an exponent.
-    is_usual &= number >= 1e-6 || mantissa == 0;
     if (negative) number = -number;
   } else {
     const auto result = std::from_chars(
@@ -139,7 +144,7 @@ const uint8_t *read_number(const uint8_t *at, const uint8_t *end, rx_value &valu
   }
   uint64_t bits;
   memcpy(&bits, &number, sizeof bits);
-  value = is_usual ? make(RX_DOUBLE, bits) : make_double(bits, start, at - start);
+  value = make_double(bits, start, at - start);
   return at;
 }
 

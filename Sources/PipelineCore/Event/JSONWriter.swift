@@ -82,8 +82,8 @@ public enum JSONWriter {
     case .int: appendInt(value.asInt, to: output)
     case .uint: appendUInt(value.asUInt, to: output)
     case .double:
-      if value.hasNumberText, indent != numbersAnew {
-        output.append(value.numberText)
+      if value.hasNumberText {
+        appendNumber(value, to: output, indent)
       } else {
         appendDouble(value.asDouble, to: output)
       }
@@ -120,6 +120,12 @@ public enum JSONWriter {
     case .error: return .error
     }
     return nil
+  }
+
+  /// A double with a text.
+  @inline(never)
+  private static func appendNumber(_ value: Value, to output: OutputBuffer, _ indent: Int) {
+    if indent == numbersAnew { appendDouble(value.asDouble, to: output) } else { output.append(value.numberText) }
   }
 
   private static func writeList(

@@ -138,7 +138,7 @@ public struct OwnedValue: @unchecked Sendable {
     case .string, .bytes, .type:
       return padded(Int(value.length))
     case .double:
-      return padded(value.numberText.count)
+      return padded(Int(value.flags))
     case .jsonList, .jsonMap:
       // JSON text is read with wide loads that may run past its end.
       return padded(Int(value.length) + 64)
@@ -146,7 +146,7 @@ public struct OwnedValue: @unchecked Sendable {
       return value.elements.reduce(value.elements.count * 16) { $0 + size(of: $1) }
     case .map:
       return value.entries.reduce(value.entries.count * 32) {
-        $0 + size(of: $1.key) + size(of: $1.value)
+        $0 + size(of: $1.key) + ($1.value.isScalar ? 0 : size(of: $1.value))
       }
     case .optional:
       return value.wrapped.map { 16 + size(of: $0) } ?? 0
@@ -168,8 +168,8 @@ public struct OwnedValue: @unchecked Sendable {
       cursor += padded(Int(value.length) + (json ? 64 : 0))
       result.payload = UInt64(UInt(bitPattern: start))
     case .double:
+      guard value.hasNumberText, let source = value.numberText.baseAddress else { return value }
       let text = value.numberText
-      guard let source = text.baseAddress, !text.isEmpty else { return value }
       cursor.copyMemory(from: source, byteCount: text.count)
       result = .double(value.asDouble, text: UnsafeRawBufferPointer(start: cursor, count: text.count))
       cursor += padded(text.count)
@@ -185,7 +185,8 @@ public struct OwnedValue: @unchecked Sendable {
       result.payload = UInt64(UInt(bitPattern: cursor))
       cursor += value.entries.count * 32
       for (index, entry) in value.entries.enumerated() {
-        target[index] = Entry(key: copy(entry.key, &cursor), value: copy(entry.value, &cursor))
+        let key = copy(entry.key, &cursor)
+        target[index] = Entry(key: key, value: entry.value.isScalar ? entry.value : copy(entry.value, &cursor))
       }
     case .optional:
       if let wrapped = value.wrapped {
@@ -202,14 +203,18 @@ public struct OwnedValue: @unchecked Sendable {
 }
 
 extension Value {
+  /// The kinds, by bits, of which no value points to memory, but for doubles with a text.
+  private static var scalars: UInt32 {
+    1 << UInt32(Kind.absent.rawValue) | 1 << UInt32(Kind.null.rawValue) | 1 << UInt32(Kind.bool.rawValue)
+      | 1 << UInt32(Kind.int.rawValue) | 1 << UInt32(Kind.uint.rawValue) | 1 << UInt32(Kind.double.rawValue)
+      | 1 << UInt32(Kind.timestamp.rawValue) | 1 << UInt32(Kind.duration.rawValue)
+  }
+
   /// Whether the sixteen bytes are all there is to it. A double with a text is more than that.
   @inline(__always)
   var isScalar: Bool {
-    let inside: UInt32 =
-      1 << UInt32(Kind.absent.rawValue) | 1 << UInt32(Kind.null.rawValue) | 1 << UInt32(Kind.bool.rawValue)
-      | 1 << UInt32(Kind.int.rawValue) | 1 << UInt32(Kind.uint.rawValue)
-      | 1 << UInt32(Kind.timestamp.rawValue) | 1 << UInt32(Kind.duration.rawValue)
-    return inside >> UInt32(kind) & 1 != 0 || head == UInt64(Kind.double.rawValue)
+    // Without flags, length or text the head is the kind; of those with some, only a time is a scalar.
+    head < 0x100 ? Self.scalars &>> UInt32(truncatingIfNeeded: head) & 1 != 0 : kind == Kind.timestamp.rawValue
   }
 
   /// Whether lists and maps are nested more than `limit` deep. What is still JSON text counts as one
