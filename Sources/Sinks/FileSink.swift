@@ -66,7 +66,7 @@ public struct FileSink: SinkComponent {
     if path.isEmpty { context.badValue(at: context.location, "'path' of 'file' is empty") }
   }
 
-  public var threads: String? { "encoded in the turns, written by a thread of its own" }
+  public var threads: String? { StreamSink.threads }
 
   public func makeSink(_ seat: Seat) -> RunningSink {
     var options = FileWriter.Options()
@@ -76,6 +76,6 @@ public struct FileSink: SinkComponent {
     case .interval: options.sync = .interval(syncInterval)
     }
     return StreamSink(
-      seat, encode.makeEncoder(), mode == .append ? .append(path: path) : .replace(path: path), options)
+      seat, encode, mode == .append ? .append(path: path) : .replace(path: path), options)
   }
 }

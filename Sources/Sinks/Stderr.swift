@@ -23,11 +23,11 @@ public struct Stderr: SinkComponent {
     ],
     seeAlso: ["stdout"])
 
-  public var threads: String? { "encoded in the turns, written by a thread of its own" }
+  public var threads: String? { StreamSink.threads }
 
   public func makeSink(_ seat: Seat) -> RunningSink {
     var encode = encode
     encode.options.escapeControls = isatty(2) == 1
-    return StreamSink(seat, encode.makeEncoder(), .descriptor(.standardError))
+    return StreamSink(seat, encode, .descriptor(.standardError))
   }
 }

@@ -32,11 +32,11 @@ public struct Stdout: SinkComponent {
     ],
     seeAlso: ["stderr", "file"])
 
-  public var threads: String? { "encoded in the turns, written by a thread of its own" }
+  public var threads: String? { StreamSink.threads }
 
   public func makeSink(_ seat: Seat) -> RunningSink {
     var encode = encode
     encode.options.escapeControls = isatty(1) == 1
-    return StreamSink(seat, encode.makeEncoder(), .descriptor(.standardOutput))
+    return StreamSink(seat, encode, .descriptor(.standardOutput))
   }
 }

@@ -5,7 +5,10 @@ import Transport
 /// A sink that writes encoded events to a stream or a file: encodes as events come, hands what a turn
 /// made to the writer's thread in one piece, and holds back the pipeline's input while that is behind.
 class StreamSink: RunningSink {
+  private let encode: EncodeParameter
   private let encoder: any EventEncoder
+  /// In which threads that decode encode for this sink.
+  private var work: BlockWork?
   private let target: FileWriter.Target
   private let options: FileWriter.Options
   private var writer: FileWriter?
@@ -33,11 +36,15 @@ class StreamSink: RunningSink {
   /// Up to here bytes are copied rather than handed over.
   private static let copiedBlock = 16 << 10
 
+  /// Which threads do the work, in words.
+  static let threads = "encoded in the turns or by who decodes the block, written by a thread of its own"
+
   init(
-    _ seat: Seat, _ encoder: any EventEncoder, _ target: FileWriter.Target,
+    _ seat: Seat, _ encode: EncodeParameter, _ target: FileWriter.Target,
     _ options: FileWriter.Options = FileWriter.Options()
   ) {
-    self.encoder = encoder
+    self.encode = encode
+    encoder = encode.makeEncoder()
     self.target = target
     self.options = options
     if case .replace = target { replaces = true } else { replaces = false }
@@ -84,18 +91,47 @@ class StreamSink: RunningSink {
       buffer.append(lines.bytes)
     } else if let writer {
       handOver()
-      let node = Weak(self)
-      let executor = executor
-      let settlement = executor.settlement
-      settlement?.hold()
-      writer.add(lines) { result in
-        settlement?.release(.init(result))
-        if case .failure(let error) = result { executor.post { node.object?.failed(error) } }
-      }
+      writer.add(lines, completion(holding: executor.settlement))
       holdBack(writer)
     }
     countSent(lines.count)
     return true
+  }
+
+  override func join(_ work: BlockWork) -> Bool {
+    guard !replaces, !encoder.keepsState else { return false }
+    work.end { [encode] in encode.makeEncoder() }
+    self.work = work
+    return true
+  }
+
+  override func receive(_ block: EncodedBlock) -> Bool {
+    guard block.work === work else { return false }
+    guard !isOver else { return true }
+    if block.buffer.count < Self.copiedBlock {
+      buffer.append(block.buffer.bytes)
+    } else if let writer {
+      handOver()
+      let release = completion(holding: executor.settlement)
+      writer.add(block.buffer) { result in
+        // The buffer is lent until here.
+        withExtendedLifetime(block) { release(result) }
+      }
+      holdBack(writer)
+    }
+    countSent(block.sent)
+    return true
+  }
+
+  /// For what goes to the writer in the middle of a turn, past the buffer.
+  private func completion(holding settlement: Settlement?) -> FileWriter.Completion {
+    let node = Weak(self)
+    let executor = executor
+    settlement?.hold()
+    return { result in
+      settlement?.release(.init(result))
+      if case .failure(let error) = result { executor.post { node.object?.failed(error) } }
+    }
   }
 
   override func turnEnded() {

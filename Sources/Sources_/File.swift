@@ -93,6 +93,9 @@ public struct File: SourceComponent {
     private lazy var intake = Intake(seat, gate: SemaphoreGate())
     private var waiting: [String] = []
     private var reader: BlockReader?
+    private lazy var place = BlockWorkPlace(
+      threads: parameters.decode.options.readsBlocksApart ? decodingThreads : 1,
+      always: execution.reading.startsAllThreads)
     private var fileOrigin = Origin.none
 
     init(_ parameters: File, _ seat: Seat, _ downstream: Downstream) {
@@ -131,7 +134,7 @@ public struct File: SourceComponent {
         self.reader = reader
         try reader.start(
           decoding: parameters.decode.options, threads: decodingThreads, allAtOnce: execution.reading.startsAllThreads,
-          into: intake
+          into: intake, place: place
         ) { piece in node.object?.take(piece) }
       } catch {
         finish(failing: SignalFailure(.source, error.message, at: seat.location))
@@ -139,7 +142,8 @@ public struct File: SourceComponent {
     }
 
     private func take(_ piece: DecodedPiece) {
-      if let rows = piece.rows { take(rows, origin: fileOrigin) }
+      if let rows = piece.rows { take(rows, encoded: piece.encoded, origin: fileOrigin) }
+      shareWork(through: place)
       if let longLine = piece.longLine { rejectLong(longLine, parameters.maxLine, fileOrigin) }
       guard !isClosed, let end = piece.end else { return }
       switch end {

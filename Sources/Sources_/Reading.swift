@@ -60,6 +60,8 @@ extension DecoderOptions {
 struct DecodedPiece: Sendable {
   /// Nil where there is nothing to decode.
   var rows: DecodedBlock?
+  /// The same as the sink will write it, where that could be made beside the turns.
+  var encoded: EncodedBlock?
   var longLine: LongLine?
   /// Set in the last piece.
   var end: BlockReader.End?
@@ -70,8 +72,10 @@ extension BlockReader {
   ///
   /// `threads`: how many may decode at the same time; 1: the turns do it. There is one at first, and another one each time that the
   /// turns are found to wait for rows (``ReadingDemand``).
+  ///
+  /// `place`: where those threads find what else they can do.
   func start(
-    decoding options: DecoderOptions, threads: Int, allAtOnce: Bool, into intake: Intake,
+    decoding options: DecoderOptions, threads: Int, allAtOnce: Bool, into intake: Intake, place: BlockWorkPlace,
     take: @escaping @Sendable (DecodedPiece) -> Void
   ) throws(PosixError) {
     if threads == 1 {
@@ -86,15 +90,44 @@ extension BlockReader {
     let making: @Sendable () -> (@Sendable (Piece) -> DecodedPiece)? = {
       guard let decoder = try? options.decoder() else { return nil }
       let decoding = BlockDecoding(decoder)
-      return { decoding.decode($0) }
+      let bench = Workbench(place, decoding)
+      return { bench.make($0) }
     }
     try start(
       upTo: limit, when: demand, making: making,
       deliver: { piece in
         _ = intake.deliver {
-          if let demand { demand.using { take(piece) } } else { take(piece) }
+          let start = monotonicNow()
+          take(piece)
+          let time = monotonicNow() &- start
+          demand?.used(in: time)
+          place.used(in: time)
         }
       })
+  }
+}
+
+/// Where one thread decodes blocks, and works on them beyond that once there is work. Used by that thread only.
+private final class Workbench: @unchecked Sendable {
+  private let place: BlockWorkPlace
+  private let decoding: BlockDecoding
+  private var worker: BlockWorker?
+
+  init(_ place: BlockWorkPlace, _ decoding: BlockDecoding) {
+    self.place = place
+    self.decoding = decoding
+  }
+
+  func make(_ read: BlockReader.Piece) -> DecodedPiece {
+    if worker == nil { worker = place.get()?.makeWorker() }
+    let start = monotonicNow()
+    var piece = decoding.decode(read)
+    guard let worker else {
+      place.made(in: monotonicNow() &- start)
+      return piece
+    }
+    if let rows = piece.rows { piece.encoded = worker.encode(rows) }
+    return piece
   }
 }
 

@@ -55,6 +55,9 @@ public struct Stdin: SourceComponent {
     private let parameters: Stdin
     private lazy var intake = Intake(seat, gate: SemaphoreGate())
     private var reader: BlockReader?
+    private lazy var place = BlockWorkPlace(
+      threads: parameters.decode.options.readsBlocksApart ? decodingThreads : 1,
+      always: execution.reading.startsAllThreads)
     private var hasClaim = false
     private lazy var lineOrigin = Origin(
       source: origin.source, receivedAt: executor.wallTime, reply: origin.reply)
@@ -87,7 +90,7 @@ public struct Stdin: SourceComponent {
         self.reader = reader
         try reader.start(
           decoding: parameters.decode.options, threads: decodingThreads, allAtOnce: execution.reading.startsAllThreads,
-          into: intake
+          into: intake, place: place
         ) { piece in node.object?.take(piece) }
       } catch {
         finish(failing: SignalFailure(.source, error.message, at: seat.location))
@@ -95,7 +98,8 @@ public struct Stdin: SourceComponent {
     }
 
     private func take(_ piece: DecodedPiece) {
-      if let rows = piece.rows { take(rows, origin: lineOrigin) }
+      if let rows = piece.rows { take(rows, encoded: piece.encoded, origin: lineOrigin) }
+      shareWork(through: place)
       if let longLine = piece.longLine { rejectLong(longLine, parameters.maxLine, lineOrigin) }
       guard !isClosed, let end = piece.end else { return }
       switch end {

@@ -24,7 +24,9 @@ struct BlockReading {
     self.options = options
     self.stopEvent = stopEvent
     offset = options.offset
-    lines = LineAssembler(maxLine: options.maxLine, policy: options.whenTooLong, offset: options.offset)
+    lines = LineAssembler(
+      maxLine: options.maxLine, policy: options.whenTooLong, offset: options.offset,
+      pool: SlabPool(capacity: options.blockBytes + options.blockBytes / 8))
   }
 
   /// Reads until there is something, and adds it to `pieces`, the end as the last piece. Returns the number of the
@@ -80,7 +82,7 @@ struct BlockReading {
   }
 
   private mutating func readLines(_ deliver: (LineBlock) -> Void) throws(PosixError) -> BlockReader.End? {
-    let room = lines.space(options.blockBytes)
+    let room = UnsafeMutableRawBufferPointer(rebasing: lines.space(options.blockBytes).prefix(options.blockBytes))
     guard let count = try file.read(into: room, stop: stop) else { return .stopped(offset: place) }
     if count == 0 {
       lines.finish(deliver: deliver)

@@ -59,7 +59,7 @@ final class Guarded<Value>: @unchecked Sendable {
 }
 
 /// Nanoseconds on the monotonic clock.
-func monotonicNow() -> Int64 {
+public func monotonicNow() -> Int64 {
   var time = timespec()
   clock_gettime(CLOCK_MONOTONIC, &time)
   return Int64(time.tv_sec) &* 1_000_000_000 &+ Int64(time.tv_nsec)

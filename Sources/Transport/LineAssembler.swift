@@ -46,6 +46,8 @@ public struct LineBlock: Sendable {
 struct LineAssembler {
   let maxLine: Int
   let policy: LongLine.Policy
+  /// Where memory for large reads comes from.
+  private let pool: SlabPool?
 
   /// Bytes not yet delivered: the beginning of one line, without newline, behind `discarded` of it.
   private var slab: Slab?
@@ -59,9 +61,10 @@ struct LineAssembler {
   /// The bytes up to the next newline are the end of a line that began before the first offset.
   private var skipping = false
 
-  init(maxLine: Int, policy: LongLine.Policy, offset: Int64 = 0) {
+  init(maxLine: Int, policy: LongLine.Policy, offset: Int64 = 0, pool: SlabPool? = nil) {
     self.maxLine = max(maxLine, 1)
     self.policy = policy
+    self.pool = pool
     self.offset = offset
   }
 
@@ -78,13 +81,17 @@ struct LineAssembler {
       current = slab
     } else {
       // Twofold growth, so that a line that comes byte by byte is copied a constant number of times.
-      let capacity = held == 0 ? count : max(held + count, min(held * 2, maxLine + count))
-      current = Slab(capacity: capacity)
+      current = slab(for: held == 0 ? count : max(held + count, min(held * 2, maxLine + count)))
       if let slab { current.start.copyMemory(from: slab.start, byteCount: held) }
       slab = current
     }
     return UnsafeMutableRawBufferPointer(
       start: current.start + held, count: current.capacity - held)
+  }
+
+  private func slab(for capacity: Int) -> Slab {
+    if let pool, capacity <= pool.capacity, capacity * 2 >= pool.capacity { return pool.take() }
+    return Slab(capacity: capacity)
   }
 
   /// The first `count` bytes of the space are now the next bytes of the stream.

@@ -23,12 +23,8 @@ public final class ReadingDemand: @unchecked Sendable {
 
   public init() {}
 
-  /// Uses a block.
-  public func using(_ body: () -> Void) {
-    let start = monotonicNow()
-    body()
-    used.add(monotonicNow() &- start, ordering: .relaxed)
-  }
+  /// The use of a block has taken so many nanoseconds.
+  public func used(in nanoseconds: Int64) { used.add(nanoseconds, ordering: .relaxed) }
 
   /// Whether there should be one thread more. A block took `making` nanoseconds to make; it was handed over from `begun`
   /// until `now`.

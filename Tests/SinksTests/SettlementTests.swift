@@ -218,7 +218,7 @@ import Transport
       #expect(pipe(&ends) == 0)
       close(ends[0])
       return StreamSink(
-        seat, EncodeParameter(.json).makeEncoder(), .descriptor(FileDescriptor(ends[1], name: "a pipe")))
+        seat, EncodeParameter(.json), .descriptor(FileDescriptor(ends[1], name: "a pipe")))
     }
   }
 

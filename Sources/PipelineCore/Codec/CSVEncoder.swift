@@ -16,6 +16,9 @@ public struct CSVEncoding: Sendable, Equatable {
 /// `csv`: maps by columns, lists as they are. Absent and null are empty fields, the empty string is `""`;
 /// lists and maps within become JSON. Rows end with a line feed.
 final class CSVEncoder: EventEncoder {
+  /// Of the header, and of the columns where they are those of the first event.
+  var keepsState: Bool { true }
+
   private let options: CSVEncoding
   private var columns: FieldNames?
   private var headerIsDue: Bool

@@ -19,6 +19,8 @@ final class ControlEscapingEncoder: EventEncoder {
 
   var mediaType: StaticString { encoder.mediaType }
 
+  var keepsState: Bool { encoder.keepsState }
+
   func reset() { encoder.reset() }
 
   func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {

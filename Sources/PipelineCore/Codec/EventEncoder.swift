@@ -6,6 +6,9 @@ public protocol EventEncoder: AnyObject {
   /// Appends the text of one event with its terminator. Returns why it has none: then nothing was appended.
   func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure?
 
+  /// Whether what it appends depends on the events before, so that one encoder must see all of them.
+  var keepsState: Bool { get }
+
   /// The next event is the first of an output: a CSV header is due again.
   func reset()
 
@@ -17,6 +20,7 @@ public protocol EventEncoder: AnyObject {
 }
 
 extension EventEncoder {
+  public var keepsState: Bool { false }
   public func reset() {}
   public func passes(_ kind: VerbatimLines.Kind) -> Bool { false }
   public func appendHeader(to output: OutputBuffer) {}

@@ -98,6 +98,44 @@ public final class RowBatch {
     rejected.append(RejectedRow(bytes: .bytes(bytes), offset: offset, index: count, reason: reason))
   }
 
+  /// Calls `body` for each value, in order, with the tokens of its text in `indexed` where they are known, as long as
+  /// it returns true; whether it always did. Of the rows that were refused nothing is said.
+  @inline(__always)
+  func forEachValue(telling indexed: UnsafeMutablePointer<rx_lines_row>, _ body: (Value) -> Bool) -> Bool {
+    // Nobody may find tokens of a text that is gone.
+    defer { indexed.pointee.lines = nil }
+    switch form {
+    case .rows:
+      for index in 0..<count {
+        let row = start[index]
+        if row.token != Row.none {
+          indexed.pointee = rx_lines_row(
+            lines: lines, payload: row.value.payload, length: row.value.length, token: row.token)
+        }
+        guard body(row.value) else { return false }
+      }
+      return true
+    case .documents(let documents, let text, _):
+      guard let base = text.baseAddress else { return true }
+      for line in documents {
+        let start = base + Int(line.start)
+        let value = Value(
+          kind: start.load(as: UInt8.self) == UInt8(ascii: "{") ? .jsonMap : .jsonList, pointer: start,
+          length: Int(line.end &- line.start))
+        indexed.pointee = rx_lines_row(
+          lines: lines, payload: value.payload, length: value.length, token: line.token)
+        guard body(value) else { return false }
+      }
+      return true
+    case .lines(let text, _):
+      var isWanted = true
+      text.forEachLine { line, _ in
+        if isWanted { isWanted = body(.string(line)) }
+      }
+      return isWanted
+    }
+  }
+
   public func clear() {
     count = 0
     form = .rows

@@ -66,6 +66,7 @@ public struct Binder {
     segment.hasPrograms = true
     segment.variableCount = max(segment.variableCount, scope.variables.count)
     if checked.reads.contains(where: { $0.variable == "meta" }) { segment.usesMeta = true }
+    if checked.reads.contains(where: { $0.variable == "now" }) { segment.usesNow = true }
     compilation.expressions.append(ExpressionReport(step: step, checked: checked))
   }
 

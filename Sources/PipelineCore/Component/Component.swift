@@ -77,11 +77,15 @@ extension OperatorComponent {
 public protocol RowOperator: OperatorComponent {
   /// Whether later steps see another value than this one.
   static var changesValue: Bool { get }
+  /// Whether what a step makes of an event depends on nothing else, so that blocks of events may be worked on beside each
+  /// other: see ``RowStep/applyAlone(_:_:)``.
+  static var isPure: Bool { get }
   func makeStep() -> RowStep
 }
 
 extension RowOperator {
   public static var changesValue: Bool { false }
+  public static var isPure: Bool { false }
 
   public func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
     RowRun(

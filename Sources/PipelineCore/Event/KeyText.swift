@@ -32,6 +32,24 @@ enum KeyText {
     }
   }
 
+  /// Appends the list whose elements the program evaluates, if it is written as a list, without making it. False: it is
+  /// not, or an element failed, and what was appended means nothing.
+  @inline(__always)
+  static func append(listOf program: Program, _ frame: EventFrame, to output: OutputBuffer) -> Bool {
+    let context = Context(state: frame.evaluation)
+    return program.evaluateElements(
+      frame, begin: { append(.list, UInt64($0), to: output) },
+      each: { element in
+        if element.is(.string), !element.isEscaped {
+          append(.text, element.rawBytes, to: output)
+        } else if element.is(.int) {
+          append(.int, element.payload, to: output)
+        } else {
+          append(element, to: output, context, depth: 1)
+        }
+      })
+  }
+
   @inline(__always)
   private static func append(_ tag: Tag, to output: OutputBuffer) { output.append(tag.rawValue) }
 

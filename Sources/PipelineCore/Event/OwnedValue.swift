@@ -101,6 +101,22 @@ public struct OwnedValue: @unchecked Sendable {
     return true
   }
 
+  /// Whether this is a map with `count` members, all of them scalars.
+  func isMap(ofScalars count: Int) -> Bool {
+    value.is(.map) && value.length == count && value.entries.allSatisfy(\.value.isScalar)
+  }
+
+  /// Puts scalars in the places of a map's members, of which there are as many; false if somebody shares the map, which
+  /// then stays as it is.
+  @inline(__always)
+  mutating func overwriteMembers(with members: UnsafePointer<Value>) -> Bool {
+    guard isKnownUniquelyReferenced(&block), let first = value.entries.baseAddress else { return false }
+    // The block is ours alone.
+    let target = UnsafeMutablePointer(mutating: first)
+    for index in 0..<Int(value.length) { target[index].value = members[index] }
+    return true
+  }
+
   private static let keptCapacity = 4096
 
   /// Whether nobody else holds the block, and `need` bytes fit well.

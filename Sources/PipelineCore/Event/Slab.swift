@@ -12,12 +12,28 @@ public final class Slab: @unchecked Sendable {
   public let start: UnsafeMutableRawPointer
   public let capacity: Int
   public var count: Int
+  /// Where the memory goes in the end.
+  private let pool: SlabPool?
 
   public init(capacity: Int) {
     self.capacity = capacity
-    start = malloc(capacity + Self.padding)!
-    memset(start + capacity, 0, Self.padding)
+    pool = nil
+    start = Self.allocate(capacity)
     count = 0
+  }
+
+  /// With memory of a pool, if it had some.
+  init(_ pool: SlabPool, _ memory: UnsafeMutableRawPointer?) {
+    self.pool = pool
+    capacity = pool.capacity
+    start = memory ?? Self.allocate(pool.capacity)
+    count = 0
+  }
+
+  private static func allocate(_ capacity: Int) -> UnsafeMutableRawPointer {
+    let start = malloc(capacity + padding)!
+    memset(start + capacity, 0, padding)
+    return start
   }
 
   public convenience init(_ bytes: UnsafeRawBufferPointer) {
@@ -38,7 +54,7 @@ public final class Slab: @unchecked Sendable {
     #if DEBUG
       memset(start, Arena.poisonByte, count)
     #endif
-    free(start)
+    if let pool { pool.put(start) } else { free(start) }
   }
 
   public var bytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: start, count: count) }

@@ -245,6 +245,46 @@ public final class Program: @unchecked Sendable {
     machine(state).quickValue(root)
   }
 
+  /// How many members the value has: of an expression that is `{'a': ..., 'b': ...}` with up to eight of them; else 0.
+  var memberCount: Int {
+    let operation = code.pointee.operations[Int(root)]
+    return operation.code == .object && operation.b <= Self.memberLimit ? Int(operation.b) : 0
+  }
+  static let memberLimit = 8
+
+  /// Evaluates the members of such a value, in the order in which they are written, without making it. False: one of
+  /// them failed or is no scalar, and what is in `target` means nothing.
+  @inline(__always)
+  func evaluateMembers(_ frame: EventFrame, into target: UnsafeMutablePointer<Value>) -> Bool {
+    let machine = machine(frame.evaluation)
+    let operation = code.pointee.operations + Int(root)
+    let children = code.pointee.children + Int(operation.pointee.a)
+    for index in 0..<Int(operation.pointee.b) {
+      let member = machine.quickValue(children[3 &* index &+ 1])
+      guard member.isScalar else { return false }
+      target[index] = member
+    }
+    return true
+  }
+
+  /// Evaluates the elements of a value that is written as a list without optional elements, in their order, without
+  /// making it: `begin` is told how many there are. False: it is written otherwise, or an element failed.
+  @inline(__always)
+  func evaluateElements(_ frame: EventFrame, begin: (Int) -> Void, each: (Value) -> Void) -> Bool {
+    let operation = code.pointee.operations + Int(root)
+    guard operation.pointee.code == .list else { return false }
+    let machine = machine(frame.evaluation)
+    let children = code.pointee.children + Int(operation.pointee.a)
+    let count = Int(operation.pointee.b)
+    begin(count)
+    for index in 0..<count {
+      let element = machine.quickValue(children[2 &* index])
+      guard !element.isError, children[2 &* index &+ 1] == 0 else { return false }
+      each(element)
+    }
+    return true
+  }
+
   /// The outcome of a condition; anything but a bool counts as failed.
   public func evaluateBool(_ frame: EvaluationFrame) -> Tri { evaluateBool(frame.state) }
 

@@ -4,6 +4,7 @@ import CJSON
 open class DecodingSource: RunningSource {
   // Grows with what comes: an answer that holds one event needs little, and there may be hundreds of sources.
   private let rows = RowBatch(capacity: 16)
+  private var hasShared = false
 
   /// Decodes `slab`, which continues what came before for this `decoder`, and emits its rows.
   ///
@@ -23,12 +24,26 @@ open class DecodingSource: RunningSource {
     return found
   }
 
-  /// Emits the rows of a block that was decoded on another thread.
-  public final func take(_ block: DecodedBlock, origin: Origin) {
+  /// Emits the rows of a block that was decoded on another thread, or hands on what it has become there.
+  public final func take(_ block: DecodedBlock, encoded: EncodedBlock? = nil, origin: Origin) {
     guard !isClosed else { return }
+    if let encoded, emit(encoded) {
+      execution.counters.received &+= UInt64(encoded.received)
+      execution.encodedBlocks += 1
+      return
+    }
     arena.keep(block)
     arena.keep(origin)
     produce(block.batch, origin)
+  }
+
+  /// Tells the threads that decode what else they can do with their blocks, if anything and if it is worth it. For the end
+  /// of each turn in which there were some: by then everybody has subscribed.
+  public final func shareWork(through place: BlockWorkPlace) {
+    guard !hasShared, !isClosed, place.isWorthIt() else { return }
+    hasShared = true
+    let work = BlockWork()
+    if offer(work) { place.put(work) }
   }
 
   private func produce(_ rows: RowBatch, _ origin: Origin) {

@@ -4,7 +4,8 @@ import Glibc
 public final class EventFrame {
   public let frame: EvaluationFrame
   private let segment: Segment
-  private unowned(unsafe) let execution: Execution
+  /// Nil: evaluations happen beside the turns, where there is no time and nothing is known of where events come from.
+  private unowned(unsafe) let execution: Execution?
 
   init(_ segment: Segment, _ scope: Scope, _ execution: Execution) {
     self.segment = segment
@@ -25,6 +26,30 @@ public final class EventFrame {
     timeOfNow = time.pointee
     frame.now = .timestamp(wallTime: timeOfNow)
   }
+
+  /// For a thread beside the turns, and a segment that reads neither `meta` nor `now`.
+  init(_ segment: Segment, arena: Arena, json: JSONParser, bank: SlotBank?) {
+    self.segment = segment
+    execution = nil
+    frame = EvaluationFrame(
+      variables: segment.variableCount, slots: segment.projection.slotCount, bank: bank, arena: arena, json: json)
+    frame[Variables.env] = segment.environment.value
+    outer = nil
+    error = nil
+    usesMeta = false
+    readsPaths = segment.projection.slotCount > 0
+    projection = .passUnretained(segment.projection)
+    state = frame.state
+    time = Self.noTime
+    timeOfNow = time.pointee
+  }
+
+  /// Of frames beside the turns; never written.
+  nonisolated(unsafe) private static let noTime: UnsafePointer<Int64> = {
+    let time = UnsafeMutablePointer<Int64>.allocate(capacity: 1)
+    time.initialize(to: 0)
+    return UnsafePointer(time)
+  }()
 
   /// What the evaluator works on.
   @inline(__always)
@@ -94,6 +119,7 @@ public final class EventFrame {
   }
 
   private func meta(of event: Event) -> Value {
+    guard let execution else { return .absent }
     let arena = execution.executor.arena
     let origin = event.origin.takeUnretainedValue()
     var members: [(key: Value, value: Value)] = [

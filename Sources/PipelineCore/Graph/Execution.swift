@@ -42,6 +42,8 @@ public final class Execution {
     public var startsAllThreads = false
   }
   public var reading = Reading()
+  /// Blocks that came ready to be written (``BlockWork``).
+  public internal(set) var encodedBlocks = 0
   /// Sees all subscriptions, for tests.
   var subscriptionProbe: (any SubscriptionProbe)?
   /// Replaces sinks, for tests.

@@ -5,6 +5,11 @@ open class Downstream {
   /// Takes many events at once, if it makes no difference to it: false where they must come one by one, and then
   /// nothing has been done.
   open func receive(_ lines: VerbatimLines) -> Bool { false }
+  /// Says what it does with each event, and has what is below say the same; false where that needs turns.
+  open func join(_ work: BlockWork) -> Bool { false }
+  /// Takes what a work that it has joined made of many events; false where they must come one by one, and then nothing
+  /// has been done.
+  open func receive(_ block: EncodedBlock) -> Bool { false }
   open func complete() {}
   open func fail(_ failure: SignalFailure) {}
 }
@@ -81,6 +86,16 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
   /// Emits many events at once; false where they must be emitted one by one, and then nothing has been done.
   public final func emit(_ lines: VerbatimLines) -> Bool {
     !isClosed && downstream._withUnsafeGuaranteedRef { $0.receive(lines) }
+  }
+
+  /// The same of a block that a work made which what is below has joined.
+  final func emit(_ block: EncodedBlock) -> Bool {
+    !isClosed && downstream._withUnsafeGuaranteedRef { $0.receive(block) }
+  }
+
+  /// Asks what is below to join.
+  final func offer(_ work: BlockWork) -> Bool {
+    !isClosed && downstream._withUnsafeGuaranteedRef { $0.join(work) }
   }
 
   @inline(__always)

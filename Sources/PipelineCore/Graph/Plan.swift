@@ -194,6 +194,7 @@ public final class Segment: @unchecked Sendable {
   /// Frozen after compilation.
   public let projection: Projection
   public internal(set) var usesMeta = false
+  public internal(set) var usesNow = false
   public internal(set) var hasPrograms = false
   /// Number of variables that a frame needs.
   public internal(set) var variableCount = Variables.base.count

@@ -10,6 +10,15 @@ public enum RowVerdict {
   case finish
 }
 
+/// What a pure row-wise step says of one value.
+public enum PureVerdict {
+  /// The value, perhaps another one, goes on.
+  case pass
+  case drop
+  /// A turn must see to it: it fails, or is refused.
+  case undecided
+}
+
 /// One running row-wise step: sees one event at a time, emits at most one for it, at once.
 open class RowStep {
   public init() {}
@@ -17,6 +26,9 @@ open class RowStep {
   open var endsBeforeStart: Bool { false }
   /// Called for each event, in order. May change `event`; may reject it through `run` and drop it.
   open func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict { .pass }
+  /// The same without a run, on any thread, where it depends on nothing but the value and changes nothing else; what
+  /// it would reject is undecided. To override where the operator says ``RowOperator/isPure``.
+  open func applyAlone(_ value: inout Value, _ frame: EventFrame) -> PureVerdict { .undecided }
   /// The input is complete. What is returned is the last event, which goes to the steps behind; they see another
   /// value than this one, so its operator says ``RowOperator/changesValue``.
   open func complete(_ run: RowRun) -> Value? { nil }
@@ -46,6 +58,9 @@ public final class RowRun: OperatorNode {
   typealias OwnSteps = UnsafeMutablePointer<Unmanaged<RowStep>>
 
   private let steps: UnsafeMutableBufferPointer<Step>
+  private let plan: RunPlan
+  /// Of which it is part.
+  private var work: BlockWork?
   // Nodes run on one thread at a time, and no access lasts longer than a load or a store.
   @exclusivity(unchecked) private var current = 0
 
@@ -64,6 +79,7 @@ public final class RowRun: OperatorNode {
     }
     self.steps = .allocate(capacity: steps.count)
     _ = self.steps.initialize(from: steps)
+    self.plan = plan
     super.init(seat, downstream: downstream)
   }
 
@@ -99,6 +115,14 @@ public final class RowRun: OperatorNode {
       finish()
     }
   }
+
+  public override func join(_ work: BlockWork) -> Bool {
+    guard seat.scope === execution.topScope, work.add(plan), offer(work) else { return false }
+    self.work = work
+    return true
+  }
+
+  public override func receive(_ block: EncodedBlock) -> Bool { block.work === work && emit(block) }
 
   /// Passes the event through the steps from `first` on and emits it. Returns the last step that completes with it,
   /// or -1.

@@ -233,6 +233,14 @@ final class SharedSignal: Downstream {
     only?._withUnsafeGuaranteedRef { $0.receive(lines) } ?? false
   }
 
+  override func join(_ work: BlockWork) -> Bool {
+    only?._withUnsafeGuaranteedRef { $0.join(work) } ?? false
+  }
+
+  override func receive(_ block: EncodedBlock) -> Bool {
+    only?._withUnsafeGuaranteedRef { $0.receive(block) } ?? false
+  }
+
   override func complete() {
     watcher?.complete()
     if !sharing.again { ending = .completed }

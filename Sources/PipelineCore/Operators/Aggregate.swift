@@ -43,15 +43,37 @@ struct Aggregate: RowOperator {
     @exclusivity(unchecked) private var running: OwnedValue
     @exclusivity(unchecked) private var index: Int64 = 0
     private let program: Program
+    /// How many members the program's value has, if it is written as a map; else 0.
+    private let memberCount: UInt8
+    /// `running` is such a value, and its members are scalars: the next one needs no more than their places.
+    @exclusivity(unchecked) private var isInPlace = false
 
     init(_ start: OwnedValue, _ program: Program) {
       running = start
       self.program = program
+      memberCount = UInt8(program.memberCount)
     }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
       frame.set(0, running.value)
       frame.set(1, .int(index))
+      if isInPlace, foldInPlace(frame) {
+        index &+= 1
+        return .drop
+      }
+      return fold(event, frame, run)
+    }
+
+    @inline(__always)
+    private func foldInPlace(_ frame: EventFrame) -> Bool {
+      withUnsafeTemporaryAllocation(of: Value.self, capacity: Program.memberLimit) { members in
+        guard let first = members.baseAddress, program.evaluateMembers(frame, into: first) else { return false }
+        return running.overwriteMembers(with: first)
+      }
+    }
+
+    @inline(never)
+    private func fold(_ event: Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
       let value = program.evaluate(frame)
       if value.isError {
         _ = failed(event, value, program, frame, run)
@@ -61,6 +83,7 @@ struct Aggregate: RowOperator {
       } else {
         index &+= 1
         running.assign(value)
+        isInPlace = memberCount > 0 && running.isMap(ofScalars: Int(memberCount))
       }
       return .drop
     }
@@ -75,6 +98,7 @@ struct Aggregate: RowOperator {
     override func restore(_ state: inout StateReader) throws(StateFault) {
       running = try state.read()
       index = try state.read()
+      isInPlace = false
     }
   }
 }

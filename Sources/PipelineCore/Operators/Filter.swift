@@ -2,6 +2,8 @@
 struct Filter: RowOperator {
   var condition = ExpressionParameter()
 
+  static let isPure = true
+
   static let spec = ComponentSpec<Filter>(
     "filter",
     summary: "Passes on the events for which a condition holds.",
@@ -44,6 +46,14 @@ struct Filter: RowOperator {
       case .no: return .drop
       case .failed:
         return failed(event, frame.frame.lastError, program, frame, run, otherwise: .drop)
+      }
+    }
+
+    override func applyAlone(_ value: inout Value, _ frame: EventFrame) -> PureVerdict {
+      switch program.evaluateBool(frame) {
+      case .yes: .pass
+      case .no: .drop
+      case .failed: .undecided
       }
     }
   }

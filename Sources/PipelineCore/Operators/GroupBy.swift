@@ -148,14 +148,17 @@ struct GroupBy: OperatorComponent {
         reject(event, .eventNotReadable, EventFrame.message(of: failure))
         return
       }
-      let key = program.evaluate(frame)
-      if key.isError {
-        if failed(event, key, program, frame) { emit(event) }
-        return
-      }
       buffer.clear()
-      KeyText.append(key, to: buffer, Context(state: frame.evaluation))
-      guard let group = group(key, event) else { return }
+      if !KeyText.append(listOf: program, frame, to: buffer) {
+        let key = program.evaluate(frame)
+        if key.isError {
+          if failed(event, key, program, frame) { emit(event) }
+          return
+        }
+        buffer.clear()
+        KeyText.append(key, to: buffer, Context(state: frame.evaluation))
+      }
+      guard let group = group(of: event) else { return }
       group._withUnsafeGuaranteedRef { group in
         if let idle {
           cancelWake(&group.timer)
@@ -176,16 +179,22 @@ struct GroupBy: OperatorComponent {
       }
     }
 
-    /// The group of the key whose text is in `buffer`.
-    private func group(_ key: Value, _ event: Event) -> Unmanaged<Group>? {
+    /// The group of the event in the frame; the text of its key is in `buffer`.
+    @inline(__always)
+    private func group(of event: Event) -> Unmanaged<Group>? {
       let hash = known.hash(buffer.bytes)
       if let number = known.find(buffer.bytes, hash) { return groups[number] }
+      return newGroup(of: event, hash)
+    }
+
+    @inline(never)
+    private func newGroup(of event: Event, _ hash: UInt64) -> Unmanaged<Group>? {
       guard known.count < maxGroups else {
         reject(event, .limitReached, "groupBy has \(known.count) groups, its bound `maxGroups`")
         return nil
       }
       created += 1
-      let group = make(known.insert(buffer.bytes, hash), key, created)
+      let group = make(known.insert(buffer.bytes, hash), program.evaluate(frame), created)
       if let plan, let subject = group.subject {
         open(plan, number: group.token, seat.scope.with(subject: subject, frames: frames))
       } else if let shared, shared.endsBeforeStart {

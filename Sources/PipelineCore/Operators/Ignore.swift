@@ -2,6 +2,8 @@
 struct Ignore: RowOperator {
   var value = LiteralParameter()
 
+  static let isPure = true
+
   static let spec = ComponentSpec<Ignore>(
     "ignore",
     summary: "Drops the events that are equal to a value.",
@@ -28,6 +30,10 @@ struct Ignore: RowOperator {
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
       frame.areEqual(event.value, value.value) ? .drop : .pass
+    }
+
+    override func applyAlone(_ value: inout Value, _ frame: EventFrame) -> PureVerdict {
+      frame.areEqual(value, self.value.value) ? .drop : .pass
     }
   }
 }

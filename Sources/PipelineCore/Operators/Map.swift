@@ -3,6 +3,7 @@ struct Map: RowOperator {
   var to = MappingParameter()
 
   static let changesValue = true
+  static let isPure = true
 
   static let spec = ComponentSpec<Map>(
     "map",
@@ -55,6 +56,13 @@ struct Map: RowOperator {
       event.value = value.is(.optional) ? value.wrapped ?? .null : value
       return .pass
     }
+
+    override func applyAlone(_ value: inout Value, _ frame: EventFrame) -> PureVerdict {
+      let new = program.evaluate(frame)
+      if new.isError { return .undecided }
+      value = new.is(.optional) ? new.wrapped ?? .null : new
+      return .pass
+    }
   }
 
   /// A mapping of expressions.
@@ -72,6 +80,14 @@ struct Map: RowOperator {
         return failed(event, value, failing, frame, run)
       }
       event.value = value.is(.optional) ? value.wrapped ?? .null : value
+      return .pass
+    }
+
+    override func applyAlone(_ value: inout Value, _ frame: EventFrame) -> PureVerdict {
+      var failing: Unmanaged<Program>?
+      let new = builder.build(frame, &failing)
+      if new.isError { return .undecided }
+      value = new.is(.optional) ? new.wrapped ?? .null : new
       return .pass
     }
   }

@@ -3,6 +3,7 @@ struct MapReplace: RowOperator {
   var value = LiteralParameter()
 
   static let changesValue = true
+  static let isPure = true
 
   static let spec = ComponentSpec<MapReplace>(
     "mapReplace",
@@ -31,6 +32,11 @@ struct MapReplace: RowOperator {
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
       event.value = value.value
+      return .pass
+    }
+
+    override func applyAlone(_ value: inout Value, _ frame: EventFrame) -> PureVerdict {
+      value = self.value.value
       return .pass
     }
   }

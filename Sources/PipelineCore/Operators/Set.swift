@@ -3,6 +3,7 @@ struct SetFields: RowOperator {
   var fields = Table<MappingParameter>()
 
   static let changesValue = true
+  static let isPure = true
 
   static let spec = ComponentSpec<SetFields>(
     "set",
@@ -74,6 +75,23 @@ struct SetFields: RowOperator {
         value = edited
       }
       event.value = value
+      return .pass
+    }
+
+    override func applyAlone(_ value: inout Value, _ frame: EventFrame) -> PureVerdict {
+      var edited = value
+      for field in fields {
+        var failing: Unmanaged<Program>?
+        var new = field.builder.build(frame, &failing)
+        if new.isError { return .undecided }
+        if new.is(.optional) {
+          guard let wrapped = new.wrapped else { continue }
+          new = wrapped
+        }
+        guard let next = field.path.set(new, in: edited, frame.frame.json, frame.frame.arena) else { return .undecided }
+        edited = next
+      }
+      value = edited
       return .pass
     }
   }

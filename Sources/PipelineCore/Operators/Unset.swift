@@ -3,6 +3,7 @@ struct UnsetFields: RowOperator {
   var fields: [String] = []
 
   static let changesValue = true
+  static let isPure = true
 
   static let spec = ComponentSpec<UnsetFields>(
     "unset",
@@ -37,6 +38,11 @@ struct UnsetFields: RowOperator {
       for path in paths {
         event.value = path.remove(from: event.value, run.execution.json, run.arena)
       }
+      return .pass
+    }
+
+    override func applyAlone(_ value: inout Value, _ frame: EventFrame) -> PureVerdict {
+      for path in paths { value = path.remove(from: value, frame.frame.json, frame.frame.arena) }
       return .pass
     }
   }

@@ -1,0 +1,49 @@
+import Testing
+
+@testable import PipelineCore
+
+/// When threads that decode take over what turns do with a block.
+@Suite struct BlockWorkPlaceTests {
+  /// Nanoseconds of decoding and of the turn, for each of `blocks`.
+  private func isWorthIt(_ making: Int64, _ using: Int64, threads: Int, blocks: Int = 100) -> Bool {
+    let place = BlockWorkPlace(threads: threads)
+    for _ in 0..<blocks {
+      place.made(in: making)
+      place.used(in: using)
+    }
+    return place.isWorthIt()
+  }
+
+  @Test func whereTurnsOrDecodingTakeMostOfTheTime() {
+    #expect(isWorthIt(60_000, 600_000, threads: 2))
+    #expect(isWorthIt(600_000, 60_000, threads: 2))
+    #expect(!isWorthIt(100_000, 100_000, threads: 2))
+    #expect(!isWorthIt(100_000, 150_000, threads: 2))
+    #expect(isWorthIt(100_000, 180_000, threads: 2))
+    #expect(isWorthIt(100_000, 100_000, threads: 4))
+  }
+
+  @Test func neverWithOneThread() { #expect(!isWorthIt(10_000, 900_000, threads: 1)) }
+
+  @Test func notBeforeEnoughIsKnown() {
+    #expect(!isWorthIt(0, 900_000, threads: 2, blocks: 3))
+    #expect(!isWorthIt(0, 10_000, threads: 2))
+  }
+
+  @Test func eachSpanIsJudgedByItself() {
+    let place = BlockWorkPlace(threads: 2)
+    for _ in 0..<100 {
+      place.made(in: 900_000)
+      place.used(in: 900_000)
+    }
+    #expect(!place.isWorthIt())
+    for _ in 0..<10 {
+      place.made(in: 100_000)
+      place.used(in: 900_000)
+    }
+    #expect(place.isWorthIt())
+    place.put(BlockWork())
+    place.used(in: 90_000_000)
+    #expect(!place.isWorthIt())
+  }
+}

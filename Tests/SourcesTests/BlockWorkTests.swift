@@ -1,0 +1,188 @@
+import Foundation
+import PipelineCore
+import PipelineHost
+import Testing
+
+/// What the threads that decode blocks do beyond that (``BlockWork``) shows in nothing but time: outputs, rejections, dead
+/// letters, counters and the outcome are those of one line at a time.
+@Suite struct BlockWorkTests {
+  private struct Written: Equatable {
+    var files: [String]
+    var deadLetters: [String]
+    var counters: Execution.Counters
+    var outcome: Execution.Outcome?
+  }
+
+  private struct Run {
+    var written: Written
+    var encodedBlocks: Int
+  }
+
+  /// A pipeline file, by where its input is and the folder that it writes to.
+  private typealias Text = (_ input: String, _ folder: Scratch) -> String
+
+  /// What is read: messages name its path, so all runs read the same file.
+  private struct Input {
+    let folder = Scratch()
+    init(_ lines: [String]) { folder.append(lines.map { $0 + "\n" }.joined(), to: "in") }
+    var path: String { folder("in") }
+  }
+
+  private func run(_ text: Text, _ input: Input, threads: Int, blockBytes: Int) throws -> Run {
+    let folder = Scratch()
+    let pipeline = try RealPipeline("threads: \(threads)\n" + text(input.path, folder)) {
+      $0.reading.blockBytes = blockBytes
+      $0.reading.startsAllThreads = true
+    }
+    let outcome = pipeline.runToEnd(within: .seconds(60))
+    return Run(
+      written: Written(
+        files: ["out", "bad"].map(folder.read), deadLetters: pipeline.deadLetters, counters: pipeline.counters,
+        outcome: outcome),
+      encodedBlocks: pipeline.execution.encodedBlocks)
+  }
+
+  private static func pipeline(
+    _ decode: String, _ steps: [String], _ encode: String, errors: Bool = false
+  ) -> Text {
+    { input, folder in
+      """
+      sources: { input: { file: { path: \(input), decode: \(decode) } } }
+      sinks:
+        out: { from: input, chain: [ \(steps.joined(separator: ", ")) ], file: { path: \(folder("out")), encode: \(encode) } }
+      \(errors ? "  bad: { from: input.errors, file: \(folder("bad")) }" : "")
+      """
+    }
+  }
+
+  private static let steps = [
+    "{ filter: event.n > 1 }", "{ filter: has(event.s) }", "{ map: { s: event.s, twice: event.n * 2 } }",
+    "{ map: event.s }", "{ map: '[event, size(event.s)]' }", "{ set: { at: { n: event.n, t: event.s + '!' } } }",
+    "{ unset: [s] }", "{ ignore: 2 }", "{ mapReplace: { a: [1, 2] } }", "{ map: event }",
+    "{ map: \"event.s.matches('^[a-z]+$') ? event.s : optional.none()\" }",
+    "{ map: 'event.l.map(x, x + 1)' }", "{ filter: event.n > 1, onError: route }",
+    "{ map: { x: event.deep.a.b, y: event.?deep.a.orValue(0) }, onError: drop }", "{ map: env.HOME }",
+  ]
+  private static let formats = ["ndjson", "json", "{ json: { validate: true } }", "logfmt"]
+  private static let encoders = ["ndjson", "json", "{ json: { indent: 2 } }", "text", "lines", "logfmt", "bytes"]
+  private static let lines: [String: [String]] = [
+    "json": [
+      #"{"n":1,"s":"a"}"#, #"{"n":2,"s":"b\n\u00fc"}"#, #"{ "n" : 3.50, "s" : "ü", "l":[1,2] }"#,
+      #"{"s":"x","n":4,"deep":{"a":{"b":[{"c":1}]}}}"#, #"{"n":12345678901234567890,"s":""}"#,
+    ],
+    "logfmt": ["n=1 s=a", "n=2 s=\"b c\"", "s=\"ü\" n=3", "n=4 s=x l=y"],
+  ]
+  private static let faulty: [String: [String]] = [
+    "json": [#"{"n":"x"}"#, #"{"n":1"#, "nonsense", "7", "", "[]", #"{"n":5}"#],
+    "logfmt": ["n", "=x", "n=\"1", ""],
+  ]
+
+  @Test(arguments: 0..<8) func showsInNothingButTime(_ part: Int) throws {
+    var generator = SplitMix(seed: UInt64(part))
+    var encodedBlocks = 0
+    var rounds = 0
+    // Not every chain has the types that its expressions need.
+    for round in 0..<60 where rounds < 20 {
+      let decode = generator.pick(Self.formats)
+      let kind = decode == "logfmt" ? "logfmt" : "json"
+      let steps = (0..<generator.below(4)).map { _ in generator.pick(Self.steps) }
+      let faults = generator.pick([0, 0, 3, 30])
+      let input = Input(
+        (0..<generator.pick([1, 30, 400])).map { _ in
+          generator.below(100) < faults ? generator.pick(Self.faulty[kind]!) : generator.pick(Self.lines[kind]!)
+        })
+      let text = Self.pipeline(decode, steps, generator.pick(Self.encoders), errors: generator.below(2) == 0)
+      guard let single = try? run(text, input, threads: 1, blockBytes: 1) else { continue }
+      rounds += 1
+      #expect(single.encodedBlocks == 0)
+      for threads in [2, 3, 8] {
+        let blockBytes = generator.pick([40, 64, 200, 1000])
+        let many = try run(text, input, threads: threads, blockBytes: blockBytes)
+        encodedBlocks += many.encodedBlocks
+        if many.written != single.written {
+          Issue.record(
+            """
+            part \(part), round \(round): \(threads) threads with blocks of \(blockBytes) bytes give
+            \(many.written)
+            and one line at a time
+            \(single.written)
+            \(text(input.path, Scratch()))
+            """)
+        }
+      }
+    }
+    #expect(rounds == 20)
+    #expect(encodedBlocks > 40)
+  }
+
+  /// In 2,000 good lines no more than the first blocks are run in turns.
+  @Test func mostBlocksComeReady() throws {
+    let lines = (0..<2000).map { #"{"n":\#($0),"s":"a"}"# }
+    let made = try run(
+      Self.pipeline("ndjson", ["{ filter: event.n % 3 == 0 }", "{ map: { m: event.n + 1 } }"], "ndjson"), Input(lines),
+      threads: 3,
+      blockBytes: 500)
+    #expect(made.encodedBlocks > 40)
+    #expect(made.written.files[0] == (0..<2000).filter { $0 % 3 == 0 }.map { "{\"m\":\($0 + 1)}\n" }.joined())
+    #expect(made.written.counters.received == 2000)
+    #expect(made.written.counters.sent == 667)
+  }
+
+  /// Where anything but the event counts, or somebody else sees it, everything is left to the turns.
+  @Test(arguments: [
+    "{ map: now }", "{ map: meta.offset }", "{ take: 1000 }", "{ scan: { start: 0, next: running + 1 } }",
+    "{ distinctUntilChanged: event.s }", "{ delay: 1ms }", "{ log: {} }",
+  ]) func turnsDoWhatNeedsThem(_ step: String) throws {
+    let lines = (0..<300).map { #"{"n":\#($0),"s":"a"}"# }
+    let made = try run(Self.pipeline("ndjson", [step], "ndjson"), Input(lines), threads: 3, blockBytes: 200)
+    #expect(made.encodedBlocks == 0)
+    #expect(made.written.outcome == .completed)
+  }
+
+  @Test(arguments: [
+    "{ from: input, file: { path: OUT, encode: csv } }", "{ from: input, file: { path: OUT, mode: replace } }",
+    "{ from: input, discard: {} }", "{ from: input, file: OUT }\n  other: { from: input, discard: {} }",
+    "{ from: late, file: OUT }",
+  ]) func sinksSayWhatTheyNeed(_ sink: String) throws {
+    let lines = (0..<300).map { #"{"n":\#($0),"s":"a"}"# }
+    let made = try run(
+      { input, folder in
+        """
+        sources: { input: { file: { path: \(input), decode: ndjson } } }
+        signals: { late: { from: input, chain: [ { map: event.n } ], share: { replay: 1 } } }
+        sinks:
+          out: \(sink.replacingOccurrences(of: "OUT", with: folder("out")))
+        """
+      }, Input(lines), threads: 3, blockBytes: 200)
+    #expect(made.encodedBlocks == 0)
+    #expect(made.written.outcome == .completed)
+  }
+
+  /// Who cannot make anything of most blocks does not try each.
+  @Test func faultyBlocksCostLittle() throws {
+    let input = Input((0..<4000).map { #"{"n":\#($0 % 7 == 0 ? "\"x\"" : "1")}"# })
+    let text = Self.pipeline("ndjson", ["{ map: event.n + 1 }"], "ndjson", errors: true)
+    let single = try run(text, input, threads: 1, blockBytes: 1 << 16)
+    let many = try run(text, input, threads: 3, blockBytes: 200)
+    let isSame = many.written == single.written
+    #expect(isSame)
+    #expect(many.encodedBlocks == 0)
+    #expect(many.written.counters.rejected == 572)
+  }
+}
+
+/// SplitMix64: the same numbers for the same seed.
+private struct SplitMix {
+  private var state: UInt64
+  init(seed: UInt64) { state = seed &* 0x2545_F491_4F6C_DD1D &+ 0x9E37_79B9_7F4A_7C15 }
+
+  mutating func below(_ bound: Int) -> Int {
+    state &+= 0x9E37_79B9_7F4A_7C15
+    var mixed = state
+    mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
+    mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
+    return Int((mixed ^ (mixed >> 31)) % UInt64(bound))
+  }
+
+  mutating func pick<T>(_ choices: [T]) -> T { choices[below(choices.count)] }
+}
