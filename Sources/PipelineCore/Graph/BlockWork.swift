@@ -71,6 +71,8 @@ public final class BlockWorkPlace: Sendable {
     var blocks = 0
     var making: Int64 = 0
     var using: Int64 = 0
+    /// Spans in a row in which it would have been worth it.
+    var agreed = 0
   }
   private let state = Mutex(State())
   private let threads: Int
@@ -78,8 +80,8 @@ public final class BlockWorkPlace: Sendable {
   private let always: Bool
 
   /// A span is at least that long, in nanoseconds of work and in blocks.
-  private static let span: Int64 = 2_000_000
-  private static let leastBlocks = 4
+  private static let span: Int64 = 4_000_000
+  private static let leastBlocks = 8
 
   /// - Parameter threads: how many may decode.
   public init(threads: Int, always: Bool = false) {
@@ -102,7 +104,8 @@ public final class BlockWorkPlace: Sendable {
   }
 
   /// Whether threads that do all of it beside each other would take less than decoding beside the turns takes: then what
-  /// is slower, the turns or decoding, is what everything waits for. A fourth more, because they get in each other's way.
+  /// is slower, the turns or decoding, is what everything waits for. A fourth more, because they get in each other's way;
+  /// and twice in a row, because the first blocks find everything cold.
   func isWorthIt() -> Bool {
     if always { return true }
     return state.withLock { state in
@@ -111,7 +114,8 @@ public final class BlockWorkPlace: Sendable {
       }
       defer { (state.blocks, state.making, state.using) = (0, 0, 0) }
       let beside = (state.making &+ state.using) / Int64(max(1, threads))
-      return max(state.making, state.using) > beside &+ beside / 4
+      state.agreed = max(state.making, state.using) > beside &+ beside / 4 ? state.agreed + 1 : 0
+      return state.agreed == 2
     }
   }
 }
@@ -119,8 +123,10 @@ public final class BlockWorkPlace: Sendable {
 /// Does a ``BlockWork`` on one thread.
 public final class BlockWorker {
   private struct Step {
-    var step: RowStep
-    var frame: EventFrame
+    /// Retained.
+    var step: Unmanaged<RowStep>
+    /// Retained.
+    var frame: Unmanaged<EventFrame>
     /// The first of its part: the frame must be loaded with the event before.
     var loads: Bool
   }
@@ -129,8 +135,9 @@ public final class BlockWorker {
   private let encoder: any EventEncoder
   private let arena = Arena()
   private let json = JSONParser()
-  private let steps: [Step]
-  private let banks: [SlotBank]
+  // In memory of their own, so that an event counts no references.
+  private let steps: UnsafeMutableBufferPointer<Step>
+  private let banks: UnsafeMutableBufferPointer<Unmanaged<SlotBank>>
   /// Blocks in a row that had to be left to their turns, and how many more are left without trying.
   private var failures = 0
   private var rest = 0
@@ -148,11 +155,25 @@ public final class BlockWorker {
       let frame = EventFrame(part.segment, arena: arena, json: json, bank: banks[ObjectIdentifier(projection)])
       for (index, step) in part.steps.enumerated() {
         steps.append(
-          Step(step: step.component.makeStep(), frame: frame, loads: index == 0 && part.segment.needsLoading))
+          Step(
+            step: .passRetained(step.component.makeStep()), frame: .passRetained(frame),
+            loads: index == 0 && part.segment.needsLoading))
       }
     }
-    self.steps = steps
-    self.banks = Array(banks.values)
+    self.steps = .allocate(capacity: steps.count)
+    _ = self.steps.initialize(from: steps)
+    self.banks = .allocate(capacity: banks.count)
+    _ = self.banks.initialize(from: banks.values.map { .passRetained($0) })
+  }
+
+  deinit {
+    for step in steps {
+      step.step.release()
+      step.frame.release()
+    }
+    for bank in banks { bank.release() }
+    steps.deallocate()
+    banks.deallocate()
   }
 
   /// What becomes of the block; nil: its turn must see to it.
@@ -184,7 +205,7 @@ public final class BlockWorker {
       // What one event needed, the next one does not: small memory stays in the cache.
       defer {
         arena.reset()
-        for bank in banks { bank.forget() }
+        for bank in banks { bank._withUnsafeGuaranteedRef { $0.forget() } }
       }
       switch apply(value, buffer) {
       case .drop: return true
@@ -203,8 +224,15 @@ public final class BlockWorker {
   private func apply(_ value: Value, _ buffer: OutputBuffer) -> Fate? {
     var event = Event(value)
     for step in steps {
-      if step.loads, withUnsafePointer(to: &event, { step.frame.load($0) }) != nil { return nil }
-      switch step.step.applyAlone(&event.value, step.frame) {
+      if step.loads,
+        withUnsafePointer(to: &event, { event in step.frame._withUnsafeGuaranteedRef { $0.load(event) } }) != nil
+      {
+        return nil
+      }
+      let verdict = step.frame._withUnsafeGuaranteedRef { frame in
+        step.step._withUnsafeGuaranteedRef { $0.applyAlone(&event.value, frame) }
+      }
+      switch verdict {
       case .pass: continue
       case .drop: return .drop
       case .undecided: return nil
