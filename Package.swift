@@ -113,8 +113,8 @@ let package = Package(
     .testTarget(name: "TransportTests", dependencies: ["Transport", "PipelineCore"]),
     // Runs the built binary; the dependency is there so that it is built.
     .testTarget(name: "RxdTests", dependencies: ["rxd", "CLinux"]),
-    .testTarget(name: "SourcesTests", dependencies: ["PipelineHost", "Sources_", "rxd"]),
-    .testTarget(name: "SinksTests", dependencies: ["CInflate", "PipelineHost", "Sinks", "rxd"]),
+    .testTarget(name: "SourcesTests", dependencies: ["PipelineHost", "PipelineTestSupport", "Sources_", "rxd"]),
+    .testTarget(name: "SinksTests", dependencies: ["CInflate", "PipelineHost", "PipelineTestSupport", "Sinks", "rxd"]),
     // Looks into what was compressed.
     .target(
       name: "CInflate", path: "Tests/CInflate", linkerSettings: [.linkedLibrary("z"), .linkedLibrary("zstd")]),

@@ -1,6 +1,7 @@
 import Foundation
 import PipelineCore
 import PipelineHost
+import PipelineTestSupport
 import Testing
 
 /// Blocks of lines go from a file to a file as they were read, if nobody looks into them. What is written is the same
@@ -38,7 +39,7 @@ import Testing
     ("lines", "lines"), ("lines", "text"), ("ndjson", "ndjson"), ("ndjson", "text"), ("lines", "ndjson"),
   ])
   func areWrittenAsEventsAre(decode: String, encode: String) throws {
-    var random = SplitMix64(state: UInt64(decode.count * 31 + encode.count))
+    var random = SplitMix(UInt64(decode.count * 31 + encode.count))
     for round in 0..<12 {
       let folder = Scratch()
       // Some inputs hold nothing but what can pass as it stands; many lines make blocks that are not copied.
@@ -57,16 +58,5 @@ import Testing
       #expect(whole == single, "round \(round)")
       #expect(whole[0] != "")
     }
-  }
-}
-
-private struct SplitMix64 {
-  var state: UInt64
-  mutating func next() -> UInt64 {
-    state &+= 0x9e37_79b9_7f4a_7c15
-    var z = state
-    z = (z ^ (z >> 30)) &* 0xbf58_476d_1ce4_e5b9
-    z = (z ^ (z >> 27)) &* 0x94d0_49bb_1331_11eb
-    return z ^ (z >> 31)
   }
 }

@@ -1,6 +1,7 @@
 import Foundation
 import PipelineCore
 import PipelineHost
+import PipelineTestSupport
 import Testing
 
 /// What the threads that decode blocks do beyond that (``BlockWork``) shows in nothing but time: outputs, rejections, dead
@@ -78,7 +79,7 @@ import Testing
   ]
 
   @Test(arguments: 0..<8) func showsInNothingButTime(_ part: Int) throws {
-    var generator = SplitMix(seed: UInt64(part))
+    var generator = SplitMix(UInt64(part))
     var encodedBlocks = 0
     var rounds = 0
     // Not every chain has the types that its expressions need.
@@ -169,20 +170,4 @@ import Testing
     #expect(many.encodedBlocks == 0)
     #expect(many.written.counters.rejected == 572)
   }
-}
-
-/// SplitMix64: the same numbers for the same seed.
-private struct SplitMix {
-  private var state: UInt64
-  init(seed: UInt64) { state = seed &* 0x2545_F491_4F6C_DD1D &+ 0x9E37_79B9_7F4A_7C15 }
-
-  mutating func below(_ bound: Int) -> Int {
-    state &+= 0x9E37_79B9_7F4A_7C15
-    var mixed = state
-    mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-    mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-    return Int((mixed ^ (mixed >> 31)) % UInt64(bound))
-  }
-
-  mutating func pick<T>(_ choices: [T]) -> T { choices[below(choices.count)] }
 }

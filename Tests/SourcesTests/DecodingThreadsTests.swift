@@ -1,6 +1,7 @@
 import Foundation
 import PipelineCore
 import PipelineHost
+import PipelineTestSupport
 import Testing
 
 /// However an input is cut into blocks, and however many threads decode them, what is written is the same, byte for
@@ -204,16 +205,10 @@ private struct InputGraph {
 
 /// Makes graphs and inputs; the same ones for the same seed.
 private struct InputGenerator {
-  private var state: UInt64
-  init(seed: UInt64) { state = seed &* 0x2545_F491_4F6C_DD1D &+ 0x9E37_79B9_7F4A_7C15 }
+  private var random: SplitMix
+  init(seed: UInt64) { random = SplitMix(seed &* 0x2545_F491_4F6C_DD1D &+ 0x9E37_79B9_7F4A_7C15) }
 
-  mutating func below(_ bound: Int) -> Int {
-    state &+= 0x9E37_79B9_7F4A_7C15
-    var mixed = state
-    mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-    mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-    return Int((mixed ^ (mixed >> 31)) % UInt64(bound))
-  }
+  mutating func below(_ bound: Int) -> Int { random.below(bound) }
 
   mutating func pick<T>(_ choices: [T]) -> T { choices[below(choices.count)] }
 

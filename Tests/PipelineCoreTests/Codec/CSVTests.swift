@@ -1,4 +1,5 @@
 import PipelineCore
+import PipelineTestSupport
 import Testing
 
 @Suite struct CSVTests {
@@ -142,7 +143,7 @@ import Testing
   // MARK: Random tables
 
   @Test func randomTablesSurviveWritingAndReading() throws {
-    var dice = Dice(31)
+    var dice = SplitMix(31)
     let pieces = ["a", ",", "\"", "\n", "\r\n", " ", "é", "long text", "\"\"", "1"]
     let arena = Arena()
     for _ in 0..<300 {

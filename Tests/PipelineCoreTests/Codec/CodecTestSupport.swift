@@ -1,4 +1,5 @@
 import PipelineCore
+import PipelineTestSupport
 import Testing
 
 /// Hands `input` to a decoder as a reader does that was given it in pieces, cut at these places.
@@ -67,7 +68,7 @@ func expectSameForAllCuts(_ options: DecoderOptions, _ input: [UInt8]) throws {
   #expect(try decoded(options, input, emptyEnd: true) == whole)
   for cut in 0...input.count { #expect(try decoded(options, input, cuts: [cut]) == whole, "cut at \(cut)") }
   #expect(try decoded(options, input, cuts: Array(0...input.count)) == whole, "cut everywhere")
-  var dice = Dice(UInt64(input.count))
+  var dice = SplitMix(UInt64(input.count))
   for _ in 0..<100 {
     let cuts = (0..<dice.below(6)).map { _ in dice.below(input.count + 1) }.sorted()
     #expect(try decoded(options, input, cuts: cuts, emptyEnd: true) == whole, "cuts at \(cuts)")

@@ -1,5 +1,6 @@
 import Foundation
 import PipelineCore
+import PipelineTestSupport
 import Testing
 
 @Suite struct DecoderTests {
@@ -232,7 +233,7 @@ import Testing
 
   @Test(arguments: DecoderFormat.allCases)
   func noDecoderMindsDamage(_ format: DecoderFormat) throws {
-    var dice = Dice(2)
+    var dice = SplitMix(2)
     var options = DecoderOptions(format)
     options.regex = RegexDecoding(pattern: format == .regex ? "combined" : "")
     options.csv.types = .infer

@@ -1,4 +1,5 @@
 import PipelineCore
+import PipelineTestSupport
 import Testing
 
 @Suite struct EncoderTests {
@@ -102,7 +103,7 @@ import Testing
   }
 
   @Test func whatIsWrittenReadsBack() throws {
-    var dice = Dice(12)
+    var dice = SplitMix(12)
     for _ in 0..<500 {
       let tree = parser.parse(ExactText(randomDocument(&dice)).bytes, into: arena)
       let text = try encoded(EncoderOptions(.json), [tree, tree])

@@ -1,4 +1,5 @@
 import CJSON
+import PipelineTestSupport
 import Testing
 
 @testable import PipelineCore
@@ -18,17 +19,6 @@ import Testing
     #"{"status"}"#, #"{"status":}"#, #"{"status":,}"#, #"{"a":1 "status":2}"#, #"["status":1}"#, #"{"a":"\q"}"#,
     #"{"status":"a"b}"#, #"{"a":{"b":1},"a":{"b":2},"status":{"x":1}}"#, "{\"a\":\"\u{1}\"}", "}{", "{\"\":1}",
   ]
-
-  private struct Dice: RandomNumberGenerator {
-    var state: UInt64
-    mutating func next() -> UInt64 {
-      state &+= 0x9e37_79b9_7f4a_7c15
-      var z = state
-      z = (z ^ (z >> 30)) &* 0xbf58_476d_1ce4_e5b9
-      z = (z ^ (z >> 27)) &* 0x94d0_49bb_1331_11eb
-      return z ^ (z >> 31)
-    }
-  }
 
   private func projection() -> Projection {
     let projection = Projection()
@@ -110,7 +100,7 @@ import Testing
 
   @Test func damagedBlocks() throws {
     let projection = projection()
-    var dice = Dice(state: 11)
+    var dice = SplitMix(11)
     var shared = 0
     for round in 0..<5000 {
       var lines = (0..<Int.random(in: 1...6, using: &dice)).map { _ in

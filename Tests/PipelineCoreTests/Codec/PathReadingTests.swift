@@ -1,4 +1,5 @@
 import CJSON
+import PipelineTestSupport
 import Testing
 
 @testable import PipelineCore

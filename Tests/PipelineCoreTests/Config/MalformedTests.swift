@@ -1,4 +1,5 @@
 import Foundation
+import PipelineTestSupport
 import Testing
 
 @testable import PipelineCore
@@ -153,7 +154,7 @@ import Testing
 
   /// Damaged files end in a report or a tree, and decoded scalars always find their bytes.
   @Test func damagedFiles() throws {
-    var random = Seeded(state: 42)
+    var random = SplitMix(42)
     let seeds = Self.files.map(\.bytes).filter { $0.count < 3_000 } + [Array(Self.whole.utf8)]
     let marks = Array("[]{}:,&*!|>'\"%@`#?-~ \n\t\\$.0a".utf8)
     for _ in 0..<4_000 {

@@ -1,3 +1,4 @@
+import PipelineTestSupport
 import Testing
 
 @testable import PipelineCore
@@ -71,7 +72,7 @@ import Testing
 
   /// Nothing that is written may trap.
   @Test func randomTexts() {
-    var random = Seeded(state: 7)
+    var random = SplitMix(7)
     let letters = Array("0123456789.hmsdKMGiBn -".utf8)
     for _ in 0..<20_000 {
       let text = (0..<Int.random(in: 0...12, using: &random)).map { _ in

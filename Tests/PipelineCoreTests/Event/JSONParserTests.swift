@@ -1,5 +1,6 @@
 import CJSON
 import PipelineCore
+import PipelineTestSupport
 import Testing
 
 #if canImport(Glibc)
@@ -176,7 +177,7 @@ import Testing
   }
 
   @Test func readsDoublesAsTheStandardLibraryDoes() {
-    var dice = Dice(11)
+    var dice = SplitMix(11)
     for _ in 0..<20_000 {
       let double = Double(bitPattern: dice.next())
       if !double.isFinite { continue }
@@ -328,7 +329,7 @@ import Testing
   }
 
   @Test func lookupAgreesWithParse() {
-    var dice = Dice(5)
+    var dice = SplitMix(5)
     for _ in 0..<3000 {
       let text = ExactText(randomDocument(&dice))
       let whole = parser.parse(text.bytes, into: arena)
@@ -352,7 +353,7 @@ import Testing
   // MARK: Two readers, one opinion
 
   @Test func bothReadersAgreeOnDamagedText() {
-    var dice = Dice(42)
+    var dice = SplitMix(42)
     let junk = Array("{}[]:,\"\\ \n\t0-1.eEtfnu\u{1}\u{7f}x".utf8) + [0xC3, 0xA9, 0xFF, 0xED, 0xA0, 0x00]
     for _ in 0..<30_000 {
       var bytes = Array(randomDocument(&dice).utf8)
@@ -388,7 +389,7 @@ import Testing
   }
 
   @Test func agreesWithItselfAtEveryCut() {
-    var dice = Dice(8)
+    var dice = SplitMix(8)
     for _ in 0..<200 {
       let bytes = Array(randomDocument(&dice).utf8)
       for end in 0..<bytes.count {
@@ -410,7 +411,7 @@ import Testing
     try #require(mapped != MAP_FAILED)
     defer { munmap(mapped, 2 * page) }
     try #require(mprotect(mapped + page, page, PROT_NONE) == 0)
-    var dice = Dice(4)
+    var dice = SplitMix(4)
     let key = Array("key".utf8).exact.bytes
     for _ in 0..<5000 {
       var bytes = Array(randomDocument(&dice).utf8.prefix(page))

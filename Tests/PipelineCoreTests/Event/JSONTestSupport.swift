@@ -1,5 +1,6 @@
 import CJSON
 import PipelineCore
+import PipelineTestSupport
 
 /// A document in memory that ends where the text ends, so that reading further shows under a sanitizer.
 ///
@@ -74,20 +75,6 @@ indirect enum Plain: Equatable, Sendable, CustomStringConvertible {
   }
 }
 
-/// Deterministic random numbers (SplitMix64).
-struct Dice: RandomNumberGenerator {
-  var state: UInt64
-  init(_ seed: UInt64) { state = seed }
-  mutating func next() -> UInt64 {
-    state &+= 0x9E37_79B9_7F4A_7C15
-    var z = state
-    z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
-    z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
-    return z ^ (z >> 31)
-  }
-  mutating func below(_ bound: Int) -> Int { Int.random(in: 0..<bound, using: &self) }
-}
-
 func written(_ value: Value, _ layout: JSONWriter.Layout = .compact) -> String {
   let output = OutputBuffer()
   if let failure = JSONWriter.append(value, to: output, layout: layout) { return "failure: \(failure)" }
@@ -95,11 +82,11 @@ func written(_ value: Value, _ layout: JSONWriter.Layout = .compact) -> String {
 }
 
 /// A random document: all kinds, all sizes of numbers, escapes, white space.
-func randomDocument(_ dice: inout Dice, depth: Int = 0) -> String {
-  func space(_ dice: inout Dice) -> String {
+func randomDocument(_ dice: inout SplitMix, depth: Int = 0) -> String {
+  func space(_ dice: inout SplitMix) -> String {
     dice.below(4) == 0 ? ["", " ", "\n", "\t", "\r\n", "   "][dice.below(6)] : ""
   }
-  func string(_ dice: inout Dice) -> String {
+  func string(_ dice: inout SplitMix) -> String {
     let parts = [
       "a", "key", "é", "漢字", "🎈", "\\n", "\\u0041", "\\ud83d\\ude00", "\\\\", "\\\"", "{", "}", "[", ",", ":",
       " ", "a longer piece of text without anything", "\\ud83d", "\u{2028}", "\u{7f}",

@@ -1,5 +1,6 @@
 import CJSON
 import PipelineCore
+import PipelineTestSupport
 import Testing
 
 @Suite struct JSONWriterTests {
@@ -20,7 +21,7 @@ import Testing
   func writesDoubles(_ number: Double, _ text: String) { #expect(written(.double(number)) == text) }
 
   @Test func doublesReadBackAsTheSameDoubles() {
-    var dice = Dice(3)
+    var dice = SplitMix(3)
     for index in 0..<20_000 {
       let number =
         index % 2 == 0
@@ -168,7 +169,7 @@ import Testing
   }
 
   @Test func randomTreesSurviveWritingAndReading() {
-    var dice = Dice(77)
+    var dice = SplitMix(77)
     for _ in 0..<3000 {
       let text = ExactText(randomDocument(&dice))
       let tree = parser.parse(text.bytes, into: arena)

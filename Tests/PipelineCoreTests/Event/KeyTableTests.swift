@@ -1,3 +1,4 @@
+import PipelineTestSupport
 import Testing
 
 @testable import PipelineCore
@@ -36,20 +37,4 @@ import Testing
     #expect(table.count == 0)
     for text in expected.keys { text.withUnsafeBytes { #expect(table.find($0, table.hash($0)) == nil) } }
   }
-}
-
-/// Random numbers that are the same on every machine.
-struct SplitMix: RandomNumberGenerator {
-  private var state: UInt64
-  init(_ seed: UInt64) { state = seed }
-
-  mutating func next() -> UInt64 {
-    state &+= 0x9e37_79b9_7f4a_7c15
-    var z = state
-    z = (z ^ (z >> 30)) &* 0xbf58_476d_1ce4_e5b9
-    z = (z ^ (z >> 27)) &* 0x94d0_49bb_1331_11eb
-    return z ^ (z >> 31)
-  }
-
-  mutating func below(_ bound: Int) -> Int { Int(next() % UInt64(bound)) }
 }

@@ -1,4 +1,5 @@
 import Measuring
+import PipelineTestSupport
 import Testing
 
 @testable import PipelineCore

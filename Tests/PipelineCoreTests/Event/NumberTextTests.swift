@@ -1,3 +1,4 @@
+import PipelineTestSupport
 import Testing
 
 @testable import PipelineCore
@@ -5,8 +6,8 @@ import Testing
 /// A number that nobody changes is written as it was read.
 @Suite struct NumberTextTests {
   /// JSON numbers of every form, also such as nobody would write.
-  static func randomNumber(_ dice: inout Dice) -> String {
-    func digits(_ count: Int, _ dice: inout Dice) -> String {
+  static func randomNumber(_ dice: inout SplitMix) -> String {
+    func digits(_ count: Int, _ dice: inout SplitMix) -> String {
       let alphabet = dice.below(3) == 0 ? ["0", "0", "0", "9"] : (0...9).map { "\($0)" }
       return (0..<count).map { _ in alphabet[dice.below(alphabet.count)] }.joined()
     }
@@ -21,7 +22,7 @@ import Testing
 
   /// Every way in which JSON text becomes a value.
   @Test(arguments: 0..<4) func writesNumbersAsTheyCame(_ seed: UInt64) throws {
-    var dice = Dice(seed)
+    var dice = SplitMix(seed)
     let parser = JSONParser()
     let arena = Arena()
     for _ in 0..<5000 {
@@ -83,7 +84,8 @@ import Testing
   // MARK: Holding
 
   /// A value with numbers of all forms, lists, maps, optionals and texts around them.
-  private static func randomValue(_ dice: inout Dice, _ arena: Arena, _ parser: JSONParser, depth: Int = 0) -> Value {
+  private static func randomValue(_ dice: inout SplitMix, _ arena: Arena, _ parser: JSONParser, depth: Int = 0) -> Value
+  {
     switch dice.below(depth > 3 ? 4 : 7) {
     case 0, 1, 2:
       let text = randomNumber(&dice)
@@ -102,7 +104,7 @@ import Testing
 
   /// In debug builds memory that is given back is overwritten, so an address that was kept would show.
   @Test(arguments: 0..<4) func whatIsHeldHasItsOwnTexts(_ seed: UInt64) {
-    var dice = Dice(100 + seed)
+    var dice = SplitMix(100 + seed)
     let parser = JSONParser()
     let turn = Arena()
     var held = OwnedValue()
@@ -190,7 +192,7 @@ import Testing
 
   /// Random numbers through expressions that change nothing.
   @Test(arguments: 0..<4) func identities(_ seed: UInt64) throws {
-    var dice = Dice(200 + seed)
+    var dice = SplitMix(200 + seed)
     let identities = [
       "event.x", "[event.x][0]", "{'a': event.x}.a", "true ? event.x : 0", "dyn(event.x)", "event.?x.orValue(1)",
       "[event.x, event.x].map(v, v)[1]", "event.l[0]", "event.o.x", "event['x']", "[[event.o.x]].flatten()[0]",

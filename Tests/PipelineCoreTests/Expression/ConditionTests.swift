@@ -62,7 +62,7 @@ import Testing
 
   /// Terms that hold, do not hold, fail and need the operations, under `&&`, `||` and `!` in every order.
   @Test func logic() throws {
-    var random = Dice(11)
+    var random = SplitMix(11)
     let terms = [
       "event.yes", "event.no", "event.missing", "event.yes == true", "event.n > 5", "event.n < 5", "event.s == 'GET'",
       "event.s != 'GET'", "event.missing > 1", "has(event.missing)", "has(event.n)", "event.n + 1 == 8",

@@ -5,17 +5,6 @@ import Testing
 
 /// No text and no event may bring the process down; random, but the same in every run.
 @Suite struct RobustnessTests {
-  private struct Dice: RandomNumberGenerator {
-    var state: UInt64
-    mutating func next() -> UInt64 {
-      state &+= 0x9E37_79B9_7F4A_7C15
-      var z = state
-      z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
-      z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
-      return z ^ (z >> 31)
-    }
-  }
-
   private static let words = [
     "event", ".a", ".b", ".?a", "[0]", "[?'k']", "['k']", "(", ")", "[", "]", "{", "}", ",", ":", "?", "!", "-",
     "+", "*", "/", "%", "==", "!=", "<", ">=", "&&", "||", " in ", "1", "0", "2u", "1.5", "'x'", "\"\\n\"", "b'\\xff'",
@@ -35,7 +24,7 @@ import Testing
   ]
 
   @Test func randomTokens() {
-    var dice = Dice(state: 1)
+    var dice = SplitMix(1)
     for _ in 0..<6000 {
       var text = ""
       for _ in 0..<Int.random(in: 1...14, using: &dice) {
@@ -46,7 +35,7 @@ import Testing
   }
 
   @Test func randomBytes() {
-    var dice = Dice(state: 2)
+    var dice = SplitMix(2)
     for _ in 0..<3000 {
       let bytes = (0..<Int.random(in: 0...40, using: &dice)).map { _ in UInt8.random(in: 0...255, using: &dice) }
       var diagnostics = Diagnostics()
@@ -58,7 +47,7 @@ import Testing
   }
 
   @Test func damagedEvents() {
-    var dice = Dice(state: 3)
+    var dice = SplitMix(3)
     let projection = Projection()
     for path in [["a"], ["a", "b"], ["a", "b", "a"], ["k", "a"], ["b"], ["x"], ["nope"]] {
       _ = projection.slot(for: path, wants: path.count == 1 ? .presence : .value)

@@ -1,4 +1,5 @@
 import PipelineCore
+import PipelineTestSupport
 import Testing
 
 /// Sums of several terms, which are put together in one step where they look like texts, against one addition after the
@@ -39,7 +40,7 @@ import Testing
     let kinds = [
       #""a""#, #""""#, #""b\"c""#, #""\u00e9😀""#, "1", "2.5", "[1]", #"["x"]"#, "null", "true", "18446744073709551615",
     ]
-    var random = Dice(seed)
+    var random = SplitMix(seed)
     for _ in 0..<300 {
       let count = 3 + random.below(17)
       // Mostly texts, or nothing would come of most sums.

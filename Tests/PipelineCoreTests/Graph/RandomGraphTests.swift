@@ -5,21 +5,15 @@ import Testing
 
 /// Makes pipelines and scripts; the same ones for the same seed.
 struct GraphGenerator {
-  private var state: UInt64
+  private var random: SplitMix
   /// Whether there are commands, too.
   var hasCommands = false
   /// Whether the signal that is being made may execute them.
   private var mayExecute = false
 
-  init(seed: UInt64) { state = seed &* 0x2545_F491_4F6C_DD1D &+ 0x9E37_79B9_7F4A_7C15 }
+  init(seed: UInt64) { random = SplitMix(seed &* 0x2545_F491_4F6C_DD1D &+ 0x9E37_79B9_7F4A_7C15) }
 
-  mutating func below(_ bound: Int) -> Int {
-    state &+= 0x9E37_79B9_7F4A_7C15
-    var mixed = state
-    mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-    mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-    return Int((mixed ^ (mixed >> 31)) % UInt64(bound))
-  }
+  mutating func below(_ bound: Int) -> Int { random.below(bound) }
 
   mutating func pick<T>(_ choices: [T]) -> T { choices[below(choices.count)] }
 
