@@ -173,6 +173,18 @@ public struct RunPlan: Sendable {
   public init(parts: [Part]) { self.parts = parts }
 }
 
+extension SignalPlan {
+  /// Its row-wise steps, one or several; nil: it is something else.
+  var run: RunPlan? {
+    switch kind {
+    case .run(let run, _): run
+    case .node(let component as any RowOperator, let segment, _):
+      RunPlan(parts: [.init(segment: segment, steps: [.init(id: step, component: component)])])
+    default: nil
+    }
+  }
+}
+
 /// What the compiler knows of the events of a signal.
 public struct EventType: Sendable, Equatable {
   public var type: ExpressionType

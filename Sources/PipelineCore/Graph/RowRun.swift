@@ -58,7 +58,6 @@ public final class RowRun: OperatorNode {
   typealias OwnSteps = UnsafeMutablePointer<Unmanaged<RowStep>>
 
   private let steps: UnsafeMutableBufferPointer<Step>
-  private let plan: RunPlan
   /// Of which it is part.
   private var work: BlockWork?
   // Nodes run on one thread at a time, and no access lasts longer than a load or a store.
@@ -79,7 +78,6 @@ public final class RowRun: OperatorNode {
     }
     self.steps = .allocate(capacity: steps.count)
     _ = self.steps.initialize(from: steps)
-    self.plan = plan
     super.init(seat, downstream: downstream)
   }
 
@@ -117,7 +115,9 @@ public final class RowRun: OperatorNode {
   }
 
   public override func join(_ work: BlockWork) -> Bool {
-    guard seat.scope === execution.topScope, work.add(plan), offer(work) else { return false }
+    guard seat.scope === execution.topScope, let plan = seat.plan?.run, work.add(plan), offer(work) else {
+      return false
+    }
     self.work = work
     return true
   }
@@ -224,11 +224,7 @@ public final class RowRun: OperatorNode {
 
   /// The component of each step.
   private var components: [any RowOperator] {
-    switch seat.plan?.kind {
-    case .run(let run, _): run.parts.flatMap { $0.steps.map(\.component) }
-    case .node(let component as any RowOperator, _, _): [component]
-    default: []
-    }
+    (seat.plan?.run?.parts ?? []).flatMap { $0.steps.map(\.component) }
   }
 
   /// Each step has a record of its own, so that it finds it again with other neighbours.

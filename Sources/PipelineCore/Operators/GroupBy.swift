@@ -128,16 +128,13 @@ struct GroupBy: OperatorComponent {
     private func makeSharedRun() -> RowRun? {
       // Who looks at subscriptions sees each.
       guard let plan, execution.subscriptionProbe == nil else { return nil }
-      let run: RunPlan
       let input: SignalPlan
       switch plan.kind {
-      case .run(let steps, let origin): (run, input) = (steps, origin)
-      case .node(let component as any RowOperator, let segment, let inputs) where inputs.count == 1:
-        run = RunPlan(parts: [.init(segment: segment, steps: [.init(id: plan.step, component: component)])])
-        input = inputs[0]
+      case .run(_, let origin): input = origin
+      case .node(_, _, let inputs) where inputs.count == 1: input = inputs[0]
       default: return nil
       }
-      guard case .input = input.kind else { return nil }
+      guard case .input = input.kind, let run = plan.run else { return nil }
       let outlet = Outlet(self)
       self.outlet = outlet
       return RowRun(run, execution.seat(plan, seat.scope, .empty, [input]), downstream: outlet)
