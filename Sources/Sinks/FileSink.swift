@@ -67,6 +67,7 @@ public struct FileSink: SinkComponent {
   }
 
   public var threads: String? { StreamSink.threads }
+  public var encoding: EncodeParameter? { encode }
 
   public func makeSink(_ seat: Seat) -> RunningSink {
     var options = FileWriter.Options()

@@ -68,7 +68,7 @@ extension HTTPSink {
     override func receive(_ event: Event) {
       guard !isOver else { return }
       switch writer.bytes(of: event) {
-      case .failure(let failure): reject(event, "the event cannot be written: \(failure)")
+      case .failure(let failure): reject(event, because: failure)
       case .success(let bytes):
         executor.settlement?.hold()
         queue.append(Item(body: bytes, event: OwnedEvent(event), settlement: executor.settlement))
@@ -226,32 +226,37 @@ extension HTTPSink {
         return
       }
       let answer = String(decoding: response.body.prefix(4096), as: UTF8.self)
-      for item in request.items {
+      reject(
+        request.items, "the server refused the event with \(response.status)\(answer.isEmpty ? "" : ": \(answer)")")
+    }
+
+    /// Gives events up for good; whoever waits for them now waits for what this turn makes of that.
+    private func reject(_ items: [Item], _ message: String) {
+      executor.track(items.compactMap(\.settlement))
+      for item in items {
         item.event.keep(in: executor.arena)
-        reject(
-          item.event.event,
-          "the server refused the event with \(response.status)\(answer.isEmpty ? "" : ": \(answer)")")
-        item.settlement?.release()
+        reject(item.event.event, message)
       }
     }
 
     /// - Parameter after: how long the server wants to be left alone.
     private func again(_ request: Request, _ reason: String, after: TimeSpan?) {
-      if let limit = parameters.retry.attempts, request.attempts >= limit {
-        stop(
-          with: SignalFailure(
-            .sink, "\(reason); gave up after \(request.attempts) attempts", at: seat.location), request)
+      let isLast = parameters.retry.attempts.map { request.attempts >= $0 } ?? false
+      let giving = "\(reason); gave up after \(request.attempts) attempt\(request.attempts == 1 ? "" : "s")"
+      if isLast, !errorsAreRead {
+        stop(with: SignalFailure(.sink, giving, at: seat.location), request)
         return
       }
-      if !pace.isInTrouble {
+      if !pace.isInTrouble, !isLast {
         execution.services.log(
           .warning, execution.plan.steps[seat.step.number].label, "\(reason); trying again")
       }
       let pause = pace.pause(after: request.attempts, random: execution.services.random())
       pace.failed(request.place, executor.now, pause: after ?? pause)
-      queue.insert(request)
+      if !isLast { queue.insert(request) }
       unset(&resumption)
       if let instant = pace.resumesAt { resumption = executor.schedule(at: instant, self, Self.resumes) }
+      if isLast { reject(request.items, giving) }
     }
 
     func woke(_ token: Int) {
@@ -275,33 +280,55 @@ extension HTTPSink {
     /// - Parameter request: what it is about, if that is under way no more.
     private func stop(with failure: SignalFailure, _ request: Request? = nil) {
       if let request { queue.insert(request) }
-      abandon()
       fail(because: failure)
+      abandon()
     }
 
     private func over() {
-      abandon()
+      _ = close()
       drained()
     }
 
-    override func abandon() {
-      guard !isOver else { return }
+    override var awaitsAnswers: Bool { !isOver && !(exchanges.isEmpty && queue.isEmpty) }
+
+    /// Lets go of everything; returns what was not acknowledged, in order.
+    private func close() -> [Item] {
+      guard !isOver else { return [] }
       isOver = true
       unset(&flush)
       unset(&resumption)
       for exchange in exchanges.values { exchange.call?.cancel() }
       worker = nil
-      let left = exchanges.values.reduce(queue.total) { $0 + $1.request.items.count }
+      let left = queue.removeAll(beside: exchanges.values.map(\.request))
       exchanges = [:]
       if isCongested {
         isCongested = false
         executor.decongest(.output)
       }
-      if left > 0 {
-        execution.services.log(
-          .warning, execution.plan.steps[seat.step.number].label,
-          "the server had not acknowledged \(left) event\(left == 1 ? "" : "s") when the pipeline ended")
-      }
+      return left
+    }
+
+    private static let unacknowledged = "when the pipeline ended"
+
+    override func surrender() -> Bool {
+      let left = close()
+      let lost = left.filter { $0.settlement == nil }
+      tell(left.count - lost.count)
+      reject(lost, "the server had not acknowledged the event \(Self.unacknowledged)")
+      return !lost.isEmpty
+    }
+
+    override func abandon() {
+      let left = close()
+      tell(left.count)
+      countRejected(left.count { $0.settlement == nil })
+    }
+
+    private func tell(_ left: Int) {
+      guard left > 0 else { return }
+      execution.services.log(
+        .warning, execution.plan.steps[seat.step.number].label,
+        "the server had not acknowledged \(left) event\(left == 1 ? "" : "s") \(Self.unacknowledged)")
     }
 
     private func unset(_ timer: inout Wake) {

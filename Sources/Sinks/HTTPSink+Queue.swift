@@ -43,8 +43,6 @@ extension HTTPSink {
 
     /// How many events are in no request yet.
     var count: Int { events.count }
-    /// How many events there are in all.
-    var total: Int { requests.reduce(events.count) { $0 + $1.items.count } }
     var isEmpty: Bool { requests.isEmpty && events.isEmpty }
     /// The events make a whole request.
     var isFull: Bool { count >= largest || bytes >= largestBytes }
@@ -62,6 +60,15 @@ extension HTTPSink {
 
     /// The oldest of the requests that are here again.
     mutating func popRequest() -> Request? { requests.popFirst() }
+
+    /// Takes out everything, with the events of `others`, in the order in which the sink took them.
+    mutating func removeAll(beside others: [Request]) -> [Item] {
+      let all = (others + requests).sorted { $0.place < $1.place }.flatMap(\.items) + events
+      requests = []
+      events = []
+      bytes = 0
+      return all
+    }
 
     /// Makes a request of the oldest events, of which there must be one.
     mutating func makeRequest(key: String) -> Request {

@@ -69,7 +69,8 @@ public struct HTTPSink: SinkComponent {
       [
         .init(
           "attempts", \.attempts, primary: true, range: 1...1_000_000,
-          "How many attempts in all; for ever if left out."),
+          "How many attempts in all; for ever if left out. Behind the last one the events go to the errors output, if somebody reads it; else the pipeline ends."
+        ),
         .init(
           "delay", \.delay, range: 1_000_000...Int64.max,
           "The pause before the second attempt; it doubles, and a random part of it is waited."),
@@ -102,7 +103,7 @@ public struct HTTPSink: SinkComponent {
       overtake each other, while the events of one request stay in order, and each event still is sent until the \
       server has answered for it. Answers decide: 2xx settles the events; 429, 5xx and broken connections are \
       repeated, as `Retry-After` asks, at most ten minutes later, otherwise after growing pauses; 400 and 422 mean \
-      that an event is bad: a batch is halved until the bad one is alone, which is a dead letter; 413 halves the \
+      that an event is bad: a batch is halved until the bad one is alone, which goes to the errors output; 413 halves the \
       batch for good. Other answers (401, 403, 404 ...) mean that the setting is wrong, and end the pipeline with an \
       error. Each batch carries an `Idempotency-Key` that stays the same when it is repeated.
 
@@ -147,10 +148,14 @@ public struct HTTPSink: SinkComponent {
     ],
     edges: EdgeCases(
       empty: "No request is made.",
-      error: "Answers 429, 5xx and broken connections are repeated; other answers end the pipeline.",
+      error: """
+        Answers 429, 5xx and broken connections are repeated; an event that is answered 400, 413 or 422 goes to the errors \
+        output; other answers end the pipeline.
+        """,
       completion: "What waits is sent first, for as long as `retry` allows.",
       disposal: """
-        What waits is sent within the time limit for stopping; how many events are left then is told in a warning.
+        What waits is sent within the time limit for stopping; what is left then goes to the errors output or, if nobody \
+        reads that, is told in a warning.
         """),
     keeps: """
       Up to `queue` events or 16 MiB, whichever is reached first, and those of `maxConcurrent` requests, in memory.
@@ -204,6 +209,8 @@ public struct HTTPSink: SinkComponent {
         .conflictingParameters, help: "Leave the header out")
     }
   }
+
+  public var encoding: EncodeParameter? { encode }
 
   public var threads: String? {
     "encoded in the turns, \(compress.choice == nil ? "" : "compressed by a thread of its own, ")sent by the thread of all HTTP requests"

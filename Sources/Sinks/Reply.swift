@@ -14,7 +14,8 @@ public struct Reply: SinkComponent {
     details: """
       The event is the body. It must come from an `httpServer`, directly or through steps that keep \
       where an event came from; folds and lists of several events do not. Only the first answer to a \
-      request counts; a later one is a dead letter.
+      request counts; a later one goes to the errors output, as does what makes no answer: the client hears \
+      500 then, unless a `reply` that reads the errors has answered at once.
       """,
     parameters: [
       .init("encode", \.encode, primary: true, "How the event becomes the body."),
@@ -35,6 +36,7 @@ public struct Reply: SinkComponent {
     seeAlso: ["httpServer"])
 
   public var answersEvents: Bool { true }
+  public var encoding: EncodeParameter? { encode }
 
   public var threads: String? { "encoded in the turns, sent by the threads of the HTTP server" }
 
@@ -99,7 +101,7 @@ public struct Reply: SinkComponent {
       buffer.clear()
       encoder.reset()
       if let failure = encoder.append(event.value, to: buffer) {
-        reject(event, "the event cannot be written: \(failure)")
+        reject(event, because: failure)
         target.reply(status: 500, headers: [], body: [])
         return
       }

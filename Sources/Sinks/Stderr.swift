@@ -24,6 +24,7 @@ public struct Stderr: SinkComponent {
     seeAlso: ["stdout"])
 
   public var threads: String? { StreamSink.threads }
+  public var encoding: EncodeParameter? { encode }
 
   public func makeSink(_ seat: Seat) -> RunningSink {
     var encode = encode

@@ -33,6 +33,7 @@ public struct Stdout: SinkComponent {
     seeAlso: ["stderr", "file"])
 
   public var threads: String? { StreamSink.threads }
+  public var encoding: EncodeParameter? { encode }
 
   public func makeSink(_ seat: Seat) -> RunningSink {
     var encode = encode

@@ -71,7 +71,7 @@ class StreamSink: RunningSink {
       if replaces { encoder.reset() }
       if let failure = encoder.append(event.value, to: buffer) {
         buffer.truncate(to: start)
-        reject(event, "the event cannot be written: \(failure)")
+        reject(event, because: failure)
         return false
       }
       if replaces {

@@ -81,6 +81,10 @@ public struct HoldingSink: SinkComponent {
       held.events.append(event.value.asInt)
       hasTaken = true
     }
+    override func finish() {
+      turnEnded()
+      drained()
+    }
     override func turnEnded() {
       if hasTaken, let settlement = executor.settlement {
         settlement.hold()

@@ -122,6 +122,8 @@ extension Compilation {
       return nil
     }
     entries[at].references += 1
+    readings.append(
+      Reading(reader: name.value, name: context.owner, isExecution: true, location: name.location))
     // A command runs when it is executed, not to execute another.
     if index[context.owner].map({ entries[$0].kind }) != .command { executing.insert(context.owner) }
     guard let plan = named(at, from: name.location) else { return nil }

@@ -44,6 +44,8 @@ final class Compilation {
   var executing: Set<String> = []
   /// The commands that what is being compiled executes, by their places; `isInner`: in inner signals.
   var commandUses: [(command: Int, isInner: Bool)] = []
+  /// Who reads whom.
+  var readings: [Reading] = []
   /// How deep inner signals may be nested.
   private static let depthLimit = 16
 
@@ -78,6 +80,7 @@ final class Compilation {
     declare()
     for at in entries.indices { _ = named(at, from: nil) }
     let sinks = file.sinks.compactMap(sink)
+    refuseSinkCycles()
     if sinks.isEmpty, file.sinks.isEmpty, executing.isEmpty {
       diagnostics.report(
         Diagnostic(
@@ -226,43 +229,6 @@ final class Compilation {
       entries[at].state = .done(plan)
       return plan
     }
-  }
-
-  func reference(_ name: ReferenceNode, _ context: SignalContext) -> SignalPlan? {
-    guard let at = index[name.name.value] else {
-      let known = entries.filter { $0.kind == .source || $0.kind == .signal }.map(\.name.value)
-      let near = Suggestion.nearest(to: name.name.value, among: known)
-      diagnostics.report(
-        Diagnostic(
-          .unknownName, "there is no source or signal '\(name.name.value)'", at: name.name.location,
-          help: near.map { "Did you mean '\($0)'?" }
-            ?? (known.isEmpty
-              ? "Define it under 'sources:'"
-              : "There are: " + known.joined(separator: ", "))))
-      return nil
-    }
-    if entries[at].kind == .command, name.output?.value != "errors" {
-      return commandOutput(name, context)
-    }
-    if entries[at].kind != .command { entries[at].references += 1 }
-    let kind: SignalPlan.Kind
-    switch name.output?.value {
-    case nil:
-      guard let plan = named(at, from: name.name.location) else { return nil }
-      return SignalPlan(
-        .named(at), step: plan.step, type: plan.type,
-        reference: key("\(context.path)/@\(name.name.value)"), settling: plan.settling)
-    case "errors":
-      kind = .errors(at)
-    case let other?:
-      diagnostics.report(
-        Diagnostic(
-          .unknownOutput, "'\(name.name.value)' has no output '\(other)'", at: name.output?.location,
-          help: "Every source and signal has the output 'errors': '\(name.name.value).errors'"))
-      return nil
-    }
-    return SignalPlan(
-      kind, step: StepID(0), type: .dyn, reference: key("\(context.path)/@\(name.name.value).errors"))
   }
 
   // MARK: Signals

@@ -155,12 +155,16 @@ public struct PlanDrawing: Sendable {
     private var runs = 0
     /// The box in which each named signal ends, known once it is drawn.
     private var ends: [Int: End] = [:]
+    /// The boxes of the sinks, in their order.
+    private var sinks: [String] = []
     private var open: [(from: End, to: String)] = []
 
     /// Where an arrow begins.
     private enum End {
       case box(String, Line)
       case named(Int, Line)
+      /// The errors output of a sink.
+      case sink(Int)
     }
 
     init(_ plan: Plan) { self.plan = plan }
@@ -171,7 +175,8 @@ public struct PlanDrawing: Sendable {
       }
       for sink in plan.sinks {
         let end = signal(sink.input, owner: sink.name, input: nil)
-        connect(end, to: box(.sink, sink.step, sink.name))
+        sinks.append(box(.sink, sink.step, sink.name))
+        connect(end, to: sinks[sinks.count - 1])
       }
       for arrow in open {
         if let (id, line) = resolve(arrow.from) { arrows.append(Arrow(from: id, to: arrow.to, line: line)) }
@@ -181,6 +186,7 @@ public struct PlanDrawing: Sendable {
     private func resolve(_ end: End, _ depth: Int = 0) -> (String, Line)? {
       switch end {
       case .box(let id, let line): return (id, line)
+      case .sink(let index): return (sinks[index], .errors)
       case .named(let index, let line):
         // A signal that only renames another is drawn as that one.
         guard depth < 1000, let target = ends[index], let (id, own) = resolve(target, depth + 1) else {
@@ -211,7 +217,8 @@ public struct PlanDrawing: Sendable {
     private mutating func signal(_ signal: SignalPlan, owner: String, input: End?) -> End? {
       switch signal.kind {
       case .named(let index): return .named(index, .events)
-      case .errors(let index): return .named(index, .errors)
+      case .errors(.named(let index)): return .named(index, .errors)
+      case .errors(.sink(let index)): return .sink(index)
       case .input: return input
       case .source(let component, _):
         let id = box(.source, signal.step, owner)
@@ -244,6 +251,7 @@ public struct PlanDrawing: Sendable {
           switch end {
           case .box(let last, _): open.append((.box(last, .inner), id))
           case .named(let index, _): open.append((.named(index, .inner), id))
+          case .sink: open.append((end, id))
           }
         }
       }

@@ -62,7 +62,7 @@ public struct PlanExplanation {
   private mutating func signal(_ signal: SignalPlan, _ depth: Int) {
     switch signal.kind {
     case .named(let index): say(depth, "from \(plan.named[index].name)")
-    case .errors(let index): say(depth, "from \(plan.named[index].name).errors")
+    case .errors(let owner): say(depth, "from \(plan.name(of: owner).text).errors")
     case .input: say(depth, "from the enclosing step")
     case .source(let component, _):
       step(signal.step, depth)

@@ -116,12 +116,15 @@ public protocol SinkComponent: Component {
   var answersEvents: Bool { get }
   /// Which threads encode and write, in words; nil where there is nothing to tell.
   var threads: String? { get }
+  /// How it writes events, so that tests, which do not run it, reject what it would reject; nil: it takes all.
+  var encoding: EncodeParameter? { get }
   func makeSink(_ seat: Seat) -> RunningSink
 }
 
 extension SinkComponent {
   public var answersEvents: Bool { false }
   public var threads: String? { nil }
+  public var encoding: EncodeParameter? { nil }
 }
 
 /// Which place a component can stand in.

@@ -163,7 +163,7 @@ public struct SchemaWriter {
         "reference",
         Self.pattern(
           "^[A-Za-z_][A-Za-z0-9_-]*(\\.[A-Za-z]+)?$|\\$\\{",
-          "The name of a source or signal, or NAME.errors.")
+          "The name of a source or signal, or NAME.errors, of a sink too.")
       ),
     ]
   }

@@ -118,7 +118,7 @@ extension Diagnostic.Code {
   public static let unknownName = Self(
     "RX301", "A reference names no source, signal or command of the file.")
   public static let unknownOutput = Self("RX302", "The node has no output of this name.")
-  public static let cycle = Self("RX303", "A signal may not feed itself.")
+  public static let cycle = Self("RX303", "A signal may not feed itself, nor a sink what it could not deliver.")
   public static let unusedName = Self(
     "RX304", "A source or signal feeds no sink.", severity: .warning)
   public static let weakGuarantee = Self(

@@ -93,9 +93,9 @@ extension Execution {
       }
       let section = record.flatMap { try? Restoration.Section($0) } ?? .init()
       return restoration.within(section) { subscribe(plan.named[index].body, topScope, to: downstream) }
-    case .errors(let index):
+    case .errors(let owner):
       let record = restoration.record(reference: signal.reference)
-      return errors[index].subscribe(downstream, serial: record.flatMap { restoration.serial($0) })
+      return errorsOutput(owner).subscribe(downstream, serial: record.flatMap { restoration.serial($0) })
     case .source(let component, let segment):
       let node = makeSource(component, seat(signal, scope, segment), downstream)
       let version = node.carries.version

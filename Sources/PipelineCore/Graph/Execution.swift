@@ -52,7 +52,10 @@ public final class Execution {
   // Touched in turns only, which never overlap.
   @exclusivity(unchecked) public internal(set) var counters = Counters()
   private(set) var named: [SharedSignal] = []
+  /// The errors outputs of the named signals; those of sinks are theirs.
   private(set) var errors: [ErrorsSignal] = []
+  /// All of them by the names of their owners, once something has been rejected.
+  lazy var errorsByName = errorsOutputs()
   private(set) var sinks: [OpenSink] = []
   private var openSinks = 0
   /// Who keeps running what executes commands and is read by nobody.
@@ -63,7 +66,7 @@ public final class Execution {
   /// How many `runningSources` may be before those that have ended are taken out.
   private var sourcesToSweep = 64
   /// Which named signals may still run.
-  private lazy var reach = SignalReach(plan)
+  lazy var reach = SignalReach(plan)
   /// Numbers subscriptions of what is shared, and sources.
   private(set) var lastSubscription: UInt64 = 0
   /// While the graph is made again from a saved state.
@@ -74,7 +77,7 @@ public final class Execution {
   public internal(set) var stateFaults: [Diagnostic] = []
   /// What of the saved state could not be used, and why.
   public private(set) var refusals: [Diagnostic] = []
-  private var isWiring = false
+  private(set) var isWiring = false
   /// What nodes do as soon as everything is wired, and what sources do after all nodes have done that.
   private var pendingNodes: [() -> Void] = []
   private var pendingStarts: [() -> Void] = []
@@ -91,11 +94,12 @@ public final class Execution {
   /// What still goes on outside of the graph and must be over before the end is told.
   private var holds = 0
   /// Reasons that were already logged once: by step and code and, for conditions, by path.
-  private var logged: Set<String> = []
+  var logged: Set<String> = []
 
   struct OpenSink {
     var node: RunningSink
     var upstream: any Subscription
+    let errors: ErrorsSignal
     var isOpen = true
   }
 
@@ -131,7 +135,8 @@ public final class Execution {
       let node = component.makeSink(seat)
       node.index = index
       let isDrained = restoration?.status(sink) == .drained
-      sinks.append(OpenSink(node: node, upstream: NoSubscription.make(), isOpen: !isDrained))
+      sinks.append(
+        OpenSink(node: node, upstream: NoSubscription.make(), errors: ErrorsSignal(self), isOpen: !isDrained))
       if isDrained { openSinks -= 1 } else { node.open() }
       if outcome != nil { return }
     }
@@ -147,7 +152,9 @@ public final class Execution {
     }
     for index in plan.drivers {
       let reference = Driver.reference(plan.named[index].name)
-      let driver = Driver(self, hasEnded: restoration?.hasEnded(reference) ?? false)
+      let driver = Driver(
+        self, hasEnded: restoration?.hasEnded(reference) ?? false,
+        isAwaited: plan.readsErrorsOfSinks(plan.named[index].body))
       drivers.append(driver)
       if driver.hasEnded { continue }
       let signal = SignalPlan(.named(index), step: StepID(0), type: .dyn, reference: "\(reference).signal")
@@ -202,16 +209,21 @@ public final class Execution {
 
   /// Cancels everything at once. `onEnd` is not called.
   public func cancel() {
-    if outcome == nil { outcome = .failed(SignalFailure(.user, "cancelled")) }
+    let isRunning = outcome == nil
+    if isRunning { outcome = .failed(SignalFailure(.user, "cancelled")) }
     executor.settlement?.fail("cancelled")
     onEnd = { _ in }
+    if isRunning { surrender() }
     teardown()
   }
 
   private func end(_ outcome: Outcome) {
     guard self.outcome == nil else { return }
     self.outcome = outcome
-    if case .failed(let failure) = outcome { executor.settlement?.fail(failure.message) }
+    if case .failed(let failure) = outcome {
+      executor.settlement?.fail(failure.message)
+      surrender()
+    }
     teardown()
     tellEnd()
   }
@@ -242,14 +254,16 @@ public final class Execution {
     runningSources = []
   }
 
-  fileprivate func driverEnded() {
+  func driverEnded() {
     endIfOver()
     if !isWiring, outcome == nil { completeErrors() }
   }
 
-  /// It ends with its last sink; one without sinks, with what executes its commands.
-  fileprivate func endIfOver() {
-    if openSinks == 0, plan.sinks.isEmpty == false || drivers.allSatisfy(\.hasEnded) { end(.completed) }
+  /// It ends with its last sink and with what executes commands for what sinks could not deliver; one without sinks,
+  /// with what executes its commands.
+  private func endIfOver() {
+    guard openSinks == 0, drivers.allSatisfy({ $0.hasEnded || !plan.sinks.isEmpty && !$0.isAwaited }) else { return }
+    end(.completed)
   }
 
   /// The slots of projections that several frames share.
@@ -274,8 +288,12 @@ public final class Execution {
     }
   }
 
-  /// Whether nothing can happen any more: no source runs, no timer is set, nothing is put off.
-  private var isExhausted: Bool { !runningSources.contains { !$0.isClosed } && executor.nextDeadline == nil }
+  /// Whether nothing can happen any more: no source runs, no timer is set, nothing is put off, no sink may still have
+  /// something to say on its errors output.
+  private var isExhausted: Bool {
+    !runningSources.contains { !$0.isClosed } && executor.nextDeadline == nil
+      && !sinks.contains { $0.isOpen && $0.errors.isClaimed && $0.node.awaitsAnswers }
+  }
 
   /// Where nothing can happen any more, who still waits for an errors output, or for a command to end, waits for
   /// nothing; it may be the output's own signal that does, or one that executes the command for what that sends.
@@ -301,8 +319,8 @@ public final class Execution {
     case .named(let index):
       if plan.named[index].isCold { return subscribe(plan.named[index].body, topScope, to: downstream) }
       return named[index].subscribe(downstream)
-    case .errors(let index):
-      return errors[index].subscribe(downstream)
+    case .errors(let owner):
+      return errorsOutput(owner).subscribe(downstream)
     case .source(let component, let segment):
       let node = makeSource(component, seat(signal, scope, segment), downstream)
       start(node)
@@ -413,25 +431,6 @@ public final class Execution {
   /// Whether a source goes on that never ends by itself.
   var hasEndlessSource: Bool { runningSources.contains { !$0.isClosed && $0.isEndless } }
 
-  // MARK: Errors outputs
-
-  /// A named signal has ended or lost its last subscriber.
-  func namedStopped(_ index: Int) {
-    guard !isWiring else { return }
-    for stopped in reach.run(by: index) where outcome == nil { completeErrors(stopped) }
-  }
-
-  /// Completes the errors outputs of signals that can never run again: they have nothing to wait for.
-  private func completeErrors() {
-    for index in plan.named.indices where outcome == nil { completeErrors(index) }
-  }
-
-  private func completeErrors(_ index: Int) {
-    guard !named[index].isConnected else { return }
-    let state = SignalReach.State(isOpen: { self.sinks[$0].isOpen }, isRunning: { self.named[$0].isConnected })
-    if !reach.mayRun(index, state) { errors[index].complete() }
-  }
-
   // MARK: What sinks report
 
   func sinkDrained(_ index: Int) {
@@ -439,6 +438,7 @@ public final class Execution {
     sinks[index].isOpen = false
     sinks[index].upstream.cancel()
     openSinks -= 1
+    if !isWiring, outcome == nil { sinks[index].errors.complete() }
     endIfOver()
     if !isWiring, outcome == nil { completeErrors() }
   }
@@ -450,137 +450,4 @@ public final class Execution {
 
   /// A failure that reached a sink: nobody has handled it, so the pipeline ends.
   func unhandled(_ failure: SignalFailure) { end(.failed(failure)) }
-
-  // MARK: Events that are given up
-
-  public func reject(_ rejection: Rejection, at seat: Seat) { reject(rejection, step: seat.step) }
-
-  func reject(_ rejection: Rejection, step: StepID) {
-    counters.rejected &+= 1
-    let info = plan.steps[step.number]
-    let arena = executor.arena
-    var members: [(key: Value, value: Value)] = [
-      (.literal("error"), arena.string(rejection.message)),
-      (.literal("code"), arena.string(rejection.code.name)),
-      (.literal("step"), arena.string(info.label)),
-      (.literal("at"), arena.string("\(rejection.location ?? info.location)")),
-    ]
-    let origin = rejection.event.origin.takeUnretainedValue()
-    if !origin.source.isEmpty { members.append((.literal("source"), arena.string(origin.source))) }
-    if let path = origin.path { members.append((.literal("path"), arena.string(path))) }
-    if rejection.event.position >= 0 {
-      members.append((.literal("offset"), .int(rejection.event.position)))
-    }
-    members.append((.literal("event"), rejection.event.value))
-    let letter = rejection.event.with(arena.map(members))
-    if let index = plan.index(ofNamed: info.owner), errors[index].isClaimed {
-      errors[index].send(letter)
-      return
-    }
-    let text = OutputBuffer()
-    JSONWriter.append(letter.value, to: text)
-    services.deadLetter(text.bytes)
-  }
-
-  /// Counts an event that was dropped because its condition could not be evaluated, and logs the first
-  /// of each kind.
-  func undecided(
-    _ message: @autoclosure () -> String, at step: StepID, location: SourceLocation?,
-    what: String = "an event, because its condition could not be decided"
-  ) {
-    counters.undecided &+= 1
-    guard logged.count < 1000 else { return }
-    let text = message()
-    let info = plan.steps[step.number]
-    if logged.insert("\(step.number) \(text)").inserted {
-      services.log(
-        .warning, info.label,
-        "\(location ?? info.location): dropped \(what): \(text) (further ones of this kind are only counted)")
-    }
-  }
-}
-
-/// The end of a signal that runs only because it executes a command.
-final class Driver: Downstream {
-  private unowned let execution: Execution
-  var upstream: (any Subscription)?
-  /// What it has subscribed.
-  var signal: SignalPlan?
-  private(set) var hasEnded = false
-
-  init(_ execution: Execution, hasEnded: Bool) {
-    self.execution = execution
-    self.hasEnded = hasEnded
-  }
-
-  override func complete() {
-    hasEnded = true
-    execution.driverEnded()
-  }
-
-  override func fail(_ failure: SignalFailure) {
-    hasEnded = true
-    execution.unhandled(failure)
-  }
-}
-
-/// Stands between subscribers and what they subscribe.
-protocol SubscriptionProbe: AnyObject {
-  /// Subscribes `signal`, or something else in its place, by ``Execution/make(_:_:to:)``.
-  func subscribe(
-    _ signal: SignalPlan, _ scope: Scope, to downstream: Downstream, in execution: Execution
-  ) -> any Subscription
-}
-
-/// Something that watches a named signal from outside the plan.
-public final class Tap {
-  public enum Target: Sendable, Equatable {
-    case signal(Int)
-    case errors(Int)
-  }
-  private let target: Target
-  private let downstream: Downstream
-  private let isPassive: Bool
-  private var subscription: (any Subscription)?
-  /// What it has subscribed, and what it is called in a saved state.
-  private var signal: SignalPlan?
-  private var reference = ""
-
-  /// `isPassive`: a signal to which anything else refers is only watched, through all of its runs; the tap
-  /// is no subscriber of it and does not keep it running.
-  public init(_ target: Target, _ downstream: Downstream, isPassive: Bool = false) {
-    self.target = target
-    self.downstream = downstream
-    self.isPassive = isPassive
-  }
-
-  func disconnect() {
-    subscription?.cancel()
-    subscription = nil
-  }
-
-  func connect(_ execution: Execution, _ number: Int) {
-    let kind: SignalPlan.Kind
-    switch target {
-    case .signal(let index):
-      if isPassive, execution.watch(index, downstream) { return }
-      kind = .named(index)
-    case .errors(let index): kind = .errors(index)
-    }
-    let signal = SignalPlan(kind, step: StepID(0), type: .dyn, reference: "taps.\(number).signal")
-    self.signal = signal
-    reference = "taps.\(number)"
-    if execution.restoration?.hasEnded(reference) == true {
-      subscription = NoSubscription.make()
-      return
-    }
-    subscription = execution.subscribe(signal, execution.topScope, to: downstream)
-  }
-
-  /// So that it is one and the same subscriber over restarts.
-  func record(_ execution: Execution, _ state: inout StateWriter) {
-    guard let subscription, let signal else { return }
-    state.record(.reference(reference)) { $0.write(subscription.isClosed) }
-    execution.record(subscription, of: signal, &state)
-  }
 }

@@ -45,6 +45,8 @@ public final class Executor: @unchecked Sendable {
   /// What becomes of the events of this turn, if somebody asks. A sink that takes something of them to write it later
   /// holds it until it is written.
   public private(set) var settlement: Settlement?
+  /// `settlement` was made here, for several.
+  private var tracksSeveral = false
   /// What the thread that runs turns by `runHere` does behind them; nil while another one runs them.
   private var errands: [Work]?
   /// Called at the end of each turn, while its values are still valid.
@@ -193,6 +195,7 @@ public final class Executor: @unchecked Sendable {
     // Steps that were put off to the next turn belong to the events of this one.
     if let settled = settlement, deferredHead == deferred.count {
       settlement = nil
+      tracksSeveral = false
       settled.release()
     }
   }
@@ -212,11 +215,25 @@ public final class Executor: @unchecked Sendable {
 
   // MARK: During a turn
 
-  /// All that this turn does from now on, what it puts off included, belongs to the events of `settlement`; its
-  /// first hold ends with that. Called by the source of the events, once in a turn.
-  public func track(_ settlement: Settlement) {
-    self.settlement?.release()
-    self.settlement = settlement
+  /// All that this turn does from now on, what it puts off included, belongs to the events of `settlements`; one hold
+  /// of each ends with that. Called by the source of the events, or by a sink that has held them and now rejects them,
+  /// once in a turn.
+  public func track(_ settlements: Settlement...) { track(settlements) }
+
+  public func track(_ settlements: [Settlement]) {
+    guard let first = settlements.first else { return }
+    if settlement == nil, settlements.count == 1 {
+      settlement = first
+      return
+    }
+    if !tracksSeveral {
+      let all = Settlement()
+      // What an earlier turn has put off may go on in this one.
+      if let settlement { all.include(settlement) }
+      settlement = all
+      tracksSeveral = true
+    }
+    for one in settlements { settlement?.include(one) }
   }
 
   /// Runs what an event of a batch has deferred before the next event of the batch comes, so that it makes

@@ -35,6 +35,25 @@ public final class Plan: Sendable {
   }
 
   public func index(ofNamed name: String) -> Int? { named.firstIndex { $0.name == name } }
+
+  /// Whose errors output `NAME.errors` is.
+  func owner(_ name: String) -> ErrorsOwner? {
+    index(ofNamed: name).map { .named($0) } ?? sinks.firstIndex { $0.name == name }.map { .sink($0) }
+  }
+
+  /// What the file calls it, and where.
+  func name(of owner: ErrorsOwner) -> (text: String, location: SourceLocation) {
+    switch owner {
+    case .named(let index): (named[index].name, named[index].location)
+    case .sink(let index): (sinks[index].name, sinks[index].location)
+    }
+  }
+}
+
+/// Who has an errors output, by its place in the plan: a source, a signal or a command, or a sink.
+public enum ErrorsOwner: Hashable, Sendable {
+  case named(Int)
+  case sink(Int)
 }
 
 /// A source or a signal that has a name: it runs once and is shared, unless it is cold.
@@ -118,8 +137,7 @@ public final class SignalPlan: Sendable {
   public enum Kind: Sendable {
     /// The named source or signal of that index in `Plan.named`.
     case named(Int)
-    /// The errors output of the named source or signal of that index.
-    case errors(Int)
+    case errors(ErrorsOwner)
     case source(any SourceComponent, Segment)
     /// What the enclosing node feeds in: the origin of a chain parameter.
     case input

@@ -30,6 +30,14 @@ open class RunningSink: Downstream {
   /// failed.
   open func turnEnded() {}
 
+  /// Whether it has taken events of which an answer from outside tells what becomes of them: it may still reject them.
+  open var awaitsAnswers: Bool { false }
+
+  /// The pipeline ends without draining, and somebody reads the errors of this sink: reject what is left, but for
+  /// events with a settlement, whose source hears of it. Returns whether there was any. Called before `abandon`, maybe
+  /// more than once, maybe in the middle of a rejection.
+  open func surrender() -> Bool { false }
+
   /// The pipeline ends without draining: release everything, write nothing more.
   open func abandon() {}
 
@@ -71,9 +79,22 @@ open class RunningSink: Downstream {
 
   public final func countSent(_ count: Int = 1) { execution.counters.sent &+= UInt64(count) }
 
+  /// Counts events that are lost without a word to anybody but the log.
+  public final func countRejected(_ count: Int) { execution.counters.rejected &+= UInt64(count) }
+
+  /// Whether somebody reads what this sink rejects.
+  public final var errorsAreRead: Bool { execution.sinks[index].errors.isClaimed }
+
+  /// Gives up the event: it goes to the errors output of this sink.
+  ///
+  /// In a turn of another event the sink first has the turn ``Executor/track(_:)`` the settlement of this one.
   public final func reject(_ event: Event, _ message: String) {
     execution.reject(
       Rejection(event, .eventNotDeliverable, message, at: seat.location), at: seat)
+  }
+
+  public final func reject(_ event: Event, because failure: EncodingFailure) {
+    reject(event, "the event cannot be written: \(failure)")
   }
 
   public final func makeFrame() -> EventFrame { EventFrame(seat.segment, seat.scope, execution) }

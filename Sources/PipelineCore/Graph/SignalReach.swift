@@ -107,3 +107,23 @@ struct SignalReach {
     }
   }
 }
+
+extension Plan {
+  /// Whether what comes of `signal` begins, along any of its ways, with what a sink could not deliver.
+  func readsErrorsOfSinks(_ signal: SignalPlan) -> Bool {
+    var seen: Set<Int> = []
+    var waiting = [signal]
+    while let next = waiting.popLast() {
+      switch next.kind {
+      case .errors(.sink): return true
+      case .named(let index), .errors(.named(let index)):
+        if seen.insert(index).inserted { waiting.append(named[index].body) }
+      case .run(_, let input): waiting.append(input)
+      case .source(let component, _): waiting += component.innerPlans
+      case .node(let component, _, let inputs): waiting += inputs + component.innerPlans
+      case .input: break
+      }
+    }
+    return false
+  }
+}

@@ -32,7 +32,7 @@ public struct PipelineTest: Sendable {
       case sink(String)
       /// A named source or signal, by its index in ``Plan/named``.
       case signal(Int)
-      case errors(Int)
+      case errors(ErrorsOwner)
       case requests
       /// The answers that the clients of a named source get, by its index.
       case replies(Int)

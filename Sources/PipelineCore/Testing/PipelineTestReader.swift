@@ -200,8 +200,14 @@ public struct PipelineTestReader {
       return nil
     }
     let parts = text.split(separator: ".", omittingEmptySubsequences: false).map(String.init)
-    if parts.count == 2, let index = plan.index(ofNamed: parts[0]) {
-      if parts[1] == "errors" { return .errors(index) }
+    if parts.count == 2, let owner = plan.owner(parts[0]) {
+      if parts[1] == "errors" { return .errors(owner) }
+      guard case .named(let index) = owner else {
+        report(
+          .unknownSubject, "the sink '\(parts[0])' has no output '\(parts[1])'", subject.location,
+          help: "Every sink has the output 'errors': '\(parts[0]).errors'")
+        return nil
+      }
       if parts[1] == "replies" {
         if case .source(let source, _)? = plan.named[index].ownSource?.kind, source.serving != nil {
           return .replies(index)

@@ -27,6 +27,8 @@ public struct ProbeSink: SinkComponent {
   let recording: Recording
   /// Gets the events, too, to answer them.
   var answering: (any SinkComponent)?
+  /// What this cannot write is rejected.
+  public var encoding: EncodeParameter?
 
   public init() { recording = Recording() }
   public init(_ recording: Recording) { self.recording = recording }
@@ -39,16 +41,33 @@ public struct ProbeSink: SinkComponent {
   final class Node: RunningSink {
     private let recording: Recording
     private let answering: RunningSink?
+    private let encoder: (any EventEncoder)?
+    private let scratch = OutputBuffer()
 
     init(_ sink: ProbeSink, _ seat: Seat) {
       recording = sink.recording
       answering = sink.answering?.makeSink(seat)
+      encoder = sink.encoding?.makeEncoder()
       super.init(seat)
     }
 
     override func receive(_ event: Event) {
       recording.record(.next(OwnedValue(event.value)), at: executor.now)
-      if let answering { answering.receive(event) } else { countSent() }
+      if let answering {
+        answering.receive(event)
+      } else if let failure = encode(event) {
+        reject(event, because: failure)
+      } else {
+        countSent()
+      }
+    }
+
+    /// Each event by itself, as the first of an output: a restart makes no difference.
+    private func encode(_ event: Event) -> EncodingFailure? {
+      guard let encoder else { return nil }
+      defer { scratch.clear() }
+      encoder.reset()
+      return encoder.append(event.value, to: scratch)
     }
 
     override func finish() {

@@ -31,7 +31,7 @@ public final class TestCoverage {
 
   private let plan: Plan
   private var steps: [Counts]
-  private var errors: [Int: Int] = [:]
+  private var errors: [ErrorsOwner: Int] = [:]
   /// Runs taken apart.
   private var chains: [ObjectIdentifier: SignalPlan] = [:]
 
@@ -56,12 +56,13 @@ public final class TestCoverage {
     for (step, component) in walk.components.sorted(by: { $0.key < $1.key }) {
       places += self.places(step, component)
     }
-    for index in walk.errors.sorted() {
-      let named = plan.named[index]
+    let owners = plan.named.indices.map { ErrorsOwner.named($0) } + plan.sinks.indices.map { .sink($0) }
+    for owner in owners where walk.errors.contains(owner) {
+      let (name, location) = plan.name(of: owner)
       places.append(
         Place(
-          category: .errors, location: named.location, isReached: errors[index, default: 0] > 0,
-          message: "'\(named.name).errors' sends nothing"))
+          category: .errors, location: location, isReached: errors[owner, default: 0] > 0,
+          message: "'\(name).errors' sends nothing"))
     }
     for sink in plan.sinks {
       places.append(
@@ -120,12 +121,12 @@ public final class TestCoverage {
     let plan: Plan
     /// By the number of the step.
     var components: [Int: any Component] = [:]
-    var errors: Set<Int> = []
+    var errors: Set<ErrorsOwner> = []
 
     mutating func visit(_ signal: SignalPlan) {
       switch signal.kind {
       case .named, .input: break
-      case .errors(let index): errors.insert(index)
+      case .errors(let owner): errors.insert(owner)
       case .source(let component, _):
         components[signal.step.number] = component
         for inner in component.innerPlans { visit(inner) }
@@ -167,9 +168,9 @@ public final class TestCoverage {
     if let consumer { steps[consumer.number].subscriptions[inlet, default: 0] += 1 }
   }
 
-  fileprivate func passed(from producer: StepID?, errors index: Int?, to consumer: StepID?, _ inlet: Int) {
+  fileprivate func passed(from producer: StepID?, errors owner: ErrorsOwner?, to consumer: StepID?, _ inlet: Int) {
     if let producer { steps[producer.number].sent += 1 }
-    if let index { errors[index, default: 0] += 1 }
+    if let owner { errors[owner, default: 0] += 1 }
     guard let consumer else { return }
     steps[consumer.number].received += 1
     if inlet == 0 { steps[consumer.number].receivedFirst += 1 }
@@ -202,7 +203,7 @@ private final class Counter: Downstream {
   private let next: Unmanaged<Downstream>
   private unowned let execution: Execution
   private let producer: StepID?
-  private let errors: Int?
+  private let errors: ErrorsOwner?
   let consumer: StepID?
   let inlet: Int
 
@@ -215,7 +216,7 @@ private final class Counter: Downstream {
     case .named, .errors, .input: producer = nil
     }
     inlet = (next as? Inlet)?.number ?? 0
-    errors = if case .errors(let index) = signal.kind { index } else { nil }
+    errors = if case .errors(let owner) = signal.kind { owner } else { nil }
     consumer =
       switch next {
       case let inlet as Inlet: inlet.step

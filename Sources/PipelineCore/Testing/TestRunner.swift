@@ -167,7 +167,7 @@ private final class TestRun {
         sinks[name] = recording
         continue
       case .signal(let index): target = .signal(index)
-      case .errors(let index): target = .errors(index)
+      case .errors(let owner): target = .errors(owner)
       }
       let watcher = ProbeSink.tap(recording, executor)
       watchers.append(watcher)
@@ -177,10 +177,9 @@ private final class TestRun {
     let isAnswering = !replies.isEmpty
     execution.sinkOverride = { name in
       var probe = ProbeSink(sinks[name] ?? ProbeSink.Recording())
-      if isAnswering {
-        probe.answering = plan.sinks.first { $0.name == name }?.component
-        if probe.answering?.answersEvents == false { probe.answering = nil }
-      }
+      let sink = plan.sinks.first { $0.name == name }?.component
+      probe.encoding = sink?.encoding
+      if isAnswering, sink?.answersEvents == true { probe.answering = sink }
       return probe
     }
   }

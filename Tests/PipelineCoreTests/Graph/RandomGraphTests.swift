@@ -54,7 +54,7 @@ struct GraphGenerator {
     }
     if hasCommands { text += "commands:\n  work: { \(command(sources)) }\n" }
     text += "sinks:\n  out: { from: \(names[names.count - 1]), probe: {} }\n"
-    text += "  other: { from: \(pick(names)), probe: {} }\n"
+    text += "  other: { from: \(pick(names)), OTHERprobe: {} }\n"
     if hasCommands {
       for output in outputs where below(2) == 0 {
         text += "  \(output.replacing(".", with: "-")): { from: \(output), probe: {} }\n"
@@ -62,6 +62,14 @@ struct GraphGenerator {
       names.removeAll { $0.contains(".") }
     }
     if below(3) == 0 { text += "  given_up: { from: \(pick(names)).errors, probe: {} }\n" }
+    // What a sink gives up, to another one, which may give up some of it in its turn.
+    let losesSome = below(3) == 0
+    text.replace("OTHER", with: losesSome ? "chain: [ { map: 6 / dyn(event) } ], " : "")
+    if losesSome {
+      let chain = pick(["", "{ map: event.event }", "{ map: event.event }, { delay: 3ms }", "{ map: 2 * event.event }"])
+      text += "  lost: { from: other.errors, chain: [ \(chain) ], probe: {} }\n"
+      if below(2) == 0 { text += "  hopeless: { from: lost.errors, probe: {} }\n" }
+    }
     return Graph(yaml: text, scripts: scripts)
   }
 

@@ -1,0 +1,114 @@
+/// What `from: NAME` and `from: NAME.errors` mean.
+extension Compilation {
+  /// That what `reader` does depends on the events of `name`, or of its output.
+  struct Reading {
+    var reader: String
+    var name: String
+    /// `errors`, `values`; nil: the events themselves.
+    var output: String?
+    /// `reader` is a command, which `name` executes.
+    var isExecution = false
+    var location: SourceLocation
+
+    var text: String {
+      "'\(reader)' \(isExecution ? "is executed by" : "reads") '\(name)\(output.map { ".\($0)" } ?? "")' here"
+    }
+  }
+
+  func reference(_ name: ReferenceNode, _ context: SignalContext) -> SignalPlan? {
+    let isErrors = name.output?.value == "errors"
+    readings.append(
+      Reading(reader: context.owner, name: name.name.value, output: name.output?.value, location: name.location))
+    guard let at = index[name.name.value] else { return sinkErrors(name, context) }
+    if entries[at].kind == .command, !isErrors { return commandOutput(name, context) }
+    if entries[at].kind != .command { entries[at].references += 1 }
+    guard let output = name.output else {
+      guard let plan = named(at, from: name.name.location) else { return nil }
+      return SignalPlan(
+        .named(at), step: plan.step, type: plan.type,
+        reference: key("\(context.path)/@\(name.name.value)"), settling: plan.settling)
+    }
+    guard isErrors else {
+      diagnostics.report(
+        Diagnostic(
+          .unknownOutput, "'\(name.name.value)' has no output '\(output.value)'", at: output.location,
+          help: "Every source and signal has the output 'errors': '\(name.name.value).errors'"))
+      return nil
+    }
+    return errors(.named(at), name, context)
+  }
+
+  private func errors(_ owner: ErrorsOwner, _ name: ReferenceNode, _ context: SignalContext) -> SignalPlan {
+    SignalPlan(
+      .errors(owner), step: StepID(0), type: .dyn, reference: key("\(context.path)/@\(name.name.value).errors"))
+  }
+
+  /// A name that is no source, signal or command.
+  private func sinkErrors(_ name: ReferenceNode, _ context: SignalContext) -> SignalPlan? {
+    if let sink = file.sinks.firstIndex(where: { $0.name.value == name.name.value }) {
+      guard let output = name.output else {
+        diagnostics.report(
+          Diagnostic(
+            .unknownOutput, "'\(name.name.value)' is a sink, where events end", at: name.name.location,
+            help: "What it cannot deliver can be read: '\(name.name.value).errors'"))
+        return nil
+      }
+      guard output.value == "errors" else {
+        diagnostics.report(
+          Diagnostic(
+            .unknownOutput, "the sink '\(name.name.value)' has no output '\(output.value)'", at: output.location,
+            help: "Every sink has the output 'errors': '\(name.name.value).errors'"))
+        return nil
+      }
+      return errors(.sink(sink), name, context)
+    }
+    var known = entries.filter { $0.kind == .source || $0.kind == .signal }.map(\.name.value)
+    let isErrors = name.output?.value == "errors"
+    if isErrors { known += file.sinks.map(\.name.value) }
+    diagnostics.report(
+      Diagnostic(
+        .unknownName, "there is no source\(isErrors ? ", signal or sink" : " or signal") '\(name.name.value)'",
+        at: name.name.location,
+        help: Suggestion.nearest(to: name.name.value, among: known).map { "Did you mean '\($0)'?" }
+          ?? (known.isEmpty ? "Define it under 'sources:'" : "There are: " + known.joined(separator: ", "))))
+    return nil
+  }
+
+  // MARK: Circles
+
+  /// An event that a sink could not deliver would come back to it for ever, and neither it nor who reads its errors would
+  /// ever end.
+  func refuseSinkCycles() {
+    let byReader = Dictionary(grouping: readings, by: \.reader)
+    var told: Set<String> = []
+    for sink in file.sinks.map(\.name) where !told.contains(sink.value) {
+      guard let way = way(from: sink.value, byReader) else { continue }
+      told.formUnion(way.map(\.reader))
+      let between = way.dropFirst().map { "'\($0.reader)'" }
+      diagnostics.report(
+        Diagnostic(
+          .cycle,
+          "the sink '\(sink.value)' reads its own errors"
+            + (between.isEmpty ? "" : ", by way of " + between.joined(separator: " and ")),
+          at: way[0].location,
+          notes: way.dropFirst().map { .init($0.text, at: $0.location) },
+          help: "What it cannot deliver would come back to it for ever: have another sink read these errors"))
+    }
+  }
+
+  /// The shortest way from a sink to its own errors: each reads the next, and the last reads the sink's errors.
+  private func way(from sink: String, _ byReader: [String: [Reading]]) -> [Reading]? {
+    var ways: [[Reading]] = [[]]
+    var seen: Set<String> = [sink]
+    var next = 0
+    while next < ways.count {
+      let way = ways[next]
+      next += 1
+      for reading in byReader[way.last?.name ?? sink] ?? [] {
+        if reading.name == sink, reading.output == "errors" { return way + [reading] }
+        if seen.insert(reading.name).inserted { ways.append(way + [reading]) }
+      }
+    }
+    return nil
+  }
+}

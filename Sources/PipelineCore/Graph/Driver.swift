@@ -1,0 +1,26 @@
+/// The end of a signal that runs only because it executes a command.
+final class Driver: Downstream {
+  private unowned let execution: Execution
+  var upstream: (any Subscription)?
+  /// What it has subscribed.
+  var signal: SignalPlan?
+  private(set) var hasEnded = false
+  /// The pipeline does not end before it: it reads what sinks could not deliver.
+  let isAwaited: Bool
+
+  init(_ execution: Execution, hasEnded: Bool, isAwaited: Bool) {
+    self.execution = execution
+    self.hasEnded = hasEnded
+    self.isAwaited = isAwaited
+  }
+
+  override func complete() {
+    hasEnded = true
+    execution.driverEnded()
+  }
+
+  override func fail(_ failure: SignalFailure) {
+    hasEnded = true
+    execution.unhandled(failure)
+  }
+}

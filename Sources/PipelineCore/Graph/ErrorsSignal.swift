@@ -1,0 +1,58 @@
+/// The errors output of a named source or signal, or of a sink.
+final class ErrorsSignal {
+  private unowned let execution: Execution
+  private var subscribers: [Subscriber] = []
+
+  private final class Subscriber: NumberedSubscription {
+    let downstream: Unmanaged<Downstream>
+    let signal: ErrorsSignal
+    let serial: UInt64
+    var isClosed = false
+    init(_ downstream: Downstream, _ signal: ErrorsSignal, _ serial: UInt64) {
+      self.downstream = .passUnretained(downstream)
+      self.signal = signal
+      self.serial = serial
+    }
+    func cancel() {
+      guard !isClosed else { return }
+      isClosed = true
+      signal.execution.executor.bury(self)
+      signal.subscribers.removeAll { $0 === self }
+    }
+  }
+
+  init(_ execution: Execution) { self.execution = execution }
+
+  /// The signal can never run again, or the sink is through, so nothing comes any more.
+  private var isOver = false
+
+  var isClaimed: Bool { !subscribers.isEmpty }
+
+  func subscribe(_ downstream: Downstream, serial: UInt64? = nil) -> any Subscription {
+    if isOver {
+      downstream.complete()
+      return NoSubscription.make()
+    }
+    let subscriber = Subscriber(downstream, self, serial ?? execution.nextSubscription())
+    let place = serial == nil ? nil : subscribers.firstIndex { $0.serial > subscriber.serial }
+    subscribers.insert(subscriber, at: place ?? subscribers.count)
+    return subscriber
+  }
+
+  func send(_ event: Event) {
+    for subscriber in subscribers where !subscriber.isClosed {
+      subscriber.downstream._withUnsafeGuaranteedRef { $0.receive(event) }
+    }
+  }
+
+  func complete() {
+    isOver = true
+    let told = subscribers
+    subscribers = []
+    for subscriber in told where !subscriber.isClosed {
+      subscriber.isClosed = true
+      execution.executor.bury(subscriber)
+      subscriber.downstream._withUnsafeGuaranteedRef { $0.complete() }
+    }
+  }
+}

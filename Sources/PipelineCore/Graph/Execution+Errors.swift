@@ -1,0 +1,94 @@
+extension Execution {
+  // MARK: Errors outputs
+
+  func errorsOutput(_ owner: ErrorsOwner) -> ErrorsSignal {
+    switch owner {
+    case .named(let index): errors[index]
+    case .sink(let index): sinks[index].errors
+    }
+  }
+
+  func errorsOutputs() -> [String: ErrorsSignal] {
+    var outputs: [String: ErrorsSignal] = [:]
+    for (named, output) in zip(plan.named, errors) { outputs[named.name] = output }
+    for (sink, open) in zip(plan.sinks, sinks) { outputs[sink.name] = open.errors }
+    return outputs
+  }
+
+  /// A named signal has ended or lost its last subscriber.
+  func namedStopped(_ index: Int) {
+    guard !isWiring else { return }
+    for stopped in reach.run(by: index) where outcome == nil { completeErrors(stopped) }
+  }
+
+  /// Completes the errors outputs of signals that can never run again, and of sinks that are through: they have nothing
+  /// to wait for.
+  func completeErrors() {
+    for index in plan.named.indices where outcome == nil { completeErrors(index) }
+    for index in sinks.indices where outcome == nil && !sinks[index].isOpen { sinks[index].errors.complete() }
+  }
+
+  private func completeErrors(_ index: Int) {
+    guard !named[index].isConnected else { return }
+    let state = SignalReach.State(isOpen: { self.sinks[$0].isOpen }, isRunning: { self.named[$0].isConnected })
+    if !reach.mayRun(index, state) { errors[index].complete() }
+  }
+
+  /// The pipeline is about to end before its sinks have: what they hold goes to who reads their errors, while that still
+  /// runs. A sink that reads them may have to give up some of it in its turn; no two read each other's.
+  func surrender() {
+    var goesOn = true
+    while goesOn {
+      goesOn = false
+      for sink in sinks where sink.isOpen && sink.errors.isClaimed && sink.node.surrender() { goesOn = true }
+    }
+  }
+
+  // MARK: Events that are given up
+
+  public func reject(_ rejection: Rejection, at seat: Seat) { reject(rejection, step: seat.step) }
+
+  func reject(_ rejection: Rejection, step: StepID) {
+    counters.rejected &+= 1
+    let info = plan.steps[step.number]
+    let arena = executor.arena
+    var members: [(key: Value, value: Value)] = [
+      (.literal("error"), arena.string(rejection.message)),
+      (.literal("code"), arena.string(rejection.code.name)),
+      (.literal("step"), arena.string(info.label)),
+      (.literal("at"), arena.string("\(rejection.location ?? info.location)")),
+    ]
+    let origin = rejection.event.origin.takeUnretainedValue()
+    if !origin.source.isEmpty { members.append((.literal("source"), arena.string(origin.source))) }
+    if let path = origin.path { members.append((.literal("path"), arena.string(path))) }
+    if rejection.event.position >= 0 {
+      members.append((.literal("offset"), .int(rejection.event.position)))
+    }
+    members.append((.literal("event"), rejection.event.value))
+    let letter = rejection.event.with(arena.map(members))
+    if let output = errorsByName[info.owner], output.isClaimed {
+      output.send(letter)
+      return
+    }
+    let text = OutputBuffer()
+    JSONWriter.append(letter.value, to: text)
+    services.deadLetter(text.bytes)
+  }
+
+  /// Counts an event that was dropped because its condition could not be evaluated, and logs the first
+  /// of each kind.
+  func undecided(
+    _ message: @autoclosure () -> String, at step: StepID, location: SourceLocation?,
+    what: String = "an event, because its condition could not be decided"
+  ) {
+    counters.undecided &+= 1
+    guard logged.count < 1000 else { return }
+    let text = message()
+    let info = plan.steps[step.number]
+    if logged.insert("\(step.number) \(text)").inserted {
+      services.log(
+        .warning, info.label,
+        "\(location ?? info.location): dropped \(what): \(text) (further ones of this kind are only counted)")
+    }
+  }
+}

@@ -1,0 +1,354 @@
+import Foundation
+import PipelineCore
+import PipelineHost
+import PipelineTestSupport
+import Testing
+
+/// What each sink gives up for good goes to its errors output.
+@Suite struct SinkErrorsTests {
+  // MARK: http
+
+  /// `shop` sends `events` at once; `sinks` read its errors.
+  private func sending(
+    _ parameters: String, events: String = "[1, 2, 3]", signals: String = "",
+    sinks: String = "lost: { from: shop.errors, chain: [ { map: '[event.event, event.error]' } ], probe: {} }"
+  ) throws -> VirtualPipeline {
+    try VirtualPipeline(
+      """
+      sources: { events: { values: \(events) } }
+      signals: { \(signals) }
+      sinks:
+        shop: { from: events, http: { url: 'http://h.example/in', \(parameters) } }
+        \(sinks.replacing("\n", with: "\n  "))
+      """, random: .max)
+  }
+
+  private func answer(_ pipeline: VirtualPipeline, _ status: Int, _ body: String = "") {
+    pipeline.http.open.first?.answer(status, body)
+    pipeline.settle()
+  }
+
+  @Test(arguments: [400, 422, 413])
+  func whatAServerRefuses(_ status: Int) throws {
+    let pipeline = try sending("batch: 3", sinks: "lost: { from: shop.errors, probe: {} }")
+    pipeline.http.script = { _, exchange in ScriptedHTTP.status(exchange.body.contains("2") ? status : 200, "no 2") }
+    pipeline.run()
+    #expect(
+      pipeline.probe("lost").events == [
+        #"{"error":"the server refused the event with \#(status): no 2","code":"RX504","step":"shop http","#
+          + #""at":"test.yaml:4:3","source":"events","offset":1,"event":2}"#
+      ])
+    #expect(pipeline.counters.sent == 3, "two and the error")
+    #expect(pipeline.counters.rejected == 1)
+    #expect(pipeline.deadLetters.isEmpty)
+    #expect(pipeline.outcome == .completed)
+  }
+
+  @Test func theEndWaitsForRequestsUnderWay() throws {
+    let pipeline = try sending("maxConcurrent: 3")
+    pipeline.run()
+    #expect(pipeline.probe("lost").events.isEmpty)
+    for number in [0, 2] {
+      pipeline.http.exchanges[number].answer(422, "no")
+      pipeline.run()
+    }
+    #expect(pipeline.probe("lost").timeline.count == 2)
+    #expect(pipeline.outcome == nil)
+    pipeline.http.exchanges[1].answer(200)
+    pipeline.run()
+    #expect(
+      pipeline.probe("lost").timeline == [
+        #"0s [1,"the server refused the event with 422: no"]"#, #"0s [3,"the server refused the event with 422: no"]"#,
+        "0s |",
+      ])
+    #expect(pipeline.outcome == .completed)
+  }
+
+  /// Nothing else happens while the server thinks, but what hangs on its answer is not over.
+  @Test func errorsOfWhatReadsThemStay() throws {
+    let pipeline = try sending(
+      "", events: "[1]", signals: "half: { from: shop.errors, chain: [ { map: event.event.no } ] }",
+      sinks: "lost: { from: half, probe: {} }\nhopeless: { from: half.errors, probe: {} }")
+    pipeline.run()
+    answer(pipeline, 422)
+    pipeline.run()
+    #expect(pipeline.probe("lost").timeline == ["0s |"])
+    #expect(pipeline.probe("hopeless").events.count == 1)
+    #expect(pipeline.deadLetters.isEmpty)
+    #expect(pipeline.outcome == .completed)
+  }
+
+  @Test func usedUpAttempts() throws {
+    let pipeline = try sending("retry: 2, batch: 2")
+    pipeline.http.script = { number, _ in ScriptedHTTP.status(number < 2 ? 503 : 200) }
+    pipeline.run()
+    #expect(pipeline.http.bodies == ["1\n2\n", "1\n2\n", "3\n"])
+    #expect(
+      pipeline.probe("lost").events == [
+        #"[1,"POST answered 503; gave up after 2 attempts"]"#, #"[2,"POST answered 503; gave up after 2 attempts"]"#,
+      ])
+    #expect(pipeline.outcome == .completed)
+    #expect(pipeline.executor.pendingTimers == 0)
+  }
+
+  /// As before, where nobody reads the errors: the pipeline ends.
+  @Test func usedUpAttemptsThatNobodyReads() throws {
+    let pipeline = try sending(
+      "retry: 2", sinks: "lost: { from: shop.errors, chain: [ { take: 1 } ], probe: {} }")
+    pipeline.http.script = { _, _ in ScriptedHTTP.status(503) }
+    pipeline.run()
+    #expect(pipeline.probe("lost").events.count == 1)
+    #expect(pipeline.failure?.message == "POST answered 503; gave up after 2 attempts")
+    #expect(pipeline.http.bodies == ["1\n", "1\n", "2\n", "2\n"])
+    #expect(pipeline.counters.rejected == 3, "the last one never went out")
+  }
+
+  @Test func whatIsLeftWhenTheTimeIsOver() throws {
+    let pipeline = try sending("maxConcurrent: 2")
+    pipeline.drain()
+    pipeline.inTurn { $0.execution.cancel() }
+    pipeline.run()
+    let why = "the server had not acknowledged the event when the pipeline ended"
+    #expect(pipeline.probe("lost").events == ["[1,\"\(why)\"]", "[2,\"\(why)\"]", "[3,\"\(why)\"]"])
+    #expect(pipeline.counters.rejected == 3)
+    #expect(pipeline.log.isEmpty)
+    #expect(pipeline.http.open.isEmpty)
+  }
+
+  @Test func whatIsLeftWhenThePipelineFails() throws {
+    let pipeline = try sending("batch: 2")
+    pipeline.http.script = { _, _ in ScriptedHTTP.status(401) }
+    pipeline.run()
+    #expect(pipeline.failure?.message.contains("401") == true)
+    #expect(pipeline.probe("lost").events.map { $0.prefix(2) } == ["[1", "[2", "[3"])
+    #expect(pipeline.counters.rejected == 3)
+  }
+
+  @Test func whatIsLeftAndNobodyReadsIsCounted() throws {
+    let pipeline = try VirtualPipeline(
+      """
+      sources: { events: { values: [1, 2, 3] } }
+      sinks: { shop: { from: events, http: 'http://h.example/in' } }
+      """)
+    pipeline.settle()
+    pipeline.inTurn { $0.execution.cancel() }
+    pipeline.run()
+    #expect(pipeline.counters.rejected == 3)
+    #expect(
+      pipeline.log == ["warning shop http: the server had not acknowledged 3 events when the pipeline ended"])
+  }
+
+  private let spare = """
+    lost: { from: shop.errors, chain: [ { map: event.event } ], http: 'http://spare.example/' }
+    hopeless: { from: lost.errors, probe: {} }
+    """
+
+  /// What one server does not take goes to another; what that does not take goes on.
+  @Test func errorsOfErrors() throws {
+    let pipeline = try sending("", sinks: spare)
+    pipeline.http.script = { _, exchange in
+      ScriptedHTTP.status(exchange.request.url.contains("spare") && exchange.body.contains("1") ? 200 : 422)
+    }
+    pipeline.run()
+    #expect(pipeline.http.exchanges.count == 6)
+    #expect(pipeline.probe("hopeless").events.count == 2)
+    #expect(pipeline.counters.rejected == 5)
+    #expect(pipeline.deadLetters.isEmpty)
+    #expect(pipeline.outcome == .completed)
+  }
+
+  /// Both are asked for what they have left, the second also for what the first has just given it.
+  @Test func whatIsLeftGoesThroughToTheLast() throws {
+    let pipeline = try sending("", sinks: spare)
+    pipeline.settle()
+    pipeline.inTurn { $0.execution.cancel() }
+    pipeline.run()
+    #expect(pipeline.probe("hopeless").events.count == 3)
+    #expect(pipeline.counters.rejected == 6)
+    #expect(pipeline.log.isEmpty)
+  }
+
+  // MARK: file
+
+  @Test func whatAFileCannotHold() throws {
+    let scratch = Scratch()
+    let pipeline = try RealPipeline(
+      """
+      sources: { events: { values: [ { a: 1 }, no row, { a: 2 }, { b: 3 } ] } }
+      sinks:
+        rows: { from: events, file: { path: '\(scratch("rows.csv"))', encode: csv } }
+        lost: { from: rows.errors, file: '\(scratch("lost.ndjson"))' }
+      """)
+    #expect(pipeline.runToEnd() == .completed)
+    #expect(scratch.read("rows.csv") == "a\n1\n2\n")
+    let lines = scratch.read("lost.ndjson").split(separator: "\n")
+    #expect(lines.count == 2)
+    #expect(lines.first?.contains("the event cannot be written") == true)
+    #expect(lines.map { $0.suffix(10) } == [#"":"no row"}"#.suffix(10), #"t":{"b":3}}"#.suffix(10)])
+    #expect(pipeline.counters.sent == 4 && pipeline.counters.rejected == 2)
+    #expect(pipeline.deadLetters.isEmpty)
+  }
+
+  // MARK: Who waits for the events
+
+  /// `in` is tracked; `lost` holds what it takes of the errors of `shop`.
+  private func tracked(
+    _ parameters: String
+  ) throws -> (VirtualPipeline, TrackedSource.Feed, HoldingSink.Held) {
+    let pipeline = try VirtualPipeline(
+      """
+      sources: { in: { never: {} } }
+      sinks:
+        shop: { from: in, http: { url: 'http://h.example/in', \(parameters) } }
+        lost: { from: shop.errors, chain: [ { map: event.event } ], discard: {} }
+      """, random: .max)
+    let source = TrackedSource()
+    let lost = HoldingSink()
+    pipeline.execution.sourceOverride = { $0 == "in" ? source : nil }
+    pipeline.execution.sinkOverride = { $0 == "lost" ? lost : nil }
+    pipeline.settle()
+    return (pipeline, source.feed, lost.held)
+  }
+
+  @Test func isSettledWhenTheErrorIsWritten() throws {
+    let (pipeline, feed, lost) = try tracked("")
+    feed.send(1, [1])
+    feed.send(2, [2])
+    pipeline.settle()
+    answer(pipeline, 422)
+    #expect(lost.events == [1])
+    #expect(feed.outcomes.isEmpty)
+    answer(pipeline, 200)
+    #expect(feed.outcomes == [2: .settled])
+    lost.release()
+    #expect(feed.outcomes == [1: .settled, 2: .settled])
+  }
+
+  @Test func isLostIfTheErrorIs() throws {
+    let (pipeline, feed, lost) = try tracked("")
+    feed.send(1, [1])
+    pipeline.settle()
+    answer(pipeline, 422)
+    lost.settlements[0].release(.failed("no room"))
+    #expect(feed.outcomes == [1: .failed("no room")])
+  }
+
+  /// Several that came at different times are given up in one turn.
+  @Test func allOfABatchWaitForTheErrors() throws {
+    let (pipeline, feed, lost) = try tracked("retry: 1, batch: { count: 4, every: 1s }")
+    for number in 1...4 { feed.send(number, [Int64(number)]) }
+    feed.send(5, [])
+    pipeline.settle()
+    answer(pipeline, 503)
+    #expect(lost.events == [1, 2, 3, 4])
+    #expect(feed.outcomes == [5: .settled])
+    #expect(lost.settlements.count == 1)
+    lost.release()
+    #expect(feed.outcomes.count == 5 && feed.outcomes.values.allSatisfy { $0 == .settled })
+  }
+
+  @Test func whatCannotBeEncodedWaitsWithItsTurn() throws {
+    let (pipeline, feed, lost) = try tracked("encode: csv")
+    feed.send(1, [1])
+    pipeline.settle()
+    #expect(pipeline.http.exchanges.isEmpty)
+    #expect(lost.events == [1])
+    #expect(feed.outcomes.isEmpty)
+    lost.release()
+    #expect(feed.outcomes == [1: .settled])
+  }
+
+  /// Whoever waits hears that it failed, and will send it again: that is no loss to be told elsewhere.
+  @Test func whoeverWaitsHearsOfTheEnd() throws {
+    let (pipeline, feed, lost) = try tracked("")
+    feed.send(1, [1])
+    pipeline.settle()
+    pipeline.inTurn { $0.execution.cancel() }
+    pipeline.settle()
+    #expect(lost.events.isEmpty)
+    #expect(feed.outcomes == [1: .failed("it was given up")])
+    #expect(pipeline.counters.rejected == 0)
+    #expect(pipeline.log.count == 1)
+  }
+
+  // MARK: Anything goes
+
+  /// A server that answers anything in any order, and a sink for errors that is done whenever it likes: each event is
+  /// accepted or told once, none is settled before, and the pipeline ends when both are through.
+  @Test(arguments: 0..<200)
+  func eachEventIsAcceptedOrTold(_ seed: UInt64) throws {
+    var random = SplitMix(seed)
+    let most = 1 + random.below(5)
+    let (pipeline, feed, lost) = try tracked(
+      """
+      maxConcurrent: \(most), batch: { count: \(1 + random.below(5)), every: \(random.pick(["0s", "5ms"])) },
+          retry: { attempts: \(1 + random.below(3)), maxDelay: 1s }
+      """)
+    var sent: [Int: [Int64]] = [:]
+    var next: Int64 = 1
+    var accepted: [Int64] = []
+    var written: [Int64] = []
+
+    func look() {
+      let safe = Set(accepted + written)
+      for (number, outcome) in feed.outcomes {
+        #expect(outcome == .settled, "seed \(seed)")
+        #expect(sent[number]?.allSatisfy(safe.contains) == true, "seed \(seed): \(number) is settled too early")
+      }
+      #expect(pipeline.deadLetters.isEmpty)
+    }
+    func write() {
+      written = lost.events
+      let settlements = lost.settlements
+      lost.settlements = []
+      for settlement in settlements { settlement.release() }
+    }
+    func answer() {
+      let open = pipeline.http.open
+      guard !open.isEmpty else { return }
+      let exchange = random.pick(open)
+      let events = exchange.body.split(separator: "\n").compactMap { Int64($0) }
+      switch random.below(8) {
+      case 0: exchange.answer(503)
+      case 1: exchange.answer(.failure(HTTPFailure(.timeout, "too late")))
+      case 2 where events.count > 1: exchange.answer(413)
+      default:
+        if events.contains(where: { $0 % 5 == 0 }) {
+          exchange.answer(422)
+        } else {
+          accepted += events
+          exchange.answer(200)
+        }
+      }
+    }
+
+    for _ in 0..<60 {
+      switch random.below(5) {
+      case 0:
+        sent[sent.count] = (0..<Int64(random.below(5))).map { next + $0 }
+        next += Int64(sent[sent.count - 1]?.count ?? 0)
+        feed.send(sent.count - 1, sent[sent.count - 1] ?? [])
+      case 1:
+        pipeline.run(
+          until: TimeSpan(nanoseconds: pipeline.time.now.nanoseconds + Int64(random.below(1000)) * 1_000_000))
+      case 2: write()
+      default: answer()
+      }
+      pipeline.settle()
+      look()
+    }
+    pipeline.drain()
+    for _ in 0..<10_000 where pipeline.outcome == nil {
+      if pipeline.http.open.isEmpty { pipeline.run() } else { answer() }
+      pipeline.settle()
+      look()
+    }
+    #expect(pipeline.outcome == .completed, "seed \(seed)")
+    write()
+    look()
+    #expect((accepted + written).sorted() == (1..<next).map { $0 }, "seed \(seed)")
+    #expect(feed.outcomes.count == sent.count, "seed \(seed)")
+    #expect(Int(pipeline.counters.rejected) == written.count)
+    #expect(pipeline.executor.pendingTimers == 0 && !pipeline.executor.isCongested)
+  }
+}
