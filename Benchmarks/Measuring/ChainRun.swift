@@ -1,7 +1,7 @@
 import CCounting
 import PipelineCore
 
-/// A chain of steps in a real graph, fed with the same JSON event.
+/// A chain of steps in a real graph, fed with the same JSON events again and again.
 public struct ChainRun {
   private let plan: Plan
 
@@ -22,16 +22,16 @@ public struct ChainRun {
     self.plan = plan
   }
 
-  /// Sends `turns` batches of `count` copies of the event; what the last one did, and nanoseconds for each
-  /// event of all but the first tenth. `received` is how many events came out in all.
-  public func run(_ event: String, count: Int, turns: Int) -> (counts: Counts, nanoseconds: Double, received: Int) {
+  /// Sends `turns` batches of `count` events, each of `events` in turn; what the last one did, and nanoseconds for
+  /// each event of all but the first tenth. `received` is how many events came out in all.
+  public func run(_ events: [String], count: Int, turns: Int) -> (counts: Counts, nanoseconds: Double, received: Int) {
     let time = VirtualTime()
     let executor = Executor(clock: time)
     let execution = Execution(
       plan: plan, executor: executor,
       services: Services(
         http: NoHTTP(), log: { _, _, _ in }, deadLetter: { _ in }, random: { 4 }))
-    let task = Repeated.Task(event, count, turns)
+    let task = Repeated.Task(events, count, turns)
     execution.sourceOverride = { _ in Repeated(task) }
     nonisolated(unsafe) let running = execution
     executor.post { running.launch { _ in } }
@@ -40,16 +40,13 @@ public struct ChainRun {
   }
 
   /// What each event does beyond the code itself: the difference between batches of two sizes, which may
-  /// come down to nothing, for `events` events.
-  public func countsPerBatch(_ event: String, events: Int = 64) -> Counts {
-    let small = run(event, count: events, turns: 32).counts
-    let large = run(event, count: 2 * events, turns: 32).counts
-    return Counts(
-      allocations: large.allocations - small.allocations, references: large.references - small.references)
+  /// come down to nothing, for `count` events.
+  public func countsPerBatch(_ events: [String], count: Int = 64) -> Counts {
+    run(events, count: 2 * count, turns: 32).counts - run(events, count: count, turns: 32).counts
   }
 }
 
-/// A source of copies of one event, decoded from NDJSON in every turn.
+/// A source of copies of a few events, decoded from NDJSON in every turn.
 struct Repeated: SourceComponent {
   final class Task: @unchecked Sendable {
     let slab: Slab
@@ -58,9 +55,9 @@ struct Repeated: SourceComponent {
     var last = Counts(allocations: 0, references: 0)
     var nanoseconds = 0.0
 
-    init(_ event: String, _ count: Int, _ turns: Int) {
+    init(_ events: [String], _ count: Int, _ turns: Int) {
       var bytes: [UInt8] = []
-      for _ in 0..<count { bytes += Array(event.utf8) + [0x0A] }
+      for index in 0..<count { bytes += Array(events[index % events.count].utf8) + [0x0A] }
       slab = Slab(bytes)
       self.count = count
       self.turns = turns
@@ -69,10 +66,10 @@ struct Repeated: SourceComponent {
 
   private let task: Task
 
-  init() { task = Task("{}", 1, 1) }
+  init() { task = Task(["{}"], 1, 1) }
   init(_ task: Task) { self.task = task }
 
-  static let spec = ComponentSpec<Repeated>("repeated", summary: "Sends one event again and again.")
+  static let spec = ComponentSpec<Repeated>("repeated", summary: "Sends the same events again and again.")
 
   func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource { Node(task, seat, downstream) }
 

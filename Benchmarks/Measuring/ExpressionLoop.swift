@@ -71,4 +71,8 @@ public struct Counts: Sendable, Equatable {
     self.allocations = allocations
     self.references = references
   }
+
+  static func - (more: Counts, less: Counts) -> Counts {
+    Counts(allocations: more.allocations - less.allocations, references: more.references - less.references)
+  }
 }

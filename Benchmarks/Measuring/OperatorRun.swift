@@ -34,6 +34,8 @@ public struct OperatorRun {
   public struct Figures {
     /// For each event of all sources, without the first tenth of the turns.
     public var nanoseconds: Double
+    /// What the last turn did.
+    public var counts: Counts
     /// Allocations for each event, in the last turn.
     public var allocations: Double
     /// Events that reached the sink.
@@ -54,8 +56,14 @@ public struct OperatorRun {
     time.run(executor, turnLimit: 100_000_000, isDone: { running.outcome != nil })
     let sent = Double(task.sources * count)
     return Figures(
-      nanoseconds: task.nanoseconds / sent, allocations: Double(task.allocations) / sent,
+      nanoseconds: task.nanoseconds / sent, counts: task.counts, allocations: Double(task.counts.allocations) / sent,
       received: Int(execution.counters.sent))
+  }
+
+  /// What each event does beyond the code itself: the difference between turns of two sizes, for `count` events of
+  /// each source.
+  public func countsPerTurn(_ count: Int = 64) -> Counts {
+    run(count: 2 * count, turns: 32).counts - run(count: count, turns: 32).counts
   }
 
   /// Nanoseconds for each event of several runs, sorted.
@@ -74,7 +82,7 @@ struct Numbers: SourceComponent {
     var began = 0.0
     /// For one turn of all sources.
     var nanoseconds = 0.0
-    var allocations = 0
+    var counts = Counts(allocations: 0, references: 0)
 
     init(_ count: Int, _ turns: Int) {
       self.count = count
@@ -128,7 +136,7 @@ struct Numbers: SourceComponent {
         return
       }
       task.finished += 1
-      if task.finished == task.sources { task.allocations = Int(rx_counting_stop().allocations) }
+      if task.finished == task.sources { task.counts = Counts(rx_counting_stop()) }
       finish()
     }
   }

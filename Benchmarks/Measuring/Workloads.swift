@@ -19,4 +19,62 @@ public enum Workloads {
     "[ { map: { id: event.id, status: event.status, host: event.host, who: event.user.name } } ]"
   public static let longChain =
     "[ { filter: \"\(twoTerms)\" }, { map: { id: event.id, bytes: event.bytes } }, { scan: { start: 0, next: running + event.bytes } } ]"
+
+  /// Four events of two hosts and two statuses, each other than the one before.
+  public static let events = [(503, "shop"), (200, "shop"), (503, "news"), (200, "news")].map { status, host in
+    #"{"id":81985529216486895,"time":"2026-01-31T12:00:00.125Z","method":"GET","host":"\#(host).example","status":\#(status),"bytes":18731,"user":{"name":"ann","plan":"x"}}"#
+  }
+
+  /// A chain whose events neither allocate nor count references, but for what is known.
+  public struct Counted: Sendable {
+    public var name: String
+    /// The YAML of the chain.
+    public var text: String
+    /// Retains and releases of each event that are known of and ought not to be.
+    public var references = 0
+
+    init(_ name: String, _ text: String, references: Int = 0) {
+      self.name = name
+      self.text = text
+      self.references = references
+    }
+  }
+
+  /// Chains over ``events``.
+  public static let chains = [
+    Counted("filter", filterChain),
+    Counted("map to four fields", mapChain),
+    Counted("filter, map, scan", longChain),
+    Counted(
+      "map with a text put together of two", "[ { map: { id: event.id, what: \"event.method + ' ' + event.host\" } } ]"),
+    Counted("set a field", "[ { set: { status: event.status + 1 } } ]", references: 10),
+    Counted("unset two fields", "[ { unset: [bytes, user.plan] } ]", references: 16),
+    Counted("ignore", "[ { ignore: event.status < 500 } ]"),
+    Counted("distinctUntilChanged by a field", "[ { distinctUntilChanged: event.host } ]"),
+    Counted("distinct by a field", "[ { distinct: { by: event.host, memory: 100 } } ]", references: 2),
+    Counted("aggregate of two figures", "[ \(twoFigures) ]", references: 2),
+    Counted(
+      "groupBy a field, a filter and a scan in each group",
+      "[ { groupBy: { key: event.host, chain: [ { filter: event.status >= 500 }, { scan: { start: 0, next: running + event.bytes } } ] } } ]"
+    ),
+    Counted(
+      "groupBy two fields, an aggregate of two figures in each group, map",
+      "[ { groupBy: { key: \"[event.host, event.status]\", chain: [ \(twoFigures) ] } }, { map: { host: \"meta.key[0]\", count: event.count } } ]",
+      references: 2),
+  ]
+  private static let twoFigures =
+    "{ aggregate: { start: { count: 0, sum: 0.0 }, next: \"{'count': running.count + 1, 'sum': running.sum + double(event.bytes)}\" } }"
+
+  /// Chains over integers.
+  public static let integerChains = [
+    Counted("scan", "[ { scan: { start: 0, next: running + event } } ]"),
+    Counted("distinctUntilChanged", "[ distinctUntilChanged ]"),
+    Counted("combinePrevious", "[ { combinePrevious: { start: 0, next: event - previous } } ]"),
+    Counted("mapReplace", "[ { mapReplace: 1 } ]"),
+    Counted("skip and take, neither at its end", "[ { skip: 1 }, { take: 1000000000 } ]"),
+    Counted(
+      "groupBy, a scan in each of ten groups",
+      "[ { groupBy: { key: event % 10, chain: [ { scan: { start: 0, next: running + event } } ] } } ]"),
+    Counted("flattenMap, a list of one", "[ { flattenMap: \"[event]\" } ]", references: 4),
+  ]
 }

@@ -35,11 +35,11 @@ import Testing
   @Test(arguments: [Workloads.filterChain, Workloads.mapChain, Workloads.longChain])
   func chains(_ text: String) throws {
     let chain = try #require(ChainRun(text))
-    #expect(chain.run(Workloads.event, count: 10, turns: 3).received == 30)
+    #expect(chain.run([Workloads.event], count: 10, turns: 3).received == 30)
     // Without the optimiser, walking the fields of a mapping takes memory.
     #if DEBUG
       if text != Workloads.filterChain { return }
     #endif
-    #expect(chain.countsPerBatch(Workloads.event).allocations == 0)
+    #expect(chain.countsPerBatch([Workloads.event]).allocations == 0)
   }
 }
