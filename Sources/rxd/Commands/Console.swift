@@ -13,6 +13,8 @@ enum ExitStatus {
   static let noInput = ExitCode(66)
   static let unavailable = ExitCode(69)
   static let inputOutput = ExitCode(74)
+  /// Something that is in use by somebody else.
+  static let temporary = ExitCode(75)
   /// A pipeline file does not compile.
   static let configuration = ExitCode(78)
 }

@@ -48,6 +48,9 @@ enum PlainArguments {
       case ("-C", _), ("--config-dir", _):
         guard let value = value() else { return nil }
         input.directories.append(value)
+      case ("--state-dir", false):
+        guard let value = value() else { return nil }
+        run.stateDirectory = value
       case ("--log-level", false):
         guard let level = value().flatMap(Services.Level.init(rawValue:)) else { return nil }
         run.logging.level = level

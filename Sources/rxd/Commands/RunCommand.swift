@@ -24,6 +24,15 @@ struct Run: ParsableCommand {
       "How long stopping may take. (RXD_GRACEFUL_SHUTDOWN_LIMIT_SECS)", valueName: "seconds"))
   var gracefulShutdownLimitSecs: Int?
 
+  @Option(
+    name: .customLong("state-dir"),
+    help: ArgumentHelp(
+      """
+      A directory of this process's own, for what it keeps: rejected events that nobody reads. Without one they are told \
+      on standard error. (RXD_STATE_DIR, STATE_DIRECTORY)
+      """, valueName: "dir"), completion: .directory)
+  var stateDirectory: String?
+
   @Flag(name: .shortAndLong, help: "Warnings of the files count as errors. (RXD_DENY_WARNINGS)")
   var denyWarnings = false
 
@@ -33,7 +42,7 @@ struct Run: ParsableCommand {
   func run() throws {
     try RunSettings(
       input: input.settings, daemon: daemon, gracefulShutdownLimitSecs: gracefulShutdownLimitSecs,
-      denyWarnings: denyWarnings, logging: logging.settings, color: color.color
+      stateDirectory: stateDirectory, denyWarnings: denyWarnings, logging: logging.settings, color: color.color
     ).run()
   }
 }
@@ -43,6 +52,7 @@ struct RunSettings {
   var input = InputSettings()
   var daemon = false
   var gracefulShutdownLimitSecs: Int?
+  var stateDirectory: String?
   var denyWarnings = false
   var logging = LogSettings()
   var color: ColorMode?
@@ -88,15 +98,37 @@ struct RunSettings {
     let loaded = options.load()
     try report(loaded, log, options)
     if options.isDaemon { rx_forbid_dumps() }
+    let letters = try deadLetters(log)
     let supervisor: Supervisor
     do throws(PosixError) {
-      supervisor = try Supervisor(options, log: log, signals: signals, notify: notify)
+      supervisor = try Supervisor(options, log: log, letters: letters, signals: signals, notify: notify)
     } catch {
       Console.complain(error.message)
       throw ExitStatus.failure
     }
     // Threads of libraries may still run: nothing is torn down under them.
     _exit(supervisor.run(loaded))
+  }
+
+  /// Before anything is read: what cannot be kept must not be begun.
+  private func deadLetters(_ log: LogWriter) throws -> DeadLetters {
+    // The service manager may name several; the first is the unit's.
+    let managed = ProcessEnvironment["STATE_DIRECTORY"]?.split(separator: ":").first.map(String.init)
+    let named = [stateDirectory, ProcessEnvironment["RXD_STATE_DIR"], managed].compactMap { $0 }
+    do throws(StateDirectory.Refusal) {
+      var state: StateDirectory?
+      if let path = named.first(where: { !$0.isEmpty }) { state = try StateDirectory(path) }
+      return try DeadLetters(state, log: log)
+    } catch {
+      switch error {
+      case .unusable(let message):
+        Console.complain(message)
+        throw ExitStatus.inputOutput
+      case .inUse(let message):
+        Console.complain(message)
+        throw ExitStatus.temporary
+      }
+    }
   }
 
   /// Shows what is wrong with the files, and throws if nothing shall start.

@@ -143,14 +143,14 @@ final class LogWriter: Sendable {
     case .journal: line.append("<\(Self.priority(level))>")
     case .terminal: line.append("rxd: ")
     default:
-      Self.timestamp(&line)
+      Self.appendTimestamp(to: line)
       line.append(" \(level.rawValue) ")
     }
   }
 
   private func open(_ line: inout OutputBuffer, _ level: Logger.Level) {
     line.append("{\"timestamp\":\"")
-    Self.timestamp(&line)
+    Self.appendTimestamp(to: line)
     line.append("\",\"level\":\"\(level.rawValue)\",")
   }
 
@@ -182,7 +182,7 @@ final class LogWriter: Sendable {
   }
 
   /// RFC 3339, UTC, milliseconds.
-  private static func timestamp(_ line: inout OutputBuffer) {
+  static func appendTimestamp(to line: OutputBuffer) {
     let wall = SystemClock.shared.wallTime
     var seconds = time_t(wall / 1_000_000_000)
     var parts = tm()

@@ -28,6 +28,7 @@ final class Supervisor {
   let log: LogWriter
   private let logger: Logger
   private let services: Services
+  private let letters: DeadLetters
   private let notify: Notify?
   private let signals: Signals
   private let wake: WakeEvent
@@ -54,9 +55,12 @@ final class Supervisor {
     let messages = Mutex<[Message]>([])
   }
 
-  init(_ options: Options, log: LogWriter, signals: Signals, notify: Notify?) throws(PosixError) {
+  init(
+    _ options: Options, log: LogWriter, letters: DeadLetters, signals: Signals, notify: Notify?
+  ) throws(PosixError) {
     self.options = options
     self.log = log
+    self.letters = letters
     logger = log.logger("")
     services = .real(log)
     self.signals = signals
@@ -103,6 +107,7 @@ final class Supervisor {
       settle()
     }
     notify?.send("STOPPING=1")
+    letters.close(within: .seconds(5))
     _ = log.summarize(all: true)
     return hasFailed ? ExitStatus.failure.rawValue : ExitStatus.success.rawValue
   }
@@ -251,6 +256,8 @@ final class Supervisor {
   private func launch(_ slot: PipelineSlot) {
     balance(slots.count)
     guard let loop = loops.min(by: { $0.load < $1.load }) else { return }
+    var services = services
+    services.deadLetter = letters.taker(slot.name)
     let run = PipelineRun(slot.plan, loop: loop, services: services)
     slot.run = run
     slot.hasLaunched = false
@@ -364,6 +371,7 @@ final class Supervisor {
       logger.error("ended without waiting for \(left)")
     }
     notify?.send("STOPPING=1")
+    letters.close(within: .milliseconds(200))
     _ = log.summarize(all: true)
     return signal.map { 128 + $0 } ?? ExitStatus.failure.rawValue
   }

@@ -1,0 +1,181 @@
+import Glibc
+import PipelineCore
+
+/// Adds whole lines to files of one directory, each file bounded, on a thread of its own that starts with the first line.
+///
+/// Handing over never waits: what finds too much waiting is refused. Lines that cannot be written, for want of room or
+/// permission, are handed back; a file never holds a part of a line. A file that would grow beyond the bound is
+/// renamed to `NAME.1`, in place of an older one of that name, so the newest lines are kept, between one and two bounds of them.
+public final class LineFiles: Sendable {
+  public enum Report: Sendable {
+    /// So many lines were added, and maybe the oldest of the file were dropped for them.
+    case written(String, lines: Int, droppedOlder: Bool)
+    /// These are in no file.
+    case failed(String, lines: [[UInt8]], PosixError)
+  }
+
+  private struct State {
+    var queue: [(name: String, line: [UInt8])] = []
+    /// Bytes queued or being written.
+    var bytes = 0
+    var isStarted = false
+    var isClosed = false
+    var hasEnded = false
+  }
+
+  private let files: Files
+  private let queueBytes: Int
+  private let state = Guarded(State())
+
+  /// - Parameters:
+  ///   - directory: where the files are; it must stay open.
+  ///   - bound: the most bytes of one file, but for a single line that is larger.
+  ///   - queueBytes: the most bytes that wait, but for a single larger line when nothing waits.
+  ///   - report: called on the writing thread.
+  public init(
+    in directory: FileDescriptor, bound: Int, queueBytes: Int = 4 << 20, report: @escaping @Sendable (Report) -> Void
+  ) {
+    files = Files(directory: directory, bound: bound, report: report)
+    self.queueBytes = queueBytes
+  }
+
+  /// Hands over a line, with its line feed; whether it was taken.
+  public func offer(_ line: [UInt8], to name: String) -> Bool {
+    enum Verdict { case refused, taken, first }
+    let verdict = state.withLock { state -> Verdict in
+      guard !state.isClosed, state.bytes == 0 || state.bytes + line.count <= queueBytes else { return .refused }
+      state.queue.append((name, line))
+      state.bytes += line.count
+      defer { state.isStarted = true }
+      return state.isStarted ? .taken : .first
+    }
+    switch verdict {
+    case .refused: return false
+    case .taken: state.notify()
+    case .first:
+      let state = state
+      let files = files
+      do throws(PosixError) {
+        _ = try OwnThread("rxd lines") { Self.run(files, state) }
+      } catch {
+        // Without a thread, whoever hands over does it.
+        let left = state.withLock { state in
+          state.isStarted = false
+          return Self.take(&state) ?? []
+        }
+        Self.write(left, files, state)
+      }
+    }
+    return true
+  }
+
+  /// Takes no more, and returns when what waits has been written, or when `limit` is over.
+  public func close(within limit: TimeSpan) {
+    let isRunning = state.withLock { state in
+      state.isClosed = true
+      return state.isStarted
+    }
+    guard isRunning else { return }
+    state.notify()
+    _ = state.wait(until: monotonicNow() &+ limit.nanoseconds) { $0.hasEnded ? true : nil }
+  }
+
+  deinit {
+    state.withLock { $0.isClosed = true }
+    state.notify()
+  }
+
+  private static func run(_ files: Files, _ state: Guarded<State>) {
+    while let lines = state.wait(until: nil, take), !lines.isEmpty { write(lines, files, state) }
+    state.withLock { $0.hasEnded = true }
+    state.notify()
+  }
+
+  private typealias Lines = [(name: String, line: [UInt8])]
+
+  /// What waits; nothing at the end; nil: there is nothing yet.
+  private static func take(_ state: inout State) -> Lines? {
+    if state.queue.isEmpty { return state.isClosed ? [] : nil }
+    defer { state.queue = [] }
+    return state.queue
+  }
+
+  private static func write(_ lines: Lines, _ files: Files, _ state: Guarded<State>) {
+    var batches: [(name: String, lines: [[UInt8]])] = []
+    var places: [String: Int] = [:]
+    for (name, line) in lines {
+      if let place = places[name] {
+        batches[place].lines.append(line)
+      } else {
+        places[name] = batches.count
+        batches.append((name, [line]))
+      }
+    }
+    for batch in batches { files.add(batch.lines, to: batch.name) }
+    let count = lines.reduce(0) { $0 + $1.line.count }
+    state.withLock { $0.bytes -= count }
+  }
+
+  /// What is done with files; by one thread at a time.
+  private struct Files: Sendable {
+    let directory: FileDescriptor
+    let bound: Int
+    let report: @Sendable (Report) -> Void
+
+    func add(_ lines: [[UInt8]], to name: String) {
+      let bytes = Array(lines.joined())
+      do throws(PosixError) {
+        var file = try open(name)
+        let size = try file.status().size
+        var drops = false
+        if size > 0, size + Int64(bytes.count) > bound {
+          drops = try moveAside(name)
+          file = try open(name)
+        }
+        try add(bytes, to: file)
+        report(.written(name, lines: lines.count, droppedOlder: drops))
+      } catch {
+        report(.failed(name, lines: lines, error))
+      }
+    }
+
+    private func path(_ name: String) -> String { "\(directory.name)/\(name)" }
+
+    private func open(_ name: String) throws(PosixError) -> FileDescriptor {
+      let flags = O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY
+      let number = uninterrupted { openat(directory.number, name, flags, 0o600) }
+      if number < 0 { throw PosixError("open", path(name)) }
+      let file = FileDescriptor(number, name: path(name))
+      let kind = try file.status().kind
+      guard kind == .regular else {
+        throw PosixError("write to", file.name, code: EINVAL, detail: "it is \(kind.rawValue)")
+      }
+      return file
+    }
+
+    /// Whether there was an older one, which is gone now.
+    private func moveAside(_ name: String) throws(PosixError) -> Bool {
+      let older = "\(name).1"
+      var status = stat()
+      let hadOlder = uninterrupted { fstatat(directory.number, older, &status, AT_SYMLINK_NOFOLLOW) } == 0
+      if uninterrupted({ renameat(directory.number, name, directory.number, older) }) != 0 {
+        throw PosixError("rename", path(name))
+      }
+      return hadOlder
+    }
+
+    private func add(_ lines: [UInt8], to file: FileDescriptor) throws(PosixError) {
+      let size = try file.status().size
+      var last: UInt8 = 10
+      // A crash may have left a line without its end.
+      let isTorn = size > 0 && uninterrupted { pread(file.number, &last, 1, off_t(size - 1)) } == 1 && last != 10
+      do throws(PosixError) {
+        try file.write(isTorn ? [10] + lines : lines)
+      } catch {
+        // Nobody else writes here, so what came of it is behind the old end.
+        _ = uninterrupted { ftruncate(file.number, off_t(size)) }
+        throw error
+      }
+    }
+  }
+}

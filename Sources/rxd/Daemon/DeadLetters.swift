@@ -1,0 +1,68 @@
+import Glibc
+import PipelineCore
+import Transport
+
+/// Where events go that were given up and that nobody reads: a file for each pipeline in the state directory; without one,
+/// or as long as the file cannot be written, the log.
+final class DeadLetters: Sendable {
+  static let folder = "dead-letters"
+  /// The most bytes of a file; as much again may lie beside it, in `NAME.ndjson.1`.
+  static let bound = 16 << 20
+
+  private let log: LogWriter
+  /// Ours as long as letters may come.
+  private let state: StateDirectory?
+  private let files: LineFiles?
+
+  init(_ state: StateDirectory?, log: LogWriter) throws(StateDirectory.Refusal) {
+    self.log = log
+    self.state = state
+    guard let state else {
+      files = nil
+      return
+    }
+    let folder = try state.folder(Self.folder)
+    files = LineFiles(in: folder, bound: Self.bound) { Self.tell($0, in: folder.name, log) }
+  }
+
+  /// What takes those of one pipeline. Never waits for a file.
+  func taker(_ pipeline: String) -> @Sendable (UnsafeRawBufferPointer) -> Void {
+    let log = log
+    guard let files else { return { log.reject($0) } }
+    return { letter in
+      if !files.offer(Self.line(letter, of: pipeline), to: Self.file(pipeline)) { log.reject(letter) }
+    }
+  }
+
+  /// What still waits gets so long.
+  func close(within limit: TimeSpan) { files?.close(within: limit) }
+
+  private static func file(_ pipeline: String) -> String { "\(pipeline).ndjson" }
+
+  /// A letter is an object; when and of which pipeline come before what it says itself.
+  private static func line(_ letter: UnsafeRawBufferPointer, of pipeline: String) -> [UInt8] {
+    let line = OutputBuffer(capacity: letter.count + 128)
+    line.append("{\"time\":\"")
+    LogWriter.appendTimestamp(to: line)
+    line.append("\",\"pipeline\":\"\(pipeline)\",")
+    line.append(UnsafeRawBufferPointer(rebasing: letter.dropFirst()))
+    line.append(0x0A)
+    return Array(line.bytes)
+  }
+
+  private static func tell(_ report: LineFiles.Report, in folder: String, _ log: LogWriter) {
+    switch report {
+    case .written(let name, let lines, let droppedOlder):
+      let pipeline = String(name.dropLast(".ndjson".count))
+      let what = lines == 1 ? "1 rejected event is" : "\(lines) rejected events are"
+      log.write(.warning, pipeline, "\(what) in \(folder)/\(name)")
+      if droppedOlder {
+        log.write(.warning, pipeline, "the oldest rejected events were dropped, for \(folder)/\(name) was full")
+      }
+    case .failed(let name, let lines, let error):
+      let pipeline = String(name.dropLast(".ndjson".count))
+      log.write(.error, pipeline, "\(error.message); rejected events are told here instead")
+      for line in lines { line.withUnsafeBytes { log.reject(UnsafeRawBufferPointer(rebasing: $0.dropLast())) } }
+    }
+  }
+}

@@ -1,0 +1,72 @@
+import Glibc
+import Transport
+
+/// What a process keeps between its runs. It belongs to one process at a time, and to one user.
+final class StateDirectory: Sendable {
+  enum Refusal: Error {
+    case unusable(String)
+    /// Another process has it; it may pass.
+    case inUse(String)
+  }
+
+  let path: String
+  private let directory: FileDescriptor
+  /// Holds the lock as long as it is open.
+  private let lock: FileDescriptor
+
+  /// Makes the directory if there is none, for its owner alone.
+  init(_ path: String) throws(Refusal) {
+    self.path = path
+    if mkdir(path, 0o700) != 0, errno != EEXIST { throw Self.refusal("make the state directory", path) }
+    // The service manager's own is a symbolic link.
+    directory = try Self.open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, path)
+    try Self.check(directory)
+    lock = try Self.open(directory.number, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, path + "/lock")
+    if flock(lock.number, LOCK_EX | LOCK_NB) != 0 {
+      guard errno == EWOULDBLOCK else { throw Self.refusal("lock", path) }
+      throw .inUse("the state directory \(path) is in use by \(Self.owner(lock))")
+    }
+    ftruncate(lock.number, 0)
+    do throws(PosixError) { try lock.write(Array("\(getpid())\n".utf8)) } catch { throw .unusable(error.message) }
+  }
+
+  /// A directory inside of it, made if there is none.
+  func folder(_ name: String) throws(Refusal) -> FileDescriptor {
+    let path = "\(self.path)/\(name)"
+    if mkdirat(directory.number, name, 0o700) != 0, errno != EEXIST { throw Self.refusal("make", path) }
+    let folder = try Self.open(directory.number, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, path)
+    try Self.check(folder)
+    return folder
+  }
+
+  private static func open(_ parent: Int32, _ name: String, _ flags: Int32, _ path: String) throws(Refusal)
+    -> FileDescriptor
+  {
+    let number = openat(parent, name, flags | O_CLOEXEC, 0o600)
+    if number < 0 { throw refusal("open", path) }
+    return FileDescriptor(number, name: path)
+  }
+
+  /// Whoever else may write there could have what is kept read or replaced.
+  private static func check(_ directory: FileDescriptor) throws(Refusal) {
+    var status = stat()
+    guard fstat(directory.number, &status) == 0 else { throw refusal("examine", directory.name) }
+    guard status.st_uid == geteuid() || status.st_uid == 0 else {
+      throw .unusable("\(directory.name) belongs to another user, so what is kept there would be theirs")
+    }
+    guard status.st_mode & 0o022 == 0 else {
+      throw .unusable("others may write to \(directory.name): 'chmod go-w' it, or name another directory")
+    }
+  }
+
+  private static func owner(_ lock: FileDescriptor) -> String {
+    var bytes = [UInt8](repeating: 0, count: 20)
+    let count = pread(lock.number, &bytes, bytes.count, 0)
+    let digits = bytes.prefix(max(0, count)).prefix { (0x30...0x39).contains($0) }
+    return digits.isEmpty ? "another process" : "process \(String(decoding: digits, as: UTF8.self))"
+  }
+
+  private static func refusal(_ operation: String, _ path: String) -> Refusal {
+    .unusable(PosixError(operation, path).message)
+  }
+}
