@@ -17,6 +17,8 @@ import Testing
       var errors: [String] = []
     }
     let state = Mutex(State())
+    /// Once for each report.
+    let told = DispatchSemaphore(value: 0)
 
     func add(_ report: LineFiles.Report) {
       state.withLock {
@@ -29,6 +31,7 @@ import Testing
           $0.errors.append(error.message)
         }
       }
+      told.signal()
     }
   }
   private let reports = Reports()
@@ -80,11 +83,10 @@ import Testing
   func filesAreBounded(_ length: Int) {
     let files = files(bound: 1000)
     let lines = (0..<500).map { number in "\(number) " + String(repeating: "x", count: length) }
-    // Handed over one by one, so that many are written by themselves.
     for line in lines {
-      while !files.offer(Array((line + "\n").utf8), to: "x") { sched_yield() }
-      #expect(FileDescriptor.Status(path: scratch("x")).map { $0.size <= 1 << 20 } ?? true)
-      while reports.state.withLock({ $0.written["x", default: 0] }) < lines.firstIndex(of: line)! { sched_yield() }
+      add([line], to: "x", files)
+      reports.told.wait()
+      #expect(FileDescriptor.Status(path: scratch("x")).map { $0.size <= 1000 } == true)
     }
     files.close(within: .seconds(60))
     let newer = scratch.read("x")

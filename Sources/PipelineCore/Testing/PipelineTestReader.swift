@@ -224,7 +224,12 @@ public struct PipelineTestReader {
           : "Every source and signal has the output 'errors': '\(parts[0]).errors'")
       return nil
     }
-    let names = plan.sinks.map(\.name) + plan.named.filter { !$0.name.hasSuffix("?") }.map(\.name) + ["http.requests"]
+    let names =
+      if parts.count == 2, parts[1] == "errors" {
+        (plan.sinks.map(\.name) + plan.named.filter { $0.kind != .part }.map(\.name)).map { "\($0).errors" }
+      } else {
+        plan.sinks.map(\.name) + plan.named.filter { !$0.name.hasSuffix("?") }.map(\.name) + ["http.requests"]
+      }
     report(
       .unknownSubject, "there is no sink or signal '\(text)'", subject.location,
       help: known(text, names, "There are"))

@@ -71,6 +71,12 @@ enum GeneralWants {
       .failing, "read the events that failed", "from: NAME.errors",
       "\(contracts)#a-failed-event-is-not-a-failed-signal", "errors outputs"),
     .init(
+      .failing, "keep the events that a sink cannot deliver", "kept: { from: SINK.errors, file: kept.ndjson }",
+      "\(contracts)#what-a-sink-gives-up", "what a sink gives up"),
+    .init(
+      .failing, "find the events that failed and that nothing reads", "rxd run --state-dir DIR FILE",
+      "\(contracts)#dead-letters", "dead letters"),
+    .init(
       .failing, "decide what becomes of an event that fails at a step", "- { filter: event.level > 3, onError: route }",
       "\(contracts)#a-failed-event-is-not-a-failed-signal", "onError"),
     .init(.commanding, "show whether a job is running", "from: NAME.executing", "commands/command.md", "command"),

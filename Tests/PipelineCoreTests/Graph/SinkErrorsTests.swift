@@ -147,6 +147,12 @@ import Testing
     try TestSuite(SourceText(name: "t.yaml", text: yaml)).run().flatMap { $0.failures.map(\.diagnostic.message) }
   }
 
+  private func complaints(_ yaml: String) -> String {
+    var diagnostics = Diagnostics()
+    _ = TestSuite.read(SourceText(name: "t.yaml", text: yaml), &diagnostics)
+    return DiagnosticRenderer().text(diagnostics.all)
+  }
+
   private func suite(_ expect: String) -> String {
     """
     sources: { a: { stdin: json } }
@@ -163,6 +169,8 @@ import Testing
   /// Sinks do not run in tests, but what they could not write is rejected there, too.
   @Test func testsSeeWhatCannotBeWritten() throws {
     #expect(try failures(suite("lost: [ { at: 2ms, next: no row } ]")) == [])
+    #expect(complaints(suite("ot.errors: []")).contains("Did you mean 'out.errors'?"))
+    #expect(complaints(suite("out.values: []")).contains("the sink 'out' has no output 'values'"))
     #expect(try failures(suite("out.errors: []")).first?.contains("'out.errors'") == true)
     #expect(
       try failures(suite("out: { events: [ { next: { id: 1 } }, { next: no row } ], more: true }")) == [],
