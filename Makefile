@@ -16,6 +16,7 @@ test: test-packages build
 	swift build -c release --product measure --static-swift-stdlib --disable-local-rpath
 	swift build --build-tests
 	RXD=$(CURDIR)/$(RXD) swift test --skip-build
+	python3 -B -m unittest discover -s Benchmarks/bench -t Benchmarks
 	$(MAKE) --no-print-directory lint check-docs
 
 build: packages

@@ -1,4 +1,4 @@
-"""A running rxd that is watched from outside."""
+"""A running program that is watched from outside."""
 import os
 import re
 import signal
@@ -6,11 +6,11 @@ import subprocess
 import time
 
 
-class Daemon:
+class Watched:
     """Started at `with`, stopped by SIGTERM behind it."""
 
-    def __init__(self, bench, *pipelines, environment=None):
-        self.command = [bench.rxd, "--quiet", *pipelines]
+    def __init__(self, command, environment=None):
+        self.command = command
         self.environment = {**os.environ, **(environment or {})}
 
     def __enter__(self):
@@ -48,6 +48,20 @@ class Daemon:
 
     def over(self, seconds):
         """What `seconds` of waiting take: (share of a core, wake-ups)."""
-        cpu, wakeups, start = self.cpu, self.wakeups, time.monotonic()
-        time.sleep(seconds)
-        return (self.cpu - cpu) / (time.monotonic() - start), self.wakeups - wakeups
+        return self.meanwhile(lambda: time.sleep(seconds))[:2]
+
+    def meanwhile(self, body):
+        """What it takes while `body` runs: (share of a core, wake-ups, what `body` returns).
+
+        The share is its CPU time, of user and system, by the time of the clock between the same two instants."""
+        wakeups, start, cpu = self.wakeups, time.monotonic(), self.cpu
+        outcome = body()
+        cpu, took = self.cpu - cpu, time.monotonic() - start
+        return cpu / took, self.wakeups - wakeups, outcome
+
+
+class Daemon(Watched):
+    """A running rxd."""
+
+    def __init__(self, bench, *pipelines, environment=None):
+        super().__init__([bench.rxd, "--quiet", *pipelines], environment)

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PIPELINES = os.path.join(HERE, "pipelines")
@@ -22,13 +23,17 @@ def describe():
             f" {system}; load {os.getloadavg()[0]:.1f}")
 
 
+def executable(rxd):
+    if not os.path.isfile(rxd) or not os.access(rxd, os.X_OK):
+        raise Fault(f"{rxd} cannot be run; build it with `make build`")
+    return os.path.abspath(rxd)
+
+
 class Bench:
     """Where programs and inputs lie, and which cores may be used."""
 
     def __init__(self, rxd, directory=None):
-        self.rxd = os.path.abspath(rxd)
-        if not os.access(self.rxd, os.X_OK):
-            raise Fault(f"{rxd} cannot be run; build it with `make build`")
+        self.rxd = executable(rxd)
         self.programs = os.path.join(HERE, os.pardir, ".build", "bench")
         os.makedirs(self.programs, exist_ok=True)
         self.programs = os.path.realpath(self.programs)
@@ -56,7 +61,8 @@ class Bench:
         for name, sources, options in (
             ("generate", ["generate.cpp"], ["-std=c++17"]),
             ("probe", [name for name in probe if name.endswith(".cpp")], ["-std=c++17", "-lsimdjson"]),
-            *[(name, [f"load/{name}.c"], ["-pthread"]) for name in ("timed", "follow", "endpoints", "post", "first")],
+            *[(name, [f"load/{name}.c"], ["-pthread"])
+              for name in ("timed", "follow", "floor", "endpoints", "post", "first")],
             ("collect", ["load/collect.c"], ["-lz"]),
             ("allocations.so", ["load/allocations.c"], ["-shared", "-fPIC", "-fno-builtin"]),
         ):
@@ -80,11 +86,37 @@ class Bench:
                 pass
         return path
 
-    def pipeline(self, name):
-        return [self.rxd, "--quiet", os.path.join(PIPELINES, name + ".yaml")]
+    def pipeline(self, name, rxd=None):
+        """The command that runs the pipeline, by another rxd than the one measured if that is given."""
+        return [rxd or self.rxd, "--quiet", os.path.join(PIPELINES, name + ".yaml")]
 
     def clear(self):
         shutil.rmtree(self.data, ignore_errors=True)
+
+
+class Surroundings:
+    """What other programs, and the host of a virtual machine, take of the cores from its making on."""
+
+    def __init__(self):
+        self.before = self.look()
+
+    @staticmethod
+    def look():
+        """Seconds: by the clock; of all cores at work; of this program and its children that have ended; stolen."""
+        with open("/proc/stat") as file:
+            user, nice, system, _, _, interrupts, soft, stolen = (
+                int(ticks) / os.sysconf("SC_CLK_TCK") for ticks in file.readline().split()[1:9])
+        return time.monotonic(), user + nice + system + interrupts + soft, sum(os.times()[:4]), stolen
+
+    def taken(self):
+        """(by other programs, by the host), as shares of one core."""
+        clock, busy, own, stolen = (now - then for now, then in zip(self.look(), self.before))
+        return max(0, busy - own) / clock, stolen / clock
+
+    def __str__(self):
+        others, host = self.taken()
+        text = f"meanwhile other programs took {100 * others:.0f}% of a core, the host {100 * host:.0f}%"
+        return text + (": too much to rely on figures by the clock" if others + host > 0.25 else "")
 
 
 class Run:
@@ -102,6 +134,12 @@ class Run:
         self.wall = float(wall)
         self.cpu = float(user) + float(system)
         self.peak = int(peak)
+
+    def without(self, start):
+        """This run without the times of another."""
+        self.wall -= start.wall
+        self.cpu -= start.cpu
+        return self
 
 
 def remove(*paths):

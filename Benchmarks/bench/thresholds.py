@@ -12,10 +12,25 @@ def read():
         return json.load(file)
 
 
-def check(report):
-    """Prints what is worse than it may be; whether nothing is."""
-    bounds = read()
-    worse = []
+def least_share(name, bounds=None):
+    """Percent of the reference that the workload may not fall below, None where none is recorded."""
+    bounds = bounds or read()
+    recorded = bounds["shares"].get(name)
+    return None if recorded is None else recorded * (1 - bounds["tolerance"]["share"])
+
+
+# What a check can end with, as the exit status of `run`.
+FINE, WORSE, UNDECIDED = 0, 1, 75
+
+
+def check(report, bounds=None):
+    """Prints what is worse than it may be, or may be; FINE, WORSE or UNDECIDED.
+
+    `report["shares"]` has estimates: a share is worse where all of its interval is below what is allowed, and fine
+    where none of it is. Between the two the machine was too busy to tell, which neither fails a build nor passes it.
+    """
+    bounds = bounds or read()
+    worse, undecided = [], []
 
     counted = report.get("instructions")
     if counted and counted["by"] == bounds["countedBy"]:
@@ -29,35 +44,44 @@ def check(report):
     elif counted:
         say(f"instructions were counted by {counted['by']}, the thresholds by {bounds['countedBy']}: not compared")
     for name, share in report.get("shares", {}).items():
-        bound, tolerance = bounds["shares"].get(name), bounds["tolerance"]["share"]
-        if bound is not None and share < bound * (1 - tolerance):
-            worse.append(f"{name}: {share:.0f}% of the reference, recorded {bound:.0f}%, tolerance"
-                         f" {100 * tolerance:.0f}%")
+        least = least_share(name, bounds)
+        if least is not None and not share.at_least(least):
+            (worse if share.at_least(least) is False else undecided).append(
+                f"{name}: {share.median:.0f}% of the reference ({share.low:.0f}-{share.high:.0f}), recorded"
+                f" {bounds['shares'][name]}%, at least {least:.0f}% allowed")
     for name, count in report.get("allocations", {}).items():
         bound = bounds["allocations"].get(name)
         if bound is not None and count > bound + bounds["tolerance"]["allocations"]:
             worse.append(f"{name}: {count:.3f} allocations per event, recorded {bound:.2f}")
     for line in worse:
         say(f"worse: {line}")
+    for line in undecided:
+        say(f"not decided: {line}; measure again on a quieter machine, or for longer with `--seconds`")
     if worse:
         say("If the change is meant, record new thresholds with `Benchmarks/run RXD --record` and say why in the"
             " commit.")
-    else:
-        say("nothing is worse than its threshold")
-    return not worse
+        return WORSE
+    if undecided:
+        return UNDECIDED
+    say("nothing is worse than its threshold")
+    return FINE
 
 
-def record(report):
-    """Writes what was measured as the new thresholds."""
+def record(report, spread):
+    """Writes what was measured as the new thresholds; not shares whose interval is wider than `spread`."""
     bounds = read() if os.path.exists(PATH) else {
-        "countedBy": "", "tolerance": {"instructions": 0.05, "share": 0.25, "allocations": 0.05},
+        "countedBy": "", "tolerance": {"instructions": 0.05, "share": 0.15, "allocations": 0.05},
         "instructions": {}, "shares": {}, "allocations": {}}
     if "instructions" in report:
         bounds["countedBy"] = report["instructions"]["by"]
         for name, figures in report["instructions"]["workloads"].items():
             bounds["instructions"][name] = round(figures["rxd"])
     for name, share in report.get("shares", {}).items():
-        bounds["shares"][name] = round(share)
+        if share.spread > spread:
+            say(f"not recorded: {name} has {share.low:.0f} to {share.high:.0f}% of the reference, which is wider than"
+                f" {100 * spread:.0f}%; measure again on a quieter machine")
+            continue
+        bounds["shares"][name] = round(share.median)
     for name, count in report.get("allocations", {}).items():
         bounds["allocations"][name] = round(count, 2)
     with open(PATH, "w") as file:

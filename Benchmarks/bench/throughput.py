@@ -1,9 +1,12 @@
 """Events per second of whole pipelines beside plain loops that do the same work."""
+import dataclasses
 import os
 import statistics
 import subprocess
+import time
 
-from .machine import Fault, Run, remove, say
+from .machine import Fault, Run, Surroundings, remove, say
+from .pairs import Pairs, spend, verdict
 
 
 def reference(bench, name, data, output):
@@ -34,80 +37,112 @@ def check(workload, ours, theirs):
         raise Fault(f"{workload.name}: the outputs differ, so nothing was timed: {found.stdout}{found.stderr}")
 
 
-class Row:
-    """The runs of one workload on some cores."""
+# Runs of which the start is the median.
+STARTS = 7
 
-    def __init__(self, workload, count, size, cores):
-        self.workload, self.count, self.size, self.cores = workload, count, size, cores
-        self.rxd, self.reference = [], []
+
+class Start:
+    """What runs without input take, the median of each."""
+
+    def __init__(self, runs):
+        self.wall, self.cpu = (statistics.median(getattr(run, by) for run in runs) for by in ("wall", "cpu"))
+
+
+class Row:
+    """One workload on some cores: rxd and its reference in turn."""
+
+    def __init__(self, bench, workload, events, cores):
+        self.workload, self.cores = workload, len(cores)
+        self.count = workload.count(events)
+        # All of them on one core; with several the beginning says the same of how threads share the work.
+        compared = self.count if len(cores) == 1 else self.count // 4
+        compare(bench, workload, bench.generate(workload.input, compared), cores)
+        data, output = bench.generate(workload.input, self.count), bench.file(workload.name + ".out")
+        self.size = os.path.getsize(data)
+        empty = bench.generate(workload.input, 0)
+
+        def ours(data):
+            remove(output)
+            run = Run(bench, bench.pipeline(workload.name), cores, {"BENCH_INPUT": data, "BENCH_OUTPUT": output})
+            remove(output)
+            return run
+
+        def theirs(data):
+            command, standard = reference(bench, workload.reference, data, output)
+            remove(output)
+            run = Run(bench, command, cores, output=standard)
+            remove(output)
+            return run
+
+        # What the programs take without events, which is not what is compared.
+        self.starts = [Start([program(empty) for _ in range(STARTS)]) for program in (ours, theirs)]
+        self.pairs = Pairs(*(
+            (lambda program=program, start=start: program(data).without(start))
+            for program, start in zip((ours, theirs), self.starts)))
+
+    @property
+    def by(self):
+        """What the share is formed of: threads that overlap show by the clock only, on several cores."""
+        return "cpu" if self.cores == 1 else "wall"
 
     def rate(self, runs):
-        """Median of events per second by wall time."""
+        """Median of events per second by the clock."""
         return statistics.median(self.count / run.wall for run in runs)
-
-    def shares(self, clock):
-        """Percent of the reference, round by round."""
-        return sorted(100 * getattr(r, clock) / getattr(o, clock) for o, r in zip(self.rxd, self.reference))
-
-    def share(self, clock="cpu"):
-        return statistics.median(self.shares(clock))
 
     def figures(self):
         return {
             "workload": self.workload.name, "cores": self.cores, "events": self.count, "bytes": self.size,
-            "reference": self.workload.reference,
+            "reference": self.workload.reference, "rounds": self.pairs.rounds,
+            "starts": [vars(start) for start in self.starts],
+            "shares": {by: dataclasses.asdict(self.pairs.share(by)) for by in ("wall", "cpu")},
             **{f"{who}{key.capitalize()}": [getattr(run, key) for run in runs]
-               for who, runs in (("rxd", self.rxd), ("reference", self.reference))
+               for who, runs in (("rxd", self.pairs.ours), ("reference", self.pairs.theirs))
                for key in ("wall", "cpu", "peak")}}
 
 
-def measure(bench, workload, events, rounds, cores):
-    count = events * (4 if workload.input == "ints" else 1)
-    data = bench.generate(workload.input, count)
-    compare(bench, workload, data, cores)
-    row = Row(workload, count, os.path.getsize(data), len(cores))
-    output = bench.file(workload.name + ".out")
-    command, standard = reference(bench, workload.reference, data, output)
-    for _ in range(rounds):
-        # One behind the other, so that a busy minute hits both alike.
-        remove(output)
-        row.rxd.append(Run(
-            bench, bench.pipeline(workload.name), cores, {"BENCH_INPUT": data, "BENCH_OUTPUT": output}))
-        remove(output)
-        row.reference.append(Run(bench, command, cores, output=standard))
-    remove(output)
-    return row
+HEADER = (f"{'workload':<19}{'events':>10}{'M events/s':>11}{'MB/s':>7}{'CPU s':>7}{'peak MB':>9}"
+          f"   {'compared with':<15}{'MB/s':>6}{'rounds':>8}{'by the clock':>17}{'by CPU':>17}{'bar':>7}")
 
 
-HEADER = (f"{'workload':<19}{'M events/s':>11}{'MB/s':>7}{'CPU s':>7}{'peak MB':>9}   {'compared with':<15}{'MB/s':>6}"
-          f"{'share':>8}{'by CPU':>8} {'':<9}{'bar':>6}")
+def percent(estimate):
+    return f"{estimate.median:.0f}% ({f'{estimate.low:.0f}-{estimate.high:.0f})':<8}"
 
 
 def line(row):
-    rate, other = row.rate(row.rxd), row.rate(row.reference)
-    shares = row.shares("cpu")
-    share = row.share()
-    bar = row.workload.bar
-    verdict = "" if not bar or row.cores > 1 else "met" if share >= bar else "missed"
+    pairs, bar = row.pairs, row.workload.bar
+    rate, other = row.rate(pairs.ours), row.rate(pairs.theirs)
+    by_cpu = pairs.share("cpu")
     per_event = row.size / row.count / 1e6
-    cpu = statistics.median(run.cpu for run in row.rxd)
-    peak = max(run.peak for run in row.rxd) / 1e6
+    cpu = statistics.median(run.cpu for run in pairs.ours)
+    peak = max(run.peak for run in pairs.ours) / 1e6
     name = "cat" if row.workload.reference == "cat" else "probe " + row.workload.reference
-    return (f"{row.workload.name:<19}{rate / 1e6:>11.2f}{rate * per_event:>7.0f}{cpu:>7.2f}{peak:>9.1f}   {name:<15}"
-            f"{other * per_event:>6.0f}{row.share('wall'):>7.0f}%{share:>7.0f}%"
-            f" {f'({shares[0]:.0f}-{shares[-1]:.0f})':<9}"
-            + (f"{bar:>5.0f}%  {verdict}" if verdict else ""))
+    return (f"{row.workload.name:<19}{row.count:>10,}{rate / 1e6:>11.2f}{rate * per_event:>7.0f}{cpu:>7.2f}{peak:>9.1f}"
+            f"   {name:<15}{other * per_event:>6.0f}{pairs.rounds:>8}{percent(pairs.share('wall')):>17}{percent(by_cpu):>17}"
+            + (f"{bar:>6}%  {verdict(by_cpu.at_least(bar))}" if bar and row.cores == 1 else "")).rstrip()
 
 
-def table(bench, workloads, events, rounds, cores):
+FOOT = """times and rates without the start of the process; shares: the median of all rounds, each formed of two
+neighbouring runs, and in brackets the interval of 95 % in which it lies, by order statistics; a bar inside is open:
+neither met nor missed"""
+
+
+def table(bench, workloads, events, cores, unsettled, fewest, seconds):
+    """`unsettled`: which shares of a row are to be narrower, see `spend`; it takes the row. `seconds`: for all of it,
+    as far as `fewest` rounds of each leave some."""
     workloads = [one for one in workloads if len(cores) == 1 or not one.brief]
     if not workloads:
         return []
     word = "one core" if len(cores) == 1 else f"{len(cores)} cores"
-    say(f"\n{word}, median of {rounds} rounds, {events:,} events; every output compared byte for byte first")
+    compared = "every output" if len(cores) == 1 else "the output of a quarter of them"
+    say(f"\n{word}, {events:,} events, fewer where less says as much; {compared} compared byte for byte first")
+    until, surroundings = time.monotonic() + seconds, Surroundings()
+    rows = [Row(bench, workload, events, cores) for workload in workloads]
+    row_of = {row.pairs: row for row in rows}
+    spend(list(row_of), until, lambda pairs: unsettled(row_of[pairs]), fewest)
     say(HEADER)
-    rows = []
-    for workload in workloads:
-        rows.append(measure(bench, workload, events, min(rounds, 3) if workload.brief else rounds, cores))
-        say(line(rows[-1]))
+    for row in rows:
+        say(line(row))
+    say(FOOT)
+    start = statistics.median(row.starts[0].cpu for row in rows)
+    say(f"the start takes rxd {1000 * start:.1f} ms of CPU; {surroundings}")
     return rows

@@ -1,0 +1,131 @@
+"""Two programs that take turns: how fast one is beside the other, and how far that can be trusted."""
+import math
+import statistics
+import time
+from dataclasses import dataclass
+
+# Fewer rounds have no interval of 95 %.
+FEWEST = 6
+# So that one workload that never settles does not take all the time there is.
+MOST = 60
+
+
+def interval(values):
+    """Two of the values, between which the median of all that could have been measured lies, 19 times of 20.
+
+    By order statistics: of n values that depend on nothing but the same distribution, whichever it is, fewer than k lie
+    on one side of its median as often as fewer than k of n coins fall on one side. Raises ValueError for fewer values
+    than six.
+    """
+    ordered, count = sorted(values), len(values)
+    left_out, combinations = 0, 0
+    while left_out <= count // 2 and 2 * 20 * (combinations + math.comb(count, left_out)) <= 2 ** count:
+        combinations += math.comb(count, left_out)
+        left_out += 1
+    if left_out == 0:
+        raise ValueError(f"{count} values have no interval of 95 %")
+    return ordered[left_out - 1], ordered[count - left_out]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A median and the bounds of its interval."""
+
+    median: float
+    low: float
+    high: float
+
+    @staticmethod
+    def of(values):
+        return Estimate(statistics.median(values), *interval(values))
+
+    @property
+    def spread(self):
+        """The width of the interval as a part of the median."""
+        return (self.high - self.low) / self.median if self.median else math.inf
+
+    def at_least(self, bar):
+        """Whether the median is not below `bar`; None where the interval does not tell."""
+        return True if self.low >= bar else False if self.high < bar else None
+
+    def at_most(self, bar):
+        """Whether the median is not above `bar`; None where the interval does not tell."""
+        return True if self.high <= bar else False if self.low > bar else None
+
+
+def verdict(holds):
+    """The word for what `at_least` and `at_most` say of a bar."""
+    return {True: "met", False: "missed", None: "open"}[holds]
+
+
+class Pairs:
+    """Rounds of two programs, one behind the other, so that a busy minute hits both alike.
+
+    `ours` and `theirs` run their program once and return what has `wall` and `cpu` in seconds. Who begins changes from
+    round to round.
+    """
+
+    def __init__(self, ours, theirs):
+        self.programs = ours, theirs
+        self.runs = [], []
+        # Spent on the rounds until now.
+        self.seconds = 0.0
+
+    @property
+    def ours(self):
+        return self.runs[0]
+
+    @property
+    def theirs(self):
+        return self.runs[1]
+
+    @property
+    def rounds(self):
+        return len(self.ours)
+
+    def run(self, clock=time.monotonic):
+        """One more round."""
+        start = clock()
+        for which in ((0, 1), (1, 0))[self.rounds % 2]:
+            self.runs[which].append(self.programs[which]())
+        self.seconds += clock() - start
+
+    def shares(self, by):
+        """What is theirs of ours in each round, in percent: 100 where both took the same, more where ours took less.
+
+        `by` is "wall", the clock, or "cpu".
+        """
+        return [100 * getattr(theirs, by) / getattr(ours, by) for ours, theirs in zip(*self.runs)]
+
+    def share(self, by):
+        return Estimate.of(self.shares(by))
+
+
+def spend(pairs, until, unsettled, fewest=FEWEST, clock=time.monotonic):
+    """Runs `fewest` rounds of each of the pairs, in turn; then, until the clock shows `until`, rounds of those that are
+    `unsettled`, where a further second narrows the interval most.
+
+    `unsettled` takes one of the pairs and returns the estimate that is to be narrower, or None.
+    """
+    for _ in range(max(fewest, FEWEST)):
+        for one in pairs:
+            one.run(clock)
+    while True:
+        left = until - clock()
+        open_ones = []
+        for one in pairs:
+            estimate = unsettled(one) if one.rounds < MOST and one.seconds / one.rounds <= left else None
+            if estimate is not None:
+                # The interval narrows with the root of the rounds, so by half of a round's part of all of them.
+                open_ones.append((estimate.spread / one.seconds, one))
+        if not open_ones:
+            return
+        max(open_ones, key=lambda found: found[0])[1].run(clock)
+
+
+def wider_than(spread, by):
+    """For `spend`: what is unsettled are shares, by the clock or by CPU, whose interval is wider than `spread`."""
+    def unsettled(pairs):
+        estimate = pairs.share(by)
+        return estimate if estimate.spread > spread else None
+    return unsettled
