@@ -12,26 +12,27 @@ from .throughput import percent
 class Duel:
     """One workload on some cores, by two builds."""
 
-    def __init__(self, bench, other, workload, events, cores):
+    def __init__(self, bench, other, environment, workload, events, cores):
         self.workload, self.cores = workload, len(cores)
         self.count = workload.count(events)
         data = bench.generate(workload.input, self.count)
 
-        def runner(rxd, output):
+        def runner(rxd, environment, output):
             def run():
                 remove(output)
                 return Run(bench, bench.pipeline(workload.name, rxd), cores,
-                           {"BENCH_INPUT": data, "BENCH_OUTPUT": output})
+                           {**environment, "BENCH_INPUT": data, "BENCH_OUTPUT": output})
             return run
 
         outputs = [bench.file(f"{workload.name}.{who}") for who in ("A", "B")]
-        programs = [runner(rxd, output) for rxd, output in zip((bench.rxd, other), outputs)]
+        builds = [(bench.rxd, {}), (other, environment)]
+        programs = [runner(*build, output) for build, output in zip(builds, outputs)]
         for program in programs:  # Not counted: it warms both alike.
             program()
         self.writes_the_same = subprocess.run(["cmp", "-s", *outputs]).returncode == 0
         remove(*outputs)
         # Both write to the same place, which is empty before each.
-        self.pairs = Pairs(*(runner(rxd, bench.file(workload.name + ".out")) for rxd in (bench.rxd, other)))
+        self.pairs = Pairs(*(runner(*build, bench.file(workload.name + ".out")) for build in builds))
 
     def seconds(self, by):
         """((least, median) of A, (least, median) of B)."""
@@ -50,6 +51,11 @@ class Duel:
 GROUP = f"{'least A':>9}{'B':>8}{'median A':>10}{'B':>8}{'A as fast as B':>18}"
 
 
+FOOT = """times with the start of the process; A as fast as B: the median of B's time by A's of all rounds, each formed
+of two neighbouring runs, and in brackets the interval of 95 % in which it lies, by order statistics; where that
+holds 100, no difference was found; one in twenty misses it by chance"""
+
+
 def line(duel):
     text = f"{duel.workload.name:<19}{duel.count:>10,}{duel.pairs.rounds:>7}"
     for by in ("cpu", "wall"):
@@ -59,20 +65,19 @@ def line(duel):
     return text.rstrip() + ("" if duel.writes_the_same else "  other output")
 
 
-def table(bench, other, workloads, events, cores, spread, fewest, seconds):
-    """Prints and returns the rounds of `bench.rxd`, which is A, and `other`, which is B."""
+def table(bench, other, environment, workloads, events, cores, spread, fewest, seconds):
+    """Prints and returns the rounds of `bench.rxd`, which is A, and `other` in that environment, which is B."""
     word = "one core" if len(cores) == 1 else f"{len(cores)} cores"
     say(f"\n{word}, {events:,} events, fewer where less says as much, A and B in turn\n"
-        f"  A = {bench.rxd}\n  B = {other}")
+        f"  A = {bench.rxd}\n  B = {' '.join([f'{name}={value}' for name, value in environment.items()] + [other])}")
     until, surroundings = time.monotonic() + seconds, Surroundings()
-    duels = [Duel(bench, other, workload, events, cores) for workload in workloads]
+    duels = [Duel(bench, other, environment, workload, events, cores) for workload in workloads]
     spend([duel.pairs for duel in duels], until, wider_than(spread, "cpu" if len(cores) == 1 else "wall"), fewest)
     width = len(GROUP)
     say(f"{'':<36}{'CPU seconds':>{width}}{'seconds by the clock':>{width}}")
     say(f"{'workload':<19}{'events':>10}{'rounds':>7}{GROUP}{GROUP}")
     for duel in duels:
         say(line(duel))
-    say("times with the start of the process; A as fast as B: the median of B's time by A's of all rounds, each formed\n"
-        "of two neighbouring runs, and in brackets the interval of 95 % in which it lies, by order statistics; where that\n"
-        f"holds 100, no difference was found; one in twenty misses it by chance\n{surroundings}")
+    say(FOOT)
+    say(surroundings)
     return [duel.figures() for duel in duels]

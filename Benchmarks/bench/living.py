@@ -79,18 +79,19 @@ class Follower:
         return Estimate.of([one[figure] for one in self.rounds])
 
 
-def follow(bench, other=None, rounds=9, seconds=1, pace=2000):
+def follow(bench, other=None, environment=None, rounds=9, seconds=1, pace=2000):
     """W6: a followed file, each line parsed, half of them written; from write to visible. Beside the least that any
     program can do, and by another rxd if there is one."""
-    def by(rxd):
-        return lambda log, output: (bench.pipeline("w6-follow", rxd), {"BENCH_INPUT": log, "BENCH_OUTPUT": output})
+    def by(rxd, environment=None):
+        return lambda log, output: (
+            bench.pipeline("w6-follow", rxd), {**(environment or {}), "BENCH_INPUT": log, "BENCH_OUTPUT": output})
 
     def floor(*options):
         return lambda log, output: ([bench.program("floor"), log, output, *options],)
 
     followers = [Follower(bench, "rxd", by(bench.rxd))]
     if other:
-        followers.append(Follower(bench, "other rxd", by(other)))
+        followers.append(Follower(bench, "other rxd", by(other, environment)))
     followers += [Follower(bench, "floor", floor()), Follower(bench, "floor with pace", floor(str(PACE)))]
     with contextlib.ExitStack() as running:
         for follower in followers:
@@ -102,8 +103,8 @@ def follow(bench, other=None, rounds=9, seconds=1, pace=2000):
             # In turn, each at another place: those that wait cost nothing.
             for follower in (followers, followers[::-1])[i % 2]:
                 follower.round(seconds, pace)
-    say(f"w6-follow      {pace} lines/s, {rounds} rounds of {seconds} s in turn: the median of the rounds and, in brackets,"
-        " the interval of 95 % in which it lies")
+    say(f"w6-follow      {pace} lines/s, {rounds} rounds of {seconds} s in turn: the median of the rounds and, in"
+        " brackets, the interval of 95 % in which it lies")
     report = {}
     for follower in followers:
         p50, p99, cpu, wakeups = (follower.estimate(figure) for figure in ("p50", "p99", "cpu", "wakeups"))
