@@ -94,3 +94,27 @@ public final class VirtualPipeline {
     if case .failed(let failure) = outcome { failure } else { nil }
   }
 }
+
+extension VirtualPipeline {
+  /// One whose `http` sink, `shop`, sends a list of events.
+  ///
+  /// - Parameters:
+  ///   - parameters: of the sink, beside its URL, as YAML on one line.
+  ///   - events: a list in YAML, one event every `pace` (all at once if nil).
+  public static func sending(
+    _ parameters: String, to url: String = "http://h.example/in", events: String, pace: String? = nil,
+    random: UInt64 = .max, worker: any Worker = ImmediateWorker()
+  ) throws -> VirtualPipeline {
+    let values = pace.map { "{ list: \(events), every: \($0) }" } ?? events
+    return try VirtualPipeline(
+      """
+      sources:
+        events:
+          values: \(values)
+      sinks:
+        shop:
+          from: events
+          http: { url: '\(url)', \(parameters) }
+      """, random: random, worker: worker)
+  }
+}

@@ -129,16 +129,6 @@ final class RunningRxd {
     posix_spawn_file_actions_adddup2(&actions, pipes[0][0], 0)
     posix_spawn_file_actions_adddup2(&actions, pipes[1][1], 1)
     posix_spawn_file_actions_adddup2(&actions, pipes[2][1], 2)
-    var attributes = posix_spawnattr_t()
-    posix_spawnattr_init(&attributes)
-    defer { posix_spawnattr_destroy(&attributes) }
-    var none = sigset_t()
-    sigemptyset(&none)
-    posix_spawnattr_setsigmask(&attributes, &none)
-    var all = sigset_t()
-    sigfillset(&all)
-    posix_spawnattr_setsigdefault(&attributes, &all)
-    posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF))
     var variables = ProcessInfo.processInfo.environment
     for name in variables.keys where name.hasPrefix("RXD_") || name == "NOTIFY_SOCKET" {
       variables[name] = nil
@@ -147,19 +137,11 @@ final class RunningRxd {
     // `env -C` changes the folder and becomes the program.
     let program = folder == nil ? Rxd.binary : "/usr/bin/env"
     let command = folder.map { ["env", "-C", $0, Rxd.binary] } ?? [Rxd.binary]
-    var words = (command + arguments).map { strdup($0) } + [nil]
-    var settings = variables.map { strdup("\($0.key)=\($0.value)") } + [nil]
-    defer {
-      for word in words + settings { free(word) }
-    }
-    var child = pid_t()
-    let code = posix_spawn(&child, program, &actions, &attributes, &words, &settings)
+    pid = try spawn(program, command + arguments, variables, &actions)
     for (index, ends) in pipes.enumerated() { close(ends[index == 0 ? 0 : 1]) }
-    pid = child
     input = pipes[0][1]
     output = pipes[1][0]
     errors = pipes[2][0]
-    guard code == 0 else { throw TimedOut(description: "cannot start \(Rxd.binary): \(code)") }
   }
 
   deinit {

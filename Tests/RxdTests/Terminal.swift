@@ -24,29 +24,11 @@ final class Terminal {
     posix_spawn_file_actions_init(&actions)
     defer { posix_spawn_file_actions_destroy(&actions) }
     for descriptor in 0...2 { posix_spawn_file_actions_addopen(&actions, Int32(descriptor), name, O_RDWR, 0) }
-    var attributes = posix_spawnattr_t()
-    posix_spawnattr_init(&attributes)
-    defer { posix_spawnattr_destroy(&attributes) }
-    var none = sigset_t()
-    sigemptyset(&none)
-    posix_spawnattr_setsigmask(&attributes, &none)
-    var all = sigset_t()
-    sigfillset(&all)
-    posix_spawnattr_setsigdefault(&attributes, &all)
-    posix_spawnattr_setflags(
-      &attributes, Int16(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF) | Int16(0x80))  // a session of its own
     var variables = ProcessInfo.processInfo.environment
     variables.merge(["TERM": "xterm", "LC_ALL": "C.UTF-8", "NO_COLOR": "1"]) { $1 }
     variables.merge(environment) { $1 }
-    var words = ([Rxd.binary] + arguments).map { strdup($0) } + [nil]
-    var settings = variables.map { strdup("\($0.key)=\($0.value)") } + [nil]
-    defer {
-      for word in words + settings { free(word) }
-    }
-    var child = pid_t()
-    let code = posix_spawn(&child, Rxd.binary, &actions, &attributes, &words, &settings)
-    pid = child
-    guard code == 0 else { throw TimedOut(description: "cannot start \(Rxd.binary): \(code)") }
+    pid = try spawn(
+      Rxd.binary, [Rxd.binary] + arguments, variables, &actions, flags: 0x80)  // a session of its own
   }
 
   deinit {

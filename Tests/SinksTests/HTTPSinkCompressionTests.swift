@@ -52,15 +52,7 @@ final class HandWorker: Worker, @unchecked Sendable {
     throws -> VirtualPipeline
   {
     let list = events.map { "'" + String(repeating: $0, count: 1000) + "'" }.joined(separator: ", ")
-    return try VirtualPipeline(
-      """
-      sources:
-        events: { values: [\(list)] }
-      sinks:
-        shop:
-          from: events
-          http: { url: 'http://h.example/in', encode: text, \(parameters) }
-      """, random: .max, worker: worker)
+    return try .sending(parameters + ", encode: text", events: "[\(list)]", worker: worker)
   }
 
   /// The first letters of the events of each request.
@@ -237,7 +229,8 @@ final class HandWorker: Worker, @unchecked Sendable {
   @Test(arguments: ["gzip", "zstd", "none"])
   func arrivesAsItWas(_ format: String) throws {
     // Nobody is answered until four requests have come.
-    let server = try CollectingServer(together: 4)
+    let collection = Collection(together: 4)
+    let server = try ScriptedServer(collection.serve)
     defer { server.stop() }
     let lines = (0..<4000).map { "{\"id\":\($0),\"text\":\"\(String(repeating: "ä", count: $0 % 50))\"}" }
     let scratch = Scratch()
@@ -249,14 +242,14 @@ final class HandWorker: Worker, @unchecked Sendable {
         shop:
           from: lines
           http:
-            url: 'http://127.0.0.1:\(server.port)/in'
+            url: '\(server.url)/in'
             encode: ndjson
             batch: 100
             maxConcurrent: 4
             compress: \(format)
       """, http: CurlClient())
     #expect(sending.runToEnd() == .completed)
-    let bodies = server.bodies
+    let bodies = collection.bodies
     #expect(bodies.count == 40)
     #expect(bodies.allSatisfy { $0.encoding == (format == "none" ? nil : format) })
     let texts = bodies.map { body in
@@ -267,85 +260,34 @@ final class HandWorker: Worker, @unchecked Sendable {
   }
 }
 
-/// An HTTP server on loopback that keeps the bodies that come. One thread for each connection.
-final class CollectingServer: Sendable {
+/// What an HTTP server on loopback is sent.
+private final class Collection: Sendable {
   struct Body: Sendable {
     var encoding: String?
     var bytes: [UInt8]
   }
 
-  let port: UInt16
-  private let listener: Int32
   private let received = Mutex<[Body]>([])
   private let hasCome = DispatchSemaphore(value: 0)
+  private let together: Int
 
   var bodies: [Body] { received.withLock { $0 } }
 
   /// - Parameter together: how many requests must have come before the first is answered.
-  init(together: Int) throws {
-    let listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-    self.listener = listener
-    var address = sockaddr_in()
-    address.sin_family = sa_family_t(AF_INET)
-    address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
-    var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-    let isBound = withUnsafeMutablePointer(to: &address) {
-      $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { pointer in
-        bind(listener, pointer, length) == 0 && listen(listener, 64) == 0
-          && getsockname(listener, pointer, &length) == 0
-      }
-    }
-    try #require(isBound)
-    port = UInt16(bigEndian: address.sin_port)
-    _ = try OwnThread("test accept") { [self] in
-      while true {
-        let connection = accept(listener, nil, nil)
-        if connection < 0 { return }
-        _ = try? OwnThread("test serve") {
-          self.serve(connection, together)
-          close(connection)
-        }
-      }
-    }
-  }
+  init(together: Int) { self.together = together }
 
-  private func serve(_ connection: Int32, _ together: Int) {
-    var pending: [UInt8] = []
-    var chunk = [UInt8](repeating: 0, count: 1 << 16)
-    func fill() -> Bool {
-      let count = recv(connection, &chunk, chunk.count, 0)
-      if count > 0 { pending += chunk[..<count] }
-      return count > 0
-    }
-    while true {
-      var head: Range<Int>?
-      while true {
-        head = Data(pending).firstRange(of: Data("\r\n\r\n".utf8))
-        if head != nil { break }
-        guard fill() else { return }
-      }
-      guard let head else { return }
-      var fields: [String: String] = [:]
-      for line in String(decoding: pending[..<head.lowerBound], as: UTF8.self).components(separatedBy: "\r\n") {
-        let parts = line.split(separator: ":", maxSplits: 1)
-        if parts.count == 2 { fields[parts[0].lowercased()] = parts[1].trimmingCharacters(in: .whitespaces) }
-      }
-      let length = fields["content-length"].flatMap { Int($0) } ?? 0
-      while pending.count < head.upperBound + length { guard fill() else { return } }
-      let body = Body(
-        encoding: fields["content-encoding"], bytes: Array(pending[head.upperBound..<(head.upperBound + length)]))
-      pending.removeFirst(head.upperBound + length)
+  func serve(_ connection: Connection) {
+    while let (head, bytes) = connection.message() {
+      let fields = head.lowercased().components(separatedBy: "\r\n")
+      let encoding = fields.first { $0.hasPrefix("content-encoding:") }?.split(separator: ":").last
+      let body = Body(encoding: encoding.map { $0.trimmingCharacters(in: .whitespaces) }, bytes: bytes)
       let count = received.withLock { bodies in
         bodies.append(body)
         return bodies.count
       }
       if count == together { for _ in 1..<together { hasCome.signal() } }
       if count < together { hasCome.wait() }
-      let answer = Array("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".utf8)
-      guard send(connection, answer, answer.count, Int32(MSG_NOSIGNAL)) == answer.count else { return }
+      guard connection.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") else { return }
     }
   }
-
-  /// Accepts no more.
-  func stop() { shutdown(listener, Int32(SHUT_RDWR)) }
 }

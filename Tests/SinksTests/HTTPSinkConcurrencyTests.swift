@@ -7,17 +7,7 @@ import Testing
   private func pipeline(
     _ parameters: String, events: String = "[1, 2, 3, 4, 5, 6]", pace: String? = nil
   ) throws -> VirtualPipeline {
-    let values = pace.map { "{ list: \(events), every: \($0) }" } ?? events
-    return try VirtualPipeline(
-      """
-      sources:
-        events:
-          values: \(values)
-      sinks:
-        shop:
-          from: events
-          http: { url: 'http://h.example/in', \(parameters) }
-      """, random: .max)
+    try .sending(parameters, events: events, pace: pace)
   }
 
   private let accept: (Int, ScriptedHTTP.Exchange) -> ScriptedHTTP.Answer? = { _, _ in ScriptedHTTP.status(200) }

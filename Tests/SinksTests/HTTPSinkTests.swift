@@ -7,17 +7,7 @@ import Testing
   private func pipeline(
     _ parameters: String, events: String = "[1, 2, 3]", pace: String? = nil, random: UInt64 = .max
   ) throws -> VirtualPipeline {
-    let values = pace.map { "{ list: \(events), every: \($0) }" } ?? events
-    return try VirtualPipeline(
-      """
-      sources:
-        events:
-          values: \(values)
-      sinks:
-        shop:
-          from: events
-          http: { url: 'http://h.example/in?key=secret', \(parameters) }
-      """, random: random)
+    try .sending(parameters, to: "http://h.example/in?key=secret", events: events, pace: pace, random: random)
   }
 
   private func complaints(_ parameters: String) -> [String] {

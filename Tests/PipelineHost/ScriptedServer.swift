@@ -1,21 +1,19 @@
 import Glibc
 import PipelineCore
 import Synchronization
-import Testing
-
-@testable import Transport
+import Transport
 
 /// An HTTP server on loopback that does what a test says, byte by byte: one thread per connection.
-final class ScriptedServer: Sendable {
-  let port: UInt16
+public final class ScriptedServer: Sendable {
+  public let port: UInt16
   private let listener: Int32
   private let count = Atomic<Int>(0)
 
   /// Connections accepted so far.
-  var connections: Int { count.load(ordering: .acquiring) }
-  var url: String { "http://127.0.0.1:\(port)" }
+  public var connections: Int { count.load(ordering: .acquiring) }
+  public var url: String { "http://127.0.0.1:\(port)" }
 
-  init(_ script: @escaping @Sendable (Connection) -> Void) throws {
+  public init(_ script: @escaping @Sendable (Connection) -> Void) throws {
     let listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
     self.listener = listener
     var address = sockaddr_in()
@@ -28,7 +26,7 @@ final class ScriptedServer: Sendable {
           && getsockname(listener, pointer, &length) == 0
       }
     }
-    try #require(bound)
+    if !bound { throw PosixError("listen on", "loopback") }
     port = UInt16(bigEndian: address.sin_port)
     _ = try OwnThread("test accept") { [self] in
       while true {
@@ -45,22 +43,22 @@ final class ScriptedServer: Sendable {
   }
 
   /// Accepts no more; connections go on.
-  func stop() { shutdown(listener, Int32(SHUT_RDWR)) }
+  public func stop() { shutdown(listener, Int32(SHUT_RDWR)) }
 }
 
 /// One end of a TCP connection, used by one thread.
-final class Connection: @unchecked Sendable {
+public final class Connection: @unchecked Sendable {
   private let socket: Int32
   private var pending: [UInt8] = []
   private var isClosed = false
-  var descriptor: Int32 { socket }
+  public var descriptor: Int32 { socket }
 
   init(_ socket: Int32) { self.socket = socket }
 
   deinit { close() }
 
   /// Connects to a port on loopback.
-  convenience init(port: Int) throws {
+  public convenience init(port: Int) throws {
     let socket = Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
     var address = sockaddr_in()
     address.sin_family = sa_family_t(AF_INET)
@@ -76,7 +74,7 @@ final class Connection: @unchecked Sendable {
   }
 
   @discardableResult
-  func send(_ bytes: [UInt8]) -> Bool {
+  public func send(_ bytes: [UInt8]) -> Bool {
     var sent = 0
     while sent < bytes.count {
       let count = bytes.withUnsafeBytes {
@@ -89,7 +87,7 @@ final class Connection: @unchecked Sendable {
   }
 
   @discardableResult
-  func send(_ text: String) -> Bool { send(Array(text.utf8)) }
+  public func send(_ text: String) -> Bool { send(Array(text.utf8)) }
 
   private func fill() -> Bool {
     var buffer = [UInt8](repeating: 0, count: 65536)
@@ -100,20 +98,20 @@ final class Connection: @unchecked Sendable {
   }
 
   /// One more byte, or nil at the end of the stream.
-  func byte() -> UInt8? {
+  public func byte() -> UInt8? {
     while pending.isEmpty { if !fill() { return nil } }
     return pending.removeFirst()
   }
 
   /// Up to the end of the stream.
-  func readAll() -> String {
+  public func readAll() -> String {
     while fill() {}
     defer { pending = [] }
     return String(decoding: pending, as: UTF8.self)
   }
 
   /// A head up to its empty line and a body of as many bytes as it says; nil at the end.
-  func message(hasBody: Bool = true) -> (head: String, body: [UInt8])? {
+  public func message(hasBody: Bool = true) -> (head: String, body: [UInt8])? {
     let end: [UInt8] = [13, 10, 13, 10]
     var from = 0
     while true {
@@ -140,22 +138,22 @@ final class Connection: @unchecked Sendable {
   }
 
   /// Ends the connection with a reset.
-  func reset() {
+  public func reset() {
     var linger = linger(l_onoff: 1, l_linger: 0)
     setsockopt(socket, SOL_SOCKET, SO_LINGER, &linger, socklen_t(MemoryLayout<linger>.size))
     close()
   }
 
-  func finishSending() { shutdown(socket, Int32(SHUT_WR)) }
+  public func finishSending() { shutdown(socket, Int32(SHUT_WR)) }
 
-  func close() {
+  public func close() {
     if !isClosed { Glibc.close(socket) }
     isClosed = true
   }
 }
 
 extension HTTPClient {
-  func answer(_ request: HTTPRequest) async -> Result<HTTPResponse, HTTPFailure> {
+  public func answer(_ request: HTTPRequest) async -> Result<HTTPResponse, HTTPFailure> {
     await withCheckedContinuation { continuation in
       _ = send(request) { continuation.resume(returning: $0) }
     }
@@ -164,7 +162,7 @@ extension HTTPClient {
 
 extension Connection {
   /// Waits so long, or until the peer closes or sends; whether it did.
-  func waits(milliseconds: Int32) -> Bool {
+  public func waits(milliseconds: Int32) -> Bool {
     var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
     return poll(&entry, 1, milliseconds) > 0
   }
