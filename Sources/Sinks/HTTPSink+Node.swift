@@ -48,6 +48,7 @@ extension HTTPSink {
       options.auth = parameters.auth?.value ?? .none
       options.tls = parameters.tls.value
       options.allowPrivate = parameters.allowPrivate
+      options.sink = seat.execution.plan.steps[seat.step.number].owner
       super.init(seat)
     }
 

@@ -210,6 +210,7 @@ public struct HTTPSink: SinkComponent {
     }
   }
 
+  public var sendsRequests: Bool { true }
   public var encoding: EncodeParameter? { encode }
 
   public var threads: String? {

@@ -116,6 +116,8 @@ public protocol SinkComponent: Component {
   var answersEvents: Bool { get }
   /// Which threads encode and write, in words; nil where there is nothing to tell.
   var threads: String? { get }
+  /// Whether it sends HTTP requests, so that tests may answer them.
+  var sendsRequests: Bool { get }
   /// How it writes events, so that tests, which do not run it, reject what it would reject; nil: it takes all.
   var encoding: EncodeParameter? { get }
   func makeSink(_ seat: Seat) -> RunningSink
@@ -124,6 +126,7 @@ public protocol SinkComponent: Component {
 extension SinkComponent {
   public var answersEvents: Bool { false }
   public var threads: String? { nil }
+  public var sendsRequests: Bool { false }
   public var encoding: EncodeParameter? { nil }
 }
 

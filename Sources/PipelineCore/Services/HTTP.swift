@@ -61,6 +61,8 @@ public struct HTTPOptions: Sendable, Equatable {
   public var tls = TLSOptions()
   /// `http://host:port`; nil: no proxy, whatever the environment says.
   public var proxy: String?
+  /// The name of the sink that sends it; nil: a source does. For tests of pipelines.
+  public var sink: String?
 
   public enum Auth: Sendable, Equatable {
     case none

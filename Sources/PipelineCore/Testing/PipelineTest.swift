@@ -116,6 +116,8 @@ public struct HTTPStub: Sendable {
 
   /// `*` stands for any bytes, every other character for itself.
   public var url: String
+  /// Whose requests it answers, a sink's, which runs then; nil: those of sources.
+  public var sink: String?
   /// Nil: any.
   public var method: String?
   /// One after the other; the last one again and again. At least one.
@@ -130,7 +132,7 @@ public struct HTTPStub: Sendable {
   }
 
   func matches(_ request: HTTPRequest) -> Bool {
-    (method.map { $0 == request.method } ?? true) && Glob.matches(url, request.url)
+    sink == request.options.sink && (method.map { $0 == request.method } ?? true) && Glob.matches(url, request.url)
   }
 }
 

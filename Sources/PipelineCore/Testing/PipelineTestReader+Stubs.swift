@@ -20,17 +20,24 @@ extension PipelineTestReader {
         help: "Write { url: \"*/search*\", reply: { json: {} } }")
       return nil
     }
-    guard check(keys: entries, ["url", "method", "sequence"] + Self.answerKeys, "a stub") else {
+    guard check(keys: entries, ["url", "sink", "method", "sequence"] + Self.answerKeys, "a stub") else {
       return nil
     }
-    guard let url = node["url"] else {
+    guard node["url"] != nil || node["sink"] != nil else {
       report(
         .testStep, "the stub does not say which requests it answers", node.location,
-        help: "Add 'url:', in which * stands for any text")
+        help: "Add 'url:', in which * stands for any text, or 'sink:' for the requests of an http sink")
       return nil
     }
-    guard let pattern = text(url, "'url'") else { return nil }
-    var stub = HTTPStub(url: pattern, answers: [], location: node.location)
+    var stub = HTTPStub(url: "*", answers: [], location: node.location)
+    if let url = node["url"] {
+      guard let pattern = text(url, "'url'") else { return nil }
+      stub.url = pattern
+    }
+    if let sink = node["sink"] {
+      guard let name = self.sink(sink) else { return nil }
+      stub.sink = name
+    }
     if let method = node["method"] { stub.method = text(method, "'method'") }
     if let sequence = node["sequence"] {
       if let other = entries.first(where: { Self.answerKeys.contains($0.name) }) {
@@ -55,6 +62,18 @@ extension PipelineTestReader {
       stub.answers = [answer]
     }
     return stub.answers.isEmpty ? nil : stub
+  }
+
+  private mutating func sink(_ node: YAMLNode) -> String? {
+    guard let name = text(node, "'sink'") else { return nil }
+    let sinks = plan.sinks.filter(\.component.sendsRequests).map(\.name)
+    if sinks.contains(name) { return name }
+    report(
+      .unknownSubject,
+      plan.sinks.contains { $0.name == name }
+        ? "the sink '\(name)' sends no requests" : "there is no sink '\(Printable.cut(name))'", node.location,
+      help: known(name, sinks, "Requests are sent by"))
+    return nil
   }
 
   private mutating func answer(_ node: YAMLNode) -> HTTPStub.Answer? {

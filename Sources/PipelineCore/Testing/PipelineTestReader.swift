@@ -1,7 +1,7 @@
 /// Understands the tests of a pipeline file; says what is wrong with them, where it is wrong.
 public struct PipelineTestReader {
   /// The pipeline that the test runs.
-  private var plan: Plan
+  private(set) var plan: Plan
   private let compile: Compile
   var diagnostics = Diagnostics()
   /// The test's `tick`.
@@ -161,7 +161,7 @@ public struct PipelineTestReader {
     }
   }
 
-  private func known(_ name: String, _ names: [String], _ introduction: String) -> String? {
+  func known(_ name: String, _ names: [String], _ introduction: String) -> String? {
     Suggestion.nearest(to: name, among: names).map { "Did you mean '\($0)'?" }
       ?? (names.isEmpty ? nil : "\(introduction) \(Suggestion.list(names))")
   }

@@ -25,8 +25,8 @@ public struct ProbeSink: SinkComponent {
   }
 
   let recording: Recording
-  /// Gets the events, too, to answer them.
-  var answering: (any SinkComponent)?
+  /// Runs, too, in place of what would only be remembered.
+  var running: (any SinkComponent)?
   /// What this cannot write is rejected.
   public var encoding: EncodeParameter?
 
@@ -40,21 +40,21 @@ public struct ProbeSink: SinkComponent {
 
   final class Node: RunningSink {
     private let recording: Recording
-    private let answering: RunningSink?
+    private let running: RunningSink?
     private let encoder: (any EventEncoder)?
     private let scratch = OutputBuffer()
 
     init(_ sink: ProbeSink, _ seat: Seat) {
       recording = sink.recording
-      answering = sink.answering?.makeSink(seat)
+      running = sink.running?.makeSink(seat)
       encoder = sink.encoding?.makeEncoder()
       super.init(seat)
     }
 
     override func receive(_ event: Event) {
       recording.record(.next(OwnedValue(event.value)), at: executor.now)
-      if let answering {
-        answering.receive(event)
+      if let running {
+        running.receive(event)
       } else if let failure = encode(event) {
         reject(event, because: failure)
       } else {
@@ -72,8 +72,17 @@ public struct ProbeSink: SinkComponent {
 
     override func finish() {
       recording.record(.complete, at: executor.now)
-      drained()
+      if let running { running.complete() } else { drained() }
     }
+
+    override func open() {
+      running?.index = index
+      running?.open()
+    }
+    override func turnEnded() { running?.turnEnded() }
+    override var awaitsAnswers: Bool { running?.awaitsAnswers ?? false }
+    override func surrender() -> Bool { running?.surrender() ?? false }
+    override func abandon() { running?.abandon() }
 
     override func failing(_ failure: SignalFailure) {
       recording.record(.fail(failure), at: executor.now)

@@ -175,14 +175,18 @@ private final class TestRun {
     }
     let plan = plan
     let isAnswering = !replies.isEmpty
+    let sending = sending
     execution.sinkOverride = { name in
       var probe = ProbeSink(sinks[name] ?? ProbeSink.Recording())
       let sink = plan.sinks.first { $0.name == name }?.component
       probe.encoding = sink?.encoding
-      if isAnswering, sink?.answersEvents == true { probe.answering = sink }
+      if isAnswering && sink?.answersEvents == true || sending.contains(name) { probe.running = sink }
       return probe
     }
   }
+
+  /// The sinks whose requests the test answers.
+  private var sending: Set<String> { Set(test.stubs.compactMap(\.sink)) }
 
   private func source(_ input: PipelineTest.Input) -> ScriptedSource {
     var source = ScriptedSource(input.history.script)
@@ -256,7 +260,8 @@ private final class TestRun {
 
   /// Saves the state, drops everything and goes on with what was saved.
   private func restart() {
-    guard !client.isAnswering, let state = execution.saveState() else { return }
+    // What a sink has taken is not part of the state.
+    guard sending.isEmpty, !client.isAnswering, let state = execution.saveState() else { return }
     for recording in recordings { recording.ignoresMarks = true }
     nonisolated(unsafe) let old = execution
     client.detach()
@@ -329,7 +334,7 @@ private final class TestRun {
 
   private func unanswered(_ exchange: StubHTTPClient.Exchange, _ request: String) -> Diagnostic {
     let at = TimeSpan(nanoseconds: exchange.at.nanoseconds)
-    let nearest = test.stubs.min {
+    let nearest = test.stubs.filter { $0.sink == exchange.request.options.sink }.min {
       Glob.distance($0.url, exchange.request.url) < Glob.distance($1.url, exchange.request.url)
     }
     let method = nearest?.method.map { $0 + " " } ?? ""

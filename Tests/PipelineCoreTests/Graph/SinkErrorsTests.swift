@@ -199,6 +199,50 @@ import Testing
     #expect(try failures(suite) == [])
   }
 
+  private func shop(_ stubs: String, _ expect: String) -> String {
+    """
+    sources: { a: { stdin: json } }
+    sinks:
+      shop: { from: a, http: { url: 'http://h.example/in', batch: { count: 2, every: 10ms }, retry: 2 } }
+      lost: { from: shop.errors, chain: [ { map: event.event } ], file: lost.ndjson }
+    tests:
+      - name: what the server takes
+        inputs: { a: "-1-2-3|" }
+        stubs: { http: [ \(stubs) ] }
+        expect: { \(expect) }
+    """
+  }
+
+  /// A sink that a stub names runs.
+  @Test func testsAnswerTheRequestsOfASink() throws {
+    let refusal =
+      "{ sink: shop, sequence: [ { reply: {}, after: 5ms }, { reply: { status: 422, text: no }, after: 5ms } ] }"
+    #expect(try failures(shop(refusal, "shop: '-1-2-3|', lost: '-------------(3|)'")) == [])
+    #expect(
+      try failures(
+        shop(
+          refusal,
+          #"http.requests: [ { at: 3ms, next: { method: POST, body: "1\n2\n" } }, { at: 8ms, next: { body: 3 } } ]"#
+        )) == [])
+    // Attempts that are used up.
+    #expect(
+      try failures(
+        shop(
+          "{ sink: shop, fail: connect }",
+          "lost: { events: [ { next: 1 }, { next: 2 }, { next: 3 }, { complete: true } ] }")) == [])
+    // A stub for sources answers no sink, nor the other way round, and without one the sink does not run.
+    #expect(try failures(shop("{ url: '*', reply: {} }", "http.requests: [], lost: '------|', shop: '-1-2-3|'")) == [])
+    #expect(
+      try failures(shop("{ sink: shop, url: '*other', reply: {} }", "lost: { events: [], more: true }")).first?
+        .contains("no stub answers the request POST http://h.example/in") == true)
+  }
+
+  @Test func stubsNameSinksThatSend() {
+    #expect(complaints(shop("{ sink: shp, reply: {} }", "lost: []")).contains("Did you mean 'shop'?"))
+    #expect(complaints(shop("{ sink: lost, reply: {} }", "lost: []")).contains("the sink 'lost' sends no requests"))
+    #expect(complaints(shop("{ reply: {} }", "lost: []")).contains("or 'sink:' for the requests of an http sink"))
+  }
+
   @Test func coverageCountsIt() throws {
     let plan = try PipelineRun.compile(
       "name: t\nsources: { a: { scripted: {} } }\nsinks: { \(out), lost: { from: out.errors, probe: {} } }")
