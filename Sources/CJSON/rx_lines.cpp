@@ -7,11 +7,8 @@
 #include <cstring>
 
 #include "rx_json_text.h"
+#include "rx_lines_block.h"
 #include "rx_lines_tokens.h"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 using namespace rx_json;
 
@@ -23,15 +20,6 @@ using namespace rx_json;
 namespace {
 
 // MARK: The pass over the block
-
-/// Writing tokens may go so far beyond the last one.
-constexpr size_t token_margin = 80;
-
-typedef uint8_t block64 __attribute__((vector_size(64)));
-typedef bool bits64 __attribute__((ext_vector_type(64)));
-
-#define RX_INLINE __attribute__((always_inline)) inline
-#define RX_BITS(mask) __builtin_bit_cast(uint64_t, __builtin_convertvector(mask, bits64))
 
 /// What stands where among 64 bytes.
 struct marks {
@@ -112,15 +100,6 @@ RX_INLINE void follow(outline &now, uint64_t open, uint64_t close) {
     now.depth += (open & rest & (0 - rest)) ? 1 : -1;
     now.lows += now.depth <= 0;
   }
-}
-
-bool grow_rows(rx_lines &lines) {
-  const size_t wanted = lines.row_capacity ? lines.row_capacity * 2 : 1024;
-  auto *more = static_cast<rx_line *>(realloc(lines.rows, wanted * sizeof(rx_line)));
-  if (!more) return false;
-  lines.rows = more;
-  lines.row_capacity = wanted;
-  return true;
 }
 
 /// The line ends before `place`; `next` is the first token behind it. False: no memory.
@@ -217,81 +196,45 @@ struct found {
     return {out, now, is_dense};                                                                         \
   }
 
-RX_INLINE uint64_t parity_by_shifts(uint64_t set) {
-  for (int i = 1; i < 64; i *= 2) set ^= set << i;
-  return set;
-}
-
-RX_INLINE uint32_t *put_by_bits(uint32_t *out, uint32_t base, uint64_t set) {
-  uint32_t *const end = out + __builtin_popcountll(set);
-  do {
-    for (int i = 0; i < 8; i++) {
-      *out++ = base + static_cast<uint32_t>(__builtin_ctzll(set | uint64_t{1} << 63));
-      set &= set - 1;
-    }
-  } while (__builtin_expect(set != 0, false));
-  return end;
-}
-
 RX_FIND(find_plainly, parity_by_shifts, put_by_bits)
 
 #if defined(__x86_64__)
-__attribute__((target("pclmul"))) RX_INLINE uint64_t parity_by_product(uint64_t set) {
-  return _mm_cvtsi128_si64(_mm_clmulepi64_si128(_mm_cvtsi64_si128(set), _mm_set1_epi8(-1), 0));
-}
-
-__attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,popcnt")))
-RX_INLINE uint32_t *put_by_compression(uint32_t *out, uint32_t base, uint64_t set) {
-  alignas(64) static const uint8_t places[64] = {
-    0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31,
-    32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
-  const int count = __builtin_popcountll(set);
-  __m512i found = _mm512_maskz_compress_epi8(set, _mm512_load_si512(places));
-  const __m512i from = _mm512_set1_epi32(static_cast<int>(base));
-  for (int done = 0;;) {
-    _mm512_storeu_si512(out + done, _mm512_add_epi32(from, _mm512_cvtepu8_epi32(_mm512_castsi512_si128(found))));
-    done += 16;
-    if (__builtin_expect(done >= count, true)) break;
-    found = _mm512_alignr_epi64(found, found, 2);
-  }
-  return out + count;
-}
-
-__attribute__((target("avx2,bmi,bmi2,popcnt,lzcnt,pclmul")))
+__attribute__((target(RX_AVX2)))
 RX_FIND(find_avx2, parity_by_product, put_by_bits)
 
-__attribute__((
-  target("avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,avx2,bmi,bmi2,popcnt,lzcnt,pclmul"), min_vector_width(512)))
+__attribute__((target(RX_AVX512), min_vector_width(512)))
 RX_FIND(find_avx512, parity_by_product, put_by_compression)
 #endif
 
 typedef found (*finder)(rx_lines &lines, size_t length, uint64_t feeds);
 
-finder choose() {
+finder finder_for(processor what) {
 #if defined(__x86_64__)
-  __builtin_cpu_init();
-  if (
-    __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2")
-    && __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("pclmul")) {
-    const bool is_wide = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")
-      && __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2");
-    return is_wide ? find_avx512 : find_avx2;
-  }
+  if (what == processor::avx512) return find_avx512;
+  if (what == processor::avx2) return find_avx2;
 #endif
   return find_plainly;
 }
 
-std::atomic<finder> find{choose()};
+std::atomic<finder> find{finder_for(this_processor())};
+std::atomic<bool> tries_verbatim{true};
 
-bool reserve(rx_lines &lines, size_t length) {
-  const size_t wanted = length + token_margin;
-  if (wanted <= lines.token_capacity) return true;
-  free(lines.tokens);
-  free(lines.backslashes);
-  lines.tokens = static_cast<uint32_t *>(malloc(wanted * sizeof(uint32_t)));
-  lines.backslashes = static_cast<uint64_t *>(malloc((wanted / 64 + 1) * sizeof(uint64_t)));
-  lines.token_capacity = lines.tokens && lines.backslashes ? wanted : 0;
-  return lines.token_capacity > 0;
+/// Tries the short way, unless it has failed for the blocks before: after failing it is left out for 1, 2, 4, ... 64
+/// blocks.
+bool is_verbatim_block(rx_lines &lines, size_t length, bool keeps) {
+  if (!tries_verbatim.load(std::memory_order_relaxed) || lines.text[length - 1] != '\n') return false;
+  if (lines.skips > 0) {
+    lines.skips--;
+    return false;
+  }
+  if (scan_verbatim(lines, length, keeps)) {
+    lines.failures = 0;
+    return true;
+  }
+  lines.row_count = 0;
+  lines.skips = 1u << lines.failures;
+  if (lines.failures < 6) lines.failures++;
+  return false;
 }
 
 bool index(rx_lines &lines, const char *text, size_t length, uint64_t feeds) {
@@ -300,6 +243,7 @@ bool index(rx_lines &lines, const char *text, size_t length, uint64_t feeds) {
   lines.is_sound = true;
   lines.is_verbatim = true;
   if (length == 0 || length > UINT32_MAX - 64 || !reserve(lines, length)) return false;
+  if (feeds && is_verbatim_block(lines, length, true)) return true;
   found all = find.load(std::memory_order_relaxed)(lines, length, feeds);
   if (!all.end) return false;
   if (all.is_dense && !simdjson::validate_utf8(text, length)) return false;
@@ -313,6 +257,42 @@ bool index(rx_lines &lines, const char *text, size_t length, uint64_t feeds) {
 
 namespace rx_json {
 
+processor this_processor() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (
+    __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2")
+    && __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("pclmul")) {
+    const bool is_wide = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")
+      && __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2");
+    return is_wide ? processor::avx512 : processor::avx2;
+  }
+#endif
+  return processor::plain;
+}
+
+bool grow_rows(rx_lines &lines) {
+  const size_t wanted = lines.row_capacity ? lines.row_capacity * 2 : 1024;
+  auto *more = static_cast<rx_line *>(realloc(lines.rows, wanted * sizeof(rx_line)));
+  if (!more) return false;
+  lines.rows = more;
+  lines.row_capacity = wanted;
+  return true;
+}
+
+bool reserve(rx_lines &lines, size_t length) {
+  const size_t wanted = length + token_margin;
+  if (wanted <= lines.token_capacity) return true;
+  free(lines.tokens);
+  free(lines.backslashes);
+  free(lines.highs);
+  lines.tokens = static_cast<uint32_t *>(malloc(wanted * sizeof(uint32_t)));
+  lines.backslashes = static_cast<uint64_t *>(malloc((wanted / 64 + 1) * sizeof(uint64_t)));
+  lines.highs = static_cast<uint32_t *>(malloc((wanted / 64 + 2) * sizeof(uint32_t)));
+  lines.token_capacity = lines.tokens && lines.backslashes && lines.highs ? wanted : 0;
+  return lines.token_capacity > 0;
+}
+
 bool index_document(rx_lines &lines, const char *text, size_t length) {
   return index(lines, text, length, 0) && lines.rows[0].token != RX_LINES_NONE;
 }
@@ -322,14 +302,14 @@ bool index_document(rx_lines &lines, const char *text, size_t length) {
 extern "C" {
 
 int rx_lines_use(int variant) {
-  const finder best = choose();
-  finder wanted = find_plainly;
-#if defined(__x86_64__)
-  if (variant == 1 && best != find_plainly) wanted = find_avx2;
-  if (variant == 2) wanted = best;
-#endif
-  find.store(wanted, std::memory_order_relaxed);
-  return wanted == find_plainly ? 0 : wanted == best && variant == 2 ? 2 : 1;
+  tries_verbatim.store((variant & RX_LINES_LONG_WAY) == 0, std::memory_order_relaxed);
+  const processor best = this_processor();
+  processor wanted = processor::plain;
+  if ((variant & 3) == 1 && best != processor::plain) wanted = processor::avx2;
+  if ((variant & 3) == 2) wanted = best;
+  find.store(finder_for(wanted), std::memory_order_relaxed);
+  scan_verbatim_for(wanted);
+  return static_cast<int>(wanted) | (variant & RX_LINES_LONG_WAY);
 }
 
 rx_lines *rx_lines_new(void) { return new rx_lines; }
@@ -338,6 +318,16 @@ void rx_lines_free(rx_lines *lines) { delete lines; }
 
 bool rx_lines_index(rx_lines *lines, const char *text, size_t length) {
   return length <= RX_LINES_LIMIT && index(*lines, text, length, ~uint64_t{0});
+}
+
+bool rx_lines_count_verbatim(rx_lines *lines, const char *text, size_t length, size_t *count) {
+  lines->text = reinterpret_cast<const uint8_t *>(text);
+  lines->row_count = 0;
+  if (length == 0 || length > RX_LINES_LIMIT || !reserve(*lines, length)) return false;
+  if (!is_verbatim_block(*lines, length, false)) return false;
+  *count = lines->row_count;
+  lines->row_count = 0;
+  return true;
 }
 
 bool rx_lines_are_sound(const rx_lines *lines) { return lines->is_sound; }

@@ -37,7 +37,7 @@ class StreamSink: RunningSink {
   private static let copiedBlock = 16 << 10
 
   /// Which threads do the work, in words.
-  static let threads = "encoded in the turns or by who decodes the block, written by a thread of its own"
+  static let threads = "encoded in the turns or by who decodes the block, written by that thread or one of its own"
 
   init(
     _ seat: Seat, _ encode: EncodeParameter, _ target: FileWriter.Target,
@@ -91,7 +91,8 @@ class StreamSink: RunningSink {
       buffer.append(lines.bytes)
     } else if let writer {
       handOver()
-      writer.add(lines, completion(holding: executor.settlement))
+      let release = completion(holding: executor.settlement)
+      if isLeft(to: writer) { writer.leave(lines, release) } else { writer.add(lines, release) }
       holdBack(writer)
     }
     countSent(lines.count)
@@ -113,10 +114,9 @@ class StreamSink: RunningSink {
     } else if let writer {
       handOver()
       let release = completion(holding: executor.settlement)
-      writer.add(block.buffer) { result in
-        // The buffer is lent until here.
-        withExtendedLifetime(block) { release(result) }
-      }
+      // The buffer is lent until the end.
+      let done: FileWriter.Completion = { result in withExtendedLifetime(block) { release(result) } }
+      if isLeft(to: writer) { writer.leave(block.buffer, done) } else { writer.add(block.buffer, done) }
       holdBack(writer)
     }
     countSent(block.sent)
@@ -159,12 +159,17 @@ class StreamSink: RunningSink {
     earlier = 0
     // What one turn makes is taken whole; with what exceeds the bound, the pipeline's input is held back. A
     // turn that waited for a reader could not be told to end.
-    if writer.mayBeLeft, full.count < Self.copiedBlock, executor.leave({ writer.write() }) {
+    if full.count < Self.copiedBlock, isLeft(to: writer) {
       writer.leave(full, completion(returning: full))
     } else {
       writer.add(full, completion(returning: full))
     }
     holdBack(writer)
+  }
+
+  /// Whether the thread that runs this turn will write what is left to it.
+  private func isLeft(to writer: FileWriter) -> Bool {
+    writer.mayBeLeft && executor.leave { writer.write() }
   }
 
   private func holdBack(_ writer: FileWriter) {

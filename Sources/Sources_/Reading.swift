@@ -82,7 +82,10 @@ extension BlockReader {
       guard let decoder = try? options.decoder() else { return }
       let decoding = BlockDecoding(decoder)
       try start(
-        making: { { $0 } }, deliver: { piece in _ = intake.deliver { take(decoding.decode(piece)) } })
+        making: { { $0 } },
+        deliver: { piece in
+          _ = intake.deliver { take(decoding.decode(piece, isPassedOn: place.fate == .verbatim)) }
+        })
       return
     }
     let limit = options.readsBlocksApart ? threads : 1
@@ -95,8 +98,8 @@ extension BlockReader {
     }
     try start(
       upTo: limit, when: demand, making: making,
-      deliver: { piece in
-        _ = intake.deliver {
+      deliver: { [self] piece in
+        _ = intake.deliver(here: place.fate != .rows && threadCount > 1) {
           let start = monotonicNow()
           take(piece)
           let time = monotonicNow() &- start
@@ -121,7 +124,7 @@ private final class Workbench: @unchecked Sendable {
   func make(_ read: BlockReader.Piece) -> DecodedPiece {
     if worker == nil { worker = place.get()?.makeWorker() }
     let start = monotonicNow()
-    var piece = decoding.decode(read)
+    var piece = decoding.decode(read, isPassedOn: place.fate == .verbatim)
     guard let worker else {
       place.made(in: monotonicNow() &- start)
       return piece
@@ -132,10 +135,10 @@ private final class Workbench: @unchecked Sendable {
 }
 
 extension BlockDecoding {
-  func decode(_ piece: BlockReader.Piece) -> DecodedPiece {
+  func decode(_ piece: BlockReader.Piece, isPassedOn: Bool = false) -> DecodedPiece {
     switch piece {
     case .block(let block):
-      let rows = decode(block.slab, offset: block.offset, isLast: false)
+      let rows = decode(block.slab, offset: block.offset, isLast: false, isPassedOn: isPassedOn)
       return DecodedPiece(rows: rows, longLine: block.longLine)
     case .end(let end): return DecodedPiece(rows: finish(end), end: end)
     }

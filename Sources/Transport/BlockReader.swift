@@ -21,7 +21,7 @@ public final class BlockReader: Sendable {
     public var maxLine = 1 << 20
     public var whenTooLong = LongLine.Policy.cut
     /// The most that one read asks for, in bytes.
-    public var blockBytes = 256 << 10
+    public var blockBytes = 512 << 10
     /// Where reading starts; other than 0 only in a regular file.
     public var offset: Int64 = 0
     public init() {}
@@ -88,6 +88,9 @@ public final class BlockReader: Sendable {
     while demand == nil, addOne(crew) {}
   }
 
+  /// How many threads read.
+  public var threadCount: Int { threads.withLock { $0.count } }
+
   /// Ends reading soon, also while it waits for data. What was read but is not a whole line is not
   /// delivered. A `deliver` that blocks must be released by whoever blocks it.
   public func stop() { stopEvent.wake() }
@@ -116,7 +119,7 @@ public final class BlockReader: Sendable {
   }
 
   private func add<Made>(_ make: @escaping @Sendable (Piece) -> Made, _ crew: Crew<Made>) throws(PosixError) {
-    let thread = try OwnThread("rxd read") { [self] in run(make, crew) }
+    let thread = try OwnThread("rxd read", stackBytes: 8 << 20) { [self] in run(make, crew) }
     threads.withLock { $0.append(thread) }
   }
 

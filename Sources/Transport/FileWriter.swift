@@ -167,6 +167,11 @@ public final class FileWriter: Sendable {
     _ = enqueue(Block(content: .buffer(buffer), completion: completion), whenFull: .exceed, isLeft: mayBeLeft)
   }
 
+  /// The same for lines as they were read.
+  public func leave(_ lines: VerbatimLines, _ completion: Completion? = nil) {
+    _ = enqueue(Block(content: .lines(lines), completion: completion), whenFull: .exceed, isLeft: mayBeLeft)
+  }
+
   /// Writes what waits, on the calling thread, unless another one is just writing and so will do it. May block for as long as the
   /// target does.
   public func write() {

@@ -9,6 +9,8 @@ public final class RealPipeline {
   public let execution: Execution
   public private(set) var outcome: Execution.Outcome?
   private let bell = Bell()
+  /// Held by the thread that runs turns.
+  private let turns = NSLock()
   private let notes = Mutex(Notes())
   private var probes: [String: ProbeSink.Recording] = [:]
 
@@ -27,9 +29,9 @@ public final class RealPipeline {
   public var deadLetters: [String] { notes.withLock { $0.deadLetters } }
   public var counters: Execution.Counters { execution.counters }
 
-  /// `before`: called on this thread, before the launch.
+  /// `before`: called on this thread, before the launch. `lends`: threads of sources may run turns while this one waits.
   public init(
-    _ yaml: String, name: String = "test.yaml", http: (any HTTPClient)? = nil,
+    _ yaml: String, name: String = "test.yaml", lends: Bool = false, http: (any HTTPClient)? = nil,
     environment: [String: String] = [:], before: (Execution) -> Void = { _ in },
     worker: @escaping @Sendable (String) -> any Worker = { WorkThread($0) }
   ) throws {
@@ -38,6 +40,16 @@ public final class RealPipeline {
     executor = Executor(clock: SystemClock())
     let bell = bell
     executor.setNeedsTurn = { bell.ring() }
+    if lends {
+      executor.runHere = { [turns, unowned executor] in
+        guard turns.try() else { return false }
+        let errands = executor.runLent().errands
+        turns.unlock()
+        bell.ring()
+        for errand in errands { errand() }
+        return true
+      }
+    }
     nonisolated(unsafe) weak var weakSelf: RealPipeline?
     let services = Services(
       http: http ?? ScriptedHTTP(),
@@ -82,13 +94,18 @@ public final class RealPipeline {
   @discardableResult
   public func run(within limit: TimeSpan = .seconds(90), until condition: () -> Bool) -> Bool {
     let end = Instant(nanoseconds: Bell.read(CLOCK_MONOTONIC)) + limit
+    turns.lock()
+    defer { turns.unlock() }
     while true {
       let seen = bell.count
       if condition() { return true }
       if executor.run(limit: 1) { continue }
       if condition() { return true }
       if Bell.read(CLOCK_MONOTONIC) >= end.nanoseconds { return false }
-      bell.wait(since: seen, until: min(end, executor.nextDeadline ?? end))
+      let deadline = min(end, executor.nextDeadline ?? end)
+      turns.unlock()
+      bell.wait(since: seen, until: deadline)
+      turns.lock()
     }
   }
 

@@ -17,14 +17,21 @@ import Testing
   ]
 
   /// What was written, and what was refused.
-  private func run(_ folder: Scratch, _ decode: String, _ encode: String, chain: String) throws -> [String] {
-    let out = "out-\(chain.count)"
+  private func run(
+    _ folder: Scratch, _ decode: String, _ encode: String, chain: String, threads: Int = 1, blockBytes: Int? = nil
+  ) throws -> [String] {
+    let out = "out-\(chain.count)-\(threads)-\(blockBytes ?? 0)"
     let pipeline = try RealPipeline(
       """
       name: blocks
+      threads: \(threads)
       sources: { input: { file: { path: \(folder("in")), decode: \(decode) } } }
       sinks: { out: { from: input, chain: [\(chain)], file: { path: \(folder(out)), encode: \(encode) } } }
-      """)
+      """, lends: threads > 1
+    ) {
+      $0.reading.blockBytes = blockBytes
+      $0.reading.startsAllThreads = true
+    }
     #expect(pipeline.runToEnd() == .completed)
     return [folder.read(out), "\(pipeline.counters.received) \(pipeline.counters.sent)"]
       + pipeline.deadLetters.map(place)
@@ -57,6 +64,27 @@ import Testing
       let single = try run(folder, decode, encode, chain: "filter: true")
       #expect(whole == single, "round \(round)")
       #expect(whole[0] != "")
+    }
+  }
+
+  /// Threads that decode find out from the blocks before that nobody reads the next one, and write it themselves; now
+  /// and then a block is not what those were.
+  @Test(arguments: [2, 3]) func areWrittenByWhoReadsThem(threads: Int) throws {
+    var random = SplitMix(UInt64(threads))
+    for round in 0..<8 {
+      let folder = Scratch()
+      var bytes: [UInt8] = []
+      for _ in 0..<4000 {
+        let line = random.below(500) == 0 ? random.below(Self.lines.count) : [0, 1, 11][random.below(3)]
+        bytes += Self.lines[line] + [0x0A]
+      }
+      folder.append(bytes, to: "in")
+      let single = try run(folder, "ndjson", "ndjson", chain: "filter: true", blockBytes: 4096)
+      for blockBytes in [200, 5000, 40_000] {
+        let whole = try run(folder, "ndjson", "ndjson", chain: "", threads: threads, blockBytes: blockBytes)
+        #expect(whole == single, "round \(round), blocks of \(blockBytes) bytes")
+      }
+      #expect(single[0].utf8.count > 40_000)
     }
   }
 }

@@ -25,7 +25,10 @@ import Testing
     _ graph: InputGraph, threads: Int, blockBytes: Int, first: String = ""
   ) throws -> Written {
     let folder = Scratch()
-    let pipeline = try RealPipeline(graph.yaml(threads, first, graph.folder("in"), folder)) { execution in
+    // With three, whoever decodes also runs turns and writes.
+    let pipeline = try RealPipeline(
+      graph.yaml(threads, first, graph.folder("in"), folder), lends: threads == 3
+    ) { execution in
       execution.reading.blockBytes = blockBytes
       execution.reading.startsAllThreads = true
     }

@@ -44,8 +44,14 @@ bool rx_lines_are_sound(const rx_lines *lines);
 /// character: each is on one line already, without white space around it.
 bool rx_lines_are_verbatim(const rx_lines *lines);
 
+/// Whether `rx_lines_are_verbatim` would say so of this block, found out without keeping where anything is; and of how
+/// many lines it consists. May say no where the answer is yes.
+bool rx_lines_count_verbatim(rx_lines *lines, const char *text, size_t length, size_t *count);
+
+/// Verbatim blocks are read as any other.
+#define RX_LINES_LONG_WAY 4
 /// For tests: from now on tokens are found by the portable variant (0), by AVX2 (1), or as the processor can best (2),
-/// as it is done from the start. Returns which one it is.
+/// as it is done from the start; with RX_LINES_LONG_WAY, or without it as from the start. Returns which one it is.
 int rx_lines_use(int variant);
 
 /// How many line feeds there are.

@@ -19,10 +19,11 @@ public final class BlockDecoding: @unchecked Sendable {
   /// How the input must be cut.
   public var framing: Framing { decoder.framing }
 
-  /// Decodes the next block. `offset`: where it begins in the input. `isLast`: the input ends with it.
-  public func decode(_ slab: Slab, offset: Int64, isLast: Bool) -> DecodedBlock {
+  /// Decodes the next block. `offset`: where it begins in the input. `isLast`: the input ends with it. `isPassedOn`: it
+  /// will probably be passed on as it stands, so its rows need not be found.
+  public func decode(_ slab: Slab, offset: Int64, isLast: Bool, isPassedOn: Bool = false) -> DecodedBlock {
     let rows = free.withLock { $0.popLast() } ?? Rows()
-    if !decoder.survey(slab, offset: offset, into: rows.batch) {
+    if !decoder.survey(slab, offset: offset, isPassedOn: isPassedOn, into: rows.batch) {
       decoder.decode(slab, 0..<slab.count, offset: offset, isLast: isLast, arena: rows.arena, into: rows.batch)
     }
     return DecodedBlock(slab, rows, self)

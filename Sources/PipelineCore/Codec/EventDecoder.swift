@@ -15,7 +15,10 @@ public protocol EventDecoder: AnyObject {
     _ slab: Slab, _ range: Range<Int>, offset: Int64, isLast: Bool, arena: Arena, into rows: RowBatch)
 
   /// Takes a whole slab as a block of lines that need no rows, if it is one; then nothing else is done.
-  func survey(_ slab: Slab, offset: Int64, into rows: RowBatch) -> Bool
+  ///
+  /// - Parameter isPassedOn: The block will probably be passed on as it stands (``VerbatimLines``): then it is enough to
+  ///   know that it can be, and ``RowBatch/findCounted()`` finds the rest if need be.
+  func survey(_ slab: Slab, offset: Int64, isPassedOn: Bool, into rows: RowBatch) -> Bool
 
   /// Where the first row begins that was handed in but not yet decoded, because its end is missing; nil if
   /// there is none. A checkpoint must not lie behind it.
@@ -31,7 +34,7 @@ public protocol EventDecoder: AnyObject {
 }
 
 extension EventDecoder {
-  public func survey(_ slab: Slab, offset: Int64, into rows: RowBatch) -> Bool { false }
+  public func survey(_ slab: Slab, offset: Int64, isPassedOn: Bool, into rows: RowBatch) -> Bool { false }
   public var pendingOffset: Int64? { nil }
   public var memory: [UInt8] { [] }
   public func reset(memory: [UInt8]) {}

@@ -8,11 +8,14 @@ final class JSONLinesDecoder: EventDecoder {
 
   var framing: Framing { .lines }
 
-  func survey(_ slab: Slab, offset: Int64, into rows: RowBatch) -> Bool {
+  func survey(_ slab: Slab, offset: Int64, isPassedOn: Bool, into rows: RowBatch) -> Bool {
     let text = slab.bytes
-    guard opener.check == .outline, offset > 0 || text.byteOrderMarkLength == 0, let found = rows.index(text),
-      rx_lines_are_sound(rows.lines)
-    else { return false }
+    guard opener.check == .outline, offset > 0 || text.byteOrderMarkLength == 0 else { return false }
+    if isPassedOn, let count = rows.countVerbatim(text) {
+      rows.holdDocuments(count, text, offset: offset, in: slab)
+      return true
+    }
+    guard let found = rows.index(text), rx_lines_are_sound(rows.lines) else { return false }
     rows.holdDocuments(found, text, offset: offset, in: slab)
     return true
   }

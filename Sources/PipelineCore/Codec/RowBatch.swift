@@ -45,6 +45,8 @@ public final class RowBatch {
     case rows
     /// The documents of an indexed block, all with a sound outline; `text` is the block, `offset` its place.
     case documents(UnsafeBufferPointer<rx_line>, text: UnsafeRawBufferPointer, offset: Int64)
+    /// As before, but only counted so far: ``findCounted()`` finds them.
+    case counted(UnsafeRawBufferPointer, offset: Int64)
     /// The lines of a text that is UTF-8, each a string; `offset` is its place.
     case lines(UnsafeRawBufferPointer, offset: Int64)
   }
@@ -63,11 +65,32 @@ public final class RowBatch {
     }
   }
 
+  /// The block is `count` documents that are verbatim.
+  func holdDocuments(_ count: Int, _ text: UnsafeRawBufferPointer, offset: Int64, in slab: Slab) {
+    form = .counted(text, offset: offset)
+    verbatim = VerbatimLines(slab: slab, bytes: text, count: count, kind: .documents)
+  }
+
+  /// Finds the documents of a block that was only counted, because somebody reads them after all.
+  func findCounted() {
+    guard case .counted(let text, let offset) = form else { return }
+    guard let found = index(text) else { preconditionFailure("lines that were counted are not found again") }
+    form = .documents(found, text: text, offset: offset)
+  }
+
   func holdLines(_ text: UnsafeRawBufferPointer, offset: Int64, in slab: Slab) {
     form = .lines(text, offset: offset)
     guard text.last == 0x0A, text.place(of: 0x0D) == nil else { return }
     let count = rx_count_feeds(text.baseAddress?.assumingMemoryBound(to: CChar.self), text.count)
     verbatim = VerbatimLines(slab: slab, bytes: text, count: count, kind: .strings)
+  }
+
+  /// How many documents there are, if they are verbatim (``verbatim``) and that can be said quickly; nothing else is found.
+  func countVerbatim(_ text: UnsafeRawBufferPointer) -> Int? {
+    if lines == nil { lines = rx_lines_new() }
+    var count = 0
+    let start = text.baseAddress?.assumingMemoryBound(to: CChar.self)
+    return rx_lines_count_verbatim(lines, start, text.count, &count) ? count : nil
   }
 
   /// Finds the lines of a block of documents and their tokens; nil if each line must be read by itself.
@@ -104,7 +127,9 @@ public final class RowBatch {
   func forEachValue(telling indexed: UnsafeMutablePointer<rx_lines_row>, _ body: (Value) -> Bool) -> Bool {
     // Nobody may find tokens of a text that is gone.
     defer { indexed.pointee.lines = nil }
+    findCounted()
     switch form {
+    case .counted: return true
     case .rows:
       for index in 0..<count {
         let row = start[index]

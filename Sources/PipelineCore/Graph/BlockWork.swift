@@ -63,6 +63,16 @@ public final class EncodedBlock: @unchecked Sendable {
   deinit { work.giveBack(buffer) }
 }
 
+/// What became of a block in its turn.
+public enum BlockFate: UInt8, Sendable {
+  /// Its rows were emitted.
+  case rows
+  /// It was handed over as it stands.
+  case verbatim
+  /// It was handed over as it was encoded beside the turns.
+  case encoded
+}
+
 /// Where the decoding threads of a source find the work, once a turn has collected it because it is worth it.
 public final class BlockWorkPlace: Sendable {
   private struct State {
@@ -75,6 +85,7 @@ public final class BlockWorkPlace: Sendable {
     var agreed = 0
   }
   private let state = Mutex(State())
+  private let lastFate = Atomic(BlockFate.rows.rawValue)
   private let threads: Int
   /// It is worth it whatever blocks take.
   private let always: Bool
@@ -87,6 +98,12 @@ public final class BlockWorkPlace: Sendable {
   public init(threads: Int, always: Bool = false) {
     self.threads = threads
     self.always = always
+  }
+
+  /// What became of the last block, and so probably of the next ones.
+  public var fate: BlockFate {
+    get { BlockFate(rawValue: lastFate.load(ordering: .relaxed)) ?? .rows }
+    set { lastFate.store(newValue.rawValue, ordering: .relaxed) }
   }
 
   func put(_ work: BlockWork) { state.withLock { $0.work = work } }

@@ -5,6 +5,7 @@ open class DecodingSource: RunningSource {
   // Grows with what comes: an answer that holds one event needs little, and there may be hundreds of sources.
   private let rows = RowBatch(capacity: 16)
   private var hasShared = false
+  private var fate = BlockFate.rows
 
   /// Decodes `slab`, which continues what came before for this `decoder`, and emits its rows.
   ///
@@ -27,7 +28,9 @@ open class DecodingSource: RunningSource {
   /// Emits the rows of a block that was decoded on another thread, or hands on what it has become there.
   public final func take(_ block: DecodedBlock, encoded: EncodedBlock? = nil, origin: Origin) {
     guard !isClosed else { return }
+    fate = .verbatim
     if let encoded, emit(encoded) {
+      fate = .encoded
       execution.counters.received &+= UInt64(encoded.received)
       execution.encodedBlocks += 1
       return
@@ -40,6 +43,7 @@ open class DecodingSource: RunningSource {
   /// Tells the threads that decode what else they can do with their blocks, if anything and if it is worth it. For the end
   /// of each turn in which there were some: by then everybody has subscribed.
   public final func shareWork(through place: BlockWorkPlace) {
+    place.fate = fate
     guard !hasShared, !isClosed, place.isWorthIt() else { return }
     hasShared = true
     let work = BlockWork()
@@ -51,7 +55,10 @@ open class DecodingSource: RunningSource {
       execution.counters.received &+= UInt64(lines.count)
       return
     }
+    fate = .rows
+    rows.findCounted()
     switch rows.form {
+    case .counted: return
     case .documents(let lines, let text, let offset): produceDocuments(lines, text, offset, rows.lines, origin)
     case .lines(let text, let offset): produceLines(text, offset, origin)
     case .rows:

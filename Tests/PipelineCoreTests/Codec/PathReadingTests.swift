@@ -11,6 +11,8 @@ import Testing
   private struct Writer {
     var random: SplitMix
     var text: [UInt8] = []
+    /// Without white space, as most programs write.
+    var isTight = false
 
     init(_ seed: UInt64) { random = SplitMix(seed) }
 
@@ -28,7 +30,7 @@ import Testing
     ]
 
     mutating func white() {
-      while random.below(6) == 0 { text.append([0x20, 0x09, 0x20, 0x0D][random.below(4)]) }
+      while !isTight, random.below(6) == 0 { text.append([0x20, 0x09, 0x20, 0x0D][random.below(4)]) }
     }
 
     mutating func put(_ part: String) { text += Array(part.utf8) }
@@ -93,7 +95,7 @@ import Testing
     return projection
   }
 
-  @Test(arguments: [0, 1, 2]) func readsWhatTheCarefulReaderReads(variant: Int32) throws {
+  @Test(arguments: [0, 1, 2, 4, 5, 6]) func readsWhatTheCarefulReaderReads(variant: Int32) throws {
     _ = rx_lines_use(variant)
     defer { _ = rx_lines_use(2) }
     let all = projection(Self.paths)
@@ -104,12 +106,13 @@ import Testing
       var documents: [[UInt8]] = []
       for _ in 0..<5 {
         writer.text = []
+        writer.isTight = seed % 2 == 0
         writer.white()
         writer.object(0)
         writer.white()
         documents.append(writer.text)
       }
-      let slab = Slab([UInt8](documents.joined(separator: [0x0A])))
+      let slab = Slab([UInt8](documents.joined(separator: [0x0A])) + [0x0A])
       let rows = RowBatch()
       let arena = Arena()
       try DecoderOptions(.ndjson).decoder().decode(slab, arena: arena, into: rows)
@@ -148,8 +151,9 @@ import Testing
     let marks = Array("{}[]\",:\\ \n\r\u{1}é7".utf8)
     for seed in 0..<1500 as Range<UInt64> {
       var writer = Writer(seed)
+      writer.isTight = seed % 2 == 0
       for _ in 0..<4 {
-        writer.value(0)
+        if writer.isTight { writer.object(0) } else { writer.value(0) }
         writer.put("\n")
       }
       var bytes = writer.text
@@ -158,7 +162,7 @@ import Testing
       }
       let slab = Slab(bytes)
       var said: [String] = []
-      for variant in 0...2 as ClosedRange<Int32> {
+      for variant in [0, 1, 2, 4, 5, 6] as [Int32] {
         _ = rx_lines_use(variant)
         let rows = RowBatch()
         let arena = Arena()
@@ -174,8 +178,104 @@ import Testing
         said.append(all)
       }
       _ = rx_lines_use(2)
-      #expect(said[0] == said[1] && said[1] == said[2], "\(String(decoding: bytes, as: UTF8.self))")
+      #expect(Set(said).count == 1, "\(String(decoding: bytes, as: UTF8.self))")
       withExtendedLifetime(slab) {}
+    }
+  }
+
+  /// What is found of a block in the short way, by each variant, against the long way; nil: not verbatim.
+  private func shortWay(_ bytes: [UInt8]) -> [Int?] {
+    bytes.withUnsafeBytes { text in
+      let start = text.baseAddress?.assumingMemoryBound(to: CChar.self)
+      return ([0, 1, 2, 4] as [Int32]).map { variant in
+        _ = rx_lines_use(variant)
+        let lines = rx_lines_new()
+        defer { rx_lines_free(lines) }
+        var count = 0
+        if variant != RX_LINES_LONG_WAY {
+          return rx_lines_count_verbatim(lines, start, text.count, &count) ? count : nil
+        }
+        guard rx_lines_index(lines, start, text.count), rx_lines_are_verbatim(lines) else { return nil }
+        _ = rx_lines_rows(lines, &count)
+        return count
+      }
+    }
+  }
+
+  /// Lines, whole and damaged: what is verbatim in the short way is verbatim, and nothing else is.
+  @Test func countsWhatIsVerbatim() throws {
+    defer { _ = rx_lines_use(2) }
+    let marks = Array("{}[]\",:\\ \n\r\u{1}é7".utf8)
+    var verbatim = 0
+    for seed in 0..<3000 as Range<UInt64> {
+      var writer = Writer(seed)
+      writer.isTight = seed % 8 != 0
+      for _ in 0..<writer.random.below(6) {
+        writer.object(0)
+        writer.put("\n")
+      }
+      var bytes = writer.text
+      for _ in 0..<writer.random.below(3) where !bytes.isEmpty {
+        bytes[writer.random.below(bytes.count)] = marks[writer.random.below(marks.count)]
+      }
+      let found = shortWay(bytes)
+      #expect(Set(found).count == 1, "\(found) \(String(decoding: bytes, as: UTF8.self))")
+      if found[0] != nil { verbatim += 1 }
+    }
+    #expect(verbatim > 500)
+  }
+
+  /// Each sequence of two, three or four bytes that lie at a border of what UTF-8 allows, at random places, so that 64
+  /// bytes end in the middle of some.
+  @Test func countsOnlyWhatIsUTF8() throws {
+    defer { _ = rx_lines_use(2) }
+    let borders: [UInt8] = [
+      0x61, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xEC, 0xED, 0xEE, 0xEF, 0xF0,
+      0xF1, 0xF3, 0xF4, 0xF5, 0xFF,
+    ]
+    var random = SplitMix(5)
+    var valid = 0
+    for first in borders[2...] {
+      for second in borders {
+        for third in borders {
+          let text = [first, second, third] + (random.below(2) == 0 ? [borders[random.below(borders.count)]] : [])
+          // Few beside the rest, and so many that the whole text is checked.
+          let before = random.below(5) == 0 ? Array(repeating: Array("文".utf8), count: 40).flatMap { $0 } : []
+          let padding = [UInt8](repeating: 0x78, count: random.below(130))
+          let bytes =
+            Array("{\"k\":\"".utf8) + before + padding + text + Array("\"}\n{\"k\":1}\n".utf8)
+          let isValid = String(validating: text, as: UTF8.self) != nil
+          if isValid { valid += 1 }
+          #expect(shortWay(bytes) == Array(repeating: isValid ? 2 : nil, count: 4), "\(text) behind \(padding.count)")
+        }
+      }
+    }
+    #expect(valid > 100)
+  }
+
+  /// Rows that nobody was expected to read are found when somebody does.
+  @Test func countedLinesAreFoundLater() throws {
+    _ = rx_lines_use(2)
+    let slab = Slab(Array("{\"a\":1}\n[2]\n{}\n".utf8))
+    let decoder = try DecoderOptions(.ndjson).decoder()
+    for isPassedOn in [true, false] {
+      let rows = RowBatch()
+      #expect(decoder.survey(slab, offset: 7, isPassedOn: isPassedOn, into: rows))
+      #expect(rows.verbatim?.count == 3)
+      if case .counted = rows.form { #expect(isPassedOn) } else { #expect(!isPassedOn) }
+      let json = JSONParser()
+      var seen: [String] = []
+      #expect(
+        rows.forEachValue(telling: json.indexed) { value in
+          seen.append("\(String(decoding: value.rawBytes, as: UTF8.self)) \(json.indexed.pointee.token)")
+          return true
+        })
+      #expect(seen == ["{\"a\":1} 0", "[2] 4", "{} 7"])
+      if case .documents(let lines, _, let offset) = rows.form {
+        #expect(lines.count == 3 && offset == 7)
+      } else {
+        Issue.record("the lines were not found")
+      }
     }
   }
 
