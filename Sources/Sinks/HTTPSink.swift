@@ -154,8 +154,8 @@ public struct HTTPSink: SinkComponent {
         """,
       completion: "What waits is sent first, for as long as `retry` allows.",
       disposal: """
-        What waits is sent within the time limit for stopping; what is left then goes to the errors output or, if nobody \
-        reads that, is told in a warning.
+        What waits is sent within the time limit for stopping; what is left then goes to the errors output. If nobody reads \
+        that, these are dead letters or, without a state directory, a number in a warning.
         """),
     keeps: """
       Up to `queue` events or 16 MiB, whichever is reached first, and those of `maxConcurrent` requests, in memory.

@@ -121,6 +121,26 @@ struct DeadLetterTests {
     }
   }
 
+  /// What a server has not acknowledged when the time for stopping is over.
+  @Test func whatIsLeftIsKept() throws {
+    let folder = try Scratch()
+    let state = folder.path + "/state"
+    // Nobody listens there.
+    let file = try folder.write(
+      "halves.yaml",
+      "sources: { n: { values: [1, 2, 3] } }\nsinks: { out: { from: n, http: 'http://127.0.0.1:1/' } }\n")
+    let process = try RunningRxd(
+      [file, "--state-dir", state, "--log-format", "text", "--graceful-shutdown-limit-secs", "0"])
+    try process.errorLine(with: "trying again")
+    process.send(SIGTERM)
+    #expect(try process.wait() == 1)
+    #expect(letters(state).compactMap { $0["event"] as? Int } == [1, 2, 3])
+    #expect(
+      letters(state).allSatisfy {
+        $0["error"] as? String == "the server had not acknowledged the event when the pipeline ended"
+      })
+  }
+
   @Test func whatCannotBeWrittenIsTold() throws {
     let folder = try Scratch()
     let state = folder.path + "/state"

@@ -35,12 +35,14 @@ extension Execution {
   }
 
   /// The pipeline is about to end before its sinks have: what they hold goes to who reads their errors, while that still
-  /// runs. A sink that reads them may have to give up some of it in its turn; no two read each other's.
+  /// runs, or to the dead letters where these are kept. A sink that reads them may have to give up some of it in its turn; no two read each other's.
   func surrender() {
     var goesOn = true
     while goesOn {
       goesOn = false
-      for sink in sinks where sink.isOpen && sink.errors.isClaimed && sink.node.surrender() { goesOn = true }
+      for sink in sinks where sink.isOpen && (sink.errors.isClaimed || services.keepsDeadLetters) {
+        if sink.node.surrender() { goesOn = true }
+      }
     }
   }
 

@@ -33,7 +33,7 @@ open class RunningSink: Downstream {
   /// Whether it has taken events of which an answer from outside tells what becomes of them: it may still reject them.
   open var awaitsAnswers: Bool { false }
 
-  /// The pipeline ends without draining, and somebody reads the errors of this sink: reject what is left, but for
+  /// The pipeline ends without draining, and what this sink rejects is read or kept: reject what is left, but for
   /// events with a settlement, whose source hears of it. Returns whether there was any. Called before `abandon`, maybe
   /// more than once, maybe in the middle of a rejection.
   open func surrender() -> Bool { false }

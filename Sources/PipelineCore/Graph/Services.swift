@@ -12,6 +12,9 @@ public struct Services: Sendable {
   public var log: @Sendable (Level, String, String) -> Void
   /// Takes one dead letter: a JSON document without line end. Called on the executor's thread.
   public var deadLetter: @Sendable (UnsafeRawBufferPointer) -> Void
+  /// Whether dead letters are kept: then what sinks have left when the pipeline ends becomes some, rather than a number in a
+  /// warning.
+  public var keepsDeadLetters = false
   /// Numbers for jitter; uniformly distributed. Tests hand in a fixed sequence.
   public var random: @Sendable () -> UInt64
   /// Makes somebody who works beside the turns; the text names what for. Without one, everything is done in the turns.

@@ -25,6 +25,8 @@ final class DeadLetters: Sendable {
     files = LineFiles(in: folder, bound: Self.bound) { Self.tell($0, in: folder.name, log) }
   }
 
+  var areKept: Bool { files != nil }
+
   /// What takes those of one pipeline. Never waits for a file.
   func taker(_ pipeline: String) -> @Sendable (UnsafeRawBufferPointer) -> Void {
     let log = log

@@ -258,6 +258,7 @@ final class Supervisor {
     guard let loop = loops.min(by: { $0.load < $1.load }) else { return }
     var services = services
     services.deadLetter = letters.taker(slot.name)
+    services.keepsDeadLetters = letters.areKept
     let run = PipelineRun(slot.plan, loop: loop, services: services)
     slot.run = run
     slot.hasLaunched = false
