@@ -78,13 +78,15 @@ extension BlockReader {
     decoding options: DecoderOptions, threads: Int, allAtOnce: Bool, into intake: Intake, place: BlockWorkPlace,
     take: @escaping @Sendable (DecodedPiece) -> Void
   ) throws(PosixError) {
+    // Where there is one processor only, nothing is won by handing blocks to other threads.
+    let isAlone = Processors.available == 1
     if threads == 1 {
       guard let decoder = try? options.decoder() else { return }
       let decoding = BlockDecoding(decoder)
       try start(
         making: { { $0 } },
         deliver: { piece in
-          _ = intake.deliver { take(decoding.decode(piece, isPassedOn: place.fate == .verbatim)) }
+          _ = intake.deliver(here: isAlone) { take(decoding.decode(piece, isPassedOn: place.fate == .verbatim)) }
         })
       return
     }
@@ -99,6 +101,7 @@ extension BlockReader {
     try start(
       upTo: limit, when: demand, making: making,
       deliver: { [self] piece in
+        // While this thread runs a turn that does next to nothing, and writes, another one makes the next piece.
         _ = intake.deliver(here: place.fate != .rows && threadCount > 1) {
           let start = monotonicNow()
           take(piece)

@@ -1,7 +1,11 @@
 /// A path to a field inside objects: `user.name`. A backslash before a dot makes it part of a name.
-public struct FieldPath: Sendable {
+///
+/// Immutable. Its names are in memory of their own, so that an event counts no references.
+public final class FieldPath: @unchecked Sendable {
   public let text: String
-  private let names: [OwnedValue]
+  private let names: UnsafeMutableBufferPointer<Value>
+  /// Owns their texts.
+  private let owned: [OwnedValue]
 
   public init(_ text: String) {
     self.text = text
@@ -23,11 +27,15 @@ public struct FieldPath: Sendable {
       }
     }
     if escaped { names[names.count - 1].append(UInt8(ascii: "\\")) }
-    self.names = names.map { name in name.withUnsafeBytes { OwnedValue(.string($0)) } }
+    owned = names.map { name in name.withUnsafeBytes { OwnedValue(.string($0)) } }
+    self.names = .allocate(capacity: names.count)
+    _ = self.names.initialize(from: owned.map(\.value))
   }
 
+  deinit { names.deallocate() }
+
   /// The names on the way to the field, one at least.
-  var components: [String] { names.map { String(decoding: $0.value.rawBytes, as: UTF8.self) } }
+  var components: [String] { names.map { String(decoding: $0.rawBytes, as: UTF8.self) } }
 
   /// `value` with the field replaced or added; missing objects on the way are made. Nil if something on
   /// the way is no object.
@@ -41,7 +49,7 @@ public struct FieldPath: Sendable {
     guard depth < names.count else { return new }
     let map = value.isAbsent ? Value(kind: .map) : json.expand(value, into: arena)
     guard map.is(.map) else { return nil }
-    let name = names[depth].value
+    let name = names[depth]
     let at = map.entries.firstIndex { Self.isKey($0.key, name, json, arena) }
     let inner = at.map { map.entries[$0].value } ?? .absent
     guard let changed = set(new, in: inner, depth + 1, json, arena) else { return nil }
@@ -64,7 +72,7 @@ public struct FieldPath: Sendable {
   private func remove(from value: Value, _ depth: Int, _ json: JSONParser, _ arena: Arena) -> Value {
     let map = json.expand(value, into: arena)
     guard map.is(.map) else { return value }
-    let name = names[depth].value
+    let name = names[depth]
     guard let at = map.entries.firstIndex(where: { Self.isKey($0.key, name, json, arena) }) else {
       return value
     }

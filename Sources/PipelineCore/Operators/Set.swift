@@ -48,17 +48,33 @@ struct SetFields: RowOperator {
   }
 
   final class Step: RowStep {
-    private let fields: [(path: FieldPath, builder: ValueBuilder)]
+    private struct Field {
+      /// Both retained.
+      var path: Unmanaged<FieldPath>
+      var builder: Unmanaged<ValueBuilder>
+    }
+    // In memory of their own, so that an event counts no references.
+    private let fields: UnsafeMutableBufferPointer<Field>
 
     init(_ fields: [(FieldPath, ValueBuilder)]) {
-      self.fields = fields
+      self.fields = .allocate(capacity: fields.count)
+      _ = self.fields.initialize(
+        from: fields.map { Field(path: .passRetained($0.0), builder: .passRetained($0.1)) })
+    }
+
+    deinit {
+      for field in fields {
+        field.path.release()
+        field.builder.release()
+      }
+      fields.deallocate()
     }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
       var value = event.value
       for field in fields {
         var failing: Unmanaged<Program>?
-        var new = field.builder.build(frame, &failing)
+        var new = field.builder._withUnsafeGuaranteedRef { $0.build(frame, &failing) }
         if new.isError, let failing = failing?.takeUnretainedValue() {
           return failed(event, new, failing, frame, run)
         }
@@ -66,10 +82,11 @@ struct SetFields: RowOperator {
           guard let wrapped = new.wrapped else { continue }
           new = wrapped
         }
-        guard let edited = field.path.set(new, in: value, run.execution.json, run.arena) else {
+        let edited = field.path._withUnsafeGuaranteedRef { $0.set(new, in: value, frame.frame.json, frame.frame.arena) }
+        guard let edited else {
+          let path = field.path._withUnsafeGuaranteedRef(\.text)
           run.rejectRow(
-            event, .unexpectedValue, "set needs an object to set `\(field.path.text)` in, not \(value.kindName)",
-          )
+            event, .unexpectedValue, "set needs an object to set `\(path)` in, not \(value.kindName)")
           return .drop
         }
         value = edited
@@ -82,13 +99,14 @@ struct SetFields: RowOperator {
       var edited = value
       for field in fields {
         var failing: Unmanaged<Program>?
-        var new = field.builder.build(frame, &failing)
+        var new = field.builder._withUnsafeGuaranteedRef { $0.build(frame, &failing) }
         if new.isError { return .undecided }
         if new.is(.optional) {
           guard let wrapped = new.wrapped else { continue }
           new = wrapped
         }
-        guard let next = field.path.set(new, in: edited, frame.frame.json, frame.frame.arena) else { return .undecided }
+        let next = field.path._withUnsafeGuaranteedRef { $0.set(new, in: edited, frame.frame.json, frame.frame.arena) }
+        guard let next else { return .undecided }
         edited = next
       }
       value = edited

@@ -31,19 +31,33 @@ struct UnsetFields: RowOperator {
   func makeStep() -> RowStep { Step(fields.map(FieldPath.init)) }
 
   final class Step: RowStep {
-    private let paths: [FieldPath]
-    init(_ paths: [FieldPath]) { self.paths = paths }
+    /// Retained, in memory of their own, so that an event counts no references.
+    private let paths: UnsafeMutableBufferPointer<Unmanaged<FieldPath>>
+
+    init(_ paths: [FieldPath]) {
+      self.paths = .allocate(capacity: paths.count)
+      _ = self.paths.initialize(from: paths.map(Unmanaged.passRetained))
+    }
+
+    deinit {
+      for path in paths { path.release() }
+      paths.deallocate()
+    }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
-      for path in paths {
-        event.value = path.remove(from: event.value, run.execution.json, run.arena)
-      }
+      remove(from: &event.value, frame)
       return .pass
     }
 
     override func applyAlone(_ value: inout Value, _ frame: EventFrame) -> PureVerdict {
-      for path in paths { value = path.remove(from: value, frame.frame.json, frame.frame.arena) }
+      remove(from: &value, frame)
       return .pass
+    }
+
+    private func remove(from value: inout Value, _ frame: EventFrame) {
+      for path in paths {
+        value = path._withUnsafeGuaranteedRef { $0.remove(from: value, frame.frame.json, frame.frame.arena) }
+      }
     }
   }
 }
