@@ -6,7 +6,7 @@ import time
 
 from .machine import Run, Surroundings, remove, say
 from .pairs import Pairs, spend, wider_than
-from .throughput import percent
+from .throughput import by_the_clock, left_out, percent, rounds
 
 
 class Duel:
@@ -32,7 +32,7 @@ class Duel:
         self.writes_the_same = subprocess.run(["cmp", "-s", *outputs]).returncode == 0
         remove(*outputs)
         # Both write to the same place, which is empty before each.
-        self.pairs = Pairs(*(runner(*build, bench.file(workload.name + ".out")) for build in builds))
+        self.pairs = Pairs(*(runner(*build, bench.file(workload.name + ".out")) for build in builds), **by_the_clock(cores))
 
     def seconds(self, by):
         """((least, median) of A, (least, median) of B)."""
@@ -57,7 +57,7 @@ holds 100, no difference was found; one in twenty misses it by chance"""
 
 
 def line(duel):
-    text = f"{duel.workload.name:<19}{duel.count:>10,}{duel.pairs.rounds:>7}"
+    text = f"{duel.workload.name:<19}{duel.count:>10,}{rounds(duel.pairs):>7}"
     for by in ("cpu", "wall"):
         (least, median), (other_least, other_median) = duel.seconds(by)
         text += (f"{least:>9.3f}{other_least:>8.3f}{median:>10.3f}{other_median:>8.3f}"
@@ -79,5 +79,8 @@ def table(bench, other, environment, workloads, events, cores, spread, fewest, s
     for duel in duels:
         say(line(duel))
     say(FOOT)
-    say(surroundings)
+    pairs = [duel.pairs for duel in duels]
+    if len(cores) > 1:
+        say(left_out(pairs))
+    say(surroundings.told(len(cores) == 1 or any(one.is_disturbed for one in pairs)))
     return [duel.figures() for duel in duels]

@@ -94,6 +94,12 @@ class Bench:
         shutil.rmtree(self.data, ignore_errors=True)
 
 
+def stolen():
+    """Seconds that the host of this virtual machine has given to others while it had something to do."""
+    with open("/proc/stat") as file:
+        return int(file.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
+
+
 class Surroundings:
     """What other programs, and the host of a virtual machine, take of the cores from its making on."""
 
@@ -113,10 +119,14 @@ class Surroundings:
         clock, busy, own, stolen = (now - then for now, then in zip(self.look(), self.before))
         return max(0, busy - own) / clock, stolen / clock
 
-    def __str__(self):
+    def told(self, host_counts=True):
+        """In words. `host_counts`: what the host took is in the figures."""
         others, host = self.taken()
         text = f"meanwhile other programs took {100 * others:.0f}% of a core, the host {100 * host:.0f}%"
-        return text + (": too much to rely on figures by the clock" if others + host > 0.25 else "")
+        return text + (": too much to rely on figures by the clock" if others + host * host_counts > 0.25 else "")
+
+    def __str__(self):
+        return self.told()
 
 
 class Run:

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 FEWEST = 6
 # So that one workload that never settles does not take all the time there is.
 MOST = 60
+# A round of which the host of a virtual machine took more is not one of what is measured: as a part of its time, and
+# seconds that may be rounding.
+STOLEN, ROUNDING = 0.02, 0.01
 
 
 def interval(values):
@@ -62,12 +65,18 @@ class Pairs:
     """Rounds of two programs, one behind the other, so that a busy minute hits both alike.
 
     `ours` and `theirs` run their program once and return what has `wall` and `cpu` in seconds. Who begins changes from
-    round to round.
+    round to round. `stolen` gives the seconds that the host has taken from this machine until now. A round from which it
+    took some is kept apart, in `disturbed`: whether it did does not depend on what is measured.
     """
 
-    def __init__(self, ours, theirs):
+    def __init__(self, ours, theirs, stolen=lambda: 0.0):
         self.programs = ours, theirs
+        self.stolen = stolen
         self.runs = [], []
+        # (how much of its time was taken, ours, theirs) of each such round.
+        self.disturbed = []
+        # Some of the rounds were disturbed.
+        self.is_disturbed = False
         # Spent on the rounds until now.
         self.seconds = 0.0
 
@@ -83,12 +92,30 @@ class Pairs:
     def rounds(self):
         return len(self.ours)
 
+    @property
+    def tries(self):
+        return self.rounds + len(self.disturbed)
+
     def run(self, clock=time.monotonic):
         """One more round."""
-        start = clock()
-        for which in ((0, 1), (1, 0))[self.rounds % 2]:
-            self.runs[which].append(self.programs[which]())
-        self.seconds += clock() - start
+        start, before, made = clock(), self.stolen(), [None, None]
+        for which in ((0, 1), (1, 0))[self.tries % 2]:
+            made[which] = self.programs[which]()
+        seconds, stolen = clock() - start, self.stolen() - before
+        self.seconds += seconds
+        if stolen > STOLEN * seconds + ROUNDING:
+            self.disturbed.append((stolen / seconds, *made))
+            return
+        for runs, run in zip(self.runs, made):
+            runs.append(run)
+
+    def settle_for(self, fewest):
+        """Takes in those that were disturbed least where there are not so many rounds, or not half of those that were run."""
+        self.disturbed.sort(key=lambda one: one[0])
+        while self.rounds < max(fewest, self.tries // 2) and self.disturbed:
+            for runs, run in zip(self.runs, self.disturbed.pop(0)[1:]):
+                runs.append(run)
+            self.is_disturbed = True
 
     def shares(self, by):
         """What is theirs of ours in each round, in percent: 100 where both took the same, more where ours took less.
@@ -103,24 +130,30 @@ class Pairs:
 
 def spend(pairs, until, unsettled, fewest=FEWEST, clock=time.monotonic):
     """Runs `fewest` rounds of each of the pairs, in turn; then, until the clock shows `until`, rounds of those that are
-    `unsettled`, where a further second narrows the interval most.
+    `unsettled`, where a further second narrows the interval most; before that, of those of which too many were disturbed.
 
     `unsettled` takes one of the pairs and returns the estimate that is to be narrower, or None.
     """
-    for _ in range(max(fewest, FEWEST)):
+    fewest = max(fewest, FEWEST)
+    for _ in range(fewest):
         for one in pairs:
             one.run(clock)
     while True:
         left = until - clock()
         open_ones = []
         for one in pairs:
-            estimate = unsettled(one) if one.rounds < MOST and one.seconds / one.rounds <= left else None
-            if estimate is not None:
+            if one.tries >= MOST or one.seconds / one.tries > left:
+                continue
+            if one.rounds < fewest:
+                open_ones.append((math.inf, -one.tries, one))
+            elif (estimate := unsettled(one)) is not None:
                 # The interval narrows with the root of the rounds, so by half of a round's part of all of them.
-                open_ones.append((estimate.spread / one.seconds, one))
+                open_ones.append((estimate.spread / one.seconds, 0, one))
         if not open_ones:
-            return
-        max(open_ones, key=lambda found: found[0])[1].run(clock)
+            break
+        max(open_ones, key=lambda found: found[:2])[2].run(clock)
+    for one in pairs:
+        one.settle_for(fewest)
 
 
 def wider_than(spread, by):

@@ -88,9 +88,28 @@ class PairsTests(unittest.TestCase):
         self.assertEqual(both.share("wall"), Estimate(75, 75, 75))
 
 
+    def test_a_round_from_which_the_host_took_time_does_not_count(self):
+        now, taken, steals = [0.0], [0.0], iter([0, 0.5, 0, 0.02])
+
+        def ours():
+            now[0] += 1
+            taken[0] += next(steals)
+            return Run(wall=len(both.disturbed) + 1, cpu=1)
+        both = Pairs(ours, lambda: Run(wall=1, cpu=1), stolen=lambda: taken[0])
+        for _ in range(4):
+            both.run(lambda: now[0])
+        self.assertEqual((both.rounds, both.tries, both.seconds), (3, 4, 4))
+        self.assertEqual(both.shares("wall"), [100, 50, 50])
+        both.settle_for(3)
+        self.assertFalse(both.is_disturbed)
+        both.settle_for(6)
+        self.assertTrue(both.is_disturbed)
+        self.assertEqual((both.shares("wall"), both.disturbed), ([100, 50, 50, 100], []))
+
+
 class SpendTests(unittest.TestCase):
     def setUp(self):
-        self.now, self.order = 0.0, []
+        self.now, self.taken, self.order = 0.0, 0.0, []
 
     def workload(self, name, seconds, scatter):
         """Rounds that take `seconds` each and whose shares scatter that much."""
@@ -125,6 +144,26 @@ class SpendTests(unittest.TestCase):
         self.assertEqual(late.rounds, pairs.FEWEST)
         self.spend([wild], 10_000, spread=0)
         self.assertEqual(wild.rounds, pairs.MOST)
+
+
+    def test_rounds_that_do_not_count_are_made_up_for_while_there_is_time(self):
+        chance = random.Random(7)
+
+        def ours():
+            self.now += 1
+            self.taken += chance.choice([0, 0.3])
+            return Run(wall=chance.uniform(0.9, 1.1), cpu=1)
+
+        def pair():
+            return Pairs(ours, lambda: Run(wall=1, cpu=1), stolen=lambda: self.taken)
+        patient, hasty = pair(), pair()
+        self.spend([patient], 30)
+        self.assertGreaterEqual(patient.rounds, pairs.FEWEST)
+        self.assertFalse(patient.is_disturbed)
+        self.assertTrue(patient.disturbed)
+        self.spend([hasty], self.now + 3)
+        self.assertEqual((hasty.rounds, hasty.tries), (pairs.FEWEST, pairs.FEWEST))
+        self.assertTrue(hasty.is_disturbed)
 
 
 class ThresholdTests(unittest.TestCase):

@@ -5,7 +5,7 @@ import statistics
 import subprocess
 import time
 
-from .machine import Fault, Run, Surroundings, remove, say
+from .machine import Fault, Run, Surroundings, remove, say, stolen
 from .pairs import Pairs, spend, verdict
 
 
@@ -48,6 +48,11 @@ class Start:
         self.wall, self.cpu = (statistics.median(getattr(run, by) for run in runs) for by in ("wall", "cpu"))
 
 
+def by_the_clock(cores):
+    """For `Pairs`: what the host takes spoils what is told by the clock, on several cores, not CPU time on one."""
+    return {"stolen": stolen} if len(cores) > 1 else {}
+
+
 class Row:
     """One workload on some cores: rxd and its reference in turn."""
 
@@ -78,7 +83,7 @@ class Row:
         self.starts = [Start([program(empty) for _ in range(STARTS)]) for program in (ours, theirs)]
         self.pairs = Pairs(*(
             (lambda program=program, start=start: program(data).without(start))
-            for program, start in zip((ours, theirs), self.starts)))
+            for program, start in zip((ours, theirs), self.starts)), **by_the_clock(cores))
 
     @property
     def by(self):
@@ -108,6 +113,18 @@ def percent(estimate):
     return f"{estimate.median:.0f}% ({f'{estimate.low:.0f}-{estimate.high:.0f})':<8}"
 
 
+def rounds(pairs):
+    return f"{pairs.rounds}{'~' if pairs.is_disturbed else ''}"
+
+
+def left_out(all_pairs):
+    """How many rounds do not count, in words."""
+    pairs = list(all_pairs)
+    out = sum(len(one.disturbed) for one in pairs)
+    text = f"{out} of {sum(one.tries for one in pairs)} rounds are left out: the host took more than 2% of their time"
+    return text + ("; ~: too few were left, so some of those are in" if any(one.is_disturbed for one in pairs) else "")
+
+
 def line(row):
     pairs, bar = row.pairs, row.workload.bar
     rate, other = row.rate(pairs.ours), row.rate(pairs.theirs)
@@ -117,7 +134,7 @@ def line(row):
     peak = max(run.peak for run in pairs.ours) / 1e6
     name = "cat" if row.workload.reference == "cat" else "probe " + row.workload.reference
     return (f"{row.workload.name:<19}{row.count:>10,}{rate / 1e6:>11.2f}{rate * per_event:>7.0f}{cpu:>7.2f}{peak:>9.1f}"
-            f"   {name:<15}{other * per_event:>6.0f}{pairs.rounds:>8}{percent(pairs.share('wall')):>17}{percent(by_cpu):>17}"
+            f"   {name:<15}{other * per_event:>6.0f}{rounds(pairs):>8}{percent(pairs.share('wall')):>17}{percent(by_cpu):>17}"
             + (f"{bar:>6}%  {verdict(by_cpu.at_least(bar))}" if bar and row.cores == 1 else "")).rstrip()
 
 
@@ -143,6 +160,8 @@ def table(bench, workloads, events, cores, unsettled, fewest, seconds):
     for row in rows:
         say(line(row))
     say(FOOT)
+    if len(cores) > 1:
+        say(left_out(row_of))
     start = statistics.median(row.starts[0].cpu for row in rows)
-    say(f"the start takes rxd {1000 * start:.1f} ms of CPU; {surroundings}")
+    say(f"the start takes rxd {1000 * start:.1f} ms of CPU; {surroundings.told(len(cores) == 1 or any(one.is_disturbed for one in row_of))}")
     return rows
