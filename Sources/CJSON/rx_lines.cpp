@@ -45,22 +45,8 @@ RX_INLINE marks look(const uint8_t *from, uint64_t &escaped) {
   all.close = RX_BITS(lower == '}');
   all.colon = RX_BITS(bytes == ':');
   all.feed = RX_BITS(bytes == '\n');
-  all.quote = RX_BITS(bytes == '"');
-  const uint64_t backslash = RX_BITS(bytes == '\\');
-  all.backslash = backslash;
-  if (backslash | escaped) {
-    uint64_t rest = backslash & ~escaped;
-    uint64_t hidden = escaped;
-    escaped = 0;
-    while (rest) {
-      const uint64_t lowest = rest & (0 - rest);
-      const uint64_t next = lowest << 1;
-      escaped = next == 0;
-      hidden |= next;
-      rest &= ~(lowest | next);
-    }
-    all.quote &= ~hidden;
-  }
+  all.backslash = RX_BITS(bytes == '\\');
+  all.quote = RX_BITS(bytes == '"') & ~hidden(all.backslash, escaped);
   return all;
 }
 

@@ -17,6 +17,18 @@ typedef bool bits64 __attribute__((ext_vector_type(64)));
 /// Bit n of the result: what holds of byte n.
 #define RX_BITS(mask) __builtin_bit_cast(uint64_t, __builtin_convertvector(mask, bits64))
 
+/// Which bytes a backslash before them hides: of each run of backslashes every second one, and what stands behind a run
+/// of an odd number. `escaped`: 1 if the first byte is hidden; then, if the first one behind the 64 is.
+RX_INLINE uint64_t hidden(uint64_t backslash, uint64_t &escaped) {
+  const uint64_t start = backslash & ~escaped;
+  // A run that begins at an even place, taken from the odd places behind it, borrows through the whole run.
+  const uint64_t odd = 0xAAAAAAAAAAAAAAAA;
+  const uint64_t run = ((start << 1 | odd) - start) ^ odd;
+  const uint64_t all = run ^ (backslash | escaped);
+  escaped = (run & backslash) >> 63;
+  return all;
+}
+
 /// For each bit, whether an odd number of bits is set up to it.
 RX_INLINE uint64_t parity_by_shifts(uint64_t set) {
   for (int i = 1; i < 64; i *= 2) set ^= set << i;

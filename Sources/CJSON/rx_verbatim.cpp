@@ -13,18 +13,6 @@ using namespace rx_json;
 
 namespace {
 
-/// Which bytes a backslash before them hides: of each run of backslashes every second one, and what stands behind a run
-/// of an odd number. `escaped`: 1 if the first byte is hidden; then, if the first one behind the 64 is.
-RX_INLINE uint64_t hidden(uint64_t backslash, uint64_t &escaped) {
-  const uint64_t start = backslash & ~escaped;
-  // A run that begins at an even place, taken from the odd places behind it, borrows through the whole run.
-  const uint64_t odd = 0xAAAAAAAAAAAAAAAA;
-  const uint64_t run = ((start << 1 | odd) - start) ^ odd;
-  const uint64_t all = run ^ (backslash | escaped);
-  escaped = (run & backslash) >> 63;
-  return all;
-}
-
 /// What a UTF-8 sequence that begins among 64 bytes demands of the bytes behind them, as bits.
 struct utf8_debt {
   uint64_t second = 0;

@@ -119,6 +119,7 @@ public final class BlockReader: Sendable {
   }
 
   private func add<Made>(_ make: @escaping @Sendable (Piece) -> Made, _ crew: Crew<Made>) throws(PosixError) {
+    // It may run turns of the pipeline, too, and needs as much stack as the thread that usually does.
     let thread = try OwnThread("rxd read", stackBytes: 8 << 20) { [self] in run(make, crew) }
     threads.withLock { $0.append(thread) }
   }

@@ -107,6 +107,12 @@ public final class FileDescriptor: Sendable {
     return opened
   }
 
+  /// Whether a regular file of `size` bytes does not end with a line feed. Without permission to read nobody knows: no.
+  func endsWithinLine(size: Int64) -> Bool {
+    var last: UInt8 = 10
+    return size > 0 && uninterrupted { pread(number, &last, 1, off_t(size - 1)) } == 1 && last != 10
+  }
+
   public func status() throws(PosixError) -> Status {
     var raw = stat()
     if uninterrupted({ fstat(number, &raw) }) != 0 { throw PosixError("examine", name) }

@@ -172,12 +172,7 @@ final class WriterWork: @unchecked Sendable {
     let opened = try FileDescriptor.openForAppending(path, permissions: permissions)
     let status = try opened.status()
     needsNewline = false
-    if status.kind == .regular, status.size > 0 {
-      var last: UInt8 = 10
-      // Without permission to read, nobody knows; then nothing is added.
-      let count = uninterrupted { pread(opened.number, &last, 1, off_t(status.size - 1)) }
-      needsNewline = count == 1 && last != 10
-    }
+    if status.kind == .regular { needsNewline = opened.endsWithinLine(size: status.size) }
     identity = (status.device, status.inode)
     file = opened
   }

@@ -166,11 +166,9 @@ public final class LineFiles: Sendable {
 
     private func add(_ lines: [UInt8], to file: FileDescriptor) throws(PosixError) {
       let size = try file.status().size
-      var last: UInt8 = 10
-      // A crash may have left a line without its end.
-      let isTorn = size > 0 && uninterrupted { pread(file.number, &last, 1, off_t(size - 1)) } == 1 && last != 10
       do throws(PosixError) {
-        try file.write(isTorn ? [10] + lines : lines)
+        // A crash may have left a line without its end.
+        try file.write(file.endsWithinLine(size: size) ? [10] + lines : lines)
       } catch {
         // Nobody else writes here, so what came of it is behind the old end.
         _ = uninterrupted { ftruncate(file.number, off_t(size)) }

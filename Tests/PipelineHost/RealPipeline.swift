@@ -12,11 +12,14 @@ public final class RealPipeline {
   /// Held by the thread that runs turns.
   private let turns = NSLock()
   private let notes = Mutex(Notes())
+  /// How often another thread has run turns.
+  public var loans: Int { notes.withLock { $0.loans } }
   private var probes: [String: ProbeSink.Recording] = [:]
 
   struct Notes {
     var log: [String] = []
     var deadLetters: [String] = []
+    var loans = 0
   }
 
   /// The machine's clocks.
@@ -40,17 +43,18 @@ public final class RealPipeline {
     executor = Executor(clock: SystemClock())
     let bell = bell
     executor.setNeedsTurn = { bell.ring() }
+    nonisolated(unsafe) weak var weakSelf: RealPipeline?
     if lends {
       executor.runHere = { [turns, unowned executor] in
         guard turns.try() else { return false }
         let errands = executor.runLent().errands
         turns.unlock()
+        weakSelf?.notes.withLock { $0.loans += 1 }
         bell.ring()
         for errand in errands { errand() }
         return true
       }
     }
-    nonisolated(unsafe) weak var weakSelf: RealPipeline?
     let services = Services(
       http: http ?? ScriptedHTTP(),
       log: { level, step, message in

@@ -5,6 +5,7 @@ open class DecodingSource: RunningSource {
   // Grows with what comes: an answer that holds one event needs little, and there may be hundreds of sources.
   private let rows = RowBatch(capacity: 16)
   private var hasShared = false
+  /// Of the last block.
   private var fate = BlockFate.rows
 
   /// Decodes `slab`, which continues what came before for this `decoder`, and emits its rows.
@@ -28,7 +29,6 @@ open class DecodingSource: RunningSource {
   /// Emits the rows of a block that was decoded on another thread, or hands on what it has become there.
   public final func take(_ block: DecodedBlock, encoded: EncodedBlock? = nil, origin: Origin) {
     guard !isClosed else { return }
-    fate = .verbatim
     if let encoded, emit(encoded) {
       fate = .encoded
       execution.counters.received &+= UInt64(encoded.received)
@@ -52,6 +52,7 @@ open class DecodingSource: RunningSource {
 
   private func produce(_ rows: RowBatch, _ origin: Origin) {
     if let lines = rows.verbatim, emit(lines) {
+      fate = .verbatim
       execution.counters.received &+= UInt64(lines.count)
       return
     }
