@@ -6,7 +6,7 @@ import time
 
 from .machine import Run, Surroundings, remove, say
 from .pairs import Pairs, spend, wider_than
-from .throughput import by_the_clock, left_out, percent, rounds
+from .throughput import by_the_clock, left_out, percent
 
 
 class Duel:
@@ -57,7 +57,7 @@ holds 100, no difference was found; one in twenty misses it by chance"""
 
 
 def line(duel):
-    text = f"{duel.workload.name:<19}{duel.count:>10,}{rounds(duel.pairs):>7}"
+    text = f"{duel.workload.name:<19}{duel.count:>10,}{duel.pairs.told:>7}"
     for by in ("cpu", "wall"):
         (least, median), (other_least, other_median) = duel.seconds(by)
         text += (f"{least:>9.3f}{other_least:>8.3f}{median:>10.3f}{other_median:>8.3f}"

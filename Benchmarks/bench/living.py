@@ -8,8 +8,9 @@ import time
 
 from . import pairs
 from .daemon import Daemon, Watched
-from .machine import PIPELINES, Fault, Run, remove, say
-from .pairs import Estimate
+from .machine import PIPELINES, Fault, Run, remove, say, stolen
+from .pairs import FEWEST, Estimate, Rounds
+from .throughput import left_out
 
 
 def pipeline(name):
@@ -43,10 +44,6 @@ def verdict(bars):
                      for what, value, bar, less in bars)
 
 
-# Decision 13: lines that come within this time cost rxd one wake-up.
-PACE = 750_000
-
-
 class Follower:
     """A program that follows one file and appends every second line to another."""
 
@@ -58,7 +55,7 @@ class Follower:
         for path in self.files:
             open(path, "w").close()
         self.program = Watched(*command(*self.files))
-        self.rounds = []
+        self.rounds = Rounds(stolen)
 
     def write(self, seconds, pace):
         done = subprocess.run(
@@ -71,47 +68,53 @@ class Follower:
         return figures
 
     def round(self, seconds, pace):
-        share, wakeups, figures = self.program.meanwhile(lambda: self.write(seconds, pace))
-        self.rounds.append({**figures, "cpu": 100 * share, "wakeups": wakeups / figures["seconds"]})
+        def make():
+            share, wakeups, figures = self.program.meanwhile(lambda: self.write(seconds, pace))
+            return {**figures, "cpu": 100 * share, "wakeups": wakeups / figures["seconds"]}
+        self.rounds.add(make)
         self.resident = self.program.resident
 
     def estimate(self, figure):
-        return Estimate.of([one[figure] for one in self.rounds])
+        return Estimate.of([one[figure] for one in self.rounds.made])
 
 
-def follow(bench, other=None, environment=None, rounds=9, seconds=1, pace=2000):
+def follow(bench, other=None, environment=None, rounds=9, tries=16, seconds=1, pace=2000):
     """W6: a followed file, each line parsed, half of them written; from write to visible. Beside the least that any
     program can do, and by another rxd if there is one."""
     def by(rxd, environment=None):
         return lambda log, output: (
             bench.pipeline("w6-follow", rxd), {**(environment or {}), "BENCH_INPUT": log, "BENCH_OUTPUT": output})
 
-    def floor(*options):
-        return lambda log, output: ([bench.program("floor"), log, output, *options],)
+    def floor(log, output):
+        return [bench.program("floor"), log, output],
 
     followers = [Follower(bench, "rxd", by(bench.rxd))]
     if other:
         followers.append(Follower(bench, "other rxd", by(other, environment)))
-    followers += [Follower(bench, "floor", floor()), Follower(bench, "floor with pace", floor(str(PACE)))]
+    followers.append(Follower(bench, "floor", floor))
     with contextlib.ExitStack() as running:
         for follower in followers:
             running.enter_context(follower.program)
         time.sleep(0.5)
         for follower in followers:  # Not counted.
             follower.write(1, pace)
-        for i in range(rounds):
+        for i in range(tries):
             # In turn, each at another place: those that wait cost nothing.
             for follower in (followers, followers[::-1])[i % 2]:
-                follower.round(seconds, pace)
-    say(f"w6-follow      {pace} lines/s, {rounds} rounds of {seconds} s in turn: the median of the rounds and, in"
-        " brackets, the interval of 95 % in which it lies")
+                if follower.rounds.rounds < rounds:
+                    follower.round(seconds, pace)
+    for follower in followers:
+        follower.rounds.settle_for(FEWEST)
+    say(f"w6-follow      {pace} lines/s, rounds of {seconds} s in turn: the median of the rounds and, in"
+        " brackets, the interval of 95 % in which it lies;\n"
+        f"               {left_out(follower.rounds for follower in followers)}")
     report = {}
     for follower in followers:
         p50, p99, cpu, wakeups = (follower.estimate(figure) for figure in ("p50", "p99", "cpu", "wakeups"))
         say(f"  {follower.name:<16} p50 {p50.median:.2f} ms ({p50.low:.2f}-{p50.high:.2f}), p99 {p99.median:.2f} ms"
             f" ({p99.low:.2f}-{p99.high:.2f}), {cpu.median:.1f}% of a core ({cpu.low:.1f}-{cpu.high:.1f}),"
-            f" {wakeups.median:.0f} wake-ups/s, {follower.resident / 1e6:.1f} MB")
-        report[follower.name] = {"rounds": follower.rounds, "resident": follower.resident}
+            f" {wakeups.median:.0f} wake-ups/s, {follower.resident / 1e6:.1f} MB, {follower.rounds.told} rounds")
+        report[follower.name] = {"rounds": follower.rounds.made, "resident": follower.resident}
         remove(*follower.files)
     ours = followers[0]
     say("               " + verdict([("p99 in ms", ours.estimate("p99"), 1, True),

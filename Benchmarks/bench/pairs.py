@@ -61,68 +61,93 @@ def verdict(holds):
     return {True: "met", False: "missed", None: "open"}[holds]
 
 
-class Pairs:
-    """Rounds of two programs, one behind the other, so that a busy minute hits both alike.
+class Rounds:
+    """What each of some rounds gave.
 
-    `ours` and `theirs` run their program once and return what has `wall` and `cpu` in seconds. Who begins changes from
-    round to round. `stolen` gives the seconds that the host has taken from this machine until now. A round from which it
-    took some is kept apart, in `disturbed`: whether it did does not depend on what is measured.
+    `stolen` gives the seconds that the host has taken from this machine until now. A round from which it took some is
+    kept apart, in `disturbed`: whether it did does not depend on what is measured.
     """
 
-    def __init__(self, ours, theirs, stolen=lambda: 0.0):
-        self.programs = ours, theirs
+    def __init__(self, stolen=lambda: 0.0):
         self.stolen = stolen
-        self.runs = [], []
-        # (how much of its time was taken, ours, theirs) of each such round.
+        self.made = []
+        # (how much of its time was taken, what it gave) of each such round.
         self.disturbed = []
-        # Some of the rounds were disturbed.
+        # Some of those that are made were disturbed.
         self.is_disturbed = False
         # Spent on the rounds until now.
         self.seconds = 0.0
 
     @property
-    def ours(self):
-        return self.runs[0]
-
-    @property
-    def theirs(self):
-        return self.runs[1]
-
-    @property
     def rounds(self):
-        return len(self.ours)
+        return len(self.made)
 
     @property
     def tries(self):
         return self.rounds + len(self.disturbed)
 
-    def run(self, clock=time.monotonic):
-        """One more round."""
-        start, before, made = clock(), self.stolen(), [None, None]
-        for which in ((0, 1), (1, 0))[self.tries % 2]:
-            made[which] = self.programs[which]()
+    def add(self, make, clock=time.monotonic):
+        """One more round, which gives what `make` returns."""
+        start, before = clock(), self.stolen()
+        made = make()
         seconds, stolen = clock() - start, self.stolen() - before
         self.seconds += seconds
         if stolen > STOLEN * seconds + ROUNDING:
-            self.disturbed.append((stolen / seconds, *made))
-            return
-        for runs, run in zip(self.runs, made):
-            runs.append(run)
+            self.disturbed.append((stolen / seconds, made))
+        else:
+            self.made.append(made)
 
     def settle_for(self, fewest):
         """Takes in those that were disturbed least where there are not so many rounds, or not half of those that were run."""
         self.disturbed.sort(key=lambda one: one[0])
         while self.rounds < max(fewest, self.tries // 2) and self.disturbed:
-            for runs, run in zip(self.runs, self.disturbed.pop(0)[1:]):
-                runs.append(run)
+            self.made.append(self.disturbed.pop(0)[1])
             self.is_disturbed = True
+
+    @property
+    def told(self):
+        """How many there are, with `~` where some of them were disturbed."""
+        return f"{self.rounds}{'~' if self.is_disturbed else ''}"
+
+
+class Pairs(Rounds):
+    """Rounds of two programs, one behind the other, so that a busy minute hits both alike.
+
+    `ours` and `theirs` run their program once and return what has `wall` and `cpu` in seconds. Who begins changes from
+    round to round.
+    """
+
+    def __init__(self, ours, theirs, stolen=lambda: 0.0):
+        super().__init__(stolen)
+        self.programs = ours, theirs
+
+    @property
+    def ours(self):
+        return [ours for ours, _ in self.made]
+
+    @property
+    def theirs(self):
+        return [theirs for _, theirs in self.made]
+
+    @property
+    def runs(self):
+        return self.ours, self.theirs
+
+    def run(self, clock=time.monotonic):
+        """One more round."""
+        def both():
+            made = [None, None]
+            for which in ((0, 1), (1, 0))[self.tries % 2]:
+                made[which] = self.programs[which]()
+            return tuple(made)
+        self.add(both, clock)
 
     def shares(self, by):
         """What is theirs of ours in each round, in percent: 100 where both took the same, more where ours took less.
 
         `by` is "wall", the clock, or "cpu".
         """
-        return [100 * getattr(theirs, by) / getattr(ours, by) for ours, theirs in zip(*self.runs)]
+        return [100 * getattr(theirs, by) / getattr(ours, by) for ours, theirs in self.made]
 
     def share(self, by):
         return Estimate.of(self.shares(by))

@@ -113,10 +113,6 @@ def percent(estimate):
     return f"{estimate.median:.0f}% ({f'{estimate.low:.0f}-{estimate.high:.0f})':<8}"
 
 
-def rounds(pairs):
-    return f"{pairs.rounds}{'~' if pairs.is_disturbed else ''}"
-
-
 def left_out(all_pairs):
     """How many rounds do not count, in words."""
     pairs = list(all_pairs)
@@ -134,7 +130,7 @@ def line(row):
     peak = max(run.peak for run in pairs.ours) / 1e6
     name = "cat" if row.workload.reference == "cat" else "probe " + row.workload.reference
     return (f"{row.workload.name:<19}{row.count:>10,}{rate / 1e6:>11.2f}{rate * per_event:>7.0f}{cpu:>7.2f}{peak:>9.1f}"
-            f"   {name:<15}{other * per_event:>6.0f}{rounds(pairs):>8}{percent(pairs.share('wall')):>17}{percent(by_cpu):>17}"
+            f"   {name:<15}{other * per_event:>6.0f}{pairs.told:>8}{percent(pairs.share('wall')):>17}{percent(by_cpu):>17}"
             + (f"{bar:>6}%  {verdict(by_cpu.at_least(bar))}" if bar and row.cores == 1 else "")).rstrip()
 
 

@@ -1,22 +1,18 @@
-// The least that a program can do that follows one file and appends to another: `floor INPUT OUTPUT [NANOSECONDS]`
-// waits for the kernel's news of INPUT, reads what has come since the start and appends every second line of it, which
-// it does not look into, to OUTPUT; then it sleeps NANOSECONDS (0), so that what comes meanwhile costs one wake-up.
-// Both files are there already. It ends by a signal.
+// The least that a program can do that follows one file and appends to another: `floor INPUT OUTPUT` waits for the
+// kernel's news of INPUT, reads what has come since the start and appends every second line of it, which it does not
+// look into, to OUTPUT. Both files are there already. It ends by a signal.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
-#include <sys/prctl.h>
-#include <time.h>
 #include <unistd.h>
 
 static char text[1 << 16], kept[1 << 16];
 
 int main(int argc, char **argv) {
-  if (argc != 3 && argc != 4) return 64;
-  const long pause = argc == 4 ? atol(argv[3]) : 0;
+  if (argc != 3) return 64;
   const int watch = inotify_init1(IN_CLOEXEC);
   const int input = open(argv[1], O_RDONLY), output = open(argv[2], O_WRONLY | O_APPEND);
   // The watch is there before the end is looked for: what is written later is told.
@@ -25,7 +21,6 @@ int main(int argc, char **argv) {
     perror("floor");
     return 66;
   }
-  prctl(PR_SET_TIMERSLACK, 1);
   int keeps = 1;
   for (;;) {
     char news[4096];
@@ -46,6 +41,5 @@ int main(int argc, char **argv) {
       if (length && write(output, kept, length) != (ssize_t)length) return 74;
       // Less than was asked for is all there is; what comes now is told.
     } while (count == sizeof text);
-    if (pause) nanosleep(&(struct timespec){pause / 1000000000, pause % 1000000000}, NULL);
   }
 }

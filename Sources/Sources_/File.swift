@@ -165,7 +165,9 @@ public struct File: SourceComponent {
     private let parameters: File
     private lazy var intake = Intake(seat, gate: SemaphoreGate())
     private var follower: FileFollower?
-    private var inputs: [FileKey: Input] = [:]
+    private var inputs: [FileKey: Input] = [:] { didSet { latest = nil } }
+    /// What was looked up last: most blocks come from one file.
+    private var latest: (key: FileKey, input: Input)?
 
     private struct FileKey: Hashable {
       var device: UInt64
@@ -201,19 +203,28 @@ public struct File: SourceComponent {
     }
 
     private func take(_ block: FileBlock) {
-      let key = FileKey(device: block.position.device, inode: block.position.inode)
-      if inputs[key] == nil || inputs[key]?.origin.path != block.path {
-        guard let decoder = inputs[key]?.decoder ?? (try? parameters.decode.options.decoder()) else { return }
-        if inputs.count > 10_000 { inputs.removeAll() }
-        inputs[key] = Input(
-          decoder: decoder,
-          origin: Origin(source: origin.source, path: block.path, receivedAt: executor.wallTime))
-      }
-      guard let input = inputs[key] else { return }
+      guard let input = input(of: block) else { return }
       take(
         block.lines.slab, offset: block.lines.offset, isLast: false, by: input.decoder,
         origin: input.origin)
       if let line = block.lines.longLine { rejectLong(line, parameters.maxLine, input.origin) }
+    }
+
+    /// Of the file of `block`, by the name that it has now.
+    private func input(of block: FileBlock) -> Input? {
+      let key = FileKey(device: block.position.device, inode: block.position.inode)
+      if let latest, latest.key == key, latest.input.origin.path == block.path { return latest.input }
+      var input = inputs[key]
+      if input?.origin.path != block.path {
+        guard let decoder = input?.decoder ?? (try? parameters.decode.options.decoder()) else { return nil }
+        if inputs.count > 10_000 { inputs.removeAll() }
+        input = Input(
+          decoder: decoder,
+          origin: Origin(source: origin.source, path: block.path, receivedAt: executor.wallTime))
+        inputs[key] = input
+      }
+      if let input { latest = (key, input) }
+      return input
     }
 
     private func note(_ notice: FileFollower.Notice) {

@@ -30,12 +30,12 @@ public struct FilePosition: Sendable, Equatable {
 
 /// Lines of a file that is followed.
 public struct FileBlock: Sendable {
-  public var path: String
   public var lines: LineBlock
   /// Where reading would go on after this block.
   public var position: FilePosition
   /// The file has been read to its end: the follower's thread has time.
   public var isNewest = false
+  public var path: String { position.path }
 }
 
 /// Follows files that grow: delivers whole lines as they are written, through renamings, truncations
@@ -47,7 +47,7 @@ public struct FileBlock: Sendable {
 ///   what was written between the last look and the truncation is lost (`copytruncate`).
 /// - Files that appear after the start are read from their beginning.
 /// - One file under two names is read once.
-/// - A line that comes after a pause is delivered at once. While they keep coming, the files are looked at every
+/// - Lines are delivered as they come. While they come faster than about 4,000 a second, the files are looked at every
 ///   `pace`, so that several lines cost one wake-up.
 public final class FileFollower: Sendable {
   public struct Options: Sendable {
@@ -64,7 +64,7 @@ public final class FileFollower: Sendable {
     public var whenTooLong = LongLine.Policy.cut
     /// The most that one read asks for, in bytes.
     public var blockBytes = 256 << 10
-    /// How long a line may wait for others to be read with it, while they keep coming.
+    /// How long a line may wait for others to be read with it, while they come fast: four times within it.
     public var pace = TimeSpan(nanoseconds: 750_000)
     /// How long a file without a matching name is kept open after it last grew.
     public var rotateWait: TimeSpan = .seconds(5)

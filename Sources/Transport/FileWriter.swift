@@ -69,7 +69,7 @@ public final class FileWriter: Sendable {
     }
   }
 
-  private struct Block: Sendable {
+  struct Block: Sendable {
     var content: Content
     var completion: Completion?
   }
@@ -276,11 +276,12 @@ public final class FileWriter: Sendable {
   }
 
   private static func write(_ blocks: [Block], _ work: WriterWork, _ state: Guarded<State>) {
-    let failure = work.write(blocks.map(\.content))
+    let failure = work.write(blocks)
     if let failure { state.withLock { $0.failure = failure } }
     // Before the completions: they give the buffers back, and whoever gets one may empty it.
     let total = blocks.reduce(0) { $0 + $1.content.count }
-    for block in blocks { block.completion?(failure.map { .failure($0) } ?? .success(())) }
+    let result: Result<Void, PosixError> = failure.map { .failure($0) } ?? .success(())
+    for block in blocks { block.completion?(result) }
     let (waiting, isAwaited) = state.withLock { state -> ([@Sendable () -> Void], Bool) in
       state.bytes -= total
       state.isWriting = false

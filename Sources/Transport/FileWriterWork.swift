@@ -42,7 +42,7 @@ final class WriterWork: @unchecked Sendable {
   }
 
   /// Writes the blocks in order. Returns why they must not count as written, if so.
-  func write(_ blocks: [FileWriter.Content]) -> PosixError? {
+  func write(_ blocks: [FileWriter.Block]) -> PosixError? {
     if let failure { return failure }
     do throws(PosixError) {
       if case .replace(let path, let permissions) = target {
@@ -54,9 +54,13 @@ final class WriterWork: @unchecked Sendable {
         try writeAll([10])
         needsNewline = false
       }
-      scratch.clear()
-      for block in blocks { try write(block) }
-      try flushScratch()
+      if blocks.count == 1 {
+        try borrowing(blocks[0].content) { bytes throws(PosixError) in try self.writeAll(bytes) }
+      } else {
+        scratch.clear()
+        for block in blocks { try write(block.content) }
+        try flushScratch()
+      }
       switch options.sync {
       case .never: break
       case .batch: try file?.sync()
@@ -145,12 +149,12 @@ final class WriterWork: @unchecked Sendable {
     }
   }
 
-  private func replace(_ path: String, _ permissions: mode_t, _ blocks: [FileWriter.Content])
+  private func replace(_ path: String, _ permissions: mode_t, _ blocks: [FileWriter.Block])
     throws(PosixError)
   {
     guard let newest = blocks.last else { return }
     try waitingForRoom { () throws(PosixError) in
-      try self.borrowing(newest) { bytes throws(PosixError) in
+      try self.borrowing(newest.content) { bytes throws(PosixError) in
         try replaceFile(path, with: bytes, permissions: permissions)
       }
     }

@@ -28,6 +28,8 @@ final class FollowedFile {
   /// On the monotonic clock: when it last grew, or lost its name.
   var lastChange = monotonicNow()
   private(set) var lines: LineAssembler
+  /// It has been read to its end.
+  private var isCaughtUp = false
   /// The first bytes, by which a rewritten file is told from a grown one.
   private var head: [UInt8] = [] { didSet { fingerprint = Self.hash(head[...]) } }
   private var fingerprint = FollowedFile.hash([])
@@ -40,7 +42,7 @@ final class FollowedFile {
     key = Key(status)
     born = rx_birth_time(file.number)
     lines = LineAssembler(maxLine: options.maxLine, policy: options.whenTooLong)
-    _ = checkHead(status.size)
+    _ = checkHead()
   }
 
   /// Begins somewhere else than at the beginning.
@@ -80,20 +82,28 @@ final class FollowedFile {
   }
 
   /// Reads once, after looking whether the file is still what it was. `deliver` is told, too, whether that was
-  /// all there is for now.
+  /// all there is for now. `small`: memory for what has come since the file was read to its end.
   func read(
-    _ blockBytes: Int, deliver: (LineBlock, _ isNewest: Bool) -> Void
+    _ blockBytes: Int, small: UnsafeMutableRawBufferPointer, deliver: (LineBlock, _ isNewest: Bool) -> Void
   ) throws(PosixError) -> Progress {
-    let size = try file.status().size
+    guard checkHead() else { return startAgain(deliver) }
     let reached = lines.readOffset
-    if size < reached || !checkHead(size) {
-      head = []
-      _ = checkHead(size)
-      lines.finish { deliver($0, false) }
-      lines.reset(offset: 0)
-      return .truncated(reached)
+    if isCaughtUp {
+      // How much there is to read is not asked for: what is less than there is room for is all of it.
+      let count = try file.read(into: small, at: reached)
+      if count > 0, count < small.count {
+        lastChange = monotonicNow()
+        lines.space(count).copyMemory(from: UnsafeRawBufferPointer(rebasing: small[..<count]))
+        lines.filled(count) { deliver($0, true) }
+        lines.release()
+        return .caughtUp
+      }
+      isCaughtUp = false
     }
+    let size = try file.status().size
+    guard size >= reached else { return startAgain(deliver) }
     guard size > reached else {
+      isCaughtUp = true
       lines.release()
       return .end
     }
@@ -103,23 +113,33 @@ final class FollowedFile {
     let count = try file.read(into: room, at: reached)
     if count == 0 { return .end }
     lastChange = monotonicNow()
-    let caughtUp = reached &+ Int64(count) >= size
-    lines.filled(count) { deliver($0, caughtUp) }
-    if caughtUp { lines.release() }
-    return caughtUp ? .caughtUp : .read
+    isCaughtUp = reached &+ Int64(count) >= size
+    let isNewest = isCaughtUp
+    lines.filled(count) { deliver($0, isNewest) }
+    if isCaughtUp { lines.release() }
+    return isCaughtUp ? .caughtUp : .read
+  }
+
+  /// The file has become another one.
+  private func startAgain(_ deliver: (LineBlock, _ isNewest: Bool) -> Void) -> Progress {
+    let reached = lines.readOffset
+    isCaughtUp = false
+    head = []
+    _ = checkHead()
+    lines.finish { deliver($0, false) }
+    lines.reset(offset: 0)
+    return .truncated(reached)
   }
 
   /// The last line, even without newline.
   func finish(deliver: (LineBlock) -> Void) { lines.finish(deliver: deliver) }
 
   /// Whether the file begins as it did; remembers more of it while there is little.
-  private func checkHead(_ size: Int64) -> Bool {
-    let wanted = Int(min(size, Int64(Self.headBytes)))
-    guard wanted > 0 else { return head.isEmpty }
-    return withUnsafeTemporaryAllocation(byteCount: wanted, alignment: 1) { now in
+  private func checkHead() -> Bool {
+    withUnsafeTemporaryAllocation(byteCount: Self.headBytes, alignment: 1) { now in
       let count = uninterrupted { pread(file.number, now.baseAddress, now.count, 0) }
       guard count >= head.count else { return count < 0 }
-      guard now.starts(with: head) else { return false }
+      if let start = now.baseAddress, memcmp(start, head, head.count) != 0 { return false }
       if count > head.count { head = Array(now.prefix(count)) }
       return true
     }

@@ -33,6 +33,8 @@ final class FollowerWork: @unchecked Sendable {
   /// Files may have come or lost their names: their order is to be looked at.
   private var mustSettle = true
   private var pace: ReadingPace
+  /// What comes while files are read to their end fits in, as a rule.
+  private let small: UnsafeMutableRawBufferPointer
 
   /// How many blocks of one file are read before another one gets its turn.
   private static let turn = 16
@@ -44,10 +46,13 @@ final class FollowerWork: @unchecked Sendable {
   ) {
     self.options = options
     pace = ReadingPace(nanoseconds: options.pace.nanoseconds)
+    small = .allocate(byteCount: min(options.blockBytes, 16 << 10), alignment: 64)
     self.stop = stop
     self.deliver = deliver
     self.notice = notice
   }
+
+  deinit { small.deallocate() }
 
   /// Where each open file has been read to.
   var positions: [FilePosition] { files.map(\.position) }
@@ -418,7 +423,9 @@ final class FollowerWork: @unchecked Sendable {
       do throws(PosixError) {
         while left > 0 {
           if stop.isAwake { return }
-          let progress = try file.read(options.blockBytes) { deliver($0, of: file, isNewest: $1) }
+          let progress = try file.read(options.blockBytes, small: small) {
+            deliver($0, of: file, isNewest: $1)
+          }
           if progress == .end { break }
           found = true
           // What came meanwhile is news that waits; without news it must be looked for.
@@ -434,13 +441,12 @@ final class FollowerWork: @unchecked Sendable {
   }
 
   private func deliver(_ lines: LineBlock, of file: FollowedFile, isNewest: Bool = false) {
-    deliver(
-      FileBlock(
-        path: file.path, lines: lines, position: file.position(at: lines.endOffset), isNewest: isNewest))
+    deliver(FileBlock(lines: lines, position: file.position(at: lines.endOffset), isNewest: isNewest))
   }
 
   /// Lets go of files without a name that have not grown for a while.
   private func retire() {
+    guard files.contains(where: { !$0.isNamed }) else { return }
     let limit = monotonicNow() &- options.rotateWait.nanoseconds
     let leaving = files.filter { !$0.isNamed && !$0.isDirty && $0.lastChange <= limit }
     guard !leaving.isEmpty else { return }

@@ -58,7 +58,7 @@ final class Inotify {
         let name = buffer[(at + head)..<min(at + head + length, count)].prefix { $0 != 0 }
         events.append(
           Event(
-            watch: watch, mask: mask, cookie: cookie, name: String(decoding: name, as: UTF8.self)))
+            watch: watch, mask: mask, cookie: cookie, name: length == 0 ? "" : String(decoding: name, as: UTF8.self)))
         at += head + length
       }
       // The kernel gives what fits: where one more would have fitted, that was all.

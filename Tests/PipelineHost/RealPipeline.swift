@@ -45,14 +45,14 @@ public final class RealPipeline {
     executor.setNeedsTurn = { bell.ring() }
     nonisolated(unsafe) weak var weakSelf: RealPipeline?
     if lends {
-      executor.runHere = { [turns, unowned executor] in
+      executor.runHere = { [turns, unowned executor] batch, isInner in
         guard turns.try() else { return false }
-        let errands = executor.runLent().errands
+        let lent = executor.runLent(inner: isInner, batch)
         turns.unlock()
         weakSelf?.notes.withLock { $0.loans += 1 }
         bell.ring()
-        for errand in errands { errand() }
-        return true
+        for errand in lent.errands { errand() }
+        return lent.isTaken
       }
     }
     let services = Services(

@@ -52,32 +52,54 @@ import Testing
     #expect(Set(running.seen.text.split(separator: "\n")) == ["new", "other"])
   }
 
-  /// Lines are delivered at once until two have come quickly; then they wait for the next look. Stopping does not.
-  @Test func readsAtAPaceWhileLinesKeepComing() throws {
+  /// Lines are delivered at once until four have come quickly; then they wait for the next look. Stopping does not.
+  @Test func readsAtAPaceWhileLinesComeFast() throws {
     let running = try Running([directory("a.log")]) { $0.pace = .seconds(3600) }
-    directory.append("one\n", to: "a.log")
-    #expect(running.seen.wait(for: "one\n"))
-    directory.append("two\n", to: "a.log")
-    #expect(running.seen.wait(for: "one\ntwo\n"))
-    directory.append("three\n", to: "a.log")
-    #expect(running.stop().map(\.offset) == [8])
-    #expect(running.seen.text == "one\ntwo\n")
+    for count in 1...4 {
+      directory.append("line\n", to: "a.log")
+      #expect(running.seen.wait(for: String(repeating: "line\n", count: count)))
+    }
+    directory.append("line\n", to: "a.log")
+    #expect(running.stop().map(\.offset) == [20])
+    #expect(running.seen.text == String(repeating: "line\n", count: 4))
   }
 
-  @Test func thePaceEndsWithALookThatFindsNothing() {
+  @Test func fourFindsWithinAnIntervalBeginThePace() {
     var pace = ReadingPace(nanoseconds: 100)
-    pace.found(at: 1000)
-    #expect(!pace.isBusy)
-    pace.found(at: 1100)
-    #expect(!pace.isBusy)
-    pace.found(at: 1199)
-    #expect(pace.isBusy && pace.nextLook == 1299)
+    for time in [1000, 1034, 1067, 1100, 1134] as [Int64] {
+      pace.found(at: time)
+      #expect(!pace.isBusy)
+    }
+    pace.found(at: 1166)
+    #expect(pace.isBusy && pace.nextLook == 1266)
     pace.found(at: 1400)
     #expect(pace.isBusy && pace.nextLook == 1500)
     pace.foundNothing()
     #expect(!pace.isBusy)
-    pace.found(at: 1510)
+    for time in [1510, 1511, 1512] as [Int64] { pace.found(at: time) }
     #expect(!pace.isBusy)
+    pace.found(at: 1513)
+    #expect(pace.isBusy)
+  }
+
+  /// Whether lines still come fast shows only where each is waited for.
+  @Test func thePaceIsGivenUpNowAndThen() {
+    var pace = ReadingPace(nanoseconds: 100)
+    var time: Int64 = 1000
+    for _ in 0..<4 { pace.found(at: time) }
+    for _ in 1..<ReadingPace.looksByClock {
+      #expect(pace.isBusy)
+      time = pace.nextLook
+      pace.found(at: time)
+    }
+    #expect(pace.isBusy)
+    pace.found(at: pace.nextLook)
+    #expect(!pace.isBusy)
+    time = pace.nextLook
+    for _ in 0..<2 { pace.found(at: time) }
+    #expect(!pace.isBusy)
+    for _ in 0..<2 { pace.found(at: time) }
+    #expect(pace.isBusy)
   }
 
   @Test func tellsThatAFileHasBeenReadToItsEnd() throws {

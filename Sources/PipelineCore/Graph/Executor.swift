@@ -39,9 +39,11 @@ public final class Executor: @unchecked Sendable {
 
   /// Called on any thread when there is something to do; set once, before the first post.
   public var setNeedsTurn: @Sendable () -> Void = {}
-  /// Has the calling thread run turns if no other thread does at the moment; false if it did not. Set, if at all,
-  /// by whoever runs the turns, once, before the first post.
-  public var runHere: @Sendable () -> Bool = { false }
+  /// Has the calling thread, which has nothing else to do and may wait, run turns if no other thread does at the moment,
+  /// one with this batch (of an inner source?) among them; false if the batch was not taken. It saves waking another
+  /// thread. What those turns leave to the thread with ``leave(_:)`` it does behind them. Set, if at all, by whoever
+  /// runs the turns, once, before the first post.
+  public var runHere: @Sendable (_ batch: @escaping Work, _ isInner: Bool) -> Bool = { _, _ in false }
   /// What becomes of the events of this turn, if somebody asks. A sink that takes something of them to write it later
   /// holds it until it is written.
   public private(set) var settlement: Settlement?
@@ -85,15 +87,11 @@ public final class Executor: @unchecked Sendable {
   }
 
   /// Hands over input; it waits while the pipeline is congested. Bounding it is the source's duty.
-  ///
-  /// `here`: the calling thread has nothing else to do and may wait. If nobody runs turns just then, it runs this
-  /// one and those that come of it, which saves waking another thread, and then what they left to it with
-  /// ``leave(_:)``.
-  public func postBatch(inner: Bool = false, here: Bool = false, _ work: @escaping Work) {
+  public func postBatch(inner: Bool = false, _ work: @escaping Work) {
     mailbox.withLock { box in
       if inner { box.innerBatches.append(work) } else { box.batches.append(work) }
     }
-    if !here || !runHere() { setNeedsTurn() }
+    setNeedsTurn()
   }
 
   // MARK: Turns
@@ -122,12 +120,35 @@ public final class Executor: @unchecked Sendable {
     return true
   }
 
-  /// Runs turns as `run` does, on a thread that belongs to somebody else. Returns what this thread has to do as
-  /// soon as others may run turns again.
-  public func runLent(limit: Int = 64) -> (isBusy: Bool, errands: [Work]) {
+  /// What came of turns on a thread that belongs to somebody else.
+  public struct Lent {
+    /// The batch has had its turn. If not, it is to be posted.
+    public var isTaken = false
+    /// Something is left to do now.
+    public var isBusy = false
+    /// What this thread has to do as soon as others may run turns again.
+    public var errands: [Work] = []
+  }
+
+  /// Runs turns as `run` does, on a thread that belongs to somebody else, and among them one with `batch`, which comes
+  /// behind all that is due and waits for it.
+  public func runLent(inner: Bool = false, limit: Int = 64, _ batch: Work) -> Lent {
+    var lent = Lent()
     errands = []
-    let isBusy = run(limit: limit)
-    return (isBusy, errands.take() ?? [])
+    lent.isBusy = run(limit: limit)
+    if !lent.isBusy, congestedOutputs == 0, inner || congestedQueues == 0 {
+      lent.isTaken = true
+      turn(batch)
+      if isDue { lent.isBusy = run(limit: limit) }
+    }
+    lent.errands = errands.take() ?? []
+    return lent
+  }
+
+  /// Whether another turn may be due at the instant of the last one.
+  private var isDue: Bool {
+    if let next = nextDeadline, next <= now { return true }
+    return mailbox.withLock { !$0.urgent.isEmpty || !$0.batches.isEmpty || !$0.innerBatches.isEmpty }
   }
 
   /// Leaves work that may block, such as writing, to the thread that runs this turn; false if that thread must not

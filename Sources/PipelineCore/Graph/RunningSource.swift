@@ -109,6 +109,8 @@ open class RunningSource: OperatorNode {
 public final class Intake: @unchecked Sendable {
   private struct State {
     var waiting = 0
+    /// Threads that wait for room and have not been signalled yet.
+    var waiters = 0
     var isStopped = false
   }
   private let state = Mutex(State())
@@ -117,7 +119,7 @@ public final class Intake: @unchecked Sendable {
   private let limit: Int
   private let isInner: Bool
 
-  /// Lets a thread wait; the outside implements it with a condition variable.
+  /// Lets a thread wait; each signal lets one go on, also one that comes to wait later.
   public protocol Gate: Sendable {
     func wait()
     func signal()
@@ -137,6 +139,8 @@ public final class Intake: @unchecked Sendable {
   ///
   /// `here`: the thread has nothing else to do, so it may run the turn itself.
   public func deliver(here: Bool = false, _ body: @escaping @Sendable () -> Void) -> Bool {
+    // What has been handed over before comes first.
+    if here, state.withLock({ !$0.isStopped && $0.waiting == 0 }), executor.runHere(body, isInner) { return true }
     while true {
       let verdict: Bool? = state.withLock {
         if $0.isStopped { return false }
@@ -144,15 +148,21 @@ public final class Intake: @unchecked Sendable {
           $0.waiting += 1
           return true
         }
+        $0.waiters += 1
         return nil
       }
       if verdict == false { return false }
       if verdict == true { break }
       room.wait()
     }
-    executor.postBatch(inner: isInner, here: here) { [self] in
-      state.withLock { $0.waiting -= 1 }
-      room.signal()
+    executor.postBatch(inner: isInner) { [self] in
+      let isAwaited = state.withLock {
+        $0.waiting -= 1
+        guard $0.waiters > 0 else { return false }
+        $0.waiters -= 1
+        return true
+      }
+      if isAwaited { room.signal() }
       body()
     }
     return true
@@ -160,7 +170,11 @@ public final class Intake: @unchecked Sendable {
 
   /// Lets go of whoever waits. From any thread.
   public func stop() {
-    state.withLock { $0.isStopped = true }
-    room.signal()
+    let waiters = state.withLock { state in
+      state.isStopped = true
+      defer { state.waiters = 0 }
+      return state.waiters
+    }
+    for _ in 0..<waiters { room.signal() }
   }
 }

@@ -50,7 +50,7 @@ final class Loop: @unchecked Sendable {
   /// removed.
   func add(_ executor: Executor, owner: AnyObject) {
     executor.setNeedsTurn = { [weak self] in self?.signal() }
-    executor.runHere = { [weak self, unowned executor] in self?.lend(executor) ?? false }
+    executor.runHere = { [weak self, unowned executor] in self?.lend(executor, $0, $1) ?? false }
     locked { members.append(Member(executor: executor, owner: owner)) }
     signal()
   }
@@ -70,8 +70,8 @@ final class Loop: @unchecked Sendable {
     }
   }
 
-  /// Has the calling thread run turns of an executor if this loop's thread sleeps; whether it did.
-  private func lend(_ executor: Executor) -> Bool {
+  /// Has the calling thread run turns of an executor if this loop's thread sleeps; whether it took the batch.
+  private func lend(_ executor: Executor, _ batch: Executor.Work, _ isInner: Bool) -> Bool {
     let isFree = locked {
       guard isAsleep, !isLent, !isSignalled, !isStopped, members.contains(where: { $0.executor === executor })
       else { return false }
@@ -79,16 +79,16 @@ final class Loop: @unchecked Sendable {
       return true
     }
     guard isFree else { return false }
-    let (isBusy, errands) = executor.runLent()
+    let lent = executor.runLent(inner: isInner, batch)
     let next = executor.nextDeadline
     locked {
       isLent = false
       if let next, waking.map({ next < $0 }) ?? true { isSignalled = true }
-      if isBusy { isSignalled = true }
+      if lent.isBusy { isSignalled = true }
       if isSignalled || isStopped { pthread_cond_signal(condition) }
     }
-    for errand in errands { errand() }
-    return true
+    for errand in lent.errands { errand() }
+    return lent.isTaken
   }
 
   func stop() {

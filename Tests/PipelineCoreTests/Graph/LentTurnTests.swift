@@ -15,18 +15,37 @@ import Testing
   @Test func whatATurnLeavesIsDoneBehindAllTurns() {
     let log = Log()
     let executor = executor
-    for name in ["a", "b"] {
-      executor.postBatch {
+    let turn: @Sendable (String) -> Executor.Work = { name in
+      {
         log.add("turn \(name)")
         #expect(executor.leave { log.add("errand \(name)") })
       }
     }
-    let (isBusy, errands) = executor.runLent()
-    #expect(!isBusy)
-    #expect(log.all == ["turn a", "turn b"])
-    for errand in errands { errand() }
-    #expect(log.all == ["turn a", "turn b", "errand a", "errand b"])
-    #expect(executor.runLent().errands.isEmpty)
+    executor.postBatch(turn("a"))
+    let lent = executor.runLent {
+      turn("b")()
+      executor.postBatch(turn("c"))
+    }
+    #expect(lent.isTaken && !lent.isBusy)
+    #expect(log.all == ["turn a", "turn b", "turn c"])
+    for errand in lent.errands { errand() }
+    #expect(log.all == ["turn a", "turn b", "turn c", "errand a", "errand b", "errand c"])
+    #expect(executor.runLent {}.errands.isEmpty)
+  }
+
+  @Test func aBatchThatMustWaitIsNotTaken() {
+    let log = Log()
+    for pressure in [Executor.Pressure.output, .queue] {
+      executor.congest(pressure)
+      #expect(!executor.runLent { log.add("input") }.isTaken)
+      #expect(executor.runLent(inner: true) { log.add("inner") }.isTaken == (pressure == .queue))
+      executor.decongest(pressure)
+    }
+    executor.post { log.add("urgent") }
+    executor.post { log.add("urgent too") }
+    let lent = executor.runLent(limit: 1) { log.add("input") }
+    #expect(!lent.isTaken && lent.isBusy)
+    #expect(log.all == ["inner", "urgent", "urgent too"])
   }
 
   @Test func nothingIsLeftToTheThreadThatRunsTurnsAnyway() {
@@ -37,19 +56,17 @@ import Testing
     #expect(log.all == ["refused"])
   }
 
-  @Test func onlyWhoHasTimeRunsTurns() {
+  @Test func theBatchComesBehindWhatIsDue() {
     let log = Log()
     let executor = executor
-    executor.setNeedsTurn = { log.add("signal") }
-    executor.postBatch(here: true) {}
-    executor.runHere = {
-      log.add("here")
-      return true
+    executor.postBatch { log.add("earlier") }
+    executor.post { log.add("urgent") }
+    let lent = executor.runLent {
+      log.add("batch")
+      executor.post { log.add("answer") }
     }
-    executor.postBatch {}
-    executor.postBatch(here: true) {}
-    executor.runHere = { false }
-    executor.postBatch(here: true) {}
-    #expect(log.all == ["signal", "signal", "here", "signal"])
+    #expect(lent.isTaken && !lent.isBusy)
+    #expect(log.all == ["urgent", "earlier", "batch", "answer"])
+    #expect(executor.turns == 4)
   }
 }

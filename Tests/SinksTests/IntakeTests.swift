@@ -1,0 +1,89 @@
+import PipelineHost
+import Synchronization
+import Testing
+
+@testable import PipelineCore
+
+/// How batches come from a source's own thread into the pipeline.
+@Suite struct IntakeTests {
+  /// Does something where a thread would wait.
+  private final class Gate: Intake.Gate {
+    let count = Mutex(0)
+    let waits: Mutex<@Sendable () -> Void> = Mutex { Issue.record("nobody may wait") }
+    var signals: Int { count.withLock { $0 } }
+    func wait() { waits.withLock { $0 }() }
+    func signal() { count.withLock { $0 += 1 } }
+  }
+
+  private final class Log: Sendable {
+    let entries = Mutex<[String]>([])
+    func add(_ entry: String) { entries.withLock { $0.append(entry) } }
+    var all: [String] { entries.withLock { $0 } }
+  }
+
+  private let pipeline: VirtualPipeline
+  private let intake: Intake
+  private let gate = Gate()
+  private let log = Log()
+
+  init() throws {
+    let pipeline = try VirtualPipeline("sources: { in: { never: {} } }\nsinks: { out: { from: in, discard: {} } }")
+    let source = TrackedSource()
+    pipeline.execution.sourceOverride = { _ in source }
+    pipeline.settle()
+    self.pipeline = pipeline
+    let node = try #require(source.feed.node)
+    intake = Intake(node.seat, limit: 2, gate: gate)
+  }
+
+  private func deliver(_ name: String, here: Bool = false) -> Bool {
+    let log = log
+    return intake.deliver(here: here) { log.add(name) }
+  }
+
+  @Test func onlyWhoWaitsIsSignalled() {
+    #expect(deliver("a") && deliver("b"))
+    pipeline.settle()
+    #expect(deliver("c") && deliver("d"))
+    nonisolated(unsafe) let pipeline = pipeline
+    gate.waits.withLock { $0 = { pipeline.settle() } }
+    #expect(gate.signals == 0)
+    #expect(deliver("e"))
+    #expect(gate.signals == 1)
+    pipeline.settle()
+    #expect(log.all == ["a", "b", "c", "d", "e"])
+    #expect(gate.signals == 1)
+  }
+
+  @Test func whoeverWaitsIsLetGoAtTheEnd() {
+    let intake = intake
+    gate.waits.withLock { $0 = { intake.stop() } }
+    #expect(deliver("a") && deliver("b"))
+    #expect(!deliver("c"))
+    #expect(gate.signals == 1)
+    #expect(!deliver("d") && !deliver("e", here: true))
+    pipeline.settle()
+    #expect(log.all == ["a", "b"])
+  }
+
+  @Test func whoHasTimeRunsItsTurnUnlessSomethingOfItWaits() {
+    let log = log
+    let executor = pipeline.execution.executor
+    executor.runHere = { batch, _ in
+      log.add("here")
+      return executor.runLent(batch).isTaken
+    }
+    #expect(deliver("a", here: true))
+    #expect(deliver("b"))
+    #expect(deliver("c", here: true))
+    #expect(log.all == ["here", "a"])
+    pipeline.settle()
+    #expect(log.all == ["here", "a", "b", "c"])
+    executor.congest(.output)
+    #expect(deliver("d", here: true))
+    #expect(log.all.last == "here", "the batch waits like any other")
+    executor.decongest(.output)
+    pipeline.settle()
+    #expect(log.all.suffix(2) == ["here", "d"])
+  }
+}
