@@ -20,7 +20,7 @@ public final class BlockReader: Sendable {
     /// Bytes of a line without its newline.
     public var maxLine = 1 << 20
     public var whenTooLong = LongLine.Policy.cut
-    /// The most that one read asks for, in bytes.
+    /// The most that one read asks for, in bytes. Where lines are short it asks for less: 128 KiB of lines of 8 bytes.
     public var blockBytes = 512 << 10
     /// Where reading starts; other than 0 only in a regular file.
     public var offset: Int64 = 0

@@ -7,6 +7,8 @@ struct BlockReading {
   private let options: BlockReader.Options
   private let stopEvent: WakeEvent
   private var lines: LineAssembler
+  /// What the next read asks for, in mode `lines`.
+  private var lineBlock: Int
   /// Where the next byte stands; not in mode `lines`.
   private var offset: Int64
   /// What `bytes` reads into.
@@ -19,14 +21,22 @@ struct BlockReading {
   /// The number of the next read that gives something.
   private var number = 0
 
+  /// What is made of a block needs memory by its lines rather than its bytes. So many are enough for a block to cost next
+  /// to nothing for each.
+  private static let linesWanted = 16_384
+  /// Less is never asked for, unless the options do.
+  private static let leastBlock = 128 << 10
+  /// So much tells how long lines are.
+  private static let sampleBytes = 4096
+
   init(_ file: FileDescriptor, _ options: BlockReader.Options, _ stopEvent: WakeEvent) {
     self.file = file
     self.options = options
     self.stopEvent = stopEvent
     offset = options.offset
+    lineBlock = min(options.blockBytes, Self.leastBlock)
     lines = LineAssembler(
-      maxLine: options.maxLine, policy: options.whenTooLong, offset: options.offset,
-      pool: SlabPool(capacity: options.blockBytes + options.blockBytes / 8))
+      maxLine: options.maxLine, policy: options.whenTooLong, offset: options.offset, pool: Self.pool(lineBlock))
   }
 
   /// Reads until there is something, and adds it to `pieces`, the end as the last piece. Returns the number of the
@@ -82,15 +92,30 @@ struct BlockReading {
   }
 
   private mutating func readLines(_ deliver: (LineBlock) -> Void) throws(PosixError) -> BlockReader.End? {
-    let room = UnsafeMutableRawBufferPointer(rebasing: lines.space(options.blockBytes).prefix(options.blockBytes))
+    let room = UnsafeMutableRawBufferPointer(rebasing: lines.space(lineBlock).prefix(lineBlock))
     guard let count = try file.read(into: room, stop: stop) else { return .stopped(offset: place) }
     if count == 0 {
       lines.finish(deliver: deliver)
       return .finished(offset: lines.offset)
     }
+    if count >= Self.sampleBytes { adapt(to: UnsafeRawBufferPointer(rebasing: room.prefix(Self.sampleBytes))) }
     lines.filled(count, deliver: deliver)
     return nil
   }
+
+  /// Asks for more or less from now on, as long as lines are as in `sample`.
+  private mutating func adapt(to sample: UnsafeRawBufferPointer) {
+    let count = sample.reduce(0) { $1 == UInt8(ascii: "\n") ? $0 + 1 : $0 }
+    let wanted = count == 0 ? Int.max : sample.count / count * Self.linesWanted
+    var block = options.blockBytes
+    while block / 2 >= max(wanted, Self.leastBlock) { block /= 2 }
+    guard block != lineBlock else { return }
+    lineBlock = block
+    lines.pool = Self.pool(block)
+  }
+
+  /// With room for the beginning of a line that a block leaves over.
+  private static func pool(_ blockBytes: Int) -> SlabPool { SlabPool(capacity: blockBytes + blockBytes / 8) }
 
   private mutating func readBytes(_ deliver: (LineBlock) -> Void) throws(PosixError) -> BlockReader.End? {
     let buffer = buffer ?? Slab(capacity: options.blockBytes)

@@ -47,7 +47,7 @@ struct LineAssembler {
   let maxLine: Int
   let policy: LongLine.Policy
   /// Where memory for large reads comes from.
-  private let pool: SlabPool?
+  var pool: SlabPool?
 
   /// Bytes not yet delivered: the beginning of one line, without newline, behind `discarded` of it.
   private var slab: Slab?

@@ -188,6 +188,22 @@ import Testing
     }
   }
 
+  /// What is made of a block needs memory by its lines.
+  @Test func readsShortLinesInSmallBlocks() throws {
+    let directory = ScratchDirectory()
+    let short = String(repeating: "7\n", count: 300_000)
+    let long = String(repeating: String(repeating: "x", count: 99) + "\n", count: 20_000)
+    directory.append(short + long + short, to: "mixed")
+    let (seen, _) = try read(try FileDescriptor.openForReading(directory("mixed")))
+    #expect(seen.waitForEnd() == .finished(offset: Int64((short + long + short).utf8.count)))
+    #expect(seen.text == short + long + short)
+    let blocks = seen.state.withLock { $0.blocks }
+    // A block is as large as the lines of the one before it ask for.
+    let sizes = blocks.filter { $0.endOffset < 600_000 || $0.offset > 2_600_000 + 512 << 10 }.map(\.slab.count)
+    #expect(sizes.allSatisfy { $0 <= 128 << 10 } && sizes.count >= 4)
+    #expect(blocks.contains { $0.slab.count > 500 << 10 })
+  }
+
   @Test func readsWholeStreamsUpToALimit() throws {
     let directory = ScratchDirectory()
     directory.append(String(repeating: "x", count: 100_000), to: "a")
