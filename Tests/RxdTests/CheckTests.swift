@@ -69,6 +69,25 @@ struct CheckTests {
     #expect(try Rxd.run("check", "-C", "deep", in: folder.path).status == 0)
   }
 
+  @Test func aFileThatIsNotThereMayBeAnother() throws {
+    let folder = try Scratch()
+    try folder.write("access.yaml", Self.sound)
+    mkdir(folder.path + "/deep", 0o700)
+    try folder.write("deep/orders.yml", Self.sound)
+    let near = try Rxd.run("check", "acess.yaml", in: folder.path)
+    #expect(near.status == 66)
+    #expect(near.output.contains("there is no file 'acess.yaml'\n  = help: Did you mean 'access.yaml'?\n"))
+    let deep = try Rxd.run("check", "./deep/order.yml", in: folder.path).output
+    #expect(deep.contains("Did you mean './deep/orders.yml'?"))
+    let misspelt = try Rxd.run("chek", "access.yaml", in: folder.path)
+    #expect(misspelt.status == 66)
+    #expect(misspelt.errors.contains("Did you mean the verb 'check'?"))
+    let late = try Rxd.run("--quiet", "check", "access.yaml", in: folder.path).errors
+    #expect(late.contains("A verb comes before its options and files: 'rxd check ...'"))
+    let nowhere = try Rxd.run("check", "nowhere/access.yaml", in: folder.path).output
+    #expect(nowhere.contains("there is no file 'nowhere/access.yaml'") && !nowhere.contains("help"))
+  }
+
   @Test func exitStatusesAreTheUsualOnes() throws {
     let missing = try Rxd.run("check", "/nonexistent/a.yaml")
     #expect(missing.status == 66)

@@ -20,7 +20,9 @@ struct RunTests {
   @Test func runIsTheDefaultVerb() throws {
     let folder = try Scratch()
     let file = try folder.write("a.yaml", CheckTests.sound)
-    for arguments in [[file], ["run", file]] {
+    for arguments in [
+      [file], ["run", file], ["-q", file], ["--log-level=warning", "--color", "never", file, "--quiet"],
+    ] {
       let process = try RunningRxd(arguments)
       #expect(try process.line() == "1")
       #expect(try process.line() == "2")

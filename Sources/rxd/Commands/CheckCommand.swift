@@ -46,7 +46,7 @@ struct CheckSettings {
     let selection = try input.selection()
     let front = FrontEnd(try input.environment.inputs())
     let results = selection.paths.map(front.load)
-    let missing = selection.missing.map { Diagnostic(.unreadableFile, $0, at: nil) }
+    let missing = selection.missing
     let diagnostics = missing + results.flatMap(\.diagnostics)
 
     var renderer = DiagnosticRenderer(toolVersion: Version.number)

@@ -7,8 +7,8 @@ struct FileSelection {
   static let limit = 1_000
 
   private(set) var paths: [String] = []
-  /// What does not exist or cannot be listed, a sentence each.
-  private(set) var missing: [String] = []
+  /// What does not exist or cannot be listed.
+  private(set) var missing: [Diagnostic] = []
 
   /// Adds what `argument` stands for. A path that exists is itself, whatever characters it has.
   mutating func add(_ argument: String) {
@@ -26,27 +26,52 @@ struct FileSelection {
     } else if argument.utf8.contains(where: { [0x2A, 0x3F, 0x5B].contains($0) }) {
       addPattern(argument)
     } else {
-      missing.append("there is no file \(Printable.quote(argument))")
+      miss("there is no file \(Printable.quote(argument))", help: Self.meant(by: argument))
     }
   }
 
-  /// Adds the pipeline files of a directory, which need not hold any.
-  mutating func addDirectory(_ path: String, recursive: Bool, mayBeEmpty: Bool = false) {
-    let before = paths.count
-    var names: [String] = []
-    guard let directory = opendir(path) else {
-      missing.append(
-        "the directory \(Printable.quote(path)) cannot be read: \(String(cString: strerror(errno)))")
-      return
+  private mutating func miss(_ message: String, help: String? = nil) {
+    missing.append(Diagnostic(.unreadableFile, message, at: nil, help: help))
+  }
+
+  /// What somebody may have meant who wrote the name of a file that is not there.
+  private static func meant(by name: String) -> String? {
+    let verbs = Rxd.configuration.subcommands.filter { $0.configuration.shouldDisplay }.map { $0._commandName }
+    if verbs.contains(name) { return "A verb comes before its options and files: 'rxd \(name) ...'" }
+    let slash = name.utf8.lastIndex(of: UInt8(ascii: "/"))
+    let place = slash.map { String(name[...$0]) } ?? ""
+    let last = slash.map { String(name[name.index(after: $0)...]) } ?? name
+    let neighbours = (entries(of: place.isEmpty ? "." : place) ?? []).filter {
+      $0.hasSuffix(".yaml") || $0.hasSuffix(".yml")
     }
+    if let near = Suggestion.nearest(to: last, among: neighbours) {
+      return "Did you mean \(Printable.quote(place + near))?"
+    }
+    guard !name.utf8.contains(where: { $0 == 0x2E || $0 == 0x2F }) else { return nil }
+    return Suggestion.nearest(to: name, among: verbs).map { "Did you mean the verb '\($0)'?" }
+  }
+
+  /// The visible entries of a directory in the order of their bytes; nil if it cannot be read, see `errno`.
+  private static func entries(of path: String) -> [String]? {
+    guard let directory = opendir(path) else { return nil }
+    defer { closedir(directory) }
+    var names: [String] = []
     while let entry = readdir(directory) {
       let name = withUnsafePointer(to: &entry.pointee.d_name) {
         $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
       }
       if !name.hasPrefix(".") { names.append(name) }
     }
-    closedir(directory)
-    names.sort { $0.utf8.lexicographicallyPrecedes($1.utf8) }
+    return names.sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }
+  }
+
+  /// Adds the pipeline files of a directory, which need not hold any.
+  mutating func addDirectory(_ path: String, recursive: Bool, mayBeEmpty: Bool = false) {
+    let before = paths.count
+    guard let names = Self.entries(of: path) else {
+      miss("the directory \(Printable.quote(path)) cannot be read: \(String(cString: strerror(errno)))")
+      return
+    }
     for name in names {
       let full = path == "." ? name : path.hasSuffix("/") ? path + name : "\(path)/\(name)"
       if Self.isPipelineFile(name) {
@@ -56,7 +81,7 @@ struct FileSelection {
       }
     }
     if paths.count == before, !mayBeEmpty {
-      missing.append("there are no pipeline files (*.yaml, *.yml) in \(Printable.quote(path))")
+      miss("there are no pipeline files (*.yaml, *.yml) in \(Printable.quote(path))")
     }
   }
 
@@ -64,7 +89,7 @@ struct FileSelection {
     var found = glob_t()
     defer { globfree(&found) }
     guard glob(pattern, 0, nil, &found) == 0 else {
-      missing.append("no file matches \(Printable.quote(pattern))")
+      miss("no file matches \(Printable.quote(pattern))")
       return
     }
     for index in 0..<Int(found.gl_pathc) {

@@ -11,20 +11,16 @@ enum PlainArguments {
   init?(_ arguments: some Sequence<String>) {
     var rest = Array(arguments)[...]
     guard let first = rest.first else { return nil }
-    var isCheck = false
-    switch first {
-    case "run": rest.removeFirst()
-    case "check":
-      isCheck = true
-      rest.removeFirst()
-    // A verb, a misspelt one, help or an option; a file without a verb has a point or a slash.
-    default: guard !first.hasPrefix("-"), first.utf8.contains(where: { $0 == 0x2E || $0 == 0x2F }) else { return nil }
-    }
+    let isCheck = first == "check"
+    let hasVerb = isCheck || first == "run"
+    if hasVerb { rest.removeFirst() }
     var run = RunSettings()
     var check = CheckSettings()
     var input = InputSettings()
     while let word = rest.popFirst() {
       guard word.hasPrefix("-") else {
+        // A verb, or a misspelt one; a file without a verb has a point or a slash.
+        if !hasVerb, input.files.isEmpty, !word.utf8.contains(where: { $0 == 0x2E || $0 == 0x2F }) { return nil }
         input.files.append(word)
         continue
       }

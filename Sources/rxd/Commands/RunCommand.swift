@@ -88,10 +88,7 @@ struct RunSettings {
         return [FrontEnd.Result(path: "", diagnostics: [diagnostic], isUnreadable: true)]
       }
       let front = FrontEnd(inputs)
-      var results = selection.missing.map {
-        FrontEnd.Result(
-          path: "", diagnostics: [Diagnostic(.unreadableFile, $0, at: nil)], isUnreadable: true)
-      }
+      var results = selection.missing.map { FrontEnd.Result(path: "", diagnostics: [$0], isUnreadable: true) }
       results += selection.paths.map(front.load)
       return denied ? results.map(\.withoutWarnings) : results
     }

@@ -56,7 +56,7 @@ struct Test: ParsableCommand {
     let front = FrontEnd(try input.environment.inputs())
     let colors = Console.colors(try color.mode(), on: 1)
     let renderer = DiagnosticRenderer(colors: colors, toolVersion: Version.number)
-    let missing = selection.missing.map { Diagnostic(.unreadableFile, $0, at: nil) }
+    let missing = selection.missing
     if !missing.isEmpty { Console.print(renderer.text(missing), terminator: "") }
     let deny = try flag(denyWarnings, "RXD_DENY_WARNINGS")
 
