@@ -105,7 +105,12 @@ struct BlockReading {
 
   /// Asks for more or less from now on, as long as lines are as in `sample`.
   private mutating func adapt(to sample: UnsafeRawBufferPointer) {
-    let count = sample.reduce(0) { $1 == UInt8(ascii: "\n") ? $0 + 1 : $0 }
+    var count = 0
+    var rest = sample
+    while let start = rest.baseAddress, let feed = memchr(start, 10, rest.count) {
+      count += 1
+      rest = UnsafeRawBufferPointer(rebasing: rest[(UnsafeRawPointer(feed) - start + 1)...])
+    }
     let wanted = count == 0 ? Int.max : sample.count / count * Self.linesWanted
     var block = options.blockBytes
     while block / 2 >= max(wanted, Self.leastBlock) { block /= 2 }
