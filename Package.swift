@@ -110,7 +110,8 @@ let package = Package(
     .testTarget(
       name: "PipelineCoreTests",
       dependencies: ["PipelineCore", "PipelineTestSupport", "Sources_", "Sinks", "Measuring"]),
-    .testTarget(name: "TransportTests", dependencies: ["Transport", "PipelineCore", "PipelineHost"]),
+    .testTarget(
+      name: "TransportTests", dependencies: ["Transport", "PipelineCore", "PipelineHost", "PipelineTestSupport"]),
     // Runs the built binary; the dependency is there so that it is built.
     .testTarget(name: "RxdTests", dependencies: ["rxd", "CLinux"]),
     .testTarget(name: "SourcesTests", dependencies: ["PipelineHost", "PipelineTestSupport", "Sources_", "rxd"]),

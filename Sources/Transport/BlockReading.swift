@@ -112,11 +112,18 @@ struct BlockReading {
       rest = UnsafeRawBufferPointer(rebasing: rest[(UnsafeRawPointer(feed) - start + 1)...])
     }
     let wanted = count == 0 ? Int.max : sample.count / count * Self.linesWanted
-    var block = options.blockBytes
-    while block / 2 >= max(wanted, Self.leastBlock) { block /= 2 }
+    var block = self.block(for: wanted)
+    // Less only where lines have become clearly shorter: at a border, memory would be thrown away with every other read.
+    if block < lineBlock { block = min(self.block(for: wanted + wanted / 4), lineBlock) }
     guard block != lineBlock else { return }
     lineBlock = block
     lines.pool = Self.pool(block)
+  }
+
+  private func block(for wanted: Int) -> Int {
+    var block = options.blockBytes
+    while block / 2 >= max(wanted, Self.leastBlock) { block /= 2 }
+    return block
   }
 
   /// With room for the beginning of a line that a block leaves over.

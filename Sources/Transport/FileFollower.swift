@@ -96,8 +96,8 @@ public final class FileFollower: Sendable {
     stopEvent = try WakeEvent()
   }
 
-  /// Opens the files that exist and starts the thread; called once. The callbacks are called on it, one
-  /// at a time, but for notices of what is opened now; `deliver` may block. `end` is called once, after `stop`, with where each file has been read to.
+  /// Opens the files that exist and starts the thread; called once. The callbacks are called on it only, one at a time,
+  /// and may block. `end` is called once, after `stop`, with where each file has been read to.
   public func start(
     deliver: @escaping @Sendable (FileBlock) -> Void,
     notice: @escaping @Sendable (Notice) -> Void = { _ in },

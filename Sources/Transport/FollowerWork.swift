@@ -9,7 +9,9 @@ final class FollowerWork: @unchecked Sendable {
   private let options: FileFollower.Options
   private let stop: WakeEvent
   private let deliver: (FileBlock) -> Void
-  private let notice: (FileFollower.Notice) -> Void
+  private let tell: (FileFollower.Notice) -> Void
+  /// What `prepare` had to say; nil once the thread runs.
+  private var early: [FileFollower.Notice]? = []
 
   private var inotify: Inotify?
   /// Watched directories by number and by path.
@@ -49,7 +51,7 @@ final class FollowerWork: @unchecked Sendable {
     small = .allocate(byteCount: min(options.blockBytes, 16 << 10), alignment: 64)
     self.stop = stop
     self.deliver = deliver
-    self.notice = notice
+    tell = notice
   }
 
   deinit { small.deallocate() }
@@ -58,7 +60,8 @@ final class FollowerWork: @unchecked Sendable {
   var positions: [FilePosition] { files.map(\.position) }
 
   /// Watches and opens what exists. Called once, before `run`, by whoever starts the thread: so
-  /// nothing that happens after that call is missed.
+  /// nothing that happens after that call is missed. What is to be said of it is said by `run`: the caller may be the one
+  /// who has to take it in, and telling may wait for that.
   func prepare() {
     do throws(PosixError) { inotify = try Inotify() } catch { poll(instead: error) }
     watchDirectories()
@@ -67,6 +70,7 @@ final class FollowerWork: @unchecked Sendable {
   }
 
   func run() {
+    for notice in early.take() ?? [] { tell(notice) }
     while !stop.isAwake {
       if mustSettle { settle() }
       readFiles()
@@ -99,6 +103,10 @@ final class FollowerWork: @unchecked Sendable {
     if !new.isEmpty || files.contains(where: { !$0.isNamed }) {
       files.sort { $0.isNamed == $1.isNamed ? $0.order < $1.order : !$0.isNamed }
     }
+  }
+
+  private func notice(_ notice: FileFollower.Notice) {
+    if early == nil { tell(notice) } else { early?.append(notice) }
   }
 
   private func poll(instead error: PosixError) {

@@ -120,6 +120,24 @@ struct RunTests {
     #expect(copy == (0..<count).map { line($0) + "\n" }.joined())
   }
 
+  /// More than a turn can take in that starts them all.
+  @Test func manyFilesThatAreThereAreFollowed() throws {
+    let folder = try Scratch()
+    for number in 10..<40 { try folder.write("\(number).log", "\(number)\n") }
+    let file = try folder.write(
+      "follow.yaml",
+      """
+      sources: { logs: { file: { path: '\(folder.path)/*.log', follow: true, decode: text } } }
+      sinks: { out: { from: logs, stdout: text } }
+
+      """)
+    let process = try RunningRxd([file])
+    let lines = try (10..<40).map { _ in try process.line() }
+    #expect(lines.compactMap { $0 }.sorted() == (10..<40).map { "\($0)" })
+    process.send(SIGTERM)
+    #expect(try process.wait() == 0)
+  }
+
   @Test func aClosedPipeIsNoMistake() throws {
     let folder = try Scratch()
     let process = try RunningRxd([try folder.write("echo.yaml", Self.echo)])

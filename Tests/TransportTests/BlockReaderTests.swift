@@ -1,5 +1,6 @@
 import Glibc
 import PipelineCore
+import PipelineTestSupport
 import Testing
 
 @testable import Transport
@@ -202,6 +203,21 @@ import Testing
     let sizes = blocks.filter { $0.endOffset < 600_000 || $0.offset > 2_600_000 + 512 << 10 }.map(\.slab.count)
     #expect(sizes.allSatisfy { $0 <= 128 << 10 } && sizes.count >= 4)
     #expect(blocks.contains { $0.slab.count > 500 << 10 })
+  }
+
+  /// Lines whose length is at the border between two sizes of blocks.
+  @Test func theSizeOfBlocksIsSteady() throws {
+    let directory = ScratchDirectory()
+    var random = SplitMix(1)
+    let lines = (14...18).map { String(repeating: "x", count: $0) + "\n" }
+    var text = ""
+    for _ in 0..<400_000 { text += random.pick(lines) }
+    directory.append(text, to: "even")
+    let (seen, _) = try read(try FileDescriptor.openForReading(directory("even")))
+    #expect(seen.waitForEnd() == .finished(offset: Int64(text.utf8.count)))
+    let isLarge = seen.state.withLock { $0.blocks.dropLast().map { $0.slab.count > 400_000 } }
+    #expect(isLarge.count > 10)
+    #expect(zip(isLarge, isLarge.dropFirst()).count { $0 != $1 } <= 2, "\(isLarge)")
   }
 
   @Test func readsWholeStreamsUpToALimit() throws {

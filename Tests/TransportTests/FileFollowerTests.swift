@@ -1,5 +1,6 @@
 import Glibc
 import PipelineCore
+import Synchronization
 import Testing
 
 @testable import Transport
@@ -108,6 +109,27 @@ import Testing
     #expect(running.seen.wait(for: "one\ntwo\nthree\n"))
     let newest = running.seen.state.withLock { $0.files.map(\.isNewest) }
     #expect(newest.last == true && newest.dropLast().allSatisfy { !$0 } && newest.count > 1)
+  }
+
+  /// Whoever starts it may be the one that has to take in what it tells.
+  @Test func tellsNothingOnTheThreadThatStartsIt() throws {
+    for name in ["a.log", "b.log", "c.log"] { directory.append("line\n", to: name) }
+    var options = FileFollower.Options(paths: [directory("*.log")])
+    options.start = .beginning
+    let follower = try FileFollower(options)
+    let seen = Collector()
+    let starter = pthread_self()
+    let isStarter = Mutex(false)
+    try follower.start(
+      deliver: { seen.take($0) },
+      notice: { notice in
+        if pthread_self() == starter { isStarter.withLock { $0 = true } }
+        seen.note(notice)
+      })
+    #expect(seen.wait { $0.notices.count == 3 && $0.bytes.count == 15 })
+    #expect(!isStarter.withLock { $0 })
+    follower.stop()
+    follower.join()
   }
 
   /// A writer that rotates by renaming, 100 times, through three generations of old files.

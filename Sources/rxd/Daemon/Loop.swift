@@ -162,6 +162,8 @@ final class Loop: @unchecked Sendable {
       pthread_mutex_unlock(mutex)
     }
     while isLent || !isSignalled && !isStopped {
+      // Woken while another thread runs turns, by whatever: it has to look for itself behind them.
+      if isLent { isSignalled = true }
       guard let deadline, !isLent else {
         pthread_cond_wait(condition, mutex)
         continue
@@ -171,7 +173,6 @@ final class Loop: @unchecked Sendable {
         tv_nsec: Int(deadline.nanoseconds % 1_000_000_000))
       if pthread_cond_timedwait(condition, mutex, &until) == ETIMEDOUT {
         if !isLent { return }
-        isSignalled = true
       }
     }
   }
