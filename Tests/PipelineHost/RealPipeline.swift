@@ -12,7 +12,7 @@ public final class RealPipeline {
   /// Held by the thread that runs turns.
   private let turns = NSLock()
   private let notes = Mutex(Notes())
-  /// How often another thread has run turns.
+  /// How many batches had their turn on the thread that handed them over.
   public var loans: Int { notes.withLock { $0.loans } }
   private var probes: [String: ProbeSink.Recording] = [:]
 
@@ -49,7 +49,7 @@ public final class RealPipeline {
         guard turns.try() else { return false }
         let lent = executor.runLent(inner: isInner, batch)
         turns.unlock()
-        weakSelf?.notes.withLock { $0.loans += 1 }
+        if lent.isTaken { weakSelf?.notes.withLock { $0.loans += 1 } }
         bell.ring()
         for errand in lent.errands { errand() }
         return lent.isTaken

@@ -94,6 +94,16 @@ public final class Executor: @unchecked Sendable {
     setNeedsTurn()
   }
 
+  /// Forgets what waits for a turn, because there will be none any more: it may hold what holds this executor.
+  public func discard() {
+    let waiting = mailbox.withLock { box in
+      defer { box = Mailbox() }
+      return box
+    }
+    // Released outside of the lock.
+    withExtendedLifetime(waiting) {}
+  }
+
   // MARK: Turns
 
   /// When the next timer is due, or nil.

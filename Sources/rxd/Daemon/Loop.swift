@@ -114,7 +114,10 @@ final class Loop: @unchecked Sendable {
     while true {
       let round = look()
       if !round.leaving.isEmpty {
-        for entry in round.leaving { entry.done() }
+        for entry in round.leaving {
+          entry.executor.discard()
+          entry.done()
+        }
         continue
       }
       if round.isStopped { return }

@@ -69,4 +69,15 @@ import Testing
     #expect(log.all == ["urgent", "earlier", "batch", "answer"])
     #expect(executor.turns == 4)
   }
+
+  @Test func whatIsDiscardedHoldsNothing() {
+    var executor: Executor? = Executor(clock: VirtualTime())
+    weak let seen = executor
+    for isInner in [false, true] { executor?.postBatch(inner: isInner) { [executor] in _ = executor } }
+    executor?.post { [executor] in _ = executor }
+    executor?.discard()
+    #expect(executor?.run() == false)
+    executor = nil
+    #expect(seen == nil)
+  }
 }
