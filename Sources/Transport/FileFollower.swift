@@ -64,7 +64,7 @@ public final class FileFollower: Sendable {
     public var whenTooLong = LongLine.Policy.cut
     /// The most that one read asks for, in bytes.
     public var blockBytes = 256 << 10
-    /// How long a line may wait for others to be read with it, while they come fast: four times within it.
+    /// How long a line may wait for others to be read with it, while they come fast: sixteen times within four times as long.
     public var pace = TimeSpan(nanoseconds: 750_000)
     /// How long a file without a matching name is kept open after it last grew.
     public var rotateWait: TimeSpan = .seconds(5)

@@ -9,32 +9,40 @@ struct ReadingPace {
   private(set) var isBusy = false
   /// On the monotonic clock.
   private(set) var nextLook = Int64.min
-  /// When the finds before the last one were, the latest last.
-  private var earlier = (Int64.min, Int64.min, Int64.min)
-  /// Looks since lines have come fast.
-  private var looks = 0
+  /// When counting began.
+  private var start = Int64.min
+  /// Finds since `start`; while lines come fast, looks since then.
+  private var count = 0
 
+  /// So many finds within so many intervals are fast. A few lines at once are not: who writes them was held up.
+  static let finds = 16
+  static let intervals: Int64 = 4
   /// How many looks are made by the clock before news are waited for again, which shows how fast they come by then.
-  static let looksByClock = 16
+  static let looksByClock = 64
 
-  init(nanoseconds interval: Int64) { self.interval = max(0, interval) }
+  init(nanoseconds interval: Int64) { self.interval = min(max(0, interval), 1 << 60) }
 
-  /// A look at that time has found something. Four within one interval begin it, a look without a find ends it.
+  /// A look at that time has found something. Sixteen within four intervals begin it, a look without a find ends it.
   mutating func found(at time: Int64) {
-    if isBusy {
-      looks += 1
-      if looks == Self.looksByClock { foundNothing() }
-    } else if earlier.0 != .min, time &- earlier.0 < interval {
-      isBusy = true
-      looks = 0
-    }
-    earlier = (earlier.1, earlier.2, time)
     nextLook = time.addingReportingOverflow(interval).partialValue
+    if isBusy {
+      count += 1
+      if count == Self.looksByClock { foundNothing() }
+      return
+    }
+    if count == 0 || time &- start >= Self.intervals &* interval {
+      start = time
+      count = 0
+    }
+    count += 1
+    guard count == Self.finds else { return }
+    isBusy = true
+    count = 0
   }
 
   /// There was nothing at a look: the next line is read at once.
   mutating func foundNothing() {
     isBusy = false
-    earlier = (.min, .min, .min)
+    count = 0
   }
 }

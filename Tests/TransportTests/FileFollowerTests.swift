@@ -53,53 +53,54 @@ import Testing
     #expect(Set(running.seen.text.split(separator: "\n")) == ["new", "other"])
   }
 
-  /// Lines are delivered at once until four have come quickly; then they wait for the next look. Stopping does not.
+  /// Lines are delivered at once until many have come quickly; then they wait for the next look. Stopping does not.
   @Test func readsAtAPaceWhileLinesComeFast() throws {
     let running = try Running([directory("a.log")]) { $0.pace = .seconds(3600) }
-    for count in 1...4 {
+    let fast = String(repeating: "line\n", count: ReadingPace.finds)
+    for count in 1...ReadingPace.finds {
       directory.append("line\n", to: "a.log")
-      #expect(running.seen.wait(for: String(repeating: "line\n", count: count)))
+      #expect(running.seen.wait { $0.bytes.count == 5 * count })
     }
     directory.append("line\n", to: "a.log")
-    #expect(running.stop().map(\.offset) == [20])
-    #expect(running.seen.text == String(repeating: "line\n", count: 4))
+    #expect(running.stop().map(\.offset) == [Int64(fast.utf8.count)])
+    #expect(running.seen.text == fast)
   }
 
-  @Test func fourFindsWithinAnIntervalBeginThePace() {
+  @Test func sixteenFindsWithinFourIntervalsBeginThePace() {
     var pace = ReadingPace(nanoseconds: 100)
-    for time in [1000, 1034, 1067, 1100, 1134] as [Int64] {
-      pace.found(at: time)
-      #expect(!pace.isBusy)
-    }
-    pace.found(at: 1166)
-    #expect(pace.isBusy && pace.nextLook == 1266)
-    pace.found(at: 1400)
-    #expect(pace.isBusy && pace.nextLook == 1500)
+    // Every 25 for a while, then at once, but not often enough.
+    for time in stride(from: Int64(1000), to: 4000, by: 27) { pace.found(at: time) }
+    #expect(!pace.isBusy)
+    for _ in 1..<ReadingPace.finds { pace.found(at: 5000) }
+    #expect(!pace.isBusy)
+    pace.found(at: 5400)
+    #expect(!pace.isBusy)
+    for time in stride(from: Int64(6000), to: 6390, by: 26) { pace.found(at: time) }
+    #expect(!pace.isBusy)
+    pace.found(at: 6399)
+    #expect(pace.isBusy && pace.nextLook == 6499)
+    pace.found(at: 6600)
+    #expect(pace.isBusy && pace.nextLook == 6700)
     pace.foundNothing()
     #expect(!pace.isBusy)
-    for time in [1510, 1511, 1512] as [Int64] { pace.found(at: time) }
+    for _ in 1..<ReadingPace.finds { pace.found(at: 6710) }
     #expect(!pace.isBusy)
-    pace.found(at: 1513)
+    pace.found(at: 6711)
     #expect(pace.isBusy)
   }
 
   /// Whether lines still come fast shows only where each is waited for.
   @Test func thePaceIsGivenUpNowAndThen() {
     var pace = ReadingPace(nanoseconds: 100)
-    var time: Int64 = 1000
-    for _ in 0..<4 { pace.found(at: time) }
-    for _ in 1..<ReadingPace.looksByClock {
+    for _ in 0..<ReadingPace.finds { pace.found(at: 1000) }
+    for _ in 0..<ReadingPace.looksByClock {
       #expect(pace.isBusy)
-      time = pace.nextLook
-      pace.found(at: time)
+      pace.found(at: pace.nextLook)
     }
-    #expect(pace.isBusy)
+    #expect(!pace.isBusy)
+    for _ in 1..<ReadingPace.finds { pace.found(at: pace.nextLook - 100) }
+    #expect(!pace.isBusy)
     pace.found(at: pace.nextLook)
-    #expect(!pace.isBusy)
-    time = pace.nextLook
-    for _ in 0..<2 { pace.found(at: time) }
-    #expect(!pace.isBusy)
-    for _ in 0..<2 { pace.found(at: time) }
     #expect(pace.isBusy)
   }
 
