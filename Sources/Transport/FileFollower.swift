@@ -47,7 +47,7 @@ public struct FileBlock: Sendable {
 ///   what was written between the last look and the truncation is lost (`copytruncate`).
 /// - Files that appear after the start are read from their beginning.
 /// - One file under two names is read once.
-/// - Lines are delivered as they come. While they come faster than about 4,000 a second, the files are looked at every
+/// - Lines are delivered as they come. While they come faster than about 5,000 a second, the files are looked at every
 ///   `pace`, so that several lines cost one wake-up.
 public final class FileFollower: Sendable {
   public struct Options: Sendable {
