@@ -68,7 +68,7 @@ import Testing
 
   @Test func sixteenFindsWithinFourIntervalsBeginThePace() {
     var pace = ReadingPace(nanoseconds: 100)
-    // Every 25 for a while, then at once, but not often enough.
+    // One find less than would do: spread evenly for a while, then all at once.
     for time in stride(from: Int64(1000), to: 4000, by: 27) { pace.found(at: time) }
     #expect(!pace.isBusy)
     for _ in 1..<ReadingPace.finds { pace.found(at: 5000) }
