@@ -292,6 +292,34 @@ extension HTTPSink {
 
     override var awaitsAnswers: Bool { !isOver && !(exchanges.isEmpty && queue.isEmpty) }
 
+    // MARK: State
+
+    override func save(_ state: inout StateWriter) {
+      queue.save(to: &state, beside: exchanges.values.map(\.request), newKey: newKey)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      var restored = Queue(parameters.batch)
+      var lost = 0
+      try restored.restore(from: &state) { event in
+        guard case .success(let bytes) = writer.bytes(of: event.event) else {
+          lost += 1
+          return nil
+        }
+        return Item(body: bytes, event: event, settlement: nil)
+      }
+      queue = restored
+      countRejected(lost)
+      if lost > 0 {
+        execution.services.log(
+          .error, execution.plan.steps[seat.step.number].label,
+          "'encode' cannot write \(lost == 1 ? "an event that was" : "\(lost) events that were") waiting to be sent")
+      }
+      updatePressure()
+    }
+
+    override func relinquish() { _ = close() }
+
     /// Lets go of everything; returns what was not acknowledged, in order.
     private func close() -> [Item] {
       guard !isOver else { return [] }

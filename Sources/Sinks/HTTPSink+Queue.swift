@@ -26,8 +26,8 @@ extension HTTPSink {
   /// What is to be sent: requests that are to be repeated, or are parts of one that was refused, and events behind them.
   struct Queue {
     /// In the order of their places. There are at most as many as may be under way, and their parts.
-    private var requests = Deque<Request>()
-    private var events = Deque<Item>()
+    private(set) var requests = Deque<Request>()
+    private(set) var events = Deque<Item>()
     /// The place of the first of `events`.
     private var place = 0
     /// Bytes of the events that are in no request yet.
@@ -56,6 +56,12 @@ extension HTTPSink {
     mutating func insert(_ request: Request) {
       let index = requests.lastIndex { $0.place < request.place }.map { $0 + 1 } ?? 0
       requests.insert(request, at: index)
+    }
+
+    /// Puts a request of a saved state behind all others. There are no events yet.
+    mutating func insert(key: String, attempts: Int, _ items: [Item]) {
+      requests.append(Request(place: place, items: items, key: key, attempts: attempts))
+      place += items.count
     }
 
     /// The oldest of the requests that are here again.

@@ -160,6 +160,7 @@ public struct HTTPSink: SinkComponent {
     keeps: """
       Up to `queue` events or 16 MiB, whichever is reached first, and those of `maxConcurrent` requests, in memory.
       """,
+    carries: .position(version: 1),
     rivals: ["Vector http", "Benthos http_client", "Logstash http"],
     wants: [
       .init(.writing, "send events to a web service", "http: { url: \"http://127.0.0.1:8080/ingest\" }"),

@@ -54,6 +54,7 @@ public struct File: SourceComponent {
       error:
         "A file that cannot be read ends it with an error; a line that cannot be decoded goes to the errors output.",
       completion: "Behind the last line of the last file; followed, never.", disposal: "Closes the files."),
+    keeps: "How far each file has been read.", carries: .position(version: 1),
     rivals: ["Vector file", "Fluent Bit tail", "Logstash file"],
     wants: [
       .init(.reading, "read files once", "file: { path: access.log }"),
@@ -91,9 +92,15 @@ public struct File: SourceComponent {
   final class Reading: DecodingSource {
     private let parameters: File
     private lazy var intake = Intake(seat, gate: SemaphoreGate())
+    /// Files that have been read to their ends.
+    private var finished: [String] = []
+    /// Files to read, the next one last.
     private var waiting: [String] = []
+    /// The file that is being read, and how far its events have been sent.
+    private var current: FilePosition?
+    private var place = DecodingPlace()
     private var reader: BlockReader?
-    private lazy var place = BlockWorkPlace(
+    private lazy var workPlace = BlockWorkPlace(
       threads: parameters.decode.options.readsBlocksApart ? decodingThreads : 1,
       always: execution.reading.startsAllThreads)
     private var fileOrigin = Origin.none
@@ -104,21 +111,33 @@ public struct File: SourceComponent {
     }
 
     override func begin() {
-      var seen: Set<String> = []
+      waiting = files(except: [])
+      next()
+    }
+
+    /// The files that the paths lead to, in reverse.
+    private func files(except known: [String]) -> [String] {
+      var seen = Set(known)
+      var files: [String] = []
       for path in parameters.paths {
         let found = Glob.isPattern(path) ? Glob.expand(path) : [path]
-        waiting += found.filter { seen.insert($0).inserted }
+        files += found.filter { seen.insert($0).inserted }
       }
-      waiting.reverse()
-      next()
+      return files.reversed()
     }
 
     private func next() {
       guard !isClosed else { return }
-      guard let path = waiting.popLast() else {
+      guard let path = waiting.last else {
         finish()
         return
       }
+      open(path)
+      if !isClosed { waiting.removeLast() }
+    }
+
+    /// Reads a file, from where an earlier execution has read it to if it is still that file.
+    private func open(_ path: String, from resumption: (position: FilePosition, place: DecodingPlace)? = nil) {
       fileOrigin = Origin(
         source: origin.source, path: path, receivedAt: executor.wallTime, reply: origin.reply)
       var options = BlockReader.Options()
@@ -130,28 +149,82 @@ public struct File: SourceComponent {
       let node = Weak(self)
       do throws(PosixError) {
         let file = try FileDescriptor.openForReading(path)
+        let status = try file.status()
+        place = DecodingPlace()
+        if let resumption, status.kind == .regular {
+          if resumption.position.isOf(status), resumption.place.offset <= status.size {
+            place = resumption.place
+          } else {
+            execution.services.log(
+              .warning, execution.plan.steps[seat.step.number].label,
+              "\(path) is another file now or shorter than it was; it is read from its beginning")
+          }
+        }
+        options.offset = place.offset
+        current = FilePosition(of: status, path)
         let reader = try BlockReader(file, options: options)
         self.reader = reader
         try reader.start(
-          decoding: parameters.decode.options, threads: decodingThreads, allAtOnce: execution.reading.startsAllThreads,
-          into: intake, place: place
+          decoding: parameters.decode.options, knowing: place.memory, threads: decodingThreads,
+          allAtOnce: execution.reading.startsAllThreads, into: intake, place: workPlace
         ) { piece in node.object?.take(piece) }
       } catch {
+        current = nil
         finish(failing: SignalFailure(.source, error.message, at: seat.location))
       }
     }
 
     private func take(_ piece: DecodedPiece) {
+      guard !isClosed else { return }
       if let rows = piece.rows { take(rows, encoded: piece.encoded, origin: fileOrigin) }
-      shareWork(through: place)
+      shareWork(through: workPlace)
       if let longLine = piece.longLine { rejectLong(longLine, parameters.maxLine, fileOrigin) }
+      if piece.end == nil {
+        place = piece.place
+        if let unsentOffset { place.offset = unsentOffset }
+      }
       guard !isClosed, let end = piece.end else { return }
       switch end {
-      case .finished: next()
+      case .finished:
+        if let current { finished.append(current.path) }
+        current = nil
+        next()
       case .stopped: finish()
       case .failed(let error):
         finish(failing: SignalFailure(.source, error.message, at: seat.location))
       }
+    }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(finished)
+      state.write(waiting)
+      state.write(current)
+      state.write(place)
+      state.write(parameters.decode.options.dependence)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      finished = try state.read()
+      waiting = try state.read()
+      current = try state.read()
+      place = try state.read()
+      let dependence = try state.read(String.self)
+      if !parameters.decode.options.goesOn(at: place, dependence) {
+        execution.services.log(
+          .warning, execution.plan.steps[seat.step.number].label,
+          "'decode' has changed and needs the beginning of a file; \(current?.path ?? "it") is read from there again")
+        place = DecodingPlace()
+      }
+      if state.hasOtherParameters {
+        waiting = files(except: finished + (current.map { [$0.path] } ?? []))
+        if let path = current?.path, !parameters.reads(path) { current = nil }
+      }
+    }
+
+    override var hasPosition: Bool { current != nil || !finished.isEmpty || !waiting.isEmpty }
+
+    override func resume() {
+      if let current { open(current.path, from: (current, place)) } else { next() }
     }
 
     override func stop() {
@@ -168,14 +241,27 @@ public struct File: SourceComponent {
     private var inputs: [FileKey: Input] = [:] { didSet { latest = nil } }
     /// What was looked up last: most blocks come from one file.
     private var latest: (key: FileKey, input: Input)?
+    /// An earlier execution has begun with these files.
+    private var isResumed = false
 
     private struct FileKey: Hashable {
       var device: UInt64
       var inode: UInt64
+      init(_ position: FilePosition) { (device, inode) = (position.device, position.inode) }
     }
-    private struct Input {
-      var decoder: any EventDecoder
-      var origin: Origin
+
+    /// One file.
+    private final class Input {
+      /// Its events have been sent up to there.
+      var position: FilePosition
+      /// What a decoder has to know to go on there.
+      var memory: [UInt8]
+      var decoder: (any EventDecoder)?
+      var origin: Origin?
+      init(_ position: FilePosition, memory: [UInt8] = []) {
+        self.position = position
+        self.memory = memory
+      }
     }
 
     init(_ parameters: File, _ seat: Seat, _ downstream: Downstream) {
@@ -185,7 +271,9 @@ public struct File: SourceComponent {
 
     override func begin() {
       var options = FileFollower.Options(paths: parameters.paths)
-      options.start = parameters.start == .beginning ? .beginning : .end
+      // What an earlier execution did not know has come since.
+      options.start = parameters.start == .beginning || isResumed ? .beginning : .end
+      options.resume = inputs.values.map(\.position)
       options.maxLine = parameters.maxLine.bytes
       options.whenTooLong = parameters.whenTooLong.policy
       options.rotateWait = parameters.rotateWait
@@ -194,60 +282,80 @@ public struct File: SourceComponent {
       do throws(PosixError) {
         let follower = try FileFollower(options)
         self.follower = follower
-        try follower.start(
+        let positions = try follower.start(
           deliver: { block in _ = intake.deliver(here: block.isNewest) { node.object?.take(block) } },
           notice: { notice in _ = intake.deliver { node.object?.note(notice) } })
+        for position in positions { moved(to: position) }
       } catch {
         finish(failing: SignalFailure(.source, error.message, at: seat.location))
       }
     }
 
-    private func take(_ block: FileBlock) {
-      guard let input = input(of: block) else { return }
-      take(
-        block.lines.slab, offset: block.lines.offset, isLast: false, by: input.decoder,
-        origin: input.origin)
-      if let line = block.lines.longLine { rejectLong(line, parameters.maxLine, input.origin) }
+    /// The file goes on there, in front of its next event.
+    private func moved(to position: FilePosition) {
+      if let input = inputs[FileKey(position)] {
+        input.position = position
+      } else {
+        inputs[FileKey(position)] = Input(position)
+      }
     }
 
-    /// Of the file of `block`, by the name that it has now.
-    private func input(of block: FileBlock) -> Input? {
-      let key = FileKey(device: block.position.device, inode: block.position.inode)
-      if let latest, latest.key == key, latest.input.origin.path == block.path { return latest.input }
-      var input = inputs[key]
-      if input?.origin.path != block.path {
-        guard let decoder = input?.decoder ?? (try? parameters.decode.options.decoder()) else { return nil }
-        if inputs.count > 10_000 { inputs.removeAll() }
-        input = Input(
-          decoder: decoder,
-          origin: Origin(source: origin.source, path: block.path, receivedAt: executor.wallTime))
-        inputs[key] = input
+    private func take(_ block: FileBlock) {
+      guard !isClosed else { return }
+      let input = input(of: block)
+      guard let decoder = input.decoder, let origin = input.origin else { return }
+      take(block.lines.slab, offset: block.lines.offset, isLast: false, by: decoder, origin: origin)
+      if let line = block.lines.longLine { rejectLong(line, parameters.maxLine, origin) }
+      input.position = block.position
+      if let offset = unsentOffset ?? decoder.pendingOffset { input.position.offset = offset }
+    }
+
+    /// The file of `block`, by the name that it has now.
+    private func input(of block: FileBlock) -> Input {
+      let key = FileKey(block.position)
+      if let latest, latest.key == key, latest.input.origin?.path == block.path { return latest.input }
+      let input = inputs[key] ?? Input(block.position)
+      if input.decoder == nil {
+        input.decoder = try? parameters.decode.options.decoder()
+        input.decoder?.reset(memory: input.memory)
       }
-      if let input { latest = (key, input) }
+      if input.origin?.path != block.path {
+        input.origin = Origin(source: origin.source, path: block.path, receivedAt: executor.wallTime)
+      }
+      if inputs[key] == nil { inputs[key] = input }
+      latest = (key, input)
       return input
     }
 
     private func note(_ notice: FileFollower.Notice) {
       let label = execution.plan.steps[seat.step.number].label
       switch notice {
-      case .opened(let path, let offset):
-        execution.services.log(.debug, label, "following \(path) from byte \(offset)")
+      case .opened(let position):
+        moved(to: position)
+        execution.services.log(.debug, label, "following \(position.path) from byte \(position.offset)")
       case .truncated(let path, let offset):
-        inputs = inputs.filter { $0.value.origin.path != path }
+        for input in inputs.values where input.position.path == path {
+          // It begins with other bytes by now.
+          input.position.offset = 0
+          input.position.fingerprintBytes = 0
+          input.decoder = nil
+          input.memory = []
+        }
+        latest = nil
         execution.services.log(
           .warning, label,
           "\(path) was truncated after byte \(offset); what was written just before that may be lost")
       case .finished(let path, let position):
         // Its successor may have the same path by now: only the file itself tells which input ends.
-        let key = FileKey(device: position.device, inode: position.inode)
-        if let input = inputs.removeValue(forKey: key) {
-          take(
-            Slab(capacity: 0), offset: position.offset, isLast: true, by: input.decoder,
-            origin: input.origin)
+        if let input = inputs.removeValue(forKey: FileKey(position)), let decoder = input.decoder,
+          let origin = input.origin
+        {
+          take(Slab(capacity: 0), offset: position.offset, isLast: true, by: decoder, origin: origin)
         }
         execution.services.log(.debug, label, "read \(path) to its end")
       case .failed(let error): execution.services.log(.warning, label, error.message)
       case .lost(let position):
+        inputs[FileKey(position)] = nil
         execution.services.log(.warning, label, "\(position.path) is gone or shorter than it was")
       case .overflow:
         execution.services.log(.warning, label, "the kernel dropped file events; looked at everything again")
@@ -256,9 +364,64 @@ public struct File: SourceComponent {
       }
     }
 
+    override func save(_ state: inout StateWriter) {
+      state.write(parameters.paths)
+      state.write(each: inputs.values.sorted { $0.position.path < $1.position.path }) { state, input in
+        state.write(input.position)
+        state.write(input.decoder?.memory ?? input.memory)
+      }
+      state.write(parameters.decode.options.dependence)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      let paths = try state.read([String].self)
+      var saved: [Input] = []
+      for _ in 0..<(try state.count()) { saved.append(Input(try state.read(), memory: try state.read())) }
+      let dependence = try state.read(String.self)
+      for input in saved {
+        let place = DecodingPlace(offset: input.position.offset, memory: input.memory)
+        if !parameters.decode.options.goesOn(at: place, dependence) {
+          execution.services.log(
+            .warning, execution.plan.steps[seat.step.number].label,
+            "'decode' has changed and needs the beginning of a file; \(input.position.path) is read from there again")
+          input.position.offset = 0
+          input.memory = []
+        }
+        // A file that was renamed away from a path that is asked for is read to its end, one that is not asked for any
+        // more is not.
+        let wasNamed = paths.contains { Glob.matches($0, input.position.path) }
+        if !wasNamed || parameters.reads(input.position.path) { inputs[FileKey(input.position)] = input }
+      }
+      isResumed = true
+    }
+
+    override var hasPosition: Bool { follower != nil || isResumed }
+
+    override func resume() { begin() }
+
     override func stop() {
       intake.stop()
       follower?.stop()
     }
+  }
+}
+
+extension File {
+  /// Whether a path is among those that are asked for.
+  fileprivate func reads(_ path: String) -> Bool {
+    paths.contains { $0 == path || Glob.isPattern($0) && Glob.matches($0, path) }
+  }
+}
+
+extension FilePosition {
+  /// The beginning of a file.
+  fileprivate init(of status: FileDescriptor.Status, _ path: String) {
+    self.init(
+      path: path, device: status.device, inode: status.inode, fingerprint: 0, fingerprintBytes: 0, offset: 0)
+  }
+
+  /// Whether it is a position in that file.
+  fileprivate func isOf(_ status: FileDescriptor.Status) -> Bool {
+    device == status.device && inode == status.inode
   }
 }

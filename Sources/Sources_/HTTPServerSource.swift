@@ -229,7 +229,12 @@ public struct HTTPServerSource: SourceComponent {
       ])
     }
 
-    override func stop() {
+    /// Whoever has asked is answered before the next execution listens.
+    override func pause() { close() }
+
+    override func stop() { close() }
+
+    private func close() {
       guard let server else { return }
       self.server = nil
       // The port is free when this returns: whoever comes next may want it.

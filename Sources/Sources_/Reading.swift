@@ -47,6 +47,14 @@ extension RunningSource {
 }
 
 extension DecoderOptions {
+  /// What an input was decoded by, where that matters to whoever goes on in its middle; empty where it does not.
+  var dependence: String { needsBeginning ? "\(self)" : "" }
+
+  /// Whether a decoder can go on there, if the one that came there had that `dependence`.
+  func goesOn(at place: DecodingPlace, _ dependence: String) -> Bool {
+    !needsBeginning || place.offset == 0 || self.dependence == dependence
+  }
+
   /// Which threads read and decode a stream, in words.
   func threads(_ limit: Int?) -> String {
     if limit == 1 { return "read by a thread of its own, decoded in the turns" }
@@ -63,6 +71,8 @@ struct DecodedPiece: Sendable {
   /// The same as the sink will write it, where that could be made beside the turns.
   var encoded: EncodedBlock?
   var longLine: LongLine?
+  /// Where another reader would go on behind it.
+  var place = DecodingPlace()
   /// Set in the last piece.
   var end: BlockReader.End?
 }
@@ -73,15 +83,18 @@ extension BlockReader {
   /// `threads`: how many may decode at the same time; 1: the turns do it. There is one at first, and another one each time that the
   /// turns are found to wait for rows (``ReadingDemand``).
   ///
+  /// `memory`: what the decoder knew where reading starts.
+  ///
   /// `place`: where those threads find what else they can do.
   func start(
-    decoding options: DecoderOptions, threads: Int, allAtOnce: Bool, into intake: Intake, place: BlockWorkPlace,
-    take: @escaping @Sendable (DecodedPiece) -> Void
+    decoding options: DecoderOptions, knowing memory: [UInt8] = [], threads: Int, allAtOnce: Bool, into intake: Intake,
+    place: BlockWorkPlace, take: @escaping @Sendable (DecodedPiece) -> Void
   ) throws(PosixError) {
     // Where there is one processor only, nothing is won by handing blocks to other threads.
     let isAlone = Processors.available == 1
     if threads == 1 {
       guard let decoder = try? options.decoder() else { return }
+      decoder.reset(memory: memory)
       let decoding = BlockDecoding(decoder)
       try start(
         making: { { $0 } },
@@ -94,6 +107,7 @@ extension BlockReader {
     let demand = limit > 1 && !allAtOnce ? ReadingDemand() : nil
     let making: @Sendable () -> (@Sendable (Piece) -> DecodedPiece)? = {
       guard let decoder = try? options.decoder() else { return nil }
+      decoder.reset(memory: memory)
       let decoding = BlockDecoding(decoder)
       let bench = Workbench(place, decoding)
       return { bench.make($0) }
@@ -142,7 +156,7 @@ extension BlockDecoding {
     switch piece {
     case .block(let block):
       let rows = decode(block.slab, offset: block.offset, isLast: false, isPassedOn: isPassedOn)
-      return DecodedPiece(rows: rows, longLine: block.longLine)
+      return DecodedPiece(rows: rows, longLine: block.longLine, place: place(behind: block.endOffset))
     case .end(let end): return DecodedPiece(rows: finish(end), end: end)
     }
   }

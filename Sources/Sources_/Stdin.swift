@@ -33,6 +33,7 @@ public struct Stdin: SourceComponent {
       error: "A read that fails ends it with an error; a line that cannot be decoded goes to the errors output.",
       completion: "At the end of the input; a last line without a line feed counts.",
       disposal: "Stops reading; the input stays open."),
+    keeps: "The header row of CSV.", carries: .position(version: 1),
     rivals: ["Vector stdin", "Benthos stdin", "Logstash stdin"],
     wants: [
       .init(.reading, "read what is piped into the process", "stdin"),
@@ -48,6 +49,9 @@ public struct Stdin: SourceComponent {
     Node(self, seat, downstream)
   }
 
+  /// The beginning of a line that was read before a pipeline was suspended: what is read next goes on with it.
+  private static let leftOver = Mutex<[UInt8]>([])
+
   /// Whether some source reads standard input.
   private static let claimed = Mutex(false)
 
@@ -59,6 +63,10 @@ public struct Stdin: SourceComponent {
       threads: parameters.decode.options.readsBlocksApart ? decodingThreads : 1,
       always: execution.reading.startsAllThreads)
     private var hasClaim = false
+    /// What a decoder has to know to go on where the last event ended.
+    private var decodingPlace = DecodingPlace()
+    /// Holds the execution until everything that was read has been sent.
+    private var isPausing = false
     private lazy var lineOrigin = Origin(
       source: origin.source, receivedAt: executor.wallTime, reply: origin.reply)
 
@@ -83,14 +91,18 @@ public struct Stdin: SourceComponent {
       options.maxLine = parameters.maxLine.bytes
       options.whenTooLong = parameters.whenTooLong.policy
       if let bytes = execution.reading.blockBytes { options.blockBytes = bytes }
+      options.beginning = Stdin.leftOver.withLock { bytes in
+        defer { bytes = [] }
+        return bytes
+      }
       let intake = intake
       let node = Weak(self)
       do throws(PosixError) {
         let reader = try BlockReader(.standardInput, options: options)
         self.reader = reader
         try reader.start(
-          decoding: parameters.decode.options, threads: decodingThreads, allAtOnce: execution.reading.startsAllThreads,
-          into: intake, place: place
+          decoding: parameters.decode.options, knowing: decodingPlace.memory, threads: decodingThreads,
+          allAtOnce: execution.reading.startsAllThreads, into: intake, place: place
         ) { piece in node.object?.take(piece) }
       } catch {
         finish(failing: SignalFailure(.source, error.message, at: seat.location))
@@ -101,19 +113,65 @@ public struct Stdin: SourceComponent {
       if let rows = piece.rows { take(rows, encoded: piece.encoded, origin: lineOrigin) }
       shareWork(through: place)
       if let longLine = piece.longLine { rejectLong(longLine, parameters.maxLine, lineOrigin) }
-      guard !isClosed, let end = piece.end else { return }
+      guard !isClosed else { return }
+      guard let end = piece.end else {
+        decodingPlace = piece.place
+        return
+      }
       switch end {
       case .finished: finish()
+      case .stopped where isPausing:
+        if let rest = reader?.rest { Stdin.leftOver.withLock { $0 = rest } }
+        endPause()
       case .stopped: finish()
       case .failed(let error):
         finish(failing: SignalFailure(.source, error.message, at: seat.location))
       }
     }
 
+    /// What has been read cannot be read again, so it is sent first; the end of the last piece completes the source.
+    override func drain() {
+      if let reader { reader.stop() } else { finish() }
+    }
+
+    override func pause() {
+      guard let reader, !isPausing else { return }
+      isPausing = true
+      execution.hold()
+      reader.stop()
+    }
+
+    private func endPause() {
+      guard isPausing else { return }
+      isPausing = false
+      execution.release()
+    }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(decodingPlace)
+      state.write(parameters.decode.options.dependence)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      let place = try state.read(DecodingPlace.self)
+      let dependence = try state.read(String.self)
+      if parameters.decode.options.goesOn(at: place, dependence) {
+        decodingPlace = place
+      } else {
+        execution.services.log(
+          .warning, execution.plan.steps[seat.step.number].label,
+          "'decode' has changed and needs the beginning of the input, which has been read; the next row names the columns"
+        )
+      }
+    }
+
+    override func resume() { begin() }
+
     override func stop() {
       intake.stop()
       reader?.stop()
       if hasClaim { Stdin.claimed.withLock { $0 = false } }
+      endPause()
     }
   }
 }

@@ -24,6 +24,8 @@ public final class BlockReader: Sendable {
     public var blockBytes = 512 << 10
     /// Where reading starts; other than 0 only in a regular file.
     public var offset: Int64 = 0
+    /// Bytes that come before those that are read, in mode `lines`.
+    public var beginning: [UInt8] = []
     public init() {}
   }
 
@@ -87,6 +89,9 @@ public final class BlockReader: Sendable {
     try add(make, crew)
     while demand == nil, addOne(crew) {}
   }
+
+  /// After the end `stopped`: the beginning of a line that was read and not delivered.
+  public var rest: [UInt8] { reading.withLock { $0.rest } }
 
   /// How many threads read.
   public var threadCount: Int { threads.withLock { $0.count } }

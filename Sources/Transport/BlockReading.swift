@@ -20,6 +20,8 @@ struct BlockReading {
   private var isOver = false
   /// The number of the next read that gives something.
   private var number = 0
+  /// Lines of what came before the first read.
+  private var early: [BlockReader.Piece] = []
 
   /// What is made of a block needs memory by its lines rather than its bytes. So many are enough for a block to cost next
   /// to nothing for each.
@@ -37,13 +39,21 @@ struct BlockReading {
     lineBlock = min(options.blockBytes, Self.leastBlock)
     lines = LineAssembler(
       maxLine: options.maxLine, policy: options.whenTooLong, offset: options.offset, pool: Self.pool(lineBlock))
+    guard !options.beginning.isEmpty else { return }
+    lines.space(options.beginning.count).copyBytes(from: options.beginning)
+    lines.filled(options.beginning.count) { early.append(.block($0)) }
   }
+
+  /// What is held of a line whose end has not come.
+  var rest: [UInt8] { lines.rest }
 
   /// Reads until there is something, and adds it to `pieces`, the end as the last piece. Returns the number of the
   /// read, counted from 0; nil once the end has been told.
   mutating func next(_ pieces: inout [BlockReader.Piece]) -> Int? {
     guard !isOver else { return nil }
     var end: BlockReader.End?
+    pieces += early
+    early = []
     repeat {
       do throws(PosixError) {
         try prepare()

@@ -2,32 +2,6 @@ import Glibc
 import PipelineCore
 import Synchronization
 
-/// How far a file has been read, in a form that survives a restart: the file is found again by its
-/// inode and first bytes, whatever it is called by then.
-public struct FilePosition: Sendable, Equatable {
-  /// The name at the time.
-  public var path: String
-  public var device: UInt64
-  public var inode: UInt64
-  /// A hash of the first `fingerprintBytes` bytes.
-  public var fingerprint: UInt64
-  public var fingerprintBytes: Int
-  /// Everything before it has been delivered.
-  public var offset: Int64
-
-  public init(
-    path: String, device: UInt64, inode: UInt64, fingerprint: UInt64, fingerprintBytes: Int,
-    offset: Int64
-  ) {
-    self.path = path
-    self.device = device
-    self.inode = inode
-    self.fingerprint = fingerprint
-    self.fingerprintBytes = fingerprintBytes
-    self.offset = offset
-  }
-}
-
 /// Lines of a file that is followed.
 public struct FileBlock: Sendable {
   public var lines: LineBlock
@@ -72,7 +46,8 @@ public final class FileFollower: Sendable {
   }
 
   public enum Notice: Sendable, Equatable {
-    case opened(path: String, offset: Int64)
+    /// A file is followed from that place on.
+    case opened(FilePosition)
     /// The file has shrunk or been written anew; it had been read up to `offset`.
     case truncated(path: String, offset: Int64)
     /// A file without a matching name has been read to its end; by now another one may have its path.
@@ -98,19 +73,24 @@ public final class FileFollower: Sendable {
 
   /// Opens the files that exist and starts the thread; called once. The callbacks are called on it only, one at a time,
   /// and may block. `end` is called once, after `stop`, with where each file has been read to.
+  ///
+  /// - Returns: Where reading begins in the files that exist.
+  @discardableResult
   public func start(
     deliver: @escaping @Sendable (FileBlock) -> Void,
     notice: @escaping @Sendable (Notice) -> Void = { _ in },
     end: @escaping @Sendable ([FilePosition]) -> Void = { _ in }
-  ) throws(PosixError) {
+  ) throws(PosixError) -> [FilePosition] {
     let work = FollowerWork(options, stopEvent, deliver, notice)
     work.prepare()
+    let positions = work.positions
     // It runs turns of the pipeline, too, and needs as much stack as the thread that usually does.
     let started = try OwnThread("rxd follow", stackBytes: 8 << 20) {
       work.run()
       end(work.positions)
     }
     thread.withLock { $0 = started }
+    return positions
   }
 
   /// Ends following soon. What is not a whole line is not delivered.

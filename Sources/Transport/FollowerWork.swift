@@ -329,7 +329,7 @@ final class FollowerWork: @unchecked Sendable {
         fileWatches[file.watch] = file
       } catch { poll(instead: error) }
     }
-    notice(.opened(path: file.path, offset: file.lines.offset))
+    notice(.opened(file.position))
   }
 
   /// Goes on with a file that had been closed; whether it is one.

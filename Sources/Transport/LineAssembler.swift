@@ -152,6 +152,12 @@ struct LineAssembler {
     slab = nil
   }
 
+  /// The held beginning of a line; empty where part of it is gone.
+  var rest: [UInt8] {
+    guard let slab, discarded < 0, !skipping else { return [] }
+    return [UInt8](UnsafeRawBufferPointer(start: slab.start, count: held))
+  }
+
   /// Gives back memory that nothing is held in.
   mutating func release() {
     if held == 0 { slab = nil }

@@ -32,10 +32,12 @@ public final class RealPipeline {
   public var deadLetters: [String] { notes.withLock { $0.deadLetters } }
   public var counters: Execution.Counters { execution.counters }
 
+  /// `state`: what another run has left, to go on from.
+  ///
   /// `before`: called on this thread, before the launch. `lends`: threads of sources may run turns while this one waits.
   public init(
     _ yaml: String, name: String = "test.yaml", lends: Bool = false, http: (any HTTPClient)? = nil,
-    environment: [String: String] = [:], before: (Execution) -> Void = { _ in },
+    environment: [String: String] = [:], restoring state: [UInt8]? = nil, before: (Execution) -> Void = { _ in },
     worker: @escaping @Sendable (String) -> any Worker = { WorkThread($0) }
   ) throws {
     signal(SIGPIPE, SIG_IGN)
@@ -74,8 +76,15 @@ public final class RealPipeline {
     weakSelf = self
     before(execution)
     inTurn { pipeline in
-      pipeline.execution.launch { [unowned pipeline] in pipeline.outcome = $0 }
+      pipeline.execution.launch(restoring: state) { [unowned pipeline] in pipeline.outcome = $0 }
     }
+  }
+
+  /// Ends it so that another one can go on from what this returns.
+  public func suspend() -> [UInt8]? {
+    inTurn { $0.execution.suspend() }
+    runToEnd()
+    return execution.savedState
   }
 
   deinit {

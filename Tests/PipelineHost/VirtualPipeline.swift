@@ -83,6 +83,13 @@ public final class VirtualPipeline {
     settle()
   }
 
+  /// Ends it so that another one can go on from what this returns.
+  public func suspend() -> [UInt8]? {
+    inTurn { $0.execution.suspend() }
+    settle()
+    return execution.savedState
+  }
+
   /// What the probe of that name recorded.
   public func probe(_ name: String = "out") -> ProbeSink.Recording {
     probes[name] ?? ProbeSink.Recording()

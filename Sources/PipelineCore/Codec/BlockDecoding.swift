@@ -19,6 +19,13 @@ public final class BlockDecoding: @unchecked Sendable {
   /// How the input must be cut.
   public var framing: Framing { decoder.framing }
 
+  /// Where decoding can go on behind the last block, and what a decoder must know for that.
+  ///
+  /// - Parameter end: Where the last block ended in the input.
+  public func place(behind end: Int64) -> DecodingPlace {
+    DecodingPlace(offset: decoder.pendingOffset ?? end, memory: decoder.memory)
+  }
+
   /// Decodes the next block. `offset`: where it begins in the input. `isLast`: the input ends with it. `isPassedOn`: it
   /// will probably be passed on as it stands, so its rows need not be found.
   public func decode(_ slab: Slab, offset: Int64, isLast: Bool, isPassedOn: Bool = false) -> DecodedBlock {

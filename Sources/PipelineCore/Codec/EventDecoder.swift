@@ -46,6 +46,31 @@ extension EventDecoder {
   }
 }
 
+/// Where in an input a decoder can go on, as another one of the same options.
+public struct DecodingPlace: Sendable, Equatable {
+  /// Everything before it has been decoded, in bytes.
+  public var offset: Int64 = 0
+  /// See ``EventDecoder/memory``.
+  public var memory: [UInt8] = []
+  public init() {}
+  public init(offset: Int64, memory: [UInt8]) {
+    self.offset = offset
+    self.memory = memory
+  }
+}
+
+extension DecodingPlace: StateValue {
+  public func save(to state: inout StateWriter) {
+    state.write(offset)
+    state.write(memory)
+  }
+  public init(from state: inout StateReader) throws(StateFault) {
+    offset = try state.read()
+    memory = try state.read()
+    guard offset >= 0 else { throw StateFault("a place in an input is negative") }
+  }
+}
+
 /// How an input is cut into ranges for a decoder.
 public enum Framing: Sendable {
   /// Behind a line feed; only the last range may end otherwise. Rows never span ranges, except for CSV rows
@@ -128,6 +153,10 @@ public struct DecoderOptions: Sendable, Equatable {
     case .csv, .whole, .bytes: false
     }
   }
+
+  /// Whether nobody can go on in the middle of an input who does not know how it begins: the first row of CSV names the
+  /// columns.
+  public var needsBeginning: Bool { format == .csv && csv.header == .firstRow }
 
   /// The decoder for these options, for one input.
   public func decoder() throws(CodecFailure) -> any EventDecoder {

@@ -7,6 +7,9 @@ open class DecodingSource: RunningSource {
   private var hasShared = false
   /// Of the last block.
   private var fate = BlockFate.rows
+  /// Where the first event of the last block stands in the input that was decoded and not sent, because the source was
+  /// closed before; nil: all of them were sent.
+  public private(set) var unsentOffset: Int64?
 
   /// Decodes `slab`, which continues what came before for this `decoder`, and emits its rows.
   ///
@@ -17,6 +20,7 @@ open class DecodingSource: RunningSource {
     _ slab: Slab, offset: Int64, isLast: Bool, by decoder: any EventDecoder, origin: Origin
   ) -> (decoded: Int, refused: Int) {
     guard !isClosed else { return (0, 0) }
+    unsentOffset = nil
     arena.keep(slab)
     arena.keep(origin)
     rows.clear()
@@ -29,6 +33,7 @@ open class DecodingSource: RunningSource {
   /// Emits the rows of a block that was decoded on another thread, or hands on what it has become there.
   public final func take(_ block: DecodedBlock, encoded: EncodedBlock? = nil, origin: Origin) {
     guard !isClosed else { return }
+    unsentOffset = nil
     if let encoded, emit(encoded) {
       fate = .encoded
       execution.counters.received &+= UInt64(encoded.received)
@@ -68,11 +73,17 @@ open class DecodingSource: RunningSource {
       for refused in rows.rejected {
         produceRows(rows, next..<refused.index, origin)
         next = refused.index
-        if isClosed { return }
+        if isClosed {
+          unsentOffset = unsentOffset ?? refused.offset
+          return
+        }
         rejectInput(
           refused.bytes.rawBytes, "\(refused.reason)", origin: origin, position: refused.offset)
         settle()
-        if isClosed { return }
+        if isClosed {
+          unsentOffset = next < rows.count ? rows.rows[next].offset : nil
+          return
+        }
       }
       produceRows(rows, next..<rows.count, origin)
     }
@@ -102,7 +113,10 @@ open class DecodingSource: RunningSource {
       emitted &+= 1
       emit(event)
       settle()
-      if isClosed { return }
+      if isClosed {
+        unsentOffset = at &+ 1 < range.upperBound ? all[at &+ 1].offset : nil
+        return
+      }
     }
   }
 
@@ -119,7 +133,7 @@ open class DecodingSource: RunningSource {
       indexed.pointee.lines = nil
     }
     var event = Event(.null, origin: origin)
-    for line in documents {
+    for (at, line) in documents.enumerated() {
       let start = base + Int(line.start)
       let value = Value(
         kind: start.load(as: UInt8.self) == UInt8(ascii: "{") ? .jsonMap : .jsonList, pointer: start,
@@ -131,7 +145,10 @@ open class DecodingSource: RunningSource {
       emitted &+= 1
       emit(event)
       settle()
-      if isClosed { return }
+      if isClosed {
+        unsentOffset = at &+ 1 < documents.count ? offset &+ Int64(documents[at &+ 1].line) : nil
+        return
+      }
     }
   }
 
@@ -140,7 +157,10 @@ open class DecodingSource: RunningSource {
     defer { execution.counters.received &+= emitted }
     var event = Event(.null, origin: origin)
     text.forEachLine { line, at in
-      if isClosed { return }
+      if isClosed {
+        unsentOffset = unsentOffset ?? offset &+ Int64(at)
+        return
+      }
       event.value = .string(line)
       event.position = offset &+ Int64(at)
       emitted &+= 1

@@ -15,27 +15,54 @@ extension Execution {
   /// What the pipeline keeps: operators, timers, inner signals, positions of sources. Call it between two turns.
   ///
   /// An execution of the same pipeline that is launched with it goes on as this one would have. Requests that
-  /// are under way are made again; what has not been read yet and what a sink has taken is not part of it.
+  /// are under way are made again; what has not been read yet is not part of it, and of what a sink has taken, only what
+  /// it carries (``RunningSink/save(_:)``).
   /// Nil if the pipeline has ended or is about to: then there is nothing to go on with.
-  public func saveState() -> [UInt8]? {
+  ///
+  /// - Parameter keeping: of which sinks that is part of the state.
+  public func saveState(keeping: (SinkPlan) -> Bool = { _ in true }) -> [UInt8]? {
+    draftState(keeping: keeping).map(finishState)
+  }
+
+  /// A state to which positions of sources can still be added.
+  struct StateDraft {
+    fileprivate let table: StateTable.Builder
+    fileprivate let context: StateWriter.Context
+    fileprivate var records: StateWriter
+  }
+
+  /// Writes what all that runs keeps.
+  func draftState(keeping: (SinkPlan) -> Bool = { _ in true }) -> StateDraft? {
     guard outcome == nil, !isStopping, !sinks.isEmpty || !drivers.isEmpty else { return nil }
     let table = StateTable.Builder(plan)
     let context = StateWriter.Context(executor, table)
-    var root = StateWriter(context)
-    root.part { state in
-      for (index, sink) in plan.sinks.enumerated() {
-        let open = sinks[index]
-        let status: SinkStatus = !open.isOpen ? .drained : open.node.hasEnded ? .ended : .open
-        state.record(.reference(sink.reference)) { $0.write(status.rawValue) }
-        if status == .open { record(open.upstream, of: sink.input, &state) }
+    var state = StateWriter(context)
+    for (index, sink) in plan.sinks.enumerated() {
+      let open = sinks[index]
+      let status: SinkStatus = !open.isOpen ? .drained : open.node.hasEnded ? .ended : .open
+      state.record(.reference(sink.reference)) { $0.write(status.rawValue) }
+      if open.isCarried, status != .drained, keeping(sink) {
+        let key = StateTable.Key.step(
+          sink.step, version: open.carries.version, fitsOtherParameters: open.carries.fitsOtherParameters)
+        state.record(key) { state in state.own(sink.step, open.node.save) }
       }
-      for (index, driver) in zip(plan.drivers, drivers) {
-        state.record(.reference(Driver.reference(plan.named[index].name))) { $0.write(driver.hasEnded) }
-        if let upstream = driver.upstream, let signal = driver.signal { record(upstream, of: signal, &state) }
-      }
-      for tap in taps { tap.record(self, &state) }
-      for signal in named { signal.record(&state) }
+      if status == .open { record(open.upstream, of: sink.input, &state) }
     }
+    for (index, driver) in zip(plan.drivers, drivers) {
+      state.record(.reference(Driver.reference(plan.named[index].name))) { $0.write(driver.hasEnded) }
+      if let upstream = driver.upstream, let signal = driver.signal { record(upstream, of: signal, &state) }
+    }
+    for tap in taps { tap.record(self, &state) }
+    for signal in named { signal.record(&state) }
+    return StateDraft(table: table, context: context, records: state)
+  }
+
+  /// Adds the positions of sources that were closed in this turn, and makes bytes of it.
+  func finishState(_ draft: StateDraft) -> [UInt8] {
+    let table = draft.table
+    let context = draft.context
+    var records = draft.records
+    for source in justClosed where !table.hasRecord(of: source.seat.step) { source.record(&records) }
     var origins = StateWriter(context)
     origins.write(each: context.origins) { state, origin in
       state.write(origin.source)
@@ -45,7 +72,7 @@ extension Execution {
     }
     stateSizes = table.sizes
     stateFaults = table.faults.map { key, fault in
-      let step: StepPlan? = if case .step(let id, _) = key { plan.steps[id.number] } else { nil }
+      let step: StepPlan? = if case .step(let id, _, _) = key { plan.steps[id.number] } else { nil }
       return Diagnostic(
         .stateRefused, "what '\(step?.label ?? "a reference")' keeps cannot be saved: \(fault.message)",
         at: step?.location, help: "It starts empty when the pipeline starts again")
@@ -57,10 +84,30 @@ extension Execution {
     state.write(executor.lastTimer)
     state.write(lastSubscription)
     state.write(each: table.entries)
+    state.write(each: zip(plan.named, SignalDefinitions.all(plan)).map { ($0.name, $1) }) {
+      $0.write($1.0)
+      $0.append(fixed: $1.1)
+    }
     state.append(origins)
-    state.append(root)
+    state.part { $0.append(records) }
     state.append(fixed: Fingerprint.of(state.bytes))
     return state.bytes
+  }
+
+  /// Gives a sink back what it had still to deliver.
+  func restore(
+    _ node: RunningSink, _ sink: SinkPlan, _ component: any SinkComponent, _ restoration: Restoration
+  ) {
+    let version = component.carries.version
+    guard version > 0, let record = restoration.record(sink.step, version: version) else { return }
+    var reader = record.reader.reader(
+      version: record.version, target: nil, hasOtherParameters: restoration.hasChanged(sink.step))
+    do throws(StateFault) {
+      try node.restore(&reader)
+      guard reader.isAtEnd else { throw StateFault("there is more than the sink reads") }
+    } catch {
+      restoration.refuse(sink.step, error)
+    }
   }
 
   /// Writes the records of what `subscription` runs.

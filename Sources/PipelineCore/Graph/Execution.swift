@@ -93,6 +93,22 @@ public final class Execution {
   private var onEnd: (Outcome) -> Void = { _ in }
   /// What still goes on outside of the graph and must be over before the end is told.
   private var holds = 0
+  /// The state that another execution can go on from, once this one has been suspended, or has failed and
+  /// ``keepsStateOnFailure`` is set.
+  public private(set) var savedState: [UInt8]?
+  /// A failure leaves ``savedState``: what has failed starts anew there, all else goes on, and sources continue behind
+  /// what they have sent.
+  public var keepsStateOnFailure = false
+  /// What happens to a sink when the pipeline is suspended; nil: it is not being suspended.
+  private var suspension: ((SinkPlan) -> Bool)?
+  /// It has been suspended: only sinks still finish.
+  private var isSuspended = false
+  /// Everything that was there at the launch has begun.
+  public private(set) var hasBegun = false
+  /// Sources with a position that have been closed in this turn: what fails in its course saves it all the same.
+  private(set) var justClosed: [RunningSource] = []
+  /// The state when the pipeline failed, until the end of that turn.
+  private var draft: StateDraft?
   /// Reasons that were already logged once: by step and code and, for conditions, by path.
   var logged: Set<String> = []
 
@@ -101,6 +117,10 @@ public final class Execution {
     var upstream: any Subscription
     let errors: ErrorsSignal
     var isOpen = true
+    /// What of its component outlives the process.
+    var carries = Carries.nothing
+    /// What it has still to deliver is part of a saved state.
+    var isCarried: Bool { carries.version > 0 }
   }
 
   public init(plan: Plan, executor: Executor, services: Services) {
@@ -134,9 +154,12 @@ public final class Execution {
       let component = sinkOverride?(sink.name) ?? sink.component
       let node = component.makeSink(seat)
       node.index = index
+      if let restoration { restore(node, sink, component, restoration) }
       let isDrained = restoration?.status(sink) == .drained
       sinks.append(
-        OpenSink(node: node, upstream: NoSubscription.make(), errors: ErrorsSignal(self), isOpen: !isDrained))
+        OpenSink(
+          node: node, upstream: NoSubscription.make(), errors: ErrorsSignal(self), isOpen: !isDrained,
+          carries: component.carries))
       if isDrained { openSinks -= 1 } else { node.open() }
       if outcome != nil { return }
     }
@@ -184,6 +207,12 @@ public final class Execution {
     let starts = pendingStarts
     pendingStarts = []
     for start in starts { start() }
+    hasBegun = true
+  }
+
+  /// A source with a position that belongs to no event is being closed.
+  func closed(_ source: RunningSource) {
+    if keepsStateOnFailure { justClosed.append(source) }
   }
 
   /// More subscribers of named signals, for tests.
@@ -219,9 +248,15 @@ public final class Execution {
 
   private func end(_ outcome: Outcome) {
     guard self.outcome == nil else { return }
+    if case .failed = outcome, keepsStateOnFailure, hasBegun, let draft = draftState() {
+      // How far sources have come is known when they are through with the event that has failed.
+      self.draft = draft
+      holds += 1
+    }
     self.outcome = outcome
     if case .failed(let failure) = outcome {
       executor.settlement?.fail(failure.message)
+      if draft != nil { for sink in sinks where sink.isOpen && sink.isCarried { sink.node.relinquish() } }
       surrender()
     }
     teardown()
@@ -234,7 +269,48 @@ public final class Execution {
 
   public func release() {
     holds -= 1
+    if holds == 0, suspension != nil { freeze() }
     tellEnd()
+  }
+
+  // MARK: Suspending
+
+  /// Ends the pipeline so that another execution goes on from ``savedState``: operators keep what they hold and flush
+  /// nothing, what sources have not sent is sent by the other one. Sinks finish what they hold, and then `onEnd` of
+  /// ``launch(restoring:onEnd:)`` is called.
+  ///
+  /// First the sources pause: clients of a server that wait for an answer get it. ``freeze()`` cuts that short.
+  ///
+  /// - Parameter keeping: whether the other execution has that sink, too; what it still has to deliver is then part of
+  ///   the state, if its component carries that.
+  public func suspend(keeping: @escaping (SinkPlan) -> Bool = { _ in true }) {
+    guard outcome == nil, !isStopping, suspension == nil else { return }
+    suspension = keeping
+    for source in runningSources where !source.isClosed { source.pause() }
+    if holds == 0 { freeze() }
+  }
+
+  /// Takes the state of a pipeline that is being suspended, without waiting any longer for answers under way.
+  public func freeze() {
+    guard let keeping = suspension, !isSuspended, !isStopping, outcome == nil else { return }
+    savedState = saveState(keeping: keeping)
+    isSuspended = true
+    isStopping = true
+    for sink in sinks { sink.upstream.cancel() }
+    for driver in drivers { driver.upstream?.cancel() }
+    for tap in taps { tap.disconnect() }
+    for shared in named { shared.disconnect() }
+    for source in runningSources { source.cancel() }
+    runningSources = []
+    for (index, sink) in sinks.enumerated() where outcome == nil && sink.isOpen {
+      if sink.isCarried, keeping(plan.sinks[index]) {
+        sink.node.relinquish()
+        sink.node.drained()
+      } else {
+        sink.node.complete()
+      }
+    }
+    endIfOver()
   }
 
   private func tellEnd() {
@@ -262,7 +338,8 @@ public final class Execution {
   /// It ends with its last sink and with what executes commands for what sinks could not deliver; one without sinks,
   /// with what executes its commands.
   private func endIfOver() {
-    guard openSinks == 0, drivers.allSatisfy({ $0.hasEnded || !plan.sinks.isEmpty && !$0.isAwaited }) else { return }
+    guard openSinks == 0, isSuspended || drivers.allSatisfy({ $0.hasEnded || !plan.sinks.isEmpty && !$0.isAwaited })
+    else { return }
     end(.completed)
   }
 
@@ -279,6 +356,12 @@ public final class Execution {
   }
 
   private func turnEnded() {
+    if let draft {
+      self.draft = nil
+      savedState = finishState(draft)
+      release()
+    }
+    if !justClosed.isEmpty { justClosed = [] }
     for bank in banks.values { bank.forget() }
     let wasFree = !executor.isCongested
     for sink in sinks where sink.isOpen { sink.node.turnEnded() }

@@ -214,6 +214,9 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
     guard Set(inputs).count == inputs.count, seat.inputs.count > 0 || inputs.isEmpty else {
       throw StateFault("it has other inputs")
     }
+    for (index, input) in seat.inputs.enumerated() where !inputs.contains(index) && restoration.isRenewed(input) {
+      throw StateFault("a signal that it gets no events from any more has changed since")
+    }
     var deferred: [(position: Int, token: Int)] = []
     for _ in 0..<(try record.count()) { deferred.append((try record.read(), try record.read())) }
     let inlets = try savedInlets(&record)

@@ -38,6 +38,17 @@ open class RunningSink: Downstream {
   /// more than once, maybe in the middle of a rejection.
   open func surrender() -> Bool { false }
 
+  // MARK: State, to override where the spec says `carries: .position`
+
+  /// Writes what this sink has taken and not delivered, but for events with a settlement, whose source hears that they
+  /// have not been delivered. Timers are set anew.
+  open func save(_ state: inout StateWriter) {}
+  /// Takes back what `save` wrote, in the same order; called before
+  /// `open`. It changes nothing if it throws.
+  open func restore(_ state: inout StateReader) throws(StateFault) {}
+  /// What `save` wrote is delivered by another execution: let go of it without a word.
+  open func relinquish() {}
+
   /// The pipeline ends without draining: release everything, write nothing more.
   open func abandon() {}
 

@@ -30,11 +30,19 @@ open class RunningSource: OperatorNode {
   /// Goes on after `restore`, in place of `begin`. Called once; events may be emitted before it returns.
   open func resume() {}
 
+  /// Where its state is a position (``Carries/position(version:)``): whether it has one, because it has begun.
+  open var hasPosition: Bool { true }
+
   /// Whether it goes on for ever unless it is stopped, with nothing but time: a test does not wait for its end.
   open var isEndless: Bool { false }
 
   /// Stops reading and completes, so that what is held below is flushed.
   open func drain() { finish() }
+
+  /// The pipeline is about to be suspended (``Execution/suspend(keeping:)``): take nothing more in that another execution
+  /// could not take in, and hold the execution until what has been taken in is answered. It may be asked for its state
+  /// at the end of any turn from now on. The default goes on: what no turn has taken is read again by the next execution.
+  open func pause() {}
 
   /// Completes because the pipeline stops, without having said what it still had to say.
   public final func cutOff() {
@@ -47,6 +55,9 @@ open class RunningSource: OperatorNode {
   /// Whoever waits for an answer to the event that it was made for hears at once that there is none any more.
   final override func closed() {
     if origin.reply != nil { execution.forget(self) }
+    if carries.fitsOtherParameters, hasPosition, !seat.scope.isForSomething, seat.scope.subject == nil {
+      execution.closed(self)
+    }
   }
 
   // MARK: State
@@ -54,7 +65,9 @@ open class RunningSource: OperatorNode {
   final var carries: Carries { replacement?.carries ?? seat.carries }
 
   final override func record(_ state: inout StateWriter) {
-    state.record(.step(seat.step, version: carries.version)) { state in
+    let key = StateTable.Key.step(
+      seat.step, version: carries.version, fitsOtherParameters: carries.fitsOtherParameters)
+    state.record(key) { state in
       state.write(serial)
       state.own(seat.step, save)
     }
@@ -63,7 +76,8 @@ open class RunningSource: OperatorNode {
   final override func restore(
     record: StateReader, version: Int, _ restoration: Restoration
   ) throws(StateFault) {
-    var record = record.reader(version: version, target: self)
+    var record = record.reader(
+      version: version, target: self, hasOtherParameters: restoration.hasChanged(seat.step))
     serial = try record.read()
     guard serial <= restoration.lastSubscription else { throw StateFault("its number is not known") }
     try restore(&record)

@@ -29,7 +29,11 @@ final class Restoration {
   private var entries: [StateTable.Entry] = []
   /// The table's index of a step of the plan, where both are the same step.
   private var steps: [Int: Int] = [:]
+  /// Those of `steps` whose parameters are others now.
+  private var changed: Set<Int> = []
   private var references: [String: Int] = [:]
+  /// Named signals of which the file says something else now.
+  private var renewed: Set<Int> = []
   private(set) var root = Section()
   /// Where records are looked for.
   var section = Section()
@@ -81,6 +85,10 @@ final class Restoration {
     let (elapsed, overflow) = context.executor.wallTime.subtractingReportingOverflow(savedAt)
     context.elapsed = TimeSpan(nanoseconds: overflow ? 0 : max(0, elapsed))
     entries = try reader.read()
+    var definitions: [String: UInt64] = [:]
+    for _ in 0..<(try reader.count()) { definitions[try reader.read()] = try reader.fixed64() }
+    for (index, definition) in SignalDefinitions.all(plan).enumerated()
+    where definitions[plan.named[index].name] != definition { renewed.insert(index) }
     for _ in 0..<(try reader.count()) { context.origins.append(try Self.origin(&reader)) }
     root = try Section(try reader.part())
     guard reader.isAtEnd else { throw StateFault("there is more than it says") }
@@ -108,9 +116,12 @@ final class Restoration {
             at: nil, help: "Give steps that may move a name: '{ \(Self.keyword(entry.name)): ..., name: NAME }'"))
         continue
       }
-      guard entry.fingerprint == plan.steps[number].fingerprint else {
-        refuse(StepID(number), StateFault("the step has changed since"))
-        continue
+      if entry.fingerprint != plan.steps[number].fingerprint {
+        guard entry.fitsOtherParameters else {
+          refuse(StepID(number), StateFault("the step has changed since"))
+          continue
+        }
+        changed.insert(number)
       }
       steps[number] = at
     }
@@ -125,6 +136,8 @@ final class Restoration {
   /// The record of a step in the current section; nil: it starts empty.
   func record(_ step: StepID, version: Int) -> (version: Int, reader: StateReader)? {
     guard let at = steps[step.number], let reader = section[at] else { return nil }
+    // Another component may have taken the name.
+    if changed.contains(step.number), version == 0 { return nil }
     let saved = entries[at].version
     guard saved == version || saved > 0 && saved < version else {
       refuse(step, StateFault("its form is version \(saved), and this version of rxd reads \(version)"))
@@ -132,6 +145,14 @@ final class Restoration {
     }
     return (saved, reader)
   }
+
+  /// Whether what had ended of that signal is not what the file means now.
+  func isRenewed(_ signal: SignalPlan) -> Bool {
+    if case .named(let index) = signal.kind { renewed.contains(index) } else { false }
+  }
+
+  /// Whether the step's parameters have changed since its state was saved.
+  func hasChanged(_ step: StepID) -> Bool { changed.contains(step.number) }
 
   func record(reference: String) -> StateReader? { references[reference].flatMap { section[$0] } }
 
@@ -143,10 +164,10 @@ final class Restoration {
   }
 
   func status(_ sink: SinkPlan) -> SinkStatus {
-    guard var record = record(reference: sink.reference), let status = try? record.read(UInt8.self) else {
-      return .open
-    }
-    return SinkStatus(rawValue: status) ?? .open
+    guard var record = record(reference: sink.reference), let status = try? record.read(UInt8.self),
+      let known = SinkStatus(rawValue: status), !isRenewed(sink.input)
+    else { return .open }
+    return known
   }
 
   /// Whether a subscriber that is no sink had heard of the end.

@@ -5,6 +5,8 @@
 public struct StateReader {
   /// The version of the component's state that wrote this.
   public let version: Int
+  /// The step's parameters have changed since. Only a state that ``Carries/position(version:)`` describes comes so.
+  public let hasOtherParameters: Bool
   private let bytes: [UInt8]
   private var at: Int
   private let end: Int
@@ -27,7 +29,7 @@ public struct StateReader {
 
   init(
     _ bytes: [UInt8], _ range: Range<Int>, _ context: Context, version: Int = 0,
-    target: (any TimerTarget)? = nil
+    target: (any TimerTarget)? = nil, hasOtherParameters: Bool = false
   ) {
     self.bytes = bytes
     at = range.lowerBound
@@ -35,6 +37,7 @@ public struct StateReader {
     self.context = context
     self.version = version
     self.target = target
+    self.hasOtherParameters = hasOtherParameters
   }
 
   public mutating func read<T: StateValue>(_ type: T.Type = T.self) throws(StateFault) -> T {
@@ -93,8 +96,9 @@ public struct StateReader {
   }
 
   /// The same part for a component.
-  func reader(version: Int, target: any TimerTarget) -> StateReader {
-    StateReader(bytes, at..<end, context, version: version, target: target)
+  func reader(version: Int, target: (any TimerTarget)?, hasOtherParameters: Bool = false) -> StateReader {
+    StateReader(
+      bytes, at..<end, context, version: version, target: target, hasOtherParameters: hasOtherParameters)
   }
 
   func schedule(at deadline: Instant, _ sequence: UInt64, _ token: Int) throws(StateFault) -> Wake {

@@ -1,9 +1,10 @@
 /// The form of a saved state, from the first byte to the last.
 ///
 /// ```
-/// "rxds" format:1            what it is
+/// "rxds" format:2            what it is
 /// wall time, last timer, last subscription
-/// table                      the steps that records belong to: name, state version, fingerprint
+/// table                      the steps that records belong to: name, state version, fingerprint, fits other parameters
+/// definitions                what the file says of each named signal
 /// origins                    where kept events came from
 /// root section               records
 /// checksum:8                 FNV-1a of everything before
@@ -13,11 +14,11 @@
 /// ones folded. Whoever does not know a record skips it.
 enum StateTable {
   static let magic = Array("rxds".utf8)
-  static let format: UInt8 = 1
+  static let format: UInt8 = 2
 
   /// What a record belongs to.
   enum Key: Hashable {
-    case step(StepID, version: Int)
+    case step(StepID, version: Int, fitsOtherParameters: Bool = false)
     /// A place that refers to a named signal.
     case reference(String)
   }
@@ -27,6 +28,8 @@ enum StateTable {
     var name: String
     var version: Int
     var fingerprint: UInt64
+    /// The record is of use where the step's parameters have changed, too.
+    var fitsOtherParameters = false
   }
 
   /// Numbers the keys of the records that are written.
@@ -39,15 +42,23 @@ enum StateTable {
     /// Steps whose state could not be written.
     var faults: [(key: Key, fault: StateFault)] = []
 
+    private var written: Set<StepID> = []
+
     init(_ plan: Plan) { self.plan = plan }
 
+    func hasRecord(of step: StepID) -> Bool { written.contains(step) }
+
     func index(of key: Key) -> Int {
+      if case .step(let id, _, _) = key { written.insert(id) }
       if let known = index[key] { return known }
       index[key] = entries.count
       switch key {
-      case .step(let id, let version):
+      case .step(let id, let version, let fitsOtherParameters):
         let step = plan.steps[id.number]
-        entries.append(Entry(isStep: true, name: step.key, version: version, fingerprint: step.fingerprint))
+        entries.append(
+          Entry(
+            isStep: true, name: step.key, version: version, fingerprint: step.fingerprint,
+            fitsOtherParameters: fitsOtherParameters))
       case .reference(let name):
         entries.append(Entry(isStep: false, name: name, version: 0, fingerprint: 0))
       }
@@ -62,12 +73,14 @@ extension StateTable.Entry: StateValue {
     state.write(name)
     state.write(version)
     state.append(fixed: fingerprint)
+    state.write(fitsOtherParameters)
   }
   init(from state: inout StateReader) throws(StateFault) {
     isStep = try state.read()
     name = try state.read()
     version = try state.read()
     fingerprint = try state.fixed64()
+    fitsOtherParameters = try state.read()
   }
 }
 
@@ -89,27 +102,62 @@ struct Fingerprint {
 
   /// What the YAML says, not how: neither the order of keys nor quotes nor comments change it. Secrets do not
   /// count, because what is stored must tell nothing of them.
-  static func of(_ node: YAMLNode?) -> UInt64 {
+  ///
+  /// - Parameter tellsKinds: Whether the number `5` and the text `'5'` differ.
+  static func of(_ node: YAMLNode?, tellsKinds: Bool = false) -> UInt64 {
     guard let node else { return 1 }
     var print = Fingerprint()
     switch node.content {
     case .scalar(let scalar):
       print.add(UInt8(1))
+      if tellsKinds { print.add(scalar.kind.number) }
       if !scalar.containsSecret { print.add(scalar.text.text) }
     case .sequence(let items):
       print.add(UInt8(2))
-      for item in items { print.add(of(item)) }
+      for item in items { print.add(of(item, tellsKinds: tellsKinds)) }
     case .mapping(let entries):
       var sum: UInt64 = 0
       for entry in entries {
         var member = Fingerprint()
         member.add(entry.key.text.text)
-        member.add(of(entry.value))
+        member.add(of(entry.value, tellsKinds: tellsKinds))
         sum &+= member.value
       }
       print.add(UInt8(3))
       print.add(sum)
     }
     return print.value
+  }
+}
+
+extension YAMLNode {
+  /// Stands for what a pipeline file says of how the pipeline runs: equal for files that differ in comments, spaces,
+  /// quotes that change nothing, the order of parameters, the description and the tests. Not for a file in which
+  /// secrets have been put in.
+  public var pipelineMeaning: UInt64 {
+    var print = Fingerprint()
+    for entry in (entries ?? []).sorted(by: { $0.name < $1.name }) where !["description", "tests"].contains(entry.name)
+    {
+      print.add(entry.key.text.text)
+      // The order of signals and sinks decides who gets an event first.
+      for member in entry.value.entries ?? [] {
+        print.add(UInt8(0))
+        print.add(member.key.text.text)
+      }
+      print.add(Fingerprint.of(entry.value, tellsKinds: true))
+    }
+    return print.value
+  }
+}
+
+extension YAMLScalar.Kind {
+  fileprivate var number: UInt8 {
+    switch self {
+    case .null: 0
+    case .bool: 1
+    case .int: 2
+    case .float: 3
+    case .string: 4
+    }
   }
 }

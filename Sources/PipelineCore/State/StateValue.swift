@@ -23,6 +23,9 @@ public enum Carries: Sendable, Equatable {
   /// What `save` writes and `restore` reads. The version goes up when the form changes; one that the
   /// component does not read is refused, and the component starts empty.
   case state(version: Int)
+  /// The same of what stays true whatever the parameters say: the positions of a source, the queue of a sink. It is
+  /// restored where the parameters have changed, too; ``StateReader/hasOtherParameters`` then says so.
+  case position(version: Int)
   /// It starts anew, and this is what that means: one sentence with a full stop.
   case restarts(String)
 
@@ -31,12 +34,22 @@ public enum Carries: Sendable, Equatable {
     switch self {
     case .nothing: nil
     case .state(let version): "It is part of a saved state, in version \(version) of its form."
+    case .position(let version):
+      "It is part of a saved state, in version \(version) of its form, and is kept when parameters change."
     case .restarts(let meaning): meaning
     }
   }
 
   /// The version of the state, or 0.
-  var version: Int { if case .state(let version) = self { version } else { 0 } }
+  var version: Int {
+    switch self {
+    case .state(let version), .position(let version): version
+    case .nothing, .restarts: 0
+    }
+  }
+
+  /// Whether the state fits other parameters.
+  var fitsOtherParameters: Bool { if case .position = self { true } else { false } }
 }
 
 extension Bool: StateValue {

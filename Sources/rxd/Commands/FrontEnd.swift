@@ -37,6 +37,8 @@ struct FrontEnd {
     var file: PipelineFile?
     var plan: Plan?
     var diagnostics: [Diagnostic] = []
+    /// Stands for what the file says, without what is put in: see ``PipelineCore/YAMLNode/pipelineMeaning``.
+    var meaning: UInt64 = 0
     /// Stands for the variables and secrets that were put in; equal within a process if they are.
     var values = 0
     /// The file could not be opened, so the exit status is another.
@@ -75,6 +77,7 @@ struct FrontEnd {
     var result = Result(path: path, source: source)
     var diagnostics = Diagnostics()
     if let root = YAMLReader.read(source, into: &diagnostics) {
+      result.meaning = root.pipelineMeaning
       let used = UsedValues()
       let interpolation =
         inputs.readsEnvironment || !inputs.overrides.isEmpty ? Self.interpolation(inputs, used) : .noEnvironment

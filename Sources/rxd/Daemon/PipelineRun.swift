@@ -5,9 +5,13 @@ final class PipelineRun: @unchecked Sendable {
   enum Report: Sendable {
     /// The graph is wired and the sources have begun.
     case launched
-    case ended(Execution.Outcome, Execution.Counters)
+    /// `state`: what the next run can go on from, after a failure.
+    case ended(Execution.Outcome, Execution.Counters, state: [UInt8]?)
+    /// Suspended: the next run goes on from the state.
+    case suspended(state: [UInt8], Execution.Counters)
     /// Cancelled: nothing more will come.
-    case cancelled(Execution.Counters)
+    /// `state`: it was being suspended.
+    case cancelled(Execution.Counters, state: [UInt8]?)
   }
 
   let plan: Plan
@@ -15,12 +19,18 @@ final class PipelineRun: @unchecked Sendable {
   private let executor: Executor
   /// Touched only in turns of `executor`.
   private let execution: Execution
+  private var state: [UInt8]?
 
-  init(_ plan: Plan, loop: Loop, services: Services) {
+  /// - Parameters:
+  ///   - state: what an earlier run has left, to go on from.
+  ///   - isRestarted: whether another run follows a failure.
+  init(_ plan: Plan, loop: Loop, services: Services, restoring state: [UInt8]? = nil, isRestarted: Bool = false) {
     self.plan = plan
     self.loop = loop
+    self.state = state
     executor = Executor(clock: SystemClock.shared)
     execution = Execution(plan: plan, executor: executor, services: services)
+    execution.keepsStateOnFailure = isRestarted
   }
 
   /// `report` is called on the loop's thread: `launched` at most once, then one of the others once.
@@ -28,10 +38,15 @@ final class PipelineRun: @unchecked Sendable {
     loop.add(executor, owner: self)
     executor.post { [self] in
       if execution.outcome != nil { return }
-      execution.launch { [unowned self] outcome in
-        report(.ended(outcome, execution.counters))
+      execution.launch(restoring: state.take()) { [unowned self] outcome in
+        if outcome == .completed, let state = execution.savedState {
+          report(.suspended(state: state, execution.counters))
+        } else {
+          report(.ended(outcome, execution.counters, state: execution.savedState))
+        }
       }
       if execution.outcome == nil { report(.launched) }
+      for refusal in execution.refusals { execution.services.log(.warning, plan.name, refusal.line) }
     }
   }
 
@@ -42,12 +57,23 @@ final class PipelineRun: @unchecked Sendable {
     }
   }
 
+  /// Ends the run so that another one, of `plan`, can go on from where it is.
+  func suspend(for plan: Plan) {
+    let sinks = Set(plan.sinks.map { "\($0.name) \($0.keyword)" })
+    executor.post { [self] in
+      execution.suspend { sinks.contains("\($0.name) \($0.keyword)") }
+    }
+  }
+
+  /// Suspends without waiting for answers under way.
+  func freeze() { executor.post { [self] in execution.freeze() } }
+
   /// Lets go of everything at once, unless it has ended already.
   func cancel(_ report: @escaping @Sendable (Report) -> Void) {
     executor.post { [self] in
       guard execution.outcome == nil else { return }
       execution.cancel()
-      report(.cancelled(execution.counters))
+      report(.cancelled(execution.counters, state: execution.savedState))
     }
   }
 

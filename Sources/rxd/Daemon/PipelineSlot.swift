@@ -16,11 +16,25 @@ final class PipelineSlot {
   }
 
   let path: String
-  private(set) var plan: Plan
-  /// Stands for the variables and secrets that the plan was made with.
-  private(set) var values: Int
+  /// What a slot runs.
+  struct Version {
+    var plan: Plan
+    /// What the file said, and what was put in: see ``FrontEnd/Result``.
+    var meaning: UInt64
+    var values: Int
+
+    /// Whether both run alike.
+    func means(_ other: Version) -> Bool { meaning == other.meaning && values == other.values }
+  }
+
+  private(set) var current: Version
+  var plan: Plan { current.plan }
   /// What to run once the current run has ended.
-  var next: (plan: Plan, values: Int)?
+  var next: Version?
+  /// What the run before has left, until the next one has started from it.
+  var saved: [UInt8]?
+  /// What ran before a reload, to go back to if the new version does not start.
+  var previous: Version?
   /// The file is gone: the slot goes with its run.
   var isLeaving = false
   var state = State.running
@@ -33,6 +47,8 @@ final class PipelineSlot {
   var startedAt = Instant(nanoseconds: 0)
   var retryAt: Instant?
   var drainDeadline: Instant?
+  /// The run is being suspended, and `drainDeadline` is when to stop waiting for answers under way.
+  var isSuspending = false
   var totals = Execution.Counters()
 
   /// Restarts in a row; a minute without a failure begins anew.
@@ -52,20 +68,19 @@ final class PipelineSlot {
   var isSettled: Bool {
     switch state {
     case .running: hasLaunched
-    case .draining: false
+    // A reload does not wait for what it has removed.
+    case .draining: isLeaving
     case .waiting, .failed, .over: true
     }
   }
 
-  init(path: String, plan: Plan, values: Int) {
+  init(path: String, _ version: Version) {
     self.path = path
-    self.plan = plan
-    self.values = values
+    current = version
   }
 
-  func adopt(_ plan: Plan, values: Int) {
-    self.plan = plan
-    self.values = values
+  func adopt(_ version: Version) {
+    current = version
     attempt = 0
     failures = []
     hasFailed = false

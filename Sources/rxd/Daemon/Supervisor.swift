@@ -141,12 +141,20 @@ final class Supervisor {
       switch report {
       case .launched:
         slot.hasLaunched = true
+        slot.saved = nil
+        slot.previous = nil
         if options.isDaemon { logger.debug("started", metadata: ["component_id": "\(slot.name)"]) }
-      case .ended(let outcome, let counters):
+      case .ended(let outcome, let counters, let state):
         release(id, slot, run, counters)
+        if let state { slot.saved = state }
         ended(slot, outcome)
-      case .cancelled(let counters):
+      case .suspended(let state, let counters):
         release(id, slot, run, counters)
+        slot.saved = state
+        if isStopping || slot.isLeaving { flush(slot) } else { proceed(slot) }
+      case .cancelled(let counters, let state):
+        release(id, slot, run, counters)
+        if let state { slot.saved = state }
         if slot.state == .draining {
           logger.warning(
             "cancelled: it was not done within the limit", metadata: ["component_id": "\(slot.name)"])
@@ -173,8 +181,14 @@ final class Supervisor {
         launch(slot)
       }
       if let at = slot.drainDeadline, now >= at {
-        slot.drainDeadline = nil
-        cancel(slot)
+        if slot.isSuspending {
+          slot.isSuspending = false
+          slot.drainDeadline = at + Self.closingLimit
+          slot.run?.freeze()
+        } else {
+          slot.drainDeadline = nil
+          cancel(slot)
+        }
       }
     }
     if let at = nextFeed, now >= at, let interval = feedInterval {
@@ -216,7 +230,7 @@ final class Supervisor {
     func names(_ slots: [PipelineSlot]) -> String {
       slots.prefix(5).map(\.name).joined(separator: ", ") + (slots.count > 5 ? ", ..." : "")
     }
-    let running = slots.count { $0.run != nil }
+    let running = slots.count { $0.run != nil && !$0.isLeaving }
     let failed = slots.filter { $0.state == .failed || $0.state == .over && $0.hasFailed }
     let waiting = slots.filter { $0.state == .waiting }
     var parts = ["\(running) pipeline\(running == 1 ? "" : "s") running"]
@@ -232,8 +246,7 @@ final class Supervisor {
   // MARK: Life of a pipeline
 
   private func add(_ result: FrontEnd.Result) {
-    guard let plan = result.plan else { return }
-    slots.append(PipelineSlot(path: result.path, plan: plan, values: result.values))
+    if let version = result.version { slots.append(PipelineSlot(path: result.path, version)) }
   }
 
   /// Starts loops, one a core at most, for `count` pipelines.
@@ -259,7 +272,8 @@ final class Supervisor {
     var services = services
     services.deadLetter = letters.taker(slot.name)
     services.keepsDeadLetters = letters.areKept
-    let run = PipelineRun(slot.plan, loop: loop, services: services)
+    let run = PipelineRun(
+      slot.plan, loop: loop, services: services, restoring: slot.saved, isRestarted: options.isDaemon)
     slot.run = run
     slot.hasLaunched = false
     slot.state = .running
@@ -279,11 +293,13 @@ final class Supervisor {
     run.retire()
     slot.run = nil
     slot.drainDeadline = nil
+    slot.isSuspending = false
     slot.count(counters)
   }
 
   private func ended(_ slot: PipelineSlot, _ outcome: Execution.Outcome) {
     if case .failed(let failure) = outcome {
+      if goBack(slot, failure) { return }
       let place = failure.location.map { " (\($0))" } ?? ""
       let isFinal = !options.isDaemon || slot.state == .draining
       var message = "failed: \(failure.message)\(place)"
@@ -304,13 +320,28 @@ final class Supervisor {
     proceed(slot)
   }
 
-  /// The run of a slot is over for good: on to its new plan, or away.
+  /// After a reload whose version of the pipeline does not start (a port in use, a directory that is missing): runs the
+  /// version before again, from where it was; whether there is one.
+  private func goBack(_ slot: PipelineSlot, _ failure: SignalFailure) -> Bool {
+    guard let previous = slot.previous, !slot.hasLaunched, !isStopping else { return false }
+    slot.previous = nil
+    let place = failure.location.map { " (\($0))" } ?? ""
+    logger.error(
+      "not reloaded: \(failure.message)\(place); the pipeline runs on as it was",
+      metadata: ["component_id": "\(slot.name)"])
+    if slot.next == nil { slot.next = previous }
+    proceed(slot)
+    return true
+  }
+
+  /// The run of a slot is over for good: on to its new version, or away.
   private func proceed(_ slot: PipelineSlot) {
     slot.summarize(log)
     slot.totals = Execution.Counters()
     if let next = slot.next, !isStopping {
       slot.next = nil
-      slot.adopt(next.plan, values: next.values)
+      slot.previous = slot.saved == nil ? nil : slot.current
+      slot.adopt(next)
       launch(slot)
     } else if slot.isLeaving {
       slots.removeAll { $0 === slot }
@@ -318,6 +349,13 @@ final class Supervisor {
       slot.state = .over
       tellStatus()
     }
+  }
+
+  /// Told to end for good while it was being suspended: what its operators hold is still to be sent.
+  private func flush(_ slot: PipelineSlot) {
+    slot.next = nil
+    launch(slot)
+    drain(slot, within: stopDeadline.map { $0 - now } ?? options.drainLimit)
   }
 
   private func drain(_ slot: PipelineSlot, within limit: TimeSpan) {
@@ -331,6 +369,26 @@ final class Supervisor {
     slot.drainDeadline = now + limit
     run.drain()
   }
+
+  /// Ends the run of a slot so that `version` goes on from where it is.
+  private func move(_ slot: PipelineSlot, to version: PipelineSlot.Version) {
+    slot.retryAt = nil
+    slot.next = version
+    guard let run = slot.run else {
+      proceed(slot)
+      return
+    }
+    guard slot.state != .draining else { return }
+    slot.state = .draining
+    slot.isSuspending = true
+    slot.drainDeadline = now + min(options.drainLimit, Self.answerLimit)
+    run.suspend(for: version.plan)
+  }
+
+  /// How long a reload waits for answers that clients wait for.
+  private static let answerLimit = TimeSpan.seconds(10)
+  /// How long a reload waits then for sinks to write what they have taken.
+  private static let closingLimit = TimeSpan.seconds(5)
 
   private func cancel(_ slot: PipelineSlot) {
     if let run = slot.run, let report = slot.report { run.cancel(report) }
@@ -380,7 +438,8 @@ final class Supervisor {
   // MARK: Reload
 
   /// Reads all files anew and moves to what they say now; if anything is wrong, everything goes on as
-  /// it was. Pipelines whose text and values from outside have not changed are not touched.
+  /// it was. Pipelines whose files and values from outside mean what they meant are not touched; others go on from
+  /// where they are, as far as their steps are still the same.
   private func reloadAll() {
     let started = now
     notify?.send("RELOADING=1\nMONOTONIC_USEC=\(started.nanoseconds / 1000)\nSTATUS=reloading")
@@ -400,14 +459,14 @@ final class Supervisor {
       drain(slot, within: options.drainLimit)
     }
     for result in loaded {
-      guard let plan = result.plan else { continue }
+      guard let version = result.version else { continue }
       guard let slot = slots.first(where: { $0.path == result.path }) else {
-        let slot = PipelineSlot(path: result.path, plan: plan, values: result.values)
+        let slot = PipelineSlot(path: result.path, version)
         slots.append(slot)
         launch(slot)
         continue
       }
-      let isSame = slot.plan.source.bytes == plan.source.bytes && slot.values == result.values
+      let isSame = slot.current.means(version)
       slot.isLeaving = false
       if isSame, slot.state == .running {
         slot.next = nil
@@ -415,9 +474,15 @@ final class Supervisor {
       }
       // Ended as it should and not changed: there is nothing to do for it.
       if isSame, slot.state == .over, !slot.hasFailed { continue }
-      slot.next = (plan, result.values)
-      drain(slot, within: options.drainLimit)
+      move(slot, to: version)
     }
+  }
+}
+
+extension FrontEnd.Result {
+  /// What a slot runs; nil if the file has errors.
+  var version: PipelineSlot.Version? {
+    plan.map { PipelineSlot.Version(plan: $0, meaning: meaning, values: values) }
   }
 }
 

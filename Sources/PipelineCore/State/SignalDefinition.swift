@@ -1,0 +1,49 @@
+/// What the file says of a signal and of all that it is made from.
+///
+/// A saved state holds one number for each named signal. What had ended starts again where its number is another one
+/// later: the values of a source that has completed and been rewritten are new values.
+struct SignalDefinitions {
+  private let plan: Plan
+  private var known: [Int: UInt64] = [:]
+  /// Signals can refer to each other in circles, through commands and errors outputs.
+  private var open: Set<Int> = []
+
+  init(_ plan: Plan) { self.plan = plan }
+
+  /// The numbers of the named signals, in the order of the plan.
+  static func all(_ plan: Plan) -> [UInt64] {
+    var definitions = SignalDefinitions(plan)
+    return plan.named.indices.map { definitions.ofNamed($0) }
+  }
+
+  mutating func ofNamed(_ index: Int) -> UInt64 {
+    if let known = known[index] { return known }
+    var print = Fingerprint()
+    print.add(plan.named[index].name.utf8)
+    guard open.insert(index).inserted else { return print.value }
+    print.add(of(plan.named[index].body))
+    open.remove(index)
+    // Inside of a circle the number depends on where the circle was entered.
+    if open.isEmpty { known[index] = print.value }
+    return print.value
+  }
+
+  private mutating func of(_ signal: SignalPlan) -> UInt64 {
+    var print = Fingerprint()
+    switch signal.kind {
+    case .named(let index): print.add(ofNamed(index))
+    case .errors(let owner):
+      print.add(UInt8(1))
+      print.add(plan.name(of: owner).text.utf8)
+    case .source: print.add(plan.steps[signal.step.number].fingerprint)
+    case .input: print.add(UInt8(2))
+    case .node(let component, _, let inputs):
+      print.add(plan.steps[signal.step.number].fingerprint)
+      for input in inputs + component.innerPlans { print.add(of(input)) }
+    case .run(let run, let input):
+      for step in run.parts.flatMap(\.steps) { print.add(plan.steps[step.id.number].fingerprint) }
+      print.add(of(input))
+    }
+    return print.value
+  }
+}

@@ -1,0 +1,39 @@
+import PipelineCore
+
+extension HTTPSink.Queue {
+  /// Writes requests that are to be repeated, with `others`, which are under way, and the events behind them.
+  func save(to state: inout StateWriter, beside others: [HTTPSink.Request], newKey: () -> String) {
+    let all = (others + requests).sorted { $0.place < $1.place }
+    let kept = all.compactMap { $0.kept(newKey) }
+    state.write(each: kept) { state, request in
+      state.write(request.key)
+      state.write(request.attempts)
+      state.write(each: request.items.map(\.event))
+    }
+    state.write(each: events.filter { $0.settlement == nil }.map(\.event))
+  }
+
+  /// Takes back what `save` wrote.
+  ///
+  /// - Parameter item: what an event is on its way; nil if it cannot be sent any more.
+  mutating func restore(
+    from state: inout StateReader, item: (OwnedEvent) -> HTTPSink.Item?
+  ) throws(StateFault) {
+    for _ in 0..<(try state.count()) {
+      let key = try state.read(String.self)
+      let attempts = try state.read(in: 0...Int.max)
+      let items = try state.read([OwnedEvent].self).compactMap(item)
+      if !items.isEmpty { insert(key: key, attempts: attempts, items) }
+    }
+    for event in try state.read([OwnedEvent].self) { if let item = item(event) { append(item) } }
+  }
+}
+
+extension HTTPSink.Request {
+  /// Without the events whose source hears that they have not been delivered; nil if there are no others.
+  fileprivate func kept(_ newKey: () -> String) -> Self? {
+    let left = items.filter { $0.settlement == nil }
+    if left.count == items.count { return self }
+    return left.isEmpty ? nil : HTTPSink.Request(place: place, items: left, key: newKey(), attempts: attempts)
+  }
+}

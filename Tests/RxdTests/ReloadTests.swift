@@ -1,0 +1,243 @@
+import Foundation
+import Testing
+
+/// SIGHUP in a process that has work to do: nothing is sent again, nothing is lost, nothing that means the same starts anew.
+@Suite(.timeLimit(.minutes(10)))
+struct ReloadTests {
+  private static let following = """
+    # The first form.
+    sources: { lines: { file: { path: PATH, follow: true, start: START } } }
+    signals: { kept: { from: lines, chain: [ { filter: "event != 'LEAST'" } ] } }
+    sinks: { out: { from: kept, stdout: text } }
+
+    """
+
+  private func following(_ folder: Scratch, start: String = "end", least: String = "") -> String {
+    Self.following.replacingOccurrences(of: "PATH", with: "'\(folder.path)/in.log'")
+      .replacingOccurrences(of: "START", with: start).replacingOccurrences(of: "LEAST", with: least)
+  }
+
+  private func append(_ text: String, to path: String) {
+    let file = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0o600)
+    defer { close(file) }
+    #expect(write(file, text, text.utf8.count) == text.utf8.count)
+  }
+
+  /// A comment, spaces, the order of parameters, the description and the tests change nothing that runs.
+  @Test func whatMeansTheSameRunsOn() throws {
+    let folder = try Scratch()
+    let file = try folder.write("a.yaml", DaemonTests.saying("one"))
+    let process = try RunningRxd(["--daemon", file, "--log-format", "text", "-v"])
+    #expect(try process.line() == "one")
+    try folder.write(
+      "a.yaml",
+      """
+      # Says something.
+      description: says one
+      sources:
+        now:   { values: 'one' }
+        later: { values: { every: 1h, list: [2, 3] } }
+      """ + DaemonTests.saying("one").split(separator: "\n").dropFirst().map { "\n\($0)" }.joined() + "\n")
+    process.send(SIGHUP)
+    try process.errorLine(with: "reloaded")
+    process.send(SIGTERM)
+    #expect(try process.line() == nil)
+    #expect(try process.wait() == 0)
+  }
+
+  /// Ten times the file changes while another process writes lines.
+  @Test(arguments: ["beginning", "end"])
+  func followedFilesGoOn(_ start: String) throws {
+    let folder = try Scratch()
+    let log = try folder.write("in.log", start == "end" ? "old\n" : "")
+    let file = try folder.write("a.yaml", following(folder, start: start))
+    let process = try RunningRxd(["--daemon", file, "--log-format", "text", "--log-level", "debug"])
+    try process.errorLine(with: "following")
+    for number in 0..<10 {
+      for line in 0..<100 { append("\(number).\(line)\n", to: log) }
+      try folder.write("a.yaml", following(folder, start: start, least: "none \(number)"))
+      process.send(SIGHUP)
+      for line in 100..<200 { append("\(number).\(line)\n", to: log) }
+      try process.errorLine(with: "reloaded")
+    }
+    for number in 0..<10 {
+      for line in 0..<200 where try process.line() != "\(number).\(line)" {
+        Issue.record("\(number).\(line) is missing or late")
+        return
+      }
+    }
+    process.send(SIGTERM)
+    #expect(try process.line() == nil)
+    #expect(try process.wait() == 0)
+  }
+
+  /// What operators hold goes on, too: a total, and an event that waits.
+  @Test func operatorsKeepWhatTheyHold() throws {
+    let folder = try Scratch()
+    let log = try folder.write("in.log", "1\n2\n3\n")
+    func text(_ format: String) -> String {
+      """
+      sources: { lines: { file: { path: '\(log)', follow: true } } }
+      signals: { total: { from: lines, chain: [ { scan: { start: 0, next: running + int(event) } }, { map: \(format) } ] } }
+      sinks: { out: { from: total, stdout: text } }
+
+      """
+    }
+    let file = try folder.write("a.yaml", text("event"))
+    let process = try RunningRxd(["--daemon", file, "--log-format", "text"])
+    for line in ["1", "3", "6"] { #expect(try process.line() == line) }
+    try folder.write("a.yaml", text("\"'total ' + string(event)\""))
+    process.send(SIGHUP)
+    try process.errorLine(with: "reloaded")
+    append("4\n", to: log)
+    #expect(try process.line() == "total 10")
+    process.send(SIGTERM)
+    #expect(try process.wait() == 0)
+  }
+
+  /// Bytes of a pipe cannot be read twice: what has been read is sent, the beginning of a line stays.
+  @Test func standardInputGoesOn() throws {
+    let folder = try Scratch()
+    func text(_ word: String) -> String {
+      """
+      sources: { lines: { stdin: { decode: csv } } }
+      signals: { named: { from: lines, chain: [ { map: "'\(word) ' + event.n" } ] } }
+      sinks: { out: { from: named, stdout: text } }
+
+      """
+    }
+    let file = try folder.write("a.yaml", text("old"))
+    let process = try RunningRxd(["--daemon", file, "--log-format", "text"])
+    process.write("n\n1\n2\n3")
+    #expect(try process.line() == "old 1")
+    #expect(try process.line() == "old 2")
+    try folder.write("a.yaml", text("new"))
+    process.send(SIGHUP)
+    try process.errorLine(with: "reloaded")
+    process.write("0\n4\n")
+    process.closeInput()
+    #expect(try process.line() == "new 30")
+    #expect(try process.line() == "new 4")
+    #expect(try process.line() == nil)
+    #expect(try process.wait() == 0)
+  }
+
+  /// A server that is dead holds up neither the reload nor the events: they go where the new file says.
+  @Test func aDeadServerHoldsUpNothing() throws {
+    let folder = try Scratch()
+    let closed = try FreePort()
+    func text(_ sink: String) -> String {
+      """
+      sources: { now: { values: [1, 2, 3] }, later: { values: { list: [4], every: 1h } } }
+      signals: { all: { merge: [now, later] } }
+      sinks: { out: { from: all, http: { url: '\(sink)', batch: 1, allowPrivate: true } } }
+
+      """
+    }
+    let file = try folder.write("a.yaml", text("http://127.0.0.1:\(closed.number)/"))
+    let server = try folder.write(
+      "server.yaml",
+      """
+      sources: { posts: { httpServer: { address: "127.0.0.1:0", decode: ndjson } } }
+      sinks: { out: { from: posts, stdout: json } }
+
+      """)
+    let receiver = try RunningRxd(["--daemon", server, "--log-format", "text", "--log-level", "info"])
+    let listening = try receiver.errorLine(with: "listening on ")
+    let port = try #require(listening.split(separator: ":").last)
+    let process = try RunningRxd(["--daemon", file, "--log-format", "text"])
+    try process.errorLine(with: "trying again")
+    try folder.write("a.yaml", text("http://127.0.0.1:\(port)/"))
+    process.send(SIGHUP)
+    let reloaded = try process.errorLine(with: "reloaded in")
+    // Far below the 15 s after which a reload would stop waiting, and the 60 s for stopping.
+    let took = reloaded.split(separator: " ").compactMap { Int($0) }.first
+    #expect(try #require(took) < 10_000)
+    for number in 1...3 { #expect(try receiver.line() == "\(number)") }
+    process.send(SIGTERM)
+    #expect(try process.wait() == 0)
+    receiver.send(SIGTERM)
+    #expect(try receiver.wait() == 0)
+  }
+
+  /// A port that somebody else uses is found out when the new version starts; the old one then goes on.
+  @Test func aVersionThatDoesNotStartChangesNothing() throws {
+    let folder = try Scratch()
+    let taken = try FreePort()
+    let log = try folder.write("in.log", "1\n")
+    func text(_ more: String) -> String {
+      """
+      sources:
+        lines: { file: { path: '\(log)', follow: true } }
+      \(more)
+      sinks: { out: { from: lines, stdout: text }\(more.isEmpty ? "" : ", rest: { from: posts, discard: {} }") }
+
+      """
+    }
+    let file = try folder.write("a.yaml", text(""))
+    let process = try RunningRxd(["--daemon", file, "--log-format", "text"])
+    #expect(try process.line() == "1")
+    try folder.write("a.yaml", text("  posts: { httpServer: { address: 127.0.0.1:\(taken.number), decode: ndjson } }"))
+    try taken.listen()
+    process.send(SIGHUP)
+    let line = try process.errorLine(with: "not reloaded")
+    #expect(line.contains("\(taken.number)"))
+    #expect(line.contains("runs on as it was"))
+    append("2\n", to: log)
+    #expect(try process.line() == "2")
+    process.send(SIGTERM)
+    #expect(try process.line() == nil)
+    #expect(try process.wait() == 0)
+  }
+
+  /// A pipeline that has failed goes on where it was.
+  @Test func aFailedPipelineGoesOn() throws {
+    let folder = try Scratch()
+    let log = try folder.write("in.log", "1\n2\nx\n3\n")
+    let file = try folder.write(
+      "a.yaml",
+      """
+      sources: { lines: { file: { path: '\(log)', follow: true } } }
+      signals: { numbers: { from: lines, chain: [ { map: int(event), onError: fail } ] } }
+      sinks: { out: { from: numbers, stdout: json } }
+
+      """)
+    let process = try RunningRxd(["--daemon", file, "--log-format", "text"])
+    try process.errorLine(with: "starting again in")
+    for number in 1...3 { #expect(try process.line() == "\(number)") }
+    append("4\n", to: log)
+    #expect(try process.line() == "4")
+    process.send(SIGTERM)
+    #expect(try process.line() == nil)
+    #expect(try process.wait() == 0)
+  }
+}
+
+/// A port of the loopback address that nobody uses; kept from others as long as this lives.
+final class FreePort {
+  let number: Int
+  private let descriptor: Int32
+
+  init() throws {
+    descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+    var address = sockaddr_in()
+    address.sin_family = sa_family_t(AF_INET)
+    address.sin_addr.s_addr = in_addr_t(0x7F00_0001).bigEndian
+    var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+    let descriptor = descriptor
+    let code = withUnsafeMutablePointer(to: &address) {
+      $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+        bind(descriptor, $0, length) != 0 ? -1 : getsockname(descriptor, $0, &length)
+      }
+    }
+    guard descriptor >= 0, code == 0 else { throw TimedOut(description: "no port") }
+    number = Int(UInt16(bigEndian: address.sin_port))
+  }
+
+  /// Takes connections from now on.
+  func listen() throws {
+    guard Glibc.listen(descriptor, 1) == 0 else { throw TimedOut(description: "cannot listen") }
+  }
+
+  deinit { close(descriptor) }
+}

@@ -1,0 +1,143 @@
+import PipelineCore
+import PipelineHost
+import PipelineTestSupport
+import Testing
+
+/// Sources of a pipeline that is suspended: the next execution sends what this one has not sent, and nothing twice.
+@Suite struct SuspendedSourcesTests {
+  let scratch = Scratch()
+
+  private func yaml(_ file: String, chain: String = "[ { map: event } ]") -> String {
+    """
+    sources:
+      input: { file: \(file) }
+    signals:
+      seen: { from: input, chain: \(chain) }
+    sinks:
+      out: { from: seen, probe: {} }
+    """
+  }
+
+  /// Lines are written while pipelines come and go, by way of rotation, too.
+  @Test(arguments: ["beginning", "end"], [1, 2, 3] as [UInt64])
+  func followedFilesGoOn(_ start: String, _ seed: UInt64) throws {
+    var random = SplitMix(seed)
+    scratch.append("old\n", to: "a.log")
+    let text = yaml("{ path: '\(scratch("*.log"))', follow: true, start: \(start), rotateWait: 1h }")
+    var state: [UInt8]?
+    var written = start == "beginning" ? ["old"] : []
+    var seen: [String] = []
+    for round in 0..<12 {
+      let pipeline = try RealPipeline(text, restoring: state)
+      pipeline.run { pipeline.execution.hasBegun }
+      // Some of it is in the files before anybody looks, some comes while the pipeline is being suspended.
+      let lines = (0..<(1 + Int(random.next() % 40))).map { "\(round).\($0)" }
+      for line in lines {
+        if random.next() % 16 == 0 {
+          rename(scratch("a.log"), scratch("a.log.\(round).\(line)"))
+        }
+        scratch.append(line + "\n", to: "a.log")
+      }
+      written += lines
+      let wanted = Int(random.next() % UInt64(lines.count + 1))
+      pipeline.run { pipeline.events.count >= wanted }
+      state = try #require(pipeline.suspend())
+      #expect(pipeline.outcome == .completed)
+      seen += pipeline.events
+    }
+    let last = try RealPipeline(text, restoring: state)
+    last.run { last.events.count >= written.count - seen.count }
+    #expect(last.execution.refusals.isEmpty)
+    seen += last.events
+    #expect(seen == written.map { "\"\($0)\"" })
+  }
+
+  /// The header row and a row whose quotes are still open belong to the position.
+  @Test func followedTablesGoOn() throws {
+    let text = yaml("{ path: '\(scratch("a.csv"))', follow: true, decode: csv }")
+    scratch.append("name,text\nann,\"one\ntwo\"\nbob,\"three\n", to: "a.csv")
+    let first = try RealPipeline(text)
+    first.run { first.events.count == 1 }
+    let state = try #require(first.suspend())
+    scratch.append("four\"\ncarl,five\n", to: "a.csv")
+    let second = try RealPipeline(text, restoring: state)
+    second.run { second.events.count == 2 }
+    #expect(first.events == [#"{"name":"ann","text":"one\ntwo"}"#])
+    #expect(second.events == [#"{"name":"bob","text":"three\nfour"}"#, #"{"name":"carl","text":"five"}"#])
+  }
+
+  /// Files that are read once, in small blocks, by several threads.
+  @Test(arguments: ["text", "json", "csv"])
+  func filesGoOn(_ decode: String) throws {
+    var wanted: [String] = []
+    for name in ["a", "b", "c"] {
+      if decode == "csv" { scratch.append("n\n", to: name) }
+      for number in 0..<200 {
+        scratch.append("\(number)\n", to: name)
+        wanted.append(decode == "json" ? "\(number)" : decode == "csv" ? #"{"n":"\#(number)"}"# : #""\#(number)""#)
+      }
+    }
+    let text = yaml("{ path: '\(scratch("?"))', decode: \(decode) }")
+    var state: [UInt8]?
+    var seen: [String] = []
+    for step in [0, 1, 50, 199, 200, 201, 1] {
+      let pipeline = try RealPipeline(text, restoring: state) {
+        $0.reading = .init(blockBytes: 64, startsAllThreads: true)
+      }
+      pipeline.run { pipeline.events.count >= step || pipeline.outcome != nil }
+      seen += pipeline.outcome == nil ? try next(pipeline, &state) : pipeline.events
+    }
+    let last = try RealPipeline(text, restoring: state)
+    last.runToEnd()
+    #expect(seen + last.events == wanted)
+  }
+
+  private func next(_ pipeline: RealPipeline, _ state: inout [UInt8]?) throws -> [String] {
+    state = try #require(pipeline.suspend())
+    return pipeline.events
+  }
+
+  /// A position outlives other parameters, as far as it still makes sense.
+  @Test func positionsFitOtherParameters() throws {
+    scratch.append("1\n2\n", to: "a.log")
+    let first = try RealPipeline(yaml("{ path: '\(scratch("a.log"))', follow: true }"))
+    first.run { first.events.count == 2 }
+    let state = try #require(first.suspend())
+    scratch.append("3\n", to: "a.log")
+    scratch.append("4\n", to: "b.log")
+    let second = try RealPipeline(
+      yaml("{ path: '\(scratch("*.log"))', follow: true, start: end, decode: json }"), restoring: state)
+    second.run { second.events.count == 2 }
+    #expect(Set(second.events) == ["3", "4"])
+  }
+
+  /// Columns that were named by a row of another form cannot be guessed.
+  @Test func aTableThatIsReadOtherwiseBeginsAgain() throws {
+    scratch.append("a;b\n1;2\n", to: "a.csv")
+    let first = try RealPipeline(yaml("{ path: '\(scratch("a.csv"))', follow: true, decode: csv }"))
+    first.run { first.events.count == 1 }
+    let state = try #require(first.suspend())
+    let second = try RealPipeline(
+      yaml("{ path: '\(scratch("a.csv"))', follow: true, decode: { csv: { delimiter: ';' } } }"), restoring: state)
+    second.run { second.events.count == 1 }
+    #expect(second.events == [#"{"a":"1","b":"2"}"#])
+    #expect(second.log.contains { $0.contains("is read from there again") })
+  }
+
+  /// After a failure files go on behind the event that failed; nothing is read twice.
+  @Test func filesGoOnBehindAFailure() throws {
+    for name in ["followed", "once"] { scratch.append("1\n2\nx\n3\n4\n", to: name) }
+    for file in ["{ path: '\(scratch("followed"))', follow: true }", "'\(scratch("once"))'"] {
+      let text = yaml(
+        file, chain: "[ { map: int(event), onError: fail }, { scan: { start: 0, next: running + event } } ]")
+      let first = try RealPipeline(text) { $0.keepsStateOnFailure = true }
+      first.runToEnd()
+      #expect(first.events == ["1", "3"])
+      #expect(first.failure != nil)
+      let second = try RealPipeline(text, restoring: try #require(first.execution.savedState))
+      second.run { second.events.count == 2 || second.outcome != nil }
+      // What has failed starts anew.
+      #expect(second.events == ["3", "7"])
+    }
+  }
+}
