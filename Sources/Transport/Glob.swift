@@ -21,7 +21,7 @@ public enum Glob {
     }
   }
 
-  static func matches(_ pattern: String, _ path: String) -> Bool {
+  public static func matches(_ pattern: String, _ path: String) -> Bool {
     fnmatch(pattern, path, FNM_PATHNAME | FNM_PERIOD) == 0
   }
 
