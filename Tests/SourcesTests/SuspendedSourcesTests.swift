@@ -1,3 +1,4 @@
+import Glibc
 import PipelineCore
 import PipelineHost
 import PipelineTestSupport
@@ -82,7 +83,8 @@ import Testing
     var seen: [String] = []
     for step in [0, 1, 50, 199, 200, 201, 1] {
       let pipeline = try RealPipeline(text, restoring: state) {
-        $0.reading = .init(blockBytes: 64, startsAllThreads: true)
+        $0.reading.blockBytes = 64
+        $0.reading.startsAllThreads = true
       }
       pipeline.run { pipeline.events.count >= step || pipeline.outcome != nil }
       seen += pipeline.outcome == nil ? try next(pipeline, &state) : pipeline.events
