@@ -62,7 +62,7 @@ public struct ErrorSource: SourceComponent {
       let frame = makeFrame()
       frame.loadNothing()
       let text = OutputBuffer()
-      guard let error = message.render(frame, into: text) else {
+      guard let error = message.renderShown(frame, into: text) else {
         finish(failing: SignalFailure(.user, String(decoding: text.bytes, as: UTF8.self), at: seat.location))
         return
       }

@@ -169,7 +169,7 @@ public struct HTTP: SourceComponent {
         request.options = options
         let executor = executor
         let node = Weak(self)
-        let url = request.url
+        let url = request.shownURL
         exchange = execution.services.http.send(request) { result in
           executor.post { node.object?.answered(result, url) }
         }

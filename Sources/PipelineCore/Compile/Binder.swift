@@ -48,7 +48,7 @@ public struct Binder {
     note(checked, scope)
     // Whoever says what becomes of failing events has thought of them.
     let drops = use.expecting == .bool && compilation.policy(of: step) == nil
-    diagnostics.report(contentsOf: checked.advice(isCondition: drops))
+    diagnostics.concealing(checked.text) { $0.report(contentsOf: checked.advice(isCondition: drops)) }
     return (checked.compile(projection: segment.projection), checked.type)
   }
 
@@ -57,7 +57,7 @@ public struct Binder {
     guard let checked = template.check(in: scope, into: &diagnostics) else { return nil }
     for part in checked.expressions {
       note(part, scope)
-      diagnostics.report(contentsOf: part.advice(isCondition: false))
+      diagnostics.concealing(part.text) { $0.report(contentsOf: part.advice(isCondition: false)) }
     }
     return checked.compile(projection: segment.projection)
   }

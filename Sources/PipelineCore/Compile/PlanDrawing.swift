@@ -209,7 +209,7 @@ public struct PlanDrawing: Sendable {
       boxes.append(
         Box(
           id: id, shape: shape, keyword: info.keyword,
-          detail: expression.map { Printable.cut($0.checked.text.text, limit: 48) } ?? "",
+          detail: expression.map { Printable.cut($0.checked.text.shown, limit: 48) } ?? "",
           owner: owner, run: run, location: info.location))
       return id
     }

@@ -107,7 +107,12 @@ public struct PlanExplanation {
     for report in plan.expressions where report.step == id {
       let checked = report.checked
       let canFail = checked.canFail ? "" : ", cannot fail"
-      say(depth + 1, "\(Printable.cut(checked.text.text, limit: 80)) (line \(checked.text.location.line))")
+      say(depth + 1, "\(Printable.cut(checked.text.shown, limit: 80)) (line \(checked.text.location.line))")
+      // Types name the fields of literals, and paths the keys that are asked for.
+      if checked.text.isSecret {
+        say(depth + 2, "a secret stands in it, so what it reads and gives is not shown")
+        continue
+      }
       say(depth + 2, "gives \(Self.name(checked.type))\(canFail)")
       reads(checked, depth + 2)
     }

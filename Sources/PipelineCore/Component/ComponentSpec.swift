@@ -103,10 +103,10 @@ public struct Parameter<C: Component>: Sendable {
   let inner: @Sendable (C) -> [SignalPlan]
 
   /// `whole`: whatever stands behind the component key is this parameter, mappings included, unless
-  /// there are others. `primary`: what the short form gives (`throttle: 300ms`). `variables`: what the parameter's
+  /// there are others. `formerly`: a name that files may still write, with a warning. `primary`: what the short form gives (`throttle: 300ms`). `variables`: what the parameter's
   /// expressions see beside the usual ones. `expecting`: the type they must have.
   public init<Value: ParameterValue>(
-    _ name: String, _ path: WritableKeyPath<C, Value> & Sendable, primary: Bool = false,
+    _ name: String, _ path: WritableKeyPath<C, Value> & Sendable, formerly: String? = nil, primary: Bool = false,
     required: Bool = false, whole: Bool = false, range: ClosedRange<Int64>? = nil,
     variables: [(String, ExpressionType)] = [], expecting: ExpressionType? = nil, _ help: String
   ) {
@@ -114,12 +114,13 @@ public struct Parameter<C: Component>: Sendable {
     info = ParameterInfo(
       name: name, help: help, isPrimary: primary, isRequired: required, isWhole: whole && primary,
       shape: Value.shape(range: range), defaultText: required ? nil : initial.defaultText, range: range,
-      variables: variables.map(\.0))
+      variables: variables.map(\.0), formerName: formerly)
     let usage = ExpressionUse(
       variables: variables.map { .init(name: $0.0, type: $0.1) }, expecting: expecting)
     decode = { node, component, context in
       context.range = range
       context.parameter = name
+      if context.refusesSecret(in: node, Value.shape(range: range)) { return }
       if let value = Value.decode(node, &context) { component[keyPath: path] = value }
       context.range = nil
     }
@@ -153,6 +154,8 @@ public struct ParameterInfo: Sendable {
   public var defaultText: String?
   public var range: ClosedRange<Int64>?
   public var variables: [String]
+  /// A name that files may still write, with a warning; nil: none.
+  public var formerName: String?
 }
 
 /// The form of a parameter's values, for humans and for the JSON schema.
@@ -178,6 +181,34 @@ public indirect enum ParameterShape: Sendable, Equatable {
   case mapping
   case record([ParameterInfo])
   case oneOf([ParameterShape])
+
+  /// A part of `node` that holds a secret where a value of this shape must not have one: the value would be printed,
+  /// as that of a path or a duration is. Nil: there is none. What stands inside of signals, chains and records is
+  /// asked when it is decoded itself.
+  func misplacedSecret(in node: YAMLNode) -> YAMLNode? {
+    switch self {
+    case .secret, .template, .expression, .mapping, .signal, .chain, .record: return nil
+    case .list(let element):
+      return (node.items ?? [node]).lazy.compactMap { element.misplacedSecret(in: $0) }.first
+    case .table(let element):
+      return node.entries?.lazy.compactMap { element.misplacedSecret(in: $0.value) }.first
+    case .oneOf(let shapes):
+      let places = shapes.map { $0.misplacedSecret(in: node) }
+      return places.contains { $0 == nil } && (node.scalar == nil || shapes.contains(where: \.takesSecretText))
+        ? nil : places.lazy.compactMap { $0 }.first
+    default: return node.firstSecret
+    }
+  }
+
+  /// Whether a plain text of this shape may hold a secret.
+  private var takesSecretText: Bool {
+    switch self {
+    case .secret, .template, .expression, .mapping: true
+    case .oneOf(let shapes): shapes.contains(where: \.takesSecretText)
+    case .list(let element): element.takesSecretText
+    default: false
+    }
+  }
 
   public struct Choice: Sendable, Equatable {
     public var name: String

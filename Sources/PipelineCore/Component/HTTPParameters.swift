@@ -1,7 +1,7 @@
 /// How requests authenticate: `auth: { bearer: ${secret:token} }`.
 public struct HTTPAuth: RecordParameter {
   public struct Basic: RecordParameter {
-    public var user = ""
+    public var user = Secret("")
     public var password = Secret("")
     public init() {}
     public static var fields: [RecordField<Basic>] {
@@ -25,7 +25,7 @@ public struct HTTPAuth: RecordParameter {
 
   public var value: HTTPOptions.Auth {
     if let bearer { return .bearer(bearer) }
-    if let basic { return .basic(user: basic.user, password: basic.password) }
+    if let basic { return .basic(user: basic.user.revealed, password: basic.password) }
     return .none
   }
 }
@@ -67,12 +67,18 @@ public enum URLConfinement {
     guard let template = url.template, let location = url.location else { return }
     let prefix = template.literalPrefix
     let lower = prefix.lowercased()
+    if let secret = template.text.secrets.first, secret.lowerBound < authorityEnd(template.text.text) {
+      context.badValue(
+        at: location, "the host of a URL cannot hold a secret", .misplacedSecret,
+        help: "Messages name the host; read it from the environment: http://${NAME}/")
+      return
+    }
     if prefix.contains("${") { return }
     guard lower.hasPrefix("http://") || lower.hasPrefix("https://") else {
       context.badValue(
         at: location,
         template.isConstant || prefix.contains("://")
-          ? "'\(context.component)' speaks http and https, and '\(Printable.cut(Array(prefix.utf8)))' is neither"
+          ? "'\(context.component)' speaks http and https, and '\(Printable.cut(template.shownPrefix))' is neither"
           : "the scheme and host of a URL must be written out, not come from an event",
         help: "Begin with http:// or https:// and the host")
       return
@@ -86,6 +92,13 @@ public enum URLConfinement {
     } else if rest.isEmpty || rest.first == UInt8(ascii: "/") {
       context.badValue(at: location, "the URL has no host", help: "Write http://HOST/PATH")
     }
+  }
+
+  /// Where the path of a URL begins: behind the scheme, the host and the port.
+  private static func authorityEnd(_ url: [UInt8]) -> Int {
+    let start = url.firstRange(of: Array("://".utf8))?.upperBound ?? 0
+    return url[start...].firstIndex { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "#") }
+      ?? url.count
   }
 
   /// Why a rendered URL cannot be used; nil if it can.
@@ -135,9 +148,9 @@ public struct RequestTemplate: Sendable {
   /// The request for what `frame` was loaded with, or why there is none, one sentence.
   public func render(_ frame: EventFrame) -> Result<HTTPRequest, SignalFailure> {
     let buffer = OutputBuffer()
-    func text(_ template: TemplateParameter) -> Result<[UInt8], SignalFailure> {
+    func text(_ template: TemplateParameter, shown: Bool = false) -> Result<[UInt8], SignalFailure> {
       buffer.clear()
-      if let error = template.render(frame, into: buffer) {
+      if let error = shown ? template.renderShown(frame, into: buffer) : template.render(frame, into: buffer) {
         return .failure(
           SignalFailure(
             .expression, template.program?.failureMessage(error, frame.frame) ?? "a template failed",
@@ -157,9 +170,12 @@ public struct RequestTemplate: Sendable {
             .source, "the header '\(header.name)' would hold a line break or control character",
             at: header.value.location)
         }
-        request.headers.append(HTTPHeader(header.name, String(decoding: value, as: UTF8.self)))
+        request.headers.append(
+          HTTPHeader(header.name, String(decoding: value, as: UTF8.self), isSecret: header.value.containsSecret))
       }
       if body.isGiven { request.body = try text(body).get() }
+      if url.containsSecret { request.maskedURL = String(decoding: try text(url, shown: true).get(), as: UTF8.self) }
+      if body.containsSecret { request.maskedBody = try text(body, shown: true).get() }
       return .success(request)
     } catch {
       return .failure(error)

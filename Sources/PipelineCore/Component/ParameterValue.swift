@@ -52,6 +52,36 @@ public struct DecodingContext {
 }
 
 extension DecodingContext {
+  /// Warns of a key that has another name now.
+  mutating func renamed(_ entry: YAMLEntry, to name: String) {
+    diagnostics.report(.renamed(entry.key, to: name, of: "'\(component)'"))
+  }
+
+  /// Reports a key that `what` does not have, and what may have been meant.
+  mutating func unknownParameter(_ entry: YAMLEntry, _ what: String, among names: [String]) {
+    if let problem = entry.missingSpace(among: names) {
+      diagnostics.report(problem)
+      return
+    }
+    let correction = names.isEmpty ? nil : Suggestion.correction(for: entry.name, among: names)
+    diagnostics.report(
+      Diagnostic(
+        .unknownParameter, "\(what) has no parameter '\(Printable.cut(entry.name))'", at: entry.key.location,
+        help: correction?.help
+          ?? (names.isEmpty ? "It takes none" : "It has: " + names.joined(separator: ", ")),
+        fixIts: correction.map { [.init(entry.key.location, $0.name)] } ?? []))
+  }
+
+  /// Reports a secret that stands where a value of this shape must not have one; whether there is any.
+  mutating func refusesSecret(in node: YAMLNode, _ shape: ParameterShape) -> Bool {
+    guard let place = shape.misplacedSecret(in: node) else { return false }
+    diagnostics.report(
+      Diagnostic(
+        .misplacedSecret, "'\(parameter)' of '\(component)' cannot hold a secret", at: place.location,
+        help: "It would be printed in messages and drawings; read it from the environment: ${NAME}"))
+    return true
+  }
+
   /// Reports unless exactly one of two parameters is given.
   public mutating func requireOne(_ first: String, _ hasFirst: Bool, or second: String, _ hasSecond: Bool) {
     guard hasFirst == hasSecond else { return }
@@ -87,7 +117,15 @@ extension Int: ParameterValue {
   public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> Int? {
     if node.scalar?.isPlaceholder == true { return Int(context.range?.lowerBound ?? 1) }
     guard let value = node.int else {
-      context.wrongType(node, wanted: "a whole number")
+      // A number between quotes is a text.
+      let meant = node.scalar.flatMap { YAMLCoreSchema.int($0.text.text) }
+      context.diagnostics.report(
+        Diagnostic(
+          .wrongType, "'\(context.parameter)' of '\(context.component)' must be a whole number, not \(node.kindName)",
+          at: node.location,
+          help: meant.map { "Write \($0) without quotes" }
+            ?? "Write digits, such as '\(context.parameter): \(Swift.max(context.range?.lowerBound ?? 1, 1))'",
+          fixIts: meant.map { [.init(node.location, "\($0)")] } ?? []))
       return nil
     }
     if let range = context.range, !range.contains(value) {
@@ -277,11 +315,13 @@ extension ChoiceParameter {
     if let value = Self(rawValue: text) { return value }
     if node.scalar?.isPlaceholder == true { return allCases.first }
     let near = Suggestion.nearest(to: text, among: known)
-    context.badValue(
-      node,
-      "'\(context.parameter)' of '\(context.component)' does not know '\(node.shown)'", .unknownChoice,
-      help: near.map { "Did you mean '\($0)'? It can be: " + known.joined(separator: ", ") }
-        ?? "It can be: " + known.joined(separator: ", "))
+    context.diagnostics.report(
+      Diagnostic(
+        .unknownChoice, "'\(context.parameter)' of '\(context.component)' does not know '\(node.shown)'",
+        at: node.location,
+        help: near.map { "Did you mean '\($0)'? It can be: " + known.joined(separator: ", ") }
+          ?? "It can be: " + known.joined(separator: ", "),
+        fixIts: near.map { [.init(node.location, $0)] } ?? []))
     return nil
   }
 }
@@ -311,7 +351,9 @@ public struct RecordField<R: RecordParameter>: Sendable {
       let outer = (context.range, context.parameter)
       context.range = range
       context.parameter = name
-      if let value = Value.decode(node, &context) { record[keyPath: path] = value }
+      if !context.refusesSecret(in: node, Value.shape(range: range)), let value = Value.decode(node, &context) {
+        record[keyPath: path] = value
+      }
       (context.range, context.parameter) = outer
     }
     bind = { record, binder, use in record[keyPath: path].bind(&binder, use) }
@@ -339,12 +381,7 @@ extension RecordParameter {
     let names = fields.map(\.info.name)
     for entry in entries {
       guard let field = fields.first(where: { $0.info.name == entry.name }) else {
-        context.diagnostics.report(
-          Diagnostic(
-            .unknownParameter, "'\(context.parameter)' of '\(context.component)' has no parameter '\(entry.name)'",
-            at: entry.key.location,
-            help: Suggestion.nearest(to: entry.name, among: names).map { "Did you mean '\($0)'?" }
-              ?? "It can have: " + names.joined(separator: ", ")))
+        context.unknownParameter(entry, "'\(context.parameter)' of '\(context.component)'", among: names)
         continue
       }
       field.decode(entry.value, &record, &context)

@@ -1,7 +1,6 @@
 /// Puts values of the environment and secrets into scalar values.
 ///
-/// `${NAME}`, `${NAME:-default}` (also if empty), `${NAME-default}`, `${NAME:?message}`,
-/// `${secret:NAME}`, and `$$` for a dollar sign. Works on parsed values, so whatever is put in, the
+/// `${NAME}`, `${NAME:-default}` (also if empty), `${NAME:?message}`, `${secret:NAME}`, and `$$` for a dollar sign. Works on parsed values, so whatever is put in, the
 /// structure stays: a plain value may turn out a number, never a mapping. `$NAME` is text.
 public struct Interpolation: Sendable {
   public enum Lookup: Sendable {
@@ -78,7 +77,6 @@ public struct Interpolation: Sendable {
   private struct Reference {
     enum Fallback {
       case none
-      case whenUnset(Range<Int>)
       case whenEmpty(Range<Int>)
       case required(Range<Int>)
     }
@@ -93,6 +91,7 @@ public struct Interpolation: Sendable {
     var text: [UInt8] = []
     var offsets: [Int32] = []
     var insertions: [Range<Int>] = []
+    var secrets: [Range<Int>] = []
     var containsSecret: Bool
     var isPlaceholder: Bool
     var isInterpolated = false
@@ -114,7 +113,7 @@ public struct Interpolation: Sendable {
       // What came from outside cannot be written back.
       result.text.quoting =
         scalar.text.quoting == .plain && !insertions.isEmpty ? .none : scalar.text.quoting
-      result.text.isSecret = containsSecret
+      result.text.secrets = secrets
       result.insertions = insertions
       result.containsSecret = containsSecret
       result.isPlaceholder = isPlaceholder
@@ -154,11 +153,13 @@ public struct Interpolation: Sendable {
     }
 
     private mutating func report(
-      _ code: Diagnostic.Code, _ message: String, _ range: Range<Int>, help: String? = nil
+      _ code: Diagnostic.Code, _ message: String, _ range: Range<Int>, help: String? = nil,
+      fixIts: [Diagnostic.FixIt] = []
     ) {
       diagnostics.append(
         Diagnostic(
-          code, message, at: scalar.text.location(range.lowerBound, range.upperBound), help: help))
+          code, message, at: scalar.text.location(range.lowerBound, range.upperBound), help: help,
+          fixIts: fixIts))
     }
 
     /// Answers the index behind the reference that begins at `start`.
@@ -221,7 +222,12 @@ public struct Interpolation: Sendable {
       if rest.starts(with: ":-".utf8) {
         fallback = .whenEmpty(index + 2..<inner.upperBound)
       } else if rest.starts(with: "-".utf8) {
-        fallback = .whenUnset(index + 1..<inner.upperBound)
+        let written = "${\(Printable.cut(name)):-\(Printable.cut(rest.dropFirst()))}"
+        report(
+          .interpolationSyntax, "a default stands behind ':-', not behind '-'", whole,
+          help: "Write \(written), which also takes the default where the variable is empty",
+          fixIts: [.init(scalar.text.location(index, index), ":")])
+        return nil
       } else if rest.starts(with: ":?".utf8) {
         fallback = .required(index + 2..<inner.upperBound)
       } else if !rest.isEmpty {
@@ -249,6 +255,8 @@ public struct Interpolation: Sendable {
       let name = Printable.cut(reference.name)
       if reference.isSecret {
         containsSecret = true
+        let start = text.count
+        defer { if text.count > start { secrets.append(start..<text.count) } }
         switch interpolation.secret?(reference.name) {
         case nil: leave(whole)
         case .found(let value): put(value, whole, "the secret \(name)")
@@ -271,7 +279,7 @@ public struct Interpolation: Sendable {
       case .missing, nil: value = nil
       }
       switch (reference.fallback, value) {
-      case (.whenEmpty(let range), nil), (.whenUnset(let range), nil): copyDefault(range)
+      case (.whenEmpty(let range), nil): copyDefault(range)
       case (.whenEmpty(let range), let value?) where value.isEmpty: copyDefault(range)
       case (_, nil) where interpolation.variable == nil: leave(whole)
       case (.required(let range), let value) where value?.isEmpty ?? true:

@@ -62,7 +62,7 @@ extension YAMLNode {
     guard let scalar, scalar.kind != .null, scalar.kind != .bool else {
       return .failure(wrongType(what, "a duration such as 300ms or 5s"))
     }
-    return Units.duration(scalar.text).mapError { scalar.hidingSecret($0) }
+    return Units.duration(scalar.text).mapError(scalar.text.concealing)
   }
 
   /// A number of bytes, `64KiB`; see ``Units/size(_:)``.
@@ -70,7 +70,7 @@ extension YAMLNode {
     guard let scalar, scalar.kind != .null, scalar.kind != .bool else {
       return .failure(wrongType(what, "a size such as 64KiB or 10MB"))
     }
-    return Units.size(scalar.text).mapError { scalar.hidingSecret($0) }
+    return Units.size(scalar.text).mapError(scalar.text.concealing)
   }
 
   /// Any scalar but null, as it is written.
@@ -108,18 +108,5 @@ extension YAMLNode {
     Diagnostic(
       .outOfRange, "\(shown) is out of the range of \(what)", at: location,
       help: isUnbounded ? "Write a smaller number" : "Write a number from \(low) to \(high)")
-  }
-}
-
-extension YAMLScalar {
-  /// The diagnostic without the words that quote the text, if the text is secret.
-  func hidingSecret(_ diagnostic: Diagnostic) -> Diagnostic {
-    guard containsSecret else { return diagnostic }
-    var hidden = diagnostic
-    hidden.message = "the secret value is not what is asked for here"
-    hidden.help = nil
-    hidden.fixIts = []
-    hidden.location = location
-    return hidden
   }
 }

@@ -98,6 +98,21 @@ extension YAMLScalar: CustomStringConvertible, CustomDebugStringConvertible, Cus
   }
 }
 
+extension YAMLEntry {
+  /// `from:a` between braces, a key without a value to YAML; nil unless what stands before the colon is known.
+  func missingSpace(among known: some Collection<String>) -> Diagnostic? {
+    guard value.isNull, value.location.length == 0, key.style == .plain,
+      let colon = key.text.text.firstIndex(of: UInt8(ascii: ":")),
+      known.contains(String(decoding: key.text.text[..<colon], as: UTF8.self))
+    else { return nil }
+    let place = key.text.location(colon, colon + 1)
+    return Diagnostic(
+      .missingColon, "the ':' behind a key must be followed by a space", at: place,
+      help: "Write \(Printable.cut(key.text.text[...colon])) \(Printable.cut(key.text.text[(colon + 1)...]))",
+      fixIts: [.init(place, ": ")])
+  }
+}
+
 extension YAMLNode {
   public var scalar: YAMLScalar? {
     if case .scalar(let scalar) = content { scalar } else { nil }
@@ -122,6 +137,15 @@ extension YAMLNode {
   public var int: Int64? { scalar?.int }
   public var double: Double? { scalar?.double }
   public var bool: Bool? { scalar?.bool }
+
+  /// The first scalar in it, in the order of the file, that holds a secret; nil if none does.
+  var firstSecret: YAMLNode? {
+    switch content {
+    case .scalar(let scalar): scalar.containsSecret ? self : nil
+    case .sequence(let items): items.lazy.compactMap(\.firstSecret).first
+    case .mapping(let entries): entries.lazy.compactMap(\.value.firstSecret).first
+    }
+  }
 
   /// For messages such as "must be a list, not `kindName`".
   public var kindName: String {

@@ -80,4 +80,15 @@ public struct Diagnostics: Sendable {
   public mutating func report(_ diagnostic: Diagnostic) { all.append(diagnostic) }
   public mutating func report(contentsOf other: [Diagnostic]) { all += other }
   public var hasErrors: Bool { all.contains { $0.severity == .error } }
+
+  /// Collects what `body` finds wrong with `text`, without words that would show a secret in it.
+  mutating func concealing<Result>(
+    _ text: LocatedText, _ body: (inout Diagnostics) -> Result
+  ) -> Result {
+    guard text.isSecret else { return body(&self) }
+    var found = Diagnostics()
+    let result = body(&found)
+    report(contentsOf: found.all.map(text.concealing))
+    return result
+  }
 }

@@ -90,8 +90,10 @@ public struct LocatedText: Sendable, Equatable {
     case single, double
   }
   public var quoting = Quoting.none
-  /// A secret was put in: no part of the text may be shown.
-  public var isSecret = false
+  /// The parts of ``text`` that are secrets, in order: they may be shown nowhere. Print ``shown``.
+  public internal(set) var secrets: [Range<Int>] = []
+  /// A secret was put in.
+  public var isSecret: Bool { !secrets.isEmpty }
 
   /// `offsets` holds one more element than `text`.
   public init(text: [UInt8], source: SourceText, offsets: [Int32]) {
@@ -122,8 +124,57 @@ public struct LocatedText: Sendable, Equatable {
   func slice(_ start: Int, _ end: Int) -> LocatedText {
     var part = LocatedText(text: Array(text[start..<end]), source: source, offsets: Array(offsets[start...end]))
     part.quoting = quoting == .plain ? .none : quoting
-    part.isSecret = isSecret
+    part.secrets = secrets.compactMap { secret in
+      let (from, to) = (max(secret.lowerBound, start), min(secret.upperBound, end))
+      return from < to ? from - start..<to - start : nil
+    }
     return part
+  }
+
+  /// The text with `(secret)` in place of each secret: what may be printed.
+  public var shown: [UInt8] { shown(0, text.count) }
+
+  /// Bytes `start ..< end` of the text with `(secret)` in place of each secret that they touch.
+  public func shown(_ start: Int, _ end: Int) -> [UInt8] {
+    var result: [UInt8] = []
+    var at = start
+    for secret in secrets where secret.lowerBound < end && secret.upperBound > start {
+      if at < secret.lowerBound { result += text[at..<secret.lowerBound] }
+      result += Self.mask.utf8
+      at = max(at, secret.upperBound)
+    }
+    if at < end { result += text[at..<end] }
+    return result
+  }
+
+  /// What stands for a secret wherever a text is printed.
+  public static let mask = "(secret)"
+
+  /// A diagnostic of this text. Where it is about a secret, or its words hold a part of one, neither its reason nor
+  /// its remedy remain, for both may quote the secret; the kind of the mistake and its place do.
+  func concealing(_ diagnostic: Diagnostic) -> Diagnostic {
+    guard isSecret else { return diagnostic }
+    let words =
+      ([diagnostic.message, diagnostic.help ?? ""] + diagnostic.notes.map(\.message)
+      + diagnostic.fixIts.map(\.replacement)).map { Array($0.utf8) }
+    // Messages cut and escape what they quote, so that a part of a secret is enough to hide them.
+    let quotes = secrets.contains { secret in
+      let value = text[secret]
+      let size = min(value.count, 4)
+      return stride(from: value.startIndex, through: value.endIndex - size, by: 1).contains { start in
+        let piece = value[start..<start + size]
+        return words.contains { $0.firstRange(of: piece) != nil }
+      }
+    }
+    let isAbout = secrets.contains { secret in
+      guard let place = diagnostic.location, place.text === source else { return false }
+      let offset = Int(offsets[secret.lowerBound])
+      return place.offset <= offset && offset < place.offset + max(place.length, 1)
+    }
+    guard quotes || isAbout else { return diagnostic }
+    return Diagnostic(
+      diagnostic.code, "a text with a secret in it does not fit here; the reason would show the secret",
+      at: diagnostic.location, severity: diagnostic.severity, help: diagnostic.code.summary)
   }
 
   /// Replaces bytes `start ..< end` by `replacement`, written as the quotes around the text ask for.
@@ -142,6 +193,23 @@ public struct LocatedText: Sendable, Equatable {
     case .double: written = Self.escaped(Self.escaped(replacement, "\\", with: "\\"), "\"", with: "\\")
     }
     return Diagnostic.FixIt(location(start, end), written)
+  }
+
+  /// Replaces the whole text, its quotes in the file included, by `replacement` between double quotes: a text that
+  /// has quotes of its own.
+  func rewritten(_ replacement: String) -> Diagnostic.FixIt {
+    var place = location
+    let mark: UInt8? = quoting == .single ? 0x27 : quoting == .double ? 0x22 : nil
+    let end = place.offset + place.length
+    if let mark, place.offset > 0, end < source.bytes.count, source.bytes[place.offset - 1] == mark,
+      source.bytes[end] == mark
+    {
+      place.offset -= 1
+      place.length += 2
+    }
+    guard quoting != .none else { return Diagnostic.FixIt(place, replacement) }
+    let escaped = Self.escaped(Self.escaped(replacement, "\\", with: "\\"), "\"", with: "\\")
+    return Diagnostic.FixIt(place, "\"\(escaped)\"")
   }
 
   /// Whether YAML would take a text without quotes for something else.

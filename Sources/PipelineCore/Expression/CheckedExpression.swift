@@ -58,6 +58,12 @@ extension ExpressionSyntax {
   public func check(
     in scope: ExpressionScope, expecting: ExpressionType? = nil, into diagnostics: inout Diagnostics
   ) -> CheckedExpression? {
+    diagnostics.concealing(text) { resolve(in: scope, expecting: expecting, into: &$0) }
+  }
+
+  private func resolve(
+    in scope: ExpressionScope, expecting: ExpressionType?, into diagnostics: inout Diagnostics
+  ) -> CheckedExpression? {
     var checker = Checker(self, scope)
     var type = checker.check(tree.root)
     if scope.checksTypes, let expecting, checker.diagnostics.allSatisfy({ $0.severity != .error }),

@@ -1,7 +1,8 @@
 /// A text with expressions in it: `books/{{ event.id }}.json`.
 public struct ExpressionTemplate: Sendable {
   enum Part: Sendable {
-    case text([UInt8])
+    /// `shown`: as it may be printed.
+    case text([UInt8], shown: [UInt8])
     case expression(ExpressionSyntax)
   }
 
@@ -15,8 +16,29 @@ public struct ExpressionTemplate: Sendable {
 
   /// What stands before the first expression; all of it where there is none.
   public var literalPrefix: String {
-    guard case .text(let bytes)? = parts.first else { return "" }
+    guard case .text(let bytes, _)? = parts.first else { return "" }
     return String(decoding: bytes, as: UTF8.self)
+  }
+
+  /// An expression that gives the same text, or what the one expression gives where there is nothing beside it.
+  var asExpression: String {
+    let written = parts.map { part -> String in
+      switch part {
+      case .text(let bytes, _):
+        let text = String(decoding: bytes, as: UTF8.self)
+        return "'" + LocatedText.escaped(LocatedText.escaped(text, "\\", with: "\\"), "'", with: "\\") + "'"
+      case .expression(let syntax):
+        let text = String(decoding: syntax.text.text, as: UTF8.self).trimmed
+        return parts.count == 1 ? text : "string(\(text))"
+      }
+    }
+    return written.joined(separator: " + ")
+  }
+
+  /// The same as it may be printed.
+  var shownPrefix: [UInt8] {
+    guard case .text(_, let shown)? = parts.first else { return [] }
+    return shown
   }
 
   /// Reads a template; nil, with diagnostics, where an expression in it cannot be read.
@@ -28,16 +50,17 @@ public struct ExpressionTemplate: Sendable {
     let bytes = text.text
     var parts: [Part] = []
     var at = 0
-    var plain: [UInt8] = []
+    var plain = 0
     var failed = false
+    func endPlain() {
+      if plain < at { parts.append(.text(Array(bytes[plain..<at]), shown: text.shown(plain, at))) }
+    }
     while at < bytes.count {
       guard bytes[at] == 0x7B, at + 1 < bytes.count, bytes[at + 1] == 0x7B else {
-        plain.append(bytes[at])
         at += 1
         continue
       }
-      if !plain.isEmpty { parts.append(.text(plain)) }
-      plain = []
+      endPlain()
       guard let end = end(of: bytes, from: at + 2) else {
         diagnostics.report(
           Diagnostic(
@@ -52,8 +75,9 @@ public struct ExpressionTemplate: Sendable {
         failed = true
       }
       at = end + 2
+      plain = at
     }
-    if !plain.isEmpty { parts.append(.text(plain)) }
+    endPlain()
     return failed ? nil : ExpressionTemplate(text: text, parts: parts)
   }
 
@@ -93,7 +117,7 @@ public struct ExpressionTemplate: Sendable {
     var failed = false
     for part in parts {
       switch part {
-      case .text(let bytes): checked.append(.text(bytes))
+      case .text(let bytes, let shown): checked.append(.text(bytes, shown: shown))
       case .expression(let syntax):
         if let expression = syntax.check(in: scope, expecting: nil, into: &diagnostics) {
           checked.append(.expression(expression))
@@ -109,7 +133,7 @@ public struct ExpressionTemplate: Sendable {
 /// A template whose expressions are known to fit.
 public struct CheckedTemplate: Sendable {
   enum Part: Sendable {
-    case text([UInt8])
+    case text([UInt8], shown: [UInt8])
     case expression(CheckedExpression)
   }
 
@@ -126,13 +150,19 @@ public struct CheckedTemplate: Sendable {
   public var reads: [ReadPath] { expressions.flatMap(\.reads) }
 
   public func compile(projection: Projection? = nil) -> TemplateProgram {
-    TemplateProgram(
-      parts.map {
-        switch $0 {
-        case .text(let bytes): return .text(bytes)
-        case .expression(let expression): return .program(expression.compile(projection: projection))
-        }
-      })
+    var shown: [TemplateProgram.Part] = []
+    let programs = parts.map { part -> TemplateProgram.Part in
+      switch part {
+      case .text(let bytes, let masked):
+        shown.append(.text(masked))
+        return .text(bytes)
+      case .expression(let expression):
+        let program = TemplateProgram.Part.program(expression.compile(projection: projection))
+        shown.append(expression.text.isSecret ? .text(Array(LocatedText.mask.utf8)) : program)
+        return program
+      }
+    }
+    return TemplateProgram(programs, shown: text.isSecret ? TemplateProgram(shown) : nil)
   }
 }
 
@@ -144,10 +174,16 @@ public final class TemplateProgram: Sendable {
   }
 
   private let parts: [Part]
+  private let masked: TemplateProgram?
 
-  init(_ parts: [Part]) {
+  /// `shown`: the same with `(secret)` in place of each secret, if there are any.
+  init(_ parts: [Part], shown: TemplateProgram? = nil) {
     self.parts = parts
+    masked = shown
   }
+
+  /// What makes the text that may be printed.
+  var shown: TemplateProgram { masked ?? self }
 
   /// Whether it has no expression: its text is always the same.
   public var isConstant: Bool {
@@ -200,5 +236,15 @@ extension ValueText {
     default:
       return append(value, to: buffer, context) ? nil : context.noOverload("string", value)
     }
+  }
+}
+
+extension String {
+  /// Without the spaces around it.
+  fileprivate var trimmed: String {
+    var view = Substring(self)
+    while view.first == " " { view.removeFirst() }
+    while view.last == " " { view.removeLast() }
+    return String(view)
   }
 }

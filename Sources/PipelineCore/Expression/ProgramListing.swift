@@ -113,6 +113,7 @@ extension Program {
 
   /// A constant as JSON, cut short.
   private func shown(_ value: Value) -> String {
+    if text.isSecret { return LocatedText.mask }
     let buffer = OutputBuffer()
     if value.is(.type) { return String(decoding: value.rawBytes, as: UTF8.self) }
     if value.is(.optional) { return value.wrapped.map { "optional \(shown($0))" } ?? "optional.none()" }

@@ -52,7 +52,7 @@ struct Attempt: RowOperator {
       let standard = "an event does not fulfil the condition of 'try'"
       guard message.isGiven else { return standard }
       let buffer = OutputBuffer()
-      return message.render(frame, into: buffer) == nil
+      return message.renderShown(frame, into: buffer) == nil
         ? String(decoding: buffer.bytes, as: UTF8.self) : standard
     }
   }

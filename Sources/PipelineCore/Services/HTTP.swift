@@ -15,16 +15,28 @@ public protocol Cancellable: AnyObject, Sendable {
 public struct HTTPHeader: Sendable, Equatable {
   public var name: String
   public var value: String
-  public init(_ name: String, _ value: String) {
+  /// Whether the pipeline file puts a secret into the value.
+  public var isSecret = false
+  public init(_ name: String, _ value: String, isSecret: Bool = false) {
     self.name = name
     self.value = value
+    self.isSecret = isSecret
+  }
+
+  /// The value as it may be printed.
+  public var shown: String {
+    isSecret || name.lowercased() == "authorization" ? LocatedText.mask : value
   }
 }
 
 public struct HTTPRequest: Sendable, Equatable {
   public var method: String
-  /// Absolute, `http` or `https`.
+  /// Absolute, `http` or `https`. Print ``shownURL``.
   public var url: String
+  /// The URL with `(secret)` in place of the secrets that the pipeline file puts in; nil: it holds none.
+  public var maskedURL: String?
+  /// The body in the same way; nil: it holds no secret.
+  public var maskedBody: [UInt8]?
   public var headers: [HTTPHeader] = []
   public var body: [UInt8]?
   public var options = HTTPOptions()
@@ -35,6 +47,11 @@ public struct HTTPRequest: Sendable, Equatable {
     self.headers = headers
     self.body = body
   }
+
+  /// The URL as it may be printed.
+  public var shownURL: String { maskedURL ?? url }
+  /// The body as it may be printed.
+  public var shownBody: [UInt8]? { maskedBody ?? body }
 }
 
 /// How a request is made; the same for all requests of one component. The defaults are the limits of

@@ -72,7 +72,7 @@ public final class StubHTTPClient: HTTPClient, TimerTarget, @unchecked Sendable 
     exchanges.append(Exchange(at: executor.now, request: request, stub: stub))
     var after = TimeSpan.zero
     var outcome: Result<HTTPResponse, HTTPFailure> = .failure(
-      HTTPFailure(.connect, "the test has no stub for \(request.method) \(Printable.cut(request.url))"))
+      HTTPFailure(.connect, "the test has no stub for \(request.method) \(Printable.cut(request.shownURL))"))
     let timeout = Result<HTTPResponse, HTTPFailure>.failure(
       HTTPFailure(.timeout, "no answer within \(request.options.timeout)"))
     if let stub {
@@ -140,7 +140,7 @@ extension StubHTTPClient.Exchange {
   /// `{method, url, headers?, body?}`; what identifies the client is left out.
   var value: TestValue {
     var members: [TestValue.Member] = [
-      .init(Array("method".utf8), .text(request.method)), .init(Array("url".utf8), .text(request.url)),
+      .init(Array("method".utf8), .text(request.method)), .init(Array("url".utf8), .text(request.shownURL)),
     ]
     if !request.headers.isEmpty {
       members.append(
@@ -149,10 +149,10 @@ extension StubHTTPClient.Exchange {
           .object(
             unsorted: request.headers.map {
               let name = $0.name.lowercased()
-              return .init(Array(name.utf8), .text(name == "authorization" ? "(secret)" : $0.value))
+              return .init(Array(name.utf8), .text($0.shown))
             })))
     }
-    if let body = request.body { members.append(.init(Array("body".utf8), TestValue(body: body))) }
+    if let body = request.shownBody { members.append(.init(Array("body".utf8), TestValue(body: body))) }
     return .object(unsorted: members)
   }
 }

@@ -307,7 +307,7 @@ private final class TestRun {
     }
     var told: Set<String> = []
     for exchange in client.exchanges where exchange.stub == nil {
-      let request = "\(exchange.request.method) \(Printable.cut(exchange.request.url, limit: 200))"
+      let request = "\(exchange.request.method) \(Printable.cut(exchange.request.shownURL, limit: 200))"
       guard told.insert(request).inserted else { continue }
       result.failures.append(TestResult.Failure(diagnostic: unanswered(exchange, request)))
     }

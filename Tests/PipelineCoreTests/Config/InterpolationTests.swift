@@ -30,7 +30,7 @@ import Testing
 
   @Test(arguments: [
     ("${HOST}", "example.com"), ("http://${HOST}:${PORT}/", "http://example.com:8080/"),
-    ("${MISSING:-x}", "x"), ("${EMPTY:-x}", "x"), ("${EMPTY-x}", ""), ("${MISSING-x}", "x"),
+    ("${MISSING:-x}", "x"), ("${EMPTY:-x}", "x"),
     ("${MISSING:-}", ""), ("${HOST:?needed}", "example.com"), ("$${HOST}", "${HOST}"),
     ("$$$${HOST}", "$${HOST}"), ("$HOST $5", "$HOST $5"), ("'^a$'", "^a$"),
     ("${MISSING:-a$$b}", "a$b"), ("${EVIL}", "x\nsinks: {}\n- {a: b}"), ("${QUOTE}", "\"'"),
@@ -56,7 +56,7 @@ import Testing
     ("${MISSING}", "RX701"), ("${MISSING:?set it}", "RX702"), ("${EMPTY:?}", "RX702"),
     ("${BINARY}", "RX704"), ("${HUGE}", "RX704"), ("${secret:none}", "RX703"),
     ("${secret:open}", "RX703"), ("${A:-${B}}", "RX251"), ("${A", "RX250"), ("'${ A}'", "RX250"),
-    ("${A:=b}", "RX250"), ("${secret:../x}", "RX250"),
+    ("${A:=b}", "RX250"), ("${secret:../x}", "RX250"), ("${A-b}", "RX250"), ("${HOST-}", "RX250"),
   ])
   func refuses(_ written: String, _ code: String) {
     let (_, diagnostics) = value(written)
@@ -66,6 +66,14 @@ import Testing
     // The name may be told, a value never.
     #expect(
       diagnostics.allSatisfy { !$0.message.contains("aaaa") && !$0.message.contains("hunter2") })
+  }
+
+  /// The shell's form without a colon means something else there; here there is one form.
+  @Test func aDefaultWithoutAColonLeadsToTheOneWith() throws {
+    let diagnostic = try #require(value("${HOST-x}").1.first)
+    #expect(diagnostic.help?.contains("${HOST:-x}") == true)
+    #expect(diagnostic.fixIts.map(\.replacement) == [":"])
+    #expect(diagnostic.fixIts.first?.location.offset == 9)
   }
 
   @Test func insertedBytesStandAtTheirReference() throws {

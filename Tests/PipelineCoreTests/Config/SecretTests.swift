@@ -1,0 +1,188 @@
+import Foundation
+import PipelineTestSupport
+import Sinks
+import Sources_
+import Testing
+
+@testable import PipelineCore
+
+/// A secret, wherever a file puts it, is in nothing that is printed.
+@Suite struct SecretTests {
+  static let secret = "Qz7kPv3xWm"
+
+  /// What a file may write in place of a value, with the secret in it.
+  static let values = [
+    "\"${secret:TOK}\"", "\"'${secret:TOK}'\"", "\"5${secret:TOK}\"", "\"int('${secret:TOK}') > 1\"",
+    "\"event == '${secret:TOK}'\"", "\"event['${secret:TOK}'].x > 1\"", "\"{'${secret:TOK}': 1}.${secret:TOK}\"",
+    "\"matches(event, '(${secret:TOK}')\"", "\"nosuch('${secret:TOK}')\"", "\"1 + '${secret:TOK}'\"",
+    "\"x{{ '${secret:TOK}' }}{{ int('${secret:TOK}') }}\"", "\"http://127.0.0.1:1/a/${secret:TOK}/b?c=${secret:TOK}\"",
+    "\"http://${secret:TOK}/\"", "\"(?P<a>${secret:TOK}\"", "[\"${secret:TOK}\"]", "{ a: \"${secret:TOK}\" }",
+    "{ a: [\"'${secret:TOK}'\"] }", "[{ a: \"${secret:TOK}\" }]",
+  ]
+
+  /// The parameters of a component and of the records in it, each as the mapping that gives it a value.
+  static func places(_ parameters: [ParameterInfo], _ depth: Int = 0) -> [(String) -> String] {
+    parameters.flatMap { info -> [(String) -> String] in
+      var places: [(String) -> String] = [{ "{ \(info.name): \($0) }" }]
+      guard depth < 3 else { return places }
+      for fields in records(info.shape) {
+        places += Self.places(fields, depth + 1).map { place in { "{ \(info.name): \(place($0)) }" } }
+      }
+      return places
+    }
+  }
+
+  private static func records(_ shape: ParameterShape) -> [[ParameterInfo]] {
+    switch shape {
+    case .record(let fields): [fields]
+    case .oneOf(let shapes): shapes.flatMap(records)
+    case .list(let element), .table(let element): records(element)
+    default: []
+    }
+  }
+
+  /// A file with the component, whose arguments are `arguments`.
+  static func file(_ entry: CatalogueEntry, _ arguments: String) -> String {
+    let plain = "s: { values: [a, b] }"
+    let inputs = entry.kind == .source ? "" : "inputs: { s: { marbles: \"-a-b|\" } }, "
+    let requests = entry.name == "http" ? ", http.requests: [ { next: none } ]" : ""
+    let tests = "\ntests: [ { name: t, \(inputs)expect: { o: [ { next: never } ]\(requests) } } ]"
+    switch entry.kind {
+    case .source:
+      return "sources: { s: { \(entry.name): \(arguments) } }\nsinks: { o: { from: s, discard: {} } }" + tests
+    case .operator:
+      return """
+        sources: { \(plain) }
+        signals: { x: { from: s, chain: [ { \(entry.name): \(arguments) } ] } }
+        sinks: { o: { from: x, discard: {} } }
+        """ + tests
+    case .combination:
+      return """
+        sources: { \(plain), t: { values: [a] } }
+        signals: { x: { \(entry.name): \(arguments) } }
+        sinks: { o: { from: x, discard: {} } }
+        """ + tests
+    case .command:
+      return """
+        sources: { \(plain) }
+        commands: { c: \(arguments) }
+        sinks: { o: { from: s, chain: [ { execute: c } ], discard: {} } }
+        """ + tests
+    case .sink:
+      return "sources: { \(plain) }\nsinks: { o: { from: s, \(entry.name): \(arguments) } }" + tests
+    }
+  }
+
+  static let interpolation = Interpolation(
+    variable: { _ in .missing }, secret: { $0 == "TOK" ? .found(Array(secret.utf8)) : .missing })
+
+  /// Everything that can be printed of a file; `compiled`: whether there was a plan.
+  static func printed(_ yaml: String) -> (text: String, compiled: Bool) {
+    var diagnostics = Diagnostics()
+    var plan: Plan?
+    var file: PipelineFile?
+    if let root = YAMLReader.read(SourceText(name: "t.yaml", text: yaml), into: &diagnostics) {
+      let parsed = PipelineFileParser.parse(
+        interpolation.apply(to: root, into: &diagnostics), into: &diagnostics)
+      file = parsed
+      plan = PipelineCompiler(.builtIn).compile(parsed, into: &diagnostics)
+    }
+    let renderer = DiagnosticRenderer()
+    func shown(_ all: [Diagnostic]) -> String {
+      renderer.text(all) + renderer.json(all) + renderer.sarif(all) + renderer.github(all)
+    }
+    var text = shown(diagnostics.all)
+    guard let plan, let file, !diagnostics.hasErrors else { return (text, false) }
+    text += PlanExplanation.text(plan)
+    let drawing = PlanDrawing(plan)
+    text += drawing.mermaid + drawing.dot + drawing.json.text
+    for report in plan.expressions {
+      text += report.checked.compile().listing().map { $0.text + $0.source }.joined(separator: "\n")
+    }
+    var found = Diagnostics()
+    let tests = PipelineTestReader.read(file.tests, of: plan, into: &found) { _, _ in nil }
+    text += shown(found.all)
+    var runner = TestRunner(plan)
+    runner.turnLimit = 200
+    runner.quietLimit = 200
+    for test in tests where found.all.isEmpty {
+      let result = runner.run(test)
+      text += TestReport().text(.init(result, seconds: 0)) + shown(result.failures.map(\.diagnostic))
+    }
+    return (text, true)
+  }
+
+  /// What the values make into events is printed as events are, so that those are only checked.
+  static func makesEvents(_ value: String) -> Bool {
+    !value.contains("int(") && !value.contains("event") && !value.contains("http:")
+  }
+
+  @Test(arguments: Catalogue.builtIn.components) func noParameterShowsASecret(_ entry: CatalogueEntry) {
+    var places = Self.places(entry.parameters)
+    places.append { $0 }
+    for place in places {
+      for value in Self.values {
+        var yaml = Self.file(entry, place(value))
+        if Self.makesEvents(value), let tests = yaml.range(of: "\ntests:") {
+          yaml = String(yaml[..<tests.lowerBound])
+        }
+        let printed = Self.printed(yaml).text
+        #expect(!printed.contains(Self.secret), "\(yaml)\n\(printed)")
+      }
+    }
+  }
+
+  /// The checks above compile something; else they would show nothing.
+  @Test(arguments: [
+    ("filter", "\"event == '${secret:TOK}'\""), ("map", "\"{'a': event == '${secret:TOK}'}\""),
+    ("log", "{ message: \"a {{ event }} ${secret:TOK}\" }"), ("try", "{ where: \"event == '${secret:TOK}'\" }"),
+  ])
+  func expressionsMayHoldThem(_ name: String, _ arguments: String) throws {
+    let entry = try #require(Catalogue.builtIn.component(.operator, name))
+    let (text, compiled) = Self.printed(Self.file(entry, arguments))
+    #expect(compiled, "\(text)")
+    #expect(!text.contains(Self.secret))
+  }
+
+  @Test func aURLIsShownWithoutIt() throws {
+    let entry = try #require(Catalogue.builtIn.component(.source, "http"))
+    let (text, compiled) = Self.printed(
+      Self.file(
+        entry,
+        "{ url: \"http://127.0.0.1:1/bot${secret:TOK}/x\", headers: { X-Key: \"k${secret:TOK}\" }, auth: { basic: { user: \"${secret:TOK}\", password: \"${secret:TOK}\" } } }"
+      ))
+    #expect(compiled, "\(text)")
+    #expect(text.contains("http://127.0.0.1:1/bot(secret)/x"), "\(text)")
+    #expect(!text.contains(Self.secret))
+  }
+
+  @Test(arguments: [
+    "name: \"${secret:TOK}\"", "description: \"${secret:TOK}\"", "threads: \"${secret:TOK}\"",
+    "tests: [ { name: a, inputs: { s: [ { next: \"${secret:TOK}\" } ] }, expect: {} } ]",
+    "sources: { s: { interval: \"${secret:TOK}\" } }", "sources: { s: { file: \"/tmp/${secret:TOK}\" } }",
+    "sources: { s: { values: [\"${secret:TOK}\"] } }",
+    "sources: { s: { values: [1], description: \"${secret:TOK}\" } }",
+    "sources: { s: { http: \"http://${secret:TOK}.example.com/x\" } }",
+    "signals: { s: { values: [1], chain: [ { take: \"${secret:TOK}\" } ] } }",
+  ])
+  func whatIsPrintedCannotHoldOne(_ yaml: String) {
+    var diagnostics = Diagnostics()
+    if let root = YAMLReader.read(SourceText(name: "t.yaml", text: yaml), into: &diagnostics) {
+      let file = PipelineFileParser.parse(
+        Self.interpolation.apply(to: root, into: &diagnostics), into: &diagnostics)
+      _ = PipelineCompiler(.builtIn).compile(file, into: &diagnostics)
+    }
+    #expect(diagnostics.all.contains { $0.code == .misplacedSecret }, "\(diagnostics.all)")
+    #expect(!DiagnosticRenderer().text(diagnostics.all).contains(Self.secret))
+  }
+
+  @Test func masksLieWhereTheSecretsAre() {
+    var text = LocatedText("ab SECRET cd SECRET")
+    text.secrets = [3..<9, 13..<19]
+    #expect(String(decoding: text.shown, as: UTF8.self) == "ab (secret) cd (secret)")
+    #expect(String(decoding: text.shown(0, 5), as: UTF8.self) == "ab (secret)")
+    #expect(String(decoding: text.shown(10, 13), as: UTF8.self) == "cd ")
+    #expect(text.slice(4, 12).secrets == [0..<5])
+    #expect(!text.slice(9, 13).isSecret)
+  }
+}
