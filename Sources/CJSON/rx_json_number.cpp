@@ -142,6 +142,8 @@ const uint8_t *read_number(const uint8_t *at, const uint8_t *end, rx_value &valu
       number = beyond(negative, none ? 0 : static_cast<int64_t>(integral), zeros, written);
     }
   }
+  // Neither its value nor its text could be kept: what is written later would be another value.
+  if (at - start > RX_TEXT_LIMIT && std::isinf(number)) return nullptr;
   uint64_t bits;
   memcpy(&bits, &number, sizeof bits);
   value = make_double(bits, start, at - start);

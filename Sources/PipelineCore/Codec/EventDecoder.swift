@@ -183,12 +183,24 @@ public struct CodecFailure: Error, Sendable, Equatable {
   public var message: String
   /// Where in the option's text, in bytes, if known.
   public var offset: Int?
+  /// The option's text as it was probably meant; nil: nobody knows.
+  public var replacement: String?
+  /// What to do, a sentence; nil: nothing is known that helps.
+  public var help: String?
 
-  public init(option: String, message: String, offset: Int? = nil) {
+  public init(
+    option: String, message: String, offset: Int? = nil, replacement: String? = nil, help: String? = nil
+  ) {
+    self.help = help
     self.option = option
     self.message = message
     self.offset = offset
+    self.replacement = replacement
   }
+}
+
+extension CodecFailure: CustomStringConvertible {
+  public var description: String { message }
 }
 
 /// How JSON documents are read.

@@ -54,7 +54,8 @@ final class RegexDecoder: EventDecoder {
       rx_re2_free(compiled)
       throw CodecFailure(
         option: "pattern", message: "the pattern does not compile: \(message)",
-        offset: offset >= 0 ? offset : nil)
+        offset: offset >= 0 ? offset : nil, replacement: Self.withNamedGroups(text),
+        help: PatternAdvice.help(text, message, inExpression: false))
     }
     let count = Int(rx_re2_group_count(compiled))
     var found: [(name: String, number: Int)] = []
@@ -67,6 +68,10 @@ final class RegexDecoder: EventDecoder {
       failure = CodecFailure(
         option: "pattern",
         message: "the pattern has no named group, so events would be empty; write (?P<name>...)")
+    } else if let name = Dictionary(grouping: found, by: \.name).filter({ $1.count > 1 }).keys.min() {
+      failure = CodecFailure(
+        option: "pattern", message: "two groups of the pattern are named '\(name)', and a field has one value",
+        help: "Give each group a name of its own; a 'map' behind it can take the one that is not null")
     } else if let unknown = options.regex.unknown(among: found.map(\.name)) {
       failure = CodecFailure(option: "types", message: "the pattern has no group named '\(unknown)'")
     }
@@ -79,6 +84,33 @@ final class RegexDecoder: EventDecoder {
     groups = found.map { ($0.number, options.regex.types[$0.name] ?? .string) }
     pairs = .allocate(capacity: 2 * (count + 1))
     pairs.initialize(repeating: -1)
+  }
+
+  /// The pattern with groups named the way of RE2, `(?P<name>...)`, if it compiles then; nil: it does not.
+  private static func withNamedGroups(_ pattern: [UInt8]) -> String? {
+    var result: [UInt8] = []
+    var at = 0
+    while at < pattern.count {
+      if pattern[at] == UInt8(ascii: "\\"), at + 1 < pattern.count {
+        result += pattern[at...at + 1]
+        at += 2
+        continue
+      }
+      result.append(pattern[at])
+      at += 1
+      // Not `(?<=` and `(?<!`, which look behind.
+      if result.suffix(2) == Array("(?".utf8)[...], at + 1 < pattern.count, pattern[at] == UInt8(ascii: "<"),
+        pattern[at + 1] != UInt8(ascii: "="), pattern[at + 1] != UInt8(ascii: "!")
+      {
+        result.append(UInt8(ascii: "P"))
+      }
+    }
+    guard result != pattern else { return nil }
+    let compiled = result.withUnsafeBytes {
+      rx_re2_compile($0.baseAddress?.assumingMemoryBound(to: CChar.self), $0.count)
+    }
+    defer { rx_re2_free(compiled) }
+    return rx_re2_error(compiled, nil) == nil ? String(decoding: result, as: UTF8.self) : nil
   }
 
   deinit {

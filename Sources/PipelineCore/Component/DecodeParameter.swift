@@ -82,7 +82,15 @@ public struct DecodeParameter: ParameterValue {
       _ = try parameter.options.decoder()
       return parameter
     } catch {
-      context.badValue(node, "\(error)")
+      // The option may be the value itself, the short form.
+      let place = node[error.option] ?? node
+      let scalar = place.scalar
+      let location = error.offset.flatMap { at in scalar.map { $0.text.location(at, at + 1) } } ?? place.location
+      context.diagnostics.report(
+        Diagnostic(
+          .outOfRange, error.message, at: location, help: error.replacement.map { "Write \($0)" } ?? error.help,
+          fixIts: error.replacement.flatMap { text in scalar.map { [$0.text.fix(0, $0.text.text.count, text)] } } ?? [])
+      )
       return nil
     }
   }
@@ -164,7 +172,7 @@ private struct CSVFields: RecordParameter {
 
 private enum FieldKind: String, ChoiceParameter {
   case string, int, double, bool, timestamp, infer
-  var help: String { self == .infer ? "whatever it looks like" : "a \(rawValue)" }
+  var help: String { self == .infer ? "whatever it looks like" : Printable.withArticle(rawValue) }
   var type: FieldType { FieldType(rawValue: rawValue) ?? .string }
 }
 

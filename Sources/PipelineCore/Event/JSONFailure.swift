@@ -74,7 +74,7 @@ public struct JSONFailure: Error, Sendable, Equatable {
     case .expectedCommaOrBrace: "expected ',' or '}'"
     case .expectedCommaOrBracket: "expected ',' or ']'"
     case .expectedEnd: "unexpected text after the end of the value"
-    case .malformedNumber: "malformed number"
+    case .malformedNumber: "malformed number, or one of more than 255 bytes that no double holds,"
     case .unclosedString: "string without its closing quote"
     case .controlCharacter: "control character in a string that should be written as an escape"
     case .malformedEscape: "malformed escape in a string"
