@@ -39,13 +39,6 @@ enum HTTPSyntax {
       .contains { same($0, name) }
   }
 
-  /// For messages: control bytes, which a terminal would obey, become `?`; at most 200 bytes.
-  static func printable(_ text: String) -> String {
-    let safe = text.unicodeScalars.prefix(200).map { scalar -> Unicode.Scalar in
-      let isControl = scalar.value < 0x20 || (0x7f...0x9f).contains(scalar.value)
-      let isDirection = (0x202a...0x202e).contains(scalar.value) || (0x2066...0x2069).contains(scalar.value)
-      return isControl || isDirection ? "?" : scalar
-    }
-    return String(String.UnicodeScalarView(safe))
-  }
+  /// For messages: what a terminal would obey, or nobody sees, is escaped; at most 200 characters.
+  static func printable(_ text: String) -> String { Printable.cut(text, limit: 200) }
 }

@@ -2,9 +2,8 @@ import CJSON
 
 /// Makes another encoder's text safe to show on a terminal.
 ///
-/// Written as escapes are the control characters of ASCII and of Unicode's second block, DEL, the marks that
-/// change the direction of text, line and paragraph separators, and bytes that are no UTF-8 (`\xff`). Tabs
-/// stay; line feeds stay where they end the event or lay it out.
+/// Control characters, invisible ones (``Printable/isHidden(_:)``) and bytes that are no UTF-8 (`\xff`) become
+/// escapes. Tabs stay; line feeds stay where they end the event or lay it out.
 final class ControlEscapingEncoder: EventEncoder {
   private let encoder: any EventEncoder
   private let keepsLineBreaks: Bool
@@ -50,7 +49,7 @@ public enum ControlEscaping {
         continue
       }
       let length = byte < 0x80 ? 1 : sequenceLength(bytes, at)
-      if length > 1, !isHidden(scalar(bytes, at, length)) {
+      if length > 1, !Printable.isHidden(scalar(bytes, at, length)) {
         at += length
         continue
       }
@@ -70,18 +69,16 @@ public enum ControlEscaping {
     output.append(bytes.part(plain, bytes.count))
   }
 
-  /// All of these lie within the first plane.
+  /// As JSON escapes: beyond the first plane two of them.
   private static func appendEscape(_ scalar: UInt32, to output: OutputBuffer) {
+    guard scalar <= 0xFFFF else {
+      appendEscape(0xD800 + (scalar - 0x10000) >> 10, to: output)
+      appendEscape(0xDC00 + (scalar - 0x10000) & 0x3FF, to: output)
+      return
+    }
     output.append("\\u")
     for shift in stride(from: 12, through: 0, by: -4) {
       output.append(JSONWriter.hexadecimal(UInt8(scalar >> UInt32(shift) & 15)))
-    }
-  }
-
-  private static func isHidden(_ scalar: UInt32) -> Bool {
-    switch scalar {
-    case 0...0x1F, 0x7F...0x9F, 0x061C, 0x200E, 0x200F, 0x2028...0x202E, 0x2066...0x2069, 0xFEFF: true
-    default: false
     }
   }
 

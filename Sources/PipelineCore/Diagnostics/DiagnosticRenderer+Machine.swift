@@ -257,8 +257,8 @@ public indirect enum JSONText: Sendable {
       case 0x0A: result += "\\n"
       case 0x0D: result += "\\r"
       case 0x09: result += "\\t"
-      case 0..<0x20, 0x7F..<0xA0, 0x2028, 0x2029:
-        result += "\\u" + Printable.hex(scalar.value, digits: 4)
+      case _ where Printable.isHidden(scalar.value):
+        for unit in String(scalar).utf16 { result += "\\u" + Printable.hex(UInt32(unit), digits: 4) }
       default: result.unicodeScalars.append(scalar)
       }
     }

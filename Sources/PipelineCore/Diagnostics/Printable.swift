@@ -17,6 +17,16 @@ public enum Printable {
     return result
   }
 
+  /// `1 event`, `2 events`.
+  public static func count(_ number: some BinaryInteger, _ noun: String) -> String {
+    "\(number) \(noun)\(number == 1 ? "" : "s")"
+  }
+
+  /// `an int`, `a double`.
+  public static func withArticle(_ noun: String) -> String {
+    ("aeio".utf8.contains(noun.utf8.first ?? 0) ? "an " : "a ") + noun
+  }
+
   public static func cut(_ text: String, limit: Int = maximumLength) -> String {
     cut(text.utf8, limit: limit)
   }
@@ -27,11 +37,18 @@ public enum Printable {
     case 0x09: result += "\\t"
     case 0x0A: result += "\\n"
     case 0x0D: result += "\\r"
-    case 0..<0x20, 0x7F..<0xA0: result += "\\x" + hex(scalar.value, digits: 2)
+    case _ where isControl(scalar.value): result += "\\x" + hex(scalar.value, digits: 2)
     case _ where isInvisible(scalar.value): result += "\\u{" + hex(scalar.value, digits: 4) + "}"
     default: result.unicodeScalars.append(scalar)
     }
   }
+
+  /// What must reach neither a terminal nor a log as it is: the one rule for diagnostics, the log and encoders that
+  /// write to a terminal.
+  static func isHidden(_ value: UInt32) -> Bool { isControl(value) || isInvisible(value) }
+
+  /// The control characters of ASCII and of Unicode's second block, and DEL.
+  private static func isControl(_ value: UInt32) -> Bool { value < 0x20 || (0x7F..<0xA0).contains(value) }
 
   /// Line and paragraph separators, bidirectional controls, the byte order mark, private specials.
   static func isInvisible(_ value: UInt32) -> Bool {

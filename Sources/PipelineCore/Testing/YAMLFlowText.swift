@@ -51,10 +51,7 @@ enum YAMLFlowText {
 
   /// What the reader of YAML refuses, and what nobody sees.
   private static func isHidden(_ value: UInt32) -> Bool {
-    switch value {
-    case 0..<0x20, 0x7F..<0xA0, 0x2028, 0x2029, 0xFEFF, 0xFFFE, 0xFFFF, 0x202A...0x202E, 0x2066...0x2069: true
-    default: false
-    }
+    Printable.isHidden(value) || value == 0xFFFE || value == 0xFFFF
   }
 
   /// A text with the quotes that `scalar` has, as far as it can have them.

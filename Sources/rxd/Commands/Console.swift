@@ -38,7 +38,11 @@ enum Console {
 
   /// Writes a line to standard error. Nothing can be done where that fails.
   static func complain(_ message: String) {
-    note("rxd: \(message)")
+    // Line feeds lay it out; what else may stand in a path or an error's text is escaped.
+    note(
+      "rxd: "
+        + message.split(separator: "\n", omittingEmptySubsequences: false)
+        .map { Printable.cut(String($0), limit: 8192) }.joined(separator: "\n"))
   }
 
   static func note(_ text: String) {

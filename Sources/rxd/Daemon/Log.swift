@@ -24,7 +24,7 @@ final class LogWriter: Sendable {
   private let limiter: Mutex<LogLimiter>
   /// Called, from any thread, when a record was held back for the first time in a window.
   private let onHeldBack: Mutex<(@Sendable () -> Void)?> = Mutex(nil)
-  private let output = Mutex(OutputBuffer(capacity: 1024))
+  private let output = Mutex((line: OutputBuffer(capacity: 1024), shown: OutputBuffer(capacity: 1024)))
 
   init(form: Form, minimum: Logger.Level?) {
     self.form = form
@@ -88,7 +88,20 @@ final class LogWriter: Sendable {
   }
 
   /// Writes a dead letter: a JSON object, `letter`.
+  ///
+  /// As with warnings, only the first few of a kind in a while are written, and the rest are counted: what cannot be read
+  /// may be a whole input.
   func reject(_ letter: UnsafeRawBufferPointer) {
+    guard let minimum, minimum <= .warning else { return }
+    let kind = UnsafeRawBufferPointer(rebasing: letter.prefix(120))
+    let key = LogLimiter.Key(
+      component: "rejected", message: "event rejected: " + String(decoding: kind, as: UTF8.self), level: .warning,
+      kind: 100)
+    let verdict = limiter.withLock { $0.take(key, at: SystemClock.shared.now) }
+    if case .held(let isFirst) = verdict {
+      if isFirst { onHeldBack.withLock { $0 }?() }
+      return
+    }
     switch form {
     case .json, .journalJSON:
       emit { line in
@@ -160,13 +173,16 @@ final class LogWriter: Sendable {
   }
 
   private func emit(_ body: (inout OutputBuffer) -> Void) {
-    output.withLock { line in
-      line.clear()
-      body(&line)
-      line.append(0x0A)
+    output.withLock { output in
+      output.line.clear()
+      body(&output.line)
+      // Every form: what stands in it may come from events. Within JSON it can only be inside of texts.
+      output.shown.clear()
+      ControlEscaping.append(output.line.bytes, to: output.shown)
+      output.shown.append(0x0A)
       var written = 0
       // A log that nobody takes must not end the daemon.
-      _ = try? FileDescriptor.standardError.write(line.bytes, written: &written)
+      _ = try? FileDescriptor.standardError.write(output.shown.bytes, written: &written)
     }
   }
 
@@ -235,11 +251,12 @@ struct LogLimiter {
     var message: String
     private var kind: [UInt8]
 
-    init(component: String, message: String, level: Logger.Level) {
+    /// `kind`: how many bytes of the message tell what kind it is.
+    init(component: String, message: String, level: Logger.Level, kind length: Int = 40) {
       self.component = component
       self.level = level
       self.message = message
-      kind = message.utf8.prefix(40).map { 0x30...0x39 ~= $0 ? 0x30 : $0 }
+      kind = message.utf8.prefix(length).map { 0x30...0x39 ~= $0 ? 0x30 : $0 }
     }
 
     static func == (a: Key, b: Key) -> Bool {

@@ -116,7 +116,7 @@ final class PipelineSlot {
   /// One line on what went through: a warning if something was given up, else only for who asks for
   /// details.
   func summarize(_ log: LogWriter) {
-    var line = "\(totals.received) events in, \(totals.sent) out"
+    var line = "\(Printable.count(totals.received, "event")) in, \(totals.sent) out"
     if totals.rejected > 0 { line += ", \(totals.rejected) rejected" }
     if totals.undecided > 0 { line += ", \(totals.undecided) undecided" }
     log.write(

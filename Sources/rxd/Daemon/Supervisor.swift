@@ -70,6 +70,9 @@ final class Supervisor {
     log.whenHeldBack { post(.heldBack) }
   }
 
+  /// Files that do not compile, which a daemon leaves out.
+  private var broken: [String] = []
+
   private var now: Instant { SystemClock.shared.now }
   private var isStopping: Bool { stopDeadline != nil }
 
@@ -87,6 +90,7 @@ final class Supervisor {
   /// Runs what `loaded` holds plans for; returns the exit status.
   func run(_ loaded: [FrontEnd.Result]) -> Int32 {
     for result in loaded { add(result) }
+    broken = loaded.filter(\.hasErrors).map { Printable.cut($0.path, limit: 200) }
     balance(slots.count)
     for slot in slots { launch(slot) }
     if let interval = feedInterval { nextFeed = now + interval }
@@ -236,6 +240,11 @@ final class Supervisor {
     var parts = ["\(running) pipeline\(running == 1 ? "" : "s") running"]
     if !waiting.isEmpty { parts.append("\(waiting.count) restarting (\(names(waiting)))") }
     if !failed.isEmpty { parts.append("\(failed.count) failed (\(names(failed)))") }
+    if !broken.isEmpty {
+      parts.append(
+        Printable.count(broken.count, "broken file")
+          + " (\(broken.prefix(5).joined(separator: ", "))\(broken.count > 5 ? ", ..." : ""))")
+    }
     return parts.joined(separator: ", ")
   }
 
@@ -452,6 +461,7 @@ final class Supervisor {
       notify?.send("READY=1\nSTATUS=\(status); the last reload found errors")
       return
     }
+    broken = []
     reload = Reload(started: started)
     for slot in slots where !loaded.contains(where: { $0.path == slot.path }) {
       slot.isLeaving = true
