@@ -8,6 +8,57 @@ enum RivalNames {
     var help: String
   }
 
+  /// What has nothing of the kind here, and what to do instead: a sentence.
+  static func nothing(for name: String) -> String? {
+    advice[name] ?? advice[Suggestion.camelCase(name)]
+      ?? (name.hasPrefix("RAC") || name.hasPrefix("rac_")
+        ? "docs/reactivecocoa.md says what stands here for each name of ReactiveCocoa" : nil)
+  }
+
+  private static let advice: [String: String] = {
+    var table: [String: String] = [:]
+    for (help, names) in absent {
+      for name in names.split(separator: " ") { table[String(name)] = help }
+    }
+    return table
+  }()
+
+  private static let absent: [(help: String, names: String)] = [
+    (
+      "Events end in a sink: 'sinks: { NAME: { from: SIGNAL, stdout: {} } }'",
+      "subscribe subscribeNext subscribeError subscribeCompleted sink assign bindTo setKeyPath toProperty"
+    ),
+    (
+      "Nothing waits here: what comes behind the end is 'then', and a process ends with its pipelines",
+      "waitUntilCompleted asynchronouslyWaitUntilCompleted toPromise blockLast await"
+    ),
+    (
+      "There are no scripts here: expressions compute, see docs/expressions.md",
+      "lua python javascript wasm script ruby"
+    ),
+    (
+      "Metrics are events like any other: make them with 'map', 'window' and 'aggregate'",
+      "log_to_metric metric_to_log tag_cardinality_limit incremental_to_absolute trace_to_log"
+    ),
+    (
+      "There is no such sink: write to 'stdout' or a 'file', for a tool that sends it on",
+      "aws_s3 aws_sqs aws_kinesis_streams aws_kinesis_firehose aws_cloudwatch_logs gcp_cloud_storage gcp_pubsub "
+        + "azure_blob databend postgres mysql mongodb vector statsd_sink syslog_sink"
+    ),
+    (
+      "What is left of a signal is skipped from its beginning ('skip', 'skipWhile'); its end is not known before it comes",
+      "skipLast dropLast"
+    ),
+    ("A signal has its name in the file, and steps have 'name'", "setNameWithFormat named"),
+    (
+      "Sources of the file send; nothing is sent by hand",
+      "fromEvent fromEventPattern bindCallback bindNodeCallback subject"
+    ),
+    ("A running pipeline is not asked for values: name what you want in a sink", "toSequence sequence toTuple"),
+    ("Signals have no elements to be sorted: collect them, then 'map: event.sort()'", "sort orderBy sortBy reverse"),
+    ("What an event is asked for is known by then: 'map', 'set' and 'unset' change it", "clone rewrite_tag modify"),
+  ]
+
   /// A word may mean several things of ours, by its place; the first that the place knows is meant.
   static let table: [String: [Rival]] = {
     var table: [String: [Rival]] = [:]
@@ -45,7 +96,16 @@ enum RivalNames {
       "audit auditTime"
     ),
     ("sample", "For the newest event at each tick use 'sample'", "sampleTime"),
-    ("interval", "", "timer every tick schedule generate"),
+    ("interval", "", "timer every tick schedule generate cron demo_logs"),
+    (
+      "delay",
+      "A pause for each event is 'delay'; one that an event chooses is an inner signal of 'flattenMap' with a 'delay'",
+      "sleep wait delayWhen delayElements delaySubscription"
+    ),
+    (
+      "map", "The time of an event is 'now' in expressions: 'map: { at: now, value: event }'",
+      "timestamp timeInterval attachTimestamp elapsed measureInterval"
+    ),
     ("timeout", "", "timeoutWith"),
     (
       "timeoutBetween", "For the time between events use 'timeoutBetween'; 'timeout' is that up to the completion",
@@ -66,7 +126,7 @@ enum RivalNames {
     // Signals of signals
     (
       "flattenMap", "Use 'flattenMap'; without a policy it merges",
-      "flatMap mergeMap selectMany mergeMapTo flatMapMerge"
+      "flatMap mergeMap selectMany mergeMapTo flatMapMerge bind flatMapIterable concatMapEager workflow branch"
     ),
     (
       "flattenMap", "Use 'flattenMap' with 'policy: latest', which leaves the older signal",
@@ -80,10 +140,19 @@ enum RivalNames {
       "flattenMap", "Use 'flattenMap' with 'policy: exhaust', which ignores what comes meanwhile",
       "exhaustMap flatMapFirst"
     ),
-    ("switchToLatest", "", "switchAll switchLatest flattenLatest"),
+    (
+      "flattenMap",
+      "Inner signals are made anew each time: 'flattenMap' with 'signal', and 'cold: true' for a signal with a name",
+      "defer using create createSignal startEagerlyWithScheduler startLazilyWithScheduler"
+    ),
+    (
+      "execute", "A signal that goes on with what it sends is a command: 'commands:', and the step 'execute'",
+      "expand recurse mergeScan switchScan scheduleRecursiveBlock"
+    ),
+    ("switchToLatest", "", "switchAll switchLatest flattenLatest exhaust"),
     (
       "flattenMap", "The elements of a list are sent one by one by 'flattenMap: event'",
-      "flatten mergeAll concatAll exhaustAll unwrap explode unnest splitList"
+      "flatten mergeAll concatAll exhaustAll unwrap explode unnest splitList split unarchive for_each"
     ),
     ("then", "", "andThen sequenceNext thenReturn"),
 
@@ -91,12 +160,21 @@ enum RivalNames {
     (
       "aggregate",
       "A fold over time is 'aggregate' (one event at the end) or 'scan' (one at each step)",
-      "fold accumulate foldLeft aggregateWithStart summarize"
+      "fold accumulate foldLeft foldRight foldLeftWithStart foldRightWithStart aggregateWithStart summarize "
+        + "aggregateWithStartFactory"
     ),
-    ("scan", "", "scanWithStart runningFold reductions accumulateAll"),
+    (
+      "aggregate", "One result for a whole signal is 'aggregate', for each piece of it 'window'",
+      "max min sum avg average mean median percentile stats"
+    ),
+    ("scan", "", "scanWithStart runningFold reductions accumulateAll reduceWithIndex"),
     ("combinePrevious", "", "pairwise combinePreviousWithStart zipWithPrevious"),
     ("collect", "", "toArray toList"),
     ("count", "", "countAll howMany"),
+    (
+      "reduce", "The parts of 'combineLatest' and 'zip' are joined by 'reduce', which sees them by name",
+      "reduceEach reduceApply mapTuple spread combineLatestReduce zipReduce"
+    ),
     ("any", "", "some contains anySatisfy exists isEmpty"),
     ("all", "", "every allSatisfy forall"),
 
@@ -105,9 +183,26 @@ enum RivalNames {
       "distinctUntilChanged", "",
       "dedupe removeDuplicates skipRepeats unique uniq deduplicate"
     ),
+    (
+      "distinctUntilChanged", "The field that counts is its parameter: 'distinctUntilChanged: event.key'",
+      "distinctUntilKeyChanged"
+    ),
     ("distinct", "", "distinctBy seen once bloom dedupeAll"),
-    ("filter", "", "where grep accept route"),
-    ("map", "", "select transform remap mapping apply bloblang project jq"),
+    ("filter", "", "where grep accept"),
+    (
+      "filter", "Each way is a signal of its own that begins with a 'filter'",
+      "route exclusive_route exclusiveRoute swimlanes partition splitWhen"
+    ),
+    (
+      "filter", "'filter: has(event.field)' leaves out what has no value; what follows is 'map'",
+      "compactMap mapNotNull filterMap ofType notNull"
+    ),
+    ("map", "", "select transform remap mapping apply bloblang project jq cast replaceNil"),
+    ("map", "One field is 'map: event.field'", "pluck selectField"),
+    (
+      "set", "Functions take texts apart: 'set: { fields: \"grok(event, '...')\" }'; 'rxd list' shows them",
+      "grok dissect kv parse parse_json parse_grok date fingerprint rename convert"
+    ),
     ("mapReplace", "", "mapTo constant always"),
     ("tryMap", "", "attemptMap mapThrowing"),
     ("try", "", "attempt assert check verify validate tryFilter"),
@@ -115,52 +210,114 @@ enum RivalNames {
     ("startWith", "", "prepend"),
     ("concat", "", "append endWith"),
     ("skip", "", "drop dropFirst skipFirst"),
-    ("take", "", "first head limit prefix"),
-    ("takeLast", "", "last tail suffix"),
-    ("skipWhile", "", "dropWhile"),
+    ("take", "", "head limit prefix limitRequest"),
+    (
+      "take", "The first event is 'take: 1'",
+      "first firstOrDefault firstValueFrom single blockFirst asynchronousFirstOrDefault"
+    ),
+    ("take", "'filter' and 'take: 1' find the first that fits", "find findIndex firstWhere"),
+    ("skip", "The event with number n is 'skip: n' and 'take: 1'", "elementAt nth output"),
+    ("takeLast", "", "last tail suffix lastOrDefault lastValueFrom"),
+    ("skipWhile", "", "dropWhile skipWhileBlock"),
     ("skipUntil", "", "dropUntil skipUntilBlock skipUntilOutputFrom"),
     ("takeWhile", "", "prefixWhile takeWhileBlock"),
-    ("takeUntil", "", "takeUntilBlock prefixUntil stopWhen takeUntilSignal"),
+    ("takeUntil", "", "takeUntilBlock prefixUntil stopWhen takeUntilSignal takeUntilOther read_until"),
     ("ignoreValues", "", "ignoreElements ignoreOutput"),
 
     // Several
-    ("race", "", "amb ambiguous firstOf"),
-    ("combineLatest", "", "combineLatestWith combineLatestAll"),
+    ("race", "", "amb ambiguous firstOf raceWith firstWithSignal"),
+    ("combineLatest", "", "combineLatestWith combineLatestAll combineAll rac_liftSelector"),
+    (
+      "combineLatest", "'combineLatest' of signals that end with 'takeLast: 1' waits for all",
+      "forkJoin allSettled waitAll"
+    ),
+    ("zip", "'zip' pairs the events of two signals, and 'all' compares the pairs", "sequenceEqual"),
+    ("concat", "", "concatWith"),
     ("withLatestFrom", "", "withLatest sampleWith latestFrom attachLatest"),
     (
       "combineLatest", "Use 'combineLatest' with 'settle: true', which sends once for each event of a source",
       "combineLatestSettled combineTransparent glitchFree"
     ),
-    ("join", "", "intervalJoin windowJoin streamJoin correlate"),
+    ("join", "", "intervalJoin windowJoin streamJoin correlate groupJoin"),
     ("gate", "", "pausable pause valve holdWhen pausableBuffered bufferWhile passWhile"),
     ("circuitBreaker", "", "breaker circuit_breaker hystrix"),
     ("zip", "", "zipWith zipAll"),
-    ("merge", "", "mergeWith fanIn"),
+    ("merge", "", "mergeWith fanIn broker"),
     ("merge", "Several signals may refer to one; 'merge' is the reverse", "tee broadcast fanOut"),
-    ("groupBy", "", "partition keyBy"),
+    ("groupBy", "", "keyBy group_by"),
 
     // Errors, side effects, sharing
-    ("catch", "", "catchError catchTo rescue onErrorResumeNext flatMapError"),
-    ("retry", "", "retryWhen retryUpTo"),
+    ("catch", "", "catchError catchTo rescue onErrorResumeNext flatMapError onErrorReturn onErrorResume replaceError"),
+    ("retry", "", "retryWhen retryUpTo retryUntil"),
+    ("repeat", "", "repeatWhen repeatUntil loop"),
+    ("error", "", "throwError throw fail failWith failed"),
+    (
+      "any", "'any' says whether a signal sends anything; 'try: event' behind it fails where it does not",
+      "throwIfEmpty defaultIfEmpty switchIfEmpty replaceEmpty"
+    ),
     ("materialize", "", "materialise asEvents notifications"),
     ("dematerialize", "", "dematerialise fromEvents"),
     ("if", "", "iif cond conditional"),
     ("switch", "", "case choose match"),
-    ("deliverOn", "", "observeOn receiveOn publishOn"),
+    ("deliverOn", "", "observeOn receiveOn publishOn receive"),
+    (
+      "deliverOn",
+      "A pipeline has one thread, so that nothing has to be brought to it; queues of their own are 'deliverOn'",
+      "deliverOnMainThread"
+    ),
     ("subscribeOn", "", "subscribe_on startOn"),
     (
       "do", "Side effects are 'do'; to print events use 'log'",
-      "tap doOnNext doNext handleEvents peek inspect forEach on"
+      "tap doOnNext doNext handleEvents peek inspect forEach on injectObjectWeakly"
     ),
-    ("log", "", "tap debug print logAll logNext"),
-    ("finally", "", "finalize onEnd doFinally ensure"),
+    (
+      "do", "'do' runs a signal on the side, 'when' says at what: 'do: { when: [error], signal: NAME }'",
+      "doError doCompleted doOnError doOnComplete doOnCompleted doOnTerminate doOnEach"
+    ),
+    ("log", "", "tap debug print logAll logNext breakpoint"),
+    ("log", "'log' with 'when: [error]' or 'when: [completed]'", "logError logCompleted"),
+    ("finally", "", "finalize onEnd doFinally ensure doDisposed doOnDispose"),
     ("initially", "", "onStart doOnSubscribe"),
     (
       "share", "Names are shared; how is said by the option 'share', e.g. 'share: { replay: 1 }'",
-      "publish multicast shareReplay replay replayLast replayLazily refCount autoconnect connectable"
+      "publish multicast shareReplay replay replayLast replayLazily replayAll refCount autoconnect connectable connect "
+        + "publishBehavior publishLast publishReplay makeConnectable cache"
     ),
     ("set", "", "setField addFields assign mutate"),
     ("unset", "", "removeFields deleteField dropFields omit"),
+
+    // Sources and sinks
+    ("values", "", "return just of fromArray fromIterable fromIter single range justFrom sequence toSignal"),
+    ("file", "'file' with 'follow: true' goes on with what is added", "tail filelog logfile"),
+    ("stdin", "", "console file_descriptor standardInput"),
+    (
+      "stdin", "Another program's output is read from 'stdin': journalctl -f -o json | rxd FILE",
+      "exec command execute_process journald systemd docker_logs kubernetes_logs kafka nats redis amqp mqtt pulsar syslog "
+        + "socket tcp udp unix statsd subprocess"
+    ),
+    (
+      "http", "", "http_client httpClient http_poller http_scrape prometheus_scrape scrape ajax fetch fromFetch request"
+    ),
+    (
+      "httpServer", "",
+      "http_server webhook http_listener listen heroku_logs logplex splunk_hec logstash fluent opentelemetry otlp datadog_agent"
+    ),
+    ("stdout", "", "console print screen terminal"),
+    ("discard", "", "blackhole null devnull drop noop none"),
+    (
+      "http", "Services that take events by HTTP are reached by 'http'; see its 'batch', 'headers' and 'auth'",
+      "elasticsearch opensearch loki splunk_hec_logs datadog_logs new_relic newrelic honeycomb clickhouse influxdb_logs "
+        + "prometheus_remote_write opentelemetry_exporter axiom humio_logs papertrail slack webhook http_client"
+    ),
+    ("file", "", "files filesystem local_file"),
+
+    // Parameters
+    ("encode", "", "format codec encoding encoder serializer outputFormat"),
+    ("decode", "", "format codec decoder decoding parser deserializer inputFormat"),
+    ("every", "", "period pollInterval scrapeInterval"),
+    ("url", "", "uri endpoint address"),
+    ("path", "", "filename fileName include paths"),
+    ("when", "", "events moments"),
 
     // The grammar
     (

@@ -36,6 +36,14 @@ public enum Suggestion {
     return nearest(to: name, among: known).map { ($0, "Did you mean '\($0)'?") }
   }
 
+  /// What to do where others have something that is not here, a sentence; nil: the name is not known.
+  public static func nothing(for name: String) -> String? { RivalNames.nothing(for: name) }
+
+  /// What a name of other libraries and daemons is called here, and why, whatever its place; nil: it is not known.
+  public static func otherName(_ name: String) -> (name: String, help: String)? {
+    (RivalNames.table[name] ?? RivalNames.table[camelCase(name)])?.first.map { ($0.ours, $0.help) }
+  }
+
   /// `a, b and c`, each between quotes; the first `limit` of them.
   public static func list(_ names: some Collection<String>, limit: Int = 12) -> String {
     let quoted = names.prefix(limit).map { "'\($0)'" }

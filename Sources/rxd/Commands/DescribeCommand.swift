@@ -5,26 +5,35 @@ import PipelineCore
 /// `rxd describe`: the manual page of one component or function.
 struct Describe: ParsableCommand {
   static let configuration = CommandConfiguration(
-    abstract: "Tells what a source, operator, combination, sink or function does.",
+    abstract: "Tells what a component, a function, a format or a word of the pipeline file does.",
     discussion: "Other tools' names lead to ours: 'rxd describe debounce'.")
 
   @Argument(
     help: "Its name.",
-    completion: .list(Catalogue.builtIn.components.map(\.name) + FunctionRegistry.callable.map(\.name)))
+    completion: .list(Describe.known))
   var name: String
+
+  /// Everything that has a page.
+  static var known: [String] {
+    var seen: Set<String> = []
+    let all =
+      Catalogue.builtIn.components.map(\.name) + FunctionRegistry.callable.map(\.name) + DescribedWord.all.map(\.name)
+    return all.filter { seen.insert($0).inserted }
+  }
 
   func run() throws {
     let entries = Catalogue.builtIn.components.filter { $0.name == name }
     let function = FunctionRegistry.described(name)
-    if entries.isEmpty, function == nil {
-      let known = Catalogue.builtIn.components.map(\.name) + FunctionRegistry.callable.map(\.name)
-      let correction = Suggestion.correction(for: name, among: known)
-      Console.complain(
-        "there is nothing called \(Printable.quote(name)). "
-          + (correction?.help ?? "'rxd list' shows what there is"))
+    let words = DescribedWord.named(name)
+    if entries.isEmpty, function == nil, words.isEmpty {
+      // What others call it says more than what is spelt alike.
+      let help =
+        Suggestion.otherName(name).map { "\($0.help); see 'rxd describe \($0.name)'" } ?? Suggestion.nothing(for: name)
+        ?? Suggestion.correction(for: name, among: Self.known)?.help ?? "'rxd list' shows what there is"
+      Console.complain("there is nothing called \(Printable.quote(name)). \(help)")
       throw ExitStatus.usage
     }
-    var pages = entries.map(Self.page)
+    var pages = entries.map(Self.page) + words.map(Self.page)
     if let function { pages.append(Self.page(function)) }
     Console.print(pages.joined(separator: "\n"), terminator: "")
   }
@@ -68,6 +77,18 @@ struct Describe: ParsableCommand {
     if !entry.seeAlso.isEmpty {
       page += "\nSee also:\n" + Layout.wrap(entry.seeAlso.joined(separator: ", "), indent: 2)
     }
+    return page
+  }
+
+  private static func page(_ word: DescribedWord) -> String {
+    var page = "\(word.name) (\(word.kind))\n\n" + Layout.wrap(word.summary, indent: 2)
+    if !word.details.isEmpty { page += "\n" + Layout.wrap(word.details, indent: 2) }
+    if !word.parameters.isEmpty { page += "\nParameters:\n" + Layout.table(rows(word.parameters)) }
+    if !word.example.isEmpty {
+      page += "\nExample:\n"
+      for line in word.example.split(separator: "\n") { page += "  \(line)\n" }
+    }
+    if !word.seeAlso.isEmpty { page += "\nSee also:\n" + Layout.wrap(word.seeAlso.joined(separator: ", "), indent: 2) }
     return page
   }
 

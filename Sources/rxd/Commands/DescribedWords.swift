@@ -1,0 +1,143 @@
+import PipelineCore
+
+/// A word of the pipeline file that is no component: a key, an option, an output, a variable, a format.
+struct DescribedWord {
+  var name: String
+  /// What it is, behind the name: `option of a signal`.
+  var kind: String
+  /// One sentence with a full stop.
+  var summary: String
+  /// Paragraphs, separated by blank lines.
+  var details = ""
+  var parameters: [ParameterInfo] = []
+  var example = ""
+  var seeAlso: [String] = []
+
+  static func named(_ name: String) -> [DescribedWord] { all.filter { $0.name == name } }
+
+  static let all: [DescribedWord] = grammar + variables + formats
+
+  private static let grammar: [DescribedWord] = [
+    .init(
+      name: "sources", kind: "section", summary: "Names what events come from.",
+      example: "sources:\n  lines: { stdin: { decode: text } }", seeAlso: ["from"]),
+    .init(
+      name: "signals", kind: "section", summary: "Names what is made of sources and of other signals.",
+      example: "signals:\n  long:\n    from: lines\n    chain:\n      - filter: size(event) > 80",
+      seeAlso: ["from", "chain", "share", "cold"]),
+    .init(
+      name: "sinks", kind: "section", summary: "Names where events go to.",
+      example: "sinks:\n  screen: { from: long, stdout: {} }", seeAlso: ["from"]),
+    .init(
+      name: "commands", kind: "section",
+      summary: "Names work that a step starts for an event, and that says whether it runs.",
+      details: "Its outputs are NAME.values, NAME.errors, NAME.executing and NAME.enabled.",
+      example: "commands:\n  save: { run: { http: { method: POST, url: \"http://127.0.0.1:8080/\" } } }",
+      seeAlso: ["execute", "executing", "enabled"]),
+    .init(
+      name: "tests", kind: "section", summary: "Holds tests of the pipeline, which 'rxd test' runs in virtual time.",
+      example:
+        "tests:\n  - name: only long lines\n    inputs: { lines: { marbles: \"-a-|\" } }\n    expect: { screen: [] }"),
+    .init(
+      name: "from", kind: "key of a signal or a sink",
+      summary: "Says which signal is taken: a name, or an output of one.",
+      example: "from: lines\nfrom: lines.errors\nfrom: { merge: [a, b] }", seeAlso: ["merge", "errors"]),
+    .init(
+      name: "chain", kind: "key of a signal or a sink",
+      summary: "Lists the operators that events pass, one after the other.",
+      example: "chain:\n  - filter: event.status >= 500\n  - take: 10"),
+    .init(
+      name: "onError", kind: "key of a step", summary: "Says what becomes of an event for which the step fails.",
+      details:
+        "route (the errors output, the usual), drop (dropped and counted), keep (passed on as it is) or fail (the signal ends).",
+      example: "- { map: int(event), onError: drop }", seeAlso: ["errors"]),
+    .init(
+      name: "cold", kind: "option of a source or signal",
+      summary: "Makes a named signal anew for each reference, in place of sharing one.",
+      example: "signals:\n  tick: { cold: true, from: { interval: 1s } }", seeAlso: ["share"]),
+    .init(
+      name: "share", kind: "option of a source or signal", summary: "Says how a named signal is shared.",
+      details: "Names are shared as it is; the option changes how.", parameters: Sharing.fields.map(\.info),
+      example: "signals:\n  state: { from: changes, share: { replay: 1 } }", seeAlso: ["cold"]),
+    .init(
+      name: "schema", kind: "option of a source",
+      summary: "Declares the fields of the events, which expressions are checked against.",
+      example: "orders: { stdin: { decode: json }, schema: { id: int, note: string? } }"),
+    .init(
+      name: "errors", kind: "output",
+      summary: "Sends the events that a source, a signal, a command or a sink gave up, with the reason.",
+      example: "sinks:\n  rejected: { from: orders.errors, file: rejected.ndjson }", seeAlso: ["onError"]),
+    .init(
+      name: "executing", kind: "output of a command",
+      summary: "Sends true while the command runs, and false while it does not; what holds first, then changes.",
+      example: "from: save.executing", seeAlso: ["commands", "enabled"]),
+    .init(
+      name: "enabled", kind: "output and key of a command",
+      summary: "Sends whether the command would start now; as a key it names the signal that allows it.",
+      example: "commands:\n  save: { run: { from: request }, enabled: isValid }", seeAlso: ["commands", "executing"]),
+  ]
+
+  private static let variables: [DescribedWord] = [
+    .init(
+      name: "event", kind: "variable of expressions", summary: "Is the event that the step gets.",
+      example: "filter: event.status >= 500"),
+    .init(
+      name: "meta", kind: "variable of expressions",
+      summary: "Is what is known of where the event comes from: source, time, path, offset, key.",
+      example: "map: meta.path"),
+    .init(
+      name: "now", kind: "variable of expressions", summary: "Is the time of the event, a timestamp.",
+      example: "set: { seen: now }"),
+    .init(
+      name: "env", kind: "variable of expressions", summary: "Holds the variables of the environment.",
+      example: "map: env.HOME"),
+    .init(
+      name: "outer", kind: "variable of expressions",
+      summary: "Is, within an inner signal, the event for which that was made.",
+      example: "flattenMap: { signal: { from: prices, chain: [ { filter: event.id == outer.id } ] } }",
+      seeAlso: ["flattenMap"]),
+    .init(
+      name: "running", kind: "variable of expressions",
+      summary: "Is, in 'scan' and 'aggregate', what has been made so far.",
+      example: "scan: { start: 0, next: running + event }", seeAlso: ["scan", "aggregate"]),
+    .init(
+      name: "index", kind: "variable of expressions",
+      summary: "Is, in 'scan' and 'aggregate', the number of the event, from 0.",
+      example: "scan: { next: index }", seeAlso: ["scan", "aggregate"]),
+  ]
+
+  /// The values of `decode` and `encode`, and what each can be told.
+  private static let formats: [DescribedWord] = {
+    var words: [DescribedWord] = []
+    let decode = records(DecodeParameter.shape(range: nil))
+    for format in DecoderFormat.allCases {
+      words.append(
+        .init(
+          name: format.rawValue, kind: "format for decode", summary: sentence(format.summary),
+          parameters: decode.first { $0.name == format.rawValue }.map { fields($0.shape) } ?? [],
+          example: "decode: \(format.rawValue)"))
+    }
+    let encode = records(EncodeParameter.shape(range: nil))
+    for format in EncoderFormat.allCases {
+      words.append(
+        .init(
+          name: format.rawValue, kind: "format for encode", summary: sentence(format.summary),
+          parameters: encode.first { $0.name == format.rawValue }.map { fields($0.shape) } ?? [],
+          example: "encode: \(format.rawValue)"))
+    }
+    return words
+  }()
+
+  private static func records(_ shape: ParameterShape) -> [ParameterInfo] {
+    Describe.records(shape).flatMap { $0 }
+  }
+
+  private static func fields(_ shape: ParameterShape) -> [ParameterInfo] {
+    Describe.records(shape).flatMap { $0 }
+  }
+
+  private static func sentence(_ phrase: String) -> String {
+    guard let first = phrase.first else { return "" }
+    return first.uppercased() + phrase.dropFirst() + (phrase.hasSuffix(".") ? "" : ".")
+  }
+}
