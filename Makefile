@@ -13,14 +13,14 @@ run: build
 
 ## Runs all tests.
 test: test-packages build
-	swift build -c release --product measure --static-swift-stdlib --disable-local-rpath
-	swift build --build-tests
-	RXD=$(CURDIR)/$(RXD) swift test --skip-build
+	swift build --no-color-diagnostics -c release --product measure --static-swift-stdlib --disable-local-rpath
+	swift build --no-color-diagnostics --build-tests
+	RXD=$(CURDIR)/$(RXD) swift test --no-color-diagnostics --skip-build
 	python3 -B -m unittest discover -s Benchmarks/bench -t Benchmarks
 	$(MAKE) --no-print-directory lint check-docs
 
 build: packages
-	swift build -c release --product rxd --static-swift-stdlib --disable-local-rpath
+	swift build --no-color-diagnostics -c release --product rxd --static-swift-stdlib --disable-local-rpath
 
 packages:
 	@scripts/install-packages
@@ -30,12 +30,12 @@ test-packages:
 
 ## Measures; prints tables, in under five minutes. BENCH="--long --peers" measures more; see Benchmarks/run --help.
 bench: bench-packages build
-	swift build -c release --product measure --static-swift-stdlib --disable-local-rpath
+	swift build --no-color-diagnostics -c release --product measure --static-swift-stdlib --disable-local-rpath
 	Benchmarks/run $(RXD) --measure $(BUILD)/release/measure $(BENCH)
 
 ## Ends with 1 if something is worse than Benchmarks/thresholds.json allows.
 bench-check: bench-packages build
-	swift build -c release --product measure --static-swift-stdlib --disable-local-rpath
+	swift build --no-color-diagnostics -c release --product measure --static-swift-stdlib --disable-local-rpath
 	$(BUILD)/release/measure --count
 	Benchmarks/run $(RXD) --check $(BENCH)
 
@@ -69,6 +69,7 @@ install:
 	install -d -m 0755 $(DESTDIR)/etc/rxd/pipelines
 	install -d -m 0755 $(DESTDIR)$(PREFIX)/share/rxd/examples
 	cp -r pipelines/. $(DESTDIR)$(PREFIX)/share/rxd/examples/
+	sed -i 's|:-pipelines/data/|:-$(PREFIX)/share/rxd/examples/data/|g' $(DESTDIR)$(PREFIX)/share/rxd/examples/*.yaml
 
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/rxd

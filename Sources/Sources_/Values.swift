@@ -32,7 +32,8 @@ public struct Values: SourceComponent {
     seeAlso: ["interval"])
 
   public var outputType: EventType {
-    let type = ExpressionType.of(list.value.value)
+    // They stand for events of any kind, so that what they lack may be asked for.
+    let type = ExpressionType.of(list.value.value).opened
     guard case .list(let element) = type else { return EventType(type) }
     return EventType(element)
   }

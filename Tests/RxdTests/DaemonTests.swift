@@ -53,8 +53,8 @@ struct DaemonTests {
   /// Says `text`, then waits for ever.
   static func saying(_ text: String) -> String {
     """
-    sources: { now: { values: "\(text)" }, later: { values: { list: [2, 3], every: 1h } } }
-    signals: { rest: { from: later, chain: [ { skip: 9 } ] }, all: { merge: [now, rest] } }
+    sources: { soon: { values: "\(text)" }, later: { values: { list: [2, 3], every: 1h } } }
+    signals: { rest: { from: later, chain: [ { skip: 9 } ] }, all: { merge: [soon, rest] } }
     sinks: { out: { from: all, stdout: text } }
 
     """

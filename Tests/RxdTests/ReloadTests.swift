@@ -128,8 +128,8 @@ struct ReloadTests {
     let closed = try FreePort()
     func text(_ sink: String) -> String {
       """
-      sources: { now: { values: [1, 2, 3] }, later: { values: { list: [4], every: 1h } } }
-      signals: { all: { merge: [now, later] } }
+      sources: { soon: { values: [1, 2, 3] }, later: { values: { list: [4], every: 1h } } }
+      signals: { all: { merge: [soon, later] } }
       sinks: { out: { from: all, http: { url: '\(sink)', batch: 1, allowPrivate: true } } }
 
       """

@@ -11,8 +11,8 @@ struct RunTests {
     """
   /// Never ends by itself; says `1` when it runs.
   static let endless = """
-    sources: { now: { values: 1 }, later: { values: { list: [2, 3], every: 1h } } }
-    signals: { all: { merge: [now, later] } }
+    sources: { soon: { values: 1 }, later: { values: { list: [2, 3], every: 1h } } }
+    signals: { all: { merge: [soon, later] } }
     sinks: { out: { from: all, stdout: json } }
 
     """
@@ -168,9 +168,9 @@ struct RunTests {
     let file = try folder.write(
       "a.yaml",
       """
-      sources: { now: { values: 1 }, later: { values: { list: [2, 3], every: 1h } } }
+      sources: { soon: { values: 1 }, later: { values: { list: [2, 3], every: 1h } } }
       signals:
-        all: { merge: [now, later] }
+        all: { merge: [soon, later] }
         held: { from: all, chain: [ collect ] }
         shown: { merge: [all, held] }
       sinks: { out: { from: shown, stdout: json } }
@@ -192,8 +192,8 @@ struct RunTests {
     let file = try folder.write(
       "a.yaml",
       """
-      sources: { now: { values: [1, 2, 3] } }
-      sinks: { out: { from: now, http: { url: 'http://127.0.0.1:1/', maxConcurrent: 2 } } }
+      sources: { soon: { values: [1, 2, 3] } }
+      sinks: { out: { from: soon, http: { url: 'http://127.0.0.1:1/', maxConcurrent: 2 } } }
       """)
     let process = try RunningRxd([file, "--graceful-shutdown-limit-secs", "1"])
     try process.errorLine(with: "trying again")
@@ -209,8 +209,8 @@ struct RunTests {
     let file = try folder.write(
       "a.yaml",
       """
-      sources: { now: { values: 1 }, later: { values: { list: [2, 3], every: 1h } } }
-      signals: { slow: { from: later, chain: [ { delay: 1h } ] }, all: { merge: [now, slow] } }
+      sources: { soon: { values: 1 }, later: { values: { list: [2, 3], every: 1h } } }
+      signals: { slow: { from: later, chain: [ { delay: 1h } ] }, all: { merge: [soon, slow] } }
       sinks: { out: { from: all, stdout: json } }
       """)
     let process = try RunningRxd([file, "-v"])

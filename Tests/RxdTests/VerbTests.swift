@@ -19,7 +19,7 @@ struct VerbTests {
   }
   private static let hasSchemaValidator = has("python3", "-c", "import jsonschema, yaml")
   private static let hasGraphviz = has("dot", "-V")
-  private static let hasBash = has("bash", "-c", "true")
+  static let hasBash = has("bash", "-c", "true")
 
   @Test func versionIsOneLine() throws {
     for arguments in [["version"], ["--version"]] {

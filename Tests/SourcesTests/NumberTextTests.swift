@@ -135,7 +135,7 @@ import Testing
       signals:
         one: { from: text, chain: [ { map: parseJson(event) } ] }
         key: { from: one, chain: [ { map: event.k } ] }
-        switched: { switch: { on: key, cases: { '1.5': other } } }
+        switched: { switch: { by: key, cases: { '1.5': other } } }
         joined:
           from: one
           chain: [ { join: { signal: other, within: 1h, key: "{'k': event.k}", otherKey: "{'k': other.k}" } } ]

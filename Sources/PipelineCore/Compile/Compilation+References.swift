@@ -62,15 +62,19 @@ extension Compilation {
       }
       return errors(.sink(sink), name, context)
     }
+    // What is wrong with it has been reported where it is defined.
+    if file.broken.contains(name.name.value) { return nil }
     var known = entries.filter { $0.kind == .source || $0.kind == .signal }.map(\.name.value)
     let isErrors = name.output?.value == "errors"
     if isErrors { known += file.sinks.map(\.name.value) }
+    let near = Suggestion.nearest(to: name.name.value, among: known)
     diagnostics.report(
       Diagnostic(
         .unknownName, "there is no source\(isErrors ? ", signal or sink" : " or signal") '\(name.name.value)'",
         at: name.name.location,
-        help: Suggestion.nearest(to: name.name.value, among: known).map { "Did you mean '\($0)'?" }
-          ?? (known.isEmpty ? "Define it under 'sources:'" : "There are: " + known.joined(separator: ", "))))
+        help: near.map { "Did you mean '\($0)'?" }
+          ?? (known.isEmpty ? "Define it under 'sources:'" : "There are: " + known.joined(separator: ", ")),
+        fixIts: near.map { [.init(name.name.location, $0)] } ?? []))
     return nil
   }
 

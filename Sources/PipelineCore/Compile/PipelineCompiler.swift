@@ -81,13 +81,14 @@ final class Compilation {
     for at in entries.indices { _ = named(at, from: nil) }
     let sinks = file.sinks.compactMap(sink)
     refuseSinkCycles()
-    if sinks.isEmpty, file.sinks.isEmpty, executing.isEmpty {
+    if sinks.isEmpty, file.sinks.isEmpty, executing.isEmpty, file.isWhole {
       diagnostics.report(
         Diagnostic(
           .noSinks, "the pipeline has no sink, so nothing would come out of it", at: file.name.location,
           help: "Add e.g. 'sinks: { out: { from: NAME, stdout: {} } }'"))
     }
-    guard !diagnostics.hasErrors else { return nil }
+    // What is wrong already would make the rest look unused.
+    guard file.isWhole, !diagnostics.hasErrors else { return nil }
     // Who executes a command runs, even if nobody reads it, or somebody does only later.
     let drivers = entries.indices.filter {
       !entries[$0].isCold && executing.contains(entries[$0].name.value)
@@ -517,13 +518,13 @@ final class Compilation {
     if let elsewhere {
       help =
         elsewhere == .combination
-        ? "'\(meant)' begins a signal: 'NAME: { \(meant): [a, b] }'"
+        ? "'\(meant)' begins a signal: 'NAME: { \(CombiningNode.Keyword(rawValue: meant)?.example ?? "\(meant): [a, b]") }'"
         : "'\(meant)' is a \(elsewhere.rawValue)"
     }
     diagnostics.report(
       Diagnostic(
         .unknownComponent, "there is no \(place) '\(word)'", at: node.keyword.location,
-        help: help ?? "'rxd list' shows what there is",
+        help: help ?? Suggestion.nothing(for: word) ?? "'rxd list' shows what there is",
         fixIts: elsewhere == nil
           ? correction.map { [.init(node.keyword.location, $0.name)] } ?? [] : []))
     return nil

@@ -179,7 +179,7 @@ extension ComponentSpec {
       return true
     }
     // A key that is nearly a parameter's name is a misspelt parameter.
-    let known = entries.contains { Suggestion.nearest(to: $0.name, among: names) != nil }
+    let known = entries.contains { Suggestion.correction(for: $0.name, among: names) != nil }
     return !known && primary.info.shape.acceptsMapping
   }
 
@@ -189,12 +189,10 @@ extension ComponentSpec {
   ) {
     let names = parameters.map(\.info.name)
     for entry in entries {
-      guard let parameter = parameters.first(where: { $0.info.name == entry.name }) else {
-        context.diagnostics.report(
-          Diagnostic(
-            .unknownParameter, "'\(name)' has no parameter '\(entry.name)'", at: entry.key.location,
-            help: Suggestion.nearest(to: entry.name, among: names).map { "Did you mean '\($0)'?" }
-              ?? (names.isEmpty ? "It takes none" : "It has: " + names.joined(separator: ", "))))
+      let renamed = parameters.first { $0.info.formerName == entry.name }
+      if let renamed { context.renamed(entry, to: renamed.info.name) }
+      guard let parameter = renamed ?? parameters.first(where: { $0.info.name == entry.name }) else {
+        context.unknownParameter(entry, "'\(name)'", among: names)
         continue
       }
       given.insert(parameter.info.name)

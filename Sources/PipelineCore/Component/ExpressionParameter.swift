@@ -33,8 +33,28 @@ public struct ExpressionParameter: ParameterValue {
     guard Self.isStructureOwn(scalar, &context) else { return nil }
     var parameter = ExpressionParameter()
     parameter.location = scalar.location
+    if let problem = Self.withBraces(scalar.text, context.parameter) {
+      context.diagnostics.report(problem)
+      return nil
+    }
     parameter.syntax = ExpressionSyntax.parse(scalar.text, into: &context.diagnostics)
     return parameter.syntax == nil ? nil : parameter
+  }
+
+  /// A template where an expression is asked for: `{{ event.a }}`, `{{ event.a }} items`. No expression begins like
+  /// that, nor holds such braces outside of a text.
+  private static func withBraces(_ text: LocatedText, _ parameter: String) -> Diagnostic? {
+    var found = Diagnostics()
+    guard text.text.firstRange(of: [0x7B, 0x7B]) != nil, ExpressionSyntax.parse(text, into: &found) == nil else {
+      return nil
+    }
+    found = Diagnostics()
+    guard let template = ExpressionTemplate.parse(text, into: &found), !template.isConstant else { return nil }
+    let mended = template.asExpression
+    return Diagnostic(
+      .expressionSyntax, "'\(parameter)' takes an expression, which stands without {{ }}", at: text.location,
+      help: text.isSecret ? nil : "Write \(mended)", fixIts: text.isSecret ? [] : [text.fix(0, text.text.count, mended)]
+    )
   }
 
   /// `[event.a, 1]` or `{'a': event.a}` without quotes, on one line: the fix is to quote it.
@@ -93,7 +113,8 @@ public struct ExpressionParameter: ParameterValue {
     guard let syntax else { return }
     guard let (program, type) = binder.compile(syntax, use) else { return }
     self.program = program
-    self.type = type
+    // Types name the fields of literals, and types are printed.
+    self.type = syntax.text.isSecret ? .dyn : type
   }
 
   /// The program of a parameter that is required: binding without errors has made one.
@@ -139,6 +160,11 @@ public struct TemplateParameter: ParameterValue {
   /// The text for the event that `frame` was loaded with, or why there is none.
   public func render(_ frame: EventFrame, into buffer: OutputBuffer) -> Value? {
     program?.render(frame.frame, into: buffer)
+  }
+
+  /// The text that may be printed: the same with `(secret)` in place of each secret.
+  public func renderShown(_ frame: EventFrame, into buffer: OutputBuffer) -> Value? {
+    program?.shown.render(frame.frame, into: buffer)
   }
 }
 
@@ -347,6 +373,7 @@ public struct LiteralParameter: ParameterValue {
     parameter.isGiven = true
     parameter.location = node.location
     warn(ofTemplatesIn: node, &context)
+    warn(ofQuotesIn: node, &context)
     return parameter
   }
 
@@ -366,6 +393,23 @@ public struct LiteralParameter: ParameterValue {
           "'\(context.parameter)' of '\(context.component)' takes a value as it stands, so '\(scalar.shown)' is no template",
           at: scalar.location, help: "Put 'map: EXPRESSION' behind it"))
     }
+  }
+
+  /// `"'text'"` is right for an expression; here the inner quotes would be part of the text.
+  private static func warn(ofQuotesIn node: YAMLNode, _ context: inout DecodingContext) {
+    guard let scalar = node.scalar, scalar.style == .doubleQuoted || scalar.style == .singleQuoted else { return }
+    let text = scalar.text.text
+    guard text.count >= 2, let quote = text.first, quote == text.last, quote == 0x22 || quote == 0x27,
+      !text.dropFirst().dropLast().contains(quote)
+    else { return }
+    let inner = String(decoding: text.dropFirst().dropLast(), as: UTF8.self)
+    let written = "'" + LocatedText.escaped(inner, "'", with: "'") + "'"
+    context.diagnostics.report(
+      Diagnostic(
+        .quotesInLiteral,
+        "'\(context.parameter)' of '\(context.component)' takes a value as it stands, so the inner quotes are part of the text",
+        at: scalar.location, help: "Write \(written); two kinds of quotes are for expressions",
+        fixIts: [.init(scalar.location, written)]))
   }
 
   /// A YAML node as a JSON value: core-schema scalars, lists and maps.

@@ -313,7 +313,7 @@ public struct SchemaWriter {
         required: ["condition", "then", "else"])
     case "switch":
       return Self.closed(
-        [("on", input), ("cases", Self.named(input)), ("default", input)], required: ["on", "cases"])
+        [("by", input), ("cases", Self.named(input)), ("default", input)], required: ["by", "cases"])
     default:
       let list: JSONText = .object([
         ("type", .string("array")), ("items", input), ("minItems", .int(entry.minimumInputs)),

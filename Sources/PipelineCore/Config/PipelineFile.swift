@@ -15,6 +15,10 @@ public struct PipelineFile: Sendable {
   public var plugins: [NamedNode<YAMLNode>] = []
   /// Defaults by key, uninterpreted.
   public var defaults: [NamedNode<YAMLNode>] = []
+  /// Names that the file gives to what is too broken to stand in the tree: referring to them is no further mistake.
+  public var broken: Set<String> = []
+  /// False if the parser has reported an error: then what is missing in the tree need not be missing in the file.
+  public var isWhole = true
 
   public init(source: SourceText, name: Located<String>) {
     self.source = source
@@ -149,7 +153,7 @@ public struct CombiningNode: Sendable {
 public struct InputNode: Sendable {
   public enum Role: Sendable, Equatable {
     case input
-    /// `if`'s `condition`, `switch`'s `on`.
+    /// `if`'s `condition`, `switch`'s `by`.
     case selector
     case then, `else`
     /// A case of `switch`; the name is the value that selects it.

@@ -49,28 +49,54 @@ extension PipelineFileParser {
       report(.wrongType, "\(what) takes a text, not \(node.kindName)", node.location)
       return nil
     }
-    if scalar.containsSecret {
-      report(.wrongType, "\(what) cannot hold a secret", node.location)
-      return nil
-    }
+    if refusesSecret(in: node, what) { return nil }
     return Located(scalar.string, at: node.location)
+  }
+
+  /// Reports a secret in what is printed; whether there is any.
+  mutating func refusesSecret(in node: YAMLNode, _ what: String) -> Bool {
+    guard let place = node.firstSecret else { return false }
+    report(
+      .misplacedSecret, "\(what) cannot hold a secret", place.location,
+      help: "Only expressions, templates and passwords can; read other values from the environment: ${NAME}")
+    return true
   }
 
   // MARK: Keys
 
   mutating func checkKeys(_ entries: [YAMLEntry], _ known: [String], of what: String) {
     for entry in entries where !known.contains(entry.name) {
-      unknown(entry, among: known, what)
+      unknown(entry, among: known, what, beside: entries)
     }
   }
 
-  private mutating func unknown(_ entry: YAMLEntry, among known: [String], _ what: String) {
+  /// `beside`: what stands there already, so that no remedy is a key given twice.
+  private mutating func unknown(
+    _ entry: YAMLEntry, among known: [String], _ what: String, beside siblings: [YAMLEntry]
+  ) {
     if diagnostics.count >= Self.maximumErrors { return }
-    let correction = Suggestion.correction(for: entry.name, among: known)
+    if let problem = entry.missingSpace(among: known) {
+      diagnostics.append(problem)
+      return
+    }
+    var correction = Suggestion.correction(for: entry.name, among: known)
+    var hasFix = true
+    if let name = correction?.name {
+      if siblings.contains(where: { $0.name == name }) {
+        correction = (name, "'\(name)' is there already: remove one of them")
+        hasFix = false
+      } else if name == "from", entry.value.items != nil {
+        hasFix = known.contains("merge")
+        correction = (
+          "merge",
+          hasFix ? "Several signals are taken by 'merge'" : "Several signals are taken by 'from: { merge: [a, b] }'"
+        )
+      }
+    }
     report(
       .unknownKey, "\(what) has no key '\(entry.key.shown)'", entry.key.location,
       help: correction?.help ?? "The keys are \(Suggestion.list(known))",
-      fixIts: correction.map { [.init(entry.key.location, $0.name)] } ?? [])
+      fixIts: hasFix ? correction.map { [.init(entry.key.location, $0.name)] } ?? [] : [])
   }
 
   /// Of several keys that are not reserved, those that look like a misspelt reserved key are reported
@@ -81,6 +107,10 @@ extension PipelineFileParser {
     _ entries: [YAMLEntry], among known: [String], _ what: String, always: Bool = false
   ) -> [YAMLEntry] {
     let candidates = entries.filter { entry in
+      if let problem = entry.missingSpace(among: known) {
+        diagnostics.append(problem)
+        return false
+      }
       guard ReservedKeys.anywhere.contains(entry.name) else { return true }
       report(
         .misplacedKey, "\(what) has no key '\(entry.key.shown)'", entry.key.location,
@@ -90,17 +120,17 @@ extension PipelineFileParser {
     guard candidates.count > 1 || always else { return candidates }
     return candidates.filter { entry in
       guard Suggestion.correction(for: entry.name, among: known) != nil else { return true }
-      unknown(entry, among: known, what)
+      unknown(entry, among: known, what, beside: entries)
       return false
     }
   }
 
   /// A key beside the origin of a signal that is not reserved there.
-  mutating func misplaced(_ entry: YAMLEntry, among known: [String]) {
+  mutating func misplaced(_ entry: YAMLEntry, among known: [String], beside siblings: [YAMLEntry]) {
     if ReservedKeys.anywhere.contains(entry.name)
       || Suggestion.correction(for: entry.name, among: known) != nil
     {
-      unknown(entry, among: known, "a signal")
+      unknown(entry, among: known, "a signal", beside: siblings)
       return
     }
     report(
@@ -126,6 +156,20 @@ extension PipelineFileParser {
       .invalidName, "'\(key.shown)' cannot be a name", key.location,
       help: "Use up to \(Name.maximumLength) letters, digits, '_' and '-', beginning with a letter "
         + "or '_'")
+    return false
+  }
+
+  /// True if `key` can name a source, a signal, a command, a sink or an input; otherwise reported. Names of inputs are
+  /// variables of `reduce`, so that a word of the expression language could not be told from them.
+  mutating func freeName(_ key: YAMLScalar, of what: String) -> Bool {
+    guard name(key) else { return false }
+    // No expression names a sink; but YAML reads some of the words as something else than text.
+    let words =
+      what == "a sink" ? ReservedKeys.literals : what == "an input" ? ReservedKeys.noVariables : ReservedKeys.words
+    guard words.contains(key.string) else { return true }
+    report(
+      .invalidName, "'\(key.shown)' cannot be the name of \(what): it is a word of the expression language",
+      key.location, help: "Choose another name, such as '\(key.shown)s'")
     return false
   }
 

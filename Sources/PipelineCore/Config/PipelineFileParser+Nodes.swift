@@ -54,7 +54,7 @@ extension PipelineFileParser {
           entry.key.location, help: "Write a list of signals: \(keyword.example)")
         return nil
       }
-      for entry in entries where name(entry.key) {
+      for entry in entries where freeName(entry.key, of: "an input") {
         guard let signal = signalInput(entry.value) else { continue }
         inputs.append(InputNode(name: entry.locatedName, signal: signal))
       }
@@ -82,6 +82,11 @@ extension PipelineFileParser {
   private mutating func checkInputNames(_ inputs: [InputNode], _ keyword: CombiningNode.Keyword) {
     var seen: [String: SourceLocation] = [:]
     for name in inputs.compactMap(\.name) {
+      if ReservedKeys.noVariables.contains(name.value), !ReservedKeys.words.contains(name.value) {
+        report(
+          .invalidName, "'\(name.value)' cannot be the name of an input: it is a word of the expression language",
+          name.location, help: "Name it: \(keyword.rawValue): { input: \(name.value), ... }")
+      }
       if let first = seen[name.value] {
         report(
           .duplicateName, "'\(name.value)' is an input twice, so its two parts have one name",
@@ -107,16 +112,23 @@ extension PipelineFileParser {
   }
 
   private mutating func cases(_ entries: [YAMLEntry], _ entry: YAMLEntry) -> [InputNode]? {
-    checkKeys(entries, ["on", "cases", "default"], of: "'switch'")
-    guard require(["on", "cases"], entries, entry) else { return nil }
+    let entries = entries.map { entry -> YAMLEntry in
+      guard entry.name == "on" else { return entry }
+      diagnostics.append(.renamed(entry.key, to: "by", of: "'switch'"))
+      var renamed = entry
+      renamed.key.text.text = Array("by".utf8)
+      return renamed
+    }
+    checkKeys(entries, ["by", "cases", "default"], of: "'switch'")
+    guard require(["by", "cases"], entries, entry) else { return nil }
     var inputs: [InputNode] = []
     for entry in entries {
       switch entry.name {
-      case "on", "default":
+      case "by", "default":
         if let signal = signalInput(entry.value) {
           inputs.append(
             InputNode(
-              role: entry.name == "on" ? .selector : .default, name: entry.locatedName,
+              role: entry.name == "by" ? .selector : .default, name: entry.locatedName,
               signal: signal))
         }
       case "cases":
@@ -143,6 +155,7 @@ extension PipelineFileParser {
       case "from": source = entry
       case "chain": steps = chain(entry.value)
       case _ where ReservedKeys.sink.contains(entry.name):
+        if refusesSecret(in: entry.value, "'\(entry.key.shown)'") { continue }
         options.append(OptionNode(key: entry.locatedName, value: entry.value))
       default: components.append(entry)
       }
@@ -150,7 +163,8 @@ extension PipelineFileParser {
     let isMisspelt =
       source == nil
       && components.contains {
-        Suggestion.correction(for: $0.name, among: ReservedKeys.sink)?.name == "from"
+        $0.missingSpace(among: ["from"]) != nil
+          || Suggestion.correction(for: $0.name, among: ReservedKeys.sink)?.name == "from"
       }
     components = rejectUnknown(components, among: ReservedKeys.sink, "a sink")
     let component = single(components, options, node, .sink)
@@ -191,7 +205,9 @@ extension PipelineFileParser {
         parameters.append(entry)
       case "enabled": enabled = signalInput(entry.value)
       case _ where ReservedKeys.commandParameters.contains(entry.name): parameters.append(entry)
-      default: options.append(OptionNode(key: entry.locatedName, value: entry.value))
+      default:
+        if refusesSecret(in: entry.value, "'\(entry.key.shown)'") { continue }
+        options.append(OptionNode(key: entry.locatedName, value: entry.value))
       }
     }
     if !entries.contains(where: { $0.name == "run" }) {
@@ -275,7 +291,7 @@ extension CombiningNode.Keyword {
   var example: String {
     switch self {
     case .if: "if: { condition: a, then: b, else: c }"
-    case .switch: "switch: { on: a, cases: { x: b }, default: c }"
+    case .switch: "switch: { by: a, cases: { x: b }, default: c }"
     default: "\(rawValue): [a, b]"
     }
   }

@@ -5,6 +5,7 @@
 public struct PipelineFileParser {
   var diagnostics: [Diagnostic] = []
   private var stepCount = 0
+  private var broken: Set<String> = []
 
   /// More operators than this in one file are refused.
   public static let maximumSteps = 2_500
@@ -76,17 +77,21 @@ public struct PipelineFileParser {
     for entry in entries {
       let value = entry.value
       switch entry.name {
+      case "sources", "signals", "commands", "sinks": break
+      default: if refusesSecret(in: value, "'\(entry.key.shown)'") { continue }
+      }
+      switch entry.name {
       case "name": if let name = pipelineName(value) { file.name = name }
       case "description": file.description = text(value, "description")
       case "threads": file.threads = threads(value)
       case "sources":
-        file.sources = section(entry, &names) { $0.component($1, in: .source) }
+        file.sources = section(entry, &names, "a source") { $0.component($1, in: .source) }
       case "signals":
-        file.signals = section(entry, &names) { $0.signal($1) }
+        file.signals = section(entry, &names, "a signal") { $0.signal($1) }
       case "commands":
-        file.commands = section(entry, &names) { $0.command($1) }
+        file.commands = section(entry, &names, "a command") { $0.command($1) }
       case "sinks":
-        file.sinks = section(entry, &names) { $0.sink($1) }
+        file.sinks = section(entry, &names, "a sink") { $0.sink($1) }
       case "tests": file.tests = tests(value)
       case "plugins": file.plugins = plugins(entry)
       case "defaults":
@@ -99,6 +104,8 @@ public struct PipelineFileParser {
         .missingKey, "a pipeline needs 'sources' and 'sinks'", node.location.start,
         help: "Name at least one source, and one sink that takes from it")
     }
+    file.broken = broken
+    file.isWhole = diagnostics.allSatisfy { $0.severity != .error }
     return file
   }
 
@@ -142,12 +149,12 @@ public struct PipelineFileParser {
 
   /// `NAME: node` below a top-level key; names must differ from all in `names`.
   private mutating func section<Node>(
-    _ section: YAMLEntry, _ names: inout [String: SourceLocation],
+    _ section: YAMLEntry, _ names: inout [String: SourceLocation], _ what: String,
     _ parse: (inout PipelineFileParser, YAMLNode) -> Node?
   ) -> [NamedNode<Node>] {
     var nodes: [NamedNode<Node>] = []
     for entry in entries(section) ?? [] {
-      let isNamed = name(entry.key)
+      let isNamed = freeName(entry.key, of: what)
       if isNamed, let first = names[entry.name] {
         report(
           .duplicateName, "the name '\(entry.key.shown)' is used twice", entry.key.location,
@@ -158,6 +165,8 @@ public struct PipelineFileParser {
       }
       if let node = parse(&self, entry.value), isNamed {
         nodes.append(NamedNode(entry.locatedName, node))
+      } else {
+        broken.insert(entry.name)
       }
     }
     return nodes
@@ -207,7 +216,9 @@ public struct PipelineFileParser {
       } else if entry.name == "reduce" {
         reduce = entry
       } else if ReservedKeys.signal.contains(entry.name) {
-        options.append(OptionNode(key: entry.locatedName, value: entry.value))
+        if !refusesSecret(in: entry.value, "'\(entry.key.shown)'") {
+          options.append(OptionNode(key: entry.locatedName, value: entry.value))
+        }
       } else {
         others.append(entry)
       }
@@ -219,7 +230,9 @@ public struct PipelineFileParser {
       if components.isEmpty, !others.isEmpty { return nil }
       others = components
     } else {
-      for entry in others { misplaced(entry, among: ReservedKeys.signal + ReservedKeys.combining) }
+      for entry in others {
+        misplaced(entry, among: ReservedKeys.signal + ReservedKeys.combining, beside: entries)
+      }
       others = []
     }
     guard let origin = origin(origins, others, node) else { return nil }
@@ -392,6 +405,7 @@ public struct PipelineFileParser {
       var components: [YAMLEntry] = []
       for entry in entries {
         if place.reserved.contains(entry.name) {
+          if refusesSecret(in: entry.value, "'\(entry.key.shown)'") { continue }
           options.append(OptionNode(key: entry.locatedName, value: entry.value))
         } else {
           components.append(entry)

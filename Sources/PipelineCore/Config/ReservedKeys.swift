@@ -31,6 +31,15 @@ public enum ReservedKeys {
   /// Reserved in some place of a node.
   static let anywhere = Set(source + signal + step + sink + command)
 
+  /// What is a value in YAML and in expressions.
+  static let literals: Set<String> = ["true", "false", "null"]
+
+  /// The literals and the variables of the expression language: no source, signal or command may bear one of them.
+  public static let words = Set(Variables.base.map(\.name) + ["running", "index"]).union(literals)
+
+  /// What else cannot be a variable, and so not the name of an input that `reduce` is to see.
+  static let noVariables = words.union(ExpressionParser.reserved).union(["in"])
+
   /// The outputs of a node that a reference may name, beside its events.
   public static let outputs = ["errors", "executing", "enabled", "values", "key"]
 }

@@ -24,6 +24,11 @@ public enum Units {
     }
   }
 
+  /// The unit that a word stands for in a length of time: `m` for `minutes`; nil for other words.
+  static func unitOfTime(_ word: String) -> String? {
+    time.units.contains { $0.name == word } ? word : time.aliases[word]
+  }
+
   private struct Dimension: Sendable {
     var code: Diagnostic.Code
     var noun: String
@@ -101,7 +106,7 @@ public enum Units {
         let unit = String(decoding: bytes[unitStart..<index], as: UTF8.self)
         if unit.isEmpty { return bare(start, numberEnd) }
         guard let order = dimension.units.firstIndex(where: { $0.name == unit }) else {
-          return unknownUnit(unit, unitStart)
+          return unknownUnit(unit, unitStart, behind: numberEnd)
         }
         if numberEnd != unitStart {
           return failure(
@@ -190,7 +195,8 @@ public enum Units {
           help: "Write \(number)\(small) or \(number)\(large)"))
     }
 
-    private func unknownUnit(_ unit: String, _ start: Int) -> Result<Int64, Diagnostic> {
+    /// `behind`: where the number ends; spaces up to the unit go with it.
+    private func unknownUnit(_ unit: String, _ start: Int, behind: Int) -> Result<Int64, Diagnostic> {
       let place = text.location(start, start + unit.utf8.count)
       let names = dimension.units.map(\.name)
       let meant = dimension.aliases[unit]
@@ -198,8 +204,9 @@ public enum Units {
         Diagnostic(
           dimension.code, "'\(Printable.cut(unit, limit: 20))' is not a unit of \(dimension.noun)s",
           at: place,
-          help: meant.map { "Write '\($0)'" } ?? "The units are \(names.joined(separator: ", "))",
-          fixIts: meant.map { [.init(place, $0)] } ?? []))
+          help: meant.map { "Write '\($0)'\(start > behind ? ", without a space before it" : "")" }
+            ?? "The units are \(names.joined(separator: ", "))",
+          fixIts: meant.map { [.init(text.location(behind, start + unit.utf8.count), $0)] } ?? []))
     }
 
     private func failure(

@@ -221,6 +221,7 @@ private struct View {
 
   /// A key below a line that already has a value.
   private func valueAndKeys() -> Diagnostic {
+    if let above = line.above, above.key == nil, let colon = unspacedColon(above) { return missingSpace(colon) }
     var notes: [Diagnostic.Note] = []
     var help = "Check the indentation"
     if let above = line.above, let key = above.key {
@@ -325,6 +326,15 @@ private struct View {
     Diagnostic(
       .missingColon, "the ':' behind a key must be followed by a space", at: place(colon, 1),
       fixIts: [.init(place(colon, 1), ": ")])
+  }
+
+  /// The colon of `from:a`, a line that is one word to YAML; nil for an address such as `http://host`.
+  private func unspacedColon(_ line: YAMLLine) -> Int? {
+    let bytes = source.bytes[min(line.first, line.contentEnd)..<line.contentEnd]
+    guard let colon = bytes.firstIndex(of: UInt8(ascii: ":")), colon > line.first, colon + 1 < line.contentEnd,
+      bytes[..<colon].allSatisfy(Name.isPart), byte(colon + 1) != UInt8(ascii: "/"), byte(colon + 1) != 0x20
+    else { return nil }
+    return colon
   }
 
   // MARK: Brackets

@@ -91,6 +91,8 @@ extension Diagnostic.Code {
   public static let unknownChoice = Self("RX224", "A value is not one of its parameter's choices.")
   public static let conflictingParameters = Self(
     "RX225", "Two parameters exclude or require one another.")
+  public static let formerName = Self(
+    "RX226", "A parameter has another name now; the old one still works.", severity: .warning)
   public static let duration = Self(
     "RX230", "A duration is a number with a unit: ns, us, ms, s, m, h or d.")
   public static let size = Self(
@@ -104,13 +106,15 @@ extension Diagnostic.Code {
   public static let interpolationNesting = Self("RX251", "A ${...} may not contain another.")
   public static let interpolationInKey = Self(
     "RX252", "Keys are not interpolated.", severity: .warning)
+  public static let misplacedSecret = Self(
+    "RX253", "A secret may stand only where it is never printed: in an expression, a template or a password.")
 
   static let grammarCodes: [Self] = [
     unknownKey, missingKey, wrongType, notOneComponent, duplicateName, invalidName, notOneOrigin,
     invalidReference, misplacedKey, emptyCollection, tooMany, rivalName, unknownComponent,
-    unknownParameter, missingParameter, outOfRange, unknownChoice, conflictingParameters, duration,
+    unknownParameter, missingParameter, outOfRange, unknownChoice, conflictingParameters, formerName, duration,
     size, number, yamlBoolean, template, interpolationSyntax, interpolationNesting,
-    interpolationInKey,
+    interpolationInKey, misplacedSecret,
   ]
 
   // MARK: RX3xx names and wiring
@@ -142,7 +146,7 @@ extension Diagnostic.Code {
     expressionMacroArguments, templateUnclosed, expressionUnknownName, expressionUnknownFunction,
     expressionNoOverload, expressionUnknownField, expressionWrongType, expressionPattern,
     expressionMapKey, expressionFormat, expressionWholeDivision, expressionNegatedMissing,
-    expressionKnownOutcome, templateInLiteral,
+    expressionKnownOutcome, templateInLiteral, quotesInLiteral,
   ]
 
   // MARK: RX6xx tests
@@ -194,4 +198,13 @@ extension Diagnostic.Code {
 
   /// The code of this name, `RX203`.
   public static func named(_ name: String) -> Self? { all.first { $0.name == name } }
+}
+
+extension Diagnostic {
+  /// A key that has another name now. `on` is one: readers of YAML 1.1 take it for true.
+  static func renamed(_ key: YAMLScalar, to name: String, of what: String) -> Diagnostic {
+    Diagnostic(
+      .formerName, "'\(key.shown)' of \(what) is called '\(name)' now", at: key.location, help: "Write '\(name)'",
+      fixIts: [.init(key.location, name)])
+  }
 }

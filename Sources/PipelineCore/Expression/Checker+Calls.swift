@@ -91,6 +91,10 @@ extension Checker {
     if types.count == 2, types.allSatisfy({ numeric.contains($0) }) {
       return "Convert one side: int(...), uint(...) or double(...)."
     }
+    if types.contains(.timestamp), types.contains(.string) {
+      return "Write a time as in RFC 3339: timestamp('2026-01-31T12:00:00Z')."
+    }
+    if types.contains(.duration), types.contains(.string) { return "Write duration('1h30m')." }
     if symbol == "+", types.contains(.string) { return "Convert the other side: string(...)." }
     if symbol == "in", types.last == .string { return "For texts write text.contains(part)." }
     if types.contains(.string), types.contains(where: { numeric.contains($0) }) {

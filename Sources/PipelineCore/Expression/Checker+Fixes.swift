@@ -62,8 +62,16 @@ extension Checker {
       return String(decoding: bytes, as: UTF8.self)
     case (.string(let bytes), .bool):
       return bytes.elementsEqual("true".utf8) ? "true" : bytes.elementsEqual("false".utf8) ? "false" : nil
-    case (.string, .timestamp): return "timestamp(\(written(id)))"
-    case (.string, .duration): return "duration(\(written(id)))"
+    case (.string(let bytes), .timestamp):
+      // A date begins with its midnight; of a time of day without a zone nobody knows which is meant.
+      let text = String(decoding: bytes, as: UTF8.self)
+      return [text, text + "T00:00:00Z"].first { $0.utf8.isTimestamp }.map { "timestamp('\($0)')" }
+    case (.string(let bytes), .duration):
+      if bytes.withUnsafeBytes({ TimeText.duration($0) != nil }) { return "duration(\(written(id)))" }
+      let words = String(decoding: bytes, as: UTF8.self).split(separator: " ")
+      guard words.count == 2, let count = Int(words[0]), let unit = Units.unitOfTime(String(words[1])), unit != "d"
+      else { return nil }
+      return "duration('\(count)\(unit)')"
     default: return nil
     }
   }
@@ -118,7 +126,8 @@ extension Checker {
 
 /// What is probably meant by a pattern that RE2 refuses.
 enum PatternAdvice {
-  static func help(_ pattern: [UInt8], _ reason: String) -> String {
+  /// `inExpression`: the pattern is a string of an expression, in which backslashes are escapes.
+  static func help(_ pattern: [UInt8], _ reason: String, inExpression: Bool = true) -> String {
     let text = String(decoding: pattern, as: UTF8.self)
     if ["(?=", "(?!", "(?<=", "(?<!"].contains(where: text.contains) {
       return "RE2 cannot look around; match in two steps: a.matches(...) && !a.matches(...)."
@@ -127,7 +136,9 @@ enum PatternAdvice {
       return "In a pattern any text is '.*'; a dot by itself is '\\.'."
     }
     if (1...9).contains(where: { text.contains("\\\($0)") }) { return "RE2 has no back-references." }
-    return "Patterns are written in RE2's syntax; backslashes need a raw string: r'\\d+'."
+    return inExpression
+      ? "Patterns are written in RE2's syntax; backslashes need a raw string: r'\\d+'."
+      : "Patterns are written in RE2's syntax."
   }
 
   /// The pattern with the smallest change that lets it compile.
@@ -149,4 +160,8 @@ enum PatternAdvice {
       !candidate.isEmpty && Array(candidate.utf8).withUnsafeBytes { Pattern($0).failure == nil }
     }
   }
+}
+
+extension String.UTF8View {
+  fileprivate var isTimestamp: Bool { Array(self).withUnsafeBytes { TimeText.timestamp($0) != nil } }
 }

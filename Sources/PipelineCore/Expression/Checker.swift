@@ -252,10 +252,27 @@ struct Checker {
 
   private mutating func unknownName(_ id: SyntaxTree.ID, _ name: String) -> ExpressionType {
     resolutions[Int(id)] = .failing(.unknownName, name)
-    let known = scope.variables.map(\.name) + locals.map(\.name)
-    var help = NearestName.of(name, among: known).map { "Did you mean '\($0)'?" }
-    var fix = NearestName.of(name, among: known)
-    if fix == nil, FunctionRegistry.function(named: name) != nil {
+    // A name that begins with @ is that of a variable which is not to be had here.
+    let known = (scope.variables.map(\.name) + locals.map(\.name)).filter { $0.utf8.first != UInt8(ascii: "@") }
+    let near = NearestName.of(name, among: known)
+    var help = near.map { "Did you mean '\($0)'?" }
+    var fix = near
+    if let other = Self.otherName(name, known) {
+      (help, fix) = (other.help, other.ours)
+    } else if id == tree.root, !text.isSecret, text.quoting == .single || text.quoting == .double,
+      text.text.elementsEqual(name.utf8)
+    {
+      diagnostics.append(
+        Diagnostic(
+          .expressionUnknownName, "there is nothing called '\(name)' here",
+          at: text.location(Int(tree[id].start), Int(tree[id].end)),
+          help: "YAML takes its own quotes away; a text in an expression has quotes of its own: \"'\(name)'\"",
+          fixIts: [text.rewritten("'\(name)'")]))
+      return .dyn
+    } else if near == nil, isOperandBesideText(id) {
+      help = "Write '\(name)' in quotes for a text, or event.\(name) for a field of the event."
+      fix = "'\(name)'"
+    } else if fix == nil, FunctionRegistry.function(named: name) != nil {
       help = "'\(name)' is a function: call it with parentheses."
     } else if fix == nil, known.contains("event") {
       help = "Write event.\(name) for a field of the event, or '\(name)' in quotes for a text."
@@ -267,6 +284,37 @@ struct Checker {
       .expressionUnknownName, "there is nothing called '\(name)' here", tree[id].start, tree[id].end,
       help: help, fix: fix)
     return .dyn
+  }
+
+  /// What names of other languages, and of habit, stand for.
+  private static func otherName(_ name: String, _ known: [String]) -> (ours: String, help: String)? {
+    switch name {
+    case "nil", "None", "none", "undefined", "Null", "NULL": return ("null", "Nothing is written null.")
+    case "True", "TRUE": return ("true", "Write it as true.")
+    case "False", "FALSE": return ("false", "Write it as false.")
+    case "acc", "accum", "accumulator", "memo", "carry", "aggregate":
+      return known.contains("running") ? ("running", "What has been made so far is called 'running'.") : nil
+    case "it", "this", "self", "evt", "ev", "root", "_":
+      return known.contains("event") ? ("event", "The event is called 'event'.") : nil
+    case "i", "idx": return known.contains("index") ? ("index", "The number of the event is called 'index'.") : nil
+    default: return nil
+    }
+  }
+
+  /// Whether a name is compared or listed, so that it is a text without quotes rather than a field.
+  private func isOperandBesideText(_ id: SyntaxTree.ID) -> Bool {
+    guard let parent = tree.parent(of: id) else { return false }
+    switch tree[parent].kind {
+    case .binary(let op, let left, let right):
+      guard op == .equal || op == .notEqual, right == id else { return false }
+      // What the other side reads: an event's field is compared with a text.
+      if case .select = tree[left].kind { return true }
+      return false
+    case .list:
+      guard let above = tree.parent(of: parent), case .binary(.in, _, parent) = tree[above].kind else { return false }
+      return true
+    default: return false
+    }
   }
 
   // MARK: Selection
@@ -295,7 +343,8 @@ struct Checker {
         result = known.type
       } else {
         result = .dyn
-        if !open {
+        // Whether a field is there may be asked of any.
+        if !open, !tests, !optional {
           let near = NearestName.of(field, among: fields.map(\.name))
           report(
             .expressionUnknownField, "there is no field '\(field)'", at,
@@ -335,6 +384,7 @@ struct Checker {
       target = inference.resolve(inner)
       wraps = true
     }
+    adviseNegativeIndex(operand, key, target)
     let result: ExpressionType
     switch target {
     case .dyn, .param, .wrapper(.dyn): result = .dyn
@@ -342,6 +392,20 @@ struct Checker {
     default: return indexed(id, target, key, keyType, wraps)
     }
     return wraps ? .optional(result) : result
+  }
+
+  /// `items[-1]`: other languages count from the end.
+  private mutating func adviseNegativeIndex(_ operand: SyntaxTree.ID, _ key: SyntaxTree.ID, _ type: ExpressionType) {
+    guard !isStrict, case .literal(.int(let index)) = tree[key].kind, index < 0 else { return }
+    switch type {
+    case .dyn, .list, .wrapper: break
+    default: return
+    }
+    report(
+      .expressionFormat, "elements are counted from 0, so there is none with the number \(index)", at: key,
+      help: index == -1
+        ? "The last element is .last(), an optional, or the one before the size." : "Count from the size.",
+      fix: Fix(start: tree[key].start, end: tree[key].end, text: "size(\(written(operand))) - \(index.magnitude)"))
   }
 
   private mutating func indexed(

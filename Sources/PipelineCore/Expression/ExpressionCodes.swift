@@ -47,4 +47,6 @@ extension Diagnostic.Code {
     "RX423", "A comparison has the same outcome whatever the event holds.", severity: .warning)
   public static let templateInLiteral = Self(
     "RX424", "A text with `{{ }}` stands where a value is taken as it is.", severity: .warning)
+  public static let quotesInLiteral = Self(
+    "RX425", "A text with quotes of its own stands where a value is taken as it is.", severity: .warning)
 }

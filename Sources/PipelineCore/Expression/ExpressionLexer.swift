@@ -162,6 +162,7 @@ struct ExpressionLexer {
           replacement: pair.0 == 0x3D ? "==" : "!=")
       }
       return .symbol(String(decoding: bytes[start..<position], as: UTF8.self))
+    case (0x3D, 0x3E): throw arrow(start)
     case (0x3D, _):
       throw SyntaxError(
         .expressionSyntax, "a single '=' is no operator", start, start + 1,
@@ -192,6 +193,47 @@ struct ExpressionLexer {
     throw SyntaxError(
       .expressionSyntax, "the character \(Self.visible(text)) has no meaning in an expression", start,
       end, help: help)
+  }
+
+  /// `x => x * 2`, as other languages write functions: inside of a call a comma is meant, else the expression alone.
+  private func arrow(_ at: Int) -> SyntaxError {
+    var before = at
+    while before > 0, bytes[before - 1] == 0x20 { before -= 1 }
+    let opened = bytes[..<at].reduce(0) { $0 + ($1 == 0x28 ? 1 : $1 == 0x29 ? -1 : 0) }
+    let message = "'=>' makes no function here"
+    if opened > 0 {
+      return SyntaxError(
+        .expressionSyntax, message, before, at + 2, help: "The name stands before a comma: list.map(x, x * 2).",
+        replacement: ",")
+    }
+    let name = bytes[..<before].filter { $0 != 0x20 && $0 != 0x28 && $0 != 0x29 }
+    return SyntaxError(
+      .expressionSyntax, message, 0, bytes.count, help: "Write the expression alone; the event is called 'event'.",
+      replacement: renamed(Array(bytes[(at + 2)...]), String(decoding: name, as: UTF8.self)))
+  }
+
+  /// An expression in which `event` stands in place of the variable `name`; nil where it cannot be read.
+  private func renamed(_ body: [UInt8], _ name: String) -> String? {
+    var lexer = ExpressionLexer(body)
+    var result: [UInt8] = []
+    var copied = 0
+    var isField = false
+    while true {
+      do {
+        let (token, start) = try lexer.next()
+        if token == .end { break }
+        if !isField, token == .name(name) {
+          result += body[copied..<start] + Array("event".utf8)
+          copied = lexer.position
+        }
+        isField = token == .symbol(".")
+      } catch {
+        return nil
+      }
+    }
+    result += body[copied...]
+    let text = String(decoding: result, as: UTF8.self)
+    return String(text.drop { $0 == " " })
   }
 
   private static func visible(_ text: String) -> String {

@@ -71,9 +71,26 @@ struct ExpressionParser {
       }
     }
     if case .string = token { help = "Strings are joined with '+'." }
+    if case .name(let word) = token, let length = lengthOfTime(word) {
+      return SyntaxError(
+        .expressionSyntax, "a length of time is a text in duration(...)", length.start, lexer.position,
+        help: "Write \(length.text).", replacement: length.text)
+    }
     return SyntaxError(
       .expressionSyntax, "expected \(wanted), found \(token.description)", start, end, help: help,
       replacement: replacement)
+  }
+
+  /// `5 minutes`, whose number stands before the current token, as a call of `duration`.
+  private func lengthOfTime(_ word: String) -> (start: Int, text: String)? {
+    guard let unit = Units.unitOfTime(word) else { return nil }
+    var first = previousEnd
+    while first > 0, ExpressionLexer.isDigit(lexer.bytes[first - 1]) { first -= 1 }
+    guard first < previousEnd, let count = Int(String(decoding: lexer.bytes[first..<previousEnd], as: UTF8.self)),
+      count < 100_000
+    else { return nil }
+    // The language has no days.
+    return (first, unit == "d" ? "duration('\(count * 24)h')" : "duration('\(count)\(unit)')")
   }
 
   // MARK: Nodes
@@ -120,6 +137,7 @@ struct ExpressionParser {
   private mutating func conditional(_ condition: ID) throws(SyntaxError) -> ID {
     let at = start
     try advance()
+    if isAt("?"), start == at + 1 { throw try coalescing(condition, at) }
     let yes = try operators(binding: 1)
     guard try accept(":") else {
       throw SyntaxError(
@@ -127,6 +145,30 @@ struct ExpressionParser {
     }
     let no = try expression()
     return try add(.conditional(condition, yes, no), Int(tree[condition].start), [condition, yes, no])
+  }
+
+  /// `event.a ?? other`, as other languages write a default: `event.?a.orValue(other)`.
+  private mutating func coalescing(_ value: ID, _ at: Int) throws(SyntaxError) -> SyntaxError {
+    try advance()
+    let other = try operators(binding: 1)
+    // The first field decides: what follows an optional one is optional too.
+    var first: Int32?
+    var target = value
+    while case .select(let inner, _, let fieldAt, false) = tree[target].kind {
+      first = fieldAt
+      target = inner
+    }
+    var replacement: String?
+    if case .identifier = tree[target].kind, let first {
+      let node = tree[value]
+      let text =
+        lexer.bytes[Int(node.start)..<Int(first)] + [UInt8(ascii: "?")] + lexer.bytes[Int(first)..<Int(node.end)]
+      replacement = String(decoding: text, as: UTF8.self) + ".orValue(\(tree.text(of: other, in: lexer.bytes)))"
+    }
+    return SyntaxError(
+      .expressionSyntax, "there is no operator '??'", replacement == nil ? at : Int(tree[value].start),
+      replacement == nil ? at + 2 : previousEnd, help: "Write event.?field.orValue(...) for a default.",
+      replacement: replacement)
   }
 
   /// How closely the operator at this place binds: `||` 1, `&&` 2, relations 3, sums 4, products 5; 0 if there
@@ -236,6 +278,14 @@ struct ExpressionParser {
   private mutating func index(of target: ID) throws(SyntaxError) -> ID {
     let opened = start
     try advance()
+    if isAt("]") {
+      let text = tree.text(of: target, in: lexer.bytes)
+      let list = text.utf8.first == UInt8(ascii: ".") ? "event" + text : text
+      throw SyntaxError(
+        .expressionSyntax, "'[]' names no element", Int(tree[target].start), lexer.position,
+        help: "\(list) is the whole list; the step 'flattenMap: \(list)' sends its elements one by one.",
+        replacement: list)
+    }
     let isOptional = try accept("?")
     let key = try expression()
     try expect("]", opened)
@@ -356,7 +406,8 @@ struct ExpressionParser {
     if Self.reserved.contains(name) || name == "in" {
       throw SyntaxError(
         .expressionReservedWord, "'\(name)' is a reserved word", at, lexer.position,
-        help: "It is allowed after a dot and as a key.")
+        help: name == "if" || name == "else"
+          ? "Write condition ? value : other." : "It is allowed after a dot and as a key.")
     }
     try advance()
     guard isAt("(") else { return try add(.identifier(name, absolute: absolute), begin, []) }

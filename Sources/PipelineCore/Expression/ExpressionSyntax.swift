@@ -7,7 +7,7 @@ public struct ExpressionSyntax: Sendable {
   public static func parse(
     _ text: LocatedText, into diagnostics: inout Diagnostics
   ) -> ExpressionSyntax? {
-    parse(text, limit: ExpressionLimits.sourceBytes, into: &diagnostics)
+    diagnostics.concealing(text) { parse(text, limit: ExpressionLimits.sourceBytes, into: &$0) }
   }
 
   /// `limit`: bytes.
@@ -30,6 +30,15 @@ public struct ExpressionSyntax: Sendable {
     do {
       return ExpressionSyntax(text: text, tree: try ExpressionParser.parse(text.text))
     } catch {
+      if !text.isSecret, isProse(text) {
+        let quoted = "'\(text.string)'"
+        diagnostics.report(
+          Diagnostic(
+            error.code, "this is a text, and an expression is asked for", at: text.location,
+            help: "YAML takes its own quotes away; a text in an expression has quotes of its own: \"\(quoted)\"",
+            fixIts: [text.rewritten(quoted)]))
+        return nil
+      }
       let location = text.location(error.start, error.end)
       diagnostics.report(
         Diagnostic(
@@ -40,6 +49,18 @@ public struct ExpressionSyntax: Sendable {
               ?? []))
       return nil
     }
+  }
+
+  /// Whether a text between the quotes of YAML is words and not a mistyped expression.
+  private static func isProse(_ text: LocatedText) -> Bool {
+    guard text.quoting == .single || text.quoting == .double, !text.text.isEmpty else { return false }
+    let words = text.text.split(separator: UInt8(ascii: " "))
+    let operators = Set("()[]{}<>=&|+*/%?'\"\\`".utf8)
+    return words.count > 1 && !text.text.contains(where: operators.contains) && text.text[0] != UInt8(ascii: "-")
+      && !words.contains { word in
+        ["and", "or", "not", "event"].contains(String(decoding: word, as: UTF8.self).lowercased())
+          || word.starts(with: "event.".utf8)
+      }
   }
 
   /// What to do where YAML took only the beginning of the expression: `{ a: f(x, y) }` says that `a` is `f(x`.

@@ -1,5 +1,17 @@
 /// The static type of an expression.
 public indirect enum ExpressionType: Sendable, Equatable {
+  /// The type in which every object may have further fields.
+  public var opened: ExpressionType {
+    switch self {
+    case .object(let fields, _):
+      .object(fields: fields.map { Field($0.name, $0.type.opened, mayBeAbsent: $0.mayBeAbsent) }, open: true)
+    case .list(let element): .list(element.opened)
+    case .optional(let inner): .optional(inner.opened)
+    case .wrapper(let inner): .wrapper(inner.opened)
+    default: self
+    }
+  }
+
   /// Known only when the expression runs; fits everywhere.
   case dyn
   case null
@@ -131,7 +143,6 @@ extension ExpressionType {
 
   /// `an int`, `a string`.
   var withArticle: String {
-    let name = inWords
-    return "aeio".utf8.contains(name.utf8.first ?? 0) ? "an \(name)" : "a \(name)"
+    Printable.withArticle(inWords)
   }
 }

@@ -134,7 +134,7 @@ public final class Program: @unchecked Sendable {
   private let limits: Limits
   /// Literals that are lists, maps and texts.
   private let owned: [OwnedValue]
-  private let text: LocatedText
+  let text: LocatedText
   /// The bytes of the expression that each operation stands for.
   private let spans: [(start: Int32, end: Int32)]
   /// The static type of the result.
@@ -322,23 +322,50 @@ public final class Program: @unchecked Sendable {
     let details = error.pointer?.assumingMemoryBound(to: Value.self)
     var detail: String?
     var note: String?
-    if let details {
+    // What an expression with a secret in it computes may be that secret.
+    if let details, !text.isSecret {
       detail = details[0].isAbsent ? nil : Self.quoted(details[0], frame)
       if reason.hasNote, details[1].is(.string) {
         note = String(decoding: details[1].rawBytes, as: UTF8.self)
       }
     }
+    if reason == .noSuchKey, !text.isSecret, error.length > 0, let key = firstMissing(Int32(error.length) - 1, frame) {
+      detail = "'\(key)'"
+    }
     let message = reason.message(detail, note)
     guard error.length > 0, Int(error.length) <= spans.count else { return message }
     let span = spans[Int(error.length) - 1]
-    let source = String(decoding: text.text[Int(span.start)..<Int(span.end)], as: UTF8.self)
+    let source = source(Int32(error.length) - 1)
     return source.utf8.count <= 80 ? "\(message) (\(source))" : message
+  }
+
+  /// Of a path such as `event.user.address.city`, which is looked up at once, the first field that is not there; nil
+  /// where the operation is no such path.
+  private func firstMissing(_ at: Int32, _ frame: EvaluationFrame) -> String? {
+    let operation = code.pointee.operations[Int(at)]
+    guard operation.code == .slot || operation.code == .declared || operation.code == .compareSlot else { return nil }
+    let names = source(at).split(separator: ".")
+    guard names.count > 2, names[0] == "event",
+      names.allSatisfy({ $0.utf8.allSatisfy { ExpressionLexer.isLetter($0) || ExpressionLexer.isDigit($0) } })
+    else { return nil }
+    let context = Context(state: frame.state)
+    var value = frame[Variables.event]
+    for name in names.dropFirst() {
+      let key = frame.arena.string(String(name))
+      let found =
+        value.is(.map)
+        ? context.member(of: value, key)
+        : value.is(.jsonMap) ? JSONParser.lookup(value, key: key.rawBytes) : .absent
+      if found.isAbsent || found.isError { return String(name) }
+      value = found
+    }
+    return nil
   }
 
   /// What the user wrote for an operation.
   func source(_ at: Int32) -> String {
     guard Int(at) < spans.count else { return "" }
-    return String(decoding: text.text[Int(spans[Int(at)].start)..<Int(spans[Int(at)].end)], as: UTF8.self)
+    return String(decoding: text.shown(Int(spans[Int(at)].start), Int(spans[Int(at)].end)), as: UTF8.self)
   }
 
   /// Where the part of the expression stands that failed.

@@ -77,11 +77,15 @@ extension Execution {
     services.deadLetter(text.bytes)
   }
 
+  /// What is dropped where a condition fails, and where another expression does under `onError: drop`.
+  static let undecidedEvent = "an event, because its condition could not be decided"
+  static let failedEvent = "an event, because an expression failed"
+
   /// Counts an event that was dropped because its condition could not be evaluated, and logs the first
   /// of each kind.
   func undecided(
     _ message: @autoclosure () -> String, at step: StepID, location: SourceLocation?,
-    what: String = "an event, because its condition could not be decided"
+    what: String = Execution.undecidedEvent
   ) {
     counters.undecided &+= 1
     guard logged.count < 1000 else { return }

@@ -10,7 +10,8 @@ extension RowStep {
     case .keep: return .pass
     case .drop:
       run.execution.undecided(
-        program.failureMessage(error, frame.frame), at: run.currentStep, location: location)
+        program.failureMessage(error, frame.frame), at: run.currentStep, location: location,
+        what: standard == .drop ? Execution.undecidedEvent : Execution.failedEvent)
       return .drop
     case .route:
       run.rejectRow(
@@ -35,7 +36,8 @@ extension OperatorNode {
     let message = program.failureMessage(error, frame.frame)
     switch step.onError ?? .route {
     case .keep: return true
-    case .drop: execution.undecided(message, at: seat.step, location: location)
+    case .drop:
+      execution.undecided(message, at: seat.step, location: location, what: Execution.failedEvent)
     case .route: reject(event, .expressionFailed, message, at: location)
     case .fail: finish(failing: SignalFailure(.expression, message, at: location))
     }

@@ -42,7 +42,8 @@ struct Collect: OperatorComponent {
     override func receive(_ event: Event) {
       guard events.count < max else {
         finish(
-          failing: SignalFailure(.limit, "collect holds \(max) events, its bound", at: seat.location))
+          failing: SignalFailure(.limit, "collect holds \(Printable.count(max, "event")), its bound", at: seat.location)
+        )
         return
       }
       events.append(OwnedEvent(event))

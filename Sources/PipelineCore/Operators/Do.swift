@@ -12,7 +12,7 @@ struct Do: OperatorComponent {
   }
 
   var signal = SignalParameter()
-  var on = [Moment.next]
+  var when = [Moment.next]
   var maxConcurrent = 16
   var queueLimit = 1000
 
@@ -23,13 +23,13 @@ struct Do: OperatorComponent {
       The other signal is there for what it does, a request for instance; what it sends is dropped. It sees \
       the event as `outer`, the error as `error` (null at a completion). It is started before the event is passed on, and nothing \
       waits for it but the end: the completion comes when all have ended, and an error when that of \
-      `on: error` has; others are cancelled by an error. One that fails is given up: its event goes to the \
+      `when: error` has; others are cancelled by an error. One that fails is given up: its event goes to the \
       errors output. While more than `queueLimit` events wait for their turn, the pipeline reads no further \
       input.
       """,
     parameters: [
       .init("signal", \.signal, primary: true, required: true, "The signal to run."),
-      .init("on", \.on, "When to run it."),
+      .init("when", \.when, formerly: "on", "When to run it."),
       .init("maxConcurrent", \.maxConcurrent, range: 1...10_000, "How many may run at once."),
       .init(
         "queueLimit", \.queueLimit, range: 1...10_000_000,
@@ -44,13 +44,13 @@ struct Do: OperatorComponent {
         "a failure on the side", "do: { values: [8], chain: [ { try: outer > 1 } ] }", in: "-1-2|",
         out: "-1-2|"),
       .marble(
-        "at the end", "do: { on: [completed], signal: { values: [8], chain: [ { delay: 3ms } ] } }",
+        "at the end", "do: { when: [completed], signal: { values: [8], chain: [ { delay: 3ms } ] } }",
         in: "-1|", out: "-1---|"),
-      .marble("for an error", "do: { on: [error], signal: { values: [8] } }", in: "-1-#", out: "-1-#"),
+      .marble("for an error", "do: { when: [error], signal: { values: [8] } }", in: "-1-#", out: "-1-#"),
     ],
     edges: EdgeCases(
-      empty: "Completes when a signal of `on: completed` has ended.",
-      error: "Signals of `on: next` are cancelled; it is passed on when that of `on: error` has ended.",
+      empty: "Completes when a signal of `when: completed` has ended.",
+      error: "Signals of `when: next` are cancelled; it is passed on when that of `when: error` has ended.",
       completion: "Passed on when all signals on the side have ended.",
       disposal: "Leaves the input, every running inner signal and what waits; nothing more is sent."),
     keeps: "The running signals, and the events that wait for their turn.",
@@ -58,7 +58,7 @@ struct Do: OperatorComponent {
     rivals: ["RxJS tap", "Combine handleEvents", "ReactiveCocoa doNext:, doError:, doCompleted:"],
     wants: [
       .init(.living, "call a webhook for each event without changing the stream", "do: { signal: other }"),
-      .init(.living, "tell somebody when a signal fails", "do: { signal: other, on: [error] }"),
+      .init(.living, "tell somebody when a signal fails", "do: { signal: other, when: [error] }"),
     ],
     seeAlso: ["log", "initially", "finally", "flattenMap"])
 
@@ -79,7 +79,7 @@ struct Do: OperatorComponent {
 
     init(_ parameters: Do, _ seat: Seat, _ downstream: Downstream) {
       self.parameters = parameters
-      onNext = parameters.on.contains(.next)
+      onNext = parameters.when.contains(.next)
       super.init(
         maxConcurrent: parameters.maxConcurrent, queueLimit: parameters.queueLimit, seat, downstream)
     }
@@ -109,7 +109,7 @@ struct Do: OperatorComponent {
     }
 
     override func complete() {
-      if parameters.on.contains(.completed) {
+      if parameters.when.contains(.completed) {
         open(parameters.signal.required, seat.scope.with(error: .null))
       }
       ending = .completed
@@ -119,7 +119,7 @@ struct Do: OperatorComponent {
     override func fail(_ failure: SignalFailure) {
       forgetWaiting()
       for inlet in inlets { drop(inlet) }
-      if parameters.on.contains(.error) {
+      if parameters.when.contains(.error) {
         open(parameters.signal.required, seat.scope.with(error: failure.value(in: arena)))
       }
       ending = .failed(failure)

@@ -90,7 +90,9 @@ struct Gate: OperatorComponent {
       case .hold:
         if held.count == parameters.limit, let oldest = held.popFirst() {
           oldest.keep(in: arena)
-          reject(oldest.event, .limitReached, "a closed gate holds \(parameters.limit) events, its bound `limit`")
+          reject(
+            oldest.event, .limitReached,
+            "a closed gate holds \(Printable.count(parameters.limit, "event")), its bound `limit`")
         }
       }
       held.append(OwnedEvent(event))

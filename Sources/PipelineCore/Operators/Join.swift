@@ -194,7 +194,7 @@ struct Join: OperatorComponent {
         displaced.event.keep(in: arena)
         reject(
           displaced.event.event, .limitReached,
-          "join keeps \(parameters.limit) events of the \(name) signal, its bound `limit`")
+          "join keeps \(Printable.count(parameters.limit, "event")) of the \(name) signal, its bound `limit`")
       }
     }
 

@@ -17,7 +17,7 @@ struct Log: RowOperator {
   }
 
   var level = Level.info
-  var on = Moment.allCases
+  var when = Moment.allCases
   var message = TemplateParameter()
 
   static let spec = ComponentSpec<Log>(
@@ -26,19 +26,19 @@ struct Log: RowOperator {
     details: "The line names the signal and the step; `message` says what it tells, the event as JSON if left out.",
     parameters: [
       .init("level", \.level, primary: true, "The level of the lines."),
-      .init("on", \.on, "What to log."),
+      .init("when", \.when, formerly: "on", "What to log."),
       .init("message", \.message, "The text for an event; the event as JSON if left out."),
     ],
     examples: [
       .marble("nothing changes", "log: debug", in: "1-2|", out: "1-2|")
     ],
     edges: EdgeCases(
-      error: "Logged, if `on` says so, and passed on at once.",
-      completion: "Logged, if `on` says so, and passed on at once."),
+      error: "Logged, if `when` says so, and passed on at once.",
+      completion: "Logged, if `when` says so, and passed on at once."),
     rivals: ["RxJS tap", "Benthos log", "ReactiveCocoa logAll"],
     wants: [
       .init(.living, "see what passes through a chain", "log"),
-      .init(.living, "write a line to the log for each error", "log: { level: warning, on: [error] }"),
+      .init(.living, "write a line to the log for each error", "log: { level: warning, when: [error] }"),
       .init(.living, "log a text of my own", "log: { message: \"asking for {{ event.title }}\" }"),
     ],
     seeAlso: ["map"])
@@ -54,10 +54,10 @@ struct Log: RowOperator {
     }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
-      guard parameters.on.contains(.next) else { return .pass }
+      guard parameters.when.contains(.next) else { return .pass }
       buffer.clear()
       if parameters.message.isGiven {
-        if parameters.message.render(frame, into: buffer) != nil {
+        if parameters.message.renderShown(frame, into: buffer) != nil {
           buffer.clear()
           buffer.append("(the message could not be made)")
         }
@@ -70,14 +70,14 @@ struct Log: RowOperator {
     }
 
     override func complete(_ run: RowRun) -> Value? {
-      if parameters.on.contains(.completed) {
+      if parameters.when.contains(.completed) {
         run.execution.services.log(parameters.level.level, run.step.label, "completed")
       }
       return nil
     }
 
     override func fail(_ failure: SignalFailure, _ run: RowRun) {
-      if parameters.on.contains(.error) {
+      if parameters.when.contains(.error) {
         run.execution.services.log(parameters.level.level, run.step.label, "failed: \(failure.message)")
       }
     }

@@ -8,33 +8,33 @@ struct Switch: CombiningOperator, BranchingOperator {
     "switch",
     summary: "Sends the events of one of several signals, by the newest event of another.",
     details: """
-      Each event of `on` ends the branch that runs and subscribes the case that it names (the same one \
+      Each event of `by` ends the branch that runs and subscribes the case that it names (the same one \
       again, if it names that); a text as it is, anything else as JSON (`true`, `7`, `null`). Without such a \
       case it is `default`; without that, an error ends the signal. What branches that do not run send is \
-      lost, and their errors are not seen. It completes when `on` and the running branch have.
+      lost, and their errors are not seen. It completes when `by` and the running branch have.
       """,
     examples: [
       .marbles(
-        "two cases", "{ switch: { on: a, cases: { x: b, y: c } } }",
+        "two cases", "{ switch: { by: a, cases: { x: b, y: c } } }",
         in: ["a": "-x--y-|", "b": "--1--2", "c": "---8--9|"], out: "--1---9|"),
       .marbles(
-        "anything else", "{ switch: { on: a, cases: { x: b }, default: c } }",
+        "anything else", "{ switch: { by: a, cases: { x: b }, default: c } }",
         in: ["a": "-x--z-|", "b": "--1--2", "c": "---8--9|"], out: "--1---9|"),
       .marbles(
-        "no case", "{ switch: { on: a, cases: { x: b } } }",
+        "no case", "{ switch: { by: a, cases: { x: b } } }",
         in: ["a": "-x--z-|", "b": "--1--2"], out: "--1-#"),
     ],
     edges: EdgeCases(
-      empty: "A signal `on` that ends without an event completes it.",
+      empty: "A signal `by` that ends without an event completes it.",
       error:
-        "Passed on at once, from `on` and the running branch; so is an event without a case, unless there is a `default`.",
-      completion: "Completes when `on` and the running branch have.", disposal: "Leaves `on` and the running branch."),
+        "Passed on at once, from `by` and the running branch; so is an event without a case, unless there is a `default`.",
+      completion: "Completes when `by` and the running branch have.", disposal: "Leaves `by` and the running branch."),
     keeps: "The running branch.", carries: .state(version: 1),
     rivals: ["RxPY case (which chooses once)", "Benthos switch"],
     wants: [
       .init(
         .combining, "choose among several signals by the newest event of another",
-        "switch: { on: a, cases: { day: b, night: other } }")
+        "switch: { by: a, cases: { day: b, night: other } }")
     ],
     seeAlso: ["if", "switchToLatest"])
 

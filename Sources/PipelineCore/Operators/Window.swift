@@ -136,7 +136,8 @@ struct Window: OperatorComponent {
       }
     }
     if let count, count > bound {
-      conflict("'window' cannot fill windows of \(count) events while it keeps \(bound)", "Raise 'max'")
+      conflict(
+        "'window' cannot fill windows of \(Printable.count(count, "event")) while it keeps \(bound)", "Raise 'max'")
     }
   }
 
@@ -193,7 +194,7 @@ struct Window: OperatorComponent {
     /// Whether there is room for one more; if not, the event has been given up.
     final func hasRoom(for event: Event) -> Bool {
       if kept.count < parameters.bound { return true }
-      reject(event, .limitReached, "window keeps \(kept.count) events, its bound `max`")
+      reject(event, .limitReached, "window keeps \(Printable.count(kept.count, "event")), its bound `max`")
       return false
     }
 

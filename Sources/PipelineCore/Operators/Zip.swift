@@ -69,7 +69,8 @@ struct Zip: CombiningOperator {
       guard queues[inlet.number].count < limit else {
         finish(
           failing: SignalFailure(
-            .limit, "zip: input \(inlet.number + 1) is more than \(limit) events ahead of the others",
+            .limit,
+            "zip: input \(inlet.number + 1) is more than \(Printable.count(limit, "event")) ahead of the others",
             at: seat.location))
         return
       }

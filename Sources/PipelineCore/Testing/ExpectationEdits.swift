@@ -218,7 +218,9 @@ struct ExpectationEdits {
   private func align() throws(Refusal) -> [Change] {
     let items = expectation.items
     let (rows, columns) = (items.count + 1, entries.count + 1)
-    guard rows * columns <= Self.limit else { throw Refusal("\(entries.count) events came, too many to compare") }
+    guard rows * columns <= Self.limit else {
+      throw Refusal("\(Printable.count(entries.count, "event")) came, too many to compare")
+    }
     var costs = Array(repeating: 0, count: rows * columns)
     func cost(_ item: Item, _ entry: SignalHistory.Entry) -> Int {
       if expectation.matches(item, entry) { return 0 }

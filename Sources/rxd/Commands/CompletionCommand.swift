@@ -22,6 +22,28 @@ struct Completion: ParsableCommand {
       case .zsh: .zsh
       case .fish: .fish
       }
-    Console.print(Rxd.completionScript(for: known))
+    Console.print(Self.offeringFiles(Rxd.completionScript(for: known), shell))
+  }
+
+  /// The script with pipeline files in the place of a verb, too: `rxd FILE` runs one.
+  private static func offeringFiles(_ script: String, _ shell: Shell) -> String {
+    func insert(_ text: String, below mark: String) -> String {
+      let bytes = Array(script.utf8)
+      guard let place = bytes.firstRange(of: Array(mark.utf8)),
+        let end = bytes[place.upperBound...].firstIndex(of: 0x0A)
+      else { preconditionFailure("the completion script of \(shell) has another form") }
+      return String(decoding: bytes[..<end], as: UTF8.self) + "\n" + text
+        + String(decoding: bytes[end...], as: UTF8.self)
+    }
+    switch shell {
+    case .bash:
+      return insert(
+        "        __rxd_add_completions -o plusdirs -fX '!*.@(yaml|yml)'", below: "COMPREPLY+=($(compgen -W 'run ")
+    case .zsh:
+      return insert("        _files -g '*.(yaml|yml)' && ret=0", below: "_describe -V subcommand subcommands && ret=0")
+    case .fish:
+      return script
+        + "\ncomplete -c 'rxd' -n '__rxd_should_offer_completions_for_positional \"rxd\" -eq 1' -ka '(__fish_complete_suffix .yaml .yml)'"
+    }
   }
 }

@@ -55,7 +55,9 @@ final class EvalSession {
 
   func run() {
     Console.print("\(Version.line): an expression a line; :help tells more, control-D ends.")
-    if !events.isEmpty { Console.print("\(events.count) events; 'event' is the first, :next goes on.") }
+    if !events.isEmpty {
+      Console.print("\(Printable.count(events.count, "event")); 'event' is the first, :next goes on.")
+    }
     open()
     defer {
       rx_edit_free(editor)
@@ -142,7 +144,7 @@ final class EvalSession {
       evaluate("event")
     case ":load":
       do { try load(rest) } catch { return }
-      Console.print("\(events.count) events")
+      Console.print(Printable.count(events.count, "event"))
     case ":next":
       guard place + 1 < events.count else {
         Console.note(events.isEmpty ? "There are no events; :load FILE takes some." : "That was the last event.")

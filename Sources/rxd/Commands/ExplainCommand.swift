@@ -36,6 +36,21 @@ struct Explain: ParsableCommand {
     }
     Console.print("\(code.name) (\(code.severity.rawValue)): \(code.summary)")
     Console.print(Codes.phase(code))
+    guard let example = CodeExample.of(code) else { return }
+    func show(_ title: String, _ text: String) {
+      Console.print("\n\(title)")
+      for line in text.split(separator: "\n", omittingEmptySubsequences: false) {
+        Console.print("  \(Printable.cut(line.utf8, limit: 300))")
+      }
+    }
+    let place =
+      switch example.place {
+      case .file: ""
+      case .source: ", under the name of a source"
+      case .step: ", in a chain"
+      }
+    show("For example\(place):", example.wrong)
+    show("Write:", example.right)
   }
 }
 

@@ -111,7 +111,7 @@ struct FrontEnd {
   /// Reads a file whole, at most one byte more than a pipeline file may have; `-` is standard input.
   static func read(_ path: String) throws(PosixError) -> SourceText {
     let limit = YAMLLimits.standard.fileBytes + 1
-    if path == "-" {
+    if path == "-" || path == "/dev/stdin" {
       return SourceText(name: "<stdin>", bytes: try drain(.standardInput, limit: limit))
     }
     // A shell's <(command) is a pipe under /dev/fd; any other pipe could keep us waiting for ever.

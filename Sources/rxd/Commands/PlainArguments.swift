@@ -18,7 +18,7 @@ enum PlainArguments {
     var check = CheckSettings()
     var input = InputSettings()
     while let word = rest.popFirst() {
-      guard word.hasPrefix("-") else {
+      guard word.hasPrefix("-"), word != "-" else {
         // A verb, or a misspelt one; a file without a verb has a point or a slash.
         if !hasVerb, input.files.isEmpty, !word.utf8.contains(where: { $0 == 0x2E || $0 == 0x2F }) { return nil }
         input.files.append(word)

@@ -83,6 +83,70 @@ import Testing
     #expect(count > 2)
   }
 
+  // MARK: Remedies
+
+  /// The files of `remedies.yaml`, which are separated by `---`.
+  private static func remedies() throws -> [[UInt8]] {
+    String(decoding: try read("remedies.yaml"), as: UTF8.self).components(separatedBy: "---\n").map { Array($0.utf8) }
+  }
+
+  @Test func remediesAreAsKept() throws {
+    var text = ""
+    for (number, file) in try Self.remedies().enumerated() {
+      let (_, diagnostics) = Self.check(file, "\(number + 1).yaml")
+      #expect(!diagnostics.isEmpty, "\(number + 1).yaml has no mistake")
+      #expect(diagnostics.allSatisfy { $0.help != nil || !$0.fixIts.isEmpty }, "\(number + 1).yaml")
+      text += DiagnosticRenderer().text(diagnostics) + "\n"
+    }
+    try compare(text, "remedies.txt")
+  }
+
+  /// A fix takes its mistake away and brings no other.
+  @Test func everyFixMendsWithoutANewMistake() throws {
+    var files = try Self.remedies()
+    // In the other files one mistake hides another; see `fixesMend`.
+    files.append(try Self.read("warnings.yaml"))
+    files.append(
+      Array(try Data(contentsOf: Self.folder.deletingLastPathComponent().appendingPathComponent("ten-mistakes.yaml"))))
+    let malformed = Self.folder.deletingLastPathComponent().deletingLastPathComponent().appendingPathComponent(
+      "Malformed")
+    for name in try FileManager.default.contentsOfDirectory(atPath: malformed.path).sorted()
+    where name.hasSuffix(".yaml") {
+      files.append(Array(try Data(contentsOf: malformed.appendingPathComponent(name))))
+    }
+    /// What is wrong, wherever: a fix moves what stands behind it. YAML's own mistakes end the reading.
+    func errors(_ bytes: [UInt8]) -> [String] {
+      Self.check(bytes, "test.yaml").diagnostics.filter { $0.severity == .error }.map {
+        "\($0.code.name) \($0.message)"
+      }
+    }
+    var count = 0
+    for bytes in files {
+      let found = Self.check(bytes, "test.yaml").diagnostics
+      let before = errors(bytes)
+      // Behind a mistake of YAML nothing else was looked at.
+      guard !found.contains(where: { $0.code.name.hasPrefix("RX1") && $0.severity == .error }) else { continue }
+      for diagnostic in found {
+        for fix in diagnostic.fixIts where fix.location.text.name == "test.yaml" {
+          var mended = bytes
+          mended.replaceSubrange(
+            fix.location.offset..<fix.location.offset + fix.location.length, with: Array(fix.replacement.utf8))
+          var left = errors(mended)
+          for error in before { if let at = left.firstIndex(of: error) { left.remove(at: at) } }
+          let shown = String(decoding: bytes.prefix(400), as: UTF8.self)
+          #expect(left.isEmpty, "\(diagnostic.message): \(fix.replacement) brings \(left) in\n\(shown)")
+          let still = Self.check(mended, "test.yaml").diagnostics.contains {
+            $0.code == diagnostic.code && $0.message == diagnostic.message
+              && $0.location?.offset == diagnostic.location?.offset
+          }
+          #expect(!still, "\(diagnostic.message) is left by \(fix.replacement) in\n\(shown)")
+          count += 1
+        }
+      }
+    }
+    #expect(count > 60)
+  }
+
   @Test func fixesStandInSARIF() throws {
     let diagnostics = Self.check(try Self.read("warnings.yaml"), "warnings.yaml").diagnostics
     let log = try #require(
@@ -161,7 +225,10 @@ import Testing
     ("{ merge: [a, b], chain: [ { filter: event.k == 1 } ] }", ""),
     ("{ from: b, chain: [ { set: { k: 1 } }, { filter: event.other == 1 && event.k == 1 } ] }", ""),
     ("{ from: b, chain: [ { filter: event.anything.at.all > 3 } ] }", ""),
-    ("{ from: { values: [ { k: 1 }, { l: 2 } ] }, chain: [ { filter: event.m == 1 } ] }", "there is no field 'm'"),
+    ("{ from: { values: [ { k: 1 }, { l: 2 } ] }, chain: [ { filter: event.m == 1 } ] }", ""),
+    ("{ from: { values: [ { k: 1 } ] }, chain: [ { filter: has(event.user) && event.user.a == 1 } ] }", ""),
+    ("{ from: a, chain: [ { filter: has(event.k) } ] }", ""),
+    ("{ from: a, chain: [ { map: event.?k.orValue(1) } ] }", ""),
     (
       "{ from: { http: { url: 'http://127.0.0.1/' }, schema: { k: int } }, chain: [ { filter: event.m == 1 } ] }",
       "there is no field 'm'"

@@ -84,8 +84,8 @@ import Testing
     #expect(
       try inputs("{ if: { condition: a, then: b, else: c } }") == ["condition", "then", "else"])
     #expect(
-      try inputs("{ switch: { on: a, cases: { 1: b, x y: c }, default: d } }") == [
-        "on", "1", "x y", "default",
+      try inputs("{ switch: { by: a, cases: { 1: b, x y: c }, default: d } }") == [
+        "by", "1", "x y", "default",
       ])
     guard case .combining(let node) = try signal("{ zip: { signals: [a], limit: 5 } }").origin
     else {

@@ -140,7 +140,7 @@ import Testing
       sources: { on: { scripted: {} }, a: { scripted: {}, cold: true }, b: { scripted: {} } }
       signals:
         s: { from: { from: a }, chain: [ { map: event * 2 } ] }
-        chosen: { switch: { on: on, cases: { x: s, y: b } } }
+        chosen: { switch: { by: on, cases: { x: s, y: b } } }
       sinks: { out: { from: chosen, probe: {} }, given_up: { from: s.errors, probe: {} } }
       """.replacing("{ from: { from: a }, ", with: "{ from: a, "), ["on": "x-y-x-y|", "a": "z----", "b": "1|"])
     #expect(run.sinks["given_up"]?.entries.dropLast().map(\.at) == [.zero, .milliseconds(4)])

@@ -78,7 +78,7 @@ import Testing
     let yaml = """
       sources: { a: { scripted: {} } }
       signals:
-        effect: { from: a, chain: [ { do: { on: [error, completed], signal: { from: { values: [1] }, chain: [ { delay: 5ms } ] } } } ] }
+        effect: { from: a, chain: [ { do: { when: [error, completed], signal: { from: { values: [1] }, chain: [ { delay: 5ms } ] } } } ] }
         both: { combineLatest: [a, effect] }
       sinks: { out: { from: both, probe: {} } }
       """

@@ -172,7 +172,7 @@ struct GraphGenerator {
     case 40: return "{ absence: { after: \(time), value: '7', repeat: \(pick(["true", "false"])) } }"
     case 41: return "{ timeoutBetween: \(time) }"
     case 42: return "{ then: \(pick(sources)) }"
-    case 43: return "{ do: { signal: { marbles: '--8|' }, on: [\(pick(["next", "completed", "error"]))] } }"
+    case 43: return "{ do: { signal: { marbles: '--8|' }, when: [\(pick(["next", "completed", "error"]))] } }"
     case 44: return pick(["{ initially: { marbles: '-8|' } }", "{ finally: { marbles: '-8|' } }"])
     case 45:
       return

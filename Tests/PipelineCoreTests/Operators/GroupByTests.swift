@@ -11,7 +11,7 @@ import Testing
     "{ aggregate: { start: 0, next: running + event } }", "{ aggregate: { start: 7, next: 10 / event } }",
     "{ combinePrevious: { start: 0, next: previous - event } }", "{ try: event < 4 }", "{ map: 6 / event }",
     "{ map: 6 / event, onError: fail }", "{ ignore: 3 }", "ignoreValues",
-    "{ log: { message: \"{{ event }}\", on: [next, completed] } }",
+    "{ log: { message: \"{{ event }}\", when: [next, completed] } }",
   ]
   /// A step that is none of its own kind, and passes everything on.
   private static let neutral = "{ timeout: 1000h }"

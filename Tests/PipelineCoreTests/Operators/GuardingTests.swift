@@ -157,8 +157,8 @@ import Testing
       sources: { a: { scripted: {} } }
       signals:
         inner: { combineLatest: { x: a, y: a, settle: true }, reduce: x + y }
-        outer: { combineLatest: { x: a, y: inner, z: a, settle: true }, reduce: '[x, y, z]' }
-      sinks: { out: { from: outer, probe: {} } }
+        whole: { combineLatest: { x: a, y: inner, z: a, settle: true }, reduce: '[x, y, z]' }
+      sinks: { out: { from: whole, probe: {} } }
       """, ["a": "-1-2|"])
     try expect(run, "-p-q|", ["p": "[1, 2, 1]", "q": "[2, 4, 2]"])
   }

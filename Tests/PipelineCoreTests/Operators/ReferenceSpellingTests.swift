@@ -37,7 +37,7 @@ import Testing
     ("try: event < 2", "try: { where: event < 2 }", "-1-2|", "-1-#"),
     ("any: event > 1", "any: { where: event > 1 }", "-1-2|", "---(t|)"),
     ("all: event > 1", "all: { where: event > 1 }", "-2-1|", "---(f|)"),
-    ("log: info", "log: { level: info, on: [next, error, completed] }", "-1|", "-1|"),
+    ("log: info", "log: { level: info, when: [next, error, completed] }", "-1|", "-1|"),
     ("initially: { values: [1] }", "initially: { signal: { values: [1] } }", "-1|", "-1|"),
     ("finally: { values: [1] }", "finally: { signal: { values: [1] } }", "-1|", "-1|"),
     ("collect", "collect: {}", "-|", "-(l|)"),

@@ -188,10 +188,10 @@ struct ReferenceRow: Sendable, CustomTestStringConvertible {
       "switchToLatest", "switchToLatest: { from: { marbles: '{{ event }}' } }", "-x-y------|", "----p-----|",
       ["x": "'----#'", "y": "'-p-----|'"]),
     ReferenceRow(
-      "switch:cases:default:", "{ switch: { on: a, cases: { x: b }, default: c } }",
+      "switch:cases:default:", "{ switch: { by: a, cases: { x: b }, default: c } }",
       ["a": "-x--y--|", "b": "--1--1-|", "c": "--2--2--|"], "--1--2--|"),
     ReferenceRow(
-      "switch:cases:", "{ switch: { on: a, cases: { x: b } } }", ["a": "-x--y--|", "b": "--1--1-|"], "--1-#"),
+      "switch:cases:", "{ switch: { by: a, cases: { x: b } } }", ["a": "-x--y--|", "b": "--1--1-|"], "--1-#"),
     ReferenceRow(
       "if:then:else:", "{ if: { condition: a, then: b, else: c } }",
       ["a": "-t--f-#", "b": "--1--1-|", "c": "--2--2--|"], "--1--2#", ["t": "true", "f": "false"]),
@@ -234,8 +234,8 @@ struct ReferenceRow: Sendable, CustomTestStringConvertible {
   static let effects: [ReferenceRow] = [
     step("doNext:", "do: { signal: { marbles: '|' } }", "-1-2-|", "-1-2-|"),
     step("doNext:", "do: { signal: { marbles: '|' } }", "-1-#", "-1-#"),
-    step("doError:", "do: { signal: { marbles: '|' }, on: [error] }", "-1-#", "-1-#"),
-    step("doCompleted:", "do: { signal: { marbles: '|' }, on: [completed] }", "-1-|", "-1-|"),
+    step("doError:", "do: { signal: { marbles: '|' }, when: [error] }", "-1-#", "-1-#"),
+    step("doCompleted:", "do: { signal: { marbles: '|' }, when: [completed] }", "-1-|", "-1-|"),
     step("initially:", "initially: { marbles: '|' }", "-1-|", "-1-|"),
     step("finally:", "finally: { marbles: '|' }", "-1-#", "-1-#"),
     step("finally:", "finally: { marbles: '|' }", "-1-|", "-1-|"),

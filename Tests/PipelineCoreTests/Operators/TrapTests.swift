@@ -208,7 +208,7 @@ struct Trap: Sendable, CustomTestStringConvertible {
       """
       name: t
       sources: { a: { scripted: {} } }
-      sinks: { out: { from: a, chain: [ \(ending), { log: { on: [completed] } }, { aggregate: { start: 0, next: running + 1 } } ], probe: {} } }
+      sinks: { out: { from: a, chain: [ \(ending), { log: { when: [completed] } }, { aggregate: { start: 0, next: running + 1 } } ], probe: {} } }
       """, sources: ["a": ScriptedSource(SignalHistory(try Marbles(events)).script)])
     #expect(run.log.count == 1 && run.log.allSatisfy { $0.hasSuffix("completed") })
     #expect(run.out.entries.map { "\($0.moment)" } == ["2", "the completion"])

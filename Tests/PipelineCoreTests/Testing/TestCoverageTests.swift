@@ -28,7 +28,7 @@ import Testing
             - flattenMap:
                 signal: { from: { http: { url: "http://127.0.0.1:1/" } }, chain: [ { map: event }, { retry: 1 }, { catch: { value: 0 } } ] }
         t: { if: { condition: b, then: { from: { values: [1] } }, else: { from: { values: [2] } } } }
-        u: { switch: { on: b, cases: { 'true': { from: { values: [1] } }, 'x': { from: { values: [2] } } }, default: { from: { values: [3] } } } }
+        u: { switch: { by: b, cases: { 'true': { from: { values: [1] } }, 'x': { from: { values: [2] } } }, default: { from: { values: [3] } } } }
       sinks:
         out: { from: s, discard: {} }
         wrong: { from: s.errors, chain: [ { map: event.code } ], discard: {} }
