@@ -1,5 +1,5 @@
 // Writes the input of the benchmarks: `generate events N` for access-log events as NDJSON, about 350 bytes
-// each, `generate ints N` for a run of integers, one a line. The same arguments give the same bytes on every
+// each, `generate bids N` for bids of an auction as NDJSON, `generate ints N` for a run of integers, one a line. The same arguments give the same bytes on every
 // machine: no library's random numbers are used.
 #include <cinttypes>
 #include <cstdint>
@@ -94,6 +94,32 @@ void events(uint64_t count) {
   fwrite(out.data(), 1, out.size(), stdout);
 }
 
+/// Bids as the auctions of Nexmark have them: half of them on four channels, the others on ten thousand.
+void bids(uint64_t count) {
+  numbers random{20260214};
+  static const char *const busy[] = {"Apple", "Google", "Facebook", "Baidu"};
+  // Powers of ten between 1 and 10^8.
+  static const uint64_t tens[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
+  for (uint64_t i = 0; i < count; i++) {
+    const uint64_t second = i / 10;
+    const uint64_t auction = random.below(4) ? i / 50 * 50 : i / 50 * 50 - random.below(1 + i / 50 * 50 % 100000);
+    const uint64_t bidder = random.below(4) ? i / 100 * 100 : random.below(1 + i);
+    const uint64_t ten = tens[random.below(8)], price = ten + random.below(9 * ten);
+    const bool is_busy = random.below(2);
+    const uint64_t channel = random.below(is_busy ? 4 : 10000);
+    printf("{\"auction\":%" PRIu64 ",\"bidder\":%" PRIu64 ",\"price\":%" PRIu64 ",\"channel\":\"", auction, bidder, price);
+    if (is_busy) {
+      printf("%s", busy[channel]);
+    } else {
+      printf("channel-%" PRIu64, channel);
+    }
+    printf(
+      "\",\"url\":\"https://www.nexmark.com/item.htm?query=1&channel_id=%" PRIu64
+      "\",\"time\":\"2026-01-%02" PRIu64 "T%02" PRIu64 ":%02" PRIu64 ":%02" PRIu64 ".%03" PRIu64 "Z\"}\n",
+      channel, 1 + second / 86400 % 28, second / 3600 % 24, second / 60 % 60, second % 60, i * 100 % 1000);
+  }
+}
+
 void ints(uint64_t count) {
   numbers random{7};
   for (uint64_t i = 0; i < count; i++) printf("%" PRIu64 "\n", random.below(3));
@@ -103,12 +129,14 @@ void ints(uint64_t count) {
 
 int main(int argc, char **argv) {
   if (argc != 3) {
-    fprintf(stderr, "usage: generate events|ints COUNT\n");
+    fprintf(stderr, "usage: generate events|bids|ints COUNT\n");
     return 64;
   }
   const uint64_t count = strtoull(argv[2], nullptr, 10);
   if (strcmp(argv[1], "events") == 0) {
     events(count);
+  } else if (strcmp(argv[1], "bids") == 0) {
+    bids(count);
   } else {
     ints(count);
   }

@@ -38,6 +38,9 @@ ALL = [
     Workload("w5-changes", "events", "changes", "changes", 70, part=0.5),
     # All of them, since it works otherwise when it has seen most clients.
     Workload("w5d-distinct", "events", "distinct", "distinct", 60),
+    # All of them, since memory is for 100,000 clients.
+    Workload("w11-windows", "events", "windows", "windows", 0),
+    Workload("w12-statistics", "bids", "statistics", "statistics", 0),
     Workload("scan-distinct-ints", "ints", "ints", "ints", 0, part=0.5),
 ]
 

@@ -1,4 +1,10 @@
 // Probes that keep something from line to line.
+#include <algorithm>
+#include <array>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+
 #include "probe.hpp"
 
 namespace probe {
@@ -48,6 +54,101 @@ void groups(int input, output &out) {
     out.add(",\"mean\":");
     out.add_double(group.sum / static_cast<double>(group.count));
     out.add("}\n");
+  }
+}
+
+/// How many events each `client` has in each second of `time`, second by second, in the order of the first events. The
+/// input is in the order of time.
+void windows(int input, output &out) {
+  struct group {
+    std::string client;
+    int64_t count;
+  };
+  std::vector<group> all;
+  std::unordered_map<std::string, size_t> places;
+  int64_t open = INT64_MIN;
+  auto close = [&] {
+    for (const group &group : all) {
+      out.add("{\"client\":\"");
+      out.add_escaped(group.client);
+      out.add("\",\"at\":");
+      out.add_number(open);
+      out.add(",\"count\":");
+      out.add_number(group.count);
+      out.add("}\n");
+    }
+    all.clear();
+    places.clear();
+  };
+  each_document(input, [&](auto &document, std::string_view) {
+    std::string_view time, client;
+    if (document.find_field("time").get_string().get(time) || time.size() < 19) return;
+    auto number = [&](int at, int count) {
+      int64_t sum = 0;
+      for (int i = at; i < at + count; i++) sum = 10 * sum + (time[i] - '0');
+      return sum;
+    };
+    // Days since 1970 by the civil calendar.
+    const int64_t month = number(5, 2), year = number(0, 4) - (month <= 2);
+    const int64_t day = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + number(8, 2) - 1;
+    const int64_t days = year / 400 * 146097 + year % 400 * 365 + year % 400 / 4 - year % 400 / 100 + day - 719468;
+    const int64_t second = ((days * 24 + number(11, 2)) * 60 + number(14, 2)) * 60 + number(17, 2);
+    if (document.find_field("client").get_string().get(client)) return;
+    if (second > open) {
+      close();
+      open = second;
+    }
+    const auto [place, is_new] = places.try_emplace(std::string(client), all.size());
+    if (is_new) all.push_back({std::string(client), 0});
+    all[place->second].count++;
+  });
+  close();
+}
+
+/// Statistics of bids by channel and day, in the order of the first bids.
+void statistics(int input, output &out) {
+  struct group {
+    std::string channel, day, last;
+    std::array<int64_t, 4> bids{};
+    std::array<std::unordered_set<int64_t>, 4> bidders, auctions;
+  };
+  std::vector<group> all;
+  std::unordered_map<std::string, size_t> places;
+  each_document(input, [&](auto &document, std::string_view) {
+    int64_t auction, bidder, price;
+    std::string_view channel, time;
+    if (document.find_field("auction").get(auction) || document.find_field("bidder").get(bidder)) return;
+    if (document.find_field("price").get(price)) return;
+    if (document.find_field("channel").get_string().get(channel)) return;
+    if (document.find_field("time").get_string().get(time) || time.size() < 10) return;
+    std::string key(channel);
+    key += time.substr(0, 10);
+    const auto [place, is_new] = places.try_emplace(key, all.size());
+    if (is_new) all.push_back({std::string(channel), std::string(time.substr(0, 10)), ""});
+    group &group = all[place->second];
+    group.last = std::max<std::string_view>(group.last, time);
+    for (const int rank : {0, price < 10000 ? 1 : price < 1000000 ? 2 : 3}) {
+      group.bids[rank]++;
+      group.bidders[rank].insert(bidder);
+      group.auctions[rank].insert(auction);
+    }
+  });
+  for (const group &group : all) {
+    out.add("{\"channel\":\"");
+    out.add_escaped(group.channel);
+    out.add(std::string("\",\"day\":\"") + group.day + "\",\"last\":\"" + group.last + "\",\"bids\":[");
+    for (int rank = 0; rank < 4; rank++) {
+      if (rank) out.add(',');
+      out.add_number(group.bids[rank]);
+    }
+    for (const auto *sets : {&group.bidders, &group.auctions}) {
+      out.add(sets == &group.bidders ? std::string_view("],\"bidders\":[") : std::string_view("],\"auctions\":["));
+      for (int rank = 0; rank < 4; rank++) {
+        if (rank) out.add(',');
+        out.add_number((*sets)[rank].size());
+      }
+    }
+    out.add("]}\n");
   }
 }
 

@@ -15,7 +15,8 @@ const struct {
   {"filter", probe::filter}, {"changes", probe::changes}, {"distinct", probe::distinct},
   {"lines", probe::lines}, {"map", probe::map}, {"set", probe::set}, {"serialise", probe::serialise},
   {"canonical", probe::canonical},
-  {"groups", probe::groups}, {"ints", probe::ints}, {"copies", probe::copies},
+  {"groups", probe::groups}, {"windows", probe::windows},
+  {"statistics", probe::statistics}, {"ints", probe::ints}, {"copies", probe::copies},
   {"line-ends", probe::line_ends}, {"one-field", probe::one_field}, {"reads", probe::reads},
   {"writes", probe::writes},
 };

@@ -73,19 +73,29 @@ extension OperatorComponent {
 }
 
 /// A step that answers each event with at most one, at once, and looks at nothing else: neighbouring
-/// ones run as one pass.
+/// ones run as one pass. What it sends beside that, later or at the end, is for a ``LateStep``.
 public protocol RowOperator: OperatorComponent {
   /// Whether later steps see another value than this one.
   static var changesValue: Bool { get }
   /// Whether what a step makes of an event depends on nothing else, so that blocks of events may be worked on beside each
   /// other: see ``RowStep/applyAlone(_:_:)``.
   static var isPure: Bool { get }
+  /// Whether its steps keep nothing from event to event and have nothing to say or do at the end: a chain of such steps
+  /// may be given up and made anew between any two events.
+  var isForgettable: Bool { get }
+  /// Whether its steps are a ``LateStep``.
+  var sendsLater: Bool { get }
   func makeStep() -> RowStep
+  /// The same for one more of many equal chains, of which `first` is a step: they may share what does not change.
+  func makeStep(beside first: RowStep) -> RowStep
 }
 
 extension RowOperator {
   public static var changesValue: Bool { false }
   public static var isPure: Bool { false }
+  public var isForgettable: Bool { Self.isPure }
+  public var sendsLater: Bool { false }
+  public func makeStep(beside first: RowStep) -> RowStep { makeStep() }
 
   public func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
     RowRun(

@@ -63,6 +63,10 @@ public final class Arena {
     kept.append(object)
   }
 
+  /// Frees memory from `malloc` at the next reset.
+  @inline(__always)
+  func adopt(_ memory: UnsafeMutableRawPointer) { retired.append(memory) }
+
   /// Ends the life of every value that this arena handed out.
   public func reset() {
     poison()

@@ -149,7 +149,7 @@ public struct OwnedValue: @unchecked Sendable {
 
   private static func padded(_ count: Int) -> Int { (count + 15) & ~15 }
 
-  private static func size(of value: Value) -> Int {
+  fileprivate static func size(of value: Value) -> Int {
     switch value.what {
     case .string, .bytes, .type:
       return padded(Int(value.length))
@@ -171,7 +171,7 @@ public struct OwnedValue: @unchecked Sendable {
     }
   }
 
-  private static func copy(_ value: Value, _ cursor: inout UnsafeMutableRawPointer) -> Value {
+  fileprivate static func copy(_ value: Value, _ cursor: inout UnsafeMutableRawPointer) -> Value {
     var result = value
     switch value.what {
     case .string, .bytes, .type, .jsonList, .jsonMap:
@@ -216,6 +216,39 @@ public struct OwnedValue: @unchecked Sendable {
     }
     return result
   }
+}
+
+/// A value in memory of its own that whoever holds it frees by hand: of the many that windows keep, each takes half of
+/// what an ``OwnedValue`` does.
+struct HeldValue {
+  let value: Value
+  private let memory: UnsafeMutableRawPointer?
+
+  /// A deep copy.
+  init(_ new: Value) {
+    let need = new.isScalar ? 0 : OwnedValue.size(of: new)
+    guard need > 0 else {
+      value = new
+      memory = nil
+      return
+    }
+    let start = malloc(need)!
+    var cursor = start
+    value = OwnedValue.copy(new, &cursor)
+    memory = start
+  }
+
+  /// Frees it; nobody may look at the value any more.
+  func free() {
+    #if DEBUG
+      if let memory { memset(memory, Arena.poisonByte, OwnedValue.size(of: value)) }
+    #endif
+    Glibc.free(memory)
+  }
+
+  /// Frees it at the end of the turn: what was sent may point to it.
+  @inline(__always)
+  func free(after arena: Arena) { if let memory { arena.adopt(memory) } }
 }
 
 extension Value {

@@ -290,6 +290,10 @@ public final class Scope {
   let work: Work?
   /// Where chains that differ in nothing else evaluate.
   let frames: SharedFrames?
+  /// What the chain has in common with others that are parts of the same stream.
+  let time: StreamTime?
+  /// The chain of a group that it is the scope of, if that may be given up.
+  let chain: RowChain?
 
   /// One execution of a command, as its sources see it.
   final class Work {
@@ -299,9 +303,12 @@ public final class Scope {
 
   init(
     outer: OwnedValue? = nil, error: OwnedValue? = nil, origin: Origin = .none, key: OwnedValue? = nil,
-    subject: Subject? = nil, work: Work? = nil, frames: SharedFrames? = nil
+    subject: Subject? = nil, work: Work? = nil, frames: SharedFrames? = nil, time: StreamTime? = nil,
+    chain: RowChain? = nil
   ) {
+    self.chain = chain
     self.frames = frames
+    self.time = time
     self.outer = outer
     self.error = error
     self.origin = origin
@@ -325,8 +332,16 @@ public final class Scope {
     Scope(outer: outer, error: OwnedValue(value), origin: origin, key: key, subject: subject, work: work)
   }
 
-  func with(subject: Subject, frames: SharedFrames? = nil) -> Scope {
-    Scope(outer: outer, error: error, origin: origin, key: key, subject: subject, work: work, frames: frames)
+  func with(
+    subject: Subject, frames: SharedFrames? = nil, time: StreamTime? = nil, chain: RowChain? = nil
+  ) -> Scope {
+    Scope(
+      outer: outer, error: error, origin: origin, key: key, subject: subject, work: work, frames: frames, time: time,
+      chain: chain)
+  }
+
+  func with(time: StreamTime) -> Scope {
+    Scope(outer: outer, error: error, origin: origin, key: key, subject: subject, work: work, time: time)
   }
 
   func with(work: Work) -> Scope {

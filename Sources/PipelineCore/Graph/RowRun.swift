@@ -58,8 +58,23 @@ public final class RowRun: OperatorNode {
   typealias OwnSteps = UnsafeMutablePointer<Unmanaged<RowStep>>
 
   private let steps: UnsafeMutableBufferPointer<Step>
+  /// The components of the steps.
+  private let components: [any RowOperator]
+  /// Which steps also send later.
+  private let late: [Int]
+  /// The chain of the steps of its own; only where some send later.
+  private var ownChain: OwnChain?
+  /// The event time that steps share with those of other chains, by their places; made when first asked for.
+  private var clocks: [Int: EventClock] = [:]
   /// Of which it is part.
   private var work: BlockWork?
+
+  private final class OwnChain: RowChain {
+    private let run: Unmanaged<RowRun>
+    init(_ run: RowRun) { self.run = .passUnretained(run) }
+    override func ended() { run._withUnsafeGuaranteedRef { $0.finish() } }
+    override func settled() { run._withUnsafeGuaranteedRef { $0.seat.scope.chain?.settled() } }
+  }
   // Nodes run on one thread at a time, and no access lasts longer than a load or a store.
   @exclusivity(unchecked) private var current = 0
 
@@ -78,7 +93,19 @@ public final class RowRun: OperatorNode {
     }
     self.steps = .allocate(capacity: steps.count)
     _ = self.steps.initialize(from: steps)
+    components = plan.parts.flatMap { $0.steps.map(\.component) }
+    late = components.indices.filter { steps[$0].step.takeUnretainedValue() is LateStep }
     super.init(seat, downstream: downstream)
+    if !late.isEmpty {
+      let chain = OwnChain(self)
+      ownChain = chain
+      seat.scope.chain?.runs.append(.passUnretained(self))
+      for index in late { lateStep(index, nil).attach(to: chain, of: self, at: index) }
+    }
+  }
+
+  private func lateStep(_ index: Int, _ own: OwnSteps?) -> LateStep {
+    unsafeDowncast((own?[index] ?? steps[index].step).takeUnretainedValue(), to: LateStep.self)
   }
 
   deinit {
@@ -96,8 +123,22 @@ public final class RowRun: OperatorNode {
     if endsBeforeStart {
       execution.whenWired { [self] in finish() }
     } else {
+      begin(nil)
       super.start()
     }
+  }
+
+  /// Tells those steps of a chain that begin with it.
+  private func begin(_ own: OwnSteps?) {
+    for index in late {
+      let step = lateStep(index, own)
+      if !step.isRestored { step.started() }
+    }
+  }
+
+  public override func stop() {
+    for index in late { lateStep(index, nil).stop() }
+    if !late.isEmpty { seat.scope.chain?.remove(self) }
   }
 
   /// Makes `value` what the steps' expressions see as `outer`, in place of what the scope says.
@@ -109,7 +150,7 @@ public final class RowRun: OperatorNode {
     var event = event.copied
     let ended = withUnsafeMutablePointer(to: &event) { run($0, from: 0, nil) }
     if ended >= 0 {
-      complete(from: ended + 1, nil, key: .absent)
+      complete(from: ended + 1, nil)
       finish()
     }
   }
@@ -163,20 +204,21 @@ public final class RowRun: OperatorNode {
   }
 
   public override func complete() {
-    complete(from: 0, nil, key: .absent)
+    complete(from: 0, nil)
     finish()
   }
 
-  /// The input of the step `first` is complete. What steps send at the end bears `key`.
-  private func complete(from first: Int, _ own: OwnSteps?, key: Value) {
+  /// The input of the step `first` of a chain, or of the run itself, is complete.
+  private func complete(from first: Int, _ chain: RowChain?) {
     var index = first
-    while index < steps.count, !isClosed {
+    while index < steps.count, !isClosed, chain?.hasEnded != true {
       current = index
+      let own = chain?.steps
       let step = own?[index] ?? steps[index].step
       var ended = index
       if let last = step._withUnsafeGuaranteedRef({ $0.complete(self) }) {
         var event = Event(last)
-        event.key = key
+        if let chain { event.key = chain.key }
         ended = max(ended, withUnsafeMutablePointer(to: &event) { run($0, from: index + 1, own) })
       }
       index = ended + 1
@@ -191,41 +233,93 @@ public final class RowRun: OperatorNode {
     finish(failing: failure)
   }
 
+  // MARK: Steps that send later
+
+  /// Passes what a step has to send through those behind it.
+  func send(_ value: Value, from step: LateStep, at index: Int, _ chain: RowChain) {
+    var event = Event(value)
+    event.key = chain.key
+    let outer = current
+    let ended = withUnsafeMutablePointer(to: &event) { run($0, from: index + 1, chain.steps) }
+    current = outer
+    guard ended >= 0, !chain.hasEnded else { return }
+    complete(from: ended + 1, chain === ownChain ? nil : chain)
+    chain.ended()
+  }
+
+  func frame(at index: Int) -> EventFrame { steps[index].frame._withUnsafeGuaranteedRef { $0 } }
+
+  /// What is rejected meanwhile, the step at `index` rejects.
+  func acting(at index: Int, _ body: () -> Void) {
+    let outer = current
+    current = index
+    body()
+    current = outer
+  }
+
+  /// The event time of a step: that of the stream, where several chains are parts of one.
+  func clock(at index: Int) -> EventClock {
+    guard let time = seat.scope.time else { return EventClock() }
+    if let known = clocks[index] { return known }
+    let clock = time.clock(of: steps[index].id)
+    clocks[index] = clock
+    return clock
+  }
+
   // MARK: Many chains
 
-  /// Steps for one more chain.
-  func makeSteps() -> OwnSteps {
+  /// Gives a chain steps of its own.
+  func makeSteps(for chain: RowChain) {
     let own = OwnSteps.allocate(capacity: max(1, steps.count))
-    for (index, component) in components.enumerated() {
-      (own + index).initialize(to: .passRetained(component.makeStep()))
+    for index in steps.indices {
+      let step = steps[index].step._withUnsafeGuaranteedRef { components[index].makeStep(beside: $0) }
+      (own + index).initialize(to: .passRetained(step))
     }
-    return own
+    chain.steps = own
+    chain.hasEnded = false
+    attach(chain)
+  }
+
+  /// Gives the steps of a chain their places. Steps that keep nothing may be attached again, and are as new ones then.
+  func attach(_ chain: RowChain) {
+    for index in late { lateStep(index, chain.steps).attach(to: chain, of: self, at: index) }
+  }
+
+  /// A chain begins whose steps are new.
+  func start(_ chain: RowChain) { if !late.isEmpty { begin(chain.steps) } }
+
+  /// Whether the steps of a chain, or its own, keep nothing, as far as they are a ``LateStep``.
+  @inline(__always)
+  func areFresh(_ own: OwnSteps?) -> Bool {
+    for index in late {
+      let step = own?[index] ?? steps[index].step
+      if !step._withUnsafeGuaranteedRef({ unsafeDowncast($0, to: LateStep.self).isFresh }) { return false }
+    }
+    return true
   }
 
   /// Frees a chain's steps; control may still be inside of them.
-  func discard(_ own: OwnSteps) {
+  func discard(_ chain: RowChain) {
+    guard let own = chain.steps else { return }
+    chain.steps = nil
+    chain.hasEnded = true
+    for index in late { lateStep(index, own).stop() }
     for index in steps.indices { executor.bury(own[index].takeRetainedValue()) }
     own.deallocate()
   }
 
   /// Passes an event, which changes, through a chain's steps; returns whether the chain has completed with it.
   @inline(never)
-  func pass(_ event: UnsafeMutablePointer<Event>, through own: OwnSteps) -> Bool {
-    let key = event.pointee.key
+  func pass(_ event: UnsafeMutablePointer<Event>, through chain: RowChain, _ own: OwnSteps) -> Bool {
     let ended = run(event, from: 0, own)
-    if ended >= 0 { complete(from: ended + 1, own, key: key) }
+    if ended >= 0 { complete(from: ended + 1, chain) }
     return ended >= 0
   }
 
-  /// The input of a chain is complete: what its steps still send bears `key`.
-  func complete(_ own: OwnSteps, key: Value) { complete(from: 0, own, key: key) }
+  /// The input of a chain is complete.
+  func complete(_ chain: RowChain) { complete(from: 0, chain) }
 
   // MARK: State
-
-  /// The component of each step.
-  private var components: [any RowOperator] {
-    (seat.plan?.run?.parts ?? []).flatMap { $0.steps.map(\.component) }
-  }
 
   /// Each step has a record of its own, so that it finds it again with other neighbours.
   override func record(_ state: inout StateWriter) {
@@ -244,24 +338,31 @@ public final class RowRun: OperatorNode {
     }
   }
 
-  func restoreSteps(_ restoration: Restoration, of own: OwnSteps? = nil) {
+  func restoreSteps(_ restoration: Restoration, of chain: RowChain? = nil) {
+    let own = chain?.steps
     for (index, component) in components.enumerated() {
       let id = steps[index].id
       guard let record = restoration.record(id, version: component.carries.version) else { continue }
       do throws(StateFault) {
-        var reader = record.reader.reader(version: record.version, target: self)
-        var fault: StateFault?
         let step = own?[index] ?? steps[index].step
+        let waking = late.contains(index) ? lateStep(index, own) : nil
+        var reader = record.reader.reader(version: record.version, target: waking ?? self)
+        var fault: StateFault?
         step._withUnsafeGuaranteedRef { step in
           do throws(StateFault) { try step.restore(&reader) } catch { fault = error }
         }
         if let fault { throw fault }
         guard reader.isAtEnd else { throw StateFault("there is more than the step reads") }
+        waking?.isRestored = true
       } catch {
         restoration.refuse(id, error)
         let fresh = Unmanaged.passRetained(component.makeStep())
         let refused = own?[index] ?? steps[index].step
         if let own { own[index] = fresh } else { steps[index].step = fresh }
+        if late.contains(index), let chain = chain ?? ownChain {
+          unsafeDowncast(refused.takeUnretainedValue(), to: LateStep.self).stop()
+          lateStep(index, own).attach(to: chain, of: self, at: index)
+        }
         refused.release()
       }
     }

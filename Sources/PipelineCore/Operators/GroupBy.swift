@@ -13,7 +13,8 @@ struct GroupBy: OperatorComponent {
     details: """
       Inside the chain and below it, `meta.key` is the key. A group lives until the signal ends, or \
       until it has had no event for `idle`; then its chain completes, and a later event of the key \
-      begins a new one. An event that would make more than `maxGroups` groups goes to the errors \
+      begins a new one. A group that keeps nothing is given up, as far as its steps say so: see `window`. \
+      An event that would make more than `maxGroups` groups goes to the errors \
       output. At the end the groups complete in the order in which they came into being.
       """,
     parameters: [
@@ -32,7 +33,7 @@ struct GroupBy: OperatorComponent {
       completion: "Completes all groups, in the order in which they came into being, then itself.",
       disposal: "Leaves the input and all groups with their timers."),
     keeps: "The state of each group's chain, at most `maxGroups`; with `idle`, one timer each.",
-    carries: .state(version: 2),
+    carries: .state(version: 3),
     rivals: ["RxJS groupBy with mergeMap", "Riemann by"],
     wants: [
       .init(
@@ -55,25 +56,38 @@ struct GroupBy: OperatorComponent {
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
 
   final class Node: MultiInletNode {
-    private final class Group {
-      let key: OwnedValue
-      /// Its own steps, where the groups share a run; nil when its chain has completed.
-      var steps: RowRun.OwnSteps?
+    private final class Group: RowChain, TimerTarget {
+      private let node: Unmanaged<Node>
+      private(set) var ownedKey: OwnedValue
+      /// The number of its key's text; -1 when it is not known any more.
+      var number: Int
+      /// How many groups were made before it, and one.
+      var token: Int
+      var timer = Wake.none
+      /// What feeds its chain, where that is more than fused steps.
+      let subject: Subject?
       /// Whether its chain was found in a saved state.
       var hasChain = false
-      /// The number of its key's text.
-      let number: Int
-      let token: Int
-      var timer = Wake.none
-      /// What feeds its chain, where that is more than row-wise steps.
-      let subject: Subject?
 
-      init(_ number: Int, _ key: Value, _ token: Int, _ subject: Subject?) {
+      init(_ node: Node, _ number: Int, _ key: Value, _ token: Int, _ subject: Subject?) {
+        self.node = .passUnretained(node)
         self.subject = subject
         self.number = number
-        self.key = OwnedValue(key)
         self.token = token
+        ownedKey = OwnedValue(key)
       }
+
+      /// Makes it another one. What was sent with the old key stays valid until the end of the turn.
+      func become(_ number: Int, _ key: Value, _ token: Int, _ arena: Arena) {
+        self.number = number
+        self.token = token
+        ownedKey.assign(key, retiring: arena)
+      }
+
+      override var key: Value { ownedKey.value }
+      override func ended() { node._withUnsafeGuaranteedRef { $0.end(self) } }
+      override func settled() { node._withUnsafeGuaranteedRef { $0.forgetIfFresh(self) } }
+      func woke(_ token: Int) { node._withUnsafeGuaranteedRef { $0.wasIdle(self) } }
     }
 
     /// Passes on what the groups' shared run sends.
@@ -94,17 +108,25 @@ struct GroupBy: OperatorComponent {
     private let frame: EventFrame
     /// Where the chains of the groups evaluate.
     private let frames = SharedFrames()
+    /// The groups are parts of one stream; inside another `groupBy`, of that one's.
+    private let time: StreamTime
     /// By the key as ``KeyText``.
     private let known = KeyTable()
-    /// By the number of the key's text; `byToken` keeps them alive.
+    /// By the number of the key's text, retained.
     private var groups: [Unmanaged<Group>?] = []
-    private var byToken: [Int: Group] = [:]
+    /// While the chain of a group is being made or restored: whose it is, by its token.
+    private var opening: [Int: Group] = [:]
     private var created = 0
     private var outerEnded = false
-    /// One run for all groups, if their chain has row-wise steps only: of a group nothing but its steps is made.
+    /// One run for all groups, if their chain has fused steps only: of a group nothing but its steps is made.
     private var shared: RowRun?
     /// The same, without counting references.
     @exclusivity(unchecked) private var run: Unmanaged<RowRun>?
+    /// Groups whose chains keep nothing are given up.
+    private let forgets: Bool
+    /// Groups that were given up, with their steps, for the next keys.
+    private var spare: [Group] = []
+    private static let spareLimit = 1000
     private var outlet: Outlet?
     /// Groups of the shared run whose chains have not completed.
     private var running = 0
@@ -114,11 +136,15 @@ struct GroupBy: OperatorComponent {
       idle = parameters.idle
       maxGroups = parameters.maxGroups
       plan = parameters.chain.plan
+      forgets = parameters.chain.plan?.isForgettable ?? false
       program = parameters.key.required
       frame = .make(seat)
+      time = seat.scope.time ?? StreamTime(origin: seat.execution.executor.now)
       super.init(seat, downstream: downstream)
       share(makeSharedRun())
     }
+
+    deinit { for group in groups { group?.release() } }
 
     private func share(_ run: RowRun?) {
       shared = run
@@ -137,7 +163,7 @@ struct GroupBy: OperatorComponent {
       guard case .input = input.kind, let run = plan.run else { return nil }
       let outlet = Outlet(self)
       self.outlet = outlet
-      return RowRun(run, execution.seat(plan, seat.scope, .empty, [input]), downstream: outlet)
+      return RowRun(run, execution.seat(plan, seat.scope.with(time: time), .empty, [input]), downstream: outlet)
     }
 
     override func receive(_ event: Event) {
@@ -159,17 +185,18 @@ struct GroupBy: OperatorComponent {
       group._withUnsafeGuaranteedRef { group in
         if let idle {
           cancelWake(&group.timer)
-          group.timer = wake(after: idle, group.token)
+          group.timer = executor.wake(at: now + idle, group)
         }
-        var event = Event(event.value, key: group.key.value, from: event.origin, position: event.position)
+        var event = Event(event.value, key: group.key, from: event.origin, position: event.position)
         if let run {
           guard let steps = group.steps else { return }
           let hasEnded = withUnsafeMutablePointer(to: &event) { event in
-            run._withUnsafeGuaranteedRef { $0.pass(event, through: steps) }
+            run._withUnsafeGuaranteedRef { $0.pass(event, through: group, steps) }
           }
-          if hasEnded { end(group) }
+          if hasEnded { end(group) } else if forgets { forgetIfFresh(group) }
         } else if let subject = group.subject {
           subject.receive(event)
+          if forgets { forgetIfFresh(group) }
         } else {
           emit(event)
         }
@@ -193,52 +220,90 @@ struct GroupBy: OperatorComponent {
       created += 1
       let group = make(known.insert(buffer.bytes, hash), program.evaluate(frame), created)
       if let plan, let subject = group.subject {
-        open(plan, number: group.token, seat.scope.with(subject: subject, frames: frames))
-      } else if let shared, shared.endsBeforeStart {
-        end(group)
+        opening[group.token] = group
+        open(plan, number: group.token, scope(of: group, subject, seat.scope))
+        opening[group.token] = nil
+      } else if let shared {
+        if shared.endsBeforeStart { end(group) } else { shared.start(group) }
       }
       return .passUnretained(group)
     }
 
+    private func scope(of group: Group, _ subject: Subject, _ outer: Scope) -> Scope {
+      outer.with(subject: subject, frames: frames, time: time, chain: forgets ? group : nil)
+    }
+
     private func make(_ number: Int, _ key: Value, _ token: Int) -> Group {
-      let needsSubject = plan != nil && shared == nil
-      let group = Group(number, key, token, needsSubject ? Subject(hasEnded: outerEnded) : nil)
-      if let shared {
-        group.steps = shared.makeSteps()
+      let group: Group
+      if let again = spare.popLast(), let shared {
+        group = again
+        group.become(number, key, token, arena)
+        shared.attach(group)
         running += 1
+      } else {
+        let needsSubject = plan != nil && shared == nil
+        group = Group(self, number, key, token, needsSubject ? Subject(hasEnded: outerEnded) : nil)
+        if let shared {
+          shared.makeSteps(for: group)
+          running += 1
+        }
       }
       while groups.count <= number { groups.append(nil) }
-      groups[number] = .passUnretained(group)
-      byToken[token] = group
+      groups[number] = .passRetained(group)
       return group
+    }
+
+    /// Its key is a new one from now on.
+    private func forget(_ group: Group) {
+      guard let held = groups[group.number] else { return }
+      groups[group.number] = nil
+      known.remove(group.number)
+      group.number = -1
+      cancelWake(&group.timer)
+      executor.bury(group)
+      held.release()
+    }
+
+    /// Gives up a group that is as a new one of its key would be.
+    private func forgetIfFresh(_ group: Group) {
+      guard forgets, !outerEnded, group.number >= 0 else { return }
+      if let shared {
+        guard let steps = group.steps, shared.areFresh(steps) else { return }
+        forget(group)
+        running -= 1
+        if spare.count < Self.spareLimit { spare.append(group) } else { shared.discard(group) }
+      } else {
+        guard group.runs.allSatisfy({ $0._withUnsafeGuaranteedRef { $0.areFresh(nil) } }) else { return }
+        forget(group)
+        if let inlet = inlets.first(where: { $0.number == group.token }) { drop(inlet) }
+      }
     }
 
     /// The chain of a group of the shared run has completed.
     private func end(_ group: Group) {
-      guard let steps = group.steps else { return }
-      group.steps = nil
+      guard group.steps != nil else { return }
       running -= 1
-      shared?.discard(steps)
+      shared?.discard(group)
       finishIfOver()
     }
 
     /// Nothing more comes for the group.
     private func complete(_ group: Group) {
       group.subject?.complete()
-      guard let shared, let steps = group.steps else { return }
-      shared.complete(steps, key: group.key.value)
+      guard let shared, group.steps != nil else { return }
+      shared.complete(group)
       end(group)
     }
 
     override func receive(_ event: Event, from inlet: Inlet) {
       var event = event.copied
       if let owner = inlet.owner {
-        event.key = owner._withUnsafeGuaranteedRef { unsafeDowncast($0, to: Group.self).key.value }
+        event.key = owner._withUnsafeGuaranteedRef { unsafeDowncast($0, to: Group.self).key }
       }
       emit(event)
     }
 
-    override func owner(number: Int) -> AnyObject? { byToken[number] }
+    override func owner(number: Int) -> AnyObject? { opening[number] }
 
     override func completed(_ inlet: Inlet) {
       // A chain that ends by itself (`take`) stays known, so that its key does not begin anew.
@@ -246,21 +311,22 @@ struct GroupBy: OperatorComponent {
       finishIfOver()
     }
 
-    override func woke(_ token: Int) {
-      guard let group = byToken[token] else { return }
+    /// Nothing has come for the group for so long.
+    private func wasIdle(_ group: Group) {
+      guard !isClosed, group.number >= 0 else { return }
       group.timer = .none
-      groups[group.number] = nil
-      known.remove(group.number)
-      executor.bury(group)
+      forget(group)
       complete(group)
-      byToken[token] = nil
+    }
+
+    /// In the order in which they came into being.
+    private var inOrder: [Group] {
+      groups.compactMap { $0?.takeUnretainedValue() }.sorted { $0.token < $1.token }
     }
 
     override func complete() {
       outerEnded = true
-      for token in byToken.keys.sorted() {
-        if let group = byToken[token] { complete(group) }
-      }
+      for group in inOrder where group.number >= 0 { complete(group) }
       finishIfOver()
     }
 
@@ -269,38 +335,47 @@ struct GroupBy: OperatorComponent {
     }
 
     override func stop() {
-      for group in byToken.values {
+      for group in inOrder {
+        group.number = -1
         cancelWake(&group.timer)
         executor.bury(group)
-        if let steps = group.steps { shared?.discard(steps) }
-        group.steps = nil
+        shared?.discard(group)
       }
+      for group in groups { group?.release() }
+      groups = []
+      for group in spare {
+        executor.bury(group)
+        shared?.discard(group)
+      }
+      spare = []
       running = 0
       shared?.cancel()
-      groups = []
       known.removeAll()
-      byToken = [:]
       super.stop()
     }
 
     override func save(_ state: inout StateWriter) {
       state.write(created)
       state.write(outerEnded)
+      let ownsTime = seat.scope.time == nil
+      state.write(ownsTime)
+      if ownsTime { time.save(&state, execution.plan) }
       state.write(shared != nil)
-      state.write(each: byToken.keys.sorted()) { state, token in
-        let group = byToken[token]
-        state.write(token)
-        state.write(value: group?.key.value ?? .null)
-        state.write(group?.timer ?? .none)
+      state.write(each: inOrder) { state, group in
+        state.write(group.token)
+        state.write(value: group.key)
+        state.write(group.timer)
         guard let shared else { return }
-        state.write(group?.steps != nil)
-        if let steps = group?.steps { state.part { shared.recordSteps(steps, &$0) } }
+        state.write(group.steps != nil)
+        if let steps = group.steps { state.part { shared.recordSteps(steps, &$0) } }
       }
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
+      guard state.version >= 3 else { throw StateFault("an older version of rxd wrote it in another form") }
       created = try state.read()
       outerEnded = try state.read()
+      if try state.read(Bool.self) { try time.restore(&state, execution.plan) }
       // As the groups were when they were saved.
       if !(try state.read(Bool.self)) {
         share(nil)
@@ -315,35 +390,39 @@ struct GroupBy: OperatorComponent {
         buffer.clear()
         KeyText.append(key.value, to: buffer, Context(state: frame.evaluation))
         let hash = known.hash(buffer.bytes)
-        guard byToken[token] == nil, known.find(buffer.bytes, hash) == nil else {
+        guard opening[token] == nil, known.find(buffer.bytes, hash) == nil else {
           throw StateFault("two groups have one key")
         }
         let group = make(known.insert(buffer.bytes, hash), key.value, token)
-        group.timer = try state.read()
+        opening[token] = group
+        group.timer = try state.readTimer(of: group)
         if let shared { try restore(group, shared, &state) }
       }
     }
 
     private func restore(_ group: Group, _ shared: RowRun, _ state: inout StateReader) throws(StateFault) {
-      guard try state.read(Bool.self), let steps = group.steps else {
+      guard try state.read(Bool.self), group.steps != nil else {
         end(group)
         return
       }
       let section = try Restoration.Section(state.part())
       execution.restoration?.within(section) {
-        if let restoration = execution.restoration { shared.restoreSteps(restoration, of: steps) }
+        if let restoration = execution.restoration { shared.restoreSteps(restoration, of: group) }
       }
+      shared.start(group)
     }
 
+    override func restored() { opening = [:] }
+
     override func scope(_ saved: Scope, number: Int) throws(StateFault) -> Scope {
-      guard let group = byToken[number] else {
+      guard let group = opening[number] else {
         // The group was idle too long; its chain still sends what it holds, and gets nothing more.
         guard (1...max(created, 1)).contains(number) else { throw StateFault("a group is unknown") }
-        return saved.with(subject: Subject(hasEnded: true))
+        return saved.with(subject: Subject(hasEnded: true), time: time)
       }
       guard !group.hasChain else { throw StateFault("a group has two chains") }
       group.hasChain = true
-      return saved.with(subject: group.subject ?? Subject(hasEnded: true), frames: frames)
+      return scope(of: group, group.subject ?? Subject(hasEnded: true), saved)
     }
   }
 }

@@ -68,7 +68,7 @@ extension Catalogue {
     CatalogueEntry(operator: TimeoutBetween.self, "timeoutBetween"),
     CatalogueEntry(row: TryMap.self, "tryMap"),
     CatalogueEntry(row: UnsetFields.self, "unset"),
-    CatalogueEntry(operator: Window.self, "window"),
+    CatalogueEntry(row: Window.self, "window"),
     CatalogueEntry(operator: WithLatestFrom.self, "withLatestFrom"),
     CatalogueEntry(combination: Zip.self, "zip"),
   ])

@@ -1,55 +1,62 @@
 extension Window {
   /// By what the events say of their time.
   ///
-  /// `kept` is in the order of event time, of equal times in the order of coming.
-  final class EventTimeNode: Node {
-    private let program: Program
-    private lazy var frame = makeFrame()
-    private let every: Int64
-    private let length: Int64
-    /// 0 unless the windows are sessions.
-    private let gap: Int64
-    /// No event before this time is waited for any more.
-    private var watermark = Int64.min
-    /// The end of the last window of `every` that was closed.
-    private var closed = Int64.min
-    /// No session ends before the watermark has reached this.
+  /// `kept` is in the order of event time, of equal times in the order of coming. A window is closed when the watermark
+  /// has reached its end: then it is sent at once, and an event belongs only to windows that are not closed.
+  final class EventTimeStep: Step {
+    /// Of the stream; that of all groups, where this is the step of one.
+    private var clock: EventClock?
+    /// What this window alone takes for the watermark since it was idle; lower than that of the clock otherwise.
+    private var floor = Int64.min
+    /// The end of the earliest window that is not closed and has events; of a session, the earliest that it can end.
     private var nextEnd = Int64.max
+    /// Set exactly while there are events, or `floor` is ahead: when the watermark reaches `dueAt`, which is at most
+    /// `nextEnd`.
+    private var due = Wake.none
+    private var dueAt = Int64.max
+    private var serial: UInt64 = 0
     private var last = Instant(nanoseconds: 0)
     /// Set only with `idle`, while there are events.
     private var timer = Wake.none
     /// Beyond that times are refused, so that sums with spans cannot overflow.
     private static let range = -(Int64(1) << 62)...(Int64(1) << 62)
+    private static let idleToken = 0
+    private static let dueToken = 1
 
-    override init(_ parameters: Window, _ seat: Seat, _ downstream: Downstream) {
-      program = parameters.time.required
-      every = parameters.every?.nanoseconds ?? 1
-      length = parameters.length?.nanoseconds ?? every
-      gap = parameters.gap?.nanoseconds ?? 0
-      super.init(parameters, seat, downstream)
+    override var isFresh: Bool { kept.isEmpty && floor <= watermarkOfStream }
+
+    private var watermarkOfStream: Int64 { clock?.watermark ?? .min }
+    private var watermark: Int64 { max(floor, watermarkOfStream) }
+
+    override func attached() {
+      let clock = clock ?? makeClock()
+      self.clock = clock
+      serial = clock.nextSerial()
+      floor = .min
     }
 
-    override func receive(_ event: Event) {
-      guard let value = evaluate(program, event, frame) else { return }
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+      guard let program = form.time, let clock else { return .drop }
+      let value = program.evaluate(frame)
+      if value.isError { return failed(event, value, program, frame, run) }
       guard let time = nanoseconds(value) else {
-        refuse(
+        return refused(
           event, .unexpectedValue,
           value.is(.timestamp)
             ? "the time of an event is not between 1824 and 2116"
-            : "'time' of window must give a timestamp, not \(value.kindName)")
-        return
+            : "'time' of window must give a timestamp, not \(value.kindName)", run)
       }
       guard !isLate(time) else {
-        refuse(event, .eventTooLate, "the event came after its window was closed")
-        return
+        return refused(event, .eventTooLate, "the event came after its window was closed", run)
       }
-      watermark = max(watermark, time &- parameters.lateness.nanoseconds)
-      if hasRoom(for: event) {
-        insert(Kept(at: time, wall: time, event: OwnedEvent(event)))
+      let refusal = refusal(of: event, run)
+      if refusal == nil {
+        insert(Kept(at: time, wall: time, event: HeldValue(event.value)))
         last = now
-        if let idle = parameters.idle, !timer.isSet { timer = wake(after: idle) }
+        if let idle = form.idle, !timer.isSet { timer = wake(at: last + idle, Self.idleToken) }
       }
-      close(upTo: watermark)
+      clock.advance(to: time &- form.lateness)
+      return .drop
     }
 
     private func nanoseconds(_ value: Value) -> Int64? {
@@ -61,21 +68,25 @@ extension Window {
 
     /// The first multiple of `every` after `time`.
     private func boundary(after time: Int64) -> Int64 {
-      let (quotient, rest) = time.quotientAndRemainder(dividingBy: every)
-      return (quotient &+ (rest < 0 ? 0 : 1)) &* every
+      let (quotient, rest) = time.quotientAndRemainder(dividingBy: form.every)
+      return (quotient &+ (rest < 0 ? 0 : 1)) &* form.every
+    }
+
+    /// The end of the first window that an event of that time belongs to and that is not closed.
+    private func firstEnd(_ time: Int64) -> Int64 {
+      boundary(after: max(watermark, time))
     }
 
     private func isLate(_ time: Int64) -> Bool {
+      let watermark = watermark
       guard watermark > .min else { return false }
-      if gap == 0 {
-        // The last window that it belongs to.
-        return boundary(after: time &+ length) &- every <= max(closed, watermark)
-      }
-      if time &+ gap > watermark { return false }
+      // The last window that it belongs to.
+      if form.gap == 0 { return boundary(after: time &+ form.length) &- form.every <= watermark }
+      if time &+ form.gap > watermark { return false }
       // It may still belong to a session that is open.
       let at = position(after: time)
-      if at < kept.count, kept[at].at &- time < gap { return false }
-      return at == 0 || time &- kept[at - 1].at >= gap
+      if at < kept.count, kept[at].at &- time < form.gap { return false }
+      return at == 0 || time &- kept[at - 1].at >= form.gap
     }
 
     /// Where an event of that time belongs: behind all that are not later.
@@ -92,41 +103,80 @@ extension Window {
     }
 
     private func insert(_ entry: Kept) {
-      kept.insert(entry, at: position(after: entry.at))
-      if gap > 0 { nextEnd = min(nextEnd, entry.at &+ gap) }
+      let at = kept.isEmpty ? 0 : position(after: entry.at)
+      if at == kept.count { kept.append(entry) } else { kept.insert(entry, at: at) }
+      nextEnd = min(nextEnd, form.gap > 0 ? entry.at &+ form.gap : firstEnd(entry.at))
+      ask()
+    }
+
+    /// Asks to be woken when there is something to do next. One who is woken too early asks again.
+    private func ask() {
+      guard let clock, !isStopped else { return }
+      let wanted = !kept.isEmpty ? nextEnd : floor > clock.watermark ? floor : .max
+      if wanted < dueAt {
+        clock.cancel(&due)
+        due = clock.wake(at: wanted, serial, self, Self.dueToken)
+        dueAt = wanted
+      } else if wanted == .max, dueAt < .max {
+        clock.cancel(&due)
+        dueAt = .max
+      }
     }
 
     // MARK: Closing
 
+    override func timeCame(_ token: Int) {
+      if token == Self.dueToken {
+        // What ends later waits for its turn: the windows of all groups are sent in the order of their ends.
+        let time = dueAt
+        due = .none
+        dueAt = .max
+        close(upTo: time)
+        return
+      }
+      timer = .none
+      // The timer is not moved for each event; one that is due too early is set again.
+      if let idle = form.idle, last + idle > now {
+        timer = wake(at: last + idle, Self.idleToken)
+      } else {
+        closeAll()
+      }
+    }
+
     private func close(upTo time: Int64) {
-      if gap > 0 { closeSessions(upTo: time) } else { closeWindows(upTo: time) }
+      if form.gap > 0 { closeSessions(upTo: time) } else { closeWindows(upTo: time) }
+      if isStopped { return }
       if kept.isEmpty { cancelWake(&timer) }
+      ask()
     }
 
     private func closeWindows(upTo time: Int64) {
-      while let first = kept.first, !isClosed {
-        let end = max(boundary(after: first.at), closed > .min ? closed &+ every : .min)
-        guard end <= time else { return }
-        let events = kept.prefix { $0.at < end }.filter { $0.at >= end &- length }.map(\.event)
-        closed = end
-        while let oldest = kept.first, oldest.at < end &+ every &- length { kept.removeFirst() }
-        if !events.isEmpty { send(events, from: end &- length, to: end) }
+      while let oldest = kept.first, nextEnd <= time, !isStopped {
+        let end = nextEnd
+        let isWhole = oldest.at >= end &- form.length && kept[kept.count - 1].at < end
+        let first = isWhole ? 0 : position(after: end &- form.length &- 1)
+        let window = first..<(isWhole ? kept.count : max(first, position(after: end &- 1)))
+        let events = list(window)
+        let isTumbling = isWhole && form.every >= form.length
+        removeFirst(isTumbling ? kept.count : position(after: end &+ form.every &- form.length &- 1))
+        nextEnd = kept.first.map { max(boundary(after: $0.at), end &+ form.every) } ?? .max
+        if !window.isEmpty { send(events, from: end &- form.length, to: end) }
       }
     }
 
     private func closeSessions(upTo time: Int64) {
-      while let first = kept.first, nextEnd <= time, !isClosed {
+      while let first = kept.first, nextEnd <= time, !isStopped {
         var count = 1
         var end = first.at
-        while count < kept.count, kept[count].at &- end < gap {
+        while count < kept.count, kept[count].at &- end < form.gap {
           end = kept[count].at
           count += 1
         }
-        nextEnd = end &+ gap
+        nextEnd = end &+ form.gap
         guard nextEnd <= time else { return }
-        let events = kept.prefix(count).map(\.event)
-        kept.removeFirst(count)
-        nextEnd = kept.first.map { $0.at &+ gap } ?? .max
+        let events = list(0..<count)
+        removeFirst(count)
+        nextEnd = kept.first.map { $0.at &+ form.gap } ?? .max
         send(events, from: first.at, to: end)
       }
     }
@@ -135,46 +185,55 @@ extension Window {
     private func closeAll() {
       guard let newest = kept.last else { return }
       // The end of the last window that the newest event belongs to.
-      watermark = max(watermark, gap > 0 ? newest.at &+ gap : boundary(after: newest.at &+ length) &- every)
+      let end = form.gap > 0 ? newest.at &+ form.gap : boundary(after: newest.at &+ form.length) &- form.every
+      floor = max(floor, end)
       close(upTo: watermark)
     }
 
-    /// The timer is not moved for each event; one that is due too early is set again.
-    override func woke(_ token: Int) {
-      timer = .none
-      guard let idle = parameters.idle, last + idle <= now else {
-        if let idle = parameters.idle { timer = wake(at: last + idle) }
-        return
-      }
+    override func complete(_ run: RowRun) -> Value? {
       closeAll()
+      return nil
     }
 
-    override func complete() {
-      closeAll()
-      finish()
-    }
-
-    override func stop() {
+    override func stopped() {
       cancelWake(&timer)
-      super.stop()
+      clock?.cancel(&due)
+      super.stopped()
     }
 
     override func save(_ state: inout StateWriter) {
       saveKept(&state, isMonotonic: false)
-      state.write(watermark)
-      state.write(closed)
-      state.write(nextEnd)
+      (clock ?? EventClock()).save(&state)
+      state.write(serial)
+      state.write(floor)
       state.write(last)
       state.write(timer)
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       try restoreKept(&state, isMonotonic: false)
-      watermark = try state.read()
-      closed = try state.read()
-      nextEnd = try state.read()
+      clock?.restore(watermark: try state.read(), serial: try state.readSerial())
+      serial = try state.readSerial()
+      floor = try state.read()
       last = try state.read()
       timer = try state.read()
+      for entry in kept where !Self.range.contains(entry.at) {
+        throw StateFault("the time of an event is out of range")
+      }
+      for index in kept.indices.dropFirst() where kept[index - 1].at > kept[index].at {
+        throw StateFault("events are not in the order of their times")
+      }
+      nextEnd = kept.first.map { form.gap > 0 ? $0.at &+ form.gap : firstEnd($0.at) } ?? .max
+      ask()
     }
+  }
+}
+
+extension StateReader {
+  /// A number that goes on from there, with enough left of them.
+  fileprivate mutating func readSerial() throws(StateFault) -> UInt64 {
+    let serial: UInt64 = try read()
+    guard serial < 1 << 62 else { throw StateFault("a number is too large") }
+    return serial
   }
 }

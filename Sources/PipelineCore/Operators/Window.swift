@@ -1,12 +1,13 @@
 internal import DequeModule
 
 /// `window`: lists of events that belong together in time or number.
-struct Window: OperatorComponent {
+struct Window: RowOperator {
   var every: TimeSpan?
   var length: TimeSpan?
   var count: Int?
   var step: Int?
   var gap: TimeSpan?
+  var inclusive = false
   var maxLength: TimeSpan?
   var time = ExpressionParameter()
   var lateness = TimeSpan.zero
@@ -14,6 +15,9 @@ struct Window: OperatorComponent {
   var to = MappingParameter()
   var empty = false
   var bound = 100_000
+
+  static let changesValue = true
+  var sendsLater: Bool { true }
 
   /// Spans of event time are at most about 36 years, so that sums of them and of times cannot overflow.
   private static let span = Int64(1)...(1 << 60)
@@ -26,13 +30,17 @@ struct Window: OperatorComponent {
       slide: after each `every` comes what the last `length` brought. A window without events sends nothing, \
       unless `empty` asks for it. **By number**, `count`: so many events; with `step` the next window begins \
       so many events after the last one did. **By session**, `gap`: events with less than `gap` between \
-      neighbours, cut after `maxLength`.
+      neighbours, or with `inclusive` at most `gap`, cut after `maxLength`.
 
       **Event time**: with `time`, an expression that gives a timestamp, `every` and `gap` go by what the \
       events say. Windows of `every` begin at multiples of it since 1970. A window is closed when an event \
       has come whose time is `lateness` past its end; until then events may come in any order, and they are \
       sent in the order of their times. An event whose windows are all closed goes to the errors output. \
       With `idle`, everything is closed when nothing has come for so long.
+
+      **In `groupBy`** the groups are parts of one stream. An event of any group closes the windows of all groups \
+      that are over by its time, the earliest first, and an event is late by the time of the stream. Windows by the \
+      pipeline's time begin together, counted from the subscription of `groupBy`. `idle` is of each group.
 
       The event is the list, or what `to` makes of `events`, `start` and `end` (by number and by session, \
       the times of the first and of the last event). Completion sends the windows that are being filled; an \
@@ -46,6 +54,7 @@ struct Window: OperatorComponent {
         "step", \.step, range: 1...10_000_000,
         "How many events after the last window began the next one begins; `count` if left out."),
       .init("gap", \.gap, range: span, "The pause that ends a session."),
+      .init("inclusive", \.inclusive, "A pause of exactly `gap` does not end a session."),
       .init("maxLength", \.maxLength, range: span, "How long a session may last."),
       .init("time", \.time, "When an event happened."),
       .init("lateness", \.lateness, range: 0...(1 << 60), "How far events may be out of order."),
@@ -79,6 +88,9 @@ struct Window: OperatorComponent {
       .marble(
         "sessions by event time", "window: { gap: 10s, time: timestamp(event) }", in: "-abc-|",
         out: "---p-(q|)", values: ["a": "3", "b": "9", "c": "30", "p": "[3, 9]", "q": "[30]"]),
+      .marble(
+        "a pause of exactly the gap", "window: { gap: 10s, inclusive: true, time: timestamp(event) }", in: "-abc-|",
+        out: "---p-(q|)", values: ["a": "3", "b": "13", "c": "24", "p": "[3, 13]", "q": "[24]"]),
     ],
     edges: EdgeCases(
       empty: "Completes too; with `empty: true` windows go on until it does.",
@@ -87,9 +99,10 @@ struct Window: OperatorComponent {
       disposal: "Leaves the input; open windows are dropped and the timer freed."),
     keeps: """
       The events of the windows that are open, at most `max`, until those are sent; one timer, while there \
-      are events (`count`: none).
+      are events (`count`: none). A group of `groupBy` that keeps nothing is forgotten, if all of its steps are \
+      windows, `map`, `filter`, `set` and others that keep nothing.
       """,
-    carries: .state(version: 1),
+    carries: .state(version: 2),
     rivals: [
       "RxJS bufferTime, bufferCount, windowTime", "Flink and Kafka Streams windows", "Benthos windowing buffer",
       "Vector reduce",
@@ -123,7 +136,8 @@ struct Window: OperatorComponent {
     }
     let needs: [(String, Bool, String, Bool)] = [
       ("length", length != nil, "every", every != nil), ("step", step != nil, "count", count != nil),
-      ("maxLength", maxLength != nil, "gap", gap != nil), ("empty", empty, "every", every != nil),
+      ("maxLength", maxLength != nil, "gap", gap != nil), ("inclusive", inclusive, "gap", gap != nil),
+      ("empty", empty, "every", every != nil),
       ("lateness", lateness > .zero, "time", time.isGiven), ("idle", idle != nil, "time", time.isGiven),
     ]
     for (name, isGiven, other, hasOther) in needs where isGiven && !hasOther {
@@ -145,116 +159,170 @@ struct Window: OperatorComponent {
     EventType(to.isGiven ? to.type : .list(inputs.first?.type ?? .dyn))
   }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
-    if time.isGiven { return EventTimeNode(self, seat, downstream) }
-    if let count { return CountNode(count, step ?? count, self, seat, downstream) }
-    if let gap { return SessionNode(gap, self, seat, downstream) }
-    guard let every else { preconditionFailure("window was not checked") }
-    return TimeNode(every, length ?? every, self, seat, downstream)
+  func makeStep() -> RowStep { makeStep(Form(self)) }
+
+  func makeStep(beside first: RowStep) -> RowStep { makeStep(unsafeDowncast(first, to: Step.self).form) }
+
+  private func makeStep(_ form: Form) -> RowStep {
+    if time.isGiven { return EventTimeStep(form) }
+    if count != nil { return CountStep(form) }
+    return gap != nil ? SessionStep(form) : TimeStep(form)
+  }
+
+  /// What all windows of one step of the plan have in common.
+  final class Form {
+    let every: Int64
+    let length: Int64
+    let count: Int
+    let step: Int
+    /// With `inclusive` one nanosecond more, so that a pause is always shorter than this.
+    let gap: Int64
+    let maxLength: TimeSpan?
+    let time: Program?
+    let lateness: Int64
+    let idle: TimeSpan?
+    let builder: ValueBuilder?
+    let sendsEmpty: Bool
+    let bound: Int
+
+    init(_ parameters: Window) {
+      every = parameters.every?.nanoseconds ?? 1
+      length = parameters.length?.nanoseconds ?? every
+      count = parameters.count ?? 1
+      step = parameters.step ?? count
+      gap = parameters.gap.map { $0.nanoseconds &+ (parameters.inclusive ? 1 : 0) } ?? 0
+      maxLength = parameters.maxLength
+      time = parameters.time.program
+      lateness = parameters.lateness.nanoseconds
+      idle = parameters.idle
+      builder = parameters.to.makeBuilder()
+      sendsEmpty = parameters.empty
+      bound = parameters.bound
+    }
   }
 
   /// What all kinds of windows share.
-  class Node: OperatorNode {
+  class Step: LateStep {
     /// An event with the time that counts for its window.
     struct Kept {
       /// Nanoseconds: of the monotonic clock, or of event time since 1970.
       var at: Int64
       /// Nanoseconds since 1970, for `start` and `end`.
       var wall: Int64
-      var event: OwnedEvent
+      var event: HeldValue
     }
 
-    let parameters: Window
-    private let builder: ValueBuilder?
-    private lazy var frame = makeFrame()
-    var kept = Deque<Kept>()
+    final let form: Form
+    final var kept = Deque<Kept>()
 
-    init(_ parameters: Window, _ seat: Seat, _ downstream: Downstream) {
-      self.parameters = parameters
-      builder = parameters.to.makeBuilder()
-      super.init(seat, downstream: downstream)
+    init(_ form: Form) {
+      self.form = form
+      super.init()
     }
+
+    deinit { for entry in kept { entry.event.free() } }
 
     /// `isMonotonic`: `at` is of the monotonic clock.
     final func saveKept(_ state: inout StateWriter, isMonotonic: Bool) {
       state.write(each: kept) {
         if isMonotonic { $0.write(Instant(nanoseconds: $1.at)) } else { $0.write($1.at) }
         $0.write($1.wall)
-        $0.write($1.event)
+        $0.write(value: $1.event.value)
       }
     }
 
     final func restoreKept(_ state: inout StateReader, isMonotonic: Bool) throws(StateFault) {
+      guard state.version >= 2 else { throw StateFault("an older version of rxd wrote it in another form") }
       for _ in 0..<(try state.count()) {
         let at = isMonotonic ? try state.read(Instant.self).nanoseconds : try state.read(Int64.self)
-        kept.append(Kept(at: at, wall: try state.read(), event: try state.read()))
+        let wall: Int64 = try state.read()
+        let event: OwnedValue = try state.read()
+        // The copy is made before the value that was read goes.
+        withExtendedLifetime(event) { kept.append(Kept(at: at, wall: wall, event: HeldValue(event.value))) }
       }
     }
 
-    /// Whether there is room for one more; if not, the event has been given up.
-    final func hasRoom(for event: Event) -> Bool {
-      if kept.count < parameters.bound { return true }
-      reject(event, .limitReached, "window keeps \(Printable.count(kept.count, "event")), its bound `max`")
-      return false
+    /// The events with these places, as a list that lives until the end of the turn.
+    final func list(_ range: Range<Int>) -> Value {
+      let target = run.arena.elements(range.count)
+      for (index, entry) in kept[range].enumerated() { target[index] = entry.event.value }
+      return Value(kind: .list, pointer: target.baseAddress, length: range.count)
+    }
+
+    /// Lets go of the first events; what was sent of them stays until the end of the turn.
+    final func removeFirst(_ count: Int) {
+      guard count > 0 else { return }
+      let arena = run.arena
+      for entry in kept.prefix(count) { entry.event.free(after: arena) }
+      if count == kept.count { kept.removeAll(keepingCapacity: count <= 64) } else { kept.removeFirst(count) }
+    }
+
+    /// Why there is no room for one more, if so; then the event has been given up.
+    final func refusal(of event: Event, _ run: RowRun) -> RowVerdict? {
+      if kept.count < form.bound { return nil }
+      run.rejectRow(event, .limitReached, "window keeps \(Printable.count(kept.count, "event")), its bound `max`")
+      return .drop
     }
 
     /// Sends a window; the state must be in order before.
-    final func send(_ events: [OwnedEvent], from start: Int64, to end: Int64) {
-      let list = arena.list(of: events)
-      guard let builder else {
-        emit(Event(list))
+    final func send(_ events: Value, from start: Int64, to end: Int64) {
+      guard let builder = form.builder else {
+        send(events)
         return
       }
-      frame.set(0, list)
+      let frame = frame
+      var nothing = Event(.null)
+      nothing.key = chain.key
+      _ = frame.load(nothing)
+      frame.set(0, events)
       frame.set(1, .timestamp(wallTime: start))
       frame.set(2, .timestamp(wallTime: end))
-      if let value = build(builder, Event(.null), frame) { emit(Event(value)) }
+      var failing: Unmanaged<Program>?
+      let value = builder.build(frame, &failing)
+      if value.isError, let failing {
+        if failed(nothing, value, failing.takeUnretainedValue(), frame, run) == .pass { send(.null) }
+        return
+      }
+      send(value.is(.optional) ? value.wrapped ?? .null : value)
     }
 
-    override func stop() { kept.removeAll() }
+    override var isFresh: Bool { kept.isEmpty }
+
+    override func stopped() { removeFirst(kept.count) }
   }
 
   /// By number.
-  final class CountNode: Node {
-    private let count: Int
-    private let step: Int
+  final class CountStep: Step {
     /// How many events to leave out before the next window begins.
     private var skipped = 0
     /// How many events came since the last window was sent.
     private var fresh = 0
 
-    init(_ count: Int, _ step: Int, _ parameters: Window, _ seat: Seat, _ downstream: Downstream) {
-      self.count = count
-      self.step = step
-      super.init(parameters, seat, downstream)
-    }
+    override var isFresh: Bool { kept.isEmpty && skipped == 0 }
 
-    override func receive(_ event: Event) {
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
       if skipped > 0 {
         skipped -= 1
-        return
+        return .drop
       }
-      kept.append(Kept(at: 0, wall: executor.wallTime, event: OwnedEvent(event)))
+      kept.append(Kept(at: 0, wall: run.executor.wallTime, event: HeldValue(event.value)))
       fresh += 1
-      if kept.count == count { flush() }
+      if kept.count == form.count { flush() }
+      return .drop
     }
 
     private func flush() {
       guard let first = kept.first, let last = kept.last else { return }
-      let events = kept.map(\.event)
+      let events = list(0..<kept.count)
       fresh = 0
-      if step < kept.count {
-        kept.removeFirst(step)
-      } else {
-        skipped = step - kept.count
-        kept.removeAll(keepingCapacity: true)
-      }
+      if form.step >= kept.count { skipped = form.step - kept.count }
+      removeFirst(min(form.step, kept.count))
       send(events, from: first.wall, to: last.wall)
     }
 
-    override func complete() {
+    override func complete(_ run: RowRun) -> Value? {
       if fresh > 0 { flush() }
-      finish()
+      return nil
     }
 
     override func save(_ state: inout StateWriter) {
@@ -265,17 +333,15 @@ struct Window: OperatorComponent {
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       try restoreKept(&state, isMonotonic: false)
-      skipped = try state.read(in: 0...step)
-      fresh = try state.read(in: 0...count)
-      guard kept.count < count else { throw StateFault("there are too many events") }
+      skipped = try state.read(in: 0...form.step)
+      fresh = try state.read(in: 0...form.count)
+      guard kept.count < form.count else { throw StateFault("there are too many events") }
     }
   }
 
   /// By the pipeline's time.
-  final class TimeNode: Node {
-    private let every: Int64
-    private let length: Int64
-    private var origin: Int64
+  final class TimeStep: Step {
+    private var origin: Int64 = 0
     /// Set while there are events, and always with `empty`.
     private var timer = Wake.none
     /// The end of the window that the timer is for.
@@ -283,59 +349,67 @@ struct Window: OperatorComponent {
     /// How many events came since the last window was sent.
     private var fresh = 0
 
-    init(_ every: TimeSpan, _ length: TimeSpan, _ parameters: Window, _ seat: Seat, _ downstream: Downstream) {
-      self.every = every.nanoseconds
-      self.length = length.nanoseconds
-      origin = seat.execution.executor.now.nanoseconds
-      super.init(parameters, seat, downstream)
-    }
+    override var isFresh: Bool { kept.isEmpty && !timer.isSet }
 
-    override func start() {
-      if parameters.empty { setTimer(origin &+ every) }
-      super.start()
-    }
+    override func attached() { origin = (run.seat.scope.time?.origin ?? now).nanoseconds }
+
+    /// The first end of a window after this instant.
+    private var nextEnd: Int64 { origin &+ ((now.nanoseconds &- origin) / form.every &+ 1) &* form.every }
+
+    override func started() { if form.sendsEmpty { setTimer(nextEnd) } }
 
     private func setTimer(_ end: Int64) {
       self.end = end
       timer = wake(at: Instant(nanoseconds: end))
     }
 
-    override func receive(_ event: Event) {
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
       // The timer of this very instant may still be to come.
       if timer.isSet, end <= now.nanoseconds { close() }
-      guard !isClosed, hasRoom(for: event) else { return }
-      kept.append(Kept(at: now.nanoseconds, wall: executor.wallTime, event: OwnedEvent(event)))
+      if isStopped { return .drop }
+      if let refusal = refusal(of: event, run) { return refusal }
+      kept.append(Kept(at: now.nanoseconds, wall: run.executor.wallTime, event: HeldValue(event.value)))
       fresh += 1
-      if !timer.isSet { setTimer(origin &+ ((now.nanoseconds &- origin) / every &+ 1) &* every) }
+      if !timer.isSet { setTimer(nextEnd) }
+      return .drop
     }
 
-    override func woke(_ token: Int) { close() }
+    override func timeCame(_ token: Int) { close() }
+
+    /// The places of the events of the last `length` before `end`.
+    private func window(_ end: Int64) -> Range<Int> {
+      let first = kept.firstIndex { $0.at >= end &- form.length } ?? kept.count
+      let last = kept.lastIndex { $0.at < end }.map { $0 + 1 } ?? 0
+      return first..<max(first, last)
+    }
 
     /// Ends the window and begins the next.
     private func close() {
       cancelWake(&timer)
       let closed = end
-      let wall = executor.wallTime &- (now.nanoseconds &- closed)
-      let events = kept.filter { $0.at >= closed &- length && $0.at < closed }.map(\.event)
+      let wall = run.executor.wallTime &- (now.nanoseconds &- closed)
+      let window = window(closed)
+      let events = list(window)
       fresh = 0
-      while let first = kept.first, first.at < closed &+ every &- length { kept.removeFirst() }
-      if parameters.empty || !kept.isEmpty { setTimer(closed &+ every) }
-      if parameters.empty || !events.isEmpty { send(events, from: wall &- length, to: wall) }
+      removeFirst(kept.firstIndex { $0.at >= closed &+ form.every &- form.length } ?? kept.count)
+      if form.sendsEmpty || !kept.isEmpty { setTimer(closed &+ form.every) }
+      if form.sendsEmpty || !window.isEmpty { send(events, from: wall &- form.length, to: wall) }
     }
 
-    override func complete() {
-      if fresh > 0 {
-        let events = kept.filter { $0.at >= end &- length }.map(\.event)
-        let wall = executor.wallTime &+ (end &- now.nanoseconds)
-        kept.removeAll()
-        if !events.isEmpty { send(events, from: wall &- length, to: wall) }
-      }
-      finish()
+    override func complete(_ run: RowRun) -> Value? {
+      guard fresh > 0 else { return nil }
+      let window = kept.firstIndex { $0.at >= end &- form.length }.map { $0..<kept.count } ?? 0..<0
+      let events = list(window)
+      let wall = run.executor.wallTime &+ (end &- now.nanoseconds)
+      fresh = 0
+      removeFirst(kept.count)
+      if !window.isEmpty { send(events, from: wall &- form.length, to: wall) }
+      return nil
     }
 
-    override func stop() {
+    override func stopped() {
       cancelWake(&timer)
-      super.stop()
+      super.stopped()
     }
 
     override func save(_ state: inout StateWriter) {
@@ -356,36 +430,34 @@ struct Window: OperatorComponent {
   }
 
   /// By pauses.
-  final class SessionNode: Node {
-    private let gap: TimeSpan
+  final class SessionStep: Step {
     private var last = Instant(nanoseconds: 0)
     /// Set exactly while there are events; `deadline` only with `maxLength`.
     private var timer = Wake.none
     private var deadline = Wake.none
     private var latest = Instant.distantFuture
 
-    init(_ gap: TimeSpan, _ parameters: Window, _ seat: Seat, _ downstream: Downstream) {
-      self.gap = gap
-      super.init(parameters, seat, downstream)
-    }
+    private var end: Instant { last + TimeSpan(nanoseconds: form.gap) }
 
-    override func receive(_ event: Event) {
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
       // The timers of this very instant may still be to come.
-      if !kept.isEmpty, last + gap <= now || latest <= now { close() }
-      guard !isClosed, hasRoom(for: event) else { return }
+      if !kept.isEmpty, end <= now || latest <= now { close() }
+      if isStopped { return .drop }
+      if let refusal = refusal(of: event, run) { return refusal }
       last = now
-      kept.append(Kept(at: now.nanoseconds, wall: executor.wallTime, event: OwnedEvent(event)))
-      guard kept.count == 1 else { return }
-      timer = wake(after: gap)
-      if let maxLength = parameters.maxLength {
+      kept.append(Kept(at: now.nanoseconds, wall: run.executor.wallTime, event: HeldValue(event.value)))
+      guard kept.count == 1 else { return .drop }
+      timer = wake(at: end)
+      if let maxLength = form.maxLength {
         latest = now + maxLength
         deadline = wake(at: latest)
       }
+      return .drop
     }
 
     /// The timer is not moved for each event; one that is due too early is set again.
-    override func woke(_ token: Int) {
-      if last + gap <= now || latest <= now { close() } else { timer = wake(at: last + gap) }
+    override func timeCame(_ token: Int) {
+      if end <= now || latest <= now { close() } else { timer = wake(at: end) }
     }
 
     private func close() {
@@ -393,20 +465,20 @@ struct Window: OperatorComponent {
       cancelWake(&deadline)
       latest = .distantFuture
       guard let first = kept.first, let last = kept.last else { return }
-      let events = kept.map(\.event)
-      kept.removeAll(keepingCapacity: true)
+      let events = list(0..<kept.count)
+      removeFirst(kept.count)
       send(events, from: first.wall, to: last.wall)
     }
 
-    override func complete() {
+    override func complete(_ run: RowRun) -> Value? {
       close()
-      finish()
+      return nil
     }
 
-    override func stop() {
+    override func stopped() {
       cancelWake(&timer)
       cancelWake(&deadline)
-      super.stop()
+      super.stopped()
     }
 
     override func save(_ state: inout StateWriter) {

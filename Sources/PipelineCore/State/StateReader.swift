@@ -12,7 +12,7 @@ public struct StateReader {
   private let end: Int
   private let context: Context
   /// Who gets the timers.
-  private let target: (any TimerTarget)?
+  private var target: (any TimerTarget)?
 
   /// What all readers of one restoring share.
   final class Context {
@@ -58,6 +58,14 @@ public struct StateReader {
     let count = try UInt64(from: &self)
     guard count <= UInt64(end - at) else { throw .truncated }
     return Int(count)
+  }
+
+  /// A timer that wakes somebody else than the step whose state is read.
+  mutating func readTimer(of other: any TimerTarget) throws(StateFault) -> Wake {
+    let own = target
+    target = other
+    defer { target = own }
+    return try read()
   }
 
   // MARK: Building blocks

@@ -12,6 +12,11 @@ import Testing
     "{ combinePrevious: { start: 0, next: previous - event } }", "{ try: event < 4 }", "{ map: 6 / event }",
     "{ map: 6 / event, onError: fail }", "{ ignore: 3 }", "ignoreValues",
     "{ log: { message: \"{{ event }}\", when: [next, completed] } }",
+    "{ window: { every: 3ms, to: size(events) } }", "{ window: { every: 2ms, length: 5ms, to: size(events) } }",
+    "{ window: { every: 2ms, empty: true, to: size(events) } }", "{ window: { gap: 2ms, to: size(events) } }",
+    "{ window: { gap: 3ms, maxLength: 4ms, to: size(events) } }", "{ window: { count: 2, step: 3, to: size(events) } }",
+    "{ window: { every: 2s, time: timestamp(event), idle: 3ms, to: size(events) } }",
+    "{ window: { gap: 2s, time: timestamp(event), lateness: 2s, to: size(events) } }",
   ]
   /// A step that is none of its own kind, and passes everything on.
   private static let neutral = "{ timeout: 1000h }"
@@ -37,6 +42,9 @@ import Testing
     return SignalHistory(entries)
   }
 
+  /// Groups that are forgotten complete in another order than those that stay because a step keeps more.
+  private static func inOrderOfKeys(_ lines: [String]) -> [String] { lines.sorted() }
+
   /// What a run said, without what differs between two files: places and names of steps.
   private static func said(_ run: PipelineRun) -> [String] {
     var lines = run.out.entries.map { "\($0.at) \($0.moment)" }
@@ -54,7 +62,10 @@ import Testing
       let runs = try [chain, chain + [Self.neutral]].map {
         try PipelineRun(Self.pipeline($0, idle), sources: ["a": source])
       }
-      #expect(Self.said(runs[0]) == Self.said(runs[1]), "\(chain) \(idle)")
+      let forgets = chain.contains { $0.contains("window") }
+      let (one, other) = (Self.said(runs[0]), Self.said(runs[1]))
+      #expect(
+        forgets ? Self.inOrderOfKeys(one) == Self.inOrderOfKeys(other) : one == other, "\(chain) \(idle)")
       #expect(runs[0].counters.rejected == runs[1].counters.rejected)
       var options = PipelineRun.Options()
       options.cutAfter = { _ in true }
