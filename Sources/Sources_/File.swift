@@ -241,6 +241,8 @@ public struct File: SourceComponent {
     private var inputs: [FileKey: Input] = [:] { didSet { latest = nil } }
     /// What was looked up last: most blocks come from one file.
     private var latest: (key: FileKey, input: Input)?
+    /// How many files have been found so far.
+    private var found = 0
     /// An earlier execution has begun with these files.
     private var isResumed = false
 
@@ -254,12 +256,15 @@ public struct File: SourceComponent {
     private final class Input {
       /// Its events have been sent up to there.
       var position: FilePosition
+      /// Which of the files it was to be found.
+      let number: Int
       /// What a decoder has to know to go on there.
       var memory: [UInt8]
       var decoder: (any EventDecoder)?
       var origin: Origin?
-      init(_ position: FilePosition, memory: [UInt8] = []) {
+      init(_ position: FilePosition, _ number: Int, memory: [UInt8] = []) {
         self.position = position
+        self.number = number
         self.memory = memory
       }
     }
@@ -273,7 +278,7 @@ public struct File: SourceComponent {
       var options = FileFollower.Options(paths: parameters.paths)
       // What an earlier execution did not know has come since.
       options.start = parameters.start == .beginning || isResumed ? .beginning : .end
-      options.resume = inputs.values.map(\.position)
+      options.resume = inReadingOrder.map(\.position)
       options.maxLine = parameters.maxLine.bytes
       options.whenTooLong = parameters.whenTooLong.policy
       options.rotateWait = parameters.rotateWait
@@ -291,12 +296,25 @@ public struct File: SourceComponent {
       }
     }
 
+    private func makeInput(_ position: FilePosition, memory: [UInt8] = []) -> Input {
+      found += 1
+      return Input(position, found, memory: memory)
+    }
+
+    /// The files in the order in which they are read: the older one first.
+    private var inReadingOrder: [Input] {
+      inputs.values.sorted {
+        let (a, b) = ($0.position.born, $1.position.born)
+        return a == b || a == 0 || b == 0 ? $0.number < $1.number : a < b
+      }
+    }
+
     /// The file goes on there, in front of its next event.
     private func moved(to position: FilePosition) {
       if let input = inputs[FileKey(position)] {
         input.position = position
       } else {
-        inputs[FileKey(position)] = Input(position)
+        inputs[FileKey(position)] = makeInput(position)
       }
     }
 
@@ -314,7 +332,7 @@ public struct File: SourceComponent {
     private func input(of block: FileBlock) -> Input {
       let key = FileKey(block.position)
       if let latest, latest.key == key, latest.input.origin?.path == block.path { return latest.input }
-      let input = inputs[key] ?? Input(block.position)
+      let input = inputs[key] ?? makeInput(block.position)
       if input.decoder == nil {
         input.decoder = try? parameters.decode.options.decoder()
         input.decoder?.reset(memory: input.memory)
@@ -366,7 +384,7 @@ public struct File: SourceComponent {
 
     override func save(_ state: inout StateWriter) {
       state.write(parameters.paths)
-      state.write(each: inputs.values.sorted { $0.position.path < $1.position.path }) { state, input in
+      state.write(each: inReadingOrder) { state, input in
         state.write(input.position)
         state.write(input.decoder?.memory ?? input.memory)
       }
@@ -376,7 +394,7 @@ public struct File: SourceComponent {
     override func restore(_ state: inout StateReader) throws(StateFault) {
       let paths = try state.read([String].self)
       var saved: [Input] = []
-      for _ in 0..<(try state.count()) { saved.append(Input(try state.read(), memory: try state.read())) }
+      for _ in 0..<(try state.count()) { saved.append(makeInput(try state.read(), memory: try state.read())) }
       let dependence = try state.read(String.self)
       for input in saved {
         let place = DecodingPlace(offset: input.position.offset, memory: input.memory)

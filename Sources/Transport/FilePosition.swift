@@ -12,10 +12,12 @@ public struct FilePosition: Sendable, Equatable {
   public var fingerprintBytes: Int
   /// Everything before it has been delivered.
   public var offset: Int64
+  /// When the file was made, in nanoseconds since 1970; 0 where the file system does not say.
+  public var born: Int64 = 0
 
   public init(
     path: String, device: UInt64, inode: UInt64, fingerprint: UInt64, fingerprintBytes: Int,
-    offset: Int64
+    offset: Int64, born: Int64 = 0
   ) {
     self.path = path
     self.device = device
@@ -23,6 +25,7 @@ public struct FilePosition: Sendable, Equatable {
     self.fingerprint = fingerprint
     self.fingerprintBytes = fingerprintBytes
     self.offset = offset
+    self.born = born
   }
 }
 
@@ -34,6 +37,7 @@ extension FilePosition: StateValue {
     state.write(fingerprint)
     state.write(fingerprintBytes)
     state.write(offset)
+    state.write(born)
   }
 
   public init(from state: inout StateReader) throws(StateFault) {
@@ -43,6 +47,7 @@ extension FilePosition: StateValue {
     fingerprint = try state.read()
     fingerprintBytes = try state.read(in: 0...FollowedFile.headBytes)
     offset = try state.read()
+    born = try state.read()
     guard offset >= 0, !path.utf8.contains(0) else { throw StateFault("a file position is none") }
   }
 }

@@ -64,12 +64,13 @@ final class FollowedFile {
   func position(at offset: Int64) -> FilePosition {
     FilePosition(
       path: path, device: key.device, inode: key.inode, fingerprint: fingerprint,
-      fingerprintBytes: head.count, offset: offset)
+      fingerprintBytes: head.count, offset: offset, born: born)
   }
 
   /// Whether this is the file that the position was taken of.
   func isSame(as position: FilePosition) -> Bool {
-    key.inode == position.inode && head.count >= position.fingerprintBytes
+    key.inode == position.inode && (born == 0 || position.born == 0 || born == position.born)
+      && head.count >= position.fingerprintBytes
       && Self.hash(head.prefix(position.fingerprintBytes)) == position.fingerprint
   }
 

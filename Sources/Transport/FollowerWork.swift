@@ -344,6 +344,8 @@ final class FollowerWork: @unchecked Sendable {
   // MARK: - Resuming
 
   private func resume() {
+    // All of them are known before successors are looked for: those are none that have a position.
+    var resumed: [(file: FollowedFile, path: String)] = []
     for position in options.resume {
       if let file = find(position) {
         guard byKey[file.key] == nil else { continue }
@@ -353,12 +355,16 @@ final class FollowerWork: @unchecked Sendable {
         } else {
           notice(.lost(position))
         }
+        // The order of the positions is that in which the files were read.
+        file.order = nextOrder
+        nextOrder += 1
         add(file)
-        addSuccessors(of: file, position.path)
+        resumed.append((file, position.path))
       } else {
         notice(.lost(position))
       }
     }
+    for (file, path) in resumed { addSuccessors(of: file, path) }
   }
 
   /// The file of the position: under its name, or under another one in the same directory.

@@ -28,10 +28,10 @@ import Testing
     second.run(until: .milliseconds(10))
     #expect(second.execution.refusals.isEmpty)
     // A request stays what it was, so that a server that has seen it knows it again.
-    #expect(second.http.bodies == ["1\n2\n", "3\n", "4\n", "5\n"])
+    #expect(second.http.bodies == ["1\n2\n", "3\n", "4\n", "5\n", "6\n"])
     #expect(second.http.exchanges.first?.header("Idempotency-Key") == key)
     #expect(second.http.exchanges.allSatisfy { $0.request.url == "http://new.example/" })
-    #expect(second.counters.sent == 5)
+    #expect(second.counters.sent == 6)
   }
 
   /// A sink that the next execution does not have finishes what it holds.
@@ -45,24 +45,26 @@ import Testing
     first.http.open.first?.answer(200)
     first.settle()
     #expect(first.outcome == .completed)
-    #expect(first.http.bodies == ["1\n2\n", "3\n4\n", "5\n"])
+    #expect(first.http.bodies == ["1\n2\n", "3\n4\n", "5\n6\n"])
   }
 
   /// A failure of the pipeline leaves the queue to the next run, too.
   @Test func aFailureKeepsTheQueue() throws {
-    let failing = """
-      sources: { events: { values: [1, 2, 3] }, bad: { values: { list: [0], every: 10ms } } }
-      signals: { broken: { from: bad, chain: [ { map: 1 / event, onError: fail } ] } }
+    func text(_ divisor: Int) -> String {
+      """
+      sources: { events: { values: [1, 2, 3] }, divisors: { values: { list: [1, \(divisor)], every: 10ms } } }
+      signals: { broken: { from: divisors, chain: [ { map: 1 / event, onError: fail } ] } }
       sinks:
         shop: { from: events, http: { url: 'http://h.example/', batch: 1 } }
         out: { from: broken, probe: {} }
       """
-    let first = try VirtualPipeline(failing)
+    }
+    let first = try VirtualPipeline(text(0))
     first.execution.keepsStateOnFailure = true
     first.run(until: .milliseconds(20))
     #expect(first.failure != nil)
     #expect(first.deadLetters.isEmpty)
-    let second = try VirtualPipeline(failing, restoring: try #require(first.execution.savedState))
+    let second = try VirtualPipeline(text(1), restoring: try #require(first.execution.savedState))
     second.http.script = { _, _ in ScriptedHTTP.status(200) }
     second.settle()
     #expect(second.http.bodies == ["1\n", "2\n", "3\n"])

@@ -39,7 +39,7 @@ extension Execution {
     var state = StateWriter(context)
     for (index, sink) in plan.sinks.enumerated() {
       let open = sinks[index]
-      let status: SinkStatus = !open.isOpen ? .drained : open.node.hasEnded ? .ended : .open
+      let status: SinkStatus = !open.isOpen ? .drained : open.node.hasCompleted ? .ended : .open
       state.record(.reference(sink.reference)) { $0.write(status.rawValue) }
       if open.isCarried, status != .drained, keeping(sink) {
         let key = StateTable.Key.step(

@@ -3,6 +3,8 @@ open class RunningSink: Downstream {
   public let seat: Seat
   var index = 0
   public private(set) var hasEnded = false
+  /// Its input is complete; otherwise it has failed, or nobody reads any more.
+  private(set) var hasCompleted = false
   private var isDrained = false
 
   public init(_ seat: Seat) {
@@ -55,6 +57,7 @@ open class RunningSink: Downstream {
   public final override func complete() {
     guard !hasEnded else { return }
     hasEnded = true
+    hasCompleted = true
     finish()
   }
 
