@@ -103,10 +103,7 @@ public struct DecodeParameter: ParameterValue {
       if let text = node.string, let format = DecoderFormat(rawValue: text) {
         return Format(format: format)
       }
-      context.badValue(
-        node, "there is no decoder '\(node.shown)'", .unknownChoice,
-        help: Suggestion.nearest(to: node.string ?? "", among: known).map { "Did you mean '\($0)'?" }
-          ?? "There are \(Suggestion.list(known))")
+      context.unknownFormat("decoder", node.shown, node.location, among: known)
       return nil
     }
   }
@@ -202,6 +199,20 @@ private struct RegexFields: RecordParameter {
   }
 }
 
+extension DecodingContext {
+  /// Reports a format that there is not.
+  fileprivate mutating func unknownFormat(
+    _ kind: String, _ name: String, _ location: SourceLocation, among known: [String]
+  ) {
+    let near = Suggestion.nearest(to: name, among: known)
+    diagnostics.report(
+      Diagnostic(
+        .unknownChoice, "there is no \(kind) '\(name)'", at: location,
+        help: near.map { "Did you mean '\($0)'?" } ?? "There are \(Suggestion.list(known))",
+        fixIts: near.map { [.init(location, $0)] } ?? []))
+  }
+}
+
 /// How a sink turns events into bytes: `encode: json`, or `encode: { csv: { columns: [a, b] } }`.
 public struct EncodeParameter: ParameterValue {
   public var options: EncoderOptions
@@ -240,10 +251,8 @@ public struct EncodeParameter: ParameterValue {
       return nil
     }
     guard let format = EncoderFormat(rawValue: name) else {
-      context.badValue(
-        node, "there is no encoder '\(node.entries == nil ? node.shown : name)'", .unknownChoice,
-        help: Suggestion.nearest(to: name, among: known).map { "Did you mean '\($0)'?" }
-          ?? "There are \(Suggestion.list(known))")
+      let key = node.entries?.first?.key
+      context.unknownFormat("encoder", key?.shown ?? node.shown, key?.location ?? node.location, among: known)
       return nil
     }
     var parameter = EncodeParameter(format)

@@ -242,7 +242,10 @@ extension Checker {
       return .dyn
     }
     let parts = (target.map { [$0] } ?? []) + arguments
-    let types = parts.map { check($0) }
+    var types = parts.map { check($0) }
+    // A default of null is what documents have for nothing, whatever the type is otherwise.
+    let isOrNull = !isStrict && name == "orValue" && types.count == 2 && types[1] == .null
+    if isOrNull { types[1] = .dyn }
     let fitting = all.filter { $0.accepts(count: types.count) }
     if !declared.isEmpty {
       resolutions[Int(id)] = .failing(.unknownFunction, name)
@@ -269,7 +272,11 @@ extension Checker {
         spec, choice.chosen.map { fitting[$0] }, passesTarget: target != nil)
       checkConstants(name, parts)
       prepare(choice.chosen.map { fitting[$0] }, parts)
-      return choice.type
+      guard isOrNull else { return choice.type }
+      switch inference.resolve(choice.type) {
+      case .dyn, .null, .param, .wrapper, .optional: return choice.type
+      case let type: return .wrapper(type)
+      }
     }
     let shapes = nearest(all.isEmpty ? spec.overloads : all, to: types).prefix(4).map { $0.signature(name) }
     report(

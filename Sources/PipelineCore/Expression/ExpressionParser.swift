@@ -71,6 +71,14 @@ struct ExpressionParser {
       }
     }
     if case .string = token { help = "Strings are joined with '+'." }
+    // `event.trim(` is a call without arguments; of others nobody knows where they end. Texts may hold parentheses.
+    let isCall = lexer.bytes.last == UInt8(ascii: "(")
+    let open = lexer.bytes.reduce(0) { $0 + ($1 == 0x28 ? 1 : $1 == 0x29 ? -1 : 0) }
+    if case .end = token, open > 0, isCall || !lexer.bytes.contains(where: { $0 == 0x22 || $0 == 0x27 }) {
+      return SyntaxError(
+        .expressionSyntax, "expected \(wanted), found the end of the expression", start, end,
+        help: "Close the parenthesis.", replacement: isCall ? ")" : nil)
+    }
     if case .name(let word) = token, let length = lengthOfTime(word) {
       return SyntaxError(
         .expressionSyntax, "a length of time is a text in duration(...)", length.start, lexer.position,

@@ -229,6 +229,8 @@ import Testing
     ("{ from: { values: [ { k: 1 } ] }, chain: [ { filter: has(event.user) && event.user.a == 1 } ] }", ""),
     ("{ from: a, chain: [ { filter: has(event.k) } ] }", ""),
     ("{ from: a, chain: [ { map: event.?k.orValue(1) } ] }", ""),
+    ("{ from: a, chain: [ { map: event.?n.orValue(null) }, { filter: event == null || event > 1 } ] }", ""),
+    ("{ from: a, chain: [ { map: \"[1, 2][?0].orValue(null)\" } ] }", ""),
     (
       "{ from: { http: { url: 'http://127.0.0.1/' }, schema: { k: int } }, chain: [ { filter: event.m == 1 } ] }",
       "there is no field 'm'"
