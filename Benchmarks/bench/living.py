@@ -213,6 +213,47 @@ def ingest(bench, seconds=4, lines=1000, connections=4):
     return figures
 
 
+def requests(bench, seconds=3, connections=64, rounds=3):
+    """W11: one event a request over kept connections, beside a C server that only answers."""
+
+    def ask(port):
+        done = subprocess.run(
+            [bench.program("kept"), str(port), str(connections), str(seconds)], capture_output=True, text=True, check=True)
+        return json.loads(done.stdout)
+
+    runs = {"rxd": [], "collect": []}
+    for _ in range(rounds):
+        output, port = bench.file("w11.out"), free_port()
+        environment = {"BENCH_PORT": str(port), "BENCH_OUTPUT": output}
+        with Daemon(bench, pipeline("w9-ingest"), environment=environment) as daemon:
+            wait_for_port(port, daemon)
+            cpu = daemon.cpu
+            figures = ask(port)
+            figures["cpu"], figures["resident"] = daemon.cpu - cpu, daemon.resident
+        with open(output, "rb") as file:
+            written = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+        remove(output)
+        if written != figures["requests"]:
+            raise Fault(f"w11-requests: {figures['requests']} requests were answered and {written} events written")
+        runs["rxd"].append(figures)
+        with subprocess.Popen(
+                [bench.program("collect")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+            runs["collect"].append(ask(int(server.stdout.readline())))
+            server.stdin.close()
+            server.stdout.read()
+    figures = {}
+    for name, several in runs.items():
+        figures[name] = sorted(several, key=lambda run: run["requests"] / run["seconds"])[rounds // 2]
+        figures[name]["rate"] = figures[name]["requests"] / figures[name]["seconds"]
+    own, other = figures["rxd"], figures["collect"]
+    say(f"w11-requests   1 event a request, {connections} connections: {own['rate']:,.0f} requests/s,"
+        f" {own['cpu'] / own['seconds'] * 100:.0f}% of a core, {own['resident'] / 1e6:.1f} MB,"
+        f" a request p50 {own['p50']:.1f} ms, p99 {own['p99']:.1f} ms, {own['others']} refused;"
+        f" a C server that only answers: {other['rate']:,.0f} requests/s, p99 {other['p99']:.1f} ms\n               "
+        + verdict([("requests/s", own["rate"], 60_000, False)]))
+    return figures
+
+
 # Events a request, events, requests at once, compression, milliseconds that the server takes, rounds.
 SENDING = (
     (1, 5_000, 1, "none", 0, 3),
@@ -262,4 +303,5 @@ def send(bench):
     return figures
 
 
-ALL = {"w6-follow": follow, "w7-poll": poll, "w8-wait": wait, "w9-ingest": ingest, "w10-send": send}
+ALL = {"w6-follow": follow, "w7-poll": poll, "w8-wait": wait, "w9-ingest": ingest, "w10-send": send,
+       "w11-requests": requests}

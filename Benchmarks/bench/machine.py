@@ -62,7 +62,7 @@ class Bench:
             ("generate", ["generate.cpp"], ["-std=c++17"]),
             ("probe", [name for name in probe if name.endswith(".cpp")], ["-std=c++17", "-lsimdjson"]),
             *[(name, [f"load/{name}.c"], ["-pthread"])
-              for name in ("timed", "follow", "floor", "endpoints", "post", "first")],
+              for name in ("timed", "follow", "floor", "endpoints", "post", "kept", "first")],
             ("collect", ["load/collect.c"], ["-lz"]),
             ("allocations.so", ["load/allocations.c"], ["-shared", "-fPIC", "-fno-builtin"]),
         ):
