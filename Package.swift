@@ -56,7 +56,6 @@ let package = Package(
         "PipelineCore", "CCompress", "CCurl", "CLinux",
         .product(name: "NIOCore", package: "swift-nio"),
         .product(name: "NIOPosix", package: "swift-nio"),
-        .product(name: "NIOHTTP1", package: "swift-nio"),
       ],
       swiftSettings: checked),
     .target(name: "Sources_", dependencies: ["PipelineCore", "Transport"], swiftSettings: checked),

@@ -7,49 +7,116 @@ public struct HTTPServerSource: SourceComponent {
   struct Address: ParameterValue {
     var host = "127.0.0.1"
     var port = 0
+    var location: SourceLocation?
     static func shape(range: ClosedRange<Int64>?) -> ParameterShape {
       .oneOf([.text, .int(0...65_535)])
     }
     var defaultText: String? { nil }
     /// Names are not looked up: only `localhost` and the addresses themselves count.
     var isLoopback: Bool {
-      let parts = host.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
-      let isDotted =
-        parts.count == 4
-        && parts.allSatisfy { UInt8(String(decoding: $0, as: UTF8.self)) != nil }
-      return host == "::1" || host == "localhost" || isDotted && host.hasPrefix("127.")
+      host == "::1" || host == "localhost" || host.hasPrefix("127.") && HostSyntax.kind(host) == .version4
     }
 
     static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> Address? {
       guard let text = String.decode(node, &context) else { return nil }
       if node.scalar?.isPlaceholder == true { return Address() }
-      var address = Address()
-      var port = Substring(text)
-      if let colon = text.lastIndex(of: ":") {
-        var host = text[..<colon]
-        if host.hasPrefix("["), host.hasSuffix("]") { host = host.dropFirst().dropLast() }
-        if !host.isEmpty { address.host = String(host) }
-        port = text[text.index(after: colon)...]
-      }
-      guard let number = Int(port), (0...65_535).contains(number) else {
+      func refuse(_ reason: String, _ help: String? = nil) -> Address? {
         context.badValue(
-          node, "'\(node.shown)' is no address", help: "Write a port, or HOST:PORT such as 127.0.0.1:8899")
+          node, "'\(node.shown)' is no address\(reason)",
+          help: help ?? "Write a port, or HOST:PORT such as 127.0.0.1:8899")
         return nil
       }
+      var address = Address()
+      address.location = node.location
+      var port = Substring(text)
+      if let colon = text.lastIndex(of: ":") {
+        let host = text[..<colon]
+        port = text[text.index(after: colon)...]
+        if host.hasPrefix("["), host.hasSuffix("]") {
+          address.host = String(host.dropFirst().dropLast())
+          guard HostSyntax.kind(address.host) == .version6 else {
+            return refuse(": what stands in brackets must be an IPv6 address")
+          }
+        } else if !host.isEmpty {
+          address.host = String(host)
+          switch HostSyntax.kind(address.host) {
+          case .version4, .name: break
+          case .version6: return refuse(": IPv6 addresses stand in brackets", "Write '[\(host)]:\(port)'")
+          case nil where HostSyntax.kind(text) == .version6:
+            return refuse(": IPv6 addresses stand in brackets", "Write '[\(text)]:PORT'")
+          case nil where host == "*":
+            return refuse(": all addresses are 0.0.0.0, or [::] with those of IPv6", "Write '0.0.0.0:\(port)'")
+          case nil where host.contains("/"):
+            return refuse(": a server listens on a host and a port, not on a URL; its path is the parameter 'path'")
+          case nil: return refuse(": its host is neither an IP address nor a name")
+          }
+        }
+      }
+      guard !port.isEmpty, port.utf8.allSatisfy({ (0x30...0x39).contains($0) }), let number = Int(port),
+        number <= 65_535
+      else { return refuse("") }
       address.port = number
       return address
     }
   }
 
+  /// The path of a URL as requests have it: encoded, from the slash to the `?`.
+  struct Path: ParameterValue {
+    var text = ""
+    static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .text }
+    static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> Path? {
+      guard let text = String.decode(node, &context) else { return nil }
+      if node.scalar?.isPlaceholder == true { return Path(text: text) }
+      func refuse(_ reason: String, _ help: String) -> Path? {
+        context.badValue(node, "no request has the path '\(node.shown)': \(reason)", help: help)
+        return nil
+      }
+      guard text.hasPrefix("/") else { return refuse("a path begins with '/'", "Write '/\(text)'") }
+      if let mark = text.utf8.first(where: { $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "#") }) {
+        return refuse(
+          "'\(Character(Unicode.Scalar(mark)))' ends it",
+          "Leave out what stands behind it; 'meta.query' has what a request says there")
+      }
+      guard text.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else {
+        return refuse("a space or what is not ASCII comes encoded", "Write it as clients send it, such as '/a%20b'")
+      }
+      return Path(text: text)
+    }
+  }
+
+  /// The method of a request.
+  struct Method: ParameterValue {
+    var text = ""
+    static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .text }
+    static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> Method? {
+      guard let text = String.decode(node, &context) else { return nil }
+      if node.scalar?.isPlaceholder == true { return Method(text: text) }
+      let common = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+      if !common.contains(text), common.contains(text.uppercased()) {
+        context.badValue(
+          node, "methods are told apart by case, and no client sends '\(node.shown)'",
+          help: "Write '\(text.uppercased())'")
+        return nil
+      }
+      guard HostSyntax.isToken(text) else {
+        context.badValue(node, "'\(node.shown)' is no method", help: "Write one such as POST")
+        return nil
+      }
+      return Method(text: text)
+    }
+  }
+
   var address = Address()
-  var path: String?
-  var methods: [String] = []
+  var path: Path?
+  var methods: [Method] = []
   public var decode: DecodeParameter?
   var answer: ServingRules.Answer?
   var auth: HTTPAuth?
   var allowUnauthenticated = false
   var maxBody = ByteSize(1 << 20)
+  var maxBuffered: ByteSize?
   var maxConnections = 1024
+  var queueTimeout = TimeSpan.seconds(5)
   var replyTimeout = TimeSpan.seconds(30)
 
   public init() {}
@@ -64,6 +131,16 @@ public struct HTTPServerSource: SourceComponent {
       came of the events, so a client may forget what has been answered with 200. What a step keeps for later \
       (`throttle`, a window, an inner signal that waits) is not waited for. It listens on the loopback \
       address unless told otherwise; elsewhere it wants `auth`, or `allowUnauthenticated`.
+
+      Bodies may come compressed (`Content-Encoding: gzip`, `deflate` or `zstd`; another one is answered 415), and `maxBody` \
+      holds for what they become. The event of a compressed request has the content, and no header that tells of the \
+      compression.
+
+      A pipeline that takes nothing in, because a sink cannot write, must not fill the memory with requests. A request \
+      that has waited for `queueTimeout` gets 503 with `Retry-After`, and then every new one gets it at once until the \
+      pipeline takes something in again. All requests of the server that are coming in or waiting share `maxBuffered`; what does not \
+      fit gets the same answer. A request whose client has left is dropped if the pipeline has not taken it in. \
+      Nothing that is answered so has been taken in.
       """,
     parameters: [
       .init("address", \.address, primary: true, required: true, "HOST:PORT, or a port on 127.0.0.1."),
@@ -75,10 +152,17 @@ public struct HTTPServerSource: SourceComponent {
       .init(
         "allowUnauthenticated", \.allowUnauthenticated,
         "Serve everybody on an address that is not loopback."),
-      .init("maxBody", \.maxBody, "The largest body; more is answered 413."),
+      .init("maxBody", \.maxBody, "The largest body, also when it is decompressed; more is answered 413."),
+      .init(
+        "maxBuffered", \.maxBuffered,
+        "How much memory the requests may take that are coming in or waiting for the pipeline, all together; more are answered 503. 64MiB if left out, or `maxBody` if that is larger."
+      ),
       .init(
         "maxConnections", \.maxConnections, range: 1...100_000,
         "Connections at a time; more are answered 503."),
+      .init(
+        "queueTimeout", \.queueTimeout, range: 1_000_000...Int64.max,
+        "How long a request may wait until the pipeline takes it in before it gets 503."),
       .init(
         "replyTimeout", \.replyTimeout, range: 1_000_000...Int64.max,
         "How long a request may wait for its answer before it gets 504; what the pipeline has not taken in by then, it does not take in."
@@ -87,12 +171,16 @@ public struct HTTPServerSource: SourceComponent {
     examples: [
       .snippet("requests to answer", "httpServer: { address: 127.0.0.1:8899, path: /search.json }"),
       .snippet("events to take in", "httpServer: { address: 8900, decode: ndjson }"),
+      .snippet(
+        "large bodies, and little memory for them",
+        "httpServer: { address: 8900, decode: ndjson, maxBody: 8MiB, maxBuffered: 16MiB, queueTimeout: 2s }"),
     ],
     edges: EdgeCases(
       empty: "A body without an event is answered like any other.",
       error:
         "A port that cannot be used ends it with an error; a bad request is answered with 400 and goes to the errors output.",
       completion: "Never, but at a shutdown.", disposal: "Closes the port; requests under way are answered first."),
+    keeps: "Requests that wait for the pipeline, up to `maxBuffered`.",
     rivals: ["Vector http_server", "Benthos http_server", "Fluent Bit http"],
     wants: [
       .init(.reading, "take events over HTTP", "httpServer: { address: 8080, decode: json }"),
@@ -107,17 +195,30 @@ public struct HTTPServerSource: SourceComponent {
         .conflictingParameters,
         help: "Add 'auth', listen on 127.0.0.1, or say 'allowUnauthenticated: true'")
     }
+    if let maxBuffered, maxBuffered.bytes < maxBody.bytes {
+      context.badValue(
+        at: context.location,
+        "'maxBuffered' is \(maxBuffered.defaultText ?? "0"), so a body of 'maxBody' (\(maxBody.defaultText ?? "0")) would never fit",
+        .conflictingParameters, help: "Raise 'maxBuffered', or lower 'maxBody'")
+    }
   }
 
   public var serving: ServingRules? { rules }
 
+  public var listens: ListenAddress? {
+    ListenAddress(host: address.host, port: address.port, location: address.location)
+  }
+
   private var rules: ServingRules {
     var rules = ServingRules()
-    rules.path = path
-    rules.methods = methods.isEmpty ? nil : methods
+    rules.path = path?.text
+    rules.methods = methods.isEmpty ? nil : methods.map(\.text)
     rules.auth = auth?.value ?? .none
     rules.maxBodyBytes = maxBody.bytes
+    // A request takes its head, too.
+    rules.maxBufferedBytes = maxBuffered?.bytes ?? max(rules.maxBufferedBytes, maxBody.bytes)
     rules.maxConnections = maxConnections
+    rules.queueTimeout = queueTimeout
     rules.replyTimeout = replyTimeout
     rules.answer = answer ?? (decode == nil ? .reply : .written)
     rules.sendsRequests = decode == nil
@@ -136,10 +237,15 @@ public struct HTTPServerSource: SourceComponent {
     private let parameters: HTTPServerSource
     private let rules: ServingRules
     private var server: HTTPServer?
+    /// Decodes one body after the other.
+    private let decoder: (any EventDecoder)?
 
     init(_ parameters: HTTPServerSource, _ seat: Seat, _ downstream: Downstream) {
       self.parameters = parameters
       rules = parameters.rules
+      var options = parameters.decode?.options
+      options?.unit = .body
+      decoder = try? options?.decoder()
       super.init(seat, downstream: downstream)
     }
 
@@ -152,27 +258,43 @@ public struct HTTPServerSource: SourceComponent {
       let executor = executor
       let node = Weak(self)
       let rules = rules
+      let queue = server.queue
+      let services = execution.services
+      let label = execution.plan.steps[seat.step.number].label
       do throws(HTTPServerFailure) {
-        let port = try server.start { request in
+        let port = try server.start { notice in
+          switch notice {
+          case .acceptPaused(let reason):
+            services.log(
+              .warning, label,
+              "connections cannot be taken (\(reason)) and wait until they can; raise the limit of open files, or lower 'maxConnections'"
+            )
+          case .acceptResumed: services.log(.info, label, "connections are taken again")
+          }
+        } handler: { request in
           if let refusal = rules.refusal(ofAuthorization: request.header("authorization")) {
             request.reply.reply(refusal)
             return
           }
-          // Requests are bounded by the server's connections; each has at most one under way.
-          executor.postBatch { node.object?.take(request) }
+          if queue.add(request) { executor.postBatch { Node.takeNext(of: queue, node, executor) } }
         }
         self.server = server
-        execution.services.log(
-          .info, execution.plan.steps[seat.step.number].label,
-          "listening on \(options.host):\(port)")
+        services.log(.info, label, "listening on \(options.host):\(port)")
       } catch {
         finish(failing: SignalFailure(.source, error.message, at: seat.location))
       }
     }
 
+    /// Has the node take in the request that has waited longest, if one waits still.
+    private static func takeNext(of queue: RequestQueue, _ node: Weak<Node>, _ executor: Executor) {
+      let next = queue.take()
+      // Posted before the turn goes on: sinks ask whether more is at hand.
+      if next.isMoreToCome { executor.postBatch { Node.takeNext(of: queue, node, executor) } }
+      guard let request = next.request else { return }
+      if let node = node.object { node.take(request) } else { request.reply.reply(.stopped) }
+    }
+
     private func take(_ request: ServerRequest) {
-      // Who has been told so will send it again: it must not come twice.
-      guard !request.isTimedOut else { return }
       guard !isClosed else {
         request.reply.reply(.stopped)
         return
@@ -191,16 +313,16 @@ public struct HTTPServerSource: SourceComponent {
         reply: request.reply)
       arena.keep(source)
       let reply = request.reply
+      guard let body = content(of: request, source) else { return }
       if rules.answer == .written { executor.track(Settlement { reply.reply(.after($0)) }) }
-      guard let decode = parameters.decode else {
-        produce(event(request, method, path, queryMap), origin: source)
+      guard parameters.decode != nil else {
+        produce(event(request, body, method, path, queryMap), origin: source)
         if rules.answer == .accepted { reply.reply(.accepted) }
         return
       }
-      var options = decode.options
-      options.unit = .body
-      guard let decoder = try? options.decoder() else { return }
-      let found = take(Slab(request.body), offset: 0, isLast: true, by: decoder, origin: source)
+      guard let decoder else { return }
+      decoder.reset()
+      let found = take(body, offset: 0, isLast: true, by: decoder, origin: source)
       guard rules.answer != .reply else { return }
       if found.refused > 0, found.decoded == 0 {
         reply.reply(.undecodable)
@@ -209,12 +331,27 @@ public struct HTTPServerSource: SourceComponent {
       }
     }
 
+    /// The body, decompressed; nil: that was not possible, and has been answered.
+    private func content(of request: ServerRequest, _ origin: Origin) -> Slab? {
+      guard let coding = request.coding else { return request.body }
+      switch Decompressor.decompress(request.body, coding, limit: rules.maxBodyBytes) {
+      case .bytes(let content): return content
+      case .tooLarge: request.reply.reply(ServerAnswer(413))
+      case .unavailable: request.reply.reply(.unknownCoding)
+      case .damaged:
+        rejectInput(request.body.bytes, "the body is not \(coding), as its Content-Encoding says", origin: origin)
+        request.reply.reply(.damaged)
+      }
+      return nil
+    }
+
     private func event(
-      _ request: ServerRequest, _ method: Value, _ path: Value, _ query: Value
+      _ request: ServerRequest, _ body: Slab, _ method: Value, _ path: Value, _ query: Value
     ) -> Value {
       var headers: [(key: Value, value: Value)] = []
       for header in request.headers {
         let name = header.name.lowercased()
+        if request.coding != nil, name == "content-encoding" || name == "content-length" { continue }
         if let at = headers.firstIndex(where: { $0.key.rawBytes.elementsEqual(name.utf8) }) {
           let both = String(decoding: headers[at].value.rawBytes, as: UTF8.self) + ", " + header.value
           headers[at].value = arena.string(both)
@@ -222,10 +359,11 @@ public struct HTTPServerSource: SourceComponent {
           headers.append((arena.string(name), arena.string(header.value)))
         }
       }
-      let body = request.body.withUnsafeBytes { arena.copy($0) }
+      arena.keep(body)
+      let bytes = body.bytes
       return arena.map([
         "method": method, "path": path, "query": query, "headers": arena.map(headers),
-        "body": UTF8Text.isValid(body) ? .string(body) : .bytes(body),
+        "body": UTF8Text.isValid(bytes) ? .string(bytes) : .bytes(bytes),
       ])
     }
 
@@ -239,6 +377,7 @@ public struct HTTPServerSource: SourceComponent {
       self.server = nil
       // The port is free when this returns: whoever comes next may want it.
       server.stopListening()
+      for request in server.queue.close() { request.reply.reply(.stopped) }
       // Closing waits for answers under way; another thread does that, and the pipeline has not ended before.
       // Whoever is never answered gets 503 as soon as nobody can answer any more.
       let execution = Weak(execution)

@@ -1,33 +1,38 @@
+import Glibc
 import NIOCore
-import NIOHTTP1
 import NIOPosix
 import PipelineCore
 import Synchronization
 
 /// A request that has come in whole.
 public struct ServerRequest: Sendable {
-  public var method: String
-  /// As it stood in the request line.
-  public var target: String
-  /// The target up to the `?`, not decoded.
-  public var path: String
-  /// Names and values after the `?`, decoded, in their order; bytes that are not UTF-8 are replaced.
-  public var query: [(name: String, value: String)]
-  public var headers: [HTTPHeader]
-  public var body: [UInt8]
+  let head: RequestHead
+  /// As it came, in its content coding.
+  public let body: Slab
   /// Address and port of the client.
-  public var peer: String
+  public let peer: String
   /// Answers. Letting go of it without an answer answers 503.
-  public var reply: any ReplyTarget
+  public let reply: any ReplyTarget
   let exchange: ServerExchange
+  /// Counts what is held of it.
+  let charge: ByteCharge?
 
-  /// Whether the client has been told that nobody answered in time. From any thread.
-  public var isTimedOut: Bool { exchange.isTimedOut }
-
-  /// The value of the first header of that name, compared without case.
-  public func header(_ name: String) -> String? {
-    headers.first { HTTPSyntax.same($0.name, name) }?.value
+  public var method: String { head.text(head.method) }
+  /// As it stood in the request line.
+  public var target: String { head.text(head.target) }
+  /// The target up to the `?`, not decoded.
+  public var path: String { head.text(head.path) }
+  /// Names and values after the `?`, decoded, in their order; bytes that are not UTF-8 are replaced.
+  public var query: [(name: String, value: String)] {
+    let rest = head[head.path.upperBound..<head.target.upperBound]
+    return rest.isEmpty ? [] : FormText.pairs(rest.dropFirst())
   }
+  public var headers: [HTTPHeader] { head.fields.map { HTTPHeader(head.text($0.name), head.text($0.value)) } }
+  /// How the body is compressed, if it is.
+  public let coding: Decompressor.Format?
+
+  /// The value of the first header of that name, which is in lower case.
+  public func header(_ name: StaticString) -> String? { head.value(of: name) }
 }
 
 /// Why a server cannot start.
@@ -46,6 +51,9 @@ public struct HTTPServerFailure: Error, Sendable, Equatable {
 
 /// Takes HTTP/1.1 requests on one address. All servers of the process share one thread, which starts
 /// with the first of them.
+///
+/// What its connections hold (requests that are coming in, and those that wait for the pipeline or are in its turn) is
+/// bounded by `ServingRules.maxBufferedBytes`.
 public final class HTTPServer: Sendable {
   public struct Options: Sendable {
     public var host = "127.0.0.1"
@@ -53,7 +61,7 @@ public final class HTTPServer: Sendable {
     public var port = 0
     /// What it decides by itself.
     public var rules = ServingRules()
-    /// Bytes of names and values, and of the target.
+    /// Bytes of the head of a request.
     public var maxHeaderBytes = 64 << 10
     public var maxHeaderLines = 100
     /// From connecting to the end of the first head.
@@ -64,10 +72,25 @@ public final class HTTPServer: Sendable {
     public var idleTimeout: TimeSpan = .seconds(60)
     /// How long a client may take for an answer.
     public var writeTimeout: TimeSpan = .seconds(30)
+    /// How long a request waits for the pipeline whose client sends nothing more: it has left, or will only read.
+    public var halfClosedTimeout: TimeSpan = .seconds(1)
+    /// Between two attempts to take a connection when there are no descriptors or no memory for it.
+    public var acceptPause: TimeSpan = .milliseconds(250)
     public init() {}
   }
 
+  /// What whoever runs it may want to know.
+  public enum Notice: Sendable, Equatable {
+    /// Connections cannot be taken now, and why; they wait, and it is tried again.
+    case acceptPaused(String)
+    /// Connections are taken again.
+    case acceptResumed
+  }
+
   public let options: Options
+  /// Requests that wait for the pipeline, if the handler adds them.
+  public let queue = RequestQueue()
+  let budget: ByteBudget
 
   struct State {
     var listener: (any Channel)?
@@ -77,19 +100,31 @@ public final class HTTPServer: Sendable {
 
   let state = Guarded(State())
 
-  public init(options: Options = Options()) { self.options = options }
+  public init(options: Options = Options()) {
+    self.options = options
+    budget = ByteBudget(limit: options.rules.maxBufferedBytes)
+  }
+
+  /// Bytes of requests that are held now.
+  public var bufferedBytes: Int { budget.held }
 
   /// One thread for all servers of the process, made when the first one starts.
   private static let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
 
-  /// Listens. `handler` is called on the network thread and must be quick.
+  /// Listens. `handler` and `notify` are called on the network thread and must be quick.
   /// - Returns: the port.
-  public func start(handler: @escaping @Sendable (ServerRequest) -> Void)
-    throws(HTTPServerFailure) -> Int
-  {
+  public func start(
+    notify: @escaping @Sendable (Notice) -> Void = { _ in }, handler: @escaping @Sendable (ServerRequest) -> Void
+  ) throws(HTTPServerFailure) -> Int {
+    let pause = options.acceptPause
     let bootstrap = ServerBootstrap(group: Self.group)
       .serverChannelOption(.backlog, value: 256)
       .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+      .serverChannelInitializer { channel in
+        channel.eventLoop.makeCompletedFuture {
+          try channel.pipeline.syncOperations.addHandler(AcceptGate(pause, notify))
+        }
+      }
       .childChannelOption(.socketOption(.tcp_nodelay), value: 1)
       .childChannelOption(.allowRemoteHalfClosure, value: true)
       .childChannelInitializer { [self] channel in
@@ -135,14 +170,6 @@ public final class HTTPServer: Sendable {
     let pipeline = channel.pipeline.syncOperations
     let refusal = state.withLock { $0.stopping ? .busy : options.rules.refusal(besides: $0.connections.count) }
     if let refusal { return try pipeline.addHandler(BusyHandler(refusal)) }
-    var limits = NIOHTTPDecoderLimitConfiguration()
-    limits.maxHeaderFieldSize = options.maxHeaderBytes
-    limits.maxHeaderListSize = options.maxHeaderBytes
-    limits.maxHeaderFieldCount = options.maxHeaderLines
-    try pipeline.configureHTTPServerPipeline(
-      withPipeliningAssistance: true, withErrorHandling: false, withOutboundHeaderValidation: false,
-      withEncoderConfiguration: HTTPResponseEncoder.Configuration(),
-      withDecoderLimitConfiguration: limits)
     try pipeline.addHandler(ServerConnection(self, channel, handler))
   }
 
@@ -173,6 +200,57 @@ public final class HTTPServer: Sendable {
   }
 }
 
+/// Holds back `accept` for a while where the system has no descriptor or no memory for a connection: the listener stays
+/// ready, so the loop would call it again and again. Connections wait in the backlog meanwhile. Reports the first failure
+/// and the first success after it.
+private final class AcceptGate: ChannelDuplexHandler {
+  typealias InboundIn = any Channel
+  typealias InboundOut = any Channel
+  typealias OutboundIn = Never
+
+  private let pause: TimeSpan
+  private let notify: @Sendable (HTTPServer.Notice) -> Void
+  /// `accept` is not called before the pause is over.
+  private var isPaused = false
+  /// No connection has been taken since the last failure.
+  private var isShort = false
+
+  init(_ pause: TimeSpan, _ notify: @escaping @Sendable (HTTPServer.Notice) -> Void) {
+    self.pause = pause
+    self.notify = notify
+  }
+
+  func read(context: ChannelHandlerContext) {
+    if !isPaused { context.read() }
+  }
+
+  func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+    if isShort {
+      isShort = false
+      notify(.acceptResumed)
+    }
+    context.fireChannelRead(data)
+  }
+
+  func errorCaught(context: ChannelHandlerContext, error: any Error) {
+    guard let error = error as? IOError, [EMFILE, ENFILE, ENOBUFS, ENOMEM].contains(error.errnoCode) else {
+      return context.fireErrorCaught(error)
+    }
+    if !isShort {
+      isShort = true
+      notify(.acceptPaused(PosixError.text(error.errnoCode)))
+    }
+    guard !isPaused else { return }
+    isPaused = true
+    let handler = NIOLoopBound((self, context), eventLoop: context.eventLoop)
+    context.eventLoop.scheduleTask(in: .nanoseconds(max(pause.nanoseconds, 1_000_000))) {
+      let (gate, context) = handler.value
+      gate.isPaused = false
+      context.read()
+    }
+  }
+}
+
 /// Answers whoever connects, and closes: there are too many connections.
 private final class BusyHandler: ChannelInboundHandler {
   typealias InboundIn = ByteBuffer
@@ -183,12 +261,11 @@ private final class BusyHandler: ChannelInboundHandler {
   init(_ answer: ServerAnswer) { self.answer = answer }
 
   func channelActive(context: ChannelHandlerContext) {
-    let status = HTTPResponseStatus(statusCode: answer.status)
-    let text =
-      "HTTP/1.1 \(status.code) \(status.reasonPhrase)\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
     let loopBound = NIOLoopBound(context, eventLoop: context.eventLoop)
+    var buffer = context.channel.allocator.buffer(capacity: 256)
+    ServerConnection.write(answer.status, answer.headers, [], connection: "close", to: &buffer)
     // Closing at once, with the request unread, would reset the connection and destroy the answer on its way.
-    context.writeAndFlush(wrapOutboundOut(ByteBuffer(string: text))).whenComplete { _ in
+    context.writeAndFlush(wrapOutboundOut(buffer)).whenComplete { _ in
       loopBound.value.close(mode: .output, promise: nil)
     }
     context.eventLoop.scheduleTask(in: .seconds(1)) { loopBound.value.close(promise: nil) }

@@ -1,13 +1,13 @@
 import NIOCore
-import NIOHTTP1
 import PipelineCore
 import Synchronization
 
 /// One client's connection: puts requests together, hands them over one at a time, writes answers in
 /// order, cuts what takes too long. Used on its event loop only, but for `drain` and `cut`.
-final class ServerConnection: ChannelInboundHandler, @unchecked Sendable {
-  typealias InboundIn = HTTPServerRequestPart
-  typealias OutboundOut = HTTPServerResponsePart
+final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
+  typealias InboundIn = ByteBuffer
+  typealias OutboundIn = ByteBuffer
+  typealias OutboundOut = ByteBuffer
 
   private enum Phase {
     /// Waiting for a head.
@@ -23,17 +23,32 @@ final class ServerConnection: ChannelInboundHandler, @unchecked Sendable {
   private let server: HTTPServer
   private let channel: any Channel
   private let handler: @Sendable (ServerRequest) -> Void
+  private let peer: String
   private var context: ChannelHandlerContext?
+  private var reader: HTTPRequestReader
   private var phase = Phase.head
   private var isFirst = true
   private var closesAfterAnswer = false
-  private var request: HTTPRequestHead?
-  private var body: [UInt8] = []
+  /// The client sends nothing more.
+  private var isInputClosed = false
+  /// Bytes that have come and belong to no part of a request yet: a piece of a head, or requests that came before the
+  /// answer to an earlier one. Counted against the budget.
+  private var pending: [UInt8] = []
+  private var isConsuming = false
+  /// The channel wants to read on, but `pending` comes first.
+  private var isReadHeld = false
+  private var request: RequestHead?
+  /// Counts what is held of the request.
+  private var charge: ByteCharge?
+  private var body = Slab.empty
   /// Bytes of the body so far, kept or not.
   private var received = 0
+  private var coding: Decompressor.Format?
   /// What to answer at the end of the request, whatever its body.
   private var verdict: ServerAnswer?
   private var exchange: ServerExchange?
+  /// Until then somebody may answer.
+  private var answerDeadline = NIODeadline.distantFuture
   private var deadline = NIODeadline.distantFuture
   private var timer: Scheduled<Void>?
   private var timerDeadline = NIODeadline.distantFuture
@@ -45,6 +60,9 @@ final class ServerConnection: ChannelInboundHandler, @unchecked Sendable {
     self.server = server
     self.channel = channel
     self.handler = handler
+    peer = channel.remoteAddress.map { "\($0.ipAddress ?? "?"):\($0.port ?? 0)" } ?? "?"
+    reader = HTTPRequestReader(
+      maxHeadBytes: server.options.maxHeaderBytes, maxLines: server.options.maxHeaderLines)
   }
 
   // MARK: - From outside
@@ -70,8 +88,9 @@ final class ServerConnection: ChannelInboundHandler, @unchecked Sendable {
   func handlerRemoved(context: ChannelHandlerContext) {
     timer?.cancel()
     timer = nil
-    exchange?.abandon()
-    exchange = nil
+    abandonExchange()
+    letGo()
+    setPending([])
     self.context = nil
     server.state.withLock { $0.connections[ObjectIdentifier(self)] = nil }
     server.state.notify()
@@ -79,157 +98,176 @@ final class ServerConnection: ChannelInboundHandler, @unchecked Sendable {
 
   func channelRead(context: ChannelHandlerContext, data: NIOAny) {
     guard phase != .closing else { return }
-    switch unwrapInboundIn(data) {
-    case .head(let head): receive(head, context)
-    case .body(let bytes): receive(bytes)
-    case .end: receiveEnd()
+    let bytes = unwrapInboundIn(data)
+    if pending.isEmpty {
+      bytes.withUnsafeReadableBytes { received in
+        let used = consume(received)
+        if used < received.count, phase != .closing { setPending(Array(received[used...])) }
+      }
+    } else {
+      setPending(pending + bytes.readableBytesView)
+      consumePending()
+    }
+  }
+
+  /// While a request is being answered, what came behind it is enough to hold.
+  func read(context: ChannelHandlerContext) {
+    if pending.isEmpty || phase == .head || phase == .body || phase == .closing {
+      context.read()
+    } else {
+      isReadHeld = true
     }
   }
 
   func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-    if case ChannelEvent.inputClosed = event {
-      switch phase {
-      case .head, .body, .closing: context.close(promise: nil)
-      case .answering, .writing: closesAfterAnswer = true
-      }
-    } else {
-      context.fireUserInboundEventTriggered(event)
+    guard case ChannelEvent.inputClosed = event else { return context.fireUserInboundEventTriggered(event) }
+    isInputClosed = true
+    switch phase {
+    case .head, .body, .closing: context.close(promise: nil)
+    case .writing: break
+    case .answering:
+      // It has left, or only reads from now on: who can tell? If the pipeline is not ready for it soon, it is let go.
+      let soon = NIODeadline.now() + .nanoseconds(server.options.halfClosedTimeout.nanoseconds)
+      if soon < deadline { limit(until: soon) }
     }
   }
 
-  func errorCaught(context: ChannelHandlerContext, error: any Error) {
-    guard phase != .closing, let error = error as? HTTPParserError else {
-      return context.close(promise: nil)
+  func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
+
+  // MARK: - Bytes
+
+  /// Takes parts of requests off the bytes until one is to be answered first; how many bytes that were.
+  private func consume(_ bytes: UnsafeRawBufferPointer) -> Int {
+    isConsuming = true
+    defer { isConsuming = false }
+    var at = 0
+    while phase == .head || phase == .body {
+      let (used, part) = reader.next(UnsafeRawBufferPointer(rebasing: bytes[at...]))
+      at += used
+      switch part {
+      case .more: return at
+      case .head(let head): receive(head)
+      case .body(let bytes): receive(bytes)
+      case .end: receiveEnd()
+      case .refused(let status): refuse(ServerAnswer(status))
+      }
     }
-    switch phase {
-    case .head, .body:
+    return at
+  }
+
+  private func consumePending() {
+    guard !isConsuming, !pending.isEmpty, phase == .head || phase == .body else { return }
+    let bytes = pending
+    let used = bytes.withUnsafeBytes { consume($0) }
+    setPending(phase == .closing ? [] : Array(bytes[used...]))
+  }
+
+  private func setPending(_ bytes: [UInt8]) {
+    server.budget.giveBack(pending.count)
+    pending = []
+    guard server.budget.take(bytes.count) else {
+      // Where the next request begins is not known any more.
       closesAfterAnswer = true
-      write(error == .headerOverflow ? .requestHeaderFieldsTooLarge : .badRequest)
-    case .answering, .writing, .closing: closesAfterAnswer = true
+      if phase == .head || phase == .body { write(.overloaded) }
+      return
     }
+    pending = bytes
   }
 
   // MARK: - A request
 
-  private func receive(_ head: HTTPRequestHead, _ context: ChannelHandlerContext) {
+  private func receive(_ head: RequestHead) {
     request = head
-    body = []
     received = 0
     verdict = nil
+    coding = nil
     phase = .body
     limit(server.options.bodyTimeout)
-    guard let length = Self.bodyLength(head) else { return refuse(.badRequest) }
-    if let refusal = server.options.rules.refusal(ofBytes: length) { return refuse(refusal) }
-    closesAfterAnswer = closesAfterAnswer || !head.isKeepAlive || head.headers.contains(name: "upgrade")
-    let path = head.uri.prefix { $0 != "?" }
-    verdict = server.options.rules.refusal(ofPath: path, method: head.method.rawValue)
-    if head.version.minor > 0,
-      head.headers[canonicalForm: "expect"].contains(where: { HTTPSyntax.same(String($0), "100-continue") })
-    {
-      if let verdict { return refuse(verdict) }
-      let proceed = HTTPResponseHead(version: .http1_1, status: .continue)
-      context.writeAndFlush(wrapOutboundOut(.head(proceed)), promise: nil)
-    }
+    closesAfterAnswer = closesAfterAnswer || !head.isKeptAlive
+    let rules = server.options.rules
+    if let refusal = rules.refusal(ofBytes: head.length) { return refuse(refusal) }
+    let path = head.text(head.path)
+    verdict = rules.refusal(ofPath: path[...], method: head.text(head.method)) ?? takeCoding(head) ?? admit(head)
+    guard head.expectsContinue else { return }
+    if let verdict { return refuse(verdict) }
+    send("HTTP/1.1 100 Continue\r\n\r\n")
   }
 
-  /// The length that the head declares, 0 if it is chunked or has none; nil if two readers could
-  /// disagree on where the message ends, or it is not HTTP/1.
-  private static func bodyLength(_ head: HTTPRequestHead) -> Int? {
-    let encodings = head.headers["transfer-encoding"]
-    let lengths = head.headers["content-length"]
-    let hosts = head.headers["host"]
-    guard head.version.major == 1, head.version.minor <= 1, head.method != .CONNECT else { return nil }
-    guard hosts.count == 1 || hosts.isEmpty && head.version.minor == 0 else { return nil }
-    guard head.uri.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else { return nil }
-    if !encodings.isEmpty {
-      guard encodings.count == 1, HTTPSyntax.same(encodings[0], "chunked"), lengths.isEmpty,
-        head.version.minor == 1
-      else { return nil }
-      return 0
-    }
-    if lengths.isEmpty { return 0 }
-    guard lengths.count == 1, !lengths[0].isEmpty,
-      lengths[0].utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) })
-    else { return nil }
-    return Int(lengths[0]) ?? .max
+  /// Whether there is room for the request, and hope that the pipeline takes it in; takes what its head needs.
+  private func admit(_ head: RequestHead) -> ServerAnswer? {
+    guard !server.queue.isStalled, server.budget.hasRoom(for: head.length) else { return .overloaded }
+    let charge = ByteCharge(server.budget)
+    guard charge.grow(by: head.byteCount) else { return .overloaded }
+    self.charge = charge
+    return nil
   }
 
-  private func receive(_ bytes: ByteBuffer) {
-    guard phase == .body else { return }
-    received += bytes.readableBytes
-    if let refusal = server.options.rules.refusal(ofBytes: received) { return refuse(refusal) }
-    if verdict == nil { body.append(contentsOf: bytes.readableBytesView) }
+  /// Learns how the body is compressed; what to answer if that is not understood.
+  private func takeCoding(_ head: RequestHead) -> ServerAnswer? {
+    let names = head.fields.filter { head.matches($0, "content-encoding") }.map { head.text($0.value) }
+    guard let name = names.first else { return nil }
+    switch names.count == 1 ? Decompressor.Coding(name) : .unknown {
+    case .none: break
+    case .compressed(let format): coding = format
+    case .unknown: return .unknownCoding
+    }
+    return nil
+  }
+
+  private func receive(_ bytes: UnsafeRawBufferPointer) {
+    received += bytes.count
+    let rules = server.options.rules
+    if let refusal = rules.refusal(ofBytes: received) { return refuse(refusal) }
+    guard verdict == nil, let request else { return }
+    if received > body.capacity {
+      // No more than has been declared; twice as much each time where nothing has.
+      let wanted = max(min(request.length, 64 << 10), received, min(2 * body.capacity, rules.maxBodyBytes), 1 << 10)
+      let room = request.isChunked ? wanted : min(wanted, request.length)
+      guard let charge, charge.grow(by: room - body.capacity) else {
+        letGo()
+        verdict = .overloaded
+        return
+      }
+      let larger = Slab(capacity: room)
+      larger.charge = charge
+      larger.append(body.bytes)
+      body = larger
+    }
+    body.append(bytes)
   }
 
   private func receiveEnd() {
     guard phase == .body, let head = request else { return }
     if let verdict { return write(verdict) }
     phase = .answering
-    limit(server.options.rules.replyTimeout)
+    let rules = server.options.rules
+    let now = NIODeadline.now()
+    answerDeadline = now + .nanoseconds(max(rules.replyTimeout.nanoseconds, 1_000_000))
+    limit(until: min(answerDeadline, now + .nanoseconds(max(rules.queueTimeout.nanoseconds, 1_000_000))))
     let exchange = ServerExchange(self, channel.eventLoop)
     self.exchange = exchange
-    let path = head.uri.prefix { $0 != "?" }
-    handler(
-      ServerRequest(
-        method: head.method.rawValue, target: head.uri, path: String(path),
-        query: Self.query(head.uri.dropFirst(path.count + 1)),
-        headers: head.headers.map { HTTPHeader($0.name, $0.value) }, body: body,
-        peer: channel.remoteAddress.map { "\($0.ipAddress ?? "?"):\($0.port ?? 0)" } ?? "?",
-        reply: ServerReply(exchange), exchange: exchange))
-    body = []
+    let request = ServerRequest(
+      head: head, body: body, peer: peer, reply: ServerReply(exchange), exchange: exchange, charge: charge,
+      coding: coding)
+    letGo()
+    handler(request)
   }
 
-  /// Name and value pairs of a form-encoded text.
-  static func query(_ text: Substring) -> [(name: String, value: String)] {
-    text.utf8.split(separator: UInt8(ascii: "&")).map { pair in
-      let equals = pair.firstIndex(of: UInt8(ascii: "="))
-      let value = equals.map { pair[pair.index(after: $0)...] }
-      return (decoded(pair[..<(equals ?? pair.endIndex)]), value.map { decoded($0) } ?? "")
-    }
-  }
-
-  private static func decoded(_ text: Substring.UTF8View) -> String {
-    var bytes: [UInt8] = []
-    var rest = text
-    while let byte = rest.popFirst() {
-      if byte == UInt8(ascii: "+") {
-        bytes.append(32)
-      } else if byte == UInt8(ascii: "%"), rest.count >= 2,
-        let high = hex(rest.first), let low = hex(rest.dropFirst().first)
-      {
-        bytes.append(high << 4 | low)
-        rest = rest.dropFirst(2)
-      } else {
-        bytes.append(byte)
-      }
-    }
-    return String(decoding: bytes, as: UTF8.self)
-  }
-
-  private static func hex(_ byte: UInt8?) -> UInt8? {
-    switch byte {
-    case .some(let byte) where byte &- 48 < 10: byte &- 48
-    case .some(let byte) where (byte | 0x20) &- 97 < 6: (byte | 0x20) &- 87
-    default: nil
-    }
+  /// What is held of the request belongs to its receiver now, or to nobody.
+  private func letGo() {
+    body = .empty
+    charge = nil
   }
 
   // MARK: - Answers
 
   /// Answers the request that is coming in before its end, and closes after that.
-  private func refuse(_ status: HTTPResponseStatus) {
-    closesAfterAnswer = true
-    write(status)
-  }
-
   private func refuse(_ answer: ServerAnswer) {
     closesAfterAnswer = true
     write(answer)
   }
 
-  private func write(_ answer: ServerAnswer) {
-    write(HTTPResponseStatus(statusCode: answer.status), answer.headers, answer.body)
-  }
+  private func write(_ answer: ServerAnswer) { write(answer.status, answer.headers, answer.body) }
 
   /// The answer of whoever was asked; ignored if the exchange is over.
   func answer(
@@ -237,37 +275,32 @@ final class ServerConnection: ChannelInboundHandler, @unchecked Sendable {
     body: [UInt8]
   ) {
     guard self.exchange === exchange, phase == .answering else { return }
-    write(HTTPResponseStatus(statusCode: status), headers, body)
+    write(status, headers, body)
   }
 
-  private func write(
-    _ status: HTTPResponseStatus, _ headers: [(name: String, value: String)] = [],
-    _ body: [UInt8] = []
-  ) {
+  private func abandonExchange() {
+    guard let exchange else { return }
+    exchange.abandon()
+    if let number = exchange.number { _ = server.queue.withdraw(number) }
+    self.exchange = nil
+  }
+
+  private func write(_ status: Int, _ headers: [(name: String, value: String)], _ body: [UInt8]) {
     guard let context else { return }
-    exchange?.abandon()
-    exchange = nil
+    abandonExchange()
+    letGo()
     phase = .writing
     limit(server.options.writeTimeout)
-    var fields = HTTPHeaders()
-    fields.reserveCapacity(headers.count + 2)
-    for (name, value) in headers
-    where HTTPSyntax.isToken(name) && HTTPSyntax.isFieldValue(value) && !HTTPSyntax.isFraming(name) {
-      fields.add(name: name, value: value)
-    }
-    let hasBody = status.mayHaveResponseBody
-    if hasBody { fields.add(name: "Content-Length", value: "\(body.count)") }
+    var connection: String?
     if closesAfterAnswer {
-      fields.add(name: "Connection", value: "close")
-    } else if request?.version.minor == 0 {
-      fields.add(name: "Connection", value: "keep-alive")
+      connection = "close"
+    } else if request?.isOld == true {
+      connection = "keep-alive"
     }
-    let version = HTTPVersion.http1_1
-    let head = HTTPResponseHead(version: version, status: status, headers: fields)
-    context.write(wrapOutboundOut(.head(head)), promise: nil)
-    if hasBody, !body.isEmpty, request?.method != .HEAD {
-      context.write(wrapOutboundOut(.body(.byteBuffer(ByteBuffer(bytes: body)))), promise: nil)
-    }
+    let isBodyLeftOut = request.map { $0[$0.method].elementsEqual("HEAD".utf8) } ?? false
+    request = nil
+    var buffer = context.channel.allocator.buffer(capacity: 192 + (isBodyLeftOut ? 0 : body.count))
+    Self.write(status, headers, body, isBodyLeftOut: isBodyLeftOut, connection: connection, to: &buffer)
     let written = context.eventLoop.makePromise(of: Void.self)
     written.futureResult.whenComplete { [self] result in
       switch result {
@@ -275,16 +308,62 @@ final class ServerConnection: ChannelInboundHandler, @unchecked Sendable {
       case .failure: self.context?.close(promise: nil)
       }
     }
-    context.writeAndFlush(wrapOutboundOut(.end(nil)), promise: written)
+    context.writeAndFlush(wrapOutboundOut(buffer), promise: written)
+  }
+
+  /// Writes an answer. Headers that no message may hold, or that the transport writes itself, are left out.
+  static func write(
+    _ status: Int, _ headers: [(name: String, value: String)], _ body: [UInt8], isBodyLeftOut: Bool = false,
+    connection: String?, to buffer: inout ByteBuffer
+  ) {
+    buffer.writeStaticString("HTTP/1.1 ")
+    buffer.writeString(String(status))
+    buffer.writeStaticString(" ")
+    buffer.writeStaticString(HTTPSyntax.reason(status))
+    buffer.writeStaticString("\r\n")
+    for (name, value) in headers
+    where HTTPSyntax.isToken(name) && HTTPSyntax.isFieldValue(value) && !HTTPSyntax.isFraming(name) {
+      buffer.writeString(name)
+      buffer.writeStaticString(": ")
+      buffer.writeString(value)
+      buffer.writeStaticString("\r\n")
+    }
+    let hasBody = status >= 200 && status != 204 && status != 304
+    if hasBody {
+      buffer.writeStaticString("Content-Length: ")
+      buffer.writeString(String(body.count))
+      buffer.writeStaticString("\r\n")
+    }
+    if let connection {
+      buffer.writeStaticString("Connection: ")
+      buffer.writeString(connection)
+      buffer.writeStaticString("\r\n")
+    }
+    buffer.writeStaticString("\r\n")
+    if hasBody, !isBodyLeftOut { buffer.writeBytes(body) }
+  }
+
+  private func send(_ text: StaticString) {
+    guard let context else { return }
+    var buffer = context.channel.allocator.buffer(capacity: text.utf8CodeUnitCount)
+    buffer.writeStaticString(text)
+    context.writeAndFlush(wrapOutboundOut(buffer), promise: nil)
   }
 
   private func answered() {
     guard phase == .writing else { return }
-    request = nil
     isFirst = false
     if closesAfterAnswer { return linger() }
     phase = .head
     limit(server.options.idleTimeout)
+    // What called this goes on by itself.
+    if isConsuming { return }
+    consumePending()
+    if isInputClosed, phase == .head || phase == .body { context?.close(promise: nil) }
+    if isReadHeld, phase == .head || phase == .body || pending.isEmpty {
+      isReadHeld = false
+      context?.read()
+    }
   }
 
   /// Says that nothing more comes, and waits a little for the client to hear it: closing at once,
@@ -292,14 +371,23 @@ final class ServerConnection: ChannelInboundHandler, @unchecked Sendable {
   private func linger() {
     phase = .closing
     limit(.seconds(1))
-    context?.close(mode: .output, promise: nil)
+    setPending([])
+    guard let context else { return }
+    if isInputClosed { return context.close(promise: nil) }
+    context.close(mode: .output, promise: nil)
+    if isReadHeld {
+      isReadHeld = false
+      context.read()
+    }
   }
 
   // MARK: - Time
 
   /// The present phase may take so long from now.
-  private func limit(_ span: TimeSpan) {
-    deadline = .now() + .nanoseconds(max(span.nanoseconds, 1_000_000))
+  private func limit(_ span: TimeSpan) { limit(until: .now() + .nanoseconds(max(span.nanoseconds, 1_000_000))) }
+
+  private func limit(until instant: NIODeadline) {
+    deadline = instant
     // A timer that fires earlier than needed sets itself again.
     if timer == nil || timerDeadline > deadline { schedule() }
   }
@@ -317,52 +405,50 @@ final class ServerConnection: ChannelInboundHandler, @unchecked Sendable {
     guard let context else { return }
     switch phase {
     case .head where isFirst && !closesAfterAnswer:
-      // No request is known, so this goes around the handlers that pair answers with requests.
       closesAfterAnswer = true
-      let text = "HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-      guard
-        let encoder = try? context.pipeline.syncOperations.context(
-          handlerType: HTTPResponseEncoder.self)
-      else { return context.close(promise: nil) }
-      encoder.writeAndFlush(NIOAny(ByteBuffer(string: text)), promise: nil)
-      linger()
-    case .body: refuse(.requestTimeout)
-    case .answering:
-      exchange?.timeOut()
-      write(ServerAnswer.timedOut)
+      write(ServerAnswer(408))
+    case .body: refuse(ServerAnswer(408))
+    case .answering: answerExpired()
     case .head, .writing, .closing: context.close(promise: nil)
+    }
+  }
+
+  /// A request has waited for the pipeline for as long as it may, or for its answer.
+  private func answerExpired() {
+    guard let exchange else { return }
+    if answerDeadline <= .now() {
+      if let number = exchange.number { _ = server.queue.withdraw(number, isOverdue: true) }
+      write(.timedOut)
+    } else if let number = exchange.number, server.queue.withdraw(number, isOverdue: !isInputClosed) {
+      write(.overloaded)
+    } else {
+      // The pipeline has it.
+      limit(until: answerDeadline)
     }
   }
 }
 
 /// Whether one request has been answered; shared by the connection and whoever answers.
-final class ServerExchange: Sendable {
-  private struct State {
-    var connection: ServerConnection?
-    var isTimedOut = false
-  }
-  private let state: Mutex<State>
+final class ServerExchange: @unchecked Sendable {
+  private let connection: Mutex<ServerConnection?>
   private let eventLoop: any EventLoop
+  /// In the queue of the server; nil: it never waited there. Used on the network thread.
+  var number: UInt64?
 
   init(_ connection: ServerConnection, _ eventLoop: any EventLoop) {
-    state = Mutex(State(connection: connection))
+    self.connection = Mutex(connection)
     self.eventLoop = eventLoop
   }
 
-  var isTimedOut: Bool { state.withLock(\.isTimedOut) }
-
-  /// The server has answered in place of whoever was asked.
-  func timeOut() { state.withLock { $0.isTimedOut = true } }
-
   /// Whether this was the first answer, and somebody is still there to hear it.
   func answer(status: Int, headers: [(name: String, value: String)], body: [UInt8]) -> Bool {
-    guard let connection = state.withLock({ $0.connection.take() }) else { return false }
+    guard let connection = connection.withLock({ $0.take() }) else { return false }
     eventLoop.execute { connection.answer(self, status: status, headers: headers, body: body) }
     return true
   }
 
   /// Nobody waits any more.
-  func abandon() { state.withLock { $0.connection = nil } }
+  func abandon() { connection.withLock { $0 = nil } }
 }
 
 /// What a request's receiver answers with.

@@ -439,12 +439,83 @@ import Transport
     if isRefused { #expect(complaints.first?.contains("would serve everybody") == true, "\(complaints)") }
   }
 
-  @Test(arguments: ["127.0.0.1", "127.0.0.1:x", "127.0.0.1:65536", "'[::1]'", "-1"])
+  @Test(arguments: [
+    "127.0.0.1", "127.0.0.1:x", "127.0.0.1:65536", "'[::1]'", "-1", "127.0.0.1:+80", "127.0.0.1:", "'::1:80'", "'::1'",
+    "256.1.1.1:80", "1.2.3:80", "'*:80'", "'http://127.0.0.1:80'", "'127.0.0.1:80/in'", "'a b:80'", "'-a:80'",
+    "'a..b:80'",
+    "'[127.0.0.1]:80'", "'[a]:80'", "'[]:80'", "'ü:80'", "\"127.0.0.1\\0:80\"",
+  ])
   func refusesWhatIsNoAddress(_ address: String) {
     #expect(
       PipelineText.complaints(
         "sources: { requests: { httpServer: \(address) } }\nsinks: { out: { from: requests, discard: {} } }"
       ).count == 1)
+  }
+
+  @Test(arguments: ["in", "'/a?b'", "'/a#b'", "'/a b'", "/ü", "''"])
+  func refusesPathsThatNoRequestHas(_ path: String) {
+    let complaints = PipelineText.complaints(
+      "sources: { requests: { httpServer: { address: 80, path: \(path) } } }\nsinks: { out: { from: requests, discard: {} } }"
+    )
+    #expect(complaints.count == 1)
+    #expect(complaints.first?.contains("no request has the path") == true, "\(complaints)")
+  }
+
+  @Test(arguments: ["get", "Post", "'A B'", "''"]) func refusesMethodsThatNobodySends(_ method: String) {
+    let complaints = PipelineText.complaints(
+      "sources: { requests: { httpServer: { address: 80, methods: [\(method)] } } }\nsinks: { out: { from: requests, discard: {} } }"
+    )
+    #expect(complaints.count == 1, "\(complaints)")
+  }
+
+  @Test func aBodyFitsIntoTheBudget() {
+    func complaints(_ parameters: String) -> [String] {
+      PipelineText.complaints(
+        "sources: { requests: { httpServer: { address: 80, \(parameters) } } }\nsinks: { out: { from: requests, discard: {} } }"
+      )
+    }
+    #expect(complaints("maxBody: 2MiB, maxBuffered: 1MiB").first?.contains("would never fit") == true)
+    #expect(complaints("maxBody: 2MiB, maxBuffered: 2MiB") == [])
+    #expect(complaints("maxBody: 1GiB") == [])
+  }
+
+  static let twice: [(String, String, Bool)] = [
+    ("8080", "8080", true), ("8080", "8081", false), ("127.0.0.1:0", "127.0.0.1:0", false),
+    ("8080", "localhost:8080", true), ("'[::1]:8080'", "localhost:8080", true), ("8080", "'[::1]:8080'", false),
+    ("8080", "127.0.0.2:8080", false), ("8080", "{ address: 0.0.0.0:8080, auth: { bearer: x } }", true),
+    ("'[::1]:8080'", "{ address: 0.0.0.0:8080, auth: { bearer: x } }", false),
+    ("8080", "{ address: '[::]:8080', auth: { bearer: x } }", true),
+    ("'[::1]:8080'", "{ address: '[::]:8080', auth: { bearer: x } }", true),
+  ]
+
+  @Test(arguments: twice) func onlyOneListensOnAnAddress(_ first: String, _ second: String, _ isRefused: Bool) {
+    for (one, other) in [(first, second), (second, first)] {
+      let complaints = PipelineText.complaints(
+        """
+        sources:
+          a: { httpServer: \(one) }
+        sinks:
+          out: { from: a, discard: {} }
+          other: { from: { httpServer: \(other) }, discard: {} }
+        """)
+      #expect(complaints.isEmpty == !isRefused, "\(one) and \(other): \(complaints)")
+      if isRefused {
+        #expect(complaints.count == 1)
+        #expect(complaints.first?.contains("only one source of a process can listen") == true, "\(complaints)")
+      }
+    }
+  }
+
+  @Test func aServerThatIsMadeAnewListensTwice() {
+    func complaints(_ options: String) -> [String] {
+      PipelineText.complaints(
+        """
+        sources: { a: { httpServer: 8080\(options) } }
+        sinks: { one: { from: a, discard: {} }, two: { from: a, discard: {} } }
+        """)
+    }
+    #expect(complaints("") == [])
+    #expect(complaints(", cold: true").first?.contains("makes it anew") == true)
   }
 
   @Test func theBookshopAnswersTheSearch() throws {

@@ -33,7 +33,7 @@ import Testing
 
     static let echo: @Sendable (ServerRequest) -> Void = { request in
       let query = request.query.map { "\($0.name)=\($0.value)" }.joined(separator: ",")
-      let body = String(decoding: request.body, as: UTF8.self)
+      let body = String(decoding: request.body.bytes, as: UTF8.self)
       request.reply.reply(
         status: 200, headers: [("X-Path", request.path)],
         body: Array("\(request.method) \(query) \(body)".utf8))

@@ -10,7 +10,10 @@ extension Diagnostic.Code {
     "RX324", "A schema file cannot be read, or is no JSON Schema.")
   public static let schemaPart = Diagnostic.Code(
     "RX325", "A part of a JSON Schema cannot be turned into a type.", severity: .warning)
+  public static let addressInUseTwice = Diagnostic.Code(
+    "RX326", "Only one source of a process can listen on an address.")
   static let compile: [Diagnostic.Code] = [
     .sectionWithoutEngine, .signalsTooDeep, .schemaType, .schemaFile, .schemaPart,
+    .addressInUseTwice,
   ]
 }

@@ -102,9 +102,11 @@ final class Compilation {
         name: entry.name.value, kind: entry.kind, body: plan, isCold: entry.isCold, sharing: entry.sharing,
         location: entry.name.location, references: entry.references)
     }
-    return Plan(
+    let plan = Plan(
       name: file.name.value, description: file.description?.value, threads: file.threads?.value, source: file.source,
       named: named, sinks: sinks, drivers: drivers, steps: steps, expressions: expressions)
+    plan.reportSharedAddresses(into: &diagnostics)
+    return diagnostics.hasErrors ? nil : plan
   }
 
   private var segments: [Segment] = []

@@ -38,6 +38,8 @@ public protocol SourceComponent: Component {
   var immediateValues: OwnedValue? { get }
   /// By which rules it answers clients that wait, as an HTTP server's do; nil: nobody waits for an answer.
   var serving: ServingRules? { get }
+  /// Where it listens for connections: two sources that run in one process cannot share that. Nil: nowhere.
+  var listens: ListenAddress? { get }
   /// Which threads read and decode, in words; nil where there is nothing to tell. `limit`: the plan's ``Plan/threads``.
   func threads(_ limit: Int?) -> String?
   func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource
@@ -45,6 +47,7 @@ public protocol SourceComponent: Component {
 
 extension SourceComponent {
   public var serving: ServingRules? { nil }
+  public var listens: ListenAddress? { nil }
   public func threads(_ limit: Int?) -> String? { nil }
   public var outputType: EventType { .dyn }
   public var runsOnVirtualTime: Bool { false }

@@ -143,6 +143,10 @@ public struct CodeExample: Sendable {
     "RX307": file("sources: { s: { stdin: {} } }", sound),
     "RX320": file("sources: { s: { stdin: {} } }\ndefaults: { a: 1 }\nsinks: { out: { from: s, stdout: {} } }", sound),
     "RX323": source("stdin: { decode: json }\nschema: { id: number }", "stdin: { decode: json }\nschema: { id: int }"),
+    "RX326": file(
+      "sources: { a: { httpServer: 8080 }, b: { httpServer: 8080 } }\nsinks: { out: { from: { merge: [a, b] }, discard: {} } }",
+      "sources: { a: { httpServer: 8080 }, b: { httpServer: 8081 } }\nsinks: { out: { from: { merge: [a, b] }, discard: {} } }"
+    ),
 
     // Expressions
     "RX401": step("filter: event.level = 'error'", "filter: event.level == 'error'"),

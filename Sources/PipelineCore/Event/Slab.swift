@@ -14,6 +14,11 @@ public final class Slab: @unchecked Sendable {
   public var count: Int
   /// Where the memory goes in the end.
   private let pool: SlabPool?
+  /// What counts the memory; released with it. Set, if at all, by the thread that writes.
+  public var charge: AnyObject?
+
+  /// Without room; it may be shared.
+  public static let empty = Slab(capacity: 0)
 
   public init(capacity: Int) {
     self.capacity = capacity
@@ -48,6 +53,13 @@ public final class Slab: @unchecked Sendable {
       if let source = $0.baseAddress { start.copyMemory(from: source, byteCount: $0.count) }
     }
     count = bytes.count
+  }
+
+  /// Adds bytes, for which there must be room.
+  public func append(_ bytes: UnsafeRawBufferPointer) {
+    precondition(bytes.count <= capacity - count, "a slab has no room")
+    if let source = bytes.baseAddress { (start + count).copyMemory(from: source, byteCount: bytes.count) }
+    count += bytes.count
   }
 
   deinit {

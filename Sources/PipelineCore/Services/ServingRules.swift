@@ -20,9 +20,14 @@ public struct ServingRules: Sendable {
   public var methods: [String]?
   /// What clients must present.
   public var auth: HTTPOptions.Auth = .none
+  /// Bytes of a body, also when it is decompressed.
   public var maxBodyBytes = 1 << 20
+  /// Bytes of all requests that come in, wait for the pipeline or are in its turn.
+  public var maxBufferedBytes = 64 << 20
   /// Connections at a time; each has at most one request that waits for its answer.
   public var maxConnections = 1024
+  /// From the end of a request until the pipeline takes it in.
+  public var queueTimeout: TimeSpan = .seconds(5)
   /// From the end of a request to its answer.
   public var replyTimeout: TimeSpan = .seconds(30)
   public var answer = Answer.reply
@@ -78,7 +83,7 @@ public struct ServerAnswer: Sendable {
   public var headers: [(name: String, value: String)] = []
   public var body: [UInt8] = []
 
-  init(_ status: Int, _ headers: [(name: String, value: String)] = [], error: String? = nil) {
+  public init(_ status: Int, _ headers: [(name: String, value: String)] = [], error: String? = nil) {
     self.status = status
     self.headers = headers
     guard let error else { return }
@@ -94,12 +99,18 @@ public struct ServerAnswer: Sendable {
   public static let busy = ServerAnswer(503)
   /// The source takes nothing in any more.
   public static let stopped = ServerAnswer(503, [(name: "Retry-After", value: "1")])
+  /// The pipeline does not take the request in soon, or there is no memory to let it wait. It has not been taken in.
+  public static let overloaded = ServerAnswer(503, [(name: "Retry-After", value: "1")])
+  /// The body is in a content coding that is not understood.
+  public static let unknownCoding = ServerAnswer(415, [(name: "Accept-Encoding", value: "gzip, deflate, zstd")])
   /// Nobody is left who could answer.
   public static let abandoned = ServerAnswer(503)
   /// Nobody has answered in time.
   public static let timedOut = ServerAnswer(504)
   /// The events have been taken in.
   public static let accepted = ServerAnswer(202)
+  /// The body is not what its content coding says.
+  public static let damaged = ServerAnswer(400, error: "the body cannot be decompressed")
   /// The body held something, but no event.
   public static let undecodable = ServerAnswer(400, error: "no event of the body could be decoded")
 

@@ -45,7 +45,7 @@ struct CheckSettings {
   func run() throws {
     let selection = try input.selection()
     let front = FrontEnd(try input.environment.inputs())
-    let results = selection.paths.map(front.load)
+    let results = front.load(selection.paths)
     let missing = selection.missing
     let diagnostics = missing + results.flatMap(\.diagnostics)
 

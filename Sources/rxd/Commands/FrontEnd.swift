@@ -73,6 +73,22 @@ struct FrontEnd {
     }
   }
 
+  /// The files that one process is to run together: what only one of them can have is an error in the later one.
+  func load(_ paths: [String]) -> [Result] {
+    var results: [Result] = []
+    for path in paths {
+      var result = load(path)
+      if let plan = result.plan {
+        var diagnostics = Diagnostics()
+        plan.reportSharedAddresses(beside: results.compactMap(\.plan), into: &diagnostics)
+        result.diagnostics += diagnostics.all
+        if diagnostics.hasErrors { result.plan = nil }
+      }
+      results.append(result)
+    }
+    return results
+  }
+
   func compile(_ path: String, _ source: SourceText) -> Result {
     var result = Result(path: path, source: source)
     var diagnostics = Diagnostics()

@@ -89,7 +89,7 @@ struct RunSettings {
       }
       let front = FrontEnd(inputs)
       var results = selection.missing.map { FrontEnd.Result(path: "", diagnostics: [$0], isUnreadable: true) }
-      results += selection.paths.map(front.load)
+      results += front.load(selection.paths)
       return denied ? results.map(\.withoutWarnings) : results
     }
     let loaded = options.load()

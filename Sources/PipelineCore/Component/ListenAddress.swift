@@ -1,0 +1,85 @@
+/// Where a source listens for connections.
+public struct ListenAddress: Sendable, Equatable {
+  /// An IP address without brackets, or a name.
+  public var host: String
+  /// 0: the system chooses one that is free.
+  public var port: Int
+  /// Where the file says so, if it does.
+  public var location: SourceLocation?
+
+  public init(host: String, port: Int, location: SourceLocation? = nil) {
+    self.host = host
+    self.port = port
+    self.location = location
+  }
+
+  /// `HOST:PORT`.
+  var text: String { host.utf8.contains(UInt8(ascii: ":")) ? "[\(host)]:\(port)" : "\(host):\(port)" }
+
+  /// Whether one of both cannot listen while the other does: the port is the same, and the hosts are, or one stands
+  /// for all addresses. Names are not looked up, so two that lead to one address are not found.
+  func excludes(_ other: ListenAddress) -> Bool {
+    guard port == other.port, port != 0 else { return false }
+    if host == other.host || host == "::" || other.host == "::" { return true }
+    func isVersion6(_ host: String) -> Bool { host.utf8.contains(UInt8(ascii: ":")) }
+    if host == "0.0.0.0" || other.host == "0.0.0.0" { return !isVersion6(host) && !isVersion6(other.host) }
+    // What `localhost` is, the system decides: one of these.
+    func isLocal(_ host: String) -> Bool { host == "127.0.0.1" || host == "::1" }
+    return host == "localhost" && isLocal(other.host) || other.host == "localhost" && isLocal(host)
+  }
+}
+
+extension Plan {
+  /// A source that listens, once for each time that it runs beside itself.
+  struct Listener {
+    var address: ListenAddress
+    var location: SourceLocation
+  }
+
+  /// The sources that listen, in the order of the plan. What nothing refers to does not run.
+  var listeners: [Listener] {
+    var found: [Listener] = []
+    func visit(_ signal: SignalPlan, times: Int) {
+      switch signal.kind {
+      case .named, .errors, .input: break
+      case .source(let component, _):
+        if let address = component.listens {
+          let location = address.location ?? steps[signal.step.number].location
+          for _ in 0..<times { found.append(Listener(address: address, location: location)) }
+        }
+        for inner in component.innerPlans { visit(inner, times: 1) }
+      case .run(_, let input): visit(input, times: times)
+      case .node(let component, _, let inputs):
+        for input in inputs { visit(input, times: times) }
+        for inner in component.innerPlans { visit(inner, times: 1) }
+      }
+    }
+    for (index, named) in named.enumerated() where named.references > 0 || drivers.contains(index) {
+      visit(named.body, times: named.isCold ? max(named.references, 1) : 1)
+    }
+    for sink in sinks { visit(sink.input, times: 1) }
+    return found
+  }
+
+  /// Reports sources that listen where another one does: of this plan, or of `earlier` ones, which the same process is
+  /// to run.
+  public func reportSharedAddresses(beside earlier: [Plan] = [], into diagnostics: inout Diagnostics) {
+    var seen = earlier.flatMap(\.listeners)
+    for listener in listeners {
+      defer { seen.append(listener) }
+      guard let other = seen.first(where: { $0.address.excludes(listener.address) }) else { continue }
+      let isItself = other.location == listener.location
+      diagnostics.report(
+        Diagnostic(
+          .addressInUseTwice,
+          isItself
+            ? "each reference to a 'cold' signal makes it anew, and only one of them can listen on \(listener.address.text)"
+            : "only one source of a process can listen on \(listener.address.text)",
+          at: listener.location,
+          notes: isItself ? [] : [.init("another one listens on \(other.address.text) here", at: other.location)],
+          help: isItself
+            ? "Remove 'cold', so that all references share one server"
+            : "Choose another port, or read the first one by its name"))
+    }
+  }
+}

@@ -1,0 +1,42 @@
+import Synchronization
+
+/// Bytes that several holders share. Thread-safe.
+final class ByteBudget: Sendable {
+  let limit: Int
+  private let used = Atomic<Int>(0)
+
+  init(limit: Int) { self.limit = limit }
+
+  /// Bytes that are held now.
+  var held: Int { used.load(ordering: .relaxed) }
+
+  /// Whether so many more would be granted now.
+  func hasRoom(for count: Int) -> Bool { count <= limit - held }
+
+  /// Takes so many bytes; false, and none are taken, if that exceeds the limit.
+  func take(_ count: Int) -> Bool {
+    let now = used.add(count, ordering: .relaxed).newValue
+    if now <= limit || count == 0 { return true }
+    used.subtract(count, ordering: .relaxed)
+    return false
+  }
+
+  func giveBack(_ count: Int) { used.subtract(count, ordering: .relaxed) }
+}
+
+/// What one holder has taken of a budget; given back with its end. `grow` is called by one thread at a time.
+final class ByteCharge: @unchecked Sendable {
+  private let budget: ByteBudget
+  private var count = 0
+
+  init(_ budget: ByteBudget) { self.budget = budget }
+
+  deinit { budget.giveBack(count) }
+
+  /// Takes so many more bytes; false if the budget has no room.
+  func grow(by more: Int) -> Bool {
+    guard budget.take(more) else { return false }
+    count += more
+    return true
+  }
+}

@@ -1,0 +1,77 @@
+internal import CCompress
+import PipelineCore
+
+/// Decompresses bodies that came in a content coding of HTTP.
+public enum Decompressor {
+  public enum Format: String, Sendable, CaseIterable {
+    case gzip, deflate, zstd
+
+    fileprivate var number: Int32 {
+      switch self {
+      case .gzip: Int32(RX_GZIP)
+      case .deflate: Int32(RX_DEFLATE)
+      case .zstd: Int32(RX_ZSTD)
+      }
+    }
+  }
+
+  /// What a `Content-Encoding` says.
+  enum Coding: Equatable {
+    case none
+    case compressed(Format)
+    /// Of no use here: not known, or several one over the other.
+    case unknown
+
+    init(_ name: String) {
+      let name = name.lowercased()
+      if name.isEmpty || name == "identity" {
+        self = .none
+      } else if let format = Format(rawValue: name == "x-gzip" ? "gzip" : name) {
+        self = .compressed(format)
+      } else {
+        self = .unknown
+      }
+    }
+  }
+
+  public enum Outcome: Sendable {
+    case bytes(Slab)
+    /// More than the limit; the rest was not decompressed.
+    case tooLarge
+    /// It is not of that format, or ends too early.
+    case damaged
+    /// The library is not installed, or memory is short.
+    case unavailable
+  }
+
+  /// The content of a whole body.
+  /// - Parameter limit: Of the content, in bytes. No more than this, and one, is ever decompressed.
+  public static func decompress(_ body: Slab, _ format: Format, limit: Int) -> Outcome {
+    guard body.count > 0 else { return .bytes(body) }
+    guard let decompressor = rx_decompressor_new(format.number) else { return .unavailable }
+    defer { rx_decompressor_free(decompressor) }
+    let most = limit == .max ? limit : limit + 1
+    var content = Slab(capacity: min(most, max(4 * min(body.count, most / 4), 4 << 10)))
+    var at = 0
+    while true {
+      if content.count > limit { return .tooLarge }
+      if content.count == content.capacity {
+        let larger = Slab(capacity: content.capacity > most / 2 ? most : 2 * content.capacity)
+        larger.append(content.bytes)
+        content = larger
+      }
+      var used = 0
+      var made = 0
+      let code = rx_decompress(
+        decompressor, body.start + at, body.count - at, &used, content.start + content.count,
+        content.capacity - content.count, &made)
+      at += used
+      content.count += made
+      switch code {
+      case Int32(RX_WHOLE): return content.count > limit ? .tooLarge : .bytes(content)
+      case Int32(RX_MORE): continue
+      default: return .damaged
+      }
+    }
+  }
+}

@@ -1,0 +1,346 @@
+import Glibc
+import PipelineCore
+
+/// The head of a request: its bytes, and where things stand in them.
+struct RequestHead: Sendable {
+  struct Field: Sendable {
+    var name: Range<Int32>
+    var value: Range<Int32>
+  }
+  /// The lines of the head.
+  var bytes: [UInt8]
+  var method: Range<Int32>
+  var target: Range<Int32>
+  /// The target up to the `?`.
+  var path: Range<Int32>
+  var fields: [Field]
+  /// Whether the version is HTTP/1.0.
+  var isOld = false
+  /// Of the body: 0 if there is none, or it is chunked.
+  var length = 0
+  var isChunked = false
+  /// The client wants to send further requests on the connection.
+  var isKeptAlive = true
+  /// The client sends the body only when it is told to.
+  var expectsContinue = false
+
+  func text(_ range: Range<Int32>) -> String { String(decoding: self[range], as: UTF8.self) }
+
+  subscript(_ range: Range<Int32>) -> ArraySlice<UInt8> { bytes[Int(range.lowerBound)..<Int(range.upperBound)] }
+
+  /// The value of the only field of that name; nil if there is none. `name` is in lower case.
+  func value(of name: StaticString) -> String? {
+    fields.first { matches($0, name) }.map { text($0.value) }
+  }
+
+  func matches(_ field: Field, _ name: StaticString) -> Bool {
+    HTTPRequestReader.isSame(self[field.name], name)
+  }
+
+  /// What it costs to hold it.
+  var byteCount: Int { bytes.count + fields.count * MemoryLayout<Field>.stride }
+}
+
+/// Takes requests off the bytes of one connection, as RFC 9112 has them. What two readers could understand in different
+/// ways is refused: lines that end without a carriage return, folded fields, spaces before a colon, a length that is
+/// given twice or beside chunks, chunks that are not the only coding.
+struct HTTPRequestReader {
+  enum Part {
+    /// There is no further part before more bytes have come; those not consumed are offered again with them.
+    case more
+    case head(RequestHead)
+    case body(UnsafeRawBufferPointer)
+    case end
+    /// This is no request, or too long a head; what to answer.
+    case refused(Int)
+  }
+
+  private enum State {
+    case head
+    case fixed(Int)
+    case chunkSize
+    case chunk(Int)
+    case chunkEnd
+    case trailer
+    case failed
+  }
+
+  private let maxHeadBytes: Int
+  private let maxLines: Int
+  private var state = State.head
+  /// Of the bytes that were offered and not consumed: where the line begins that has not ended yet.
+  private var line = 0
+  /// Lines of the head, or the trailer, that have ended.
+  private var lines = 0
+  /// Bytes of the trailer, and of what stands beside the sizes of chunks.
+  private var extra = 0
+
+  init(maxHeadBytes: Int, maxLines: Int) {
+    self.maxHeadBytes = maxHeadBytes
+    self.maxLines = maxLines
+  }
+
+  /// The next part that the bytes hold, and how many of them that has consumed.
+  mutating func next(_ bytes: UnsafeRawBufferPointer) -> (consumed: Int, part: Part) {
+    var at = 0
+    while true {
+      let rest = UnsafeRawBufferPointer(rebasing: bytes[at...])
+      switch state {
+      case .head:
+        // Empty lines before a request are left over from an earlier body, RFC 9112, 2.2.
+        if lines == 0, line == 0, rest.count >= 2, rest[0] == Self.carriageReturn, rest[1] == Self.lineFeed {
+          at += 2
+          continue
+        }
+        let (used, part) = head(rest)
+        return (at + used, part)
+      case .fixed(let left):
+        if left == 0 {
+          restart()
+          return (at, .end)
+        }
+        guard !rest.isEmpty else { return (at, .more) }
+        let count = min(left, rest.count)
+        state = .fixed(left - count)
+        return (at + count, .body(UnsafeRawBufferPointer(rebasing: rest[..<count])))
+      case .chunkSize:
+        guard let end = endOfLine(rest) else { return (at, lineIsTooLong(rest) ? fail() : .more) }
+        guard let size = end < 0 ? nil : chunkSize(UnsafeRawBufferPointer(rebasing: rest[..<end])) else {
+          return (at, fail())
+        }
+        at += end + 2
+        state = size == 0 ? .trailer : .chunk(size)
+      case .chunk(let left):
+        if left == 0 {
+          state = .chunkEnd
+          continue
+        }
+        guard !rest.isEmpty else { return (at, .more) }
+        let count = min(left, rest.count)
+        state = .chunk(left - count)
+        return (at + count, .body(UnsafeRawBufferPointer(rebasing: rest[..<count])))
+      case .chunkEnd:
+        guard rest.count >= 2 else { return (at, .more) }
+        guard rest[0] == Self.carriageReturn, rest[1] == Self.lineFeed else { return (at, fail()) }
+        at += 2
+        state = .chunkSize
+      case .trailer:
+        guard let end = endOfLine(rest) else { return (at, lineIsTooLong(rest) ? fail() : .more) }
+        guard end >= 0 else { return (at, fail()) }
+        if end == 0 {
+          at += 2
+          restart()
+          return (at, .end)
+        }
+        // Nothing is made of trailers, but they must be fields.
+        extra += end
+        lines += 1
+        guard extra <= maxHeadBytes, lines <= maxLines, field(rest, 0..<end) != nil else { return (at, fail()) }
+        at += end + 2
+      case .failed: return (bytes.count, .more)
+      }
+    }
+  }
+
+  private mutating func fail(_ status: Int = 400) -> Part {
+    state = .failed
+    return .refused(status)
+  }
+
+  private mutating func restart() {
+    state = .head
+    line = 0
+    lines = 0
+    extra = 0
+  }
+
+  // MARK: Lines
+
+  private static let carriageReturn = UInt8(ascii: "\r")
+  private static let lineFeed = UInt8(ascii: "\n")
+
+  /// Where the first line ends, before its CR LF; negative if it ends otherwise, nil if its end has not come.
+  private func endOfLine(_ bytes: UnsafeRawBufferPointer) -> Int? {
+    guard let feed = bytes.place(of: Self.lineFeed) else { return nil }
+    return feed > 0 && bytes[feed - 1] == Self.carriageReturn ? feed - 1 : -1
+  }
+
+  private func lineIsTooLong(_ bytes: UnsafeRawBufferPointer) -> Bool { bytes.count > maxHeadBytes }
+
+  private mutating func chunkSize(_ text: UnsafeRawBufferPointer) -> Int? {
+    var size = 0
+    var digits = 0
+    for byte in text {
+      guard let digit = Self.hexadecimal(byte) else { break }
+      digits += 1
+      guard digits <= 15 else { return nil }
+      size = size << 4 | Int(digit)
+    }
+    guard digits > 0 else { return nil }
+    // Extensions mean nothing here; they must be told from a number that goes on.
+    let rest = text[digits...].drop { $0 == 0x20 || $0 == 0x09 }
+    guard rest.isEmpty || rest.first == UInt8(ascii: ";"), rest.allSatisfy(Self.isInValue) else { return nil }
+    extra += rest.count
+    return extra <= maxHeadBytes ? size : nil
+  }
+
+  static func hexadecimal(_ byte: UInt8) -> UInt8? {
+    if byte &- 48 < 10 { return byte &- 48 }
+    let letter = (byte | 0x20) &- 97
+    return letter < 6 ? letter + 10 : nil
+  }
+
+  /// A visible character, space, tab, or a byte beyond ASCII.
+  @inline(__always)
+  private static func isInValue(_ byte: UInt8) -> Bool { byte >= 0x20 && byte != 0x7f || byte == 0x09 }
+
+  @inline(__always)
+  private static func isInToken(_ byte: UInt8) -> Bool {
+    if (byte | 0x20) &- 97 < 26 || byte &- 48 < 10 { return true }
+    // !#$%&'*+-.^_`|~
+    switch byte {
+    case 0x21, 0x23...0x27, 0x2A, 0x2B, 0x2D, 0x2E, 0x5E...0x60, 0x7C, 0x7E: return true
+    default: return false
+    }
+  }
+
+  /// Equal but for the case of letters; `name` is in lower case.
+  static func isSame(_ bytes: some Collection<UInt8>, _ name: StaticString) -> Bool {
+    guard bytes.count == name.utf8CodeUnitCount else { return false }
+    var at = name.utf8Start
+    for byte in bytes {
+      if HTTPSyntax.lower(byte) != at.pointee { return false }
+      at += 1
+    }
+    return true
+  }
+
+  // MARK: The head
+
+  /// Looks for the end of the head, and reads it then.
+  private mutating func head(_ bytes: UnsafeRawBufferPointer) -> (Int, Part) {
+    guard let first = bytes.first else { return (0, .more) }
+    // Another protocol, such as TLS, may never end a line.
+    guard Self.isInToken(first) || first == Self.carriageReturn && bytes.count == 1 else { return (0, fail()) }
+    while let feed = UnsafeRawBufferPointer(rebasing: bytes[line...]).place(of: Self.lineFeed) {
+      let end = line + feed
+      guard end > 0, bytes[end - 1] == Self.carriageReturn else { return (0, fail()) }
+      guard end <= maxHeadBytes else { return (0, fail(431)) }
+      if feed == 1 {
+        let part = read(UnsafeRawBufferPointer(rebasing: bytes[..<(line - 2)]))
+        return (end + 1, part)
+      }
+      lines += 1
+      // The first line is the request's.
+      guard lines <= maxLines + 1 else { return (0, fail(431)) }
+      line = end + 1
+    }
+    return (0, bytes.count > maxHeadBytes ? fail(431) : .more)
+  }
+
+  /// Reads a head that has come whole, without the empty line and the end of the last one.
+  private mutating func read(_ bytes: UnsafeRawBufferPointer) -> Part {
+    let first = bytes.place(of: Self.lineFeed).map { $0 - 1 } ?? bytes.count
+    guard var head = requestLine(bytes, first) else { return fail() }
+    var hosts = 0
+    var lengths = 0
+    var encodings = 0
+    var isClosed = false
+    var isKept = false
+    var at = first + 2
+    while at < bytes.count {
+      let rest = UnsafeRawBufferPointer(rebasing: bytes[at...])
+      let end = at + (rest.place(of: Self.lineFeed).map { $0 - 1 } ?? rest.count)
+      guard let found = field(bytes, at..<end) else { return fail() }
+      head.fields.append(found)
+      at = end + 2
+      let value = bytes[Int(found.value.lowerBound)..<Int(found.value.upperBound)]
+      switch found.name.count {
+      case 4 where head.matches(found, "host"): hosts += 1
+      case 6 where head.matches(found, "expect"):
+        if Self.isSame(value, "100-continue") { head.expectsContinue = !head.isOld }
+      case 7 where head.matches(found, "upgrade"): isClosed = true
+      case 10 where head.matches(found, "connection"):
+        for option in value.split(separator: UInt8(ascii: ",")) {
+          let option = Self.trimmed(option)
+          if Self.isSame(option, "close") { isClosed = true }
+          if Self.isSame(option, "keep-alive") { isKept = true }
+        }
+      case 14 where head.matches(found, "content-length"):
+        lengths += 1
+        guard let length = Self.decimal(value) else { return fail() }
+        head.length = length
+      case 17 where head.matches(found, "transfer-encoding"):
+        encodings += 1
+        guard Self.isSame(value, "chunked"), !head.isOld else { return fail() }
+        head.isChunked = true
+      default: break
+      }
+    }
+    guard hosts == 1 || hosts == 0 && head.isOld, lengths + encodings <= 1 else { return fail() }
+    head.isKeptAlive = !isClosed && (isKept || !head.isOld)
+    restart()
+    if head.isChunked { state = .chunkSize } else { state = .fixed(head.length) }
+    return .head(head)
+  }
+
+  /// `METHOD TARGET HTTP/1.1`, one space between two; nil if it is another line.
+  private func requestLine(_ bytes: UnsafeRawBufferPointer, _ end: Int) -> RequestHead? {
+    let line = bytes[..<end]
+    guard let first = line.firstIndex(of: 0x20), first > 0, line[..<first].allSatisfy(Self.isInToken),
+      !line[..<first].elementsEqual("CONNECT".utf8),
+      let second = line[(first + 1)...].firstIndex(of: 0x20), second > first + 1
+    else { return nil }
+    let target = line[(first + 1)..<second]
+    guard target.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else { return nil }
+    let version = line[(second + 1)...]
+    let isOld = version.elementsEqual("HTTP/1.0".utf8)
+    guard isOld || version.elementsEqual("HTTP/1.1".utf8) else { return nil }
+    let path = target.firstIndex(of: UInt8(ascii: "?")) ?? second
+    var head = RequestHead(
+      bytes: Array(bytes), method: 0..<Int32(first), target: Int32(first + 1)..<Int32(second),
+      path: Int32(first + 1)..<Int32(path), fields: [])
+    head.fields.reserveCapacity(lines)
+    head.isOld = isOld
+    return head
+  }
+
+  /// A field of `bytes`, without the spaces around its value; nil if the line is none.
+  private func field(_ bytes: UnsafeRawBufferPointer, _ line: Range<Int>) -> RequestHead.Field? {
+    let text = UnsafeRawBufferPointer(rebasing: bytes[line])
+    guard let colon = text.place(of: UInt8(ascii: ":")), colon > 0 else { return nil }
+    for index in 0..<colon where !Self.isInToken(text[index]) { return nil }
+    for index in (colon + 1)..<text.count where !Self.isInValue(text[index]) { return nil }
+    let value = Self.trimmed(text[(colon + 1)...])
+    let start = line.lowerBound
+    return RequestHead.Field(
+      name: Int32(start)..<Int32(start + colon),
+      value: Int32(start + value.startIndex)..<Int32(start + value.endIndex))
+  }
+
+  private static func trimmed(_ bytes: Slice<UnsafeRawBufferPointer>) -> Slice<UnsafeRawBufferPointer> {
+    var bytes = bytes
+    while let last = bytes.last, last == 0x20 || last == 0x09 { bytes = bytes.dropLast() }
+    return bytes.drop { $0 == 0x20 || $0 == 0x09 }
+  }
+
+  /// Digits alone; what is too large for this machine is as large as can be.
+  private static func decimal(_ bytes: Slice<UnsafeRawBufferPointer>) -> Int? {
+    var number = 0
+    for byte in bytes {
+      guard byte &- 48 < 10 else { return nil }
+      let (product, isOver) = number.multipliedReportingOverflow(by: 10)
+      let (sum, isTooLarge) = product.addingReportingOverflow(Int(byte &- 48))
+      number = isOver || isTooLarge ? .max : sum
+    }
+    return bytes.isEmpty ? nil : number
+  }
+}
+
+extension UnsafeRawBufferPointer {
+  /// Where that byte is first.
+  fileprivate func place(of byte: UInt8) -> Int? {
+    guard let base = baseAddress, let found = memchr(base, Int32(byte), count) else { return nil }
+    return UnsafeRawPointer(found) - base
+  }
+}

@@ -1,0 +1,189 @@
+import Foundation
+import Testing
+
+/// `httpServer` in a process of its own, asked by clients that mean it harm or only come in numbers.
+@Suite(.timeLimit(.minutes(4)))
+struct ServerTests {
+  /// A connection of a client.
+  private final class Client {
+    let socket: Int32
+    private var isOpen = true
+
+    init(port: Int) throws {
+      socket = Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+      var address = sockaddr_in()
+      address.sin_family = sa_family_t(AF_INET)
+      address.sin_port = in_port_t(port).bigEndian
+      address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+      let code = withUnsafePointer(to: &address) {
+        $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+          connect(socket, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+        }
+      }
+      guard code == 0 else { throw TimedOut(description: "no connection to port \(port)") }
+    }
+
+    deinit { close() }
+
+    func close() {
+      if isOpen { Glibc.close(socket) }
+      isOpen = false
+    }
+
+    /// Whether all has been sent: a server that refuses may have closed the connection.
+    @discardableResult
+    func post(_ body: [UInt8]) -> Bool {
+      let bytes = Array("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: \(body.count)\r\n\r\n".utf8) + body
+      var sent = 0
+      while sent < bytes.count {
+        let count = bytes.withUnsafeBytes {
+          send(socket, $0.baseAddress! + sent, bytes.count - sent, Int32(MSG_NOSIGNAL))
+        }
+        if count <= 0 { return false }
+        sent += count
+      }
+      return true
+    }
+
+    /// The status of the next answer, without its body, which must be empty; nil if there is none.
+    func status() -> Int? {
+      var text: [UInt8] = []
+      var byte: UInt8 = 0
+      while !text.suffix(4).elementsEqual("\r\n\r\n".utf8) {
+        guard read(socket, &byte, 1) == 1 else { return nil }
+        text.append(byte)
+      }
+      return Int(String(decoding: text, as: UTF8.self).split(separator: " ")[1])
+    }
+  }
+
+  private func port(_ process: RunningRxd) throws -> Int {
+    let line = try process.errorLine(with: "listening on 127.0.0.1:")
+    return try #require(line.split(separator: ":").last.flatMap { Int($0.prefix { $0.isNumber }) })
+  }
+
+  /// MiB of memory that the process has had at most.
+  private func peak(_ process: RunningRxd) throws -> Int {
+    let status = try String(contentsOfFile: "/proc/\(process.pid)/status", encoding: .utf8)
+    let line = try #require(status.split(separator: "\n").first { $0.hasPrefix("VmHWM:") })
+    return try #require(line.split(separator: " ").dropFirst().first.flatMap { Int($0.filter(\.isNumber)) }) >> 10
+  }
+
+  /// Clients that post to a pipeline whose sink takes nothing cost what `maxBuffered` says, be they patient or not.
+  @Test func aSinkThatTakesNothingDoesNotFillTheMemory() throws {
+    let folder = try Scratch()
+    // Nobody listens on port 9.
+    let file = try folder.write(
+      "blocked.yaml",
+      """
+      sources:
+        events:
+          httpServer: { address: '127.0.0.1:0', decode: ndjson, maxBuffered: 8MiB, replyTimeout: 100ms }
+      sinks: { out: { from: events, http: { url: 'http://127.0.0.1:9/', queue: 1 } } }
+
+      """)
+    let process = try RunningRxd(["-v", file])
+    let port = try port(process)
+    let body = Array(String(repeating: "{\"n\":1}\n", count: 1 << 17).utf8)
+    // The first body is taken in and held by the sink.
+    let first = try Client(port: port)
+    #expect(first.post(body))
+    #expect(first.status() == 504)
+    let before = try peak(process)
+    var refused = 0
+    for round in 0..<200 {
+      let client = try Client(port: port)
+      guard client.post(body) else {
+        refused += 1
+        continue
+      }
+      if round % 4 == 0 {
+        let status = client.status()
+        #expect(status == 503 || status == 504)
+        if status == 503 { refused += 1 }
+      }
+      client.close()
+    }
+    #expect(refused > 0)
+    let after = try peak(process)
+    // 200 MiB have come in. Beside the budget there are what the network reads and what the heap keeps.
+    #expect(after - before < 64, "\(before) MiB, then \(after) MiB")
+    process.send(SIGKILL)
+  }
+
+  @Test func waitsForDescriptorsWithoutSpinning() throws {
+    let folder = try Scratch()
+    let file = try folder.write(
+      "take.yaml",
+      """
+      sources: { events: { httpServer: { address: '127.0.0.1:0', decode: ndjson } } }
+      sinks: { out: { from: events, discard: {} } }
+
+      """)
+    let process = try RunningRxd(["-v", file])
+    let port = try port(process)
+    // The first connection has what is made once.
+    let first = try Client(port: port)
+    first.post(Array("{}\n".utf8))
+    #expect(first.status() == 200)
+    let open = try FileManager.default.contentsOfDirectory(atPath: "/proc/\(process.pid)/fd").count
+    let limiting = try Process.run(
+      URL(fileURLWithPath: "/usr/bin/prlimit"), arguments: ["--pid", "\(process.pid)", "--nofile=\(open + 4)"])
+    limiting.waitUntilExit()
+    #expect(limiting.terminationStatus == 0)
+    var clients: [Client] = []
+    for _ in 0..<20 { clients.append(try Client(port: port)) }
+    let warning = try process.errorLine(with: "connections cannot be taken")
+    #expect(warning.contains("the limit of open files"))
+    let start = try spent(process)
+    let clock = ContinuousClock.now
+    // Those that are connected are served meanwhile.
+    for _ in 0..<200 {
+      first.post(Array("{}\n".utf8))
+      #expect(first.status() == 200)
+    }
+    for client in clients.prefix(10) { client.close() }
+    // Descriptors are free again: whoever waits gets through.
+    clients[10].post(Array("{}\n".utf8))
+    #expect(clients[10].status() == 200)
+    let next = try process.errorLine(with: "connections ")
+    #expect(next.contains("connections are taken again"), "one warning for all attempts")
+    let seconds = clock.duration(to: .now) / .seconds(1)
+    #expect(try spent(process) - start < 0.5 + seconds / 2)
+    process.send(SIGKILL)
+  }
+
+  /// Seconds of CPU time so far.
+  private func spent(_ process: RunningRxd) throws -> Double {
+    let text = try String(contentsOfFile: "/proc/\(process.pid)/stat", encoding: .utf8)
+    let fields = text.split(separator: ")").last.map { $0.split(separator: " ") } ?? []
+    return Double(fields.dropFirst(11).prefix(2).compactMap { Int($0) }.reduce(0, +))
+      / Double(sysconf(Int32(_SC_CLK_TCK)))
+  }
+
+  // MARK: One address twice
+
+  private static let one = """
+    sources: { events: { httpServer: 127.0.0.1:18123 } }
+    sinks: { out: { from: events, reply: {} } }
+
+    """
+
+  @Test func twoFilesCannotListenOnOneAddress() throws {
+    let folder = try Scratch()
+    try folder.write("a.yaml", Self.one)
+    try folder.write("b.yaml", Self.one.replacingOccurrences(of: "127.0.0.1:18123", with: "localhost:18123"))
+    try folder.write("c.yaml", Self.one.replacingOccurrences(of: "18123", with: "18124"))
+    let alone = try Rxd.run("check", "a.yaml", in: folder.path)
+    #expect(alone.status == 0, "\(alone.output)")
+    let both = try Rxd.run("check", "a.yaml", "c.yaml", "b.yaml", in: folder.path)
+    #expect(both.status == 78)
+    #expect(both.output.contains("b.yaml:1:36"), "\(both.output)")
+    #expect(both.output.contains("RX326"))
+    #expect(both.output.contains("a.yaml:1:36"))
+    // Each file is a pipeline of its own: one that is wrong does not stop the others, and nothing listens twice.
+    let running = try RunningRxd(["-v", "a.yaml", "b.yaml"], in: folder.path)
+    try running.errorLine(with: "RX326")
+    running.send(SIGKILL)
+  }
+}
