@@ -1,5 +1,3 @@
-import CRE2
-
 /// How lines are taken apart by a pattern.
 public struct RegexDecoding: Sendable, Equatable {
   /// The well-known pattern for access logs of Apache and nginx; see ``CombinedLogDecoder``.
@@ -26,7 +24,7 @@ public struct RegexDecoding: Sendable, Equatable {
 /// A line that does not match is refused. Blank lines are refused too, unless they match.
 final class RegexDecoder: EventDecoder {
   private let invalidUTF8: InvalidUTF8
-  private let pattern: OpaquePointer
+  private let pattern: Pattern
   private let names: FieldNames
   /// For each name, the number of its group and its type.
   private let groups: [(number: Int, type: FieldType)]
@@ -42,42 +40,30 @@ final class RegexDecoder: EventDecoder {
       throw CodecFailure(
         option: "pattern", message: "the pattern is longer than \(RegexDecoding.patternLimit) bytes")
     }
-    let compiled = text.withUnsafeBytes {
-      rx_re2_compile($0.baseAddress?.assumingMemoryBound(to: CChar.self), $0.count)
-    }
-    guard let compiled else {
-      throw CodecFailure(option: "pattern", message: "the pattern does not compile")
-    }
-    var offset = -1
-    if let reason = rx_re2_error(compiled, &offset) {
-      let message = String(cString: reason)
-      rx_re2_free(compiled)
+    let compiled = text.withUnsafeBytes { Pattern($0) }
+    if let failure = compiled.failure {
       throw CodecFailure(
-        option: "pattern", message: "the pattern does not compile: \(message)",
-        offset: offset >= 0 ? offset : nil, replacement: Self.withNamedGroups(text),
-        help: PatternAdvice.help(text, message, inExpression: false))
+        option: "pattern", message: "the pattern does not compile: \(failure.reason)", offset: failure.offset,
+        replacement: Self.withNamedGroups(text), help: PatternAdvice.help(text, failure.reason, inExpression: false))
     }
-    let count = Int(rx_re2_group_count(compiled))
+    let count = compiled.groupCount
     var found: [(name: String, number: Int)] = []
-    for number in 0..<count {
-      guard let name = rx_re2_group_name(compiled, Int32(number + 1)) else { continue }
-      found.append((String(cString: name), number + 1))
+    for number in 1..<count + 1 {
+      guard let name = compiled.groupName(number) else { continue }
+      found.append((name, number))
     }
-    var failure: CodecFailure?
     if found.isEmpty {
-      failure = CodecFailure(
+      throw CodecFailure(
         option: "pattern",
         message: "the pattern has no named group, so events would be empty; write (?P<name>...)")
-    } else if let name = Dictionary(grouping: found, by: \.name).filter({ $1.count > 1 }).keys.min() {
-      failure = CodecFailure(
+    }
+    if let name = Dictionary(grouping: found, by: \.name).filter({ $1.count > 1 }).keys.min() {
+      throw CodecFailure(
         option: "pattern", message: "two groups of the pattern are named '\(name)', and a field has one value",
         help: "Give each group a name of its own; a 'map' behind it can take the one that is not null")
-    } else if let unknown = options.regex.unknown(among: found.map(\.name)) {
-      failure = CodecFailure(option: "types", message: "the pattern has no group named '\(unknown)'")
     }
-    if let failure {
-      rx_re2_free(compiled)
-      throw failure
+    if let unknown = options.regex.unknown(among: found.map(\.name)) {
+      throw CodecFailure(option: "types", message: "the pattern has no group named '\(unknown)'")
     }
     pattern = compiled
     names = FieldNames(found.map { Array($0.name.utf8) })
@@ -106,17 +92,11 @@ final class RegexDecoder: EventDecoder {
       }
     }
     guard result != pattern else { return nil }
-    let compiled = result.withUnsafeBytes {
-      rx_re2_compile($0.baseAddress?.assumingMemoryBound(to: CChar.self), $0.count)
-    }
-    defer { rx_re2_free(compiled) }
-    return rx_re2_error(compiled, nil) == nil ? String(decoding: result, as: UTF8.self) : nil
+    let compiles = result.withUnsafeBytes { Pattern($0).failure == nil }
+    return compiles ? String(decoding: result, as: UTF8.self) : nil
   }
 
-  deinit {
-    rx_re2_free(pattern)
-    pairs.deallocate()
-  }
+  deinit { pairs.deallocate() }
 
   /// The fields and what they are read as.
   var fields: [(name: String, type: FieldType)] {
@@ -134,10 +114,7 @@ final class RegexDecoder: EventDecoder {
     text.forEachLine(from: first) { line, at in
       let place = offset &+ Int64(at)
       guard let line = invalidUTF8.admit(line, offset: place, arena, rows) else { return }
-      let matched = rx_re2_find(
-        pattern, line.baseAddress?.assumingMemoryBound(to: CChar.self), line.count, 0, 0, pairs.baseAddress,
-        Int32(pairs.count / 2))
-      guard matched else {
+      guard pattern.find(line, from: 0, into: pairs) else {
         rows.reject(line, offset: place, .noMatch)
         return
       }

@@ -36,7 +36,9 @@ public struct Binder {
         variables.append(.init(name, type))
       }
     }
-    return ExpressionScope(variables)
+    var scope = ExpressionScope(variables)
+    scope.patterns = compilation.patterns
+    return scope
   }
 
   /// Checks and compiles; nil after an error, which is reported.

@@ -134,12 +134,27 @@ final class Compilation {
     for source in file.sources { add(source.name, .source, source.node.options) }
     for signal in file.signals { add(signal.name, .signal, signal.node.options) }
     for command in file.commands { declare(command) { add($0, $1, [], cold: $2) } }
+    for pattern in file.patterns { check(pattern) }
     if let plugin = file.plugins.first { unfinished("plugins", plugin.name.location) }
     if let setting = file.defaults.first { unfinished("defaults", setting.name.location) }
     for source in file.sources { refuseOptions(source.node.options, known: Self.sourceOptions) }
     for signal in file.signals { refuseOptions(signal.node.options, known: ["description", "cold", "share"]) }
     for command in file.commands { refuseOptions(command.node.options, known: ["description"]) }
     for sink in file.sinks { refuseOptions(sink.node.component.options, known: ["description"]) }
+  }
+
+  /// The grok patterns that the file defines.
+  private(set) lazy var patterns = GrokDefinitions(
+    Dictionary(file.patterns.map { ($0.name.value, $0.node.value) }) { first, _ in first })
+
+  private func check(_ pattern: NamedNode<Located<String>>) {
+    let reference = Array("%{\(pattern.name.value)}".utf8)
+    do throws(GrokPattern.Fault) {
+      _ = try GrokPattern(reference, [patterns])
+    } catch {
+      diagnostics.report(
+        Diagnostic(.expressionFormat, error.message, at: pattern.node.location, help: error.help))
+    }
   }
 
   private func sharing(_ options: [OptionNode], isCold: Bool) -> Sharing {

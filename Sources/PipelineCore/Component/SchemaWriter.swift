@@ -98,6 +98,13 @@ public struct SchemaWriter {
           ("description", .string("Tests of the pipeline, run by 'rxd test'.")),
         ])
       ),
+      (
+        "patterns",
+        .object([
+          ("type", .string("object")), ("additionalProperties", Self.reference("text")),
+          ("description", .string("Grok patterns by name, which 'grok' and 'redact' can use as %{NAME}.")),
+        ])
+      ),
       ("plugins", .bool(true)), ("defaults", Self.type("object")),
     ]
     return .object([

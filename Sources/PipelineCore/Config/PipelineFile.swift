@@ -12,6 +12,8 @@ public struct PipelineFile: Sendable {
   public var commands: [NamedNode<CommandNode>] = []
   public var sinks: [NamedNode<SinkNode>] = []
   public var tests: [TestNode] = []
+  /// Grok patterns, by name.
+  public var patterns: [NamedNode<Located<String>>] = []
   public var plugins: [NamedNode<YAMLNode>] = []
   /// Defaults by key, uninterpreted.
   public var defaults: [NamedNode<YAMLNode>] = []

@@ -93,6 +93,7 @@ public struct PipelineFileParser {
       case "sinks":
         file.sinks = section(entry, &names, "a sink") { $0.sink($1) }
       case "tests": file.tests = tests(value)
+      case "patterns": file.patterns = patterns(entry)
       case "plugins": file.plugins = plugins(entry)
       case "defaults":
         file.defaults = (self.entries(entry) ?? []).map { NamedNode($0.locatedName, $0.value) }
@@ -132,6 +133,19 @@ public struct PipelineFileParser {
       return nil
     }
     return name
+  }
+
+  /// `NAME: pattern` below `patterns`.
+  private mutating func patterns(_ section: YAMLEntry) -> [NamedNode<Located<String>>] {
+    (entries(section) ?? []).compactMap { entry in
+      guard GrokDefinitions.isName(entry.name) else {
+        report(
+          .invalidName, "'\(entry.name)' cannot be the name of a grok pattern", entry.key.location,
+          help: "Use letters, digits, '_', '-' and '.'")
+        return nil
+      }
+      return text(entry.value, entry.name).map { NamedNode(entry.locatedName, $0) }
+    }
   }
 
   private mutating func threads(_ node: YAMLNode) -> Located<Int>? {

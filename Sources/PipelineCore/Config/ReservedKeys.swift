@@ -4,8 +4,8 @@
 /// misplaced rather than taken for a component.
 public enum ReservedKeys {
   public static let topLevel = [
-    "name", "description", "threads", "sources", "signals", "commands", "sinks", "tests", "plugins",
-    "defaults",
+    "name", "description", "threads", "sources", "signals", "commands", "sinks", "tests", "patterns",
+    "plugins", "defaults",
   ]
   public static let source = [
     "description", "onError", "buffer", "cold", "share", "schema", "movedFrom",

@@ -298,7 +298,10 @@ extension Checker {
     let constants = parts.map { constant($0, arena) }
     var fault: (index: Int, message: String, help: String?)?
     for overload in overloads {
-      guard case .fault(let index, let message, let help)? = overload.prepare?(constants) else { return }
+      guard
+        case .fault(let index, let message, let help)? = overload.prepare?(
+          .init(arguments: constants, patterns: scope.patterns))
+      else { return }
       fault = fault ?? (index, message, help)
     }
     guard let fault, fault.index < parts.count else { return }

@@ -399,7 +399,7 @@ struct Compiler {
       var body = overload.body
       if let prepare = overload.prepare {
         let constants = parts.map { isLiteral($0) ? operations[Int($0)].literal : nil }
-        if case .body(let prepared) = prepare(constants) { body = prepared }
+        if case .body(let prepared) = prepare(.init(arguments: constants, patterns: scope.patterns)) { body = prepared }
       }
       candidates.append(
         Program.Candidate(kinds: (kinds(0), kinds(1), kinds(2), kinds(3)), body: body))

@@ -48,7 +48,8 @@ public final class EvaluationFrame {
   private var patterns: [Pattern] = []
   private static let patternLimit = 32
   /// The same for grok patterns.
-  private var grokPatterns: [(source: [UInt8], pattern: GrokPattern)] = []
+  private var grokPatterns:
+    [(source: [UInt8], definitions: [GrokDefinitions], naming: GrokPattern.Naming, pattern: GrokPattern)] = []
 
   /// `variables`: how many the scopes of the programs declare. `slots`: ``Projection/slotCount``.
   public convenience init(variables: Int = 0, slots: Int = 0, arena: Arena, json: JSONParser) {
@@ -137,11 +138,16 @@ public final class EvaluationFrame {
     return new
   }
 
-  func grokPattern(_ source: UnsafeRawBufferPointer) throws(GrokPattern.Fault) -> GrokPattern {
-    for known in grokPatterns.reversed() where known.source.elementsEqual(source) { return known.pattern }
-    let new = try GrokPattern(source)
+  func grokPattern(
+    _ source: UnsafeRawBufferPointer, _ definitions: [GrokDefinitions], _ naming: GrokPattern.Naming
+  ) throws(GrokPattern.Fault) -> GrokPattern {
+    for known in grokPatterns.reversed()
+    where known.source.elementsEqual(source) && known.naming == naming && known.definitions == definitions {
+      return known.pattern
+    }
+    let new = try GrokPattern(source, definitions, naming)
     if grokPatterns.count >= Self.patternLimit { grokPatterns.removeFirst() }
-    grokPatterns.append((Array(source), new))
+    grokPatterns.append((Array(source), definitions, naming, new))
     return new
   }
 }

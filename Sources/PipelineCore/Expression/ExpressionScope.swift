@@ -41,6 +41,8 @@ public struct ExpressionScope: Sendable {
   public var declarations: [Declaration]
   /// False leaves all types to the evaluation; only conformance tests ask for that.
   public var checksTypes: Bool
+  /// Grok patterns beside the well-known ones.
+  public var patterns = GrokDefinitions()
 
   public init(
     _ variables: [Variable] = [], mode: Mode = .lenient, container: String = "",

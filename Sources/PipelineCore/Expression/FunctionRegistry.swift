@@ -76,8 +76,18 @@ public struct FunctionOverload: Sendable {
     case fault(Int, message: String, help: String? = nil)
   }
 
-  /// Gets each argument that is constant, nil for the others.
-  typealias Prepare = @Sendable ([Value?]) -> Preparation
+  /// What is known of a call before it is made.
+  struct Constants {
+    /// Each argument that is constant, nil for the others.
+    let arguments: [Value?]
+    /// The grok patterns that the pipeline file defines.
+    let patterns: GrokDefinitions
+
+    subscript(index: Int) -> Value? { arguments[index] }
+    var count: Int { arguments.count }
+  }
+
+  typealias Prepare = @Sendable (Constants) -> Preparation
 
   init(
     isMember: Bool, _ parameters: [ExpressionType], _ result: ExpressionType,

@@ -1,15 +1,29 @@
 import CRE2
 
 /// A compiled regular expression in RE2's syntax; immutable, safe to share between threads.
+///
+/// RE2 decides what the syntax is, and whether a text matches. Where groups begin and end is found by a ``RegexMatcher``,
+/// which needs one pass over the text and a look-up a character, however many groups there are; RE2 finds them where the pattern
+/// has what the matcher does not know, or makes too many states of it.
 final class Pattern: @unchecked Sendable {
   private let compiled: OpaquePointer
   private let source: [UInt8]
+  let matcher: RegexMatcher?
 
   init(_ source: UnsafeRawBufferPointer) {
     self.source = Array(source)
     compiled = self.source.withUnsafeBytes {
       rx_re2_compile($0.baseAddress?.assumingMemoryBound(to: CChar.self), $0.count)
     }
+    matcher = rx_re2_error(compiled, nil) == nil ? Self.matcher(self.source, Int(rx_re2_group_count(compiled))) : nil
+  }
+
+  private static func matcher(_ source: [UInt8], _ groups: Int) -> RegexMatcher? {
+    var parser = RegexParser(source, .re2)
+    guard let tree = try? parser.parse(), parser.groupCount == groups,
+      let program = try? RegexProgram(tree, groups: groups, .re2)
+    else { return nil }
+    return RegexMatcher(program)
   }
 
   deinit { rx_re2_free(compiled) }
@@ -40,10 +54,27 @@ final class Pattern: @unchecked Sendable {
   func find(
     _ text: UnsafeRawBufferPointer, from start: Int, into groups: inout [Int], anchored: Bool = false
   ) -> Bool {
-    groups.withUnsafeMutableBufferPointer {
-      rx_re2_find(
-        compiled, text.baseAddress?.assumingMemoryBound(to: CChar.self), text.count, start,
-        anchored ? 1 : 0, $0.baseAddress, Int32($0.count / 2))
+    groups.withUnsafeMutableBufferPointer { find(text, from: start, into: $0, anchored: anchored) }
+  }
+
+  func find(
+    _ text: UnsafeRawBufferPointer, from start: Int, into groups: UnsafeMutableBufferPointer<Int>,
+    anchored: Bool = false
+  ) -> Bool {
+    if let matcher, start <= text.count,
+      let found = matcher.find(text, from: start, anchored: anchored, mayGiveUp: true, into: groups)
+    {
+      return found
     }
+    return findWithRE2(text, from: start, into: groups, anchored: anchored)
+  }
+
+  /// The same, found by RE2 alone.
+  func findWithRE2(
+    _ text: UnsafeRawBufferPointer, from start: Int, into groups: UnsafeMutableBufferPointer<Int>, anchored: Bool
+  ) -> Bool {
+    rx_re2_find(
+      compiled, text.baseAddress?.assumingMemoryBound(to: CChar.self), text.count, start, anchored ? 1 : 0,
+      groups.baseAddress, Int32(groups.count / 2))
   }
 }

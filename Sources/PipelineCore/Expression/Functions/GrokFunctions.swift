@@ -3,14 +3,22 @@ extension FunctionRegistry {
   private static let any = ExpressionType.map(.dyn, .dyn)
   private static let keys = ExpressionType.list(.string)
 
+  private static let texts = ExpressionType.map(.string, .string)
+
+  private static func overloads(_ naming: GrokPattern.Naming) -> [FunctionOverload] {
+    [[.string, .string], [.string, keys], [.string, .string, texts], [.string, keys, texts]].map { parameters in
+      .global(
+        parameters, fields,
+        prepare: { constants in prepared(constants, naming) { arguments, patterns in match(arguments, patterns) } }
+      ) { arguments in compiled(arguments, [], naming) { match(arguments, $0) } }
+    }
+  }
+
   /// Patterns with names for what is well known.
   static let grok: [FunctionSpec] = [
     FunctionSpec(
       "grok", "The fields that a grok pattern, or the first of several that matches, finds in a text.",
-      [
-        .global([.string, .string], fields, prepare: prepareMatch) { match($0) },
-        .global([.string, keys], fields, prepare: prepareMatch) { match($0) },
-      ],
+      overloads(.common),
       examples: [
         (
           "grok('GET /index.html 200', r'%{WORD:verb} %{URIPATH:path} %{INT:status:int}')",
@@ -21,9 +29,25 @@ extension FunctionRegistry {
           "{'program': 'sshd', 'pid': '812', 'message': 'Accepted'}"
         ), ("grok('took 12ms', [r'took %{INT:s:int}s', r'took %{INT:ms:int}ms'])", "{'ms': 12}"),
         ("grok('id=7', r'id=(?<id>\\d+)').id", "'7'"),
+        ("grok('order A-17', '%{ORDER:order}', {'ORDER': '[A-Z]-[0-9]+'})", "{'order': 'A-17'}"),
+        (
+          "grok('ann 10.0.0.1', '%{WORD:user.name} %{IP:[source][ip]}')",
+          "{'user': {'name': 'ann'}, 'source': {'ip': '10.0.0.1'}}"
+        ),
+      ],
+      details: details
+    ),
+    FunctionSpec(
+      "grok.ecs", "The same, with the field names of the Elastic Common Schema for well-known patterns.",
+      overloads(.ecs),
+      examples: [
+        (
+          "grok.ecs('Nov 21 08:00:01 web1 sshd[812]: Accepted', '%{SYSLOGLINE}').process",
+          "{'name': 'sshd', 'pid': 812}"
+        )
       ],
       details:
-        "`%{NAME}` stands for a well-known pattern, `%{NAME:field}` keeps what it matched as a text, `%{NAME:field:int}` (or `float`, `number`, `bool`) as that type; named groups are fields, too. All else is RE2's syntax; the pattern may match anywhere in the text unless `^` and `$` say otherwise. A part that did not match leaves its field out. A text that does not match is an error. Time is linear in the text.\n\nThe patterns: \(GrokPattern.library.keys.sorted().map { "`\($0)`" }.joined(separator: " "))."
+        "Fields are maps in maps, numbers are numbers, and `-` for a missing value leaves its field out. The fields that a pattern of one's own names are named as it says. All else is as with `grok`."
     ),
     FunctionSpec(
       "redact", "A text with what a pattern matches, or a value with the fields of some names, replaced by [REDACTED].",
@@ -47,44 +71,93 @@ extension FunctionRegistry {
     ),
   ]
 
+  private static var details: String {
+    let sets = GrokLibrary.sets.map { set in
+      "- \(set.title): \(GrokLibrary.names(of: set.text).map { "`\($0)`" }.joined(separator: " "))"
+    }
+    return
+      "`%{NAME}` stands for a well-known pattern, `%{NAME:field}` keeps what it matched as a text, `%{NAME:field:int}` as a number; the types are \(GrokPattern.Conversion.allCases.map { "`\($0.rawValue)`" }.joined(separator: ", ")), where `long` is `int`, `double` is `float`, `boolean` is `bool`, and `number` is whatever the text is. Named groups, `(?<field>...)`, are fields, too. `outer.field` and `[outer][field]` are fields of a map. A part that did not match leaves its field out; where several with one name did, the field is a list of them all. A text that does not match is an error.\n\nPatterns of one's own are given as a map behind the pattern, or, for the whole file, under `patterns`; they go before the well-known ones.\n\nThe rest of a pattern is a regular expression as Oniguruma and Ruby write it, matched in one pass, in time linear in the text, anywhere in it: `.` matches line breaks, too, `^` and `$` stand at lines (`\\A` and `\\z` at the ends of the text), `\\w` and `\\b` know the letters of all scripts, `\\d` and `\\h` are ASCII. One character before or behind can be looked at, as in `(?<![0-9])` and `(?![0-9])`. Atomic groups and possessive quantifiers are taken where they match what plain ones do. References to groups, conditions and longer looks around are errors that say so.\n\nThe patterns are written anew from what the formats say, so they differ here and there from Logstash's: `NUMBER` has an exponent, `TZ` more zones, `SYSLOG5424SD` minds quotes, `WINPATH` ends before a quote, `HOSTNAME` and `EMAILLOCALPART` have no limit to their length.\n\n\(sets.joined(separator: "\n"))"
+  }
+
   // MARK: Patterns
 
-  private static let prepareMatch: FunctionOverload.Prepare = { constants in
-    prepared(constants[1]) { patterns in { match($0, patterns) } }
-  }
-
   private static let prepareRedaction: FunctionOverload.Prepare = { constants in
-    prepared(constants[1]) { patterns in { redactText($0, patterns[0]) } }
+    prepared(constants, .common, definitions: nil) { arguments, patterns in redactText(arguments, patterns[0]) }
   }
 
-  /// Compiles constant patterns once.
+  /// Compiles constant patterns once. `definitions` is the index of the argument that has some.
   private static func prepared(
-    _ given: Value?, _ body: ([GrokPattern]) -> FunctionOverload.Body
+    _ constants: FunctionOverload.Constants, _ naming: GrokPattern.Naming, definitions: Int? = 2,
+    _ body: @escaping @Sendable (Arguments, [GrokPattern]) -> Value
   ) -> FunctionOverload.Preparation {
-    guard let given, given.is(.string) || given.is(.list) else { return .none }
+    let shared = constants.patterns.isEmpty ? [] : [constants.patterns]
+    /// What compiles them while running; it is handed what the file defines.
+    let later = FunctionOverload.Preparation.body { arguments in
+      compiled(arguments, shared, naming, definitions: definitions) { body(arguments, $0) }
+    }
+    var own: [GrokDefinitions] = []
+    if let definitions, constants.count > definitions {
+      guard let given = constants[definitions], given.is(.map) else { return shared.isEmpty ? .none : later }
+      switch Self.definitions(given, { $0 }) {
+      case .success(let known): own = [known]
+      case .failure(let fault): return .fault(definitions, message: fault.message, help: fault.help)
+      }
+    }
+    guard let given = constants[1], given.is(.string) || given.is(.list) else { return shared.isEmpty ? .none : later }
     let sources = given.is(.list) ? Array(given.elements) : [given]
     var patterns: [GrokPattern] = []
     for source in sources {
-      guard source.is(.string), source.flags == 0 else { return .none }
+      guard source.is(.string), source.flags == 0 else { return shared.isEmpty ? .none : later }
       do throws(GrokPattern.Fault) {
-        patterns.append(try GrokPattern(source.rawBytes))
+        patterns.append(try GrokPattern(source.rawBytes, own + shared, naming))
       } catch {
         return .fault(1, message: error.message, help: error.help)
       }
     }
     if patterns.isEmpty { return .fault(1, message: "there is no pattern") }
-    return .body(body(patterns))
+    let ready = patterns
+    return .body { body($0, ready) }
+  }
+
+  /// The patterns of a map; `plain` makes texts readable as they are.
+  private static func definitions(
+    _ map: Value, _ plain: (Value) -> Value
+  ) -> Result<GrokDefinitions, GrokPattern.Fault> {
+    var patterns: [String: String] = [:]
+    for entry in map.entries {
+      guard entry.key.is(.string), entry.value.is(.string) else {
+        return .failure(.init(message: "the patterns are not texts by name", help: "Write {'NAME': 'pattern'}."))
+      }
+      let name = String(decoding: plain(entry.key).rawBytes, as: UTF8.self)
+      guard GrokDefinitions.isName(name) else {
+        return .failure(
+          .init(
+            message: "'\(name)' is no name of a grok pattern", help: "Names have letters, digits, '_', '-' and '.'."))
+      }
+      patterns[name] = String(decoding: plain(entry.value).rawBytes, as: UTF8.self)
+    }
+    return .success(GrokDefinitions(patterns))
   }
 
   /// Calls `body` with the patterns that are computed while running.
-  private static func compiled(_ arguments: Arguments, _ body: ([GrokPattern]) -> Value) -> Value {
+  private static func compiled(
+    _ arguments: Arguments, _ shared: [GrokDefinitions], _ naming: GrokPattern.Naming, definitions: Int? = 2,
+    _ body: ([GrokPattern]) -> Value
+  ) -> Value {
     let sources = arguments[1].is(.list) ? Array(arguments[1].elements) : [arguments[1]]
     let context = arguments.context
     do throws(GrokPattern.Fault) {
+      var own: [GrokDefinitions] = []
+      if let definitions, arguments.count > definitions {
+        switch Self.definitions(arguments[definitions], { context.plain($0) }) {
+        case .success(let known): own = [known]
+        case .failure(let fault): throw fault
+        }
+      }
       var patterns: [GrokPattern] = []
       for source in sources {
         guard source.is(.string) else { throw GrokPattern.Fault(message: "a \(source.typeName) is no pattern") }
-        patterns.append(try context.frame.grokPattern(context.plain(source).rawBytes))
+        patterns.append(try context.frame.grokPattern(context.plain(source).rawBytes, own + shared, naming))
       }
       if patterns.isEmpty { throw GrokPattern.Fault(message: "there is no pattern") }
       return body(patterns)
@@ -95,33 +168,59 @@ extension FunctionRegistry {
 
   // MARK: grok
 
-  private static func match(_ arguments: Arguments) -> Value {
-    compiled(arguments) { match(arguments, $0) }
-  }
-
   private static func match(_ arguments: Arguments, _ patterns: [GrokPattern]) -> Value {
     let context = arguments.context
     let text = arguments[0].rawBytes
     for grok in patterns {
-      var groups = [Int](repeating: -1, count: 2 * (grok.pattern.groupCount + 1))
-      guard grok.pattern.find(text, from: 0, into: &groups) else { continue }
-      var members: [Entry] = []
-      for field in grok.fields {
-        let (start, end) = (groups[2 * field.group], groups[2 * field.group + 1])
-        // Of alternatives with the same field the one that took part counts.
-        guard start >= 0, !members.contains(where: { $0.key.rawBytes.elementsEqual(field.name.utf8) })
-        else { continue }
-        let part = context.slice(arguments[0], start..<end)
-        let value = convert(part, field.conversion, context)
-        if value.isError { return value }
-        members.append(Entry(key: context.arena.string(field.name), value: value))
+      let found = withUnsafeTemporaryAllocation(of: Int.self, capacity: grok.slotCount) { groups in
+        grok.find(text, from: 0, into: groups) ? members(grok.fields, grok, groups, arguments[0], context) : nil
       }
-      let target = context.arena.entries(members.count)
-      _ = target.update(fromContentsOf: members)
-      return Value(kind: .map, pointer: target.baseAddress, length: target.count)
+      if let found {
+        context.arena.keep(grok.names.keys)
+        return found
+      }
     }
     return context.failure(
       .invalidArgument, arguments[0], patterns.count == 1 ? "the text does not match" : "no pattern matches the text")
+  }
+
+  /// The map of what was found of some fields.
+  private static func members(
+    _ fields: [(key: Int, shape: GrokPattern.Shape)], _ grok: GrokPattern, _ groups: UnsafeMutableBufferPointer<Int>,
+    _ text: Value, _ context: Context
+  ) -> Value {
+    let target = context.entries(fields.count)
+    var count = 0
+    for field in fields {
+      var value: Value
+      switch field.shape {
+      case .map(let inner):
+        value = members(inner, grok, groups, text, context)
+        if value.is(.map), value.length == 0 { continue }
+      case .field(let parts):
+        value = .absent
+        var others: [Value] = []
+        for part in parts {
+          let start = groups[2 * part.group]
+          guard start >= 0 else { continue }
+          let one = convert(context.slice(text, start..<groups[2 * part.group + 1]), part.conversion, context)
+          if one.isError { return one }
+          if value.isAbsent { value = one } else { others.append(one) }
+        }
+        if value.isAbsent { continue }
+        if !others.isEmpty {
+          // Nothing that has matched is lost.
+          let all = context.elements(others.count + 1)
+          all[0] = value
+          for (index, other) in others.enumerated() { all[index + 1] = other }
+          value = Value(kind: .list, pointer: all.baseAddress, length: all.count)
+        }
+      }
+      if value.isError { return value }
+      target[count] = Entry(key: grok.names.keys.keys[field.key], value: value)
+      count += 1
+    }
+    return Value(kind: .map, pointer: target.baseAddress, length: count)
   }
 
   private static func convert(
@@ -130,14 +229,14 @@ extension FunctionRegistry {
     let text = part.rawBytes
     switch conversion {
     case .string: return part
-    case .int:
+    case .int, .long:
       return NumberText.int(text).map { .int($0) } ?? context.failure(.conversion, part, "int")
-    case .float:
+    case .float, .double:
       return NumberText.double(text).map { .double($0) } ?? context.failure(.conversion, part, "double")
     case .number:
       if let whole = NumberText.int(text) { return .int(whole) }
       return NumberText.double(text).map { .double($0) } ?? context.failure(.conversion, part, "number")
-    case .bool:
+    case .bool, .boolean:
       if text.lowered.elementsEqual("true".utf8) { return .bool(true) }
       if text.lowered.elementsEqual("false".utf8) { return .bool(false) }
       return context.failure(.conversion, part, "bool")
@@ -151,18 +250,25 @@ extension FunctionRegistry {
   }
 
   private static func redactText(_ arguments: Arguments) -> Value {
-    compiled(arguments) { redactText(arguments, $0[0]) }
+    compiled(arguments, [], .common, definitions: nil) { redactText(arguments, $0[0]) }
   }
 
   private static func redactText(_ arguments: Arguments, _ grok: GrokPattern) -> Value {
     let text = arguments[0].rawBytes
     let mark = mark(arguments).rawBytes
-    var whole = [Int](repeating: -1, count: 2)
-    guard grok.pattern.find(text, from: 0, into: &whole) else { return arguments[0] }
+    var memory = (0, 0)
+    return withUnsafeMutableBytes(of: &memory) { redactText(arguments, grok, text, mark, $0.bindMemory(to: Int.self)) }
+  }
+
+  private static func redactText(
+    _ arguments: Arguments, _ grok: GrokPattern, _ text: UnsafeRawBufferPointer, _ mark: UnsafeRawBufferPointer,
+    _ whole: UnsafeMutableBufferPointer<Int>
+  ) -> Value {
+    guard grok.find(text, from: 0, into: whole) else { return arguments[0] }
     return arguments.context.build { buffer in
       var at = 0
       var copied = 0
-      while at <= text.count, grok.pattern.find(text, from: at, into: &whole) {
+      while at <= text.count, grok.find(text, from: at, into: whole) {
         if whole[1] > whole[0] {
           buffer.append(UnsafeRawBufferPointer(rebasing: text[copied..<whole[0]]))
           buffer.append(mark)

@@ -126,7 +126,7 @@ extension FunctionRegistry {
   }
 
   private static func known(
-    _ constants: [Value?], _ index: Int, _ ways: [Digest]
+    _ constants: FunctionOverload.Constants, _ index: Int, _ ways: [Digest]
   ) -> FunctionOverload.Preparation {
     guard let name = constants[index], name.is(.string) else { return .none }
     if let way = Digest(name), ways.contains(way) { return .none }

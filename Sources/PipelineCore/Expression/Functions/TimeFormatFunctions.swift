@@ -47,7 +47,7 @@ extension FunctionRegistry {
   ]
 
   /// `reading`: how many arguments a call that reads has, 0 for one that writes.
-  private static func formFault(_ constants: [Value?], reading: Int) -> FunctionOverload.Preparation {
+  private static func formFault(_ constants: FunctionOverload.Constants, reading: Int) -> FunctionOverload.Preparation {
     if let zone = constants.count > 2 ? constants[2] : nil, zone.is(.string),
       TimeZones.offset(of: String(decoding: zone.rawBytes, as: UTF8.self), at: 0) == nil
     {

@@ -1,0 +1,24 @@
+import Synchronization
+
+/// Matches one program; safe to share between threads, each of which has an automaton of its own while it matches.
+final class RegexMatcher: Sendable {
+  let program: RegexProgram
+  private let idle = Mutex<[Idle]>([])
+
+  /// Only ever used by the thread that took it out.
+  private struct Idle: @unchecked Sendable {
+    let automaton: TaggedAutomaton
+  }
+
+  init(_ program: RegexProgram) { self.program = program }
+
+  /// See ``TaggedAutomaton/find(_:from:anchored:mayGiveUp:into:)``.
+  func find(
+    _ text: UnsafeRawBufferPointer, from start: Int, anchored: Bool, mayGiveUp: Bool,
+    into groups: UnsafeMutableBufferPointer<Int>
+  ) -> Bool? {
+    let own = idle.withLock { $0.popLast() } ?? Idle(automaton: TaggedAutomaton(program))
+    defer { idle.withLock { $0.append(own) } }
+    return own.automaton.find(text, from: start, anchored: anchored, mayGiveUp: mayGiveUp, into: groups)
+  }
+}

@@ -1,0 +1,646 @@
+/// Reads a regular expression.
+///
+/// In the dialect `re2` it reads a part of RE2's syntax, with exactly RE2's meaning, and throws for the rest; whoever asks
+/// has had RE2 compile the pattern before. In the dialect `grok` it reads what grok patterns are written in: `%{NAME}`, and
+/// what Oniguruma adds to RE2 as far as an automaton can do it.
+struct RegexParser {
+  enum Dialect: Sendable { case re2, grok }
+
+  /// What becomes of `%{...}` and of named groups; those without a name are no groups in grok.
+  protocol Resolver: AnyObject {
+    /// The number of a new group with this name; nil if it is not to be kept.
+    func group(named name: String, at offset: Int) throws(RegexFault) -> Int?
+    /// What stands in for the text between `%{` and `}`.
+    func reference(_ inside: String, _ parser: borrowing RegexParser) throws(RegexFault) -> RegexTree
+  }
+
+  struct Flags {
+    var foldsCase = false
+    var dotMatchesNewline = false
+    var linesAnchor = false
+    var isUngreedy = false
+  }
+
+  static let mostRepetitions = 1000
+  private static let deepest = 250
+
+  let dialect: Dialect
+  private let bytes: [UInt8]
+  private(set) var at = 0
+  private(set) var flags: Flags
+  private(set) var depth: Int
+  private let resolver: (any Resolver)?
+  private(set) var groupCount = 0
+
+  init(_ bytes: [UInt8], _ dialect: Dialect, flags: Flags? = nil, depth: Int = 0, _ resolver: (any Resolver)? = nil) {
+    self.bytes = bytes
+    self.dialect = dialect
+    self.resolver = resolver
+    self.depth = depth
+    self.flags =
+      flags ?? Flags(dotMatchesNewline: dialect == .grok, linesAnchor: dialect == .grok)
+  }
+
+  /// The whole pattern.
+  mutating func parse() throws(RegexFault) -> RegexTree {
+    let tree = try alternatives()
+    if at < bytes.count { throw fault("there is a ')' without its '('") }
+    return tree
+  }
+
+  private func fault(_ message: String, help: String? = nil, at offset: Int? = nil) -> RegexFault {
+    RegexFault(message: message, offset: offset ?? at, help: help)
+  }
+
+  private func peek(_ text: StaticString) -> Bool {
+    let count = text.utf8CodeUnitCount
+    guard bytes.count - at >= count else { return false }
+    for index in 0..<count where bytes[at + index] != text.utf8Start[index] { return false }
+    return true
+  }
+
+  private mutating func pass(_ text: StaticString) -> Bool {
+    guard peek(text) else { return false }
+    at += text.utf8CodeUnitCount
+    return true
+  }
+
+  // MARK: Structure
+
+  private mutating func alternatives() throws(RegexFault) -> RegexTree {
+    depth += 1
+    defer { depth -= 1 }
+    guard depth < Self.deepest else { throw fault("the pattern is nested too deeply") }
+    var all: [RegexTree] = [try sequence()]
+    while pass("|") { all.append(try sequence()) }
+    return all.count == 1 ? all[0] : .choice(all)
+  }
+
+  private mutating func sequence() throws(RegexFault) -> RegexTree {
+    var all: [RegexTree] = []
+    while at < bytes.count, !peek("|"), !peek(")") {
+      let start = at
+      guard var item = try item() else { continue }
+      var count = 0
+      while let repeated = try repetition(of: item, at: start) {
+        if dialect == .re2, count > 0 { throw fault("a repetition of a repetition") }
+        item = repeated
+        count += 1
+      }
+      all.append(item)
+    }
+    return all.count == 1 ? all[0] : all.isEmpty ? .empty : .sequence(all)
+  }
+
+  /// `item` with the quantifier that stands here, or nil if none does.
+  private mutating func repetition(of item: RegexTree, at start: Int) throws(RegexFault) -> RegexTree? {
+    guard at < bytes.count else { return nil }
+    var least = 0
+    var most: Int?
+    var isCounted = false
+    switch bytes[at] {
+    case UInt8(ascii: "*"): at += 1
+    case UInt8(ascii: "+"):
+      least = 1
+      at += 1
+    case UInt8(ascii: "?"):
+      most = 1
+      at += 1
+    case UInt8(ascii: "{"):
+      guard let bounds = bounds() else { return nil }
+      (least, most) = bounds
+      isCounted = true
+      guard least <= Self.mostRepetitions, most ?? 0 <= Self.mostRepetitions else {
+        throw fault("a repetition of more than \(Self.mostRepetitions)", at: start)
+      }
+      if let most, most < least { throw fault("the bounds of a repetition are the wrong way round", at: start) }
+    default: return nil
+    }
+    if pass("?") { return .repetition(item, least: least, most: most, isGreedy: flags.isUngreedy) }
+    let tree = RegexTree.repetition(item, least: least, most: most, isGreedy: !flags.isUngreedy)
+    if dialect == .grok, !isCounted, pass("+") { return .atomic(tree, at: start) }
+    return tree
+  }
+
+  /// `{2}`, `{2,}`, `{2,3}`, in grok also `{,3}`; nil if the brace stands for itself.
+  private mutating func bounds() -> (Int, Int?)? {
+    var place = at + 1
+    func number() -> Int? {
+      let start = place
+      var value = 0
+      while place < bytes.count, ExpressionLexer.isDigit(bytes[place]) {
+        value = min(value &* 10 &+ Int(bytes[place] - 0x30), 1_000_000)
+        place += 1
+      }
+      return place > start ? value : nil
+    }
+    let first = number()
+    guard place < bytes.count else { return nil }
+    if bytes[place] == UInt8(ascii: "}") {
+      guard let first else { return nil }
+      at = place + 1
+      return (first, first)
+    }
+    guard bytes[place] == UInt8(ascii: ",") else { return nil }
+    place += 1
+    let second = number()
+    guard place < bytes.count, bytes[place] == UInt8(ascii: "}") else { return nil }
+    guard first != nil || (dialect == .grok && second != nil) else { return nil }
+    at = place + 1
+    return (first ?? 0, second)
+  }
+
+  /// One thing that a quantifier could follow, or nil for what stands for nothing: flags, a comment.
+  private mutating func item() throws(RegexFault) -> RegexTree? {
+    let byte = bytes[at]
+    switch byte {
+    case UInt8(ascii: "("): return try parenthesis()
+    case UInt8(ascii: "["): return .set(try bracket())
+    case UInt8(ascii: "."):
+      at += 1
+      return .set(flags.dotMatchesNewline ? RegexSet(0...0x10FFFF) : .allButNewline)
+    case UInt8(ascii: "^"):
+      at += 1
+      return .assertion(flags.linesAnchor ? .beginLine : .beginText)
+    case UInt8(ascii: "$"):
+      at += 1
+      return .assertion(flags.linesAnchor ? .endLine : .endText)
+    case UInt8(ascii: "*"), UInt8(ascii: "+"), UInt8(ascii: "?"):
+      throw fault("there is nothing to repeat before '\(Character(Unicode.Scalar(byte)))'")
+    case UInt8(ascii: "\\"): return try escape()
+    case UInt8(ascii: "%"):
+      if dialect == .grok, peek("%{") { return try reference() }
+    default: break
+    }
+    return .set(literal(try scalar()))
+  }
+
+  private func literal(_ scalar: UInt32) -> RegexSet { RegexSet(scalar, folded: flags.foldsCase) }
+
+  /// The code point that stands here.
+  private mutating func scalar() throws(RegexFault) -> UInt32 {
+    let (scalar, length) = bytes.withUnsafeBytes { UTF8Scalar.read($0, at) }
+    guard scalar != RegexSet.invalid else { throw fault("the pattern is no UTF-8") }
+    at += length
+    return scalar
+  }
+
+  private mutating func reference() throws(RegexFault) -> RegexTree {
+    let start = at
+    guard let close = bytes[at...].firstIndex(of: UInt8(ascii: "}")) else {
+      throw fault("'%{' is not closed", help: "Write %{NAME} or %{NAME:field}.")
+    }
+    let inside = String(decoding: bytes[at + 2..<close], as: UTF8.self)
+    at = close + 1
+    guard let resolver else { throw fault("there are no patterns with names here", at: start) }
+    return try resolver.reference(inside, self)
+  }
+
+  private mutating func parenthesis() throws(RegexFault) -> RegexTree? {
+    let start = at
+    at += 1
+    guard pass("?") else {
+      if dialect == .grok { return try rest(start) }
+      groupCount += 1
+      let number = groupCount
+      return .group(number, try rest(start))
+    }
+    if pass(":") { return try rest(start) }
+    if pass("P<") { return try named(close: UInt8(ascii: ">"), start) }
+    guard dialect == .grok else { return try flagged(start) }
+    if pass("#") {
+      guard let close = bytes[at...].firstIndex(of: UInt8(ascii: ")")) else {
+        throw fault("'(?#' is not closed", at: start)
+      }
+      at = close + 1
+      return nil
+    }
+    if pass(">") { return .atomic(try rest(start), at: start) }
+    for (text, isAhead, wants) in [("=", true, true), ("!", true, false), ("<=", false, true), ("<!", false, false)] {
+      guard bytes[at...].starts(with: text.utf8) else { continue }
+      at += text.utf8.count
+      guard let set = Self.single(try rest(start)) else {
+        throw fault(
+          "'(?\(text)...)' can look at one character only",
+          help: "Put a class there, as in (?\(text)[0-9]), or match the text itself, outside the field.", at: start)
+      }
+      return .assertion(isAhead ? .ahead(set, wants) : .behind(set, wants))
+    }
+    if pass("<") { return try named(close: UInt8(ascii: ">"), start) }
+    if pass("'") { return try named(close: UInt8(ascii: "'"), start) }
+    for (text, what) in [
+      ("(", "a condition"), ("~", "an absence"), ("&", "a call of a group"), ("P=", "a reference to a group"),
+      ("P>", "a call of a group"), ("|", "a branch reset"),
+    ] where bytes[at...].starts(with: text.utf8) {
+      throw fault("'(?\(text)', \(what), is not possible: patterns are matched in linear time", at: start)
+    }
+    return try flagged(start)
+  }
+
+  private mutating func rest(_ start: Int) throws(RegexFault) -> RegexTree {
+    let outer = flags
+    let tree = try alternatives()
+    flags = outer
+    guard pass(")") else { throw fault("missing )", at: start) }
+    return tree
+  }
+
+  private mutating func named(close: UInt8, _ start: Int) throws(RegexFault) -> RegexTree {
+    guard let end = bytes[at...].firstIndex(of: close), end > at else {
+      throw fault("the name of a group is empty or not closed", at: start)
+    }
+    let name = String(decoding: bytes[at..<end], as: UTF8.self)
+    at = end + 1
+    if let resolver {
+      let number = try resolver.group(named: name, at: start)
+      let inner = try rest(start)
+      return number.map { .group($0, inner) } ?? inner
+    }
+    groupCount += 1
+    let number = groupCount
+    return .group(number, try rest(start))
+  }
+
+  /// `(?i)` and `(?i:...)`.
+  private mutating func flagged(_ start: Int) throws(RegexFault) -> RegexTree? {
+    var changed = flags
+    var value = true
+    while at < bytes.count {
+      let byte = bytes[at]
+      at += 1
+      switch byte {
+      case UInt8(ascii: "i"): changed.foldsCase = value
+      case UInt8(ascii: "s"): changed.dotMatchesNewline = value
+      case UInt8(ascii: "m"):
+        if dialect == .grok {
+          // Where such patterns come from, it says what `.` matches; `^` and `$` are always at lines.
+          changed.dotMatchesNewline = value
+        } else {
+          changed.linesAnchor = value
+        }
+      case UInt8(ascii: "U") where dialect == .re2: changed.isUngreedy = value
+      case UInt8(ascii: "x") where dialect == .grok:
+        if value { throw fault("the flag 'x', free spacing, is not possible", at: start) }
+      case UInt8(ascii: "-") where value: value = false
+      case UInt8(ascii: ")"):
+        flags = changed
+        return nil
+      case UInt8(ascii: ":"):
+        let outer = flags
+        flags = changed
+        let tree = try alternatives()
+        flags = outer
+        guard pass(")") else { throw fault("missing )", at: start) }
+        return tree
+      default:
+        throw fault("'(?' is followed by what is no group and no flag", help: "The flags are i, m and s.", at: start)
+      }
+    }
+    throw fault("missing )", at: start)
+  }
+
+  /// The set that a tree of one code point stands for.
+  private static func single(_ tree: RegexTree) -> RegexSet? {
+    switch tree {
+    case .set(let set): return set
+    case .choice(let all):
+      var parts: [RegexSet.Part] = []
+      for one in all {
+        guard let set = single(one), !set.isNegated || set.parts.count == 1 else { return nil }
+        if set.isNegated {
+          var part = set.parts[0]
+          part.isNegated.toggle()
+          parts.append(part)
+        } else {
+          parts += set.parts
+        }
+      }
+      return RegexSet(parts)
+    default: return nil
+    }
+  }
+
+  // MARK: Escapes
+
+  private static let digits = RegexSet.Part(ranges: [0x30...0x39])
+  private static let hexadecimal = RegexSet.Part(ranges: [0x30...0x39, 0x41...0x46, 0x61...0x66])
+
+  private var wordPart: RegexSet.Part { Self.wordPart(dialect) }
+  private var spacePart: RegexSet.Part {
+    dialect == .grok
+      ? .init(ranges: [0x09...0x0D, 0x20...0x20]) : .init(ranges: [0x09...0x0A, 0x0C...0x0D, 0x20...0x20])
+  }
+
+  /// What `\w` stands for: in grok letters, marks and digits of every script.
+  static func wordPart(_ dialect: Dialect) -> RegexSet.Part {
+    let ascii: [ClosedRange<UInt32>] = [0x30...0x39, 0x41...0x5A, 0x5F...0x5F, 0x61...0x7A]
+    guard dialect == .grok else { return .init(ranges: ascii) }
+    let all = ["L", "M", "N", "Pc"].reduce(0) { $0 | (RegexSet.categories[$1] ?? 0) }
+    return .init(ranges: ascii, categories: all)
+  }
+
+  /// A class that a backslash begins, as `\d` and `\pL`; `at` stands behind the backslash.
+  private mutating func classEscape() throws(RegexFault) -> RegexSet.Part? {
+    guard at < bytes.count else { return nil }
+    var part: RegexSet.Part
+    switch bytes[at] | 0x20 {
+    case UInt8(ascii: "d"): part = Self.digits
+    case UInt8(ascii: "w"): part = wordPart
+    case UInt8(ascii: "s"): part = spacePart
+    case UInt8(ascii: "h") where dialect == .grok: part = Self.hexadecimal
+    case UInt8(ascii: "p"): return try property()
+    default: return nil
+    }
+    part.isFolded = flags.foldsCase
+    part.isNegated = bytes[at] & 0x20 == 0
+    at += 1
+    return part
+  }
+
+  private mutating func property() throws(RegexFault) -> RegexSet.Part {
+    let start = at - 1
+    // RE2 has its own tables.
+    guard dialect == .grok else { throw fault("a Unicode class") }
+    var isNegated = bytes[at] == UInt8(ascii: "P")
+    at += 1
+    var name = ""
+    if pass("{") {
+      if pass("^") { isNegated.toggle() }
+      guard let close = bytes[at...].firstIndex(of: UInt8(ascii: "}")) else {
+        throw fault("'\\p{' is not closed", at: start)
+      }
+      name = String(decoding: bytes[at..<close], as: UTF8.self)
+      at = close + 1
+    } else if at < bytes.count {
+      name = String(decoding: bytes[at..<at + 1], as: UTF8.self)
+      at += 1
+    }
+    if let mask = RegexSet.categories[name] { return .init(categories: mask, isNegated: isNegated) }
+    if var part = posix(name.lowercased()) {
+      part.isNegated = isNegated
+      return part
+    }
+    throw fault(
+      "there is no class of characters '\(name)'",
+      help: "There are Unicode's general categories, as in \\p{L} and \\p{Nd}; scripts are not possible.", at: start)
+  }
+
+  private mutating func escape() throws(RegexFault) -> RegexTree? {
+    let start = at
+    at += 1
+    guard at < bytes.count else { throw fault("the pattern ends in a backslash", at: start) }
+    if let part = try classEscape() { return .set(RegexSet([part])) }
+    switch bytes[at] {
+    case UInt8(ascii: "A"):
+      at += 1
+      return .assertion(.beginText)
+    case UInt8(ascii: "z"):
+      at += 1
+      return .assertion(.endText)
+    case UInt8(ascii: "b"):
+      at += 1
+      return .assertion(.wordBoundary(true))
+    case UInt8(ascii: "B"):
+      // RE2 finds it between the bytes of a code point, too.
+      if dialect == .re2 { throw fault("no word boundary") }
+      at += 1
+      return .assertion(.wordBoundary(false))
+    case UInt8(ascii: "Q") where dialect == .re2: throw fault("a quotation")
+    case UInt8(ascii: "C") where dialect == .re2: throw fault("a single byte")
+    case UInt8(ascii: "R") where dialect == .grok:
+      at += 1
+      return .choice([.sequence([.set(RegexSet(0x0D)), .set(RegexSet(0x0A))]), .set(RegexSet(0x0A...0x0D))])
+    case UInt8(ascii: "Z") where dialect == .grok:
+      throw fault("'\\Z' is not possible", help: "Write $ for the end of a line, \\z for that of the text.", at: start)
+    case UInt8(ascii: "1")...UInt8(ascii: "9") where dialect == .grok, UInt8(ascii: "k") where dialect == .grok,
+      UInt8(ascii: "g") where dialect == .grok:
+      throw fault(
+        "'\\\(Character(Unicode.Scalar(bytes[at])))', a reference to a group, is not possible: patterns are matched in linear time",
+        at: start)
+    case UInt8(ascii: "G") where dialect == .grok, UInt8(ascii: "K") where dialect == .grok,
+      UInt8(ascii: "X") where dialect == .grok:
+      throw fault("'\\\(Character(Unicode.Scalar(bytes[at])))' is not possible", at: start)
+    default: return .set(literal(try escapedScalar(start)))
+    }
+  }
+
+  /// The code point for which an escape stands; `at` is behind the backslash.
+  private mutating func escapedScalar(_ start: Int) throws(RegexFault) -> UInt32 {
+    guard at < bytes.count else { throw fault("the pattern ends in a backslash", at: start) }
+    let byte = bytes[at]
+    switch byte {
+    case UInt8(ascii: "n"):
+      at += 1
+      return 0x0A
+    case UInt8(ascii: "t"):
+      at += 1
+      return 0x09
+    case UInt8(ascii: "r"):
+      at += 1
+      return 0x0D
+    case UInt8(ascii: "f"):
+      at += 1
+      return 0x0C
+    case UInt8(ascii: "v"):
+      at += 1
+      return 0x0B
+    case UInt8(ascii: "a"):
+      at += 1
+      return 0x07
+    case UInt8(ascii: "e") where dialect == .grok:
+      at += 1
+      return 0x1B
+    case UInt8(ascii: "x"):
+      at += 1
+      return try hexadecimal(most: 2, start)
+    case UInt8(ascii: "u") where dialect == .grok:
+      at += 1
+      return try hexadecimal(most: 4, start)
+    case UInt8(ascii: "0"):
+      // At most two more octal digits.
+      var value: UInt32 = 0
+      var count = 0
+      while at < bytes.count, count < 3, bytes[at] >= 0x30, bytes[at] <= 0x37 {
+        value = value * 8 + UInt32(bytes[at] - 0x30)
+        at += 1
+        count += 1
+      }
+      return value
+    default:
+      if ExpressionLexer.isDigit(byte) || ExpressionLexer.isLetter(byte) && byte != UInt8(ascii: "_") {
+        throw fault("there is no escape '\\\(Character(Unicode.Scalar(byte)))'", at: start)
+      }
+      return try scalar()
+    }
+  }
+
+  private mutating func hexadecimal(most: Int, _ start: Int) throws(RegexFault) -> UInt32 {
+    var value: UInt32 = 0
+    var count = 0
+    let isBraced = pass("{")
+    while at < bytes.count, let digit = Character(Unicode.Scalar(bytes[at])).hexDigitValue, isBraced || count < most {
+      value = min(value &* 16 &+ UInt32(digit), 0x1000000)
+      at += 1
+      count += 1
+    }
+    guard count > 0, isBraced || count == most, !isBraced || pass("}"), Unicode.Scalar(value) != nil else {
+      throw fault("a code point is written with hexadecimal digits, as \\x{1F600}", at: start)
+    }
+    return value
+  }
+
+  // MARK: Classes
+
+  private mutating func bracket() throws(RegexFault) -> RegexSet {
+    let start = at
+    at += 1
+    var set = RegexSet([])
+    set.isNegated = pass("^")
+    var isFirst = true
+    var hasBracket = false
+    while true {
+      guard at < bytes.count else { throw fault("missing ]", at: start) }
+      if bytes[at] == UInt8(ascii: "]"), !isFirst {
+        at += 1
+        if hasBracket, peek("]") {
+          throw fault("'[' in a class is ambiguous", help: "Write \\[ for the bracket itself.", at: start)
+        }
+        return set
+      }
+      isFirst = false
+      if peek("[:"), let part = try posixClass() {
+        set.parts.append(part)
+        continue
+      }
+      if dialect == .grok, peek("&&") {
+        throw fault("'&&', the common part of two classes, is not possible", help: "Write the characters themselves.")
+      }
+      if dialect == .grok, bytes[at] == UInt8(ascii: "["), let inner = try nested() {
+        set.parts += inner
+        continue
+      }
+      if bytes[at] == UInt8(ascii: "\\") {
+        at += 1
+        if let part = try classEscape() {
+          set.parts.append(part)
+          continue
+        }
+        at -= 1
+      }
+      if dialect == .grok, bytes[at] == UInt8(ascii: "[") { hasBracket = true }
+      let low = try bound(start)
+      var high = low
+      if peek("-"), at + 1 < bytes.count, bytes[at + 1] != UInt8(ascii: "]") {
+        let place = at
+        at += 1
+        if dialect == .grok, bytes[at] == UInt8(ascii: "\\"), at + 1 < bytes.count,
+          "dDwWsShHpP".utf8.contains(bytes[at + 1])
+        {
+          // `[a-\d]`: the hyphen stands for itself.
+          at = place
+        } else {
+          high = try bound(start)
+          guard low <= high else { throw fault("a range of characters is the wrong way round", at: place) }
+        }
+      }
+      set.parts.append(.init(ranges: [low...high], isFolded: flags.foldsCase))
+    }
+  }
+
+  private mutating func bound(_ start: Int) throws(RegexFault) -> UInt32 {
+    if bytes[at] == UInt8(ascii: "\\") {
+      at += 1
+      if dialect == .grok, at < bytes.count, bytes[at] == UInt8(ascii: "b") {
+        at += 1
+        return 0x08
+      }
+      return try escapedScalar(start)
+    }
+    return try scalar()
+  }
+
+  /// A class in a class, as in `[[[:alnum:]]_%]`; nil where the bracket stands for itself.
+  private mutating func nested() throws(RegexFault) -> [RegexSet.Part]? {
+    guard peek("[[:") else { return nil }
+    let place = at
+    let set = try bracket()
+    if set.isNegated {
+      throw fault("a negated class in a class is not possible", help: "Write the characters themselves.", at: place)
+    }
+    return set.parts
+  }
+
+  private mutating func posixClass() throws(RegexFault) -> RegexSet.Part? {
+    let start = at
+    var place = at + 2
+    let isNegated = place < bytes.count && bytes[place] == UInt8(ascii: "^")
+    if isNegated { place += 1 }
+    guard let colon = bytes[min(place, bytes.count)...].firstIndex(of: UInt8(ascii: ":")), colon + 1 < bytes.count,
+      bytes[colon + 1] == UInt8(ascii: "]")
+    else { return nil }
+    let name = String(decoding: bytes[place..<colon], as: UTF8.self)
+    guard var part = posix(name) else { throw fault("there is no class of characters '[:\(name):]'", at: start) }
+    part.isNegated = isNegated
+    at = colon + 2
+    return part
+  }
+
+  private func posix(_ name: String) -> RegexSet.Part? {
+    var part: RegexSet.Part
+    let unicode: [String]
+    switch name {
+    case "alpha": (part, unicode) = (.init(ranges: [0x41...0x5A, 0x61...0x7A]), ["L", "M"])
+    case "alnum": (part, unicode) = (.init(ranges: [0x30...0x39, 0x41...0x5A, 0x61...0x7A]), ["L", "M", "Nd"])
+    case "upper": (part, unicode) = (.init(ranges: [0x41...0x5A]), ["Lu"])
+    case "lower": (part, unicode) = (.init(ranges: [0x61...0x7A]), ["Ll"])
+    case "word": (part, unicode) = (wordPart, [])
+    case "digit": (part, unicode) = (Self.digits, [])
+    case "xdigit": (part, unicode) = (Self.hexadecimal, [])
+    case "space": (part, unicode) = (.init(ranges: [0x09...0x0D, 0x20...0x20]), [])
+    case "blank": (part, unicode) = (.init(ranges: [0x09...0x09, 0x20...0x20]), [])
+    case "cntrl": (part, unicode) = (.init(ranges: [0x00...0x1F, 0x7F...0x7F]), [])
+    case "graph": (part, unicode) = (.init(ranges: [0x21...0x7E]), ["L", "M", "N", "P", "S"])
+    case "print": (part, unicode) = (.init(ranges: [0x20...0x7E]), ["L", "M", "N", "P", "S", "Zs"])
+    case "punct":
+      (part, unicode) = (.init(ranges: [0x21...0x2F, 0x3A...0x40, 0x5B...0x60, 0x7B...0x7E]), ["P"])
+    case "ascii": (part, unicode) = (.init(ranges: [0x00...0x7F]), [])
+    default: return nil
+    }
+    if dialect == .grok { for one in unicode { part.categories |= RegexSet.categories[one] ?? 0 } }
+    part.isFolded = flags.foldsCase
+    return part
+  }
+}
+
+/// Code points of UTF-8.
+enum UTF8Scalar {
+  /// The code point at an offset and its bytes; ``RegexSet/invalid`` and 1 for what is none.
+  @inline(__always)
+  static func read(_ text: UnsafeRawBufferPointer, _ at: Int) -> (scalar: UInt32, length: Int) {
+    let first = UInt32(text[at])
+    if first < 0x80 { return (first, 1) }
+    func trail(_ index: Int) -> UInt32? {
+      guard at + index < text.count else { return nil }
+      let byte = text[at + index]
+      return byte & 0xC0 == 0x80 ? UInt32(byte & 0x3F) : nil
+    }
+    if first >= 0xC2, first < 0xE0, let second = trail(1) { return ((first & 0x1F) << 6 | second, 2) }
+    if first >= 0xE0, first < 0xF0, let second = trail(1), let third = trail(2) {
+      let scalar = (first & 0x0F) << 12 | second << 6 | third
+      if scalar >= 0x800, scalar & 0xF800 != 0xD800 { return (scalar, 3) }
+    }
+    if first >= 0xF0, first < 0xF5, let second = trail(1), let third = trail(2), let fourth = trail(3) {
+      let scalar = (first & 0x07) << 18 | second << 12 | third << 6 | fourth
+      if scalar >= 0x10000, scalar <= 0x10FFFF { return (scalar, 4) }
+    }
+    return (RegexSet.invalid, 1)
+  }
+
+  /// The code point that ends at an offset, which is not 0.
+  static func before(_ text: UnsafeRawBufferPointer, _ end: Int) -> UInt32 {
+    var start = end - 1
+    while start > 0, end - start < 4, text[start] & 0xC0 == 0x80 { start -= 1 }
+    let (scalar, length) = read(text, start)
+    return start + length == end ? scalar : read(text, end - 1).scalar
+  }
+}

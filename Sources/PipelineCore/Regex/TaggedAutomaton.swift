@@ -1,0 +1,518 @@
+/// Matches a program, by a deterministic automaton that is made while texts are read and keeps where groups begin and end.
+///
+/// A state is what the nondeterministic automaton would have at one offset: instructions in the order of preference, each
+/// with the number of the row that holds its offsets. Instructions whose offsets are the same share a row, so rows are few
+/// and change only where a group begins or ends. A step is one look-up in a table by state and class of code points. The
+/// match is the one that a backtracking matcher finds first, as in RE2 and Perl.
+///
+/// Belongs to one thread at a time.
+final class TaggedAutomaton {
+  private struct State: Hashable {
+    /// Instructions and rows in turn.
+    var roots: [Int32]
+    /// What is known of the code point before, as far as one of the instructions asks.
+    var before: UInt64
+  }
+
+  /// What a step does beside going to another state, as it is worked out; see ``store(_:)`` for how it is kept.
+  private struct Action {
+    struct Move {
+      /// The row of the state before, copied if another of the new ones comes from it, too.
+      var source: Int32
+      var isCopied: Bool
+      var kept: [Int32]
+    }
+    /// 0: nothing is left to match.
+    var next: Int32 = 0
+    /// Whether the rows stay as they are.
+    var isPlain = true
+    var moves: [Move] = []
+    /// Rows of the state before that no new one comes from.
+    var dropped: [Int32] = []
+    /// The row of a match before this code point, or -1.
+    var matchRow: Int32 = -1
+    var matchKept: [Int32] = []
+  }
+
+  private let program: RegexProgram
+  private let slotCount: Int
+
+  // Classes: code points between which the program does not distinguish. 0 is the end of the text.
+  private var classNumbers: [[UInt64]: Int] = [:]
+  /// By class: to which sets its code points belong.
+  private var memberships: [[UInt64]] = []
+  private var beforeMasks: [UInt64] = []
+  private let asciiClasses: UnsafeMutablePointer<UInt8>
+  private var otherClasses: [UInt32: UInt8] = [:]
+  private static let otherClassesLimit = 4096
+
+  private var stride: Int
+  /// By state and class: 0 for unknown, twice the place of the next state's row of this table, or one more than twice the
+  /// place of an action.
+  private var table: UnsafeMutablePointer<UInt32>
+  private var tableCapacity: Int
+  /// By number; 0 is none.
+  private var states: [State] = []
+  private var stateNumbers: [State: Int32] = [:]
+  /// Actions one after the other, each as ``store(_:)`` writes it.
+  private var actions: UnsafeMutablePointer<Int32>
+  private var actionsUsed = 0
+  private var actionsCapacity = 256
+  private var bytes = 0
+  /// Bytes of texts since all states were forgotten.
+  private var scanned = 0
+  /// Whether states are made about as fast as texts are read.
+  private(set) var isThrashing = false
+  /// Bytes of what is kept, at most.
+  private let limit: Int
+  private(set) var clearings = 0
+
+  // Rows of offsets.
+  private var rows: UnsafeMutablePointer<Int>
+  private var rowCapacity: Int
+  private var placeOfRow: [Int32] = []
+  private var newPlaces: [Int32] = []
+  private var freePlaces: [Int32] = []
+  private var best: UnsafeMutablePointer<Int>
+
+  // What a step is worked out with.
+  private var visited: [UInt32]
+  private var visit: UInt32 = 0
+  private var stack: [(instruction: Int32, kept: Int)] = []
+  private var kept: [Int32] = []
+  private var reached: [UInt32]
+  private var threads: [(instruction: Int32, source: Int32, kept: [Int32])] = []
+
+  init(_ program: RegexProgram, limit: Int = 2 << 20) {
+    self.program = program
+    self.limit = limit
+    slotCount = program.slotCount
+    asciiClasses = .allocate(capacity: 128)
+    asciiClasses.initialize(repeating: 0, count: 128)
+    visited = Array(repeating: 0, count: program.instructions.count)
+    reached = Array(repeating: 0, count: program.instructions.count)
+    stride = 0
+    tableCapacity = 0
+    table = .allocate(capacity: 1)
+    actions = .allocate(capacity: actionsCapacity)
+    rowCapacity = 4
+    rows = .allocate(capacity: rowCapacity * slotCount)
+    rows.initialize(repeating: -1, count: rowCapacity * slotCount)
+    best = .allocate(capacity: slotCount)
+    best.initialize(repeating: -1, count: slotCount)
+    memberships.append([])
+    beforeMasks.append(0)
+    for scalar in 0..<128 {
+      asciiClasses[scalar] = classNumber(UInt32(scalar)) ?? 0
+    }
+    stride = memberships.count + 8
+    clear()
+    clearings = 0
+  }
+
+  deinit {
+    asciiClasses.deallocate()
+    table.deallocate()
+    actions.deallocate()
+    rows.deallocate()
+    best.deallocate()
+  }
+
+  // MARK: Classes
+
+  /// The class of a code point, or nil if there are too many.
+  private func classNumber(_ scalar: UInt32) -> UInt8? {
+    var words = [UInt64](repeating: 0, count: (program.sets.count + 63) / 64)
+    for (index, set) in program.sets.enumerated() where set.contains(scalar) {
+      words[index / 64] |= 1 << UInt64(index % 64)
+    }
+    if let known = classNumbers[words] { return UInt8(known) }
+    guard memberships.count < 255 else { return nil }
+    let number = memberships.count
+    classNumbers[words] = number
+    memberships.append(words)
+    var mask: UInt64 = 0
+    for (index, set) in program.setsBehind.enumerated() where words[set / 64] >> UInt64(set % 64) & 1 == 1 {
+      mask |= 2 << UInt64(index)
+    }
+    beforeMasks.append(mask)
+    return UInt8(number)
+  }
+
+  /// The class of a code point beyond ASCII, or of a byte that is none.
+  private func otherClass(_ scalar: UInt32) -> UInt8? {
+    if let known = otherClasses[scalar] { return known }
+    guard let number = classNumber(scalar) else { return nil }
+    if otherClasses.count >= Self.otherClassesLimit { otherClasses.removeAll(keepingCapacity: true) }
+    otherClasses[scalar] = number
+    return number
+  }
+
+  private func belongs(_ group: Int, _ set: Int) -> Bool {
+    group != 0 && memberships[group][set / 64] >> UInt64(set % 64) & 1 == 1
+  }
+
+  // MARK: States
+
+  /// Forgets all states.
+  private func clear() {
+    clearings += 1
+    isThrashing = scanned < 16 * states.count
+    scanned = 0
+    states.removeAll(keepingCapacity: true)
+    stateNumbers.removeAll(keepingCapacity: true)
+    actionsUsed = 0
+    states.append(State(roots: [], before: 0))
+    if stride < memberships.count { stride = memberships.count + 16 }
+    bytes = 0
+    table.deallocate()
+    tableCapacity = 16 * stride
+    table = .allocate(capacity: tableCapacity)
+    table.initialize(repeating: 0, count: tableCapacity)
+  }
+
+  private func number(_ state: State) -> Int32 {
+    if let known = stateNumbers[state] { return known }
+    let number = Int32(states.count)
+    states.append(state)
+    stateNumbers[state] = number
+    bytes += stride * 4 + state.roots.count * 8 + 160
+    if states.count * stride > tableCapacity {
+      let larger = UnsafeMutablePointer<UInt32>.allocate(capacity: 2 * tableCapacity)
+      larger.update(from: table, count: tableCapacity)
+      (larger + tableCapacity).initialize(repeating: 0, count: tableCapacity)
+      table.deallocate()
+      table = larger
+      tableCapacity *= 2
+    }
+    return number
+  }
+
+  /// What the program's assertions say between two code points.
+  private func holds(_ one: RegexProgram.Guard, _ before: UInt64, _ group: Int) -> Bool {
+    func behind(_ set: Int) -> Bool {
+      guard let index = program.setsBehind.firstIndex(of: set) else { return false }
+      return before & (2 << UInt64(index)) != 0
+    }
+    switch one {
+    case .beginText: return before & RegexProgram.beginBit != 0
+    case .endText: return group == 0
+    case .beginLine: return before & RegexProgram.beginBit != 0 || behind(program.newlineSet)
+    case .endLine: return group == 0 || belongs(group, program.newlineSet)
+    case .wordBoundary(let wanted): return (behind(program.wordSet) != belongs(group, program.wordSet)) == wanted
+    case .behind(let set, let wanted): return behind(set) == wanted
+    case .ahead(let set, let wanted): return belongs(group, set) == wanted
+    }
+  }
+
+  /// The step from a state over a class; it is kept in the table.
+  private func step(_ number: Int32, _ group: Int) -> UInt32 {
+    let state = states[Int(number)]
+    visit += 1
+    if visit == 0 {
+      for index in visited.indices {
+        visited[index] = 0
+        reached[index] = 0
+      }
+      visit = 1
+    }
+    threads.removeAll(keepingCapacity: true)
+    var action = Action()
+    var rowCount: Int32 = 0
+    program.instructions.withUnsafeBufferPointer { instructions in
+      var root = 0
+      search: while root < state.roots.count {
+        let source = state.roots[root + 1]
+        rowCount = max(rowCount, source + 1)
+        stack.append((state.roots[root], 0))
+        root += 2
+        kept.removeAll(keepingCapacity: true)
+        while let (at, count) = stack.popLast() {
+          kept.removeLast(kept.count - count)
+          var at = at
+          walk: while visited[Int(at)] != visit {
+            visited[Int(at)] = visit
+            let one = instructions[Int(at)]
+            switch one.operation {
+            case .choice:
+              stack.append((one.b, kept.count))
+              at = one.a
+            case .keep:
+              kept.append(one.b)
+              at = one.a
+            case .assertion:
+              guard holds(program.guards[Int(one.b)], state.before, group) else { break walk }
+              at = one.a
+            case .set:
+              if belongs(group, Int(one.b)), reached[Int(one.a)] != visit {
+                reached[Int(one.a)] = visit
+                threads.append((one.a, source, Self.unique(kept)))
+              }
+              break walk
+            case .match:
+              action.matchRow = source
+              action.matchKept = Self.unique(kept)
+              // What comes behind is not preferred to it.
+              stack.removeAll(keepingCapacity: true)
+              break search
+            }
+          }
+        }
+      }
+      while root < state.roots.count {
+        rowCount = max(rowCount, state.roots[root + 1] + 1)
+        root += 2
+      }
+    }
+    let entry = finish(&action, rowCount, group)
+    table[Int(number) * stride + group] = entry
+    return entry
+  }
+
+  /// Gives the threads of a step rows and a state.
+  private func finish(_ action: inout Action, _ oldRows: Int32, _ group: Int) -> UInt32 {
+    var roots: [Int32] = []
+    roots.reserveCapacity(2 * threads.count)
+    var known: [(source: Int32, kept: [Int32])] = []
+    var before: UInt64 = 0
+    for thread in threads {
+      var row = known.count
+      for (index, one) in known.enumerated() where one.source == thread.source && one.kept == thread.kept {
+        row = index
+        break
+      }
+      if row == known.count { known.append((thread.source, thread.kept)) }
+      roots.append(thread.instruction)
+      roots.append(Int32(row))
+      before |= program.asksBefore[Int(thread.instruction)]
+    }
+    var isPlain = known.count == Int(oldRows)
+    for (index, one) in known.enumerated() where Int(one.source) != index || !one.kept.isEmpty { isPlain = false }
+    action.isPlain = isPlain && !roots.isEmpty
+    if !roots.isEmpty {
+      action.next = number(State(roots: roots, before: beforeMasks[group] & before))
+    }
+    if action.isPlain, action.matchRow < 0 { return UInt32(Int(action.next) * stride) << 1 }
+    if !action.isPlain, action.next != 0 {
+      for (index, one) in known.enumerated() {
+        let isCopied = known[(index + 1)...].contains { $0.source == one.source }
+        action.moves.append(.init(source: one.source, isCopied: isCopied, kept: one.kept))
+      }
+      for row in 0..<oldRows where !known.contains(where: { $0.source == row }) { action.dropped.append(row) }
+    }
+    return UInt32(store(action)) << 1 | 1
+  }
+
+  private static func unique(_ slots: [Int32]) -> [Int32] { slots.count < 2 ? slots : Set(slots).sorted() }
+
+  /// Writes an action: the place of the next state, whether it is plain, the row of a match, the slots kept for it (their number
+  /// and they themselves), the rows dropped likewise, the number of moves and each: its source, whether it is copied, the
+  /// slots kept.
+  private func store(_ action: Action) -> Int {
+    var words: [Int32] = [action.next * Int32(stride), action.isPlain ? 1 : 0, action.matchRow]
+    words.append(Int32(action.matchKept.count))
+    words += action.matchKept
+    words.append(Int32(action.dropped.count))
+    words += action.dropped
+    words.append(Int32(action.moves.count))
+    for move in action.moves {
+      words += [move.source, move.isCopied ? 1 : 0, Int32(move.kept.count)]
+      words += move.kept
+    }
+    if actionsUsed + words.count > actionsCapacity {
+      let larger = UnsafeMutablePointer<Int32>.allocate(capacity: 2 * actionsCapacity + words.count)
+      larger.update(from: actions, count: actionsUsed)
+      actions.deallocate()
+      actions = larger
+      actionsCapacity = 2 * actionsCapacity + words.count
+    }
+    for (index, word) in words.enumerated() { actions[actionsUsed + index] = word }
+    bytes += 4 * words.count
+    defer { actionsUsed += words.count }
+    return actionsUsed
+  }
+
+  // MARK: Matching
+
+  /// The first match at or after `start`, as ``RegexProgram/slotCount`` offsets, -1 where there is none; at `start` only if
+  /// `anchored`. nil where this automaton is not fit for the text, which only happens with `mayGiveUp`.
+  func find(
+    _ text: UnsafeRawBufferPointer, from start: Int, anchored: Bool, mayGiveUp: Bool,
+    into groups: UnsafeMutableBufferPointer<Int>
+  ) -> Bool? {
+    // Most patterns match where the text begins, or not at all; what is found there is what a search would find.
+    let first = run(text, start, program.anchoredStart, mayGiveUp)
+    guard first == false else { return copy(first, groups) }
+    if anchored || (program.isAtBegin && start == 0) { return false }
+    return copy(run(text, start, program.searchStart, mayGiveUp), groups)
+  }
+
+  private func copy(_ found: Bool?, _ groups: UnsafeMutableBufferPointer<Int>) -> Bool? {
+    guard found == true else { return found }
+    for index in 0..<min(groups.count, slotCount) { groups[index] = best[index] }
+    return true
+  }
+
+  private func startState(_ text: UnsafeRawBufferPointer, _ start: Int, _ instruction: Int32) -> Int32? {
+    var before = RegexProgram.beginBit
+    let asked = program.asksBefore[Int(instruction)] | program.asksBefore[Int(program.anchoredStart)]
+    if start > 0 {
+      let scalar = asked == 0 ? 0 : UTF8Scalar.before(text, start)
+      guard let group = scalar < 0x80 ? asciiClasses[Int(scalar)] : otherClass(scalar) else { return nil }
+      before = beforeMasks[Int(group)]
+    }
+    return number(State(roots: [instruction, 0], before: before & asked))
+  }
+
+  private func run(
+    _ text: UnsafeRawBufferPointer, _ start: Int, _ instruction: Int32, _ mayGiveUp: Bool
+  ) -> Bool? {
+    if mayGiveUp, isThrashing { return nil }
+    let clearedBefore = clearings
+    if bytes > limit { clear() }
+    guard let first = startState(text, start, instruction) else { return mayGiveUp ? nil : false }
+    // The first row is empty.
+    placeOfRow.removeAll(keepingCapacity: true)
+    placeOfRow.append(0)
+    freePlaces.removeAll(keepingCapacity: true)
+    for place in (1..<rowCapacity).reversed() { freePlaces.append(Int32(place)) }
+    rows.update(repeating: -1, count: slotCount)
+    var found = false
+    /// The action with a match whose row has not been copied, and where it was.
+    var pending = -1
+    var pendingAt = 0
+
+    let count = text.count
+    let classes = asciiClasses
+    var table = self.table
+    var base = Int(first) * stride
+    var at = start
+    let text8 = text.bindMemory(to: UInt8.self)
+    while true {
+      // Nearly all steps: an ASCII character, a state that is known, rows that stay as they are.
+      while at < count {
+        let byte = text8[at]
+        if byte >= 0x80 { break }
+        let entry = table[base &+ Int(classes[Int(byte)])]
+        if entry & 1 != 0 || entry == 0 { break }
+        base = Int(entry >> 1)
+        at &+= 1
+      }
+      let group: Int
+      var length = 1
+      if at < count {
+        let byte = text[at]
+        if byte < 0x80 {
+          group = Int(classes[Int(byte)])
+        } else {
+          let scalar: UInt32
+          (scalar, length) = UTF8Scalar.read(text, at)
+          guard let other = otherClass(scalar) else { return mayGiveUp ? nil : false }
+          group = Int(other)
+          if group >= stride {
+            // A class for which the table has no room.
+            if pending >= 0 { take(pending, pendingAt) }
+            pending = -1
+            let kept = states[base / stride]
+            clear()
+            base = Int(number(kept)) * stride
+            table = self.table
+          }
+        }
+      } else {
+        group = 0
+      }
+      var entry = table[base + group]
+      if entry == 0 {
+        if bytes > limit {
+          scanned += at - start
+          if pending >= 0 { take(pending, pendingAt) }
+          pending = -1
+          let kept = states[base / stride]
+          clear()
+          if mayGiveUp, isThrashing || clearings - clearedBefore > 1 { return nil }
+          base = Int(number(kept)) * stride
+        }
+        entry = step(Int32(base / stride), group)
+        table = self.table
+      }
+      if entry & 1 == 0 {
+        base = Int(entry >> 1)
+        at += length
+        continue
+      }
+      let action = Int(entry >> 1)
+      base = Int(actions[action])
+      if actions[action + 1] == 1 {
+        found = true
+        pending = action
+        pendingAt = at
+      } else {
+        if pending >= 0 {
+          take(pending, pendingAt)
+          pending = -1
+        }
+        if actions[action + 2] >= 0 {
+          take(action, at)
+          found = true
+        }
+        if base != 0 { move(action, at) }
+      }
+      if base == 0 || at >= count { break }
+      at += length
+    }
+    if pending >= 0 { take(pending, pendingAt) }
+    scanned += at - start
+    return found
+  }
+
+  /// Keeps the match of an action.
+  private func take(_ action: Int, _ at: Int) {
+    let words = actions + action + 2
+    best.update(from: rows + Int(placeOfRow[Int(words[0])]) * slotCount, count: slotCount)
+    for index in 0..<Int(words[1]) { best[Int(words[2 + index])] = at }
+  }
+
+  /// Gives the rows of the next state their offsets.
+  private func move(_ action: Int, _ at: Int) {
+    var word = actions + action + 3
+    word += Int(word[0]) + 1
+    let dropped = Int(word[0])
+    var moves = Int(word[1 + dropped])
+    if moves == 1, dropped == 0 {
+      word += 2
+      let row = rows + Int(placeOfRow[Int(word[0])]) * slotCount
+      for index in 0..<Int(word[2]) { row[Int(word[3 + index])] = at }
+      return
+    }
+    for index in 0..<dropped { freePlaces.append(placeOfRow[Int(word[1 + index])]) }
+    word += dropped + 2
+    newPlaces.removeAll(keepingCapacity: true)
+    while moves > 0 {
+      var place = placeOfRow[Int(word[0])]
+      if word[1] == 1 {
+        let source = Int(place)
+        if freePlaces.isEmpty { growRows() }
+        place = freePlaces.removeLast()
+        (rows + Int(place) * slotCount).update(from: rows + source * slotCount, count: slotCount)
+      }
+      let row = rows + Int(place) * slotCount
+      let kept = Int(word[2])
+      for index in 0..<kept { row[Int(word[3 + index])] = at }
+      newPlaces.append(place)
+      word += 3 + kept
+      moves -= 1
+    }
+    swap(&placeOfRow, &newPlaces)
+  }
+
+  private func growRows() {
+    let larger = UnsafeMutablePointer<Int>.allocate(capacity: 2 * rowCapacity * slotCount)
+    larger.update(from: rows, count: rowCapacity * slotCount)
+    (larger + rowCapacity * slotCount).initialize(repeating: -1, count: rowCapacity * slotCount)
+    rows.deallocate()
+    rows = larger
+    for place in (rowCapacity..<2 * rowCapacity).reversed() { freePlaces.append(Int32(place)) }
+    rowCapacity *= 2
+  }
+}
