@@ -90,21 +90,59 @@ extension Compilation {
       reference: key("\(context.path)/@\(entries[at].name.value)"))
   }
 
-  /// Has the commands that `compile`'s signal may execute later, in inner signals or when it subscribes again, last
-  /// as long as it does: a command ends when everybody has who may execute it.
-  func holdingCommands(_ context: SignalContext, _ compile: () -> SignalPlan?) -> SignalPlan? {
-    let outer = commandUses
-    commandUses = []
-    defer { commandUses = outer }
-    guard let plan = compile() else { return nil }
-    let all = plan.subscribesAgain
-    let held = commandUses.filter { all || $0.isInner }.map(\.command)
-    guard !held.isEmpty else { return plan }
-    let location = steps[plan.step.number].location
+  /// The commands that a signal may execute: all of them, and those that it may begin to execute when it already runs,
+  /// in inner signals or when it subscribes again.
+  struct CommandReach {
+    fileprivate(set) var all: [Int] = []
+    fileprivate(set) var later: [Int] = []
+
+    fileprivate mutating func add(_ command: Int, isLater: Bool) {
+      if !all.contains(command) { all.append(command) }
+      if isLater, !later.contains(command) { later.append(command) }
+    }
+  }
+
+  /// By way of everything that the signal refers to. Of what it refers to, only a later subscription counts as later:
+  /// what runs with it holds commands for itself.
+  func commandReach(of signal: SignalPlan) -> CommandReach {
+    var reach = CommandReach()
+    if !file.commands.isEmpty { visit(signal, isLater: false, &reach) }
+    return reach
+  }
+
+  private func visit(_ signal: SignalPlan, isLater: Bool, _ reach: inout CommandReach) {
+    switch signal.kind {
+    case .errors, .input: break
+    case .source(let component, _):
+      for inner in component.innerPlans { visit(inner, isLater: true, &reach) }
+    case .run(_, let input): visit(input, isLater: isLater, &reach)
+    // Listening to a command does not execute it.
+    case .node(is CommandOutput, _, _): break
+    case .node(let component, _, let inputs):
+      let isLater = isLater || type(of: component).subscribesAgain
+      for input in inputs { visit(input, isLater: isLater, &reach) }
+      for inner in component.innerPlans { visit(inner, isLater: true, &reach) }
+    case .named(let at):
+      if entries[at].kind == .command { reach.add(at, isLater: isLater) }
+      for command in entries[at].executes { reach.add(command, isLater: isLater) }
+    }
+  }
+
+  /// Has commands last as long as `signal`, which may execute them later: a command ends when everybody has who may
+  /// execute it.
+  func holding(_ commands: [Int], _ signal: SignalPlan, _ context: SignalContext) -> SignalPlan {
+    guard !commands.isEmpty else { return signal }
+    let location = steps[signal.step.number].location
     let node = ComponentNode(keyword: Located("hold", at: location), location: location)
     let step = addStep(node, context, label: context.owner)
-    let inputs = [plan] + held.map { commandSignal($0, context) }
-    return SignalPlan(.node(CommandHold(commands: held), makeSegment(), inputs: inputs), step: step, type: plan.type)
+    let inputs = [signal] + commands.map { commandSignal($0, context) }
+    return SignalPlan(
+      .node(CommandHold(commands: commands), makeSegment(), inputs: inputs), step: step, type: signal.type)
+  }
+
+  /// A command runs when it is executed, not to execute another.
+  func noteExecution(by owner: String) {
+    if index[owner].map({ entries[$0].kind }) != .command { executing.insert(owner) }
   }
 
   /// What `execute: NAME` refers to.
@@ -124,26 +162,9 @@ extension Compilation {
     entries[at].references += 1
     readings.append(
       Reading(reader: name.value, name: context.owner, isExecution: true, location: name.location))
-    // A command runs when it is executed, not to execute another.
-    if index[context.owner].map({ entries[$0].kind }) != .command { executing.insert(context.owner) }
+    noteExecution(by: context.owner)
     guard let plan = named(at, from: name.location) else { return nil }
-    if !commandUses.contains(where: { $0.command == at }) { commandUses.append((at, false)) }
-    if context.depth > 0, let place = commandUses.firstIndex(where: { $0.command == at }) {
-      commandUses[place].isInner = true
-    }
     return (at, plan.type, commandSignal(at, context))
-  }
-}
-
-extension SignalPlan {
-  /// Whether a step of it subscribes what is above again, or later than it is subscribed itself.
-  fileprivate var subscribesAgain: Bool {
-    switch kind {
-    case .node(let component, _, let inputs):
-      Swift.type(of: component).subscribesAgain || inputs.contains(where: \.subscribesAgain)
-    case .run(_, let input): input.subscribesAgain
-    case .named, .errors, .source, .input: false
-    }
   }
 }
 

@@ -24,6 +24,8 @@ extension Compilation {
     if entries[at].kind != .command { entries[at].references += 1 }
     guard let output = name.output else {
       guard let plan = named(at, from: name.name.location) else { return nil }
+      // A signal that is made anew for each reference stands for its text: what it executes, its reader executes.
+      if entries[at].isCold, executing.contains(name.name.value) { noteExecution(by: context.owner) }
       return SignalPlan(
         .named(at), step: plan.step, type: plan.type,
         reference: key("\(context.path)/@\(name.name.value)"), settling: plan.settling)

@@ -42,8 +42,6 @@ final class Compilation {
   var entries: [Entry] = []
   /// The named signals that execute a command, by name.
   var executing: Set<String> = []
-  /// The commands that what is being compiled executes, by their places; `isInner`: in inner signals.
-  var commandUses: [(command: Int, isInner: Bool)] = []
   /// Who reads whom.
   var readings: [Reading] = []
   /// How deep inner signals may be nested.
@@ -60,6 +58,8 @@ final class Compilation {
     var sharing = Sharing()
     var state = State.waiting
     var references = 0
+    /// The commands that running it may execute, by their places, by way of all that it refers to.
+    var executes: [Int] = []
   }
 
   init(
@@ -235,7 +235,7 @@ final class Compilation {
       entries[at].state = .running
       let name = entries[at].name.value
       let context = SignalContext(owner: name, path: name)
-      let plan = holdingCommands(context) {
+      let body: SignalPlan? =
         if let source = file.sources.first(where: { $0.name.value == name }) {
           self.source(source.node, context, label: name)
         } else if let signal = file.signals.first(where: { $0.name.value == name }) {
@@ -243,6 +243,10 @@ final class Compilation {
         } else {
           command(at, context)
         }
+      let plan = body.map { body in
+        let reach = commandReach(of: body)
+        entries[at].executes = reach.all
+        return holding(reach.later, body, context)
       }
       entries[at].state = .done(plan)
       return plan
@@ -436,16 +440,14 @@ final class Compilation {
 
   private func sink(_ named: NamedNode<SinkNode>) -> SinkPlan? {
     let context = SignalContext(owner: named.name.value, path: "sinks.\(named.name.value)")
-    let input = holdingCommands(context) {
-      let origin: SignalPlan? =
-        switch named.node.from {
-        case .reference(let reference): self.reference(reference, context)
-        case .inline(let node): signal(node, context)
-        }
-      let placeholder = SignalPlan(.input, step: StepID(0), type: .dyn)
-      let chained = chain(named.node.chain, origin ?? placeholder, context)
-      return origin == nil ? nil : chained
-    }
+    let origin: SignalPlan? =
+      switch named.node.from {
+      case .reference(let reference): self.reference(reference, context)
+      case .inline(let node): signal(node, context)
+      }
+    let placeholder = SignalPlan(.input, step: StepID(0), type: .dyn)
+    let chained = chain(named.node.chain, origin ?? placeholder, context)
+    let input = origin == nil ? nil : chained.map { holding(commandReach(of: $0).later, $0, context) }
     let node = named.node.component
     let step = addStep(node, context, label: named.name.value)
     guard let entry = entry(.sink, node) else { return nil }
