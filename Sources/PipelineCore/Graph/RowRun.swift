@@ -116,15 +116,24 @@ public final class RowRun: OperatorNode {
     steps.deallocate()
   }
 
+  /// The last step that ends the signal as soon as it is subscribed: those behind it have an empty input, those before
+  /// it none.
+  private var endingStep: Int? {
+    steps.lastIndex { $0.step._withUnsafeGuaranteedRef { $0.endsBeforeStart } }
+  }
+
   /// Whether a step ends the signal as soon as it is subscribed.
-  var endsBeforeStart: Bool { steps.contains { $0.step._withUnsafeGuaranteedRef { $0.endsBeforeStart } } }
+  var endsBeforeStart: Bool { endingStep != nil }
 
   public override func start() {
-    if endsBeforeStart {
-      execution.whenWired { [self] in finish() }
-    } else {
+    guard let ending = endingStep else {
       begin(nil)
       super.start()
+      return
+    }
+    execution.whenWired { [self] in
+      complete(from: ending + 1, nil)
+      finish()
     }
   }
 
@@ -318,6 +327,11 @@ public final class RowRun: OperatorNode {
 
   /// The input of a chain is complete.
   func complete(_ chain: RowChain) { complete(from: 0, chain) }
+
+  /// The same of a chain that ends before it starts.
+  func completeBeforeStart(_ chain: RowChain) {
+    if let ending = endingStep { complete(from: ending + 1, chain) }
+  }
 
   // MARK: State
 

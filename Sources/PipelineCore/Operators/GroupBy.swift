@@ -223,8 +223,11 @@ struct GroupBy: OperatorComponent {
         opening[group.token] = group
         open(plan, number: group.token, scope(of: group, subject, seat.scope))
         opening[group.token] = nil
-      } else if let shared {
-        if shared.endsBeforeStart { end(group) } else { shared.start(group) }
+      } else if let shared, shared.endsBeforeStart {
+        shared.completeBeforeStart(group)
+        end(group)
+      } else {
+        shared?.start(group)
       }
       return .passUnretained(group)
     }
