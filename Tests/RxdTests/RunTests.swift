@@ -138,6 +138,32 @@ struct RunTests {
     #expect(try process.wait() == 0)
   }
 
+  /// Beside a signal that only goes round, others go on, in its own pipeline and in another one, and a stop is heard.
+  @Test(arguments: [
+    "sources: { n: { values: [] } }\nsignals: { r: { from: n, chain: [ repeat ] } }",
+    "sources: { n: { values: [1] } }\nsignals: { r: { from: n, chain: [ repeat, { filter: event == 0 } ] } }",
+    "sources: { n: { values: [1] } }\nsignals: { r: { from: n, chain: [ { try: event == 0 }, retry ] } }",
+  ])
+  func whatOnlyGoesRoundStopsNothing(_ signals: String) throws {
+    let folder = try Scratch()
+    let spinning = try folder.write(
+      "spinning.yaml",
+      "\(signals)\nsinks: { out: { from: r, discard: {} }, beside: { from: { interval: 1ms }, chain: [ { take: 3 } ], stdout: { encode: json } } }\n"
+    )
+    let other = try folder.write(
+      "other.yaml",
+      "sources: { t: { interval: 1ms } }\nsinks: { out: { from: t, chain: [ { map: \"'other'\" } ], stdout: text } }\n")
+    let process = try RunningRxd([spinning, other])
+    var own = 0
+    var others = 0
+    while own < 3 || others < 3, let line = try process.line() {
+      if line == "other" { others += 1 } else { own += 1 }
+    }
+    #expect(own == 3 && others >= 3)
+    process.send(SIGTERM)
+    #expect(try process.wait() == 0)
+  }
+
   @Test func aClosedPipeIsNoMistake() throws {
     let folder = try Scratch()
     let process = try RunningRxd([try folder.write("echo.yaml", Self.echo)])

@@ -17,7 +17,7 @@ extension Execution {
 
   /// A named signal has ended or lost its last subscriber.
   func namedStopped(_ index: Int) {
-    guard !isWiring else { return }
+    guard !isLaunching else { return }
     for stopped in reach.run(by: index) where outcome == nil { completeErrors(stopped) }
   }
 
@@ -49,6 +49,11 @@ extension Execution {
   // MARK: Events that are given up
 
   public func reject(_ rejection: Rejection, at seat: Seat) { reject(rejection, step: seat.step) }
+
+  /// Whether somebody gets what the step gives up: who reads the errors output, or the dead letters.
+  func keepsRejections(of step: StepID) -> Bool {
+    services.keepsDeadLetters || errorsByName[plan.steps[step.number].owner]?.isClaimed == true
+  }
 
   func reject(_ rejection: Rejection, step: StepID) {
     counters.rejected &+= 1

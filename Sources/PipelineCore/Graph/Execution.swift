@@ -77,16 +77,22 @@ public final class Execution {
   public internal(set) var stateFaults: [Diagnostic] = []
   /// What of the saved state could not be used, and why.
   public private(set) var refusals: [Diagnostic] = []
-  private(set) var isWiring = false
-  /// What nodes do as soon as everything is wired, and what sources do after all nodes have done that.
-  private var pendingNodes: [() -> Void] = []
-  private var pendingStarts: [() -> Void] = []
-  /// Sources of names wait until all nodes have begun.
-  private var isBeginning = false
+  /// The graph is being wired for the first time: sinks and errors outputs are not complete yet.
+  private(set) var isLaunching = false
+  /// What is being wired; nil while events flow.
+  private var wiring: Wiring?
+  /// The innermost wiring whose nodes are beginning: its sources have not started.
+  private var beginning: Wiring?
+  /// Wirings by how deep they are inside of each other, to be used again.
+  private var wirings: [Wiring] = []
+  private var wiringDepth = 0
   /// The sources have been told to end; new ones end at once.
   public private(set) var isStopping = false
   /// They are just being told.
   private(set) var isDraining = false
+  /// Nodes that wait before they subscribe again, with numbers in the order in which they began to wait.
+  private var pauses: [ObjectIdentifier: (number: UInt64, node: any Pausing)] = [:]
+  private var lastPause: UInt64 = 0
   public private(set) var outcome: Outcome?
   /// What nodes have put off to later in the turn.
   @exclusivity(unchecked) var agenda = Agenda()
@@ -145,7 +151,8 @@ public final class Execution {
     named = plan.named.indices.map { SharedSignal(self, $0) }
     errors = plan.named.indices.map { _ in ErrorsSignal(self) }
     if let restoration { for shared in named { shared.restore(restoration) } }
-    isWiring = true
+    isLaunching = true
+    let whole = enterWiring(topScope)
     openSinks = plan.sinks.count
     for (index, sink) in plan.sinks.enumerated() {
       let seat = Seat(
@@ -161,7 +168,11 @@ public final class Execution {
           node: node, upstream: NoSubscription.make(), errors: ErrorsSignal(self), isOpen: !isDrained,
           carries: component.carries))
       if isDrained { openSinks -= 1 } else { node.open() }
-      if outcome != nil { return }
+      if outcome != nil {
+        leaveWiring(whole)
+        isLaunching = false
+        return
+      }
     }
     for (index, sink) in plan.sinks.enumerated() {
       if let status = restoration?.status(sink), status != .open {
@@ -187,27 +198,65 @@ public final class Execution {
     for (number, tap) in taps.enumerated() { tap.connect(self, number) }
     for shared in named { shared.launched() }
     if let restoration { goOn(restoration) }
-    isWiring = false
-    begin()
+    isLaunching = false
+    begin(whole)
+    hasBegun = true
     completeErrors()
     endIfOver()
   }
 
-  /// Lets the nodes begin, in the order in which they were wired, and then the sources: nobody misses what a
-  /// source sends because something of his own, such as the value of `startWith`, comes first.
-  private func begin() {
-    isBeginning = true
+  // MARK: Wiring
+
+  /// One subscription with everything upstream of it: the whole graph at the launch, later an inner signal or the next
+  /// round of a `repeat`. It is wired whole. Then its nodes begin that have something of their own to say, then its
+  /// sources, both in the order in which they were subscribed.
+  private final class Wiring {
+    /// What its subscription was made for.
+    var scope: Scope
+    var nodes: [() -> Void] = []
+    var sources: [(node: RunningSource, resuming: Bool)] = []
+
+    init(_ scope: Scope) { self.scope = scope }
+  }
+
+  private func enterWiring(_ scope: Scope) -> Wiring {
+    if wiringDepth == wirings.count { wirings.append(Wiring(scope)) }
+    let entered = wirings[wiringDepth]
+    entered.scope = scope
+    wiringDepth += 1
+    wiring = entered
+    return entered
+  }
+
+  private func leaveWiring(_ left: Wiring) {
+    left.nodes.removeAll(keepingCapacity: true)
+    left.sources.removeAll(keepingCapacity: true)
+    left.scope = topScope
+    wiringDepth -= 1
+    wiring = nil
+  }
+
+  /// Lets the nodes of what has been wired begin, and then its sources: a source's first event meets everybody who
+  /// listens, behind whatever they had to say of their own, such as the value of `startWith`.
+  private func begin(_ wired: Wiring) {
+    wiring = nil
+    if !wired.nodes.isEmpty {
+      let outer = beginning
+      beginning = wired
+      var next = 0
+      while next < wired.nodes.count {
+        wired.nodes[next]()
+        next += 1
+      }
+      beginning = outer
+    }
     var next = 0
-    while next < pendingNodes.count {
-      pendingNodes[next]()
+    while next < wired.sources.count {
+      let source = wired.sources[next]
+      start(source.node, resuming: source.resuming)
       next += 1
     }
-    pendingNodes = []
-    isBeginning = false
-    let starts = pendingStarts
-    pendingStarts = []
-    for start in starts { start() }
-    hasBegun = true
+    leaveWiring(wired)
   }
 
   /// A source with a position that belongs to no event is being closed.
@@ -234,7 +283,18 @@ public final class Execution {
     isDraining = true
     for source in runningSources where !source.isClosed { end(source) }
     isDraining = false
+    for pause in pauses.values.sorted(by: { $0.number < $1.number }) where !pause.node.isClosed {
+      pause.node.endPause()
+    }
   }
+
+  /// A stop ends the pause of this node, which says when the pause is over.
+  func pauseBegins(_ node: any Pausing) {
+    lastPause &+= 1
+    pauses[ObjectIdentifier(node)] = (lastPause, node)
+  }
+
+  func pauseEnds(_ node: any Pausing) { pauses[ObjectIdentifier(node)] = nil }
 
   /// Cancels everything at once. `onEnd` is not called.
   public func cancel() {
@@ -332,7 +392,7 @@ public final class Execution {
 
   func driverEnded() {
     endIfOver()
-    if !isWiring, outcome == nil { completeErrors() }
+    if !isLaunching, outcome == nil { completeErrors() }
   }
 
   /// It ends with its last sink and with what executes commands for what sinks could not deliver; one without sinks,
@@ -375,7 +435,7 @@ public final class Execution {
   /// something to say on its errors output.
   private var isExhausted: Bool {
     !runningSources.contains { !$0.isClosed } && executor.nextDeadline == nil
-      && !sinks.contains { $0.isOpen && $0.errors.isClaimed && $0.node.awaitsAnswers }
+      && !sinks.contains { $0.isOpen && $0.errors.isClaimed && $0.node.awaitsAnswers } && !executor.hasBatches
   }
 
   /// Where nothing can happen any more, who still waits for an errors output, or for a command to end, waits for
@@ -390,9 +450,17 @@ public final class Execution {
 
   // MARK: Subscribing
 
-  /// Runs `signal` for `downstream`. Unless the graph is being wired, events may come before this returns.
+  /// Runs `signal` for `downstream`. Unless this is part of a larger wiring, events may come before it returns.
   public func subscribe(_ signal: SignalPlan, _ scope: Scope, to downstream: Downstream) -> any Subscription {
     if let restoration { return restore(signal, scope, to: downstream, restoration) }
+    guard wiring == nil else { return wire(signal, scope, to: downstream) }
+    let wired = enterWiring(scope)
+    let subscription = wire(signal, scope, to: downstream)
+    executor.nested { begin(wired) }
+    return subscription
+  }
+
+  private func wire(_ signal: SignalPlan, _ scope: Scope, to downstream: Downstream) -> any Subscription {
     if let subscriptionProbe { return subscriptionProbe.subscribe(signal, scope, to: downstream, in: self) }
     return make(signal, scope, to: downstream)
   }
@@ -457,24 +525,23 @@ public final class Execution {
     if let index = runningSources.lastIndex(where: { $0 === source }) { runningSources.remove(at: index) }
   }
 
+  /// Starts a source, or puts it off until what it is part of is wired and the nodes of that have begun.
   /// `resuming`: its state was restored.
   func start(_ node: RunningSource, resuming: Bool = false) {
-    let start: () -> Void = { [unowned self] in
-      if node.isClosed { return }
-      if !isStopping {
-        if resuming { node.resume() } else { node.begin() }
-      } else {
-        // What an event or an end that was held causes still happens, once; nothing new is read for it.
-        if node.seat.scope.isForSomething { node.begin() }
-        if !node.isClosed { end(node) }
-      }
+    if node.isClosed { return }
+    // A source of an inner signal that one of the beginning nodes has caused starts with that inner signal.
+    let scope = node.seat.scope
+    if let later = wiring ?? beginning, wiring != nil || scope === topScope || scope === later.scope {
+      later.sources.append((node, resuming))
+      return
     }
-    // Inner signals answer at once, as ever.
-    if isWiring || isBeginning && !node.seat.scope.isForSomething {
-      pendingStarts.append(start)
-    } else {
-      executor.nested(start)
+    guard isStopping else {
+      if resuming { node.resume() } else { node.begin() }
+      return
     }
+    // What an event or an end that was held causes still happens, once; nothing new is read for it.
+    if scope.isForSomething { node.begin() }
+    if !node.isClosed { end(node) }
   }
 
   /// Ends a source as if it had completed, because the pipeline stops.
@@ -505,10 +572,10 @@ public final class Execution {
     }
   }
 
-  /// Runs `start` of a node at once or, while the graph is being wired, when all of it is, and before any source
-  /// starts: nothing is sent before everybody who will listen does.
+  /// Runs `start` of a node at once or, while its subscription is being wired, when all of that is, and before any of
+  /// its sources starts: nothing is sent before everybody who will listen does.
   func whenWired(_ start: @escaping () -> Void) {
-    if isWiring { pendingNodes.append(start) } else { executor.nested(start) }
+    if let wiring { wiring.nodes.append(start) } else { executor.nested(start) }
   }
 
   /// Whether a source goes on that never ends by itself.
@@ -521,9 +588,9 @@ public final class Execution {
     sinks[index].isOpen = false
     sinks[index].upstream.cancel()
     openSinks -= 1
-    if !isWiring, outcome == nil { sinks[index].errors.complete() }
+    if !isLaunching, outcome == nil { sinks[index].errors.complete() }
     endIfOver()
-    if !isWiring, outcome == nil { completeErrors() }
+    if !isLaunching, outcome == nil { completeErrors() }
   }
 
   func sinkFailed(_ index: Int, _ failure: SignalFailure) {

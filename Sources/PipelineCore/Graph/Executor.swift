@@ -62,6 +62,11 @@ public final class Executor: @unchecked Sendable {
   /// Steps that must not run on the stack of whoever asked for them: the next round of a repeat.
   private var deferred: [(node: OperatorNode, token: Int)] = []
   private var deferredHead = 0
+  /// How many steps have ever been deferred: what a pipeline does without time going by shows here, if not in `turns`.
+  public private(set) var deferrals: UInt64 = 0
+  /// Changes whenever deferred steps begin to run and whenever they have stopped. While it stays the same and deferred
+  /// steps run, nothing comes from outside.
+  private(set) var drain: UInt64 = 0
   /// How many deferred steps and starts of sources are on the stack.
   private var depth = 0
   /// Keeps nodes that ended during this turn alive until nobody can be inside them.
@@ -111,6 +116,9 @@ public final class Executor: @unchecked Sendable {
 
   /// How many timers are pending.
   public var pendingTimers: Int { timers.count }
+
+  /// Whether a batch of input waits, even if it is held back.
+  var hasBatches: Bool { mailbox.withLock { !$0.batches.isEmpty || !$0.innerBatches.isEmpty } }
 
   /// Whether another batch of input waits and will be taken without anybody having to act.
   public var hasBatchAtHand: Bool {
@@ -173,10 +181,6 @@ public final class Executor: @unchecked Sendable {
   public func runOne() -> Bool {
     now = max(now, clock.now)
     wallTime = clock.wallTime
-    if deferredHead < deferred.count {
-      turn {}
-      return true
-    }
     let urgent: [Work] = mailbox.withLock { box in
       if box.urgent.isEmpty { return [] }
       let taken = box.urgent
@@ -185,6 +189,11 @@ public final class Executor: @unchecked Sendable {
     }
     if !urgent.isEmpty {
       for work in urgent { turn(work) }
+      return true
+    }
+    // What an endless pipeline puts off again and again comes behind control, or nothing could stop it.
+    if deferredHead < deferred.count {
+      turn {}
       return true
     }
     if let due = timers.popDue(now) {
@@ -234,6 +243,7 @@ public final class Executor: @unchecked Sendable {
   /// Runs what was deferred, at most `deferredLimit` steps.
   private func runDeferred() {
     depth += 1
+    drain &+= 1
     var steps = 0
     while deferredHead < deferred.count, steps < Self.deferredLimit {
       let step = deferred[deferredHead]
@@ -241,6 +251,7 @@ public final class Executor: @unchecked Sendable {
       if !step.node.isClosed { step.node.resumed(step.token) }
       steps += 1
     }
+    drain &+= 1
     depth -= 1
   }
 
@@ -283,7 +294,10 @@ public final class Executor: @unchecked Sendable {
 
   /// Calls `resumed` of `node` later in this turn (or in the next, when this one has run for long), off the
   /// stack.
-  func `defer`(_ node: OperatorNode, _ token: Int) { deferred.append((node, token)) }
+  func `defer`(_ node: OperatorNode, _ token: Int) {
+    deferrals &+= 1
+    deferred.append((node, token))
+  }
 
   /// What still waits for `node` to go on: places in the queue and tokens.
   func deferrals(of node: OperatorNode) -> [(position: Int, token: Int)] {

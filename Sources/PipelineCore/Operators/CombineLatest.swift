@@ -7,7 +7,8 @@ struct CombineLatest: CombiningOperator {
     "combineLatest",
     summary: "Sends the newest events of all inputs, each time one of them sends.",
     details: """
-      Nothing is sent before every input has sent once. The event is a list in the order of the inputs; \
+      Nothing is sent before every input has sent once; values of `startWith` come before the events of all sources, \
+      whichever input they are in. The event is a list in the order of the inputs; \
       `reduce` behind it sees them by name. It completes when all inputs have, even if one never sent; \
       an error of any ends it. Inputs that depend on one signal each make it fire: a signal combined \
       with itself sends twice for each of its events, at first with one old part. With `settle: true` it waits \

@@ -4,7 +4,8 @@ struct Merge: CombiningOperator {
     "merge",
     summary: "Sends the events of all its inputs as they come.",
     details: """
-      The inputs are subscribed in the order of the list. It completes when all have; the first error \
+      The inputs are subscribed in the order of the list, and sources that send at once send in this order; values of \
+      `startWith` come before all of them, whichever input they are in. It completes when all have; the first error \
       ends it and the others.
       """,
     examples: [

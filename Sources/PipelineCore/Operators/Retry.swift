@@ -43,7 +43,8 @@ struct Retry: OperatorComponent {
       attempt is `delay` times `backoff` to the power of n-1, at most `maxDelay`; `jitter` takes a random \
       part of it. An attempt that lasted for `resetAfter` is taken for a success: counting and pauses begin \
       anew. A `budget` of attempts in each `per` bounds what many failures may cost; the error that comes \
-      when it is used up is passed on. A retry runs the side effects of what is above again, a request for \
+      when it is used up is passed on. After 1000 attempts in a row that lasted less than 10 ms each, 10 ms go by before \
+      each further one, also without `delay`. A retry runs the side effects of what is above again, a request for \
       instance.
       """,
     parameters: [
@@ -72,7 +73,7 @@ struct Retry: OperatorComponent {
       error: "Subscribes again, after the pause; that of the last attempt is passed on.",
       disposal: "Leaves what is above and frees its timer; there is no further attempt."),
     keeps: "The number of attempts, the times of at most `budget` of them, and one timer.",
-    carries: .state(version: 2), rivals: ["RxJS retry", "Combine retry"],
+    carries: .state(version: 3), rivals: ["RxJS retry", "Combine retry"],
     wants: [
       .init(.failing, "try again after an error", "retry: 3"),
       .init(.failing, "wait longer after each failure", "retry: { count: 5, delay: 1s, backoff: 2, maxDelay: 1m }"),
@@ -86,13 +87,14 @@ struct Retry: OperatorComponent {
 
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
 
-  final class Node: MultiInletNode {
+  final class Node: MultiInletNode, Pausing {
     private let parameters: Retry
     private var attempts = 0
     private var begun = Instant(nanoseconds: 0)
     /// When the attempts that count for the budget were made, oldest first.
     private var spent = Deque<Instant>()
     private var timer = Wake.none
+    private var pace = Pace()
 
     init(_ parameters: Retry, _ seat: Seat, _ downstream: Downstream) {
       self.parameters = parameters
@@ -101,6 +103,7 @@ struct Retry: OperatorComponent {
 
     override func start() {
       begun = now
+      pace.begin(now)
       open(seat.inputs[0])
     }
 
@@ -121,12 +124,13 @@ struct Retry: OperatorComponent {
         }
         spent.append(now)
       }
-      let pause = pause(attempts)
+      let pause = max(pause(attempts), pace.end(now))
       attempts += 1
       if pause == .zero {
         later()
       } else {
         timer = wake(after: pause)
+        execution.pauseBegins(self)
       }
     }
 
@@ -141,12 +145,21 @@ struct Retry: OperatorComponent {
 
     override func resumed(_ token: Int) { start() }
 
+    override func restored() { if timer.isSet { execution.pauseBegins(self) } }
+
+    func endPause() {
+      cancelWake(&timer)
+      woke(0)
+    }
+
     override func woke(_ token: Int) {
       timer = .none
+      execution.pauseEnds(self)
       start()
     }
 
     override func stop() {
+      if timer.isSet { execution.pauseEnds(self) }
       cancelWake(&timer)
       super.stop()
     }
@@ -156,6 +169,7 @@ struct Retry: OperatorComponent {
       state.write(timer)
       state.write(begun)
       state.write(each: spent)
+      pace.save(&state)
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
@@ -164,6 +178,7 @@ struct Retry: OperatorComponent {
       guard state.version > 1 else { return }
       begun = try state.read()
       spent = Deque(try state.read([Instant].self))
+      if state.version > 2 { try pace.restore(&state) }
     }
   }
 }

@@ -5,7 +5,10 @@ struct StartWith: OperatorComponent {
   static let spec = ComponentSpec<StartWith>(
     "startWith",
     summary: "Sends a value first, then subscribes to what is above.",
-    details: "Every subscription begins with it, so a retry or repeat below sends it again.",
+    details: """
+      Every subscription begins with it, so a retry or repeat below sends it again. When a signal with several inputs \
+      begins, such values come first, in the order of subscription, and only then the events of sources.
+      """,
     parameters: [
       .init("value", \.value, primary: true, required: true, whole: true, "The first event.")
     ],

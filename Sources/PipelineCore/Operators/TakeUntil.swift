@@ -7,7 +7,8 @@ struct TakeUntil: OperatorComponent {
     "takeUntil",
     summary: "Passes on events until another signal sends or completes, or until a condition holds.",
     details: """
-      The other signal is subscribed first: if it speaks at once, nothing is passed on. Its completion \
+      The other signal is subscribed first: if its source sends at once, no event of the signal's own sources is \
+      passed on. A value of `startWith` upstream is, for such values come before all sources. Its completion \
       ends the signal as its events do; its error is ignored, and from then on nothing ends the signal but \
       its own end. With `where`, the first event that fulfils the condition ends it and is not sent.
       """,
@@ -25,6 +26,9 @@ struct TakeUntil: OperatorComponent {
       .marbles(
         "an error of the other is ignored", "{ from: a, chain: [ { takeUntil: b } ] }",
         in: ["a": "-1-2-|", "b": "--#"], out: "-1-2-|"),
+      .marbles(
+        "at once, behind startWith", "{ from: a, chain: [ { startWith: 0 }, { takeUntil: b } ] }",
+        in: ["a": "1-2|", "b": "x"], out: "(0|)"),
       .marble("a condition", "takeUntil: { where: event >= 3 }", in: "-1-3-1-|", out: "-1-|"),
     ],
     edges: EdgeCases(

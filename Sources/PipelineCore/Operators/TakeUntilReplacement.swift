@@ -7,7 +7,8 @@ struct TakeUntilReplacement: OperatorComponent {
     summary: "Passes on events until another signal sends something, then only that one's.",
     details: """
       The completion of the signal itself is not passed on: the replacement may still come. Its error is, \
-      as long as it has not been replaced. The replacement's completion or error ends everything.
+      as long as it has not been replaced. The replacement's completion or error ends everything. The replacement is \
+      subscribed first: if its source sends at once, only a value of `startWith` upstream comes before that.
       """,
     parameters: [
       .init("signal", \.signal, primary: true, required: true, "The signal that takes over.")

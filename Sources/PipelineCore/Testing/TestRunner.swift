@@ -130,7 +130,10 @@ private final class TestRun {
           diagnostic: Diagnostic(
             .testNeverQuiet, "the pipeline was still busy after \(result.turns) turns, at \(result.virtualTime)",
             at: test.name.location,
-            help: "Say with 'until: 10s' when the test ends, if the pipeline runs for ever")))
+            help: """
+              Say with 'until: 10s' when the test ends, if the pipeline runs for ever; give a 'repeat' or 'retry' by \
+              which no time ever goes by a 'delay'
+              """)))
     }
     if !result.failures.isEmpty { explain(&result.failures[result.failures.count - 1].diagnostic) }
     nonisolated(unsafe) let launched = execution
@@ -243,16 +246,21 @@ private final class TestRun {
       return time.run(executor, until: end, turnLimit: limit, isDone: isDone)
     }
     // The same, with restarts.
+    var done: UInt64 = 0
     for _ in 0..<limit {
+      let before = executor.deferrals
       if executor.runOne() {
+        done += 1 + executor.deferrals - before
         restart()
         if isDone() { return true }
+        if done > VirtualTime.instantLimit { return false }
         continue
       }
       guard let next = executor.nextDeadline, next <= end else {
         if end != .distantFuture, end > time.now { time.advance(to: end) }
         return true
       }
+      if next > time.now { done = 0 }
       time.advance(to: max(next, time.now))
     }
     return false

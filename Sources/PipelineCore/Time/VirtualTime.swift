@@ -17,24 +17,31 @@ public final class VirtualTime: Clock, @unchecked Sendable {
 
   /// Runs all that `executor` has to do, jumping from timer to timer, up to and including `end`.
   ///
-  /// Stops when nothing is left, when `isDone` says so after a turn, or after `turnLimit` turns, the
-  /// bound for pipelines that are never quiet. Returns whether it stopped for one of the first two.
+  /// Turns and steps put off within one instant, after which time is taken to stand still for ever.
+  public static let instantLimit: UInt64 = 1_000_000
+
+  /// Stops when nothing is left, when `isDone` says so after a turn, after `turnLimit` turns, or after ``instantLimit``
+  /// turns and steps put off within one instant: the bounds for pipelines that are never quiet. Returns whether it
+  /// stopped for one of the first two.
   @discardableResult
   public func run(
     _ executor: Executor, until end: Instant = .distantFuture, turnLimit: Int = 10_000_000,
     isDone: () -> Bool = { false }
   ) -> Bool {
     var turns = 0
+    var before = executor.turns &+ executor.deferrals
     while turns < turnLimit {
       if executor.runOne() {
         turns += 1
         if isDone() { return true }
+        if executor.turns &+ executor.deferrals &- before > Self.instantLimit { return false }
         continue
       }
       guard let next = executor.nextDeadline, next <= end else {
         if end != .distantFuture, end > now { advance(to: end) }
         return true
       }
+      if next > now { before = executor.turns &+ executor.deferrals }
       advance(to: max(next, now))
     }
     return false

@@ -83,6 +83,30 @@ import Testing
       try test("inputs: { a: { marbles: '-1|', tick: 1h } }\nexpect: { doubled: { marbles: '-2|', tick: 1h } }") == [])
   }
 
+  /// A pipeline that goes on for ever without a source that does is given up, also where no time ever goes by.
+  @Test(
+    arguments: [
+      "from: none, chain: [ repeat ]", "from: one, chain: [ repeat, { filter: event == 0 } ]",
+      "from: one, chain: [ { repeat: 2 }, repeat, { filter: event == 0 } ]", "from: replayed, chain: [ retry ]",
+    ], ["", "tick: 1s"])
+  func whatSpinsIsGivenUp(_ signal: String, _ tick: String) throws {
+    let failures = try failures(
+      """
+      name: t
+      sources: { a: { stdin: {} }, one: { values: [1] }, none: { values: [] } }
+      signals:
+        replayed: { from: one, chain: [ { try: event == 0 } ], share: { replay: 1, again: false } }
+        spinning: { \(signal) }
+      sinks: { out: { from: spinning, stdout: { encode: json } }, also: { from: a, stdout: { encode: json } } }
+      tests:
+        - name: x
+          inputs: { a: '--------1|' }
+          expect: { also: '--------1|' }
+          \(tick)
+      """)
+    #expect(failures.contains { $0.contains("still busy") }, "\(failures)")
+  }
+
   @Test func testsShareNothing() throws {
     let suite = try TestSuite(
       SourceText(
