@@ -44,6 +44,9 @@ DUCKDB = {
     "w4-groups": "COPY (SELECT json->>'$.service' AS service, (json->>'$.status')::INT AS status, count(*) AS count,"
                  " avg((json->>'$.latency')::DOUBLE) AS mean FROM read_ndjson_objects('{input}') GROUP BY 1, 2)"
                  " TO '{output}' (FORMAT json)",
+    "w13-join": "COPY (SELECT count(*) AS pairs, sum((a.json->>'$.bytes')::BIGINT + (b.json->>'$.status')::BIGINT) AS sum"
+                " FROM read_ndjson_objects('{input}') a JOIN read_ndjson_objects('{input}') b"
+                " ON (a.json->>'$.id')::BIGINT = (b.json->>'$.id')::BIGINT) TO '{output}' (FORMAT json)",
 }
 
 

@@ -20,6 +20,8 @@ class Workload:
     brief: bool = False
     # How much of the events it gets.
     part: float = 1
+    # How often it reads its input.
+    readings: int = 1
 
     def count(self, events):
         """How many lines it gets where the others get `events`."""
@@ -41,6 +43,8 @@ ALL = [
     # All of them, since memory is for 100,000 clients.
     Workload("w11-windows", "events", "windows", "windows", 0),
     Workload("w12-statistics", "bids", "statistics", "statistics", 0),
+    # A million events, for it reads half as many twice.
+    Workload("w13-join", "events", "join", "join", 0, part=0.5, readings=2),
     Workload("scan-distinct-ints", "ints", "ints", "ints", 0, part=0.5),
 ]
 

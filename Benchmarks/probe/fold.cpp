@@ -152,6 +152,53 @@ void statistics(int input, output &out) {
   }
 }
 
+/// How many pairs the events make with themselves by `id`, and the sum of `bytes` of the one and `status` of the other:
+/// a table of all of one reading, looked up by another.
+void join(int input, output &out) {
+  // Open addressing; the text of an event is kept, as whoever makes pairs of them must.
+  struct kept {
+    int64_t id;
+    char *text;
+    int64_t bytes;
+  };
+  std::vector<kept> table(1 << 10);
+  size_t count = 0;
+  const auto place = [&](int64_t id) {
+    size_t at = hash({reinterpret_cast<const char *>(&id), sizeof id}) & (table.size() - 1);
+    while (table[at].text != nullptr && table[at].id != id) at = (at + 1) & (table.size() - 1);
+    return at;
+  };
+  each_document(input, [&](auto &document, std::string_view line) {
+    int64_t id, bytes;
+    if (document.find_field("id").get(id) || document.find_field("bytes").get(bytes)) return;
+    if (2 * ++count > table.size()) {
+      std::vector<kept> small(2 * table.size());
+      small.swap(table);
+      for (const kept &one : small) {
+        if (one.text != nullptr) table[place(one.id)] = one;
+      }
+    }
+    char *text = static_cast<char *>(malloc(line.size()));
+    memcpy(text, line.data(), line.size());
+    table[place(id)] = {id, text, bytes};
+  });
+  int64_t pairs = 0, sum = 0;
+  lseek(input, 0, SEEK_SET);
+  each_document(input, [&](auto &document, std::string_view) {
+    int64_t id, status;
+    if (document.find_field("id").get(id) || document.find_field("status").get(status)) return;
+    const kept &found = table[place(id)];
+    if (found.text == nullptr) return;
+    pairs++;
+    sum += found.bytes + status;
+  });
+  out.add("{\"pairs\":");
+  out.add_number(pairs);
+  out.add(",\"sum\":");
+  out.add_number(sum);
+  out.add("}\n");
+}
+
 /// The running sum of integers, wherever it changes.
 void ints(int input, output &out) {
   int64_t sum = 0;

@@ -158,6 +158,7 @@ void canonical(int input, output &out);
 void groups(int input, output &out);
 void windows(int input, output &out);
 void statistics(int input, output &out);
+void join(int input, output &out);
 void ints(int input, output &out);
 void copies(int input, output &out);
 void line_ends(int input, output &out);

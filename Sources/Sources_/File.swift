@@ -84,6 +84,8 @@ public struct File: SourceComponent {
       : decode.options.threads(limit)
   }
 
+  public var pace: EventPace? { follow ? nil : .unbounded }
+
   public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
     follow ? Following(self, seat, downstream) : Reading(self, seat, downstream)
   }

@@ -64,6 +64,8 @@ public struct Interval: SourceComponent {
 
   public var runsOnVirtualTime: Bool { true }
 
+  public var pace: EventPace? { every.map { .every($0) } }
+
   public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
     Node(self, seat, downstream)
   }

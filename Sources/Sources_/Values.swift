@@ -40,6 +40,8 @@ public struct Values: SourceComponent {
 
   public var runsOnVirtualTime: Bool { true }
 
+  public var pace: EventPace? { every.map { .every($0) } }
+
   public var immediateValues: OwnedValue? { every == nil ? list.value : nil }
 
   public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {

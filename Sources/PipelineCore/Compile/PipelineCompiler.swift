@@ -419,6 +419,8 @@ final class Compilation {
           type = .dyn
           continue
         }
+        let paces = ([result] + component.innerPlans).map { pace(of: $0) }
+        for remark in component.remarks(paces, node.keyword.location) { diagnostics.report(remark) }
         let output = passing(type, component.outputType([type]), step)
         let inputs = [result] + component.furtherInputs
         result = SignalPlan(.node(component, segment, inputs: inputs), step: step, type: output)

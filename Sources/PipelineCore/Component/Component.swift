@@ -40,6 +40,8 @@ public protocol SourceComponent: Component {
   var serving: ServingRules? { get }
   /// Where it listens for connections: two sources that run in one process cannot share that. Nil: nowhere.
   var listens: ListenAddress? { get }
+  /// How fast its events come; nil: nothing is known.
+  var pace: EventPace? { get }
   /// Which threads read and decode, in words; nil where there is nothing to tell. `limit`: the plan's ``Plan/threads``.
   func threads(_ limit: Int?) -> String?
   func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource
@@ -48,6 +50,7 @@ public protocol SourceComponent: Component {
 extension SourceComponent {
   public var serving: ServingRules? { nil }
   public var listens: ListenAddress? { nil }
+  public var pace: EventPace? { nil }
   public func threads(_ limit: Int?) -> String? { nil }
   public var outputType: EventType { .dyn }
   public var runsOnVirtualTime: Bool { false }
@@ -64,12 +67,16 @@ public protocol OperatorComponent: Component {
   /// What is known of the events, given what is known of the inputs'.
   func outputType(_ inputs: [EventType]) -> EventType
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode
+  /// What its parameters mean for events that come at such a pace: of the signal that it follows, then of each signal
+  /// among the parameters.
+  func remarks(_ inputs: [EventPace?], _ location: SourceLocation) -> [Diagnostic]
   /// Whether it sends only when all that an event changes has changed.
   var settles: Bool { get }
 }
 
 extension OperatorComponent {
   public var furtherInputs: [SignalPlan] { [] }
+  public func remarks(_ inputs: [EventPace?], _ location: SourceLocation) -> [Diagnostic] { [] }
   public var settles: Bool { false }
   public static var subscribesAgain: Bool { false }
   public func outputType(_ inputs: [EventType]) -> EventType { inputs.first ?? .dyn }

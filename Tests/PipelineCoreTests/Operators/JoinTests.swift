@@ -1,0 +1,174 @@
+import PipelineTestSupport
+import Testing
+
+@testable import PipelineCore
+
+@Suite struct JoinTests {
+  private func run(
+    _ a: String, _ b: String, _ parameters: String, sink: String = "", options: PipelineRun.Options = .init()
+  ) throws -> PipelineRun {
+    try PipelineRun(
+      """
+      sources: { a: { scripted: {} }, b: { scripted: {} } }
+      signals: { pairs: { from: a, chain: [ { join: { signal: b, \(parameters) } } ] } }
+      sinks: { out: { from: pairs, probe: {} }\(sink) }
+      """,
+      sources: [
+        "a": ScriptedSource(SignalHistory(try Marbles(a)).script),
+        "b": ScriptedSource(SignalHistory(try Marbles(b)).script),
+      ], options: options)
+  }
+
+  // MARK: The end by a stop
+
+  /// A partner could still have come: nothing is sent as unmatched, and the log tells how many are lost.
+  @Test func aStopMakesNoUnmatchedPairs() throws {
+    var options = PipelineRun.Options()
+    options.drainAt = .milliseconds(4)
+    let run = try run(
+      "123---------|", "--2---------|", "within: 1s, key: event, otherKey: other, unmatched: send", options: options)
+    #expect(run.texts["out"] == ["[2,2]"])
+    #expect(run.log.count == 1)
+    #expect(run.log.first?.contains("2 events") == true, "\(run.log)")
+    #expect(run.outcome == .completed)
+  }
+
+  /// The other signal was over: no partner can come, stopped or not.
+  @Test func aStopBehindTheEndOfTheOtherSignal() throws {
+    var options = PipelineRun.Options()
+    options.drainAt = .milliseconds(4)
+    let run = try run(
+      "123---------|", "--2|", "within: 1s, key: event, otherKey: other, unmatched: send", options: options)
+    #expect(run.texts["out"] == ["[2,2]", "[1,null]", "[3,null]"])
+    #expect(run.log.isEmpty)
+  }
+
+  /// The natural end sends them, and so does time.
+  @Test func theNaturalEndSendsWhatIsUnmatched() throws {
+    #expect(
+      try run("12|", "1|", "within: 1s, key: event, otherKey: other, unmatched: send").texts["out"] == [
+        "[1,1]", "[2,null]",
+      ])
+    #expect(
+      try run("12-------|", "--------1|", "within: 2ms, key: event, otherKey: other, unmatched: send").texts["out"]
+        == ["[1,null]", "[2,null]"])
+  }
+
+  // MARK: The limit
+
+  /// One warning and a number, not a line for each event.
+  @Test func theLimitIsToldOnce() throws {
+    let run = try run("12345|", "-----4|", "within: 1s, limit: 2, key: event, otherKey: other")
+    #expect(run.texts["out"] == ["[4,4]"])
+    #expect(run.deadLetters.isEmpty)
+    #expect(run.counters.rejected == 3)
+    #expect(run.log.count == 2, "\(run.log)")
+    #expect(run.log.first?.contains("join keeps 2 events of the first signal") == true)
+    #expect(run.log.last?.contains("dropped 3 events of the first signal") == true)
+  }
+
+  /// Whoever reads the errors output gets each of them.
+  @Test func whoReadsErrorsGetsEach() throws {
+    let run = try run(
+      "12345|", "-----4|", "within: 1s, limit: 2, key: event, otherKey: other",
+      sink: ", lost: { from: pairs.errors, chain: [ { map: event.event } ], probe: {} }")
+    #expect(run.texts["lost"] == ["1", "2", "3"])
+    #expect(run.log.isEmpty)
+  }
+
+  @Test(arguments: [
+    ("{ values: { list: [1], every: 1ms } }", "within: 10s", false),
+    ("{ values: { list: [1], every: 1ms } }", "within: 1h", true),
+    ("{ interval: 1ms }", "within: 10s, limit: 9999", true), ("{ interval: 1ms }", "within: 10s, limit: 10000", false),
+    ("{ values: [1] }", "within: 1h, limit: 10", false),
+    ("{ file: { path: x, decode: json } }", "within: 1h", false),
+    ("{ file: { path: x, decode: json } }", "within: 1h, limit: 10000", true),
+    ("{ file: { path: x, follow: true, decode: json } }", "within: 1h, limit: 10000", false),
+  ])
+  func aLimitThatWillBiteIsAWarning(_ source: String, _ parameters: String, _ isTold: Bool) throws {
+    var diagnostics = Diagnostics()
+    let text = SourceText(
+      name: "t.yaml",
+      text: """
+        sources: { a: \(source), b: \(source) }
+        signals: { pairs: { from: a, chain: [ { join: { signal: b, \(parameters) } } ] } }
+        sinks: { out: { from: pairs, discard: {} } }
+        """)
+    let node = try #require(YAMLReader.read(text, into: &diagnostics))
+    let file = PipelineFileParser.parse(node, into: &diagnostics)
+    _ = PipelineCompiler(.builtIn).compile(file, into: &diagnostics)
+    #expect(!diagnostics.hasErrors)
+    #expect(diagnostics.all.contains { $0.code == .limitTooSmall } == isTold, "\(diagnostics.all.map(\.message))")
+  }
+
+  // MARK: Keyed state
+
+  /// Any order, any number of partners, any age: as a list of all pairs says.
+  @Test(arguments: 0..<40) func everyPairComesOnce(_ seed: UInt64) throws {
+    var dice = SplitMix(seed &* 77 &+ 5)
+    typealias Arrival = (at: Int64, isOther: Bool, value: Int64)
+    var arrivals: [Arrival] = []
+    var now: Int64 = 0
+    for number in 0..<(20 + dice.below(60)) {
+      now += Int64(dice.below(3))
+      arrivals.append((now, dice.below(2) == 0, Int64(number)))
+    }
+    let keys = 1 + dice.below(5)
+    let within = Int64(1 + dice.below(9))
+    func script(_ isOther: Bool) -> [(at: TimeSpan, moment: ScriptedSource.Moment)] {
+      arrivals.filter { $0.isOther == isOther }.map {
+        (at: .milliseconds($0.at), moment: .next(OwnedValue(.int($0.value))))
+      } + [(at: .milliseconds(now), moment: .complete)]
+    }
+    var expected: [String] = []
+    for (index, one) in arrivals.enumerated() {
+      for other in arrivals[..<index]
+      where other.isOther != one.isOther && one.at - other.at < within
+        && one.value % Int64(keys) == other.value % Int64(keys)
+      {
+        expected.append(one.isOther ? "[\(other.value),\(one.value)]" : "[\(one.value),\(other.value)]")
+      }
+    }
+    let plan = try PipelineRun.compile(
+      """
+      sources: { a: { scripted: {} }, b: { scripted: {} } }
+      sinks:
+        out:
+          from: a
+          chain: [ { join: { signal: b, within: \(within)ms, key: 'string(event % \(keys))', otherKey: 'string(other % \(keys))' } } ]
+          probe: {}
+      """)
+    for restarts in [false, true] {
+      var options = PipelineRun.Options()
+      options.cutAfter = { _ in restarts }
+      let run = PipelineRun(
+        plan, sources: ["a": ScriptedSource(script(false)), "b": ScriptedSource(script(true))], options: options)
+      #expect(run.texts["out"]?.sorted() == expected.sorted(), "seed \(seed), restarts: \(restarts)")
+      #expect(run.refusals.isEmpty, "\(run.refusals.map(\.message))")
+      #expect(run.pendingTimers == 0)
+    }
+  }
+
+  /// What a pair causes may come back to the join, and displace what is being matched.
+  @Test func pairsMayComeBack() throws {
+    let run = try PipelineRun(
+      """
+      sources: { a: { scripted: {} }, b: { scripted: {} } }
+      signals:
+        pairs: { from: fed, chain: [ { join: { signal: b, within: 1s, limit: 2 } } ] }
+        fed: { merge: [a, { from: work.values }] }
+      commands: { work: { run: { from: { values: [9] } }, whenBusy: drop } }
+      sinks:
+        out: { from: pairs, probe: {} }
+        back: { from: pairs, chain: [ { take: 3 }, { execute: work } ], probe: {} }
+      """,
+      sources: [
+        "a": ScriptedSource(SignalHistory(try Marbles("12|")).script),
+        "b": ScriptedSource(SignalHistory(try Marbles("-7|")).script),
+      ])
+    #expect(run.outcome == .completed)
+    #expect(run.texts["out"]?.prefix(1) == ["[1,7]"])
+    #expect(run.texts["out"]?.contains("[2,7]") == true)
+    #expect(run.texts["out"]?.contains("[9,7]") == true)
+  }
+}
