@@ -1,0 +1,111 @@
+import PipelineCore
+import PipelineTestSupport
+import Testing
+
+/// A pipeline that is suspended, or fails and keeps its state.
+@Suite struct SuspensionTests {
+  /// One execution on virtual time, its sinks recorded.
+  private final class Run {
+    let time = VirtualTime()
+    let executor: Executor
+    let execution: Execution
+    var outcome: Execution.Outcome?
+    let recordings: [String: ProbeSink.Recording]
+
+    init(_ plan: Plan, _ scripts: [String: SignalHistory], restoring state: [UInt8]? = nil) {
+      let executor = Executor(clock: time)
+      self.executor = executor
+      execution = Execution(
+        plan: plan, executor: executor,
+        services: Services(http: NoClient(), log: { _, _, _ in }, deadLetter: { _ in }, random: { 1 }))
+      recordings = Dictionary(uniqueKeysWithValues: plan.sinks.map { ($0.name, ProbeSink.Recording()) })
+      execution.keepsStateOnFailure = true
+      let recordings = recordings
+      execution.sinkOverride = { name in recordings[name].map { ProbeSink($0) } }
+      execution.sourceOverride = { name in scripts[name].map { ScriptedSource($0.script) } }
+      turn { $0.execution.launch(restoring: state) { [unowned self] in self.outcome = $0 } }
+    }
+
+    func turn(_ work: @escaping (Run) -> Void) {
+      nonisolated(unsafe) let work = work
+      nonisolated(unsafe) unowned let run = self
+      executor.post { work(run) }
+      _ = executor.runOne()
+    }
+
+    /// Runs at most so many turns.
+    func advance(turns: Int) {
+      var left = turns
+      while left > 0, outcome == nil {
+        left -= 1
+        if executor.runOne() { continue }
+        guard let next = executor.nextDeadline else { return }
+        time.advance(to: max(next, time.now))
+      }
+    }
+
+    var events: [String: [String]] { recordings.mapValues(\.events) }
+  }
+
+  private struct NoClient: HTTPClient {
+    func send(
+      _ request: HTTPRequest, _ completion: @escaping @Sendable (Result<HTTPResponse, HTTPFailure>) -> Void
+    ) -> any Cancellable { fatalError("no request was expected") }
+  }
+
+  /// A suspension saves what saving between two turns does, and nothing is flushed by it.
+  @Test(arguments: 0..<200 as Range<UInt64>)
+  func nothingIsFlushed(_ seed: UInt64) throws {
+    var generator = GraphGenerator(seed: seed)
+    generator.hasCommands = seed % 2 == 0
+    let graph = generator.graph()
+    let run = Run(try PipelineRun.compile(graph.yaml), graph.scripts)
+    run.advance(turns: generator.below(20))
+    guard run.outcome == nil, let state = run.execution.saveState() else { return }
+    let before = run.events
+    run.turn { $0.execution.suspend() }
+    #expect(run.outcome == .completed)
+    #expect(run.execution.savedState == state)
+    #expect(run.events == before)
+    #expect(run.executor.nextDeadline == nil)
+  }
+
+  /// What a failure leaves fits the pipeline that it comes from.
+  @Test(arguments: 0..<300 as Range<UInt64>)
+  func aFailureLeavesASoundState(_ seed: UInt64) throws {
+    var generator = GraphGenerator(seed: seed)
+    generator.hasCommands = seed % 2 == 0
+    let graph = generator.graph()
+    let plan = try PipelineRun.compile(graph.yaml)
+    let first = Run(plan, graph.scripts)
+    first.advance(turns: 2000)
+    guard case .failed = first.outcome, let state = first.execution.savedState else { return }
+    let second = Run(plan, graph.scripts, restoring: state)
+    #expect(second.execution.refusals.map(\.message) == [])
+    second.advance(turns: 2000)
+  }
+
+  /// Values of a source that had completed and has been rewritten are sent; those beside it are not sent again.
+  @Test func whatHadEndedAndHasChangedStartsAgain() throws {
+    func text(_ a: String) -> String {
+      """
+      sources: { a: { values: \(a) }, b: { values: [b] }, c: { values: { list: [c, d], every: 1s } } }
+      signals: { all: { merge: [a, b, c] } }
+      sinks: { out: { from: all, probe: {} }, only: { from: a, probe: {} }, other: { from: b, probe: {} } }
+      """
+    }
+    let first = Run(try PipelineRun.compile(text("[1]")), [:])
+    first.advance(turns: 5)
+    #expect(first.events == ["out": ["1", #""b""#, #""c""#], "only": ["1"], "other": [#""b""#]])
+    let state = try #require(first.execution.saveState())
+    let same = Run(try PipelineRun.compile(text("[1]")), [:], restoring: state)
+    same.advance(turns: 20)
+    #expect(same.events == ["out": [#""d""#], "only": [], "other": []])
+    let changed = Run(try PipelineRun.compile(text("[2]")), [:], restoring: state)
+    changed.advance(turns: 20)
+    #expect(changed.events["only"] == ["2"])
+    #expect(changed.events["other"] == [])
+    #expect(changed.events["out"]?.contains("2") == true)
+    #expect(changed.events["out"]?.contains("1") == false)
+  }
+}
