@@ -44,7 +44,17 @@ import Testing
       }
     }
 
-    var events: [String: [String]] { recordings.mapValues(\.events) }
+    /// What each sink got, as JSON.
+    var events: [String: [String]] {
+      recordings.mapValues { recording in
+        recording.moments.compactMap { entry in
+          guard case .next(let value) = entry.moment else { return nil }
+          let text = OutputBuffer()
+          JSONWriter.append(value.value, to: text)
+          return String(decoding: text.bytes, as: UTF8.self)
+        }
+      }
+    }
   }
 
   private struct NoClient: HTTPClient {
@@ -87,21 +97,28 @@ import Testing
 
   /// Values of a source that had completed and has been rewritten are sent; those beside it are not sent again.
   @Test func whatHadEndedAndHasChangedStartsAgain() throws {
-    func text(_ a: String) -> String {
-      """
-      sources: { a: { values: \(a) }, b: { values: [b] }, c: { values: { list: [c, d], every: 1s } } }
-      signals: { all: { merge: [a, b, c] } }
-      sinks: { out: { from: all, probe: {} }, only: { from: a, probe: {} }, other: { from: b, probe: {} } }
-      """
+    func plan(_ a: Int) throws -> Plan {
+      try PipelineRun.compile(
+        """
+        sources: { a: { values: [\(a)] }, b: { values: [5] }, c: { scripted: {} } }
+        signals: { all: { merge: [a, b, c] } }
+        sinks: { out: { from: all, probe: {} }, only: { from: a, probe: {} }, other: { from: b, probe: {} } }
+        """)
     }
-    let first = Run(try PipelineRun.compile(text("[1]")), [:])
-    first.advance(turns: 5)
-    #expect(first.events == ["out": ["1", #""b""#, #""c""#], "only": ["1"], "other": [#""b""#]])
+    let scripts = [
+      "c": SignalHistory([
+        .init(at: .zero, .next(.int(7))), .init(at: .seconds(1), .next(.int(8))), .init(at: .seconds(1), .complete),
+      ])
+    ]
+    let first = Run(try plan(1), scripts)
+    first.time.advance(to: Instant(nanoseconds: 1))
+    while first.executor.runOne() {}
+    #expect(first.events == ["out": ["1", "5", "7"], "only": ["1"], "other": ["5"]])
     let state = try #require(first.execution.saveState())
-    let same = Run(try PipelineRun.compile(text("[1]")), [:], restoring: state)
+    let same = Run(try plan(1), scripts, restoring: state)
     same.advance(turns: 20)
-    #expect(same.events == ["out": [#""d""#], "only": [], "other": []])
-    let changed = Run(try PipelineRun.compile(text("[2]")), [:], restoring: state)
+    #expect(same.events == ["out": ["8"], "only": [], "other": []])
+    let changed = Run(try plan(2), scripts, restoring: state)
     changed.advance(turns: 20)
     #expect(changed.events["only"] == ["2"])
     #expect(changed.events["other"] == [])
