@@ -108,7 +108,7 @@ struct FirstStepsTests {
     _ = try process.wait()
   }
 
-  @Test(.enabled(if: VerbTests.hasBash), arguments: [["rxd", "pi"], ["rxd", "check", "pi"]])
+  @Test(.enabled(if: VerbTests.hasBash, "needs bash"), arguments: [["rxd", "pi"], ["rxd", "check", "pi"]])
   func completionOffersFiles(_ words: [String]) throws {
     let folder = try Scratch()
     try folder.write("pipe.yaml", CheckTests.sound)

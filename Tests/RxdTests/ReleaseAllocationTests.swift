@@ -6,7 +6,10 @@ import Testing
   /// `make test` builds it; without it there is nothing to run.
   private static let program = URL(fileURLWithPath: Rxd.root + "/.build/release/measure")
 
-  @Test(.enabled(if: FileManager.default.isExecutableFile(atPath: program.path)))
+  @Test(
+    .enabled(
+      if: FileManager.default.isExecutableFile(atPath: program.path),
+      "needs a release build of 'measure': swift build -c release --product measure"))
   func hotPathsAllocateAndRetainNothing() throws {
     let process = Process()
     process.executableURL = Self.program

@@ -4,7 +4,7 @@ import Testing
 private let hasSystemd = FileManager.default.isExecutableFile(atPath: "/usr/bin/systemd-analyze")
 
 /// The systemd units: they are well-formed, and leave little of the machine exposed.
-@Suite(.enabled(if: hasSystemd))
+@Suite(.enabled(if: hasSystemd, "needs systemd-analyze, of the package systemd"))
 struct UnitFileTests {
   /// The exposure level that the units may have at most.
   static let bar = 1.3

@@ -112,7 +112,8 @@ struct VerbTests {
     #expect(wrong.errors.contains("<expression>:1:"))
   }
 
-  @Test(.enabled(if: hasSchemaValidator)) func theSchemaFitsTheLanguage() throws {
+  @Test(.enabled(if: hasSchemaValidator, "needs the packages python3-jsonschema and python3-yaml"))
+  func theSchemaFitsTheLanguage() throws {
     let folder = try Scratch()
     let schema = try folder.write("schema.json", try Rxd.run("schema").output)
     // YAML 1.2 has no yes, no, on and off.
@@ -159,7 +160,23 @@ struct VerbTests {
     #expect(process.terminationStatus == 0)
   }
 
-  @Test(.enabled(if: hasBash)) func completionScriptsAreScripts() throws {
+  /// The inputs of the examples are what the project's own generator makes.
+  @Test func samplesAreGenerated() throws {
+    let check = Process()
+    check.executableURL = URL(fileURLWithPath: Rxd.root + "/scripts/generate-samples")
+    check.arguments = ["--check"]
+    let complaints = Pipe()
+    check.standardError = complaints
+    try check.run()
+    let text = String(decoding: try complaints.fileHandleForReading.readToEnd() ?? Data(), as: UTF8.self)
+    check.waitUntilExit()
+    #expect(check.terminationStatus == 0, "\(text)")
+    // Nothing else is kept there but what a hand wrote.
+    let names = try FileManager.default.contentsOfDirectory(atPath: Rxd.root + "/pipelines/data").sorted()
+    #expect(names == ["README.md", "apache-combined.log", "keystrokes.txt", "nginx-plus-status.ndjson"])
+  }
+
+  @Test(.enabled(if: hasBash, "needs bash")) func completionScriptsAreScripts() throws {
     let folder = try Scratch()
     let bash = try Rxd.run("completion", "bash").output
     #expect(bash.contains("describe"))

@@ -4,7 +4,8 @@ import PipelineHost
 import Testing
 
 /// Standard input and output belong to a process, so here the program itself runs.
-@Suite(.enabled(if: RunningProgram.path != nil)) struct StandardStreamsTests {
+@Suite(.enabled(if: RunningProgram.path != nil, "needs the program, which 'swift build' makes"))
+struct StandardStreamsTests {
   let scratch = Scratch()
 
   private func start(_ source: String, _ sink: String = "stdout: { encode: json }", chain: String = "[]") throws

@@ -254,13 +254,15 @@ import Testing
 
   static let shared = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
     .appendingPathComponent("../../../../shared/data").standardizedFileURL
+  static let sharedInputComment: Comment =
+    "needs whole logs of real servers in ../shared/data, which is not part of the repository"
   static var hasSharedInput: Bool { FileManager.default.fileExists(atPath: shared.path) }
 
   static func read(_ name: String) throws -> [UInt8] {
     Array(try Data(contentsOf: shared.appendingPathComponent(name)))
   }
 
-  @Test(.enabled(if: hasSharedInput))
+  @Test(.enabled(if: hasSharedInput, sharedInputComment))
   func readsARealAccessLog() throws {
     var options = DecoderOptions(.regex)
     options.regex = RegexDecoding(pattern: "combined")
@@ -280,7 +282,7 @@ import Testing
     withExtendedLifetime(slab) {}
   }
 
-  @Test(.enabled(if: hasSharedInput))
+  @Test(.enabled(if: hasSharedInput, sharedInputComment))
   func readsRealStatusDocuments() throws {
     let decoder = try DecoderOptions(.json).decoder()
     let rows = RowBatch()

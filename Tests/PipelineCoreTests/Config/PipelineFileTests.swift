@@ -4,19 +4,16 @@ import Testing
 @testable import PipelineCore
 
 @Suite struct PipelineFileTests {
-  @Test func theExampleOfTheDesign() throws {
-    let design = packageRoot.appending(path: "../shared/design.md").standardizedFileURL
-    guard let text = try? String(contentsOf: design, encoding: .utf8) else { return }
-    let yaml = try #require(text.components(separatedBy: "```yaml\n").dropFirst().first)
-    let file = try #require(
-      readPipeline(yaml.components(separatedBy: "\n```")[0], name: "pipelines/search.yaml").file)
+  @Test func theExampleOfTheReadme() throws {
+    let text = try String(contentsOf: packageRoot.appending(path: "pipelines/search.yaml"), encoding: .utf8)
+    let file = try #require(readPipeline(text, name: "pipelines/search.yaml").file)
     #expect(file.name.value == "search")
     #expect(file.sources.map(\.name.value) == ["typed"])
     #expect(file.sources[0].node.keyword.value == "stdin")
     #expect(file.sources[0].node.arguments?["decode"]?.string == "text")
     #expect(file.signals.map(\.name.value) == ["query", "books"])
     let chain = file.signals[0].node.chain
-    #expect(chain.map(\.keyword.value) == ["map", "filter", "throttle", "distinctUntilChanged"])
+    #expect(chain.map(\.keyword.value) == ["map", "filter", "throttle", "distinctUntilChanged", "log"])
     #expect(chain[2].arguments?.string == "300ms")
     #expect(chain[3].arguments == nil)
     #expect(file.sinks[0].node.component.keyword.value == "stdout")
@@ -32,7 +29,7 @@ import Testing
       return
     }
     #expect(source.keyword.value == "http")
-    #expect(signal.chain.map(\.keyword.value) == ["timeout", "retry"])
+    #expect(signal.chain.map(\.keyword.value) == ["timeout", "retry", "log", "catch"])
   }
 
   private func signal(_ yaml: String) throws -> SignalNode {
