@@ -1,4 +1,5 @@
 public import PipelineCore
+import Transport
 
 /// `reply`: the answer to a request.
 public struct Reply: SinkComponent {
@@ -34,6 +35,21 @@ public struct Reply: SinkComponent {
       .init(.writing, "choose the status of an answer", "reply: { status: \"event.found ? 200 : 404\" }"),
     ],
     seeAlso: ["httpServer"])
+
+  public func validate(_ context: inout DecodingContext) {
+    for header in headers.entries {
+      let location = header.value.location ?? context.location
+      if HostSyntax.isFraming(header.name) {
+        context.badValue(
+          at: location, "the server writes the header '\(Printable.cut(header.name, limit: 50))' itself",
+          .conflictingParameters, help: "Leave it out")
+      } else if !HostSyntax.isToken(header.name) {
+        context.badValue(
+          at: location, "'\(Printable.cut(header.name, limit: 50))' cannot be the name of a header",
+          help: "Use letters, digits and '-', such as X-Request-Id")
+      }
+    }
+  }
 
   public var answersEvents: Bool { true }
   public var encoding: EncodeParameter? { encode }

@@ -30,6 +30,9 @@ public enum HostSyntax {
     return isName ? .name : nil
   }
 
-  /// Whether a text may be a method: letters, digits and the marks of RFC 9110.
+  /// Whether a text may be a method or the name of a header: letters, digits and the marks of RFC 9110.
   public static func isToken(_ text: String) -> Bool { HTTPSyntax.isToken(text) }
+
+  /// Whether the transport writes the header of that name itself, because it says where a message ends.
+  public static func isFraming(_ name: String) -> Bool { HTTPSyntax.isFraming(name) }
 }

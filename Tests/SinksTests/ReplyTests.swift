@@ -518,6 +518,44 @@ import Transport
     #expect(complaints(", cold: true").first?.contains("makes it anew") == true)
   }
 
+  @Test(arguments: [
+    "{}", "{ bearer: '' }", "{ bearer: x, basic: { user: u, password: p } }", "{ basic: { user: 'u:v', password: p } }",
+    "{ bearer: \"a\\nb\" }", "{ basic: { user: '', password: p } }",
+  ])
+  func authWithoutCredentialsIsNone(_ auth: String) {
+    let complaints = PipelineText.complaints(
+      "sources: { a: { httpServer: { address: 0.0.0.0:80, auth: \(auth) } } }\nsinks: { out: { from: a, reply: {} } }")
+    #expect(complaints.count == 1, "\(complaints)")
+    #expect(complaints.first?.contains("'auth'") == true, "\(complaints)")
+  }
+
+  @Test(arguments: ["Content-Length", "transfer-encoding", "A B", "''", "'a:b'"])
+  func refusesHeadersThatCannotBeSent(_ name: String) {
+    let complaints = PipelineText.complaints(
+      "sources: { a: { httpServer: 80 } }\nsinks: { out: { from: a, reply: { headers: { \(name): x } } } }")
+    #expect(complaints.count == 1, "\(complaints)")
+  }
+
+  @Test func warnsOfRequestsThatNothingAnswers() {
+    func codes(_ yaml: String) -> [String] {
+      var diagnostics = Diagnostics()
+      if let root = YAMLReader.read(SourceText(name: "t", text: yaml), into: &diagnostics) {
+        let file = PipelineFileParser.parse(root, into: &diagnostics)
+        _ = PipelineCompiler(PipelineText.catalogue).compile(file, into: &diagnostics)
+      }
+      return diagnostics.all.map(\.code.name)
+    }
+    #expect(codes("sources: { a: { httpServer: 80 } }\nsinks: { out: { from: a, discard: {} } }") == ["RX327"])
+    #expect(codes("sources: { a: { httpServer: 80 } }\nsinks: { out: { from: a, reply: {} } }") == [])
+    #expect(
+      codes("sources: { a: { httpServer: { address: 80, decode: json } } }\nsinks: { out: { from: a, discard: {} } }")
+        == [])
+    #expect(
+      codes(
+        "sources: { a: { httpServer: { address: 80, answer: accepted } } }\nsinks: { out: { from: a, discard: {} } }")
+        == [])
+  }
+
   @Test func theBookshopAnswersTheSearch() throws {
     let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
       .deletingLastPathComponent().appendingPathComponent("pipelines")

@@ -12,10 +12,12 @@ extension Diagnostic.Code {
     "RX325", "A part of a JSON Schema cannot be turned into a type.", severity: .warning)
   public static let addressInUseTwice = Diagnostic.Code(
     "RX326", "Only one source of a process can listen on an address.")
+  public static let unansweredRequests = Diagnostic.Code(
+    "RX327", "A server takes requests that nothing answers.", severity: .warning)
   public static let limitTooSmall = Diagnostic.Code(
     "RX329", "A bound is smaller than the number of events that come in the time it is for.", severity: .warning)
   static let compile: [Diagnostic.Code] = [
     .sectionWithoutEngine, .signalsTooDeep, .schemaType, .schemaFile, .schemaPart,
-    .addressInUseTwice, .limitTooSmall,
+    .addressInUseTwice, .unansweredRequests, .limitTooSmall,
   ]
 }

@@ -106,6 +106,7 @@ final class Compilation {
       name: file.name.value, description: file.description?.value, threads: file.threads?.value, source: file.source,
       named: named, sinks: sinks, drivers: drivers, steps: steps, expressions: expressions)
     plan.reportSharedAddresses(into: &diagnostics)
+    plan.reportUnansweredRequests(into: &diagnostics)
     return diagnostics.hasErrors ? nil : plan
   }
 

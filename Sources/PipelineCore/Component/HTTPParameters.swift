@@ -23,6 +23,42 @@ public struct HTTPAuth: RecordParameter {
     ]
   }
 
+  /// Credentials that are missing or cannot be sent would let in everybody, or nobody.
+  public func validate(_ node: YAMLNode, _ context: inout DecodingContext) {
+    guard let entries = node.entries else { return }
+    if entries.isEmpty {
+      context.badValue(
+        node, "'auth' of '\(context.component)' names no credentials", .missingParameter,
+        help: "Add 'bearer: ${secret:NAME}', or 'basic: { user: NAME, password: ${secret:NAME} }'")
+    }
+    if let bearer = node["bearer"], let basic = node["basic"] {
+      context.diagnostics.report(
+        Diagnostic(
+          .conflictingParameters, "'auth' of '\(context.component)' is 'bearer' or 'basic', not both",
+          at: basic.location,
+          notes: [.init("the other one is here", at: bearer.location)], help: "Remove one of them"))
+    }
+    /// Secrets are never shown, so the message names the field only.
+    func check(_ name: String, _ value: Secret?, _ field: YAMLNode?, mayBeEmpty: Bool = false) {
+      guard let text = value?.revealed, let field, field.scalar?.isPlaceholder == false else { return }
+      if text.isEmpty, !mayBeEmpty {
+        context.badValue(field, "'\(name)' of 'auth' is empty", help: "Give it a value, such as ${secret:NAME}")
+      } else if text.utf8.contains(where: { $0 < 0x20 || $0 == 0x7f }) {
+        context.badValue(
+          field, "'\(name)' of 'auth' holds a line break or another control character",
+          help: "Remove it; one line break at the end of a secret's file is ignored")
+      }
+    }
+    check("bearer", bearer, node["bearer"])
+    check("user", basic?.user, node["basic"]?["user"])
+    check("password", basic?.password, node["basic"]?["password"], mayBeEmpty: true)
+    if let user = basic?.user.revealed, let field = node["basic"]?["user"], user.utf8.contains(UInt8(ascii: ":")) {
+      context.badValue(
+        field, "'user' of 'auth' holds a ':', which ends the name of a user in a request (RFC 7617)",
+        help: "Use a name without it")
+    }
+  }
+
   public var value: HTTPOptions.Auth {
     if let bearer { return .bearer(bearer) }
     if let basic { return .basic(user: basic.user.revealed, password: basic.password) }

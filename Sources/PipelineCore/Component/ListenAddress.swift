@@ -30,23 +30,15 @@ public struct ListenAddress: Sendable, Equatable {
 }
 
 extension Plan {
-  /// A source that listens, once for each time that it runs beside itself.
-  struct Listener {
-    var address: ListenAddress
-    var location: SourceLocation
-  }
-
-  /// The sources that listen, in the order of the plan. What nothing refers to does not run.
-  var listeners: [Listener] {
-    var found: [Listener] = []
+  /// The sources that run, in the order of the plan, each once for each time that it runs beside itself. What nothing
+  /// refers to does not run.
+  private var runningSources: [(component: any SourceComponent, location: SourceLocation)] {
+    var found: [(component: any SourceComponent, location: SourceLocation)] = []
     func visit(_ signal: SignalPlan, times: Int) {
       switch signal.kind {
       case .named, .errors, .input: break
       case .source(let component, _):
-        if let address = component.listens {
-          let location = address.location ?? steps[signal.step.number].location
-          for _ in 0..<times { found.append(Listener(address: address, location: location)) }
-        }
+        for _ in 0..<times { found.append((component, steps[signal.step.number].location)) }
         for inner in component.innerPlans { visit(inner, times: 1) }
       case .run(_, let input): visit(input, times: times)
       case .node(let component, _, let inputs):
@@ -59,6 +51,25 @@ extension Plan {
     }
     for sink in sinks { visit(sink.input, times: 1) }
     return found
+  }
+
+  private var listeners: [(address: ListenAddress, location: SourceLocation)] {
+    runningSources.compactMap { source in
+      source.component.listens.map { ($0, $0.location ?? source.location) }
+    }
+  }
+
+  /// Warns of servers whose clients wait for an answer that nothing gives: there is no sink that answers, and no command
+  /// whose execution does.
+  func reportUnansweredRequests(into diagnostics: inout Diagnostics) {
+    guard !sinks.contains(where: { $0.component.answersEvents }), !named.contains(where: { $0.kind == .command })
+    else { return }
+    for source in runningSources where source.component.serving?.answer == .reply {
+      diagnostics.report(
+        Diagnostic(
+          .unansweredRequests, "nothing answers these requests, so every client gets 503 or 504", at: source.location,
+          help: "Add a sink such as 'answers: { from: NAME, reply: {} }', or 'decode' and let the server answer"))
+    }
   }
 
   /// Reports sources that listen where another one does: of this plan, or of `earlier` ones, which the same process is

@@ -330,6 +330,12 @@ extension ChoiceParameter {
 public protocol RecordParameter: ParameterValue {
   init()
   static var fields: [RecordField<Self>] { get }
+  /// Checks what concerns several fields at once, and how they were written; `node` is the mapping.
+  func validate(_ node: YAMLNode, _ context: inout DecodingContext)
+}
+
+extension RecordParameter {
+  public func validate(_ node: YAMLNode, _ context: inout DecodingContext) {}
 }
 
 public struct RecordField<R: RecordParameter>: Sendable {
@@ -392,6 +398,7 @@ extension RecordParameter {
           .missingParameter, "'\(context.parameter)' of '\(context.component)' needs '\(field.info.name)'",
           at: node.location, help: field.info.help))
     }
+    record.validate(node, &context)
     return record
   }
 

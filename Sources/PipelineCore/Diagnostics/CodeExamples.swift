@@ -147,6 +147,9 @@ public struct CodeExample: Sendable {
       "sources: { a: { httpServer: 8080 }, b: { httpServer: 8080 } }\nsinks: { out: { from: { merge: [a, b] }, discard: {} } }",
       "sources: { a: { httpServer: 8080 }, b: { httpServer: 8081 } }\nsinks: { out: { from: { merge: [a, b] }, discard: {} } }"
     ),
+    "RX327": file(
+      "sources: { a: { httpServer: 8080 } }\nsinks: { out: { from: a, discard: {} } }",
+      "sources: { a: { httpServer: 8080 } }\nsinks: { out: { from: a, reply: {} } }"),
     "RX329": file(
       "sources: { a: { interval: 1ms } }\nsinks: { out: { from: a, chain: [ { join: { signal: a, within: 1h } } ], stdout: {} } }",
       "sources: { a: { interval: 1ms } }\nsinks: { out: { from: a, chain: [ { join: { signal: a, within: 1m } } ], stdout: {} } }"
