@@ -131,7 +131,11 @@ struct CheckTests {
     let folder = try Scratch()
     let file = try folder.write(
       "a.yaml",
-      "sources: { n: { values: \"${secret:token}\" } }\nsinks: { out: { from: n, stdout: json } }\n")
+      """
+      sources: { n: { values: [1] } }
+      sinks: { out: { from: n, chain: [ { map: "'${secret:token}'" } ], stdout: json } }
+
+      """)
     let secret = try folder.write("token", "k33p\n")
     chmod(secret, 0o600)
     #expect(try Rxd.run("--secrets-dir", folder.path, file).output == "\"k33p\"\n")

@@ -135,7 +135,7 @@ struct FirstStepsTests {
   }
 
   /// A word of the language cannot be a name; the message says where.
-  @Test(arguments: ["event", "env", "meta", "null", "index", "now", "running"]) func wordsAreNoNames(_ word: String)
+  @Test(arguments: ["event", "env", "meta", "outer", "index", "now", "running"]) func wordsAreNoNames(_ word: String)
     throws
   {
     let outcome = try Rxd.run(

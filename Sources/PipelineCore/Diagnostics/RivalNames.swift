@@ -95,7 +95,7 @@ enum RivalNames {
       "For the newest event at the end of a period that an event begins use 'rateLimit' with 'mode: trailing'",
       "audit auditTime"
     ),
-    ("sample", "For the newest event at each tick use 'sample'", "sampleTime"),
+    ("sample", "For the newest event at each tick use 'sample'", "sampleTime throttleLast"),
     ("interval", "", "timer every tick schedule generate cron demo_logs"),
     (
       "delay",

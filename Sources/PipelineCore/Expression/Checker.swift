@@ -364,6 +364,12 @@ struct Checker {
     case .wrapper(let inner) where inner.hasFields:
       let type = select(id, inner, field, at, optional: false)
       return wraps && !tests ? .optional(type) : type
+    case .list where isPart(id, field):
+      // The event of `combineLatest` and `zip`: a list, whose parts are variables by their names.
+      result = .dyn
+      report(
+        .expressionUnknownField, "the event is a list here, which has no fields", tree[id].start,
+        at + Int32(field.utf8.count), help: "Its parts are variables: write '\(field)'.", fix: field)
     default:
       result = .dyn
       report(
@@ -372,6 +378,14 @@ struct Checker {
           ? "'\(field)' is a method: write .\(field)()." : nil)
     }
     return wraps && !tests ? .optional(result) : result
+  }
+
+  /// Whether `event.field` is written where a variable `field` is known.
+  private func isPart(_ id: SyntaxTree.ID, _ field: String) -> Bool {
+    guard case .select(let operand, _, _, false) = tree[id].kind,
+      case .identifier("event", _) = tree[operand].kind, scope.index(of: field) != nil
+    else { return false }
+    return !Variables.base.contains { $0.name == field }
   }
 
   private mutating func index(

@@ -144,7 +144,7 @@ import Testing
         }
       }
     }
-    #expect(count > 60)
+    #expect(count > 50)
   }
 
   @Test func fixesStandInSARIF() throws {
