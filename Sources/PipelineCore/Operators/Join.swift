@@ -145,6 +145,8 @@ struct Join: OperatorComponent {
     private final class Side {
       /// Oldest first.
       @exclusivity(unchecked) var entries = Deque<Entry>()
+      /// When the first of `entries` is due.
+      @exclusivity(unchecked) var due = Instant.distantFuture
       /// The serial number of the first of `entries`; they follow each other.
       @exclusivity(unchecked) var serial = 0
       /// By the number of the key.
@@ -159,10 +161,17 @@ struct Join: OperatorComponent {
 
       /// What has been sent in this turn stays valid until its end.
       func removeAll(keeping arena: Arena) {
-        for index in entries.indices where entries[index].isMatched { entries[index].event.keep(in: arena) }
-        entries.removeAll()
+        if !entries.isEmpty { arena.keep(Kept(entries)) }
+        entries = Deque()
+        due = .distantFuture
         chains = []
       }
+    }
+
+    /// Entries that live until the end of the turn.
+    private final class Kept {
+      private let entries: Deque<Entry>
+      init(_ entries: Deque<Entry>) { self.entries = entries }
     }
 
     private let parameters: Join
@@ -291,6 +300,7 @@ struct Join: OperatorComponent {
         side.entries[side.chains[key].last &- side.serial].next = serial
       }
       side.chains[key].last = serial
+      if side.entries.isEmpty { side.due = entry.due }
       side.entries.append(entry)
     }
 
@@ -298,6 +308,7 @@ struct Join: OperatorComponent {
     private func removeOldest(_ side: Side) -> Entry? {
       guard let oldest = side.entries.popFirst() else { return nil }
       side.serial &+= 1
+      side.due = side.entries.isEmpty ? .distantFuture : side.entries[0].due
       if oldest.isMatched { oldest.event.keep(in: arena) }
       // Of one key, too, the oldest is the first.
       let key = Int(oldest.key)
@@ -353,16 +364,13 @@ struct Join: OperatorComponent {
     @inline(__always)
     private func expire() {
       let now = now
-      while let oldest = right.entries.first, oldest.due <= now { _ = removeOldest(right) }
-      while let oldest = left.entries.first, oldest.due <= now, !isClosed {
-        _ = removeOldest(left)
-        sendUnmatched(oldest)
-      }
+      while right.due <= now, case _? = removeOldest(right) {}
+      while left.due <= now, !isClosed, let oldest = removeOldest(left) { sendUnmatched(oldest) }
     }
 
     private func setTimer() {
-      let due = [left.entries.first?.due, right.entries.first?.due].compactMap { $0 }.min()
-      if let due { timer = wake(at: due) }
+      let due = min(left.due, right.due)
+      if due < .distantFuture { timer = wake(at: due) }
     }
 
     override func woke(_ token: Int) {
