@@ -16,8 +16,10 @@ extension Diagnostic.Code {
     "RX327", "A server takes requests that nothing answers.", severity: .warning)
   public static let limitTooSmall = Diagnostic.Code(
     "RX329", "A bound is smaller than the number of events that come in the time it is for.", severity: .warning)
+  public static let aggregateMisplaced = Diagnostic.Code(
+    "RX331", "Figures are made of aggregates, such as count() and sum(event.x); only inside of them there is an event.")
   static let compile: [Diagnostic.Code] = [
     .sectionWithoutEngine, .signalsTooDeep, .schemaType, .schemaFile, .schemaPart,
-    .addressInUseTwice, .unansweredRequests, .limitTooSmall,
+    .addressInUseTwice, .unansweredRequests, .limitTooSmall, .aggregateMisplaced,
   ]
 }

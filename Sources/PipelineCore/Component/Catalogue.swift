@@ -172,6 +172,7 @@ extension ComponentSpec {
   /// Whether a mapping is the primary parameter itself and not a list of parameters.
   private func isPrimary(_ entries: [YAMLEntry], _ primary: Parameter<C>?, _ sources: Set<String>) -> Bool {
     guard let primary, !entries.isEmpty else { return false }
+    if let known = C.isPrimary(entries.map(\.name)) { return known }
     let names = parameters.map(\.info.name)
     if primary.info.shape.acceptsSignal, !entries.contains(where: { names.contains($0.name) }),
       entries.contains(where: { sources.contains($0.name) || $0.name == "from" })

@@ -8,6 +8,9 @@ public protocol Component: Sendable {
   /// Whether the chain among the parameters gets the very event that the expressions were evaluated for, after the
   /// last of them: then both share what they read of it.
   static var feedsItsEvent: Bool { get }
+  /// Whether a mapping with these keys is the primary parameter itself rather than a list of parameters; nil: the names
+  /// of the parameters decide.
+  static func isPrimary(_ keys: [String]) -> Bool?
   /// Checks what concerns several parameters at once. Single ones are checked by their own types.
   func validate(_ context: inout DecodingContext)
   /// Prepares what depends on the types of the inputs, beyond the parameters' own expressions.
@@ -20,6 +23,7 @@ extension Component {
   /// What of a running one outlives the process.
   var carries: Carries { Self.spec.carries }
 
+  public static func isPrimary(_ keys: [String]) -> Bool? { nil }
   public static var seesError: Bool { false }
   public static var feedsItsEvent: Bool { false }
   public func validate(_ context: inout DecodingContext) {}

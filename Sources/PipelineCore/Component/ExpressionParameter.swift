@@ -11,6 +11,11 @@ public struct ExpressionParameter: ParameterValue {
   /// Not given.
   public init() {}
 
+  init(_ syntax: ExpressionSyntax, at location: SourceLocation?) {
+    self.syntax = syntax
+    self.location = location
+  }
+
   public var isGiven: Bool { syntax != nil }
 
   public static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .expression }
@@ -186,22 +191,33 @@ public struct MappingParameter: ParameterValue {
   public static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .mapping }
 
   public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> MappingParameter? {
+    decode(node, &context) { expression, _ in expression }
+  }
+
+  /// `each`: makes of each expression the one that takes its place; nil after a mistake, which it reports.
+  static func decode(
+    _ node: YAMLNode, _ context: inout DecodingContext,
+    each: (ExpressionParameter, inout DecodingContext) -> ExpressionParameter?
+  ) -> MappingParameter? {
     var parameter = MappingParameter()
-    parameter.root = decodeNode(node, &context)
+    parameter.root = decodeNode(node, &context, each)
     return parameter.root == nil ? nil : parameter
   }
 
-  private static func decodeNode(_ node: YAMLNode, _ context: inout DecodingContext) -> Node? {
+  private static func decodeNode(
+    _ node: YAMLNode, _ context: inout DecodingContext,
+    _ each: (ExpressionParameter, inout DecodingContext) -> ExpressionParameter?
+  ) -> Node? {
     if let entries = node.entries {
       return .object(
         entries.compactMap { entry in
-          decodeNode(entry.value, &context).map { (entry.name, $0) }
+          decodeNode(entry.value, &context, each).map { (entry.name, $0) }
         })
     }
     if let items = node.items {
-      return .list(items.compactMap { decodeNode($0, &context) })
+      return .list(items.compactMap { decodeNode($0, &context, each) })
     }
-    return ExpressionParameter.decode(node, &context).map { .expression($0) }
+    return ExpressionParameter.decode(node, &context).flatMap { each($0, &context) }.map { .expression($0) }
   }
 
   public mutating func bind(_ binder: inout Binder, _ use: ExpressionUse) {
@@ -283,10 +299,10 @@ final class ValueBuilder {
       guard add(node) else { return nil }
     case .object(let members):
       kind = .object
-      let arena = Arena()
       for member in members {
         guard add(member.node) else { return nil }
-        let key = OwnedValue(arena.string(member.key).markedPlain())
+        var text = member.key
+        let key = text.withUTF8 { OwnedValue(Value.string(UnsafeRawBufferPointer($0)).markedPlain()) }
         keys.append(key)
         parts[parts.count - 1].key = key.value
       }

@@ -156,6 +156,7 @@ public struct CodeExample: Sendable {
     ),
 
     // Expressions
+    "RX331": step("aggregate: { top: event.price }", "aggregate: { top: max(event.price) }"),
     "RX401": step("filter: event.level = 'error'", "filter: event.level == 'error'"),
     "RX402": step("filter: event.age > 30s", "filter: event.age > 30"),
     "RX404": step("map: if event.ok then 1 else 2", "map: \"event.ok ? 1 : 2\""),

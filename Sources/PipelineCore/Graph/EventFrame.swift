@@ -158,7 +158,8 @@ extension Value {
 /// each segment instead of one for each group, so that many groups stay within the processor's cache.
 ///
 /// The chains see the same `outer` and `error` (an ``ImmediateSignal`` sets `outer` before each event), and none of them is given an event while another evaluates: a row-wise
-/// step evaluates for the event in hand only, and what it emits or rejects comes behind its last evaluation.
+/// step evaluates for the event in hand only, and what it emits or rejects comes behind its last evaluation; so does a node with
+/// a ``OperatorNode/sharedFrame()``.
 final class SharedFrames {
   private var frames: [ObjectIdentifier: EventFrame] = [:]
 
@@ -178,6 +179,13 @@ extension EventFrame {
 }
 
 extension OperatorNode {
+  /// The frame for this node's expressions that the groups of a `groupBy` share; outside of groups, one of its own.
+  ///
+  /// For a node that evaluates at once what it has loaded, before it emits anything, and sets its variables each time.
+  public final func sharedFrame() -> EventFrame {
+    seat.scope.frames?.frame(seat.segment, seat.scope, execution) ?? makeFrame()
+  }
+
   /// A frame for this node's expressions.
   public final func makeFrame() -> EventFrame {
     EventFrame(seat.segment, seat.scope, execution)

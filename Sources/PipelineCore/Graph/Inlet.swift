@@ -13,6 +13,8 @@ public final class Inlet: Downstream {
   // Nodes run on one thread at a time, and no access lasts longer than a load or a store.
   @exclusivity(unchecked) public fileprivate(set) var hasEnded = false
   fileprivate var upstream: (any Subscription)?
+  /// Where its node has it; -1: nowhere.
+  fileprivate var position = -1
 
   init(_ node: MultiInletNode, _ number: Int, _ signal: SignalPlan, _ scope: Scope) {
     self.node = .passUnretained(node)
@@ -59,7 +61,29 @@ public final class Inlet: Downstream {
 
 /// A node with numbered inlets, or with inner signals that come and go.
 open class MultiInletNode: OperatorNode {
-  public private(set) var inlets: [Inlet] = []
+  /// The inlets, oldest first. With gaps where one was dropped: moving the others up each time would make a thousand
+  /// groups that end one after the other cost a million moves.
+  private var places: [Inlet?] = []
+  /// How many inlets there are.
+  public private(set) final var inletCount = 0
+  /// The inlets, oldest first.
+  public final var inlets: [Inlet] { places.compactMap { $0 } }
+
+  private func append(_ inlet: Inlet) {
+    inlet.position = places.count
+    places.append(inlet)
+    inletCount += 1
+  }
+
+  private func remove(_ inlet: Inlet) {
+    guard inlet.position >= 0, inlet.position < places.count, places[inlet.position] === inlet else { return }
+    places[inlet.position] = nil
+    inlet.position = -1
+    inletCount -= 1
+    guard places.count > 32, inletCount < places.count / 2 else { return }
+    places.removeAll { $0 == nil }
+    for (position, inlet) in places.enumerated() { inlet?.position = position }
+  }
 
   open func receive(_ event: Event, from inlet: Inlet) { emit(event) }
   /// What the inlet with this number is to keep and hand back with each event; asked when it is opened.
@@ -85,7 +109,7 @@ open class MultiInletNode: OperatorNode {
       inlet.hasEnded = true
       return inlet
     }
-    inlets.append(inlet)
+    append(inlet)
     let subscription = execution.subscribe(signal, scope, to: inlet)
     if inlet.hasEnded { subscription.cancel() } else { inlet.upstream = subscription }
     return inlet
@@ -95,7 +119,7 @@ open class MultiInletNode: OperatorNode {
   public final func drop(_ inlet: Inlet) {
     // It may be dropped while it hands over an event, and the list is all that keeps it.
     if !inlet.hasEnded { executor.bury(inlet) }
-    if let index = inlets.firstIndex(where: { $0 === inlet }) { inlets.remove(at: index) }
+    remove(inlet)
     inlet.cancel()
   }
 
@@ -107,6 +131,7 @@ open class MultiInletNode: OperatorNode {
   open func scope(_ saved: Scope, number: Int) throws(StateFault) -> Scope { saved }
 
   final override func recordInlets(_ state: inout StateWriter) {
+    let inlets = inlets
     let inner = inlets.isEmpty ? [] : seat.innerPlans
     state.write(each: inlets) { state, inlet in
       state.write(inlet.number)
@@ -172,7 +197,7 @@ open class MultiInletNode: OperatorNode {
       guard let signal = saved.signal else {
         let inlet = Inlet(self, saved.number, .nothing, seat.scope)
         inlet.hasEnded = true
-        self.inlets.append(inlet)
+        append(inlet)
         continue
       }
       restoration.within(saved.section ?? restoration.section) {
@@ -184,7 +209,9 @@ open class MultiInletNode: OperatorNode {
   /// Subclasses that override this call `super.stop()`.
   open override func stop() {
     let open = inlets
-    inlets = []
+    for inlet in open { inlet.position = -1 }
+    places = []
+    inletCount = 0
     for inlet in open { inlet.cancel() }
   }
 }

@@ -133,8 +133,8 @@ open class LateStep: RowStep, TimerTarget {
 /// The groups of `groupBy` are parts of one stream, so the same step of all their chains has one clock.
 final class EventClock {
   /// No event before this time, in nanoseconds since 1970, is waited for any more.
-  private(set) var watermark = Int64.min
-  private var waiting = TimerQueue()
+  @exclusivity(unchecked) private(set) var watermark = Int64.min
+  @exclusivity(unchecked) private var waiting = TimerQueue()
   private var isAdvancing = false
   /// Numbers those who wait, in the order in which they began.
   private var serial: UInt64 = 0

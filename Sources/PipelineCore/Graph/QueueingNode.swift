@@ -16,7 +16,7 @@ open class QueueingNode: MultiInletNode {
   }
 
   /// How many inner signals run.
-  open var active: Int { inlets.count }
+  open var active: Int { inletCount }
 
   /// Opens what the event begins.
   open func begin(_ event: Event) {}

@@ -77,6 +77,8 @@ public final class RowRun: OperatorNode {
   }
   // Nodes run on one thread at a time, and no access lasts longer than a load or a store.
   @exclusivity(unchecked) private var current = 0
+  /// The key of the chain whose input is complete.
+  private var completingKey = Value.absent
 
   init(_ plan: RunPlan, _ seat: Seat, downstream: Downstream) {
     var steps: [Step] = []
@@ -224,6 +226,7 @@ public final class RowRun: OperatorNode {
       current = index
       let own = chain?.steps
       let step = own?[index] ?? steps[index].step
+      completingKey = chain?.key ?? .absent
       var ended = index
       if let last = step._withUnsafeGuaranteedRef({ $0.complete(self) }) {
         var event = Event(last)
@@ -240,6 +243,15 @@ public final class RowRun: OperatorNode {
       steps[index].step._withUnsafeGuaranteedRef { $0.fail(failure, self) }
     }
     finish(failing: failure)
+  }
+
+  /// What the running step's expressions evaluate in, loaded with no event, for what a step sends at the end.
+  func frameOfNothing() -> EventFrame {
+    let frame = frame(at: current)
+    var nothing = Event(.null)
+    nothing.key = completingKey
+    _ = frame.load(nothing)
+    return frame
   }
 
   // MARK: Steps that send later

@@ -52,7 +52,7 @@ struct Absence: OperatorComponent {
   final class Node: OperatorNode {
     private let parameters: Absence
     private let builder: ValueBuilder?
-    private lazy var frame = makeFrame()
+    private lazy var frame = sharedFrame()
     /// When the last event came, or the subscription began.
     private var last: Instant
     /// Not set after a pause has been told of once, until the next event.

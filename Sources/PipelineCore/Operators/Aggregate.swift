@@ -1,24 +1,60 @@
-/// `aggregate`: a fold whose result comes at the end.
+/// `aggregate`: what many events come to, sent at the end: several figures, or a fold.
 struct Aggregate: RowOperator {
+  var figures = FiguresParameter()
   var start = LiteralParameter()
   var next = ExpressionParameter()
+  var maxDistinct = 10_000_000
 
   static let changesValue = true
 
   static let spec = ComponentSpec<Aggregate>(
     "aggregate",
-    summary: "Folds all events into one value and sends it when the signal completes.",
+    summary: "Computes figures of all events, or folds them into one value, and sends that when the signal completes.",
     details: """
-      `next` sees `running`, `event` and `index` as in `scan`. Without any event the start value is \
-      sent. An error of the signal is passed on alone.
+      **Figures**: an expression over aggregates, or a mapping of such: \
+      `{ n: count(), users: countDistinct(event.user), top: max(event.price) }`. An aggregate may have a condition as \
+      its last argument, `sum(event.bytes, event.status == 200)`, and then takes in only the events that fulfil it.
+
+      | aggregate | gives | of no value |
+      |---|---|---|
+      | `count()`, `count` | how many events there were | 0 |
+      | `count(CONDITION)` | how many of them fulfil the condition | 0 |
+      | `countDistinct(x)` | how many different values there were, exactly | 0 |
+      | `sum(x)` | the sum of numbers or durations | 0 |
+      | `avg(x)` | the mean of numbers, a double, or of durations | null |
+      | `min(x)`, `max(x)` | the least, the greatest value | null |
+      | `first(x)`, `last(x)` | the first, the last value | null |
+
+      A value that is null or an empty optional (`event.?price`) is left out, as in SQL. What is around the aggregates \
+      is evaluated once, at the end: `sum(event.ms) / count()`, `meta.key`; `event` means nothing there. An event for \
+      which an expression fails, or that makes a sum overflow, goes to the errors output and counts in no figure. \
+      Figures of windows are the parameter `aggregate` of `window`.
+
+      **A fold**: `next` sees `running`, `event` and `index` as in `scan`. Without any event the start value is \
+      sent. A mapping with a key `next` or `figures` is a list of parameters; write \
+      `figures: { next: ... }` for a figure of that name. An error of the signal is passed on alone.
       """,
     parameters: [
-      .init("start", \.start, whole: true, "The value before the first event."),
+      .init("figures", \.figures, primary: true, "What to compute: expressions over aggregates."),
+      .init("start", \.start, whole: true, "Of a fold: the value before the first event."),
       .init(
-        "next", \.next, required: true, variables: [("running", .dyn), ("index", .int)],
-        "The new value."),
+        "next", \.next, variables: [("running", .dyn), ("index", .int)],
+        "Of a fold: the new value."),
+      .init(
+        "maxDistinct", \.maxDistinct, range: 1...100_000_000,
+        "How many different values each `countDistinct` may know; an event with one more goes to the errors output."),
     ],
     examples: [
+      .marble(
+        "figures", "aggregate: { n: count(), kinds: countDistinct(event), top: max(event), mean: avg(event) }",
+        in: "1-2-2-7|", out: "-------(a|)", values: ["a": "{n: 4, kinds: 3, top: 7, mean: 3.0}"]),
+      .marble(
+        "with a condition", "aggregate: { all: count(), large: count(event > 2), sum: 'sum(event, event > 2)' }",
+        in: "1-3-4|", out: "-----(a|)", values: ["a": "{all: 3, large: 2, sum: 7}"]),
+      .marble("one figure", "aggregate: sum(event) / count()", in: "2-4-9|", out: "-----(5|)"),
+      .marble(
+        "figures of nothing", "aggregate: { n: count(), sum: sum(event), top: max(event) }", in: "--|",
+        out: "--(a|)", values: ["a": "{n: 0, sum: 0, top: null}"]),
       .marble("a sum", "aggregate: { start: 0, next: running + event }", in: "1-2-3|", out: "-----(6|)"),
       .marble("of nothing", "aggregate: { start: 0, next: running + event }", in: "--|", out: "--(0|)"),
       .marble(
@@ -26,18 +62,81 @@ struct Aggregate: RowOperator {
         out: "--#"),
     ],
     edges: EdgeCases(
-      empty: "Sends the start value, then completes.", error: "Passed on at once; the running value is dropped.",
-      completion: "Sends the value, then completes.", disposal: "Leaves the input; what is kept is lost."),
-    keeps: "The running value.", carries: .state(version: 2), rivals: ["RxJS reduce", "Combine reduce"],
+      empty: "Sends the figures of nothing, or the start value, then completes.",
+      error: "Passed on at once; the figures or the running value are dropped.",
+      completion: "Sends the figures or the value, then completes.",
+      disposal: "Leaves the input; what is kept is lost."),
+    keeps: """
+      Each figure, or the running value. `countDistinct` keeps each different value, at most `maxDistinct`: about \
+      twenty bytes for a whole number, once for all figures of the same expression.
+      """,
+    carries: .state(version: 3),
+    rivals: ["RxJS reduce", "Combine reduce", "SQL COUNT, SUM, AVG ... FILTER", "Flink GROUP BY"],
     wants: [
-      .init(.gathering, "have one total at the end", "aggregate: { start: 0, next: running + event.bytes }"),
+      .init(
+        .gathering, "compute several figures at once",
+        "aggregate: { n: count(), users: countDistinct(event.user), mean: avg(event.ms) }"),
+      .init(
+        .gathering, "have figures of each customer or channel",
+        "groupBy: { key: event.channel, chain: [ { aggregate: { n: count(), top: max(event.price) } } ] }"),
+      .init(.gathering, "have one total at the end", "aggregate: sum(event.bytes)"),
       .init(.gathering, "fold a whole file into one object", "aggregate: { start: {}, next: \"running\" }"),
     ],
-    seeAlso: ["scan", "collect"])
+    seeAlso: ["scan", "collect", "window", "groupBy"])
 
-  func outputType(_ inputs: [EventType]) -> EventType { .dyn }
+  static func isPrimary(_ keys: [String]) -> Bool? {
+    !(keys.contains("next") || keys.contains("figures") || keys == ["start"])
+  }
 
-  func makeStep() -> RowStep { Step(start.value, next.required) }
+  func validate(_ context: inout DecodingContext) {
+    if figures.isGiven, next.isGiven || start.isGiven {
+      context.diagnostics.report(
+        Diagnostic(
+          .conflictingParameters, "'aggregate' computes figures or folds, not both", at: context.location,
+          help: "Remove 'figures', or 'start' and 'next'"))
+    } else if !figures.isGiven, !next.isGiven {
+      context.diagnostics.report(
+        Diagnostic(
+          .missingParameter, "'aggregate' needs figures, or 'next' for a fold", at: context.location,
+          help: "Write e.g. 'aggregate: { n: count(), top: max(event.price) }'"))
+    }
+  }
+
+  func outputType(_ inputs: [EventType]) -> EventType { figures.isGiven ? EventType(figures.type) : .dyn }
+
+  func makeStep() -> RowStep {
+    if let form = FiguresForm(figures, firstVariable: 0, limit: maxDistinct) { return FiguresStep(Figures(form)) }
+    return Step(start.value, next.required)
+  }
+
+  func makeStep(beside first: RowStep) -> RowStep {
+    guard figures.isGiven else { return makeStep() }
+    return FiguresStep(Figures(unsafeDowncast(first, to: FiguresStep.self).figures.form))
+  }
+
+  final class FiguresStep: RowStep {
+    let figures: Figures
+
+    init(_ figures: Figures) { self.figures = figures }
+
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+      guard let refusal = figures.form.evaluate(frame) ?? figures.add(frame, at: 0) else { return .drop }
+      return refused(event, refusal, frame, run)
+    }
+
+    override func complete(_ run: RowRun) -> Value? {
+      let frame = run.frameOfNothing()
+      var failing: Unmanaged<Program>?
+      let value = figures.form.build(figures, frame, &failing)
+      guard value.isError, let failing else { return value }
+      _ = failed(Event(.null), value, failing.takeUnretainedValue(), frame, run)
+      return nil
+    }
+
+    override func save(_ state: inout StateWriter) { figures.save(&state) }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) { try figures.restore(&state) }
+  }
 
   final class Step: RowStep {
     @exclusivity(unchecked) private var running: OwnedValue
@@ -99,6 +198,19 @@ struct Aggregate: RowOperator {
       running = try state.read()
       index = try state.read()
       isInPlace = false
+    }
+  }
+}
+
+extension RowStep {
+  /// Applies the step's error policy to an event that figures do not count.
+  @inline(never)
+  final func refused(
+    _ event: Event, _ refusal: FiguresForm.Refusal, _ frame: EventFrame, _ run: RowRun
+  ) -> RowVerdict {
+    switch refusal {
+    case .failed(let error, let program): failed(event, error, program, frame, run)
+    case .refused(let code, let message): refused(event, code, message, run)
     }
   }
 }

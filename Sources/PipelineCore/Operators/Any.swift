@@ -55,7 +55,7 @@ final class QuestionNode: OperatorNode {
   private let program: Program?
   private let stopsAt: Bool
   private let answersErrors: Bool
-  private lazy var frame = makeFrame()
+  private lazy var frame = sharedFrame()
   private var isAnswered = false
 
   init(

@@ -43,7 +43,7 @@ struct Concat: CombiningOperator {
       guard !isAdvancing else { return }
       isAdvancing = true
       defer { isAdvancing = false }
-      while !isClosed, inlets.isEmpty {
+      while !isClosed, inletCount == 0 {
         guard next < seat.inputs.count else {
           finish()
           return

@@ -37,7 +37,7 @@ struct CountEvents: OperatorComponent {
 
   final class Node: OperatorNode {
     private let program: Program?
-    private lazy var frame = makeFrame()
+    private lazy var frame = sharedFrame()
     private var count: Int64 = 0
 
     init(_ program: Program?, _ seat: Seat, _ downstream: Downstream) {

@@ -150,7 +150,7 @@ struct FlattenMap: OperatorComponent {
         seat, downstream)
     }
 
-    override var active: Int { inlets.count + running }
+    override var active: Int { inletCount + running }
 
     override func receive(_ event: Event) {
       guard !isClosed else { return }

@@ -126,7 +126,7 @@ struct Gate: OperatorComponent {
     }
 
     private func finishIfOver() {
-      if held.isEmpty || inlets.isEmpty { finish() }
+      if held.isEmpty || inletCount == 0 { finish() }
     }
 
     override func stop() {

@@ -334,7 +334,7 @@ struct GroupBy: OperatorComponent {
     }
 
     private func finishIfOver() {
-      if outerEnded, inlets.isEmpty, running == 0 { finish() }
+      if outerEnded, inletCount == 0, running == 0 { finish() }
     }
 
     override func stop() {

@@ -121,7 +121,7 @@ final class BranchingNode: MultiInletNode {
   override func completed(_ inlet: Inlet) {
     drop(inlet)
     if inlet.number == selector { selectorEnded = true }
-    if selectorEnded, inlets.isEmpty { finish() }
+    if selectorEnded, inletCount == 0 { finish() }
   }
 
   override func save(_ state: inout StateWriter) {

@@ -44,7 +44,7 @@ struct SkipUntil: OperatorComponent {
 
   final class Node: TriggeredNode {
     private let parameters: SkipUntil
-    private lazy var frame = makeFrame()
+    private lazy var frame = sharedFrame()
     private var isOpen = false
 
     init(_ parameters: SkipUntil, _ seat: Seat, _ downstream: Downstream) {

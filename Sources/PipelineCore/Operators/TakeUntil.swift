@@ -53,7 +53,7 @@ struct TakeUntil: OperatorComponent {
 
   final class Node: TriggeredNode {
     private let parameters: TakeUntil
-    private lazy var frame = makeFrame()
+    private lazy var frame = sharedFrame()
 
     init(_ parameters: TakeUntil, _ seat: Seat, _ downstream: Downstream) {
       self.parameters = parameters

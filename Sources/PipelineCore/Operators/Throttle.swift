@@ -69,7 +69,7 @@ struct Throttle: OperatorComponent {
   final class Node: OperatorNode {
     private let parameters: Throttle
     private let program: Program?
-    private lazy var frame = makeFrame()
+    private lazy var frame = sharedFrame()
     private var held: OwnedEvent?
     /// Set while it has not been quiet; unless the first event was sent, `held` is too.
     private var timer = Wake.none

@@ -7,17 +7,17 @@ extension Window {
     /// Of the stream; that of all groups, where this is the step of one.
     private var clock: EventClock?
     /// What this window alone takes for the watermark since it was idle; lower than that of the clock otherwise.
-    private var floor = Int64.min
+    @exclusivity(unchecked) private var floor = Int64.min
     /// The end of the earliest window that is not closed and has events; of a session, the earliest that it can end.
-    private var nextEnd = Int64.max
+    @exclusivity(unchecked) private var nextEnd = Int64.max
     /// Set exactly while there are events, or `floor` is ahead: when the watermark reaches `dueAt`, which is at most
     /// `nextEnd`.
-    private var due = Wake.none
-    private var dueAt = Int64.max
-    private var serial: UInt64 = 0
-    private var last = Instant(nanoseconds: 0)
+    @exclusivity(unchecked) private var due = Wake.none
+    @exclusivity(unchecked) private var dueAt = Int64.max
+    @exclusivity(unchecked) private var serial: UInt64 = 0
+    @exclusivity(unchecked) private var last = Instant(nanoseconds: 0)
     /// Set only with `idle`, while there are events.
-    private var timer = Wake.none
+    @exclusivity(unchecked) private var timer = Wake.none
     /// Beyond that times are refused, so that sums with spans cannot overflow.
     private static let range = -(Int64(1) << 62)...(Int64(1) << 62)
     private static let idleToken = 0
@@ -49,14 +49,20 @@ extension Window {
       guard !isLate(time) else {
         return refused(event, .eventTooLate, "the event came after its window was closed", run)
       }
-      let refusal = refusal(of: event, run)
+      var refusal: RowVerdict?
+      if form.figures != nil {
+        if let verdict = evaluate(event, frame, run) { return verdict }
+        refusal = count(event, time, frame, run)
+      } else {
+        refusal = self.refusal(of: event, run)
+        if refusal == nil { insert(Kept(at: time, wall: time, event: HeldValue(event.value))) }
+      }
       if refusal == nil {
-        insert(Kept(at: time, wall: time, event: HeldValue(event.value)))
         last = now
         if let idle = form.idle, !timer.isSet { timer = wake(at: last + idle, Self.idleToken) }
       }
       clock.advance(to: time &- form.lateness)
-      return .drop
+      return refusal ?? .drop
     }
 
     private func nanoseconds(_ value: Value) -> Int64? {
@@ -86,7 +92,7 @@ extension Window {
       // It may still belong to a session that is open.
       let at = position(after: time)
       if at < kept.count, kept[at].at &- time < form.gap { return false }
-      return at == 0 || time &- kept[at - 1].at >= form.gap
+      return at == 0 || time &- kept[at - 1].wall >= form.gap
     }
 
     /// Where an event of that time belongs: behind all that are not later.
@@ -105,8 +111,50 @@ extension Window {
     private func insert(_ entry: Kept) {
       let at = kept.isEmpty ? 0 : position(after: entry.at)
       if at == kept.count { kept.append(entry) } else { kept.insert(entry, at: at) }
-      nextEnd = min(nextEnd, form.gap > 0 ? entry.at &+ form.gap : firstEnd(entry.at))
+      expect(entry.at)
+    }
+
+    /// There is an event of that time.
+    private func expect(_ time: Int64) {
+      nextEnd = min(nextEnd, form.gap > 0 ? time &+ form.gap : firstEnd(time))
       ask()
+    }
+
+    /// Counts an event in the figures of its slice or session; the verdict if that cannot be.
+    private func count(_ event: Event, _ time: Int64, _ frame: EventFrame, _ run: RowRun) -> RowVerdict? {
+      var at = kept.isEmpty ? 0 : position(after: time)
+      var isNew = true
+      if form.gap > 0 {
+        if at > 0, time &- kept[at - 1].wall < form.gap {
+          at -= 1
+          isNew = false
+        } else if at < kept.count, kept[at].at &- time < form.gap {
+          isNew = false
+        }
+      } else if at > 0, slice(kept[at - 1].at) == slice(time) {
+        at -= 1
+        isNew = false
+      } else if at < kept.count, slice(kept[at].at) == slice(time) {
+        isNew = false
+      }
+      if isNew, let refusal = refusal(of: event, run) { return refusal }
+      if let verdict = count(event, in: at, isNew: isNew, at: time, wall: time, frame, run) { return verdict }
+      if form.gap > 0, !isNew {
+        kept[at].at = min(kept[at].at, time)
+        // The event may have closed the pause between two sessions.
+        if at + 1 < kept.count, kept[at + 1].at &- kept[at].wall < form.gap {
+          if let other = kept[at + 1].figures { kept[at].figures?.merge(other, Context(state: frame.evaluation)) }
+          kept[at].wall = max(kept[at].wall, kept[at + 1].wall)
+          kept.remove(at: at + 1)
+        }
+      }
+      expect(time)
+      return nil
+    }
+
+    private func slice(_ time: Int64) -> Int64 {
+      let (quotient, rest) = time.quotientAndRemainder(dividingBy: form.slice)
+      return rest < 0 ? quotient &- 1 : quotient
     }
 
     /// Asks to be woken when there is something to do next. One who is woken too early asks again.
@@ -156,7 +204,7 @@ extension Window {
         let isWhole = oldest.at >= end &- form.length && kept[kept.count - 1].at < end
         let first = isWhole ? 0 : position(after: end &- form.length &- 1)
         let window = first..<(isWhole ? kept.count : max(first, position(after: end &- 1)))
-        let events = list(window)
+        let events = content(window)
         let isTumbling = isWhole && form.every >= form.length
         removeFirst(isTumbling ? kept.count : position(after: end &+ form.every &- form.length &- 1))
         nextEnd = kept.first.map { max(boundary(after: $0.at), end &+ form.every) } ?? .max
@@ -167,14 +215,14 @@ extension Window {
     private func closeSessions(upTo time: Int64) {
       while let first = kept.first, nextEnd <= time, !isStopped {
         var count = 1
-        var end = first.at
+        var end = first.wall
         while count < kept.count, kept[count].at &- end < form.gap {
-          end = kept[count].at
+          end = kept[count].wall
           count += 1
         }
         nextEnd = end &+ form.gap
         guard nextEnd <= time else { return }
-        let events = list(0..<count)
+        let events = content(0..<count)
         removeFirst(count)
         nextEnd = kept.first.map { $0.at &+ form.gap } ?? .max
         send(events, from: first.at, to: end)
@@ -185,7 +233,7 @@ extension Window {
     private func closeAll() {
       guard let newest = kept.last else { return }
       // The end of the last window that the newest event belongs to.
-      let end = form.gap > 0 ? newest.at &+ form.gap : boundary(after: newest.at &+ form.length) &- form.every
+      let end = form.gap > 0 ? newest.wall &+ form.gap : boundary(after: newest.wall &+ form.length) &- form.every
       floor = max(floor, end)
       close(upTo: watermark)
     }

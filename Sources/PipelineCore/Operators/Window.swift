@@ -13,6 +13,7 @@ struct Window: RowOperator {
   var lateness = TimeSpan.zero
   var idle: TimeSpan?
   var to = MappingParameter()
+  var aggregate = FiguresParameter()
   var empty = false
   var bound = 100_000
 
@@ -42,6 +43,11 @@ struct Window: RowOperator {
       that are over by its time, the earliest first, and an event is late by the time of the stream. Windows by the \
       pipeline's time begin together, counted from the subscription of `groupBy`. `idle` is of each group.
 
+      **Figures**, `aggregate`: instead of the list, what [aggregate](aggregate.md) computes of the events: \
+      `{ n: count(), top: max(event.price), at: start }`; `start` and `end` are known around the aggregates. Events are \
+      not kept then: a window takes the memory of its figures. Sliding windows are put together of their common \
+      divisors, so 5 minutes every minute keep five sets of figures.
+
       The event is the list, or what `to` makes of `events`, `start` and `end` (by number and by session, \
       the times of the first and of the last event). Completion sends the windows that are being filled; an \
       error drops them. An event that would be one more than `max` goes to the errors output.
@@ -62,8 +68,14 @@ struct Window: RowOperator {
       .init(
         "to", \.to, variables: [("events", .list(.dyn)), ("start", .timestamp), ("end", .timestamp)],
         "What to send; the list of events if left out."),
+      .init(
+        "aggregate", \.aggregate, variables: [("start", .timestamp), ("end", .timestamp)],
+        "Figures of the events, in place of the list."),
       .init("empty", \.empty, "Send windows without events too."),
-      .init("max", \.bound, range: 1...10_000_000, "How many events to keep at most."),
+      .init(
+        "max", \.bound, range: 1...10_000_000,
+        "How many events to keep at most; with `aggregate`, how many sets of figures, and different values in each `countDistinct`."
+      ),
     ],
     examples: [
       .marble(
@@ -75,6 +87,9 @@ struct Window: RowOperator {
       .marble(
         "counted", "window: { every: 4ms, empty: true, to: size(events) }", in: "-1-2-----|",
         out: "----2---0|"),
+      .marble(
+        "figures", "window: { every: 4ms, aggregate: { n: count(), top: max(event) } }", in: "-1-2---3-|",
+        out: "----p---q|", values: ["p": "{n: 2, top: 2}", "q": "{n: 1, top: 3}"]),
       .marble(
         "by number", "window: { count: 3, step: 1 }", in: "-1-2-3-4-|", out: "-----p-q-|",
         values: ["p": "[1, 2, 3]", "q": "[2, 3, 4]"]),
@@ -108,7 +123,9 @@ struct Window: RowOperator {
       "Vector reduce",
     ],
     wants: [
-      .init(.gathering, "have figures for each minute", "window: { every: 1m, to: \"{'n': size(events)}\" }"),
+      .init(
+        .gathering, "have figures for each minute",
+        "window: { every: 1m, aggregate: { n: count(), ms: avg(event.ms) } }"),
       .init(.gathering, "look at the last five minutes again each minute", "window: { every: 1m, length: 5m }"),
       .init(.gathering, "bring together what belongs to one session", "window: { gap: 30m }"),
       .init(.gathering, "have overlapping lists of events", "window: { count: 10, step: 5 }"),
@@ -149,6 +166,11 @@ struct Window: RowOperator {
         conflict("'\(name)' of 'window' cannot go with 'time'", "Remove one of them")
       }
     }
+    if aggregate.isGiven, to.isGiven {
+      conflict(
+        "'aggregate' and 'to' of 'window' both say what to send",
+        "Compute around the aggregates: 'aggregate: { n: count(), at: start }'")
+    }
     if let count, count > bound {
       conflict(
         "'window' cannot fill windows of \(Printable.count(count, "event")) while it keeps \(bound)", "Raise 'max'")
@@ -156,7 +178,8 @@ struct Window: RowOperator {
   }
 
   func outputType(_ inputs: [EventType]) -> EventType {
-    EventType(to.isGiven ? to.type : .list(inputs.first?.type ?? .dyn))
+    if aggregate.isGiven { return EventType(aggregate.type) }
+    return EventType(to.isGiven ? to.type : .list(inputs.first?.type ?? .dyn))
   }
 
   func makeStep() -> RowStep { makeStep(Form(self)) }
@@ -182,6 +205,9 @@ struct Window: RowOperator {
     let lateness: Int64
     let idle: TimeSpan?
     let builder: ValueBuilder?
+    let figures: FiguresForm?
+    /// With figures: how long the parts are, or how many events they have, of which windows are put together.
+    let slice: Int64
     let sendsEmpty: Bool
     let bound: Int
 
@@ -196,24 +222,46 @@ struct Window: RowOperator {
       lateness = parameters.lateness.nanoseconds
       idle = parameters.idle
       builder = parameters.to.makeBuilder()
+      figures = FiguresForm(
+        parameters.aggregate, firstVariable: 2, limit: parameters.bound,
+        isSentOnce: parameters.count != nil ? step >= count : length <= every || gap > 0)
+      slice =
+        parameters.count == nil ? Self.divisor(every, length) : Self.divisor(Int64(count), Int64(step))
       sendsEmpty = parameters.empty
       bound = parameters.bound
+    }
+
+    /// The greatest common divisor.
+    private static func divisor(_ a: Int64, _ b: Int64) -> Int64 {
+      var (a, b) = (a, b)
+      while b != 0 { (a, b) = (b, a % b) }
+      return max(1, a)
     }
   }
 
   /// What all kinds of windows share.
   class Step: LateStep {
-    /// An event with the time that counts for its window.
+    /// What is to be sent of a window.
+    struct Content {
+      var list = Value.null
+      var figures: Figures?
+    }
+
+    /// An event with the time that counts for its window, or figures of several events of one slice.
     struct Kept {
       /// Nanoseconds: of the monotonic clock, or of event time since 1970.
       var at: Int64
       /// Nanoseconds since 1970, for `start` and `end`.
       var wall: Int64
       var event: HeldValue
+      /// Instead of the event; then `wall` is the time of the newest one, and `at` that of any one of the slice, of
+      /// sessions of the oldest.
+      var figures: Figures?
     }
 
     final let form: Form
-    final var kept = Deque<Kept>()
+    // Steps run on one thread at a time, and no access lasts longer than a call of the container.
+    @exclusivity(unchecked) final var kept = Deque<Kept>()
 
     init(_ form: Form) {
       self.form = form
@@ -228,6 +276,7 @@ struct Window: RowOperator {
         if isMonotonic { $0.write(Instant(nanoseconds: $1.at)) } else { $0.write($1.at) }
         $0.write($1.wall)
         $0.write(value: $1.event.value)
+        $1.figures?.save(&$0)
       }
     }
 
@@ -239,14 +288,56 @@ struct Window: RowOperator {
         let event: OwnedValue = try state.read()
         // The copy is made before the value that was read goes.
         withExtendedLifetime(event) { kept.append(Kept(at: at, wall: wall, event: HeldValue(event.value))) }
+        guard let form = form.figures else { continue }
+        let figures = Figures(form)
+        kept[kept.count - 1].figures = figures
+        try figures.restore(&state)
       }
     }
 
-    /// The events with these places, as a list that lives until the end of the turn.
-    final func list(_ range: Range<Int>) -> Value {
+    /// How many events are kept or counted.
+    final var eventCount: Int {
+      form.figures == nil ? kept.count : kept.reduce(0) { $0 + ($1.figures?.events ?? 0) }
+    }
+
+    // MARK: Figures
+
+    /// Evaluates an event for the figures, if there are some; the verdict if it counts in none.
+    final func evaluate(_ event: Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict? {
+      guard let figures = form.figures, let refusal = figures.evaluate(frame) else { return nil }
+      return refused(event, refusal, frame, run)
+    }
+
+    /// Counts the event that was evaluated in the figures at `index`, or in new ones that are put there; the verdict if
+    /// that cannot be.
+    final func count(
+      _ event: Event, in index: Int, isNew: Bool, at: Int64, wall: Int64, _ frame: EventFrame, _ run: RowRun
+    ) -> RowVerdict? {
+      guard let form = form.figures else { return nil }
+      let figures = isNew ? Figures(form) : kept[index].figures ?? Figures(form)
+      if let refusal = figures.add(frame, at: at) { return refused(event, refusal, frame, run) }
+      if isNew {
+        kept.insert(Kept(at: at, wall: wall, event: HeldValue(.null), figures: figures), at: index)
+      } else {
+        kept[index].wall = max(kept[index].wall, wall)
+      }
+      return nil
+    }
+
+    /// The events with these places, as a list that lives until the end of the turn, or the figures of them.
+    final func content(_ range: Range<Int>) -> Content {
+      if let form = form.figures {
+        if range.count == 1, let only = kept[range.lowerBound].figures, form.isSentOnce {
+          return Content(figures: only)
+        }
+        let whole = Figures(form)
+        let context = Context(state: frame.evaluation)
+        for entry in kept[range] { if let part = entry.figures { whole.merge(part, context) } }
+        return Content(figures: whole)
+      }
       let target = run.arena.elements(range.count)
       for (index, entry) in kept[range].enumerated() { target[index] = entry.event.value }
-      return Value(kind: .list, pointer: target.baseAddress, length: range.count)
+      return Content(list: Value(kind: .list, pointer: target.baseAddress, length: range.count))
     }
 
     /// Lets go of the first events; what was sent of them stays until the end of the turn.
@@ -265,20 +356,28 @@ struct Window: RowOperator {
     }
 
     /// Sends a window; the state must be in order before.
-    final func send(_ events: Value, from start: Int64, to end: Int64) {
-      guard let builder = form.builder else {
-        send(events)
+    final func send(_ content: Content, from start: Int64, to end: Int64) {
+      if form.builder == nil, content.figures == nil {
+        send(content.list)
         return
       }
       let frame = frame
       var nothing = Event(.null)
       nothing.key = chain.key
       _ = frame.load(nothing)
-      frame.set(0, events)
-      frame.set(1, .timestamp(wallTime: start))
-      frame.set(2, .timestamp(wallTime: end))
       var failing: Unmanaged<Program>?
-      let value = builder.build(frame, &failing)
+      var value = Value.null
+      if let figures = content.figures {
+        frame.set(0, .timestamp(wallTime: start))
+        frame.set(1, .timestamp(wallTime: end))
+        run.arena.keep(figures)
+        value = figures.form.build(figures, frame, &failing)
+      } else if let builder = form.builder {
+        frame.set(0, content.list)
+        frame.set(1, .timestamp(wallTime: start))
+        frame.set(2, .timestamp(wallTime: end))
+        value = builder.build(frame, &failing)
+      }
       if value.isError, let failing {
         if failed(nothing, value, failing.takeUnretainedValue(), frame, run) == .pass { send(.null) }
         return
@@ -305,18 +404,30 @@ struct Window: RowOperator {
         skipped -= 1
         return .drop
       }
-      kept.append(Kept(at: 0, wall: run.executor.wallTime, event: HeldValue(event.value)))
+      let wall = run.executor.wallTime
+      if form.figures != nil {
+        if let verdict = evaluate(event, frame, run) { return verdict }
+        let isNew = (kept.last?.figures?.events ?? 0) % Int(form.slice) == 0
+        if let verdict = count(
+          event, in: isNew ? kept.count : kept.count - 1, isNew: isNew, at: 0, wall: wall, frame, run)
+        {
+          return verdict
+        }
+      } else {
+        kept.append(Kept(at: 0, wall: wall, event: HeldValue(event.value)))
+      }
       fresh += 1
-      if kept.count == form.count { flush() }
+      if (form.figures == nil ? kept.count : eventCount) == form.count { flush() }
       return .drop
     }
 
     private func flush() {
       guard let first = kept.first, let last = kept.last else { return }
-      let events = list(0..<kept.count)
+      let events = content(0..<kept.count)
+      let count = eventCount
       fresh = 0
-      if form.step >= kept.count { skipped = form.step - kept.count }
-      removeFirst(min(form.step, kept.count))
+      if form.step >= count { skipped = form.step - count }
+      removeFirst(form.step >= count ? kept.count : form.figures == nil ? form.step : form.step / Int(form.slice))
       send(events, from: first.wall, to: last.wall)
     }
 
@@ -335,7 +446,7 @@ struct Window: RowOperator {
       try restoreKept(&state, isMonotonic: false)
       skipped = try state.read(in: 0...form.step)
       fresh = try state.read(in: 0...form.count)
-      guard kept.count < form.count else { throw StateFault("there are too many events") }
+      guard eventCount < form.count else { throw StateFault("there are too many events") }
     }
   }
 
@@ -367,8 +478,21 @@ struct Window: RowOperator {
       // The timer of this very instant may still be to come.
       if timer.isSet, end <= now.nanoseconds { close() }
       if isStopped { return .drop }
-      if let refusal = refusal(of: event, run) { return refusal }
-      kept.append(Kept(at: now.nanoseconds, wall: run.executor.wallTime, event: HeldValue(event.value)))
+      let at = now.nanoseconds
+      let wall = run.executor.wallTime
+      if form.figures != nil {
+        if let verdict = evaluate(event, frame, run) { return verdict }
+        let isNew = kept.last.map { (at &- origin) / form.slice != ($0.at &- origin) / form.slice } ?? true
+        if isNew, let refusal = refusal(of: event, run) { return refusal }
+        if let verdict = count(
+          event, in: isNew ? kept.count : kept.count - 1, isNew: isNew, at: at, wall: wall, frame, run)
+        {
+          return verdict
+        }
+      } else {
+        if let refusal = refusal(of: event, run) { return refusal }
+        kept.append(Kept(at: at, wall: wall, event: HeldValue(event.value)))
+      }
       fresh += 1
       if !timer.isSet { setTimer(nextEnd) }
       return .drop
@@ -389,7 +513,7 @@ struct Window: RowOperator {
       let closed = end
       let wall = run.executor.wallTime &- (now.nanoseconds &- closed)
       let window = window(closed)
-      let events = list(window)
+      let events = content(window)
       fresh = 0
       removeFirst(kept.firstIndex { $0.at >= closed &+ form.every &- form.length } ?? kept.count)
       if form.sendsEmpty || !kept.isEmpty { setTimer(closed &+ form.every) }
@@ -399,7 +523,7 @@ struct Window: RowOperator {
     override func complete(_ run: RowRun) -> Value? {
       guard fresh > 0 else { return nil }
       let window = kept.firstIndex { $0.at >= end &- form.length }.map { $0..<kept.count } ?? 0..<0
-      let events = list(window)
+      let events = content(window)
       let wall = run.executor.wallTime &+ (end &- now.nanoseconds)
       fresh = 0
       removeFirst(kept.count)
@@ -425,7 +549,7 @@ struct Window: RowOperator {
       origin = try state.read(Instant.self).nanoseconds
       timer = try state.read()
       end = try state.read(Instant.self).nanoseconds
-      fresh = try state.read(in: 0...kept.count)
+      fresh = try state.read(in: 0...eventCount)
     }
   }
 
@@ -436,6 +560,8 @@ struct Window: RowOperator {
     private var timer = Wake.none
     private var deadline = Wake.none
     private var latest = Instant.distantFuture
+    /// With figures: when the session began, by the clock on the wall.
+    private var began: Int64 = 0
 
     private var end: Instant { last + TimeSpan(nanoseconds: form.gap) }
 
@@ -443,10 +569,20 @@ struct Window: RowOperator {
       // The timers of this very instant may still be to come.
       if !kept.isEmpty, end <= now || latest <= now { close() }
       if isStopped { return .drop }
-      if let refusal = refusal(of: event, run) { return refusal }
+      let isFirst = kept.isEmpty
+      let wall = run.executor.wallTime
+      if form.figures != nil {
+        if let verdict = evaluate(event, frame, run) { return verdict }
+        if let verdict = count(event, in: 0, isNew: isFirst, at: now.nanoseconds, wall: wall, frame, run) {
+          return verdict
+        }
+        if isFirst { began = wall }
+      } else {
+        if let refusal = refusal(of: event, run) { return refusal }
+        kept.append(Kept(at: now.nanoseconds, wall: wall, event: HeldValue(event.value)))
+      }
       last = now
-      kept.append(Kept(at: now.nanoseconds, wall: run.executor.wallTime, event: HeldValue(event.value)))
-      guard kept.count == 1 else { return .drop }
+      guard isFirst else { return .drop }
       timer = wake(at: end)
       if let maxLength = form.maxLength {
         latest = now + maxLength
@@ -465,9 +601,9 @@ struct Window: RowOperator {
       cancelWake(&deadline)
       latest = .distantFuture
       guard let first = kept.first, let last = kept.last else { return }
-      let events = list(0..<kept.count)
+      let events = content(0..<kept.count)
       removeFirst(kept.count)
-      send(events, from: first.wall, to: last.wall)
+      send(events, from: form.figures == nil ? first.wall : began, to: last.wall)
     }
 
     override func complete(_ run: RowRun) -> Value? {
@@ -487,6 +623,7 @@ struct Window: RowOperator {
       state.write(timer)
       state.write(deadline)
       state.write(latest)
+      state.write(began)
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
@@ -495,6 +632,7 @@ struct Window: RowOperator {
       timer = try state.read()
       deadline = try state.read()
       latest = try state.read()
+      began = try state.read()
     }
   }
 }

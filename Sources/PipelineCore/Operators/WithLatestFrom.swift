@@ -50,7 +50,7 @@ struct WithLatestFrom: OperatorComponent {
   final class Node: TriggeredNode {
     private let parameters: WithLatestFrom
     private let builder: ValueBuilder?
-    private lazy var frame = makeFrame()
+    private lazy var frame = sharedFrame()
     private var latest: OwnedValue?
 
     init(_ parameters: WithLatestFrom, _ seat: Seat, _ downstream: Downstream) {
