@@ -122,7 +122,7 @@ import Transport
     let asked = try RealPipeline(
       """
       sources: { requests: { httpServer: '127.0.0.1:0' } }
-      signals: { seen: { from: requests, chain: [ { map: "[event.body, has(event.headers['content-encoding'])]" } ] } }
+      signals: { seen: { from: requests, chain: [ { map: "[event.body, 'content-encoding' in event.headers]" } ] } }
       sinks: { out: { from: seen, reply: {} } }
       """)
     let request = HTTPRequest(
