@@ -396,6 +396,8 @@ struct Window: RowOperator {
     private var skipped = 0
     /// How many events came since the last window was sent.
     private var fresh = 0
+    /// How many events are kept or counted.
+    private var held = 0
 
     override var isFresh: Bool { kept.isEmpty && skipped == 0 }
 
@@ -417,15 +419,17 @@ struct Window: RowOperator {
         kept.append(Kept(at: 0, wall: wall, event: HeldValue(event.value)))
       }
       fresh += 1
-      if (form.figures == nil ? kept.count : eventCount) == form.count { flush() }
+      held += 1
+      if held == form.count { flush() }
       return .drop
     }
 
     private func flush() {
       guard let first = kept.first, let last = kept.last else { return }
       let events = content(0..<kept.count)
-      let count = eventCount
+      let count = held
       fresh = 0
+      held = max(0, count - form.step)
       if form.step >= count { skipped = form.step - count }
       removeFirst(form.step >= count ? kept.count : form.figures == nil ? form.step : form.step / Int(form.slice))
       send(events, from: first.wall, to: last.wall)
@@ -446,7 +450,8 @@ struct Window: RowOperator {
       try restoreKept(&state, isMonotonic: false)
       skipped = try state.read(in: 0...form.step)
       fresh = try state.read(in: 0...form.count)
-      guard eventCount < form.count else { throw StateFault("there are too many events") }
+      held = eventCount
+      guard held < form.count else { throw StateFault("there are too many events") }
     }
   }
 
