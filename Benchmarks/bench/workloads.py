@@ -41,8 +41,8 @@ ALL = [
     # All of them, since it works otherwise when it has seen most clients.
     Workload("w5d-distinct", "events", "distinct", "distinct", 60),
     # All of them, since memory is for 100,000 clients.
-    Workload("w11-windows", "events", "windows", "windows", 0),
-    Workload("w12-statistics", "bids", "statistics", "statistics", 0),
+    Workload("w14-windows", "events", "windows", "windows", 0),
+    Workload("w15-statistics", "bids", "statistics", "statistics", 0),
     # A million events, for it reads half as many twice.
     Workload("w13-join", "events", "join", "join", 0, part=0.5, readings=2),
     Workload("scan-distinct-ints", "ints", "ints", "ints", 0, part=0.5),
