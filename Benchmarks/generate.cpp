@@ -1,5 +1,6 @@
 // Writes the input of the benchmarks: `generate events N` for access-log events as NDJSON, about 350 bytes
-// each, `generate bids N` for bids of an auction as NDJSON, `generate ints N` for a run of integers, one a line. The same arguments give the same bytes on every
+// each, `generate bids N` for bids of an auction as NDJSON, `generate access N` for lines of an
+// access log in the combined format, about 200 bytes each, `generate ints N` for a run of integers, one a line. The same arguments give the same bytes on every
 // machine: no library's random numbers are used.
 #include <cinttypes>
 #include <cstdint>
@@ -120,6 +121,31 @@ void bids(uint64_t count) {
   }
 }
 
+void access(uint64_t count) {
+  const char *browsers[] = {
+    "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0.0.0 Safari/537.36",
+    "Mozilla/5.0 (X11; Linux x86_64; rv:127.0) Gecko/20100101 Firefox/127.0", "curl/8.5.0",
+    "Mozilla/5.0 (compatible; ExampleBot/2.1; +http://bot.example.com/about.html)"};
+  const char *pages[] = {
+    "/", "/index.html", "/articles/clocks/part-2.html", "/style.css", "/images/kettles-3.png", "/search?q=tide+tables&page=2",
+    "/blog/%C3%BCber-br%C3%BCcken", "/js/app.3f9a1c.js"};
+  const char *referrers[] = {"-", "http://workshop.example.org/", "https://search.example.com/find?q=how+to&hl=en"};
+  const char *users[] = {"-", "-", "-", "ann", "b.jones"};
+  numbers random{20250518};
+  for (uint64_t i = 0; i < count; i++) {
+    const uint64_t second = i / 20, client = random.below(clients);
+    const char *user = random.pick(users), *method = random.below(20) ? "GET" : "POST", *page = random.pick(pages);
+    const int status = random.pick(statuses), version = random.below(30) ? 1 : 0;
+    const uint64_t bytes = random.below(1 << 18);
+    const char *referrer = random.pick(referrers), *browser = random.pick(browsers);
+    printf(
+      "10.%" PRIu64 ".%" PRIu64 ".%" PRIu64 " - %s [%02" PRIu64 "/May/2025:%02" PRIu64 ":%02" PRIu64 ":%02" PRIu64
+      " +0000] \"%s %s HTTP/1.%d\" %d %" PRIu64 " \"%s\" \"%s\"\n",
+      client >> 16, client >> 8 & 255, client & 255, user, 1 + second / 86400 % 28, second / 3600 % 24,
+      second / 60 % 60, second % 60, method, page, version, status, bytes, referrer, browser);
+  }
+}
+
 void ints(uint64_t count) {
   numbers random{7};
   for (uint64_t i = 0; i < count; i++) printf("%" PRIu64 "\n", random.below(3));
@@ -129,7 +155,7 @@ void ints(uint64_t count) {
 
 int main(int argc, char **argv) {
   if (argc != 3) {
-    fprintf(stderr, "usage: generate events|bids|ints COUNT\n");
+    fprintf(stderr, "usage: generate events|bids|access|ints COUNT\n");
     return 64;
   }
   const uint64_t count = strtoull(argv[2], nullptr, 10);
@@ -137,6 +163,8 @@ int main(int argc, char **argv) {
     events(count);
   } else if (strcmp(argv[1], "bids") == 0) {
     bids(count);
+  } else if (strcmp(argv[1], "access") == 0) {
+    access(count);
   } else {
     ints(count);
   }

@@ -45,6 +45,9 @@ ALL = [
     Workload("w15-statistics", "bids", "statistics", "statistics", 0),
     # A million events, for it reads half as many twice.
     Workload("w13-join", "events", "join", "join", 0, part=0.5, readings=2),
+    # A quarter of them, as long as the others: lines are taken apart by patterns.
+    Workload("w14-grok", "access", "access", "access", 0, part=0.25),
+    Workload("w14-regex", "access", "access", "access", 0, part=0.25),
     Workload("scan-distinct-ints", "ints", "ints", "ints", 0, part=0.5),
 ]
 

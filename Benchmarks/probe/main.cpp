@@ -16,7 +16,7 @@ const struct {
   {"lines", probe::lines}, {"map", probe::map}, {"set", probe::set}, {"serialise", probe::serialise},
   {"canonical", probe::canonical},
   {"groups", probe::groups}, {"windows", probe::windows},
-  {"statistics", probe::statistics}, {"join", probe::join}, {"ints", probe::ints}, {"copies", probe::copies},
+  {"statistics", probe::statistics}, {"join", probe::join}, {"access", probe::access}, {"ints", probe::ints}, {"copies", probe::copies},
   {"line-ends", probe::line_ends}, {"one-field", probe::one_field}, {"reads", probe::reads},
   {"writes", probe::writes},
 };

@@ -159,6 +159,7 @@ void groups(int input, output &out);
 void windows(int input, output &out);
 void statistics(int input, output &out);
 void join(int input, output &out);
+void access(int input, output &out);
 void ints(int input, output &out);
 void copies(int input, output &out);
 void line_ends(int input, output &out);

@@ -164,4 +164,45 @@ void serialise(int input, output &out) { write_all<true>(input, out); }
 /// The events in one form, to compare what differs in the form of strings and numbers only.
 void canonical(int input, output &out) { write_all<false>(input, out); }
 
+/// The fields of lines in the combined log format, all of them texts: what a pattern finds that was written for nothing else.
+void access(int input, output &out) {
+  each_line(input, [&](const char *line, size_t length) {
+    const std::string_view text(line, length - 1);
+    size_t at = 0;
+    const auto up_to = [&](char end) {
+      const size_t found = text.find(end, at);
+      const std::string_view part = text.substr(at, found - at);
+      at = found + 1;
+      return part;
+    };
+    const auto add = [&](std::string_view key, std::string_view value) {
+      out.add(key);
+      out.add_escaped(value);
+      out.add('"');
+    };
+    add("{\"clientip\":\"", up_to(' '));
+    add(",\"ident\":\"", up_to(' '));
+    add(",\"auth\":\"", up_to(' '));
+    at++;
+    add(",\"timestamp\":\"", up_to(']'));
+    at += 2;
+    add(",\"verb\":\"", up_to(' '));
+    add(",\"request\":\"", up_to(' '));
+    at += 5;
+    add(",\"httpversion\":\"", up_to('"'));
+    at++;
+    add(",\"response\":\"", up_to(' '));
+    add(",\"bytes\":\"", up_to(' '));
+    const auto quoted = [&] {
+      const size_t start = at;
+      at = text.find('"', at + 1) + 1;
+      return text.substr(start, at - start);
+    };
+    add(",\"referrer\":\"", quoted());
+    at++;
+    add(",\"agent\":\"", quoted());
+    out.add("}\n");
+  });
+}
+
 }  // namespace probe
