@@ -50,7 +50,16 @@ struct AtomicGroups {
 
   /// The tree without atomic groups.
   static func resolve(_ tree: RegexTree) throws(RegexFault) -> RegexTree {
-    try resolve(tree, Outlook())
+    hasAtomic(tree) ? try resolve(tree, Outlook()) : tree
+  }
+
+  private static func hasAtomic(_ tree: RegexTree) -> Bool {
+    switch tree {
+    case .empty, .set, .assertion: false
+    case .atomic: true
+    case .sequence(let all), .choice(let all): all.contains(where: hasAtomic)
+    case .repetition(let inner, _, _, _), .group(_, let inner): hasAtomic(inner)
+    }
   }
 
   private static func resolve(_ tree: RegexTree, _ next: Outlook) throws(RegexFault) -> RegexTree {

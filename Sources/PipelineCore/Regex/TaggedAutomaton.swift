@@ -37,19 +37,21 @@ final class TaggedAutomaton {
   private let program: RegexProgram
   private let slotCount: Int
 
-  // Classes: code points between which the program does not distinguish. 0 is the end of the text.
+  // Classes: code points between which the program does not distinguish. 0 is the end of the text; 1 stands for all bytes beyond
+  // ASCII, of which the table knows nothing.
   private var classNumbers: [[UInt64]: Int] = [:]
   /// By class: to which sets its code points belong.
   private var memberships: [[UInt64]] = []
   private var beforeMasks: [UInt64] = []
+  /// By byte.
   private let asciiClasses: UnsafeMutablePointer<UInt8>
   private var otherClasses: [UInt32: UInt8] = [:]
   private static let otherClassesLimit = 4096
 
   private var stride: Int
-  /// By state and class: 0 for unknown, twice the place of the next state's row of this table, or one more than twice the
-  /// place of an action.
-  private var table: UnsafeMutablePointer<UInt32>
+  /// By state and class: 0 for unknown, the place of the next state's part of this table, or a negative number: the
+  /// complement of the place of an action.
+  private var table: UnsafeMutablePointer<Int32>
   private var tableCapacity: Int
   /// By number; 0 is none.
   private var states: [State] = []
@@ -70,9 +72,11 @@ final class TaggedAutomaton {
   // Rows of offsets.
   private var rows: UnsafeMutablePointer<Int>
   private var rowCapacity: Int
-  private var placeOfRow: [Int32] = []
-  private var newPlaces: [Int32] = []
-  private var freePlaces: [Int32] = []
+  /// Of each row, where in ``rows`` it is; there are as many places as there are rows in any state.
+  private var placeOfRow: UnsafeMutablePointer<Int32>
+  private var newPlaces: UnsafeMutablePointer<Int32>
+  private var freePlaces: UnsafeMutablePointer<Int32>
+  private var freeCount = 0
   private var best: UnsafeMutablePointer<Int>
 
   // What a step is worked out with.
@@ -87,8 +91,8 @@ final class TaggedAutomaton {
     self.program = program
     self.limit = limit
     slotCount = program.slotCount
-    asciiClasses = .allocate(capacity: 128)
-    asciiClasses.initialize(repeating: 0, count: 128)
+    asciiClasses = .allocate(capacity: 256)
+    asciiClasses.initialize(repeating: 1, count: 256)
     visited = Array(repeating: 0, count: program.instructions.count)
     reached = Array(repeating: 0, count: program.instructions.count)
     stride = 0
@@ -98,10 +102,13 @@ final class TaggedAutomaton {
     rowCapacity = 4
     rows = .allocate(capacity: rowCapacity * slotCount)
     rows.initialize(repeating: -1, count: rowCapacity * slotCount)
+    placeOfRow = .allocate(capacity: rowCapacity)
+    newPlaces = .allocate(capacity: rowCapacity)
+    freePlaces = .allocate(capacity: rowCapacity)
     best = .allocate(capacity: slotCount)
     best.initialize(repeating: -1, count: slotCount)
-    memberships.append([])
-    beforeMasks.append(0)
+    memberships = [[], []]
+    beforeMasks = [0, 0]
     for scalar in 0..<128 {
       asciiClasses[scalar] = classNumber(UInt32(scalar)) ?? 0
     }
@@ -115,6 +122,9 @@ final class TaggedAutomaton {
     table.deallocate()
     actions.deallocate()
     rows.deallocate()
+    placeOfRow.deallocate()
+    newPlaces.deallocate()
+    freePlaces.deallocate()
     best.deallocate()
   }
 
@@ -178,7 +188,7 @@ final class TaggedAutomaton {
     stateNumbers[state] = number
     bytes += stride * 4 + state.roots.count * 8 + 160
     if states.count * stride > tableCapacity {
-      let larger = UnsafeMutablePointer<UInt32>.allocate(capacity: 2 * tableCapacity)
+      let larger = UnsafeMutablePointer<Int32>.allocate(capacity: 2 * tableCapacity)
       larger.update(from: table, count: tableCapacity)
       (larger + tableCapacity).initialize(repeating: 0, count: tableCapacity)
       table.deallocate()
@@ -206,7 +216,7 @@ final class TaggedAutomaton {
   }
 
   /// The step from a state over a class; it is kept in the table.
-  private func step(_ number: Int32, _ group: Int) -> UInt32 {
+  private func step(_ number: Int32, _ group: Int) -> Int32 {
     let state = states[Int(number)]
     visit += 1
     if visit == 0 {
@@ -270,7 +280,7 @@ final class TaggedAutomaton {
   }
 
   /// Gives the threads of a step rows and a state.
-  private func finish(_ action: inout Action, _ oldRows: Int32, _ group: Int) -> UInt32 {
+  private func finish(_ action: inout Action, _ oldRows: Int32, _ group: Int) -> Int32 {
     var roots: [Int32] = []
     roots.reserveCapacity(2 * threads.count)
     var known: [(source: Int32, kept: [Int32])] = []
@@ -292,7 +302,7 @@ final class TaggedAutomaton {
     if !roots.isEmpty {
       action.next = number(State(roots: roots, before: beforeMasks[group] & before))
     }
-    if action.isPlain, action.matchRow < 0 { return UInt32(Int(action.next) * stride) << 1 }
+    if action.isPlain, action.matchRow < 0 { return action.next * Int32(stride) }
     if !action.isPlain, action.next != 0 {
       for (index, one) in known.enumerated() {
         let isCopied = known[(index + 1)...].contains { $0.source == one.source }
@@ -300,7 +310,7 @@ final class TaggedAutomaton {
       }
       for row in 0..<oldRows where !known.contains(where: { $0.source == row }) { action.dropped.append(row) }
     }
-    return UInt32(store(action)) << 1 | 1
+    return ~Int32(store(action))
   }
 
   private static func unique(_ slots: [Int32]) -> [Int32] { slots.count < 2 ? slots : Set(slots).sorted() }
@@ -328,6 +338,7 @@ final class TaggedAutomaton {
     }
     for (index, word) in words.enumerated() { actions[actionsUsed + index] = word }
     bytes += 4 * words.count
+    reserveRows(action.moves.count)
     defer { actionsUsed += words.count }
     return actionsUsed
   }
@@ -372,10 +383,9 @@ final class TaggedAutomaton {
     if bytes > limit { clear() }
     guard let first = startState(text, start, instruction) else { return mayGiveUp ? nil : false }
     // The first row is empty.
-    placeOfRow.removeAll(keepingCapacity: true)
-    placeOfRow.append(0)
-    freePlaces.removeAll(keepingCapacity: true)
-    for place in (1..<rowCapacity).reversed() { freePlaces.append(Int32(place)) }
+    placeOfRow[0] = 0
+    freeCount = rowCapacity - 1
+    for index in 0..<freeCount { freePlaces[index] = Int32(index + 1) }
     rows.update(repeating: -1, count: slotCount)
     var found = false
     /// The action with a match whose row has not been copied, and where it was.
@@ -391,11 +401,9 @@ final class TaggedAutomaton {
     while true {
       // Nearly all steps: an ASCII character, a state that is known, rows that stay as they are.
       while at < count {
-        let byte = text8[at]
-        if byte >= 0x80 { break }
-        let entry = table[base &+ Int(classes[Int(byte)])]
-        if entry & 1 != 0 || entry == 0 { break }
-        base = Int(entry >> 1)
+        let entry = table[base &+ Int(classes[Int(text8[at])])]
+        if entry <= 0 { break }
+        base = Int(entry)
         at &+= 1
       }
       let group: Int
@@ -436,12 +444,12 @@ final class TaggedAutomaton {
         entry = step(Int32(base / stride), group)
         table = self.table
       }
-      if entry & 1 == 0 {
-        base = Int(entry >> 1)
+      if entry > 0 {
+        base = Int(entry)
         at += length
         continue
       }
-      let action = Int(entry >> 1)
+      let action = Int(~entry)
       base = Int(actions[action])
       if actions[action + 1] == 1 {
         found = true
@@ -478,41 +486,55 @@ final class TaggedAutomaton {
     var word = actions + action + 3
     word += Int(word[0]) + 1
     let dropped = Int(word[0])
-    var moves = Int(word[1 + dropped])
+    let moves = Int(word[1 + dropped])
     if moves == 1, dropped == 0 {
       word += 2
       let row = rows + Int(placeOfRow[Int(word[0])]) * slotCount
       for index in 0..<Int(word[2]) { row[Int(word[3 + index])] = at }
       return
     }
-    for index in 0..<dropped { freePlaces.append(placeOfRow[Int(word[1 + index])]) }
+    for index in 0..<dropped {
+      freePlaces[freeCount] = placeOfRow[Int(word[1 + index])]
+      freeCount += 1
+    }
     word += dropped + 2
-    newPlaces.removeAll(keepingCapacity: true)
-    while moves > 0 {
+    var row = 0
+    while row < moves {
       var place = placeOfRow[Int(word[0])]
       if word[1] == 1 {
         let source = Int(place)
-        if freePlaces.isEmpty { growRows() }
-        place = freePlaces.removeLast()
+        freeCount -= 1
+        place = freePlaces[freeCount]
         (rows + Int(place) * slotCount).update(from: rows + source * slotCount, count: slotCount)
       }
-      let row = rows + Int(place) * slotCount
+      let slots = rows + Int(place) * slotCount
       let kept = Int(word[2])
-      for index in 0..<kept { row[Int(word[3 + index])] = at }
-      newPlaces.append(place)
+      for index in 0..<kept { slots[Int(word[3 + index])] = at }
+      newPlaces[row] = place
       word += 3 + kept
-      moves -= 1
+      row += 1
     }
     swap(&placeOfRow, &newPlaces)
   }
 
-  private func growRows() {
-    let larger = UnsafeMutablePointer<Int>.allocate(capacity: 2 * rowCapacity * slotCount)
-    larger.update(from: rows, count: rowCapacity * slotCount)
-    (larger + rowCapacity * slotCount).initialize(repeating: -1, count: rowCapacity * slotCount)
-    rows.deallocate()
-    rows = larger
-    for place in (rowCapacity..<2 * rowCapacity).reversed() { freePlaces.append(Int32(place)) }
-    rowCapacity *= 2
+  /// Makes room for so many rows at once. Those that are in use stay where they are.
+  private func reserveRows(_ count: Int) {
+    guard count > rowCapacity else { return }
+    let capacity = max(2 * rowCapacity, count)
+    func larger<Element>(_ old: UnsafeMutablePointer<Element>, _ stride: Int) -> UnsafeMutablePointer<Element> {
+      let new = UnsafeMutablePointer<Element>.allocate(capacity: capacity * stride)
+      new.update(from: old, count: rowCapacity * stride)
+      old.deallocate()
+      return new
+    }
+    rows = larger(rows, slotCount)
+    placeOfRow = larger(placeOfRow, 1)
+    newPlaces = larger(newPlaces, 1)
+    freePlaces = larger(freePlaces, 1)
+    for place in rowCapacity..<capacity {
+      freePlaces[freeCount] = Int32(place)
+      freeCount += 1
+    }
+    rowCapacity = capacity
   }
 }
