@@ -225,7 +225,7 @@ final class FollowerWork: @unchecked Sendable {
       // Renamed between two opens, one file can turn up under two of the paths.
       if !found.contains(where: { $0.key == followed.key }) { found.append(followed) }
     }
-    for file in found { add(file) }
+    for file in Self.oldestFirst(found) { add(file) }
   }
 
   // MARK: - Which files
@@ -309,7 +309,7 @@ final class FollowerWork: @unchecked Sendable {
       }
       file.isNamed = isNamed
     }
-    for file in found { add(file) }
+    for file in Self.oldestFirst(found) { add(file) }
   }
 
   private func isResumed(_ path: String) -> Bool { options.resume.contains { $0.path == path } }
@@ -394,13 +394,15 @@ final class FollowerWork: @unchecked Sendable {
       else { continue }
       if !found.contains(where: { $0.key == other.key }) { found.append(other) }
     }
-    for file in found { add(file) }
+    for file in Self.oldestFirst(found) { add(file) }
   }
 
   /// By birth; the clock of births ticks every few milliseconds, so in a tie the higher number at the
-  /// end of the name, which rotation gives to the older file, comes first.
+  /// end of the name, which rotation gives to the older file, comes first: `log.10`, `log.9`, `log`.
   private static func oldestFirst(_ files: [FollowedFile]) -> [FollowedFile] {
-    files.sorted { $0.born != $1.born ? $0.born < $1.born : $0.path > $1.path }
+    files.sorted { a, b in
+      a.born != b.born ? a.born < b.born : (a.path.utf8.count, a.path) > (b.path.utf8.count, b.path)
+    }
   }
 
   private func open(_ path: String) -> FollowedFile? {

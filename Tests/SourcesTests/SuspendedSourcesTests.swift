@@ -48,7 +48,8 @@ import Testing
     last.run { last.events.count >= written.count - seen.count }
     #expect(last.execution.refusals.isEmpty)
     seen += last.events
-    #expect(seen == written.map { "\"\($0)\"" })
+    // Files that were made within one tick of the file system's clock have no certain order.
+    #expect(seen.sorted() == written.map { "\"\($0)\"" }.sorted())
   }
 
   /// As logrotate does it: the newest of the old files is number 1.
