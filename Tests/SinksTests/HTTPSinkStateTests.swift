@@ -64,7 +64,8 @@ import Testing
     first.run(until: .milliseconds(20))
     #expect(first.failure != nil)
     #expect(first.deadLetters.isEmpty)
-    let second = try VirtualPipeline(text(1), restoring: try #require(first.execution.savedState))
+    let state = try #require(first.execution.savedState)
+    let second = try VirtualPipeline(text(1), restoring: state)
     second.http.script = { _, _ in ScriptedHTTP.status(200) }
     second.settle()
     #expect(second.http.bodies == ["1\n", "2\n", "3\n"])

@@ -142,7 +142,8 @@ import Testing
       first.runToEnd()
       #expect(first.events == ["1", "3"])
       #expect(first.failure != nil)
-      let second = try RealPipeline(text, restoring: try #require(first.execution.savedState))
+      let state = try #require(first.execution.savedState)
+      let second = try RealPipeline(text, restoring: state)
       second.run { second.events.count == 2 || second.outcome != nil }
       // What has failed starts anew.
       #expect(second.events == ["3", "7"])

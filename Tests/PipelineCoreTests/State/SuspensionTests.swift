@@ -57,7 +57,7 @@ import Testing
     }
   }
 
-  private struct NoClient: HTTPClient {
+  private final class NoClient: HTTPClient {
     func send(
       _ request: HTTPRequest, _ completion: @escaping @Sendable (Result<HTTPResponse, HTTPFailure>) -> Void
     ) -> any Cancellable { fatalError("no request was expected") }
