@@ -18,6 +18,8 @@ let package = Package(
   products: [
     .executable(name: "rxd", targets: ["rxd"]),
     .library(name: "PipelineCore", targets: ["PipelineCore"]),
+    // For tests: loaded before the C library.
+    .library(name: "CHang", type: .dynamic, targets: ["CHang"]),
   ],
   dependencies: [
     .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
@@ -115,6 +117,7 @@ let package = Package(
     .testTarget(name: "RxdTests", dependencies: ["rxd", "CLinux"]),
     .testTarget(name: "SourcesTests", dependencies: ["PipelineHost", "PipelineTestSupport", "Sources_", "rxd"]),
     .testTarget(name: "SinksTests", dependencies: ["CInflate", "PipelineHost", "PipelineTestSupport", "Sinks", "rxd"]),
+    .target(name: "CHang", path: "Tests/CHang"),
     // Looks into what was compressed.
     .target(
       name: "CInflate", path: "Tests/CInflate", linkerSettings: [.linkedLibrary("z"), .linkedLibrary("zstd")]),

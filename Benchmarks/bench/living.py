@@ -223,7 +223,7 @@ def requests(bench, seconds=3, connections=64, rounds=3):
 
     runs = {"rxd": [], "collect": []}
     for _ in range(rounds):
-        output, port = bench.file("w11.out"), free_port()
+        output, port = bench.file("w12.out"), free_port()
         environment = {"BENCH_PORT": str(port), "BENCH_OUTPUT": output}
         with Daemon(bench, pipeline("w9-ingest"), environment=environment) as daemon:
             wait_for_port(port, daemon)
@@ -303,5 +303,49 @@ def send(bench):
     return figures
 
 
+def share(bench, seconds=10, neighbours=3):
+    """W12: a clock that ticks each ten milliseconds beside pipelines that are busy all the time, on two cores."""
+    data, output = bench.generate("events", 2_000_000), bench.file("w12.out")
+    folder = bench.file("w12.d")
+    os.makedirs(folder, exist_ok=True)
+    with open(pipeline("w12-busy")) as file:
+        busy = file.read()
+    copies = []
+    for i in range(neighbours):
+        copies.append(os.path.join(folder, f"busy{i}.yaml"))
+        with open(copies[-1], "w") as file:
+            file.write(busy.replace("name: w12-busy", f"name: busy{i}"))
+    with Daemon(bench, pipeline("w12-clock"), *copies,
+                environment={"BENCH_INPUT": data, "BENCH_OUTPUT": output}) as daemon:
+        os.sched_setaffinity(daemon.child.pid, bench.cores[-2:])
+        time.sleep(1)
+        cpu = daemon.over(seconds)[0]
+        peak = daemon.resident
+        time.sleep(0.2)
+        with open(output) as file:
+            ticks = [json.loads(line) for line in file.read().splitlines()]
+        if daemon.child.poll() is not None:
+            raise Fault("w12-share: the neighbours had too little to do")
+    remove(output, *copies)
+    os.rmdir(folder)
+    times = [nanoseconds(tick["time"]) for tick in ticks[50:]]
+    gaps = sorted((b - a) / 1e6 for a, b in zip(times, times[1:]))
+    if len(gaps) < seconds * 25:
+        raise Fault(f"w12-share: only {len(gaps)} ticks came in {seconds} s")
+    p50, p99 = (gaps[int(len(gaps) * part)] for part in (0.5, 0.99))
+    say(f"w12-share      interval: 10ms beside {neighbours} busy pipelines for {seconds} s, {len(gaps)} ticks:"
+        f" p50 {p50:.1f} ms, p99 {p99:.1f} ms, longest {gaps[-1]:.1f} ms from one to the next,"
+        f" {100 * cpu:.0f}% of a core, {peak / 1e6:.0f} MB\n               "
+        + verdict([("p99 in ms", p99, 20, True)]))
+    return {"ticks": len(gaps), "p50": p50, "p99": p99, "longest": gaps[-1], "cpu": cpu, "resident": peak}
+
+
+def nanoseconds(timestamp):
+    """Of `2026-01-01T00:00:00.123456789Z`, since the last midnight but for days: gaps are far shorter."""
+    hours, minutes, rest = timestamp[11:-1].split(":")
+    whole, _, fraction = rest.partition(".")
+    return ((int(hours) * 60 + int(minutes)) * 60 + int(whole)) * 10**9 + int((fraction + "0" * 9)[:9])
+
+
 ALL = {"w6-follow": follow, "w7-poll": poll, "w8-wait": wait, "w9-ingest": ingest, "w10-send": send,
-       "w11-requests": requests}
+       "w11-requests": requests, "w12-share": share}

@@ -12,9 +12,11 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 int rx_eventfd(void) { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }
@@ -75,6 +77,71 @@ int rx_next_signal(int descriptor) {
   do count = read(descriptor, &info, sizeof info);
   while (count < 0 && errno == EINTR);
   return count == sizeof info ? (int)info.ssi_signo : 0;
+}
+
+bool rx_is_signal_default(int signal) {
+  struct sigaction action;
+  return sigaction(signal, NULL, &action) == 0 && action.sa_handler == SIG_DFL;
+}
+
+static void end(int signal) { _exit(signal == SIGQUIT ? 128 + signal : 0); }
+
+void rx_end_at_signal(int signal) {
+  struct sigaction action = {.sa_handler = end};
+  sigaction(signal, &action, NULL);
+}
+
+static int exhausted_status;
+
+static void explain_exhaustion(int signal) {
+  // A program that cannot get a little more memory has most probably fallen over that.
+  const size_t little = (size_t)64 << 20;
+  void *probe = mmap(NULL, little, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (probe == MAP_FAILED) {
+    static const char text[] =
+        "rxd: error: out of memory: the system grants less than 64 MiB more; allow more (ulimit -v), or have the "
+        "pipelines keep less\n";
+    if (write(STDERR_FILENO, text, sizeof text - 1) < 0) _exit(exhausted_status);
+    _exit(exhausted_status);
+  }
+  munmap(probe, little);
+  // Otherwise the fault ends the program as ever, when it comes again.
+  struct sigaction action = {.sa_handler = SIG_DFL};
+  sigaction(signal, &action, NULL);
+}
+
+void rx_explain_exhaustion(int status) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  exhausted_status = status;
+  // The main thread's stack may be what cannot grow.
+  static char stack[16 << 10];
+  const stack_t own = {.ss_sp = stack, .ss_size = sizeof stack};
+  sigaltstack(&own, NULL);
+  const int faults[] = {SIGSEGV, SIGBUS, SIGILL, SIGTRAP, SIGABRT};
+  for (unsigned i = 0; i < sizeof faults / sizeof *faults; i++) {
+    struct sigaction action = {.sa_handler = explain_exhaustion, .sa_flags = SA_ONSTACK};
+    sigaction(faults[i], &action, NULL);
+  }
+}
+
+// A timer for a time that does not come, cancelled when the clock is set.
+static void watch_clock(int descriptor) {
+  const struct itimerspec never = {.it_value = {.tv_sec = (time_t)1 << 33}};
+  timerfd_settime(descriptor, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &never, NULL);
+}
+
+int rx_clock_watch(void) {
+  const int descriptor = timerfd_create(CLOCK_REALTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+  if (descriptor >= 0) watch_clock(descriptor);
+  return descriptor;
+}
+
+bool rx_clock_was_set(int descriptor) {
+  uint64_t expirations;
+  if (read(descriptor, &expirations, sizeof expirations) >= 0 || errno != ECANCELED) return false;
+  watch_clock(descriptor);
+  return true;
 }
 
 int rx_wait_readable(int descriptor, int64_t nanoseconds) {

@@ -179,12 +179,18 @@ public struct File: SourceComponent {
     private func take(_ piece: DecodedPiece) {
       guard !isClosed else { return }
       if let rows = piece.rows { take(rows, encoded: piece.encoded, origin: fileOrigin) }
+      if piece.end == nil { place = piece.place }
+      if isBatchDone { return end(piece) }
+      whenBatchIsDone { [unowned self] in
+        workPlace.usedMore(in: restTime)
+        end(piece)
+      }
+    }
+
+    /// What comes behind the rows of a piece.
+    private func end(_ piece: DecodedPiece) {
       shareWork(through: workPlace)
       if let longLine = piece.longLine { rejectLong(longLine, parameters.maxLine, fileOrigin) }
-      if piece.end == nil {
-        place = piece.place
-        if let unsentOffset { place.offset = unsentOffset }
-      }
       guard !isClosed, let end = piece.end else { return }
       switch end {
       case .finished:
@@ -201,7 +207,7 @@ public struct File: SourceComponent {
       state.write(finished)
       state.write(waiting)
       state.write(current)
-      state.write(place)
+      state.write(DecodingPlace(offset: unsentOffset ?? place.offset, memory: place.memory))
       state.write(parameters.decode.options.dependence)
     }
 
@@ -222,6 +228,9 @@ public struct File: SourceComponent {
         if let path = current?.path, !parameters.reads(path) { current = nil }
       }
     }
+
+    /// What no turn has sent is read again by the next execution.
+    override func pause() {}
 
     override var hasPosition: Bool { current != nil || !finished.isEmpty || !waiting.isEmpty }
 
@@ -247,6 +256,8 @@ public struct File: SourceComponent {
     private var found = 0
     /// An earlier execution has begun with these files.
     private var isResumed = false
+    /// A block of which some has been sent, and its file.
+    private var begun: (block: FileBlock, input: Input)?
 
     private struct FileKey: Hashable {
       var device: UInt64
@@ -325,9 +336,19 @@ public struct File: SourceComponent {
       let input = input(of: block)
       guard let decoder = input.decoder, let origin = input.origin else { return }
       take(block.lines.slab, offset: block.lines.offset, isLast: false, by: decoder, origin: origin)
-      if let line = block.lines.longLine { rejectLong(line, parameters.maxLine, origin) }
+      if isBatchDone { return end(block, input) }
+      begun = (block, input)
+      whenBatchIsDone { [unowned self] in
+        begun = nil
+        end(block, input)
+      }
+    }
+
+    /// What comes behind the rows of a block.
+    private func end(_ block: FileBlock, _ input: Input) {
+      if let line = block.lines.longLine, let origin = input.origin { rejectLong(line, parameters.maxLine, origin) }
       input.position = block.position
-      if let offset = unsentOffset ?? decoder.pendingOffset { input.position.offset = offset }
+      if let offset = unsentOffset ?? input.decoder?.pendingOffset { input.position.offset = offset }
     }
 
     /// The file of `block`, by the name that it has now.
@@ -387,7 +408,12 @@ public struct File: SourceComponent {
     override func save(_ state: inout StateWriter) {
       state.write(parameters.paths)
       state.write(each: inReadingOrder) { state, input in
-        state.write(input.position)
+        var position = input.position
+        if let begun, begun.input === input, let unsentOffset {
+          position = begun.block.position
+          position.offset = unsentOffset
+        }
+        state.write(position)
         state.write(input.decoder?.memory ?? input.memory)
       }
       state.write(parameters.decode.options.dependence)
@@ -414,6 +440,9 @@ public struct File: SourceComponent {
       }
       isResumed = true
     }
+
+    /// What no turn has sent is read again by the next execution.
+    override func pause() {}
 
     override var hasPosition: Bool { follower != nil || isResumed }
 

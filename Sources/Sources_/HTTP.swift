@@ -155,7 +155,8 @@ public struct HTTP: SourceComponent {
         return
       }
       schedule()
-      if exchange == nil { request() }
+      // The answer before may still have events to send.
+      if exchange == nil, isBatchDone { request() }
     }
 
     private func request() {
@@ -191,8 +192,13 @@ public struct HTTP: SourceComponent {
           return
         }
         take(response, url)
-        if !isClosed, parameters.every == nil || isEnding { finish() }
+        if isBatchDone { end() } else { whenBatchIsDone { [unowned self] in end() } }
       }
+    }
+
+    /// The answer has been sent.
+    private func end() {
+      if !isClosed, parameters.every == nil || isEnding { finish() }
     }
 
     private func take(_ response: HTTPResponse, _ url: String) {
@@ -215,7 +221,8 @@ public struct HTTP: SourceComponent {
       isEnding = true
       cancelWake(&timer)
       if exchange == nil {
-        finish()
+        // Behind what the last answer still has to send, if anything.
+        if isBatchDone { finish() }
       } else if parameters.stopTimeout == .zero {
         breakOff()
       } else {

@@ -368,7 +368,10 @@ public struct HTTPServerSource: SourceComponent {
     }
 
     /// Whoever has asked is answered before the next execution listens.
-    override func pause() { close() }
+    override func pause() {
+      super.pause()
+      close()
+    }
 
     override func stop() { close() }
 

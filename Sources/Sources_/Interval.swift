@@ -17,8 +17,12 @@ public struct Interval: SourceComponent {
       The event is `{ tick, time }`: the number of the tick, from 1, and the time of day. Periods are \
       measured on the monotonic clock and counted from the start, so delays do not add up and a change \
       of the clock moves nothing; ticks that were missed, as while a laptop slept, are not made up for. \
-      A schedule follows the clock of its time zone: a time that a change of the clock skips is run at \
-      the moment of the change, one that it repeats is run once. It never completes.
+      A schedule follows the clock of its time zone, with the rules of cron. Where it names minutes and \
+      hours, each time of day is run once: one that a change of the clock by up to three hours skips (the \
+      beginning of summer time, or a clock that is set) is run at the moment of the change, and one that it \
+      repeats is not run again. A schedule whose minute or hour begins with `*` goes by the clock as it is: \
+      it skips what the clock skips, and runs in both of two equal hours. A larger change corrects the \
+      clock: the schedule goes on from the new time. It never completes.
       """,
     parameters: [
       .init("every", \.every, primary: true, range: 1_000...Int64.max, "The period."),
@@ -77,6 +81,8 @@ public struct Interval: SourceComponent {
     private var timer = Wake.none
     /// Under a schedule: the wall-clock second that the timer waits for.
     private var scheduled: Int64 = 0
+    /// Under a schedule: both clocks when they were looked at last.
+    private var seen = (instant: Instant(nanoseconds: 0), wallTime: Int64(0))
 
     init(_ parameters: Interval, _ seat: Seat, _ downstream: Downstream) {
       self.parameters = parameters
@@ -88,6 +94,7 @@ public struct Interval: SourceComponent {
     override func begin() {
       start = now
       if let cron = parameters.cron {
+        watchClock()
         follow(cron.schedule, after: executor.wallTime)
         return
       }
@@ -110,8 +117,7 @@ public struct Interval: SourceComponent {
       return rest == 0 ? due : due + TimeSpan(nanoseconds: leeway - rest)
     }
 
-    /// Waits for the next time of the schedule, but never longer than a minute at once: the clock may
-    /// be set meanwhile.
+    /// Waits for the next time of the schedule after `wallTime`.
     private func follow(_ schedule: CronSchedule, after wallTime: Int64) {
       guard let next = schedule.next(after: wallTime, in: parameters.timezone) else {
         finish()
@@ -121,7 +127,9 @@ public struct Interval: SourceComponent {
       wait()
     }
 
+    /// Never longer than a minute at once: the clock may be set without a word (``clockWasSet()``).
     private func wait() {
+      seen = (now, executor.wallTime)
       let span = max(0, scheduled &- executor.wallTime)
       timer = wake(after: TimeSpan(nanoseconds: min(span, 60_000_000_000)))
     }
@@ -133,17 +141,37 @@ public struct Interval: SourceComponent {
         send()
         return
       }
-      if executor.wallTime < scheduled {
-        // Set back by more than a day, the clock stands before times that were done: follow it anew.
-        if scheduled &- executor.wallTime > 2 * 86_400_000_000_000 {
-          follow(cron.schedule, after: executor.wallTime)
-        } else {
-          wait()
-        }
-        return
+      look(cron.schedule)
+    }
+
+    override func clockWasSet() {
+      guard let cron = parameters.cron, timer.isSet else { return }
+      cancelWake(&timer)
+      look(cron.schedule)
+    }
+
+    /// A larger change of the clock corrects it; a smaller one is like the beginning and the end of summer time.
+    private static let correction: Int64 = 3 * 3600 * 1_000_000_000
+    private static let minute: Int64 = 60_000_000_000
+
+    /// Runs what is due by the clock as it is now, which may have been set since the last look.
+    private func look(_ schedule: CronSchedule) {
+      let wallTime = executor.wallTime
+      let step = wallTime &- seen.wallTime &- (now - seen.instant).nanoseconds
+      if step.magnitude > Self.correction.magnitude {
+        follow(schedule, after: wallTime)
+      } else if schedule.followsClock, step <= -Self.minute {
+        // What has been run is run again with the clock; less than a minute is the same time still.
+        follow(schedule, after: wallTime)
+      } else if wallTime < scheduled {
+        wait()
+      } else if schedule.followsClock, step >= Self.minute, wallTime &- scheduled >= 5 &* Self.minute {
+        // The clock has skipped the time, by more than makes it late.
+        follow(schedule, after: wallTime)
+      } else {
+        follow(schedule, after: max(scheduled, wallTime))
+        send()
       }
-      follow(cron.schedule, after: max(scheduled, executor.wallTime))
-      send()
     }
 
     private func send() {
@@ -165,6 +193,10 @@ public struct Interval: SourceComponent {
       tick = try state.read()
       scheduled = try state.read()
       timer = try state.read()
+      if parameters.cron != nil {
+        watchClock()
+        seen = (now, executor.wallTime)
+      }
     }
 
     override func stop() { cancelWake(&timer) }

@@ -105,6 +105,7 @@ extension BlockReader {
     }
     let limit = options.readsBlocksApart ? threads : 1
     let demand = limit > 1 && !allAtOnce ? ReadingDemand() : nil
+    if let demand { place.whenUsedMore { demand.used(in: $0) } }
     let making: @Sendable () -> (@Sendable (Piece) -> DecodedPiece)? = {
       guard let decoder = try? options.decoder() else { return nil }
       decoder.reset(memory: memory)

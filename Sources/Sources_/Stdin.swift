@@ -111,6 +111,15 @@ public struct Stdin: SourceComponent {
 
     private func take(_ piece: DecodedPiece) {
       if let rows = piece.rows { take(rows, encoded: piece.encoded, origin: lineOrigin) }
+      if isBatchDone { return end(piece) }
+      whenBatchIsDone { [unowned self] in
+        place.usedMore(in: restTime)
+        end(piece)
+      }
+    }
+
+    /// What comes behind the rows of a piece.
+    private func end(_ piece: DecodedPiece) {
       shareWork(through: place)
       if let longLine = piece.longLine { rejectLong(longLine, parameters.maxLine, lineOrigin) }
       guard !isClosed else { return }

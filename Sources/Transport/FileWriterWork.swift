@@ -17,6 +17,9 @@ final class WriterWork: @unchecked Sendable {
   /// Once set, nothing is written any more.
   private var failure: PosixError?
   private let scratch = OutputBuffer()
+  private let calls: WriterCalls.Clock
+  /// Writing to it waits for a device only, not for somebody who reads.
+  private var waitsForDevice = false
   /// When the next sync is due, on the monotonic clock; nil if nothing is unsynced or nobody cares.
   private(set) var nextSync: Int64?
 
@@ -32,13 +35,23 @@ final class WriterWork: @unchecked Sendable {
     self.options = options
     self.abandon = abandon
     self.trouble = trouble
+    calls = WriterCalls.add(target.name)
     switch target {
-    case .descriptor(let descriptor): file = Self.withoutBlocking(descriptor)
+    case .descriptor(let descriptor):
+      file = Self.withoutBlocking(descriptor)
+      waitsForDevice = (try? descriptor.status())?.kind == .regular
     case .append:
       try openForAppending()
-      isRegular = (try? file?.status())?.kind == .regular
+      isRegular = waitsForDevice
     case .replace: break
     }
+  }
+
+  deinit { WriterCalls.remove(calls) }
+
+  private func sync() throws(PosixError) {
+    guard let file else { return }
+    try calls.during { () throws(PosixError) in try file.sync() }
   }
 
   /// Writes the blocks in order. Returns why they must not count as written, if so.
@@ -63,7 +76,7 @@ final class WriterWork: @unchecked Sendable {
       }
       switch options.sync {
       case .never: break
-      case .batch: try file?.sync()
+      case .batch: try sync()
       case .interval(let interval):
         if nextSync == nil {
           nextSync = monotonicNow() &+ max(0, min(interval.nanoseconds, 1 << 60))
@@ -82,7 +95,7 @@ final class WriterWork: @unchecked Sendable {
     guard let due = nextSync, closing || monotonicNow() >= due else { return failure }
     nextSync = nil
     do throws(PosixError) {
-      try file?.sync()
+      try sync()
       return failure
     } catch {
       failure = error
@@ -126,7 +139,10 @@ final class WriterWork: @unchecked Sendable {
     guard let file else { return }
     var written = 0
     try waitingForRoom { () throws(PosixError) in
-      let done = try file.write(bytes, written: &written, stop: self.abandon)
+      let done =
+        try self.waitsForDevice
+        ? self.calls.during { () throws(PosixError) in try file.write(bytes, written: &written) }
+        : file.write(bytes, written: &written, stop: self.abandon)
       if !done { throw PosixError("write to", file.name, code: ECANCELED, detail: "it was given up") }
     }
   }
@@ -155,7 +171,9 @@ final class WriterWork: @unchecked Sendable {
     guard let newest = blocks.last else { return }
     try waitingForRoom { () throws(PosixError) in
       try self.borrowing(newest.content) { bytes throws(PosixError) in
-        try replaceFile(path, with: bytes, permissions: permissions)
+        try self.calls.during { () throws(PosixError) in
+          try replaceFile(path, with: bytes, permissions: permissions)
+        }
       }
     }
   }
@@ -176,7 +194,8 @@ final class WriterWork: @unchecked Sendable {
     let opened = try FileDescriptor.openForAppending(path, permissions: permissions)
     let status = try opened.status()
     needsNewline = false
-    if status.kind == .regular { needsNewline = opened.endsWithinLine(size: status.size) }
+    waitsForDevice = status.kind == .regular
+    if waitsForDevice { needsNewline = opened.endsWithinLine(size: status.size) }
     identity = (status.device, status.inode)
     file = opened
   }
@@ -188,7 +207,7 @@ final class WriterWork: @unchecked Sendable {
     {
       return
     }
-    if nextSync != nil || options.sync == .batch { try file?.sync() }
+    if nextSync != nil || options.sync == .batch { try sync() }
     nextSync = nil
     try openForAppending()
   }

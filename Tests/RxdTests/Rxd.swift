@@ -81,6 +81,8 @@ struct Deadline {
     return Int32(clamping: left.seconds * 1000 + left.attoseconds / 1_000_000_000_000_000)
   }
 
+  var isOver: Bool { left <= 0 }
+
   /// Waits until `descriptor` can be read; false if that did not come to pass in time.
   func waits(for descriptor: Int32) -> Bool {
     while true {
@@ -116,7 +118,11 @@ final class RunningRxd {
     try self.init(arguments, environment: environment, in: folder)
   }
 
-  init(_ arguments: [String], environment: [String: String] = [:], in folder: String? = nil) throws {
+  /// `limitingMemoryTo`: kibibytes of address space.
+  init(
+    _ arguments: [String], environment: [String: String] = [:], in folder: String? = nil,
+    limitingMemoryTo limit: Int? = nil
+  ) throws {
     var pipes: [[Int32]] = []
     for _ in 0..<3 {
       var ends: [Int32] = [0, 0]
@@ -135,8 +141,12 @@ final class RunningRxd {
     }
     variables.merge(environment) { $1 }
     // `env -C` changes the folder and becomes the program.
-    let program = folder == nil ? Rxd.binary : "/usr/bin/env"
-    let command = folder.map { ["env", "-C", $0, Rxd.binary] } ?? [Rxd.binary]
+    var program = folder == nil ? Rxd.binary : "/usr/bin/env"
+    var command = folder.map { ["env", "-C", $0, Rxd.binary] } ?? [Rxd.binary]
+    if let limit {
+      program = "/bin/sh"
+      command = ["sh", "-c", "ulimit -v \(limit); exec \"$0\" \"$@\""] + command
+    }
     pid = try spawn(program, command + arguments, variables, &actions)
     for (index, ends) in pipes.enumerated() { close(ends[index == 0 ? 0 : 1]) }
     input = pipes[0][1]
@@ -224,11 +234,18 @@ final class RunningRxd {
     throw TimedOut(description: "standard error ended without '\(text)': \(seen)")
   }
 
-  func wait() throws -> Int32 {
+  /// `sending`: a signal that is sent again and again until the process has ended.
+  func wait(sending signal: Int32? = nil) throws -> Int32 {
     if let status { return status }
     let waiter = Waiter(pid)
     Thread { waiter.run() }.start()
-    guard let raw = waiter.result(within: Self.limit) else {
+    let deadline = Deadline(after: Self.limit)
+    var raw: Int32?
+    while let signal, raw == nil, !deadline.isOver {
+      send(signal)
+      raw = waiter.result(within: 0.05)
+    }
+    guard let raw = raw ?? waiter.result(within: Self.limit) else {
       throw TimedOut(description: "the process does not end")
     }
     let code = raw & 0x7F == 0 ? raw >> 8 & 0xFF : 128 + raw & 0x7F

@@ -113,6 +113,26 @@ import Testing
     #expect(try times("*/5 * * * *", zone, after: start, 96) == expected)
   }
 
+  /// The rule of cron: a schedule that names its hours runs a repeated hour once, one with `*` goes by the clock.
+  @Test func aRepeatedHourIsRunOnceWhereHoursAreNamed() throws {
+    let named = "0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23"
+    for hours in [named, "0-23", "0/1"] {
+      #expect(
+        try times("30 \(hours) * * *", "Europe/Berlin", after: "2026-10-24T23:45:00Z", 3) == [
+          "2026-10-25T00:30:00Z", "2026-10-25T02:30:00Z", "2026-10-25T03:30:00Z",
+        ], "\(hours)")
+    }
+    #expect(
+      try times("30 * * * *", "Europe/Berlin", after: "2026-10-24T23:45:00Z", 3) == [
+        "2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z", "2026-10-25T02:30:00Z",
+      ])
+    #expect(
+      try times("*/30 2 * * *", "Europe/Berlin", after: "2026-10-24T23:45:00Z", 5) == [
+        "2026-10-25T00:00:00Z", "2026-10-25T00:30:00Z", "2026-10-25T01:00:00Z", "2026-10-25T01:30:00Z",
+        "2026-10-26T01:00:00Z",
+      ])
+  }
+
   @Test func aZoneThatSkipsMidnight() throws {
     // Santiago sets its clock forward at midnight of 2026-09-06.
     #expect(

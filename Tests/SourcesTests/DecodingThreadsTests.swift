@@ -4,7 +4,7 @@ import PipelineHost
 import PipelineTestSupport
 import Testing
 
-/// However an input is cut into blocks, and however many threads decode them, what is written is the same, byte for
+/// However an input is cut into blocks, and blocks into turns, and however many threads decode them, what is written is the same, byte for
 /// byte, as when each line is read, decoded, run and encoded by itself.
 @Suite struct DecodingThreadsTests {
   /// How many graphs; a failure names the seed that makes it again. RXD_RANDOM_GRAPHS asks for more.
@@ -21,8 +21,9 @@ import Testing
   /// - Parameters:
   ///   - blockBytes: the most that a read asks for; with 1, no block has more than one line.
   ///   - first: the first step behind the source.
+  ///   - events: the most of a turn.
   private func run(
-    _ graph: InputGraph, threads: Int, blockBytes: Int, first: String = ""
+    _ graph: InputGraph, threads: Int, blockBytes: Int, first: String = "", events: Int = .max
   ) throws -> Written {
     let folder = Scratch()
     // With three, whoever decodes also runs turns and writes.
@@ -31,6 +32,7 @@ import Testing
     ) { execution in
       execution.reading.blockBytes = blockBytes
       execution.reading.startsAllThreads = true
+      execution.executor.limits.events = events
     }
     let outcome = pipeline.runToEnd(within: .seconds(60))
     return Written(
@@ -61,11 +63,12 @@ import Testing
       reached += single.files[0].utf8.count
       for threads in [1, 2, 3, 8] {
         let blockBytes = generator.pick([2, 13, 64, 200, 1000, 256 << 10])
-        let many = try run(graph, threads: threads, blockBytes: blockBytes)
+        let events = generator.pick([1, 2, 7, .max])
+        let many = try run(graph, threads: threads, blockBytes: blockBytes, events: events)
         if many != single {
           Issue.record(
             """
-            seed \(seed): \(threads) threads with blocks of \(blockBytes) bytes give
+            seed \(seed): \(threads) threads with blocks of \(blockBytes) bytes and turns of \(events) events give
             \(many)
             and one line at a time
             \(single)

@@ -113,9 +113,88 @@ import Testing
     #expect(ticking.probe().events == ["\"\(expected)\""])
   }
 
-  @Test func aClockSetBackRunsNothingTwice() throws {
-    // The wall clock of virtual time follows the monotonic one, so the schedule alone is asked here:
-    // behind a time that was run, the next is a day later, whatever the clock says meanwhile.
+  /// Sets the clock at `at` by `step`, and says so, or not.
+  private func times(
+    _ cron: String, zone: String = "UTC", from: String, at: TimeSpan, step: TimeSpan, until: TimeSpan,
+    isTold: Bool = true
+  ) throws -> [String] {
+    let start = try #require(ISO8601DateFormatter().date(from: from))
+    let ticking = try pipeline(
+      "{ cron: '\(cron)', timezone: \(zone) }", map: "string(event.time)",
+      wallTime: Int64(start.timeIntervalSince1970))
+    ticking.run(until: at)
+    ticking.time.setClock(by: step)
+    if isTold { ticking.inTurn { $0.executor.clockWasSet() } }
+    ticking.run(until: until)
+    return ticking.probe().timeline.map { String($0.filter { $0 != "\"" }) }
+  }
+
+  /// A schedule with `*` goes by the clock as it is, at once.
+  @Test func aClockSetBackDoesNotSilenceTheSchedule() throws {
+    let every = try times(
+      "*/10 * * * *", from: "2026-01-01T12:00:00Z", at: .seconds(15 * 60), step: .seconds(-3600),
+      until: .seconds(35 * 60))
+    #expect(
+      every == [
+        "10m 2026-01-01T12:10:00Z", "20m 2026-01-01T11:20:00Z", "30m 2026-01-01T11:30:00Z",
+      ])
+    // Less than a minute is the same time still.
+    let little = try times(
+      "*/10 * * * *", from: "2026-01-01T12:00:00Z", at: .seconds(600), step: .seconds(-2), until: .seconds(25 * 60))
+    #expect(little == ["10m 2026-01-01T12:10:00Z", "20m2s 2026-01-01T12:20:00Z"])
+  }
+
+  /// Times of day are run once, and a larger change corrects the clock.
+  @Test func aClockSetBackRunsNoTimeOfDayTwice() throws {
+    let once = try times(
+      "0 12 * * *", from: "2026-01-01T11:00:00Z", at: .seconds(2 * 3600), step: .seconds(-2 * 3600),
+      until: .seconds(27 * 3600))
+    #expect(once == ["1h 2026-01-01T12:00:00Z", "27h 2026-01-02T12:00:00Z"])
+    let corrected = try times(
+      "0 12 * * *", from: "2026-01-01T11:00:00Z", at: .seconds(2 * 3600), step: .seconds(-4 * 3600),
+      until: .seconds(10 * 3600))
+    #expect(corrected == ["1h 2026-01-01T12:00:00Z", "5h 2026-01-01T12:00:00Z"])
+  }
+
+  @Test func aClockSetForwardIsNoticedAtOnce() throws {
+    // Skipped: run at the moment of the change.
+    let skipped = try times(
+      "30 12 * * *", from: "2026-01-01T12:00:00Z", at: .seconds(7), step: .seconds(3600), until: .seconds(60))
+    #expect(skipped == ["7s 2026-01-01T13:00:07Z"])
+    // By more than three hours: corrected.
+    let corrected = try times(
+      "30 12 * * *", from: "2026-01-01T12:00:00Z", at: .seconds(7), step: .seconds(4 * 3600), until: .seconds(21 * 3600)
+    )
+    #expect(corrected == ["20h30m 2026-01-02T12:30:00Z"])
+    // It is soon: the timer for it is set anew.
+    let soon = try times(
+      "30 * * * *", from: "2026-01-01T12:00:00Z", at: .seconds(7), step: .seconds(29 * 60), until: .seconds(80))
+    #expect(soon == ["1m 2026-01-01T12:30:00Z"])
+    let skippedHour = try times(
+      "30 * * * *", from: "2026-01-01T12:00:00Z", at: .seconds(7), step: .seconds(3600), until: .seconds(1800))
+    #expect(skippedHour == ["30m 2026-01-01T13:30:00Z"])
+  }
+
+  /// Where nobody says that the clock was set, a minute passes at most.
+  @Test func aClockSetWithoutAWordIsNoticedWithinAMinute() throws {
+    let silent = try times(
+      "*/10 * * * *", from: "2026-01-01T12:00:00Z", at: .seconds(15 * 60), step: .seconds(-3600),
+      until: .seconds(25 * 60),
+      isTold: false)
+    #expect(silent == ["10m 2026-01-01T12:10:00Z", "20m 2026-01-01T11:20:00Z"])
+  }
+
+  /// A process that stood still is late, and no clock was set.
+  @Test func whatWasMissedStandingStillIsRunOnce() throws {
+    let start = try #require(ISO8601DateFormatter().date(from: "2026-01-01T11:00:00Z"))
+    let ticking = try pipeline("{ cron: '0 12-15 * * *' }", wallTime: Int64(start.timeIntervalSince1970))
+    ticking.run(until: .seconds(60))
+    ticking.time.advance(to: Instant(nanoseconds: TimeSpan.seconds(7 * 3600).nanoseconds))
+    ticking.run(until: .seconds(8 * 3600))
+    #expect(ticking.out == ["7h 1"])
+  }
+
+  @Test func behindATimeThatWasRunTheNextIsADayLater() throws {
     let schedule = try CronSchedule("0 12 * * *")
     let noon: Int64 = 1_767_268_800_000_000_000
     #expect(schedule.next(after: noon, in: "UTC") == noon + 86_400_000_000_000)

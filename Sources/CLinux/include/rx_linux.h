@@ -1,6 +1,7 @@
 // Linux calls that Swift's Glibc module does not show: GNU extensions and headers it leaves out.
 #ifndef RX_LINUX_H
 #define RX_LINUX_H
+#include <stdbool.h>
 #include <stdint.h>
 
 /// A new eventfd, close-on-exec and non-blocking; -1 and errno on failure.
@@ -28,6 +29,17 @@ char *const *rx_environment(void);
 int rx_signalfd(const int *signals, int count);
 /// The next pending signal of that descriptor; 0 if there is none.
 int rx_next_signal(int descriptor);
+/// Whether the signal is neither ignored nor handled.
+bool rx_is_signal_default(int signal);
+/// Has the signal end the process at once: with 0, as after an orderly stop, but SIGQUIT with 131.
+void rx_end_at_signal(int signal);
+/// Where the address space is limited (`ulimit -v`): has a fault that comes of memory that is refused end the process with a
+/// message on standard error and `status`, instead of a signal.
+void rx_explain_exhaustion(int status);
+/// A descriptor that gets readable when the wall clock is set. Close-on-exec and non-blocking; -1 and errno on failure.
+int rx_clock_watch(void);
+/// Whether the wall clock was set since the last call for that descriptor.
+bool rx_clock_was_set(int descriptor);
 /// Forbids core dumps and tracing by other processes of the user.
 void rx_forbid_dumps(void);
 /// Unmaps the pages of the program's own code and constants, which cannot have been changed: those that are needed

@@ -51,6 +51,26 @@ extension UnsafeRawBufferPointer {
   }
 }
 
+extension UnsafeRawBufferPointer {
+  /// Does the same as long as `body` returns true. Returns where the next line begins; nil behind the last one.
+  @inline(__always)
+  func forEachLine(from first: Int, while body: (UnsafeRawBufferPointer, Int) -> Bool) -> Int? {
+    guard let base = baseAddress else { return nil }
+    var start = first
+    while start < count {
+      let found = memchr(base + start, 0x0A, count &- start)
+      let stop = found.map { UnsafeRawPointer($0) - base } ?? count
+      var end = stop
+      if end > start, base.load(fromByteOffset: end &- 1, as: UInt8.self) == 0x0D { end &-= 1 }
+      let line = UnsafeRawBufferPointer(start: base + start, count: end &- start)
+      let at = start
+      start = stop &+ 1
+      if !body(line, at) { return start < count ? start : nil }
+    }
+    return nil
+  }
+}
+
 extension UTF8Text {
   /// The same text with U+FFFD for each sequence that is no UTF-8 (the longest prefix of one, or one byte).
   static func repaired(_ text: UnsafeRawBufferPointer, into arena: Arena) -> UnsafeRawBufferPointer {

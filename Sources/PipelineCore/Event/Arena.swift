@@ -17,6 +17,8 @@ public final class Arena {
   private var kept: [AnyObject] = []
   /// Bytes handed out since the last reset, for limits and for tests.
   public private(set) var allocated = 0
+  /// Set to zero whenever more memory is asked of the system, for whoever limits it.
+  var attention: UnsafeMutablePointer<Int>?
 
   private static let chunkSize = 64 << 10
 
@@ -45,6 +47,7 @@ public final class Arena {
   @inline(never)
   private func allocateSlow(_ count: Int) -> UnsafeMutableRawPointer {
     allocated &+= count
+    attention?.pointee = 0
     if count > Self.chunkSize / 4 {
       let own = malloc(count)!
       retired.append(own)
@@ -66,6 +69,33 @@ public final class Arena {
   /// Frees memory from `malloc` at the next reset.
   @inline(__always)
   func adopt(_ memory: UnsafeMutableRawPointer) { retired.append(memory) }
+
+  /// What an arena handed out until it was taken out of it: valid as long as this lives.
+  final class Remnant {
+    private let memory: [UnsafeMutableRawPointer]
+    private let kept: [AnyObject]
+
+    fileprivate init(_ memory: [UnsafeMutableRawPointer], _ kept: [AnyObject]) {
+      self.memory = memory
+      self.kept = kept
+    }
+
+    deinit { for chunk in memory { free(chunk) } }
+  }
+
+  /// Takes out all that was handed out since the last reset, so that it outlives the next one.
+  func detach() -> Remnant {
+    let remnant = Remnant(used > 0 || !retired.isEmpty ? retired + [chunk] : [], kept)
+    if used > 0 || !retired.isEmpty {
+      retired = []
+      capacity = Self.chunkSize
+      chunk = malloc(capacity)!
+      used = 0
+    }
+    kept = []
+    allocated = 0
+    return remnant
+  }
 
   /// Ends the life of every value that this arena handed out.
   public func reset() {

@@ -83,6 +83,8 @@ public final class BlockWorkPlace: Sendable {
     var using: Int64 = 0
     /// Spans in a row in which it would have been worth it.
     var agreed = 0
+    /// Who else weighs how long blocks are used.
+    var alsoUsed: (@Sendable (Int64) -> Void)?
   }
   private let state = Mutex(State())
   private let lastFate = Atomic(BlockFate.rows.rawValue)
@@ -119,6 +121,18 @@ public final class BlockWorkPlace: Sendable {
       $0.blocks += 1
     }
   }
+
+  /// Further turns took so many nanoseconds for the rest of the last block.
+  public func usedMore(in nanoseconds: Int64) {
+    let also = state.withLock { state in
+      state.using &+= nanoseconds
+      return state.alsoUsed
+    }
+    also?(nanoseconds)
+  }
+
+  /// Tells `body` of what `usedMore` is told.
+  public func whenUsedMore(_ body: @escaping @Sendable (Int64) -> Void) { state.withLock { $0.alsoUsed = body } }
 
   /// Whether threads that do all of it beside each other would take less than decoding beside the turns takes: then what
   /// is slower, the turns or decoding, is what everything waits for. A fourth more, because they get in each other's way;

@@ -1,6 +1,10 @@
 import CJSON
 
 /// A source that reads bytes: decodes them and emits a row at a time.
+///
+/// Where a turn is spent before all rows of a batch have been emitted, the rest has turns of its own. A subclass that does
+/// something behind a batch asks ``isBatchDone`` and leaves it to ``whenBatchIsDone(_:)`` if need be; it takes no further
+/// batch before.
 open class DecodingSource: RunningSource {
   // Grows with what comes: an answer that holds one event needs little, and there may be hundreds of sources.
   private let rows = RowBatch(capacity: 16)
@@ -8,8 +12,30 @@ open class DecodingSource: RunningSource {
   /// Of the last block.
   private var fate = BlockFate.rows
   /// Where the first event of the last block stands in the input that was decoded and not sent, because the source was
-  /// closed before; nil: all of them were sent.
+  /// closed before, or has not been sent yet; nil: all of them were sent.
   public private(set) var unsentOffset: Int64?
+
+  /// How far a batch has been emitted.
+  private struct Cursor {
+    /// The next row or document; of plain lines, where the next one begins.
+    var next = 0
+    /// How many of the refused rows have been reported.
+    var refused = 0
+  }
+
+  /// What is left of a batch.
+  private struct Remainder {
+    var rows: RowBatch
+    var origin: Origin
+    var cursor: Cursor
+    /// What the rows point into.
+    var memory: AnyObject
+    var then: (() -> Void)?
+  }
+  private var remainder: Remainder?
+  private var isEnding = false
+  /// Holds the execution until the rest of the batch has been emitted.
+  private var isPausing = false
 
   /// Decodes `slab`, which continues what came before for this `decoder`, and emits its rows.
   ///
@@ -20,19 +46,21 @@ open class DecodingSource: RunningSource {
     _ slab: Slab, offset: Int64, isLast: Bool, by decoder: any EventDecoder, origin: Origin
   ) -> (decoded: Int, refused: Int) {
     guard !isClosed else { return (0, 0) }
+    emitRemainder()
     unsentOffset = nil
     arena.keep(slab)
     arena.keep(origin)
     rows.clear()
     decoder.decode(slab, 0..<slab.count, offset: offset, isLast: isLast, arena: arena, into: rows)
     let found = (decoded: rows.count, refused: rows.rejected.count)
-    produce(rows, origin)
+    if let stop = produce(rows, origin) { hold(rows, origin, from: stop, in: arena.detach()) }
     return found
   }
 
   /// Emits the rows of a block that was decoded on another thread, or hands on what it has become there.
   public final func take(_ block: DecodedBlock, encoded: EncodedBlock? = nil, origin: Origin) {
     guard !isClosed else { return }
+    emitRemainder()
     unsentOffset = nil
     if let encoded, emit(encoded) {
       fate = .encoded
@@ -42,8 +70,83 @@ open class DecodingSource: RunningSource {
     }
     arena.keep(block)
     arena.keep(origin)
-    produce(block.batch, origin)
+    if let stop = produce(block.batch, origin) { hold(block.batch, origin, from: stop, in: block) }
   }
+
+  // MARK: The rest of a batch
+
+  /// Whether all rows of the last batch have been emitted.
+  public final var isBatchDone: Bool { remainder == nil }
+
+  /// Does something behind the last row of the batch that is not done, in the same turn. Not where the source has ended by
+  /// then. Once for each batch.
+  public final func whenBatchIsDone(_ body: @escaping () -> Void) { remainder?.then = body }
+
+  /// Nanoseconds that the turns of the rest of the last batch have taken, for whoever weighs how long batches take.
+  public private(set) final var restTime: Int64 = 0
+
+  private func hold(_ rows: RowBatch, _ origin: Origin, from cursor: Cursor, in memory: AnyObject) {
+    restTime = 0
+    remainder = Remainder(rows: rows, origin: origin, cursor: cursor, memory: memory)
+    executor.resume(inner: seat.scope.outer != nil) { [self] in goOn() }
+  }
+
+  private func goOn() {
+    guard var rest = remainder, !isClosed else {
+      remainder = nil
+      return
+    }
+    arena.keep(rest.memory)
+    arena.keep(rest.origin)
+    let start = executor.instant
+    unsentOffset = nil
+    let stop = produceRows(rest.rows, rest.origin, from: rest.cursor)
+    restTime &+= (executor.instant - start).nanoseconds
+    if let stop {
+      rest.cursor = stop
+      remainder = rest
+      executor.resume(inner: seat.scope.outer != nil) { [self] in goOn() }
+      return
+    }
+    remainder = nil
+    guard !isClosed else { return }
+    rest.then?()
+    endPause()
+    if isEnding { finish() }
+  }
+
+  /// Emits what is left at once, however long it takes, because another batch follows.
+  private func emitRemainder() {
+    guard let rest = remainder else { return }
+    remainder = nil
+    arena.keep(rest.memory)
+    arena.keep(rest.origin)
+    unsentOffset = nil
+    var cursor: Cursor? = rest.cursor
+    while !isClosed, let from = cursor { cursor = produceRows(rest.rows, rest.origin, from: from) }
+    if !isClosed { rest.then?() }
+    endPause()
+  }
+
+  /// A batch of which some has been emitted is seen through.
+  open override func drain() {
+    if isBatchDone { finish() } else { isEnding = true }
+  }
+
+  /// So it is here, for the next execution could not take the rest of it in.
+  open override func pause() {
+    guard !isBatchDone, !isPausing else { return }
+    isPausing = true
+    execution.hold()
+  }
+
+  private func endPause() {
+    guard isPausing else { return }
+    isPausing = false
+    execution.release()
+  }
+
+  final override func ended() { endPause() }
 
   /// Tells the threads that decode what else they can do with their blocks, if anything and if it is worth it. For the end
   /// of each turn in which there were some: by then everybody has subscribed.
@@ -55,44 +158,70 @@ open class DecodingSource: RunningSource {
     if offer(work) { place.put(work) }
   }
 
-  private func produce(_ rows: RowBatch, _ origin: Origin) {
+  /// Emits the rows of a batch, or hands all of it on at once. Returns where it stopped; nil: nothing is left.
+  private func produce(_ rows: RowBatch, _ origin: Origin) -> Cursor? {
     if let lines = rows.verbatim, emit(lines) {
       fate = .verbatim
       execution.counters.received &+= UInt64(lines.count)
-      return
+      return nil
     }
     fate = .rows
     rows.findCounted()
+    return produceRows(rows, origin, from: Cursor())
+  }
+
+  private func produceRows(_ rows: RowBatch, _ origin: Origin, from start: Cursor) -> Cursor? {
     switch rows.form {
-    case .counted: return
-    case .documents(let lines, let text, let offset): produceDocuments(lines, text, offset, rows.lines, origin)
-    case .lines(let text, let offset): produceLines(text, offset, origin)
+    case .counted: return nil
+    case .documents(let lines, let text, let offset):
+      return produceDocuments(lines, text, offset, rows.lines, origin, from: start.next).map { Cursor(next: $0) }
+    case .lines(let text, let offset):
+      return produceLines(text, offset, origin, from: start.next).map { Cursor(next: $0) }
     case .rows:
+      var cursor = start
       // Refused rows are reported in their place.
-      var next = 0
-      for refused in rows.rejected {
-        produceRows(rows, next..<refused.index, origin)
-        next = refused.index
+      while cursor.refused < rows.rejected.count {
+        let refused = rows.rejected[cursor.refused]
+        if let stop = produceRows(rows, cursor.next..<refused.index, origin) {
+          cursor.next = stop
+          return cursor
+        }
+        cursor.next = refused.index
         if isClosed {
           unsentOffset = unsentOffset ?? refused.offset
-          return
+          return nil
         }
         rejectInput(
           refused.bytes.rawBytes, "\(refused.reason)", origin: origin, position: refused.offset)
-        settle()
+        cursor.refused += 1
+        let mustYield = settleAndYield()
         if isClosed {
-          unsentOffset = next < rows.count ? rows.rows[next].offset : nil
-          return
+          unsentOffset = offset(of: cursor, in: rows)
+          return nil
+        }
+        if mustYield, let offset = offset(of: cursor, in: rows) {
+          unsentOffset = offset
+          return cursor
         }
       }
-      produceRows(rows, next..<rows.count, origin)
+      guard let stop = produceRows(rows, cursor.next..<rows.count, origin) else { return nil }
+      cursor.next = stop
+      return cursor
     }
   }
 
-  /// Emits some of the rows, until there is no more or the source is closed.
-  private func produceRows(_ batch: RowBatch, _ range: Range<Int>, _ origin: Origin) {
+  /// Where the next row stands, be it a refused one; nil: there is none.
+  private func offset(of cursor: Cursor, in rows: RowBatch) -> Int64? {
+    let refused = cursor.refused < rows.rejected.count ? rows.rejected[cursor.refused] : nil
+    if let refused, refused.index == cursor.next { return refused.offset }
+    return cursor.next < rows.count ? rows.rows[cursor.next].offset : refused?.offset
+  }
+
+  /// Emits some of the rows, until there is no more, the source is closed or the turn is spent; then the next row is
+  /// returned.
+  private func produceRows(_ batch: RowBatch, _ range: Range<Int>, _ origin: Origin) -> Int? {
     let all = batch.rows.baseAddress
-    guard let all, !range.isEmpty else { return }
+    guard let all, !range.isEmpty else { return nil }
     let indexed = execution.json.indexed
     let lines = batch.lines
     var emitted: UInt64 = 0
@@ -112,19 +241,21 @@ open class DecodingSource: RunningSource {
       event.position = row.offset
       emitted &+= 1
       emit(event)
-      settle()
-      if isClosed {
-        unsentOffset = at &+ 1 < range.upperBound ? all[at &+ 1].offset : nil
-        return
+      let mustYield = settleAndYield()
+      if isClosed || mustYield {
+        guard at &+ 1 < range.upperBound else { return nil }
+        unsentOffset = all[at &+ 1].offset
+        return isClosed ? nil : at &+ 1
       }
     }
+    return nil
   }
 
   private func produceDocuments(
     _ documents: UnsafeBufferPointer<rx_line>, _ text: UnsafeRawBufferPointer, _ offset: Int64,
-    _ tokens: OpaquePointer?, _ origin: Origin
-  ) {
-    guard let base = text.baseAddress else { return }
+    _ tokens: OpaquePointer?, _ origin: Origin, from first: Int
+  ) -> Int? {
+    guard let base = text.baseAddress else { return nil }
     let indexed = execution.json.indexed
     var emitted: UInt64 = 0
     defer {
@@ -133,7 +264,8 @@ open class DecodingSource: RunningSource {
       indexed.pointee.lines = nil
     }
     var event = Event(.null, origin: origin)
-    for (at, line) in documents.enumerated() {
+    for at in first..<documents.count {
+      let line = documents[at]
       let start = base + Int(line.start)
       let value = Value(
         kind: start.load(as: UInt8.self) == UInt8(ascii: "{") ? .jsonMap : .jsonList, pointer: start,
@@ -144,28 +276,32 @@ open class DecodingSource: RunningSource {
       event.position = offset &+ Int64(line.line)
       emitted &+= 1
       emit(event)
-      settle()
-      if isClosed {
-        unsentOffset = at &+ 1 < documents.count ? offset &+ Int64(documents[at &+ 1].line) : nil
-        return
+      let mustYield = settleAndYield()
+      if isClosed || mustYield {
+        guard at &+ 1 < documents.count else { return nil }
+        unsentOffset = offset &+ Int64(documents[at &+ 1].line)
+        return isClosed ? nil : at &+ 1
       }
     }
+    return nil
   }
 
-  private func produceLines(_ text: UnsafeRawBufferPointer, _ offset: Int64, _ origin: Origin) {
+  private func produceLines(_ text: UnsafeRawBufferPointer, _ offset: Int64, _ origin: Origin, from first: Int) -> Int?
+  {
     var emitted: UInt64 = 0
     defer { execution.counters.received &+= emitted }
     var event = Event(.null, origin: origin)
-    text.forEachLine { line, at in
-      if isClosed {
-        unsentOffset = unsentOffset ?? offset &+ Int64(at)
-        return
-      }
-      event.value = .string(line)
-      event.position = offset &+ Int64(at)
-      emitted &+= 1
-      emit(event)
-      settle()
-    }
+    let rest = text.forEachLine(
+      from: first,
+      while: { line, at in
+        event.value = .string(line)
+        event.position = offset &+ Int64(at)
+        emitted &+= 1
+        emit(event)
+        let mustYield = settleAndYield()
+        return !mustYield && !isClosed
+      })
+    if let rest { unsentOffset = offset &+ Int64(rest) }
+    return isClosed ? nil : rest
   }
 }

@@ -301,6 +301,7 @@ public final class Execution {
     let isRunning = outcome == nil
     if isRunning { outcome = .failed(SignalFailure(.user, "cancelled")) }
     executor.settlement?.fail("cancelled")
+    executor.dropRemainders("cancelled")
     onEnd = { _ in }
     if isRunning { surrender() }
     teardown()
@@ -317,7 +318,10 @@ public final class Execution {
     if case .failed(let failure) = outcome {
       executor.settlement?.fail(failure.message)
       if draft != nil { for sink in sinks where sink.isOpen && sink.isCarried { sink.node.relinquish() } }
+      executor.dropRemainders(failure.message)
       surrender()
+    } else {
+      executor.dropRemainders()
     }
     teardown()
     tellEnd()
@@ -356,6 +360,7 @@ public final class Execution {
     savedState = saveState(keeping: keeping)
     isSuspended = true
     isStopping = true
+    executor.dropRemainders("the pipeline was suspended")
     for sink in sinks { sink.upstream.cancel() }
     for driver in drivers { driver.upstream?.cancel() }
     for tap in taps { tap.disconnect() }

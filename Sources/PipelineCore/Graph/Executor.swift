@@ -1,7 +1,29 @@
 import Synchronization
 
+/// When a turn is spent: its source stops behind the event that goes beyond one of these.
+public struct TurnLimits: Sendable {
+  /// How long a turn may last.
+  public var time = TimeSpan.milliseconds(2)
+  /// How many bytes of memory its events may take.
+  public var bytes = 1 << 20
+  /// How many events it may have; for tests.
+  public var events = Int.max
+
+  public init() {}
+
+  /// How long the turns of one pipeline may keep a thread that others want.
+  public static let quantum = TimeSpan.milliseconds(4)
+  /// The clock is looked at about so often during a turn.
+  static let look = TimeSpan(nanoseconds: 200_000)
+  /// The most events between two looks; it bounds how much longer the turn lasts in which events become expensive.
+  static let longestStride = 128
+}
+
 /// Runs one pipeline, turn by turn: a *turn* is one thing taken from the mailbox or one due timer,
 /// processed until nothing more happens synchronously. Turns never overlap.
+///
+/// A turn is bounded in time and memory (``TurnLimits``): a source asks behind each event whether the turn is spent and, if
+/// so, hands the rest of its batch to ``resume(inner:_:)``. One event with all that it causes synchronously is never divided.
 ///
 /// Everything but ``post(_:)``, ``postBatch(_:)`` and ``setNeedsTurn`` belongs to the thread that
 /// currently runs the turns. Time stands still during a turn.
@@ -19,8 +41,39 @@ public final class Executor: @unchecked Sendable {
     var innerBatches: [Work] = []
   }
 
+  /// The rest of a batch whose turn was spent.
+  private struct Remainder {
+    var isInner: Bool
+    /// What becomes of the events of the whole batch: held once for the rest.
+    var settlement: Settlement?
+    var work: () -> Void
+  }
+
   private let mailbox = Mutex(Mailbox())
   private let clock: any Clock
+  /// Control work that was taken from the mailbox and has had no turn yet.
+  private var urgent: [Work] = []
+  private var urgentHead = 0
+  private var remainders: [Remainder] = []
+  /// How many turns in a row were control work, and timers, while something of lower rank may have waited.
+  private var urgentRow = 0
+  private var timerRow = 0
+  /// So many of one kind in a row, and the next kind gets a turn: nobody starves.
+  private static let rowLimit = 1024
+
+  /// When a turn is spent; tests may change it between two turns.
+  public var limits = TurnLimits()
+  /// How many events may come until the clock is looked at; shared with the arena, which sets it to zero when it needs
+  /// more memory from the system.
+  private let credit: UnsafeMutablePointer<Int>
+  /// What `credit` was when the clock was looked at last: about as many events as take ``TurnLimits/look``.
+  private var stride = 8
+  private var lastLook = Instant(nanoseconds: 0)
+  private var turnEnd = Instant(nanoseconds: 0)
+  private var eventsLeft = 0
+  /// What `credit` began with.
+  private var granted = 0
+  private var isSpent = false
   private var timers = TimerQueue()
 
   /// Memory of the current turn.
@@ -69,19 +122,32 @@ public final class Executor: @unchecked Sendable {
   private(set) var drain: UInt64 = 0
   /// How many deferred steps and starts of sources are on the stack.
   private var depth = 0
+  /// The sources that wait for a time of day.
+  private var clockWatchers: [Weak<RunningSource>] = []
+  /// How many may be before those that are gone are taken out.
+  private var watchersToSweep = 16
   /// Keeps nodes that ended during this turn alive until nobody can be inside them.
   private var graveyard: [AnyObject] = []
   /// Steps of one turn that may run before the others get theirs; an endless synchronous source yields here.
   private static let deferredLimit = 1000
+  /// So many run even where the turn is spent: what one event puts off is rarely more and stays together.
+  private static let deferredLeast = 4
 
   public init(clock: any Clock) {
     self.clock = clock
     now = clock.now
     time = .allocate(capacity: 1)
     time.initialize(to: clock.wallTime)
+    credit = .allocate(capacity: 1)
+    credit.initialize(to: 0)
+    arena.attention = credit
   }
 
-  deinit { time.deallocate() }
+  deinit {
+    arena.attention = nil
+    time.deallocate()
+    credit.deallocate()
+  }
 
   // MARK: From any thread
 
@@ -105,8 +171,12 @@ public final class Executor: @unchecked Sendable {
       defer { box = Mailbox() }
       return box
     }
+    let left = (urgent, remainders)
+    urgent = []
+    urgentHead = 0
+    remainders = []
     // Released outside of the lock.
-    withExtendedLifetime(waiting) {}
+    withExtendedLifetime((waiting, left)) {}
   }
 
   // MARK: Turns
@@ -118,11 +188,13 @@ public final class Executor: @unchecked Sendable {
   public var pendingTimers: Int { timers.count }
 
   /// Whether a batch of input waits, even if it is held back.
-  var hasBatches: Bool { mailbox.withLock { !$0.batches.isEmpty || !$0.innerBatches.isEmpty } }
+  var hasBatches: Bool {
+    !remainders.isEmpty || mailbox.withLock { !$0.batches.isEmpty || !$0.innerBatches.isEmpty }
+  }
 
   /// Whether another batch of input waits and will be taken without anybody having to act.
   public var hasBatchAtHand: Bool {
-    !isCongested && mailbox.withLock { !$0.batches.isEmpty }
+    !isCongested && (!remainders.isEmpty || mailbox.withLock { !$0.batches.isEmpty })
   }
 
   public var isCongested: Bool { congestedOutputs + congestedQueues > 0 }
@@ -134,6 +206,18 @@ public final class Executor: @unchecked Sendable {
     while remaining > 0 {
       guard runOne() else { return false }
       remaining -= 1
+    }
+    return true
+  }
+
+  /// Runs turns until nothing is due, or until `quantum` has passed or `deadline` has come; at least one turn, if there is
+  /// one. Returns whether something is left to do now.
+  public func run(for quantum: TimeSpan, until deadline: Instant? = nil) -> Bool {
+    guard runOne() else { return false }
+    let end = min(now + quantum, deadline ?? .distantFuture)
+    // The instant of the last turn: reading the clock again would cost more than it tells.
+    while now < end {
+      guard runOne() else { return false }
     }
     return true
   }
@@ -150,14 +234,16 @@ public final class Executor: @unchecked Sendable {
 
   /// Runs turns as `run` does, on a thread that belongs to somebody else, and among them one with `batch`, which comes
   /// behind all that is due and waits for it.
-  public func runLent(inner: Bool = false, limit: Int = 64, _ batch: Work) -> Lent {
+  public func runLent(
+    inner: Bool = false, for quantum: TimeSpan = TurnLimits.quantum, until deadline: Instant? = nil, _ batch: Work
+  ) -> Lent {
     var lent = Lent()
     errands = []
-    lent.isBusy = run(limit: limit)
+    lent.isBusy = run(for: quantum, until: deadline)
     if !lent.isBusy, congestedOutputs == 0, inner || congestedQueues == 0 {
       lent.isTaken = true
       turn(batch)
-      if isDue { lent.isBusy = run(limit: limit) }
+      if isDue { lent.isBusy = run(for: quantum, until: deadline) }
     }
     lent.errands = errands.take() ?? []
     return lent
@@ -166,7 +252,8 @@ public final class Executor: @unchecked Sendable {
   /// Whether another turn may be due at the instant of the last one.
   private var isDue: Bool {
     if let next = nextDeadline, next <= now { return true }
-    return mailbox.withLock { !$0.urgent.isEmpty || !$0.batches.isEmpty || !$0.innerBatches.isEmpty }
+    return !remainders.isEmpty || urgentHead < urgent.count
+      || mailbox.withLock { !$0.urgent.isEmpty || !$0.batches.isEmpty || !$0.innerBatches.isEmpty }
   }
 
   /// Leaves work that may block, such as writing, to the thread that runs this turn; false if that thread must not
@@ -178,49 +265,95 @@ public final class Executor: @unchecked Sendable {
   }
 
   /// Runs one turn; returns false if there was none to run.
+  ///
+  /// Control work comes first, then timers, then what the last turn has put off, then the rest of a batch and the next
+  /// batch. Each turn also goes on with what is put off, and of work and timers without end nobody else starves.
   public func runOne() -> Bool {
     now = max(now, clock.now)
     wallTime = clock.wallTime
-    let urgent: [Work] = mailbox.withLock { box in
-      if box.urgent.isEmpty { return [] }
-      let taken = box.urgent
-      box.urgent = []
-      return taken
-    }
-    if !urgent.isEmpty {
-      for work in urgent { turn(work) }
+    if urgentRow < Self.rowLimit, let work = takeUrgent() {
+      urgentRow += 1
+      turn(work)
       return true
     }
-    // What an endless pipeline puts off again and again comes behind control, or nothing could stop it.
+    urgentRow = 0
+    if timerRow < Self.rowLimit, let due = timers.popDue(now) {
+      timerRow += 1
+      turn { due.target.woke(due.token) }
+      return true
+    }
+    timerRow = 0
     if deferredHead < deferred.count {
       turn {}
+      return true
+    }
+    if congestedOutputs == 0, runBatch() { return true }
+    // What had to let the others go first.
+    if let work = takeUrgent() {
+      turn(work)
       return true
     }
     if let due = timers.popDue(now) {
       turn { due.target.woke(due.token) }
       return true
     }
-    if congestedOutputs == 0 {
-      let outer = congestedQueues == 0
-      let batch: Work? = mailbox.withLock {
-        if !$0.innerBatches.isEmpty { return $0.innerBatches.removeFirst() }
-        return outer && !$0.batches.isEmpty ? $0.batches.removeFirst() : nil
-      }
-      if let batch {
-        turn(batch)
-        return true
-      }
-    }
     return false
+  }
+
+  private func takeUrgent() -> Work? {
+    if urgentHead == urgent.count {
+      urgent.removeAll(keepingCapacity: true)
+      urgentHead = 0
+      mailbox.withLock { box in
+        if !box.urgent.isEmpty { swap(&box.urgent, &urgent) }
+      }
+      if urgent.isEmpty { return nil }
+    }
+    defer {
+      urgent[urgentHead] = Self.nothing
+      urgentHead += 1
+    }
+    return urgent[urgentHead]
+  }
+
+  private static let nothing: Work = {}
+
+  /// Runs a turn with input; false if there is none that may be taken.
+  private func runBatch() -> Bool {
+    let outer = congestedQueues == 0
+    // A source has one batch at a time, so the rest of one comes before all that waits; inner ones first, as below.
+    if !remainders.isEmpty,
+      let index = remainders.firstIndex(where: \.isInner) ?? (outer ? remainders.indices.first : nil),
+      remainders[index].isInner || mailbox.withLock({ $0.innerBatches.isEmpty })
+    {
+      let rest = remainders.remove(at: index)
+      turn {
+        if let settlement = rest.settlement { track(settlement) }
+        rest.work()
+      }
+      return true
+    }
+    let batch: Work? = mailbox.withLock {
+      if !$0.innerBatches.isEmpty { return $0.innerBatches.removeFirst() }
+      return outer && !$0.batches.isEmpty ? $0.batches.removeFirst() : nil
+    }
+    guard let batch else { return false }
+    turn(batch)
+    return true
   }
 
   private func turn(_ work: () -> Void) {
     turns &+= 1
+    isSpent = false
+    turnEnd = now + limits.time
+    lastLook = now
+    eventsLeft = limits.events
+    grant()
     work()
-    runDeferred()
+    runDeferred(yielding: true)
     if deferredHead == deferred.count {
       becameQuiet()
-      runDeferred()
+      runDeferred(yielding: true)
     }
     if deferredHead == deferred.count {
       deferred.removeAll(keepingCapacity: true)
@@ -240,8 +373,9 @@ public final class Executor: @unchecked Sendable {
     }
   }
 
-  /// Runs what was deferred, at most `deferredLimit` steps.
-  private func runDeferred() {
+  /// Runs what was deferred: at most `deferredLimit` steps. `yielding`: few once the turn is spent, for nothing else of the
+  /// same batch comes before the rest.
+  private func runDeferred(yielding: Bool) {
     depth += 1
     drain &+= 1
     var steps = 0
@@ -250,9 +384,66 @@ public final class Executor: @unchecked Sendable {
       deferredHead += 1
       if !step.node.isClosed { step.node.resumed(step.token) }
       steps += 1
+      if spend(), yielding, steps >= Self.deferredLeast { break }
     }
     drain &+= 1
     depth -= 1
+    // Nothing else of the batch may come before what is left.
+    if deferredHead < deferred.count { credit.pointee = 0 }
+  }
+
+  // MARK: How long a turn lasts
+
+  /// Counts an event; whether the turn is spent, so that no further one should be begun in it.
+  @inline(__always)
+  func spend() -> Bool {
+    credit.pointee &-= 1
+    return credit.pointee <= 0 && look()
+  }
+
+  /// Counts an event of a source that cannot stop behind it.
+  @inline(__always)
+  func count() { credit.pointee &-= 1 }
+
+  /// Looks at the clock and at the memory, and decides how soon to look again.
+  @inline(never)
+  private func look() -> Bool {
+    if isSpent { return true }
+    let time = clock.now
+    let elapsed = time - lastLook
+    lastLook = time
+    eventsLeft -= granted
+    // Events of one kind take about as long as those before them.
+    stride = elapsed > TurnLimits.look ? max(1, stride / 4) : min(TurnLimits.longestStride, stride * 2)
+    let isCutShort = deferredHead < deferred.count && depth == 0
+    isSpent = isCutShort || time >= turnEnd || arena.allocated >= limits.bytes || eventsLeft <= 0
+    grant()
+    return isSpent
+  }
+
+  private func grant() {
+    granted = min(stride, eventsLeft)
+    credit.pointee = isSpent ? 0 : granted
+  }
+
+  /// Has the rest of a batch run in a turn of its own, before any other batch of its kind; timers and control work may
+  /// come between. It belongs to the events of this turn (``settlement``). Called in a turn that is spent, at most once
+  /// for each source.
+  ///
+  /// - Parameter inner: the source is part of an inner signal.
+  public func resume(inner: Bool, _ work: @escaping () -> Void) {
+    settlement?.hold()
+    remainders.append(Remainder(isInner: inner, settlement: settlement, work: work))
+  }
+
+  /// The pipeline is over: the rest of its batches has no turn any more. `reason`: why its events have failed, if so.
+  func dropRemainders(_ reason: String? = nil) {
+    let left = remainders
+    remainders = []
+    for rest in left {
+      if let reason { rest.settlement?.fail(reason) }
+      rest.settlement?.release()
+    }
   }
 
   // MARK: During a turn
@@ -280,9 +471,11 @@ public final class Executor: @unchecked Sendable {
 
   /// Runs what an event of a batch has deferred before the next event of the batch comes, so that it makes
   /// no difference whether events share a turn.
+  ///
+  /// `yielding`: the next event waits for what is left, in another turn (``spend()``).
   @inline(__always)
-  func settle() {
-    if deferredHead < deferred.count, depth == 0 { runDeferred() }
+  func settle(yielding: Bool = false) {
+    if deferredHead < deferred.count, depth == 0 { runDeferred(yielding: yielding) }
   }
 
   /// Starts a source from inside a node: what it defers waits until the outer event is dealt with.
@@ -332,6 +525,24 @@ public final class Executor: @unchecked Sendable {
     get { timers.last }
     set { timers.last = newValue }
   }
+
+  /// The wall clock was set: whoever waits for a time of day looks at it anew. Call it in a turn.
+  public func clockWasSet() {
+    for waiting in clockWatchers where waiting.object != nil { waiting.object?.clockWasSet() }
+    clockWatchers.removeAll { $0.object == nil }
+  }
+
+  /// Tells `source` from now on when the wall clock was set.
+  func watchClock(_ source: RunningSource) {
+    if clockWatchers.count >= watchersToSweep {
+      clockWatchers.removeAll { $0.object == nil }
+      watchersToSweep = max(16, 2 * clockWatchers.count)
+    }
+    clockWatchers.append(Weak(source))
+  }
+
+  /// The clock as it is, not the turn's instant: to measure with only.
+  var instant: Instant { clock.now }
 
   func bury(_ object: AnyObject) { graveyard.append(object) }
 

@@ -36,6 +36,12 @@ open class RunningSource: OperatorNode {
   /// Whether it goes on for ever unless it is stopped, with nothing but time: a test does not wait for its end.
   open var isEndless: Bool { false }
 
+  /// The wall clock was set. Called in a turn of its own, after ``watchClock()``.
+  open func clockWasSet() {}
+
+  /// Asks for ``clockWasSet()``, for a source that waits for a time of day.
+  public final func watchClock() { executor.watchClock(self) }
+
   /// Stops reading and completes, so that what is held below is flushed.
   open func drain() { finish() }
 
@@ -52,8 +58,12 @@ open class RunningSource: OperatorNode {
 
   public final override func start() {}
 
+  /// It has ended, and `stop` has run.
+  func ended() {}
+
   /// Whoever waits for an answer to the event that it was made for hears at once that there is none any more.
   final override func closed() {
+    ended()
     if origin.reply != nil { execution.forget(self) }
     if carries.fitsOtherParameters, hasPosition, !seat.scope.isForSomething, seat.scope.subject == nil {
       execution.closed(self)
@@ -86,7 +96,21 @@ open class RunningSource: OperatorNode {
 
   /// Has what the last event put off run before the next one comes, so that it makes no difference whether they share a turn.
   @inline(__always)
-  final func settle() { settler._withUnsafeGuaranteedRef { $0.settle() } }
+  final func settle() {
+    settler._withUnsafeGuaranteedRef {
+      $0.settle()
+      $0.count()
+    }
+  }
+
+  /// The same; whether the next one must have another turn (``Executor/resume(inner:_:)``).
+  @inline(__always)
+  final func settleAndYield() -> Bool {
+    settler._withUnsafeGuaranteedRef {
+      $0.settle(yielding: true)
+      return $0.spend()
+    }
+  }
 
   /// Emits one event that this source made.
   public final func produce(_ value: Value, position: Int64 = -1) {

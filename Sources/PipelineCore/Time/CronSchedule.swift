@@ -11,8 +11,9 @@ public struct CronSchedule: Sendable, Equatable {
   private var daysOfWeek: UInt64 = 0
   private var anyDayOfMonth = false
   private var anyDayOfWeek = false
-  /// Every hour: such a schedule follows real time through changes of the clock.
-  private var anyHour = false
+  /// The minute or the hour begins with `*`: such a schedule follows the clock as it is, through all its changes. Any other
+  /// one names times of day, each of which is run once, even where the clock skips or repeats it.
+  public private(set) var followsClock = false
   public let text: String
 
   /// Why a text is no schedule.
@@ -57,7 +58,7 @@ public struct CronSchedule: Sendable, Equatable {
     daysOfMonth = sets[2]
     months = sets[3]
     daysOfWeek = sets[4] & 0x7F | (sets[4] >> 7 & 1)
-    anyHour = hours == 0xFF_FFFF
+    followsClock = parts[0].first == UInt8(ascii: "*") || parts[1].first == UInt8(ascii: "*")
     anyDayOfMonth = parts[2].first == UInt8(ascii: "*")
     anyDayOfWeek = parts[4].first == UInt8(ascii: "*")
     guard next(after: 0, in: "UTC") != nil else {
@@ -119,12 +120,12 @@ public struct CronSchedule: Sendable, Equatable {
   /// The first time of the schedule after `wallTime`, both in nanoseconds since 1970; nil if there is
   /// none within eight years, or no such time zone.
   ///
-  /// A local time that a change of the clock skips is run at the moment of the change; one that it
-  /// repeats is run the first time. A schedule of every hour runs in both.
+  /// Where the schedule names times of day (not ``followsClock``), one that a change of the clock skips is run at the moment
+  /// of the change, and one that it repeats is run the first time.
   public func next(after wallTime: Int64, in zone: String) -> Int64? {
     let after = Self.floor(wallTime, 1_000_000_000)
     guard let offset = TimeZones.offset(of: zone, at: after) else { return nil }
-    let found = anyHour ? nextReal(after, zone) : nextLocal(after, offset, zone)
+    let found = followsClock ? nextReal(after, zone) : nextLocal(after, offset, zone)
     return found.map { $0 &* 1_000_000_000 }
   }
 

@@ -2,12 +2,15 @@
 public final class VirtualTime: Clock, @unchecked Sendable {
   public private(set) var now = Instant(nanoseconds: 0)
   /// The wall-clock time at the origin, in nanoseconds since 1970.
-  public let origin: Int64
+  public private(set) var origin: Int64
 
   /// 2026-01-01T00:00:00Z unless said otherwise.
   public init(origin: Int64 = 1_767_225_600_000_000_000) { self.origin = origin }
 
   public var wallTime: Int64 { origin &+ now.nanoseconds }
+
+  /// Sets the wall clock forward, or back.
+  public func setClock(by step: TimeSpan) { origin &+= step.nanoseconds }
 
   /// Never goes back.
   public func advance(to instant: Instant) {

@@ -12,6 +12,8 @@ enum ExitStatus {
   /// An input file is missing.
   static let noInput = ExitCode(66)
   static let unavailable = ExitCode(69)
+  /// The system refuses memory.
+  static let system = ExitCode(71)
   static let inputOutput = ExitCode(74)
   /// Something that is in use by somebody else.
   static let temporary = ExitCode(75)

@@ -80,6 +80,10 @@ enum PlainArguments {
     self = isCheck ? .check(check) : .run(run)
   }
 
+  var isRun: Bool {
+    if case .run = self { true } else { false }
+  }
+
   func perform() throws {
     switch self {
     case .run(let settings): try settings.run()

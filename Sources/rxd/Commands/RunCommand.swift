@@ -11,7 +11,8 @@ struct Run: ParsableCommand {
     abstract: "Runs pipelines until their sources end.",
     discussion: """
       Each file is a pipeline of its own; one that fails does not stop the others. SIGINT and SIGTERM \
-      let what is under way be done, a second one or SIGQUIT ends at once. SIGHUP reads the files anew.
+      let what is under way be done; a second one, at least a second after the first, or SIGQUIT ends at once. \
+      SIGHUP reads the files anew. SIGUSR1 logs how many pipelines run; SIGUSR2 does nothing.
       """)
 
   @OptionGroup var input: InputOptions
@@ -58,11 +59,7 @@ struct RunSettings {
   var color: ColorMode?
 
   func run() throws {
-    let signals: Signals
-    do throws(PosixError) { signals = try Signals() } catch {
-      Console.complain(error.message)
-      throw ExitStatus.failure
-    }
+    Signals.endAtOnce()
     var noCore = rlimit(rlim_cur: 0, rlim_max: 0)
     setrlimit(__rlimit_resource_t(RLIMIT_CORE.rawValue), &noCore)
 
@@ -71,6 +68,7 @@ struct RunSettings {
       throw ValidationError("The limit for stopping is between 0 and 86400 seconds, not \(limit).")
     }
     let log = try logging.writer()
+    defer { log.flush(patience: .seconds(1)) }
     let notify = Notify()
     var options = Supervisor.Options()
     options.isDaemon = try flag(daemon, "RXD_DAEMON") || notify != nil
@@ -94,6 +92,11 @@ struct RunSettings {
     }
     let loaded = options.load()
     try report(loaded, log, options)
+    let signals: Signals
+    do throws(PosixError) { signals = try Signals() } catch {
+      Console.complain(error.message)
+      throw ExitStatus.failure
+    }
     if options.isDaemon { rx_forbid_dumps() }
     let letters = try deadLetters(log)
     let supervisor: Supervisor

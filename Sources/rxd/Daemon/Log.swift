@@ -4,7 +4,7 @@ import PipelineCore
 import Synchronization
 import Transport
 
-/// Writes the log to standard error, one line a record, whole lines only.
+/// Writes the log to standard error, one line a record, whole lines only. Whoever logs never waits (``LogOutput``).
 final class LogWriter: Sendable {
   enum Form: Sendable {
     /// `rxd: warning: search: message`, for somebody who watches.
@@ -24,13 +24,24 @@ final class LogWriter: Sendable {
   private let limiter: Mutex<LogLimiter>
   /// Called, from any thread, when a record was held back for the first time in a window.
   private let onHeldBack: Mutex<(@Sendable () -> Void)?> = Mutex(nil)
-  private let output = Mutex((line: OutputBuffer(capacity: 1024), shown: OutputBuffer(capacity: 1024)))
+  private let scratch = Mutex((line: OutputBuffer(capacity: 1024), shown: OutputBuffer(capacity: 1024)))
+  private let output: LogOutput
 
   init(form: Form, minimum: Logger.Level?) {
     self.form = form
     self.minimum = minimum
     limiter = Mutex(LogLimiter())
+    output = LogOutput { count in
+      let line = OutputBuffer(capacity: 256)
+      let what = count == 1 ? "1 line of the log was dropped" : "\(count) lines of the log were dropped"
+      Self.append(.warning, "", "\(what), because standard error was not read", [], form, to: line)
+      line.append(0x0A)
+      return Array(line.bytes)
+    }
   }
+
+  /// Writes what standard error has not taken yet; gives up when it has taken nothing for `patience`.
+  func flush(patience: TimeSpan) { output.flush(patience: patience) }
 
   /// The form that suits where standard error leads to, unless `format` says one.
   static func form(_ format: LogFormat?) -> Form {
@@ -106,14 +117,14 @@ final class LogWriter: Sendable {
     case .json, .journalJSON:
       emit { line in
         if form == .journalJSON { line.append("<4>") }
-        open(&line, .warning)
+        Self.open(line, .warning)
         line.append("\"target\":\"rejected\",\"message\":\"event rejected\",\"rejected\":")
         line.append(letter)
         line.append("}")
       }
     case .terminal, .text, .journal:
       emit { line in
-        prefix(&line, .warning)
+        Self.prefix(line, .warning, form)
         line.append("rejected: ")
         line.append(letter)
       }
@@ -126,63 +137,65 @@ final class LogWriter: Sendable {
     _ level: Logger.Level, _ component: String, _ message: String,
     _ fields: [(name: String, value: Value)]
   ) {
-    let shown = Printable.cut(message, limit: 8192)
-    emit { line in
-      if form == .json || form == .journalJSON {
-        if form == .journalJSON { line.append("<\(Self.priority(level))>") }
-        open(&line, level)
-        line.append("\"target\":\"rxd\",\"component_id\":")
-        quote(component, &line)
-        line.append(",\"message\":")
-        quote(message, &line)
-        for field in fields {
-          line.append(",")
-          quote(field.name, &line)
-          line.append(":")
-          JSONWriter.append(field.value, to: line)
-        }
-        line.append("}")
-      } else {
-        prefix(&line, level)
-        if level >= .warning, form != .text { line.append(level >= .error ? "error: " : "warning: ") }
-        if !component.isEmpty { line.append("\(Printable.cut(component, limit: 200)): ") }
-        line.append(shown)
+    emit { line in Self.append(level, component, message, fields, form, to: line) }
+  }
+
+  private static func append(
+    _ level: Logger.Level, _ component: String, _ message: String, _ fields: [(name: String, value: Value)],
+    _ form: Form, to line: OutputBuffer
+  ) {
+    if form == .json || form == .journalJSON {
+      if form == .journalJSON { line.append("<\(priority(level))>") }
+      open(line, level)
+      line.append("\"target\":\"rxd\",\"component_id\":")
+      quote(component, line)
+      line.append(",\"message\":")
+      quote(message, line)
+      for field in fields {
+        line.append(",")
+        quote(field.name, line)
+        line.append(":")
+        JSONWriter.append(field.value, to: line)
       }
+      line.append("}")
+    } else {
+      prefix(line, level, form)
+      if level >= .warning, form != .text { line.append(level >= .error ? "error: " : "warning: ") }
+      if !component.isEmpty { line.append("\(Printable.cut(component, limit: 200)): ") }
+      line.append(Printable.cut(message, limit: 8192))
     }
   }
 
-  private func prefix(_ line: inout OutputBuffer, _ level: Logger.Level) {
+  private static func prefix(_ line: OutputBuffer, _ level: Logger.Level, _ form: Form) {
     switch form {
-    case .journal: line.append("<\(Self.priority(level))>")
+    case .journal: line.append("<\(priority(level))>")
     case .terminal: line.append("rxd: ")
     default:
-      Self.appendTimestamp(to: line)
+      appendTimestamp(to: line)
       line.append(" \(level.rawValue) ")
     }
   }
 
-  private func open(_ line: inout OutputBuffer, _ level: Logger.Level) {
+  private static func open(_ line: OutputBuffer, _ level: Logger.Level) {
     line.append("{\"timestamp\":\"")
-    Self.appendTimestamp(to: line)
+    appendTimestamp(to: line)
     line.append("\",\"level\":\"\(level.rawValue)\",")
   }
 
-  private func quote(_ text: String, _ line: inout OutputBuffer) {
+  private static func quote(_ text: String, _ line: OutputBuffer) {
     var text = text
     text.withUTF8 { _ = JSONWriter.append(.string(UnsafeRawBufferPointer($0)), to: line) }
   }
 
-  private func emit(_ body: (inout OutputBuffer) -> Void) {
-    output.withLock { output in
-      output.line.clear()
-      body(&output.line)
+  private func emit(_ body: (OutputBuffer) -> Void) {
+    scratch.withLock { scratch in
+      scratch.line.clear()
+      body(scratch.line)
       // Every form: what stands in it may come from events. Within JSON it can only be inside of texts.
-      output.shown.clear()
-      ControlEscaping.append(output.line.bytes, to: output.shown)
-      output.shown.append(0x0A)
-      var written = 0
-      // A log that nobody takes must not end the daemon.
-      _ = try? FileDescriptor.standardError.write(output.shown.bytes, written: &written)
+      scratch.shown.clear()
+      ControlEscaping.append(scratch.line.bytes, to: scratch.shown)
+      scratch.shown.append(0x0A)
+      output.put(scratch.shown.bytes)
     }
   }
 

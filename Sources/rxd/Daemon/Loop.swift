@@ -3,6 +3,10 @@ import PipelineCore
 
 /// A thread that runs the turns of the executors assigned to it, and sleeps when there is nothing to do:
 /// an idle loop wakes for nothing but the next timer.
+///
+/// Executors share the thread fairly by time: of those that have something to do, the one that has used the least time
+/// runs next, for a quantum (``TurnLimits/quantum``), or until a timer of one that has nothing else to do is due. An executor
+/// that was idle does not catch up on the time it did not use, but it runs soon.
 final class Loop: @unchecked Sendable {
   private let mutex: UnsafeMutablePointer<pthread_mutex_t>
   private let condition: UnsafeMutablePointer<pthread_cond_t>
@@ -19,10 +23,24 @@ final class Loop: @unchecked Sendable {
   /// Another thread runs turns in place of the one that sleeps.
   private var isLent = false
 
-  private struct Member {
-    var executor: Executor
+  private final class Member: @unchecked Sendable {
+    let executor: Executor
     /// What the executor's turns need alive.
-    var owner: AnyObject
+    let owner: AnyObject
+    /// Something was handed to the executor since this was last looked at. Guarded by `mutex`.
+    var isSignalled = true
+    // By the thread that runs turns, or under `mutex` while that one sleeps:
+    /// Something is left to do.
+    var isBusy = false
+    /// The next timer.
+    var deadline: Instant?
+    /// The time that its turns have taken, as far as that still counts.
+    var used = TimeSpan.zero
+
+    init(_ executor: Executor, owner: AnyObject) {
+      self.executor = executor
+      self.owner = owner
+    }
   }
 
   init() {
@@ -49,9 +67,13 @@ final class Loop: @unchecked Sendable {
   /// Adds an executor; its turns run on this loop's thread from now on, and `owner` lives until it is
   /// removed.
   func add(_ executor: Executor, owner: AnyObject) {
-    executor.setNeedsTurn = { [weak self] in self?.signal() }
-    executor.runHere = { [weak self, unowned executor] in self?.lend(executor, $0, $1) ?? false }
-    locked { members.append(Member(executor: executor, owner: owner)) }
+    let member = Member(executor, owner: owner)
+    executor.setNeedsTurn = { [weak self, weak member] in self?.signal(member) }
+    executor.runHere = { [weak self, weak member] in
+      guard let self, let member else { return false }
+      return lend(member, $0, $1)
+    }
+    locked { members.append(member) }
     signal()
   }
 
@@ -62,27 +84,30 @@ final class Loop: @unchecked Sendable {
     signal()
   }
 
-  /// Has the loop look again whether there is something to do. From any thread.
-  func signal() {
+  /// Has the loop look again whether there is something to do, for `member`. From any thread.
+  private func signal(_ member: Member? = nil) {
     locked {
+      member?.isSignalled = true
       isSignalled = true
       pthread_cond_signal(condition)
     }
   }
 
   /// Has the calling thread run turns of an executor if this loop's thread sleeps; whether it took the batch.
-  private func lend(_ executor: Executor, _ batch: Executor.Work, _ isInner: Bool) -> Bool {
-    let isFree = locked {
-      guard isAsleep, !isLent, !isSignalled, !isStopped, members.contains(where: { $0.executor === executor })
-      else { return false }
+  private func lend(_ member: Member, _ batch: Executor.Work, _ isInner: Bool) -> Bool {
+    let (isFree, limit) = locked { () -> (Bool, Instant?) in
+      guard isAsleep, !isLent, !isSignalled, !isStopped, members.contains(where: { $0 === member })
+      else { return (false, nil) }
       isLent = true
-      return true
+      return (true, waking)
     }
     guard isFree else { return false }
-    let lent = executor.runLent(inner: isInner, batch)
-    let next = executor.nextDeadline
+    let lent = member.executor.runLent(inner: isInner, until: limit, batch)
+    let next = member.executor.nextDeadline
     locked {
       isLent = false
+      member.deadline = next
+      member.isBusy = lent.isBusy
       if let next, waking.map({ next < $0 }) ?? true { isSignalled = true }
       if lent.isBusy { isSignalled = true }
       if isSignalled || isStopped { pthread_cond_signal(condition) }
@@ -121,37 +146,67 @@ final class Loop: @unchecked Sendable {
         continue
       }
       if round.isStopped { return }
-      var isBusy = false
-      var deadline: Instant?
-      for member in round.members {
-        if member.executor.run() { isBusy = true }
-        if let next = member.executor.nextDeadline { deadline = min(deadline ?? next, next) }
+      if let next = round.next {
+        run(next, others: round.deadline)
+      } else {
+        sleep(until: round.deadline)
       }
-      if !isBusy { sleep(until: deadline) }
     }
   }
 
-  private struct Round {
-    var leaving: [(executor: Executor, done: @Sendable () -> Void)]
-    var members: [Member]
-    var isStopped: Bool
+  /// Runs turns of `member`; a timer of somebody else who has nothing to do now is due at `others`.
+  private func run(_ member: Member, others: Instant?) {
+    let begin = SystemClock.shared.now
+    member.isBusy = member.executor.run(for: TurnLimits.quantum, until: others)
+    member.deadline = member.executor.nextDeadline
+    member.used = member.used + (SystemClock.shared.now - begin)
   }
+
+  private struct Round {
+    var leaving: [(executor: Executor, done: @Sendable () -> Void)] = []
+    /// Who runs now: of those that have something to do, who has used the least time.
+    var next: Member?
+    /// The next timer of those that have nothing to do.
+    var deadline: Instant?
+    var isStopped = false
+  }
+
+  /// The least time that a member with something to do had used when the last one ran.
+  private var reached = TimeSpan.zero
 
   /// What there is to do. The signal is taken together with all that it may stand for, so that what comes later
   /// finds the loop signalled again. The members that leave are dropped; what they own is released outside of the
   /// lock.
   private func look() -> Round {
     var released: [Member] = []
+    let now = SystemClock.shared.now
     let round = locked {
-      let gone = leaving
+      var round = Round()
+      round.leaving = leaving
       leaving = []
-      for entry in gone {
+      for entry in round.leaving {
         released += members.filter { $0.executor === entry.executor }
         members.removeAll { $0.executor === entry.executor }
       }
       isSignalled = false
-      if gone.isEmpty { answered = asked }
-      return Round(leaving: gone, members: members, isStopped: isStopped)
+      round.isStopped = isStopped
+      if !round.leaving.isEmpty { return round }
+      answered = asked
+      for member in members {
+        if !member.isBusy {
+          guard member.isSignalled || member.deadline.map({ $0 <= now }) ?? false else {
+            if let deadline = member.deadline { round.deadline = min(round.deadline ?? deadline, deadline) }
+            continue
+          }
+          member.isBusy = true
+          // It was idle: ahead of the others by a quantum at most.
+          member.used = max(member.used, TimeSpan(nanoseconds: reached.nanoseconds &- TurnLimits.quantum.nanoseconds))
+        }
+        member.isSignalled = false
+        if round.next.map({ member.used < $0.used }) ?? true { round.next = member }
+      }
+      if let next = round.next { reached = max(reached, next.used) }
+      return round
     }
     return withExtendedLifetime(released) { round }
   }

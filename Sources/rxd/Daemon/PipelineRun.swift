@@ -68,6 +68,11 @@ final class PipelineRun: @unchecked Sendable {
   /// Suspends without waiting for answers under way.
   func freeze() { executor.post { [self] in execution.freeze() } }
 
+  /// The wall clock was set.
+  func clockWasSet() {
+    executor.post { [self] in executor.clockWasSet() }
+  }
+
   /// Lets go of everything at once, unless it has ended already.
   func cancel(_ report: @escaping @Sendable (Report) -> Void) {
     executor.post { [self] in

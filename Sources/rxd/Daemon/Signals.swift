@@ -7,19 +7,32 @@ import Transport
 struct Signals {
   /// Readable while a signal is pending.
   let descriptor: Int32
-  private static let handled = [SIGHUP, SIGINT, SIGTERM, SIGQUIT, SIGUSR1]
+  private static let handled = [SIGHUP, SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2]
+  private static let ending = [SIGINT, SIGTERM, SIGQUIT]
 
-  /// Blocks signals in the calling thread and those that it starts from now on.
-  static func hold(_ signals: [Int32]) {
+  /// Holds all of them back from the very start, until ``release()`` or somebody who can deal with them.
+  static func hold() { mask(SIG_BLOCK, handled) }
+
+  /// They do what they do by themselves.
+  static func release() { mask(SIG_UNBLOCK, handled) }
+
+  /// Until ``init()``, what asks the process to end does so at once: nothing has begun, so there is nothing to wait for. The others
+  /// wait. What the parent process had ignored stays ignored.
+  static func endAtOnce() {
+    for signal in ending where rx_is_signal_default(signal) { rx_end_at_signal(signal) }
+    mask(SIG_UNBLOCK, ending)
+  }
+
+  private static func mask(_ how: Int32, _ signals: [Int32]) {
     var set = sigset_t()
     sigemptyset(&set)
     for signal in signals { sigaddset(&set, signal) }
-    pthread_sigmask(SIG_BLOCK, &set, nil)
+    pthread_sigmask(how, &set, nil)
   }
 
   /// Takes the signals over. Called on the main thread, before any other thread is started.
   init() throws(PosixError) {
-    Self.hold(Self.handled)
+    Self.hold()
     descriptor = rx_signalfd(Self.handled, Int32(Self.handled.count))
     if descriptor < 0 { throw PosixError("create", "a signalfd") }
   }

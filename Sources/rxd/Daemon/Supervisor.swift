@@ -40,6 +40,11 @@ final class Supervisor {
   private var isReady = false
   private var reload: Reload?
   private var stopDeadline: Instant?
+  private var stoppedAt: Instant?
+  /// A further signal before that is one that was sent twice, as timeout(1) does, not somebody who loses patience.
+  private static let patience = TimeSpan.seconds(1)
+  /// Readable when the wall clock has been set.
+  private let clockWatch = rx_clock_watch()
   /// The limit for stopping has passed.
   private var isCancelling = false
   private var nextFeed: Instant?
@@ -89,12 +94,18 @@ final class Supervisor {
 
   /// Runs what `loaded` holds plans for; returns the exit status.
   func run(_ loaded: [FrontEnd.Result]) -> Int32 {
+    // What asked for the end during the start finds nothing begun; the rest waits until something has.
+    var early: [Int32] = []
+    while let signal = signals.next() { early.append(signal) }
+    if early.contains(SIGQUIT) { return 128 + SIGQUIT }
+    if early.contains(SIGTERM) || early.contains(SIGINT) { return ExitStatus.success.rawValue }
     for result in loaded { add(result) }
     broken = loaded.filter(\.hasErrors).map { Printable.cut($0.path, limit: 200) }
     balance(slots.count)
     for slot in slots { launch(slot) }
     if let interval = feedInterval { nextFeed = now + interval }
     settle()
+    for signal in early { _ = take(signal: signal) }
     while !isOver {
       wait()
       for message in mailbox.messages.withLock({ box in
@@ -113,6 +124,7 @@ final class Supervisor {
     notify?.send("STOPPING=1")
     letters.close(within: .seconds(5))
     _ = log.summarize(all: true)
+    log.flush(patience: .seconds(1))
     return hasFailed ? ExitStatus.failure.rawValue : ExitStatus.success.rawValue
   }
 
@@ -127,14 +139,18 @@ final class Supervisor {
     var entries = [
       pollfd(fd: signals.descriptor, events: Int16(POLLIN), revents: 0),
       pollfd(fd: wake.descriptor, events: Int16(POLLIN), revents: 0),
+      pollfd(fd: clockWatch, events: Int16(POLLIN), revents: 0),
     ]
     var timeout: Int32 = -1
     if let deadline {
       let left = max(0, (deadline - now).nanoseconds)
       timeout = Int32(clamping: (left + 999_999) / 1_000_000)
     }
-    _ = poll(&entries, 2, timeout)
+    _ = poll(&entries, nfds_t(entries.count), timeout)
     wake.clear()
+    if entries[2].revents != 0, rx_clock_was_set(clockWatch) {
+      for slot in slots { slot.run?.clockWasSet() }
+    }
   }
 
   private func take(_ message: Message) {
@@ -198,7 +214,15 @@ final class Supervisor {
     if let at = nextFeed, now >= at, let interval = feedInterval {
       // Each loop must have come round since the last time.
       let turned = loops.map { $0.hasTurned() }
-      if !turned.contains(false) { notify?.send("WATCHDOG=1") }
+      // Nor may a writer be stuck: a write or a sync that does not come back within that time.
+      if let call = WriterCalls.longest(), call.duration > interval {
+        logger.error("not feeding the watchdog: \(call.name) has been busy for \(Self.shown(call.duration))")
+      } else if turned.contains(false) {
+        logger.error(
+          "not feeding the watchdog: an event has kept a pipeline busy for longer than \(Self.shown(interval))")
+      } else {
+        notify?.send("WATCHDOG=1")
+      }
       nextFeed = now + interval
     }
     if let at = nextSummary, now >= at { nextSummary = log.summarize() }
@@ -415,15 +439,20 @@ final class Supervisor {
       if !isStopping { reloadAll() }
     case SIGUSR1:
       logger.notice("\(status)")
+    case SIGUSR2: break
     case SIGQUIT: return abort(signal)
     default:
-      if isStopping { return abort(signal) }
-      stop()
+      guard let stoppedAt else {
+        stop()
+        break
+      }
+      if now - stoppedAt >= Self.patience { return abort(signal) }
     }
     return nil
   }
 
   private func stop() {
+    stoppedAt = now
     stopDeadline = now + options.drainLimit
     let microseconds = options.drainLimit.nanoseconds / 1000 &+ 5_000_000
     notify?.send("STOPPING=1\nSTATUS=draining\nEXTEND_TIMEOUT_USEC=\(microseconds)")
@@ -441,6 +470,7 @@ final class Supervisor {
     notify?.send("STOPPING=1")
     letters.close(within: .milliseconds(200))
     _ = log.summarize(all: true)
+    log.flush(patience: .zero)
     return signal.map { 128 + $0 } ?? ExitStatus.failure.rawValue
   }
 

@@ -1,0 +1,1 @@
+// Nothing to call: the library takes the place of calls of the C library.

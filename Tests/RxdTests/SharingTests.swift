@@ -1,0 +1,219 @@
+import Foundation
+import Testing
+
+/// What a busy pipeline, a device that hangs and a log that nobody reads do to everything else.
+@Suite(.timeLimit(.minutes(10)))
+struct SharingTests {
+  /// Busy for ever: windows of a hundred numbers.
+  private static let busy = """
+    sources: { round: { values: [\((1...500).map(String.init).joined(separator: ", "))] } }
+    signals:
+      windows:
+        from: round
+        chain:
+          - repeat
+          - scan: { initial: [], next: "size(acc) < 100 ? acc + [event] : [event]" }
+    sinks: { out: { from: windows, discard: {} } }
+
+    """
+
+  private static let products = Bundle.main.bundleURL.deletingLastPathComponent().path
+  private static let hang: String? = [products, Bundle.main.bundleURL.path, Rxd.root + "/.build/debug"]
+    .map { $0 + "/libCHang.so" }.first { FileManager.default.fileExists(atPath: $0) }
+
+  @Test func busyPipelinesFeedTheWatchdogAndLetOthersRun() throws {
+    let folder = try Scratch()
+    for name in ["a", "b", "c", "d"] { try folder.write("\(name).yaml", Self.busy) }
+    try folder.write(
+      "clock.yaml",
+      """
+      sources: { clock: { interval: 10ms } }
+      sinks: { out: { from: clock, chain: [ { map: event.tick } ], stdout: json } }
+
+      """)
+    let manager = try NotifySocket(folder.path + "/notify")
+    let process = try RunningRxd(
+      [folder.path], environment: ["NOTIFY_SOCKET": manager.path, "WATCHDOG_USEC": "1000000"])
+    _ = try manager.next(with: "READY")
+    for tick in 1...50 { #expect(try process.line() == "\(tick)") }
+    for _ in 0..<3 { _ = try manager.next(with: "WATCHDOG") }
+    process.send(SIGTERM)
+    #expect(try process.wait() == 0)
+  }
+
+  @Test func aHungSyncStopsTheFeeding() throws {
+    let hang = try #require(Self.hang, "libCHang.so is built with the tests")
+    let folder = try Scratch()
+    let file = try folder.write(
+      "a.yaml",
+      """
+      sources: { clock: { interval: 5ms } }
+      sinks: { out: { from: clock, file: { path: '\(folder.path)/out.ndjson', sync: batch } } }
+
+      """)
+    let manager = try NotifySocket(folder.path + "/notify")
+    let trigger = folder.path + "/hang"
+    let process = try RunningRxd(
+      [file, "--log-format", "text"],
+      environment: [
+        "NOTIFY_SOCKET": manager.path, "WATCHDOG_USEC": "200000", "LD_PRELOAD": hang, "HANG_WHILE": trigger,
+      ])
+    _ = try manager.next(with: "READY")
+    for _ in 0..<3 { _ = try manager.next(with: "WATCHDOG") }
+    try folder.write("hang", "")
+    let told = try process.errorLine(with: "not feeding the watchdog")
+    #expect(told.contains("out.ndjson has been busy for"))
+    while Deadline.isReadable(manager.descriptor) { _ = try manager.next() }
+    try process.errorLine(with: "not feeding the watchdog")
+    #expect(!Deadline.isReadable(manager.descriptor))
+    // It comes back: so does the feeding.
+    try FileManager.default.removeItem(atPath: trigger)
+    _ = try manager.next(with: "WATCHDOG")
+    process.send(SIGTERM)
+    #expect(try process.wait() == 0)
+  }
+
+  // MARK: A log that nobody reads
+
+  /// Each event is a line of the log, and three thousand are far more than a pipe and the buffer hold.
+  private static let talkative = """
+    sources: { clock: { interval: 200us } }
+    signals:
+      said:
+        from: clock
+        chain: [ { log: { message: "{{ event.tick }} \(String(repeating: "x", count: 1000))" } }, { map: event.tick } ]
+    sinks: { out: { from: said, chain: [ { filter: event % 1000 == 0 } ], stdout: json } }
+
+    """
+
+  @Test func aLogThatNobodyReadsStopsNeitherThePipelineNorItsEnd() throws {
+    let folder = try Scratch()
+    let file = try folder.write("a.yaml", Self.talkative)
+    let process = try RunningRxd([file, "--log-format", "text"])
+    // Far behind what a pipe takes, and the buffer.
+    while let line = try process.line(), line != "3000" {}
+    process.send(SIGTERM)
+    #expect(try process.wait() == 0)
+    // What was written is the beginning of the log.
+    for number in 1...50 {
+      #expect(try process.line(from: process.errors)?.contains(": \(number) xxx") == true)
+    }
+  }
+
+  @Test func linesThatAreDroppedAreCounted() throws {
+    let folder = try Scratch()
+    let file = try folder.write("a.yaml", Self.talkative)
+    let process = try RunningRxd([file, "--log-format", "text"])
+    while let line = try process.line(), line != "3000" {}
+    let told = try process.errorLine(with: "of the log were dropped, because standard error was not read")
+    let count = told.split(separator: " ").compactMap { Int($0) }.first ?? 0
+    #expect(count > 100, "\(told)")
+    process.send(SIGTERM)
+    while try process.line(from: process.errors) != nil {}
+    #expect(try process.wait() == 0)
+  }
+
+  /// As long as somebody reads, however slowly, nothing is missing at the end.
+  @Test func everythingIsInTheLogThatIsRead() throws {
+    let folder = try Scratch()
+    let file = try folder.write(
+      "a.yaml",
+      """
+      sources: { numbers: { values: [\((1...500).map(String.init).joined(separator: ", "))] } }
+      sinks:
+        out: { from: numbers, chain: [ { log: { message: "n{{ event }}. \(String(repeating: "x", count: 1000))" } } ], discard: {} }
+
+      """)
+    let process = try RunningRxd([file, "--log-format", "json"])
+    var seen = 0
+    while let line = try process.line(from: process.errors) {
+      if line.contains("n\(seen + 1). xxx") { seen += 1 }
+    }
+    #expect(seen == 500)
+    #expect(try process.wait() == 0)
+  }
+
+  /// Where the system refuses memory, a message says so.
+  @Test func tooLittleMemoryIsAMessage() throws {
+    let folder = try Scratch()
+    let file = try folder.write(
+      "a.yaml",
+      """
+      sources: { text: { values: ['\(String(repeating: "x", count: 100_000))'] } }
+      signals: { all: { from: text, chain: [ repeat, { collect: 10000000 } ] } }
+      sinks: { out: { from: all, discard: {} } }
+
+      """)
+    let process = try RunningRxd([file], limitingMemoryTo: 800_000)
+    let line = try process.errorLine(with: "out of memory")
+    #expect(line.contains("ulimit -v"))
+    #expect(try process.wait() == 71)
+  }
+
+  // MARK: Signals
+
+  /// While the file is still being read nothing has begun: what asks for a reload or a status waits, what asks for the end gets it.
+  @Test(arguments: [(SIGTERM, 0), (SIGINT, 0), (SIGQUIT, 128 + SIGQUIT)] as [(Int32, Int32)])
+  func signalsDuringTheStart(_ last: Int32, _ status: Int32) throws {
+    let process = try RunningRxd(["run", "-"])
+    // From then on they are held back.
+    let held = "/proc/\(process.pid)/status"
+    var isHeld = false
+    for _ in 0..<100_000 where !isHeld {
+      let text = (try? String(contentsOfFile: held, encoding: .utf8)) ?? ""
+      let mask = text.split(separator: "\n").first { $0.hasPrefix("SigBlk:") }?.split(separator: "\t").last ?? "0"
+      let caught = text.split(separator: "\n").first { $0.hasPrefix("SigCgt:") }?.split(separator: "\t").last ?? "0"
+      isHeld =
+        (UInt64(mask, radix: 16) ?? 0) >> UInt64(SIGUSR1 - 1) & 1 == 1
+        && (UInt64(caught, radix: 16) ?? 0) >> UInt64(SIGTERM - 1) & 1 == 1
+      if !isHeld { sched_yield() }
+    }
+    #expect(isHeld)
+    for signal in [SIGUSR1, SIGUSR2, SIGHUP] { process.send(signal) }
+    process.send(last)
+    #expect(try process.wait() == status)
+  }
+
+  @Test func theSignalsOfUsersEndNothing() throws {
+    let folder = try Scratch()
+    let file = try folder.write("a.yaml", DaemonTests.saying("one"))
+    let process = try RunningRxd([file, "--log-format", "text"])
+    #expect(try process.line() == "one")
+    process.send(SIGUSR2)
+    process.send(SIGUSR1)
+    try process.errorLine(with: "1 pipeline running")
+    process.send(SIGTERM)
+    #expect(try process.wait() == 0)
+  }
+
+  /// timeout(1) sends the signal to the process and then to its group, which is the process again.
+  @Test func aSignalThatIsSentTwiceIsOne() throws {
+    let folder = try Scratch()
+    let file = try folder.write(
+      "a.yaml",
+      """
+      sources: { now: { values: [1, 2, 3] }, never: { never: {} } }
+      signals: { all: { merge: [now, never] } }
+      sinks:
+        seen: { from: all, stdout: json }
+        held: { from: all, chain: [ { bufferWithTime: 1h } ], stdout: json }
+
+      """)
+    let process = try RunningRxd([file])
+    for number in 1...3 { #expect(try process.line() == "\(number)") }
+    for _ in 0..<20 {
+      process.send(SIGTERM)
+      process.send(SIGINT)
+    }
+    #expect(try process.line() == "[1,2,3]")
+    #expect(try process.wait() == 0)
+  }
+}
+
+extension Deadline {
+  /// Whether something can be read now.
+  static func isReadable(_ descriptor: Int32) -> Bool {
+    var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+    return poll(&entry, 1, 0) > 0
+  }
+}
