@@ -112,7 +112,8 @@ let package = Package(
       name: "PipelineCoreTests",
       dependencies: ["PipelineCore", "PipelineTestSupport", "Sources_", "Sinks", "Measuring"]),
     .testTarget(
-      name: "TransportTests", dependencies: ["Transport", "PipelineCore", "PipelineHost", "PipelineTestSupport"]),
+      name: "TransportTests",
+      dependencies: ["Transport", "CCurl", "PipelineCore", "PipelineHost", "PipelineTestSupport"]),
     // Runs the built binary; the dependency is there so that it is built.
     .testTarget(name: "RxdTests", dependencies: ["rxd", "CLinux"]),
     .testTarget(name: "SourcesTests", dependencies: ["PipelineHost", "PipelineTestSupport", "Sources_", "rxd"]),

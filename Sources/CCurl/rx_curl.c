@@ -2,6 +2,9 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
 
 #define FUNCTIONS(each) \
   each(global_init) each(easy_init) each(easy_cleanup) each(easy_reset) each(easy_strerror) each(easy_setopt) \
@@ -12,29 +15,79 @@
 
 // The functions of the library, by the types that its header gives them.
 #define FIELD(name) __typeof__(&curl_##name) name;
-static struct { FUNCTIONS(FIELD) } lib;
+struct functions { FUNCTIONS(FIELD) };
 #undef FIELD
+static struct functions lib;
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static bool loaded;
-static const char missing[] = "libcurl.so.4 is not installed";
+// `loaded` is set once, when all of `lib` is; the lock is for whoever loads.
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_bool loaded;
+static bool initialized;
+static const char missing[] = "libcurl.so.4 cannot be loaded";
 
-static void load(void) {
-  void *handle = dlopen("libcurl.so.4", RTLD_LAZY | RTLD_LOCAL);
-  if (!handle) return;
-#define FIND(name) \
-  if (!(lib.name = (__typeof__(lib.name))dlsym(handle, "curl_" #name))) return;
+bool rx_curl_may_pass(const char *why) {
+  static const char *const passing[] = {
+    "Too many open files", "Cannot allocate memory", "cannot allocate memory", "out of memory", "failed to map segment",
+    "Resource temporarily unavailable", "Interrupted system call", "Input/output error", "cannot create shared object descriptor",
+  };
+  for (size_t i = 0; i < sizeof passing / sizeof *passing; i++)
+    if (strstr(why, passing[i])) return true;
+  return false;
+}
+
+static rx_curl_state find(const char *name, struct functions *functions, char *why, size_t size) {
+  void *handle = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
+  if (!handle) {
+    const char *said = dlerror();
+    snprintf(why, size, "%s", said ? said : "the reason is not known");
+    return rx_curl_may_pass(why) ? RX_CURL_BUSY : RX_CURL_MISSING;
+  }
+#define FIND(function) \
+  if (!(functions->function = (__typeof__(functions->function))dlsym(handle, "curl_" #function))) { \
+    snprintf(why, size, "%s: it has no function curl_%s", name, #function); \
+    dlclose(handle); \
+    return RX_CURL_MISSING; \
+  }
   FUNCTIONS(FIND)
 #undef FIND
-  loaded = true;
+  return RX_CURL_READY;
+}
+
+rx_curl_state rx_curl_try(const char *name, char *why, size_t size) {
+  struct functions functions;
+  return find(name, &functions, why, size);
+}
+
+static rx_curl_state load(char *why, size_t size) {
+  if (atomic_load_explicit(&loaded, memory_order_acquire)) return RX_CURL_READY;
+  rx_curl_state state = find("libcurl.so.4", &lib, why, size);
+  if (state == RX_CURL_READY) atomic_store_explicit(&loaded, true, memory_order_release);
+  return state;
 }
 
 bool rx_curl_load(void) {
-  pthread_once(&once, load);
-  return loaded;
+  if (atomic_load_explicit(&loaded, memory_order_acquire)) return true;
+  char why[256];
+  pthread_mutex_lock(&lock);
+  rx_curl_state state = load(why, sizeof why);
+  pthread_mutex_unlock(&lock);
+  return state == RX_CURL_READY;
 }
 
-CURLcode rx_curl_global_init(long flags) { return rx_curl_load() ? lib.global_init(flags) : CURLE_FAILED_INIT; }
+rx_curl_state rx_curl_prepare(char *why, size_t size) {
+  pthread_mutex_lock(&lock);
+  rx_curl_state state = load(why, size);
+  if (state == RX_CURL_READY && !initialized) {
+    CURLcode code = lib.global_init(CURL_GLOBAL_DEFAULT);
+    initialized = code == CURLE_OK;
+    if (!initialized) {
+      snprintf(why, size, "%s", lib.easy_strerror(code));
+      state = RX_CURL_BUSY;
+    }
+  }
+  pthread_mutex_unlock(&lock);
+  return state;
+}
 
 CURL *rx_curl_easy_init(void) { return rx_curl_load() ? lib.easy_init() : NULL; }
 

@@ -2,6 +2,8 @@
 #include "rx_json.h"
 
 #include <simdjson.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <memory>
@@ -138,6 +140,36 @@ inline uint64_t hash(const rx_value &key) {
   return mix(state ^ word, 0xe7037ed1a0b428dbu);
 }
 
+/// Containers above this size are moved piece by piece.
+constexpr size_t piece = 1 << 20;
+
+/// Moves `size` bytes out of memory that nobody reads afterwards, and gives the pages back that are empty by then: a large
+/// document does not need room for all of its values twice.
+__attribute__((noinline)) void move_pieces(uint8_t *target, uint8_t *source, size_t size) {
+  static const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  uintptr_t empty = (reinterpret_cast<uintptr_t>(source) + page - 1) & ~(page - 1);
+  while (size > 0) {
+    const size_t count = size < piece ? size : piece;
+    memcpy(target, source, count);
+    target += count;
+    source += count;
+    size -= count;
+    const uintptr_t end = reinterpret_cast<uintptr_t>(source) & ~(page - 1);
+    if (end > empty) {
+      madvise(reinterpret_cast<void *>(empty), end - empty, MADV_DONTNEED);
+      empty = end;
+    }
+  }
+}
+
+inline void move_values(uint8_t *target, rx_value *source, size_t size) {
+  if (__builtin_expect(size <= piece, true)) {
+    memcpy(target, source, size);
+  } else {
+    move_pieces(target, reinterpret_cast<uint8_t *>(source), size);
+  }
+}
+
 inline bool same(const rx_value &a, const rx_value &b) {
   return a.length == b.length
     && memcmp(reinterpret_cast<void *>(a.payload), reinterpret_cast<void *>(b.payload), a.length) == 0;
@@ -184,6 +216,8 @@ uint32_t rx_json_parser::distinct(rx_value *members, uint32_t count) {
     if (kept != i) memcpy(&members[2 * kept], &members[2 * i], 2 * sizeof(rx_value));
     table[slot] = ++kept;
   }
+  // A large one is not kept beside the values while they are moved.
+  if (size > piece) std::vector<uint32_t>().swap(table);
   return kept;
 }
 
@@ -296,7 +330,7 @@ close_list:
     rx_value *first = base + levels[depth].first;
     const size_t count = top - first;
     value = make(RX_LIST, memory, count);
-    memcpy(memory, first, count * sizeof(rx_value));
+    move_values(memory, first, count * sizeof(rx_value));
     memory += count * sizeof(rx_value);
     top = first;
   }
@@ -308,7 +342,7 @@ close_map:
     uint32_t count = static_cast<uint32_t>((top - first) / 2);
     if (count > 1) count = distinct(first, count);
     value = make(RX_MAP, memory, count);
-    memcpy(memory, first, count * sizeof(rx_entry));
+    move_values(memory, first, count * sizeof(rx_entry));
     memory += count * sizeof(rx_entry);
     top = first;
   }

@@ -23,6 +23,12 @@ extension HTTPSink {
     private var isFinishing = false
     private var isOver = false
     private var isCongested = false
+    /// When the server got into trouble, and how many requests have failed since.
+    private var trouble = (since: Instant(nanoseconds: 0), failures: 0)
+    /// The latest answer has said that the setting is wrong, which is in the log.
+    private var isRefused = false
+    /// Why the sink ended before its input did.
+    private var fault: String?
 
     private struct Exchange {
       var request: Request
@@ -43,6 +49,7 @@ extension HTTPSink {
       queue = Queue(parameters.batch)
       pace = Pace(most: parameters.maxConcurrent, parameters.retry)
       options.timeout = parameters.timeout
+      options.connectTimeout = parameters.connectTimeout
       options.maxResponseBytes = 4096
       options.cutsResponse = true
       options.auth = parameters.auth?.value ?? .none
@@ -183,9 +190,10 @@ extension HTTPSink {
       guard !isOver, let request = exchanges.removeValue(forKey: place)?.request else { return }
       switch result {
       case .failure(let failure):
+        let reason = SignalFailure(.sink, failure.message, at: seat.location)
         switch failure.kind {
-        case .badRequest, .forbidden, .redirect:
-          stop(with: SignalFailure(.sink, failure.message, at: seat.location), request)
+        case .unavailable: stop(with: reason, request)
+        case .badRequest, .forbidden, .redirect: refuseAll(request, reason)
         default: again(request, failure.message, after: nil)
         }
       case .success(let response):
@@ -197,30 +205,52 @@ extension HTTPSink {
         case 400, 413, 422: refuse(request, response)
         case 415 where request.compressed != nil:
           let format = parameters.compress.format.rawValue
-          stop(
-            with: SignalFailure(
+          refuseAll(
+            request,
+            SignalFailure(
               .sink,
               "\(text), so the server takes no bodies that are compressed with \(format): leave 'compress' out",
-              at: seat.location, details: [.init("status", Int64(response.status))]), request)
+              at: seat.location, details: [.init("status", Int64(response.status))]))
         default:
-          stop(
-            with: SignalFailure(
+          refuseAll(
+            request,
+            SignalFailure(
               .sink, "\(text), which no other event will change: check the URL and 'auth'",
-              at: seat.location, details: [.init("status", Int64(response.status))]), request)
+              at: seat.location, details: [.init("status", Int64(response.status))]))
         }
       }
       sendNext()
     }
 
-    private func settle(_ request: Request) {
+    /// The request has been answered, and need not be repeated.
+    private func answered(_ request: Request) {
+      let wasInTrouble = pace.isInTrouble
       pace.answered(request.place)
+      guard wasInTrouble, !pace.isInTrouble else { return }
+      let failures = trouble.failures
+      let lasted = (executor.now - trouble.since).nanoseconds
+      let unit: Int64 = lasted < 10_000_000_000 ? 1_000_000 : 1_000_000_000
+      let span = TimeSpan(nanoseconds: (lasted + unit / 2) / unit * unit)
+      log(
+        .info,
+        "the server answers again, after \(failures) failed request\(failures == 1 ? "" : "s") in \(span)"
+      )
+    }
+
+    private func log(_ level: Services.Level, _ message: String) {
+      execution.services.log(level, execution.plan.steps[seat.step.number].label, message)
+    }
+
+    private func settle(_ request: Request) {
+      answered(request)
+      isRefused = false
       countSent(request.items.count)
       for item in request.items { item.settlement?.release() }
     }
 
     /// The server does not take these events: together, or, if it is one, at all.
     private func refuse(_ request: Request, _ response: HTTPResponse) {
-      pace.answered(request.place)
+      answered(request)
       if request.items.count > 1 {
         if response.status == 413 { queue.refused(request.items.count) }
         queue.halve(request, key: newKey)
@@ -229,6 +259,16 @@ extension HTTPSink {
       let answer = String(decoding: response.body.prefix(4096), as: UTF8.self)
       reject(
         request.items, "the server refused the event with \(response.status)\(answer.isEmpty ? "" : ": \(answer)")")
+    }
+
+    /// No event would be delivered under this setting. Where the errors are read they take the events of the request, and
+    /// the sink goes on: the setting of the server may be the wrong one. Else the pipeline ends.
+    private func refuseAll(_ request: Request, _ failure: SignalFailure) {
+      guard errorsAreRead else { return stop(with: failure, request) }
+      answered(request)
+      if !isRefused { log(.warning, "\(failure.message); events go to the errors output until the server takes some") }
+      isRefused = true
+      reject(request.items, failure.message)
     }
 
     /// Gives events up for good; whoever waits for them now waits for what this turn makes of that.
@@ -242,16 +282,19 @@ extension HTTPSink {
 
     /// - Parameter after: how long the server wants to be left alone.
     private func again(_ request: Request, _ reason: String, after: TimeSpan?) {
+      var request = request
+      request.failure = reason
       let isLast = parameters.retry.attempts.map { request.attempts >= $0 } ?? false
       let giving = "\(reason); gave up after \(request.attempts) attempt\(request.attempts == 1 ? "" : "s")"
       if isLast, !errorsAreRead {
         stop(with: SignalFailure(.sink, giving, at: seat.location), request)
         return
       }
-      if !pace.isInTrouble, !isLast {
-        execution.services.log(
-          .warning, execution.plan.steps[seat.step.number].label, "\(reason); trying again")
+      if !pace.isInTrouble {
+        trouble = (since: executor.now, failures: 0)
+        log(.warning, isLast ? giving : "\(reason); trying again")
       }
+      trouble.failures += 1
       let pause = pace.pause(after: request.attempts, random: execution.services.random())
       pace.failed(request.place, executor.now, pause: after ?? pause)
       if !isLast { queue.insert(request) }
@@ -280,7 +323,11 @@ extension HTTPSink {
 
     /// - Parameter request: what it is about, if that is under way no more.
     private func stop(with failure: SignalFailure, _ request: Request? = nil) {
-      if let request { queue.insert(request) }
+      fault = failure.message
+      if var request {
+        request.failure = failure.message
+        queue.insert(request)
+      }
       fail(because: failure)
       abandon()
     }
@@ -311,8 +358,8 @@ extension HTTPSink {
       queue = restored
       countRejected(lost)
       if lost > 0 {
-        execution.services.log(
-          .error, execution.plan.steps[seat.step.number].label,
+        log(
+          .error,
           "'encode' cannot write \(lost == 1 ? "an event that was" : "\(lost) events that were") waiting to be sent")
       }
       updatePressure()
@@ -320,8 +367,8 @@ extension HTTPSink {
 
     override func relinquish() { _ = close() }
 
-    /// Lets go of everything; returns what was not acknowledged, in order.
-    private func close() -> [Item] {
+    /// Lets go of everything; returns what was not acknowledged, in order, and why the request of each event has failed.
+    private func close() -> [(item: Item, failure: String?)] {
       guard !isOver else { return [] }
       isOver = true
       unset(&flush)
@@ -341,23 +388,27 @@ extension HTTPSink {
 
     override func surrender() -> Bool {
       let left = close()
-      let lost = left.filter { $0.settlement == nil }
+      let lost = left.filter { $0.item.settlement == nil }
       tell(left.count - lost.count)
-      reject(lost, "the server had not acknowledged the event \(Self.unacknowledged)")
+      for (item, failure) in lost {
+        let reason = failure ?? fault
+        // The request that ended the pipeline has been answered.
+        let isAnswered = failure != nil && failure == fault
+        let unacknowledged = "the server had not acknowledged the event \(Self.unacknowledged)"
+        reject([item], isAnswered ? fault ?? "" : reason.map { "\(unacknowledged): \($0)" } ?? unacknowledged)
+      }
       return !lost.isEmpty
     }
 
     override func abandon() {
       let left = close()
       tell(left.count)
-      countRejected(left.count { $0.settlement == nil })
+      countRejected(left.count { $0.item.settlement == nil })
     }
 
     private func tell(_ left: Int) {
       guard left > 0 else { return }
-      execution.services.log(
-        .warning, execution.plan.steps[seat.step.number].label,
-        "the server had not acknowledged \(left) event\(left == 1 ? "" : "s") \(Self.unacknowledged)")
+      log(.warning, "the server had not acknowledged \(left) event\(left == 1 ? "" : "s") \(Self.unacknowledged)")
     }
 
     private func unset(_ timer: inout Wake) {

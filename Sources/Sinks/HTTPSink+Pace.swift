@@ -3,12 +3,15 @@ import Transport
 
 extension HTTPSink {
   /// How many requests may be begun. As soon as one must be repeated, the server is in *trouble*: nothing is begun for a
-  /// while, then one request alone, the probe, until a probe has brought an answer that is no failure.
+  /// while, then one request alone, the probe, until a probe has brought an answer that is no failure. From then on
+  /// each answer allows one request more, up to all: a server that has just come back is not run over.
   ///
   /// Requests that were begun before go on meanwhile. That one of them succeeds says nothing of the server as it is
   /// now; that one fails makes the pause longer.
   struct Pace {
     private let most: Int
+    /// How many requests may be under way; all but for a while after trouble.
+    private var allowed: Int
     private let retry: RetryPolicy
     private(set) var isInTrouble = false
     /// Until then nothing is begun; nil: there is no pause.
@@ -18,12 +21,13 @@ extension HTTPSink {
 
     init(most: Int, _ retry: RetryPolicy) {
       self.most = most
+      allowed = most
       self.retry = retry
     }
 
     /// Whether one more may be begun beside so many.
     func admits(beside count: Int) -> Bool {
-      resumesAt == nil && count < most && (!isInTrouble || probe == nil)
+      resumesAt == nil && count < allowed && (!isInTrouble || probe == nil)
     }
 
     mutating func begun(_ place: Int) {
@@ -39,14 +43,17 @@ extension HTTPSink {
 
     /// The request has been answered, and need not be repeated.
     mutating func answered(_ place: Int) {
-      guard probe == place else { return }
-      probe = nil
-      isInTrouble = false
+      if probe == place {
+        probe = nil
+        isInTrouble = false
+      }
+      if !isInTrouble, allowed < most { allowed += 1 }
     }
 
     /// The request must be repeated, in `pause` from now at the earliest.
     mutating func failed(_ place: Int, _ now: Instant, pause: TimeSpan) {
       isInTrouble = true
+      allowed = 1
       if probe == place { probe = nil }
       resumesAt = max(resumesAt ?? now, now + pause)
     }
@@ -65,14 +72,19 @@ extension HTTPSink {
 
     private static let longestRetryAfter: Int64 = 600
 
-    /// What the server asks for: whole seconds or a date (RFC 9110, 10.2.3). Nonsense is not followed, nor is what would
-    /// mean no pause at all.
+    /// What the server asks for: digits, which are seconds, or a date (RFC 9110, 10.2.3), up to ten minutes. Nonsense
+    /// is not followed, nor is what would mean no pause at all.
     static func retryAfter(_ response: HTTPResponse, wallTime: Int64) -> TimeSpan? {
       guard let text = response.header("retry-after") else { return nil }
-      let now = wallTime / 1_000_000_000
-      let seconds = Int64(text) ?? HTTPDate.seconds(text)?.subtractingReportingOverflow(now).partialValue
-      guard let seconds, seconds > 0 else { return nil }
-      return .seconds(min(seconds, longestRetryAfter))
+      let seconds: Int64
+      if !text.isEmpty, text.utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }) {
+        // Only one that is too large for the type is no number of it.
+        seconds = Int64(text) ?? longestRetryAfter
+      } else {
+        guard let date = HTTPDate.seconds(text) else { return nil }
+        seconds = date.subtractingReportingOverflow(wallTime / 1_000_000_000).partialValue
+      }
+      return seconds > 0 ? .seconds(min(seconds, longestRetryAfter)) : nil
     }
   }
 }

@@ -19,6 +19,8 @@ extension HTTPSink {
     let key: String
     /// How often it has been sent.
     var attempts = 0
+    /// Why the last attempt has not delivered it; nil: there was none that failed.
+    var failure: String?
     /// Its body, if that was compressed.
     var compressed: [UInt8]?
   }
@@ -67,13 +69,16 @@ extension HTTPSink {
     /// The oldest of the requests that are here again.
     mutating func popRequest() -> Request? { requests.popFirst() }
 
-    /// Takes out everything, with the events of `others`, in the order in which the sink took them.
-    mutating func removeAll(beside others: [Request]) -> [Item] {
-      let all = (others + requests).sorted { $0.place < $1.place }.flatMap(\.items) + events
+    /// Takes out everything, with the events of `others`, in the order in which the sink took them. `failure`: why the
+    /// request of the event has failed, if it has.
+    mutating func removeAll(beside others: [Request]) -> [(item: Item, failure: String?)] {
+      let begun = (others + requests).sorted { $0.place < $1.place }
+      let all = begun.flatMap { request in request.items.map { (item: $0, failure: request.failure) } }
+      let rest = events.map { (item: $0, failure: String?.none) }
       requests = []
       events = []
       bytes = 0
-      return all
+      return all + rest
     }
 
     /// Makes a request of the oldest events, of which there must be one.

@@ -69,11 +69,12 @@ public struct HTTPSink: SinkComponent {
       [
         .init(
           "attempts", \.attempts, primary: true, range: 1...1_000_000,
-          "How many attempts in all; for ever if left out. Behind the last one the events go to the errors output, if somebody reads it; else the pipeline ends."
+          "How many attempts in all; without a limit if left out. After the last one the events go to the errors output if something reads it; otherwise the pipeline ends."
         ),
         .init(
           "delay", \.delay, range: 1_000_000...Int64.max,
-          "The pause before the second attempt; it doubles, and a random part of it is waited."),
+          "The pause before the second attempt, at most `maxDelay`; it doubles with each attempt, and a random half of it may be left out."
+        ),
         .init("maxDelay", \.maxDelay, range: 1_000_000...Int64.max, "The longest pause."),
       ]
     }
@@ -89,6 +90,7 @@ public struct HTTPSink: SinkComponent {
   var auth: HTTPAuth?
   var tls = TLSParameter()
   var timeout = TimeSpan.seconds(30)
+  var connectTimeout = TimeSpan.seconds(5)
   var maxConcurrent = 1
   var queue = 10_000
   var allowPrivate = false
@@ -104,15 +106,17 @@ public struct HTTPSink: SinkComponent {
       server has answered for it. Answers decide: 2xx settles the events; 429, 5xx and broken connections are \
       repeated, as `Retry-After` asks, at most ten minutes later, otherwise after growing pauses; 400 and 422 mean \
       that an event is bad: a batch is halved until the bad one is alone, which goes to the errors output; 413 halves the \
-      batch for good. Other answers (401, 403, 404 ...) mean that the setting is wrong, and end the pipeline with an \
-      error. Each batch carries an `Idempotency-Key` that stays the same when it is repeated.
+      batch for good. Other answers (301, 401, 404 ...) mean that the setting is wrong: if something reads the errors \
+      output, the events of the request go there with the reason, and the sink goes on; otherwise the pipeline ends \
+      with an error. Each batch carries an `Idempotency-Key` that stays the same when it is repeated.
 
       A request that must be repeated holds up all that have not begun. After the pause the oldest one is tried \
-      alone; once the server has taken it, others follow, up to `maxConcurrent`. While more than `queue` events or 16 \
+      alone; once the server has taken it, two may be under way, and one more after each further answer, up to \
+      `maxConcurrent`. The log says when requests begin to fail and when the server answers again. While more than `queue` events or 16 \
       MiB wait, beside those of the requests under way, the pipeline reads no further input.
 
       With `compress`, bodies of 1 KiB and more are compressed and say so in `Content-Encoding`; the content type stays. \
-      A server that answers 415 to one does not know the format, and ends the pipeline. A request counts as under way \
+      A server that answers 415 to one does not know the format; that is a wrong setting, as above. A request counts as under way \
       while its body is being compressed, so `maxConcurrent: 2` compresses one while another is being sent. What is \
       repeated is not compressed anew.
       """,
@@ -126,7 +130,12 @@ public struct HTTPSink: SinkComponent {
       .init("retry", \.retry, "How failed requests are repeated."),
       .init("auth", \.auth, "How to authenticate."),
       .init("tls", \.tls, "Certificates."),
-      .init("timeout", \.timeout, range: 1_000_000...Int64.max, "How long a request may take."),
+      .init(
+        "timeout", \.timeout, range: 1_000_000...Int64.max,
+        "How long a request may take in all, from its beginning to the last byte of the answer."),
+      .init(
+        "connectTimeout", \.connectTimeout, range: 1_000_000...Int64.max,
+        "How long finding the host and connecting may take, TLS included; at most `timeout`."),
       .init(
         "maxConcurrent", \.maxConcurrent, range: 1...1000,
         "How many requests may be under way at once. With more than one, their order is not kept."),
@@ -149,8 +158,9 @@ public struct HTTPSink: SinkComponent {
     edges: EdgeCases(
       empty: "No request is made.",
       error: """
-        Answers 429, 5xx and broken connections are repeated; an event that is answered 400, 413 or 422 goes to the errors \
-        output; other answers end the pipeline.
+        Answers 408, 425, 429, 5xx and broken connections are repeated; an event that is answered 400, 413 or 422 by itself \
+        goes to the errors output; other answers end the pipeline unless something reads the errors output. If libcurl is \
+        not installed, the pipeline ends.
         """,
       completion: "What waits is sent first, for as long as `retry` allows.",
       disposal: """
@@ -181,9 +191,17 @@ public struct HTTPSink: SinkComponent {
         at: template.location ?? context.location,
         "the 'http' sink sends all events to one URL with the same headers, so these cannot hold {{ }}")
     }
+    headers.validateHeaders(isRequest: true, hasAuth: auth != nil, &context)
+    tls.validate(at: "tls", &context)
+    if retry.delay > retry.maxDelay {
+      context.badValue(
+        at: context.location(of: "retry.delay"),
+        "'delay' of 'retry' is \(retry.delay), above 'maxDelay', which is \(retry.maxDelay)", .conflictingParameters,
+        help: "Give 'maxDelay' a value of at least \(retry.delay)")
+    }
     if batch.form == .array, ![.json, .ndjson].contains(encode.options.format) {
       context.badValue(
-        at: context.location,
+        at: context.location(of: "batch.form"),
         "'form: array' makes JSON arrays, and 'encode: \(encode.options.format.rawValue)' makes no JSON",
         .conflictingParameters, help: "Use 'encode: json', or 'form: lines'")
     }
@@ -194,19 +212,20 @@ public struct HTTPSink: SinkComponent {
     guard let choice = compress.choice else {
       if compress.level != nil {
         context.badValue(
-          at: context.location, "'level' of 'compress' means nothing without a 'format'", .conflictingParameters,
+          at: context.location(of: "compress.level"), "'level' of 'compress' means nothing without a 'format'",
+          .conflictingParameters,
           help: "Write 'format: gzip', or leave 'level' out")
       }
       return
     }
     if !choice.format.levels.contains(choice.level) {
       context.badValue(
-        at: context.location,
+        at: context.location(of: "compress.level"),
         "'level' of 'compress' is \(choice.level), and \(choice.format) knows 1 to \(choice.format.levels.upperBound)")
     }
-    if headers.entries.contains(where: { $0.name.lowercased() == "content-encoding" }) {
+    if let header = headers.entries.first(where: { $0.name.lowercased() == "content-encoding" }) {
       context.badValue(
-        at: context.location, "'compress' sets the header Content-Encoding, which 'headers' sets, too",
+        at: header.location, "'compress' sets the header Content-Encoding, which 'headers' sets, too",
         .conflictingParameters, help: "Leave the header out")
     }
   }

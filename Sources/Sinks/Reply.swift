@@ -1,5 +1,4 @@
 public import PipelineCore
-import Transport
 
 /// `reply`: the answer to a request.
 public struct Reply: SinkComponent {
@@ -36,20 +35,7 @@ public struct Reply: SinkComponent {
     ],
     seeAlso: ["httpServer"])
 
-  public func validate(_ context: inout DecodingContext) {
-    for header in headers.entries {
-      let location = header.value.location ?? context.location
-      if HostSyntax.isFraming(header.name) {
-        context.badValue(
-          at: location, "the server writes the header '\(Printable.cut(header.name, limit: 50))' itself",
-          .conflictingParameters, help: "Leave it out")
-      } else if !HostSyntax.isToken(header.name) {
-        context.badValue(
-          at: location, "'\(Printable.cut(header.name, limit: 50))' cannot be the name of a header",
-          help: "Use letters, digits and '-', such as X-Request-Id")
-      }
-    }
-  }
+  public func validate(_ context: inout DecodingContext) { headers.validateHeaders(isRequest: false, &context) }
 
   public var answersEvents: Bool { true }
   public var encoding: EncodeParameter? { encode }

@@ -37,11 +37,17 @@ public struct HTTP: SourceComponent {
     "http",
     summary: "Requests a URL, once or again and again, and sends what the answer holds.",
     details: """
-      Without `every` it completes after the answer. With it, requests start at that pace; one that is \
-      still running when the next is due is not overtaken, the next is skipped. An answer with a status \
-      other than 2xx, a broken connection or a time-out ends the signal with an error, which `retry` and \
-      `catch` act on; `error.status` is the status. Inside an inner signal the templates see the event \
-      that it is made for as `event`. Of a URL, events can fill only what stands behind the host.
+      Without `every` it completes after the answer. An answer with a status other than 2xx, a broken connection \
+      or a time-out ends the signal with an error, which `retry` and `catch` act on; `error.status` is the status.
+
+      With `every`, requests start at that pace. If a request is still running when the next is due, the next is \
+      skipped. A request that fails goes to the errors output (RX525), with the body of the answer as its `event`, and \
+      the next one follows; with `onError: fail` the signal ends with the error.
+
+      Inside an inner signal the templates see the event that it is made for as `event`. Event data may appear only \
+      after the host of the URL, and stays where the template puts it: a `?` or `#` in the path, `..` in any \
+      encoding, a space, or a line break in a header is refused. The event then goes to the errors output of the signal \
+      (RX524), and the inner signal completes without an answer. `urlEncode(...)` makes any text fit.
       """,
     parameters: [
       .init("url", \.url, primary: true, required: true, "The URL, http or https."),
@@ -51,15 +57,17 @@ public struct HTTP: SourceComponent {
       .init("every", \.every, range: 1_000_000...Int64.max, "The time from one request to the next."),
       .init(
         "jitter", \.jitter, range: 0...Int64.max,
-        "Each request but the first is late by a random part of this."),
+        "Adds a random delay of up to this to each later request."),
       .init("immediate", \.immediate, "With `every`: whether the first request is made at once."),
       .init("decode", \.decode, "How the answer's body becomes events."),
       .init("auth", \.auth, "How to authenticate."),
       .init("tls", \.tls, "Certificates."),
-      .init("timeout", \.timeout, range: 1_000_000...Int64.max, "How long a request may take in all."),
+      .init(
+        "timeout", \.timeout, range: 1_000_000...Int64.max,
+        "How long a request may take in all, from its beginning to the last byte of the answer."),
       .init(
         "connectTimeout", \.connectTimeout, range: 1_000_000...Int64.max,
-        "How long connecting may take."),
+        "How long finding the host and connecting may take, TLS included; at most `timeout`."),
       .init(
         "stopTimeout", \.stopTimeout, range: 0...Int64.max,
         "How long a request under way may still take when the pipeline is stopped; then it is broken off."),
@@ -79,11 +87,18 @@ public struct HTTP: SourceComponent {
     ],
     edges: EdgeCases(
       empty: "An answer without a body gives no event (text) or an event that cannot be decoded (JSON).",
-      error: "A status other than 2xx, a broken connection or a time-out ends it with an error.",
+      error: """
+        A status other than 2xx, a broken connection or a time-out ends it with an error; with `every` that request goes to \
+        the errors output, and the next one follows. If libcurl is not installed, the pipeline ends.
+        """,
       completion:
         "After the answer; with `every`, never. When the pipeline is stopped: after the answer, or `stopTimeout`.",
       disposal: "Breaks the request off and lets the connection go."),
-    carries: .restarts("A request that was under way is made again, and `every` counts from then."),
+    keeps: """
+      The request under way, and the answer until it is decoded. After a restart a request that was under way is made \
+      again, and the pace of `every` goes on.
+      """,
+    carries: .state(version: 1),
     rivals: ["Vector http_client", "Benthos http_client", "Logstash http_poller"],
     wants: [
       .init(.reading, "poll a URL every so often", "http: { url: \"http://127.0.0.1:8080/status\", every: 10s }"),
@@ -93,6 +108,8 @@ public struct HTTP: SourceComponent {
 
   public func validate(_ context: inout DecodingContext) {
     URLConfinement.validate(url, &context)
+    headers.validateHeaders(isRequest: true, hasAuth: auth != nil, &context)
+    tls.validate(at: "tls", &context)
   }
 
   public var outputType: EventType { decode.options.eventType }
@@ -114,6 +131,8 @@ public struct HTTP: SourceComponent {
     /// When the current period began: periods are counted from the first, so delays do not add up.
     private var period = Instant(nanoseconds: 0)
     private var isEnding = false
+    /// A request was under way when the state was saved that this goes on from.
+    private var wasAsking = false
 
     init(_ parameters: HTTP, _ seat: Seat, _ downstream: Downstream) {
       self.parameters = parameters
@@ -135,6 +154,23 @@ public struct HTTP: SourceComponent {
       period = now
       if parameters.every != nil { schedule() }
       if parameters.every == nil || parameters.immediate { request() }
+    }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(exchange != nil)
+      state.write(period)
+      state.write(timer)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      wasAsking = try state.read()
+      period = try state.read()
+      timer = try state.read()
+    }
+
+    override func resume() {
+      if parameters.every != nil, !timer.isSet { schedule() }
+      if wasAsking { request() }
     }
 
     private func schedule() {
@@ -165,50 +201,89 @@ public struct HTTP: SourceComponent {
         method: parameters.method.rawValue, url: parameters.url, headers: parameters.headers,
         body: parameters.body)
       switch template.render(frame) {
-      case .failure(let failure): finish(failing: failure)
+      case .failure(let failure): refused(failure)
       case .success(var request):
         request.options = options
         let executor = executor
         let node = Weak(self)
         let url = request.shownURL
         exchange = execution.services.http.send(request) { result in
-          executor.post { node.object?.answered(result, url) }
+          let answer = Answer(result)
+          executor.post {
+            if let result = answer.take() { node.object?.answered(result, url) }
+          }
         }
       }
     }
 
-    private func answered(_ result: Result<HTTPResponse, HTTPFailure>, _ url: String) {
+    /// An answer on its way into the turn. A long body is there once only, so nobody else keeps it.
+    private final class Answer: @unchecked Sendable {
+      private var result: Result<HTTPResponse, HTTPFailure>?
+      init(_ result: Result<HTTPResponse, HTTPFailure>) { self.result = result }
+      func take() -> Result<HTTPResponse, HTTPFailure>? {
+        defer { result = nil }
+        return result
+      }
+    }
+
+    private func answered(_ result: consuming Result<HTTPResponse, HTTPFailure>, _ url: String) {
       guard !isClosed, exchange != nil else { return }
       exchange = nil
-      switch result {
+      switch consume result {
       case .failure(let failure):
-        finish(failing: SignalFailure(.source, failure.message, at: seat.location))
-      case .success(let response):
-        guard (200..<300).contains(response.status) else {
-          finish(
-            failing: SignalFailure(
-              .source, "\(parameters.method.rawValue) \(Self.shown(url)) answered \(response.status)",
-              at: seat.location, details: [.init("status", Int64(response.status))]))
-          return
-        }
+        let reason = SignalFailure(.source, failure.message, at: seat.location)
+        if failure.kind == .unavailable { return endPipeline(because: reason) }
+        failed(reason, url)
+      case .success(let response) where (200..<300).contains(response.status):
         take(response, url)
         if isBatchDone { end() } else { whenBatchIsDone { [unowned self] in end() } }
+        return
+      case .success(let response):
+        let reason = SignalFailure(
+          .source, "\(parameters.method.rawValue) \(Self.shown(url)) answered \(response.status)", at: seat.location,
+          details: [.init("status", Int64(response.status))])
+        failed(reason, url, response)
       }
+      end()
     }
 
-    /// The answer has been sent.
+    /// The request is over, and what its answer held has been sent.
     private func end() {
       if !isClosed, parameters.every == nil || isEnding { finish() }
     }
 
-    private func take(_ response: HTTPResponse, _ url: String) {
+    /// A request has brought no answer that is one.
+    private func failed(_ failure: SignalFailure, _ url: String? = nil, _ response: HTTPResponse? = nil) {
+      guard parameters.every != nil else { return finish(failing: failure) }
+      let origin = url.map { makeOrigin(response, $0) } ?? self.origin
+      arena.keep(origin)
+      (response?.body ?? []).withUnsafeBytes { rejectInput($0, .pollFailed, because: failure, origin: origin) }
+      settle()
+    }
+
+    /// There is no request for these values.
+    private func refused(_ failure: SignalFailure) {
+      if rejectOuter(failure.kind == .expression ? .expressionFailed : .requestRefused, because: failure) {
+        if parameters.every == nil { finish() }
+      } else {
+        failed(failure)
+      }
+    }
+
+    private func take(_ response: consuming HTTPResponse, _ url: String) {
       var options = parameters.decode.options
       options.unit = .body
       guard let decoder = try? options.decoder() else { return }
-      let answer = Origin(
-        source: origin.source, path: Self.shown(url), receivedAt: executor.wallTime,
-        fields: OwnedValue(arena.map(["status": .int(response.status)])), reply: origin.reply)
-      take(Slab(response.body), offset: 0, isLast: true, by: decoder, origin: answer)
+      let slab = Slab(response.body)
+      response.body = []
+      take(slab, offset: 0, isLast: true, by: decoder, origin: makeOrigin(response, url))
+    }
+
+    private func makeOrigin(_ response: HTTPResponse?, _ url: String) -> Origin {
+      let fields = response.map { OwnedValue(arena.map(["status": .int($0.status)])) } ?? OwnedValue()
+      return Origin(
+        source: origin.source, path: Self.shown(url), receivedAt: executor.wallTime, fields: fields, reply: origin.reply
+      )
     }
 
     /// A URL for people: without what stands behind the path, which may hold keys.

@@ -1,15 +1,42 @@
+internal import CCurl
 public import PipelineCore
 
 /// HTTP requests through one libcurl multi handle on one thread of its own.
 ///
-/// The thread starts with the first request and sleeps without waking while nothing is under way.
+/// libcurl is loaded with the first request. If it is not installed, requests fail with `unavailable`; if it cannot be loaded
+/// for the moment, the next request tries again. The thread starts with the first request, too, and sleeps without waking while nothing is under way.
 /// Connections are kept and used again, with HTTP/2 where TLS agrees on it. Completions are called on
 /// that thread, so they must be quick. A kept connection that turns out to be closed before any byte
 /// of the answer is replaced and the request sent again, once.
 public final class CurlClient: HTTPClient {
-  private let loop = CurlLoop()
+  private let loop: CurlLoop
 
-  public init() {}
+  public init() { loop = CurlLoop(Self.prepareLibrary) }
+
+  /// With a library that may be missing, for tests.
+  init(library: @escaping @Sendable () -> HTTPFailure?) { loop = CurlLoop(library) }
+
+  /// Gets libcurl ready; nil, or why that cannot be done: `unavailable` if it never will be.
+  static func prepareLibrary() -> HTTPFailure? {
+    withUnsafeTemporaryAllocation(of: CChar.self, capacity: 256) { reason in
+      guard let start = reason.baseAddress else { return nil }
+      start.initialize(repeating: 0, count: reason.count)
+      let state = rx_curl_prepare(start, reason.count)
+      return failure(state, HTTPSyntax.printable(String(cString: start)))
+    }
+  }
+
+  static func failure(_ state: rx_curl_state, _ reason: String) -> HTTPFailure? {
+    switch state {
+    case RX_CURL_READY: nil
+    case RX_CURL_MISSING:
+      HTTPFailure(
+        .unavailable,
+        "requests need the library libcurl.so.4, which cannot be loaded (\(reason)): install the package libcurl4, or libcurl4t64 where there is one"
+      )
+    default: HTTPFailure(.protocolError, "libcurl cannot be started now: \(reason)")
+    }
+  }
 
   deinit { loop.close() }
 

@@ -102,8 +102,19 @@ final class CurlExchange: Cancellable, @unchecked Sendable {
         return false
       }
     }
+    if body.isEmpty { reserve() }
     body.append(contentsOf: bytes)
     return true
+  }
+
+  /// Asks for the room that the server says the body needs, so that a long one is not copied again and again. What is not
+  /// filled costs no memory.
+  private func reserve() {
+    let encoded = request.options.acceptCompressed && headers.contains { HTTPSyntax.same($0.name, "content-encoding") }
+    guard !encoded, let text = headers.first(where: { HTTPSyntax.same($0.name, "content-length") })?.value,
+      let length = Int(text), length > 0
+    else { return }
+    body.reserveCapacity(min(length, request.options.maxResponseBytes))
   }
 
   /// Takes a header line with its line end; false ends the exchange.

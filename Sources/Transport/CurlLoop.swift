@@ -21,8 +21,10 @@ final class CurlLoop: @unchecked Sendable {
   /// were under way at once. Left alone, libcurl keeps four for each that is under way at the moment, so the last
   /// answers of many would close the connections that the next requests need.
   private var kept = 0
+  private let library: @Sendable () -> HTTPFailure?
 
-  private static let initialized = rx_curl_global_init(Int(CURL_GLOBAL_DEFAULT)) == CURLE_OK
+  /// - Parameter library: gets libcurl ready, or says why it is not; asked for each exchange until it is.
+  init(_ library: @escaping @Sendable () -> HTTPFailure?) { self.library = library }
 
   /// Only when no exchange refers to the loop any more and its thread has ended.
   deinit {
@@ -31,19 +33,24 @@ final class CurlLoop: @unchecked Sendable {
   }
 
   func add(_ exchange: CurlExchange) {
-    inbox.withLock { inbox in
-      inbox.added.append(exchange)
-      guard !inbox.started else { return }
-      inbox.started = true
-      if multi == nil, Self.initialized { multi = rx_curl_multi_init() }
-      do throws(PosixError) {
-        _ = try OwnThread("rxd http") { self.run() }
-      } catch {
-        // The request waits for a thread; the next one tries again.
-        inbox.started = false
+    let failure: HTTPFailure? = inbox.withLock { inbox in
+      if !inbox.started {
+        if multi == nil {
+          if let fault = library() { return fault }
+          multi = rx_curl_multi_init()
+          if multi == nil { return HTTPFailure(.protocolError, "there is no memory for requests") }
+        }
+        do throws(PosixError) {
+          _ = try OwnThread("rxd http") { self.run() }
+        } catch {
+          return HTTPFailure(.protocolError, "there is no thread for requests: \(PosixError.text(error.code))")
+        }
+        inbox.started = true
       }
+      inbox.added.append(exchange)
+      return nil
     }
-    wake()
+    if let failure { exchange.complete(.failure(failure)) } else { wake() }
   }
 
   func drop(_ exchange: CurlExchange) {
@@ -63,6 +70,7 @@ final class CurlLoop: @unchecked Sendable {
   }
 
   private func run() {
+    guard let multi else { preconditionFailure("the thread of a client without a handle") }
     while true {
       let (added, dropped, closed) = inbox.withLock { inbox in
         defer {
@@ -84,16 +92,6 @@ final class CurlLoop: @unchecked Sendable {
         return
       }
       for exchange in added where !exchange.isSettled { start(exchange) }
-      guard let multi else {
-        // All have failed; who asks next finds out whether it can be done by then.
-        let isDone = inbox.withLock { inbox in
-          guard inbox.added.isEmpty, inbox.dropped.isEmpty, !inbox.closed else { return false }
-          inbox.started = false
-          return true
-        }
-        if isDone { return }
-        continue
-      }
       var running: Int32 = 0
       rx_curl_multi_perform(multi, &running)
       var remaining: Int32 = 0
@@ -108,14 +106,9 @@ final class CurlLoop: @unchecked Sendable {
     }
   }
 
-  private static var unavailable: HTTPFailure {
-    HTTPFailure(
-      .protocolError, rx_curl_load() ? "libcurl cannot be started" : "the library libcurl.so.4 is not installed")
-  }
-
   private func start(_ exchange: CurlExchange) {
-    guard multi != nil, let easy = spare.popLast() ?? rx_curl_easy_init() else {
-      return exchange.complete(.failure(Self.unavailable))
+    guard let easy = spare.popLast() ?? rx_curl_easy_init() else {
+      return exchange.complete(.failure(HTTPFailure(.protocolError, "there is no memory for a request")))
     }
     if exchange.started == 0 { exchange.started = monotonicNow() }
     exchange.easy = easy

@@ -95,12 +95,9 @@ enum CurlOutcome {
     let options = exchange.request.options
     var ready: curl_off_t = 0
     rx_curl_get_offset(easy, CURLINFO_PRETRANSFER_TIME_T, &ready)
-    let elapsed = TimeSpan(nanoseconds: monotonicNow() &- exchange.started)
     let message =
       if ready == 0 {
         "cannot connect to \(exchange.peer) within \(min(options.connectTimeout, options.timeout))"
-      } else if elapsed < options.timeout {
-        "\(exchange.peer) sent less than 100 bytes a second for \(options.stallTimeout)"
       } else if exchange.headerBytes == 0 {
         "no answer from \(exchange.peer) within \(options.timeout)"
       } else {

@@ -36,8 +36,6 @@ enum CurlSetup {
       && set(CURLOPT_NOPROXY, "")
       && set(CURLOPT_CONNECTTIMEOUT_MS, milliseconds(options.connectTimeout))
       && set(CURLOPT_TIMEOUT_MS, max(1, milliseconds(options.timeout) - Int(elapsed)))
-      && set(CURLOPT_LOW_SPEED_LIMIT, 100)
-      && set(CURLOPT_LOW_SPEED_TIME, max(1, milliseconds(options.stallTimeout) / 1000))
       && set(CURLOPT_MAXLIFETIME_CONN, 300)
       && set(CURLOPT_TCP_KEEPALIVE, 1)
       && set(CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_2TLS))
@@ -87,7 +85,7 @@ enum CurlSetup {
     }
     exchange.origin = origin
     exchange.peer = HTTPSyntax.printable("\(origin.host):\(origin.port)")
-    let address = addressBytes(origin.host)
+    let address = AddressPolicy.bytes(ofHost: origin.host)
     let lowered = origin.host.lowercased()
     let isLocal = lowered == "localhost" || lowered.hasSuffix(".localhost")
     exchange.mayBePrivate =
@@ -128,7 +126,7 @@ enum CurlSetup {
     _ easy: UnsafeMutableRawPointer, _ exchange: CurlExchange, _ set: (CURLoption, String) -> Bool
   ) -> HTTPFailure? {
     let request = exchange.request
-    guard HTTPSyntax.isToken(request.method), request.method != "CONNECT" else {
+    guard HTTPHeader.isToken(request.method), request.method != "CONNECT" else {
       let method = HTTPSyntax.printable(request.method)
       return HTTPFailure(.badRequest, "\(method) is not a method that can be sent")
     }
@@ -167,7 +165,7 @@ enum CurlSetup {
     if !has("content-type") { lines.append("Content-Type:") }
     if !has("user-agent") { lines.append("User-Agent: rxd") }
     for header in request.headers {
-      guard HTTPSyntax.isToken(header.name), !HTTPSyntax.isFraming(header.name) else {
+      guard HTTPHeader.isToken(header.name), !HTTPHeader.isFraming(header.name) else {
         let name = HTTPSyntax.printable(header.name)
         return HTTPFailure(.badRequest, "the header \(name) cannot be set")
       }
@@ -206,19 +204,6 @@ enum CurlSetup {
     // 0 would mean no limit to libcurl.
     Int(min(max(span.nanoseconds / 1_000_000, 1), Int64(Int32.max)))
   }
-}
-
-/// The bytes of an IPv4 or IPv6 address in its text form, brackets and zone allowed.
-private func addressBytes(_ text: String) -> [UInt8]? {
-  var text = Substring(text)
-  if text.utf8.first == UInt8(ascii: "[") { text = text.dropFirst() }
-  if text.utf8.last == UInt8(ascii: "]") { text = text.dropLast() }
-  if let zone = text.utf8.firstIndex(of: UInt8(ascii: "%")) { text = text[..<zone] }
-  var v4 = in_addr()
-  if inet_pton(AF_INET, String(text), &v4) == 1 { return withUnsafeBytes(of: v4) { Array($0) } }
-  var v6 = in6_addr()
-  if inet_pton(AF_INET6, String(text), &v6) == 1 { return withUnsafeBytes(of: v6) { Array($0) } }
-  return nil
 }
 
 private func exchange(_ context: UnsafeMutableRawPointer?) -> CurlExchange? {
@@ -262,7 +247,7 @@ private let openSocket: rx_curl_open = { context, _, address in
 /// Called when a connection, new or kept, is about to be used.
 private let aboutToSend: rx_curl_ready = { context, remote, _, _, _ in
   guard let exchange = exchange(context), let remote,
-    let bytes = addressBytes(String(cString: remote))
+    let bytes = AddressPolicy.bytes(ofHost: String(cString: remote))
   else { return Int32(CURL_PREREQFUNC_ABORT) }
   guard exchange.mayUse(bytes) else { return Int32(CURL_PREREQFUNC_ABORT) }
   exchange.failure = nil  // What was refused was another address.

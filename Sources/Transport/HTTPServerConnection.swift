@@ -322,7 +322,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     buffer.writeStaticString(HTTPSyntax.reason(status))
     buffer.writeStaticString("\r\n")
     for (name, value) in headers
-    where HTTPSyntax.isToken(name) && HTTPSyntax.isFieldValue(value) && !HTTPSyntax.isFraming(name) {
+    where HTTPHeader.isToken(name) && HTTPSyntax.isFieldValue(value) && !HTTPHeader.isFraming(name) {
       buffer.writeString(name)
       buffer.writeStaticString(": ")
       buffer.writeString(value)

@@ -2,21 +2,6 @@ import PipelineCore
 
 /// What may stand where in an HTTP message.
 enum HTTPSyntax {
-  /// A method or header name: letters, digits and the marks that RFC 9110 allows.
-  static func isToken(_ text: String) -> Bool {
-    !text.isEmpty
-      && text.utf8.allSatisfy { byte in
-        switch byte {
-        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-          UInt8(ascii: "0")...UInt8(ascii: "9"):
-          true
-        default: marks.contains(byte)
-        }
-      }
-  }
-
-  private static let marks = Array("!#$%&'*+-.^_`|~".utf8)
-
   /// No byte that could end the line or the text: CR, LF, NUL.
   static func isFieldValue(_ text: String) -> Bool {
     text.utf8.allSatisfy { $0 != 13 && $0 != 10 && $0 != 0 }
@@ -32,12 +17,6 @@ enum HTTPSyntax {
 
   @inline(__always)
   static func lower(_ byte: UInt8) -> UInt8 { byte &- 65 < 26 ? byte | 0x20 : byte }
-
-  /// Headers that the transport writes itself, because they say where a message ends.
-  static func isFraming(_ name: String) -> Bool {
-    ["content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer", "upgrade"]
-      .contains { same($0, name) }
-  }
 
   /// The usual phrase behind a status; empty where there is none.
   static func reason(_ status: Int) -> StaticString {

@@ -1,4 +1,5 @@
 import Glibc
+import PipelineCore
 
 /// What a host may be, by its text alone.
 public enum HostSyntax {
@@ -31,8 +32,5 @@ public enum HostSyntax {
   }
 
   /// Whether a text may be a method or the name of a header: letters, digits and the marks of RFC 9110.
-  public static func isToken(_ text: String) -> Bool { HTTPSyntax.isToken(text) }
-
-  /// Whether the transport writes the header of that name itself, because it says where a message ends.
-  public static func isFraming(_ name: String) -> Bool { HTTPSyntax.isFraming(name) }
+  public static func isToken(_ text: String) -> Bool { HTTPHeader.isToken(text) }
 }

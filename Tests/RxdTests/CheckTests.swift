@@ -16,6 +16,25 @@ struct CheckTests {
     for alias in ["validate", "lint"] { #expect(try Rxd.run(alias, file).status == 0) }
   }
 
+  /// Whether a certificate is there is a matter of the machine: a warning, and none without the environment.
+  @Test func warnsOfCertificatesThatAreNotThere() throws {
+    let folder = try Scratch()
+    let present = try folder.write("present.pem", "certificates")
+    func text(_ ca: String) -> String {
+      "sources: { a: { http: { url: 'https://example.org/', tls: { ca: '\(ca)' } } } }\nsinks: { out: { from: a, stdout: {} } }\n"
+    }
+    let good = try Rxd.run("check", try folder.write("good.yaml", text(present)))
+    #expect(good.status == 0 && !good.output.contains("RX712"), "\(good.output)")
+    for path in ["/nonexistent/ca.pem", folder.path] {
+      let file = try folder.write("bad.yaml", text(path))
+      let outcome = try Rxd.run("check", file)
+      #expect(outcome.status == 0)
+      #expect(
+        outcome.output.contains("warning[RX712]: the certificates file '\(path)' cannot be read")
+          && outcome.output.contains("bad.yaml:1:"), "\(outcome.output)")
+    }
+  }
+
   @Test func tenMistakesAreAllToldAtTheirPlaces() throws {
     let path = "Tests/Golden/ten-mistakes.yaml"
     let text = try String(contentsOfFile: "\(Rxd.root)/\(path)", encoding: .utf8)

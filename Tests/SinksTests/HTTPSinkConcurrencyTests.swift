@@ -117,14 +117,35 @@ import Testing
     sending.run(until: .seconds(15))
     #expect(bodies(sending, from: 3) == ["2"])
     answer(sending, 3, 200)
-    #expect(bodies(sending, from: 4) == ["4", "5", "6"])
+    #expect(bodies(sending, from: 4) == ["4", "5"], "two at once, then one more with each answer")
+    answer(sending, 4, 200)
+    #expect(bodies(sending, from: 6) == ["6"])
     #expect(Set([1, 3].compactMap { sending.http.exchanges[$0].header("idempotency-key") }).count == 1)
-    #expect(sending.log.count == 1, "\(sending.log)")
+    #expect(sending.log.count == 2, "\(sending.log)")
     sending.http.script = accept
     for exchange in sending.http.open { exchange.answer(200) }
     sending.run()
     #expect(sending.outcome == .completed)
     #expect(sending.executor.pendingTimers == 0)
+  }
+
+  /// A server that has come back gets its load in steps.
+  @Test func requestsGrowInNumberAfterTrouble() throws {
+    let sending = try pipeline("maxConcurrent: 8", events: "[\((1...60).map(String.init).joined(separator: ", "))]")
+    sending.settle()
+    #expect(sending.http.open.count == 8)
+    for exchange in sending.http.open { exchange.answer(503) }
+    var most: [Int] = []
+    for _ in 0..<6 {
+      sending.run(until: TimeSpan(nanoseconds: sending.time.now.nanoseconds + 10_000_000_000))
+      most.append(sending.http.open.count)
+      for exchange in sending.http.open { exchange.answer(200) }
+    }
+    #expect(most == [1, 2, 4, 8, 8, 8])
+    sending.http.script = accept
+    sending.settle()
+    #expect(sending.outcome == .completed)
+    #expect(sending.counters.sent == 60)
   }
 
   @Test func aBurstOfFailuresIsTriedAgainOneByOne() throws {

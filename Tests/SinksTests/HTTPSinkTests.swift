@@ -175,7 +175,8 @@ import Testing
   /// `Retry-After` and when the second attempt comes, in seconds; by itself it would be after 100 ms.
   @Test(arguments: [
     ("1", 1.0), ("120", 120), ("600", 600), ("601", 600), ("315360000", 600),
-    ("9223372036854775807", 600), ("99999999999999999999", 0.1), ("-1", 0.1), ("", 0.1), ("soon", 0.1),
+    ("9223372036854775807", 600), ("99999999999999999999", 600), ("-1", 0.1), ("+5", 0.1),
+    ("00000000000000000000009", 9), ("9 9", 0.1), ("", 0.1), ("soon", 0.1),
     ("1.5", 0.1), ("Fri, 31 Dec 1999 23:59:59 GMT", 0.1), ("0", 0.1), ("Thu, 01 Jan 2026 00:02:00 GMT", 120),
   ])
   func waitsAsItIsTold(_ value: String, _ expected: Double) throws {
@@ -270,6 +271,59 @@ import Testing
     sending.run()
     #expect(sending.failure?.message == "that cannot be")
     #expect(sending.http.exchanges.count == 1)
+  }
+
+  /// A missing library is no trouble that passes.
+  @Test func withoutTheLibraryThePipelineEnds() throws {
+    let sending = try pipeline("", events: "[1, 2]")
+    sending.http.script = { _, _ in .failure(HTTPFailure(.unavailable, "libcurl.so.4 is missing")) }
+    sending.run()
+    #expect(sending.failure?.message == "libcurl.so.4 is missing")
+    #expect(sending.failure?.location?.line == 5)
+    #expect(sending.http.exchanges.count == 1)
+    #expect(sending.executor.pendingTimers == 0)
+  }
+
+  /// Every limit of time that a request has is a parameter of what sends it, so it stands on its page.
+  @Test(arguments: [ComponentKind.source, .sink]) func thereAreNoHiddenLimits(_ kind: ComponentKind) throws {
+    let entry = try #require(PipelineText.catalogue.component(kind, "http"))
+    let limits = Mirror(reflecting: HTTPOptions()).children.compactMap { child in
+      (child.value as? TimeSpan).map { (name: child.label ?? "", span: $0) }
+    }
+    #expect(limits.map(\.name).sorted() == ["connectTimeout", "timeout"])
+    for limit in limits {
+      let parameter = try #require(entry.parameters.first { $0.name == limit.name })
+      #expect(parameter.defaultText == limit.span.description, "\(limit.name)")
+    }
+  }
+
+  @Test func handsOnItsLimits() throws {
+    let sending = try pipeline("timeout: 2m, connectTimeout: 20s", events: "[1]")
+    sending.settle()
+    let options = sending.http.exchanges[0].request.options
+    #expect(options.timeout == .seconds(120) && options.connectTimeout == .seconds(20))
+  }
+
+  /// One line when it begins to fail, one when it is over, whatever happens between.
+  @Test func troubleIsInTheLogOnce() throws {
+    let sending = try pipeline("retry: { delay: 100ms, maxDelay: 1s }", events: "[1, 2, 3]")
+    sending.http.script = { number, _ in
+      switch number {
+      case 0...4: .failure(HTTPFailure(.connect, "nobody listens"))
+      case 5...7: ScriptedHTTP.status(503)
+      case 10: ScriptedHTTP.status(500)
+      default: ScriptedHTTP.status(200)
+      }
+    }
+    sending.run()
+    #expect(sending.outcome == .completed)
+    #expect(
+      sending.log == [
+        "warning shop http: nobody listens; trying again",
+        "info shop http: the server answers again, after 8 failed requests in 5s500ms",
+        "warning shop http: POST answered 500; trying again",
+        "info shop http: the server answers again, after 1 failed request in 100ms",
+      ], "\(sending.log)")
   }
 
   @Test func attemptsHaveALimit() throws {
@@ -374,6 +428,11 @@ import Testing
     ("{ url: 'http://h.example/', batch: { count: 1, size: 2 } }", "size"),
     ("{ url: 'http://h.example/', encode: text, batch: { form: array } }", "array"),
     ("{ url: 'http://h.example/', retry: { attempts: 0 } }", "attempts"),
+    ("{ url: 'http://h.example/', retry: { delay: 1m } }", "'delay' of 'retry' is 1m, above 'maxDelay', which is 30s"),
+    ("'http://u:secret@h.example/'", "holds a password"), ("'http://169.254.169.254/'", "link-local"),
+    ("'http://h.example:99999/'", "port"),
+    ("{ url: 'http://h.example/', headers: { Transfer-Encoding: chunked } }", "cannot be set"),
+    ("{ url: 'http://h.example/', headers: { X: \"a\\r\\nb: c\" } }", "line break"),
   ])
   func refusesAtCheckTime(_ parameters: String, _ reason: String) {
     let found = complaints(parameters)

@@ -115,13 +115,54 @@ import Testing
     #expect(pipeline.http.open.isEmpty)
   }
 
+  /// Each says why it is there.
   @Test func whatIsLeftWhenThePipelineFails() throws {
     let pipeline = try sending("batch: 2")
-    pipeline.http.script = { _, _ in ScriptedHTTP.status(401) }
+    pipeline.http.script = { _, _ in .failure(HTTPFailure(.unavailable, "no library")) }
     pipeline.run()
-    #expect(pipeline.failure?.message.contains("401") == true)
-    #expect(pipeline.probe("lost").events.map { $0.prefix(2) } == ["[1", "[2", "[3"])
+    #expect(pipeline.failure?.message == "no library")
+    let left = "the server had not acknowledged the event when the pipeline ended: no library"
+    #expect(pipeline.probe("lost").events == [#"[1,"no library"]"#, #"[2,"no library"]"#, "[3,\"\(left)\"]"])
     #expect(pipeline.counters.rejected == 3)
+  }
+
+  @Test func whatIsLeftWhileItIsTriedAgain() throws {
+    let pipeline = try sending("")
+    pipeline.http.script = { _, _ in ScriptedHTTP.status(503) }
+    pipeline.run(until: .seconds(5))
+    pipeline.inTurn { $0.execution.cancel() }
+    pipeline.settle()
+    let left = "the server had not acknowledged the event when the pipeline ended"
+    #expect(
+      pipeline.probe("lost").events == [
+        "[1,\"\(left): POST answered 503\"]", "[2,\"\(left)\"]", "[3,\"\(left)\"]",
+      ])
+  }
+
+  /// A setting that the server does not take is a matter of these events only where something reads the errors.
+  @Test(arguments: [301, 401, 403, 404, 415])
+  func aWrongSettingWhoseErrorsAreRead(_ status: Int) throws {
+    let pipeline = try sending("batch: 2, maxConcurrent: 2", events: "[1, 2, 3, 4, 5, 6, 7]")
+    pipeline.http.script = { number, _ in ScriptedHTTP.status(number < 2 ? status : 200) }
+    pipeline.run()
+    #expect(pipeline.outcome == .completed)
+    let reason = "POST answered \(status), which no other event will change: check the URL and 'auth'"
+    #expect(pipeline.probe("lost").events == (1...4).map { "[\($0),\"\(reason)\"]" })
+    #expect(pipeline.http.bodies == ["1\n2\n", "3\n4\n", "5\n6\n", "7\n"])
+    #expect(
+      pipeline.log == ["warning shop http: \(reason); events go to the errors output until the server takes some"])
+    #expect(pipeline.counters.sent == 3 + 4 && pipeline.counters.rejected == 4)
+  }
+
+  @Test(arguments: [HTTPFailure.Kind.badRequest, .forbidden, .redirect])
+  func anAddressThatCannotBeUsedAndWhoseErrorsAreRead(_ kind: HTTPFailure.Kind) throws {
+    let pipeline = try sending("", events: "[1, 2]")
+    pipeline.http.script = { number, _ in
+      number == 0 ? .failure(HTTPFailure(kind, "not there")) : ScriptedHTTP.status(200)
+    }
+    pipeline.run()
+    #expect(pipeline.outcome == .completed)
+    #expect(pipeline.probe("lost").events == [#"[1,"not there"]"#])
   }
 
   @Test func whatIsLeftAndNobodyReadsIsCounted() throws {

@@ -1,5 +1,6 @@
 import PipelineCore
 import PipelineHost
+import PipelineTestSupport
 import Testing
 
 @Suite struct HTTPSourceTests {
@@ -172,7 +173,8 @@ import Testing
 
   // MARK: Templates
 
-  private func inner(_ parameters: String, events: String) throws -> VirtualPipeline {
+  /// Asks for each of `events`; `lost` gets code, reason and event of what is refused.
+  private func inner(_ parameters: String, events: String, onError: String = "") throws -> VirtualPipeline {
     let asking = try VirtualPipeline(
       """
       sources:
@@ -185,8 +187,10 @@ import Testing
                 signal:
                   from:
                     http: \(parameters)
+                    \(onError)
       sinks:
         out: { from: answers, probe: {} }
+        lost: { from: answers.errors, chain: [ { map: '[event.code, event.error, event.event, event.at]' } ], probe: {} }
       """)
     asking.http.script = { _, _ in ScriptedHTTP.status(200, "1") }
     asking.run()
@@ -209,25 +213,102 @@ import Testing
     (#"["a b"]"#, "space or control character"), (#"["a\nb"]"#, "space or control character"),
     (#"["a\u007fb"]"#, "space or control character"), (#"[".."]"#, "climbs up"),
     (#"["x/../../etc"]"#, "climbs up"), (#"["%2e%2E"]"#, "climbs up"), (#"[".%2e"]"#, "climbs up"),
+    (#"["%2e%2e%2f"]"#, "climbs up"), (#"["..%2fetc"]"#, "climbs up"), (#"["a%2F.%2e%2Fb"]"#, "climbs up"),
+    (#"["%252e%252e%252f"]"#, "climbs up"), (#"["..%5Cetc"]"#, "climbs up"), (#"["..\\\\etc"]"#, "climbs up"),
+    (#"["..;x=1/etc"]"#, "climbs up"), (#"["a?admin=1"]"#, "'?' would end the path"),
+    (#"["a#b"]"#, "'#' would end the path"), (#"["a?x=/../"]"#, "'?' would end the path"),
   ])
-  func refusesURLsThatEventsBend(_ events: String, _ reason: String) throws {
-    let asking = try inner("'http://h.example/base/{{ event }}'", events: events)
-    #expect(asking.http.exchanges.isEmpty)
-    #expect(asking.failure?.message.contains(reason) == true, "\(String(describing: asking.failure))")
-    #expect(asking.failure?.location?.line == 10)
+  func anEventThatBendsTheURLIsRejectedAlone(_ events: String, _ reason: String) throws {
+    // One before and one behind it are asked for.
+    let asking = try inner(
+      "'http://h.example/base/{{ event }}'", events: "[one, " + events.dropFirst().dropLast() + ", two]")
+    #expect(asking.http.exchanges.map(\.request.url) == ["http://h.example/base/one", "http://h.example/base/two"])
+    let lost = asking.probe("lost").events
+    #expect(lost.count == 1)
+    #expect(lost.first?.hasPrefix(#"["RX524","#) == true && lost.first?.contains(reason) == true, "\(lost)")
+    #expect(lost.first?.contains("test.yaml:10:") == true, "\(lost)")
+    #expect(asking.probe().events == ["1", "1"])
+    #expect(asking.outcome == .completed)
+    #expect(asking.counters.rejected == 1)
   }
 
-  @Test(arguments: ["a..b", "...", "..a", "q?x=/../"])
-  func dotsAreNoHarmElsewhere(_ word: String) throws {
-    let asking = try inner("'http://h.example/base/{{ event }}'", events: "['\(word)']")
-    #expect(asking.http.exchanges.first?.request.url == "http://h.example/base/\(word)")
+  @Test(arguments: [
+    ("a..b", "{{ event }}"), ("...", "{{ event }}"), ("..a", "{{ event }}"), ("a/b", "{{ event }}"),
+    ("a%3Fb%23c", "{{ event }}"), ("/../?x=..", "?q={{ event }}"), ("", "{{ event }}/../x"), ("b", "../{{ event }}"),
+    ("a&b=c", "x?q={{ event }}"), ("#..", "x?q=1#{{ event }}"),
+  ])
+  func whatStaysInItsPlaceIsSent(_ word: String, _ template: String) throws {
+    let asking = try inner("'http://h.example/base/\(template)'", events: "['\(word)']")
+    #expect(
+      asking.http.exchanges.first?.request.url
+        == "http://h.example/base/\(template.replacing("{{ event }}", with: word))")
+  }
+
+  @Test func aQueryStaysAQuery() throws {
+    let asking = try inner("'http://h.example/?q={{ event }}'", events: "['a#b']")
+    #expect(asking.http.exchanges.isEmpty)
+    #expect(asking.probe("lost").events.first?.contains("'#' would end the query") == true)
+    // Without a path, what the event brings is no host and no path.
+    let bare = try inner("'http://h.example?q={{ event }}'", events: "['/x?y/../z']")
+    #expect(bare.http.exchanges.map(\.request.url) == ["http://h.example?q=/x?y/../z"])
+  }
+
+  /// Dots that the file and the event make together.
+  @Test(arguments: [
+    (".{{ event }}", "."), ("{{ event }}{{ event }}", "."), ("%2{{ event }}", "e%2e"), (".{{ event }}/x", "%2e"),
+  ])
+  func dotsThatBothMake(_ template: String, _ word: String) throws {
+    let asking = try inner("'http://h.example/base/\(template)'", events: "['\(word)']")
+    #expect(asking.http.exchanges.isEmpty)
+    #expect(asking.probe("lost").events.count == 1)
+  }
+
+  /// Random texts, put into a path: whatever is sent lies below what the file writes.
+  @Test(arguments: 1...8) func noEventLeavesItsPlace(_ seed: UInt64) throws {
+    var random = SplitMix(seed)
+    let pieces = [
+      "..", ".", "/", "%2e", "%2E", "%2f", "%5c", "\\\\", "%25", "2e", "2f", ";", "?", "#", "a", "%", "%3f", "//",
+    ]
+    let words = (0..<60).map { _ in (0..<(1 + random.below(5))).map { _ in random.pick(pieces) }.joined() }
+    let asking = try inner(
+      "'http://h.example/base/{{ event }}/end?fixed=1'",
+      events: "[\(words.map { "\"\($0)\"" }.joined(separator: ", "))]")
+    for url in asking.http.exchanges.map(\.request.url) {
+      #expect(url.hasPrefix("http://h.example/base/") && url.hasSuffix("/end?fixed=1"))
+      #expect(url.count { $0 == "?" } == 1 && !url.contains("#"), "\(url)")
+      var path = String(url.dropFirst("http://h.example".count).prefix { $0 != "?" })
+      for _ in 0..<6 {
+        var depth = 0
+        for segment in path.split(whereSeparator: { $0 == "/" || $0 == "\\" }) {
+          depth += segment.prefix { $0 != ";" } == ".." ? -1 : segment == "." ? 0 : 1
+          #expect(depth > 0, "\(url)")
+        }
+        path.replace(/%([0-9a-fA-F]{2})/) { String(UnicodeScalar(UInt8($0.1, radix: 16) ?? 0)) }
+      }
+    }
+    #expect(asking.http.exchanges.count + asking.probe("lost").events.count == words.count)
+    #expect(!asking.http.exchanges.isEmpty && asking.outcome == .completed)
+  }
+
+  @Test func anEventWithoutTheFieldIsRejectedAlone() throws {
+    let asking = try inner("'http://h.example/{{ event.id }}'", events: "[ { id: 1 }, { no: 2 }, { id: 3 } ]")
+    #expect(asking.http.exchanges.map(\.request.url) == ["http://h.example/1", "http://h.example/3"])
+    #expect(asking.probe("lost").events.first?.hasPrefix(#"["RX503","#) == true, "\(asking.probe("lost").events)")
+    #expect(asking.outcome == .completed)
+  }
+
+  @Test func anEventMayEndTheSignalIfItIsToldSo() throws {
+    let asking = try inner("'http://h.example/{{ event }}'", events: "['a b', c]", onError: "onError: fail")
+    #expect(asking.failure?.message.contains("space") == true, "\(String(describing: asking.outcome))")
+    #expect(asking.failure?.location?.line == 10)
   }
 
   @Test func refusesHeadersWithLineBreaks() throws {
     let asking = try inner(
       "{ url: 'http://h.example/', headers: { X: '{{ event }}' } }", events: #"["a\r\nEvil: 1"]"#)
     #expect(asking.http.exchanges.isEmpty)
-    #expect(asking.failure?.message.contains("'X' would hold a line break") == true)
+    #expect(asking.probe("lost").events.first?.contains("'X' would hold a line break") == true)
+    #expect(asking.outcome == .completed)
   }
 
   @Test(arguments: [
@@ -242,12 +323,111 @@ import Testing
     ("{ url: 'http://h.example/', redirects: 99 }", "redirects"),
     ("{ method: GET }", "url"),
     ("{ url: 'http://h.example/{{ event. }}' }", ""),
+    ("'http://h example/'", "holds a space"), ("'http://u:secret@h.example/'", "holds a password"),
+    ("'http://u@h.example/'", "holds a user name"), ("'http://h.example:0/'", "port"),
+    ("'http://h.example:65536/'", "port"), ("'http://h.example:8o/{{ event }}'", "port"),
+    ("'http://[::1/'", "no closing ]"), ("'http://[::g]/'", "no IPv6 address"),
+    ("'http://[::1]x/'", "other than a port"),
+    ("'http://a..b/'", "no host name"), ("'http://h|x/'", "no host name"), ("'http://.h/'", "no host name"),
+    ("'http://169.254.169.254/'", "link-local"), ("'http://[fe80::1]/'", "link-local"),
+    ("'http://2852039166/{{ event }}'", "link-local"), ("'http://0xa9.0xfe.0251.254/'", "link-local"),
+    ("'http://[::ffff:169.254.169.254]/'", "link-local"), ("'http://0.0.0.0/'", "link-local"),
+    ("{ url: 'http://h.example/', headers: { Content-Length: '5' } }", "cannot be set"),
+    ("{ url: 'http://h.example/', headers: { 'X Y': a } }", "no header name"),
+    ("{ url: 'http://h.example/', headers: { 'X': \"a\\nb\" } }", "line break"),
+    ("{ url: 'http://h.example/', headers: { authorization: a }, auth: { bearer: b } }", "'auth' sets"),
   ])
   func refusesAtCheckTime(_ parameters: String, _ reason: String) {
     let found = complaints(parameters)
     #expect(found.count == 1, "\(found)")
     #expect(found.first?.contains(reason) == true || reason.isEmpty, "\(found)")
     #expect(found.first?.hasPrefix("3:") == true, "\(found)")
+    #expect(!"\(found)".contains("secret"), "\(found)")
+  }
+
+  @Test(arguments: [
+    "http://h.example", "http://h.example:/x", "https://h_1.example.:8443/?a=b#c", "http://[::1]:80/",
+    "http://127.0.0.1:1",
+    "http://2130706433/", "http://bücher.example/ü", "http://10.0.0.1?x", "http://1.example/", "http://a/@b:c",
+    "HTTP://H/",
+  ])
+  func acceptsURLs(_ url: String) { #expect(complaints("'\(url)'").isEmpty) }
+
+  // MARK: Failures
+
+  private let down = HTTPFailure(.connect, "cannot connect to h.example:80: Connection refused")
+
+  @Test func aFailedPollGoesToTheErrorsAndTheNextOneComes() throws {
+    let asking = try VirtualPipeline(
+      """
+      sources: { answers: { http: { url: 'http://h.example/x?key=1', every: 10s } } }
+      sinks:
+        out: { from: answers, probe: {} }
+        lost:
+          from: answers.errors
+          chain: [ { map: '[event.code, event.error, event.event, event.path, event.at, meta.?status.orValue(0)]' } ]
+          probe: {}
+      """)
+    asking.http.script = { [down] number, _ in
+      switch number {
+      case 1: ScriptedHTTP.status(500, "out of order")
+      case 2: .failure(down)
+      default: ScriptedHTTP.status(200, "\(number)")
+      }
+    }
+    asking.run(until: .seconds(35))
+    #expect(asking.out == ["0s 0", "30s 3"])
+    #expect(
+      asking.probe("lost").timeline == [
+        #"10s ["RX525","GET http://h.example/x answered 500","out of order","http://h.example/x","test.yaml:1:23",500]"#,
+        #"20s ["RX525","cannot connect to h.example:80: Connection refused","","http://h.example/x","test.yaml:1:23",0]"#,
+      ])
+    #expect(asking.counters.received == 4 && asking.counters.rejected == 2)
+    asking.drain()
+    #expect(asking.outcome == .completed)
+  }
+
+  @Test func aPollThatFailsWhileItIsStoppedEnds() throws {
+    let asking = try pipeline("{ url: 'http://h.example/', every: 10s }")
+    asking.settle()
+    asking.drain()
+    asking.http.exchanges[0].answer(500)
+    asking.settle()
+    #expect(asking.outcome == .completed)
+    #expect(asking.deadLetters.count == 1)
+    #expect(asking.executor.pendingTimers == 0)
+  }
+
+  @Test func aFailedPollMayEndTheSignal() throws {
+    let asking = try VirtualPipeline(
+      """
+      sources: { answers: { http: { url: 'http://h.example/', every: 10s }, onError: fail } }
+      signals: { seen: { from: answers, chain: [ { catch: { value: error.status } } ] } }
+      sinks: { out: { from: seen, probe: {} } }
+      """)
+    asking.http.script = { _, _ in ScriptedHTTP.status(503) }
+    asking.run()
+    #expect(asking.out == ["0s 503", "0s |"])
+  }
+
+  /// Neither `retry` nor `every` mends it.
+  @Test(arguments: ["http://h.example/", "{ url: 'http://h.example/', every: 1s }"])
+  func withoutTheLibraryThePipelineEnds(_ parameters: String) throws {
+    let asking = try pipeline(parameters, chain: "[ { retry: { delay: 1s } }, { catch: { value: '0' } } ]")
+    asking.http.script = { _, _ in .failure(HTTPFailure(.unavailable, "libcurl.so.4 is missing")) }
+    asking.run()
+    #expect(asking.failure?.message == "libcurl.so.4 is missing")
+    #expect(asking.failure?.location?.line == 3)
+    #expect(asking.http.exchanges.count == 1)
+  }
+
+  @Test func aRetryOfADeadEndpointIsInTheLog() throws {
+    let asking = try pipeline("http://h.example/", chain: "[ { retry: { delay: 1s } } ]")
+    asking.http.script = { [down] number, _ in number < 100 ? .failure(down) : ScriptedHTTP.status(200, "1") }
+    asking.run()
+    #expect(asking.out == ["100s 1", "100s |"])
+    let line = "warning seen/1 retry: cannot connect to h.example:80: Connection refused; trying again"
+    #expect(asking.log == [line, line + " (and 59 times before)"])
   }
 
   // MARK: Bodies

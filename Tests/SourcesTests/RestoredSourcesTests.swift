@@ -34,4 +34,43 @@ import Testing
     #expect(second.probe().moments.count == 3)
     #expect(second.outcome == .completed)
   }
+
+  /// Also one that comes with the first period, and the pace goes on as if nothing had happened.
+  @Test(arguments: [true, false]) func aPollUnderWayIsMadeAgain(_ immediate: Bool) throws {
+    let yaml = """
+      name: t
+      sources: { answers: { http: { url: 'http://127.0.0.1:1/', every: 10s, immediate: \(immediate), decode: text } } }
+      sinks: { out: { from: answers, probe: {} } }
+      """
+    let first = try VirtualPipeline(yaml)
+    first.run(until: .seconds(12))
+    let asked = first.http.exchanges.count
+    #expect(first.http.open.count == 1)
+    let state = try #require(first.execution.saveState())
+
+    let second = try VirtualPipeline(yaml, restoring: state)
+    second.settle()
+    #expect(second.execution.refusals.isEmpty)
+    #expect(second.http.open.count == 1, "of \(asked)")
+    second.http.open.first?.answer(200, "A")
+    second.http.script = { _, _ in ScriptedHTTP.status(200, "B") }
+    second.run(until: .seconds(20))
+    #expect(second.out == [#"0s "A""#, #"8s "B""#, #"18s "B""#])
+  }
+
+  /// Between two polls nothing is asked before its time.
+  @Test func theTimeBetweenPollsGoesOn() throws {
+    let yaml = """
+      name: t
+      sources: { answers: { http: { url: 'http://127.0.0.1:1/', every: 10s, decode: text } } }
+      sinks: { out: { from: answers, probe: {} } }
+      """
+    let first = try VirtualPipeline(yaml)
+    first.http.script = { _, _ in ScriptedHTTP.status(200, "A") }
+    first.run(until: .seconds(4))
+    let second = try VirtualPipeline(yaml, restoring: try #require(first.execution.saveState()))
+    second.http.script = { _, _ in ScriptedHTTP.status(200, "B") }
+    second.run(until: .seconds(7))
+    #expect(second.out == [#"6s "B""#])
+  }
 }

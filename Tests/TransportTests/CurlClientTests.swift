@@ -1,6 +1,8 @@
+import CCurl
 import Foundation
 import PipelineCore
 import PipelineHost
+import Synchronization
 import Testing
 
 @testable import Transport
@@ -395,6 +397,90 @@ import Testing
     request.method = "POST"
     request.body = [1]
     #expect(try await failure(request).kind == .redirect)
+  }
+
+  // MARK: The library
+
+  /// Without it every request says so, and what to install, at once and for good.
+  @Test func aMissingLibraryIsTold() async throws {
+    let (state, reason) = Self.tried("libcurl-that-is-not-there.so.4")
+    #expect(state == RX_CURL_MISSING)
+    let fault = try #require(CurlClient.failure(state, reason))
+    #expect(fault.kind == .unavailable)
+    #expect(fault.message.contains("No such file or directory") && fault.message.contains("package libcurl4"))
+    let client = CurlClient { fault }
+    for _ in 0..<2 {
+      switch await client.answer(HTTPRequest(url: "http://127.0.0.1:9/")) {
+      case .failure(let failure): #expect(failure == fault)
+      case .success: Issue.record("an answer came")
+      }
+    }
+  }
+
+  /// A library of that name that is another one.
+  @Test func anotherLibraryIsTold() {
+    let (state, reason) = Self.tried("libc.so.6")
+    #expect(state == RX_CURL_MISSING)
+    #expect(reason == "libc.so.6: it has no function curl_global_init")
+    #expect(Self.tried("libcurl.so.4").state == RX_CURL_READY)
+  }
+
+  private static func tried(_ name: String) -> (state: rx_curl_state, reason: String) {
+    withUnsafeTemporaryAllocation(of: CChar.self, capacity: 256) { reason in
+      reason.initialize(repeating: 0)
+      let state = rx_curl_try(name, reason.baseAddress, reason.count)
+      return (state, reason.baseAddress.map { String(cString: $0) } ?? "")
+    }
+  }
+
+  /// What the loader of glibc says where descriptors or memory are lacking, and where a file is missing or damaged.
+  @Test(arguments: [
+    ("libcurl.so.4: cannot open shared object file: Too many open files", true),
+    ("libcurl.so.4: cannot open shared object file: Too many open files in system", true),
+    ("libcurl.so.4: failed to map segment from shared object: Cannot allocate memory", true),
+    ("libcurl.so.4: failed to map segment from shared object", true),
+    ("libcurl.so.4: cannot create shared object descriptor: Cannot allocate memory", true),
+    ("libnghttp2.so.14: cannot read file data: Input/output error", true),
+    ("libcurl.so.4: cannot open shared object file: No such file or directory", false),
+    ("libnghttp2.so.14: cannot open shared object file: No such file or directory", false),
+    ("libcurl.so.4: cannot open shared object file: Permission denied", false),
+    ("/lib/libcurl.so.4: invalid ELF header", false), ("/lib/libcurl.so.4: file too short", false),
+    ("/lib/libcurl.so.4: undefined symbol: nghttp2_session_del", false),
+  ])
+  func whatMayPass(_ text: String, _ expected: Bool) { #expect(rx_curl_may_pass(text) == expected) }
+
+  /// One request meets a machine without descriptors; the next one goes through.
+  @Test func aLackThatPassesIsTriedAgain() async throws {
+    let server = try ScriptedServer { connection in
+      while connection.message() != nil { connection.send(Self.reply("ok")) }
+    }
+    let calls = Atomic<Int>(0)
+    let client = CurlClient {
+      calls.add(1, ordering: .relaxed).newValue == 1
+        ? CurlClient.failure(RX_CURL_BUSY, "Too many open files") : CurlClient.prepareLibrary()
+    }
+    switch await client.answer(HTTPRequest(url: server.url)) {
+    case .failure(let failure):
+      #expect(failure == HTTPFailure(.protocolError, "libcurl cannot be started now: Too many open files"))
+    case .success: Issue.record("an answer came")
+    }
+    for _ in 0..<2 { #expect(try await client.answer(HTTPRequest(url: server.url)).get().body == Array("ok".utf8)) }
+    #expect(calls.load(ordering: .relaxed) == 2, "what is there is not loaded again")
+  }
+
+  /// A body that comes in drops, far fewer than a hundred bytes a second, takes the time that it is given.
+  @Test func anAnswerMayBeSlow() async throws {
+    let server = try ScriptedServer { connection in
+      _ = connection.message()
+      connection.send(Self.head + "Content-Length: 12\r\n\r\n")
+      for _ in 0..<12 {
+        if connection.waits(milliseconds: 150) { break }
+        connection.send("X")
+      }
+    }
+    var request = HTTPRequest(url: server.url)
+    request.options.timeout = .seconds(60)
+    #expect(try await client.answer(request).get().body.count == 12)
   }
 
   @Test func cancelsAtAnyTime() async throws {

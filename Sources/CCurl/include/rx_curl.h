@@ -1,16 +1,33 @@
 // libcurl, loaded when it is first used: it brings thirty libraries with it, which a process that makes no
 // requests shall neither map nor relocate. Its option setters are variadic, which Swift cannot call, so there is one
-// typed function for each kind of argument. Where the library is missing, every function says so by its type:
-// null, or an error that `rx_curl_strerror` names.
+// typed function for each kind of argument. Until the library is loaded, every function but the three below says so by
+// its type: null, or an error that `rx_curl_easy_strerror` names.
 #ifndef RX_CURL_H
 #define RX_CURL_H
 #include <curl/curl.h>
 #include <stdbool.h>
 
-/// Loads the library unless that has been done. False: it is not installed. Thread-safe.
+typedef enum {
+  RX_CURL_READY,
+  /// The library is not installed, or is none that can be used: trying again is of no use.
+  RX_CURL_MISSING,
+  /// Something is lacking for the moment, such as descriptors or memory.
+  RX_CURL_BUSY,
+} rx_curl_state;
+
+/// Loads the library unless that has been done. False: it cannot be loaded now. Thread-safe.
 bool rx_curl_load(void);
 
-CURLcode rx_curl_global_init(long flags);
+/// Loads the library and starts it, unless that has been done. Otherwise `why` gets the reason, `size` bytes at most with
+/// the closing 0. Thread-safe; every call that finds it not ready tries again.
+rx_curl_state rx_curl_prepare(char *why, size_t size);
+
+/// What a library of another name would be, for tests. It is not used.
+rx_curl_state rx_curl_try(const char *name, char *why, size_t size);
+
+/// Whether what the dynamic loader says may pass without anybody doing something.
+bool rx_curl_may_pass(const char *why);
+
 CURL *rx_curl_easy_init(void);
 void rx_curl_easy_cleanup(CURL *handle);
 void rx_curl_easy_reset(CURL *handle);

@@ -7,6 +7,9 @@ public struct PipelineCompiler: Sendable {
   /// Where schema files come from.
   public var schemas: SchemaFiles
 
+  /// Looks at files that parameters name, such as certificates.
+  public var files = FileProbe.none
+
   public init(
     _ catalogue: Catalogue, environment: [String: String] = [:], schemas: SchemaFiles = .none
   ) {
@@ -17,7 +20,7 @@ public struct PipelineCompiler: Sendable {
 
   /// Reports everything that is wrong; nil if anything is.
   public func compile(_ file: PipelineFile, into diagnostics: inout Diagnostics) -> Plan? {
-    let compilation = Compilation(catalogue, environment, schemas, file)
+    let compilation = Compilation(catalogue, environment, schemas, files, file)
     let plan = compilation.run()
     diagnostics.report(contentsOf: compilation.diagnostics.all)
     return plan
@@ -30,6 +33,7 @@ final class Compilation {
   let file: PipelineFile
   private let environment: OwnedValue
   private let schemas: SchemaFiles
+  private let files: FileProbe
   var diagnostics = Diagnostics()
   var expressions: [ExpressionReport] = []
   var steps: [StepPlan] = []
@@ -63,10 +67,12 @@ final class Compilation {
   }
 
   init(
-    _ catalogue: Catalogue, _ environment: [String: String], _ schemas: SchemaFiles, _ file: PipelineFile
+    _ catalogue: Catalogue, _ environment: [String: String], _ schemas: SchemaFiles, _ files: FileProbe,
+    _ file: PipelineFile
   ) {
     self.catalogue = catalogue
     self.schemas = schemas
+    self.files = files
     self.file = file
     let arena = Arena()
     self.environment = OwnedValue(
@@ -556,6 +562,7 @@ final class Compilation {
   func decode(_ entry: CatalogueEntry, _ node: ComponentNode) -> (component: DecodedComponent, isWhole: Bool) {
     var context = DecodingContext(at: node.keyword.location)
     context.sources = sourceNames
+    context.files = files
     let component = entry.decode(node.arguments, &context)
     diagnostics.report(contentsOf: context.diagnostics.all)
     return (component, !context.diagnostics.hasErrors)

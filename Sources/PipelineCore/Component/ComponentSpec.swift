@@ -121,7 +121,9 @@ public struct Parameter<C: Component>: Sendable {
       context.range = range
       context.parameter = name
       if context.refusesSecret(in: node, Value.shape(range: range)) { return }
-      if let value = Value.decode(node, &context) { component[keyPath: path] = value }
+      context.enter(name, at: node) { context in
+        if let value = Value.decode(node, &context) { component[keyPath: path] = value }
+      }
       context.range = nil
     }
     bind = { component, binder in

@@ -171,6 +171,11 @@ public struct TemplateParameter: ParameterValue {
   public func renderShown(_ frame: EventFrame, into buffer: OutputBuffer) -> Value? {
     program?.shown.render(frame.frame, into: buffer)
   }
+
+  /// The same; `inserted` gets the ranges of the buffer that expressions have filled, in order.
+  func render(_ frame: EventFrame, into buffer: OutputBuffer, inserted: inout [Range<Int>]) -> Value? {
+    program?.render(frame.frame, into: buffer) { inserted.append($0) }
+  }
 }
 
 /// An expression, or a mapping (or list) of them that builds a value of the same form.

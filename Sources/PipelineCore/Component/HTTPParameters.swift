@@ -85,6 +85,16 @@ public struct TLSParameter: RecordParameter {
     ]
   }
 
+  /// Warns of files that cannot be read on this machine. `path`: of this parameter.
+  public func validate(at path: String, _ context: inout DecodingContext) {
+    for (field, file, what) in [
+      ("ca", ca, "the certificates file"), ("certificate", certificate, "the certificate file"),
+      ("key", key, "the key file"),
+    ] {
+      if let file { context.warn(ofUnreadable: file, what, at: "\(path).\(field)") }
+    }
+  }
+
   public var value: TLSOptions {
     var options = TLSOptions()
     options.caFile = ca
@@ -125,8 +135,8 @@ public enum URLConfinement {
       context.badValue(
         at: location, "the host of a URL must be written out, not come from an event",
         help: "Put a / between the host and the first {{ }}")
-    } else if rest.isEmpty || rest.first == UInt8(ascii: "/") {
-      context.badValue(at: location, "the URL has no host", help: "Write http://HOST/PATH")
+    } else if let problem = URLSyntax.problem(Array(prefix.utf8)) {
+      context.badValue(at: location, problem.message, help: problem.help)
     }
   }
 
@@ -137,31 +147,87 @@ public enum URLConfinement {
       ?? url.count
   }
 
-  /// Why a rendered URL cannot be used; nil if it can.
-  public static func problem(_ url: UnsafeRawBufferPointer, dynamic: Bool) -> String? {
-    var segment: [UInt8] = []
-    var inPath = false
-    var slashes = 0
-    for byte in url {
-      if byte <= 0x20 || byte == 0x7F {
-        return "the URL holds a space or control character: use urlEncode(...) around what events put in"
-      }
-      if byte == UInt8(ascii: "?") || byte == UInt8(ascii: "#") { break }
-      if byte == UInt8(ascii: "/") {
-        slashes += 1
-        if inPath, isDots(segment) { return "the path of the URL climbs up with '..'" }
-        inPath = slashes >= 3
-        segment = []
-      } else {
-        segment.append(byte)
-      }
+  /// Why a rendered URL cannot be used, one sentence; nil: it can be.
+  ///
+  /// What an event puts into the path stays in the path, below what the file writes in front of it; what it puts into the
+  /// query stays in the query. This holds for every reader: for one that takes `%2f` or `\` for a slash, that cuts off
+  /// `;x`, and for one that decodes again what has been decoded.
+  ///
+  /// - Parameter inserted: the ranges of `url` that expressions have filled, in order.
+  public static func problem(_ url: [UInt8], inserted: [Range<Int>]) -> String? {
+    if url.contains(where: { $0 <= 0x20 || $0 == 0x7F }) {
+      return "the URL holds a space or control character: use urlEncode(...) around what events put in"
     }
-    return dynamic && inPath && isDots(segment) ? "the path of the URL climbs up with '..'" : nil
+    // Where the path begins: behind the host, which the file writes itself.
+    let path = authorityEnd(url)
+    var component = Part.path
+    var next = 0
+    var pathEnd = url.count
+    for index in path..<url.count {
+      while next < inserted.count, inserted[next].upperBound <= index { next += 1 }
+      let isInserted = next < inserted.count && inserted[next].contains(index)
+      let byte = url[index]
+      guard byte == UInt8(ascii: "?") && component == .path || byte == UInt8(ascii: "#") && component != .fragment
+      else {
+        continue
+      }
+      if isInserted {
+        return
+          "'\(byte == UInt8(ascii: "?") ? "?" : "#")' would end the \(component) of the URL: use urlEncode(...) around what events put in"
+      }
+      if component == .path { pathEnd = index }
+      component = byte == UInt8(ascii: "?") ? .query : .fragment
+    }
+    // The path may not climb from the first segment on into which an event puts something.
+    guard let first = inserted.first(where: { !$0.isEmpty && $0.lowerBound < pathEnd && $0.lowerBound >= path }),
+      let begin = url[..<first.lowerBound].lastIndex(of: UInt8(ascii: "/"))
+    else { return nil }
+    let last = inserted.last { !$0.isEmpty && $0.lowerBound < pathEnd }?.upperBound ?? pathEnd
+    let end = url[min(last, pathEnd)..<pathEnd].firstIndex(of: UInt8(ascii: "/")) ?? pathEnd
+    return climbs(Array(url[(begin + 1)..<max(begin + 1, end)])) ? "the path of the URL climbs up with '..'" : nil
   }
 
-  private static func isDots(_ segment: [UInt8]) -> Bool {
-    let text = String(decoding: segment, as: UTF8.self).lowercased()
-    return text == ".." || text == "%2e%2e" || text == ".%2e" || text == "%2e."
+  private enum Part { case path, query, fragment }
+
+  /// Whether a reader of the path may take one of its segments for the one above.
+  private static func climbs(_ path: [UInt8]) -> Bool {
+    var path = path
+    while true {
+      let segments = path.split(omittingEmptySubsequences: false) {
+        $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "\\")
+      }
+      if segments.contains(where: { $0.prefix { $0 != UInt8(ascii: ";") }.elementsEqual("..".utf8) }) { return true }
+      let decoded = percentDecoded(path)
+      if decoded.count == path.count { return false }
+      path = decoded
+    }
+  }
+
+  private static func percentDecoded(_ text: [UInt8]) -> [UInt8] {
+    var result: [UInt8] = []
+    result.reserveCapacity(text.count)
+    var at = 0
+    while at < text.count {
+      if text[at] == UInt8(ascii: "%"), at + 2 < text.count, let high = digit(text[at + 1]),
+        let low = digit(text[at + 2])
+      {
+        result.append(high << 4 | low)
+        at += 3
+      } else {
+        result.append(text[at])
+        at += 1
+      }
+    }
+    return result
+  }
+
+  private static func digit(_ byte: UInt8) -> UInt8? {
+    switch byte {
+    case UInt8(ascii: "0")...UInt8(ascii: "9"): byte - UInt8(ascii: "0")
+    case UInt8(ascii: "a")...UInt8(ascii: "f"), UInt8(ascii: "A")...UInt8(ascii: "F"):
+      (byte | 0x20) - UInt8(ascii: "a") + 10
+    default: nil
+    }
   }
 }
 
@@ -181,12 +247,21 @@ public struct RequestTemplate: Sendable {
     self.body = body
   }
 
-  /// The request for what `frame` was loaded with, or why there is none, one sentence.
+  /// The request for what `frame` was loaded with. A failure of kind `expression` says which expression failed, one of
+  /// kind `source` why a request with these texts is not allowed.
   public func render(_ frame: EventFrame) -> Result<HTTPRequest, SignalFailure> {
     let buffer = OutputBuffer()
     func text(_ template: TemplateParameter, shown: Bool = false) -> Result<[UInt8], SignalFailure> {
       buffer.clear()
-      if let error = shown ? template.renderShown(frame, into: buffer) : template.render(frame, into: buffer) {
+      let error = shown ? template.renderShown(frame, into: buffer) : template.render(frame, into: buffer)
+      return finished(template, error)
+    }
+    func text(_ template: TemplateParameter, inserted: inout [Range<Int>]) -> Result<[UInt8], SignalFailure> {
+      buffer.clear()
+      return finished(template, template.render(frame, into: buffer, inserted: &inserted))
+    }
+    func finished(_ template: TemplateParameter, _ error: Value?) -> Result<[UInt8], SignalFailure> {
+      if let error {
         return .failure(
           SignalFailure(
             .expression, template.program?.failureMessage(error, frame.frame) ?? "a template failed",
@@ -195,13 +270,15 @@ public struct RequestTemplate: Sendable {
       return .success(Array(buffer.bytes))
     }
     do throws(SignalFailure) {
-      let address = try text(url).get()
-      let problem = address.withUnsafeBytes { URLConfinement.problem($0, dynamic: !url.isConstant) }
-      if let problem { throw SignalFailure(.source, problem, at: url.location) }
+      var inserted: [Range<Int>] = []
+      let address = try text(url, inserted: &inserted).get()
+      if let problem = URLConfinement.problem(address, inserted: inserted) {
+        throw SignalFailure(.source, problem, at: url.location)
+      }
       var request = HTTPRequest(method: method, url: String(decoding: address, as: UTF8.self))
       for header in headers.entries {
         let value = try text(header.value).get()
-        if value.contains(where: { $0 < 0x20 && $0 != 0x09 || $0 == 0x7F }) {
+        if value.contains(where: Table<TemplateParameter>.isForbidden) {
           throw SignalFailure(
             .source, "the header '\(header.name)' would hold a line break or control character",
             at: header.value.location)

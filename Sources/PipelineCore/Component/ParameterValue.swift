@@ -27,8 +27,36 @@ public struct DecodingContext {
   public internal(set) var range: ClosedRange<Int64>?
   /// The names of the sources that there are: what a signal that is written in place may begin with.
   var sources: Set<String> = []
+  /// Looks at files that parameters name.
+  var files = FileProbe.none
+  /// Where the values of the parameters stand that the file gives, by path: `retry.delay`.
+  private var places: [String: SourceLocation] = [:]
+  private var path = ""
 
   public init(at location: SourceLocation) { self.location = location }
+
+  /// Where the value of a parameter stands, by its path, such as `retry.delay`; the place of the component if the file
+  /// does not give it.
+  public func location(of path: String) -> SourceLocation { places[path] ?? location }
+
+  /// Reads the value of a parameter, or of a field of one, at `node`.
+  mutating func enter(_ name: String, at node: YAMLNode, _ body: (inout DecodingContext) -> Void) {
+    let outer = path
+    path = outer.isEmpty ? name : "\(outer).\(name)"
+    places[path] = node.location
+    body(&self)
+    path = outer
+  }
+
+  /// Warns of a file that the parameter at `path` names and that cannot be read on this machine.
+  public mutating func warn(ofUnreadable file: String, _ what: String, at path: String) {
+    guard let problem = files.problem(file) else { return }
+    diagnostics.report(
+      Diagnostic(
+        .unreadableParameterFile, "\(what) '\(Printable.cut(Array(file.utf8)))' cannot be read: \(problem)",
+        at: location(of: path),
+        help: "A relative path counts from the directory that rxd is started in"))
+  }
 
   public mutating func wrongType(_ node: YAMLNode, wanted: String, help: String? = nil) {
     diagnostics.report(
@@ -273,7 +301,8 @@ extension Array: ParameterValue where Element: ParameterValue {
 
 /// Names with values, in the order of the file.
 public struct Table<Element: ParameterValue>: ParameterValue {
-  public var entries: [(name: String, value: Element)] = []
+  /// `location`: where the name stands.
+  public var entries: [(name: String, value: Element, location: SourceLocation)] = []
   public init() {}
   public static func shape(range: ClosedRange<Int64>?) -> ParameterShape {
     .table(Element.shape(range: range))
@@ -285,7 +314,9 @@ public struct Table<Element: ParameterValue>: ParameterValue {
     }
     var table = Table()
     for entry in entries {
-      if let value = Element.decode(entry.value, &context) { table.entries.append((entry.name, value)) }
+      if let value = Element.decode(entry.value, &context) {
+        table.entries.append((entry.name, value, entry.key.location))
+      }
     }
     return table
   }
@@ -357,8 +388,10 @@ public struct RecordField<R: RecordParameter>: Sendable {
       let outer = (context.range, context.parameter)
       context.range = range
       context.parameter = name
-      if !context.refusesSecret(in: node, Value.shape(range: range)), let value = Value.decode(node, &context) {
-        record[keyPath: path] = value
+      context.enter(name, at: node) { context in
+        if !context.refusesSecret(in: node, Value.shape(range: range)), let value = Value.decode(node, &context) {
+          record[keyPath: path] = value
+        }
       }
       (context.range, context.parameter) = outer
     }

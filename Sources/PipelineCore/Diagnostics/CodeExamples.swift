@@ -121,6 +121,8 @@ public struct CodeExample: Sendable {
     "RX223": step("bufferWithCount: 0", "bufferWithCount: 10"),
     "RX224": source("stdin: { decode: jason }", "stdin: { decode: json }"),
     "RX226": step("log: { on: [error] }", "log: { when: [error] }"),
+    "RX227": source(
+      "http: { url: 'http://10.0.0.1/', headers: { Host: books.example } }", "http: { url: 'http://books.example/' }"),
     "RX230": source("interval: 5 minutes", "interval: 5m"),
     "RX250": source("file: \"${LOG-a.log}\"", "file: \"${LOG:-a.log}\""),
     "RX251": source("file: \"${LOG:-${NAME}}\"", "file: \"${LOG:-a.log}\""),

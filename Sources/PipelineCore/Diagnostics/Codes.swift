@@ -93,6 +93,8 @@ extension Diagnostic.Code {
     "RX225", "Two parameters exclude or require one another.")
   public static let formerName = Self(
     "RX226", "A parameter has another name now; the old one still works.", severity: .warning)
+  public static let doubtfulValue = Self(
+    "RX227", "A value is allowed, and probably does something else than what was meant.", severity: .warning)
   public static let duration = Self(
     "RX230", "A duration is a number with a unit: ns, us, ms, s, m, h or d.")
   public static let size = Self(
@@ -112,8 +114,8 @@ extension Diagnostic.Code {
   static let grammarCodes: [Self] = [
     unknownKey, missingKey, wrongType, notOneComponent, duplicateName, invalidName, notOneOrigin,
     invalidReference, misplacedKey, emptyCollection, tooMany, rivalName, unknownComponent,
-    unknownParameter, missingParameter, outOfRange, unknownChoice, conflictingParameters, formerName, duration,
-    size, number, yamlBoolean, template, interpolationSyntax, interpolationNesting,
+    unknownParameter, missingParameter, outOfRange, unknownChoice, conflictingParameters, formerName, doubtfulValue,
+    duration, size, number, yamlBoolean, template, interpolationSyntax, interpolationNesting,
     interpolationInKey, misplacedSecret,
   ]
 
@@ -178,10 +180,12 @@ extension Diagnostic.Code {
     "RX704", "The value of an environment variable or secret is not UTF-8, or too long.")
   public static let unreadableFile = Self("RX710", "A file cannot be read.")
   public static let pluginFailed = Self("RX711", "A plugin cannot be loaded.")
+  public static let unreadableParameterFile = Self(
+    "RX712", "A file that a parameter names cannot be read on this machine.", severity: .warning)
 
   static let environmentCodes: [Self] = [
     undefinedVariable, requiredVariable, undefinedSecret, unusableVariable, unreadableFile,
-    pluginFailed,
+    pluginFailed, unreadableParameterFile,
   ]
 
   // MARK: RX9xx ourselves

@@ -195,6 +195,16 @@ public final class TemplateProgram: Sendable {
   /// Texts go in as they are, bools and times as `string(...)` writes them, null as nothing, numbers, lists and maps as
   /// JSON: what nobody changed is what came in, and no digits become an exponent.
   public func render(_ frame: EvaluationFrame, into buffer: OutputBuffer) -> Value? {
+    render(frame, into: buffer) { _ in }
+  }
+
+  /// The same.
+  ///
+  /// - Parameter inserted: gets the range of the buffer that each expression has filled.
+  @inline(__always)
+  func render(
+    _ frame: EvaluationFrame, into buffer: OutputBuffer, inserted: (Range<Int>) -> Void
+  ) -> Value? {
     let context = Context(state: frame.state)
     for part in parts {
       switch part {
@@ -202,7 +212,9 @@ public final class TemplateProgram: Sendable {
       case .program(let program):
         let value = program.evaluate(frame)
         if value.isError { return value }
+        let start = buffer.count
         if let error = ValueText.render(value, into: buffer, context) { return error }
+        inserted(start..<buffer.count)
       }
     }
     return nil

@@ -86,6 +86,19 @@ extension Execution {
   static let undecidedEvent = "an event, because its condition could not be decided"
   static let failedEvent = "an event, because an expression failed"
 
+  /// Logs a warning of a step, at most one a minute: the next one says how many there were meanwhile.
+  func warn(_ step: StepID, _ message: @autoclosure () -> String) {
+    let now = executor.now
+    if let last = warnings[step], now < last.at + TimeSpan.seconds(60) {
+      warnings[step]?.hidden += 1
+      return
+    }
+    let hidden = warnings[step]?.hidden ?? 0
+    warnings[step] = (at: now, hidden: 0)
+    services.log(
+      .warning, plan.steps[step.number].label, hidden == 0 ? message() : "\(message()) (and \(hidden) times before)")
+  }
+
   /// Counts an event that was dropped because its condition could not be evaluated, and logs the first
   /// of each kind.
   func undecided(

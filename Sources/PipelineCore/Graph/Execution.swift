@@ -117,6 +117,8 @@ public final class Execution {
   private var draft: StateDraft?
   /// Reasons that were already logged once: by step and code and, for conditions, by path.
   var logged: Set<String> = []
+  /// The last warning of each step that may repeat itself, and how many were not logged since.
+  var warnings: [StepID: (at: Instant, hidden: Int)] = [:]
 
   struct OpenSink {
     var node: RunningSink

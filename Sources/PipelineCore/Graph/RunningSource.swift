@@ -96,7 +96,7 @@ open class RunningSource: OperatorNode {
 
   /// Has what the last event put off run before the next one comes, so that it makes no difference whether they share a turn.
   @inline(__always)
-  final func settle() {
+  public final func settle() {
     settler._withUnsafeGuaranteedRef {
       $0.settle()
       $0.count()
@@ -130,17 +130,44 @@ open class RunningSource: OperatorNode {
   public final func rejectInput(
     _ bytes: UnsafeRawBufferPointer, _ message: String, origin: Origin? = nil, position: Int64 = -1
   ) {
+    let failure = SignalFailure(.source, message, at: seat.location)
+    rejectInput(bytes, .inputNotDecodable, because: failure, origin: origin, position: position)
+  }
+
+  /// The same for another reason than that it cannot be decoded. The signal fails with `failure` under `onError: fail`.
+  public final func rejectInput(
+    _ bytes: UnsafeRawBufferPointer, _ code: Diagnostic.Code, because failure: SignalFailure, origin: Origin? = nil,
+    position: Int64 = -1
+  ) {
     execution.counters.received &+= 1
     let shown = UnsafeRawBufferPointer(rebasing: bytes.prefix(4096))
     let text = String(decoding: shown, as: UTF8.self)
-    let event = Event(arena.string(text), origin: origin ?? self.origin, position: position)
+    refuse(
+      Event(arena.string(text), origin: origin ?? self.origin, position: position), code, because: failure, "input")
+  }
+
+  /// Applies the error policy of the source to the event that this inner signal was made for: `keep` sends the event
+  /// itself. False: the signal was not made for an event.
+  public final func rejectOuter(_ code: Diagnostic.Code, because failure: SignalFailure) -> Bool {
+    guard let outer = seat.scope.outer else { return false }
+    var event = Event(outer.value, origin: seat.scope.origin)
+    if let key = seat.scope.key { event.key = key.value }
+    refuse(event, code, because: failure, "an event")
+    return true
+  }
+
+  private func refuse(_ event: Event, _ code: Diagnostic.Code, because failure: SignalFailure, _ what: String) {
     switch execution.plan.steps[seat.step.number].onError ?? .route {
-    case .route: reject(event, .inputNotDecodable, message)
+    case .route: reject(event, code, failure.message, at: failure.location)
     case .keep: emit(event)
-    case .drop: execution.undecided(message, at: seat.step, location: seat.location, what: "input")
-    case .fail: finish(failing: SignalFailure(.source, message, at: seat.location))
+    case .drop: execution.undecided(failure.message, at: seat.step, location: seat.location, what: what)
+    case .fail: finish(failing: failure)
     }
   }
+
+  /// Ends the whole pipeline: what has happened is no failure that `retry` or `catch` could answer, such as a library that
+  /// is not installed.
+  public final func endPipeline(because failure: SignalFailure) { execution.unhandled(failure) }
 }
 
 /// The bounded way from a source's own thread into the pipeline.

@@ -27,9 +27,13 @@ extension Diagnostic.Code {
     "RX509", "An event found a command that was not enabled.")
   public static let executionFailed = Diagnostic.Code(
     "RX510", "An execution of a command failed.")
+  public static let requestRefused = Diagnostic.Code(
+    "RX524", "The request that an event asks for is not allowed.")
+  public static let pollFailed = Diagnostic.Code(
+    "RX525", "One of the requests that a source makes again and again has failed.")
   static let runtime: [Diagnostic.Code] = [
     .inputNotDecodable, .eventNotReadable, .expressionFailed, .eventNotDeliverable, .unexpectedValue,
     .limitReached, .stateRefused, .commandBusy, .commandDisabled, .executionFailed, .eventRefused, .eventTooLate,
-    .innerSignalFailed, .circuitOpen,
+    .innerSignalFailed, .circuitOpen, .requestRefused, .pollFailed,
   ]
 }

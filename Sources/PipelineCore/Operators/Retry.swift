@@ -42,7 +42,8 @@ struct Retry: OperatorComponent {
       failed stays sent. The error of the last attempt is passed on. The pause before the n-th further \
       attempt is `delay` times `backoff` to the power of n-1, at most `maxDelay`; `jitter` takes a random \
       part of it. An attempt that lasted for `resetAfter` is taken for a success: counting and pauses begin \
-      anew. A `budget` of attempts in each `per` bounds what many failures may cost; the error that comes \
+      anew. The first failure is a warning in the log; further ones of the same step are counted and logged at most \
+      once a minute. A `budget` of attempts in each `per` bounds what many failures may cost; the error that comes \
       when it is used up is passed on. After 1000 attempts in a row that lasted less than 10 ms each, 10 ms go by before \
       each further one, also without `delay`. A retry runs the side effects of what is above again, a request for \
       instance.
@@ -85,6 +86,13 @@ struct Retry: OperatorComponent {
 
   static let subscribesAgain = true
 
+  func validate(_ context: inout DecodingContext) {
+    guard delay > maxDelay else { return }
+    context.badValue(
+      at: context.location(of: "delay"), "'delay' of 'retry' is \(delay), above 'maxDelay', which is \(maxDelay)",
+      .conflictingParameters, help: "Give 'maxDelay' a value of at least \(delay)")
+  }
+
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
 
   final class Node: MultiInletNode, Pausing {
@@ -126,6 +134,7 @@ struct Retry: OperatorComponent {
       }
       let pause = max(pause(attempts), pace.end(now))
       attempts += 1
+      execution.warn(seat.step, "\(failure.message); trying again")
       if pause == .zero {
         later()
       } else {

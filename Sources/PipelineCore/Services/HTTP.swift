@@ -1,7 +1,7 @@
 /// What the core asks of an HTTP client; the transport implements it, tests stub it.
 public protocol HTTPClient: AnyObject, Sendable {
   /// Starts a request. `completion` is called exactly once, on any thread, unless the exchange is
-  /// cancelled before; it is never called from inside `send`.
+  /// cancelled before. It may be called before `send` returns.
   func send(
     _ request: HTTPRequest, _ completion: @escaping @Sendable (Result<HTTPResponse, HTTPFailure>) -> Void
   ) -> any Cancellable
@@ -59,7 +59,7 @@ public struct HTTPRequest: Sendable, Equatable {
 public struct HTTPOptions: Sendable, Equatable {
   /// Name resolution and connecting together, including TLS.
   public var connectTimeout: TimeSpan = .seconds(5)
-  /// The whole exchange.
+  /// The whole exchange, from its beginning to the last byte of the answer. Nothing else limits how long an answer takes.
   public var timeout: TimeSpan = .seconds(30)
   /// How many redirects to follow; only to the same scheme and host, never after a body was sent.
   public var maxRedirects = 0
@@ -69,8 +69,6 @@ public struct HTTPOptions: Sendable, Equatable {
   public var cutsResponse = false
   /// Asks for a compressed response, which is decompressed in flight.
   public var acceptCompressed = false
-  /// How long an exchange may bring less than 100 bytes a second; counted in whole seconds.
-  public var stallTimeout: TimeSpan = .seconds(15)
   /// Whether a host that is given by name may lead to a loopback or private address. One that is given
   /// as an address may, and so may `localhost`.
   public var allowPrivate = false
@@ -127,6 +125,8 @@ public struct HTTPFailure: Error, Sendable, Equatable {
     case responseTooLarge, redirect
     /// An address that the policy forbids.
     case forbidden
+    /// No request can be made on this machine, now or later: a library is missing.
+    case unavailable
   }
   public var kind: Kind
   /// One sentence without a full stop, with the URL's host but never with credentials.

@@ -26,8 +26,6 @@ public enum Carries: Sendable, Equatable {
   /// The same of what stays true whatever the parameters say: the positions of a source, the queue of a sink. It is
   /// restored where the parameters have changed, too; ``StateReader/hasOtherParameters`` then says so.
   case position(version: Int)
-  /// It starts anew, and this is what that means: one sentence with a full stop.
-  case restarts(String)
 
   /// For people, a sentence; nil: there is nothing to say.
   public var meaning: String? {
@@ -36,7 +34,6 @@ public enum Carries: Sendable, Equatable {
     case .state(let version): "It is part of a saved state, in version \(version) of its form."
     case .position(let version):
       "It is part of a saved state, in version \(version) of its form, and is kept when parameters change."
-    case .restarts(let meaning): meaning
     }
   }
 
@@ -44,7 +41,7 @@ public enum Carries: Sendable, Equatable {
   var version: Int {
     switch self {
     case .state(let version), .position(let version): version
-    case .nothing, .restarts: 0
+    case .nothing: 0
     }
   }
 

@@ -102,6 +102,7 @@ struct FrontEnd {
       result.file = file
       var compiler = compiler
       compiler.schemas = Self.schemas(beside: path, used)
+      if inputs.readsEnvironment { compiler.files = Self.files }
       let plan = compiler.compile(file, into: &diagnostics)
       result.values = used.hash
       if !diagnostics.hasErrors { result.plan = plan }
@@ -168,6 +169,16 @@ struct FrontEnd {
       } catch {
         return .refused("cannot be read: \(PosixError.text(error.code))")
       }
+    }
+  }
+
+  /// Whether files that parameters name can be read here; a device or pipe is not opened.
+  private static let files = FileProbe { path in
+    do throws(PosixError) {
+      _ = try FileDescriptor.openForReading(path, kinds: [.regular])
+      return nil
+    } catch {
+      return error.detail ?? PosixError.text(error.code)
     }
   }
 

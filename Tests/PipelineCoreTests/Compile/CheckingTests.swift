@@ -24,7 +24,9 @@ import Testing
       let file = PipelineFileParser.parse(
         Interpolation.noEnvironment.apply(to: root, into: &diagnostics), into: &diagnostics)
       let catalogue = Catalogue.sources.adding(.operators).adding(.sinks)
-      plan = PipelineCompiler(catalogue, schemas: schemas).compile(file, into: &diagnostics)
+      var compiler = PipelineCompiler(catalogue, schemas: schemas)
+      compiler.files = FileProbe { $0.contains("missing") ? "No such file or directory" : nil }
+      plan = compiler.compile(file, into: &diagnostics)
     }
     return (plan, diagnostics.all)
   }
@@ -39,7 +41,7 @@ import Testing
     #expect(text == (try? String(contentsOf: file, encoding: .utf8)), "\(name)")
   }
 
-  @Test(arguments: ["mistakes", "warnings", "schemas"])
+  @Test(arguments: ["mistakes", "warnings", "schemas", "requests"])
   func reportIsAsKept(_ name: String) throws {
     let diagnostics = Self.check(try Self.read(name + ".yaml"), name + ".yaml").diagnostics
     try compare(DiagnosticRenderer().text(diagnostics), name + ".txt")

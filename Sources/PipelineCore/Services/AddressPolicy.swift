@@ -1,6 +1,8 @@
+import Glibc
+
 /// Which addresses requests may go to, decided on the address itself and not on the name.
-enum AddressPolicy {
-  enum Verdict: Equatable {
+public enum AddressPolicy {
+  public enum Verdict: Sendable, Equatable {
     case allowed
     /// Loopback or private: for hosts that the pipeline file gives as an address, or allows.
     case privateNetwork
@@ -9,12 +11,37 @@ enum AddressPolicy {
   }
 
   /// - Parameter bytes: 4 or 16 bytes in network order; anything else is forbidden.
-  static func judge(_ bytes: [UInt8]) -> Verdict {
+  public static func judge(_ bytes: [UInt8]) -> Verdict {
     switch bytes.count {
     case 4: judgeV4(bytes[0], bytes[1], bytes[2], bytes[3])
     case 16: judgeV6(bytes)
     default: .forbidden
     }
+  }
+
+  /// The bytes of the address that a host of a URL stands for, 4 or 16 of them in network order; nil: the host is a name.
+  ///
+  /// IPv6 addresses may have brackets and a zone. IPv4 addresses may have any of the forms that C libraries read:
+  /// `127.1`, `0x7f000001`, `2130706433`.
+  public static func bytes(ofHost host: String) -> [UInt8]? {
+    var text = Substring(host)
+    if text.utf8.first == UInt8(ascii: "[") { text = text.dropFirst() }
+    if text.utf8.last == UInt8(ascii: "]") { text = text.dropLast() }
+    if let zone = text.utf8.firstIndex(of: UInt8(ascii: "%")) { text = text[..<zone] }
+    var v6 = in6_addr()
+    if inet_pton(AF_INET6, String(text), &v6) == 1 { return withUnsafeBytes(of: v6) { Array($0) } }
+    var v4 = in_addr()
+    // What begins with a digit and is all digits, x and dots; the C library would read an address before a space.
+    guard let first = text.utf8.first, (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(first),
+      text.utf8.allSatisfy({ isHexadecimal($0) || $0 == UInt8(ascii: ".") || $0 | 0x20 == UInt8(ascii: "x") }),
+      inet_aton(String(text), &v4) == 1
+    else { return nil }
+    return withUnsafeBytes(of: v4) { Array($0) }
+  }
+
+  private static func isHexadecimal(_ byte: UInt8) -> Bool {
+    (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte)
+      || (UInt8(ascii: "a")...UInt8(ascii: "f")).contains(byte | 0x20)
   }
 
   private static func judgeV4(_ a: UInt8, _ b: UInt8, _ c: UInt8, _ d: UInt8) -> Verdict {

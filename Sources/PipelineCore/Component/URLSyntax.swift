@@ -1,0 +1,150 @@
+/// What can be told about the URL of a request from its text alone.
+enum URLSyntax {
+  /// Why a URL cannot be requested.
+  struct Problem {
+    /// One sentence without a full stop. It quotes nothing that may be a password.
+    var message: String
+    var help: String?
+  }
+
+  /// Looks at an absolute URL of http or https, or at the beginning of one that ends behind its host.
+  static func problem(_ url: [UInt8]) -> Problem? {
+    if let byte = url.first(where: { $0 <= 0x20 || $0 == 0x7F }) {
+      return Problem(
+        message: "the URL holds a \(byte == 0x20 ? "space" : "control character")",
+        help: byte == 0x20 ? "Write %20 in its place" : nil)
+    }
+    guard let scheme = url.firstRange(of: Array("://".utf8)) else { return nil }
+    let rest = url[scheme.upperBound...]
+    let end = rest.firstIndex { [UInt8(ascii: "/"), UInt8(ascii: "?"), UInt8(ascii: "#")].contains($0) } ?? url.count
+    let authority = rest[..<end]
+    if let at = authority.lastIndex(of: UInt8(ascii: "@")) {
+      let hasPassword = authority[..<at].contains(UInt8(ascii: ":"))
+      return Problem(
+        message: "the URL holds a \(hasPassword ? "password" : "user name")",
+        help: "Give it as 'auth: { basic: { user: NAME, password: \"${secret:NAME}\" } }'")
+    }
+    var host = authority
+    var port: ArraySlice<UInt8> = []
+    if authority.first == UInt8(ascii: "[") {
+      guard let close = authority.firstIndex(of: UInt8(ascii: "]")) else {
+        return Problem(message: "the address in the URL has no closing ]")
+      }
+      host = authority[...close]
+      let behind = authority[(close + 1)...]
+      guard behind.isEmpty || behind.first == UInt8(ascii: ":") else {
+        return Problem(message: "the URL has something other than a port behind its address")
+      }
+      port = behind.dropFirst()
+    } else if let colon = authority.firstIndex(of: UInt8(ascii: ":")) {
+      host = authority[..<colon]
+      port = authority[(colon + 1)...]
+    }
+    return problem(port: port) ?? problem(host: String(decoding: host, as: UTF8.self))
+  }
+
+  private static func problem(port: ArraySlice<UInt8>) -> Problem? {
+    if port.isEmpty { return nil }
+    guard port.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }),
+      let number = Int(String(decoding: port, as: UTF8.self)), (1...65_535).contains(number)
+    else {
+      return Problem(message: "the port of the URL must be a number from 1 to 65535")
+    }
+    return nil
+  }
+
+  private static func problem(host: String) -> Problem? {
+    if host.isEmpty { return Problem(message: "the URL has no host", help: "Write http://HOST/PATH") }
+    let shown = Printable.cut(host)
+    let address = AddressPolicy.bytes(ofHost: host)
+    if host.utf8.first == UInt8(ascii: "["), address?.count != 16 {
+      return Problem(message: "'\(shown)' is no IPv6 address")
+    }
+    if let address {
+      guard AddressPolicy.judge(address) == .forbidden else { return nil }
+      return Problem(
+        message: "'\(shown)' is a link-local, multicast or reserved address, and rxd sends no request to those")
+    }
+    let labels = host.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
+    // One dot may end the name.
+    let named = labels.last?.isEmpty == true ? labels.dropLast() : labels[...]
+    guard host.utf8.count <= 254, !named.isEmpty, named.allSatisfy({ (1...63).contains($0.count) }),
+      host.utf8.allSatisfy(isHostByte)
+    else { return Problem(message: "'\(shown)' is no host name") }
+    return nil
+  }
+
+  /// Letters, digits, - and _ make host names, bytes beyond ASCII international ones.
+  private static func isHostByte(_ byte: UInt8) -> Bool {
+    switch byte {
+    case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+      UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "_"), UInt8(ascii: "."), 0x80...:
+      true
+    default: false
+    }
+  }
+}
+
+extension HTTPHeader {
+  /// Whether a text can be the name of a header, or a method: letters, digits and the marks that RFC 9110 allows.
+  public static func isToken(_ text: String) -> Bool {
+    !text.isEmpty
+      && text.utf8.allSatisfy { byte in
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+          UInt8(ascii: "0")...UInt8(ascii: "9"):
+          true
+        default: marks.contains(byte)
+        }
+      }
+  }
+
+  private static let marks = Array("!#$%&'*+-.^_`|~".utf8)
+
+  /// Whether rxd alone writes the header of this name, because it says where a message ends.
+  public static func isFraming(_ name: String) -> Bool {
+    framing.contains { known in
+      known.count == name.utf8.count && zip(known, name.utf8).allSatisfy { $0 == ($1 &- 65 < 26 ? $1 | 0x20 : $1) }
+    }
+  }
+
+  private static let framing = [
+    "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer", "upgrade",
+  ].map { Array($0.utf8) }
+}
+
+extension Table<TemplateParameter> {
+  /// Checks headers that are sent, where they are written.
+  ///
+  /// - Parameter isRequest: they belong to requests, not to answers.
+  public func validateHeaders(isRequest: Bool, hasAuth: Bool = false, _ context: inout DecodingContext) {
+    for header in entries {
+      let shown = Printable.cut(Array(header.name.utf8))
+      let name = header.name.lowercased()
+      if !HTTPHeader.isToken(header.name) {
+        context.badValue(
+          at: header.location, "'\(shown)' is no header name: letters, digits and !#$%&'*+-.^_`|~ make one")
+      } else if HTTPHeader.isFraming(name) {
+        context.badValue(
+          at: header.location, "the header '\(shown)' cannot be set: rxd writes it itself", help: "Leave it out")
+      } else if isRequest, hasAuth, name == "authorization" {
+        context.badValue(
+          at: header.location, "'auth' sets the header Authorization, and so does 'headers'", .conflictingParameters,
+          help: "Leave one of them out")
+      } else if isRequest, name == "host" {
+        context.badValue(
+          at: header.location,
+          "the header 'Host' replaces the host of the URL in what the server reads; the connection still goes to the URL's host",
+          .doubtfulValue, help: "Leave it out, unless the server is to answer for another name")
+      }
+      let value = header.value.template
+      if let value, value.isConstant, value.literalPrefix.utf8.contains(where: Self.isForbidden) {
+        context.badValue(
+          at: header.value.location ?? header.location, "the header '\(shown)' holds a line break or control character")
+      }
+    }
+  }
+
+  /// Whether a byte may not stand in the value of a header: a line break or another control character.
+  static func isForbidden(_ byte: UInt8) -> Bool { byte < 0x20 && byte != 0x09 || byte == 0x7F }
+}
