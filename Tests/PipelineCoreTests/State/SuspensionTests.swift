@@ -71,6 +71,8 @@ import Testing
     let graph = generator.graph()
     let run = Run(try PipelineRun.compile(graph.yaml), graph.scripts)
     run.advance(turns: generator.below(20))
+    // So that both are saved at the same instant.
+    run.turn { _ in }
     guard run.outcome == nil, let state = run.execution.saveState() else { return }
     let before = run.events
     run.turn { $0.execution.suspend() }
