@@ -495,7 +495,7 @@ import Transport
         sources:
           a: { httpServer: \(one) }
         sinks:
-          out: { from: a, discard: {} }
+          out: { from: a, reply: {} }
           other: { from: { httpServer: \(other) }, discard: {} }
         """)
       #expect(complaints.isEmpty == !isRefused, "\(one) and \(other): \(complaints)")
