@@ -264,7 +264,7 @@ public final class Executor: @unchecked Sendable {
     return true
   }
 
-  /// Runs one turn; returns false if there was none to run.
+  /// Runs one turn, or those of control work that came together; returns false if there was none to run.
   ///
   /// Control work comes first, then timers, then what the last turn has put off, then the rest of a batch and the next
   /// batch. Each turn also goes on with what is put off, and of work and timers without end nobody else starves.
@@ -274,6 +274,11 @@ public final class Executor: @unchecked Sendable {
     if urgentRow < Self.rowLimit, let work = takeUrgent() {
       urgentRow += 1
       turn(work)
+      // What came with it has its turns at the same instant, unless they take longer than one may.
+      while urgentHead < urgent.count, clock.now < now + limits.time, let work = takeUrgent() {
+        urgentRow += 1
+        turn(work)
+      }
       return true
     }
     urgentRow = 0

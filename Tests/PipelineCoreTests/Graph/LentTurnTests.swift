@@ -45,7 +45,7 @@ import Testing
     executor.post { log.add("urgent too") }
     let lent = executor.runLent(for: .zero) { log.add("input") }
     #expect(!lent.isTaken && lent.isBusy)
-    #expect(log.all == ["inner", "urgent"])
+    #expect(log.all == ["inner", "urgent", "urgent too"])
   }
 
   @Test func nothingIsLeftToTheThreadThatRunsTurnsAnyway() {
