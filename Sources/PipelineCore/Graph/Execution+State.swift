@@ -139,7 +139,9 @@ extension Execution {
         return restoration.within(restoration.root) { named[index].subscribe(downstream, serial: serial) }
       }
       let section = record.flatMap { try? Restoration.Section($0) } ?? .init()
-      return restoration.within(section) { subscribe(plan.named[index].body, topScope, to: downstream) }
+      return restoration.within(section) {
+        subscribe(plan.named[index].body, scope.forColdSignal(topScope), to: downstream)
+      }
     case .errors(let owner):
       let record = restoration.record(reference: signal.reference)
       return errorsOutput(owner).subscribe(downstream, serial: record.flatMap { restoration.serial($0) })

@@ -475,7 +475,9 @@ public final class Execution {
   func make(_ signal: SignalPlan, _ scope: Scope, to downstream: Downstream) -> any Subscription {
     switch signal.kind {
     case .named(let index):
-      if plan.named[index].isCold { return subscribe(plan.named[index].body, topScope, to: downstream) }
+      if plan.named[index].isCold {
+        return subscribe(plan.named[index].body, scope.forColdSignal(topScope), to: downstream)
+      }
       return named[index].subscribe(downstream)
     case .errors(let owner):
       return errorsOutput(owner).subscribe(downstream)
@@ -538,7 +540,7 @@ public final class Execution {
     if node.isClosed { return }
     // A source of an inner signal that one of the beginning nodes has caused starts with that inner signal.
     let scope = node.seat.scope
-    if let later = wiring ?? beginning, wiring != nil || scope === topScope || scope === later.scope {
+    if let later = wiring ?? beginning, wiring != nil || scope === topScope || scope.isBeside(later.scope) {
       later.sources.append((node, resuming))
       return
     }

@@ -294,6 +294,8 @@ public final class Scope {
   let time: StreamTime?
   /// The chain of a group that it is the scope of, if that may be given up.
   let chain: RowChain?
+  /// The scope around the reference for which a cold signal was made: it begins with what is made for that.
+  private let reference: Scope?
 
   /// One execution of a command, as its sources see it.
   final class Work {
@@ -304,8 +306,9 @@ public final class Scope {
   init(
     outer: OwnedValue? = nil, error: OwnedValue? = nil, origin: Origin = .none, key: OwnedValue? = nil,
     subject: Subject? = nil, work: Work? = nil, frames: SharedFrames? = nil, time: StreamTime? = nil,
-    chain: RowChain? = nil
+    chain: RowChain? = nil, reference: Scope? = nil
   ) {
+    self.reference = reference
     self.chain = chain
     self.frames = frames
     self.time = time
@@ -318,6 +321,12 @@ public final class Scope {
   }
 
   public static func top() -> Scope { Scope() }
+
+  /// That of a cold signal, which sees nothing of what is around a reference to it.
+  func forColdSignal(_ top: Scope) -> Scope { self === top ? top : Scope(reference: reference ?? self) }
+
+  /// Whether signals made for the two are parts of one inner signal, or of none.
+  func isBeside(_ other: Scope) -> Bool { (reference ?? self) === (other.reference ?? other) }
 
   /// Whether it was made for an event, or for the end of a signal.
   var isForSomething: Bool { outer != nil || error != nil }

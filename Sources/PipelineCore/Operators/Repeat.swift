@@ -47,8 +47,12 @@ struct Repeat: OperatorComponent {
     private var pace = Pace()
     /// When the executor last ran what was put off, as the round began.
     private var drain: UInt64 = 0
-    /// The next round waits until the pipeline takes input again.
-    private var waitsForRoom = false
+    /// The next round waits for a turn, as input does.
+    private var waitsForTurn = false
+    /// Rounds that were over at once since it last waited for a turn.
+    private var atOnce = 0
+    /// After so many of them, others come first.
+    private static let share = 1000
 
     init(_ parameters: Repeat, _ seat: Seat, _ downstream: Downstream) {
       self.parameters = parameters
@@ -77,21 +81,29 @@ struct Repeat: OperatorComponent {
       } else if parameters.delay > .zero || pause > .zero {
         timer = wake(after: parameters.delay > .zero ? parameters.delay : pause)
         execution.pauseBegins(self)
-      } else if executor.isCongested, drain == executor.drain {
-        waitForRoom()
+      } else if drain == executor.drain, hasHadItsShare {
+        waitForTurn()
       } else {
         later()
       }
     }
 
-    /// The next round begins when events are taken in again. Only for a round that nothing from outside has ended: one
-    /// that an event has ended must be followed at once, or the next event is missed.
-    private func waitForRoom() {
-      waitsForRoom = true
+    /// Whether others come before the next round, which follows one that was over at once.
+    private var hasHadItsShare: Bool {
+      atOnce += 1
+      guard atOnce >= Self.share || executor.isCongested else { return false }
+      atOnce = 0
+      return true
+    }
+
+    /// The next round begins in a turn of its own, when events are taken in. Only for a round that nothing from outside
+    /// has ended: one that an event has ended must be followed at once, or the next event is missed.
+    private func waitForTurn() {
+      waitsForTurn = true
       nonisolated(unsafe) weak let node = self
       executor.postBatch(inner: seat.scope.outer != nil) {
-        guard let node, node.waitsForRoom else { return }
-        node.waitsForRoom = false
+        guard let node, node.waitsForTurn else { return }
+        node.waitsForTurn = false
         if !node.isClosed { node.resumed(0) }
       }
     }
@@ -99,7 +111,7 @@ struct Repeat: OperatorComponent {
     override func resumed(_ token: Int) { start() }
 
     override func restored() {
-      if waitsForRoom { waitForRoom() }
+      if waitsForTurn { waitForTurn() }
       if timer.isSet { execution.pauseBegins(self) }
     }
 
@@ -123,7 +135,8 @@ struct Repeat: OperatorComponent {
     override func save(_ state: inout StateWriter) {
       state.write(rounds)
       state.write(timer)
-      state.write(waitsForRoom)
+      state.write(waitsForTurn)
+      state.write(atOnce)
       pace.save(&state)
     }
 
@@ -131,7 +144,8 @@ struct Repeat: OperatorComponent {
       rounds = try state.read()
       timer = try state.read()
       guard state.version > 1 else { return }
-      waitsForRoom = try state.read()
+      waitsForTurn = try state.read()
+      atOnce = try state.read(in: 0...Self.share)
       try pace.restore(&state)
     }
   }

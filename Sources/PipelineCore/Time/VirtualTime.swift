@@ -21,7 +21,7 @@ public final class VirtualTime: Clock, @unchecked Sendable {
   /// Runs all that `executor` has to do, jumping from timer to timer, up to and including `end`.
   ///
   /// Turns and steps put off within one instant, after which time is taken to stand still for ever.
-  public static let instantLimit: UInt64 = 1_000_000
+  public static let instantLimit: UInt64 = 250_000
 
   /// Stops when nothing is left, when `isDone` says so after a turn, after `turnLimit` turns, or after ``instantLimit``
   /// turns and steps put off within one instant: the bounds for pipelines that are never quiet. Returns whether it

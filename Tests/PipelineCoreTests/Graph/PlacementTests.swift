@@ -178,6 +178,6 @@ struct SignalGenerator {
       let values = first.texts["values"]?.count ?? 0
       #expect(values >= begun, "seed \(seed): \(text)")
     }
-    #expect(compared > 30)
+    #expect(compared > 20)
   }
 }

@@ -11,7 +11,7 @@ import Testing
     [
       ("launch", String(signal.dropFirst().dropLast())),
       ("flattenMap", "from: { values: [0] }, chain: [ { flattenMap: { signal: \(signal) } } ]"),
-      ("flattenMap, later", "from: { marbles: '--0|' }, chain: [ { flattenMap: { signal: \(signal) } } ]"),
+      ("flattenMap, later", "from: { marbles: '--(0|)' }, chain: [ { flattenMap: { signal: \(signal) } } ]"),
       (
         "flattenMap, twice deep",
         """
@@ -61,7 +61,7 @@ import Testing
     ),
     // A name that is heard twice runs once.
     ("{ merge: [ shared, { from: shared, chain: [ { map: event + 10 } ] } ] }", ["1", "11", "2", "12"]),
-    ("{ combineLatest: [ shared, shared ] }", ["[1,1]", "[2,1]", "[2,2]"]),
+    ("{ combineLatest: { x: shared, y: shared } }", ["[1,1]", "[2,1]", "[2,2]"]),
     ("{ zip: [ shared, { from: shared, chain: [ { startWith: 0 } ] } ] }", ["[1,0]", "[2,1]"]),
   ])
   func theSameEverywhere(_ signal: String, _ expected: [String]) throws {

@@ -46,12 +46,12 @@ import Testing
   }
 
   @Test func aRoundThatSendsIsFollowedAtOnce() throws {
-    let (counts, run) = try rounds("1|", "repeat, { take: 5000 }", until: .seconds(1))
+    let (counts, run) = try rounds("(1|)", "repeat, { take: 5000 }", until: .seconds(1))
     #expect(counts.begun == 5000)
     #expect(run.out.entries.last?.at == .zero)
   }
 
-  @Test(arguments: ["#", "1#"]) func anAttemptThatFailsAtOnceIsFollowedByAPause(_ script: String) throws {
+  @Test(arguments: ["#", "(1#)"]) func anAttemptThatFailsAtOnceIsFollowedByAPause(_ script: String) throws {
     let (counts, run) = try rounds(script, "retry", until: .seconds(1))
     #expect(run.isQuiet)
     #expect(counts.begun >= Pace.limit && counts.begun <= Pace.limit + 101, "\(counts.begun)")
@@ -68,7 +68,7 @@ import Testing
   }
 
   /// Told to stop in the midst of rounds, whatever they send.
-  @Test(arguments: ["|", "1|", "#"]) func aStopIsHeard(_ script: String) throws {
+  @Test(arguments: ["|", "(1|)", "#"]) func aStopIsHeard(_ script: String) throws {
     let (_, run) = try rounds(
       script, script == "#" ? "retry" : "repeat, { filter: event == 0 }", until: .milliseconds(50), drainAt: .zero,
       turnLimit: 20)
