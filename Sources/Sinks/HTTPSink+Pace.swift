@@ -27,7 +27,7 @@ extension HTTPSink {
 
     /// Whether one more may be begun beside so many.
     func admits(beside count: Int) -> Bool {
-      resumesAt == nil && count < allowed && (!isInTrouble || probe == nil)
+      resumesAt == nil && (isInTrouble ? probe == nil && count < most : count < allowed)
     }
 
     mutating func begun(_ place: Int) {
