@@ -46,6 +46,9 @@ import Testing
     first.run(until: .seconds(12))
     let asked = first.http.exchanges.count
     #expect(first.http.open.count == 1)
+    // The moment of saving is that of the last turn.
+    first.inTurn { _ in }
+    first.settle()
     let state = try #require(first.execution.saveState())
 
     let second = try VirtualPipeline(yaml, restoring: state)
@@ -68,6 +71,8 @@ import Testing
     let first = try VirtualPipeline(yaml)
     first.http.script = { _, _ in ScriptedHTTP.status(200, "A") }
     first.run(until: .seconds(4))
+    first.inTurn { _ in }
+    first.settle()
     let second = try VirtualPipeline(yaml, restoring: try #require(first.execution.saveState()))
     second.http.script = { _, _ in ScriptedHTTP.status(200, "B") }
     second.run(until: .seconds(7))
