@@ -147,8 +147,9 @@ public struct CronSchedule: Sendable, Equatable {
         time = Self.floor(time + 59, 60) * 60
         continue
       }
+      let hour = (local - day * Self.day) / 3600
       let minute = (local - day * Self.day) / 60 % 60
-      if minutes >> UInt64(minute) & 1 == 1 { return time }
+      if hours >> UInt64(hour) & 1 == 1, minutes >> UInt64(minute) & 1 == 1 { return time }
       time += 60
     }
     return nil
