@@ -9,7 +9,7 @@ struct Aggregate: RowOperator {
 
   static let spec = ComponentSpec<Aggregate>(
     "aggregate",
-    summary: "Computes figures of all events, or folds them into one value, and sends that when the signal completes.",
+    summary: "Computes figures of all events, or folds them into one value, and sends it at the end.",
     details: """
       **Figures**: an expression over aggregates, or a mapping of such: \
       `{ n: count(), users: countDistinct(event.user), top: max(event.price) }`. An aggregate may have a condition as \

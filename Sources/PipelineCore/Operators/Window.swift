@@ -481,7 +481,7 @@ struct Window: RowOperator {
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
       // The timer of this very instant may still be to come.
-      if timer.isSet, end <= now.nanoseconds { close() }
+      if timer.isSet, end <= now.nanoseconds { close(before: event, frame) }
       if isStopped { return .drop }
       let at = now.nanoseconds
       let wall = run.executor.wallTime
@@ -504,6 +504,12 @@ struct Window: RowOperator {
     }
 
     override func timeCame(_ token: Int) { close() }
+
+    private func close(before event: Event, _ frame: EventFrame) {
+      close()
+      // What was sent has loaded the frame with no event.
+      if form.figures != nil { _ = frame.load(event) }
+    }
 
     /// The places of the events of the last `length` before `end`.
     private func window(_ end: Int64) -> Range<Int> {
@@ -572,7 +578,7 @@ struct Window: RowOperator {
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
       // The timers of this very instant may still be to come.
-      if !kept.isEmpty, end <= now || latest <= now { close() }
+      if !kept.isEmpty, end <= now || latest <= now { close(before: event, frame) }
       if isStopped { return .drop }
       let isFirst = kept.isEmpty
       let wall = run.executor.wallTime
@@ -599,6 +605,12 @@ struct Window: RowOperator {
     /// The timer is not moved for each event; one that is due too early is set again.
     override func timeCame(_ token: Int) {
       if end <= now || latest <= now { close() } else { timer = wake(at: end) }
+    }
+
+    private func close(before event: Event, _ frame: EventFrame) {
+      close()
+      // What was sent has loaded the frame with no event.
+      if form.figures != nil { _ = frame.load(event) }
     }
 
     private func close() {
