@@ -46,8 +46,8 @@ ALL = [
     # A million events, for it reads half as many twice.
     Workload("w13-join", "events", "join", "join", 0, part=0.5, readings=2),
     # A quarter of them, as long as the others: lines are taken apart by patterns.
-    Workload("w14-grok", "access", "access", "access", 0, part=0.25),
-    Workload("w14-regex", "access", "access", "access", 0, part=0.25),
+    Workload("w16-grok", "access", "access", "access", 0, part=0.25),
+    Workload("w16-regex", "access", "access", "access", 0, part=0.25),
     Workload("scan-distinct-ints", "ints", "ints", "ints", 0, part=0.5),
 ]
 

@@ -155,7 +155,7 @@ enum GrokLibrary {
     CRONLOG %{SYSLOGBASE} \(%{USER:user|user.name}\) %{CRON_ACTION:action|system.cron.action} \(%{DATA:message}\)
     SYSLOG5424PRINTASCII [!-~]+
     SYSLOG5424PRI <%{NONNEGINT:syslog5424_pri|log.syslog.priority:int}>
-    SYSLOG5424SD (?:\[[!-~](?:[^"\]\\]|"(?:[^"\\\]]|\\.)*")*\])+
+    SYSLOG5424SD (?:\[[!-~](?:[^"\]\\]|"(?:[^"\\]|\\.)*")*\])+
     SYSLOG5424BASE %{SYSLOG5424PRI}%{NONNEGINT:syslog5424_ver|system.syslog.version} +~{TIMESTAMP_ISO8601:syslog5424_ts|timestamp} +~{IPORHOST:syslog5424_host|host.hostname} +~{SYSLOG5424PRINTASCII:syslog5424_app|process.name} +(?:-|%{POSINT:|process.pid:int}|%{SYSLOG5424PRINTASCII:syslog5424_proc|}) +~{SYSLOG5424PRINTASCII:syslog5424_msgid|event.code} +(?:-|%{SYSLOG5424SD:syslog5424_sd|system.syslog.structured_data})?
     _ecs_SYSLOG5424BASE %{SYSLOG5424PRI}%{NONNEGINT:|system.syslog.version} +~{TIMESTAMP_ISO8601:|timestamp} +~{IPORHOST:|host.hostname} +~{SYSLOG5424PRINTASCII:|process.name} +~{POSINT:|process.pid:int} +~{SYSLOG5424PRINTASCII:|event.code} +(?:-|%{SYSLOG5424SD:|system.syslog.structured_data})?
     SYSLOG5424LINE %{SYSLOG5424BASE} +%{GREEDYDATA:syslog5424_msg|message}

@@ -122,7 +122,7 @@ import Testing
       "grok(event, ['%{WORD}', '%{INT:a:integer}'])",
       "RX418 12+31 a grok field cannot be of type 'integer' | The types are string, int"
     ),
-    ("grok(event, '(')", "RX418 12+3 the pattern does not compile: missing ): ("),
+    ("grok(event, '(')", "RX418 12+3 the pattern does not compile: missing )"),
     ("hash(event, 'sha265')", "RX418 12+8 there is no hash 'sha265' | Did you mean 'sha256'?"),
     ("hmac(event, 'k', 'crc32')", "RX418 17+7 there is no hash 'crc32'"),
     ("parseTime(event, 'rfc1132')", "RX418 17+9 there is no form of time called 'rfc1132' | Did you mean 'rfc1123'?"),
