@@ -19,6 +19,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+const int RX_O_TMPFILE = O_TMPFILE;
+
 int rx_eventfd(void) { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }
 
 int rx_pipe(int descriptors[2]) { return pipe2(descriptors, O_CLOEXEC); }

@@ -27,8 +27,11 @@ public struct File: SourceComponent {
     details: """
       Paths may hold `*`, `?` and `[...]`; relative ones start at the working directory. Read once, the \
       files come in the order of their names, and the source completes behind the last; a path without \
-      wildcards that does not exist is an error. Followed, files are read through renamings and \
-      replacements, new ones from their beginning, and the source never completes. `meta.path` and \
+      wildcards that does not exist is an error, and so is a directory that cannot be listed. Wildcards that match nothing \
+      are a warning. Followed, files are read through renamings and \
+      replacements, new ones from their beginning, and the source never completes. A directory that cannot be listed for a \
+      while is a warning then: its files are read on, and it is tried again. A file that is compressed (gzip, zstd, xz, \
+      bzip2) is an error, or is left out with a warning where files are followed. `meta.path` and \
       `meta.offset` tell where an event stood.
       """,
     parameters: [
@@ -98,6 +101,8 @@ public struct File: SourceComponent {
     private var finished: [String] = []
     /// Files to read, the next one last.
     private var waiting: [String] = []
+    /// Why the files to read are not known.
+    private var fault: SignalFailure?
     /// The file that is being read, and how far its events have been sent.
     private var current: FilePosition?
     private var place = DecodingPlace()
@@ -117,19 +122,35 @@ public struct File: SourceComponent {
       next()
     }
 
-    /// The files that the paths lead to, in reverse.
+    /// The files that the paths lead to, in reverse. Without some that cannot be found out: then ``fault`` is set.
     private func files(except known: [String]) -> [String] {
       var seen = Set(known)
       var files: [String] = []
       for path in parameters.paths {
-        let found = Glob.isPattern(path) ? Glob.expand(path) : [path]
-        files += found.filter { seen.insert($0).inserted }
+        guard Glob.isPattern(path) else {
+          if seen.insert(path).inserted { files.append(path) }
+          continue
+        }
+        let found = Glob.expand(path)
+        if let error = found.failures.first {
+          fault = fault ?? SignalFailure(.source, error.message, at: seat.location)
+        } else if found.paths.isEmpty {
+          // Nothing to do is nothing wrong, as in a directory for what has come in, but a mistake looks the same.
+          execution.services.log(
+            .warning, execution.plan.steps[seat.step.number].label,
+            "\(seat.location): no file matches '\(path)', so there is nothing to read")
+        }
+        files += found.paths.filter { seen.insert($0).inserted }
       }
       return files.reversed()
     }
 
     private func next() {
       guard !isClosed else { return }
+      if let fault {
+        finish(failing: fault)
+        return
+      }
       guard let path = waiting.last else {
         finish()
         return
@@ -146,6 +167,7 @@ public struct File: SourceComponent {
       options.mode = .init(parameters.decode.options.framing, limit: parameters.maxBytes.bytes)
       options.maxLine = parameters.maxLine.bytes
       options.whenTooLong = parameters.whenTooLong.policy
+      options.refusesCompressed = parameters.decode.options.readsText
       if let bytes = execution.reading.blockBytes { options.blockBytes = bytes }
       let intake = intake
       let node = Weak(self)
@@ -395,6 +417,10 @@ public struct File: SourceComponent {
         }
         execution.services.log(.debug, label, "read \(path) to its end")
       case .failed(let error): execution.services.log(.warning, label, error.message)
+      case .retrying(let error):
+        execution.services.log(
+          .warning, label, "\(error.message); the files that are known are read on, and it is tried again")
+      case .recovered(let path): execution.services.log(.info, label, "\(path) can be looked at again")
       case .lost(let position):
         inputs[FileKey(position)] = nil
         execution.services.log(.warning, label, "\(position.path) is gone or shorter than it was")

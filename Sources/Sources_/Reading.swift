@@ -47,6 +47,9 @@ extension RunningSource {
 }
 
 extension DecoderOptions {
+  /// Whether the input must be text, so that one which is compressed is a mistake.
+  var readsText: Bool { format != .bytes && invalidUTF8 != .bytes }
+
   /// What an input was decoded by, where that matters to whoever goes on in its middle; empty where it does not.
   var dependence: String { needsBeginning ? "\(self)" : "" }
 

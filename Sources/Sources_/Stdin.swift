@@ -90,6 +90,7 @@ public struct Stdin: SourceComponent {
       options.mode = .init(parameters.decode.options.framing, limit: parameters.maxBytes.bytes)
       options.maxLine = parameters.maxLine.bytes
       options.whenTooLong = parameters.whenTooLong.policy
+      options.refusesCompressed = parameters.decode.options.readsText
       if let bytes = execution.reading.blockBytes { options.blockBytes = bytes }
       options.beginning = Stdin.leftOver.withLock { bytes in
         defer { bytes = [] }

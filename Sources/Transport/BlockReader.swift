@@ -24,6 +24,8 @@ public final class BlockReader: Sendable {
     public var blockBytes = 512 << 10
     /// Where reading starts; other than 0 only in a regular file.
     public var offset: Int64 = 0
+    /// A stream that begins as compressed ones do is a failure.
+    public var refusesCompressed = false
     /// Bytes that come before those that are read, in mode `lines`.
     public var beginning: [UInt8] = []
     public init() {}

@@ -16,6 +16,8 @@ struct BlockReading {
   private var isPrepared = false
   /// Nil for a regular file: it never makes a reader wait, so there is nothing to poll for.
   private var stop: WakeEvent?
+  /// What is read next is the beginning of the stream, and is looked at.
+  private var looksAtStart: Bool
   /// The end has been told.
   private var isOver = false
   /// The number of the next read that gives something.
@@ -36,6 +38,7 @@ struct BlockReading {
     self.options = options
     self.stopEvent = stopEvent
     offset = options.offset
+    looksAtStart = options.refusesCompressed && options.offset == 0 && options.beginning.isEmpty
     lineBlock = min(options.blockBytes, Self.leastBlock)
     lines = LineAssembler(
       maxLine: options.maxLine, policy: options.whenTooLong, offset: options.offset, pool: Self.pool(lineBlock))
@@ -104,6 +107,7 @@ struct BlockReading {
   private mutating func readLines(_ deliver: (LineBlock) -> Void) throws(PosixError) -> BlockReader.End? {
     let room = UnsafeMutableRawBufferPointer(rebasing: lines.space(lineBlock).prefix(lineBlock))
     guard let count = try file.read(into: room, stop: stop) else { return .stopped(offset: place) }
+    try look(at: room, count)
     if count == 0 {
       lines.finish(deliver: deliver)
       return .finished(offset: lines.offset)
@@ -111,6 +115,12 @@ struct BlockReading {
     if count >= Self.sampleBytes { adapt(to: UnsafeRawBufferPointer(rebasing: room.prefix(Self.sampleBytes))) }
     lines.filled(count, deliver: deliver)
     return nil
+  }
+
+  private mutating func look(at room: UnsafeMutableRawBufferPointer, _ count: Int) throws(PosixError) {
+    guard looksAtStart else { return }
+    looksAtStart = false
+    try refuseCompressed(UnsafeRawBufferPointer(rebasing: room[..<count]), file.name)
   }
 
   /// Asks for more or less from now on, as long as lines are as in `sample`.
@@ -167,6 +177,7 @@ struct BlockReading {
       let room = UnsafeMutableRawBufferPointer(
         start: slab.start + slab.count, count: slab.capacity - slab.count)
       guard let count = try file.read(into: room, stop: stop) else { break }
+      try look(at: room, count)
       slab.count += count
       if slab.count > limit {
         throw PosixError(

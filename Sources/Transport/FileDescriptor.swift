@@ -1,4 +1,6 @@
+import CLinux
 import Glibc
+import Synchronization
 
 /// An open descriptor with the name by which errors speak of it. Closes itself unless borrowed.
 public final class FileDescriptor: Sendable {
@@ -67,9 +69,18 @@ public final class FileDescriptor: Sendable {
 
     /// The status of whatever the path leads to, symbolic links followed; nil if there is nothing.
     public init?(path: String) {
+      guard case .success(let status) = Self.look(path) else { return nil }
+      self = status
+    }
+
+    /// The status of what the path leads to, or why it is not known.
+    static func look(_ path: String, followsLinks: Bool = true) -> Result<Status, PosixError> {
       var raw = stat()
-      guard uninterrupted({ stat(path, &raw) }) == 0 else { return nil }
-      self.init(raw)
+      let flags = followsLinks ? 0 : AT_SYMLINK_NOFOLLOW
+      guard uninterrupted({ fstatat(AT_FDCWD, path, &raw, flags) }) == 0 else {
+        return .failure(PosixError("examine", path))
+      }
+      return .success(Status(raw))
     }
   }
 
@@ -202,26 +213,95 @@ public final class FileDescriptor: Sendable {
 }
 
 /// Replaces a file in one step: whoever opens `path` sees the old content or the new, also after a
-/// power cut. The new file lies beside the old one until then, under a name that begins with a dot.
+/// power cut. Until then the new content has no name, or, where the file system has no files without one, lies beside the
+/// old file under a name that begins with a dot; see ``removeLeftovers(of:)``.
 public func replaceFile(
   _ path: String, with bytes: UnsafeRawBufferPointer, permissions: mode_t = 0o640
 ) throws(PosixError) {
   let (directory, name) = splitPath(path)
-  let temporary = "\(directory)/.\(name).\(getpid()).tmp"
+  let number = replacements.add(1, ordering: .relaxed).newValue
+  let temporary = Glob.join(directory, ".\(name).\(getpid())-\(number).tmp")
   unlink(temporary)
+  let nameless = uninterrupted { open(directory, O_WRONLY | RX_O_TMPFILE | O_CLOEXEC, permissions) }
+  if nameless >= 0 {
+    let file = try filled(nameless, path, bytes)
+    if linkat(AT_FDCWD, "/proc/self/fd/\(nameless)", AT_FDCWD, temporary, AT_SYMLINK_FOLLOW) == 0 {
+      defer { withExtendedLifetime(file) {} }
+      return try put(temporary, at: path, in: directory)
+    }
+    // Without /proc it cannot get a name.
+  }
   let flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC
-  let number = uninterrupted { open(temporary, flags, permissions) }
-  if number < 0 { throw PosixError("replace", path) }
-  let file = FileDescriptor(number, name: path)
+  let named = uninterrupted { open(temporary, flags, permissions) }
+  if named < 0 { throw PosixError("replace", path) }
   do throws(PosixError) {
-    var written = 0
-    try file.write(bytes, written: &written)
-    try file.sync()
-    if rename(temporary, path) != 0 { throw PosixError("replace", path) }
-    try syncDirectory(directory)
+    let file = try filled(named, path, bytes)
+    defer { withExtendedLifetime(file) {} }
+    try put(temporary, at: path, in: directory)
   } catch {
     unlink(temporary)
     throw error
+  }
+}
+
+/// Takes the descriptor over, and writes all of a new content to it.
+private func filled(_ number: Int32, _ path: String, _ bytes: UnsafeRawBufferPointer) throws(PosixError)
+  -> FileDescriptor
+{
+  let file = FileDescriptor(number, name: path)
+  // Who holds the lock lives.
+  flock(number, LOCK_EX | LOCK_NB)
+  var written = 0
+  try file.write(bytes, written: &written)
+  try file.sync()
+  return file
+}
+
+private func put(_ temporary: String, at path: String, in directory: String) throws(PosixError) {
+  if rename(temporary, path) != 0 {
+    let error = PosixError("replace", path)
+    unlink(temporary)
+    throw error
+  }
+  try syncDirectory(directory)
+}
+
+/// How many times a file has been replaced.
+private let replacements = Atomic<UInt64>(0)
+
+/// Removes what processes that were killed while they replaced the file have left beside it: `.NAME.NUMBER.tmp`, where
+/// nobody holds the lock of it.
+func removeLeftovers(of path: String) {
+  let (directory, name) = splitPath(path)
+  guard let entries = try? directoryEntries(directory) else { return }
+  let prefix = ".\(name)."
+  for entry in entries.lazy.map(\.name) where entry.hasPrefix(prefix) && entry.hasSuffix(".tmp") {
+    let number = entry.utf8.dropFirst(prefix.utf8.count).dropLast(4)
+    let isOurs = !number.isEmpty && number.allSatisfy { $0 == UInt8(ascii: "-") || $0 >= 0x30 && $0 <= 0x39 }
+    guard isOurs else { continue }
+    let leftover = Glob.join(directory, entry)
+    let descriptor = open(leftover, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+    guard descriptor >= 0 else { continue }
+    defer { close(descriptor) }
+    if flock(descriptor, LOCK_EX | LOCK_NB) == 0 { unlink(leftover) }
+  }
+}
+
+/// The entries of a directory with their inodes, in no order, `.` and `..` among them.
+func directoryEntries(_ path: String) throws(PosixError) -> [(name: String, inode: UInt64)] {
+  guard let stream = opendir(path) else { throw PosixError("list", path) }
+  defer { closedir(stream) }
+  var result: [(name: String, inode: UInt64)] = []
+  while true {
+    errno = 0
+    guard let entry = readdir(stream) else {
+      if errno != 0 { throw PosixError("list", path) }
+      return result
+    }
+    let name = withUnsafePointer(to: &entry.pointee.d_name) {
+      $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+    }
+    result.append((name, UInt64(entry.pointee.d_ino)))
   }
 }
 

@@ -21,6 +21,8 @@ public struct FileBlock: Sendable {
 ///   what was written between the last look and the truncation is lost (`copytruncate`).
 /// - Files that appear after the start are read from their beginning.
 /// - One file under two names is read once.
+/// - A directory that cannot be listed for a while takes no file's name away: only a look that succeeds tells that a
+///   file has lost it.
 /// - Lines are delivered as they come. While they come faster than about 5,000 a second, the files are looked at every
 ///   `pace`, so that several lines cost one wake-up.
 public final class FileFollower: Sendable {
@@ -42,6 +44,8 @@ public final class FileFollower: Sendable {
     public var pace = TimeSpan(nanoseconds: 750_000)
     /// How long a file without a matching name is kept open after it last grew.
     public var rotateWait: TimeSpan = .seconds(5)
+    /// How directories are listed, for tests.
+    var list: Glob.Lister = Glob.system
     public init(paths: [String]) { self.paths = paths }
   }
 
@@ -52,8 +56,13 @@ public final class FileFollower: Sendable {
     case truncated(path: String, offset: Int64)
     /// A file without a matching name has been read to its end; by now another one may have its path.
     case finished(path: String, at: FilePosition)
-    /// A file could not be read; it is tried again when it changes.
+    /// What a path leads to cannot be followed; it is tried again when it changes.
     case failed(PosixError)
+    /// A directory or file cannot be looked at just now. What was known of it stays, and it is tried again: soon at first,
+    /// later once a minute. Told once, until it has `recovered`.
+    case retrying(PosixError)
+    /// It can be looked at again.
+    case recovered(path: String)
     /// A position to resume at whose file is gone or is shorter now.
     case lost(FilePosition)
     /// The kernel dropped news; everything has been looked at again.

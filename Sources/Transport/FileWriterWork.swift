@@ -43,7 +43,7 @@ final class WriterWork: @unchecked Sendable {
     case .append:
       try openForAppending()
       isRegular = waitsForDevice
-    case .replace: break
+    case .replace(let path, _): removeLeftovers(of: path)
     }
   }
 

@@ -25,6 +25,8 @@ final class FollowedFile {
   var isNamed = true
   /// There may be something to read.
   var isDirty = true
+  /// The last read has failed; it is tried again.
+  var isUnreadable = false
   /// On the monotonic clock: when it last grew, or lost its name.
   var lastChange = monotonicNow()
   private(set) var lines: LineAssembler
@@ -93,6 +95,7 @@ final class FollowedFile {
       // How much there is to read is not asked for: what is less than there is room for is all of it.
       let count = try file.read(into: small, at: reached)
       if count > 0, count < small.count {
+        if reached == 0 { try refuseCompressed(UnsafeRawBufferPointer(rebasing: small[..<count]), file.name) }
         lastChange = monotonicNow()
         lines.space(count).copyMemory(from: UnsafeRawBufferPointer(rebasing: small[..<count]))
         lines.filled(count) { deliver($0, true) }
@@ -113,6 +116,7 @@ final class FollowedFile {
     let room = UnsafeMutableRawBufferPointer(rebasing: lines.space(wanted).prefix(blockBytes))
     let count = try file.read(into: room, at: reached)
     if count == 0 { return .end }
+    if reached == 0 { try refuseCompressed(UnsafeRawBufferPointer(rebasing: room[..<count]), file.name) }
     lastChange = monotonicNow()
     isCaughtUp = reached &+ Int64(count) >= size
     let isNewest = isCaughtUp

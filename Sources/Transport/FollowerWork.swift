@@ -30,6 +30,16 @@ final class FollowerWork: @unchecked Sendable {
   private var finishedOrder: [Key] = []
   /// Paths whose failure has been reported.
   private var reported: Set<String> = []
+  /// Directories that have been there.
+  private var seenDirectories: Set<String> = []
+  /// Paths that could not be looked at in the present look, and those of which that has been reported.
+  private var failing: Set<String> = []
+  private var troubled: Set<String> = []
+  /// Where to resume in files that could not be looked at so far.
+  private var unresolved: [FilePosition] = []
+  /// When to look again because of such paths, on the monotonic clock, and how long that was put off.
+  private var nextLook: Int64?
+  private var lookPause: Int64 = 0
   private var nextOrder = 0
   private var isPolling = false
   /// Files may have come or lost their names: their order is to be looked at.
@@ -41,6 +51,9 @@ final class FollowerWork: @unchecked Sendable {
   /// How many blocks of one file are read before another one gets its turn.
   private static let turn = 16
   private static let maxFinished = 10_000
+  /// Between looks, as long as they fail: the first pause, which doubles up to the longest. Nanoseconds.
+  private static let firstPause: Int64 = 100_000_000
+  private static let longestPause: Int64 = 60_000_000_000
 
   init(
     _ options: FileFollower.Options, _ stop: WakeEvent, _ deliver: @escaping (FileBlock) -> Void,
@@ -65,7 +78,7 @@ final class FollowerWork: @unchecked Sendable {
   func prepare() {
     do throws(PosixError) { inotify = try Inotify() } catch { poll(instead: error) }
     watchDirectories()
-    resume()
+    resume(options.resume)
     scan(isFirst: true)
   }
 
@@ -76,10 +89,15 @@ final class FollowerWork: @unchecked Sendable {
       readFiles()
       retire()
       guard let events = wait() else { return }
+      let isDue = nextLook.map { monotonicNow() >= $0 } ?? false
+      if isDue {
+        nextLook = nil
+        for file in files where file.isUnreadable { file.isDirty = true }
+      }
       if isPolling {
         for file in files { file.isDirty = true }
         scan()
-      } else if take(events) {
+      } else if take(events) || isDue {
         scan()
       }
     }
@@ -143,13 +161,14 @@ final class FollowerWork: @unchecked Sendable {
     return rx_wait_readable(stop.descriptor, rest) == 0
   }
 
-  /// Milliseconds; -1 for ever, which is the rule: only a file on its way out needs a clock.
+  /// Milliseconds; -1 for ever, which is the rule: only a file on its way out and a look that has failed need a clock.
   private var timeout: Int32 {
     if files.contains(where: \.isDirty) { return 0 }
     let leaving = files.lazy.filter { !$0.isNamed }.map(\.lastChange).min()
     var result: Int64 = isPolling ? 1000 : -1
-    if let leaving {
-      let rest = (leaving &+ options.rotateWait.nanoseconds &- monotonicNow()) / 1_000_000 + 1
+    for instant in [leaving.map { $0 &+ options.rotateWait.nanoseconds }, nextLook] {
+      guard let instant else { continue }
+      let rest = (instant &- monotonicNow()) / 1_000_000 + 1
       let wait = min(max(rest, 1), 60_000)
       result = result < 0 ? wait : min(result, wait)
     }
@@ -241,9 +260,13 @@ final class FollowerWork: @unchecked Sendable {
     guard let inotify else { return false }
     var foundNew = false
     var wanted: Set<String> = []
+    var isComplete = true
     for pattern in options.paths {
       for directory in Glob.directories(pattern) {
-        wanted.formUnion(Glob.expand(directory, directoriesOnly: true))
+        let found = Glob.expand(directory, directoriesOnly: true, by: options.list)
+        wanted.formUnion(found.paths)
+        for failure in found.failures { failed(failure) }
+        if !found.failures.allSatisfy(Self.isAbsence) { isComplete = false }
       }
       // What does not exist yet is waited for in the nearest directory that does.
       var base = Glob.directories(pattern).last ?? "."
@@ -261,10 +284,12 @@ final class FollowerWork: @unchecked Sendable {
         }
         if directories.updateValue(path, forKey: watch) == nil { foundNew = true }
         directoryWatches[path] = watch
+        seenDirectories.insert(path)
       } catch {
-        if error.code == ENOSPC { poll(instead: error) } else { report(error) }
+        if error.code == ENOSPC { poll(instead: error) } else { failed(error) }
       }
     }
+    guard isComplete else { return foundNew }
     for (path, watch) in directoryWatches where !wanted.contains(path) {
       inotify.unwatch(watch)
       directories[watch] = nil
@@ -275,12 +300,22 @@ final class FollowerWork: @unchecked Sendable {
 
   /// Looks which files the paths lead to, opens new ones, marks those that have lost their name.
   private func scan(isFirst: Bool = false) {
-    if !isFirst { watchDirectories() }
+    if !isFirst {
+      failing = []
+      watchDirectories()
+      if !unresolved.isEmpty { resume(unresolved) }
+    }
     mustSettle = true
     var named: Set<Key> = []
     var found: [FollowedFile] = []
-    for path in options.paths.flatMap({ Glob.expand($0) }) {
-      guard let status = FileDescriptor.Status(path: path) else { continue }
+    for path in matchingPaths() {
+      let status: FileDescriptor.Status
+      switch FileDescriptor.Status.look(path) {
+      case .success(let known): status = known
+      case .failure(let error):
+        failed(error)
+        continue
+      }
       if let known = byKey[Key(status)] {
         if named.insert(Key(status)).inserted, known.path != path {
           known.path = path
@@ -293,15 +328,18 @@ final class FollowerWork: @unchecked Sendable {
         let status = try file.status()  // The path may lead elsewhere by now.
         reported.remove(path)
         guard byKey[Key(status)] == nil, named.insert(Key(status)).inserted else { continue }
+        // Where to begin in it is not known yet.
+        if unresolved.contains(where: { $0.inode == status.inode }) { continue }
         let followed = FollowedFile(file, status, options)
         if !wasFinished(followed), isFirst, options.start == .end, !isResumed(path) {
           try followed.seek(toLineAfter: status.size)
         }
         found.append(followed)
-      } catch { report(error) }
+      } catch { if error.detail == nil { failed(error) } else { report(error) } }
     }
     for file in files {
-      let isNamed = named.contains(file.key)
+      var isNamed = named.contains(file.key)
+      if !isNamed, file.isNamed, !failing.isEmpty { isNamed = mayBeNamed(file) }
       if file.isNamed, !isNamed {
         // What was written before the renaming comes before anything of the successor.
         file.isDirty = true
@@ -310,6 +348,53 @@ final class FollowerWork: @unchecked Sendable {
       file.isNamed = isNamed
     }
     for file in Self.oldestFirst(found) { add(file) }
+    lookAgainIfNeeded()
+  }
+
+  private func matchingPaths() -> [String] {
+    options.paths.flatMap { pattern in
+      let found = Glob.expand(pattern, by: options.list)
+      for failure in found.failures { failed(failure) }
+      return found.paths
+    }
+  }
+
+  /// Where not all could be looked at: whether the name that the file had may still be its.
+  private func mayBeNamed(_ file: FollowedFile) -> Bool {
+    switch FileDescriptor.Status.look(file.path) {
+    case .success(let status): Key(status) == file.key
+    case .failure(let error): !Self.isAbsence(error)
+    }
+  }
+
+  private static func isAbsence(_ error: PosixError) -> Bool { error.code == ENOENT || error.code == ENOTDIR }
+
+  /// A path could not be looked at. What does not exist yet is waited for quietly; a directory that has been there may
+  /// come back without news, as on a network.
+  private func failed(_ error: PosixError) {
+    guard !Self.isAbsence(error) || seenDirectories.contains(error.path) else { return }
+    failing.insert(error.path)
+    if troubled.insert(error.path).inserted { notice(.retrying(error)) }
+  }
+
+  /// Behind a look.
+  private func lookAgainIfNeeded() {
+    for path in troubled.subtracting(failing).sorted() {
+      troubled.remove(path)
+      notice(.recovered(path: path))
+    }
+    if !failing.isEmpty {
+      lookAgain()
+    } else if !files.contains(where: \.isUnreadable) {
+      nextLook = nil
+      lookPause = 0
+    }
+  }
+
+  private func lookAgain() {
+    guard nextLook == nil else { return }
+    lookPause = min(max(lookPause * 2, Self.firstPause), Self.longestPause)
+    nextLook = monotonicNow() &+ lookPause
   }
 
   private func isResumed(_ path: String) -> Bool { options.resume.contains { $0.path == path } }
@@ -343,11 +428,17 @@ final class FollowerWork: @unchecked Sendable {
 
   // MARK: - Resuming
 
-  private func resume() {
+  private func resume(_ positions: [FilePosition]) {
+    unresolved = []
     // All of them are known before successors are looked for: those are none that have a position.
     var resumed: [(file: FollowedFile, path: String)] = []
-    for position in options.resume {
-      if let file = find(position) {
+    for position in positions {
+      switch find(position) {
+      case .failure(let error):
+        // Its file may be there: it is neither lost nor new.
+        unresolved.append(position)
+        failed(error)
+      case .success(let file?):
         guard byKey[file.key] == nil else { continue }
         let size = (try? file.file.status())?.size ?? 0
         if position.offset <= size {
@@ -360,21 +451,36 @@ final class FollowerWork: @unchecked Sendable {
         nextOrder += 1
         add(file)
         resumed.append((file, position.path))
-      } else {
-        notice(.lost(position))
+      case .success(nil): notice(.lost(position))
       }
     }
     for (file, path) in resumed { addSuccessors(of: file, path) }
   }
 
-  /// The file of the position: under its name, or under another one in the same directory.
-  private func find(_ position: FilePosition) -> FollowedFile? {
-    if let file = open(position.path), file.isSame(as: position) { return file }
-    let (directory, _) = splitPath(position.path)
-    for (name, inode) in entries(of: directory) where inode == position.inode {
-      if let file = open(Glob.join(directory, name)), file.isSame(as: position) { return file }
+  /// The file of the position: under its name, or under another one in the same directory; nil: it is gone.
+  private func find(_ position: FilePosition) -> Result<FollowedFile?, PosixError> {
+    do throws(PosixError) {
+      if let file = try openIfPresent(position.path), file.isSame(as: position) { return .success(file) }
+      let (directory, _) = splitPath(position.path)
+      // As tests list directories, too.
+      _ = try options.list(directory)
+      for (name, inode) in try directoryEntries(directory) where inode == position.inode {
+        if let file = try openIfPresent(Glob.join(directory, name)), file.isSame(as: position) { return .success(file) }
+      }
+      return .success(nil)
+    } catch {
+      return Self.isAbsence(error) ? .success(nil) : .failure(error)
     }
-    return nil
+  }
+
+  private func openIfPresent(_ path: String) throws(PosixError) -> FollowedFile? {
+    do throws(PosixError) {
+      let file = try FileDescriptor.openForReading(path)
+      return FollowedFile(file, try file.status(), options)
+    } catch {
+      if Self.isAbsence(error) || error.detail != nil { return nil }
+      throw error
+    }
   }
 
   /// Files that took the place of `file` under that name and were renamed in their turn, while nobody
@@ -384,7 +490,7 @@ final class FollowerWork: @unchecked Sendable {
     let (directory, base) = splitPath(path)
     let endings = [".gz", ".xz", ".bz2", ".zst"]
     var found: [FollowedFile] = []
-    for (name, _) in entries(of: directory) {
+    for (name, _) in (try? directoryEntries(directory)) ?? [] {
       guard name.hasPrefix(base + ".") || name.hasPrefix(base + "-"),
         !endings.contains(where: { name.hasSuffix($0) })
       else { continue }
@@ -411,19 +517,6 @@ final class FollowerWork: @unchecked Sendable {
     return FollowedFile(file, status, options)
   }
 
-  private func entries(of directory: String) -> [(name: String, inode: UInt64)] {
-    guard let stream = opendir(directory) else { return [] }
-    defer { closedir(stream) }
-    var result: [(String, UInt64)] = []
-    while let entry = readdir(stream) {
-      let name = withUnsafePointer(to: &entry.pointee.d_name) {
-        $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
-      }
-      result.append((name, UInt64(entry.pointee.d_ino)))
-    }
-    return result
-  }
-
   // MARK: - Reading
 
   private func readFiles() {
@@ -442,6 +535,10 @@ final class FollowerWork: @unchecked Sendable {
           let progress = try file.read(options.blockBytes, small: small) {
             deliver($0, of: file, isNewest: $1)
           }
+          if file.isUnreadable {
+            file.isUnreadable = false
+            reported.remove(file.path)
+          }
           if progress == .end { break }
           found = true
           // What came meanwhile is news that waits; without news it must be looked for.
@@ -452,7 +549,13 @@ final class FollowerWork: @unchecked Sendable {
           left -= 1
         }
         if left == 0 { file.isDirty = true }
-      } catch { report(error) }
+      } catch {
+        report(error)
+        if error.detail == nil {
+          file.isUnreadable = true
+          lookAgain()
+        }
+      }
     }
   }
 

@@ -7,18 +7,66 @@ public enum Glob {
     path.utf8.contains { $0 == UInt8(ascii: "*") || $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "[") }
   }
 
-  /// The existing paths that match, sorted; a path without pattern matches itself.
-  public static func expand(_ pattern: String, directoriesOnly: Bool = false) -> [String] {
-    var found = glob_t()
-    defer { globfree(&found) }
-    // The flag GLOB_ONLYDIR is a hint only, and a GNU extension: a trailing slash does the same.
-    let asked = directoriesOnly && pattern != "/" ? pattern + "/" : pattern
-    guard glob(asked, 0, nil, &found) == 0, let paths = found.gl_pathv else { return [] }
-    return (0..<Int(found.gl_pathc)).compactMap { index in
-      guard let path = paths[index] else { return nil }
-      let text = String(cString: path)
-      return directoriesOnly && text != "/" ? String(text.dropLast()) : text
+  /// What a look for paths has found.
+  public struct Found {
+    /// The existing paths that match, in the order of their bytes.
+    public var paths: [String] = []
+    /// What could not be looked into, so that there may be more paths.
+    public var failures: [PosixError] = []
+  }
+
+  /// Lists a directory: the names of its entries, in any order.
+  typealias Lister = @Sendable (String) throws(PosixError) -> [String]
+
+  static let system: Lister = { path throws(PosixError) in try directoryEntries(path).map(\.name) }
+
+  /// The existing paths that match; a path without pattern matches itself, whether it exists or not. Each directory that a
+  /// pattern is to be matched in must exist, unless a pattern stands for it, too.
+  public static func expand(_ pattern: String, directoriesOnly: Bool = false) -> Found {
+    expand(pattern, directoriesOnly: directoriesOnly, by: system)
+  }
+
+  static func expand(_ pattern: String, directoriesOnly: Bool = false, by list: Lister) -> Found {
+    var found = Found()
+    guard isPattern(pattern) else {
+      if !directoriesOnly || FileDescriptor.Status(path: pattern)?.kind == .directory { found.paths = [pattern] }
+      return found
     }
+    // The beginnings of paths, each with its slash, and whether a pattern has led there.
+    var places: [(path: String, isFound: Bool)] = [(pattern.utf8.first == UInt8(ascii: "/") ? "/" : "", false)]
+    let parts = pattern.split(separator: "/", omittingEmptySubsequences: true).map(String.init)
+    for (index, part) in parts.enumerated() {
+      let isLast = index == parts.count - 1
+      var next: [(path: String, isFound: Bool)] = []
+      for place in places {
+        if part.utf8.contains(where: { [0x2A, 0x3F, 0x5B, 0x5C].contains($0) }) {
+          do throws(PosixError) {
+            let slash = place.path.utf8.count > 1 ? 1 : 0
+            let directory = place.path.isEmpty ? "." : String(place.path.dropLast(slash))
+            for name in try list(directory) where name != "." && name != ".." {
+              if fnmatch(part, name, FNM_PERIOD) == 0 { next.append((place.path + name, true)) }
+            }
+          } catch {
+            // What a pattern has led to may be no directory, or gone again.
+            if !(place.isFound && [ENOENT, ENOTDIR].contains(error.code)) { found.failures.append(error) }
+          }
+        } else if !isLast || !place.isFound {
+          next.append((place.path + part, place.isFound))
+        } else {
+          switch FileDescriptor.Status.look(place.path + part, followsLinks: false) {
+          case .success: next.append((place.path + part, true))
+          case .failure(let error):
+            if ![ENOENT, ENOTDIR].contains(error.code) { found.failures.append(error) }
+          }
+        }
+      }
+      places = isLast ? next : next.map { ($0.path + "/", $0.isFound) }
+    }
+    found.paths = places.map(\.path).filter {
+      !directoriesOnly || FileDescriptor.Status(path: $0)?.kind == .directory
+    }
+    found.paths.sort { $0.utf8.lexicographicallyPrecedes($1.utf8) }
+    return found
   }
 
   public static func matches(_ pattern: String, _ path: String) -> Bool {

@@ -60,10 +60,46 @@ import Testing
         })
   }
 
-  @Test func aPatternWithoutFilesJustCompletes() throws {
-    let reading = try read("'\(scratch("*.none"))'")
-    #expect(reading.events == [])
+  @Test func aPatternWithoutFilesIsAWarning() throws {
+    scratch.append("x\n", to: "a.txt")
+    let reading = try read("['\(scratch("*.none"))', '\(scratch("*.txt"))']")
+    #expect(reading.events == [#""x""#])
     #expect(reading.outcome == .completed)
+    #expect(reading.log.count == 1)
+    #expect(reading.log.first?.hasPrefix("warning input file: test.yaml:3:") == true)
+    #expect(reading.log.first?.hasSuffix("no file matches '\(scratch("*.none"))', so there is nothing to read") == true)
+  }
+
+  @Test func aPatternInADirectoryThatDoesNotExistIsAFailure() throws {
+    let reading = try read("'\(scratch("nowhere/*.log"))'")
+    let failure = try #require(reading.failure)
+    #expect(failure.message == "cannot list \(scratch("nowhere")): No such file or directory")
+    #expect(failure.location?.line == 3)
+  }
+
+  @Test(
+    arguments: [
+      ("gzip", [0x1F, 0x8B, 0x08, 0, 0, 0, 0, 0]), ("zstd", [0x28, 0xB5, 0x2F, 0xFD, 4, 0]),
+      ("xz", [0xFD, 0x37, 0x7A, 0x58, 0x5A, 0, 0]),
+      ("bzip2", Array("BZh9".utf8) + [0x31, 0x41, 0x59, 0x26, 0x53, 0x59]),
+    ] as [(String, [UInt8])])
+  func compressedInputIsOneFailure(_ form: String, _ start: [UInt8]) throws {
+    scratch.append("x\n", to: "a.log")
+    scratch.append(start + Array("\n\n\n".utf8), to: "b.log")
+    for decode in ["text", "json", "csv", "whole"] {
+      let reading = try read("{ path: '\(scratch("*.log"))', decode: \(decode) }")
+      let failure = try #require(reading.failure)
+      #expect(failure.message.hasPrefix("cannot read \(scratch("b.log")): it is compressed with \(form), "))
+      #expect(failure.message.contains("\(form) -dc FILE | rxd"))
+      #expect(failure.location?.line == 3)
+      #expect(reading.counters.received <= 1)
+    }
+    #expect(try read("{ path: '\(scratch("b.log"))', decode: bytes }", map: "size(event)").outcome == .completed)
+  }
+
+  @Test func textsThatBeginLikeCompressedOnesAreRead() throws {
+    scratch.append("BZh9 is a name\n(\n", to: "a.log")
+    #expect(try read(scratch("a.log")).events == [#""BZh9 is a name""#, #""(""#])
   }
 
   @Test func aMissingFileIsAFailureThatNamesIt() throws {

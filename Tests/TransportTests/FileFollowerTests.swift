@@ -1,3 +1,4 @@
+import Foundation
 import Glibc
 import PipelineCore
 import Synchronization
@@ -225,6 +226,78 @@ import Testing
     mkdir(directory("logs/x"), 0o700)
     directory.append("z\n", to: "logs/x/app.log")
     #expect(running.seen.wait(for: "x\ny\nz\n"))
+  }
+
+  /// Only a look that succeeds tells that a file has lost its name.
+  @Test(arguments: [EMFILE, EACCES, EINTR, EIO, ENOENT]) func aLookThatFailsTakesNoNameAway(_ code: Int32) throws {
+    let isFailing = Guarded(false)
+    let looks = Guarded(0)
+    directory.append("one\n", to: "a.log")
+    let running = try Running([directory("*.log")]) {
+      $0.list = { path throws(PosixError) in
+        guard isFailing.withLock({ $0 }) else { return try Glob.system(path) }
+        looks.withLock { $0 += 1 }
+        looks.notify()
+        throw PosixError("list", path, code: code)
+      }
+    }
+    #expect(running.seen.wait(for: "one\n"))
+    isFailing.withLock { $0 = true }
+    directory.append("new\n", to: "b.log")
+    // Each look is later than the one before, so by now a file without a name would have been let go of.
+    #expect(looks.wait(until: monotonicNow() + 60_000_000_000) { $0 >= 5 ? true : nil } == true)
+    directory.append("two\n", to: "a.log")
+    #expect(running.seen.wait(for: "one\ntwo\n"))
+    isFailing.withLock { $0 = false }
+    #expect(running.seen.wait(for: "one\ntwo\nnew\n"))
+    let notices = running.seen.state.withLock { $0.notices }
+    #expect(notices.count { if case .finished = $0 { true } else { false } } == 0)
+    #expect(
+      notices.filter { if case .opened = $0 { false } else { true } } == [
+        .retrying(PosixError("list", directory.path, code: code)), .recovered(path: directory.path),
+      ])
+  }
+
+  /// A file that is gone all the same is let go of, though its directory cannot be listed.
+  @Test func aFileThatIsGoneIsLetGoOf() throws {
+    let isFailing = Guarded(false)
+    directory.append("one\n", to: "a.log")
+    directory.append("x\n", to: "b.log")
+    let running = try Running([directory("*.log")]) {
+      $0.list = { path throws(PosixError) in
+        if isFailing.withLock({ $0 }) { throw PosixError("list", path, code: EMFILE) }
+        return try Glob.system(path)
+      }
+    }
+    #expect(running.seen.wait { $0.bytes.count == 6 })
+    isFailing.withLock { $0 = true }
+    unlink(directory("a.log"))
+    #expect(
+      running.seen.wait {
+        $0.notices.contains { if case .finished(directory("a.log"), _) = $0 { true } else { false } }
+      })
+    directory.append("y\n", to: "b.log")
+    #expect(running.seen.wait { $0.bytes.count == 8 })
+  }
+
+  @Test func leavesOutWhatIsCompressed() throws {
+    let zipped: [UInt8] = [0x1F, 0x8B, 0x08, 0, 10, 10, 10]
+    #expect(FileManager.default.createFile(atPath: directory("a.log.1"), contents: Data(zipped)))
+    directory.append("", to: "a.log.2")
+    directory.append("one\n", to: "a.log")
+    let running = try Running([directory("a.log*")])
+    #expect(running.seen.wait(for: "one\n"))
+    // As a rotation does it that compresses what it has renamed.
+    let file = open(directory("a.log.2"), O_WRONLY | O_CLOEXEC)
+    defer { close(file) }
+    for _ in 0..<3 { #expect(zipped.withUnsafeBytes { write(file, $0.baseAddress, $0.count) } == zipped.count) }
+    directory.append("two\n", to: "a.log")
+    #expect(running.seen.wait(for: "one\ntwo\n"))
+    #expect(running.seen.wait { $0.notices.count { if case .failed = $0 { true } else { false } } == 2 })
+    let messages = running.seen.state.withLock {
+      $0.notices.compactMap { if case .failed(let error) = $0 { error.message } else { nil } }
+    }
+    #expect(messages.allSatisfy { $0.contains("it is compressed with gzip") })
   }
 
   @Test func refusesWhatIsNoFile() throws {

@@ -251,6 +251,36 @@ import Testing
     #expect(results.wait(1).first??.code == ENOSPC)
   }
 
+  /// Who holds the lock of such a file is still writing it; other names are none of ours.
+  @Test func removesWhatAKilledProcessHasLeft() throws {
+    for name in [
+      ".out.4242.tmp", ".out.17-3.tmp", ".out.5-1.tmp", ".out.tmp", ".out.x.tmp", ".other.1.tmp", "out.1.tmp",
+    ] {
+      directory.append("half", to: name)
+    }
+    let held = open(directory(".out.5-1.tmp"), O_WRONLY | O_CLOEXEC)
+    #expect(flock(held, LOCK_EX) == 0)
+    defer { close(held) }
+    let writer = try FileWriter(.replace(path: directory("out")))
+    writer.write(Array("whole".utf8))
+    writer.close()
+    #expect(directory.read("out") == "whole")
+    #expect(
+      try FileManager.default.contentsOfDirectory(atPath: directory.path).sorted()
+        == [".other.1.tmp", ".out.5-1.tmp", ".out.tmp", ".out.x.tmp", "out", "out.1.tmp"])
+  }
+
+  @Test func aReplacementThatFailsLeavesNothing() throws {
+    mkdir(directory("out"), 0o700)
+    directory.append("x", to: "out/file")
+    let results = Results()
+    let writer = try FileWriter(.replace(path: directory("out")))
+    writer.write(Array("whole".utf8), results.take)
+    #expect([EISDIR, ENOTEMPTY, EEXIST].contains(try #require(results.wait(1).first ?? nil).code))
+    writer.close()
+    #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path) == ["out"])
+  }
+
   @Test func tellsWhenThereIsRoom() throws {
     let pipe = Pipe()
     var options = FileWriter.Options()

@@ -4,6 +4,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/// For `open`: a file without a name.
+extern const int RX_O_TMPFILE;
 /// A new eventfd, close-on-exec and non-blocking; -1 and errno on failure.
 int rx_eventfd(void);
 /// Waits until there is something to read, or so long, or a signal comes; whether there is.
