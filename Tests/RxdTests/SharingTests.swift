@@ -12,7 +12,7 @@ struct SharingTests {
         from: round
         chain:
           - repeat
-          - scan: { start: [], next: "size(acc) < 100 ? acc + [event] : [event]" }
+          - scan: { start: [], next: "size(running) < 100 ? running + [event] : [event]" }
     sinks: { out: { from: windows, discard: {} } }
 
     """

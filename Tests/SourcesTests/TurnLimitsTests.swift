@@ -125,7 +125,7 @@ import Testing
       sources: { round: { values: [\(list)] }, clock: { interval: 10ms } }
       signals: { endless: { from: round, chain: [ repeat ] } }
       sinks:
-        out: { from: endless, chain: [ { scan: { start: 0, next: acc + event } } ], discard: {} }
+        out: { from: endless, chain: [ { scan: { start: 0, next: running + event } } ], discard: {} }
         ticks: { from: clock, chain: [ { map: event.tick } ], probe: {} }
       """)
     #expect(pipeline.run { pipeline.probe("ticks").events.count >= 5 })
