@@ -157,7 +157,8 @@ public struct HTTP: SourceComponent {
     }
 
     override func save(_ state: inout StateWriter) {
-      state.write(exchange != nil)
+      // An answer that has not been sent to its end is asked for again.
+      state.write(exchange != nil || !isBatchDone)
       state.write(period)
       state.write(timer)
     }
