@@ -215,8 +215,9 @@ public struct HTTPServerSource: SourceComponent {
     rules.methods = methods.isEmpty ? nil : methods.map(\.text)
     rules.auth = auth?.value ?? .none
     rules.maxBodyBytes = maxBody.bytes
-    // A request takes its head, too.
-    rules.maxBufferedBytes = maxBuffered?.bytes ?? max(rules.maxBufferedBytes, maxBody.bytes)
+    // A body of `maxBody` fits together with its head, also where nothing more is allowed.
+    let (one, isOver) = maxBody.bytes.addingReportingOverflow(128 << 10)
+    rules.maxBufferedBytes = max(maxBuffered?.bytes ?? rules.maxBufferedBytes, isOver ? .max : one)
     rules.maxConnections = maxConnections
     rules.queueTimeout = queueTimeout
     rules.replyTimeout = replyTimeout

@@ -132,6 +132,21 @@ import Transport
     #expect(String(decoding: answer.body, as: UTF8.self) == #"["höllo",false]"#)
   }
 
+  /// A body may be as large as the budget: its head does not count against it.
+  @Test func theLargestBodyFitsIntoTheBudget() throws {
+    let taking = try RealPipeline(
+      """
+      sources: { events: { httpServer: { address: '127.0.0.1:0', decode: text, maxBody: 1MiB, maxBuffered: 1MiB } } }
+      sinks: { out: { from: events, discard: {} } }
+      """)
+    let url = "http://127.0.0.1:\(try #require(taking.port()))/"
+    for _ in 0..<3 {
+      var request = HTTPRequest(method: "POST", url: url, body: [UInt8](repeating: 0x61, count: 1 << 20))
+      request.options.timeout = .seconds(60)
+      #expect(try ask(taking, client, request).status == 200)
+    }
+  }
+
   /// What our sink compresses, our server takes.
   @Test(arguments: ["gzip", "zstd"]) func theSinkIsUnderstood(_ format: String) throws {
     let sending = try RealPipeline(
