@@ -156,7 +156,7 @@ enum GrokLibrary {
     SYSLOG5424PRINTASCII [!-~]+
     SYSLOG5424PRI <%{NONNEGINT:syslog5424_pri|log.syslog.priority:int}>
     SYSLOG5424SD (?:\[[!-~](?:[^"\]\\]|"(?:[^"\\]|\\.)*")*\])+
-    SYSLOG5424BASE %{SYSLOG5424PRI}%{NONNEGINT:syslog5424_ver|system.syslog.version} +~{TIMESTAMP_ISO8601:syslog5424_ts|timestamp} +~{IPORHOST:syslog5424_host|host.hostname} +~{SYSLOG5424PRINTASCII:syslog5424_app|process.name} +(?:-|%{POSINT:|process.pid:int}|%{SYSLOG5424PRINTASCII:syslog5424_proc|}) +~{SYSLOG5424PRINTASCII:syslog5424_msgid|event.code} +(?:-|%{SYSLOG5424SD:syslog5424_sd|system.syslog.structured_data})?
+    SYSLOG5424BASE %{SYSLOG5424PRI}%{NONNEGINT:syslog5424_ver|system.syslog.version} +~{TIMESTAMP_ISO8601:syslog5424_ts|timestamp} +~{IPORHOST:syslog5424_host|host.hostname} +~{SYSLOG5424PRINTASCII:syslog5424_app|process.name} +~{SYSLOG5424PRINTASCII:syslog5424_proc|} +~{SYSLOG5424PRINTASCII:syslog5424_msgid|event.code} +(?:-|%{SYSLOG5424SD:syslog5424_sd|system.syslog.structured_data})?
     _ecs_SYSLOG5424BASE %{SYSLOG5424PRI}%{NONNEGINT:|system.syslog.version} +~{TIMESTAMP_ISO8601:|timestamp} +~{IPORHOST:|host.hostname} +~{SYSLOG5424PRINTASCII:|process.name} +~{POSINT:|process.pid:int} +~{SYSLOG5424PRINTASCII:|event.code} +(?:-|%{SYSLOG5424SD:|system.syslog.structured_data})?
     SYSLOG5424LINE %{SYSLOG5424BASE} +%{GREEDYDATA:syslog5424_msg|message}
     """#
@@ -202,7 +202,8 @@ enum GrokLibrary {
     HAPROXYHTTP %{_haphead} %{HAPROXYHTTPBASE}
     HAPROXYTCP %{_haphead} %{_hapclient} %{_hapwait}/%{_hapduration} \+?%{INT:bytes_read|source.bytes:int} %{_hapcounts}
     _squidtail \s%{NOTSPACE:url|url.original}\s~{NOTSPACE:user|user.name}\s%{WORD:hierarchy_code|squid.hierarchy_code}/~{IPORHOST:server|destination.address}\s
-    SQUID3_STATUS %{POSINT:status_code|http.response.status_code:int}|0+
+    SQUID3_STATUS %{NONNEGINT:status_code|}
+    _ecs_SQUID3_STATUS %{POSINT:|http.response.status_code:int}|0+
     SQUID3 %{NUMBER:timestamp}\s+%{NUMBER:duration|squid.request.duration:int}\s%{IP:client_address|source.ip}\s%{WORD:cache_result|event.action}/%{SQUID3_STATUS}\s%{INT:bytes|http.response.bytes:int}\s%{WORD:request_method|http.request.method}%{_squidtail}%{NOTSPACE:content_type|}
     _ecs_SQUID3 %{NUMBER:timestamp}\s+%{NUMBER:|squid.request.duration:int}\s%{IP:|source.ip}\s%{WORD:|event.action}/%{SQUID3_STATUS}\s%{INT:|http.response.bytes:int}\s%{WORD:|http.request.method}%{_squidtail}~{NOTSPACE:|http.response.mime_type}
     """#
