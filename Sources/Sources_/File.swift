@@ -138,7 +138,7 @@ public struct File: SourceComponent {
           // Nothing to do is nothing wrong, as in a directory for what has come in, but a mistake looks the same.
           execution.services.log(
             .warning, execution.plan.steps[seat.step.number].label,
-            "\(seat.location): no file matches '\(path)', so there is nothing to read")
+            (seat.location.map { "\($0): " } ?? "") + "no file matches '\(path)', so there is nothing to read")
         }
         files += found.paths.filter { seen.insert($0).inserted }
       }
