@@ -81,9 +81,9 @@ int rx_next_signal(int descriptor) {
   return count == sizeof info ? (int)info.ssi_signo : 0;
 }
 
-bool rx_is_signal_default(int signal) {
+bool rx_is_signal_ignored(int signal) {
   struct sigaction action;
-  return sigaction(signal, NULL, &action) == 0 && action.sa_handler == SIG_DFL;
+  return sigaction(signal, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
 static void end(int signal) { _exit(signal == SIGQUIT ? 128 + signal : 0); }

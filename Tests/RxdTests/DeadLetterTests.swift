@@ -137,7 +137,7 @@ struct DeadLetterTests {
     #expect(letters(state).compactMap { $0["event"] as? Int } == [1, 2, 3])
     #expect(
       letters(state).allSatisfy {
-        $0["error"] as? String == "the server had not acknowledged the event when the pipeline ended"
+        ($0["error"] as? String)?.hasPrefix("the server had not acknowledged the event when the pipeline ended") == true
       })
   }
 

@@ -31,8 +31,8 @@ char *const *rx_environment(void);
 int rx_signalfd(const int *signals, int count);
 /// The next pending signal of that descriptor; 0 if there is none.
 int rx_next_signal(int descriptor);
-/// Whether the signal is neither ignored nor handled.
-bool rx_is_signal_default(int signal);
+/// Whether the signal is ignored.
+bool rx_is_signal_ignored(int signal);
 /// Has the signal end the process at once: with 0, as after an orderly stop, but SIGQUIT with 131.
 void rx_end_at_signal(int signal);
 /// Where the address space is limited (`ulimit -v`): has a fault that comes of memory that is refused end the process with a

@@ -17,9 +17,10 @@ struct Signals {
   static func release() { mask(SIG_UNBLOCK, handled) }
 
   /// Until ``init()``, what asks the process to end does so at once: nothing has begun, so there is nothing to wait for. The others
-  /// wait. What the parent process had ignored stays ignored.
+  /// wait. What the parent process had ignored stays ignored; the handler that prints backtraces has nothing to print for a
+  /// signal that a person sends.
   static func endAtOnce() {
-    for signal in ending where rx_is_signal_default(signal) { rx_end_at_signal(signal) }
+    for signal in ending where !rx_is_signal_ignored(signal) { rx_end_at_signal(signal) }
     mask(SIG_UNBLOCK, ending)
   }
 

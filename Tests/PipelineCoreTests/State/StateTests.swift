@@ -35,8 +35,8 @@ import Testing
 
   // MARK: The catalogue
 
-  /// What keeps nothing but an inner signal, which the graph carries.
-  static let keptByTheGraph: Set<String> = ["initially"]
+  /// What keeps nothing but an inner signal, which the graph carries, or clients that wait for an answer of this process.
+  static let keptByTheGraph: Set<String> = ["initially", "httpServer"]
 
   /// What keeps something says what becomes of it.
   @Test(arguments: CatalogueTests.entries.filter { $0.kind != .sink })
