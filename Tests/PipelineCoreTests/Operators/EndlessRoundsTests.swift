@@ -78,7 +78,8 @@ import Testing
   }
 
   /// A stop does not wait for a pause behind which nothing comes.
-  @Test(arguments: [("1|", "{ repeat: { delay: 1h } }"), ("1#", "{ retry: { delay: 1h, maxDelay: 2h } }")], [false, true])
+  @Test(
+    arguments: [("1|", "{ repeat: { delay: 1h } }"), ("1#", "{ retry: { delay: 1h, maxDelay: 2h } }")], [false, true])
   func aStopEndsAPause(_ round: (String, String), _ restarts: Bool) throws {
     var options = PipelineRun.Options()
     options.drainAt = .milliseconds(10)
