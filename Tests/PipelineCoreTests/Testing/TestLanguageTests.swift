@@ -71,7 +71,7 @@ import Testing
   /// Whatever a source would read, a test can say what it sends: no file, socket or clock is touched.
   @Test(arguments: [
     "stdin: {}", "file: /nonexistent", "file: { path: /nonexistent, follow: true }", "http: 'http://127.0.0.1:1/'",
-    "http: { url: 'http://127.0.0.1:1/', every: 1s }", "httpServer: { address: '127.0.0.1:1', decode: ndjson }",
+    "http: { url: 'http://127.0.0.1:1/', every: 1s }", "httpServer: { address: '127.0.0.1:0', decode: ndjson }",
     "interval: 1s",
     "interval: { cron: '* * * * *' }", "values: [1, 2]", "empty: {}", "never: {}", "error: it failed",
   ])
