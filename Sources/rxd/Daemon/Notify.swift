@@ -32,7 +32,8 @@ struct Notify {
     watchdogMicroseconds = isMeant ? watchdog.flatMap { $0 > 0 ? $0 : nil } : nil
   }
 
-  /// Sends `VARIABLE=value` lines. A service manager that does not listen is no reason to stop.
+  /// Sends `VARIABLE=value` lines. A service manager that does not listen is no reason to stop, and one that does not read
+  /// is none to wait: what does not fit into its socket is dropped.
   func send(_ state: String) {
     var name = sockaddr_un()
     name.sun_family = sa_family_t(AF_UNIX)
@@ -41,7 +42,7 @@ struct Notify {
     let bytes = Array(state.utf8)
     _ = withUnsafePointer(to: &name) { pointer in
       pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-        sendto(descriptor, bytes, bytes.count, Int32(MSG_NOSIGNAL), $0, socklen_t(length))
+        sendto(descriptor, bytes, bytes.count, Int32(MSG_NOSIGNAL | MSG_DONTWAIT), $0, socklen_t(length))
       }
     }
   }
