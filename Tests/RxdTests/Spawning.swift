@@ -1,6 +1,7 @@
 import Glibc
 
-/// Starts a program that neither blocks nor ignores any signal, whatever the tests' process does.
+/// Starts a program that neither blocks nor ignores any signal and has the three standard streams only, whatever the tests'
+/// process does.
 ///
 /// - Parameters:
 ///   - words: its name and arguments.
@@ -20,6 +21,8 @@ func spawn(
   var all = sigset_t()
   sigfillset(&all)
   posix_spawnattr_setsigdefault(&attributes, &all)
+  // Other tests have descriptors open that would go on in the program.
+  for number in 3..<Int32(4096) { _ = fcntl(number, F_SETFD, FD_CLOEXEC) }
   posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF) | flags)
   var arguments = words.map { strdup($0) } + [nil]
   var settings = variables.map { strdup("\($0.key)=\($0.value)") } + [nil]
