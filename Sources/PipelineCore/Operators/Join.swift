@@ -31,7 +31,7 @@ struct Join: OperatorComponent {
       still have come; the log gives their number.
 
       Each event is kept for `within`, so `limit` must be at least what one signal sends in that time: of two files \
-      that are read at once, the number of lines. A kept event costs about 200 bytes beside its text. Where more \
+      that are read at once, the number of lines. A kept event costs about 300 bytes beside its text. Where more \
       come, the oldest go to the errors output; if nobody reads it, the log has one warning and, at the end, their \
       number.
       """,
