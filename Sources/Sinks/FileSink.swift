@@ -23,7 +23,7 @@ public struct FileSink: SinkComponent {
     }
   }
 
-  public var path = ""
+  public var path = FilePathParameter()
   public var encode = EncodeParameter(.json)
   var mode = Mode.append
   var sync = Sync.never
@@ -36,7 +36,9 @@ public struct FileSink: SinkComponent {
     summary: "Writes events to a file.",
     details: """
       A file that log rotation renames is opened anew. A last line that an earlier run left incomplete \
-      is closed with a line feed before the first event. While the disk is full, the pipeline waits.
+      is closed with a line feed before the first event. While the disk is full, the pipeline waits. \
+      An event counts as out when the system has taken it, with `sync: batch` when the device has it. What \
+      cannot be written any more when the pipeline ends is counted as not delivered, in a warning.
       """,
     parameters: [
       .init("path", \.path, primary: true, required: true, "The file; its directory must exist."),
@@ -62,12 +64,9 @@ public struct FileSink: SinkComponent {
     ],
     seeAlso: ["stdout"])
 
-  public func validate(_ context: inout DecodingContext) {
-    if path.isEmpty { context.badValue(at: context.location, "'path' of 'file' is empty") }
-  }
-
   public var threads: String? { StreamSink.threads }
   public var encoding: EncodeParameter? { encode }
+  public var writesFile: FilePathParameter? { path }
 
   public func makeSink(_ seat: Seat) -> RunningSink {
     var options = FileWriter.Options()
@@ -77,6 +76,6 @@ public struct FileSink: SinkComponent {
     case .interval: options.sync = .interval(syncInterval)
     }
     return StreamSink(
-      seat, encode, mode == .append ? .append(path: path) : .replace(path: path), options)
+      seat, encode, mode == .append ? .append(path: path.text) : .replace(path: path.text), options)
   }
 }

@@ -356,7 +356,7 @@ extension HTTPSink {
         return Item(body: bytes, event: event, settlement: nil)
       }
       queue = restored
-      countRejected(lost)
+      countUndelivered(lost)
       if lost > 0 {
         log(
           .error,
@@ -403,7 +403,7 @@ extension HTTPSink {
     override func abandon() {
       let left = close()
       tell(left.count)
-      countRejected(left.count { $0.item.settlement == nil })
+      countUndelivered(left.count { $0.item.settlement == nil })
     }
 
     private func tell(_ left: Int) {

@@ -23,10 +23,18 @@ class StreamSink: RunningSink {
   private var settlements: [Settlement] = []
   /// So many bytes of `buffer` are of earlier turns.
   private var earlier = 0
+  /// So many events are in `buffer`.
+  @exclusivity(unchecked) private var buffered = 0
+  /// So many have been handed to the writer, and so many of those have been counted as delivered.
+  private var handedOver = 0
+  private var counted = 0
+  private let delivery = Delivery()
   private var isCongested = false
   @exclusivity(unchecked) private var isOver = false
   /// Why what was written last has not arrived, found out while the sink was finishing.
   private var lastFailure: PosixError?
+  /// Nobody reads any more, so nothing is missing.
+  private var isUnread = false
   /// The content of this turn replaces that of the turns before: only its last event is written.
   private let replaces: Bool
   /// Enough to write before the turn has ended.
@@ -78,7 +86,7 @@ class StreamSink: RunningSink {
         buffer.removeFirst(start)
         earlier = 0
       }
-      countSent()
+      buffered &+= 1
       return buffer.count >= Self.largeBlock
     }
     if isLarge, !replaces { handOver() }
@@ -89,13 +97,15 @@ class StreamSink: RunningSink {
     if isOver { return true }
     if lines.bytes.count < Self.copiedBlock {
       buffer.append(lines.bytes)
+      buffered &+= lines.count
     } else if let writer {
       handOver()
-      let release = completion(holding: executor.settlement)
+      // Not written to by anybody any more.
+      nonisolated(unsafe) let written = lines
+      let release = completion(of: lines.count, holding: executor.settlement) { written.bytes }
       if isLeft(to: writer) { writer.leave(lines, release) } else { writer.add(lines, release) }
       holdBack(writer)
     }
-    countSent(lines.count)
     return true
   }
 
@@ -111,26 +121,30 @@ class StreamSink: RunningSink {
     guard !isOver else { return true }
     if block.buffer.count < Self.copiedBlock {
       buffer.append(block.buffer.bytes)
+      buffered &+= block.sent
     } else if let writer {
       handOver()
-      let release = completion(holding: executor.settlement)
       // The buffer is lent until the end.
-      let done: FileWriter.Completion = { result in withExtendedLifetime(block) { release(result) } }
+      let done = completion(of: block.sent, holding: executor.settlement) { block.buffer.bytes }
       if isLeft(to: writer) { writer.leave(block.buffer, done) } else { writer.add(block.buffer, done) }
       holdBack(writer)
     }
-    countSent(block.sent)
     return true
   }
 
-  /// For what goes to the writer in the middle of a turn, past the buffer.
-  private func completion(holding settlement: Settlement?) -> FileWriter.Completion {
+  /// For what goes to the writer in the middle of a turn, past the buffer; `bytes`: what goes there, which this keeps alive.
+  private func completion(
+    of events: Int, holding settlement: Settlement?, _ bytes: @escaping @Sendable () -> UnsafeRawBufferPointer
+  ) -> FileWriter.Completion {
     let node = Weak(self)
     let executor = executor
+    let delivery = delivery
+    handedOver += events
     settlement?.hold()
     return { result in
+      delivery.count(events, result, bytes)
       settlement?.release(.init(result))
-      if case .failure(let error) = result { executor.post { node.object?.failed(error) } }
+      if case .failure(let failure) = result { executor.post { node.object?.failed(failure.error) } }
     }
   }
 
@@ -152,7 +166,13 @@ class StreamSink: RunningSink {
   }
 
   private func handOver() {
-    guard let writer, buffer.count > 0 else { return }
+    guard let writer else { return }
+    guard buffer.count > 0 else {
+      // Events may be nothing but empty bytes.
+      delivery.count(buffered)
+      buffered = 0
+      return
+    }
     holdSettlement()
     let full = buffer
     buffer = spare.take()
@@ -188,13 +208,37 @@ class StreamSink: RunningSink {
     let spare = spare
     let settlements = settlements
     self.settlements = []
+    let delivery = delivery
+    let events = buffered
+    buffered = 0
+    handedOver += events
     return { result in
+      delivery.count(events, result) { buffer.bytes }
       for settlement in settlements { settlement.release(.init(result)) }
       switch result {
       case .success: spare.put(buffer)
-      case .failure(let error): executor.post { node.object?.failed(error) }
+      case .failure(let failure): executor.post { node.object?.failed(failure.error) }
       }
     }
+  }
+
+  override func countDelivered() {
+    let delivered = delivery.delivered
+    countSent(delivered - counted)
+    counted = delivered
+  }
+
+  /// Nothing is written any more: what has not been by now is lost.
+  private func countLost() {
+    let left = handedOver + buffered - delivery.delivered
+    handedOver = delivery.delivered
+    buffered = 0
+    guard left > 0, !isUnread, delivery.failure?.isBrokenPipe != true else { return }
+    countUndelivered(left)
+    let reason = delivery.failure?.message ?? "\(target.name) did not take \(left == 1 ? "it" : "them") in time"
+    execution.services.log(
+      .warning, execution.plan.steps[seat.step.number].label,
+      "\(seat.location): \(left) event\(left == 1 ? " was" : "s were") taken but not delivered: \(reason)")
   }
 
   private func hasRoom() {
@@ -205,12 +249,13 @@ class StreamSink: RunningSink {
 
   private func failed(_ error: PosixError) {
     guard !isOver else {
-      if !error.isBrokenPipe { lastFailure = lastFailure ?? error }
+      if error.isBrokenPipe { isUnread = true } else { lastFailure = lastFailure ?? error }
       return
     }
     isOver = true
     hasRoom()
     if error.isBrokenPipe {
+      isUnread = true
       closed()
     } else {
       fail(because: SignalFailure(.sink, error.message, at: seat.location))
@@ -240,7 +285,10 @@ class StreamSink: RunningSink {
 
   private func over() {
     hasRoom()
+    // The last sync fails when no block is in hand.
+    if let failure = writer?.failure, !failure.isBrokenPipe { lastFailure = lastFailure ?? failure }
     writer = nil
+    countLost()
     if let lastFailure {
       fail(because: SignalFailure(.sink, lastFailure.message, at: seat.location))
     } else {
@@ -255,6 +303,44 @@ class StreamSink: RunningSink {
     // What was handed over shall be written before the end is told, also where the sink was finishing already.
     writer?.close(within: .milliseconds(500))
     writer = nil
+    countLost()
+  }
+}
+
+/// How many events have been delivered. Counted by the thread that writes, asked in turns.
+private final class Delivery: Sendable {
+  private let total = Atomic(0)
+  private let first = Mutex<PosixError?>(nil)
+
+  var delivered: Int { total.load(ordering: .acquiring) }
+  /// Why others were not; the first failure.
+  var failure: PosixError? { first.withLock { $0 } }
+
+  func count(_ events: Int) { total.add(events, ordering: .releasing) }
+
+  /// A block of so many events is done with; `bytes`: what it is on its way, asked for after a failure only.
+  func count(
+    _ events: Int, _ result: Result<Void, FileWriter.WriteFailure>, _ bytes: () -> UnsafeRawBufferPointer
+  ) {
+    switch result {
+    case .success: total.add(events, ordering: .releasing)
+    case .failure(let failure):
+      first.withLock { $0 = $0 ?? failure.error }
+      total.add(Self.whole(events, in: bytes(), until: failure.written), ordering: .releasing)
+    }
+  }
+
+  /// How many of the events end within the first `written` bytes, as far as that shows: where each is one line, or the
+  /// first line is a header. Else it is known of all only.
+  private static func whole(_ events: Int, in bytes: UnsafeRawBufferPointer, until written: Int) -> Int {
+    if written >= bytes.count { return events }
+    var all = 0
+    var before = 0
+    for (index, byte) in bytes.enumerated() where byte == 0x0A {
+      all += 1
+      if index < written { before += 1 }
+    }
+    return all == events ? before : all == events + 1 ? max(0, before - 1) : 0
   }
 }
 
@@ -274,10 +360,10 @@ final class SpareBuffers: Sendable {
 
 extension Settlement.Outcome {
   /// What a write says.
-  init(_ result: Result<Void, PosixError>) {
+  init(_ result: Result<Void, FileWriter.WriteFailure>) {
     switch result {
     case .success: self = .settled
-    case .failure(let error): self = .failed(error.message)
+    case .failure(let failure): self = .failed(failure.error.message)
     }
   }
 }

@@ -10,7 +10,7 @@ public struct File: SourceComponent {
     }
   }
 
-  var paths: [String] = []
+  var paths: [FilePathParameter] = []
   public var decode = DecodeParameter(.text)
   public var follow = false
   var start = Start.beginning
@@ -68,7 +68,7 @@ public struct File: SourceComponent {
     seeAlso: ["stdin"])
 
   public func validate(_ context: inout DecodingContext) {
-    if paths.contains(where: \.isEmpty) || paths.isEmpty {
+    if paths.isEmpty, !context.diagnostics.hasErrors {
       context.badValue(at: context.location, "'path' of 'file' is empty")
     }
     if follow, !decode.options.framing.hasOpenEnd {
@@ -80,6 +80,7 @@ public struct File: SourceComponent {
   }
 
   public var outputType: EventType { decode.options.eventType }
+  public var readsFiles: [FilePathParameter] { paths }
 
   public func threads(_ limit: Int?) -> String? {
     follow
@@ -119,7 +120,7 @@ public struct File: SourceComponent {
 
     override func begin() {
       waiting = files(except: [])
-      next()
+      read()
     }
 
     /// The files that the paths lead to, in reverse. Without some that cannot be found out: then ``fault`` is set.
@@ -127,42 +128,37 @@ public struct File: SourceComponent {
       var seen = Set(known)
       var files: [String] = []
       for path in parameters.paths {
-        guard Glob.isPattern(path) else {
-          if seen.insert(path).inserted { files.append(path) }
+        guard Glob.isPattern(path.text) else {
+          if seen.insert(path.text).inserted { files.append(path.text) }
           continue
         }
-        let found = Glob.expand(path)
+        let found = Glob.expand(path.text)
         if let error = found.failures.first {
-          fault = fault ?? SignalFailure(.source, error.message, at: seat.location)
+          fault = fault ?? SignalFailure(.source, error.message, at: path.location ?? seat.location)
         } else if found.paths.isEmpty {
           // Nothing to do is nothing wrong, as in a directory for what has come in, but a mistake looks the same.
-          execution.services.log(
-            .warning, execution.plan.steps[seat.step.number].label,
-            (seat.location.map { "\($0): " } ?? "") + "no file matches '\(path)', so there is nothing to read")
+          log(.warning, "\(path.location ?? seat.location): no file matches \(path.shown), so there is nothing to read")
         }
         files += found.paths.filter { seen.insert($0).inserted }
       }
       return files.reversed()
     }
 
-    private func next() {
-      guard !isClosed else { return }
+    private func log(_ level: Services.Level, _ message: String) {
+      execution.services.log(level, execution.plan.steps[seat.step.number].label, message)
+    }
+
+    /// Reads the files that wait; before them the one that an earlier execution has read up to a place, from there on if it
+    /// is still that file.
+    private func read(goingOn resumption: (position: FilePosition, place: DecodingPlace)? = nil) {
       if let fault {
         finish(failing: fault)
         return
       }
-      guard let path = waiting.last else {
+      guard resumption != nil || !waiting.isEmpty else {
         finish()
         return
       }
-      open(path)
-      if !isClosed { waiting.removeLast() }
-    }
-
-    /// Reads a file, from where an earlier execution has read it to if it is still that file.
-    private func open(_ path: String, from resumption: (position: FilePosition, place: DecodingPlace)? = nil) {
-      fileOrigin = Origin(
-        source: origin.source, path: path, receivedAt: executor.wallTime, reply: origin.reply)
       var options = BlockReader.Options()
       options.mode = .init(parameters.decode.options.framing, limit: parameters.maxBytes.bytes)
       options.maxLine = parameters.maxLine.bytes
@@ -172,56 +168,74 @@ public struct File: SourceComponent {
       let intake = intake
       let node = Weak(self)
       do throws(PosixError) {
-        let file = try FileDescriptor.openForReading(path)
-        let status = try file.status()
+        var first: FileDescriptor?
         place = DecodingPlace()
-        if let resumption, status.kind == .regular {
+        if let resumption {
+          let path = resumption.position.path
+          current = nil
+          let file = try FileDescriptor.openForReading(path)
+          let status = try file.status()
           if resumption.position.isOf(status), resumption.place.offset <= status.size {
             place = resumption.place
           } else {
-            execution.services.log(
-              .warning, execution.plan.steps[seat.step.number].label,
-              "\(path) is another file now or shorter than it was; it is read from its beginning")
+            log(.warning, "\(path) is another file now or shorter than it was; it is read from its beginning")
           }
+          opened(status, path)
+          first = file
         }
         options.offset = place.offset
-        current = FilePosition(of: status, path)
-        let reader = try BlockReader(file, options: options)
+        let reader = try BlockReader(first: first, paths: waiting.reversed(), options: options)
         self.reader = reader
         try reader.start(
           decoding: parameters.decode.options, knowing: place.memory, threads: decodingThreads,
           allAtOnce: execution.reading.startsAllThreads, into: intake, place: workPlace
-        ) { piece in node.object?.take(piece) }
+        ) { pieces in node.object?.take(pieces[...]) }
       } catch {
-        current = nil
         finish(failing: SignalFailure(.source, error.message, at: seat.location))
       }
     }
 
-    private func take(_ piece: DecodedPiece) {
-      guard !isClosed else { return }
-      if let rows = piece.rows { take(rows, encoded: piece.encoded, origin: fileOrigin) }
-      if piece.end == nil { place = piece.place }
-      if isBatchDone { return end(piece) }
-      whenBatchIsDone { [unowned self] in
-        workPlace.usedMore(in: restTime)
+    /// What comes is of this file.
+    private func opened(_ status: FileDescriptor.Status, _ path: String) {
+      current = FilePosition(of: status, path)
+      fileOrigin = Origin(source: origin.source, path: path, receivedAt: executor.wallTime, reply: origin.reply)
+    }
+
+    /// Takes one after the other. Where the rows of a piece need further turns, what is behind it waits for the last of them.
+    private func take(_ pieces: ArraySlice<DecodedPiece>) {
+      var rest = pieces
+      while !isClosed, let piece = rest.popFirst() {
+        if let file = piece.opened {
+          opened(file.status, file.path)
+          place = DecodingPlace()
+          if waiting.last == file.path { waiting.removeLast() }
+        }
+        if let rows = piece.rows { take(rows, encoded: piece.encoded, origin: fileOrigin) }
+        if let behind = piece.place { place = behind }
+        guard isBatchDone else {
+          return whenBatchIsDone { [unowned self, rest] in
+            workPlace.usedMore(in: restTime)
+            end(piece)
+            take(rest)
+          }
+        }
         end(piece)
       }
+      shareWork(through: workPlace)
     }
 
     /// What comes behind the rows of a piece.
     private func end(_ piece: DecodedPiece) {
-      shareWork(through: workPlace)
       if let longLine = piece.longLine { rejectLong(longLine, parameters.maxLine, fileOrigin) }
-      guard !isClosed, let end = piece.end else { return }
-      switch end {
-      case .finished:
+      guard !isClosed else { return }
+      if piece.closesFile {
         if let current { finished.append(current.path) }
         current = nil
-        next()
-      case .stopped: finish()
-      case .failed(let error):
-        finish(failing: SignalFailure(.source, error.message, at: seat.location))
+      }
+      switch piece.end {
+      case nil: break
+      case .finished, .stopped: finish()
+      case .failed(let error): finish(failing: SignalFailure(.source, error.message, at: seat.location))
       }
     }
 
@@ -257,7 +271,7 @@ public struct File: SourceComponent {
     override var hasPosition: Bool { current != nil || !finished.isEmpty || !waiting.isEmpty }
 
     override func resume() {
-      if let current { open(current.path, from: (current, place)) } else { next() }
+      read(goingOn: current.map { ($0, place) })
     }
 
     override func stop() {
@@ -310,13 +324,18 @@ public struct File: SourceComponent {
     }
 
     override func begin() {
-      var options = FileFollower.Options(paths: parameters.paths)
+      var options = FileFollower.Options(paths: parameters.paths.map(\.text))
       // What an earlier execution did not know has come since.
       options.start = parameters.start == .beginning || isResumed ? .beginning : .end
       options.resume = inReadingOrder.map(\.position)
       options.maxLine = parameters.maxLine.bytes
       options.whenTooLong = parameters.whenTooLong.policy
       options.rotateWait = parameters.rotateWait
+      for path in parameters.paths where !Self.exists(path.text) {
+        execution.services.log(
+          .info, execution.plan.steps[seat.step.number].label,
+          "\(path.location ?? seat.location): no file matches \(path.shown) yet; waiting for one")
+      }
       let intake = intake
       let node = Weak(self)
       do throws(PosixError) {
@@ -342,6 +361,10 @@ public struct File: SourceComponent {
         let (a, b) = ($0.position.born, $1.position.born)
         return a == b || a == 0 || b == 0 ? $0.number < $1.number : a < b
       }
+    }
+
+    private static func exists(_ pattern: String) -> Bool {
+      Glob.expand(pattern).paths.contains { FileDescriptor.Status(path: $0) != nil }
     }
 
     /// The file goes on there, in front of its next event.
@@ -432,7 +455,7 @@ public struct File: SourceComponent {
     }
 
     override func save(_ state: inout StateWriter) {
-      state.write(parameters.paths)
+      state.write(parameters.paths.map(\.text))
       state.write(each: inReadingOrder) { state, input in
         var position = input.position
         if let begun, begun.input === input, let unsentOffset {
@@ -484,7 +507,7 @@ public struct File: SourceComponent {
 extension File {
   /// Whether a path is among those that are asked for.
   fileprivate func reads(_ path: String) -> Bool {
-    paths.contains { $0 == path || Glob.isPattern($0) && Glob.matches($0, path) }
+    paths.contains { $0.text == path || Glob.isPattern($0.text) && Glob.matches($0.text, path) }
   }
 }
 

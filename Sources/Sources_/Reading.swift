@@ -69,19 +69,23 @@ extension DecoderOptions {
 
 /// What came of a piece of an input.
 struct DecodedPiece: Sendable {
+  /// Set where a file begins.
+  var opened: (status: FileDescriptor.Status, path: String)?
+  /// Set behind the last row of a file, where there are several.
+  var closesFile = false
   /// Nil where there is nothing to decode.
   var rows: DecodedBlock?
   /// The same as the sink will write it, where that could be made beside the turns.
   var encoded: EncodedBlock?
   var longLine: LongLine?
-  /// Where another reader would go on behind it.
-  var place = DecodingPlace()
+  /// Where another reader would go on behind it; nil where that is at no other place than before.
+  var place: DecodingPlace?
   /// Set in the last piece.
   var end: BlockReader.End?
 }
 
 extension BlockReader {
-  /// Starts reading and decoding; `take` is called for each piece, in order, in a turn of its own.
+  /// Starts reading and decoding; `take` is called for one piece after the other, or a few together, in order, in a turn.
   ///
   /// `threads`: how many may decode at the same time; 1: the turns do it. There is one at first, and another one each time that the
   /// turns are found to wait for rows (``ReadingDemand``).
@@ -91,7 +95,7 @@ extension BlockReader {
   /// `place`: where those threads find what else they can do.
   func start(
     decoding options: DecoderOptions, knowing memory: [UInt8] = [], threads: Int, allAtOnce: Bool, into intake: Intake,
-    place: BlockWorkPlace, take: @escaping @Sendable (DecodedPiece) -> Void
+    place: BlockWorkPlace, take: @escaping @Sendable ([DecodedPiece]) -> Void
   ) throws(PosixError) {
     // Where there is one processor only, nothing is won by handing blocks to other threads.
     let isAlone = Processors.available == 1
@@ -101,8 +105,10 @@ extension BlockReader {
       let decoding = BlockDecoding(decoder)
       try start(
         making: { { $0 } },
-        deliver: { piece in
-          _ = intake.deliver(here: isAlone) { take(decoding.decode(piece, isPassedOn: place.fate == .verbatim)) }
+        deliver: { pieces in
+          _ = intake.deliver(here: isAlone) {
+            take(pieces.map { decoding.decode($0, isPassedOn: place.fate == .verbatim) })
+          }
         })
       return
     }
@@ -118,11 +124,11 @@ extension BlockReader {
     }
     try start(
       upTo: limit, when: demand, making: making,
-      deliver: { [self] piece in
+      deliver: { [self] pieces in
         // While this thread runs a turn that does next to nothing, and writes, another one makes the next piece.
         _ = intake.deliver(here: place.fate != .rows && threadCount > 1) {
           let start = monotonicNow()
-          take(piece)
+          take(pieces)
           let time = monotonicNow() &- start
           demand?.used(in: time)
           place.used(in: time)
@@ -161,13 +167,18 @@ extension BlockDecoding {
     case .block(let block):
       let rows = decode(block.slab, offset: block.offset, isLast: false, isPassedOn: isPassedOn)
       return DecodedPiece(rows: rows, longLine: block.longLine, place: place(behind: block.endOffset))
-    case .end(let end): return DecodedPiece(rows: finish(end), end: end)
+    case .opened(let status, let path):
+      reset()
+      return DecodedPiece(opened: (status, path))
+    case .closed(let offset): return DecodedPiece(closesFile: true, rows: finish(offset))
+    case .end(let end):
+      guard case .finished(let offset) = end else { return DecodedPiece(end: end) }
+      return DecodedPiece(rows: finish(offset), end: end)
     }
   }
 
   /// What the end of the input decides of what came before.
-  private func finish(_ end: BlockReader.End) -> DecodedBlock? {
-    guard case .finished(let offset) = end, framing.hasOpenEnd else { return nil }
-    return decode(Slab(capacity: 0), offset: offset, isLast: true)
+  private func finish(_ offset: Int64) -> DecodedBlock? {
+    framing.hasOpenEnd && pendingOffset != nil ? decode(Slab(capacity: 0), offset: offset, isLast: true) : nil
   }
 }

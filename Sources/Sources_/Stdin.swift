@@ -42,6 +42,7 @@ public struct Stdin: SourceComponent {
     seeAlso: ["file"])
 
   public var outputType: EventType { decode.options.eventType }
+  public var readsStandardInput: Bool { true }
 
   public func threads(_ limit: Int?) -> String? { decode.options.threads(limit) }
 
@@ -104,31 +105,36 @@ public struct Stdin: SourceComponent {
         try reader.start(
           decoding: parameters.decode.options, knowing: decodingPlace.memory, threads: decodingThreads,
           allAtOnce: execution.reading.startsAllThreads, into: intake, place: place
-        ) { piece in node.object?.take(piece) }
+        ) { pieces in node.object?.take(pieces[...]) }
       } catch {
         finish(failing: SignalFailure(.source, error.message, at: seat.location))
       }
     }
 
-    private func take(_ piece: DecodedPiece) {
-      if let rows = piece.rows { take(rows, encoded: piece.encoded, origin: lineOrigin) }
-      if isBatchDone { return end(piece) }
-      whenBatchIsDone { [unowned self] in
-        place.usedMore(in: restTime)
+    /// Takes one after the other. Where the rows of a piece need further turns, what is behind it waits for the last of them.
+    private func take(_ pieces: ArraySlice<DecodedPiece>) {
+      var rest = pieces
+      while !isClosed, let piece = rest.popFirst() {
+        if let rows = piece.rows { take(rows, encoded: piece.encoded, origin: lineOrigin) }
+        guard isBatchDone else {
+          return whenBatchIsDone { [unowned self, rest] in
+            place.usedMore(in: restTime)
+            end(piece)
+            take(rest)
+          }
+        }
         end(piece)
       }
+      shareWork(through: place)
     }
 
     /// What comes behind the rows of a piece.
     private func end(_ piece: DecodedPiece) {
-      shareWork(through: place)
       if let longLine = piece.longLine { rejectLong(longLine, parameters.maxLine, lineOrigin) }
       guard !isClosed else { return }
-      guard let end = piece.end else {
-        decodingPlace = piece.place
-        return
-      }
-      switch end {
+      if let place = piece.place { decodingPlace = place }
+      switch piece.end {
+      case nil: break
       case .finished: finish()
       case .stopped where isPausing:
         if let rest = reader?.rest { Stdin.leftOver.withLock { $0 = rest } }

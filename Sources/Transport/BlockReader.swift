@@ -41,7 +41,11 @@ public final class BlockReader: Sendable {
 
   /// What a read gives.
   public enum Piece: Sendable {
+    /// What follows is of the file of this path; where paths are read.
+    case opened(FileDescriptor.Status, String)
     case block(LineBlock)
+    /// The file has been read to its end; where paths are read.
+    case closed(offset: Int64)
     /// The last piece, exactly once.
     case end(End)
   }
@@ -53,10 +57,23 @@ public final class BlockReader: Sendable {
   private let turn = Guarded(0)
   private let threads = Mutex<[OwnThread]>([])
 
-  public init(_ file: FileDescriptor, options: Options = Options()) throws(PosixError) {
+  public convenience init(_ file: FileDescriptor, options: Options = Options()) throws(PosixError) {
+    try self.init(file, nil, options)
+  }
+
+  /// Reads regular files one behind the other, each opened when its turn comes. One that cannot be opened or read ends it.
+  ///
+  /// - Parameter first: Comes before them, from `options.offset` on; of the others everything is read.
+  public convenience init(
+    first: FileDescriptor? = nil, paths: [String], options: Options = Options()
+  ) throws(PosixError) {
+    try self.init(first, paths, options)
+  }
+
+  private init(_ file: FileDescriptor?, _ paths: [String]?, _ options: Options) throws(PosixError) {
     self.options = options
     stopEvent = try WakeEvent()
-    reading = Mutex(BlockReading(file, options, stopEvent))
+    reading = Mutex(BlockReading(file, paths, options, stopEvent))
   }
 
   /// Starts the thread. Called once. `deliver` and, after its last call, `end` are called on it;
@@ -66,17 +83,20 @@ public final class BlockReader: Sendable {
   ) throws(PosixError) {
     try start(
       making: { { $0 } },
-      deliver: { piece in
-        switch piece {
-        case .block(let block): deliver(block)
-        case .end(let result): end(result)
+      deliver: { pieces in
+        for piece in pieces {
+          switch piece {
+          case .block(let block): deliver(block)
+          case .opened, .closed: break
+          case .end(let result): end(result)
+          }
         }
       })
   }
 
   /// Starts the first thread. Called once. Each thread reads, makes something of what it has read while others read
-  /// and make the next, and then hands that over: `deliver` is called for one piece after the other, in the order of
-  /// the stream. No more than one read for each thread is under way, so a `deliver` that blocks holds up all of them.
+  /// and make the next, and then hands that over: `deliver` is called for one piece after the other, or for a few
+  /// together, in the order of the stream. No more than one read for each thread is under way, so a `deliver` that blocks holds up all of them.
   ///
   /// - Parameters:
   ///   - limit: How many threads there may be.
@@ -84,7 +104,7 @@ public final class BlockReader: Sendable {
   ///   - making: Called for each thread; what it gives is called on that thread only. Nil: no such thread.
   public func start<Made>(
     upTo limit: Int = 1, when demand: ReadingDemand? = nil,
-    making: @escaping @Sendable () -> (@Sendable (Piece) -> Made)?, deliver: @escaping @Sendable (Made) -> Void
+    making: @escaping @Sendable () -> (@Sendable (Piece) -> Made)?, deliver: @escaping @Sendable ([Made]) -> Void
   ) throws(PosixError) {
     guard let make = making() else { return }
     let crew = Crew(limit, limit > 1 ? demand : nil, making, deliver)
@@ -112,11 +132,11 @@ public final class BlockReader: Sendable {
     let limit: Int
     let demand: ReadingDemand?
     let making: @Sendable () -> (@Sendable (Piece) -> Made)?
-    let deliver: @Sendable (Made) -> Void
+    let deliver: @Sendable ([Made]) -> Void
 
     init(
       _ limit: Int, _ demand: ReadingDemand?, _ making: @escaping @Sendable () -> (@Sendable (Piece) -> Made)?,
-      _ deliver: @escaping @Sendable (Made) -> Void
+      _ deliver: @escaping @Sendable ([Made]) -> Void
     ) {
       self.limit = limit
       self.demand = demand
@@ -137,18 +157,25 @@ public final class BlockReader: Sendable {
     return (try? add(make, crew)) != nil
   }
 
+  /// So many pieces are made before they are handed over together.
+  private static let mostTogether = 48
+
   private func run<Made>(_ make: (Piece) -> Made, _ crew: Crew<Made>) {
     var pieces: [Piece] = []
     while let number = reading.withLock({ $0.next(&pieces) }) {
       let started = crew.demand.map { _ in monotonicNow() }
-      // The first is made beside those of other reads. Further ones are few, or small and many, because lines were too
-      // long: made one by one, they need no more memory than one.
-      let first = make(pieces[0])
+      // The first are made beside those of other reads. Further ones are small and many, because lines were too long:
+      // made little by little, they need no more memory than those.
+      let first = pieces.prefix(Self.mostTogether).map(make)
       let made = started.map { _ in monotonicNow() }
       _ = turn.wait(until: nil) { $0 == number ? true : nil }
       let begun = started.map { _ in monotonicNow() }
       crew.deliver(first)
-      for piece in pieces.dropFirst() { crew.deliver(make(piece)) }
+      var rest = pieces.dropFirst(Self.mostTogether)
+      while !rest.isEmpty {
+        crew.deliver(rest.prefix(Self.mostTogether).map(make))
+        rest = rest.dropFirst(Self.mostTogether)
+      }
       pieces.removeAll(keepingCapacity: true)
       if let demand = crew.demand, let started, let made, let begun {
         if demand.isForMore(making: made - started, begun: begun, now: monotonicNow()) { demand.took(addOne(crew)) }

@@ -1,14 +1,22 @@
 import Glibc
 import PipelineCore
+import Synchronization
 
 /// How far a `BlockReader` has read, and what it holds of a line whose end has not come. Used by one thread at a time.
 struct BlockReading {
-  private let file: FileDescriptor
+  /// What is read; nil: the next of `waiting` is to be opened.
+  private var file: FileDescriptor?
+  /// The paths of the files that come behind it, the next one last.
+  private var waiting: [String]
+  /// Where one file ends and the next begins is told.
+  private let isSeveral: Bool
   private let options: BlockReader.Options
   private let stopEvent: WakeEvent
   private var lines: LineAssembler
   /// What the next read asks for, in mode `lines`.
   private var lineBlock: Int
+  /// Where reading of the file starts.
+  private var start: Int64
   /// Where the next byte stands; not in mode `lines`.
   private var offset: Int64
   /// What `bytes` reads into.
@@ -28,18 +36,37 @@ struct BlockReading {
   /// What is made of a block needs memory by its lines rather than its bytes. So many are enough for a block to cost next
   /// to nothing for each.
   private static let linesWanted = 16_384
-  /// Less is never asked for, unless the options do.
+  /// Less is not asked for, unless the options do or many read at the same time.
   private static let leastBlock = 128 << 10
+  /// What the blocks of all that read at the same time in this process may have together, one each, but for their least.
+  /// Several blocks of each are under way, and what is made of them takes as much again.
+  private static let allBlocks = 6 << 20
+  private static let leastOfMany = 32 << 10
+  private var presence: Presence? = Presence()
+
+  /// Counts who reads, as long as it lives.
+  private final class Presence: Sendable {
+    private static let all = Atomic(0)
+    static var count: Int { all.load(ordering: .relaxed) }
+    init() { Self.all.add(1, ordering: .relaxed) }
+    deinit { Self.all.subtract(1, ordering: .relaxed) }
+  }
   /// So much tells how long lines are.
   private static let sampleBytes = 4096
+  /// Small files are handed over together, until there are so many pieces of them.
+  private static let mostPieces = 48
 
-  init(_ file: FileDescriptor, _ options: BlockReader.Options, _ stopEvent: WakeEvent) {
+  /// Reads `file` and, unless `paths` is nil, the files of these behind it.
+  init(_ file: FileDescriptor?, _ paths: [String]?, _ options: BlockReader.Options, _ stopEvent: WakeEvent) {
     self.file = file
+    waiting = paths?.reversed() ?? []
+    isSeveral = paths != nil
     self.options = options
     self.stopEvent = stopEvent
+    start = options.offset
     offset = options.offset
     looksAtStart = options.refusesCompressed && options.offset == 0 && options.beginning.isEmpty
-    lineBlock = min(options.blockBytes, Self.leastBlock)
+    lineBlock = min(options.blockBytes, Self.leastBlock, max(Self.leastOfMany, Self.share))
     lines = LineAssembler(
       maxLine: options.maxLine, policy: options.whenTooLong, offset: options.offset, pool: Self.pool(lineBlock))
     guard !options.beginning.isEmpty else { return }
@@ -50,26 +77,54 @@ struct BlockReading {
   /// What is held of a line whose end has not come.
   var rest: [UInt8] { lines.rest }
 
-  /// Reads until there is something, and adds it to `pieces`, the end as the last piece. Returns the number of the
+  /// Reads until there is something, and adds it to `pieces`, the end as the last piece. Of files, what makes nobody wait
+  /// is read on: up to the end of a file and into the next ones, until there is a block's worth. Returns the number of the
   /// read, counted from 0; nil once the end has been told.
   mutating func next(_ pieces: inout [BlockReader.Piece]) -> Int? {
     guard !isOver else { return nil }
-    var end: BlockReader.End?
     pieces += early
     early = []
+    let enough = min(options.blockBytes, lineBlock, Self.leastBlock) / 2
+    var bytes = 0
     repeat {
+      var end: BlockReader.End?
       do throws(PosixError) {
+        try openNext(&pieces)
         try prepare()
-        end = stopEvent.isAwake ? .stopped(offset: place) : try read { pieces.append(.block($0)) }
+        end =
+          stopEvent.isAwake
+          ? .stopped(offset: place)
+          : try read { block in
+            bytes += block.slab.count
+            pieces.append(.block(block))
+          }
       } catch { end = .failed(error) }
-    } while end == nil && pieces.isEmpty
-    if let end {
+      guard let end else { continue }
+      if isSeveral, case .finished(let offset) = end {
+        pieces.append(.closed(offset: offset))
+        file = nil
+        if !waiting.isEmpty { continue }
+      }
       pieces.append(.end(end))
       isOver = true
       buffer = nil
-    }
+      presence = nil
+    } while !isOver && (pieces.isEmpty || stop == nil && bytes < enough && pieces.count < Self.mostPieces)
     defer { number += 1 }
     return number
+  }
+
+  /// Opens the next file if the one before has been read to its end.
+  private mutating func openNext(_ pieces: inout [BlockReader.Piece]) throws(PosixError) {
+    guard file == nil, let path = waiting.popLast() else { return }
+    let next = try FileDescriptor.openForReading(path)
+    pieces.append(.opened(try next.status(), path))
+    file = next
+    isPrepared = false
+    looksAtStart = options.refusesCompressed
+    start = 0
+    offset = 0
+    lines.reset(offset: 0)
   }
 
   /// Everything before it has been delivered.
@@ -77,22 +132,24 @@ struct BlockReading {
     switch options.mode {
     case .lines: lines.offset
     case .bytes: offset
-    case .whole: options.offset
+    case .whole: start
     }
   }
 
   private mutating func prepare() throws(PosixError) {
-    guard !isPrepared else { return }
+    guard !isPrepared, let file else { return }
     isPrepared = true
     let status = try file.status()
     if status.kind == .directory {
       throw PosixError("read", file.name, code: EISDIR)
     }
     stop = status.kind == .regular ? nil : stopEvent
-    if options.offset > 0, lseek(file.number, off_t(options.offset), SEEK_SET) < 0 {
+    if start > 0, lseek(file.number, off_t(start), SEEK_SET) < 0 {
       throw PosixError("seek in", file.name)
     }
-    if status.kind == .regular { posix_fadvise(file.number, 0, 0, POSIX_FADV_SEQUENTIAL) }
+    if status.kind == .regular, status.size > Self.leastBlock {
+      posix_fadvise(file.number, 0, 0, POSIX_FADV_SEQUENTIAL)
+    }
   }
 
   /// Reads once, or everything in mode `whole`. Nil: it goes on.
@@ -105,6 +162,7 @@ struct BlockReading {
   }
 
   private mutating func readLines(_ deliver: (LineBlock) -> Void) throws(PosixError) -> BlockReader.End? {
+    guard let file else { return .finished(offset: place) }
     let room = UnsafeMutableRawBufferPointer(rebasing: lines.space(lineBlock).prefix(lineBlock))
     guard let count = try file.read(into: room, stop: stop) else { return .stopped(offset: place) }
     try look(at: room, count)
@@ -120,7 +178,7 @@ struct BlockReading {
   private mutating func look(at room: UnsafeMutableRawBufferPointer, _ count: Int) throws(PosixError) {
     guard looksAtStart else { return }
     looksAtStart = false
-    try refuseCompressed(UnsafeRawBufferPointer(rebasing: room[..<count]), file.name)
+    try refuseCompressed(UnsafeRawBufferPointer(rebasing: room[..<count]), file?.name ?? "")
   }
 
   /// Asks for more or less from now on, as long as lines are as in `sample`.
@@ -140,9 +198,13 @@ struct BlockReading {
     lines.pool = Self.pool(block)
   }
 
+  private static var share: Int { allBlocks / max(1, Presence.count) }
+
   private func block(for wanted: Int) -> Int {
     var block = options.blockBytes
     while block / 2 >= max(wanted, Self.leastBlock) { block /= 2 }
+    let share = Self.share
+    while block > share, block / 2 >= Self.leastOfMany { block /= 2 }
     return block
   }
 
@@ -150,6 +212,7 @@ struct BlockReading {
   private static func pool(_ blockBytes: Int) -> SlabPool { SlabPool(capacity: blockBytes + blockBytes / 8) }
 
   private mutating func readBytes(_ deliver: (LineBlock) -> Void) throws(PosixError) -> BlockReader.End? {
+    guard let file else { return .finished(offset: place) }
     let buffer = buffer ?? Slab(capacity: options.blockBytes)
     self.buffer = buffer
     let room = UnsafeMutableRawBufferPointer(start: buffer.start, count: buffer.capacity)
@@ -165,6 +228,7 @@ struct BlockReading {
   private mutating func readWhole(
     _ limit: Int, _ deliver: (LineBlock) -> Void
   ) throws(PosixError) -> BlockReader.End? {
+    guard let file else { return .finished(offset: place) }
     var slab = Slab(capacity: min(limit, 64 << 10) + 1)
     while !stopEvent.isAwake {
       if slab.count == slab.capacity {
@@ -184,11 +248,11 @@ struct BlockReading {
           "read", file.name, code: EFBIG, detail: "it is longer than \(limit) bytes")
       }
       if count == 0 {
-        let end = options.offset &+ Int64(slab.count)
-        deliver(LineBlock(slab: slab, offset: options.offset, endOffset: end, longLine: nil))
+        let end = start &+ Int64(slab.count)
+        deliver(LineBlock(slab: slab, offset: start, endOffset: end, longLine: nil))
         return .finished(offset: end)
       }
     }
-    return .stopped(offset: options.offset)
+    return .stopped(offset: start)
   }
 }

@@ -7,7 +7,7 @@ import Synchronization
 /// Blocks that pile up while the thread writes go out together. Each block's completion is called
 /// exactly once, in order, on the thread that wrote it. A full disk is waited for (`trouble` is told);
 /// after any other failure the writer has failed for good: all blocks in hand and all later ones
-/// complete with that error.
+/// complete with that error, and with how much of them had arrived before it.
 ///
 /// Appending to a file whose last line lacks its newline, as a crash can leave it, writes a newline
 /// first: the torn line stays what it was, and no new line is glued to it.
@@ -45,7 +45,19 @@ public final class FileWriter: Sendable {
     public init() {}
   }
 
-  public typealias Completion = @Sendable (Result<Void, PosixError>) -> Void
+  /// Why a block must not count as written.
+  public struct WriteFailure: Error, Sendable, Equatable {
+    public var error: PosixError
+    /// Bytes at the beginning of the block that the system took before the failure; 0 where nobody knows whether they
+    /// last, because a sync has failed.
+    public var written: Int
+    public init(_ error: PosixError, written: Int) {
+      self.error = error
+      self.written = written
+    }
+  }
+
+  public typealias Completion = @Sendable (Result<Void, WriteFailure>) -> Void
 
   enum Content: @unchecked Sendable {
     case bytes([UInt8])
@@ -152,6 +164,9 @@ public final class FileWriter: Sendable {
   /// Bytes that wait or are being written.
   public var queuedBytes: Int { state.withLock { $0.bytes } }
 
+  /// Why nothing is written any more; nil while that is not so.
+  public var failure: PosixError? { state.withLock { $0.failure } }
+
   /// Hands over a buffer even where the queue is full, for who holds back what makes the next one. Never waits.
   public func add(_ buffer: OutputBuffer, _ completion: Completion? = nil) {
     _ = enqueue(Block(content: .buffer(buffer), completion: completion), whenFull: .exceed)
@@ -213,13 +228,14 @@ public final class FileWriter: Sendable {
       return true
     case .full, nil: return false
     case .refused(let error):
-      block.completion?(.failure(error))
+      block.completion?(.failure(WriteFailure(error, written: 0)))
       return false
     }
   }
 
   /// Takes no more blocks, writes what waits and returns when that is done, or, after `limit`, gives
-  /// up: what is left completes with an error. While another thread closes it, only waits. Not on the writer's thread.
+  /// up: what is left completes with an error. Of several threads that close it, the shortest limit counts. Not on the
+  /// writer's thread.
   public func close(within limit: TimeSpan = .seconds(30)) {
     let thread = state.withLock { state -> OwnThread? in
       state.closed = true
@@ -228,16 +244,12 @@ public final class FileWriter: Sendable {
     state.notify()
     let (deadline, overflow) = monotonicNow().addingReportingOverflow(limit.nanoseconds)
     let ended: (inout State) -> Bool? = { $0.ended ? true : nil }
-    guard let thread else {
-      _ = state.wait(until: overflow ? nil : deadline, ended)
-      return
-    }
     if state.wait(until: overflow ? nil : deadline, ended) == nil {
       abandon.wake()
       // A device that hangs inside the kernel keeps its thread; it ends with the process.
       if state.wait(until: monotonicNow() &+ 2_000_000_000, ended) == nil { return }
     }
-    thread.join()
+    thread?.join()
   }
 
   deinit {
@@ -276,12 +288,22 @@ public final class FileWriter: Sendable {
   }
 
   private static func write(_ blocks: [Block], _ work: WriterWork, _ state: Guarded<State>) {
-    let failure = work.write(blocks)
+    let outcome = work.write(blocks)
+    let failure = outcome.failure
     if let failure { state.withLock { $0.failure = failure } }
-    // Before the completions: they give the buffers back, and whoever gets one may empty it.
-    let total = blocks.reduce(0) { $0 + $1.content.count }
-    let result: Result<Void, PosixError> = failure.map { .failure($0) } ?? .success(())
-    for block in blocks { block.completion?(result) }
+    // Each before its completion, which gives the buffer back: whoever gets it may empty it.
+    var total = 0
+    for block in blocks {
+      let count = block.content.count
+      if let failure {
+        // What the system has taken of those that were written together is a beginning of them.
+        let written = min(count, max(0, outcome.written - total))
+        block.completion?(.failure(WriteFailure(failure, written: written)))
+      } else {
+        block.completion?(.success(()))
+      }
+      total += count
+    }
     let (waiting, isAwaited) = state.withLock { state -> ([@Sendable () -> Void], Bool) in
       state.bytes -= total
       state.isWriting = false
@@ -297,7 +319,7 @@ public final class FileWriter: Sendable {
 
 extension FileWriter.Target {
   /// The file or stream, for messages.
-  var name: String {
+  public var name: String {
     switch self {
     case .descriptor(let file): file.name
     case .append(let path, _), .replace(let path, _): path

@@ -20,6 +20,8 @@ final class WriterWork: @unchecked Sendable {
   private let calls: WriterCalls.Clock
   /// Writing to it waits for a device only, not for somebody who reads.
   private var waitsForDevice = false
+  /// Bytes that the system has taken in the present `write`.
+  private var taken = 0
   /// When the next sync is due, on the monotonic clock; nil if nothing is unsynced or nobody cares.
   private(set) var nextSync: Int64?
 
@@ -54,18 +56,27 @@ final class WriterWork: @unchecked Sendable {
     try calls.during { () throws(PosixError) in try file.sync() }
   }
 
-  /// Writes the blocks in order. Returns why they must not count as written, if so.
-  func write(_ blocks: [FileWriter.Block]) -> PosixError? {
-    if let failure { return failure }
+  struct Outcome {
+    /// Why the blocks must not count as written, if so.
+    var failure: PosixError?
+    /// Then so many bytes of the blocks, from the first one's beginning, have been written all the same.
+    var written = 0
+  }
+
+  /// Writes the blocks in order.
+  func write(_ blocks: [FileWriter.Block]) -> Outcome {
+    if let failure { return Outcome(failure: failure) }
+    taken = 0
     do throws(PosixError) {
       if case .replace(let path, let permissions) = target {
         try replace(path, permissions, blocks)
-        return nil
+        return Outcome()
       }
       if case .append(let path, _) = target { try reopenIfMoved(path) }
       if needsNewline {
         try writeAll([10])
         needsNewline = false
+        taken = 0
       }
       if blocks.count == 1 {
         try borrowing(blocks[0].content) { bytes throws(PosixError) in try self.writeAll(bytes) }
@@ -76,17 +87,19 @@ final class WriterWork: @unchecked Sendable {
       }
       switch options.sync {
       case .never: break
-      case .batch: try sync()
+      case .batch:
+        taken = 0
+        try sync()
       case .interval(let interval):
         if nextSync == nil {
           nextSync = monotonicNow() &+ max(0, min(interval.nanoseconds, 1 << 60))
         }
-        return syncIfDue(closing: false)
+        return Outcome(failure: syncIfDue(closing: false))
       }
-      return nil
+      return Outcome()
     } catch {
       failure = error
-      return error
+      return Outcome(failure: error, written: options.sync == .batch ? 0 : taken)
     }
   }
 
@@ -138,6 +151,7 @@ final class WriterWork: @unchecked Sendable {
   private func writeAll(_ bytes: UnsafeRawBufferPointer) throws(PosixError) {
     guard let file else { return }
     var written = 0
+    defer { taken += written }
     try waitingForRoom { () throws(PosixError) in
       let done =
         try self.waitsForDevice

@@ -166,4 +166,82 @@ struct CheckTests {
     let credential = try Rxd.run(file, environment: ["CREDENTIALS_DIRECTORY": folder.path])
     #expect(credential.output == "\"k33p\"\n")
   }
+
+  /// Two cannot share standard input, nor a name in the log.
+  @Test func whatRunsTogetherIsCheckedTogether() throws {
+    let folder = try Scratch()
+    let text = "name: same\nsources: { lines: { stdin: {} } }\nsinks: { out: { from: lines, stdout: text } }\n"
+    let a = try folder.write("a.yaml", text)
+    let b = try folder.write("b.yaml", text)
+    #expect(try Rxd.run("check", a).output == "\(a): ok (1 source, 1 sink)\n")
+    let both = try Rxd.run("check", a, b)
+    #expect(both.status == 0)
+    #expect(
+      both.output == """
+        warning[RX338]: another of these pipelines is called 'same', too
+         --> \(b):1:7
+          |
+        1 | name: same
+          |       ^^^^
+          = note: this one
+         --> \(a):1:7
+          |
+        1 | name: same
+          |       ----
+          = help: Give one of them another 'name': the log and the dead letters tell them apart by it
+
+        warning[RX337]: the pipeline 'same' reads standard input, too, and only one of them can
+         --> \(b):2:21
+          |
+        2 | sources: { lines: { stdin: {} } }
+          |                     ^^^^^
+          = note: it does so here
+         --> \(a):2:21
+          |
+        2 | sources: { lines: { stdin: {} } }
+          |                     -----
+          = help: Run them as processes of their own
+
+        2 warnings in \(b)
+        \(a): ok (1 source, 1 sink)
+        \(b): ok (1 source, 1 sink)
+
+        """)
+    #expect(try Rxd.run("check", "--deny-warnings", a, b).status == 78)
+    let run = try Rxd.run(a, b, "--log-format", "text", input: "x\n")
+    #expect(run.status == 1 && run.errors.contains("RX337") && run.errors.contains("RX338"))
+    let piped = try Rxd.run("check", "-", input: text)
+    #expect(piped.output.contains("the pipeline file comes from standard input itself"))
+  }
+
+  @Test func theDirectoryOfASinkIsLookedFor() throws {
+    let folder = try Scratch()
+    let file = try folder.write(
+      "a.yaml", "sources: { n: { values: 1 } }\nsinks: { out: { from: n, file: nowhere/out.json } }\n")
+    let check = try Rxd.run("check", "a.yaml", in: folder.path)
+    #expect(check.status == 0)
+    #expect(check.output.contains("warning[RX336]: 'nowhere/out.json' lies in a directory that does not exist"))
+    #expect(check.output.contains("--> a.yaml:2:32"))
+    #expect(mkdir(folder.path + "/nowhere", 0o700) == 0)
+    #expect(try Rxd.run("check", file, in: folder.path).output == "\(file): ok (1 source, 1 sink)\n")
+  }
+
+  /// However the paths are written, and by way of links.
+  @Test func aSinkInTheFilesOfItsSourceIsRefused() throws {
+    let folder = try Scratch()
+    #expect(mkdir(folder.path + "/logs", 0o700) == 0)
+    #expect(symlink("logs", folder.path + "/link") == 0)
+    let file = try folder.write(
+      "a.yaml",
+      """
+      sources: { in: { file: { path: 'logs/*.log', follow: true } } }
+      sinks: { out: { from: in, file: \(folder.path)/link/out.log } }
+
+      """)
+    let check = try Rxd.run("check", file, in: folder.path)
+    #expect(check.status == 78)
+    #expect(check.output.contains("error[RX303]: the sink 'out' writes a file that its own events are read from"))
+    #expect(check.output.contains(":2:33"))
+    #expect(check.output.contains(":1:32"))
+  }
 }

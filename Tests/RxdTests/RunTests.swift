@@ -164,6 +164,64 @@ struct RunTests {
     #expect(try process.wait() == 0)
   }
 
+  /// Without a descriptor nothing can be listed or opened; what is open is read on, and the rest comes when there is one.
+  @Test func followedFilesOutliveALackOfDescriptors() throws {
+    let folder = try Scratch()
+    try folder.write("a.log", "one\n")
+    let file = try folder.write(
+      "follow.yaml",
+      """
+      sources:
+        logs: { file: { path: '\(folder.path)/*.log', follow: true, start: beginning, rotateWait: 50ms } }
+      sinks: { out: { from: logs, stdout: text } }
+
+      """)
+    let process = try RunningRxd([file])
+    #expect(try process.line() == "one")
+    try process.limit("--nofile=4:")
+    try folder.write("b.log", "new\n")
+    let told = try process.errorLine(with: "Too many open files")
+    #expect(told.contains("cannot list \(folder.path): "))
+    let log = try #require(FileHandle(forWritingAtPath: folder.path + "/a.log"))
+    log.seekToEndOfFile()
+    log.write(Data("two\n".utf8))
+    #expect(try process.line() == "two")
+    try process.limit("--nofile=1024:")
+    #expect(try process.line() == "new")
+    process.send(SIGTERM)
+    #expect(try process.wait() == 0)
+  }
+
+  /// A file that may not grow stands for a full disk.
+  @Test func whatAFullDiskDidNotTakeIsNotOut() throws {
+    let folder = try Scratch()
+    let out = folder.path + "/out.ndjson"
+    let file = try folder.write(
+      "copy.yaml",
+      """
+      sources: { lines: { stdin: { decode: ndjson } } }
+      sinks: { out: { from: lines, file: { path: \(out), encode: ndjson } } }
+
+      """)
+    let process = try RunningRxd([file, "--graceful-shutdown-limit-secs", "1", "--log-format", "text"])
+    process.write("{\"n\":0}\n")
+    while (try? String(contentsOfFile: out, encoding: .utf8))?.isEmpty ?? true { usleep(1000) }
+    try process.limit("--fsize=10000:")
+    process.write((1..<20_000).map { "{\"n\":\($0)}\n" }.joined())
+    try process.errorLine(with: "waiting until it can be written")
+    process.send(SIGTERM)
+    let lost = try process.errorLine(with: "were taken but not delivered: cannot write to \(out): File too large")
+    #expect(lost.contains("copy.yaml:2:"))
+    let summary = try process.errorLine(with: " events in, ")
+    let numbers = summary.split(whereSeparator: { !$0.isNumber }).compactMap { Int($0) }.suffix(3)
+    #expect(try process.wait() == 1)
+    let written = try String(contentsOfFile: out, encoding: .utf8)
+    let lines = written.utf8.count { $0 == 0x0A }
+    #expect(written.utf8.count == 10_000)
+    let counts = Array(numbers)
+    #expect(counts.count == 3 && counts[1] == lines && counts[0] == counts[1] + counts[2], "\(summary)")
+  }
+
   @Test func aClosedPipeIsNoMistake() throws {
     let folder = try Scratch()
     let process = try RunningRxd([try folder.write("echo.yaml", Self.echo)])

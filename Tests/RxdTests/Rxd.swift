@@ -182,6 +182,16 @@ final class RunningRxd {
 
   func send(_ signal: Int32) { kill(pid, signal) }
 
+  /// Sets a limit of the process while it runs, as prlimit(1) writes it: `--nofile=4:`.
+  func limit(_ setting: String) throws {
+    let program = Process()
+    program.executableURL = URL(fileURLWithPath: "/usr/bin/prlimit")
+    program.arguments = ["--pid", "\(pid)", setting]
+    try program.run()
+    program.waitUntilExit()
+    guard program.terminationStatus == 0 else { throw TimedOut(description: "prlimit \(setting) failed") }
+  }
+
   /// The next line of a stream, nil at its end.
   func line(from descriptor: Int32) throws -> String? {
     let deadline = Deadline(after: Self.limit)

@@ -38,7 +38,7 @@ import Testing
         #"{"error":"the server refused the event with \#(status): no 2","code":"RX504","step":"shop http","#
           + #""at":"test.yaml:4:3","source":"events","offset":1,"event":2}"#
       ])
-    #expect(pipeline.counters.sent == 3, "two and the error")
+    #expect(pipeline.counters.sent == 2, "the error is none of them")
     #expect(pipeline.counters.rejected == 1)
     #expect(pipeline.deadLetters.isEmpty)
     #expect(pipeline.outcome == .completed)
@@ -100,7 +100,8 @@ import Testing
     #expect(pipeline.probe("lost").events.count == 1)
     #expect(pipeline.failure?.message == "POST answered 503; gave up after 2 attempts")
     #expect(pipeline.http.bodies == ["1\n", "1\n", "2\n", "2\n"])
-    #expect(pipeline.counters.rejected == 3, "the last one never went out")
+    #expect(pipeline.counters.rejected == 2)
+    #expect(pipeline.counters.undelivered == 1, "the last one never went out")
   }
 
   @Test func whatIsLeftWhenTheTimeIsOver() throws {
@@ -174,7 +175,8 @@ import Testing
     pipeline.settle()
     pipeline.inTurn { $0.execution.cancel() }
     pipeline.run()
-    #expect(pipeline.counters.rejected == 3)
+    #expect(pipeline.counters.rejected == 0)
+    #expect(pipeline.counters.undelivered == 3)
     #expect(
       pipeline.log == ["warning shop http: the server had not acknowledged 3 events when the pipeline ended"])
   }
@@ -226,7 +228,7 @@ import Testing
     #expect(lines.count == 2)
     #expect(lines.first?.contains("the event cannot be written") == true)
     #expect(lines.map { $0.suffix(10) } == [#"":"no row"}"#.suffix(10), #"t":{"b":3}}"#.suffix(10)])
-    #expect(pipeline.counters.sent == 4 && pipeline.counters.rejected == 2)
+    #expect(pipeline.counters.sent == 2 && pipeline.counters.rejected == 2)
     #expect(pipeline.deadLetters.isEmpty)
   }
 

@@ -85,10 +85,13 @@ import Testing
     let seen = Collector()
     try reader.start(
       upTo: threads, making: { { $0 } },
-      deliver: { piece in
-        switch piece {
-        case .block(let block): seen.take(block)
-        case .end(let end): seen.end(end)
+      deliver: { pieces in
+        for piece in pieces {
+          switch piece {
+          case .block(let block): seen.take(block)
+          case .opened, .closed: break
+          case .end(let end): seen.end(end)
+          }
         }
       })
     #expect(seen.waitForEnd() == .finished(offset: Int64(text.utf8.count)))
@@ -119,8 +122,8 @@ import Testing
           return block.offset
         }
       },
-      deliver: { (offset: Int64) in
-        offsets.withLock { $0.append(offset) }
+      deliver: { (made: [Int64]) in
+        offsets.withLock { $0 += made }
         offsets.notify()
       })
     _ = offsets.wait(until: monotonicNow() + 60_000_000_000) { $0.last == -1 ? true : nil }
@@ -134,10 +137,13 @@ import Testing
     let seen = Collector()
     try reader.start(
       upTo: 3, making: { { $0 } },
-      deliver: { piece in
-        switch piece {
-        case .block(let block): seen.take(block)
-        case .end(let end): seen.end(end)
+      deliver: { pieces in
+        for piece in pieces {
+          switch piece {
+          case .block(let block): seen.take(block)
+          case .opened, .closed: break
+          case .end(let end): seen.end(end)
+          }
         }
       })
     pipe.send("line\npart")

@@ -17,7 +17,7 @@ import Testing
         state.withLock {
           switch result {
           case .success: $0.append(nil)
-          case .failure(let error): $0.append(error)
+          case .failure(let failure): $0.append(failure.error)
           }
         }
         state.notify()
@@ -244,11 +244,50 @@ import Testing
     let full = FileDescriptor(open("/dev/full", O_WRONLY), name: "/dev/full")
     let results = Results()
     let told = Results()
-    let writer = try FileWriter(.descriptor(full)) { told.take(.failure($0)) }
+    let writer = try FileWriter(.descriptor(full)) { told.take(.failure(.init($0, written: 0))) }
     writer.write(Array("x\n".utf8), results.take)
     #expect(told.wait(1).first??.isFull == true)
     writer.close(within: .milliseconds(50))
     #expect(results.wait(1).first??.code == ENOSPC)
+  }
+
+  /// A pipe takes what it has room for, whatever the blocks are.
+  @Test(arguments: [1000, 20_000, 300_000]) func tellsHowMuchHasArrived(_ size: Int) throws {
+    let pipe = Pipe()
+    let written = Guarded<[Int]>([])
+    let writer = try FileWriter(.descriptor(FileDescriptor(pipe.output, name: "a pipe")))
+    for _ in 0..<(600_000 / size) {
+      writer.write([UInt8](repeating: 120, count: size)) { result in
+        written.withLock {
+          switch result {
+          case .success: $0.append(size)
+          case .failure(let failure): $0.append(failure.written)
+          }
+        }
+      }
+    }
+    writer.close(within: .milliseconds(50))
+    _ = fcntl(pipe.input.number, F_SETFL, O_NONBLOCK)
+    var buffer = [UInt8](repeating: 0, count: 1 << 20)
+    var count = 0
+    while case let piece = read(pipe.input.number, &buffer, buffer.count), piece > 0 { count += piece }
+    let told = written.withLock { $0 }
+    #expect(told.count == 600_000 / size)
+    #expect(count > 0 && count < 600_000)
+    #expect(told.reduce(0, +) == count)
+    #expect(writer.failure?.code == ECANCELED)
+  }
+
+  /// Of two that close it, the one that waits less long decides.
+  @Test func isGivenUpByWhoeverWaitsLeast() throws {
+    let pipe = Pipe()
+    let results = Results()
+    let writer = try FileWriter(.descriptor(FileDescriptor(pipe.output, name: "a pipe")))
+    writer.write([UInt8](repeating: 1, count: 1 << 20), results.take)
+    let patient = try OwnThread("close") { writer.close(within: .seconds(3600)) }
+    writer.close(within: .milliseconds(50))
+    #expect(results.wait(1).first??.code == ECANCELED)
+    patient.join()
   }
 
   /// Who holds the lock of such a file is still writing it; other names are none of ours.

@@ -7,6 +7,8 @@ import Synchronization
 public final class BlockDecoding: @unchecked Sendable {
   private let decoder: any EventDecoder
   private let free = Mutex<[Rows]>([])
+  /// As many as small files are handed over together.
+  private static let mostFree = 16
 
   /// Rows with the memory that they point into, used again and again.
   final class Rows: @unchecked Sendable {
@@ -15,6 +17,12 @@ public final class BlockDecoding: @unchecked Sendable {
   }
 
   public init(_ decoder: any EventDecoder) { self.decoder = decoder }
+
+  /// Where a row begins that was handed in but not yet decoded, because its end is missing; nil: there is none.
+  public var pendingOffset: Int64? { decoder.pendingOffset }
+
+  /// Another input begins.
+  public func reset() { decoder.reset() }
 
   /// How the input must be cut.
   public var framing: Framing { decoder.framing }
@@ -39,7 +47,7 @@ public final class BlockDecoding: @unchecked Sendable {
   fileprivate func giveBack(_ rows: Rows) {
     rows.batch.clear()
     rows.arena.reset()
-    free.withLock { if $0.count < 4 { $0.append(rows) } }
+    free.withLock { if $0.count < Self.mostFree { $0.append(rows) } }
   }
 }
 

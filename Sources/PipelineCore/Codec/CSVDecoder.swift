@@ -20,6 +20,8 @@ public struct CSVDecoding: Sendable, Equatable {
   public var quote: UInt8? = UInt8(ascii: "\"")
   /// `string` or `infer`, for unquoted fields; quoted ones are strings.
   public var types: FieldType = .string
+  /// Whether an unquoted field without text is null rather than an empty string; nil: with `infer` only.
+  public var emptyIsNull: Bool?
   /// A row with quoted line breaks may be this long, in bytes.
   public var rowLimit = 1 << 20
 
@@ -37,6 +39,9 @@ final class CSVDecoder: EventDecoder {
   private let quote: UInt8
   private let delimiter: UInt8
   private let types: FieldType
+  /// Unquoted fields are strings as they stand, all of them.
+  private let areStrings: Bool
+  private let emptyIsNull: Bool
   @exclusivity(unchecked) private var names: FieldNames?
   /// The header row as it came.
   private(set) var memory: [UInt8] = []
@@ -52,6 +57,8 @@ final class CSVDecoder: EventDecoder {
     quote = options.csv.quote ?? 0
     delimiter = options.csv.delimiter
     types = options.csv.types
+    emptyIsNull = options.csv.emptyIsNull ?? (types == .infer)
+    areStrings = types == .string && !emptyIsNull
     let csv = options.csv
     if csv.delimiter == csv.quote || csv.delimiter == 0x0A || csv.delimiter == 0x0D || csv.delimiter >= 0x80
       || csv.delimiter == 0
@@ -185,7 +192,7 @@ final class CSVDecoder: EventDecoder {
       if let names { arena.keep(names) }
       return
     }
-    split(row, quoted: quoted, types: types, arena)
+    split(row, quoted: quoted, asStrings: areStrings, arena)
     guard let names else {
       rows.append(arena.list(fields.elements), offset: offset)
       return
@@ -204,7 +211,7 @@ final class CSVDecoder: EventDecoder {
   private func setHeader(_ row: UnsafeRawBufferPointer) {
     memory = Array(row)
     let arena = Arena()
-    split(row, quoted: options.quote != nil && row.contains(quote), types: .string, arena)
+    split(row, quoted: options.quote != nil && row.contains(quote), asStrings: true, arena)
     names = Self.distinct(fields.elements.map { Array($0.rawBytes) })
   }
 
@@ -224,7 +231,7 @@ final class CSVDecoder: EventDecoder {
   }
 
   /// Splits a well-formed row into `fields`.
-  private func split(_ row: UnsafeRawBufferPointer, quoted: Bool, types: FieldType, _ arena: Arena) {
+  private func split(_ row: UnsafeRawBufferPointer, quoted: Bool, asStrings: Bool, _ arena: Arena) {
     let fields = fields
     fields.clear()
     var at = 0
@@ -236,12 +243,17 @@ final class CSVDecoder: EventDecoder {
       } else {
         let end = row.place(of: delimiter, from: at) ?? row.count
         let text = row.part(at, end)
-        fields.append(types == .string ? .string(text) : types.read(text) ?? .string(text))
+        fields.append(asStrings ? .string(text) : field(text))
         at = end
       }
       if at >= row.count { return }
       at += 1
     }
+  }
+
+  private func field(_ text: UnsafeRawBufferPointer) -> Value {
+    if text.isEmpty { return emptyIsNull ? .null : .string(text) }
+    return types.read(text) ?? .string(text)
   }
 
   /// The field whose opening quote is at `start`, and the place behind its closing quote.

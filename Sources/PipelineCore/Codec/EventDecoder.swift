@@ -144,6 +144,9 @@ public struct DecoderOptions: Sendable, Equatable {
     }
   }
 
+  /// Whether the input must be text, so that one which is compressed is a mistake.
+  public var readsText: Bool { format != .bytes && invalidUTF8 != .bytes }
+
   /// Whether several decoders of these options, each given some of the blocks of an input, find the same rows as one
   /// that is given all: what a block means does not depend on the blocks before it.
   public var readsBlocksApart: Bool {

@@ -6,7 +6,6 @@ public struct PipelineCompiler: Sendable {
 
   /// Where schema files come from.
   public var schemas: SchemaFiles
-
   /// Looks at files that parameters name, such as certificates.
   public var files = FileProbe.none
 
@@ -33,7 +32,7 @@ final class Compilation {
   let file: PipelineFile
   private let environment: OwnedValue
   private let schemas: SchemaFiles
-  private let files: FileProbe
+  let files: FileProbe
   var diagnostics = Diagnostics()
   var expressions: [ExpressionReport] = []
   var steps: [StepPlan] = []
@@ -48,6 +47,9 @@ final class Compilation {
   var executing: Set<String> = []
   /// Who reads whom.
   var readings: [Reading] = []
+  /// Which files sources read, and where sources read standard input.
+  var fileReadings: [FileReading] = []
+  var standardInputs: [SourceLocation] = []
   /// How deep inner signals may be nested.
   private static let depthLimit = 16
 
@@ -87,6 +89,7 @@ final class Compilation {
     for at in entries.indices { _ = named(at, from: nil) }
     let sinks = file.sinks.compactMap(sink)
     refuseSinkCycles()
+    checkFiles(sinks)
     if sinks.isEmpty, file.sinks.isEmpty, executing.isEmpty, file.isWhole {
       diagnostics.report(
         Diagnostic(
@@ -110,19 +113,35 @@ final class Compilation {
     }
     let plan = Plan(
       name: file.name.value, description: file.description?.value, threads: file.threads?.value, source: file.source,
-      named: named, sinks: sinks, drivers: drivers, steps: steps, expressions: expressions)
+      named: named, sinks: sinks, drivers: drivers, steps: steps, expressions: expressions,
+      standardInput: standardInputs.first)
     plan.reportSharedAddresses(into: &diagnostics)
     plan.reportUnansweredRequests(into: &diagnostics)
     return diagnostics.hasErrors ? nil : plan
   }
 
   private var segments: [Segment] = []
+  /// What the chains that begin at a named signal read, by its place.
+  private var commonProjections: [Int: Projection] = [:]
   private lazy var sourceNames = Set(catalogue.names(.source))
 
   /// `projection`: of somebody above who sees the same event.
   func makeSegment(_ projection: Projection? = nil) -> Segment {
     projection?.isShared = true
     let segment = Segment(environment: environment, projection: projection ?? Projection())
+    segments.append(segment)
+    return segment
+  }
+
+  /// Of a chain's row-wise beginning. Chains that begin at one signal see each event one after the other: it is read once
+  /// for all of them.
+  private func firstSegment(of input: SignalPlan, _ projection: Projection?) -> Segment {
+    guard projection == nil, case .named(let at) = input.kind, !entries[at].isCold else {
+      return makeSegment(projection)
+    }
+    let common = commonProjections[at]
+    if let common { common.isShared = true } else { commonProjections[at] = Projection() }
+    let segment = Segment(environment: environment, projection: Projection(within: commonProjections[at]))
     segments.append(segment)
     return segment
   }
@@ -293,6 +312,7 @@ final class Compilation {
     // An inner source's parameters see the event that the inner signal is made for.
     let inputs = context.outer.map { [EventType($0)] } ?? []
     isWhole = bind(&source, inputs, segment, context, step, node.location) && isWhole
+    if isWhole { note(source, context, node.keyword.location) }
     let declared = node.options["schema"].map { EventSchema.read($0, schemas, into: &diagnostics) }
     guard isWhole else { return nil }
     // A schema that is wrong says nothing, so that what follows is not blamed for it.
@@ -394,7 +414,7 @@ final class Compilation {
       var (decoded, isWhole) = decode(entry, node)
       switch decoded {
       case .row(var row):
-        let segment = open ?? makeSegment(position == 0 ? projection : nil)
+        let segment = open ?? (position == 0 ? firstSegment(of: input, projection) : makeSegment())
         isWhole = bind(&row, [type], segment, context, step, node.location) && isWhole
         guard isWhole else {
           failed = true

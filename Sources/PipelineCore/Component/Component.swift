@@ -46,6 +46,10 @@ public protocol SourceComponent: Component {
   var listens: ListenAddress? { get }
   /// How fast its events come; nil: nothing is known.
   var pace: EventPace? { get }
+  /// The files that it reads, for the checker.
+  var readsFiles: [FilePathParameter] { get }
+  /// Whether it reads standard input, which one source of a process can.
+  var readsStandardInput: Bool { get }
   /// Which threads read and decode, in words; nil where there is nothing to tell. `limit`: the plan's ``Plan/threads``.
   func threads(_ limit: Int?) -> String?
   func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource
@@ -55,6 +59,8 @@ extension SourceComponent {
   public var serving: ServingRules? { nil }
   public var listens: ListenAddress? { nil }
   public var pace: EventPace? { nil }
+  public var readsFiles: [FilePathParameter] { [] }
+  public var readsStandardInput: Bool { false }
   public func threads(_ limit: Int?) -> String? { nil }
   public var outputType: EventType { .dyn }
   public var runsOnVirtualTime: Bool { false }
@@ -140,6 +146,8 @@ public protocol SinkComponent: Component {
   var answersEvents: Bool { get }
   /// Which threads encode and write, in words; nil where there is nothing to tell.
   var threads: String? { get }
+  /// The file that it writes, for the checker.
+  var writesFile: FilePathParameter? { get }
   /// Whether it sends HTTP requests, so that tests may answer them.
   var sendsRequests: Bool { get }
   /// How it writes events, so that tests, which do not run it, reject what it would reject; nil: it takes all.
@@ -150,6 +158,7 @@ public protocol SinkComponent: Component {
 extension SinkComponent {
   public var answersEvents: Bool { false }
   public var threads: String? { nil }
+  public var writesFile: FilePathParameter? { nil }
   public var sendsRequests: Bool { false }
   public var encoding: EncodeParameter? { nil }
 }

@@ -61,6 +61,7 @@ public struct DecodeParameter: ParameterValue {
         return nil
       }
       parameter.options.csv.types = fields.types.value
+      parameter.options.csv.emptyIsNull = fields.emptyIsNull
     case .logfmt:
       guard let fields = LogfmtFields.decode(entry.value, &context) else { return nil }
       parameter.options.logfmt.types = fields.types.dictionary
@@ -158,11 +159,16 @@ private struct CSVFields: RecordParameter {
   var header = Header()
   var delimiter = ","
   var types = Types.strings
+  var emptyIsNull: Bool?
   static var fields: [RecordField<CSVFields>] {
     [
       .init("header", \.header, "Whether the first row names the fields; or the names."),
       .init("delimiter", \.delimiter, "What separates the fields."),
-      .init("types", \.types, "What fields become."),
+      .init("types", \.types, "What fields become; those in quotes are always texts."),
+      .init(
+        "emptyIsNull", \.emptyIsNull,
+        "Whether a field with nothing in it, not even quotes, is null rather than an empty text. If left out: true with `types: infer`, false otherwise."
+      ),
     ]
   }
 }
@@ -182,7 +188,12 @@ extension Table where Element == FieldKind {
 private struct LogfmtFields: RecordParameter {
   var types = Table<FieldKind>()
   static var fields: [RecordField<LogfmtFields>] {
-    [.init("types", \.types, "What the named fields become; texts if not listed.")]
+    [
+      .init(
+        "types", \.types,
+        "What the named fields become; texts if not listed. With any type but `string`, a field with nothing in it is null."
+      )
+    ]
   }
 }
 
@@ -194,7 +205,10 @@ private struct RegexFields: RecordParameter {
       .init(
         "pattern", \.pattern, primary: true, required: true,
         "An RE2 expression with named groups, (?P<name>...), or 'combined' for the access logs of Apache and nginx."),
-      .init("types", \.types, "What the named groups become; texts if not listed."),
+      .init(
+        "types", \.types,
+        "What the named groups become; texts if not listed. With any type but `string`, a group that holds nothing is null."
+      ),
     ]
   }
 }

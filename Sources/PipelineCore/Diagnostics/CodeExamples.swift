@@ -144,6 +144,12 @@ public struct CodeExample: Sendable {
     ),
     "RX307": file("sources: { s: { stdin: {} } }", sound),
     "RX320": file("sources: { s: { stdin: {} } }\ndefaults: { a: 1 }\nsinks: { out: { from: s, stdout: {} } }", sound),
+    "RX336": file(
+      "sources: { s: { stdin: {} } }\nsinks: { out: { from: s, file: /nowhere/out.ndjson } }",
+      "sources: { s: { stdin: {} } }\nsinks: { out: { from: s, file: out.ndjson } }"),
+    "RX337": file(
+      "sources: { s: { stdin: {} }, t: { stdin: {} } }\nsinks: { a: { from: s, stdout: {} }, b: { from: t, stderr: {} } }",
+      "sources: { s: { stdin: {} } }\nsinks: { a: { from: s, stdout: {} }, b: { from: s, stderr: {} } }"),
     "RX323": source("stdin: { decode: json }\nschema: { id: number }", "stdin: { decode: json }\nschema: { id: int }"),
     "RX326": file(
       "sources: { a: { httpServer: 8080 }, b: { httpServer: 8080 } }\nsinks: { out: { from: { merge: [a, b] }, discard: {} } }",

@@ -124,7 +124,8 @@ extension Diagnostic.Code {
   public static let unknownName = Self(
     "RX301", "A reference names no source, signal or command of the file.")
   public static let unknownOutput = Self("RX302", "The node has no output of this name.")
-  public static let cycle = Self("RX303", "A signal may not feed itself, nor a sink what it could not deliver.")
+  public static let cycle = Self(
+    "RX303", "A signal may not feed itself, nor a sink, by what it could not deliver or by the file that it writes.")
   public static let unusedName = Self(
     "RX304", "A source or signal feeds no sink.", severity: .warning)
   public static let weakGuarantee = Self(
@@ -196,7 +197,7 @@ extension Diagnostic.Code {
 
   /// Every code, in order. A new table is joined here; a test compares with the sources.
   public static let all: [Self] = [
-    textCodes, grammarCodes, wiringCodes, compile, expressionCodes, runtime, testCodes,
+    textCodes, grammarCodes, wiringCodes, compile, files, expressionCodes, runtime, testCodes,
     environmentCodes, internalCodes,
   ].flatMap { $0 }
 

@@ -26,8 +26,12 @@ public final class Projection: @unchecked Sendable {
   private var nodes = [Node(key: [])]
   /// Several frames see the same event one after the other, and what one has read the next need not read again.
   var isShared = false
+  /// Of the chains that begin at the same signal: it reads for all of them what each reads, into the same slots. This one
+  /// knows which of them are its own.
+  let common: Projection?
+  private var ownCount = 0
   /// How many slots the frames need.
-  public private(set) var slotCount = 0
+  public var slotCount: Int { common?.slotCount ?? ownCount }
   /// The trie as the scanner reads it; set by ``freeze()``. In memory of its own, which is read without
   /// checks.
   private struct Trie {
@@ -40,8 +44,9 @@ public final class Projection: @unchecked Sendable {
 
   private let trie: UnsafeMutablePointer<Trie>
 
-  public init(variable: String = "event") {
+  public init(variable: String = "event", within common: Projection? = nil) {
     self.variable = variable
+    self.common = common
     trie = .allocate(capacity: 1)
     trie.initialize(to: Trie())
   }
@@ -71,9 +76,10 @@ public final class Projection: @unchecked Sendable {
         at = nodes.count - 1
       }
     }
+    if let common { nodes[at].slot = Int32(common.slot(for: path, wants: wants)) }
     if nodes[at].slot < 0 {
-      nodes[at].slot = Int32(slotCount)
-      slotCount += 1
+      nodes[at].slot = Int32(ownCount)
+      ownCount += 1
     }
     if wants == .value { nodes[at].presenceOnly = false }
     return Int(nodes[at].slot)
@@ -111,6 +117,7 @@ public final class Projection: @unchecked Sendable {
   /// Ends the collection. Call it once, before the first ``fill(_:_:)``.
   public func freeze() {
     guard self.trie.pointee.nodes == nil else { return }
+    common?.freeze()
     // Breadth first, so that the children of a node stand together.
     var order = [0]
     var firstChild: [Int32] = []
@@ -135,6 +142,21 @@ public final class Projection: @unchecked Sendable {
     }
     self.trie.pointee = Trie(
       nodes: trie, keys: text, paths: rx_paths_new(trie, order.count), slotCount: slotCount)
+  }
+
+  /// Whether it reads anything itself.
+  var hasPaths: Bool { nodes.count > 1 }
+
+  /// What frames fill their slots by: for all chains at once, where there are several.
+  var filling: Projection { common.flatMap { $0.isShared ? $0 : nil } ?? self }
+
+  /// Fills its own slots for an event of which what others read cannot be read: that concerns those others.
+  @inline(never)
+  func fillAlone(_ event: Value, _ state: UnsafeMutablePointer<EvaluationFrame.State>) -> Value {
+    let outcome = fill(event, state)
+    // Nobody else may take the slots for filled.
+    state.pointee.filled?.pointee = SlotBank.Document()
+    return outcome
   }
 
   /// Fills the slots of the frame for one event and makes it the projected variable's value's fields.

@@ -64,7 +64,7 @@ open class DecodingSource: RunningSource {
     unsentOffset = nil
     if let encoded, emit(encoded) {
       fate = .encoded
-      execution.counters.received &+= UInt64(encoded.received)
+      execution.tally.received &+= UInt64(encoded.received)
       execution.encodedBlocks += 1
       return
     }
@@ -111,20 +111,23 @@ open class DecodingSource: RunningSource {
     remainder = nil
     guard !isClosed else { return }
     rest.then?()
+    guard isBatchDone else { return }
     endPause()
     if isEnding { finish() }
   }
 
   /// Emits what is left at once, however long it takes, because another batch follows.
   private func emitRemainder() {
-    guard let rest = remainder else { return }
-    remainder = nil
-    arena.keep(rest.memory)
-    arena.keep(rest.origin)
-    unsentOffset = nil
-    var cursor: Cursor? = rest.cursor
-    while !isClosed, let from = cursor { cursor = produceRows(rest.rows, rest.origin, from: from) }
-    if !isClosed { rest.then?() }
+    guard !isBatchDone else { return }
+    while let rest = remainder {
+      remainder = nil
+      arena.keep(rest.memory)
+      arena.keep(rest.origin)
+      unsentOffset = nil
+      var cursor: Cursor? = rest.cursor
+      while !isClosed, let from = cursor { cursor = produceRows(rest.rows, rest.origin, from: from) }
+      if !isClosed { rest.then?() }
+    }
     endPause()
   }
 
@@ -162,7 +165,7 @@ open class DecodingSource: RunningSource {
   private func produce(_ rows: RowBatch, _ origin: Origin) -> Cursor? {
     if let lines = rows.verbatim, emit(lines) {
       fate = .verbatim
-      execution.counters.received &+= UInt64(lines.count)
+      execution.tally.received &+= UInt64(lines.count)
       return nil
     }
     fate = .rows
@@ -226,7 +229,7 @@ open class DecodingSource: RunningSource {
     let lines = batch.lines
     var emitted: UInt64 = 0
     defer {
-      execution.counters.received &+= emitted
+      execution.tally.received &+= emitted
       // Nobody may find tokens of a slab that is gone.
       indexed.pointee.lines = nil
     }
@@ -259,7 +262,7 @@ open class DecodingSource: RunningSource {
     let indexed = execution.json.indexed
     var emitted: UInt64 = 0
     defer {
-      execution.counters.received &+= emitted
+      execution.tally.received &+= emitted
       // Nobody may find tokens of a slab that is gone.
       indexed.pointee.lines = nil
     }
@@ -289,7 +292,7 @@ open class DecodingSource: RunningSource {
   private func produceLines(_ text: UnsafeRawBufferPointer, _ offset: Int64, _ origin: Origin, from first: Int) -> Int?
   {
     var emitted: UInt64 = 0
-    defer { execution.counters.received &+= emitted }
+    defer { execution.tally.received &+= emitted }
     var event = Event(.null, origin: origin)
     let rest = text.forEachLine(
       from: first,

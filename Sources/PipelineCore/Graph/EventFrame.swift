@@ -12,15 +12,16 @@ public final class EventFrame {
     self.execution = execution
     frame = EvaluationFrame(
       variables: segment.variableCount, slots: segment.projection.slotCount,
-      bank: execution.slotBank(segment.projection), arena: execution.executor.arena, json: execution.json)
+      bank: execution.slotBank(segment.projection.filling), arena: execution.executor.arena, json: execution.json)
     frame[Variables.env] = segment.environment.value
     frame[Variables.outer] = scope.outer?.value ?? .absent
     frame[Variables.error] = scope.error?.value ?? .absent
     outer = scope.outer
     error = scope.error
     usesMeta = segment.usesMeta
-    readsPaths = segment.projection.slotCount > 0
-    projection = .passUnretained(segment.projection)
+    readsPaths = segment.projection.hasPaths
+    projection = .passUnretained(segment.projection.filling)
+    sharesReading = segment.projection.filling !== segment.projection
     state = frame.state
     time = UnsafePointer(execution.executor.time)
     timeOfNow = time.pointee
@@ -37,8 +38,9 @@ public final class EventFrame {
     outer = nil
     error = nil
     usesMeta = false
-    readsPaths = segment.projection.slotCount > 0
+    readsPaths = segment.projection.hasPaths
     projection = .passUnretained(segment.projection)
+    sharesReading = false
     state = frame.state
     time = Self.noTime
     timeOfNow = time.pointee
@@ -59,6 +61,8 @@ public final class EventFrame {
   private let usesMeta: Bool
   private let readsPaths: Bool
   private let projection: Unmanaged<Projection>
+  /// `projection` reads for other chains, too.
+  private let sharesReading: Bool
   private let state: UnsafeMutablePointer<EvaluationFrame.State>
   private let time: UnsafePointer<Int64>
   /// The wall-clock time that `now` was made of.
@@ -83,7 +87,14 @@ public final class EventFrame {
     if usesMeta { frame[Variables.meta] = meta(of: event.pointee) }
     guard readsPaths else { return nil }
     let outcome = projection._withUnsafeGuaranteedRef { $0.fill(value, state) }
-    return outcome.isError ? outcome : nil
+    return outcome.isError ? unreadable(value, outcome) : nil
+  }
+
+  @inline(never)
+  private func unreadable(_ value: Value, _ failure: Value) -> Value? {
+    guard sharesReading else { return failure }
+    let own = segment.projection.fillAlone(value, state)
+    return own.isError ? own : nil
   }
 
   /// Why `load` failed, one sentence.

@@ -56,7 +56,7 @@ extension Execution {
   }
 
   func reject(_ rejection: Rejection, step: StepID) {
-    counters.rejected &+= 1
+    tally.rejected &+= 1
     let info = plan.steps[step.number]
     let arena = executor.arena
     var members: [(key: Value, value: Value)] = [
@@ -105,7 +105,7 @@ extension Execution {
     _ message: @autoclosure () -> String, at step: StepID, location: SourceLocation?,
     what: String = Execution.undecidedEvent
   ) {
-    counters.undecided &+= 1
+    tally.undecided &+= 1
     guard logged.count < 1000 else { return }
     let text = message()
     let info = plan.steps[step.number]

@@ -13,10 +13,13 @@ public final class Execution {
   public struct Counters: Sendable, Equatable {
     /// Events that sources made.
     public var received: UInt64 = 0
-    /// Events that sinks took.
+    /// Events that sinks delivered: the system has taken them, the server has acknowledged them. What a sink writes that
+    /// reads nothing but errors outputs is not among them: that was counted as rejected.
     public var sent: UInt64 = 0
     /// Events given up with a reason.
     public var rejected: UInt64 = 0
+    /// Events that a sink had taken and could not deliver any more when the pipeline ended, and that are kept nowhere.
+    public var undelivered: UInt64 = 0
     /// Events dropped because a condition could not be evaluated.
     public var undecided: UInt64 = 0
     public init() {}
@@ -50,7 +53,8 @@ public final class Execution {
   public var sinkOverride: ((String) -> (any SinkComponent)?)?
 
   // Touched in turns only, which never overlap.
-  @exclusivity(unchecked) public internal(set) var counters = Counters()
+  /// All but what sinks have delivered since they were asked last.
+  @exclusivity(unchecked) var tally = Counters()
   private(set) var named: [SharedSignal] = []
   /// The errors outputs of the named signals; those of sinks are theirs.
   private(set) var errors: [ErrorsSignal] = []
@@ -120,6 +124,12 @@ public final class Execution {
   /// The last warning of each step that may repeat itself, and how many were not logged since.
   var warnings: [StepID: (at: Instant, hidden: Int)] = [:]
 
+  /// What has gone through. In turns, or when the pipeline has ended.
+  public var counters: Counters {
+    for sink in sinks { sink.node.countDelivered() }
+    return tally
+  }
+
   struct OpenSink {
     var node: RunningSink
     var upstream: any Subscription
@@ -164,6 +174,7 @@ public final class Execution {
       let node = component.makeSink(seat)
       node.index = index
       if let restoration { restore(node, sink, component, restoration) }
+      node.takesEvents = !plan.readsOnlyErrors(sink.input)
       let isDrained = restoration?.status(sink) == .drained
       sinks.append(
         OpenSink(

@@ -53,7 +53,7 @@ final class ImmediateSignal {
     let list = values.value
     let count = list.is(.list) ? list.elements.count : 1
     for index in 0..<count where goesOn() {
-      node.execution.counters.received &+= 1
+      node.execution.tally.received &+= 1
       let sent = Event(list.is(.list) ? list.elements[index] : list, origin: origin, position: Int64(index))
       if let run {
         run.setOuter(event.value)

@@ -15,13 +15,15 @@ public final class Plan: Sendable {
   /// How many threads may decode one input at the same time; 1: the thread that runs the turns does it. Nil: as
   /// many as there are processors.
   public let threads: Int?
+  /// Where a source reads standard input; nil: none does.
+  public let standardInput: SourceLocation?
 
   /// What a file may say.
   static let threadRange = 1...256
 
   public init(
     name: String, description: String?, threads: Int? = nil, source: SourceText, named: [NamedPlan], sinks: [SinkPlan],
-    drivers: [Int] = [], steps: [StepPlan], expressions: [ExpressionReport]
+    drivers: [Int] = [], steps: [StepPlan], expressions: [ExpressionReport], standardInput: SourceLocation? = nil
   ) {
     self.name = name
     self.description = description
@@ -32,6 +34,7 @@ public final class Plan: Sendable {
     self.drivers = drivers
     self.steps = steps
     self.expressions = expressions
+    self.standardInput = standardInput
   }
 
   public func index(ofNamed name: String) -> Int? { named.firstIndex { $0.name == name } }

@@ -6,6 +6,8 @@ open class RunningSink: Downstream {
   /// Its input is complete; otherwise it has failed, or nobody reads any more.
   private(set) var hasCompleted = false
   private var isDrained = false
+  /// Not only what others have given up: what it delivers counts as sent.
+  final var takesEvents = true
 
   public init(_ seat: Seat) {
     self.seat = seat
@@ -15,7 +17,7 @@ open class RunningSink: Downstream {
   public final var execution: Execution { seat.execution }
   public final var executor: Executor { seat.execution.executor }
 
-  /// Takes one event. Count it with `countSent` when it is settled.
+  /// Takes one event. Count it with `countSent` when it is delivered, not before.
   open override func receive(_ event: Event) {}
 
   /// Opens what the sink writes to. Called once, before any source starts; call `fail(because:)` where
@@ -91,10 +93,15 @@ open class RunningSink: Downstream {
     execution.sinkFailed(index, failure)
   }
 
-  public final func countSent(_ count: Int = 1) { execution.counters.sent &+= UInt64(count) }
+  /// Counts events that have been delivered. In turns.
+  @inline(__always)
+  public final func countSent(_ count: Int = 1) { if takesEvents { execution.tally.sent &+= UInt64(count) } }
 
-  /// Counts events that are lost without a word to anybody but the log.
-  public final func countRejected(_ count: Int) { execution.counters.rejected &+= UInt64(count) }
+  /// Called before the counters are read: count what has been delivered beside the turns since the last time.
+  open func countDelivered() {}
+
+  /// Counts events that this sink had taken and that are lost, without a word to anybody but the log. In turns.
+  public final func countUndelivered(_ count: Int) { execution.tally.undelivered &+= UInt64(count) }
 
   /// Whether somebody reads what this sink rejects.
   public final var errorsAreRead: Bool { execution.sinks[index].errors.isClaimed }

@@ -114,14 +114,14 @@ open class RunningSource: OperatorNode {
 
   /// Emits one event that this source made.
   public final func produce(_ value: Value, position: Int64 = -1) {
-    execution.counters.received &+= 1
+    execution.tally.received &+= 1
     emit(Event(value, from: own, position: position))
     settle()
   }
 
   /// The same, of another origin.
   public final func produce(_ value: Value, origin: Origin, position: Int64 = -1) {
-    execution.counters.received &+= 1
+    execution.tally.received &+= 1
     emit(Event(value, origin: origin, position: position))
     settle()
   }
@@ -139,7 +139,7 @@ open class RunningSource: OperatorNode {
     _ bytes: UnsafeRawBufferPointer, _ code: Diagnostic.Code, because failure: SignalFailure, origin: Origin? = nil,
     position: Int64 = -1
   ) {
-    execution.counters.received &+= 1
+    execution.tally.received &+= 1
     let shown = UnsafeRawBufferPointer(rebasing: bytes.prefix(4096))
     let text = String(decoding: shown, as: UTF8.self)
     refuse(

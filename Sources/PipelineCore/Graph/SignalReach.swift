@@ -126,4 +126,24 @@ extension Plan {
     }
     return false
   }
+
+  /// Whether everything that `signal` sends begins with what somebody has given up.
+  func readsOnlyErrors(_ signal: SignalPlan) -> Bool {
+    var seen: Set<Int> = []
+    var waiting = [signal]
+    var found = false
+    while let next = waiting.popLast() {
+      switch next.kind {
+      case .errors: found = true
+      case .named(let index): if seen.insert(index).inserted { waiting.append(named[index].body) }
+      case .run(_, let input): waiting.append(input)
+      case .node(is CommandOutput, _, _): return false
+      case .node(let component, _, let inputs):
+        guard let first = inputs.first else { return false }
+        waiting += component is any CombiningOperator ? inputs : [first]
+      case .source, .input: return false
+      }
+    }
+    return found
+  }
 }

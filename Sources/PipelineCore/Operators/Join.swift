@@ -328,7 +328,7 @@ struct Join: OperatorComponent {
         reject(entry.event.event, .limitReached, text)
         return
       }
-      execution.counters.rejected &+= 1
+      execution.tally.rejected &+= 1
       side.lost += 1
       if side.lost == 1 { say(text + ": older ones were dropped before `within` was over; their number follows") }
     }

@@ -80,6 +80,7 @@ public struct ProbeSink: SinkComponent {
       running?.open()
     }
     override func turnEnded() { running?.turnEnded() }
+    override func countDelivered() { running?.countDelivered() }
     override var awaitsAnswers: Bool { running?.awaitsAnswers ?? false }
     override func surrender() -> Bool { running?.surrender() ?? false }
     override func abandon() { running?.abandon() }

@@ -6,8 +6,8 @@ struct Check: ParsableCommand {
   static let configuration = CommandConfiguration(
     abstract: "Tells everything that is wrong with pipeline files.",
     discussion: """
-      Reads nothing but the files and the environment, and starts nothing. With several files there is \
-      one report over all of them. The exit status is 78 if a file has errors, 66 if one is missing.
+      Reads nothing but the files and the environment, looks whether the directories of sinks exist, and starts \
+      nothing. Several files are taken for what is to run together, and there is one report over all of them. The exit status is 78 if a file has errors, 66 if one is missing.
       """,
     aliases: ["validate", "lint"])
 
@@ -44,7 +44,7 @@ struct CheckSettings {
 
   func run() throws {
     let selection = try input.selection()
-    let front = FrontEnd(try input.environment.inputs())
+    let front = FrontEnd(try input.environment.inputs(), looksAtFiles: true)
     let results = front.load(selection.paths)
     let missing = selection.missing
     let diagnostics = missing + results.flatMap(\.diagnostics)

@@ -50,8 +50,11 @@ struct FrontEnd {
 
   var inputs = Inputs()
   private let compiler: PipelineCompiler
+  private let files: FileProbe
 
-  init(_ inputs: Inputs = Inputs()) {
+  /// `looksAtFiles`: whether the directories that sinks write to are there matters, because the pipelines are to run here, or
+  /// are checked for it.
+  init(_ inputs: Inputs = Inputs(), looksAtFiles: Bool = false) {
     self.inputs = inputs
     var environment: [String: String] = [:]
     if inputs.readsEnvironment {
@@ -60,6 +63,44 @@ struct FrontEnd {
     }
     environment.merge(inputs.overrides) { $1 }
     compiler = PipelineCompiler(.builtIn, environment: environment)
+    var files = inputs.readsEnvironment ? FileProbe.system : .none
+    if !looksAtFiles { files.isMissingDirectory = { _ in false } }
+    self.files = files
+  }
+
+  /// Warns of names, and of standard input, that several of the files would have.
+  private func reportSharing(in results: inout [Result]) {
+    var named: [String: Located<String>] = [:]
+    var reader: (name: String, location: SourceLocation)?
+    for index in results.indices {
+      guard let plan = results[index].plan, let name = results[index].file?.name else { continue }
+      if let other = named[name.value] {
+        results[index].diagnostics.append(
+          Diagnostic(
+            .sharedName, "another of these pipelines is called \(Printable.quote(name.value)), too", at: name.location,
+            notes: [.init("this one", at: other.location)],
+            help: "Give one of them another 'name': the log and the dead letters tell them apart by it"))
+      } else {
+        named[name.value] = name
+      }
+      guard let location = plan.standardInput else { continue }
+      if results[index].path == "-" {
+        results[index].diagnostics.append(
+          Diagnostic(
+            .sharedStandardInput,
+            "the pipeline file comes from standard input itself, so nothing is left for this source",
+            at: location, help: "Give the pipeline file by its path"))
+      } else if let reader {
+        results[index].diagnostics.append(
+          Diagnostic(
+            .sharedStandardInput,
+            "the pipeline \(Printable.quote(reader.name)) reads standard input, too, and only one of them can",
+            at: location,
+            notes: [.init("it does so here", at: reader.location)], help: "Run them as processes of their own"))
+      } else {
+        reader = (plan.name, location)
+      }
+    }
   }
 
   func load(_ path: String) -> Result {
@@ -86,6 +127,7 @@ struct FrontEnd {
       }
       results.append(result)
     }
+    reportSharing(in: &results)
     return results
   }
 
@@ -102,7 +144,7 @@ struct FrontEnd {
       result.file = file
       var compiler = compiler
       compiler.schemas = Self.schemas(beside: path, used)
-      if inputs.readsEnvironment { compiler.files = Self.files }
+      compiler.files = files
       let plan = compiler.compile(file, into: &diagnostics)
       result.values = used.hash
       if !diagnostics.hasErrors { result.plan = plan }
@@ -169,16 +211,6 @@ struct FrontEnd {
       } catch {
         return .refused("cannot be read: \(PosixError.text(error.code))")
       }
-    }
-  }
-
-  /// Whether files that parameters name can be read here; a device or pipe is not opened.
-  private static let files = FileProbe { path in
-    do throws(PosixError) {
-      _ = try FileDescriptor.openForReading(path, kinds: [.regular])
-      return nil
-    } catch {
-      return error.detail ?? PosixError.text(error.code)
     }
   }
 

@@ -85,7 +85,7 @@ struct RunSettings {
         let diagnostic = Diagnostic(.unreadableFile, "the files cannot be looked up", at: nil)
         return [FrontEnd.Result(path: "", diagnostics: [diagnostic], isUnreadable: true)]
       }
-      let front = FrontEnd(inputs)
+      let front = FrontEnd(inputs, looksAtFiles: true)
       var results = selection.missing.map { FrontEnd.Result(path: "", diagnostics: [$0], isUnreadable: true) }
       results += front.load(selection.paths)
       return denied ? results.map(\.withoutWarnings) : results

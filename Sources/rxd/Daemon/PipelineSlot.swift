@@ -110,6 +110,7 @@ final class PipelineSlot {
     totals.received &+= counters.received
     totals.sent &+= counters.sent
     totals.rejected &+= counters.rejected
+    totals.undelivered &+= counters.undelivered
     totals.undecided &+= counters.undecided
   }
 
@@ -118,12 +119,14 @@ final class PipelineSlot {
   func summarize(_ log: LogWriter) {
     var line = "\(Printable.count(totals.received, "event")) in, \(totals.sent) out"
     if totals.rejected > 0 { line += ", \(totals.rejected) rejected" }
+    if totals.undelivered > 0 { line += ", \(totals.undelivered) not delivered" }
     if totals.undecided > 0 { line += ", \(totals.undecided) undecided" }
     log.write(
-      totals.rejected + totals.undecided > 0 ? .warning : .debug, name, line,
+      totals.rejected + totals.undelivered + totals.undecided > 0 ? .warning : .debug, name, line,
       fields: [
         ("received", .uint(totals.received)), ("sent", .uint(totals.sent)),
-        ("rejected", .uint(totals.rejected)), ("undecided", .uint(totals.undecided)),
+        ("rejected", .uint(totals.rejected)), ("undelivered", .uint(totals.undelivered)),
+        ("undecided", .uint(totals.undecided)),
       ], limited: false)
   }
 }

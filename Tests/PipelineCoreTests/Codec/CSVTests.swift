@@ -48,6 +48,25 @@ import Testing
     #expect(try decoded(options { $0.quote = nil }, "a,b\n\"1,2\"") == ["{\"a\":\"\\\"1\",\"b\":\"2\\\"\"}@4"])
   }
 
+  /// Only a field with nothing in it, not even quotes, can be null.
+  @Test func emptyFieldsAreNullOrEmpty() throws {
+    for (types, isNull, expected) in [
+      (.infer, nil, "[null,\"\",1]@0"), (.infer, false, "[\"\",\"\",1]@0"), (.infer, true, "[null,\"\",1]@0"),
+      (.string, nil, "[\"\",\"\",\"1\"]@0"), (.string, false, "[\"\",\"\",\"1\"]@0"),
+      (.string, true, "[null,\"\",\"1\"]@0"),
+    ] as [(FieldType, Bool?, String)] {
+      let options = options {
+        $0.header = .none
+        $0.types = types
+        $0.emptyIsNull = isNull
+      }
+      #expect(try decoded(options, ",\"\",1") == [expected])
+    }
+    // The names of columns are texts.
+    let named = options { $0.emptyIsNull = true }
+    #expect(try decoded(named, "a,,c\n1,,3") == ["{\"a\":\"1\",\"\":null,\"c\":\"3\"}@5"])
+  }
+
   @Test func typesMayBeInferred() throws {
     #expect(
       try decoded(

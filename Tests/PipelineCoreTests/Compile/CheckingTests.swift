@@ -25,7 +25,9 @@ import Testing
         Interpolation.noEnvironment.apply(to: root, into: &diagnostics), into: &diagnostics)
       let catalogue = Catalogue.sources.adding(.operators).adding(.sinks)
       var compiler = PipelineCompiler(catalogue, schemas: schemas)
-      compiler.files = FileProbe { $0.contains("missing") ? "No such file or directory" : nil }
+      compiler.files = FileProbe(
+        problem: { $0.contains("missing") ? "No such file or directory" : nil },
+        isMissingDirectory: { $0 == "/nowhere" })
       plan = compiler.compile(file, into: &diagnostics)
     }
     return (plan, diagnostics.all)
@@ -257,6 +259,54 @@ import Testing
     let found = Self.check(Array(yaml.utf8)).diagnostics
     #expect(found.map(\.help) == [help])
     #expect(found.flatMap { $0.fixIts.map(\.replacement) } == (fix.map { [$0] } ?? []))
+  }
+
+  /// Files that come back to who writes them, paths that are none, and standard input that is read twice.
+  @Test func filesThatGetInEachOthersWay() {
+    let yaml = """
+      name: files
+      sources:
+        logs: { file: { path: '/var/log/app/*.log', follow: true } }
+        more: { file: [ /srv/in.ndjson, './data/../data/*.csv' ] }
+        keys: { stdin: {} }
+        typed: { stdin: { decode: json } }
+        there: { file: /q/there.log }
+        back: { file: '/q/b*.log' }
+      signals:
+        kept: { from: logs, chain: [ { filter: "event != ''" } ] }
+        lost: { merge: [logs.errors, keys] }
+      sinks:
+        itself: { from: kept, file: { path: /var/log/./app//out.log } }
+        inline: { from: { file: /srv/x.log }, file: /srv/x.log }
+        table: { from: more, file: { path: data/back.csv, encode: csv } }
+        errors: { from: lost, file: /var/log/app/errors.log }
+        first: { from: there, file: /q/back.log }
+        second: { from: back, file: /q/there.log }
+        beside: { from: typed, file: /var/log/app/typed.log }
+        deeper: { from: kept, file: /var/log/app/old/out.log }
+        missing: { from: typed, file: /nowhere/typed.log }
+        daily: { from: typed, file: "out-{{ event.day }}.ndjson" }
+      """
+    let found = Self.check(Array(yaml.utf8)).diagnostics
+    func itself(_ sink: String) -> String { "the sink '\(sink)' writes a file that its own events are read from" }
+    #expect(
+      Set(found.map { "\($0.location?.line ?? 0) \($0.code.name) \($0.severity) \($0.message)" }) == [
+        "6 RX337 warning another source reads standard input already", "13 RX303 error \(itself("itself"))",
+        "14 RX303 error \(itself("inline"))", "15 RX303 error \(itself("table"))", "16 RX303 error \(itself("errors"))",
+        "17 RX303 error \(itself("first"))",
+        "21 RX336 warning '/nowhere/typed.log' lies in a directory that does not exist",
+        "22 RX424 error 'path' of 'file' is taken as it stands, so 'out-{{ event.day }}.ndjson' is no template",
+      ])
+    let first = found.first { $0.message == itself("first") }
+    #expect(first?.notes.map(\.message) == ["'there' reads '/q/there.log' here", "'back' reads '/q/b*.log' here"])
+  }
+
+  @Test func pathsAreComparedAsTheyLead() {
+    for (path, normal) in [
+      ("/a/./b//c", "/a/b/c"), ("./a", "a"), ("a/../b", "b"), ("../a", "../a"), ("/", "/"), ("a/..", ""), ("/a/", "/a"),
+    ] {
+      #expect(FileProbe.normal(path) == normal)
+    }
   }
 
   @Test func formats() {

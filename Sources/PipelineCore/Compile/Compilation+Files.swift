@@ -1,0 +1,121 @@
+#if canImport(Glibc)
+  import Glibc
+#endif
+
+/// What components have to do with each other by way of files and standard input.
+extension Compilation {
+  /// A source reads a file, or the files of a pattern.
+  struct FileReading {
+    /// The source, signal, command or sink that it belongs to.
+    var owner: String
+    var path: FilePathParameter
+  }
+
+  /// Remembers what a source reads.
+  func note(_ source: any SourceComponent, _ context: SignalContext, _ location: SourceLocation) {
+    fileReadings += source.readsFiles.filter { !$0.isPlaceholder }.map { FileReading(owner: context.owner, path: $0) }
+    if source.readsStandardInput { standardInputs.append(location) }
+  }
+
+  func checkFiles(_ sinks: [SinkPlan]) {
+    let written = sinks.compactMap { sink -> WrittenFile? in
+      guard let path = sink.component.writesFile, !path.isPlaceholder, let location = path.location else { return nil }
+      return WrittenFile(sink: sink.name, path: path, resolved: files.resolve(path.text), location: location)
+    }
+    for file in written {
+      let directory = Self.directory(of: file.path.text)
+      guard files.isMissingDirectory(directory) else { continue }
+      diagnostics.report(
+        Diagnostic(
+          .missingDirectory, "\(file.path.shown) lies in a directory that does not exist", at: file.location,
+          help: "Make the directory before the pipeline starts: a file is made where it is missing, a directory is not")
+      )
+    }
+    refuseFileCycles(written)
+    if standardInputs.count > 1, let first = standardInputs.first {
+      for other in standardInputs.dropFirst() {
+        diagnostics.report(
+          Diagnostic(
+            .sharedStandardInput, "another source reads standard input already", at: other,
+            notes: [.init("this one", at: first)],
+            help: "Name one source that reads it, and refer to it with 'from' wherever its events are wanted"))
+      }
+    }
+  }
+
+  private struct WrittenFile {
+    var sink: String
+    var path: FilePathParameter
+    var resolved: String
+    var location: SourceLocation
+  }
+
+  private static func directory(of path: String) -> String {
+    guard let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")) else { return "." }
+    return slash == path.startIndex ? "/" : String(path[..<slash])
+  }
+
+  /// What a sink writes would come back to it for ever.
+  private func refuseFileCycles(_ written: [WrittenFile]) {
+    guard !written.isEmpty, !fileReadings.isEmpty else { return }
+    let byReader = Dictionary(grouping: readings, by: \.reader)
+    let byOwner = Dictionary(grouping: fileReadings, by: \.owner)
+    let patterns = fileReadings.map { resolvedPattern($0.path.text) }
+    let patternOf = Dictionary(zip(fileReadings.map(\.path.text), patterns), uniquingKeysWith: { $1 })
+    var told: Set<String> = []
+    for file in written where !told.contains(file.sink) {
+      // What the sink reads, by way of files of other sinks too; each with the source that led there.
+      var waiting: [(name: String, way: [FileReading], sinks: [String])] = [(file.sink, [], [])]
+      var seen: Set<String> = [file.sink]
+      var found: (way: [FileReading], sinks: [String])?
+      while found == nil, let next = waiting.first {
+        waiting.removeFirst()
+        for reading in byOwner[next.name] ?? [] {
+          guard let pattern = patternOf[reading.path.text] else { continue }
+          for other in written where Self.matches(pattern, other.resolved) {
+            if other.sink == file.sink { found = (next.way + [reading], next.sinks) }
+            if seen.insert(other.sink).inserted {
+              waiting.append((other.sink, next.way + [reading], next.sinks + [other.sink]))
+            }
+          }
+        }
+        for reading in byReader[next.name] ?? [] where seen.insert(reading.name).inserted {
+          waiting.append((reading.name, next.way, next.sinks))
+        }
+      }
+      guard let found else { continue }
+      told.formUnion(found.sinks)
+      diagnostics.report(
+        Diagnostic(
+          .cycle, "the sink '\(file.sink)' writes a file that its own events are read from", at: file.location,
+          notes: found.way.map { .init("'\($0.owner)' reads \($0.path.shown) here", at: $0.path.location) },
+          help: "Every event would come back to it for ever: write somewhere else, or narrow the pattern"))
+    }
+  }
+
+  /// The absolute form of a pattern, whose wildcards stay as they are.
+  private func resolvedPattern(_ pattern: String) -> String {
+    let wildcards = Array("*?[".utf8)
+    guard let first = pattern.utf8.firstIndex(where: { wildcards.contains($0) }) else { return files.resolve(pattern) }
+    let slash = pattern.utf8[..<first].lastIndex(of: UInt8(ascii: "/"))
+    let directory = slash.map { $0 == pattern.startIndex ? "/" : String(pattern[..<$0]) } ?? "."
+    let rest = slash.map { String(pattern[pattern.utf8.index(after: $0)...]) } ?? pattern
+    let resolved = files.resolve(directory)
+    if resolved.isEmpty { return rest }
+    return resolved == "/" ? "/" + rest : resolved + "/" + rest
+  }
+
+  private static func matches(_ pattern: String, _ path: String) -> Bool {
+    pattern == path || fnmatch(pattern, path, FNM_PATHNAME | FNM_PERIOD) == 0
+  }
+}
+
+extension Diagnostic.Code {
+  public static let missingDirectory = Diagnostic.Code(
+    "RX336", "The directory of a file that a sink writes does not exist.", severity: .warning)
+  public static let sharedStandardInput = Diagnostic.Code(
+    "RX337", "One source of a process can read standard input.", severity: .warning)
+  public static let sharedName = Diagnostic.Code(
+    "RX338", "Pipelines that run together have a name each.", severity: .warning)
+  static let files: [Diagnostic.Code] = [.missingDirectory, .sharedStandardInput, .sharedName]
+}

@@ -1,0 +1,47 @@
+/// The path of a file, or a pattern for paths, as a pipeline file writes it: taken as it stands.
+public struct FilePathParameter: ParameterValue {
+  public private(set) var text = ""
+  /// Where it is written; nil: nowhere.
+  public private(set) var location: SourceLocation?
+  /// The text, in quotes, as messages may print it.
+  public private(set) var shown = "''"
+  /// The environment was not consulted: the text says nothing of the path.
+  public private(set) var isPlaceholder = false
+
+  public init() {}
+
+  public static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .text }
+  public var defaultText: String? { text.isEmpty ? nil : text }
+
+  public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> FilePathParameter? {
+    guard let text = String.decode(node, &context), let scalar = node.scalar else { return nil }
+    var path = FilePathParameter()
+    path.text = text
+    path.location = node.location
+    path.shown = "'\(scalar.shown)'"
+    path.isPlaceholder = scalar.isPlaceholder
+    guard !scalar.isPlaceholder else { return path }
+    let name = "'\(context.parameter)' of '\(context.component)'"
+    if text.isEmpty {
+      context.badValue(node, "\(name) is empty")
+      return nil
+    }
+    if let byte = text.utf8.first(where: { $0 < 0x20 || $0 == 0x7F }) {
+      let isFeed = byte == 0x0A
+      context.badValue(
+        node, "\(name) holds \(isFeed ? "a line feed" : byte == 0 ? "a NUL character" : "a control character")",
+        help: isFeed && (scalar.style == .literal || scalar.style == .folded)
+          ? "A text behind | or > ends with a line feed: write |- or >-, or put it on the line of the key"
+          : "Remove it: no file should be called so")
+      return nil
+    }
+    if let open = text.utf8.firstRange(of: "{{".utf8), text.utf8[open.upperBound...].firstRange(of: "}}".utf8) != nil {
+      context.diagnostics.report(
+        Diagnostic(
+          .templateInLiteral, "\(name) is taken as it stands, so \(path.shown) is no template", at: node.location,
+          severity: .error, help: "Write one path; for several files, one component each, with a 'filter' before it"))
+      return nil
+    }
+    return path
+  }
+}
