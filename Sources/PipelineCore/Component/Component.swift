@@ -97,8 +97,7 @@ extension OperatorComponent {
 public protocol RowOperator: OperatorComponent {
   /// Whether later steps see another value than this one.
   static var changesValue: Bool { get }
-  /// Whether what a step makes of an event depends on nothing else, so that blocks of events may be worked on beside each
-  /// other: see ``RowStep/applyAlone(_:_:)``.
+  /// Whether its steps are a ``PureStep``: what one makes of an event depends on nothing else. Said by ``PureOperator``.
   static var isPure: Bool { get }
   /// Whether its steps keep nothing from event to event and have nothing to say or do at the end: a chain of such steps
   /// may be given up and made anew between any two events.

@@ -4,7 +4,7 @@ import Synchronization
 /// the sink behind those. The turn then only hands over bytes.
 ///
 /// It is collected from the source down (`join`), where every event takes one way: from the source through pure steps
-/// (``RowStep/applyAlone(_:_:)``) to one sink whose encoder keeps nothing. Then it is not changed any more, and each
+/// (``PureStep``) to one sink whose encoder keeps nothing. Then it is not changed any more, and each
 /// thread makes a ``BlockWorker`` of its own.
 ///
 /// A block in which anything happens that only a turn can deal with (a line that is no event, an expression that fails,
@@ -153,21 +153,11 @@ public final class BlockWorkPlace: Sendable {
 
 /// Does a ``BlockWork`` on one thread.
 public final class BlockWorker {
-  private struct Step {
-    /// Retained.
-    var step: Unmanaged<RowStep>
-    /// Retained.
-    var frame: Unmanaged<EventFrame>
-    /// The first of its part: the frame must be loaded with the event before.
-    var loads: Bool
-  }
-
   private let work: BlockWork
   private let encoder: any EventEncoder
   private let arena = Arena()
   private let json = JSONParser()
-  // In memory of their own, so that an event counts no references.
-  private let steps: UnsafeMutableBufferPointer<Step>
+  private let steps: FusedSteps
   private let banks: UnsafeMutableBufferPointer<Unmanaged<SlotBank>>
   /// Blocks in a row that had to be left to their turns, and how many more are left without trying.
   private var failures = 0
@@ -177,31 +167,19 @@ public final class BlockWorker {
     self.work = work
     self.encoder = encoder
     var banks: [ObjectIdentifier: SlotBank] = [:]
-    var steps: [Step] = []
-    for part in work.parts {
-      let projection = part.segment.projection
+    let (arena, json) = (arena, json)
+    steps = FusedSteps(work.parts) { segment in
+      let projection = segment.projection
       if projection.isShared, banks[ObjectIdentifier(projection)] == nil {
         banks[ObjectIdentifier(projection)] = SlotBank(projection.slotCount)
       }
-      let frame = EventFrame(part.segment, arena: arena, json: json, bank: banks[ObjectIdentifier(projection)])
-      for (index, step) in part.steps.enumerated() {
-        steps.append(
-          Step(
-            step: .passRetained(step.component.makeStep()), frame: .passRetained(frame),
-            loads: index == 0 && part.segment.needsLoading))
-      }
+      return EventFrame(segment, arena: arena, json: json, bank: banks[ObjectIdentifier(projection)])
     }
-    self.steps = .allocate(capacity: steps.count)
-    _ = self.steps.initialize(from: steps)
     self.banks = .allocate(capacity: banks.count)
     _ = self.banks.initialize(from: banks.values.map { .passRetained($0) })
   }
 
   deinit {
-    for step in steps {
-      step.step.release()
-      step.frame.release()
-    }
     for bank in banks { bank.release() }
     steps.deallocate()
     banks.deallocate()
@@ -254,21 +232,11 @@ public final class BlockWorker {
   @inline(__always)
   private func apply(_ value: Value, _ buffer: OutputBuffer) -> Fate? {
     var event = Event(value)
-    for step in steps {
-      if step.loads,
-        withUnsafePointer(to: &event, { event in step.frame._withUnsafeGuaranteedRef { $0.load(event) } }) != nil
-      {
-        return nil
-      }
-      let verdict = step.frame._withUnsafeGuaranteedRef { frame in
-        step.step._withUnsafeGuaranteedRef { $0.applyAlone(&event.value, frame) }
-      }
-      switch verdict {
-      case .pass: continue
-      case .drop: return .drop
-      case .undecided: return nil
-      }
+    var index = 0
+    switch withUnsafeMutablePointer(to: &event, { steps.passPure($0, from: &index) }) {
+    case .passed: return encoder.append(event.value, to: buffer) == nil ? .pass : nil
+    case .dropped: return .drop
+    case .failed, .unreadable, .notPure: return nil
     }
-    return encoder.append(event.value, to: buffer) == nil ? .pass : nil
   }
 }

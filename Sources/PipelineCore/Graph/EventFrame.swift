@@ -68,6 +68,11 @@ public final class EventFrame {
   /// The wall-clock time that `now` was made of.
   @exclusivity(unchecked) private var timeOfNow: Int64
 
+  /// Why the running pure step failed.
+  var problem: PureProblem?
+  /// Why the event that was to be loaded last cannot be read.
+  private(set) var unreadable = Value.null
+
   private let outer: OwnedValue?
   private let error: OwnedValue?
 
@@ -95,6 +100,14 @@ public final class EventFrame {
     guard sharesReading else { return failure }
     let own = segment.projection.fillAlone(value, state)
     return own.isError ? own : nil
+  }
+
+  /// Loads an event; false where it cannot be read: ``unreadable`` says why.
+  @inline(__always)
+  func isLoaded(with event: UnsafePointer<Event>) -> Bool {
+    guard let failure = load(event) else { return true }
+    unreadable = failure
+    return false
   }
 
   /// Why `load` failed, one sentence.

@@ -20,7 +20,7 @@ final class ImmediateSignal {
     var source = signal
     var plan: (RunPlan, SignalPlan)?
     if case .run(let run, let input) = signal.kind {
-      guard run.parts.allSatisfy({ $0.steps.allSatisfy { Self.keepsNothing($0.component) } }) else { return nil }
+      guard run.parts.allSatisfy({ $0.steps.allSatisfy { type(of: $0.component).isPure } }) else { return nil }
       plan = (run, signal)
       source = input
     }
@@ -34,14 +34,6 @@ final class ImmediateSignal {
     outlet = Outlet(node)
     outerOrigin = .none
     origin = Origin(source: node.execution.plan.steps[source.step.number].owner)
-  }
-
-  /// Whether a step neither keeps anything from event to event nor does anything at the end.
-  private static func keepsNothing(_ component: any RowOperator) -> Bool {
-    switch component {
-    case is Map, is Filter, is MapReplace, is SetFields, is UnsetFields, is Not, is And, is Or, is Ignore: true
-    default: false
-    }
   }
 
   /// Sends what the signal has for `event`, as long as `goesOn` says so.

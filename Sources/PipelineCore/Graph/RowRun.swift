@@ -10,15 +10,6 @@ public enum RowVerdict {
   case finish
 }
 
-/// What a pure row-wise step says of one value.
-public enum PureVerdict {
-  /// The value, perhaps another one, goes on.
-  case pass
-  case drop
-  /// A turn must see to it: it fails, or is refused.
-  case undecided
-}
-
 /// One running row-wise step: sees one event at a time, emits at most one for it, at once.
 open class RowStep {
   public init() {}
@@ -26,9 +17,8 @@ open class RowStep {
   open var endsBeforeStart: Bool { false }
   /// Called for each event, in order. May change `event`; may reject it through `run` and drop it.
   open func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict { .pass }
-  /// The same without a run, on any thread, where it depends on nothing but the value and changes nothing else; what
-  /// it would reject is undecided. To override where the operator says ``RowOperator/isPure``.
-  open func applyAlone(_ value: inout Value, _ frame: EventFrame) -> PureVerdict { .undecided }
+  /// What becomes of an event that it cannot deal with, where the file gives no `onError`.
+  open var standardPolicy: ErrorPolicy { .route }
   /// The input is complete. What is returned is the last event, which goes to the steps behind; they see another
   /// value than this one, so its operator says ``RowOperator/changesValue``.
   open func complete(_ run: RowRun) -> Value? { nil }
@@ -37,6 +27,19 @@ open class RowStep {
   open func save(_ state: inout StateWriter) {}
   /// Takes back what `save` wrote, in the same order. A step that throws is given up for a new one.
   open func restore(_ state: inout StateReader) throws(StateFault) {}
+
+  /// Applies the error policy to an event for which `program` gave `error`.
+  @inline(never)
+  final func failed(
+    _ event: Event, _ error: Value, _ program: Program, _ frame: EventFrame, _ run: RowRun
+  ) -> RowVerdict {
+    run.verdict(on: event, of: self) { .expression(error, program, frame, standard: standardPolicy) }
+  }
+
+  /// Applies the error policy to an event that the step cannot or will not take.
+  final func refused(_ event: Event, _ code: Diagnostic.Code, _ message: String, _ run: RowRun) -> RowVerdict {
+    run.verdict(on: event, of: self) { EventProblem(code: code, message: message) }
+  }
 }
 
 /// Several row-wise steps as one node: one projection and one pass for each event.
@@ -44,20 +47,10 @@ open class RowStep {
 /// One run may serve many chains of the same plan, such as the groups of `groupBy`: then each has steps of its own,
 /// which it hands over with each event, and the run is never started.
 public final class RowRun: OperatorNode {
-  private struct Step {
-    /// Retained.
-    var step: Unmanaged<RowStep>
-    /// Retained.
-    var frame: Unmanaged<EventFrame>
-    /// The first step of its part: the frame must be loaded with the event before.
-    var loads: Bool
-    var id: StepID
-  }
-
   /// The steps of one of many chains, retained, as many as the run has.
   typealias OwnSteps = UnsafeMutablePointer<Unmanaged<RowStep>>
 
-  private let steps: UnsafeMutableBufferPointer<Step>
+  private let steps: FusedSteps
   /// The components of the steps.
   private let components: [any RowOperator]
   /// Which steps also send later.
@@ -81,20 +74,10 @@ public final class RowRun: OperatorNode {
   private var completingKey = Value.absent
 
   init(_ plan: RunPlan, _ seat: Seat, downstream: Downstream) {
-    var steps: [Step] = []
-    for part in plan.parts {
-      let frame =
-        seat.scope.frames?.frame(part.segment, seat.scope, seat.execution)
-        ?? EventFrame(part.segment, seat.scope, seat.execution)
-      for (index, step) in part.steps.enumerated() {
-        steps.append(
-          Step(
-            step: .passRetained(step.component.makeStep()), frame: .passRetained(frame),
-            loads: index == 0 && part.segment.needsLoading, id: step.id))
-      }
+    let steps = FusedSteps(plan.parts) { segment in
+      seat.scope.frames?.frame(segment, seat.scope, seat.execution) ?? EventFrame(segment, seat.scope, seat.execution)
     }
-    self.steps = .allocate(capacity: steps.count)
-    _ = self.steps.initialize(from: steps)
+    self.steps = steps
     components = plan.parts.flatMap { $0.steps.map(\.component) }
     late = components.indices.filter { steps[$0].step.takeUnretainedValue() is LateStep }
     super.init(seat, downstream: downstream)
@@ -110,13 +93,7 @@ public final class RowRun: OperatorNode {
     unsafeDowncast((own?[index] ?? steps[index].step).takeUnretainedValue(), to: LateStep.self)
   }
 
-  deinit {
-    for step in steps {
-      step.step.release()
-      step.frame.release()
-    }
-    steps.deallocate()
-  }
+  deinit { steps.deallocate() }
 
   /// The last step that ends the signal as soon as it is subscribed: those behind it have an empty input, those before
   /// it none.
@@ -184,17 +161,21 @@ public final class RowRun: OperatorNode {
   private func run(_ event: UnsafeMutablePointer<Event>, from first: Int, _ own: OwnSteps?) -> Int {
     var index = first
     var ended = -1
-    let count = steps.count
-    while index < count {
-      let step = steps[index]
-      let running = if let own { own[index] } else { step.step }
-      current = index
-      if step.loads, let failure = step.frame._withUnsafeGuaranteedRef({ $0.load(UnsafePointer(event)) }) {
-        rejectUnreadable(event.pointee, failure)
+    while true {
+      let verdict: RowVerdict
+      switch steps.passPure(event, from: &index, own) {
+      case .passed:
+        emit(event.pointee.copied)
         return ended
-      }
-      let verdict = step.frame._withUnsafeGuaranteedRef { frame in
-        running._withUnsafeGuaranteedRef { $0.apply(&event.pointee, frame, self) }
+      case .dropped: return ended
+      case .notPure:
+        current = index
+        verdict = steps.apply(event, at: index, own, self)
+      case .failed: verdict = failed(event.pointee, at: index, own)
+      case .unreadable:
+        current = index
+        rejectUnreadable(event.pointee)
+        return ended
       }
       switch verdict {
       case .pass: index &+= 1
@@ -205,13 +186,30 @@ public final class RowRun: OperatorNode {
       case .finish: return index
       }
     }
-    emit(event.pointee.copied)
-    return ended
   }
 
   @inline(never)
-  private func rejectUnreadable(_ event: Event, _ failure: Value) {
-    reject(event, .eventNotReadable, EventFrame.message(of: failure))
+  private func rejectUnreadable(_ event: Event) {
+    reject(event, .eventNotReadable, EventFrame.message(of: frame(at: current).unreadable))
+  }
+
+  /// The pure step at `index` cannot deal with the event.
+  @inline(never)
+  private func failed(_ event: Event, at index: Int, _ own: OwnSteps?) -> RowVerdict {
+    current = index
+    let step = unsafeDowncast((own?[index] ?? steps[index].step).takeUnretainedValue(), to: PureStep.self)
+    return verdict(on: event, of: step) { step.problem(frame(at: index)) }
+  }
+
+  /// What the error policy of the running step says of an event.
+  func verdict(on event: Event, of step: RowStep, because problem: () -> EventProblem) -> RowVerdict {
+    switch execution.outcome(of: event, at: currentStep, standard: step.standardPolicy, because: problem) {
+    case .pass: return .pass
+    case .gone: return .drop
+    case .fail(let failure):
+      finish(failing: failure)
+      return .drop
+    }
   }
 
   public override func complete() {

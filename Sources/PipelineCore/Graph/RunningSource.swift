@@ -157,10 +157,11 @@ open class RunningSource: OperatorNode {
   }
 
   private func refuse(_ event: Event, _ code: Diagnostic.Code, because failure: SignalFailure, _ what: String) {
-    switch execution.plan.steps[seat.step.number].onError ?? .route {
-    case .route: reject(event, code, failure.message, at: failure.location)
-    case .keep: emit(event)
-    case .drop: execution.undecided(failure.message, at: seat.step, location: seat.location, what: what)
+    let problem = EventProblem(
+      code: code, message: failure.message, location: failure.location, kind: failure.kind, dropped: what)
+    switch execution.outcome(of: event, at: seat.step, because: { problem }) {
+    case .pass: emit(event)
+    case .gone: break
     case .fail: finish(failing: failure)
     }
   }

@@ -1,5 +1,5 @@
 /// `and`: over the parts of each event.
-struct And: RowOperator {
+struct And: PureOperator {
   static let changesValue = true
 
   static let spec = ComponentSpec<And>(
@@ -26,5 +26,5 @@ struct And: RowOperator {
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(.bool) }
 
-  func makeStep() -> RowStep { TruthStep("and", from: true) { $0 && $1 } }
+  func makePureStep() -> PureStep { TruthStep("and", from: true) { $0 && $1 } }
 }

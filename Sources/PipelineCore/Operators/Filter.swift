@@ -1,8 +1,6 @@
 /// `filter`: the events for which a condition holds.
-struct Filter: RowOperator {
+struct Filter: PureOperator {
   var condition = ExpressionParameter()
-
-  static let isPure = true
 
   static let spec = ComponentSpec<Filter>(
     "filter",
@@ -31,29 +29,22 @@ struct Filter: RowOperator {
     ],
     seeAlso: ["ignore", "take"])
 
-  func makeStep() -> RowStep { Step(condition.required) }
+  func makePureStep() -> PureStep { Step(condition.required) }
 
-  final class Step: RowStep {
+  final class Step: PureStep {
     private let program: Program
 
     init(_ program: Program) {
       self.program = program
     }
 
-    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
-      switch program.evaluateBool(frame) {
-      case .yes: return .pass
-      case .no: return .drop
-      case .failed:
-        return failed(event, frame.frame.lastError, program, frame, run, otherwise: .drop)
-      }
-    }
+    override var standardPolicy: ErrorPolicy { .drop }
 
-    override func applyAlone(_ value: inout Value, _ frame: EventFrame) -> PureVerdict {
+    override func transform(_ value: inout Value, _ frame: EventFrame) -> PureVerdict {
       switch program.evaluateBool(frame) {
       case .yes: .pass
       case .no: .drop
-      case .failed: .undecided
+      case .failed: fail(frame.frame.lastError, program, frame)
       }
     }
   }

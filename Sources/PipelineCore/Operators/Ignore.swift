@@ -1,8 +1,6 @@
 /// `ignore`: all but one value.
-struct Ignore: RowOperator {
+struct Ignore: PureOperator {
   var value = LiteralParameter()
-
-  static let isPure = true
 
   static let spec = ComponentSpec<Ignore>(
     "ignore",
@@ -22,17 +20,13 @@ struct Ignore: RowOperator {
     ],
     seeAlso: ["filter", "distinctUntilChanged"])
 
-  func makeStep() -> RowStep { Step(value.value) }
+  func makePureStep() -> PureStep { Step(value.value) }
 
-  final class Step: RowStep {
+  final class Step: PureStep {
     private let value: OwnedValue
     init(_ value: OwnedValue) { self.value = value }
 
-    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
-      frame.areEqual(event.value, value.value) ? .drop : .pass
-    }
-
-    override func applyAlone(_ value: inout Value, _ frame: EventFrame) -> PureVerdict {
+    override func transform(_ value: inout Value, _ frame: EventFrame) -> PureVerdict {
       frame.areEqual(value, self.value.value) ? .drop : .pass
     }
   }

@@ -1,9 +1,8 @@
 /// `map`: another value for each event.
-struct Map: RowOperator {
+struct Map: PureOperator {
   var to = MappingParameter()
 
   static let changesValue = true
-  static let isPure = true
 
   static let spec = ComponentSpec<Map>(
     "map",
@@ -37,56 +36,39 @@ struct Map: RowOperator {
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(to.type) }
 
-  func makeStep() -> RowStep {
+  func makePureStep() -> PureStep {
     guard let builder = to.makeBuilder() else { preconditionFailure("map was not bound") }
     return builder.single.map { ValueStep($0) } ?? Step(builder)
   }
 
   /// One expression.
-  final class ValueStep: RowStep {
+  final class ValueStep: PureStep {
     private let program: Program
 
     init(_ program: Program) {
       self.program = program
     }
 
-    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
-      let value = program.evaluate(frame)
-      if value.isError { return failed(event, value, program, frame, run) }
-      event.value = value.is(.optional) ? value.wrapped ?? .null : value
-      return .pass
-    }
-
-    override func applyAlone(_ value: inout Value, _ frame: EventFrame) -> PureVerdict {
+    override func transform(_ value: inout Value, _ frame: EventFrame) -> PureVerdict {
       let new = program.evaluate(frame)
-      if new.isError { return .undecided }
+      if new.isError { return fail(new, program, frame) }
       value = new.is(.optional) ? new.wrapped ?? .null : new
       return .pass
     }
   }
 
   /// A mapping of expressions.
-  final class Step: RowStep {
+  final class Step: PureStep {
     private let builder: ValueBuilder
 
     init(_ builder: ValueBuilder) {
       self.builder = builder
     }
 
-    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
-      var failing: Unmanaged<Program>?
-      let value = builder.build(frame, &failing)
-      if value.isError, let failing = failing?.takeUnretainedValue() {
-        return failed(event, value, failing, frame, run)
-      }
-      event.value = value.is(.optional) ? value.wrapped ?? .null : value
-      return .pass
-    }
-
-    override func applyAlone(_ value: inout Value, _ frame: EventFrame) -> PureVerdict {
+    override func transform(_ value: inout Value, _ frame: EventFrame) -> PureVerdict {
       var failing: Unmanaged<Program>?
       let new = builder.build(frame, &failing)
-      if new.isError { return .undecided }
+      if new.isError, let failing = failing?.takeUnretainedValue() { return fail(new, failing, frame) }
       value = new.is(.optional) ? new.wrapped ?? .null : new
       return .pass
     }

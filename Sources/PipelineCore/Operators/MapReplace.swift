@@ -1,9 +1,8 @@
 /// `mapReplace`: one value in place of each event.
-struct MapReplace: RowOperator {
+struct MapReplace: PureOperator {
   var value = LiteralParameter()
 
   static let changesValue = true
-  static let isPure = true
 
   static let spec = ComponentSpec<MapReplace>(
     "mapReplace",
@@ -24,18 +23,13 @@ struct MapReplace: RowOperator {
 
   func outputType(_ inputs: [EventType]) -> EventType { .dyn }
 
-  func makeStep() -> RowStep { Step(value.value) }
+  func makePureStep() -> PureStep { Step(value.value) }
 
-  final class Step: RowStep {
+  final class Step: PureStep {
     private let value: OwnedValue
     init(_ value: OwnedValue) { self.value = value }
 
-    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
-      event.value = value.value
-      return .pass
-    }
-
-    override func applyAlone(_ value: inout Value, _ frame: EventFrame) -> PureVerdict {
+    override func transform(_ value: inout Value, _ frame: EventFrame) -> PureVerdict {
       value = self.value.value
       return .pass
     }

@@ -1,5 +1,5 @@
 /// `not`: the contrary of each event.
-struct Not: RowOperator {
+struct Not: PureOperator {
   static let changesValue = true
 
   static let spec = ComponentSpec<Not>(
@@ -18,16 +18,14 @@ struct Not: RowOperator {
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(.bool) }
 
-  func makeStep() -> RowStep { Step() }
+  func makePureStep() -> PureStep { Step() }
 
-  final class Step: RowStep {
-
-    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
-      guard let truth = event.value.truth else {
-        return refused(
-          event, .unexpectedValue, "not needs a boolean or a number, not \(event.value.kindName)", run)
+  final class Step: PureStep {
+    override func transform(_ value: inout Value, _ frame: EventFrame) -> PureVerdict {
+      guard let truth = value.truth else {
+        return refuse(.unexpectedValue, "not needs a boolean or a number, not \(value.kindName)", frame)
       }
-      event.value = .bool(!truth)
+      value = .bool(!truth)
       return .pass
     }
   }

@@ -1,5 +1,5 @@
 /// `or`: over the parts of each event.
-struct Or: RowOperator {
+struct Or: PureOperator {
   static let changesValue = true
 
   static let spec = ComponentSpec<Or>(
@@ -26,5 +26,5 @@ struct Or: RowOperator {
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(.bool) }
 
-  func makeStep() -> RowStep { TruthStep("or", from: false) { $0 || $1 } }
+  func makePureStep() -> PureStep { TruthStep("or", from: false) { $0 || $1 } }
 }

@@ -1,9 +1,8 @@
 /// `set`: fields of the event replaced or added.
-struct SetFields: RowOperator {
+struct SetFields: PureOperator {
   var fields = Table<MappingParameter>()
 
   static let changesValue = true
-  static let isPure = true
 
   static let spec = ComponentSpec<SetFields>(
     "set",
@@ -39,7 +38,7 @@ struct SetFields: RowOperator {
       fields.entries.reduce(input) { $0.setting(FieldPath($1.name).components[...], $1.value.type) })
   }
 
-  func makeStep() -> RowStep {
+  func makePureStep() -> PureStep {
     Step(
       fields.entries.map {
         guard let builder = $0.value.makeBuilder() else { preconditionFailure("set was not bound") }
@@ -47,7 +46,7 @@ struct SetFields: RowOperator {
       })
   }
 
-  final class Step: RowStep {
+  final class Step: PureStep {
     private struct Field {
       /// Both retained.
       var path: Unmanaged<FieldPath>
@@ -70,43 +69,21 @@ struct SetFields: RowOperator {
       fields.deallocate()
     }
 
-    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
-      var value = event.value
-      for field in fields {
-        var failing: Unmanaged<Program>?
-        var new = field.builder._withUnsafeGuaranteedRef { $0.build(frame, &failing) }
-        if new.isError, let failing = failing?.takeUnretainedValue() {
-          return failed(event, new, failing, frame, run)
-        }
-        if new.is(.optional) {
-          guard let wrapped = new.wrapped else { continue }
-          new = wrapped
-        }
-        let edited = field.path._withUnsafeGuaranteedRef { $0.set(new, in: value, frame.frame.json, frame.frame.arena) }
-        guard let edited else {
-          let path = field.path._withUnsafeGuaranteedRef(\.text)
-          run.rejectRow(
-            event, .unexpectedValue, "set needs an object to set `\(path)` in, not \(value.kindName)")
-          return .drop
-        }
-        value = edited
-      }
-      event.value = value
-      return .pass
-    }
-
-    override func applyAlone(_ value: inout Value, _ frame: EventFrame) -> PureVerdict {
+    override func transform(_ value: inout Value, _ frame: EventFrame) -> PureVerdict {
       var edited = value
       for field in fields {
         var failing: Unmanaged<Program>?
         var new = field.builder._withUnsafeGuaranteedRef { $0.build(frame, &failing) }
-        if new.isError { return .undecided }
+        if new.isError, let failing = failing?.takeUnretainedValue() { return fail(new, failing, frame) }
         if new.is(.optional) {
           guard let wrapped = new.wrapped else { continue }
           new = wrapped
         }
         let next = field.path._withUnsafeGuaranteedRef { $0.set(new, in: edited, frame.frame.json, frame.frame.arena) }
-        guard let next else { return .undecided }
+        guard let next else {
+          let path = field.path._withUnsafeGuaranteedRef(\.text)
+          return refuse(.unexpectedValue, "set needs an object to set `\(path)` in, not \(edited.kindName)", frame)
+        }
         edited = next
       }
       value = edited

@@ -1,5 +1,5 @@
 /// Folds the truth of an event's parts.
-final class TruthStep: RowStep {
+final class TruthStep: PureStep {
   private let name: String
   private let start: Bool
   private let fold: (Bool, Bool) -> Bool
@@ -10,22 +10,21 @@ final class TruthStep: RowStep {
     self.fold = fold
   }
 
-  override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
-    let list = event.value.is(.jsonList) ? run.execution.json.expand(event.value, into: run.arena) : event.value
+  override func transform(_ value: inout Value, _ frame: EventFrame) -> PureVerdict {
+    let list = value.is(.jsonList) ? frame.frame.json.expand(value, into: frame.frame.arena) : value
     guard list.is(.list), list.length > 0 else {
-      return refused(
-        event, .unexpectedValue, "\(name) needs a list of booleans with at least one part, not \(event.value.kindName)",
-        run)
+      return refuse(
+        .unexpectedValue, "\(name) needs a list of booleans with at least one part, not \(value.kindName)", frame)
     }
     var result = start
     for part in list.elements {
       guard let truth = part.truth else {
-        return refused(
-          event, .unexpectedValue, "\(name) needs booleans or numbers, but a part is \(part.kindName)", run)
+        return refuse(
+          .unexpectedValue, "\(name) needs booleans or numbers, but a part is \(part.kindName)", frame)
       }
       result = fold(result, truth)
     }
-    event.value = .bool(result)
+    value = .bool(result)
     return .pass
   }
 }

@@ -1,5 +1,5 @@
 /// `try`: an error unless a condition holds.
-struct Attempt: RowOperator {
+struct Attempt: PureOperator {
   var condition = ExpressionParameter()
   var message = TemplateParameter()
 
@@ -27,9 +27,9 @@ struct Attempt: RowOperator {
     ],
     seeAlso: ["tryMap", "filter", "catch"])
 
-  func makeStep() -> RowStep { Step(self) }
+  func makePureStep() -> PureStep { Step(self) }
 
-  final class Step: RowStep {
+  final class Step: PureStep {
     private let program: Program
     private let message: TemplateParameter
 
@@ -38,13 +38,13 @@ struct Attempt: RowOperator {
       message = parameters.message
     }
 
-    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
-      switch program.evaluateBool(frame.frame) {
-      case .yes: return .pass
-      case .no:
-        return refused(event, .eventRefused, text(frame), run, otherwise: .fail)
-      case .failed:
-        return failed(event, frame.frame.lastError, program, frame, run, otherwise: .fail)
+    override var standardPolicy: ErrorPolicy { .fail }
+
+    override func transform(_ value: inout Value, _ frame: EventFrame) -> PureVerdict {
+      switch program.evaluateBool(frame) {
+      case .yes: .pass
+      case .no: refuse(.eventRefused, text(frame), frame)
+      case .failed: fail(frame.frame.lastError, program, frame)
       }
     }
 

@@ -1,5 +1,5 @@
 /// `tryMap`: another value for each event, or the end.
-struct TryMap: RowOperator {
+struct TryMap: PureOperator {
   var to = MappingParameter()
 
   static let changesValue = true
@@ -29,34 +29,32 @@ struct TryMap: RowOperator {
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(to.type) }
 
-  func makeStep() -> RowStep {
+  func makePureStep() -> PureStep {
     guard let builder = to.makeBuilder() else { preconditionFailure("tryMap was not bound") }
     return Step(builder)
   }
 
-  final class Step: RowStep {
+  final class Step: PureStep {
     private let builder: ValueBuilder
 
     init(_ builder: ValueBuilder) {
       self.builder = builder
     }
 
-    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+    override var standardPolicy: ErrorPolicy { .fail }
+
+    override func transform(_ value: inout Value, _ frame: EventFrame) -> PureVerdict {
       var failing: Unmanaged<Program>?
-      let value = builder.build(frame, &failing)
-      if value.isError, let failing = failing?.takeUnretainedValue() {
-        return failed(event, value, failing, frame, run, otherwise: .fail)
-      }
-      guard value.is(.optional) else {
-        event.value = value
+      let new = builder.build(frame, &failing)
+      if new.isError, let failing = failing?.takeUnretainedValue() { return fail(new, failing, frame) }
+      guard new.is(.optional) else {
+        value = new
         return .pass
       }
-      guard let wrapped = value.wrapped else {
-        return refused(
-          event, .eventRefused, "the expression of 'tryMap' gives nothing for an event", run,
-          otherwise: .fail)
+      guard let wrapped = new.wrapped else {
+        return refuse(.eventRefused, "the expression of 'tryMap' gives nothing for an event", frame)
       }
-      event.value = wrapped
+      value = wrapped
       return .pass
     }
   }

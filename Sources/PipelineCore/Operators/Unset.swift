@@ -1,9 +1,8 @@
 /// `unset`: fields of the event removed.
-struct UnsetFields: RowOperator {
+struct UnsetFields: PureOperator {
   var fields: [String] = []
 
   static let changesValue = true
-  static let isPure = true
 
   static let spec = ComponentSpec<UnsetFields>(
     "unset",
@@ -28,9 +27,9 @@ struct UnsetFields: RowOperator {
       fields.reduce(inputs.first?.type ?? .dyn) { $0.removing(FieldPath($1).components[...]) })
   }
 
-  func makeStep() -> RowStep { Step(fields.map(FieldPath.init)) }
+  func makePureStep() -> PureStep { Step(fields.map(FieldPath.init)) }
 
-  final class Step: RowStep {
+  final class Step: PureStep {
     /// Retained, in memory of their own, so that an event counts no references.
     private let paths: UnsafeMutableBufferPointer<Unmanaged<FieldPath>>
 
@@ -44,20 +43,11 @@ struct UnsetFields: RowOperator {
       paths.deallocate()
     }
 
-    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
-      remove(from: &event.value, frame)
-      return .pass
-    }
-
-    override func applyAlone(_ value: inout Value, _ frame: EventFrame) -> PureVerdict {
-      remove(from: &value, frame)
-      return .pass
-    }
-
-    private func remove(from value: inout Value, _ frame: EventFrame) {
+    override func transform(_ value: inout Value, _ frame: EventFrame) -> PureVerdict {
       for path in paths {
         value = path._withUnsafeGuaranteedRef { $0.remove(from: value, frame.frame.json, frame.frame.arena) }
       }
+      return .pass
     }
   }
 }

@@ -1,0 +1,118 @@
+/// Why a step, or a source, cannot deal with an event.
+struct EventProblem {
+  /// Of the RX5xx range.
+  var code: Diagnostic.Code
+  /// One sentence without a full stop.
+  var message: String
+  /// Where the pipeline file says what could not be done; nil: the step itself.
+  var location: SourceLocation?
+  /// What the signal fails with under `onError: fail`.
+  var kind = SignalFailure.Kind.user
+  /// What is dropped under `onError: drop`, for the log.
+  var dropped = "an event"
+
+  /// A step's condition, or another of its expressions, gave `error`.
+  static func expression(
+    _ error: Value, _ program: Program, _ frame: EventFrame, standard: ErrorPolicy = .route
+  ) -> EventProblem {
+    EventProblem(
+      code: .expressionFailed, message: program.failureMessage(error, frame.frame),
+      location: program.failureLocation(error), kind: .expression,
+      dropped: standard == .drop ? Execution.undecidedEvent : Execution.failedEvent)
+  }
+}
+
+/// What becomes of such an event.
+enum ProblemOutcome {
+  /// It goes on as it is.
+  case pass
+  /// It is counted, or has gone to the errors output.
+  case gone
+  /// The signal ends.
+  case fail(SignalFailure)
+}
+
+extension Execution {
+  /// Applies the error policy of a step, or `standard` where the file gives none, to an event that the step cannot deal with.
+  @inline(never)
+  func outcome(
+    of event: Event, at step: StepID, standard: ErrorPolicy = .route, because problem: () -> EventProblem
+  ) -> ProblemOutcome {
+    let policy = plan.steps[step.number].onError ?? standard
+    if policy == .keep { return .pass }
+    let problem = problem()
+    let location = problem.location ?? plan.steps[step.number].location
+    switch policy {
+    case .drop: undecided(problem.message, at: step, location: location, what: problem.dropped)
+    case .fail: return .fail(SignalFailure(problem.kind, problem.message, at: location))
+    case .route, .keep: reject(Rejection(event, problem.code, problem.message, at: location), step: step)
+    }
+    return .gone
+  }
+}
+
+extension OperatorNode {
+  /// Applies the error policy to an event; whether it goes on as it is.
+  final func keeps(_ event: Event, because problem: () -> EventProblem) -> Bool {
+    switch execution.outcome(of: event, at: seat.step, because: problem) {
+    case .pass: return true
+    case .gone: break
+    case .fail(let failure): finish(failing: failure)
+    }
+    return false
+  }
+
+  /// The same for an event for which `program` gave `error`.
+  @inline(never)
+  final func failed(_ event: Event, _ error: Value, _ program: Program, _ frame: EventFrame) -> Bool {
+    keeps(event) { .expression(error, program, frame) }
+  }
+
+  /// Applies the error policy to an event that the step cannot take; `keep` passes it on.
+  final func refuse(_ event: Event, _ code: Diagnostic.Code, _ message: String) {
+    if keeps(event, because: { EventProblem(code: code, message: message) }) { emit(event) }
+  }
+
+  /// What a condition says of `event`; nil if it cannot be decided, and the event has been dealt with.
+  ///
+  /// `keeping`: under `onError: keep` the event goes on as it is; else it is left out.
+  final func decide(
+    _ event: Event, _ program: Program, _ frame: EventFrame, keeping: Bool = true
+  ) -> Bool? {
+    guard let value = evaluate(program, event, frame, keeping: keeping) else { return nil }
+    if value.is(.bool) { return value.asBool }
+    refuse(event, .unexpectedValue, "a condition is \(value.kindName), not a boolean")
+    return nil
+  }
+
+  /// What an expression gives for `event`; nil if it fails, and the event has been dealt with.
+  final func evaluate(
+    _ program: Program, _ event: Event, _ frame: EventFrame, keeping: Bool = true
+  ) -> Value? {
+    guard isReadable(event, frame) else { return nil }
+    let value = program.evaluate(frame)
+    guard value.isError else { return value }
+    if failed(event, value, program, frame), keeping { emit(event) }
+    return nil
+  }
+
+  /// What a mapping gives for `event`, with the frame's own variables set before; nil if it fails, and
+  /// the event has been dealt with.
+  final func build(_ builder: ValueBuilder, _ event: Event, _ frame: EventFrame) -> Value? {
+    guard isReadable(event, frame) else { return nil }
+    var failing: Unmanaged<Program>?
+    let value = builder.build(frame, &failing)
+    if value.isError, let failing = failing?.takeUnretainedValue() {
+      if failed(event, value, failing, frame) { emit(event) }
+      return nil
+    }
+    return value.is(.optional) ? value.wrapped ?? .null : value
+  }
+
+  /// Loads the frame with the event; an event that cannot be read is rejected.
+  private func isReadable(_ event: Event, _ frame: EventFrame) -> Bool {
+    guard let failure = frame.load(event) else { return true }
+    reject(event, .eventNotReadable, EventFrame.message(of: failure))
+    return false
+  }
+}

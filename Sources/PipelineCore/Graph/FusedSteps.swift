@@ -1,0 +1,101 @@
+/// Row-wise steps one behind the other, with the frames that their expressions read.
+///
+/// In memory of their own, so that an event counts no references.
+struct FusedSteps: RandomAccessCollection {
+  struct Step {
+    /// Retained.
+    var step: Unmanaged<RowStep>
+    /// Retained.
+    var frame: Unmanaged<EventFrame>
+    /// The first step of its part: the frame must be loaded with the event before.
+    var loads: Bool
+    /// `step` is a ``PureStep``.
+    var isPure: Bool
+    var id: StepID
+  }
+
+  private let steps: UnsafeMutableBufferPointer<Step>
+
+  init(_ parts: [RunPlan.Part], frame: (Segment) -> EventFrame) {
+    var steps: [Step] = []
+    for part in parts {
+      let frame = frame(part.segment)
+      for (index, step) in part.steps.enumerated() {
+        steps.append(
+          Step(
+            step: .passRetained(step.component.makeStep()), frame: .passRetained(frame),
+            loads: index == 0 && part.segment.needsLoading, isPure: type(of: step.component).isPure, id: step.id))
+      }
+    }
+    self.steps = .allocate(capacity: steps.count)
+    _ = self.steps.initialize(from: steps)
+  }
+
+  var startIndex: Int { 0 }
+  @inline(__always) var endIndex: Int { steps.count }
+  subscript(index: Int) -> Step {
+    @inline(__always) get { steps[index] }
+    nonmutating set { steps[index] = newValue }
+  }
+
+  /// Gives the steps back. They are not used any more.
+  func deallocate() {
+    for step in steps {
+      step.step.release()
+      step.frame.release()
+    }
+    steps.deallocate()
+  }
+
+  enum Progress {
+    /// The event has come through the last step.
+    case passed
+    case dropped
+    /// The pure step at the index cannot deal with it.
+    case failed
+    /// The event cannot be read by the step at the index (``EventFrame/unreadable``).
+    case unreadable
+    /// The step at the index keeps something: its node must see to it. The frame is loaded.
+    case notPure
+  }
+
+  /// Passes the event through pure steps, from `index` on.
+  ///
+  /// - Parameter own: The steps of one of many equal chains, in place of these.
+  @inline(__always)
+  func passPure(
+    _ event: UnsafeMutablePointer<Event>, from index: inout Int, _ own: RowRun.OwnSteps? = nil
+  ) -> Progress {
+    let count = steps.count
+    while index < count {
+      let step = steps[index]
+      if step.loads, !step.frame._withUnsafeGuaranteedRef({ $0.isLoaded(with: UnsafePointer(event)) }) {
+        return .unreadable
+      }
+      guard step.isPure else { return .notPure }
+      let running = if let own { own[index] } else { step.step }
+      let verdict = step.frame._withUnsafeGuaranteedRef { frame in
+        running._withUnsafeGuaranteedRef {
+          unsafeDowncast($0, to: PureStep.self).transform(&event.pointee.value, frame)
+        }
+      }
+      switch verdict {
+      case .pass: index &+= 1
+      case .drop: return .dropped
+      case .failed: return .failed
+      }
+    }
+    return .passed
+  }
+
+  /// What the step at `index`, which is not pure, says of the event.
+  @inline(__always)
+  func apply(_ event: UnsafeMutablePointer<Event>, at index: Int, _ own: RowRun.OwnSteps?, _ run: RowRun) -> RowVerdict
+  {
+    let step = steps[index]
+    let running = if let own { own[index] } else { step.step }
+    return step.frame._withUnsafeGuaranteedRef { frame in
+      running._withUnsafeGuaranteedRef { $0.apply(&event.pointee, frame, run) }
+    }
+  }
+}
