@@ -66,6 +66,7 @@ public struct FileSink: SinkComponent {
 
   public var threads: String? { StreamSink.threads }
   public var encoding: EncodeParameter? { encode }
+  public var streamEncoding: EncodeParameter? { mode == .append ? encode : nil }
   public var writesFile: FilePathParameter? { path }
 
   public func makeSink(_ seat: Seat) -> RunningSink {

@@ -25,10 +25,13 @@ public struct Stderr: SinkComponent {
 
   public var threads: String? { StreamSink.threads }
   public var encoding: EncodeParameter? { encode }
-
-  public func makeSink(_ seat: Seat) -> RunningSink {
+  public var streamEncoding: EncodeParameter? {
     var encode = encode
     encode.options.escapeControls = isatty(2) == 1
-    return StreamSink(seat, encode, .descriptor(.standardError))
+    return encode
+  }
+
+  public func makeSink(_ seat: Seat) -> RunningSink {
+    StreamSink(seat, streamEncoding ?? encode, .descriptor(.standardError))
   }
 }

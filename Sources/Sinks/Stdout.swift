@@ -34,10 +34,13 @@ public struct Stdout: SinkComponent {
 
   public var threads: String? { StreamSink.threads }
   public var encoding: EncodeParameter? { encode }
-
-  public func makeSink(_ seat: Seat) -> RunningSink {
+  public var streamEncoding: EncodeParameter? {
     var encode = encode
     encode.options.escapeControls = isatty(1) == 1
-    return StreamSink(seat, encode, .descriptor(.standardOutput))
+    return encode
+  }
+
+  public func makeSink(_ seat: Seat) -> RunningSink {
+    StreamSink(seat, streamEncoding ?? encode, .descriptor(.standardOutput))
   }
 }

@@ -7,8 +7,6 @@ import Transport
 class StreamSink: RunningSink {
   private let encode: EncodeParameter
   private let encoder: any EventEncoder
-  /// In which threads that decode encode for this sink.
-  private var work: BlockWork?
   private let target: FileWriter.Target
   private let options: FileWriter.Options
   private var writer: FileWriter?
@@ -92,44 +90,20 @@ class StreamSink: RunningSink {
     if isLarge, !replaces { handOver() }
   }
 
-  override func receive(_ lines: VerbatimLines) -> Bool {
-    guard !replaces, encoder.passes(lines.kind) else { return false }
-    if isOver { return true }
-    if lines.bytes.count < Self.copiedBlock {
-      buffer.append(lines.bytes)
-      buffered &+= lines.count
+  override func accepts(_ batch: Batch) -> Bool { !replaces && batch.portion(of: seat.step, encodedBy: encoder) != nil }
+
+  override func receive(_ batch: Batch) {
+    guard !isOver, let portion = batch.portion(of: seat.step, encodedBy: encoder) else { return }
+    if portion.bytes.count < Self.copiedBlock {
+      buffer.append(portion.bytes)
+      buffered &+= portion.events
     } else if let writer {
       handOver()
-      // Not written to by anybody any more.
-      nonisolated(unsafe) let written = lines
-      let release = completion(of: lines.count, holding: executor.settlement) { written.bytes }
-      if isLeft(to: writer) { writer.leave(lines, release) } else { writer.add(lines, release) }
+      let bytes = FileWriter.Bytes(portion.bytes, heldBy: portion.memory)
+      let done = completion(of: portion.events, holding: executor.settlement) { bytes.bytes }
+      if isLeft(to: writer) { writer.leave(bytes, done) } else { writer.add(bytes, done) }
       holdBack(writer)
     }
-    return true
-  }
-
-  override func join(_ work: BlockWork) -> Bool {
-    guard !replaces, !encoder.keepsState else { return false }
-    work.end { [encode] in encode.makeEncoder() }
-    self.work = work
-    return true
-  }
-
-  override func receive(_ block: EncodedBlock) -> Bool {
-    guard block.work === work else { return false }
-    guard !isOver else { return true }
-    if block.buffer.count < Self.copiedBlock {
-      buffer.append(block.buffer.bytes)
-      buffered &+= block.sent
-    } else if let writer {
-      handOver()
-      // The buffer is lent until the end.
-      let done = completion(of: block.sent, holding: executor.settlement) { block.buffer.bytes }
-      if isLeft(to: writer) { writer.leave(block.buffer, done) } else { writer.add(block.buffer, done) }
-      holdBack(writer)
-    }
-    return true
   }
 
   /// For what goes to the writer in the middle of a turn, past the buffer; `bytes`: what goes there, which this keeps alive.

@@ -108,7 +108,7 @@ public struct File: SourceComponent {
     private var current: FilePosition?
     private var place = DecodingPlace()
     private var reader: BlockReader?
-    private lazy var workPlace = BlockWorkPlace(
+    private lazy var placement = makePlacement(
       threads: parameters.decode.options.readsBlocksApart ? decodingThreads : 1,
       always: execution.reading.startsAllThreads)
     private var fileOrigin = Origin.none
@@ -188,7 +188,7 @@ public struct File: SourceComponent {
         self.reader = reader
         try reader.start(
           decoding: parameters.decode.options, knowing: place.memory, threads: decodingThreads,
-          allAtOnce: execution.reading.startsAllThreads, into: intake, place: workPlace
+          allAtOnce: execution.reading.startsAllThreads, into: intake, placement: placement
         ) { pieces in node.object?.take(pieces[...]) }
       } catch {
         finish(failing: SignalFailure(.source, error.message, at: seat.location))
@@ -214,14 +214,14 @@ public struct File: SourceComponent {
         if let behind = piece.place { place = behind }
         guard isBatchDone else {
           return whenBatchIsDone { [unowned self, rest] in
-            workPlace.usedMore(in: restTime)
+            placement.usedMore(in: restTime)
             end(piece)
             take(rest)
           }
         }
         end(piece)
       }
-      shareWork(through: workPlace)
+      endTurn(placement)
     }
 
     /// What comes behind the rows of a piece.

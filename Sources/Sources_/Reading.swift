@@ -92,10 +92,10 @@ extension BlockReader {
   ///
   /// `memory`: what the decoder knew where reading starts.
   ///
-  /// `place`: where those threads find what else they can do.
+  /// `placement`: what else those threads do.
   func start(
     decoding options: DecoderOptions, knowing memory: [UInt8] = [], threads: Int, allAtOnce: Bool, into intake: Intake,
-    place: BlockWorkPlace, take: @escaping @Sendable ([DecodedPiece]) -> Void
+    placement: StagePlacement, take: @escaping @Sendable ([DecodedPiece]) -> Void
   ) throws(PosixError) {
     // Where there is one processor only, nothing is won by handing blocks to other threads.
     let isAlone = Processors.available == 1
@@ -107,53 +107,53 @@ extension BlockReader {
         making: { { $0 } },
         deliver: { pieces in
           _ = intake.deliver(here: isAlone) {
-            take(pieces.map { decoding.decode($0, isPassedOn: place.fate == .verbatim) })
+            take(pieces.map { decoding.decode($0, isPassedOn: placement.passesThrough) })
           }
         })
       return
     }
     let limit = options.readsBlocksApart ? threads : 1
     let demand = limit > 1 && !allAtOnce ? ReadingDemand() : nil
-    if let demand { place.whenUsedMore { demand.used(in: $0) } }
+    if let demand { placement.whenUsedMore { demand.used(in: $0) } }
     let making: @Sendable () -> (@Sendable (Piece) -> DecodedPiece)? = {
       guard let decoder = try? options.decoder() else { return nil }
       decoder.reset(memory: memory)
       let decoding = BlockDecoding(decoder)
-      let bench = Workbench(place, decoding)
-      return { bench.make($0) }
+      let thread = StageThread(placement, decoding)
+      return { thread.make($0) }
     }
     try start(
       upTo: limit, when: demand, making: making,
       deliver: { [self] pieces in
         // While this thread runs a turn that does next to nothing, and writes, another one makes the next piece.
-        _ = intake.deliver(here: place.fate != .rows && threadCount > 1) {
+        _ = intake.deliver(here: placement.isHandedOver && threadCount > 1) {
           let start = monotonicNow()
           take(pieces)
           let time = monotonicNow() &- start
           demand?.used(in: time)
-          place.used(in: time)
+          placement.used(in: time)
         }
       })
   }
 }
 
-/// Where one thread decodes blocks, and works on them beyond that once there is work. Used by that thread only.
-private final class Workbench: @unchecked Sendable {
-  private let place: BlockWorkPlace
+/// What one thread does with the blocks that it reads. Used by that thread only.
+private final class StageThread: @unchecked Sendable {
+  private let placement: StagePlacement
   private let decoding: BlockDecoding
-  private var worker: BlockWorker?
+  private var worker: StageWorker?
 
-  init(_ place: BlockWorkPlace, _ decoding: BlockDecoding) {
-    self.place = place
+  init(_ placement: StagePlacement, _ decoding: BlockDecoding) {
+    self.placement = placement
     self.decoding = decoding
   }
 
   func make(_ read: BlockReader.Piece) -> DecodedPiece {
-    if worker == nil { worker = place.get()?.makeWorker() }
+    if worker == nil { worker = placement.makeWorker() }
     let start = monotonicNow()
-    var piece = decoding.decode(read, isPassedOn: place.fate == .verbatim)
+    var piece = decoding.decode(read, isPassedOn: placement.passesThrough)
     guard let worker else {
-      place.made(in: monotonicNow() &- start)
+      placement.made(in: monotonicNow() &- start)
       return piece
     }
     if let rows = piece.rows { piece.encoded = worker.encode(rows) }

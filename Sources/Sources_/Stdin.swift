@@ -60,7 +60,7 @@ public struct Stdin: SourceComponent {
     private let parameters: Stdin
     private lazy var intake = Intake(seat, gate: SemaphoreGate())
     private var reader: BlockReader?
-    private lazy var place = BlockWorkPlace(
+    private lazy var placement = makePlacement(
       threads: parameters.decode.options.readsBlocksApart ? decodingThreads : 1,
       always: execution.reading.startsAllThreads)
     private var hasClaim = false
@@ -104,7 +104,7 @@ public struct Stdin: SourceComponent {
         self.reader = reader
         try reader.start(
           decoding: parameters.decode.options, knowing: decodingPlace.memory, threads: decodingThreads,
-          allAtOnce: execution.reading.startsAllThreads, into: intake, place: place
+          allAtOnce: execution.reading.startsAllThreads, into: intake, placement: placement
         ) { pieces in node.object?.take(pieces[...]) }
       } catch {
         finish(failing: SignalFailure(.source, error.message, at: seat.location))
@@ -118,14 +118,14 @@ public struct Stdin: SourceComponent {
         if let rows = piece.rows { take(rows, encoded: piece.encoded, origin: lineOrigin) }
         guard isBatchDone else {
           return whenBatchIsDone { [unowned self, rest] in
-            place.usedMore(in: restTime)
+            placement.usedMore(in: restTime)
             end(piece)
             take(rest)
           }
         }
         end(piece)
       }
-      shareWork(through: place)
+      endTurn(placement)
     }
 
     /// What comes behind the rows of a piece.

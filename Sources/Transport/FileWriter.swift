@@ -59,16 +59,26 @@ public final class FileWriter: Sendable {
 
   public typealias Completion = @Sendable (Result<Void, WriteFailure>) -> Void
 
+  /// Bytes that nobody changes any more, in memory that `owner` keeps.
+  public struct Bytes: @unchecked Sendable {
+    public let bytes: UnsafeRawBufferPointer
+    private let owner: AnyObject
+    public init(_ bytes: UnsafeRawBufferPointer, heldBy owner: AnyObject) {
+      self.bytes = bytes
+      self.owner = owner
+    }
+  }
+
   enum Content: @unchecked Sendable {
     case bytes([UInt8])
     case buffer(OutputBuffer)
-    case lines(VerbatimLines)
+    case held(Bytes)
 
     var count: Int {
       switch self {
       case .bytes(let bytes): bytes.count
       case .buffer(let buffer): buffer.count
-      case .lines(let lines): lines.bytes.count
+      case .held(let held): held.bytes.count
       }
     }
 
@@ -76,7 +86,7 @@ public final class FileWriter: Sendable {
       switch self {
       case .bytes(let bytes): bytes.withUnsafeBytes { body($0) }
       case .buffer(let buffer): body(buffer.bytes)
-      case .lines(let lines): body(lines.bytes)
+      case .held(let held): body(held.bytes)
       }
     }
   }
@@ -172,9 +182,9 @@ public final class FileWriter: Sendable {
     _ = enqueue(Block(content: .buffer(buffer), completion: completion), whenFull: .exceed)
   }
 
-  /// The same for lines as they were read.
-  public func add(_ lines: VerbatimLines, _ completion: Completion? = nil) {
-    _ = enqueue(Block(content: .lines(lines), completion: completion), whenFull: .exceed)
+  /// The same for bytes in memory of somebody else.
+  public func add(_ bytes: Bytes, _ completion: Completion? = nil) {
+    _ = enqueue(Block(content: .held(bytes), completion: completion), whenFull: .exceed)
   }
 
   /// Hands over a buffer and leaves it to the caller that `write()` is called soon, on some thread. Never waits.
@@ -182,9 +192,9 @@ public final class FileWriter: Sendable {
     _ = enqueue(Block(content: .buffer(buffer), completion: completion), whenFull: .exceed, isLeft: mayBeLeft)
   }
 
-  /// The same for lines as they were read.
-  public func leave(_ lines: VerbatimLines, _ completion: Completion? = nil) {
-    _ = enqueue(Block(content: .lines(lines), completion: completion), whenFull: .exceed, isLeft: mayBeLeft)
+  /// The same for bytes in memory of somebody else.
+  public func leave(_ bytes: Bytes, _ completion: Completion? = nil) {
+    _ = enqueue(Block(content: .held(bytes), completion: completion), whenFull: .exceed, isLeft: mayBeLeft)
   }
 
   /// Writes what waits, on the calling thread, unless another one is just writing and so will do it. May block for as long as the

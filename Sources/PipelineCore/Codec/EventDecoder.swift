@@ -16,7 +16,7 @@ public protocol EventDecoder: AnyObject {
 
   /// Takes a whole slab as a block of lines that need no rows, if it is one; then nothing else is done.
   ///
-  /// - Parameter isPassedOn: The block will probably be passed on as it stands (``VerbatimLines``): then it is enough to
+  /// - Parameter isPassedOn: The block will probably be passed on as it stands (``PassThroughLines``): then it is enough to
   ///   know that it can be, and ``RowBatch/findCounted()`` finds the rest if need be.
   func survey(_ slab: Slab, offset: Int64, isPassedOn: Bool, into rows: RowBatch) -> Bool
 

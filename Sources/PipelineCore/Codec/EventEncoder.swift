@@ -13,7 +13,7 @@ public protocol EventEncoder: AnyObject {
   func reset()
 
   /// Whether lines of this kind come out as they went in.
-  func passes(_ kind: VerbatimLines.Kind) -> Bool
+  func passes(_ kind: PassThroughLines.Kind) -> Bool
 
   /// Appends what an output of events that were encoded already must begin with: the header of CSV.
   func appendHeader(to output: OutputBuffer)
@@ -22,7 +22,7 @@ public protocol EventEncoder: AnyObject {
 extension EventEncoder {
   public var keepsState: Bool { false }
   public func reset() {}
-  public func passes(_ kind: VerbatimLines.Kind) -> Bool { false }
+  public func passes(_ kind: PassThroughLines.Kind) -> Bool { false }
   public func appendHeader(to output: OutputBuffer) {}
 }
 
@@ -89,7 +89,7 @@ final class JSONEventEncoder: EventEncoder {
 
   var mediaType: StaticString { terminated && layout == .compact ? "application/x-ndjson" : "application/json" }
 
-  func passes(_ kind: VerbatimLines.Kind) -> Bool { kind == .documents && terminated && layout == .compact }
+  func passes(_ kind: PassThroughLines.Kind) -> Bool { kind == .documents && terminated && layout == .compact }
 
   func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
     if let failure = JSONWriter.append(value, to: output, layout: layout) { return failure }
@@ -106,7 +106,7 @@ final class TextEncoder: EventEncoder {
 
   var mediaType: StaticString { "text/plain; charset=utf-8" }
 
-  func passes(_ kind: VerbatimLines.Kind) -> Bool { terminated }
+  func passes(_ kind: PassThroughLines.Kind) -> Bool { terminated }
 
   func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
     if let failure = appendBare(value, to: output) { return failure }
@@ -119,7 +119,7 @@ final class TextEncoder: EventEncoder {
 final class LinesEncoder: EventEncoder {
   var mediaType: StaticString { "text/plain; charset=utf-8" }
 
-  func passes(_ kind: VerbatimLines.Kind) -> Bool { true }
+  func passes(_ kind: PassThroughLines.Kind) -> Bool { true }
 
   func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
     let start = output.count

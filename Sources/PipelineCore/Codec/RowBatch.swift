@@ -53,7 +53,7 @@ public final class RowBatch {
   private(set) var form = Form.rows
   /// Set beside a form that is not `rows`: the slab holds nothing but the rows, a line feed behind each, and they are
   /// written as they stand where each event shall be a line.
-  private(set) var verbatim: VerbatimLines?
+  private(set) var passThrough: PassThroughLines?
 
   /// The block is what `rx_lines_rows` says; `slab` holds it whole.
   func holdDocuments(
@@ -61,14 +61,14 @@ public final class RowBatch {
   ) {
     form = .documents(lines, text: text, offset: offset)
     if rx_lines_are_verbatim(self.lines) {
-      verbatim = VerbatimLines(slab: slab, bytes: text, count: lines.count, kind: .documents)
+      passThrough = PassThroughLines(slab: slab, bytes: text, count: lines.count, kind: .documents)
     }
   }
 
   /// The block is `count` documents that are verbatim.
   func holdDocuments(_ count: Int, _ text: UnsafeRawBufferPointer, offset: Int64, in slab: Slab) {
     form = .counted(text, offset: offset)
-    verbatim = VerbatimLines(slab: slab, bytes: text, count: count, kind: .documents)
+    passThrough = PassThroughLines(slab: slab, bytes: text, count: count, kind: .documents)
   }
 
   /// Finds the documents of a block that was only counted, because somebody reads them after all.
@@ -82,10 +82,10 @@ public final class RowBatch {
     form = .lines(text, offset: offset)
     guard text.last == 0x0A, text.place(of: 0x0D) == nil else { return }
     let count = rx_count_feeds(text.baseAddress?.assumingMemoryBound(to: CChar.self), text.count)
-    verbatim = VerbatimLines(slab: slab, bytes: text, count: count, kind: .strings)
+    passThrough = PassThroughLines(slab: slab, bytes: text, count: count, kind: .strings)
   }
 
-  /// How many documents there are, if they are verbatim (``verbatim``) and that can be said quickly; nothing else is found.
+  /// How many documents there are, if they are verbatim (``passThrough``) and that can be said quickly; nothing else is found.
   func countVerbatim(_ text: UnsafeRawBufferPointer) -> Int? {
     if lines == nil { lines = rx_lines_new() }
     var count = 0
@@ -164,7 +164,7 @@ public final class RowBatch {
   public func clear() {
     count = 0
     form = .rows
-    verbatim = nil
+    passThrough = nil
     if !rejected.isEmpty { rejected.removeAll(keepingCapacity: rejected.count < 1024) }
   }
 
@@ -179,7 +179,7 @@ public final class RowBatch {
 }
 
 /// Events that are the lines of a piece of memory, as they stand.
-public struct VerbatimLines {
+public struct PassThroughLines {
   public enum Kind: Sendable {
     /// Each line is a JSON object or array.
     case documents

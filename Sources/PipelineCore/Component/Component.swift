@@ -151,6 +151,9 @@ public protocol SinkComponent: Component {
   var sendsRequests: Bool { get }
   /// How it writes events, so that tests, which do not run it, reject what it would reject; nil: it takes all.
   var encoding: EncodeParameter? { get }
+  /// How it writes events one behind the other to a stream, so that they may be encoded before it gets them
+  /// (``ParallelStage``); nil: it must see each.
+  var streamEncoding: EncodeParameter? { get }
   func makeSink(_ seat: Seat) -> RunningSink
 }
 
@@ -160,6 +163,7 @@ extension SinkComponent {
   public var writesFile: FilePathParameter? { nil }
   public var sendsRequests: Bool { false }
   public var encoding: EncodeParameter? { nil }
+  public var streamEncoding: EncodeParameter? { nil }
 }
 
 /// Which place a component can stand in.

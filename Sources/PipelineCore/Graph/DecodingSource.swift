@@ -8,9 +8,8 @@ import CJSON
 open class DecodingSource: RunningSource {
   // Grows with what comes: an answer that holds one event needs little, and there may be hundreds of sources.
   private let rows = RowBatch(capacity: 16)
-  private var hasShared = false
-  /// Of the last block.
-  private var fate = BlockFate.rows
+  /// The last block was handed over as it stands, or as it was encoded beside the turns.
+  private var isHandedOver = false
   /// Where the first event of the last block stands in the input that was decoded and not sent, because the source was
   /// closed before, or has not been sent yet; nil: all of them were sent.
   public private(set) var unsentOffset: Int64?
@@ -62,9 +61,7 @@ open class DecodingSource: RunningSource {
     guard !isClosed else { return }
     emitRemainder()
     unsentOffset = nil
-    if let encoded, emit(encoded) {
-      fate = .encoded
-      execution.tally.received &+= UInt64(encoded.received)
+    if let encoded, handOver(Batch(encoded)) {
       execution.encodedBlocks += 1
       return
     }
@@ -151,24 +148,35 @@ open class DecodingSource: RunningSource {
 
   final override func ended() { endPause() }
 
-  /// Tells the threads that decode what else they can do with their blocks, if anything and if it is worth it. For the end
-  /// of each turn in which there were some: by then everybody has subscribed.
-  public final func shareWork(through place: BlockWorkPlace) {
-    place.fate = fate
-    guard !hasShared, !isClosed, place.isWorthIt() else { return }
-    hasShared = true
-    let work = BlockWork()
-    if offer(work) { place.put(work) }
+  /// Where the work of the stage of this source is done.
+  ///
+  /// - Parameters:
+  ///   - threads: How many may decode.
+  ///   - always: The work is done beside the turns from the first block on.
+  public final func makePlacement(threads: Int, always: Bool) -> StagePlacement {
+    StagePlacement(
+      seat.scope.isForSomething ? nil : execution.plan.stage(of: seat.step), threads: threads, always: always)
+  }
+
+  /// For the end of each turn in which there were blocks.
+  public final func endTurn(_ placement: StagePlacement) {
+    placement.isHandedOver = isHandedOver
+    placement.decide()
+  }
+
+  /// Hands on many events at once; false: somebody must see them one by one.
+  private func handOver(_ batch: Batch) -> Bool {
+    guard isAccepted(batch) else { return false }
+    isHandedOver = true
+    execution.tally.received &+= UInt64(batch.received)
+    emit(batch)
+    return true
   }
 
   /// Emits the rows of a batch, or hands all of it on at once. Returns where it stopped; nil: nothing is left.
   private func produce(_ rows: RowBatch, _ origin: Origin) -> Cursor? {
-    if let lines = rows.verbatim, emit(lines) {
-      fate = .verbatim
-      execution.tally.received &+= UInt64(lines.count)
-      return nil
-    }
-    fate = .rows
+    if let lines = rows.passThrough, handOver(Batch(lines)) { return nil }
+    isHandedOver = false
     rows.findCounted()
     return produceRows(rows, origin, from: Cursor())
   }

@@ -45,7 +45,7 @@ public final class Execution {
     public var startsAllThreads = false
   }
   public var reading = Reading()
-  /// Blocks that came ready to be written (``BlockWork``).
+  /// Blocks that came encoded (``ParallelStage``).
   public internal(set) var encodedBlocks = 0
   /// Sees all subscriptions, for tests.
   var subscriptionProbe: (any SubscriptionProbe)?

@@ -2,14 +2,10 @@
 open class Downstream {
   public init() {}
   open func receive(_ event: Event) {}
-  /// Takes many events at once, if it makes no difference to it: false where they must come one by one, and then
-  /// nothing has been done.
-  open func receive(_ lines: VerbatimLines) -> Bool { false }
-  /// Says what it does with each event, and has what is below say the same; false where that needs turns.
-  open func join(_ work: BlockWork) -> Bool { false }
-  /// Takes what a work that it has joined made of many events; false where they must come one by one, and then nothing
-  /// has been done.
-  open func receive(_ block: EncodedBlock) -> Bool { false }
+  /// Whether it makes no difference to it, nor to anybody below, that these events come at once.
+  open func accepts(_ batch: Batch) -> Bool { false }
+  /// Takes many events at once that it ``accepts(_:)``.
+  open func receive(_ batch: Batch) {}
   open func complete() {}
   open func fail(_ failure: SignalFailure) {}
 }
@@ -83,19 +79,15 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
 
   // MARK: Output
 
-  /// Emits many events at once; false where they must be emitted one by one, and then nothing has been done.
-  public final func emit(_ lines: VerbatimLines) -> Bool {
-    !isClosed && downstream._withUnsafeGuaranteedRef { $0.receive(lines) }
+  /// Whether what is below takes these events at once.
+  final func isAccepted(_ batch: Batch) -> Bool {
+    !isClosed && downstream._withUnsafeGuaranteedRef { $0.accepts(batch) }
   }
 
-  /// The same of a block that a work made which what is below has joined.
-  final func emit(_ block: EncodedBlock) -> Bool {
-    !isClosed && downstream._withUnsafeGuaranteedRef { $0.receive(block) }
-  }
-
-  /// Asks what is below to join.
-  final func offer(_ work: BlockWork) -> Bool {
-    !isClosed && downstream._withUnsafeGuaranteedRef { $0.join(work) }
+  /// Emits many events at once, which what is below accepts.
+  final func emit(_ batch: Batch) {
+    guard !isClosed else { return }
+    downstream._withUnsafeGuaranteedRef { $0.receive(batch) }
   }
 
   @inline(__always)

@@ -18,6 +18,9 @@ public final class Plan: Sendable {
   /// Where a source reads standard input; nil: none does.
   public let standardInput: SourceLocation?
 
+  /// What the threads that decode can do beyond that, by the steps of sources.
+  let stages: [StepID: ParallelStage]
+
   /// What a file may say.
   static let threadRange = 1...256
 
@@ -35,6 +38,7 @@ public final class Plan: Sendable {
     self.steps = steps
     self.expressions = expressions
     self.standardInput = standardInput
+    stages = Plan.stages(named, sinks)
   }
 
   public func index(ofNamed name: String) -> Int? { named.firstIndex { $0.name == name } }

@@ -59,8 +59,8 @@ public final class RowRun: OperatorNode {
   private var ownChain: OwnChain?
   /// The event time that steps share with those of other chains, by their places; made when first asked for.
   private var clocks: [Int: EventClock] = [:]
-  /// Of which it is part.
-  private var work: BlockWork?
+  /// Whether it may be part of a ``ParallelStage``.
+  private let isPure: Bool
 
   private final class OwnChain: RowChain {
     private let run: Unmanaged<RowRun>
@@ -78,6 +78,7 @@ public final class RowRun: OperatorNode {
       seat.scope.frames?.frame(segment, seat.scope, seat.execution) ?? EventFrame(segment, seat.scope, seat.execution)
     }
     self.steps = steps
+    isPure = plan.isPure
     components = plan.parts.flatMap { $0.steps.map(\.component) }
     late = components.indices.filter { steps[$0].step.takeUnretainedValue() is LateStep }
     super.init(seat, downstream: downstream)
@@ -143,15 +144,13 @@ public final class RowRun: OperatorNode {
     }
   }
 
-  public override func join(_ work: BlockWork) -> Bool {
-    guard seat.scope === execution.topScope, let plan = seat.plan?.run, work.add(plan), offer(work) else {
-      return false
-    }
-    self.work = work
-    return true
+  /// A block that is encoded has been passed through these steps.
+  public override func accepts(_ batch: Batch) -> Bool {
+    guard isPure, case .encoded = batch.content else { return false }
+    return isAccepted(batch)
   }
 
-  public override func receive(_ block: EncodedBlock) -> Bool { block.work === work && emit(block) }
+  public override func receive(_ batch: Batch) { emit(batch) }
 
   /// Passes the event through the steps from `first` on and emits it. Returns the last step that completes with it,
   /// or -1.

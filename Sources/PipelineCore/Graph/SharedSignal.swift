@@ -229,16 +229,18 @@ final class SharedSignal: Downstream {
     }
   }
 
-  override func receive(_ lines: VerbatimLines) -> Bool {
-    only?._withUnsafeGuaranteedRef { $0.receive(lines) } ?? false
+  override func accepts(_ batch: Batch) -> Bool {
+    watcher == nil && sharing.replay == 0 && !subscribers.isEmpty
+      && subscribers.allSatisfy { subscriber in
+        !subscriber.isCatchingUp && !subscriber.isClosed
+          && subscriber.downstream._withUnsafeGuaranteedRef { $0.accepts(batch) }
+      }
   }
 
-  override func join(_ work: BlockWork) -> Bool {
-    only?._withUnsafeGuaranteedRef { $0.join(work) } ?? false
-  }
-
-  override func receive(_ block: EncodedBlock) -> Bool {
-    only?._withUnsafeGuaranteedRef { $0.receive(block) } ?? false
+  override func receive(_ batch: Batch) {
+    for subscriber in subscribers where !subscriber.isClosed {
+      subscriber.downstream._withUnsafeGuaranteedRef { $0.receive(batch) }
+    }
   }
 
   override func complete() {

@@ -1,6 +1,6 @@
 /// Which named signals a pipeline may still run, as far as the plan and what runs tell.
 struct SignalReach {
-  private enum Referrer {
+  enum Referrer {
     case sink(Int)
     case named(Int)
   }
@@ -17,11 +17,20 @@ struct SignalReach {
   /// The named signals to which each one refers.
   private let targets: [[Int]]
 
+  /// Who refers to each of the named signals.
+  static func references(_ named: [NamedPlan], _ sinks: [SinkPlan]) -> [[Referrer]] {
+    walk(named, sinks).map { $0.map(\.by) }
+  }
+
+  private static func walk(_ named: [NamedPlan], _ sinks: [SinkPlan]) -> [[Reference]] {
+    var walk = Walk(references: Array(repeating: [], count: named.count))
+    for (index, sink) in sinks.enumerated() { walk.visit(sink.input, by: .sink(index), isLate: false) }
+    for (index, named) in named.enumerated() { walk.visit(named.body, by: .named(index), isLate: false) }
+    return walk.references
+  }
+
   init(_ plan: Plan) {
-    var walk = Walk(references: Array(repeating: [], count: plan.named.count))
-    for (index, sink) in plan.sinks.enumerated() { walk.visit(sink.input, by: .sink(index), isLate: false) }
-    for (index, named) in plan.named.enumerated() { walk.visit(named.body, by: .named(index), isLate: false) }
-    references = walk.references
+    references = Self.walk(plan.named, plan.sinks)
     var targets: [[Int]] = Array(repeating: [], count: plan.named.count)
     for (index, list) in references.enumerated() {
       for case .named(let referrer) in list.map(\.by) where targets[referrer].last != index {

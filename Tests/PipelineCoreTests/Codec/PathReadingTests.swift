@@ -264,7 +264,7 @@ import Testing
     for isPassedOn in [true, false] {
       let rows = RowBatch()
       #expect(decoder.survey(slab, offset: 7, isPassedOn: isPassedOn, into: rows))
-      #expect(rows.verbatim?.count == 3)
+      #expect(rows.passThrough?.count == 3)
       if case .counted = rows.form { #expect(isPassedOn) } else { #expect(!isPassedOn) }
       let json = JSONParser()
       var seen: [String] = []

@@ -3,20 +3,21 @@ import Testing
 @testable import PipelineCore
 
 /// When threads that decode take over what turns do with a block.
-@Suite struct BlockWorkPlaceTests {
+@Suite struct StagePlacementTests {
   /// Nanoseconds of decoding and of the turn, for each of `blocks`.
   private func isWorthIt(_ making: Int64, _ using: Int64, threads: Int, blocks: Int = 100) -> Bool {
-    let place = BlockWorkPlace(threads: threads)
+    let place = StagePlacement(ParallelStage(branches: []), threads: threads)
     return (0..<2).map { _ in tell(place, making, using, blocks) } == [false, true]
   }
 
   /// A span.
-  private func tell(_ place: BlockWorkPlace, _ making: Int64, _ using: Int64, _ blocks: Int) -> Bool {
+  private func tell(_ place: StagePlacement, _ making: Int64, _ using: Int64, _ blocks: Int) -> Bool {
     for _ in 0..<blocks {
       place.made(in: making)
       place.used(in: using)
     }
-    return place.isWorthIt()
+    place.decide()
+    return place.isBeside
   }
 
   @Test func whereTurnsOrDecodingTakeMostOfTheTime() {
@@ -36,12 +37,12 @@ import Testing
   }
 
   @Test func twoSpansMustAgree() {
-    let place = BlockWorkPlace(threads: 2)
+    let place = StagePlacement(ParallelStage(branches: []), threads: 2)
     #expect(!tell(place, 100_000, 900_000, 10))
     #expect(!tell(place, 500_000, 500_000, 10))
     #expect(!tell(place, 100_000, 900_000, 10))
     #expect(tell(place, 100_000, 900_000, 10))
-    place.put(BlockWork())
-    #expect(!tell(place, 100_000, 900_000, 10))
+    // It stays there.
+    #expect(tell(place, 500_000, 500_000, 10))
   }
 }

@@ -4,9 +4,9 @@ import PipelineHost
 import PipelineTestSupport
 import Testing
 
-/// What the threads that decode blocks do beyond that (``BlockWork``) shows in nothing but time: outputs, rejections, dead
+/// What the threads that decode blocks do beyond that (``ParallelStage``) shows in nothing but time: outputs, rejections, dead
 /// letters, counters and the outcome are those of one line at a time.
-@Suite struct BlockWorkTests {
+@Suite struct ParallelStageTests {
   private struct Written: Equatable {
     var files: [String]
     var deadLetters: [String]
@@ -39,7 +39,7 @@ import Testing
     let outcome = pipeline.runToEnd(within: .seconds(60))
     return Run(
       written: Written(
-        files: ["out", "bad"].map(folder.read), deadLetters: pipeline.deadLetters, counters: pipeline.counters,
+        files: ["out", "bad", "third"].map(folder.read), deadLetters: pipeline.deadLetters, counters: pipeline.counters,
         outcome: outcome),
       encodedBlocks: pipeline.execution.encodedBlocks)
   }
@@ -54,6 +54,25 @@ import Testing
         out: { from: input, chain: [ \(steps.joined(separator: ", ")) ], file: { path: \(folder("out")), encode: \(encode) } }
       \(errors ? "  bad: { from: input.errors, file: \(folder("bad")) }" : "")
       """
+    }
+  }
+
+  /// Several sinks: each with steps of its own behind the source, or behind a signal that several read.
+  private static func several(_ decode: String, _ chains: [[String]], _ encoders: [String]) -> Text {
+    { input, folder in
+      var text = """
+        sources: { input: { file: { path: \(input), decode: \(decode) } } }
+        signals: { some: { from: input, chain: [ \(chains[0].joined(separator: ", ")) ] } }
+        sinks:
+        """
+      for (index, chain) in chains.dropFirst().enumerated() {
+        let name = ["out", "bad", "third"][index]
+        let from = index == 1 ? "input" : "some"
+        text +=
+          "\n  \(name): { from: \(from), chain: [ \(chain.joined(separator: ", ")) ], "
+          + "file: { path: \(folder(name)), encode: \(encoders[index]) } }"
+      }
+      return text
     }
   }
 
@@ -114,6 +133,34 @@ import Testing
       }
     }
     #expect(rounds == 20)
+    #expect(encodedBlocks > 40)
+  }
+
+  @Test(arguments: 0..<6) func severalSinksShowNothingElse(_ part: Int) throws {
+    var generator = SplitMix(UInt64(100 + part))
+    var encodedBlocks = 0
+    var rounds = 0
+    for round in 0..<60 where rounds < 12 {
+      let decode = generator.pick(["ndjson", "logfmt"])
+      let kind = decode == "logfmt" ? "logfmt" : "json"
+      let count = 2 + generator.below(2)
+      let chains = (0...count).map { _ in (0..<generator.below(3)).map { _ in generator.pick(Self.steps) } }
+      let encoders = (0..<count).map { _ in generator.pick(Self.encoders) }
+      let faults = generator.pick([0, 0, 3])
+      let input = Input(
+        (0..<generator.pick([1, 30, 400])).map { _ in
+          generator.below(100) < faults ? generator.pick(Self.faulty[kind]!) : generator.pick(Self.lines[kind]!)
+        })
+      let text = Self.several(decode, chains, encoders)
+      guard let single = try? run(text, input, threads: 1, blockBytes: 1) else { continue }
+      rounds += 1
+      for threads in [2, 3] {
+        let many = try run(text, input, threads: threads, blockBytes: generator.pick([40, 200, 1000]))
+        encodedBlocks += many.encodedBlocks
+        #expect(many.written == single.written, "part \(part), round \(round): \(text(input.path, Scratch()))")
+      }
+    }
+    #expect(rounds == 12)
     #expect(encodedBlocks > 40)
   }
 

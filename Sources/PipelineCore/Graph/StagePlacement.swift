@@ -1,0 +1,220 @@
+import Synchronization
+
+/// Where the work of a source's ``ParallelStage`` is done: in the turns at first, on the threads that decode as soon as that is
+/// worth it.
+public final class StagePlacement: Sendable {
+  private struct State {
+    var isBeside = false
+    /// Of the present span.
+    var blocks = 0
+    var making: Int64 = 0
+    var using: Int64 = 0
+    /// Spans in a row in which it would have been worth it.
+    var agreed = 0
+    /// Who else weighs how long blocks are used.
+    var alsoUsed: (@Sendable (Int64) -> Void)?
+  }
+  private let stage: ParallelStage?
+  private let spare = SpareOutput()
+  private let state = Mutex(State())
+  private let handedOver = Atomic(false)
+  private let threads: Int
+  /// It is worth it whatever blocks take.
+  private let always: Bool
+
+  /// A span is at least that long, in nanoseconds of work and in blocks.
+  private static let span: Int64 = 4_000_000
+  private static let leastBlocks = 8
+
+  /// - Parameters:
+  ///   - stage: Nil: there is nothing to do but decoding.
+  ///   - threads: How many may decode.
+  ///   - always: It is worth it from the first block on.
+  public init(_ stage: ParallelStage?, threads: Int, always: Bool = false) {
+    self.stage = stage
+    self.threads = threads
+    self.always = always
+    passesThrough = stage?.passesThrough(.documents) ?? false
+  }
+
+  /// Blocks of plain documents will be passed on as they stand, so that their rows need not be found.
+  public let passesThrough: Bool
+
+  /// Whether the last turn handed over a block, so that the next ones will do next to nothing either.
+  public var isHandedOver: Bool {
+    get { handedOver.load(ordering: .relaxed) }
+    set { handedOver.store(newValue, ordering: .relaxed) }
+  }
+
+  /// For one thread; nil as long as the turns do the work.
+  public func makeWorker() -> StageWorker? {
+    guard let stage, state.withLock({ $0.isBeside }) else { return nil }
+    return StageWorker(stage, spare)
+  }
+
+  /// A block took so many nanoseconds to decode.
+  public func made(in nanoseconds: Int64) { state.withLock { $0.making &+= nanoseconds } }
+
+  /// A turn took so many nanoseconds for a block.
+  public func used(in nanoseconds: Int64) {
+    state.withLock {
+      $0.using &+= nanoseconds
+      $0.blocks += 1
+    }
+  }
+
+  /// Further turns took so many nanoseconds for the rest of the last block.
+  public func usedMore(in nanoseconds: Int64) {
+    let also = state.withLock { state in
+      state.using &+= nanoseconds
+      return state.alsoUsed
+    }
+    also?(nanoseconds)
+  }
+
+  /// Tells `body` of what `usedMore` is told.
+  public func whenUsedMore(_ body: @escaping @Sendable (Int64) -> Void) { state.withLock { $0.alsoUsed = body } }
+
+  /// At the end of a turn: moves the work beside the turns if it is worth it.
+  ///
+  /// It is where threads that do all of it beside each other would take less than decoding beside the turns takes: then what
+  /// is slower, the turns or decoding, is what everything waits for. A fourth more, because they get in each other's way;
+  /// and twice in a row, because the first blocks find everything cold.
+  func decide() {
+    guard stage != nil else { return }
+    state.withLock { state in
+      if state.isBeside { return }
+      if always {
+        state.isBeside = true
+        return
+      }
+      guard state.blocks >= Self.leastBlocks, state.making &+ state.using >= Self.span else { return }
+      defer { (state.blocks, state.making, state.using) = (0, 0, 0) }
+      let beside = (state.making &+ state.using) / Int64(max(1, threads))
+      state.agreed = max(state.making, state.using) > beside &+ beside / 4 ? state.agreed + 1 : 0
+      state.isBeside = state.agreed == 2
+    }
+  }
+
+  /// Whether the work is done beside the turns.
+  var isBeside: Bool { state.withLock { $0.isBeside } }
+}
+
+/// Buffers that are used again and again.
+final class SpareOutput: Sendable {
+  private let buffers = Mutex<[OutputBuffer]>([])
+  private static let limit = 64
+
+  func take() -> OutputBuffer { buffers.withLock { $0.popLast() } ?? OutputBuffer(capacity: 16 << 10) }
+
+  func put(_ back: [OutputBuffer]) {
+    for buffer in back { buffer.clear() }
+    buffers.withLock { for buffer in back where $0.count < Self.limit { $0.append(buffer) } }
+  }
+}
+
+/// Does the work of a ``ParallelStage`` on one thread.
+public final class StageWorker {
+  private struct Branch {
+    let steps: FusedSteps
+    /// Retained, as the buffer of the present block is.
+    let encoder: any EventEncoder
+  }
+
+  private let spare: SpareOutput
+  private let sinks: [StepID]
+  private let arena = Arena()
+  private let json = JSONParser()
+  // In memory of their own, so that an event counts no references.
+  private let branches: UnsafeMutableBufferPointer<Branch>
+  private let banks: UnsafeMutableBufferPointer<Unmanaged<SlotBank>>
+  /// Blocks in a row that had to be left to their turns, and how many more are left without trying.
+  private var failures = 0
+  private var rest = 0
+  /// Whether a block that passes through as it stands needs no work.
+  private let hasSteps: Bool
+
+  init(_ stage: ParallelStage, _ spare: SpareOutput) {
+    self.spare = spare
+    var banks: [ObjectIdentifier: SlotBank] = [:]
+    let (arena, json) = (arena, json)
+    let branches = stage.branches.map { branch in
+      guard let encoder = branch.component.streamEncoding?.makeEncoder() else {
+        preconditionFailure("a sink of a stage writes no stream")
+      }
+      let steps = FusedSteps(branch.parts) { segment in
+        let reading = segment.projection.filling
+        if reading.isShared, banks[ObjectIdentifier(reading)] == nil {
+          banks[ObjectIdentifier(reading)] = SlotBank(reading.slotCount)
+        }
+        return EventFrame(segment, arena: arena, json: json, bank: banks[ObjectIdentifier(reading)])
+      }
+      return Branch(steps: steps, encoder: encoder)
+    }
+    sinks = stage.branches.map(\.sink)
+    hasSteps = stage.branches.contains { !$0.parts.isEmpty }
+    self.branches = .allocate(capacity: branches.count)
+    _ = self.branches.initialize(from: branches)
+    self.banks = .allocate(capacity: banks.count)
+    _ = self.banks.initialize(from: banks.values.map { .passRetained($0) })
+  }
+
+  deinit {
+    for branch in branches { branch.steps.deallocate() }
+    branches.deinitialize()
+    branches.deallocate()
+    for bank in banks { bank.release() }
+    banks.deallocate()
+  }
+
+  /// What becomes of the block; nil: its turn must see to it.
+  public func encode(_ block: DecodedBlock) -> EncodedBlock? {
+    let rows = block.batch
+    guard rows.rejected.isEmpty else { return nil }
+    // As it stands it costs nothing at all.
+    if !hasSteps, let lines = rows.passThrough, branches.allSatisfy({ $0.encoder.passes(lines.kind) }) { return nil }
+    if rest > 0 {
+      rest -= 1
+      return nil
+    }
+    let buffers = branches.map { _ in spare.take() }
+    var sent = [Int](repeating: 0, count: branches.count)
+    guard let received = encode(rows, into: buffers, &sent) else {
+      spare.put(buffers)
+      failures = min(failures + 1, 7)
+      rest = 1 << failures
+      return nil
+    }
+    failures = 0
+    return EncodedBlock(spare, sinks, buffers, sent: sent, received: received)
+  }
+
+  private func encode(_ rows: RowBatch, into buffers: [OutputBuffer], _ sent: inout [Int]) -> Int? {
+    var received = 0
+    let isDone = buffers.withUnsafeBufferPointer { buffers in
+      sent.withUnsafeMutableBufferPointer { sent in
+        rows.forEachValue(telling: json.indexed) { value in
+          received &+= 1
+          // What one event needed, the next one does not: small memory stays in the cache.
+          defer {
+            arena.reset()
+            for bank in banks { bank._withUnsafeGuaranteedRef { $0.forget() } }
+          }
+          for index in branches.indices {
+            var event = Event(value)
+            var step = 0
+            switch withUnsafeMutablePointer(to: &event, { branches[index].steps.passPure($0, from: &step) }) {
+            case .passed:
+              guard branches[index].encoder.append(event.value, to: buffers[index]) == nil else { return false }
+              sent[index] &+= 1
+            case .dropped: continue
+            case .failed, .unreadable, .notPure: return false
+            }
+          }
+          return true
+        }
+      }
+    }
+    return isDone ? received : nil
+  }
+}
