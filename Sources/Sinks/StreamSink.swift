@@ -212,7 +212,8 @@ class StreamSink: RunningSink {
     let reason = delivery.failure?.message ?? "\(target.name) did not take \(left == 1 ? "it" : "them") in time"
     execution.services.log(
       .warning, execution.plan.steps[seat.step.number].label,
-      "\(seat.location): \(left) event\(left == 1 ? " was" : "s were") taken but not delivered: \(reason)")
+      (seat.location.map { "\($0): " } ?? "")
+        + "\(left) event\(left == 1 ? " was" : "s were") taken but not delivered: \(reason)")
   }
 
   private func hasRoom() {

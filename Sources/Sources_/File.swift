@@ -137,7 +137,7 @@ public struct File: SourceComponent {
           fault = fault ?? SignalFailure(.source, error.message, at: path.location ?? seat.location)
         } else if found.paths.isEmpty {
           // Nothing to do is nothing wrong, as in a directory for what has come in, but a mistake looks the same.
-          log(.warning, "\(path.location ?? seat.location): no file matches \(path.shown), so there is nothing to read")
+          log(.warning, "\(location(of: path))no file matches \(path.shown), so there is nothing to read")
         }
         files += found.paths.filter { seen.insert($0).inserted }
       }
@@ -334,7 +334,7 @@ public struct File: SourceComponent {
       for path in parameters.paths where !Self.exists(path.text) {
         execution.services.log(
           .info, execution.plan.steps[seat.step.number].label,
-          "\(path.location ?? seat.location): no file matches \(path.shown) yet; waiting for one")
+          "\(location(of: path))no file matches \(path.shown) yet; waiting for one")
       }
       let intake = intake
       let node = Weak(self)
@@ -521,5 +521,12 @@ extension FilePosition {
   /// Whether it is a position in that file.
   fileprivate func isOf(_ status: FileDescriptor.Status) -> Bool {
     device == status.device && inode == status.inode
+  }
+}
+
+extension RunningSource {
+  /// Where the file says the path, for the beginning of a message.
+  fileprivate func location(of path: FilePathParameter) -> String {
+    (path.location ?? seat.location).map { "\($0): " } ?? ""
   }
 }

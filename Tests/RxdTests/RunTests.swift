@@ -181,7 +181,7 @@ struct RunTests {
     try process.limit("--nofile=4:")
     try folder.write("b.log", "new\n")
     let told = try process.errorLine(with: "Too many open files")
-    #expect(told.contains("cannot list \(folder.path): "))
+    #expect(told.contains("cannot list ") && told.contains("\(folder.path.split(separator: "/").last ?? ""): "))
     let log = try #require(FileHandle(forWritingAtPath: folder.path + "/a.log"))
     log.seekToEndOfFile()
     log.write(Data("two\n".utf8))

@@ -100,8 +100,8 @@ import Testing
     #expect(pipeline.probe("lost").events.count == 1)
     #expect(pipeline.failure?.message == "POST answered 503; gave up after 2 attempts")
     #expect(pipeline.http.bodies == ["1\n", "1\n", "2\n", "2\n"])
-    #expect(pipeline.counters.rejected == 2)
-    #expect(pipeline.counters.undelivered == 1, "the last one never went out")
+    #expect(pipeline.counters.rejected == 1)
+    #expect(pipeline.counters.undelivered == 2, "the one that nobody reads, and the last one, which never went out")
   }
 
   @Test func whatIsLeftWhenTheTimeIsOver() throws {
@@ -152,7 +152,7 @@ import Testing
     #expect(pipeline.http.bodies == ["1\n2\n", "3\n4\n", "5\n6\n", "7\n"])
     #expect(
       pipeline.log == ["warning shop http: \(reason); events go to the errors output until the server takes some"])
-    #expect(pipeline.counters.sent == 3 + 4 && pipeline.counters.rejected == 4)
+    #expect(pipeline.counters.sent == 3 && pipeline.counters.rejected == 4)
   }
 
   @Test(arguments: [HTTPFailure.Kind.badRequest, .forbidden, .redirect])

@@ -265,7 +265,7 @@ import Testing
     }
     #expect(reading.counters.received == 3000)
     #expect(reading.counters.rejected == 30)
-    #expect(reading.counters.sent == 3000)
+    #expect(reading.counters.sent == 2970)
     #expect(reading.deadLetters.isEmpty)
     #expect(reading.outcome == .completed)
   }

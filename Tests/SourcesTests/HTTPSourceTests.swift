@@ -475,7 +475,7 @@ import Testing
           var c = Execution.Counters()
           c.received = 3
           c.rejected = 1
-          c.sent = 3
+          c.sent = 2
           return c
         }())
     #expect(asking.outcome == .completed)

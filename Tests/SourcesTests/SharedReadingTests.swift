@@ -13,7 +13,7 @@ import Testing
     "{ filter: event.a > 1 }, { map: event.a }", "{ filter: has(event.b.c) }, { map: event.b.c }",
     "{ map: \"[event.?a.orValue(0), event.?b.d.orValue(null)]\" }", "{ filter: \"event.k == 'x'\" }",
     "{ set: { n: event.b.c } }, { filter: event.n != 0 }", "{ filter: event.a == event.b.d }",
-    "{ take: 20 }, { map: event.k }", "{ filter: event.b.d in [1, 2, 3] }, { map: event.b }",
+    "{ take: 20 }, { map: event.k }", "{ filter: \"event.b.d in [1, 2, 3]\" }, { map: event.b }",
     "{ scan: { start: 0, next: running + event.a } }",
   ]
 

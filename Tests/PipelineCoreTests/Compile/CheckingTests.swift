@@ -194,7 +194,7 @@ import Testing
       name: t
       sources:
         a: { stdin: { decode: json }, schema: \(schema) }
-        b: { stdin: { decode: json } }
+        b: { file: { path: b, decode: json } }
       \(signals)
       sinks:
         out: { from: x, stdout: {} }

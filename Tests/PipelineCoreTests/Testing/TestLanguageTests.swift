@@ -143,7 +143,7 @@ import Testing
 
   @Test func subscriptionsAreMarked() throws {
     let text = """
-      sources: { a: { stdin: {} }, b: { stdin: {} } }
+      sources: { a: { stdin: {} }, b: { file: b } }
       signals:
         first: { from: a, chain: [ { take: 2 } ] }
         both: { concat: [first, b] }
@@ -178,7 +178,7 @@ import Testing
   @Test func theErrorThatEndedThePipelineIsNamed() throws {
     let results = try suite(
       """
-      sources: { a: { stdin: {} }, b: { stdin: {} } }
+      sources: { a: { stdin: {} }, b: { file: b } }
       sinks: { one: { from: a, discard: {} }, two: { from: b, discard: {} } }
       tests:
         - name: x

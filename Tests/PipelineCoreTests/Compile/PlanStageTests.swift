@@ -1,0 +1,58 @@
+import PipelineTestSupport
+import Sinks
+import Sources_
+import Testing
+
+@testable import PipelineCore
+
+/// Which sources have a ``ParallelStage``, and what it consists of.
+@Suite struct PlanStageTests {
+  private func stages(_ yaml: String) throws -> [String] {
+    let checked = CheckingTests.check(Array(yaml.utf8))
+    let plan = try #require(checked.plan, "\(checked.diagnostics)")
+    return plan.stages.map { source, stage in
+      let branches = stage.branches.map { branch in
+        let name = plan.sinks.first { $0.step == branch.sink }?.name ?? "?"
+        let steps = branch.parts.flatMap(\.steps).map { plan.steps[$0.id.number].keyword }
+        return ([name] + steps).joined(separator: " < ")
+      }
+      return "\(plan.steps[source.number].owner): \(branches.sorted().joined(separator: "; "))"
+    }.sorted()
+  }
+
+  @Test func waysThroughPureSteps() throws {
+    #expect(
+      try stages(
+        """
+        sources: { a: { file: { path: x, decode: json } } }
+        signals: { some: { from: a, chain: [ { filter: event.n > 1 } ] } }
+        sinks:
+          one: { from: some, chain: [ { map: event.n } ], file: y }
+          two: { from: a, stdout: text }
+          three: { from: some, file: z }
+          errors: { from: a.errors, file: e }
+        """) == ["a: one < filter < map; three < filter; two"])
+    #expect(
+      try stages("sinks: { out: { from: { file: x }, chain: [ { filter: \"event != ''\" } ], file: y } }")
+        == ["out: out < filter"])
+  }
+
+  /// As soon as anybody must see the events one by one there is none.
+  @Test(arguments: [
+    "{ from: a, chain: [ { take: 5 } ], file: y }", "{ from: a, chain: [ { map: now } ], file: y }",
+    "{ from: a, chain: [ { map: meta.offset } ], file: y }", "{ from: a, discard: {} }",
+    "{ from: a, file: { path: y, mode: replace } }", "{ from: a, file: { path: y, encode: csv } }",
+    "{ from: { merge: [a, b] }, file: y }", "{ from: b, chain: [ { flattenMap: { signal: a } } ], file: y }",
+    "{ from: late, file: y }",
+  ]) func oneOtherReader(_ sink: String) throws {
+    let found = try stages(
+      """
+      sources: { a: { file: { path: x, decode: json } }, b: { values: [1] } }
+      signals: { late: { from: a, share: { replay: 1 } } }
+      sinks:
+        good: { from: a, file: good }
+        other: \(sink)
+      """)
+    #expect(found == [])
+  }
+}
