@@ -32,6 +32,13 @@ enum Rxd {
     _ arguments: String..., input: String = "", environment: [String: String] = [:],
     in folder: String? = nil, sourceLocation: SourceLocation = #_sourceLocation
   ) throws -> Outcome {
+    try run(arguments: arguments, input: input, environment: environment, in: folder, sourceLocation: sourceLocation)
+  }
+
+  static func run(
+    arguments: [String], input: String = "", environment: [String: String] = [:],
+    in folder: String? = nil, sourceLocation: SourceLocation = #_sourceLocation
+  ) throws -> Outcome {
     let process = try RunningRxd(arguments, environment: environment, in: folder)
     // Read beside writing, so that neither side waits for ever.
     let output = Reader(process.output)

@@ -48,6 +48,46 @@ struct SecretRunTests {
     #expect(files(below: state).contains("RX5"), "there are dead letters")
   }
 
+  /// Data may carry it too: what the log shows of an event, of its error and as a rejected event hides it. Sinks and dead
+  /// letters in files have the data as it is.
+  @Test(arguments: ["text", "json"]) func dataShowsItInSinksOnly(_ form: String) throws {
+    let (folder, options) = try scratch()
+    let file = try folder.write(
+      "a.yaml",
+      """
+      sources: { n: { stdin: { decode: json } } }
+      signals:
+        seen:
+          from: n
+          chain:
+            - filter: "event.a != '${secret:TOK}'"
+            - log: { message: "saw {{ event }} and {{ toJson(event) }}" }
+            - log: { level: error, message: "{{ event.a }}" }
+            - map: int(event.a)
+      sinks:
+        all: { from: n, stdout: json }
+        out: { from: seen, discard: {} }
+      """)
+    let event = #"{"a":"x \(Self.secret)","\(Self.secret)":"{\"k\":\"\(Self.secret)\"}"}"# + "\n"
+    for state in [[], ["--state-dir", folder.path + "/state"]] {
+      let outcome = try Rxd.run(
+        arguments: ["run"] + options + ["-v", "--log-format", form] + state + [file], input: event)
+      #expect(outcome.output == event)
+      #expect(!outcome.errors.contains(Self.secret), "\(outcome.errors)")
+      #expect(outcome.errors.contains("saw") && outcome.errors.contains("x (secret)"), "\(outcome.errors)")
+      if form == "json" {
+        for line in outcome.errors.split(separator: "\n") {
+          #expect(throws: Never.self, "\(line)") { try JSONSerialization.jsonObject(with: Data(line.utf8)) }
+        }
+      }
+      if state.isEmpty {
+        #expect(outcome.errors.contains("rejected"))
+      } else {
+        #expect(files(below: folder.path + "/state").contains(Self.secret), "a dead letter has the event")
+      }
+    }
+  }
+
   @Test func aRequestThatFailsShowsItsURLWithoutIt() throws {
     let (folder, options) = try scratch()
     let file = try folder.write(

@@ -12,6 +12,8 @@ public struct Binder {
   let compilation: Compilation
   /// Whether the component's expressions see `error`, as those of `catch` do.
   let seesError: Bool
+  /// Whether the component's expressions see the parts of a combined event as variables, as those of `reduce` do.
+  let seesParts: Bool
   /// Whether a chain of the component sees the event that its expressions see.
   let feedsItsEvent: Bool
   let step: StepID
@@ -30,7 +32,8 @@ public struct Binder {
       }
     }
     for own in use.variables { variables.append(.init(own.name, own.type)) }
-    if let tuple = inputs.first?.tuple, use.variables.isEmpty {
+    let tuple = inputs.first?.tuple
+    if let tuple, seesParts {
       for (index, name) in tuple.enumerated() {
         let type = inputs[0].elements.indices.contains(index) ? inputs[0].elements[index] : .dyn
         variables.append(.init(name, type))
@@ -38,6 +41,11 @@ public struct Binder {
     }
     var scope = ExpressionScope(variables)
     scope.patterns = compilation.patterns
+    if let tuple {
+      scope.event = .parts(tuple)
+    } else if let text = inputs.first?.text {
+      scope.event = .text(text)
+    }
     return scope
   }
 

@@ -316,8 +316,21 @@ final class Compilation {
     let declared = node.options["schema"].map { EventSchema.read($0, schemas, into: &diagnostics) }
     guard isWhole else { return nil }
     // A schema that is wrong says nothing, so that what follows is not blamed for it.
-    let type = declared.map { EventType($0 ?? .dyn) } ?? source.outputType
+    var type = declared.map { EventType($0 ?? .dyn) } ?? source.outputType
+    if type.text != nil { type.text = textOrigin(node) }
     return SignalPlan(.source(source, segment), step: step, type: type)
+  }
+
+  /// Where a source says that it reads texts.
+  private func textOrigin(_ node: ComponentNode) -> TextOrigin {
+    guard let arguments = node.arguments else { return TextOrigin(location: node.keyword.location) }
+    if let decode = arguments["decode"] {
+      return TextOrigin(
+        location: decode.location, remedy: decode.scalar == nil ? nil : .init(decode.location, "json"))
+    }
+    let isEmpty = arguments.entries?.isEmpty == true && arguments.location.length > 0
+    return TextOrigin(
+      location: node.keyword.location, remedy: isEmpty ? .init(arguments.location, "{ decode: json }") : nil)
   }
 
   private func combining(_ node: CombiningNode, _ context: SignalContext) -> SignalPlan? {
@@ -583,6 +596,7 @@ final class Compilation {
     var context = DecodingContext(at: node.keyword.location)
     context.sources = sourceNames
     context.files = files
+    context.beside = node.options.filter { ReservedKeys.stepParameters.contains($0.key.value) }
     let component = entry.decode(node.arguments, &context)
     diagnostics.report(contentsOf: context.diagnostics.all)
     return (component, !context.diagnostics.hasErrors)
@@ -595,7 +609,7 @@ final class Compilation {
     let before = diagnostics.all.count
     var binder = Binder(
       inputs: inputs, location: location, segment: segment, context: context, compilation: self,
-      seesError: C.seesError, feedsItsEvent: C.feedsItsEvent, step: step)
+      seesError: C.seesError, seesParts: C.seesParts, feedsItsEvent: C.feedsItsEvent, step: step)
     component.bind(&binder)
     for parameter in C.spec.parameters { parameter.bind(&component, &binder) }
     diagnostics.report(contentsOf: binder.diagnostics.all)

@@ -121,7 +121,7 @@ extension EventType {
 
 extension DecoderOptions {
   /// What the options promise of every event: the names of its fields where they list them. Dyn where that
-  /// is up to the input; tests of a pipeline may stand in for a text whatever they like.
+  /// is up to the input.
   public var eventType: EventType {
     switch format {
     case .csv:
@@ -130,7 +130,8 @@ extension DecoderOptions {
     case .regex:
       guard let fields = regexFields else { return .dyn }
       return EventType(.object(fields: fields, open: false))
-    default: return .dyn
+    case .text, .lines, .whole, .bytes: return .text
+    case .json, .ndjson, .logfmt: return .dyn
     }
   }
 

@@ -158,6 +158,7 @@ extension ComponentSpec {
               : "Its parameters are " + parameters.map { "'\($0.info.name)'" }.joined(separator: ", ")))
       }
     }
+    decodeBeside(&component, &given, &context)
     for parameter in parameters where parameter.info.isRequired && !given.contains(parameter.info.name) {
       context.diagnostics.report(
         Diagnostic(
@@ -184,6 +185,23 @@ extension ComponentSpec {
     return !known && primary.info.shape.acceptsMapping
   }
 
+  /// Reads the parameters that stand beside the component key.
+  private func decodeBeside(_ component: inout C, _ given: inout Set<String>, _ context: inout DecodingContext) {
+    for option in context.beside {
+      let key = option.key.value
+      guard let parameter = parameters.first(where: { $0.info.name == key }), parameter.info.isBeside else {
+        context.diagnostics.report(
+          Diagnostic(
+            .misplacedKey, "'\(key)' cannot stand beside '\(name)'", at: option.key.location,
+            help: parameters.contains { $0.info.name == key }
+              ? "It is a parameter: write '\(name): { \(key): ... }'" : "'\(name)' has no such parameter: remove it"))
+        continue
+      }
+      given.insert(key)
+      parameter.decode(option.value, &component, &context)
+    }
+  }
+
   private func decode(
     _ entries: [YAMLEntry], into component: inout C, _ given: inout Set<String>,
     _ context: inout DecodingContext
@@ -192,7 +210,8 @@ extension ComponentSpec {
     for entry in entries {
       let renamed = parameters.first { $0.info.formerName == entry.name }
       if let renamed { context.renamed(entry, to: renamed.info.name) }
-      guard let parameter = renamed ?? parameters.first(where: { $0.info.name == entry.name }) else {
+      guard let parameter = renamed ?? parameters.first(where: { $0.info.name == entry.name && !$0.info.isBeside })
+      else {
         context.unknownParameter(entry, "'\(name)'", among: names)
         continue
       }

@@ -5,6 +5,8 @@ public protocol Component: Sendable {
   static var spec: ComponentSpec<Self> { get }
   /// Whether the expressions of the parameters, inner signals included, see `error`, as those of `catch` do.
   static var seesError: Bool { get }
+  /// Whether the expressions of the parameters see the parts of what `combineLatest` or `zip` sends as variables.
+  static var seesParts: Bool { get }
   /// Whether the chain among the parameters gets the very event that the expressions were evaluated for, after the
   /// last of them: then both share what they read of it.
   static var feedsItsEvent: Bool { get }
@@ -25,6 +27,7 @@ extension Component {
 
   public static func isPrimary(_ keys: [String]) -> Bool? { nil }
   public static var seesError: Bool { false }
+  public static var seesParts: Bool { false }
   public static var feedsItsEvent: Bool { false }
   public func validate(_ context: inout DecodingContext) {}
   public mutating func bind(_ binder: inout Binder) {}

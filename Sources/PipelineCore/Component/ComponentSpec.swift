@@ -103,18 +103,19 @@ public struct Parameter<C: Component>: Sendable {
   let inner: @Sendable (C) -> [SignalPlan]
 
   /// `whole`: whatever stands behind the component key is this parameter, mappings included, unless
-  /// there are others. `formerly`: a name that files may still write, with a warning. `primary`: what the short form gives (`throttle: 300ms`). `variables`: what the parameter's
+  /// there are others. `beside`: it stands beside the component key, as `onError` does, because the value of the key is
+  /// the primary parameter as a whole. `formerly`: a name that files may still write, with a warning. `primary`: what the short form gives (`throttle: 300ms`). `variables`: what the parameter's
   /// expressions see beside the usual ones. `expecting`: the type they must have.
   public init<Value: ParameterValue>(
     _ name: String, _ path: WritableKeyPath<C, Value> & Sendable, formerly: String? = nil, primary: Bool = false,
-    required: Bool = false, whole: Bool = false, range: ClosedRange<Int64>? = nil,
+    required: Bool = false, whole: Bool = false, beside: Bool = false, range: ClosedRange<Int64>? = nil,
     variables: [(String, ExpressionType)] = [], expecting: ExpressionType? = nil, _ help: String
   ) {
     let initial = C()[keyPath: path]
     info = ParameterInfo(
       name: name, help: help, isPrimary: primary, isRequired: required, isWhole: whole && primary,
       shape: Value.shape(range: range), defaultText: required ? nil : initial.defaultText, range: range,
-      variables: variables.map(\.0), formerName: formerly)
+      variables: variables.map(\.0), formerName: formerly, isBeside: beside)
     let usage = ExpressionUse(
       variables: variables.map { .init(name: $0.0, type: $0.1) }, expecting: expecting)
     decode = { node, component, context in
@@ -158,6 +159,8 @@ public struct ParameterInfo: Sendable {
   public var variables: [String]
   /// A name that files may still write, with a warning; nil: none.
   public var formerName: String?
+  /// It stands beside the component key and not in its value.
+  public var isBeside = false
 }
 
 /// The form of a parameter's values, for humans and for the JSON schema.

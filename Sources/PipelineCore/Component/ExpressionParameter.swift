@@ -172,6 +172,13 @@ public struct TemplateParameter: ParameterValue {
     program?.shown.render(frame.frame, into: buffer)
   }
 
+  /// The text that may be printed for the event that `frame` was loaded with; nil: it is not given, or cannot be made.
+  func shownText(_ frame: EventFrame) -> String? {
+    guard isGiven else { return nil }
+    let buffer = OutputBuffer()
+    return renderShown(frame, into: buffer) == nil ? String(decoding: buffer.bytes, as: UTF8.self) : nil
+  }
+
   /// The same; `inserted` gets the ranges of the buffer that expressions have filled, in order.
   func render(_ frame: EventFrame, into buffer: OutputBuffer, inserted: inout [Range<Int>]) -> Value? {
     program?.render(frame.frame, into: buffer) { inserted.append($0) }

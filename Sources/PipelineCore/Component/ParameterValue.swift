@@ -27,6 +27,8 @@ public struct DecodingContext {
   public internal(set) var range: ClosedRange<Int64>?
   /// The names of the sources that there are: what a signal that is written in place may begin with.
   var sources: Set<String> = []
+  /// The parameters that stand beside the component key.
+  var beside: [OptionNode] = []
   /// Looks at files that parameters name.
   var files = FileProbe.none
   /// Where the values of the parameters stand that the file gives, by path: `retry.delay`.

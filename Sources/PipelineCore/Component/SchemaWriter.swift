@@ -261,11 +261,39 @@ public struct SchemaWriter {
 
   private func component(_ kind: ComponentKind, _ reserved: [String]) -> [JSONText] {
     let names = catalogue.names(kind)
+    var more: Members = [("oneOf", Self.exactlyOne(names))]
+    let beside = parametersBeside(kind).filter { reserved.contains($0.name) }
+    if !beside.isEmpty {
+      more.append(
+        (
+          "dependentSchemas",
+          .object(beside.map { ($0.name, .object([("anyOf", Self.exactlyOne($0.components))])) })
+        ))
+    }
     return [
       Self.closed(
-        options(reserved) + names.map { ($0, Self.reference("\(kind.rawValue).\($0)")) },
-        more: [("oneOf", Self.exactlyOne(names))])
+        options(reserved.filter { key in !beside.contains { $0.name == key } })
+          + beside.map { ($0.name, $0.schema) }
+          + names.map { ($0, Self.reference("\(kind.rawValue).\($0)")) },
+        more: more)
     ]
+  }
+
+  /// The parameters that stand beside the key of a component, and of which components they are.
+  private func parametersBeside(
+    _ kind: ComponentKind
+  ) -> [(name: String, components: [String], schema: JSONText)] {
+    var found: [(name: String, components: [String], schema: JSONText)] = []
+    for entry in catalogue.components where entry.kind == kind {
+      for info in entry.parameters where info.isBeside {
+        if let at = found.firstIndex(where: { $0.name == info.name }) {
+          found[at].components.append(entry.name)
+        } else {
+          found.append((info.name, [entry.name], Self.described(schema(info.shape), info.help, fallback(info))))
+        }
+      }
+    }
+    return found
   }
 
   /// Components that need no parameters.
@@ -295,10 +323,22 @@ public struct SchemaWriter {
   }
 
   private func parameters(_ infos: [ParameterInfo]) -> JSONText {
-    Self.closed(
+    let infos = infos.filter { !$0.isBeside }
+    let former = infos.compactMap { info in
+      info.formerName.map { ($0, Self.deprecated(schema(info.shape), $0, info.name)) }
+    }
+    return Self.closed(
       infos.map { info in
         (info.name, Self.described(schema(info.shape), info.help, fallback(info)))
-      }, required: infos.filter(\.isRequired).map(\.name))
+      } + former, required: infos.filter(\.isRequired).map(\.name))
+  }
+
+  /// A key that has another name now.
+  private static func deprecated(_ schema: JSONText, _ name: String, _ newName: String) -> JSONText {
+    .object([
+      ("allOf", .array([schema])), ("description", .string("'\(name)' is called '\(newName)' now.")),
+      ("deprecated", .bool(true)),
+    ])
   }
 
   private func fallback(_ info: ParameterInfo) -> JSONText? {
@@ -320,7 +360,9 @@ public struct SchemaWriter {
         required: ["condition", "then", "else"])
     case "switch":
       return Self.closed(
-        [("by", input), ("cases", Self.named(input)), ("default", input)], required: ["by", "cases"])
+        [
+          ("by", input), ("on", Self.deprecated(input, "on", "by")), ("cases", Self.named(input)), ("default", input),
+        ], required: ["cases"], more: [("oneOf", Self.exactlyOne(["by", "on"]))])
     default:
       let list: JSONText = .object([
         ("type", .string("array")), ("items", input), ("minItems", .int(entry.minimumInputs)),

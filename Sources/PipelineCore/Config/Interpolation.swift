@@ -114,7 +114,7 @@ public struct Interpolation: Sendable {
       result.text.quoting =
         scalar.text.quoting == .plain && !insertions.isEmpty ? .none : scalar.text.quoting
       result.text.secrets = secrets
-      result.insertions = insertions
+      result.text.insertions = insertions
       result.containsSecret = containsSecret
       result.isPlaceholder = isPlaceholder
       result.isInterpolated = result.isInterpolated || isInterpolated

@@ -14,7 +14,9 @@ public enum ReservedKeys {
   public static let signal = [
     "from", "chain", "description", "onError", "buffer", "cold", "share", "schema", "movedFrom",
   ]
-  public static let step = ["name", "description", "onError", "movedFrom"]
+  public static let step = ["name", "description", "onError", "movedFrom"] + stepParameters
+  /// Parameters of operators that stand beside the operator, because its own value is a mapping of the event.
+  static let stepParameters = ["message"]
   public static let sink = [
     "from", "chain", "description", "onError", "buffer", "whenFull", "require", "movedFrom",
   ]

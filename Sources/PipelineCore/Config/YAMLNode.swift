@@ -59,7 +59,7 @@ public struct YAMLScalar: Sendable {
   /// True if a `${...}` was in the text, even if its default was taken.
   public var isInterpolated = false
   /// The parts of ``text`` that came from outside the file, in order.
-  public var insertions: [Range<Int>] = []
+  public var insertions: [Range<Int>] { text.insertions }
 
   public init(
     text: LocatedText, style: Style = .plain, kind: Kind? = nil, location: SourceLocation? = nil

@@ -92,6 +92,8 @@ public struct LocatedText: Sendable, Equatable {
   public var quoting = Quoting.none
   /// The parts of ``text`` that are secrets, in order: they may be shown nowhere. Print ``shown``.
   public internal(set) var secrets: [Range<Int>] = []
+  /// The parts of ``text`` that stand for a `${...}` of the file, in order; each of their bytes has its offset.
+  public internal(set) var insertions: [Range<Int>] = []
   /// A secret was put in.
   public var isSecret: Bool { !secrets.isEmpty }
 
@@ -111,12 +113,15 @@ public struct LocatedText: Sendable, Equatable {
 
   public var string: String { String(decoding: text, as: UTF8.self) }
 
-  /// Where bytes `start ..< end` of the text stand in the file.
+  /// Where bytes `start ..< end` of the text stand in the file: of what was put in, the whole `${...}`.
   public func location(_ start: Int, _ end: Int) -> SourceLocation {
     let start = min(max(start, 0), text.count)
     let end = min(max(end, start), text.count)
     let from = Int(offsets[start])
-    let to = end > start ? Int(offsets[end - 1]) + 1 : from
+    var to = end > start ? Int(offsets[end - 1]) + 1 : from
+    if end > start, let insertion = insertions.first(where: { $0.contains(end - 1) }) {
+      to = max(to, Int(offsets[insertion.upperBound]))
+    }
     return SourceLocation(source, offset: from, length: max(to - from, 0))
   }
 
@@ -124,10 +129,12 @@ public struct LocatedText: Sendable, Equatable {
   func slice(_ start: Int, _ end: Int) -> LocatedText {
     var part = LocatedText(text: Array(text[start..<end]), source: source, offsets: Array(offsets[start...end]))
     part.quoting = quoting == .plain ? .none : quoting
-    part.secrets = secrets.compactMap { secret in
-      let (from, to) = (max(secret.lowerBound, start), min(secret.upperBound, end))
+    func within(_ range: Range<Int>) -> Range<Int>? {
+      let (from, to) = (max(range.lowerBound, start), min(range.upperBound, end))
       return from < to ? from - start..<to - start : nil
     }
+    part.secrets = secrets.compactMap(within)
+    part.insertions = insertions.compactMap(within)
     return part
   }
 

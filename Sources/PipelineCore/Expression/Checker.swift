@@ -259,6 +259,9 @@ struct Checker {
     var fix = near
     if let other = Self.otherName(name, known) {
       (help, fix) = (other.help, other.ours)
+    } else if case .parts(let names) = scope.event, let number = names.firstIndex(of: name) {
+      help = "The parts of the list have names in 'reduce' only. " + Self.partsHelp(names, number)
+      fix = "event[\(number)]"
     } else if id == tree.root, !text.isSecret, text.quoting == .single || text.quoting == .double,
       text.text.elementsEqual(name.utf8)
     {
@@ -356,6 +359,8 @@ struct Checker {
       }
     case .dyn:
       result = .dyn
+      // Whether a field is there may be asked of any.
+      if !optional, !tests { refuseField(ofText: id) }
     case .param:
       _ = inference.isAssignable(.dyn, target)
       result = .dyn
@@ -364,12 +369,9 @@ struct Checker {
     case .wrapper(let inner) where inner.hasFields:
       let type = select(id, inner, field, at, optional: false)
       return wraps && !tests ? .optional(type) : type
-    case .list where isPart(id, field):
-      // The event of `combineLatest` and `zip`: a list, whose parts are variables by their names.
+    case .list where parts(of: id) != nil:
       result = .dyn
-      report(
-        .expressionUnknownField, "the event is a list here, which has no fields", tree[id].start,
-        at + Int32(field.utf8.count), help: "Its parts are variables: write '\(field)'.", fix: field)
+      refusePart(field, at, of: id, tests: tests || optional)
     default:
       result = .dyn
       report(
@@ -380,12 +382,63 @@ struct Checker {
     return wraps && !tests ? .optional(result) : result
   }
 
-  /// Whether `event.field` is written where a variable `field` is known.
-  private func isPart(_ id: SyntaxTree.ID, _ field: String) -> Bool {
-    guard case .select(let operand, _, _, false) = tree[id].kind,
-      case .identifier("event", _) = tree[operand].kind, scope.index(of: field) != nil
-    else { return false }
-    return !Variables.base.contains { $0.name == field }
+  /// Whether a selection or an index is one of the variable `event` itself.
+  private func isOfEvent(_ id: SyntaxTree.ID) -> Bool {
+    let operand: SyntaxTree.ID
+    switch tree[id].kind {
+    case .select(let target, _, _, _), .has(let target, _, _, _), .index(let target, _, _): operand = target
+    default: return false
+    }
+    guard case .identifier("event", _) = tree[operand].kind else { return false }
+    return !locals.contains { $0.name == "event" }
+  }
+
+  /// The names of the parts of what `combineLatest` or `zip` sends, where `id` selects of that event.
+  private func parts(of id: SyntaxTree.ID) -> [String]? {
+    guard case .parts(let names) = scope.event, isOfEvent(id) else { return nil }
+    return names
+  }
+
+  /// Refuses `event.field` where a source reads texts: no event has such a field, whatever the input holds.
+  private mutating func refuseField(ofText id: SyntaxTree.ID) {
+    guard scope.checksTypes, case .text(let origin) = scope.event, isOfEvent(id) else { return }
+    diagnostics.append(
+      Diagnostic(
+        .expressionUnknownField, "the event is a text here, which has no fields",
+        at: text.location(Int(tree[id].start), Int(tree[id].end)),
+        notes: origin.location.map { [.init("the source reads texts", at: $0)] } ?? [],
+        help: "Give the source 'decode: json' if its input is JSON; parts of a text come from functions such as grok()",
+        fixIts: origin.remedy.map { [$0] } ?? []))
+  }
+
+  /// Refuses `event.field` of the list that `combineLatest` or `zip` sends. Its parts have names in `reduce` only.
+  ///
+  /// `tests`: it only asks for the field.
+  private mutating func refusePart(_ field: String, _ at: Int32, of id: SyntaxTree.ID, tests: Bool) {
+    let names = parts(of: id) ?? []
+    let end = at + Int32(field.utf8.count)
+    let message = "the event is a list of \(Printable.count(names.count, "part")) here, which has no fields"
+    if scope.index(of: field) != nil, names.contains(field) {
+      report(
+        .expressionUnknownField, message, tree[id].start, tree[id].end,
+        help: "In 'reduce' its parts are variables: write '\(field)'.",
+        fix: tests ? nil : Fix(start: tree[id].start, end: end, text: field))
+      return
+    }
+    let number = names.firstIndex(of: field)
+    report(
+      .expressionUnknownField, message, tree[id].start, tree[id].end, help: Self.partsHelp(names, number),
+      fix: tests ? nil : number.map { Fix(start: tree[id].start, end: end, text: "event[\($0)]") })
+  }
+
+  /// How to read the parts of a list from `combineLatest` or `zip`; `number`: of the part that was asked for.
+  private static func partsHelp(_ names: [String], _ number: Int?) -> String {
+    guard !names.contains(where: { $0.utf8.first == UInt8(ascii: "@") }) else {
+      return number.map { "Write event[\($0)]." } ?? "The first part is event[0]."
+    }
+    let step = "'reduce: { \(names.map { "\($0): \($0)" }.joined(separator: ", ")) }'"
+    let first = number.map { "Write event[\($0)], or put" } ?? "Put"
+    return "\(first) \(step) before this step, which makes fields of the parts."
   }
 
   private mutating func index(
@@ -399,6 +452,7 @@ struct Checker {
       wraps = true
     }
     adviseNegativeIndex(operand, key, target)
+    if !optional, target == .dyn, case .literal(.string) = tree[key].kind { refuseField(ofText: id) }
     let result: ExpressionType
     switch target {
     case .dyn, .param, .wrapper(.dyn): result = .dyn

@@ -478,12 +478,23 @@ struct ExpressionParser {
     guard arguments.count == 1,
       case .select(let target, let field, let fieldAt, let optional) = tree[arguments[0]].kind
     else {
+      // `has(event.h['a-b'])`: asked in the same way, but of an index.
+      if arguments.count == 1, case .index(let target, let key, _) = tree[arguments[0]].kind {
+        let asked = "\(written(target))[?\(written(key))].hasValue()"
+        throw SyntaxError(
+          .expressionMacroArguments, "has() takes a field, not an index", at, previousEnd, help: "Write \(asked)",
+          replacement: asked)
+      }
       throw SyntaxError(
         .expressionMacroArguments, "has() takes one selection of a field", at, previousEnd,
         help: "Write has(event.name); for a computed key write key in event.")
     }
     return try add(
       .has(target, field: field, fieldAt: fieldAt, optional: optional), begin, [target])
+  }
+
+  private func written(_ id: ID) -> String {
+    String(decoding: lexer.bytes[Int(tree[id].start)..<Int(tree[id].end)], as: UTF8.self)
   }
 
   private func variable(_ id: ID, of macro: String) throws(SyntaxError) -> String {

@@ -43,6 +43,16 @@ public struct ExpressionScope: Sendable {
   public var checksTypes: Bool
   /// Grok patterns beside the well-known ones.
   public var patterns = GrokDefinitions()
+  /// What is known of the variable `event` beside its type, for messages.
+  public var event = EventForm.any
+
+  public enum EventForm: Sendable {
+    case any
+    /// A text, as the source reads it.
+    case text(TextOrigin)
+    /// The list that `combineLatest` or `zip` makes of inputs with these names; `@` begins what has none.
+    case parts([String])
+  }
 
   public init(
     _ variables: [Variable] = [], mode: Mode = .lenient, container: String = "",

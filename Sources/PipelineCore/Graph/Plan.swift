@@ -216,6 +216,8 @@ public struct EventType: Sendable, Equatable {
   /// The names of the inputs, while the event is still the list that `combineLatest` or `zip` makes.
   public var tuple: [String]?
   public var elements: [ExpressionType] = []
+  /// The source that reads the events as texts, while they are still what it read; nil: they may be anything.
+  public var text: TextOrigin?
 
   public init(_ type: ExpressionType, tuple: [String]? = nil, elements: [ExpressionType] = []) {
     self.type = type
@@ -223,6 +225,22 @@ public struct EventType: Sendable, Equatable {
     self.elements = elements
   }
   public static let dyn = EventType(.dyn)
+
+  /// Events that a source reads as texts. Their type is not `string`, because a test of the pipeline may send other
+  /// values in place of the source; but no field is ever read of a text.
+  static let text: EventType = {
+    var type = EventType.dyn
+    type.text = TextOrigin()
+    return type
+  }()
+}
+
+/// Where a pipeline file says that a source reads texts, and what would make it read JSON.
+public struct TextOrigin: Sendable, Equatable {
+  /// The value of `decode`, else the component; nil: not known yet.
+  public internal(set) var location: SourceLocation?
+  /// The replacement after which the source reads JSON; nil: it is not a single replacement.
+  public internal(set) var remedy: Diagnostic.FixIt?
 }
 
 /// The expressions of one or several steps that look at the same event: they share the slots that one

@@ -8,8 +8,9 @@ struct CombineLatest: CombiningOperator {
     summary: "Sends the newest events of all inputs, each time one of them sends.",
     details: """
       Nothing is sent before every input has sent once; values of `startWith` come before the events of all sources, \
-      whichever input they are in. The event is a list in the order of the inputs; \
-      `reduce` behind it sees them by name. It completes when all inputs have, even if one never sent; \
+      whichever input they are in. The event is a list in the order of the inputs. Only `reduce` behind it \
+      sees the parts by name: `reduce: { user: user, tick: tick }` makes an object of them; other steps write `event[0]`. \
+      It completes when all inputs have, even if one never sent; \
       an error of any ends it. Inputs that depend on one signal each make it fire: a signal combined \
       with itself sends twice for each of its events, at first with one old part. With `settle: true` it waits \
       until everything that an event of a source (or a timer) changes has changed, and sends once.
@@ -54,6 +55,9 @@ struct CombineLatest: CombiningOperator {
     rivals: ["RxJS combineLatest", "Combine combineLatest"],
     wants: [
       .init(.combining, "act on the newest of several signals", "combineLatest: [a, b]"),
+      .init(
+        .combining, "give the newest of several signals names in one object",
+        "{ combineLatest: { user: a, tick: b }, chain: [ { reduce: { user: user, tick: tick } } ] }"),
       .init(
         .combining, "enable something when two conditions hold",
         "{ combineLatest: { account: a, password: b }, chain: [ { reduce: \"account && password\" } ] }"),

@@ -7,12 +7,14 @@ struct Reduce: RowOperator {
 
   static let changesValue = true
 
+  static let seesParts = true
+
   static let spec = ComponentSpec<Reduce>(
     "reduce",
     summary: "Makes one value of the parts that combineLatest or zip brought together.",
     details: """
-      It stands directly behind them; its variables bear the names of the inputs. This is \
-      ReactiveCocoa's reduce. Folding over time is `scan` or `aggregate`.
+      Its variables are named after the inputs; no other step has them. It must follow `combineLatest` or `zip` directly, or \
+      behind steps that leave the list as it is, such as `filter`. This is ReactiveCocoa's reduce. Folding over time is `scan` or `aggregate`.
       """,
     parameters: [
       .init(

@@ -43,17 +43,11 @@ struct Attempt: PureOperator {
     override func transform(_ value: inout Value, _ frame: EventFrame) -> PureVerdict {
       switch program.evaluateBool(frame) {
       case .yes: .pass
-      case .no: refuse(.eventRefused, text(frame), frame)
+      case .no:
+        refuse(
+          .eventRefused, message.shownText(frame) ?? "an event does not fulfil the condition of 'try'", frame)
       case .failed: fail(frame.frame.lastError, program, frame)
       }
-    }
-
-    private func text(_ frame: EventFrame) -> String {
-      let standard = "an event does not fulfil the condition of 'try'"
-      guard message.isGiven else { return standard }
-      let buffer = OutputBuffer()
-      return message.renderShown(frame, into: buffer) == nil
-        ? String(decoding: buffer.bytes, as: UTF8.self) : standard
     }
   }
 }

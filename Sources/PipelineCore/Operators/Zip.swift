@@ -8,7 +8,8 @@ struct Zip: CombiningOperator {
     "zip",
     summary: "Combines the first events of all inputs, then the second ones, and so on.",
     details: """
-      However far apart in time they are. It completes as soon as an input that has ended has nothing \
+      However far apart in time they are. The event is a list in the order of the inputs; only `reduce` behind it sees \
+      the parts by name, as with `combineLatest`. It completes as soon as an input that has ended has nothing \
       waiting; an error of any ends it at once. An input may be `limit` events ahead of the slowest; \
       one more ends the signal with an error, because pairing would be wrong without it.
       """,

@@ -265,6 +265,7 @@ struct FrontEnd {
         if bytes.count > 64 << 10 { return .refused("has more than 64 KiB") }
         if bytes.last == 0x0A { bytes.removeLast() }
         if bytes.last == 0x0D { bytes.removeLast() }
+        SecretMask.process.note(bytes)
         return .found(bytes)
       } catch {
         return .refused("cannot be read: \(PosixError.text(error.code))")

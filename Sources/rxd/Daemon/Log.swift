@@ -4,7 +4,8 @@ import PipelineCore
 import Synchronization
 import Transport
 
-/// Writes the log to standard error, one line a record, whole lines only. Whoever logs never waits (``LogOutput``).
+/// Writes the log to standard error, one line a record, whole lines only, without the secrets that the process has read.
+/// A caller never waits (``LogOutput``).
 final class LogWriter: Sendable {
   enum Form: Sendable {
     /// `rxd: warning: search: message`, for somebody who watches.
@@ -113,6 +114,7 @@ final class LogWriter: Sendable {
       if isFirst { onHeldBack.withLock { $0 }?() }
       return
     }
+    let letter = SecretMask.process.masked(json: Array(letter))
     switch form {
     case .json, .journalJSON:
       emit { line in
@@ -137,6 +139,7 @@ final class LogWriter: Sendable {
     _ level: Logger.Level, _ component: String, _ message: String,
     _ fields: [(name: String, value: Value)]
   ) {
+    let message = SecretMask.process.masked(message)
     emit { line in Self.append(level, component, message, fields, form, to: line) }
   }
 

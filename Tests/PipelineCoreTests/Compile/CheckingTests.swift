@@ -213,7 +213,10 @@ import Testing
       "'>' is not defined for string and int"
     ),
     ("{ combineLatest: [a, b], reduce: a.k }", "there is no field 'k'"),
-    ("{ zip: { p: a, q: b }, chain: [ { filter: \"event.n == 1\" } ] }", "a list(dyn) has no fields"),
+    (
+      "{ zip: { p: a, q: b }, chain: [ { filter: \"event.n == 1\" } ] }",
+      "the event is a list of 2 parts here, which has no fields"
+    ),
     ("{ merge: [a, a], chain: [ { filter: event.k == 1 } ] }", "there is no field 'k'"),
     ("{ from: a, chain: [ { collect: {} }, { filter: \"event.exists(e, e.k == 1)\" } ] }", "there is no field 'k'"),
     (
@@ -242,6 +245,97 @@ import Testing
   ])
   func typesFlow(_ signal: String, _ expected: String) {
     #expect(messages("signals: { x: \(signal) }") == (expected.isEmpty ? [] : [expected]), "\(signal)")
+  }
+
+  /// Where a source reads texts, no event has a field, however far down the chain, until something makes another event.
+  @Test(
+    arguments: [
+      ("{ stdin: {} }", "{ filter: event.status > 400 }", "{ decode: json }"),
+      ("{ stdin: { decode: text } }", "{ filter: event.status > 400 }", "json"),
+      ("{ stdin: { decode: { lines: { invalidUTF8: replace } } } }", "{ filter: event.a.b }", nil),
+      ("{ file: { path: a.log, decode: whole } }", "{ map: \"event['a']\" }", "json"),
+      ("stdin", "{ map: event.a }", nil), ("{ file: a.log }", "{ log: { message: '{{ event.a }}' } }", nil),
+      ("{ stdin: {} }", "{ throttle: 1s }, { take: 3 }, { groupBy: { key: event.a } }", "{ decode: json }"),
+      ("{ stdin: { decode: bytes } }", "{ tryMap: event.a }", "json"),
+    ] as [(String, String, String?)])
+  func textsHaveNoFields(_ source: String, _ step: String, _ fix: String?) throws {
+    let yaml = "sources: { a: \(source) }\nsinks: { out: { from: a, chain: [ \(step) ], stdout: {} } }\n"
+    let found = Self.check(Array(yaml.utf8)).diagnostics
+    #expect(found.map(\.message) == ["the event is a text here, which has no fields"], "\(yaml)")
+    #expect(found.first?.help?.contains("'decode: json'") == true)
+    #expect(found.first?.notes.first?.location?.line == 1)
+    #expect(found.flatMap { $0.fixIts.map(\.replacement) } == (fix.map { [$0] } ?? []))
+  }
+
+  @Test(arguments: [
+    ("{ stdin: { decode: json } }", "{ filter: event.status > 400 }"), ("{ stdin: {} }", "{ filter: has(event.a) }"),
+    ("{ stdin: {} }", "{ filter: event.?a.orValue(1) == 1 }"), ("{ stdin: {} }", "{ filter: event.trim() == '' }"),
+    ("{ stdin: {} }", "{ map: parseJson(event) }, { filter: event.a == 1 }"),
+    ("{ stdin: {}, schema: { a: int } }", "{ filter: event.a == 1 }"),
+    ("{ stdin: {} }", "{ map: { a: event } }, { filter: event.a == '' }"),
+    ("{ stdin: {} }", "materialize, { filter: event.kind == 'next' }"),
+    ("{ stdin: {} }", "{ map: 'event.split(\",\").map(event, parseJson(event)).map(event, event.a)' }"),
+    ("{ stdin: {} }", "{ startWith: { a: 1 } }, { filter: event.a == 1 }"),
+    ("{ stdin: { decode: logfmt } }", "{ filter: event.a == 1 }"),
+  ])
+  func otherEventsMayHaveThem(_ source: String, _ step: String) {
+    let yaml = "sources: { a: \(source) }\nsinks: { out: { from: a, chain: [ \(step) ], stdout: {} } }\n"
+    #expect(Self.check(Array(yaml.utf8)).diagnostics.filter { $0.severity == .error }.map(\.message) == [], "\(yaml)")
+  }
+
+  /// The parts of what combineLatest and zip send have names in 'reduce', and nowhere else.
+  @Test(arguments: [
+    ("{ combineLatest: { user: a, tick: b }, chain: [ { map: user.n } ] }", "event[0]"),
+    ("{ combineLatest: [a, b], chain: [ { filter: true }, { filter: b > 1 } ] }", "event[1]"),
+    ("{ zip: { user: a, tick: b }, chain: [ { map: { u: event.user.n } } ] }", "event[0]"),
+    ("{ combineLatest: { user: a, tick: b }, chain: [ { scan: { start: 0, next: running + tick } } ] }", "event[1]"),
+    ("{ combineLatest: { user: a, tick: b }, reduce: event.user.n }", "user"),
+  ])
+  func partsHaveNamesInReduce(_ signal: String, _ fix: String) throws {
+    let head = "sources: { a: { stdin: { decode: json } }, b: { interval: 1s } }\n"
+    let yaml = head + "signals: { x: \(signal) }\nsinks: { out: { from: x, stdout: {} } }\n"
+    let found = Self.check(Array(yaml.utf8)).diagnostics.filter { $0.severity == .error }
+    #expect(found.count == 1, "\(found.map(\.message))")
+    #expect(found.first?.help?.contains("reduce") == true)
+    let place = try #require(found.first?.fixIts.first)
+    #expect(place.replacement.contains(fix))
+    var mended = Array(yaml.utf8)
+    mended.replaceSubrange(
+      place.location.offset..<place.location.offset + place.location.length, with: Array(place.replacement.utf8))
+    #expect(
+      Self.check(mended).diagnostics.filter { $0.severity == .error }.map(\.message) == [],
+      "\(String(decoding: mended, as: UTF8.self))")
+  }
+
+  /// What stands beside an operator is one of its parameters, or a mistake.
+  @Test(
+    arguments: [
+      ("{ tryMap: int(event), message: 'no {{ event }}' }", nil),
+      ("{ tryMap: { to: event.a, message: event.b }, message: no }", nil),
+      ("{ map: int(event), message: no }", "'map' has no such parameter: remove it"),
+      ("{ log: {}, message: no }", "It is a parameter: write 'log: { message: ... }'"),
+    ] as [(String, String?)])
+  func parametersBesideAnOperator(_ step: String, _ help: String?) {
+    let yaml =
+      "sources: { a: { stdin: { decode: json } } }\nsinks: { out: { from: a, chain: [ \(step) ], stdout: {} } }\n"
+    let found = Self.check(Array(yaml.utf8)).diagnostics
+    #expect(found.map(\.help) == (help.map { [$0] } ?? []))
+    #expect(found.allSatisfy { $0.code == .misplacedKey })
+  }
+
+  /// What was put in is marked as a whole, as it stands in the file.
+  @Test(arguments: ["${secret:TOK}", "${VALUE}"]) func insertionsAreMarkedWhole(_ written: String) throws {
+    var diagnostics = Diagnostics()
+    let yaml =
+      "sources: { a: { stdin: { decode: json } } }\n"
+      + "sinks: { out: { from: a, chain: [ { filter: \"event.\(written) == 1\" } ], stdout: {} } }\n"
+    let root = try #require(YAMLReader.read(SourceText(name: "t", text: yaml), into: &diagnostics))
+    let values = Interpolation(
+      variable: { _ in .found(Array("a b".utf8)) }, secret: { _ in .found(Array("a b".utf8)) })
+    let file = PipelineFileParser.parse(values.apply(to: root, into: &diagnostics), into: &diagnostics)
+    _ = PipelineCompiler(.builtIn).compile(file, into: &diagnostics)
+    let place = try #require(diagnostics.all.first?.location)
+    #expect(String(decoding: place.text.bytes[place.offset..<place.offset + place.length], as: UTF8.self) == written)
   }
 
   /// A word in snake_case leads to the right spelling, wherever that belongs.

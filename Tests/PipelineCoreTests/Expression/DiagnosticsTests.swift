@@ -17,6 +17,7 @@ import Testing
       ("99999999999999999999", "RX402 0+20 this number is too large"),
       ("for", "RX404 0+3 'for' is a reserved word"),
       ("has(event)", "RX405 0+10 has() takes one selection"),
+      ("has(event.h['a-b'])", "RX405 0+19 has() takes a field, not an index | Write event.h[?'a-b'].hasValue()"),
       ("[1].map(1, 2)", "RX405 8+1 the first argument of map() must be a name"),
       ("evnt.a", "RX411 0+4 there is nothing called 'evnt' here | Did you mean 'event'?"),
       ("status > 1", "RX411 0+6 there is nothing called 'status' here | Write event.status"),

@@ -103,7 +103,7 @@ extension CatalogueEntry: CustomTestStringConvertible {
       if !text.contains(":") { text += ":" }
       let lines = text.split(separator: "\n", omittingEmptySubsequences: false).map { "    \($0)\n" }
         .joined()
-      let head = "name: t\nsources:\n  a: { stdin: {} }\n"
+      let head = "name: t\nsources:\n  a: { stdin: { decode: json } }\n"
       let yaml =
         switch entry.kind {
         case .source: "name: t\nsources:\n  a:\n\(lines)sinks:\n  out: { from: a, discard: {} }\n"

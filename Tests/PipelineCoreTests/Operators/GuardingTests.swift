@@ -33,6 +33,36 @@ import Testing
       """, ["a": marbles])
   }
 
+  // MARK: Messages
+
+  /// `message` is the reason in place of the expression's own, whatever becomes of the event.
+  @Test(arguments: [
+    ("{ tryMap: 6 / event, message: 'no {{ event }}' }", "-2-0-3-|", "-3---2-|"),
+    (
+      "{ tryMap: \"event > 0 ? optional.of(6 / event) : optional.none()\", message: 'no {{ event }}' }", "-2-0-3-|",
+      "-3---2-|"
+    ),
+    ("{ try: { where: event > 0, message: 'no {{ event }}' } }", "-2-0-3-|", "-2---3-|"),
+    ("{ try: { where: 1 / event > 0, message: 'no {{ event }}' }, onError: keep }", "-2-0-1-|", "-2-0-1-|"),
+  ])
+  func messagesOfOnesOwn(_ text: String, _ input: String, _ output: String) throws {
+    if text.contains("keep") {
+      try expect(try step(text, input), output)
+      return
+    }
+    let ended = try step(text, input)
+    guard case .failed(let failure) = ended.outcome else {
+      Issue.record("\(String(describing: ended.outcome))")
+      return
+    }
+    #expect(failure.message == "no 0")
+    let routed = try step(String(text.dropLast(2)) + ", onError: route }", input)
+    try expect(routed, output)
+    #expect(routed.deadLetters.count == 1)
+    #expect(routed.deadLetters.first?.contains(#""error":"no 0","code":"RX520""#) == true, "\(routed.deadLetters)")
+    try expect(try step(String(text.dropLast(2)) + ", onError: drop }", input), output)
+  }
+
   // MARK: Bounds
 
   @Test func aLateEventIsGivenUp() throws {

@@ -195,7 +195,7 @@ import Testing
   // MARK: HTTP
 
   private let asking = """
-    sources: { ids: { stdin: {} } }
+    sources: { ids: { stdin: { decode: json } } }
     signals:
       answers:
         from: ids

@@ -1,0 +1,182 @@
+import Synchronization
+
+/// The secret values that a process has read, to be kept out of what it prints.
+///
+/// A value is found as it is, as a JSON text writes it (once or twice), percent-encoded, with its controls escaped as in
+/// messages, and where a message was cut in the middle of it. Values of fewer than ``minimumBytes`` are not looked for:
+/// they stand in too much that is none of them. What carries data (sinks, dead letters in files) is not masked.
+public final class SecretMask: Sendable {
+  /// What the process has read.
+  public static let process = SecretMask()
+
+  /// How many bytes a value needs to be looked for.
+  public static let minimumBytes = 4
+  /// How many values are kept; beyond them the oldest is forgotten.
+  public static let maximumValues = 1000
+
+  private struct Secret: Sendable {
+    var value: [UInt8]
+    /// All the ways in which it may be written, the value itself first.
+    var forms: [[UInt8]]
+  }
+  private let secrets = Mutex<[Secret]>([])
+
+  public init() {}
+
+  /// Adds a value that must not be printed.
+  public func note(_ value: [UInt8]) {
+    guard value.count >= Self.minimumBytes else { return }
+    secrets.withLock { secrets in
+      if secrets.contains(where: { $0.value == value }) { return }
+      if secrets.count == Self.maximumValues { secrets.removeFirst() }
+      secrets.append(Secret(value: value, forms: Self.forms(of: value)))
+    }
+  }
+
+  /// The text with `(secret)` in place of every value.
+  public func masked(_ text: String) -> String {
+    let known = secrets.withLock { $0 }
+    guard !known.isEmpty else { return text }
+    let bytes = Array(text.utf8)
+    return Self.masked(bytes, known.flatMap(\.forms)).map { String(decoding: $0, as: UTF8.self) } ?? text
+  }
+
+  /// The JSON document with `(secret)` in place of every value in its texts, and in place of each number that holds one;
+  /// still a JSON document.
+  public func masked(json: [UInt8]) -> [UInt8] {
+    let known = secrets.withLock { $0 }
+    guard !known.isEmpty else { return json }
+    let forms = known.flatMap(\.forms)
+    var result: [UInt8] = []
+    var tokens: [Range<Int>] = []
+    var isChanged = false
+    var at = 0
+    while at < json.count {
+      let start = at
+      switch json[at] {
+      case UInt8(ascii: "\""):
+        at += 1
+        while at < json.count, json[at] != UInt8(ascii: "\"") { at += json[at] == UInt8(ascii: "\\") ? 2 : 1 }
+        at = min(at + 1, json.count)
+        let token = Array(json[start..<at])
+        let text = Self.unescaped(token)
+        if let masked = Self.masked(text, forms) {
+          isChanged = true
+          result += Self.escaped(masked)
+        } else {
+          result += token
+        }
+      case 0x20, 0x09, 0x0A, 0x0D, UInt8(ascii: "{"), UInt8(ascii: "}"), UInt8(ascii: "["), UInt8(ascii: "]"),
+        UInt8(ascii: ","), UInt8(ascii: ":"):
+        result.append(json[at])
+        at += 1
+        continue
+      default:
+        while at < json.count, !" \t\n\r{}[],:\"".utf8.contains(json[at]) { at += 1 }
+        let token = Array(json[start..<at])
+        let isSecret = Self.masked(token, forms) != nil
+        isChanged = isChanged || isSecret
+        result += isSecret ? Self.escaped(Array(LocatedText.mask.utf8)) : token
+      }
+      tokens.append(start..<at)
+    }
+    // A value that is itself JSON may reach over several tokens; then nothing of the document is shown.
+    let whole = Self.ranges(json, known.map(\.value))
+    if whole.contains(where: { range in
+      !tokens.contains { $0.lowerBound <= range.lowerBound && range.upperBound <= $0.upperBound }
+    }) {
+      return Self.escaped(Array(LocatedText.mask.utf8))
+    }
+    return isChanged ? result : json
+  }
+
+  // MARK: Forms
+
+  private static func forms(of value: [UInt8]) -> [[UInt8]] {
+    let once = Array(escaped(value).dropFirst().dropLast())
+    let twice = Array(escaped(once).dropFirst().dropLast())
+    var encoded: [UInt8] = []
+    for byte in value {
+      switch byte {
+      case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"),
+        UInt8(ascii: "~"):
+        encoded.append(byte)
+      default: encoded += "%\(Printable.hex(UInt32(byte), digits: 2))".utf8
+      }
+    }
+    var shown = ""
+    for scalar in String(decoding: value, as: UTF8.self).unicodeScalars { Printable.append(scalar, to: &shown) }
+    var forms: [[UInt8]] = []
+    for form in [value, once, twice, encoded, Array(shown.utf8)] where !forms.contains(form) { forms.append(form) }
+    return forms
+  }
+
+  /// A JSON string with its quotes.
+  private static func escaped(_ text: [UInt8]) -> [UInt8] {
+    let output = OutputBuffer(capacity: text.count + 16)
+    text.withUnsafeBytes { _ = JSONWriter.append(.string($0), to: output) }
+    return Array(output.bytes)
+  }
+
+  /// The text of a JSON string; what is none is taken as it is.
+  private static func unescaped(_ token: [UInt8]) -> [UInt8] {
+    guard token.contains(UInt8(ascii: "\\")) else { return Array(token.dropFirst().dropLast()) }
+    let arena = Arena()
+    // The parser may read a little behind the text.
+    return (token + Array(repeating: 0x20, count: 64)).withUnsafeBytes { bytes in
+      let document = JSONParser().parse(UnsafeRawBufferPointer(rebasing: bytes[..<token.count]), into: arena)
+      let value = JSONParser.unescape(document, into: arena)
+      return value.is(.string) ? Array(value.rawBytes) : Array(token.dropFirst().dropLast())
+    }
+  }
+
+  // MARK: Finding
+
+  /// The text with the mask in place of every form; nil: it holds none.
+  private static func masked(_ text: [UInt8], _ forms: [[UInt8]]) -> [UInt8]? {
+    let found = (ranges(text, forms) + cutRanges(text, forms)).sorted { $0.lowerBound < $1.lowerBound }
+    guard !found.isEmpty else { return nil }
+    var result: [UInt8] = []
+    var at = 0
+    for range in found {
+      // One that begins within the last is masked together with it.
+      if range.lowerBound >= at {
+        result += text[at..<range.lowerBound]
+        result += LocatedText.mask.utf8
+      }
+      at = max(at, range.upperBound)
+    }
+    return result + text[at...]
+  }
+
+  /// Where one of the forms stands, overlapping ones included.
+  private static func ranges(_ text: [UInt8], _ forms: [[UInt8]]) -> [Range<Int>] {
+    var found: [Range<Int>] = []
+    for form in forms where form.count <= text.count {
+      var start = 0
+      while let range = text[start...].firstRange(of: form) {
+        found.append(range)
+        start = range.lowerBound + 1
+      }
+    }
+    return found
+  }
+
+  /// Where a message was cut within a form: at least ``minimumBytes`` of its beginning stand before `…`.
+  private static func cutRanges(_ text: [UInt8], _ forms: [[UInt8]]) -> [Range<Int>] {
+    let ellipsis = Array("…".utf8)
+    var found: [Range<Int>] = []
+    var start = 0
+    while let cut = text[start...].firstRange(of: ellipsis) {
+      for form in forms {
+        for length in stride(from: min(form.count - 1, cut.lowerBound), through: minimumBytes, by: -1)
+        where text[cut.lowerBound - length..<cut.lowerBound].elementsEqual(form[..<length]) {
+          found.append(cut.lowerBound - length..<cut.lowerBound)
+          break
+        }
+      }
+      start = cut.upperBound
+    }
+    return found
+  }
+}
