@@ -69,7 +69,8 @@ install:
 	install -d -m 0755 $(DESTDIR)/etc/rxd/pipelines
 	install -d -m 0755 $(DESTDIR)$(PREFIX)/share/rxd/examples
 	cp -r pipelines/. $(DESTDIR)$(PREFIX)/share/rxd/examples/
-	sed -i 's|:-pipelines/data/|:-$(PREFIX)/share/rxd/examples/data/|g' $(DESTDIR)$(PREFIX)/share/rxd/examples/*.yaml
+	find $(DESTDIR)$(PREFIX)/share/rxd/examples -name '*.yaml' \
+	  -exec sed -i 's|\([^/]\)pipelines/|\1$(PREFIX)/share/rxd/examples/|g' {} +
 
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/rxd

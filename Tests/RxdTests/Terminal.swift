@@ -1,14 +1,14 @@
 import CLinux
 import Foundation
 
-/// The built binary at a terminal of its own. Waiting is for output and for the end, each with a limit.
+/// The built binary, or another program, at a terminal of its own. Waiting is for output and for the end, each with a limit.
 final class Terminal {
   private let master: Int32
   private let pid: pid_t
   private var seen: [UInt8] = []
   private var status: Int32?
 
-  init(_ arguments: String..., environment: [String: String] = [:]) throws {
+  init(_ arguments: String..., program: String = Rxd.binary, environment: [String: String] = [:]) throws {
     // What posix_openpt, unlockpt and ptsname do, which Swift does not see.
     master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC)
     var locked: Int32 = 0
@@ -28,7 +28,7 @@ final class Terminal {
     variables.merge(["TERM": "xterm", "LC_ALL": "C.UTF-8", "NO_COLOR": "1"]) { $1 }
     variables.merge(environment) { $1 }
     pid = try spawn(
-      Rxd.binary, [Rxd.binary] + arguments, variables, &actions, flags: 0x80)  // a session of its own
+      program, [program] + arguments, variables, &actions, flags: 0x80)  // a session of its own
   }
 
   deinit {

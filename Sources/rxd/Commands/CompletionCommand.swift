@@ -42,8 +42,12 @@ struct Completion: ParsableCommand {
     case .zsh:
       return insert("        _files -g '*.(yaml|yml)' && ret=0", below: "_describe -V subcommand subcommands && ret=0")
     case .fish:
+      // As the package writes it for the files of a verb.
+      let files =
+        #"(for p in (string match -e -- \'*/\' (commandline -t);or printf \n)*.{yaml,yml};printf %s\n $p;end;"#
+        + #"__fish_complete_directories (commandline -t) \'\')"#
       return script
-        + "\ncomplete -c 'rxd' -n '__rxd_should_offer_completions_for_positional \"rxd\" -eq 1' -ka '(__fish_complete_suffix .yaml .yml)'"
+        + "\ncomplete -c 'rxd' -n '__rxd_should_offer_completions_for_positional \"rxd\" -eq 1' -fka '\(files)'"
     }
   }
 }

@@ -1,0 +1,76 @@
+import Foundation
+import Testing
+
+/// The completion scripts, in the shells that they are for.
+@Suite(.timeLimit(.minutes(5)))
+struct CompletionTests {
+  private static let hasZsh = FileManager.default.isExecutableFile(atPath: "/usr/bin/zsh")
+  private static let hasFish = FileManager.default.isExecutableFile(atPath: "/usr/bin/fish")
+
+  /// A home with the program on its path and, in `work`, two pipeline files and another.
+  private static func home(_ shell: String, _ script: String) throws -> (Scratch, environment: [String: String]) {
+    let folder = try Scratch()
+    let files = FileManager.default
+    for name in ["bin", "work", "work/inner"] {
+      try files.createDirectory(atPath: "\(folder.path)/\(name)", withIntermediateDirectories: false)
+    }
+    try files.createSymbolicLink(atPath: folder.path + "/bin/rxd", withDestinationPath: Rxd.binary)
+    try folder.write(script, try Rxd.run("completion", shell).output)
+    for name in ["a.yaml", "c.yml", "b.txt"] { try folder.write("work/" + name, "") }
+    let path = ProcessInfo.processInfo.environment["PATH"] ?? "/usr/bin:/bin"
+    return (folder, ["HOME": folder.path, "PATH": "\(folder.path)/bin:\(path)", "ZDOTDIR": folder.path])
+  }
+
+  @Test(
+    .enabled(if: hasFish, "needs the package fish"),
+    arguments: [
+      ("rxd ch", ["check"]), ("rxd a", ["a.yaml"]), ("rxd c", ["c.yml", "check", "completion"]), ("rxd b", []),
+      ("rxd check ", ["a.yaml", "c.yml", "inner/"]), ("rxd run a", ["a.yaml"]), ("rxd describe thrott", ["throttle"]),
+      ("rxd run --log-form", ["--log-format"]), ("rxd run --log-format ", ["json", "text"]),
+      ("rxd completion ", ["bash", "fish", "zsh"]),
+    ])
+  func fishOffers(_ line: String, _ expected: [String]) throws {
+    let (folder, environment) = try Self.home("fish", "rxd.fish")
+    let process = Process()
+    process.executableURL = URL(fileURLWithPath: "/usr/bin/fish")
+    process.arguments = ["--no-config", "-c", "source ../rxd.fish; complete -C '\(line)'"]
+    process.environment = environment.merging(["LC_ALL": "C.UTF-8"]) { $1 }
+    process.currentDirectoryURL = URL(fileURLWithPath: folder.path + "/work")
+    let output = Pipe()
+    let errors = Pipe()
+    process.standardOutput = output
+    process.standardError = errors
+    process.standardInput = FileHandle.nullDevice
+    try process.run()
+    let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+    let complaints = String(decoding: errors.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+    process.waitUntilExit()
+    let offered = text.split(separator: "\n").compactMap { $0.split(separator: "\t").first.map(String.init) }
+    #expect(Set(offered) == Set(expected), "\(text)")
+    #expect(complaints == "")
+  }
+
+  /// What the tabulator makes of a line; a key prints the line that there is then.
+  @Test(.enabled(if: hasZsh, "needs the package zsh"))
+  func zshCompletes() throws {
+    let (folder, environment) = try Self.home("zsh", "_rxd")
+    let terminal = try Terminal("-f", "-i", program: "/usr/bin/zsh", environment: environment)
+    try terminal.type(
+      "PS1='% '; cd \(folder.path)/work; fpath=(\(folder.path) $fpath); autoload -Uz compinit; "
+        + "compinit -u -d \(folder.path)/dump; show() { BUFFER=\"print -r -- '<$BUFFER>'\"; zle accept-line }; "
+        + "zle -N show; bindkey '^X' show; bindkey '^I' complete-word; unsetopt automenu; print REA''DY\r",
+      expecting: "READY")
+    for (line, completed) in [
+      ("rxd che", "rxd check "), ("rxd a", "rxd a.yaml "), ("rxd check c", "rxd check c.yml "), ("rxd b", "rxd b"),
+      ("rxd describe thrott", "rxd describe throttle "), ("rxd run --log-form", "rxd run --log-format "),
+      ("rxd run --log-format j", "rxd run --log-format json "), ("rxd completion z", "rxd completion zsh "),
+    ] {
+      try terminal.type("\(line)\t\u{18}", expecting: "<\(completed)>")
+    }
+    // What is not unique is listed.
+    try terminal.type("rxd check \t", expecting: "a.yaml")
+    try terminal.expect("c.yml")
+    try terminal.type("\u{3}exit\r", expecting: "")
+    _ = try terminal.wait()
+  }
+}
