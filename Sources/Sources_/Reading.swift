@@ -50,7 +50,7 @@ extension DecoderOptions {
   /// Whether the input must be text, so that one which is compressed is a mistake.
   var readsText: Bool { format != .bytes && invalidUTF8 != .bytes }
 
-  /// What an input was decoded by, where that matters to whoever goes on in its middle; empty where it does not.
+  /// What an input was decoded by, where that matters to a reader that goes on in its middle; empty where it does not.
   var dependence: String { needsBeginning ? "\(self)" : "" }
 
   /// Whether a decoder can go on there, if the one that came there had that `dependence`.

@@ -119,7 +119,7 @@ public final class BlockReader: Sendable {
   public var threadCount: Int { threads.withLock { $0.count } }
 
   /// Ends reading soon, also while it waits for data. What was read but is not a whole line is not
-  /// delivered. A `deliver` that blocks must be released by whoever blocks it.
+  /// delivered. A `deliver` that blocks must be released by the code that blocks it.
   public func stop() { stopEvent.wake() }
 
   /// Waits until the threads have ended; after `stop` or at the end of the stream. Not on one of them.

@@ -44,7 +44,7 @@ struct BlockReading {
   private static let leastOfMany = 32 << 10
   private var presence: Presence? = Presence()
 
-  /// Counts who reads, as long as it lives.
+  /// Counts one reader, as long as it lives.
   private final class Presence: Sendable {
     private static let all = Atomic(0)
     static var count: Int { all.load(ordering: .relaxed) }

@@ -5,7 +5,7 @@ import PipelineCore
 enum CurlOutcome {
   case response(HTTPResponse)
   case failure(HTTPFailure)
-  /// Whoever takes it owns it.
+  /// The taker owns it.
   case redirect(OpaquePointer)
 
   static func result(

@@ -212,7 +212,7 @@ public final class FileDescriptor: Sendable {
   }
 }
 
-/// Replaces a file in one step: whoever opens `path` sees the old content or the new, also after a
+/// Replaces a file in one step: an open of `path` sees the old content or the new, also after a
 /// power cut. Until then the new content has no name, or, where the file system has no files without one, lies beside the
 /// old file under a name that begins with a dot; see ``removeLeftovers(of:)``.
 public func replaceFile(

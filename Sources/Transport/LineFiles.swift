@@ -58,7 +58,7 @@ public final class LineFiles: Sendable {
       do throws(PosixError) {
         _ = try OwnThread("rxd lines") { Self.run(files, state) }
       } catch {
-        // Without a thread, whoever hands over does it.
+        // Without a thread, the caller does it.
         let left = state.withLock { state in
           state.isStarted = false
           return Self.take(&state) ?? []

@@ -28,7 +28,7 @@ public struct PosixError: Error, Sendable, Equatable, CustomStringConvertible {
 
   public var description: String { message }
 
-  /// Whoever reads the other end has closed it.
+  /// The reader of the other end has closed it.
   public var isBrokenPipe: Bool { code == EPIPE }
   /// There is no room: disk, quota or file size limit; may pass.
   public var isFull: Bool { code == ENOSPC || code == EDQUOT || code == EFBIG }

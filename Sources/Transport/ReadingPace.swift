@@ -1,7 +1,7 @@
 /// Decides when files that grow are looked at: as soon as the kernel has news, but while lines come fast, every so often
 /// instead, so that many of them cost one wake-up.
 ///
-/// Being woken by a clock costs up to ten times as much as being woken by who writes (a virtual machine must ask its host
+/// Being woken by a clock costs up to ten times as much as being woken by the writer (a virtual machine must ask its host
 /// for a timer), so it must spare several wake-ups to pay.
 struct ReadingPace {
   let interval: Int64
@@ -14,7 +14,7 @@ struct ReadingPace {
   /// Finds since `start`; while lines come fast, looks since then.
   private var count = 0
 
-  /// So many finds within so many intervals are fast. A few lines at once are not: who writes them was held up.
+  /// So many finds within so many intervals are fast. A few lines at once are not: their writer was held up.
   static let finds = 16
   static let intervals: Int64 = 4
   /// How many looks are made by the clock before news are waited for again, which shows how fast they come by then.

@@ -34,7 +34,7 @@ public final class WorkThread: Worker {
     do throws(PosixError) {
       _ = try OwnThread(name) { Self.run(state) }
     } catch {
-      // Without a thread, whoever hands over does it.
+      // Without a thread, the caller does it.
       let left = state.withLock { state in
         state.isStarted = false
         defer { state.queue = [] }

@@ -35,7 +35,7 @@ struct Command: OperatorComponent {
 
   static let spec = ComponentSpec<Command>(
     "command",
-    summary: "Work on demand: a signal made for each execution, and a rule for who asks meanwhile.",
+    summary: "Work on demand: a signal made for each execution, and a rule for requests that come meanwhile.",
     details: """
       `execute: NAME` in a chain executes it for each event, which `run` sees as `outer` (and, in the \
       parameters of its source, as `event`). It can be executed while its `enabled` signal, true until it \
@@ -66,7 +66,7 @@ struct Command: OperatorComponent {
       .init("deliver", \.deliver, "Whose values `NAME.values` sends."),
       .init(
         "replay", \.replay, range: 0...1_000_000,
-        "How many values are kept for those who begin to listen to `NAME.values` late."),
+        "How many values late subscribers of `NAME.values` receive first."),
     ],
     examples: [
       .snippet(

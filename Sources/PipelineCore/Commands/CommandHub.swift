@@ -123,7 +123,7 @@ extension Command {
 
     // MARK: Late listeners
 
-    /// Whether there are values that somebody who comes now has missed.
+    /// Whether there are values that a new subscriber has missed.
     var hasValues: Bool { !kept.isEmpty }
 
     /// Tells a listener what it has missed, and what comes meanwhile.
@@ -143,7 +143,7 @@ extension Command {
       guard parameters.replay > 0 else { return }
       lastValue += 1
       if kept.count == parameters.replay { kept.removeFirst() }
-      // Whoever waits for an answer hears that there is none as soon as nobody can give one.
+      // A request that waits for an answer is told that there is none as soon as none can come.
       let origin = event.origin.takeUnretainedValue().withoutReply
       withExtendedLifetime(origin) {
         var event = event
@@ -173,7 +173,7 @@ extension Command {
         return .accepted
       case .latest:
         driver.began()
-        // Teardown precedes what comes next; whoever watches sees one command going on.
+        // Teardown precedes what comes next; an observer sees one command going on.
         for inlet in inlets where executions[inlet.number] != nil {
           let old = executions.removeValue(forKey: inlet.number)
           drop(inlet)

@@ -56,7 +56,7 @@ public struct Binder {
       return nil
     }
     note(checked, scope)
-    // Whoever says what becomes of failing events has thought of them.
+    // A step with `onError` states what becomes of failing events.
     let drops = use.expecting == .bool && compilation.policy(of: step) == nil
     diagnostics.concealing(checked.text) { $0.report(contentsOf: checked.advice(isCondition: drops)) }
     return (checked.compile(projection: segment.projection), checked.type)

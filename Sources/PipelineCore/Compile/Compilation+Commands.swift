@@ -7,7 +7,7 @@ extension Compilation {
     let name = command.name
     add(name, .command, false)
     if command.node.enabled != nil { add(name.map { "\($0).enabled?" }, .part, false) }
-    // Whoever reads an output first hears what holds now, so everybody has one of his own.
+    // A reader of an output first receives what holds now, so each reader has an output of its own.
     for kind in CommandOutput.Kind.allCases { add(name.map { "\($0).\(kind.rawValue)" }, .part, true) }
   }
 

@@ -45,7 +45,7 @@ final class Compilation {
   var entries: [Entry] = []
   /// The named signals that execute a command, by name.
   var executing: Set<String> = []
-  /// Who reads whom.
+  /// Which node reads which.
   var readings: [Reading] = []
   /// Which files sources read, and where sources read standard input.
   var fileReadings: [FileReading] = []

@@ -144,7 +144,7 @@ extension CombiningOperator {
 
 /// What ends a signal.
 public protocol SinkComponent: Component {
-  /// Whether it does nothing but answer whoever waits for an answer to the event: tests let it.
+  /// Whether it does nothing but answer the request that an event came from: tests let it.
   var answersEvents: Bool { get }
   /// Which threads encode and write, in words; nil where there is nothing to tell.
   var threads: String? { get }

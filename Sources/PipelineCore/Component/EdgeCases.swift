@@ -9,7 +9,7 @@ public struct EdgeCases: Sendable {
   public var error: String
   /// The input completes.
   public var completion: String
-  /// Whoever listens goes away.
+  /// The subscriber goes away.
   public var disposal: String
 
   public static let passesEmpty = "Completes too."

@@ -405,7 +405,7 @@ public struct LiteralParameter: ParameterValue {
     return parameter
   }
 
-  /// A text with `{{ }}` means itself here, and whoever writes one means something else.
+  /// A text with `{{ }}` means itself here; its writer meant something else.
   private static func warn(ofTemplatesIn node: YAMLNode, _ context: inout DecodingContext) {
     switch node.content {
     case .sequence(let items): for item in items { warn(ofTemplatesIn: item, &context) }

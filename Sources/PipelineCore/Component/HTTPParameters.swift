@@ -81,7 +81,7 @@ public struct TLSParameter: RecordParameter {
       .init("key", \.key, "A PEM file with the client's key."),
       .init(
         "dangerouslySkipVerification", \.dangerouslySkipVerification,
-        "Accept any certificate; whoever sits on the way can read and change everything."),
+        "Accept any certificate; every machine on the way can then read and change everything."),
     ]
   }
 

@@ -131,12 +131,9 @@ extension Bool: ParameterValue {
   public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> Bool? {
     if let value = node.bool { return value }
     if node.scalar?.isPlaceholder == true { return false }
-    let truths = ["yes", "on", "no", "off"]
-    let written = node.string?.lowercased() ?? ""
-    context.wrongType(
-      node, wanted: "true or false",
-      help: truths.contains(written)
-        ? "Write \(written == "yes" || written == "on") instead of \(written)" : nil)
+    if case .failure(let problem) = node.decodeBool("'\(context.parameter)' of '\(context.component)'") {
+      context.diagnostics.report(problem)
+    }
     return nil
   }
 }

@@ -2,7 +2,7 @@
 ///
 /// libyaml follows YAML 1.1: it breaks lines at U+0085, U+2028 and U+2029, also inside a value or a
 /// comment, where an editor shows one line; a value could so grow a second key. All three are
-/// refused, as is a carriage return without a line feed. Whoever wants one of them in a value writes
+/// refused, as is a carriage return without a line feed. A value that needs one of them writes
 /// `"\u2028"` between double quotes.
 enum YAMLBytes {
   /// Returns where the text starts (behind a byte order mark), or nil if it must not be parsed.

@@ -1,5 +1,5 @@
 // Values of the kinds that parameters have. Each answers the value, or what is wrong with the node.
-// A placeholder has no value yet: whoever decodes asks `isPlaceholder` first.
+// A placeholder has no value yet: a decoder asks `isPlaceholder` first.
 
 extension YAMLNode {
   /// True if the value is not known because the environment was not consulted.

@@ -1,4 +1,5 @@
-/// A mistake as small as can be and what to write in its place, for `rxd explain CODE`. Tests check both.
+/// A mistake as small as can be and what to write in its place, for `rxd explain CODE`. Every code has one; tests check
+/// those that are texts of a file.
 public struct CodeExample: Sendable {
   /// Which part of a file the texts are.
   public enum Place: Sendable {
@@ -8,13 +9,17 @@ public struct CodeExample: Sendable {
     case source
     /// One step of a chain.
     case step
+    /// None: `wrong` says in a sentence when the code is reported, and `right` what to do then.
+    case situation
   }
 
   public var place: Place
   public var wrong: String
   public var right: String
+  /// JSON events of the source `s`, a millisecond apart, with which the mistake shows while the pipeline runs.
+  public var events: [String] = []
 
-  /// The example for a code; nil for what no small file shows: limits, failures while running, the environment.
+  /// The example for a code.
   public static func of(_ code: Diagnostic.Code) -> CodeExample? { table[code.name] }
 
   /// A whole pipeline file around one of the texts.
@@ -24,7 +29,7 @@ public struct CodeExample: Sendable {
         .joined(separator: "\n")
     }
     switch place {
-    case .file: return text
+    case .file, .situation: return text
     case .source: return "sources:\n  s:\n\(indented(text, by: 4))\nsinks:\n  out: { from: s, stdout: {} }\n"
     case .step:
       let lines = text.split(separator: "\n", omittingEmptySubsequences: false)
@@ -53,6 +58,33 @@ public struct CodeExample: Sendable {
     CodeExample(place: .step, wrong: wrong, right: right)
   }
 
+  private static func running(_ wrong: String, _ right: String, _ events: String...) -> CodeExample {
+    CodeExample(place: .step, wrong: wrong, right: right, events: events)
+  }
+  private static func running(file wrong: String, _ right: String, _ events: String...) -> CodeExample {
+    CodeExample(place: .file, wrong: wrong, right: right, events: events)
+  }
+  private static func when(_ situation: String, do remedy: String) -> CodeExample {
+    CodeExample(place: .situation, wrong: situation, right: remedy)
+  }
+  /// A file with a command and a sink that executes it.
+  private static func command(_ command: String, _ more: String = "") -> String {
+    """
+    sources: { s: { stdin: { decode: json } }\(more) }
+    commands: { work: { \(command) } }
+    sinks: { out: { from: s, chain: [ { execute: work } ], stdout: {} } }
+    """
+  }
+  /// A file with a test.
+  private static func test(_ test: String, chain: String = "map: event", source: String = "") -> String {
+    """
+    sources: { s: { stdin: { decode: json } }\(source) }
+    signals: { x: { from: s, chain: [ { \(chain) } ] } }
+    sinks: { out: { from: x, stdout: {} } }
+    tests: [ { name: t, \(test) } ]
+    """
+  }
+
   private static let sound = "sources: { s: { stdin: {} } }\nsinks: { out: { from: s, stdout: {} } }"
 
   /// Each line stands for ten of the line before it.
@@ -66,21 +98,45 @@ public struct CodeExample: Sendable {
 
   private static let table: [String: CodeExample] = [
     // Text and YAML
+    "RX101": when(
+      "A file is saved as Latin-1 or UTF-16.", do: "Save it as UTF-8: iconv -f latin1 -t utf-8 old.yaml > new.yaml"),
+    "RX102": when(
+      "A pipeline file has more than 1 MiB.",
+      do: "Divide it: each file of a directory is a pipeline of its own. Keep data out of it, in files of sources."),
+    "RX103": when(
+      "A value holds a control character as it is, such as a bell or an escape.",
+      do: "Write it as an escape between double quotes: \"a\\x07b\""),
+    "RX104": when(
+      "A text holds a line separator of Unicode (U+2028), a form feed or a carriage return alone.",
+      do: "End lines with LF; within a value write an escape between double quotes: \"a\\u2028b\""),
     "RX105": file("# sources come later", sound),
     "RX106": file(sound + "\n---\n" + sound, sound),
     "RX107": file("%TAG ! !mine\n---\n" + sound, sound),
     "RX108": step("filter: event.name == 'a\u{202E}b'", "filter: event.name == 'ab'"),
+    "RX109": when(
+      "The machine has no memory left while a file is read.", do: "Free memory, or raise the limit of the service."),
+    "RX110": when(
+      "Lists or mappings lie in each other more than 64 deep.", do: "Give inner signals names and refer to them."),
+    "RX111": when("A file has more than 100,000 values.", do: "Read data from a file source instead of 'values'."),
+    "RX112": when("A file has more than 1,000 anchors (&name).", do: "Write the values out, or divide the file."),
     "RX113": file(bomb, sound),
     "RX114": source("values: &all [1, *all]", "values: [1, 2]"),
     "RX115": source("values: *numbers", "values: [1, 2]"),
     "RX116": file(
       "sources:\n  s: { <<: { decode: json }, stdin: {} }\nsinks: { out: { from: s, stdout: {} } }",
       "sources:\n  s: { stdin: { decode: json } }\nsinks: { out: { from: s, stdout: {} } }"),
+    "RX117": when(
+      "A value has more than 64 KiB, or a block scalar more than 1 MiB.", do: "Read data from a file source."),
+    "RX118": when("A key has more than 256 bytes.", do: "Shorten it; a key is a name."),
     "RX119": file(
       "sources: { s: { stdin: {} } }\nsources: { t: { stdin: {} } }\nsinks: { out: { from: s, stdout: {} } }", sound),
     "RX120": source("values: [{ [a]: 1 }]", "values: [{ a: 1 }]"),
     "RX121": step("filter: !event.ok", "filter: \"!event.ok\""),
+    "RX122": source("values: [{ \"a\\tb\": 1 }]", "values: [{ a_b: 1 }]"),
     "RX123": source("values: [&a 1, &a 2]", "values: [&a 1, &b 2]"),
+    "RX130": when(
+      "The YAML reader refuses a text, and no other code describes the mistake.",
+      do: "Look at the marked place; most texts are accepted between double quotes."),
     "RX131": step("filter: 'event.a == 1", "filter: 'event.a == 1'"),
     "RX132": step("filter: 'a' == event.name", "filter: \"'a' == event.name\""),
     "RX133": step("map: event.ok ? 'yes' : 'no'", "map: \"event.ok ? 'yes' : 'no'\""),
@@ -115,15 +171,24 @@ public struct CodeExample: Sendable {
     "RX210": file(
       "sources: { s: { stdin: {} } }\nsignals: { x: { merge: [] } }\nsinks: { out: { from: x, stdout: {} } }",
       "sources: { s: { stdin: {} } }\nsignals: { x: { merge: [s, s] } }\nsinks: { out: { from: x, stdout: {} } }"),
+    "RX211": when(
+      "A pipeline has more than 2,500 operators.", do: "Divide it into several files, which run in one process."),
+    "RX212": when(
+      "A file uses a name of another tool. Today RX201 and RX220 say so.", do: "Take the name that the message offers."),
     "RX220": step("debounce: 300ms", "throttle: 300ms"),
     "RX221": source("stdin: { format: json }", "stdin: { decode: json }"),
     "RX222": step("throttle", "throttle: 300ms"),
     "RX223": step("bufferWithCount: 0", "bufferWithCount: 10"),
     "RX224": source("stdin: { decode: jason }", "stdin: { decode: json }"),
+    "RX225": step("sample: {}", "sample: { every: 1s }"),
     "RX226": step("log: { on: [error] }", "log: { when: [error] }"),
     "RX227": source(
       "http: { url: 'http://10.0.0.1/', headers: { Host: books.example } }", "http: { url: 'http://books.example/' }"),
     "RX230": source("interval: 5 minutes", "interval: 5m"),
+    "RX231": source("file: { path: a.log, maxLine: 1000 }", "file: { path: a.log, maxLine: 1000B }"),
+    "RX232": when("A value must be a number. Today RX203 says so.", do: "Write the number without quotes."),
+    "RX233": source("file: { path: a.log, follow: yes }", "file: { path: a.log, follow: true }"),
+    "RX240": when("A text has unbalanced {{ }}. Today RX406 says so.", do: "Close each {{ with }}."),
     "RX250": source("file: \"${LOG-a.log}\"", "file: \"${LOG:-a.log}\""),
     "RX251": source("file: \"${LOG:-${NAME}}\"", "file: \"${LOG:-a.log}\""),
     "RX252": source("values: [{ \"${NAME:-a}\": 1 }]", "values: [{ name: \"${NAME:-a}\" }]"),
@@ -138,11 +203,15 @@ public struct CodeExample: Sendable {
       "sources: { s: { stdin: {} } }\nsignals: { x: { merge: [s, x] } }\nsinks: { out: { from: x, stdout: {} } }",
       "sources: { s: { stdin: {} } }\nsignals: { x: { from: s } }\nsinks: { out: { from: x, stdout: {} } }"),
     "RX304": file("sources: { s: { stdin: {} }, t: { values: [1] } }\nsinks: { out: { from: s, stdout: {} } }", sound),
+    "RX305": when(
+      "A path cannot keep the guarantee that 'require' asks for.",
+      do: "Lower 'require', or use a source that can read again."),
     "RX306": file(
       "sources: { s: { stdin: {} } }\nsignals: { x: { from: s, reduce: s + 1 } }\nsinks: { out: { from: x, stdout: {} } }",
       "sources: { s: { stdin: {} } }\nsignals: { x: { from: s, chain: [ { map: event + '!' } ] } }\nsinks: { out: { from: x, stdout: {} } }"
     ),
     "RX307": file("sources: { s: { stdin: {} } }", sound),
+    "RX308": when("An operator keeps something without a bound.", do: "Give it its limit."),
     "RX320": file("sources: { s: { stdin: {} } }\ndefaults: { a: 1 }\nsinks: { out: { from: s, stdout: {} } }", sound),
     "RX336": file(
       "sources: { s: { stdin: {} } }\nsinks: { out: { from: s, file: /nowhere/out.ndjson } }",
@@ -150,7 +219,14 @@ public struct CodeExample: Sendable {
     "RX337": file(
       "sources: { s: { stdin: {} }, t: { stdin: {} } }\nsinks: { a: { from: s, stdout: {} }, b: { from: t, stderr: {} } }",
       "sources: { s: { stdin: {} } }\nsinks: { a: { from: s, stdout: {} }, b: { from: s, stderr: {} } }"),
+    "RX321": when(
+      "Inner signals lie in each other more than 16 deep.", do: "Give inner signals names and refer to them."),
     "RX323": source("stdin: { decode: json }\nschema: { id: number }", "stdin: { decode: json }\nschema: { id: int }"),
+    "RX324": source(
+      "stdin: { decode: json }\nschema: missing.schema.json", "stdin: { decode: json }\nschema: { id: int }"),
+    "RX325": when(
+      "A JSON Schema refers to another file or uses a keyword that says nothing of types.",
+      do: "Bring the definition into the file, below '$defs', or leave it: the part is taken for any value."),
     "RX326": file(
       "sources: { a: { httpServer: 8080 }, b: { httpServer: 8080 } }\nsinks: { out: { from: { merge: [a, b] }, discard: {} } }",
       "sources: { a: { httpServer: 8080 }, b: { httpServer: 8081 } }\nsinks: { out: { from: { merge: [a, b] }, discard: {} } }"
@@ -167,6 +243,8 @@ public struct CodeExample: Sendable {
     "RX331": step("aggregate: { top: event.price }", "aggregate: { top: max(event.price) }"),
     "RX401": step("filter: event.level = 'error'", "filter: event.level == 'error'"),
     "RX402": step("filter: event.age > 30s", "filter: event.age > 30"),
+    "RX403": when(
+      "An expression has more than 64 KiB, 250 levels or 20,000 parts.", do: "Split it into several steps."),
     "RX404": step("map: if event.ok then 1 else 2", "map: \"event.ok ? 1 : 2\""),
     "RX405": step("filter: has(event)", "filter: has(event.name)"),
     "RX406": step("log: { message: \"{{ event.name\" }", "log: { message: \"{{ event.name }}\" }"),
@@ -186,5 +264,95 @@ public struct CodeExample: Sendable {
     "RX423": step("filter: size(event.name) >= 0", "filter: size(event.name) > 0"),
     "RX424": step("startWith: \"{{ now }}\"", "startWith: first"),
     "RX425": step("startWith: \"''\"", "startWith: ''"),
+
+    // While a pipeline runs
+    "RX501": when(
+      "A source with 'decode: json' reads the line {\"a\": 1",
+      do:
+        "Mend what writes the lines, or decode them as what they are. 'from: NAME.errors' gives the lines that were refused."
+    ),
+    "RX502": when(
+      "An expression reads event.a of {\"a\": tru}: 'decode: json' looks at the outline of a line only.",
+      do: "Mend what writes the lines. 'decode: { json: { validate: true } }' refuses them at once, as RX501."),
+    "RX503": running("map: event.a + 1", "map: event.?a.orValue(0) + 1", "{ \"b\": 1 }"),
+    "RX504": when(
+      "The server of an 'http' sink answers an event with 400, and will again.",
+      do:
+        "Look at its answer in the log. 'from: NAME.errors', with the name of the sink, gives the events that were refused."
+    ),
+    "RX505": running("flattenMap: event.items", "flattenMap: \"[event.items]\"", "{ \"items\": \"a\" }"),
+    "RX506": running(
+      "window: { every: 1m, max: 1 }", "window: { every: 1m, max: 1000 }", "1", "2"),
+    "RX507": when(
+      "A step was changed, and the state that was saved fits the old one.",
+      do: "Nothing, if the step may begin anew. A step that was only moved keeps its state with 'movedFrom'."),
+    "RX508": running(
+      file: command("run: { values: [1], chain: [ { delay: 10ms } ] }"),
+      command("whenBusy: queue, run: { values: [1], chain: [ { delay: 10ms } ] }"), "1", "2"),
+    "RX509": running(
+      file: command("run: { values: [1] }, enabled: ready", ", ready: { values: [false] }"),
+      command("run: { values: [1] }, enabled: ready", ", ready: { values: [true] }"), "1"),
+    "RX510": running(
+      file: command("run: { values: [1], chain: [ { try: outer > 0 } ] }"),
+      command("run: { values: [1], chain: [ { try: outer > 0 }, { catch: { values: [none] } } ] }"), "0"),
+    "RX520": running(
+      "try: { where: event.n < 3, message: \"{{ event.n }} is too much\" }\nonError: route", "filter: event.n < 3",
+      "{ \"n\": 5 }"),
+    "RX521": running(
+      "window: { every: 10s, time: timestamp(event) }", "window: { every: 10s, time: timestamp(event), lateness: 10s }",
+      "3", "13", "7"),
+    "RX522": running(
+      "circuitBreaker: { signal: { values: [1], chain: [ { try: outer > 0 } ] } }",
+      "circuitBreaker: { signal: { values: [1], chain: [ { try: outer > 0 } ] }, fallback: { values: [none] } }", "0"),
+    "RX523": running(
+      "circuitBreaker: { failures: 1, signal: { values: [1], chain: [ { try: outer > 0 } ] } }",
+      "circuitBreaker: { failures: 1, signal: { values: [1], chain: [ { try: outer > 0 } ] }, fallback: { values: [none] } }",
+      "0", "1"),
+    "RX524": when(
+      "An event is put into a URL whose host is a link-local address, or into a header with a line break.",
+      do: "Take out of the event only what belongs into the path or the query: {{ urlEncode(event.id) }}."),
+    "RX525": when(
+      "A source 'http: { every: 10s }' gets the answer 500, or cannot connect.",
+      do: "Nothing: the next poll comes. 'from: NAME.errors' gives the polls that failed."),
+
+    // Tests
+    "RX601": file(
+      test("inputs: { s: \"-a-(bc)\" }, expect: { out: \"-a-(bc-)\" }"),
+      test("inputs: { s: \"-a-(bc)\" }, expect: { out: \"-a-(bc)\" }")),
+    "RX602": file(test("expect: { oout: \"\" }"), test("expect: { out: \"\" }")),
+    "RX603": file(
+      test("inputs: { s: \"-a\" }, expect: { out: \"-b\" }"), test("inputs: { s: \"-a\" }, expect: { out: \"-a\" }")),
+    "RX604": file(
+      test("inputs: { s: [ { nxt: 1 } ] }, expect: { out: [ { next: 1 } ] }"),
+      test("inputs: { s: [ { next: 1 } ] }, expect: { out: [ { next: 1 } ] }")),
+    "RX605": file(
+      test("inputs: { s: \"-a\" }, expect: { out: [] }", chain: "flattenMap: { signal: { http: http://10.0.0.1/ } }"),
+      test(
+        "inputs: { s: \"-a\" }, stubs: { http: [ { url: \"*\", reply: { text: ok } } ] }, expect: { out: [ { next: ok } ] }",
+        chain: "flattenMap: { signal: { http: { url: http://10.0.0.1/, decode: text } } }")),
+    "RX606": when(
+      "A test's pipeline sends for ever at one instant, or a test without 'until' waits for what never comes.",
+      do: "Give the test 'until: 1m', or find the signal that feeds itself."),
+    "RX607": when(
+      "'rxd test --update' finds an expectation whose text it cannot change alone, such as an alias.",
+      do: "Write the expectation out, or change it by hand."),
+
+    // The environment
+    "RX701": source("file: \"${LOG}\"", "file: \"${LOG:-a.log}\""),
+    "RX702": source("file: \"${LOG:?the file to read}\"", "file: \"${LOG:-a.log}\""),
+    "RX703": step("filter: event.key == '${secret:key}'", "filter: event.key == '${KEY:-none}'"),
+    "RX704": when(
+      "A variable or secret is not UTF-8, or has more than 64 KiB.", do: "Keep such data in a file, and name the file."),
+    "RX710": when(
+      "A file that is named on the command line is missing, or its mode keeps you from reading it.",
+      do: "Look at the path and 'ls -l'; a service runs as another user than you."),
+    "RX711": when("A plugin cannot be loaded.", do: "This version loads none: remove 'plugins'."),
+    "RX712": source(
+      "http: { url: 'https://books.example/', tls: { ca: missing.pem } }", "http: { url: 'https://books.example/' }"),
+
+    // rxd itself
+    "RX901": when(
+      "rxd finds itself in a state that must not be.",
+      do: "Report it, with the file and what stands above it in the log."),
   ]
 }

@@ -17,7 +17,7 @@ public final class Arena {
   private var kept: [AnyObject] = []
   /// Bytes handed out since the last reset, for limits and for tests.
   public private(set) var allocated = 0
-  /// Set to zero whenever more memory is asked of the system, for whoever limits it.
+  /// Set to zero whenever more memory is asked of the system, for a limiter.
   var attention: UnsafeMutablePointer<Int>?
 
   private static let chunkSize = 64 << 10
@@ -109,7 +109,7 @@ public final class Arena {
     allocated = 0
   }
 
-  /// In debug builds, has whoever still reads what was handed out read nonsense.
+  /// In debug builds, fills what was handed out with nonsense, so that a late reader is found.
   @inline(__always)
   private func poison() {
     #if DEBUG

@@ -10,7 +10,7 @@ public final class Origin: Sendable {
   public let receivedAt: Int64
   /// What else the source knows, a map; `meta.NAME` in expressions.
   public let fields: OwnedValue
-  /// Answers whoever sent the events, where somebody waits for an answer.
+  /// Answers the request that the events came in, where it waits for an answer.
   public let reply: (any ReplyTarget)?
 
   public init(
@@ -33,7 +33,7 @@ public final class Origin: Sendable {
   public static let none = Origin(source: "")
 }
 
-/// Somebody who waits for an answer to an event: the HTTP request that `httpServer` took in.
+/// What waits for an answer to an event: the HTTP request that `httpServer` took in.
 public protocol ReplyTarget: AnyObject, Sendable {
   /// Answers. Only the first answer counts; returns whether this was it. May be called on any thread.
   @discardableResult

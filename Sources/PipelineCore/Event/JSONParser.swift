@@ -23,7 +23,7 @@ public final class JSONParser {
   public let limits: JSONLimits
   private let shimLimits: rx_json_limits
   /// The document whose tokens are known already, while the source that decoded it emits it; a shortcut for
-  /// ``Projection``, never needed. Whoever sets it takes it back before the text or the tokens change.
+  /// ``Projection``, never needed. The setter takes it back before the text or the tokens change.
   let indexed: UnsafeMutablePointer<rx_lines_row>
 
   public init(limits: JSONLimits = JSONLimits()) {

@@ -218,7 +218,7 @@ public struct OwnedValue: @unchecked Sendable {
   }
 }
 
-/// A value in memory of its own that whoever holds it frees by hand: of the many that windows keep, each takes half of
+/// A value in memory of its own that its holder frees by hand: of the many that windows keep, each takes half of
 /// what an ``OwnedValue`` does.
 struct HeldValue {
   let value: Value

@@ -4,7 +4,7 @@ public import CJSON
 ///
 /// A value that does not fit points into memory that somebody else owns: the slab of the batch it was
 /// read from, the turn's ``Arena``, or a literal of a compiled expression. It is valid until the end of
-/// the turn; whoever keeps it longer copies it into an ``OwnedValue``.
+/// the turn; an owner that keeps it longer copies it into an ``OwnedValue``.
 public typealias Value = rx_value
 
 /// One member of a map.

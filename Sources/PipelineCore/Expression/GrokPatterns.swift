@@ -32,7 +32,7 @@ final class GrokPattern: Sendable {
   /// All keys that the shape names. They live as long as the pattern.
   let names: Names
 
-  /// Whoever makes values of the names keeps them alive.
+  /// The owner of values made of the names keeps the names alive.
   final class Names: @unchecked Sendable {
     let keys: FieldNames
     init(_ names: [String]) { keys = FieldNames(names.map { Array($0.utf8) }) }

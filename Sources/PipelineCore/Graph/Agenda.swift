@@ -1,4 +1,4 @@
-/// What nodes have put off to later in the turn, counted by precedence: whoever comes first in the agenda goes
+/// What nodes have put off to later in the turn, counted by precedence: the node that comes first in the agenda goes
 /// first, whatever the order in which it was put off.
 ///
 /// Nodes that settle come first, those above before those below; then what waits on named schedulers, in the

@@ -34,7 +34,7 @@ extension Execution {
     if !reach.mayRun(index, state) { errors[index].complete() }
   }
 
-  /// The pipeline is about to end before its sinks have: what they hold goes to who reads their errors, while that still
+  /// The pipeline is about to end before its sinks have: what they hold goes to the readers of their errors, while that still
   /// runs, or to the dead letters where these are kept. A sink that reads them may have to give up some of it in its turn; no two read each other's.
   func surrender() {
     var goesOn = true
@@ -50,7 +50,7 @@ extension Execution {
 
   public func reject(_ rejection: Rejection, at seat: Seat) { reject(rejection, step: seat.step) }
 
-  /// Whether somebody gets what the step gives up: who reads the errors output, or the dead letters.
+  /// Whether what the step rejects reaches a reader of the errors output, or the dead letters.
   func keepsRejections(of step: StepID) -> Bool {
     services.keepsDeadLetters || errorsByName[plan.steps[step.number].owner]?.isClaimed == true
   }

@@ -112,7 +112,7 @@ public final class Executor: @unchecked Sendable {
   /// How many sinks (and full queues) ask for no further input.
   private var congestedOutputs = 0
   private var congestedQueues = 0
-  /// Steps that must not run on the stack of whoever asked for them: the next round of a repeat.
+  /// Steps that must not run on the stack of their caller: the next round of a repeat.
   private var deferred: [(node: OperatorNode, token: Int)] = []
   private var deferredHead = 0
   /// How many steps have ever been deferred: what a pipeline does without time going by shows here, if not in `turns`.
@@ -531,7 +531,7 @@ public final class Executor: @unchecked Sendable {
     set { timers.last = newValue }
   }
 
-  /// The wall clock was set: whoever waits for a time of day looks at it anew. Call it in a turn.
+  /// The wall clock was set: what waits for a time of day reads it anew. Call it in a turn.
   public func clockWasSet() {
     for waiting in clockWatchers where waiting.object != nil { waiting.object?.clockWasSet() }
     clockWatchers.removeAll { $0.object == nil }

@@ -15,7 +15,7 @@ final class ImmediateSignal {
 
   /// Nil if `signal` is one that must be subscribed.
   init?(_ signal: SignalPlan, in node: OperatorNode) {
-    // Who looks at subscriptions sees each.
+    // An observer of subscriptions sees each.
     guard node.execution.subscriptionProbe == nil else { return nil }
     var source = signal
     var plan: (RunPlan, SignalPlan)?
@@ -58,7 +58,7 @@ final class ImmediateSignal {
     if origin.reply != nil { letGo() }
   }
 
-  /// Whoever waits for an answer hears behind this turn if nobody can give it any more.
+  /// A request that waits for an answer is told after this turn if none can come any more.
   private func letGo() {
     node.arena.keep(origin)
     outerOrigin = .none

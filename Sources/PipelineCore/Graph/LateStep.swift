@@ -156,7 +156,7 @@ final class EventClock {
     }
   }
 
-  /// Moves the watermark on, never back, and wakes whoever has waited for it.
+  /// Moves the watermark on, never back, and wakes the steps that waited for it.
   @inline(__always)
   func advance(to time: Int64) {
     guard time > watermark else { return }

@@ -6,7 +6,7 @@ public final class Plan: Sendable {
   /// What can be referred to: sources first, then signals, each in the order of the file.
   public let named: [NamedPlan]
   public let sinks: [SinkPlan]
-  /// Places in `named` of signals that run whoever reads them: they execute commands.
+  /// Indexes in `named` of signals that run without a reader, too: they execute commands.
   public let drivers: [Int]
   /// Every step, by ``StepID``.
   public let steps: [StepPlan]

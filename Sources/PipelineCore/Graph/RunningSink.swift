@@ -27,7 +27,7 @@ open class RunningSink: Downstream {
   /// The input is complete: write what is held, then call `drained()`, in this turn or a later one.
   open func finish() { drained() }
 
-  /// Called at the end of every turn: hand what this turn encoded to whoever writes it.
+  /// Called at the end of every turn: hand what this turn encoded to the writer.
   ///
   /// A sink that has not written all that it took in this turn holds the executor's ``Executor/settlement``, if
   /// there is one, and releases it when that is written (as durably as its parameters say), has been rejected, or has

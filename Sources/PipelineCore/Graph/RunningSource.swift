@@ -61,7 +61,7 @@ open class RunningSource: OperatorNode {
   /// It has ended, and `stop` has run.
   func ended() {}
 
-  /// Whoever waits for an answer to the event that it was made for hears at once that there is none any more.
+  /// A request that waits for an answer to the event it was made for is told at once that none will come.
   final override func closed() {
     ended()
     if origin.reply != nil { execution.forget(self) }
@@ -234,7 +234,7 @@ public final class Intake: @unchecked Sendable {
     return true
   }
 
-  /// Lets go of whoever waits. From any thread.
+  /// Ends every wait. From any thread.
   public func stop() {
     let waiters = state.withLock { state in
       state.isStopped = true

@@ -64,6 +64,6 @@ public final class Settlement: Sendable {
     for member in told.members { member.release(told.outcome) }
   }
 
-  /// It cannot succeed any more; whoever holds it still lets go.
+  /// It cannot succeed any more; its holders still let go.
   public func fail(_ reason: String) { state.withLock { $0.note(.failed(reason)) } }
 }

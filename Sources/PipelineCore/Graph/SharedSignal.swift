@@ -5,7 +5,7 @@ protocol NumberedSubscription: Subscription {
   var serial: UInt64 { get }
 }
 
-/// Somebody who is told everything of a named signal and counts for nothing; for tests.
+/// An observer that receives everything of a named signal and does not count as a subscriber; for tests.
 class SignalWatcher: Downstream {
   /// The signal begins to run.
   func began() {}
@@ -261,7 +261,7 @@ final class SharedSignal: Downstream {
     execution.namedStopped(index)
   }
 
-  /// Teardown before the handlers: whoever hears of the end may subscribe again.
+  /// Teardown before the handlers: a subscriber that receives the end may subscribe again.
   private func end() -> [Subscriber] {
     let told = subscribers
     subscribers = []

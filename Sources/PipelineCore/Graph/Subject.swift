@@ -6,7 +6,7 @@ final class Subject: Downstream {
   }
   /// Who gets events, without counting references.
   @exclusivity(unchecked) private var target: Unmanaged<Downstream>?
-  /// Nothing can come any more, whoever subscribes.
+  /// Nothing can come any more, for any subscriber.
   private(set) var hasEnded: Bool
 
   init(hasEnded: Bool = false) {

@@ -65,7 +65,7 @@ public struct HTTPOptions: Sendable, Equatable {
   public var maxRedirects = 0
   /// Bytes of a response, after decompression, counted in flight.
   public var maxResponseBytes = 16 << 20
-  /// A longer response is cut there instead of failing the exchange: for who asks for the status only.
+  /// A longer response is cut there instead of failing the exchange: for callers that need the status only.
   public var cutsResponse = false
   /// Asks for a compressed response, which is decompressed in flight.
   public var acceptCompressed = false

@@ -114,7 +114,7 @@ public struct ServerAnswer: Sendable {
   /// The body held something, but no event.
   public static let undecodable = ServerAnswer(400, error: "no event of the body could be decoded")
 
-  /// To whoever waits until the events are written.
+  /// For requests that wait until the events are written.
   public static func after(_ outcome: Settlement.Outcome) -> ServerAnswer {
     switch outcome {
     case .settled: ServerAnswer(200)

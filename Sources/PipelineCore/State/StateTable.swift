@@ -11,7 +11,7 @@
 /// ```
 ///
 /// A record is an index into the table, a length of four bytes and so many bytes. Numbers are LEB128, signed
-/// ones folded. Whoever does not know a record skips it.
+/// ones folded. A reader skips records that it does not know.
 enum StateTable {
   static let magic = Array("rxds".utf8)
   static let format: UInt8 = 2

@@ -174,7 +174,7 @@ extension OwnedValue: StateValue {
   public init(from state: inout StateReader) throws(StateFault) { self = try state.ownedValue() }
 }
 
-/// The reply target of an event, somebody who waits for an answer right now, is not carried.
+/// The reply target of an event, a request that waits for its answer right now, is not carried.
 extension OwnedEvent: StateValue {
   public func save(to state: inout StateWriter) {
     let event = self.event

@@ -4,7 +4,7 @@
 public struct StateWriter {
   private(set) var bytes: [UInt8] = []
   private let context: Context
-  /// How deep lists and maps may be nested; deeper ones end on the stack of whoever reads them.
+  /// How deep lists and maps may be nested; deeper ones would overflow the reader's stack.
   static let depthLimit = 128
 
   /// What all writers of one saving share.

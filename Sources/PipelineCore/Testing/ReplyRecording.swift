@@ -52,7 +52,7 @@ final class ReplyRecording: Sendable {
 
   var count: Int { current(\.answers.count) }
 
-  /// When the server answers by itself whoever waits for the pipeline's answer; nil: nobody does, or for ever.
+  /// When the server itself answers a request that waits for the pipeline's answer; nil: none waits, or it waits for ever.
   var nextDeadline: Instant? {
     current { $0.waiting.first.flatMap { $0.deadline == .distantFuture ? nil : $0.deadline } }
   }

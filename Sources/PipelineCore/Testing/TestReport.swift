@@ -2,7 +2,7 @@
 public struct TestReport: Sendable {
   public struct Case: Sendable {
     public var result: TestResult
-    /// Wall-clock time; measured by whoever has a clock.
+    /// Wall-clock time, measured by the caller: the core has no clock.
     public var seconds: Double
     public init(_ result: TestResult, seconds: Double) {
       self.result = result

@@ -66,7 +66,7 @@ struct Describe: ParsableCommand {
     if !edges.isEmpty { page += "\nAt the edges:\n" + Layout.table(edges.map { [$0.title, $0.text] }) }
     page += "\nKeeps:\n" + Layout.wrap(kept(entry), indent: 2)
     if !entry.wants.isEmpty {
-      page += "\nFor those who want to ...\n"
+      page += "\nUse it to ...\n"
       for want in entry.wants {
         page += Layout.wrap("- " + want.text + (want.yaml.isEmpty ? "" : ": \(want.yaml)"), indent: 2)
       }

@@ -151,7 +151,7 @@ struct RunSettings {
       }
     }
     let broken = loaded.filter(\.hasErrors)
-    // A daemon runs the files that are sound; somebody who named the files wants all of them or none.
+    // A daemon runs the files that are sound; files named on the command line run all or none.
     if broken.isEmpty || options.isDaemon && broken.count < loaded.count { return }
     throw broken.allSatisfy(\.isUnreadable) ? ExitStatus.noInput : ExitStatus.configuration
   }

@@ -8,7 +8,7 @@ import Transport
 /// A caller never waits (``LogOutput``).
 final class LogWriter: Sendable {
   enum Form: Sendable {
-    /// `rxd: warning: search: message`, for somebody who watches.
+    /// `rxd: warning: search: message`, for a person at a terminal.
     case terminal
     /// The same behind a timestamp, for a file.
     case text

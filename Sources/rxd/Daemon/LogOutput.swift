@@ -3,7 +3,7 @@ import PipelineCore
 import Synchronization
 import Transport
 
-/// Standard error, as the log writes to it: whoever logs never waits for whoever reads.
+/// Standard error, as the log writes to it: a logging thread never waits for the reader.
 ///
 /// A line is written at once where it is taken at once. Otherwise it waits in a bounded buffer, and a thread writes it as soon as
 /// there is room. What does not fit into the buffer is dropped and counted; a line says how many are missing where they

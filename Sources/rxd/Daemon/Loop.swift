@@ -164,7 +164,7 @@ final class Loop: @unchecked Sendable {
 
   private struct Round {
     var leaving: [(executor: Executor, done: @Sendable () -> Void)] = []
-    /// Who runs now: of those that have something to do, who has used the least time.
+    /// Which pipeline runs now: of those with something to do, the one that has used the least time.
     var next: Member?
     /// The next timer of those that have nothing to do.
     var deadline: Instant?

@@ -114,8 +114,8 @@ final class PipelineSlot {
     totals.undecided &+= counters.undecided
   }
 
-  /// One line on what went through: a warning if something was given up, else only for who asks for
-  /// details.
+  /// One line on what went through: a warning if something was rejected, else only with
+  /// `--verbose`.
   func summarize(_ log: LogWriter) {
     var line = "\(Printable.count(totals.received, "event")) in, \(totals.sent) out"
     if totals.rejected > 0 { line += ", \(totals.rejected) rejected" }

@@ -10,7 +10,7 @@ struct Signals {
   private static let handled = [SIGHUP, SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2]
   private static let ending = [SIGINT, SIGTERM, SIGQUIT]
 
-  /// Holds all of them back from the very start, until ``release()`` or somebody who can deal with them.
+  /// Holds all of them back from the very start, until ``release()`` or a handler.
   static func hold() { mask(SIG_BLOCK, handled) }
 
   /// They do what they do by themselves.

@@ -47,7 +47,7 @@ final class StateDirectory: Sendable {
     return FileDescriptor(number, name: path)
   }
 
-  /// Whoever else may write there could have what is kept read or replaced.
+  /// Another user with write access could have what is kept read or replaced.
   private static func check(_ directory: FileDescriptor) throws(Refusal) {
     var status = stat()
     guard fstat(directory.number, &status) == 0 else { throw refusal("examine", directory.name) }

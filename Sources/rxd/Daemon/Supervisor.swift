@@ -41,7 +41,7 @@ final class Supervisor {
   private var reload: Reload?
   private var stopDeadline: Instant?
   private var stoppedAt: Instant?
-  /// A further signal before that is one that was sent twice, as timeout(1) does, not somebody who loses patience.
+  /// A further signal before that is one that was sent twice, as timeout(1) does, not a person losing patience.
   private static let patience = TimeSpan.seconds(1)
   /// Readable when the wall clock has been set.
   private let clockWatch = rx_clock_watch()

@@ -54,7 +54,7 @@ struct ComponentPage {
     }
     page += "\n## Keeps\n\n\(Describe.kept(entry))\n"
     if !entry.wants.isEmpty {
-      page += "\n## For those who want to ...\n\n"
+      page += "\n## Use it to ...\n\n"
       for want in entry.wants { page += "- \(want.text)" + (want.yaml.isEmpty ? "\n" : ": `\(want.yaml)`\n") }
     }
     if !entry.rivals.isEmpty { page += "\n## Elsewhere\n\n\(entry.rivals.joined(separator: "; "))\n" }

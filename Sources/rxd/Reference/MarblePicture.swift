@@ -10,7 +10,7 @@ struct MarblePicture {
     case step(String)
   }
 
-  /// For those who cannot see it.
+  /// For screen readers.
   var title: String
   /// The same in words or marbles.
   var description: String
