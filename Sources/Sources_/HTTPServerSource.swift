@@ -272,12 +272,14 @@ public struct HTTPServerSource: SourceComponent {
             )
           case .acceptResumed: services.log(.info, label, "connections are taken again")
           }
+        } handOver: {
+          if queue.attend() { executor.postBatch { Node.takeNext(of: queue, node, executor) } }
         } handler: { request in
           if let refusal = rules.refusal(ofAuthorization: request.header("authorization")) {
             request.reply.reply(refusal)
             return
           }
-          if queue.add(request) { executor.postBatch { Node.takeNext(of: queue, node, executor) } }
+          queue.add(request)
         }
         self.server = server
         services.log(.info, label, "listening on \(options.host):\(port)")

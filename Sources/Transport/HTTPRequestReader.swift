@@ -2,17 +2,19 @@ import Glibc
 import PipelineCore
 
 /// The head of a request: its bytes, and where things stand in them.
-struct RequestHead: Sendable {
+///
+/// Whoever has got it from the reader does not change it.
+final class RequestHead: @unchecked Sendable {
   struct Field: Sendable {
     var name: Range<Int32>
     var value: Range<Int32>
   }
   /// The lines of the head.
-  var bytes: [UInt8]
-  var method: Range<Int32>
-  var target: Range<Int32>
+  let bytes: [UInt8]
+  let method: Range<Int32>
+  let target: Range<Int32>
   /// The target up to the `?`.
-  var path: Range<Int32>
+  let path: Range<Int32>
   var fields: [Field]
   /// Whether the version is HTTP/1.0.
   var isOld = false
@@ -23,6 +25,14 @@ struct RequestHead: Sendable {
   var isKeptAlive = true
   /// The client sends the body only when it is told to.
   var expectsContinue = false
+
+  init(bytes: [UInt8], method: Range<Int32>, target: Range<Int32>, path: Range<Int32>) {
+    self.bytes = bytes
+    self.method = method
+    self.target = target
+    self.path = path
+    fields = []
+  }
 
   func text(_ range: Range<Int32>) -> String { String(decoding: self[range], as: UTF8.self) }
 
@@ -241,7 +251,7 @@ struct HTTPRequestReader {
   /// Reads a head that has come whole, without the empty line and the end of the last one.
   private mutating func read(_ bytes: UnsafeRawBufferPointer) -> Part {
     let first = bytes.place(of: Self.lineFeed).map { $0 - 1 } ?? bytes.count
-    guard var head = requestLine(bytes, first) else { return fail() }
+    guard let head = requestLine(bytes, first) else { return fail() }
     var hosts = 0
     var lengths = 0
     var encodings = 0
@@ -297,9 +307,9 @@ struct HTTPRequestReader {
     let isOld = version.elementsEqual("HTTP/1.0".utf8)
     guard isOld || version.elementsEqual("HTTP/1.1".utf8) else { return nil }
     let path = target.firstIndex(of: UInt8(ascii: "?")) ?? second
-    var head = RequestHead(
+    let head = RequestHead(
       bytes: Array(bytes), method: 0..<Int32(first), target: Int32(first + 1)..<Int32(second),
-      path: Int32(first + 1)..<Int32(path), fields: [])
+      path: Int32(first + 1)..<Int32(path))
     head.fields.reserveCapacity(lines)
     head.isOld = isOld
     return head

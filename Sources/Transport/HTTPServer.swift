@@ -5,7 +5,7 @@ import PipelineCore
 import Synchronization
 
 /// A request that has come in whole.
-public struct ServerRequest: Sendable {
+public final class ServerRequest: Sendable {
   let head: RequestHead
   /// As it came, in its content coding.
   public let body: Slab
@@ -16,6 +16,21 @@ public struct ServerRequest: Sendable {
   let exchange: ServerExchange
   /// Counts what is held of it.
   let charge: ByteCharge?
+  /// How the body is compressed, if it is.
+  public let coding: Decompressor.Format?
+
+  init(
+    head: RequestHead, body: Slab, peer: String, reply: any ReplyTarget, exchange: ServerExchange,
+    charge: ByteCharge?, coding: Decompressor.Format?
+  ) {
+    self.head = head
+    self.body = body
+    self.peer = peer
+    self.reply = reply
+    self.exchange = exchange
+    self.charge = charge
+    self.coding = coding
+  }
 
   public var method: String { head.text(head.method) }
   /// As it stood in the request line.
@@ -24,13 +39,10 @@ public struct ServerRequest: Sendable {
   public var path: String { head.text(head.path) }
   /// Names and values after the `?`, decoded, in their order; bytes that are not UTF-8 are replaced.
   public var query: [(name: String, value: String)] {
-    let rest = head[head.path.upperBound..<head.target.upperBound]
-    return rest.isEmpty ? [] : FormText.pairs(rest.dropFirst())
+    guard head.path.upperBound < head.target.upperBound else { return [] }
+    return FormText.pairs(head[(head.path.upperBound + 1)..<head.target.upperBound])
   }
   public var headers: [HTTPHeader] { head.fields.map { HTTPHeader(head.text($0.name), head.text($0.value)) } }
-  /// How the body is compressed, if it is.
-  public let coding: Decompressor.Format?
-
   /// The value of the first header of that name, which is in lower case.
   public func header(_ name: StaticString) -> String? { head.value(of: name) }
 }
@@ -111,12 +123,19 @@ public final class HTTPServer: Sendable {
   /// One thread for all servers of the process, made when the first one starts.
   private static let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
 
-  /// Listens. `handler` and `notify` are called on the network thread and must be quick.
+  /// Listens. `handler`, `handOver` and `notify` are called on the network thread and must be quick.
+  /// - Parameters:
+  ///   - handOver: called after `handler`, once for all requests that came in the same round of the network thread, or for
+  ///     the first so many of them: what wakes another thread belongs here.
+  ///   - handler: called for each request.
   /// - Returns: the port.
   public func start(
-    notify: @escaping @Sendable (Notice) -> Void = { _ in }, handler: @escaping @Sendable (ServerRequest) -> Void
+    notify: @escaping @Sendable (Notice) -> Void = { _ in }, handOver: @escaping @Sendable () -> Void = {},
+    handler: @escaping @Sendable (ServerRequest) -> Void
   ) throws(HTTPServerFailure) -> Int {
     let pause = options.acceptPause
+    // There is one loop, so it is that of all connections.
+    let round = ServingRound(Self.group.any(), handler, handOver)
     let bootstrap = ServerBootstrap(group: Self.group)
       .serverChannelOption(.backlog, value: 256)
       .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
@@ -128,7 +147,7 @@ public final class HTTPServer: Sendable {
       .childChannelOption(.socketOption(.tcp_nodelay), value: 1)
       .childChannelOption(.allowRemoteHalfClosure, value: true)
       .childChannelInitializer { [self] channel in
-        channel.eventLoop.makeCompletedFuture { try configure(channel, handler) }
+        channel.eventLoop.makeCompletedFuture { try configure(channel, round) }
       }
     do {
       let listener = try bootstrap.bind(host: options.host, port: options.port).wait()
@@ -164,13 +183,11 @@ public final class HTTPServer: Sendable {
     }
   }
 
-  private func configure(
-    _ channel: any Channel, _ handler: @escaping @Sendable (ServerRequest) -> Void
-  ) throws {
+  private func configure(_ channel: any Channel, _ round: ServingRound) throws {
     let pipeline = channel.pipeline.syncOperations
     let refusal = state.withLock { $0.stopping ? .busy : options.rules.refusal(besides: $0.connections.count) }
     if let refusal { return try pipeline.addHandler(BusyHandler(refusal)) }
-    try pipeline.addHandler(ServerConnection(self, channel, handler))
+    try pipeline.addHandler(ServerConnection(self, channel, round))
   }
 
   private func failure(_ error: any Error) -> HTTPServerFailure {
@@ -196,6 +213,73 @@ public final class HTTPServer: Sendable {
     default:
       HTTPServerFailure(
         kind: .other, message: "cannot listen on \(place): \(PosixError.text(error.errnoCode))")
+    }
+  }
+}
+
+/// What the connections of a server have in common: it passes their requests on and brings their answers, those of one
+/// round of the network thread together. Used on that thread, but for `answer`.
+final class ServingRound: @unchecked Sendable {
+  /// What one request is answered.
+  struct Answer {
+    var connection: ServerConnection
+    var exchange: ServerExchange
+    var status: Int
+    var headers: [(name: String, value: String)]
+    var body: [UInt8]
+  }
+
+  private let loop: any EventLoop
+  private let handler: @Sendable (ServerRequest) -> Void
+  private let handOver: @Sendable () -> Void
+  /// Requests that have come in this round of the loop.
+  private var count = 0
+  private let answers = Mutex<[Answer]>([])
+  /// Answers that are being written; empty otherwise.
+  private var due: [Answer] = []
+  /// Where answers are put together.
+  let output = OutputBuffer()
+  /// Memory that is kept for the next answer.
+  static let keptOutput = 64 << 10
+  /// Whoever takes requests in begins with so many while the others are still being read.
+  private static let enough = 32
+
+  init(
+    _ loop: any EventLoop, _ handler: @escaping @Sendable (ServerRequest) -> Void,
+    _ handOver: @escaping @Sendable () -> Void
+  ) {
+    self.loop = loop
+    self.handler = handler
+    self.handOver = handOver
+  }
+
+  /// Passes a request on. The loop runs what it is given here when it has dealt with all connections that were ready.
+  func pass(_ request: ServerRequest) {
+    handler(request)
+    count += 1
+    if count == 1 {
+      loop.execute { [self] in
+        count = 0
+        handOver()
+      }
+    } else if count.isMultiple(of: Self.enough) {
+      handOver()
+    }
+  }
+
+  /// Brings an answer to its connection. From any thread.
+  func answer(_ answer: Answer) {
+    let isFirst = answers.withLock { answers in
+      answers.append(answer)
+      return answers.count == 1
+    }
+    guard isFirst else { return }
+    loop.execute { [self] in
+      answers.withLock { swap(&$0, &due) }
+      for one in due {
+        one.connection.answer(one.exchange, status: one.status, headers: one.headers, body: one.body)
+      }
+      due.removeAll(keepingCapacity: due.capacity <= 4096)
     }
   }
 }
@@ -262,8 +346,9 @@ private final class BusyHandler: ChannelInboundHandler {
 
   func channelActive(context: ChannelHandlerContext) {
     let loopBound = NIOLoopBound(context, eventLoop: context.eventLoop)
-    var buffer = context.channel.allocator.buffer(capacity: 256)
-    ServerConnection.write(answer.status, answer.headers, [], connection: "close", to: &buffer)
+    let output = OutputBuffer()
+    ServerConnection.write(answer.status, answer.headers, [], connection: "close", to: output)
+    let buffer = context.channel.allocator.buffer(bytes: output.bytes)
     // Closing at once, with the request unread, would reset the connection and destroy the answer on its way.
     context.writeAndFlush(wrapOutboundOut(buffer)).whenComplete { _ in
       loopBound.value.close(mode: .output, promise: nil)

@@ -1,3 +1,4 @@
+import Glibc
 import NIOCore
 import PipelineCore
 import Synchronization
@@ -22,9 +23,13 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
 
   private let server: HTTPServer
   private let channel: any Channel
-  private let handler: @Sendable (ServerRequest) -> Void
+  private let round: ServingRound
   private let peer: String
   private var context: ChannelHandlerContext?
+  /// The socket, while the channel is active; -1 without one.
+  private var socket: Int32 = -1
+  /// How many writes the channel has not completed: what is sent next is left to it too.
+  private var writesOfChannel = 0
   private var reader: HTTPRequestReader
   private var phase = Phase.head
   private var isFirst = true
@@ -53,13 +58,10 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   private var timer: Scheduled<Void>?
   private var timerDeadline = NIODeadline.distantFuture
 
-  init(
-    _ server: HTTPServer, _ channel: any Channel,
-    _ handler: @escaping @Sendable (ServerRequest) -> Void
-  ) {
+  init(_ server: HTTPServer, _ channel: any Channel, _ round: ServingRound) {
     self.server = server
     self.channel = channel
-    self.handler = handler
+    self.round = round
     peer = channel.remoteAddress.map { "\($0.ipAddress ?? "?"):\($0.port ?? 0)" } ?? "?"
     reader = HTTPRequestReader(
       maxHeadBytes: server.options.maxHeaderBytes, maxLines: server.options.maxHeaderLines)
@@ -81,6 +83,8 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
 
   func handlerAdded(context: ChannelHandlerContext) {
     self.context = context
+    let operations = context.pipeline.syncOperations
+    socket = (try? operations.withUnsafeTransportIfAvailable { (socket: NIOBSDSocket.Handle) in socket }) ?? -1
     server.state.withLock { $0.connections[ObjectIdentifier(self)] = self }
     limit(server.options.headerTimeout)
   }
@@ -184,13 +188,16 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     phase = .body
     limit(server.options.bodyTimeout)
     closesAfterAnswer = closesAfterAnswer || !head.isKeptAlive
-    let rules = server.options.rules
-    if let refusal = rules.refusal(ofBytes: head.length) { return refuse(refusal) }
+    if let refusal = server.options.rules.refusal(ofBytes: head.length) { return refuse(refusal) }
     let path = head.text(head.path)
-    verdict = rules.refusal(ofPath: path[...], method: head.text(head.method)) ?? takeCoding(head) ?? admit(head)
+    verdict =
+      server.options.rules.refusal(ofPath: path[...], method: head.text(head.method))
+      ?? takeCoding(head) ?? admit(head)
     guard head.expectsContinue else { return }
     if let verdict { return refuse(verdict) }
-    send("HTTP/1.1 100 Continue\r\n\r\n")
+    round.output.clear()
+    round.output.append("HTTP/1.1 100 Continue\r\n\r\n")
+    send(round.output.bytes, nil)
   }
 
   /// Whether there is room for the request, and hope that the pipeline takes it in; takes what its head needs.
@@ -216,12 +223,13 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
 
   private func receive(_ bytes: UnsafeRawBufferPointer) {
     received += bytes.count
-    let rules = server.options.rules
-    if let refusal = rules.refusal(ofBytes: received) { return refuse(refusal) }
+    if let refusal = server.options.rules.refusal(ofBytes: received) { return refuse(refusal) }
     guard verdict == nil, let request else { return }
     if received > body.capacity {
       // No more than has been declared; twice as much each time where nothing has.
-      let wanted = max(min(request.length, 64 << 10), received, min(2 * body.capacity, rules.maxBodyBytes), 1 << 10)
+      let wanted = max(
+        min(request.length, 64 << 10), received,
+        min(2 * body.capacity, server.options.rules.maxBodyBytes), 1 << 10)
       let room = request.isChunked ? wanted : min(wanted, request.length)
       guard let charge, charge.grow(by: room - body.capacity) else {
         letGo()
@@ -240,17 +248,17 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     guard phase == .body, let head = request else { return }
     if let verdict { return write(verdict) }
     phase = .answering
-    let rules = server.options.rules
     let now = NIODeadline.now()
-    answerDeadline = now + .nanoseconds(max(rules.replyTimeout.nanoseconds, 1_000_000))
-    limit(until: min(answerDeadline, now + .nanoseconds(max(rules.queueTimeout.nanoseconds, 1_000_000))))
-    let exchange = ServerExchange(self, channel.eventLoop)
+    answerDeadline = now + .nanoseconds(max(server.options.rules.replyTimeout.nanoseconds, 1_000_000))
+    let queueTimeout = server.options.rules.queueTimeout
+    limit(until: min(answerDeadline, now + .nanoseconds(max(queueTimeout.nanoseconds, 1_000_000))))
+    let exchange = ServerExchange(self, round)
     self.exchange = exchange
     let request = ServerRequest(
       head: head, body: body, peer: peer, reply: ServerReply(exchange), exchange: exchange, charge: charge,
       coding: coding)
     letGo()
-    handler(request)
+    round.pass(request)
   }
 
   /// What is held of the request belongs to its receiver now, or to nobody.
@@ -286,11 +294,10 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   }
 
   private func write(_ status: Int, _ headers: [(name: String, value: String)], _ body: [UInt8]) {
-    guard let context else { return }
+    guard context != nil else { return }
     abandonExchange()
     letGo()
     phase = .writing
-    limit(server.options.writeTimeout)
     var connection: String?
     if closesAfterAnswer {
       connection = "close"
@@ -299,55 +306,71 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     }
     let isBodyLeftOut = request.map { $0[$0.method].elementsEqual("HEAD".utf8) } ?? false
     request = nil
-    var buffer = context.channel.allocator.buffer(capacity: 192 + (isBodyLeftOut ? 0 : body.count))
-    Self.write(status, headers, body, isBodyLeftOut: isBodyLeftOut, connection: connection, to: &buffer)
-    let written = context.eventLoop.makePromise(of: Void.self)
-    written.futureResult.whenComplete { [self] result in
+    let output = round.output
+    output.clear(keeping: ServingRound.keptOutput)
+    Self.write(status, headers, body, isBodyLeftOut: isBodyLeftOut, connection: connection, to: output)
+    let isSent = send(output.bytes) { [self] result in
       switch result {
       case .success: answered()
       case .failure: self.context?.close(promise: nil)
       }
     }
-    context.writeAndFlush(wrapOutboundOut(buffer), promise: written)
+    if isSent { answered() } else { limit(server.options.writeTimeout) }
   }
 
   /// Writes an answer. Headers that no message may hold, or that the transport writes itself, are left out.
   static func write(
     _ status: Int, _ headers: [(name: String, value: String)], _ body: [UInt8], isBodyLeftOut: Bool = false,
-    connection: String?, to buffer: inout ByteBuffer
+    connection: String?, to buffer: OutputBuffer
   ) {
-    buffer.writeStaticString("HTTP/1.1 ")
-    buffer.writeString(String(status))
-    buffer.writeStaticString(" ")
-    buffer.writeStaticString(HTTPSyntax.reason(status))
-    buffer.writeStaticString("\r\n")
+    buffer.append("HTTP/1.1 ")
+    buffer.append(String(status))
+    buffer.append(" ")
+    buffer.append(HTTPSyntax.reason(status))
+    buffer.append("\r\n")
     for (name, value) in headers
     where HTTPHeader.isToken(name) && HTTPSyntax.isFieldValue(value) && !HTTPHeader.isFraming(name) {
-      buffer.writeString(name)
-      buffer.writeStaticString(": ")
-      buffer.writeString(value)
-      buffer.writeStaticString("\r\n")
+      buffer.append(name)
+      buffer.append(": ")
+      buffer.append(value)
+      buffer.append("\r\n")
     }
     let hasBody = status >= 200 && status != 204 && status != 304
     if hasBody {
-      buffer.writeStaticString("Content-Length: ")
-      buffer.writeString(String(body.count))
-      buffer.writeStaticString("\r\n")
+      buffer.append("Content-Length: ")
+      buffer.append(String(body.count))
+      buffer.append("\r\n")
     }
     if let connection {
-      buffer.writeStaticString("Connection: ")
-      buffer.writeString(connection)
-      buffer.writeStaticString("\r\n")
+      buffer.append("Connection: ")
+      buffer.append(connection)
+      buffer.append("\r\n")
     }
-    buffer.writeStaticString("\r\n")
-    if hasBody, !isBodyLeftOut { buffer.writeBytes(body) }
+    buffer.append("\r\n")
+    if hasBody, !isBodyLeftOut { buffer.append(body) }
   }
 
-  private func send(_ text: StaticString) {
-    guard let context else { return }
-    var buffer = context.channel.allocator.buffer(capacity: text.utf8CodeUnitCount)
-    buffer.writeStaticString(text)
-    context.writeAndFlush(wrapOutboundOut(buffer), promise: nil)
+  /// Sends what the socket takes at once, past the channel, which would cost about as much again, and leaves the rest to
+  /// the channel; true: all has been sent. `done` is called, later, only where it has not.
+  @discardableResult
+  private func send(_ bytes: UnsafeRawBufferPointer, _ done: ((Result<Void, any Error>) -> Void)?) -> Bool {
+    guard let context, let base = bytes.baseAddress else { return true }
+    var sent = 0
+    // A channel that is active has its socket still.
+    if writesOfChannel == 0, socket >= 0, channel.isActive {
+      sent = max(Glibc.send(socket, base, bytes.count, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT)), 0)
+    }
+    if sent == bytes.count { return true }
+    // That the socket does not take anything any more, the channel finds out as well.
+    let rest = ByteBuffer(bytes: UnsafeRawBufferPointer(rebasing: bytes[sent...]))
+    let written = context.eventLoop.makePromise(of: Void.self)
+    writesOfChannel += 1
+    written.futureResult.assumeIsolated().whenComplete { [self] result in
+      writesOfChannel -= 1
+      done?(result)
+    }
+    context.writeAndFlush(wrapOutboundOut(rest), promise: written)
+    return false
   }
 
   private func answered() {
@@ -431,19 +454,20 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
 /// Whether one request has been answered; shared by the connection and whoever answers.
 final class ServerExchange: @unchecked Sendable {
   private let connection: Mutex<ServerConnection?>
-  private let eventLoop: any EventLoop
+  private let round: ServingRound
   /// In the queue of the server; nil: it never waited there. Used on the network thread.
   var number: UInt64?
 
-  init(_ connection: ServerConnection, _ eventLoop: any EventLoop) {
+  init(_ connection: ServerConnection, _ round: ServingRound) {
     self.connection = Mutex(connection)
-    self.eventLoop = eventLoop
+    self.round = round
   }
 
   /// Whether this was the first answer, and somebody is still there to hear it.
   func answer(status: Int, headers: [(name: String, value: String)], body: [UInt8]) -> Bool {
     guard let connection = connection.withLock({ $0.take() }) else { return false }
-    eventLoop.execute { connection.answer(self, status: status, headers: headers, body: body) }
+    round.answer(
+      ServingRound.Answer(connection: connection, exchange: self, status: status, headers: headers, body: body))
     return true
   }
 

@@ -1,47 +1,106 @@
 import PipelineCore
 import Synchronization
 
-/// Requests that have come in whole and wait for the pipeline, oldest first. A request leaves it exactly once: it is
-/// taken in, or withdrawn because it was answered or its client has left, and then nothing of it is kept. Thread-safe.
+/// Requests that have come in whole and wait for the pipeline, oldest first. A request leaves the queue exactly once: the
+/// pipeline takes it in, or it is withdrawn because it was answered or its client has left, and then nothing of it is
+/// kept. Thread-safe.
 public final class RequestQueue: Sendable {
+  private struct Entry {
+    var number: UInt64
+    /// nil: withdrawn.
+    var request: ServerRequest?
+  }
   private struct State {
-    var waiting: [UInt64: ServerRequest] = [:]
-    /// No request with a lower number waits.
-    var first: UInt64 = 0
+    /// By their numbers; those before `head` have been taken.
+    var entries: [Entry] = []
+    var head = 0
+    /// How many of the entries from `head` on have a request.
+    var count = 0
     var next: UInt64 = 0
     /// Somebody will call `take`.
     var isAwaited = false
     var isStalled = false
     var isClosed = false
+
+    mutating func takeFirst() -> ServerRequest? {
+      while head < entries.count {
+        defer { head += 1 }
+        guard let request = entries[head].request.take() else { continue }
+        count -= 1
+        return request
+      }
+      return nil
+    }
+
+    /// Gives up the entries without a request as soon as they are most of them.
+    mutating func tidy() {
+      if count == 0 {
+        // The room for many is not kept.
+        entries.removeAll(keepingCapacity: entries.capacity <= 1024)
+        head = 0
+      } else if entries.count > 2 * count + 64 {
+        entries.removeAll { $0.request == nil }
+        head = 0
+      }
+    }
+
+    mutating func remove(_ number: UInt64) -> ServerRequest? {
+      var low = head
+      var high = entries.count
+      while low < high {
+        let middle = (low + high) / 2
+        if entries[middle].number < number { low = middle + 1 } else { high = middle }
+      }
+      guard low < entries.count, entries[low].number == number, let request = entries[low].request.take() else {
+        return nil
+      }
+      count -= 1
+      tidy()
+      return request
+    }
   }
   private let state = Mutex(State())
 
   /// How many wait.
-  public var count: Int { state.withLock(\.waiting.count) }
+  public var count: Int { state.withLock(\.count) }
+
+  /// How many places there is something in, or was.
+  var places: Int { state.withLock(\.entries.count) }
 
   /// A request has waited for as long as one may, and the pipeline has taken nothing in since: it makes no sense to wait.
   var isStalled: Bool { state.withLock(\.isStalled) }
 
-  /// Adds a request, on the network thread; whether `take` must be called for it, because nobody is about to.
-  public func add(_ request: ServerRequest) -> Bool {
-    let mustTake: Bool? = state.withLock { state in
-      if state.isClosed { return nil }
+  /// Adds a request, on the network thread.
+  public func add(_ request: ServerRequest) {
+    let isAdded = state.withLock { state in
+      guard !state.isClosed else { return false }
       request.exchange.number = state.next
-      state.waiting[state.next] = request
+      state.entries.append(Entry(number: state.next, request: request))
       state.next += 1
-      defer { state.isAwaited = true }
-      return !state.isAwaited
+      state.count += 1
+      return true
     }
-    if mustTake == nil { request.reply.reply(.stopped) }
-    return mustTake ?? false
+    if !isAdded { request.reply.reply(.stopped) }
+  }
+
+  /// Whether requests wait and nobody is about to call `take`: the caller must see to it then.
+  public func attend() -> Bool {
+    state.withLock { state in
+      guard !state.isAwaited, state.count > 0 else { return false }
+      state.isAwaited = true
+      return true
+    }
   }
 
   /// Takes out everything; what is added later is answered 503.
   public func close() -> [ServerRequest] {
     state.withLock { state in
       state.isClosed = true
-      defer { state.waiting = [:] }
-      return state.waiting.sorted { $0.key < $1.key }.map(\.value)
+      defer {
+        state.count = 0
+        state.tidy()
+      }
+      return state.entries[state.head...].compactMap(\.request)
     }
   }
 
@@ -49,13 +108,9 @@ public final class RequestQueue: Sendable {
   public func take() -> (request: ServerRequest?, isMoreToCome: Bool) {
     state.withLock { state in
       state.isStalled = false
-      var taken: ServerRequest?
-      while taken == nil, state.first < state.next {
-        taken = state.waiting.removeValue(forKey: state.first)
-        state.first += 1
-      }
-      if state.waiting.isEmpty { state.first = state.next }
-      state.isAwaited = !state.waiting.isEmpty
+      let taken = state.takeFirst()
+      state.tidy()
+      state.isAwaited = state.count > 0
       return (taken, state.isAwaited)
     }
   }
@@ -64,7 +119,7 @@ public final class RequestQueue: Sendable {
   /// - Parameter isOverdue: It has waited for as long as one may.
   func withdraw(_ number: UInt64, isOverdue: Bool = false) -> Bool {
     let request = state.withLock { state in
-      let request = state.waiting.removeValue(forKey: number)
+      let request = state.remove(number)
       if request != nil, isOverdue { state.isStalled = true }
       return request
     }

@@ -212,6 +212,105 @@ import Testing
     #expect(results.value.withLock { $0 } == [true, false])
   }
 
+  /// Whoever takes requests in is woken once for those that come together, not for each.
+  @Test func handsOverTogetherWhatComesTogether() throws {
+    enum Call: Equatable { case request, handOver }
+    let calls = Guarded<[Call]>([])
+    let (isHeld, mayGoOn) = (WaitOnce(), WaitOnce())
+    let server = HTTPServer()
+    defer { server.stop(within: .zero) }
+    let handOver: @Sendable () -> Void = {
+      calls.withLock { $0.append(.handOver) }
+      calls.notify()
+    }
+    let port = try server.start(handOver: handOver) { request in
+      calls.withLock { $0.append(.request) }
+      if request.path == "/hold" {
+        isHeld.signal()
+        mayGoOn.wait()
+      }
+      request.reply.reply(status: 200, headers: [], body: [])
+    }
+    let get = { (path: String) in "GET \(path) HTTP/1.1\r\nHost: h\r\n\r\n" }
+    let connections = try (0..<20).map { _ in try Connection(port: port) }
+    for connection in connections {
+      connection.send(get("/"))
+      _ = try #require(connection.message())
+    }
+    // One after the other: each by itself.
+    let before = calls.wait(until: monotonicNow() + 60_000_000_000) { $0.count == 40 ? $0 : nil }
+    #expect(before == Array(repeating: [.request, .handOver], count: 20).flatMap(\.self))
+    calls.withLock { $0 = [] }
+    connections[0].send(get("/hold"))
+    isHeld.wait()
+    // While the network thread waits, requests come on all other connections.
+    for connection in connections.dropFirst() { connection.send(get("/")) }
+    mayGoOn.signal()
+    for connection in connections { _ = try #require(connection.message()) }
+    let after = calls.wait(until: monotonicNow() + 60_000_000_000) { $0.count == 22 ? $0 : nil }
+    #expect(after == [.request, .handOver] + Array(repeating: .request, count: 19) + [.handOver])
+  }
+
+  /// Answers that come at once, from another thread, each go to their connection.
+  @Test func answersThatComeTogetherGoWhereTheyBelong() throws {
+    let server = HTTPServer()
+    defer { server.stop(within: .zero) }
+    let arrived = WaitOnce()
+    let port = try server.start { request in
+      server.queue.add(request)
+      arrived.signal()
+    }
+    let connections = try (0..<50).map { _ in try Connection(port: port) }
+    for round in 1...20 {
+      for (number, connection) in connections.enumerated() {
+        connection.send("GET /\(number)/\(round) HTTP/1.1\r\nHost: h\r\n\r\n")
+      }
+      #expect(arrived.wait(round * connections.count))
+      while let request = server.queue.take().request {
+        request.reply.reply(status: 200, headers: [], body: Array(request.path.utf8))
+      }
+      for (number, connection) in connections.enumerated() {
+        let answer = try #require(connection.message())
+        #expect(String(decoding: answer.body, as: UTF8.self) == "/\(number)/\(round)")
+      }
+    }
+  }
+
+  /// An answer that the socket does not take at once arrives whole, and before the next one.
+  @Test func largeAnswersOfPipelinedRequestsArriveWhole() throws {
+    let body = { @Sendable (number: Int) in
+      [UInt8](repeating: UInt8(ascii: "0") + UInt8(number), count: 6_000_000 + number)
+    }
+    let echo = try Echo(answer: { request in
+      let number = Int(request.path.dropFirst()) ?? 0
+      request.reply.reply(status: 200, headers: [], body: number == 2 ? Array("small".utf8) : body(number))
+    })
+    let connection = try Connection(port: echo.port)
+    let continued = "POST /3 HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\nok"
+    connection.send(
+      "GET /1 HTTP/1.1\r\nHost: h\r\n\r\nGET /2 HTTP/1.1\r\nHost: h\r\n\r\n" + continued
+        + "GET /4 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+    #expect(connection.message()?.body == body(1))
+    #expect(connection.message()?.body == Array("small".utf8))
+    #expect(connection.message()?.head == "HTTP/1.1 100 Continue")
+    #expect(connection.message()?.body == body(3))
+    #expect(connection.message()?.body == body(4))
+    #expect(connection.byte() == nil)
+  }
+
+  @Test func cutsWhoDoesNotReadTheAnswer() throws {
+    let echo = try Echo(
+      { $0.writeTimeout = .milliseconds(100) },
+      answer: { $0.reply.reply(status: 200, headers: [], body: [UInt8](repeating: 0, count: 20 << 20)) })
+    let connection = try Connection(port: echo.port)
+    connection.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+    let isCut = echo.server.state.wait(until: monotonicNow() + 60_000_000_000) {
+      echo.handled == 1 && $0.connections.isEmpty ? true : nil
+    }
+    #expect(isCut == true)
+    #expect(connection.message() == nil)
+  }
+
   @Test func servesOnlyItsPathAndMethods() throws {
     let echo = try Echo {
       $0.rules.path = "/in"

@@ -22,7 +22,7 @@ import Testing
       server = HTTPServer(options: options)
       let (queue, arrivals) = (server.queue, arrivals)
       port = try server.start { request in
-        _ = queue.add(request)
+        queue.add(request)
         arrivals.withLock { $0 += 1 }
         arrivals.notify()
       }
@@ -175,6 +175,31 @@ import Testing
     var paths: [String] = []
     while let request = waiting.server.queue.take().request { paths.append(request.path) }
     #expect(paths == ["/1", "/3", "/4"])
+  }
+
+  /// What has left the queue takes no room, also behind a request that stays.
+  @Test func placesOfWhatIsWithdrawnAreUsedAgain() throws {
+    let waiting = try Waiting { _ in }
+    let patient = try waiting.connect()
+    patient.send(Waiting.post(1))
+    #expect(waiting.hasArrived(1))
+    for number in 2...400 {
+      let connection = try waiting.connect()
+      connection.send(Waiting.post(1))
+      #expect(waiting.hasArrived(number))
+      connection.reset()
+    }
+    let isLet = waiting.server.state.wait(until: monotonicNow() + 60_000_000_000) {
+      $0.connections.count == 1 ? true : nil
+    }
+    #expect(isLet == true)
+    #expect(waiting.server.queue.count == 1)
+    #expect(waiting.server.queue.places < 100)
+    let taken = waiting.server.queue.take()
+    #expect(taken.request != nil)
+    #expect(!taken.isMoreToCome)
+    taken.request?.reply.reply(status: 200, headers: [], body: [])
+    #expect(patient.message()?.head.hasPrefix("HTTP/1.1 200") == true)
   }
 
   @Test func aQueueThatIsClosedTakesNothing() throws {

@@ -86,11 +86,13 @@ final class Loop: @unchecked Sendable {
 
   /// Has the loop look again whether there is something to do, for `member`. From any thread.
   private func signal(_ member: Member? = nil) {
-    locked {
+    let mustWake = locked {
       member?.isSignalled = true
-      isSignalled = true
-      pthread_cond_signal(condition)
+      defer { isSignalled = true }
+      return isAsleep && !isSignalled
     }
+    // Without the lock, which the thread takes as soon as it is awake.
+    if mustWake { pthread_cond_signal(condition) }
   }
 
   /// Has the calling thread run turns of an executor if this loop's thread sleeps; whether it took the batch.
