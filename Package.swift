@@ -115,7 +115,7 @@ let package = Package(
       name: "TransportTests",
       dependencies: ["Transport", "CCurl", "PipelineCore", "PipelineHost", "PipelineTestSupport"]),
     // Runs the built binary; the dependency is there so that it is built.
-    .testTarget(name: "RxdTests", dependencies: ["rxd", "CLinux"]),
+    .testTarget(name: "RxdTests", dependencies: ["rxd", "CLinux", "PipelineHost"]),
     .testTarget(name: "SourcesTests", dependencies: ["PipelineHost", "PipelineTestSupport", "Sources_", "rxd"]),
     .testTarget(name: "SinksTests", dependencies: ["CInflate", "PipelineHost", "PipelineTestSupport", "Sinks", "rxd"]),
     .target(name: "CHang", path: "Tests/CHang"),

@@ -1,62 +1,10 @@
 import Foundation
+import PipelineHost
 import Testing
 
 /// `httpServer` in a process of its own, asked by clients that mean it harm or only come in numbers.
 @Suite(.timeLimit(.minutes(4)))
 struct ServerTests {
-  /// A connection of a client.
-  private final class Client {
-    let socket: Int32
-    private var isOpen = true
-
-    init(port: Int) throws {
-      socket = Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-      var address = sockaddr_in()
-      address.sin_family = sa_family_t(AF_INET)
-      address.sin_port = in_port_t(port).bigEndian
-      address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-      let code = withUnsafePointer(to: &address) {
-        $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-          connect(socket, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
-        }
-      }
-      guard code == 0 else { throw TimedOut(description: "no connection to port \(port)") }
-    }
-
-    deinit { close() }
-
-    func close() {
-      if isOpen { Glibc.close(socket) }
-      isOpen = false
-    }
-
-    /// Whether all has been sent: a server that refuses may have closed the connection.
-    @discardableResult
-    func post(_ body: [UInt8]) -> Bool {
-      let bytes = Array("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: \(body.count)\r\n\r\n".utf8) + body
-      var sent = 0
-      while sent < bytes.count {
-        let count = bytes.withUnsafeBytes {
-          send(socket, $0.baseAddress! + sent, bytes.count - sent, Int32(MSG_NOSIGNAL))
-        }
-        if count <= 0 { return false }
-        sent += count
-      }
-      return true
-    }
-
-    /// The status of the next answer, without its body, which must be empty; nil if there is none.
-    func status() -> Int? {
-      var text: [UInt8] = []
-      var byte: UInt8 = 0
-      while !text.suffix(4).elementsEqual("\r\n\r\n".utf8) {
-        guard read(socket, &byte, 1) == 1 else { return nil }
-        text.append(byte)
-      }
-      return Int(String(decoding: text, as: UTF8.self).split(separator: " ")[1])
-    }
-  }
-
   private func port(_ process: RunningRxd) throws -> Int {
     let line = try process.errorLine(with: "listening on 127.0.0.1:")
     return try #require(line.split(separator: ":").last.flatMap { Int($0.prefix { $0.isNumber }) })
@@ -86,13 +34,13 @@ struct ServerTests {
     let port = try port(process)
     let body = Array(String(repeating: "{\"n\":1}\n", count: 1 << 17).utf8)
     // The first body is taken in and held by the sink.
-    let first = try Client(port: port)
+    let first = try Connection(port: port)
     #expect(first.post(body))
     #expect(first.status() == 504)
     let before = try peak(process)
     var refused = 0
     for round in 0..<200 {
-      let client = try Client(port: port)
+      let client = try Connection(port: port)
       guard client.post(body) else {
         refused += 1
         continue
@@ -123,28 +71,28 @@ struct ServerTests {
     let process = try RunningRxd(["-v", file])
     let port = try port(process)
     // The first connection has what is made once.
-    let first = try Client(port: port)
-    first.post(Array("{}\n".utf8))
+    let first = try Connection(port: port)
+    first.post("{}\n")
     #expect(first.status() == 200)
     let open = try FileManager.default.contentsOfDirectory(atPath: "/proc/\(process.pid)/fd").count
     let limiting = try Process.run(
       URL(fileURLWithPath: "/usr/bin/prlimit"), arguments: ["--pid", "\(process.pid)", "--nofile=\(open + 4)"])
     limiting.waitUntilExit()
     #expect(limiting.terminationStatus == 0)
-    var clients: [Client] = []
-    for _ in 0..<20 { clients.append(try Client(port: port)) }
+    var clients: [Connection] = []
+    for _ in 0..<20 { clients.append(try Connection(port: port)) }
     let warning = try process.errorLine(with: "connections cannot be taken")
     #expect(warning.contains("the limit of open files"))
     let start = try spent(process)
     let clock = ContinuousClock.now
     // Those that are connected are served meanwhile.
     for _ in 0..<200 {
-      first.post(Array("{}\n".utf8))
+      first.post("{}\n")
       #expect(first.status() == 200)
     }
     for client in clients.prefix(10) { client.close() }
     // Descriptors are free again: whoever waits gets through.
-    clients[10].post(Array("{}\n".utf8))
+    clients[10].post("{}\n")
     #expect(clients[10].status() == 200)
     let next = try process.errorLine(with: "connections ")
     #expect(next.contains("connections are taken again"), "one warning for all attempts")
