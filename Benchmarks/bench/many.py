@@ -77,15 +77,15 @@ def pipeline(bench, name):
 
 
 def files(bench):
-    """W11: a filter over 5,000 files of 100 lines."""
+    """W17: a filter over 5,000 files of 100 lines."""
     directory = split(bench, 500_000, 100)
 
     def ours(out):
-        return pipeline(bench, "w11-files"), {
+        return pipeline(bench, "w17-files"), {
             "BENCH_INPUT": directory + "/*.ndjson", "BENCH_OUTPUT": os.path.join(out, "errors")}
 
     def whole(out):
-        return pipeline(bench, "w11-files"), {
+        return pipeline(bench, "w17-files"), {
             "BENCH_INPUT": bench.generate("events", 500_000), "BENCH_OUTPUT": os.path.join(out, "errors")}
 
     def mawk(out):
@@ -94,7 +94,7 @@ def files(bench):
     programs = [("rxd, 5,000 files", ours), ("rxd, one file", whole)]
     if shutil.which("mawk"):
         programs.append(("mawk (text), 5,000 files", mawk))
-    figures = beside(bench, "w11-files", programs)
+    figures = beside(bench, "w17-files", programs)
     bars = [("seconds", figures["rxd, 5,000 files", 2]["wall"], 0.35, True),
             ("of the time on one core", figures["rxd, 5,000 files", 2]["wall"] / figures["rxd, 5,000 files", 1]["wall"], 1, True)]
     say(f"{'':<15}two cores: {verdict(bars)}")
@@ -102,13 +102,13 @@ def files(bench):
 
 
 def fan(bench):
-    """W12: twenty filters on one input, each into a file of its own."""
-    data, path = bench.generate("events", 1_000_000), bench.file("w12-fan.yaml")
+    """W18: twenty filters on one input, each into a file of its own."""
+    data, path = bench.generate("events", 1_000_000), bench.file("w18-fan.yaml")
     conditions = [(f"service-{at}", f"event.service == '{service}'", f'"service":"{service}","upstream"')
                   for at, service in enumerate(SERVICES)]
     conditions += [(f"status-{status}", f"event.status == {status}", f"{STATUS}{status},") for status in STATUSES]
     with open(path, "w") as file:
-        file.write("name: w12-fan\nsources: { requests: { file: { path: \"${BENCH_INPUT}\", decode: ndjson } } }\nsinks:\n")
+        file.write("name: w18-fan\nsources: { requests: { file: { path: \"${BENCH_INPUT}\", decode: ndjson } } }\nsinks:\n")
         for name, condition, _ in conditions:
             file.write(f"  {name}: {{ from: requests, chain: [ {{ filter: \"{condition}\" }} ],"
                        f" file: {{ path: \"${{BENCH_OUTPUT}}/{name}\", encode: ndjson }} }}\n")
@@ -121,16 +121,16 @@ def fan(bench):
         return ["mawk", program, data], {}
 
     programs = [("rxd", ours)] + ([("mawk (text)", mawk)] if shutil.which("mawk") else [])
-    figures = beside(bench, "w12-fan", programs, 3)
+    figures = beside(bench, "w18-fan", programs, 3)
     say(f"{'':<15}two cores: {verdict([('seconds', figures['rxd', 2]['wall'], 0.8, True)])}")
     return {f"{what}, {cores}": one for (what, cores), one in figures.items()}
 
 
 def pipelines(bench):
-    """W13: a hundred pipelines in one process, each with a file of its own, and one over the same files."""
+    """W19: a hundred pipelines in one process, each with a file of its own, and one over the same files."""
     directory = split(bench, 500_000, 5000)
     names = sorted(os.listdir(directory))
-    sources = fresh(bench, "w13-pipelines")
+    sources = fresh(bench, "w19-pipelines")
     for name in names:
         with open(os.path.join(sources, name + ".yaml"), "w") as file:
             file.write(f"name: {name}\nsources: {{ requests: {{ file: {{ path: {directory}/{name}, decode: ndjson }} }} }}\n"
@@ -138,22 +138,22 @@ def pipelines(bench):
                        f" file: {{ path: \"${{BENCH_OUTPUT}}/{name}\", encode: ndjson }} }} }}\n")
     figures = {}
     for what, command in ((f"{len(names)} pipelines", [bench.rxd, "--quiet", sources]),
-                          ("one pipeline", pipeline(bench, "w11-files"))):
+                          ("one pipeline", pipeline(bench, "w17-files"))):
         runs = []
         for _ in range(ROUNDS):
-            out = fresh(bench, "w13.out")
+            out = fresh(bench, "w19.out")
             environment = {"BENCH_INPUT": directory + "/*.ndjson",
                            "BENCH_OUTPUT": os.path.join(out, "errors") if what == "one pipeline" else out}
             runs.append(Run(bench, command, bench.cores, environment))
             held = b"".join(read(out).values())
             if figures.setdefault("output", held) != held:
-                raise Fault("w13-pipelines: the outputs differ")
+                raise Fault("w19-pipelines: the outputs differ")
         figures[what] = medians(runs)
-        line("w13-pipelines", what, figures[what])
+        line("w19-pipelines", what, figures[what])
     del figures["output"]
     say(f"{'':<15}{verdict([('MB', figures[f'{len(names)} pipelines']['peak'] / 1e6, 100, True)])}")
-    shutil.rmtree(bench.file("w13.out"), ignore_errors=True)
+    shutil.rmtree(bench.file("w19.out"), ignore_errors=True)
     return figures
 
 
-ALL = {"w11-files": files, "w12-fan": fan, "w13-pipelines": pipelines}
+ALL = {"w17-files": files, "w18-fan": fan, "w19-pipelines": pipelines}

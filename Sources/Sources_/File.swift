@@ -80,6 +80,7 @@ public struct File: SourceComponent {
   }
 
   public var outputType: EventType { decode.options.eventType }
+  public var decodesBlocks: Bool { !follow }
   public var readsFiles: [FilePathParameter] { paths }
 
   public func threads(_ limit: Int?) -> String? {
@@ -159,6 +160,7 @@ public struct File: SourceComponent {
         finish()
         return
       }
+      guard let decoder = makeDecoder(parameters.decode.options) else { return }
       var options = BlockReader.Options()
       options.mode = .init(parameters.decode.options.framing, limit: parameters.maxBytes.bytes)
       options.maxLine = parameters.maxLine.bytes
@@ -187,7 +189,7 @@ public struct File: SourceComponent {
         let reader = try BlockReader(first: first, paths: waiting.reversed(), options: options)
         self.reader = reader
         try reader.start(
-          decoding: parameters.decode.options, knowing: place.memory, threads: decodingThreads,
+          by: decoder, decoding: parameters.decode.options, knowing: place.memory, threads: decodingThreads,
           allAtOnce: execution.reading.startsAllThreads, into: intake, placement: placement
         ) { pieces in node.object?.take(pieces[...]) }
       } catch {
@@ -402,7 +404,7 @@ public struct File: SourceComponent {
       if let latest, latest.key == key, latest.input.origin?.path == block.path { return latest.input }
       let input = inputs[key] ?? makeInput(block.position)
       if input.decoder == nil {
-        input.decoder = try? parameters.decode.options.decoder()
+        input.decoder = makeDecoder(parameters.decode.options)
         input.decoder?.reset(memory: input.memory)
       }
       if input.origin?.path != block.path {

@@ -274,7 +274,7 @@ public struct HTTP: SourceComponent {
     private func take(_ response: consuming HTTPResponse, _ url: String) {
       var options = parameters.decode.options
       options.unit = .body
-      guard let decoder = try? options.decoder() else { return }
+      guard let decoder = makeDecoder(options) else { return }
       let slab = Slab(response.body)
       response.body = []
       take(slab, offset: 0, isLast: true, by: decoder, origin: makeOrigin(response, url))

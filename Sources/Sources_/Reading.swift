@@ -90,19 +90,20 @@ extension BlockReader {
   /// `threads`: how many may decode at the same time; 1: the turns do it. There is one at first, and another one each time that the
   /// turns are found to wait for rows (``ReadingDemand``).
   ///
+  /// `first`: decodes where there is one thread; others get decoders of their own.
+  ///
   /// `memory`: what the decoder knew where reading starts.
   ///
   /// `placement`: what else those threads do.
   func start(
-    decoding options: DecoderOptions, knowing memory: [UInt8] = [], threads: Int, allAtOnce: Bool, into intake: Intake,
+    by first: any EventDecoder, decoding options: DecoderOptions, knowing memory: [UInt8] = [], threads: Int, allAtOnce: Bool, into intake: Intake,
     placement: StagePlacement, take: @escaping @Sendable ([DecodedPiece]) -> Void
   ) throws(PosixError) {
     // Where there is one processor only, nothing is won by handing blocks to other threads.
     let isAlone = Processors.available == 1
     if threads == 1 {
-      guard let decoder = try? options.decoder() else { return }
-      decoder.reset(memory: memory)
-      let decoding = BlockDecoding(decoder)
+      first.reset(memory: memory)
+      let decoding = BlockDecoding(first)
       try start(
         making: { { $0 } },
         deliver: { pieces in
@@ -116,6 +117,7 @@ extension BlockReader {
     let demand = limit > 1 && !allAtOnce ? ReadingDemand() : nil
     if let demand { placement.whenUsedMore { demand.used(in: $0) } }
     let making: @Sendable () -> (@Sendable (Piece) -> DecodedPiece)? = {
+      // The first one could be made, so others can.
       guard let decoder = try? options.decoder() else { return nil }
       decoder.reset(memory: memory)
       let decoding = BlockDecoding(decoder)

@@ -42,6 +42,7 @@ public struct Stdin: SourceComponent {
     seeAlso: ["file"])
 
   public var outputType: EventType { decode.options.eventType }
+  public var decodesBlocks: Bool { true }
   public var readsStandardInput: Bool { true }
 
   public func threads(_ limit: Int?) -> String? { decode.options.threads(limit) }
@@ -87,6 +88,7 @@ public struct Stdin: SourceComponent {
           failing: SignalFailure(.source, "another source reads standard input already", at: seat.location))
         return
       }
+      guard let decoder = makeDecoder(parameters.decode.options) else { return }
       var options = BlockReader.Options()
       options.mode = .init(parameters.decode.options.framing, limit: parameters.maxBytes.bytes)
       options.maxLine = parameters.maxLine.bytes
@@ -103,7 +105,7 @@ public struct Stdin: SourceComponent {
         let reader = try BlockReader(.standardInput, options: options)
         self.reader = reader
         try reader.start(
-          decoding: parameters.decode.options, knowing: decodingPlace.memory, threads: decodingThreads,
+          by: decoder, decoding: parameters.decode.options, knowing: decodingPlace.memory, threads: decodingThreads,
           allAtOnce: execution.reading.startsAllThreads, into: intake, placement: placement
         ) { pieces in node.object?.take(pieces[...]) }
       } catch {

@@ -40,7 +40,7 @@ struct BlockReading {
   private static let leastBlock = 128 << 10
   /// What the blocks of all that read at the same time in this process may have together, one each, but for their least.
   /// Several blocks of each are under way, and what is made of them takes as much again.
-  private static let allBlocks = 6 << 20
+  private static let allBlocks = 4 << 20
   private static let leastOfMany = 32 << 10
   private var presence: Presence? = Presence()
 

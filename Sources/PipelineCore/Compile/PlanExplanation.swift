@@ -67,6 +67,7 @@ public struct PlanExplanation {
     case .source(let component, _):
       step(signal.step, depth)
       if let threads = component.threads(plan.threads) { say(depth + 1, threads) }
+      if plan.threads != 1, let stage = plan.stage(of: signal.step) { self.stage(stage, depth + 1) }
       inner(component, depth)
     case .node(is CommandHold, _, let inputs): self.signal(inputs[0], depth)
     case .node(let component, _, let inputs):
@@ -90,6 +91,17 @@ public struct PlanExplanation {
         say(depth, "in one pass, with \(reads) of each event:")
         for entry in steps { step(entry.id, depth + 1) }
       }
+    }
+  }
+
+  private mutating func stage(_ stage: ParallelStage, _ depth: Int) {
+    let sinks = stage.branches.compactMap { branch in plan.sinks.first { $0.step == branch.sink }?.name }
+    let names = sinks.count == 1 ? sinks[0] : sinks.dropLast().joined(separator: ", ") + " and " + (sinks.last ?? "")
+    say(depth, "the same threads do everything up to the encoding for \(names), where that pays")
+    if stage.passesThrough(.documents) {
+      say(depth, "blocks of JSON objects and arrays, one a line, are passed on as they stand")
+    } else if stage.passesThrough(.strings) {
+      say(depth, "blocks of lines are passed on as they stand")
     }
   }
 

@@ -49,6 +49,8 @@ public protocol SourceComponent: Component {
   var listens: ListenAddress? { get }
   /// How fast its events come; nil: nothing is known.
   var pace: EventPace? { get }
+  /// Whether threads of its own decode what it reads, block after block, so that it may have a ``ParallelStage``.
+  var decodesBlocks: Bool { get }
   /// The files that it reads, for the checker.
   var readsFiles: [FilePathParameter] { get }
   /// Whether it reads standard input, which one source of a process can.
@@ -62,6 +64,7 @@ extension SourceComponent {
   public var serving: ServingRules? { nil }
   public var listens: ListenAddress? { nil }
   public var pace: EventPace? { nil }
+  public var decodesBlocks: Bool { false }
   public var readsFiles: [FilePathParameter] { [] }
   public var readsStandardInput: Bool { false }
   public func threads(_ limit: Int?) -> String? { nil }

@@ -36,6 +36,16 @@ open class DecodingSource: RunningSource {
   /// Holds the execution until the rest of the batch has been emitted.
   private var isPausing = false
 
+  /// A decoder; nil where none can be made, which checks refuse before: the source has failed with the reason.
+  public final func makeDecoder(_ options: DecoderOptions) -> (any EventDecoder)? {
+    do {
+      return try options.decoder()
+    } catch {
+      finish(failing: SignalFailure(.source, "'decode' cannot be used: \(error.message)", at: seat.location))
+      return nil
+    }
+  }
+
   /// Decodes `slab`, which continues what came before for this `decoder`, and emits its rows.
   ///
   /// `offset`: where the slab begins in the input. `isLast`: the input ends with it. Returns how many

@@ -73,7 +73,8 @@ extension Plan {
         continue
       }
       switch next.kind {
-      case .source: return (next.step, parts.reversed().flatMap { $0 }, through)
+      case .source(let component, _):
+        return component.decodesBlocks ? (next.step, parts.reversed().flatMap { $0 }, through) : nil
       case .run(let run, let input):
         guard run.isPure else { return nil }
         parts.append(run.parts)

@@ -22,10 +22,15 @@ final class SharedSignal: Downstream {
   private unowned let execution: Execution
   private let index: Int
   private var subscribers: [Subscriber] = [] {
-    didSet { chooseOnly() }
+    didSet {
+      receivers = subscribers.map { .passUnretained($0) }
+      chooseOnly()
+    }
   }
-  /// Who gets events, if there is just one: they reach it without counting references.
+  /// Who gets events, if there is just one; this and `receivers`, so that an event counts no references.
   @exclusivity(unchecked) private var only: Unmanaged<Downstream>?
+  /// The same as `subscribers`. One that leaves lives to the end of the turn.
+  @exclusivity(unchecked) private var receivers: [Unmanaged<Subscriber>] = []
   private var connection: (any Subscription)?
   private let sharing: Sharing
   /// What late subscribers are told of, oldest first; the numbers follow each other.
@@ -169,9 +174,9 @@ final class SharedSignal: Downstream {
     let downstream: Unmanaged<Downstream>
     let shared: SharedSignal
     let serial: UInt64
-    var isClosed = false
+    @exclusivity(unchecked) var isClosed = false
     /// Is told of what is kept, and gets nothing else meanwhile.
-    var isCatchingUp = false
+    @exclusivity(unchecked) var isCatchingUp = false
 
     init(_ downstream: Downstream, _ shared: SharedSignal, _ serial: UInt64) {
       self.downstream = .passUnretained(downstream)
@@ -224,8 +229,11 @@ final class SharedSignal: Downstream {
     }
     if sharing.replay > 0 { keep(event) }
     if let watcher { watcher.receive(event) }
-    for subscriber in subscribers where !subscriber.isClosed && !subscriber.isCatchingUp {
-      subscriber.downstream._withUnsafeGuaranteedRef { $0.receive(event) }
+    for receiver in receivers {
+      receiver._withUnsafeGuaranteedRef { subscriber in
+        guard !subscriber.isClosed, !subscriber.isCatchingUp else { return }
+        subscriber.downstream._withUnsafeGuaranteedRef { $0.receive(event) }
+      }
     }
   }
 
