@@ -144,8 +144,20 @@ struct VerbTests {
           "sinks: { a: { from: x, stdout: { encod: j } } }",
           "sinks: { a: { from: x, stdout: { encode: jsonn } } }",
           "sinks: { a: { stdout: {} } }",
+          "signals: { b: { from: a, chain: [ { map: event, message: no } ] } }",
+          "signals: { b: { from: a, chain: [ { message: no } ] } }",
+          "signals: { b: { switch: { by: a, on: a, cases: { x: a } } } }",
       ]:
           if validator.is_valid(yaml.load(text, Loader)): print("accepted:", text)
+      # What stands beside an operator, and former names.
+      for text in [
+          "signals: { b: { from: a, chain: [ { tryMap: event, message: no, onError: route } ] } }",
+          "signals: { b: { from: a, chain: [ { log: { on: [next] } }, { do: { on: [next], signal: a } } ] } }",
+          "signals: { b: { switch: { on: a, cases: { x: a } } } }",
+      ]:
+          if not validator.is_valid(yaml.load(text, Loader)): print("refused:", text)
+      operators = schema["$defs"]
+      if not operators["operator.log"]["anyOf"][0]["properties"]["on"]["deprecated"]: print("'on' is not deprecated")
       """)
     let process = Process()
     process.executableURL = URL(fileURLWithPath: "/usr/bin/env")

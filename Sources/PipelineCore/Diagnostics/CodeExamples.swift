@@ -239,6 +239,10 @@ public struct CodeExample: Sendable {
       "sources: { a: { interval: 1ms } }\nsinks: { out: { from: a, chain: [ { join: { signal: a, within: 1m } } ], stdout: {} } }"
     ),
 
+    "RX338": when(
+      "Two files that run together say 'name: shop', or have one name but for their directories.",
+      do: "Give each its own 'name': state and figures are kept under it."),
+
     // Expressions
     "RX331": step("aggregate: { top: event.price }", "aggregate: { top: max(event.price) }"),
     "RX401": step("filter: event.level = 'error'", "filter: event.level == 'error'"),

@@ -52,6 +52,11 @@ struct DescribedWord {
         "route (the errors output, the usual), drop (dropped and counted), keep (passed on as it is) or fail (the signal ends).",
       example: "- { map: int(event), onError: drop }", seeAlso: ["errors"]),
     .init(
+      name: "message", kind: "key of a step", summary: "Says in your own words why 'tryMap' ends the signal.",
+      details:
+        "A template. It stands beside 'tryMap', because every key of a mapping behind that is a field of the event.",
+      example: "- { tryMap: int(event), message: \"no number: {{ event }}\" }", seeAlso: ["tryMap", "onError"]),
+    .init(
       name: "cold", kind: "option of a source or signal",
       summary: "Makes a named signal anew for each reference, in place of sharing one.",
       example: "signals:\n  tick: { cold: true, from: { interval: 1s } }", seeAlso: ["share"]),

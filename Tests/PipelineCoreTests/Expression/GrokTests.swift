@@ -284,6 +284,23 @@ import Testing
     }
   }
 
+  /// What differs from Logstash's patterns stands on the page, and is so.
+  @Test(arguments: [
+    ("`CATALINALOG`", "grok('31-Jan-2026 08:00:01.123 WARNING [main] a.B.c x', '%{CATALINALOG}').level", #""WARNING""#),
+    (
+      "Zeek",
+      "has(grok(['1.5', 'C', '10.0.0.4', '5', '192.0.2.5', '53', 'udp', '-', '0.02', '45', '89', 'SF', 'T', 'F', '0', 'Dd',"
+        + #" '1', '73', '1', '117', '-'].join('\t'), '^%{ZEEK_CONN}$').service)"#, "false"
+    ),
+    ("`NUMBER`", "grok('1e3', '^%{NUMBER:n}$').n", #""1e3""#),
+  ])
+  func differencesStandOnThePage(_ name: String, _ call: String, _ expected: String) throws {
+    let page = try #require(FunctionRegistry.described("grok")).details
+    let differences = try #require(page.split(separator: "\n\n").first { $0.contains("differ") })
+    #expect(differences.contains(name))
+    #expect(evaluate(call) == expected)
+  }
+
   /// Every pattern compiles by both namings, within the limits, and what it keeps has one shape.
   @Test func allPatternsCompile() throws {
     #expect(GrokLibrary.names.count > 330)
