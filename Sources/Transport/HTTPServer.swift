@@ -239,7 +239,7 @@ final class ServingRound: @unchecked Sendable {
   private var due: [Answer] = []
   /// Where answers are put together.
   let output = OutputBuffer()
-  /// Memory that is kept for the next answer.
+  /// Bytes of memory that are kept for the next answer.
   static let keptOutput = 64 << 10
   /// Whoever takes requests in begins with so many while the others are still being read.
   private static let enough = 32

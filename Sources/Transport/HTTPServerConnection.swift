@@ -307,7 +307,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     let isBodyLeftOut = request.map { $0[$0.method].elementsEqual("HEAD".utf8) } ?? false
     request = nil
     let output = round.output
-    output.clear(keeping: ServingRound.keptOutput)
+    output.clear()
     Self.write(status, headers, body, isBodyLeftOut: isBodyLeftOut, connection: connection, to: output)
     let isSent = send(output.bytes) { [self] result in
       switch result {
@@ -315,6 +315,8 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
       case .failure: self.context?.close(promise: nil)
       }
     }
+    // The memory of a large answer is not kept.
+    if output.count > ServingRound.keptOutput { output.clear(keeping: ServingRound.keptOutput) }
     if isSent { answered() } else { limit(server.options.writeTimeout) }
   }
 
