@@ -317,7 +317,12 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     }
     // The memory of a large answer is not kept.
     if output.count > ServingRound.keptOutput { output.clear(keeping: ServingRound.keptOutput) }
-    if isSent { answered() } else { limit(server.options.writeTimeout) }
+    if isSent {
+      answered()
+    } else if phase == .writing {
+      // The channel may have sent the rest meanwhile, and the next request be under way.
+      limit(server.options.writeTimeout)
+    }
   }
 
   /// Writes an answer. Headers that no message may hold, or that the transport writes itself, are left out.
