@@ -59,18 +59,6 @@ public struct DecodingPlace: Sendable, Equatable {
   }
 }
 
-extension DecodingPlace: StateValue {
-  public func save(to state: inout StateWriter) {
-    state.write(offset)
-    state.write(memory)
-  }
-  public init(from state: inout StateReader) throws(StateFault) {
-    offset = try state.read()
-    memory = try state.read()
-    guard offset >= 0 else { throw StateFault("a place in an input is negative") }
-  }
-}
-
 /// How an input is cut into ranges for a decoder.
 public enum Framing: Sendable {
   /// Behind a line feed; only the last range may end otherwise. Rows never span ranges, except for CSV rows

@@ -117,9 +117,3 @@ struct SignalContext {
   /// How many nodes that settle lie one above the other up to the step whose parameters are compiled.
   var settling = 0
 }
-
-/// What `rxd explain` tells of one expression.
-public struct ExpressionReport: Sendable {
-  public var step: StepID
-  public var checked: CheckedExpression
-}

@@ -156,7 +156,7 @@ private struct TypeText {
   private mutating func type(_ depth: Int) -> ExpressionType {
     skipBlanks()
     let start = at
-    while at < text.text.count, ExpressionLexer.isLetter(text.text[at]) || ExpressionLexer.isDigit(text.text[at]) {
+    while at < text.text.count, ASCII.isLetterOrUnderscore(text.text[at]) || ASCII.isDigit(text.text[at]) {
       at += 1
     }
     let name = String(decoding: text.text[start..<at], as: UTF8.self)

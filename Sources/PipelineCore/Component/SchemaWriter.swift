@@ -80,8 +80,8 @@ public struct SchemaWriter {
         Self.described(
           Self.any([
             .object([
-              ("type", .string("integer")), ("minimum", .int(Plan.threadRange.lowerBound)),
-              ("maximum", .int(Plan.threadRange.upperBound)),
+              ("type", .string("integer")), ("minimum", .int(PipelineFile.threadRange.lowerBound)),
+              ("maximum", .int(PipelineFile.threadRange.upperBound)),
             ]), Self.reference("placeholder"),
           ]),
           "How many threads may decode one input at the same time; 1: the thread that runs the pipeline does it. Default: as many as there are processors."

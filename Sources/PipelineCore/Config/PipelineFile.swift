@@ -7,6 +7,8 @@ public struct PipelineFile: Sendable {
   public var description: Located<String>?
   /// How many threads may decode one input; nil: as many as there are processors.
   public var threads: Located<Int>?
+  /// How many it may say.
+  static let threadRange = 1...256
   public var sources: [NamedNode<SourceNode>] = []
   public var signals: [NamedNode<SignalNode>] = []
   public var commands: [NamedNode<CommandNode>] = []

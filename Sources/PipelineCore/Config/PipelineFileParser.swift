@@ -150,7 +150,7 @@ public struct PipelineFileParser {
 
   private mutating func threads(_ node: YAMLNode) -> Located<Int>? {
     if node.isPlaceholder { return nil }
-    let range = Int64(Plan.threadRange.lowerBound)...Int64(Plan.threadRange.upperBound)
+    let range = Int64(PipelineFile.threadRange.lowerBound)...Int64(PipelineFile.threadRange.upperBound)
     switch node.decodeInt("'threads'", in: range) {
     case .success(let number): return Located(Int(number), at: node.location)
     case .failure(let diagnostic):

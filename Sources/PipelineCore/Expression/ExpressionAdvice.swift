@@ -52,8 +52,8 @@ extension CheckedExpression {
 extension ReadPath {
   /// Whether a field can be written behind a dot.
   static func isName(_ field: String) -> Bool {
-    field.utf8.first.map(ExpressionLexer.isLetter) == true
-      && field.utf8.allSatisfy { ExpressionLexer.isLetter($0) || ExpressionLexer.isDigit($0) }
+    field.utf8.first.map(ASCII.isLetterOrUnderscore) == true
+      && field.utf8.allSatisfy { ASCII.isLetterOrUnderscore($0) || ASCII.isDigit($0) }
   }
 }
 

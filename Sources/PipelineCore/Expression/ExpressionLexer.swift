@@ -66,11 +66,11 @@ struct ExpressionLexer {
     let start = position
     guard position < bytes.count else { return (.end, start) }
     let first = bytes[position]
-    if Self.isDigit(first) || (first == 0x2E && Self.isDigit(byte(1))) {
+    if ASCII.isDigit(first) || (first == 0x2E && ASCII.isDigit(byte(1))) {
       return (try number(), start)
     }
     if first == 0x22 || first == 0x27 { return (try quoted(isRaw: false, isBytes: false), start) }
-    if Self.isLetter(first) { return (try nameOrPrefixedString(), start) }
+    if ASCII.isLetterOrUnderscore(first) { return (try nameOrPrefixedString(), start) }
     if first == 0x60 { return (try quotedName(), start) }
     return (try symbol(), start)
   }
@@ -85,19 +85,6 @@ struct ExpressionLexer {
       default:
         return
       }
-    }
-  }
-
-  static func isDigit(_ byte: UInt8) -> Bool { byte >= 0x30 && byte <= 0x39 }
-  static func isLetter(_ byte: UInt8) -> Bool {
-    (byte | 0x20) >= 0x61 && (byte | 0x20) <= 0x7A || byte == 0x5F
-  }
-  static func hexValue(_ byte: UInt8) -> UInt32? {
-    switch byte {
-    case 0x30...0x39: return UInt32(byte - 0x30)
-    case 0x41...0x46: return UInt32(byte - 0x41 + 10)
-    case 0x61...0x66: return UInt32(byte - 0x61 + 10)
-    default: return nil
     }
   }
 
@@ -123,7 +110,7 @@ struct ExpressionLexer {
       return try quoted(isRaw: isRaw, isBytes: isBytes)
     }
     let start = position
-    while Self.isLetter(byte()) || Self.isDigit(byte()) { position += 1 }
+    while ASCII.isLetterOrUnderscore(byte()) || ASCII.isDigit(byte()) { position += 1 }
     return .name(String(decoding: bytes[start..<position], as: UTF8.self))
   }
 
@@ -133,7 +120,7 @@ struct ExpressionLexer {
     while position < bytes.count, bytes[position] != 0x60 {
       let byte = bytes[position]
       guard
-        Self.isLetter(byte) || Self.isDigit(byte) || byte == 0x2D || byte == 0x2E || byte == 0x2F
+        ASCII.isLetterOrUnderscore(byte) || ASCII.isDigit(byte) || byte == 0x2D || byte == 0x2E || byte == 0x2F
           || byte == 0x20
       else {
         throw SyntaxError(
@@ -247,29 +234,29 @@ struct ExpressionLexer {
 
   private mutating func number() throws(SyntaxError) -> Token {
     let start = position
-    if byte() == 0x30, byte(1) | 0x20 == 0x78, Self.hexValue(byte(2)) != nil {
+    if byte() == 0x30, byte(1) | 0x20 == 0x78, ASCII.hexValue(byte(2)) != nil {
       position += 2
       var value: UInt64 = 0
-      while let digit = Self.hexValue(byte()) {
+      while let digit = ASCII.hexValue(byte()) {
         guard value >> 60 == 0 else { throw tooLarge(start) }
         value = value << 4 | UInt64(digit)
         position += 1
       }
       return try .number(value, unsigned: unsignedSuffix(start))
     }
-    while Self.isDigit(byte()) { position += 1 }
+    while ASCII.isDigit(byte()) { position += 1 }
     var isDouble = false
-    if byte() == 0x2E, Self.isDigit(byte(1)) {
+    if byte() == 0x2E, ASCII.isDigit(byte(1)) {
       isDouble = true
       position += 1
-      while Self.isDigit(byte()) { position += 1 }
+      while ASCII.isDigit(byte()) { position += 1 }
     }
     if byte() | 0x20 == 0x65 {
       let sign = byte(1) == 0x2B || byte(1) == 0x2D ? 1 : 0
-      if Self.isDigit(byte(1 + sign)) {
+      if ASCII.isDigit(byte(1 + sign)) {
         isDouble = true
         position += 1 + sign
-        while Self.isDigit(byte()) { position += 1 }
+        while ASCII.isDigit(byte()) { position += 1 }
       }
     }
     let text = String(decoding: bytes[start..<position], as: UTF8.self)
@@ -290,9 +277,9 @@ struct ExpressionLexer {
   }
 
   private mutating func endOfNumber(_ start: Int) throws(SyntaxError) {
-    guard Self.isLetter(byte()) || Self.isDigit(byte()) else { return }
+    guard ASCII.isLetterOrUnderscore(byte()) || ASCII.isDigit(byte()) else { return }
     let letters = position
-    while Self.isLetter(byte()) || Self.isDigit(byte()) { position += 1 }
+    while ASCII.isLetterOrUnderscore(byte()) || ASCII.isDigit(byte()) { position += 1 }
     let suffix = String(decoding: bytes[letters..<position], as: UTF8.self)
     let isTime = ["ns", "us", "ms", "s", "m", "h"].contains(suffix)
     let text = String(decoding: bytes[start..<position], as: UTF8.self)
@@ -378,7 +365,7 @@ struct ExpressionLexer {
   private mutating func hex(_ digits: Int, _ start: Int) throws(SyntaxError) -> UInt32 {
     var value: UInt32 = 0
     for _ in 0..<digits {
-      guard let digit = Self.hexValue(byte()) else {
+      guard let digit = ASCII.hexValue(byte()) else {
         throw badEscape(start, "this escape needs \(digits) hexadecimal digits")
       }
       value = value << 4 | digit

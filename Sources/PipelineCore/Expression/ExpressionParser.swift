@@ -93,7 +93,7 @@ struct ExpressionParser {
   private func lengthOfTime(_ word: String) -> (start: Int, text: String)? {
     guard let unit = Units.unitOfTime(word) else { return nil }
     var first = previousEnd
-    while first > 0, ExpressionLexer.isDigit(lexer.bytes[first - 1]) { first -= 1 }
+    while first > 0, ASCII.isDigit(lexer.bytes[first - 1]) { first -= 1 }
     guard first < previousEnd, let count = Int(String(decoding: lexer.bytes[first..<previousEnd], as: UTF8.self)),
       count < 100_000
     else { return nil }

@@ -248,7 +248,7 @@ public struct GrokDefinitions: Sendable, Equatable {
   static func isName(_ name: String) -> Bool {
     !name.isEmpty
       && name.utf8.allSatisfy {
-        ExpressionLexer.isLetter($0) || ExpressionLexer.isDigit($0) || $0 == 0x2D || $0 == 0x2E
+        ASCII.isLetterOrUnderscore($0) || ASCII.isDigit($0) || $0 == 0x2D || $0 == 0x2E
       }
   }
 }

@@ -238,10 +238,7 @@ public final class Program: @unchecked Sendable {
   public func evaluate(_ frame: EvaluationFrame) -> Value { evaluate(frame.state) }
 
   @inline(__always)
-  func evaluate(_ frame: EventFrame) -> Value { evaluate(frame.evaluation) }
-
-  @inline(__always)
-  private func evaluate(_ state: UnsafeMutablePointer<EvaluationFrame.State>) -> Value {
+  func evaluate(_ state: UnsafeMutablePointer<EvaluationFrame.State>) -> Value {
     machine(state).quickValue(root)
   }
 
@@ -255,8 +252,10 @@ public final class Program: @unchecked Sendable {
   /// Evaluates the members of such a value, in the order in which they are written, without making it. False: one of
   /// them failed or is no scalar, and what is in `target` means nothing.
   @inline(__always)
-  func evaluateMembers(_ frame: EventFrame, into target: UnsafeMutablePointer<Value>) -> Bool {
-    let machine = machine(frame.evaluation)
+  func evaluateMembers(
+    _ state: UnsafeMutablePointer<EvaluationFrame.State>, into target: UnsafeMutablePointer<Value>
+  ) -> Bool {
+    let machine = machine(state)
     let operation = code.pointee.operations + Int(root)
     let children = code.pointee.children + Int(operation.pointee.a)
     for index in 0..<Int(operation.pointee.b) {
@@ -270,10 +269,12 @@ public final class Program: @unchecked Sendable {
   /// Evaluates the elements of a value that is written as a list without optional elements, in their order, without
   /// making it: `begin` is told how many there are. False: it is written otherwise, or an element failed.
   @inline(__always)
-  func evaluateElements(_ frame: EventFrame, begin: (Int) -> Void, each: (Value) -> Void) -> Bool {
+  func evaluateElements(
+    _ state: UnsafeMutablePointer<EvaluationFrame.State>, begin: (Int) -> Void, each: (Value) -> Void
+  ) -> Bool {
     let operation = code.pointee.operations + Int(root)
     guard operation.pointee.code == .list else { return false }
-    let machine = machine(frame.evaluation)
+    let machine = machine(state)
     let children = code.pointee.children + Int(operation.pointee.a)
     let count = Int(operation.pointee.b)
     begin(count)
@@ -289,10 +290,7 @@ public final class Program: @unchecked Sendable {
   public func evaluateBool(_ frame: EvaluationFrame) -> Tri { evaluateBool(frame.state) }
 
   @inline(__always)
-  func evaluateBool(_ frame: EventFrame) -> Tri { evaluateBool(frame.evaluation) }
-
-  @inline(__always)
-  private func evaluateBool(_ state: UnsafeMutablePointer<EvaluationFrame.State>) -> Tri {
+  func evaluateBool(_ state: UnsafeMutablePointer<EvaluationFrame.State>) -> Tri {
     if testCount > 0 {
       prepare(state)
       let outcome = SlotTest.run(tests, testCount, last: lastTruth, code, state)
@@ -346,7 +344,7 @@ public final class Program: @unchecked Sendable {
     guard operation.code == .slot || operation.code == .declared || operation.code == .compareSlot else { return nil }
     let names = source(at).split(separator: ".")
     guard names.count > 2, names[0] == "event",
-      names.allSatisfy({ $0.utf8.allSatisfy { ExpressionLexer.isLetter($0) || ExpressionLexer.isDigit($0) } })
+      names.allSatisfy({ $0.utf8.allSatisfy { ASCII.isLetterOrUnderscore($0) || ASCII.isDigit($0) } })
     else { return nil }
     let context = Context(state: frame.state)
     var value = frame[Variables.event]

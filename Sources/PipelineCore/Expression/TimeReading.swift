@@ -130,7 +130,7 @@ extension TimeFormat {
     mutating func digits(_ least: Int, _ most: Int, _ what: String) throws(Fault) -> Int64 {
       var value: Int64 = 0
       let start = at
-      while at < text.count, at - start < most, ExpressionLexer.isDigit(text[at]) {
+      while at < text.count, at - start < most, ASCII.isDigit(text[at]) {
         value = value &* 10 &+ Int64(text[at] - 0x30)
         at += 1
       }
@@ -145,7 +145,7 @@ extension TimeFormat {
     mutating func fraction() throws(Fault) -> Int64 {
       var value: Int64 = 0
       var count = 0
-      while at < text.count, ExpressionLexer.isDigit(text[at]) {
+      while at < text.count, ASCII.isDigit(text[at]) {
         if count < 9 { value = value * 10 + Int64(text[at] - 0x30) }
         count += 1
         at += 1
@@ -205,7 +205,7 @@ extension TimeFormat {
   private static func number(_ scanner: inout Scanner) throws(Fault) -> Int64 {
     let start = scanner.at
     if scanner.byte == 0x2D { scanner.at += 1 }
-    while ExpressionLexer.isDigit(scanner.byte) { scanner.at += 1 }
+    while ASCII.isDigit(scanner.byte) { scanner.at += 1 }
     guard let value = NumberText.int(UnsafeRawBufferPointer(rebasing: scanner.text[start..<scanner.at])) else {
       scanner.at = start
       throw scanner.fault("a number is missing or too large")
@@ -253,14 +253,14 @@ extension TimeFormat {
       scanner.at += 1
       let hours = try scanner.digits(2, 2, "the hours of the zone")
       if scanner.byte == 0x3A { scanner.at += 1 }
-      let minutes = ExpressionLexer.isDigit(scanner.byte) ? try scanner.digits(2, 2, "the minutes of the zone") : 0
+      let minutes = ASCII.isDigit(scanner.byte) ? try scanner.digits(2, 2, "the minutes of the zone") : 0
       guard hours < 24, minutes < 60 else { throw scanner.fault("the zone is out of range") }
       reading.offset = (hours * 3600 + minutes * 60) * (sign == 0x2D ? -1 : 1)
       return
     }
     let start = scanner.at
-    while ExpressionLexer.isLetter(scanner.byte) || scanner.byte == 0x2F
-      || scanner.at > start && (scanner.byte == 0x2D || ExpressionLexer.isDigit(scanner.byte))
+    while ASCII.isLetterOrUnderscore(scanner.byte) || scanner.byte == 0x2F
+      || scanner.at > start && (scanner.byte == 0x2D || ASCII.isDigit(scanner.byte))
     {
       scanner.at += 1
     }
@@ -285,7 +285,7 @@ extension TimeFormat {
     if dashed { scanner.at += 1 }
     let start = scanner.at
     var digits = 0
-    while ExpressionLexer.isDigit(scanner.byte), digits < 4 {
+    while ASCII.isDigit(scanner.byte), digits < 4 {
       digits += 1
       scanner.at += 1
     }
@@ -308,9 +308,9 @@ extension TimeFormat {
     reading.hour = try scanner.digits(2, 2, "the hour")
     let colons = scanner.byte == 0x3A
     if colons { scanner.at += 1 }
-    if colons || ExpressionLexer.isDigit(scanner.byte) {
+    if colons || ASCII.isDigit(scanner.byte) {
       reading.minute = try scanner.digits(2, 2, "the minute")
-      if colons ? scanner.byte == 0x3A : ExpressionLexer.isDigit(scanner.byte) {
+      if colons ? scanner.byte == 0x3A : ASCII.isDigit(scanner.byte) {
         if colons { scanner.at += 1 }
         reading.second = try scanner.digits(2, 2, "the second")
         if scanner.byte == 0x2E || scanner.byte == 0x2C {

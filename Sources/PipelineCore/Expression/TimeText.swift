@@ -62,7 +62,7 @@ enum TimeText {
       guard at + count <= bytes.count else { return nil }
       var value: Int64 = 0
       for _ in 0..<count {
-        guard ExpressionLexer.isDigit(bytes[at]) else { return nil }
+        guard ASCII.isDigit(bytes[at]) else { return nil }
         value = value * 10 + Int64(bytes[at] - 0x30)
         at += 1
       }
@@ -88,7 +88,7 @@ enum TimeText {
     if take(".") != nil {
       var scale: UInt32 = 100_000_000
       var count = 0
-      while at < bytes.count, ExpressionLexer.isDigit(bytes[at]) {
+      while at < bytes.count, ASCII.isDigit(bytes[at]) {
         nanoseconds += UInt32(bytes[at] - 0x30) * scale
         scale /= 10
         at += 1
@@ -169,7 +169,7 @@ enum TimeText {
     while at < bytes.count {
       var whole: UInt64 = 0
       var digits = 0
-      while at < bytes.count, ExpressionLexer.isDigit(bytes[at]) {
+      while at < bytes.count, ASCII.isDigit(bytes[at]) {
         let (scaled, one) = whole.multipliedReportingOverflow(by: 10)
         let (sum, two) = scaled.addingReportingOverflow(UInt64(bytes[at] - 0x30))
         if one || two { return nil }
@@ -181,7 +181,7 @@ enum TimeText {
       var scale: UInt64 = 1
       if at < bytes.count, bytes[at] == 0x2E {
         at += 1
-        while at < bytes.count, ExpressionLexer.isDigit(bytes[at]) {
+        while at < bytes.count, ASCII.isDigit(bytes[at]) {
           if scale < 1_000_000_000_000_000 {
             fraction = fraction * 10 + UInt64(bytes[at] - 0x30)
             scale *= 10
@@ -192,7 +192,7 @@ enum TimeText {
       }
       guard digits > 0 else { return nil }
       let start = at
-      while at < bytes.count, !ExpressionLexer.isDigit(bytes[at]), bytes[at] != 0x2E { at += 1 }
+      while at < bytes.count, !ASCII.isDigit(bytes[at]), bytes[at] != 0x2E { at += 1 }
       let name = UnsafeRawBufferPointer(rebasing: bytes[start..<at])
       guard let unit = units.first(where: { name.elementsEqual($0.0.utf8) })?.1 else { return nil }
       let (length, one) = whole.multipliedReportingOverflow(by: unit)

@@ -52,7 +52,7 @@ enum TimeZones {
       bytes.removeFirst()
     }
     guard bytes.count == 5, bytes[2] == 0x3A,
-      [0, 1, 3, 4].allSatisfy({ ExpressionLexer.isDigit(bytes[$0]) })
+      [0, 1, 3, 4].allSatisfy({ ASCII.isDigit(bytes[$0]) })
     else { return nil }
     let digits = bytes.map { Int64($0) - 0x30 }
     let (hours, minutes) = (digits[0] * 10 + digits[1], digits[3] * 10 + digits[4])
@@ -66,7 +66,7 @@ enum TimeZones {
     let bytes = Array(name.utf8)
     guard !bytes.isEmpty, bytes.count <= 64, bytes[0] != 0x2F, !name.contains(".."),
       bytes.allSatisfy({
-        ExpressionLexer.isLetter($0) || ExpressionLexer.isDigit($0) || $0 == 0x2F || $0 == 0x2D
+        ASCII.isLetterOrUnderscore($0) || ASCII.isDigit($0) || $0 == 0x2F || $0 == 0x2D
           || $0 == 0x2B
       })
     else { return nil }
@@ -180,7 +180,7 @@ enum TimeZones {
         while let byte = bytes.popFirst() { if byte == 0x3E { return true } }
         return false
       }
-      while let byte = bytes.first, ExpressionLexer.isLetter(byte) { bytes.removeFirst() }
+      while let byte = bytes.first, ASCII.isLetterOrUnderscore(byte) { bytes.removeFirst() }
       return bytes.count < before
     }
 
@@ -195,7 +195,7 @@ enum TimeZones {
       for unit in [3600, 60, 1] as [Int64] {
         var value: Int64 = 0
         var digits = 0
-        while let byte = bytes.first, ExpressionLexer.isDigit(byte), digits < 3 {
+        while let byte = bytes.first, ASCII.isDigit(byte), digits < 3 {
           value = value * 10 + Int64(byte - 0x30)
           digits += 1
           bytes.removeFirst()

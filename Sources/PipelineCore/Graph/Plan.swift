@@ -21,9 +21,6 @@ public final class Plan: Sendable {
   /// What the threads that decode can do beyond that, by the steps of sources.
   let stages: [StepID: ParallelStage]
 
-  /// What a file may say.
-  static let threadRange = 1...256
-
   public init(
     name: String, description: String?, threads: Int? = nil, source: SourceText, named: [NamedPlan], sinks: [SinkPlan],
     drivers: [Int] = [], steps: [StepPlan], expressions: [ExpressionReport], standardInput: SourceLocation? = nil
@@ -260,20 +257,4 @@ public final class Segment: @unchecked Sendable {
     self.projection = projection
   }
   static let empty = Segment(environment: OwnedValue())
-}
-
-/// The variables that expressions see, by their place in the frame.
-public enum Variables {
-  public static let event = 0
-  public static let meta = 1
-  public static let now = 2
-  public static let env = 3
-  public static let outer = 4
-  public static let error = 5
-  /// The first of the variables that an operator adds: `running`, `index`, the inputs of `reduce`.
-  public static let firstOwn = 6
-  public static let base: [(name: String, type: ExpressionType)] = [
-    ("event", .dyn), ("meta", .dyn), ("now", .timestamp), ("env", .map(.string, .string)),
-    ("outer", .dyn), ("error", .dyn),
-  ]
 }

@@ -128,7 +128,7 @@ struct RegexParser {
     func number() -> Int? {
       let start = place
       var value = 0
-      while place < bytes.count, ExpressionLexer.isDigit(bytes[place]) {
+      while place < bytes.count, ASCII.isDigit(bytes[place]) {
         value = min(value &* 10 &+ Int(bytes[place] - 0x30), 1_000_000)
         place += 1
       }
@@ -467,7 +467,7 @@ struct RegexParser {
       }
       return value
     default:
-      if ExpressionLexer.isDigit(byte) || ExpressionLexer.isLetter(byte) && byte != UInt8(ascii: "_") {
+      if ASCII.isDigit(byte) || ASCII.isLetterOrUnderscore(byte) && byte != UInt8(ascii: "_") {
         throw fault("there is no escape '\\\(Character(Unicode.Scalar(byte)))'", at: start)
       }
       return try scalar()

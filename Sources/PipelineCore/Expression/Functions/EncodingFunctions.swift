@@ -42,7 +42,7 @@ extension FunctionRegistry {
         .global([.string], .string) { arguments in
           arguments.context.build { buffer in
             for byte in arguments[0].rawBytes {
-              if ExpressionLexer.isLetter(byte) || ExpressionLexer.isDigit(byte) || byte == 0x2D
+              if ASCII.isLetterOrUnderscore(byte) || ASCII.isDigit(byte) || byte == 0x2D
                 || byte == 0x2E || byte == 0x7E
               {
                 buffer.append(byte)
@@ -86,7 +86,7 @@ extension FunctionRegistry {
           var out: [UInt8] = []
           out.reserveCapacity(text.count / 2)
           for at in stride(from: 0, to: text.count, by: 2) {
-            guard let high = ExpressionLexer.hexValue(text[at]), let low = ExpressionLexer.hexValue(text[at + 1])
+            guard let high = ASCII.hexValue(text[at]), let low = ASCII.hexValue(text[at + 1])
             else {
               return arguments.context.failure(
                 .invalidArgument, .absent, "the text is not hexadecimal digits")

@@ -160,7 +160,7 @@ extension FunctionRegistry {
         guard byte == 0x2D else { return nil }
         continue
       }
-      guard let digit = ExpressionLexer.hexValue(byte) else { return nil }
+      guard let digit = ASCII.hexValue(byte) else { return nil }
       if let first = high {
         bytes.append(UInt8(truncatingIfNeeded: first << 4 | Int(digit)))
         high = nil

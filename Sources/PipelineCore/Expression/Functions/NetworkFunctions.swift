@@ -49,7 +49,7 @@ struct IPAddress: Equatable {
     while at < text.count {
       let start = at
       var value: UInt32 = 0
-      while at < text.count, let digit = ExpressionLexer.hexValue(text[at]) {
+      while at < text.count, let digit = ASCII.hexValue(text[at]) {
         value = value << 4 | digit
         at += 1
         guard at - start <= 4 else { return nil }

@@ -152,8 +152,8 @@ enum URLText {
     out.reserveCapacity(text.count)
     var at = 0
     while at < text.count {
-      if text[at] == 0x25, at + 2 < text.count, let high = ExpressionLexer.hexValue(text[at + 1]),
-        let low = ExpressionLexer.hexValue(text[at + 2])
+      if text[at] == 0x25, at + 2 < text.count, let high = ASCII.hexValue(text[at + 1]),
+        let low = ASCII.hexValue(text[at + 2])
       {
         out.append(UInt8(truncatingIfNeeded: high << 4 | low))
         at += 3
@@ -177,11 +177,11 @@ private struct URLParts {
   init?(_ url: Value, _ context: Context) {
     self.context = context
     let text = url.rawBytes
-    guard let first = text.first, ExpressionLexer.isLetter(first), first != UInt8(ascii: "_"),
+    guard let first = text.first, ASCII.isLetterOrUnderscore(first), first != UInt8(ascii: "_"),
       let colon = text.firstIndex(of: UInt8(ascii: ":")),
       text.allSatisfy({ $0 > 0x20 && $0 != 0x7F }),
       text[..<colon].allSatisfy({
-        ExpressionLexer.isLetter($0) && $0 != UInt8(ascii: "_") || ExpressionLexer.isDigit($0) || $0 == 0x2B
+        ASCII.isLetterOrUnderscore($0) && $0 != UInt8(ascii: "_") || ASCII.isDigit($0) || $0 == 0x2B
           || $0 == 0x2D || $0 == 0x2E
       })
     else { return nil }

@@ -123,7 +123,7 @@ extension FunctionRegistry {
     var at = 0
     while at + 1 < replacement.count {
       if replacement[at] == 0x5C {
-        if ExpressionLexer.isDigit(replacement[at + 1]), Int(replacement[at + 1] - 0x30) > count {
+        if ASCII.isDigit(replacement[at + 1]), Int(replacement[at + 1] - 0x30) > count {
           return Int(replacement[at + 1] - 0x30)
         }
         at += 1
@@ -147,7 +147,7 @@ extension FunctionRegistry {
       }
       let next = replacement[at]
       at += 1
-      guard ExpressionLexer.isDigit(next) else {
+      guard ASCII.isDigit(next) else {
         if next != 0x5C { buffer.append(0x5C) }
         buffer.append(next)
         continue

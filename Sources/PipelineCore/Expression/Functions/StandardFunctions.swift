@@ -230,7 +230,7 @@ extension NumberText {
     guard !bytes.isEmpty else { return nil }
     var value: UInt64 = 0
     for byte in bytes {
-      guard ExpressionLexer.isDigit(byte) else { return nil }
+      guard ASCII.isDigit(byte) else { return nil }
       let (scaled, one) = value.multipliedReportingOverflow(by: 10)
       let (sum, two) = scaled.addingReportingOverflow(UInt64(byte - 0x30))
       if one || two { return nil }
@@ -248,9 +248,9 @@ extension NumberText {
     case "inf", "infinity": return text.hasPrefix("-") ? -.infinity : .infinity
     default: break
     }
-    guard let first = body.utf8.first, ExpressionLexer.isDigit(first) || first == 0x2E,
+    guard let first = body.utf8.first, ASCII.isDigit(first) || first == 0x2E,
       body.utf8.allSatisfy({
-        ExpressionLexer.isDigit($0) || $0 == 0x2E || $0 | 0x20 == 0x65 || $0 == 0x2B || $0 == 0x2D
+        ASCII.isDigit($0) || $0 == 0x2E || $0 | 0x20 == 0x65 || $0 == 0x2B || $0 == 0x2D
       })
     else { return nil }
     return Double(text)

@@ -33,7 +33,7 @@ enum TextFormat {
         at += 1
         var value = 0
         let start = at
-        while at < text.count, ExpressionLexer.isDigit(text[at]), value < 10_000 {
+        while at < text.count, ASCII.isDigit(text[at]), value < 10_000 {
           value = value * 10 + Int(text[at] - 0x30)
           at += 1
         }

@@ -35,10 +35,12 @@ enum KeyText {
   /// Appends the list whose elements the program evaluates, if it is written as a list, without making it. False: it is
   /// not, or an element failed, and what was appended means nothing.
   @inline(__always)
-  static func append(listOf program: Program, _ frame: EventFrame, to output: OutputBuffer) -> Bool {
-    let context = Context(state: frame.evaluation)
+  static func append(
+    listOf program: Program, _ state: UnsafeMutablePointer<EvaluationFrame.State>, to output: OutputBuffer
+  ) -> Bool {
+    let context = Context(state: state)
     return program.evaluateElements(
-      frame, begin: { append(.list, UInt64($0), to: output) },
+      state, begin: { append(.list, UInt64($0), to: output) },
       each: { element in
         if element.is(.string), !element.isEscaped {
           append(.text, element.rawBytes, to: output)

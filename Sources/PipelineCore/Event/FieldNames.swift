@@ -1,0 +1,26 @@
+/// Keys of maps that a decoder makes again and again: bytes that live as long as this object, which the
+/// arena keeps for the values of the turn.
+final class FieldNames {
+  let keys: UnsafeBufferPointer<Value>
+  private let memory: UnsafeMutableRawBufferPointer
+
+  init(_ names: [[UInt8]]) {
+    memory = .allocate(byteCount: max(names.reduce(0) { $0 + $1.count }, 1), alignment: 1)
+    let keys = UnsafeMutableBufferPointer<Value>.allocate(capacity: names.count)
+    var used = 0
+    for (index, name) in names.enumerated() {
+      let place = UnsafeMutableRawBufferPointer(rebasing: memory[used..<used + name.count])
+      place.copyBytes(from: name)
+      keys.initializeElement(at: index, to: .string(UnsafeRawBufferPointer(place)))
+      used += name.count
+    }
+    self.keys = UnsafeBufferPointer(keys)
+  }
+
+  deinit {
+    keys.deallocate()
+    memory.deallocate()
+  }
+
+  func name(_ index: Int) -> String { String(decoding: keys[index].rawBytes, as: UTF8.self) }
+}

@@ -1,0 +1,11 @@
+extension DecodingPlace: StateValue {
+  public func save(to state: inout StateWriter) {
+    state.write(offset)
+    state.write(memory)
+  }
+  public init(from state: inout StateReader) throws(StateFault) {
+    offset = try state.read()
+    memory = try state.read()
+    guard offset >= 0 else { throw StateFault("a place in an input is negative") }
+  }
+}
