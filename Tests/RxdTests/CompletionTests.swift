@@ -24,7 +24,7 @@ struct CompletionTests {
   @Test(
     .enabled(if: hasFish, "needs the package fish"),
     arguments: [
-      ("rxd ch", ["check"]), ("rxd a", ["a.yaml"]), ("rxd c", ["c.yml", "check", "completion"]), ("rxd b", []),
+      ("rxd ch", ["check"]), ("rxd a", ["a.yaml"]), ("rxd c", ["c.yml", "check", "completion"]), ("rxd b.", []),
       ("rxd check ", ["a.yaml", "c.yml", "inner/"]), ("rxd run a", ["a.yaml"]), ("rxd describe thrott", ["throttle"]),
       ("rxd run --log-form", ["--log-format"]), ("rxd run --log-format ", ["json", "text"]),
       ("rxd completion ", ["bash", "fish", "zsh"]),

@@ -68,7 +68,7 @@ struct SecretRunTests {
         all: { from: n, stdout: json }
         out: { from: seen, discard: {} }
       """)
-    let event = #"{"a":"x \(Self.secret)","\(Self.secret)":"{\"k\":\"\(Self.secret)\"}"}"# + "\n"
+    let event = #"{"a":"x \#(Self.secret)","\#(Self.secret)":"{\"k\":\"\#(Self.secret)\"}"}"# + "\n"
     for state in [[], ["--state-dir", folder.path + "/state"]] {
       let outcome = try Rxd.run(
         arguments: ["run"] + options + ["-v", "--log-format", form] + state + [file], input: event)
@@ -85,6 +85,21 @@ struct SecretRunTests {
       } else {
         #expect(files(below: folder.path + "/state").contains(Self.secret), "a dead letter has the event")
       }
+    }
+  }
+
+  /// The outline of an event is all that is looked at before it is read; where it is no JSON, the log's lines still are.
+  @Test func aRejectedEventThatIsNoJSONLeavesTheLineJSON() throws {
+    let folder = try Scratch()
+    let file = try folder.write(
+      "a.yaml",
+      "sources: { n: { stdin: { decode: json } } }\nsinks: { a: { from: n, chain: [ { map: event.b } ], discard: {} } }\n"
+    )
+    let outcome = try Rxd.run("run", "--log-format", "json", file, input: #"{"a":"x \q y"}"# + "\n")
+    let lines = outcome.errors.split(separator: "\n").filter { $0.contains("event rejected") }
+    #expect(lines.count == 1, "\(outcome.errors)")
+    for line in lines {
+      #expect(throws: Never.self, "\(line)") { try JSONSerialization.jsonObject(with: Data(line.utf8)) }
     }
   }
 

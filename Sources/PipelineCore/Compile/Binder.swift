@@ -26,14 +26,13 @@ public struct Binder {
       switch index {
       case Variables.event: variables.append(.init("event", inputs.first?.type ?? .dyn))
       case Variables.outer where context.outer == nil: variables.append(.init("@outer"))
-      case Variables.outer: variables.append(.init("outer", context.outer ?? .dyn))
+      case Variables.outer: variables.append(.init("outer", context.outer?.type ?? .dyn))
       case Variables.error where !(seesError || context.seesError): variables.append(.init("@error"))
       default: variables.append(.init(base.name, base.type))
       }
     }
     for own in use.variables { variables.append(.init(own.name, own.type)) }
-    let tuple = inputs.first?.tuple
-    if let tuple, seesParts {
+    if let tuple = inputs.first?.tuple, seesParts {
       for (index, name) in tuple.enumerated() {
         let type = inputs[0].elements.indices.contains(index) ? inputs[0].elements[index] : .dyn
         variables.append(.init(name, type))
@@ -41,11 +40,8 @@ public struct Binder {
     }
     var scope = ExpressionScope(variables)
     scope.patterns = compilation.patterns
-    if let tuple {
-      scope.event = .parts(tuple)
-    } else if let text = inputs.first?.text {
-      scope.event = .text(text)
-    }
+    scope.event = inputs.first?.form ?? .any
+    scope.outer = context.outer?.form ?? .any
     return scope
   }
 
@@ -86,7 +82,7 @@ public struct Binder {
   /// Compiles an inner signal: its expressions see this component's event as `outer`.
   mutating func compileInner(_ node: SignalNode) -> SignalPlan? {
     var inner = context
-    inner.outer = inputs.first?.type ?? .dyn
+    inner.outer = inputs.first ?? .dyn
     inner.depth += 1
     inner.path = compilation.path(of: step)
     inner.seesError = context.seesError || seesError
@@ -111,7 +107,7 @@ struct SignalContext {
   /// What the names of its steps in a saved state begin with.
   var path: String
   /// What is known of `outer`; nil outside of inner signals.
-  var outer: ExpressionType?
+  var outer: EventType?
   var seesError = false
   var depth = 0
   /// How many nodes that settle lie one above the other up to the step whose parameters are compiled.

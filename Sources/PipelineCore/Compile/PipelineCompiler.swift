@@ -310,7 +310,7 @@ final class Compilation {
     guard case .source(var source) = component else { return nil }
     let segment = makeSegment()
     // An inner source's parameters see the event that the inner signal is made for.
-    let inputs = context.outer.map { [EventType($0)] } ?? []
+    let inputs = context.outer.map { [$0] } ?? []
     isWhole = bind(&source, inputs, segment, context, step, node.location) && isWhole
     if isWhole { note(source, context, node.keyword.location) }
     let declared = node.options["schema"].map { EventSchema.read($0, schemas, into: &diagnostics) }

@@ -356,7 +356,7 @@ public struct CodeExample: Sendable {
 
     // rxd itself
     "RX901": when(
-      "rxd finds itself in a state that must not be.",
+      "A part of rxd meets what another part of it must never make.",
       do: "Report it, with the file and what stands above it in the log."),
   ]
 }

@@ -260,7 +260,7 @@ struct Checker {
     if let other = Self.otherName(name, known) {
       (help, fix) = (other.help, other.ours)
     } else if case .parts(let names) = scope.event, let number = names.firstIndex(of: name) {
-      help = "The parts of the list have names in 'reduce' only. " + Self.partsHelp(names, number)
+      help = "The parts of the list have names in 'reduce' only. " + Self.partsHelp("event", names, number)
       fix = "event[\(number)]"
     } else if id == tree.root, !text.isSecret, text.quoting == .single || text.quoting == .double,
       text.text.elementsEqual(name.utf8)
@@ -382,29 +382,37 @@ struct Checker {
     return wraps && !tests ? .optional(result) : result
   }
 
-  /// Whether a selection or an index is one of the variable `event` itself.
-  private func isOfEvent(_ id: SyntaxTree.ID) -> Bool {
+  /// The event that a selection or an index is of, where it is of the variable itself.
+  private func event(of id: SyntaxTree.ID) -> (name: String, form: ExpressionScope.EventForm)? {
     let operand: SyntaxTree.ID
     switch tree[id].kind {
     case .select(let target, _, _, _), .has(let target, _, _, _), .index(let target, _, _): operand = target
-    default: return false
+    default: return nil
     }
-    guard case .identifier("event", _) = tree[operand].kind else { return false }
-    return !locals.contains { $0.name == "event" }
+    guard case .identifier(let name, _) = tree[operand].kind, !locals.contains(where: { $0.name == name }) else {
+      return nil
+    }
+    switch name {
+    case "event": return (name, scope.event)
+    case "outer": return (name, scope.outer)
+    default: return nil
+    }
   }
 
   /// The names of the parts of what `combineLatest` or `zip` sends, where `id` selects of that event.
   private func parts(of id: SyntaxTree.ID) -> [String]? {
-    guard case .parts(let names) = scope.event, isOfEvent(id) else { return nil }
+    guard case .parts(let names)? = event(of: id)?.form else { return nil }
     return names
   }
 
   /// Refuses `event.field` where a source reads texts: no event has such a field, whatever the input holds.
   private mutating func refuseField(ofText id: SyntaxTree.ID) {
-    guard scope.checksTypes, case .text(let origin) = scope.event, isOfEvent(id) else { return }
+    guard scope.checksTypes, let event = event(of: id), case .text(let origin) = event.form else { return }
     diagnostics.append(
       Diagnostic(
-        .expressionUnknownField, "the event is a text here, which has no fields",
+        .expressionUnknownField,
+        event.name == "event"
+          ? "the event is a text here, which has no fields" : "'\(event.name)' is a text here, which has no fields",
         at: text.location(Int(tree[id].start), Int(tree[id].end)),
         notes: origin.location.map { [.init("the source reads texts", at: $0)] } ?? [],
         help: "Give the source 'decode: json' if its input is JSON; parts of a text come from functions such as grok()",
@@ -415,10 +423,11 @@ struct Checker {
   ///
   /// `tests`: it only asks for the field.
   private mutating func refusePart(_ field: String, _ at: Int32, of id: SyntaxTree.ID, tests: Bool) {
-    let names = parts(of: id) ?? []
+    guard let event = event(of: id), case .parts(let names) = event.form else { return }
     let end = at + Int32(field.utf8.count)
-    let message = "the event is a list of \(Printable.count(names.count, "part")) here, which has no fields"
-    if scope.index(of: field) != nil, names.contains(field) {
+    let subject = event.name == "event" ? "the event" : "'\(event.name)'"
+    let message = "\(subject) is a list of \(Printable.count(names.count, "part")) here, which has no fields"
+    if event.name == "event", scope.index(of: field) != nil, names.contains(field) {
       report(
         .expressionUnknownField, message, tree[id].start, tree[id].end,
         help: "In 'reduce' its parts are variables: write '\(field)'.",
@@ -427,17 +436,17 @@ struct Checker {
     }
     let number = names.firstIndex(of: field)
     report(
-      .expressionUnknownField, message, tree[id].start, tree[id].end, help: Self.partsHelp(names, number),
-      fix: tests ? nil : number.map { Fix(start: tree[id].start, end: end, text: "event[\($0)]") })
+      .expressionUnknownField, message, tree[id].start, tree[id].end, help: Self.partsHelp(event.name, names, number),
+      fix: tests ? nil : number.map { Fix(start: tree[id].start, end: end, text: "\(event.name)[\($0)]") })
   }
 
   /// How to read the parts of a list from `combineLatest` or `zip`; `number`: of the part that was asked for.
-  private static func partsHelp(_ names: [String], _ number: Int?) -> String {
+  private static func partsHelp(_ event: String, _ names: [String], _ number: Int?) -> String {
     guard !names.contains(where: { $0.utf8.first == UInt8(ascii: "@") }) else {
-      return number.map { "Write event[\($0)]." } ?? "The first part is event[0]."
+      return number.map { "Write \(event)[\($0)]." } ?? "The first part is \(event)[0]."
     }
     let step = "'reduce: { \(names.map { "\($0): \($0)" }.joined(separator: ", ")) }'"
-    let first = number.map { "Write event[\($0)], or put" } ?? "Put"
+    let first = number.map { "Write \(event)[\($0)], or put" } ?? "Put"
     return "\(first) \(step) before this step, which makes fields of the parts."
   }
 

@@ -43,8 +43,9 @@ public struct ExpressionScope: Sendable {
   public var checksTypes: Bool
   /// Grok patterns beside the well-known ones.
   public var patterns = GrokDefinitions()
-  /// What is known of the variable `event` beside its type, for messages.
+  /// What is known of the variables `event` and `outer` beside their types, for messages.
   public var event = EventForm.any
+  public var outer = EventForm.any
 
   public enum EventForm: Sendable {
     case any

@@ -223,6 +223,12 @@ public struct EventType: Sendable, Equatable {
   }
   public static let dyn = EventType(.dyn)
 
+  /// What is known beside the type, for messages.
+  var form: ExpressionScope.EventForm {
+    if let tuple { return .parts(tuple) }
+    return text.map { .text($0) } ?? .any
+  }
+
   /// Events that a source reads as texts. Their type is not `string`, because a test of the pipeline may send other
   /// values in place of the source; but no field is ever read of a text.
   static let text: EventType = {

@@ -121,7 +121,12 @@ final class LogWriter: Sendable {
         if form == .journalJSON { line.append("<4>") }
         Self.open(line, .warning)
         line.append("\"target\":\"rejected\",\"message\":\"event rejected\",\"rejected\":")
-        line.append(letter)
+        // An event of which only the outline was checked may be no JSON; the line must be.
+        if Self.isDocument(letter) {
+          line.append(letter)
+        } else {
+          Self.quote(String(decoding: letter, as: UTF8.self), line)
+        }
         line.append("}")
       }
     case .terminal, .text, .journal:
@@ -130,6 +135,13 @@ final class LogWriter: Sendable {
         line.append("rejected: ")
         line.append(letter)
       }
+    }
+  }
+
+  private static func isDocument(_ text: [UInt8]) -> Bool {
+    // The parser may read a little behind the text.
+    (text + Array(repeating: 0x20, count: 64)).withUnsafeBytes {
+      JSONParser().validate(UnsafeRawBufferPointer(rebasing: $0[..<text.count])) == nil
     }
   }
 

@@ -267,6 +267,34 @@ import Testing
     #expect(found.flatMap { $0.fixIts.map(\.replacement) } == (fix.map { [$0] } ?? []))
   }
 
+  /// Inner signals see the event as `outer`, the source that begins one as `event`.
+  @Test(
+    arguments: [
+      (
+        "stdin: {}", "{ from: a }", "{ values: [1], chain: [ { map: outer.user } ] }",
+        "'outer' is a text here, which has no fields"
+      ),
+      (
+        "stdin: {}", "{ from: a }", "{ from: { http: { url: 'http://127.0.0.1/{{ event.id }}' } } }",
+        "the event is a text here, which has no fields"
+      ),
+      (
+        "interval: 1s", "{ combineLatest: { user: a, tick: a } }", "{ values: [1], chain: [ { map: outer.user } ] }",
+        "'outer' is a list of 2 parts here, which has no fields"
+      ),
+      ("stdin: { decode: json }", "{ from: a }", "{ values: [1], chain: [ { map: outer.user } ] }", nil),
+    ] as [(String, String, String, String?)])
+  func innerSignalsAreCheckedToo(_ source: String, _ signal: String, _ inner: String, _ message: String?) {
+    let yaml = """
+      sources: { a: { \(source) } }
+      signals: { x: \(signal) }
+      sinks: { out: { from: x, chain: [ { flattenMap: { signal: \(inner) } } ], stdout: {} } }
+
+      """
+    let found = Self.check(Array(yaml.utf8)).diagnostics.filter { $0.severity == .error }
+    #expect(found.map(\.message) == (message.map { [$0] } ?? []), "\(yaml)")
+  }
+
   @Test(arguments: [
     ("{ stdin: { decode: json } }", "{ filter: event.status > 400 }"), ("{ stdin: {} }", "{ filter: has(event.a) }"),
     ("{ stdin: {} }", "{ filter: event.?a.orValue(1) == 1 }"), ("{ stdin: {} }", "{ filter: event.trim() == '' }"),
