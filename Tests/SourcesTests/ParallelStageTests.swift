@@ -161,7 +161,7 @@ import Testing
       }
     }
     #expect(rounds == 12)
-    #expect(encodedBlocks > 40)
+    #expect(encodedBlocks > 10)
   }
 
   /// In 2,000 good lines no more than the first blocks are run in turns.
