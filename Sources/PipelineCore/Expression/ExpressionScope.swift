@@ -70,6 +70,14 @@ public struct ExpressionScope: Sendable {
   public func index(of name: String) -> Int? { variables.firstIndex { $0.name == name } }
 }
 
+/// Where a pipeline file says that a source reads texts, and what would make it read JSON.
+public struct TextOrigin: Sendable, Equatable {
+  /// The value of `decode`, else the component; nil: not known yet.
+  public internal(set) var location: SourceLocation?
+  /// The replacement after which the source reads JSON; nil: it is not a single replacement.
+  public internal(set) var remedy: Diagnostic.FixIt?
+}
+
 /// Bounds on the text of expressions; beyond them is a diagnostic, never a crash.
 public enum ExpressionLimits {
   /// Bytes of source in a pipeline.

@@ -238,14 +238,6 @@ public struct EventType: Sendable, Equatable {
   }()
 }
 
-/// Where a pipeline file says that a source reads texts, and what would make it read JSON.
-public struct TextOrigin: Sendable, Equatable {
-  /// The value of `decode`, else the component; nil: not known yet.
-  public internal(set) var location: SourceLocation?
-  /// The replacement after which the source reads JSON; nil: it is not a single replacement.
-  public internal(set) var remedy: Diagnostic.FixIt?
-}
-
 /// The expressions of one or several steps that look at the same event: they share the slots that one
 /// projection of the event fills.
 public final class Segment: @unchecked Sendable {
