@@ -46,7 +46,9 @@ public struct Binder {
   }
 
   /// Checks and compiles; nil after an error, which is reported.
-  mutating func compile(_ syntax: ExpressionSyntax, _ use: ExpressionUse) -> (Program, ExpressionType)? {
+  mutating func compile(
+    _ syntax: ExpressionSyntax, _ use: ExpressionUse
+  ) -> (Program, ExpressionType, reads: [ReadPath])? {
     let scope = scope(use)
     guard let checked = syntax.check(in: scope, expecting: use.expecting, into: &diagnostics) else {
       return nil
@@ -55,7 +57,7 @@ public struct Binder {
     // A step with `onError` states what becomes of failing events.
     let drops = use.expecting == .bool && compilation.policy(of: step) == nil
     diagnostics.concealing(checked.text) { $0.report(contentsOf: checked.advice(isCondition: drops)) }
-    return (checked.compile(projection: segment.projection), checked.type)
+    return (checked.compile(projection: segment.projection), checked.type, checked.reads)
   }
 
   mutating func compile(_ template: ExpressionTemplate, _ use: ExpressionUse) -> TemplateProgram? {

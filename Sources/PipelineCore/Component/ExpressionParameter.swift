@@ -7,6 +7,8 @@ public struct ExpressionParameter: ParameterValue {
   public private(set) var type = ExpressionType.dyn
   /// The program; there is one after a bind without errors.
   public private(set) var program: Program?
+  /// What it reads; nothing before it is bound.
+  private(set) var reads: [ReadPath] = []
 
   /// Not given.
   public init() {}
@@ -116,10 +118,26 @@ public struct ExpressionParameter: ParameterValue {
 
   public mutating func bind(_ binder: inout Binder, _ use: ExpressionUse) {
     guard let syntax else { return }
-    guard let (program, type) = binder.compile(syntax, use) else { return }
+    guard let (program, type, reads) = binder.compile(syntax, use) else { return }
     self.program = program
+    self.reads = reads
     // Types name the fields of literals, and types are printed.
     self.type = syntax.text.isSecret ? .dyn : type
+  }
+
+  /// The first names of the paths that it reads of a variable; nil: it reads the variable whole.
+  func fields(of variable: String) -> Set<String>? {
+    var fields: Set<String> = []
+    for read in reads where read.variable == variable {
+      guard let first = read.fields.first else { return nil }
+      fields.insert(first)
+    }
+    return fields
+  }
+
+  /// Whether all that it asks of a variable is its size.
+  func readsOnlySize(of variable: String) -> Bool {
+    reads.allSatisfy { $0.variable != variable || $0.isSizeOnly && $0.fields.isEmpty }
   }
 
   /// The program of a parameter that is required: binding without errors has made one.
@@ -264,6 +282,35 @@ public struct MappingParameter: ParameterValue {
       }
       return (.object(bound), .object(fields: fields, open: false))
     }
+  }
+
+  /// The first names of the paths that it reads of a variable; nil: it reads the variable whole.
+  func fields(of variable: String) -> Set<String>? { root.flatMap { Self.fields($0, variable) } }
+
+  /// Whether all that it asks of a variable is its size.
+  func readsOnlySize(of variable: String) -> Bool { root.map { Self.readsOnlySize($0, variable) } ?? true }
+
+  private static func readsOnlySize(_ node: Node, _ variable: String) -> Bool {
+    switch node {
+    case .expression(let parameter): parameter.readsOnlySize(of: variable)
+    case .object(let members): members.allSatisfy { readsOnlySize($0.node, variable) }
+    case .list(let items): items.allSatisfy { readsOnlySize($0, variable) }
+    }
+  }
+
+  private static func fields(_ node: Node, _ variable: String) -> Set<String>? {
+    let parts: [Node]
+    switch node {
+    case .expression(let parameter): return parameter.fields(of: variable)
+    case .object(let members): parts = members.map(\.node)
+    case .list(let items): parts = items
+    }
+    var all: Set<String> = []
+    for part in parts {
+      guard let fields = fields(part, variable) else { return nil }
+      all.formUnion(fields)
+    }
+    return all
   }
 
   /// A running copy; nil before a bind without errors.

@@ -41,13 +41,13 @@ final class KeyTable {
     mask = 15
     places = .allocate(capacity: mask + 1)
     places.initialize(repeating: .empty, count: mask + 1)
-    entries = .allocate(capacity: entryCapacity)
+    entries = Self.memory(nil, entryCapacity)
     seed = UInt64.random(in: 0...UInt64.max)
   }
 
   deinit {
     for number in 0..<entryCount { release(number) }
-    entries.deallocate()
+    Glibc.free(entries)
     places.deallocate()
   }
 
@@ -157,10 +157,12 @@ final class KeyTable {
   }
 
   private func growEntries() {
-    let larger = UnsafeMutablePointer<Entry>.allocate(capacity: entryCapacity * 2)
-    larger.moveInitialize(from: entries, count: entryCount)
-    entries.deallocate()
-    entries = larger
     entryCapacity *= 2
+    entries = Self.memory(entries, entryCapacity)
+  }
+
+  /// Room for so many entries, with what was in the old memory: the kernel moves large memory without copying it.
+  private static func memory(_ old: UnsafeMutablePointer<Entry>?, _ capacity: Int) -> UnsafeMutablePointer<Entry> {
+    realloc(old, capacity * MemoryLayout<Entry>.stride)!.bindMemory(to: Entry.self, capacity: capacity)
   }
 }

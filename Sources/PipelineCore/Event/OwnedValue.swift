@@ -149,7 +149,7 @@ public struct OwnedValue: @unchecked Sendable {
 
   private static func padded(_ count: Int) -> Int { (count + 15) & ~15 }
 
-  fileprivate static func size(of value: Value) -> Int {
+  static func size(of value: Value) -> Int {
     switch value.what {
     case .string, .bytes, .type:
       return padded(Int(value.length))
@@ -171,7 +171,7 @@ public struct OwnedValue: @unchecked Sendable {
     }
   }
 
-  fileprivate static func copy(_ value: Value, _ cursor: inout UnsafeMutableRawPointer) -> Value {
+  static func copy(_ value: Value, _ cursor: inout UnsafeMutableRawPointer) -> Value {
     var result = value
     switch value.what {
     case .string, .bytes, .type, .jsonList, .jsonMap:

@@ -14,6 +14,8 @@ public struct ReadPath: Sendable, Equatable {
   /// Under `!` or a side of `!=`, where an absent field makes the condition fail though the reader
   /// would expect it to hold.
   public var underNegation: Bool
+  /// Read by `size(...)`, which looks at nothing but how many elements there are.
+  var isSizeOnly = false
   /// The part of the tree; the first field that may be missing.
   var node: Int32 = -1
   var missingFrom = 0

@@ -138,8 +138,16 @@ struct ReadAnalysis {
       for argument in arguments { visit(argument) }
       (canFail, isTried) = before
     case .call(let target, let function, _, let arguments):
-      if case .function(_, _, passesTarget: true) = resolutions[Int(id)], let target { visit(target) }
-      for argument in arguments { visit(argument) }
+      let passed: [SyntaxTree.ID]
+      if case .function(_, _, passesTarget: true) = resolutions[Int(id)], let target {
+        passed = [target] + arguments
+      } else {
+        passed = arguments
+      }
+      for argument in passed {
+        visit(argument)
+        if isSize(id), chain(argument) != nil { reads[reads.count - 1].isSizeOnly = true }
+      }
       if !Self.safe.contains(function) || !argumentsAreKnown(target, arguments) { canFail = true }
     case .list(let elements):
       for element in elements { visit(element.value) }
@@ -201,6 +209,11 @@ struct ReadAnalysis {
 
   private func isTry(_ id: SyntaxTree.ID) -> Bool {
     if case .function(let spec, _, _) = resolutions[Int(id)] { return spec.name == "optional.try" }
+    return false
+  }
+
+  private func isSize(_ id: SyntaxTree.ID) -> Bool {
+    if case .function(let spec, _, _) = resolutions[Int(id)] { return spec.name == "size" }
     return false
   }
 

@@ -57,6 +57,7 @@ enum Calendar {
 enum TimeText {
   /// Reads RFC 3339: `2026-01-31T12:00:00.5Z`, `2026-01-31T12:00:00+02:00`.
   static func timestamp(_ bytes: UnsafeRawBufferPointer) -> (seconds: Int64, nanoseconds: UInt32)? {
+    if let usual = usualTimestamp(bytes) { return usual }
     var at = 0
     func digits(_ count: Int) -> Int64? {
       guard at + count <= bytes.count else { return nil }
@@ -108,6 +109,39 @@ enum TimeText {
     let seconds = days * 86_400 + hour * 3600 + minute * 60 + second - offset
     guard Calendar.range.contains(seconds) else { return nil }
     return (seconds, nanoseconds)
+  }
+
+  /// The form of most logs, `2026-01-31T12:00:00.5Z` with a fraction of up to nine digits or none; nil: another one, or no
+  /// timestamp at all.
+  private static func usualTimestamp(_ bytes: UnsafeRawBufferPointer) -> (seconds: Int64, nanoseconds: UInt32)? {
+    guard let text = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self), (20...30).contains(bytes.count),
+      text[bytes.count - 1] == UInt8(ascii: "Z"), text[4] == UInt8(ascii: "-"), text[7] == UInt8(ascii: "-"),
+      text[10] == UInt8(ascii: "T"), text[13] == UInt8(ascii: ":"), text[16] == UInt8(ascii: ":")
+    else { return nil }
+    var areDigits = true
+    @inline(__always) func two(_ at: Int) -> Int64 {
+      let (tens, ones) = (text[at] &- 0x30, text[at &+ 1] &- 0x30)
+      if tens > 9 || ones > 9 { areDigits = false }
+      return Int64(tens) &* 10 &+ Int64(ones)
+    }
+    let year = two(0) &* 100 &+ two(2)
+    let (month, day, hour, minute, second) = (two(5), two(8), two(11), two(14), two(17))
+    guard areDigits, month >= 1, month <= 12, day >= 1, day <= 28 || day <= Calendar.daysInMonth(year, month),
+      hour < 24,
+      minute < 60, second < 60, year >= 1
+    else { return nil }
+    var nanoseconds: UInt32 = 0
+    if bytes.count > 20 {
+      guard text[19] == UInt8(ascii: "."), bytes.count > 21 else { return nil }
+      for at in 20..<bytes.count - 1 {
+        let digit = text[at] &- 0x30
+        guard digit <= 9 else { return nil }
+        nanoseconds = nanoseconds &* 10 &+ UInt32(digit)
+      }
+      for _ in bytes.count - 21..<9 { nanoseconds &*= 10 }
+    }
+    let days = Calendar.days(.init(year: year, month: month, day: day))
+    return (days * 86_400 + hour * 3600 + minute * 60 + second, nanoseconds)
   }
 
   static func append(timestamp value: Value, to buffer: OutputBuffer) {

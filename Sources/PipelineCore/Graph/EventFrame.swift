@@ -144,22 +144,30 @@ public final class EventFrame {
 
   private func meta(of event: Event) -> Value {
     guard let execution else { return .absent }
-    let arena = execution.executor.arena
-    let origin = event.origin.takeUnretainedValue()
-    var members: [(key: Value, value: Value)] = [
-      (.literal("source"), arena.string(origin.source)),
-      (
-        .literal("time"),
-        Value.timestamp(wallTime: origin.receivedAt == 0 ? execution.executor.wallTime : origin.receivedAt)
-      ),
-    ]
-    if let path = origin.path { members.append((.literal("path"), arena.string(path))) }
-    if event.position >= 0 { members.append((.literal("offset"), .int(event.position))) }
-    if !event.key.isAbsent { members.append((.literal("key"), event.key)) }
-    if origin.fields.value.is(.map) {
-      for entry in origin.fields.value.entries { members.append((entry.key, entry.value)) }
+    return event.origin._withUnsafeGuaranteedRef { origin in
+      let arena = execution.executor.arena
+      let fields = origin.fields.value
+      let members = arena.entries(5 + (fields.is(.map) ? Int(fields.length) : 0))
+      members[0] = Entry(key: .literal("source"), value: arena.string(origin.source))
+      members[1] = Entry(
+        key: .literal("time"),
+        value: .timestamp(wallTime: origin.receivedAt == 0 ? execution.executor.wallTime : origin.receivedAt))
+      var count = 2
+      func add(_ key: StaticString, _ value: Value) {
+        members[count] = Entry(key: .literal(key), value: value)
+        count &+= 1
+      }
+      if let path = origin.path { add("path", arena.string(path)) }
+      if event.position >= 0 { add("offset", .int(event.position)) }
+      if !event.key.isAbsent { add("key", event.key) }
+      if fields.is(.map) {
+        for entry in fields.entries {
+          members[count] = entry
+          count &+= 1
+        }
+      }
+      return Value(kind: .map, pointer: members.baseAddress, length: count)
     }
-    return arena.map(members)
   }
 }
 

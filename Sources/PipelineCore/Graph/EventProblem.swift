@@ -98,8 +98,12 @@ extension OperatorNode {
 
   /// What a mapping gives for `event`, with the frame's own variables set before; nil if it fails, and
   /// the event has been dealt with.
-  final func build(_ builder: ValueBuilder, _ event: Event, _ frame: EventFrame) -> Value? {
-    guard isReadable(event, frame) else { return nil }
+  ///
+  /// `seen`: what the mapping sees as the event, with all that it reads.
+  final func build(
+    _ builder: ValueBuilder, _ event: Event, seeing seen: Value? = nil, _ frame: EventFrame
+  ) -> Value? {
+    guard isReadable(event, seeing: seen, frame) else { return nil }
     var failing: Unmanaged<Program>?
     let value = builder.build(frame, &failing)
     if value.isError, let failing = failing?.takeUnretainedValue() {
@@ -110,8 +114,9 @@ extension OperatorNode {
   }
 
   /// Loads the frame with the event; an event that cannot be read is rejected.
-  private func isReadable(_ event: Event, _ frame: EventFrame) -> Bool {
-    guard let failure = frame.load(event) else { return true }
+  private func isReadable(_ event: Event, seeing seen: Value? = nil, _ frame: EventFrame) -> Bool {
+    let failure = if let seen { frame.load(event.with(seen)) } else { frame.load(event) }
+    guard let failure else { return true }
     reject(event, .eventNotReadable, EventFrame.message(of: failure))
     return false
   }

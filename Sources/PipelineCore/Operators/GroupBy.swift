@@ -58,7 +58,7 @@ struct GroupBy: OperatorComponent {
   final class Node: MultiInletNode {
     private final class Group: RowChain, TimerTarget {
       private let node: Unmanaged<Node>
-      private(set) var ownedKey: OwnedValue
+      private var ownKey: HeldValue
       /// The number of its key's text; -1 when it is not known any more.
       var number: Int
       /// How many groups were made before it, and one.
@@ -74,17 +74,20 @@ struct GroupBy: OperatorComponent {
         self.subject = subject
         self.number = number
         self.token = token
-        ownedKey = OwnedValue(key)
+        ownKey = HeldValue(key)
       }
+
+      deinit { ownKey.free() }
 
       /// Makes it another one. What was sent with the old key stays valid until the end of the turn.
       func become(_ number: Int, _ key: Value, _ token: Int, _ arena: Arena) {
         self.number = number
         self.token = token
-        ownedKey.assign(key, retiring: arena)
+        ownKey.free(after: arena)
+        ownKey = HeldValue(key)
       }
 
-      override var key: Value { ownedKey.value }
+      override var key: Value { ownKey.value }
       override func ended() { node._withUnsafeGuaranteedRef { $0.end(self) } }
       override func settled() { node._withUnsafeGuaranteedRef { $0.forgetIfFresh(self) } }
       func woke(_ token: Int) { node._withUnsafeGuaranteedRef { $0.wasIdle(self) } }
@@ -113,7 +116,7 @@ struct GroupBy: OperatorComponent {
     /// By the key as ``KeyText``.
     private let known = KeyTable()
     /// By the number of the key's text, retained.
-    private var groups: [Unmanaged<Group>?] = []
+    @exclusivity(unchecked) private var groups: [Unmanaged<Group>?] = []
     /// While the chain of a group is being made or restored: whose it is, by its token.
     private var opening: [Int: Group] = [:]
     private var created = 0
@@ -124,8 +127,8 @@ struct GroupBy: OperatorComponent {
     @exclusivity(unchecked) private var run: Unmanaged<RowRun>?
     /// Groups whose chains keep nothing are given up.
     private let forgets: Bool
-    /// Groups that were given up, with their steps, for the next keys.
-    private var spare: [Group] = []
+    /// Groups that were given up, with their steps, for the next keys; retained.
+    @exclusivity(unchecked) private var spare: [Unmanaged<Group>] = []
     private static let spareLimit = 1000
     private var outlet: Outlet?
     /// Groups of the shared run whose chains have not completed.
@@ -144,7 +147,10 @@ struct GroupBy: OperatorComponent {
       share(makeSharedRun())
     }
 
-    deinit { for group in groups { group?.release() } }
+    deinit {
+      for group in groups { group?.release() }
+      for group in spare { group.release() }
+    }
 
     private func share(_ run: RowRun?) {
       shared = run
@@ -218,67 +224,85 @@ struct GroupBy: OperatorComponent {
         return nil
       }
       created += 1
-      let group = make(known.insert(buffer.bytes, hash), program.evaluate(frame), created)
-      if let plan, let subject = group.subject {
-        opening[group.token] = group
-        open(plan, number: group.token, scope(of: group, subject, seat.scope))
-        opening[group.token] = nil
-      } else if let shared, shared.endsBeforeStart {
-        shared.completeBeforeStart(group)
-        end(group)
-      } else {
-        shared?.start(group)
+      let held = make(known.insert(buffer.bytes, hash), program.evaluate(frame), created)
+      held._withUnsafeGuaranteedRef { group in
+        if let plan, let subject = group.subject {
+          opening[group.token] = group
+          open(plan, number: group.token, scope(of: group, subject, seat.scope))
+          opening[group.token] = nil
+        } else if let run {
+          run._withUnsafeGuaranteedRef { run in
+            if run.endsBeforeStart {
+              run.completeBeforeStart(group)
+              end(group)
+            } else {
+              run.start(group)
+            }
+          }
+        }
       }
-      return .passUnretained(group)
+      return held
     }
 
     private func scope(of group: Group, _ subject: Subject, _ outer: Scope) -> Scope {
       outer.with(subject: subject, frames: frames, time: time, chain: forgets ? group : nil)
     }
 
-    private func make(_ number: Int, _ key: Value, _ token: Int) -> Group {
-      let group: Group
-      if let again = spare.popLast(), let shared {
-        group = again
-        group.become(number, key, token, arena)
-        shared.attach(group)
+    /// The group is held by ``groups``.
+    private func make(_ number: Int, _ key: Value, _ token: Int) -> Unmanaged<Group> {
+      let held: Unmanaged<Group>
+      if let run, let again = spare.popLast() {
+        held = again
+        again._withUnsafeGuaranteedRef { group in
+          group.become(number, key, token, arena)
+          run._withUnsafeGuaranteedRef { $0.attach(group) }
+        }
         running += 1
       } else {
         let needsSubject = plan != nil && shared == nil
-        group = Group(self, number, key, token, needsSubject ? Subject(hasEnded: outerEnded) : nil)
+        let group = Group(self, number, key, token, needsSubject ? Subject(hasEnded: outerEnded) : nil)
         if let shared {
           shared.makeSteps(for: group)
           running += 1
         }
+        held = .passRetained(group)
       }
       while groups.count <= number { groups.append(nil) }
-      groups[number] = .passRetained(group)
-      return group
+      groups[number] = held
+      return held
     }
 
-    /// Its key is a new one from now on.
-    private func forget(_ group: Group) {
-      guard let held = groups[group.number] else { return }
+    /// Its key is a new one from now on. Whoever gets the group releases it.
+    private func forget(_ group: Group) -> Unmanaged<Group>? {
+      guard let held = groups[group.number] else { return nil }
       groups[group.number] = nil
       known.remove(group.number)
       group.number = -1
       cancelWake(&group.timer)
-      executor.bury(group)
-      held.release()
+      return held
     }
+
+    /// Frees a group that was forgotten, at the end of the turn: control may still be inside of it.
+    private func release(_ held: Unmanaged<Group>) { executor.bury(held.takeRetainedValue()) }
 
     /// Gives up a group that is as a new one of its key would be.
     private func forgetIfFresh(_ group: Group) {
       guard forgets, !outerEnded, group.number >= 0 else { return }
-      if let shared {
-        guard let steps = group.steps, shared.areFresh(steps) else { return }
-        forget(group)
+      if let run {
+        guard let steps = group.steps, run._withUnsafeGuaranteedRef({ $0.areFresh(steps) }), let held = forget(group)
+        else { return }
         running -= 1
-        if spare.count < Self.spareLimit { spare.append(group) } else { shared.discard(group) }
+        if spare.count < Self.spareLimit {
+          spare.append(held)
+        } else {
+          run._withUnsafeGuaranteedRef { $0.discard(group) }
+          release(held)
+        }
       } else {
-        guard group.runs.allSatisfy({ $0._withUnsafeGuaranteedRef { $0.areFresh(nil) } }) else { return }
-        forget(group)
+        guard group.runs.allSatisfy({ $0._withUnsafeGuaranteedRef { $0.areFresh(nil) } }), let held = forget(group)
+        else { return }
         if let inlet = inlets.first(where: { $0.number == group.token }) { drop(inlet) }
+        release(held)
       }
     }
 
@@ -318,8 +342,9 @@ struct GroupBy: OperatorComponent {
     private func wasIdle(_ group: Group) {
       guard !isClosed, group.number >= 0 else { return }
       group.timer = .none
-      forget(group)
+      let held = forget(group)
       complete(group)
+      if let held { release(held) }
     }
 
     /// In the order in which they came into being.
@@ -346,9 +371,9 @@ struct GroupBy: OperatorComponent {
       }
       for group in groups { group?.release() }
       groups = []
-      for group in spare {
-        executor.bury(group)
-        shared?.discard(group)
+      for held in spare {
+        held._withUnsafeGuaranteedRef { shared?.discard($0) }
+        release(held)
       }
       spare = []
       running = 0
@@ -396,7 +421,7 @@ struct GroupBy: OperatorComponent {
         guard opening[token] == nil, known.find(buffer.bytes, hash) == nil else {
           throw StateFault("two groups have one key")
         }
-        let group = make(known.insert(buffer.bytes, hash), key.value, token)
+        let group = make(known.insert(buffer.bytes, hash), key.value, token).takeUnretainedValue()
         opening[token] = group
         group.timer = try state.readTimer(of: group)
         if let shared { try restore(group, shared, &state) }

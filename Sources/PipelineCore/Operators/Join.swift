@@ -1,5 +1,3 @@
-internal import DequeModule
-
 /// `join`: pairs of events of two signals that come near each other.
 struct Join: OperatorComponent {
   enum Unmatched: String, ChoiceParameter {
@@ -31,7 +29,7 @@ struct Join: OperatorComponent {
       still have come; the log gives their number.
 
       Each event is kept for `within`, so `limit` must be at least what one signal sends in that time: of two files \
-      that are read at once, the number of lines. A kept event costs about 300 bytes beside its text. Where more \
+      that are read at once, the number of lines. A kept event costs about 200 bytes beside its text. Where more \
       come, the oldest go to the errors output; if nobody reads it, the log has one warning and, at the end, their \
       number.
       """,
@@ -97,6 +95,20 @@ struct Join: OperatorComponent {
 
   func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
 
+  /// The fields of the first signal's events that `key` and `reduce` read; nil: all, or nothing is read of what is kept.
+  private var leftFields: Set<String>? {
+    guard reduce.isGiven, let read = reduce.fields(of: "event"), let keys = key.fields(of: "event") else { return nil }
+    return read.union(keys)
+  }
+
+  /// The same of the other signal.
+  private var rightFields: Set<String>? {
+    guard reduce.isGiven, let read = reduce.fields(of: "other"), let keys = otherKey.fields(of: "other") else {
+      return nil
+    }
+    return read.union(keys)
+  }
+
   /// The pace at which events of an input come, as far as the plan tells, makes `limit` too small or not.
   func remarks(_ inputs: [EventPace?], _ location: SourceLocation) -> [Diagnostic] {
     zip(["first", "other"], inputs).compactMap { name, pace in
@@ -123,55 +135,36 @@ struct Join: OperatorComponent {
   }
 
   final class Node: TriggeredNode {
-    private struct Entry {
-      var event: OwnedEvent
-      var due: Instant
-      /// The number of its key in `keys`.
-      var key: Int32
-      var isMatched: Bool
-      /// The next one of its signal that has its key, by its serial number; `none` if there is none.
-      var next = Entry.none
+    private typealias Entry = KeptEvents.Pointer
 
-      static let none = Int.max
-    }
-
-    /// The events of one signal that have one key, by their serial numbers.
+    /// The events of one signal that have one key, oldest first.
     private struct Chain {
-      var first = Entry.none
-      var last = Entry.none
+      var first: Entry?
+      var last: Entry?
     }
 
     /// What is kept of one signal.
     private final class Side {
+      let name: StaticString
+      /// Its place among the two chains of a key.
+      let place: Int
       /// Oldest first.
-      @exclusivity(unchecked) var entries = Deque<Entry>()
-      /// When the first of `entries` is due.
+      let events = KeptEvents()
+      /// When the first of `events` is due.
       @exclusivity(unchecked) var due = Instant.distantFuture
-      /// The serial number of the first of `entries`; they follow each other.
-      @exclusivity(unchecked) var serial = 0
-      /// By the number of the key.
-      @exclusivity(unchecked) var chains: [Chain] = []
       var hasEnded = false
       /// How many were dropped because of the limit without being told of.
       var lost = 0
 
-      func chain(_ key: Int) -> Chain { key < chains.count ? chains[key] : Chain() }
-
-      func has(_ key: Int) -> Bool { chain(key).first != Entry.none }
-
-      /// What has been sent in this turn stays valid until its end.
-      func removeAll(keeping arena: Arena) {
-        if !entries.isEmpty { arena.keep(Kept(entries)) }
-        entries = Deque()
-        due = .distantFuture
-        chains = []
+      init(_ name: StaticString, place: Int) {
+        self.name = name
+        self.place = place
       }
-    }
 
-    /// Entries that live until the end of the turn.
-    private final class Kept {
-      private let entries: Deque<Entry>
-      init(_ entries: Deque<Entry>) { self.entries = entries }
+      func removeAll(keeping arena: Arena) {
+        events.removeAll(keeping: arena)
+        due = .distantFuture
+      }
     }
 
     private let parameters: Join
@@ -179,8 +172,17 @@ struct Join: OperatorComponent {
     private lazy var frame = makeFrame()
     /// The keys of what is kept, as ``KeyText``.
     private let keys = KeyTable()
-    private let left = Side()
-    private let right = Side()
+    private let left = Side("first", place: 0)
+    private let right = Side("other", place: 1)
+    /// By the number of the key, the chain of the left side and that of the right.
+    @exclusivity(unchecked) private var chains: [Chain] = []
+    /// What expressions read of the events of either side, if they read fields only.
+    private lazy var leftFields = parameters.leftFields.flatMap {
+      SeenFields($0, arena: execution.executor.arena, json: execution.json)
+    }
+    private lazy var rightFields = parameters.rightFields.flatMap {
+      SeenFields($0, arena: execution.executor.arena, json: execution.json)
+    }
     private let buffer = OutputBuffer()
     /// Set only while something is kept.
     private var timer = Wake.none
@@ -199,58 +201,53 @@ struct Join: OperatorComponent {
 
     override func receive(_ event: Event) {
       expire()
-      guard readKey(parameters.key.program, event, isOther: false) else { return }
+      let seen = leftFields?.read(event.value)
+      guard readKey(parameters.key.program, event, seen, isOther: false) else { return }
       let hash = keys.hash(buffer.bytes)
       let known = keys.find(buffer.bytes, hash)
-      let partners = known.map { right.chain($0) } ?? Chain()
-      let isMatched = partners.first != Entry.none
-      let chosen = choose(partners, right)
+      let partners = choose(known, right)
       if !right.hasEnded || parameters.unmatched == .send {
-        keep(event, known ?? keys.insert(buffer.bytes, hash), isMatched, left, "first")
+        keep(event, seen, known ?? keys.insert(buffer.bytes, hash), partners, left)
       }
-      switch chosen {
+      switch partners {
       case .none: break
-      case .one(let partner): send(event, partner.event.value)
+      case .one(let partner): send(event, seen, partner.pointee.value, partner.pointee.seen)
       case .many(let partners):
-        for partner in partners where !isClosed { send(event, partner.event.value) }
+        for partner in partners where !isClosed { send(event, seen, partner.pointee.value, partner.pointee.seen) }
       }
       if !isClosed { finishIfOver() }
     }
 
     override func receive(_ event: Event, from inlet: Inlet) {
       expire()
-      guard readKey(parameters.otherKey.program, event, isOther: true) else { return }
+      let seen = rightFields?.read(event.value)
+      guard readKey(parameters.otherKey.program, event, seen, isOther: true) else { return }
       let hash = keys.hash(buffer.bytes)
       let known = keys.find(buffer.bytes, hash)
-      let partners = known.map { left.chain($0) } ?? Chain()
-      let isMatched = partners.first != Entry.none
-      let chosen = choose(partners, left)
-      if !left.hasEnded {
-        keep(event, known ?? keys.insert(buffer.bytes, hash), isMatched, right, "other")
-      }
-      switch chosen {
+      let partners = choose(known, left)
+      if !left.hasEnded { keep(event, seen, known ?? keys.insert(buffer.bytes, hash), partners, right) }
+      switch partners {
       case .none: break
-      case .one(let partner): send(partner.event, event.value)
+      case .one(let partner): send(partner.pointee.event, partner.pointee.seen, event.value, seen)
       case .many(let partners):
-        for partner in partners where !isClosed { send(partner.event, event.value) }
+        for partner in partners where !isClosed { send(partner.pointee.event, partner.pointee.seen, event.value, seen) }
       }
     }
 
     /// Puts the key of the event into `buffer`; false if it has none, and the event has been dealt with.
     @inline(__always)
-    private func readKey(_ program: Program?, _ event: Event, isOther: Bool) -> Bool {
+    private func readKey(_ program: Program?, _ event: Event, _ seen: Value?, isOther: Bool) -> Bool {
       buffer.clear()
       guard let program else { return true }
-      if isOther { frame.set(0, event.value) }
-      let seen = isOther ? Event(.null) : event
-      if let failure = frame.load(seen) {
+      if isOther { frame.set(0, seen ?? event.value) }
+      if let failure = frame.load(isOther ? Event(.null) : event.with(seen ?? event.value)) {
         reject(event, .eventNotReadable, EventFrame.message(of: failure))
         return false
       }
       if KeyText.append(listOf: program, frame, to: buffer) { return true }
       let key = program.evaluate(frame)
       if key.isError {
-        if failed(isOther ? event : seen, key, program, frame), !isOther { emit(event) }
+        if failed(event, key, program, frame), !isOther { emit(event) }
         return false
       }
       buffer.clear()
@@ -258,74 +255,67 @@ struct Join: OperatorComponent {
       return true
     }
 
-    /// Partners, apart from what is kept: what their pairs cause may come back here.
+    /// What pairs with an event. It stays valid until the end of the turn, though what the pairs cause may come back here.
     private enum Partners {
       case none
-      case one(OwnedEvent)
-      case many([OwnedEvent])
+      case one(Entry)
+      case many([Entry])
     }
 
-    /// The events of a chain, which are matched now.
+    /// The events of a key on one side, which are matched now.
     @inline(__always)
-    private func choose(_ chain: Chain, _ side: Side) -> Partners {
-      guard chain.first != Entry.none else { return .none }
-      let first = chain.first &- side.serial
-      side.entries[first].isMatched = true
-      if chain.first == chain.last { return .one(side.entries[first].event) }
-      var chosen: [OwnedEvent] = []
-      var at = chain.first
-      while at != Entry.none {
-        let index = at &- side.serial
-        side.entries[index].isMatched = true
-        chosen.append(side.entries[index].event)
-        at = side.entries[index].next
+    private func choose(_ key: Int?, _ side: Side) -> Partners {
+      guard let key, let first = chains[2 &* key &+ side.place].first else { return .none }
+      first.pointee.isMatched = true
+      guard var next = first.pointee.sibling else { return .one(first) }
+      var chosen = [first]
+      while true {
+        next.pointee.isMatched = true
+        chosen.append(next)
+        guard let further = next.pointee.sibling else { return .many(chosen) }
+        next = further
       }
-      return .many(chosen)
     }
 
-    private func keep(_ event: Event, _ key: Int, _ isMatched: Bool, _ side: Side, _ name: StaticString) {
-      insert(
-        Entry(event: OwnedEvent(event), due: now + parameters.within, key: Int32(key), isMatched: isMatched), side)
-      if side.entries.count > parameters.limit, let displaced = removeOldest(side) { lose(displaced, side, name) }
+    private func keep(_ event: Event, _ seen: Value?, _ key: Int, _ partners: Partners, _ side: Side) {
+      let isMatched = if case .none = partners { false } else { true }
+      insert(event, seen, key, due: now + parameters.within, isMatched: isMatched, side)
+      if side.events.count > parameters.limit, let displaced = removeOldest(side) { lose(displaced, side) }
       if !timer.isSet { setTimer() }
     }
 
-    private func insert(_ entry: Entry, _ side: Side) {
-      let serial = side.serial &+ side.entries.count
-      let key = Int(entry.key)
-      while side.chains.count <= key { side.chains.append(Chain()) }
-      if side.chains[key].first == Entry.none {
-        side.chains[key].first = serial
-      } else {
-        side.entries[side.chains[key].last &- side.serial].next = serial
-      }
-      side.chains[key].last = serial
-      if side.entries.isEmpty { side.due = entry.due }
-      side.entries.append(entry)
+    private func insert(_ event: Event, _ seen: Value?, _ key: Int, due: Instant, isMatched: Bool, _ side: Side) {
+      let isFirst = side.events.count == 0
+      let entry = side.events.append(event, seen: seen, due: due, number: key, isMatched: isMatched, arena)
+      if isFirst { side.due = due }
+      while chains.count <= 2 &* key &+ 1 { chains.append(Chain()) }
+      let place = 2 &* key &+ side.place
+      if let last = chains[place].last { last.pointee.sibling = entry } else { chains[place].first = entry }
+      chains[place].last = entry
     }
 
-    /// What has been sent in this turn stays valid until its end.
+    /// What was removed stays valid until the end of the turn.
     private func removeOldest(_ side: Side) -> Entry? {
-      guard let oldest = side.entries.popFirst() else { return nil }
-      side.serial &+= 1
-      side.due = side.entries.isEmpty ? .distantFuture : side.entries[0].due
-      if oldest.isMatched { oldest.event.keep(in: arena) }
+      guard let oldest = side.events.first else { return nil }
+      side.events.removeFirst(keeping: arena)
+      side.due = side.events.first?.pointee.due ?? .distantFuture
       // Of one key, too, the oldest is the first.
-      let key = Int(oldest.key)
-      side.chains[key].first = oldest.next
-      if oldest.next == Entry.none {
-        side.chains[key].last = Entry.none
-        if !left.has(key), !right.has(key) { keys.remove(key) }
+      let key = Int(oldest.pointee.number)
+      let place = 2 &* key &+ side.place
+      chains[place].first = oldest.pointee.sibling
+      if oldest.pointee.sibling == nil {
+        chains[place].last = nil
+        if chains[2 &* key].first == nil, chains[2 &* key &+ 1].first == nil { keys.remove(key) }
       }
       return oldest
     }
 
     /// The limit is reached: whoever reads errors or dead letters gets the event, the log is not filled with them.
-    private func lose(_ entry: Entry, _ side: Side, _ name: StaticString) {
-      let text = "join keeps \(Printable.count(parameters.limit, "event")) of the \(name) signal, its bound `limit`"
+    private func lose(_ entry: Entry, _ side: Side) {
+      let text =
+        "join keeps \(Printable.count(parameters.limit, "event")) of the \(side.name) signal, its bound `limit`"
       if execution.keepsRejections(of: seat.step) {
-        entry.event.keep(in: arena)
-        reject(entry.event.event, .limitReached, text)
+        reject(entry.pointee.event, .limitReached, text)
         return
       }
       execution.tally.rejected &+= 1
@@ -338,24 +328,24 @@ struct Join: OperatorComponent {
       execution.services.log(.warning, step.label, "\(seat.location ?? step.location): \(text)")
     }
 
-    private func send(_ event: Event, _ other: Value) {
+    /// Sends a pair. What `reduce` reads of the two is in `seen` and `otherSeen`, if they are given.
+    private func send(_ event: Event, _ seen: Value?, _ other: Value, _ otherSeen: Value?) {
       guard let builder else {
         emit(event.with(arena.list([event.value, other])))
         return
       }
-      frame.set(0, other)
-      if let value = build(builder, event, frame) { emit(event.with(value)) }
+      frame.set(0, otherSeen ?? other)
+      if let value = build(builder, event, seeing: seen ?? event.value, frame) { emit(event.with(value)) }
     }
 
     /// Sends what has found no partner, unless one could still have come and only the end of the pipeline prevents it.
     private func sendUnmatched(_ entry: Entry) {
-      guard !entry.isMatched, parameters.unmatched == .send else { return }
+      guard !entry.pointee.isMatched, parameters.unmatched == .send else { return }
       guard !execution.isStopping || isOtherWhole else {
         undecided += 1
         return
       }
-      entry.event.keep(in: arena)
-      send(entry.event.event, .null)
+      send(entry.pointee.event, entry.pointee.seen, .null, nil)
     }
 
     // MARK: Time
@@ -398,17 +388,18 @@ struct Join: OperatorComponent {
       if left.hasEnded, right.hasEnded {
         while parameters.unmatched == .send, !isClosed, let entry = removeOldest(left) { sendUnmatched(entry) }
         finish()
-      } else if left.hasEnded, left.entries.isEmpty {
+      } else if left.hasEnded, left.events.count == 0 {
         finish()
-      } else if right.hasEnded, right.entries.isEmpty, parameters.unmatched == .drop {
+      } else if right.hasEnded, right.events.count == 0, parameters.unmatched == .drop {
         finish()
       }
     }
 
     override func stop() {
       cancelWake(&timer)
-      for (side, name) in [(left, "first"), (right, "other")] where side.lost > 0 {
-        say("join has dropped \(Printable.count(side.lost, "event")) of the \(name) signal before `within` was over")
+      for side in [left, right] where side.lost > 0 {
+        say(
+          "join has dropped \(Printable.count(side.lost, "event")) of the \(side.name) signal before `within` was over")
       }
       if undecided > 0 {
         say(
@@ -417,17 +408,18 @@ struct Join: OperatorComponent {
       }
       left.removeAll(keeping: arena)
       right.removeAll(keeping: arena)
+      chains = []
       keys.removeAll()
       super.stop()
     }
 
     override func save(_ state: inout StateWriter) {
       for side in [left, right] {
-        state.write(each: side.entries) {
-          $0.write($1.event)
-          $0.write(Array(keys.text(Int($1.key))))
-          $0.write($1.due)
-          $0.write($1.isMatched)
+        state.write(each: side.events.all) { state, entry in
+          state.write(entry.pointee.event)
+          state.write(Array(keys.text(Int(entry.pointee.number))))
+          state.write(entry.pointee.due)
+          state.write(entry.pointee.isMatched)
         }
         state.write(side.hasEnded)
         state.write(side.lost)
@@ -454,7 +446,8 @@ struct Join: OperatorComponent {
           let hash = keys.hash(bytes)
           return keys.find(bytes, hash) ?? keys.insert(bytes, hash)
         }
-        insert(Entry(event: event, due: due, key: Int32(key), isMatched: isMatched), side)
+        let fields = side === left ? leftFields : rightFields
+        insert(event.event, fields?.read(event.event.value), key, due: due, isMatched: isMatched, side)
       }
       side.hasEnded = try state.read()
       side.lost = try state.read(in: 0...Int.max)

@@ -5,7 +5,9 @@ extension Window {
   /// has reached its end: then it is sent at once, and an event belongs only to windows that are not closed.
   final class EventTimeStep: Step {
     /// Of the stream; that of all groups, where this is the step of one.
-    private var clock: EventClock?
+    private var ownClock: EventClock?
+    /// The same, without counting references.
+    @exclusivity(unchecked) private var clockLink: Unmanaged<EventClock>?
     /// What this window alone takes for the watermark since it was idle; lower than that of the clock otherwise.
     @exclusivity(unchecked) private var floor = Int64.min
     /// The end of the earliest window that is not closed and has events; of a session, the earliest that it can end.
@@ -25,12 +27,20 @@ extension Window {
 
     override var isFresh: Bool { kept.isEmpty && floor <= watermarkOfStream }
 
-    private var watermarkOfStream: Int64 { clock?.watermark ?? .min }
+    @inline(__always)
+    private var clock: EventClock? { clockLink?._withUnsafeGuaranteedRef { $0 } }
+    private var watermarkOfStream: Int64 { clockLink?._withUnsafeGuaranteedRef { $0.watermark } ?? .min }
     private var watermark: Int64 { max(floor, watermarkOfStream) }
 
     override func attached() {
-      let clock = clock ?? makeClock()
-      self.clock = clock
+      let clock: EventClock
+      if let ownClock {
+        clock = ownClock
+      } else {
+        clock = makeClock()
+        ownClock = clock
+        clockLink = .passUnretained(clock)
+      }
       serial = clock.nextSerial()
       floor = .min
     }
@@ -55,7 +65,7 @@ extension Window {
         refusal = count(event, time, frame, run)
       } else {
         refusal = self.refusal(of: event, run)
-        if refusal == nil { insert(Kept(at: time, wall: time, event: HeldValue(event.value))) }
+        if refusal == nil { insert(Kept(at: time, wall: time, event: form.held(event))) }
       }
       if refusal == nil {
         last = now
@@ -98,7 +108,7 @@ extension Window {
     /// Where an event of that time belongs: behind all that are not later.
     private func position(after time: Int64) -> Int {
       // Most events come nearly in order.
-      if let newest = kept.last, newest.at <= time { return kept.count }
+      if !kept.isEmpty, kept[kept.count - 1].at <= time { return kept.count }
       var low = 0
       var high = kept.count
       while low < high {
@@ -199,15 +209,15 @@ extension Window {
     }
 
     private func closeWindows(upTo time: Int64) {
-      while let oldest = kept.first, nextEnd <= time, !isStopped {
+      while !kept.isEmpty, nextEnd <= time, !isStopped {
         let end = nextEnd
-        let isWhole = oldest.at >= end &- form.length && kept[kept.count - 1].at < end
+        let isWhole = kept[0].at >= end &- form.length && kept[kept.count - 1].at < end
         let first = isWhole ? 0 : position(after: end &- form.length &- 1)
         let window = first..<(isWhole ? kept.count : max(first, position(after: end &- 1)))
         let events = content(window)
         let isTumbling = isWhole && form.every >= form.length
         removeFirst(isTumbling ? kept.count : position(after: end &+ form.every &- form.length &- 1))
-        nextEnd = kept.first.map { max(boundary(after: $0.at), end &+ form.every) } ?? .max
+        nextEnd = kept.isEmpty ? .max : max(boundary(after: kept[0].at), end &+ form.every)
         if !window.isEmpty { send(events, from: end &- form.length, to: end) }
       }
     }

@@ -210,6 +210,8 @@ struct Window: RowOperator {
     let slice: Int64
     let sendsEmpty: Bool
     let bound: Int
+    /// What is sent says no more of the events than how many they are: only their places are kept.
+    let countsOnly: Bool
 
     init(_ parameters: Window) {
       every = parameters.every?.nanoseconds ?? 1
@@ -229,7 +231,11 @@ struct Window: RowOperator {
         parameters.count == nil ? Self.divisor(every, length) : Self.divisor(Int64(count), Int64(step))
       sendsEmpty = parameters.empty
       bound = parameters.bound
+      countsOnly = parameters.to.isGiven && parameters.to.readsOnlySize(of: "events")
     }
+
+    /// What is to be kept of an event.
+    func held(_ event: Event) -> HeldValue { HeldValue(countsOnly ? .null : event.value) }
 
     /// The greatest common divisor.
     private static func divisor(_ a: Int64, _ b: Int64) -> Int64 {
@@ -416,7 +422,7 @@ struct Window: RowOperator {
           return verdict
         }
       } else {
-        kept.append(Kept(at: 0, wall: wall, event: HeldValue(event.value)))
+        kept.append(Kept(at: 0, wall: wall, event: form.held(event)))
       }
       fresh += 1
       held += 1
@@ -496,7 +502,7 @@ struct Window: RowOperator {
         }
       } else {
         if let refusal = refusal(of: event, run) { return refusal }
-        kept.append(Kept(at: at, wall: wall, event: HeldValue(event.value)))
+        kept.append(Kept(at: at, wall: wall, event: form.held(event)))
       }
       fresh += 1
       if !timer.isSet { setTimer(nextEnd) }
@@ -590,7 +596,7 @@ struct Window: RowOperator {
         if isFirst { began = wall }
       } else {
         if let refusal = refusal(of: event, run) { return refusal }
-        kept.append(Kept(at: now.nanoseconds, wall: wall, event: HeldValue(event.value)))
+        kept.append(Kept(at: now.nanoseconds, wall: wall, event: form.held(event)))
       }
       last = now
       guard isFirst else { return .drop }

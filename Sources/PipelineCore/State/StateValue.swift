@@ -174,15 +174,19 @@ extension OwnedValue: StateValue {
   public init(from state: inout StateReader) throws(StateFault) { self = try state.ownedValue() }
 }
 
-/// The reply target of an event, a request that waits for its answer right now, is not carried.
-extension OwnedEvent: StateValue {
-  public func save(to state: inout StateWriter) {
-    let event = self.event
-    state.write(value: event.value)
-    state.write(value: event.key)
-    state.write(event.origin.takeUnretainedValue())
-    event.position.save(to: &state)
+extension StateWriter {
+  /// An event that is not owned; it is read as an ``OwnedEvent``. The reply target of an event, a request that waits for its
+  /// answer right now, is not carried.
+  mutating func write(_ event: Event) {
+    write(value: event.value)
+    write(value: event.key)
+    write(event.origin.takeUnretainedValue())
+    event.position.save(to: &self)
   }
+}
+
+extension OwnedEvent: StateValue {
+  public func save(to state: inout StateWriter) { state.write(event) }
   public init(from state: inout StateReader) throws(StateFault) {
     let value = try OwnedValue(from: &state)
     let key = try OwnedValue(from: &state)

@@ -1,5 +1,6 @@
-import PipelineCore
 import Testing
+
+@testable import PipelineCore
 
 @Suite struct ExpressionDiagnosticsTests {
   @Test(
@@ -95,7 +96,7 @@ import Testing
         ExpressionSyntax.parse(LocatedText(expression), into: &diagnostics)?
           .check(in: ExpressionScope([.init("event")]), into: &diagnostics))
       return checked.reads.map {
-        $0.path + ($0.canBeMissing ? "!" : "") + ($0.underNegation ? "~" : "")
+        $0.path + ($0.canBeMissing ? "!" : "") + ($0.underNegation ? "~" : "") + ($0.isSizeOnly ? "#" : "")
       } + (checked.canFail ? ["fails"] : [])
     }
     #expect(try reads("event.a.b == 1") == ["event.a.b!", "fails"])
@@ -108,6 +109,9 @@ import Testing
     #expect(try reads("event['a b'].c == 1") == ["event['a b'].c!", "fails"])
     #expect(try reads("event == 1") == ["event"])
     #expect(try reads("event.l.map(x, x.y)") == ["event.l!", "fails"])
+    #expect(try reads("size(event) + event.size()") == ["event#", "event#", "fails"])
+    #expect(try reads("size(event.map(x, x.y))") == ["event", "fails"])
+    #expect(try reads("[size(event.a), event]") == ["event.a!#", "event", "fails"])
   }
 
   @Test func locationsFollowTheFile() throws {

@@ -1,5 +1,7 @@
-import PipelineCore
+import PipelineTestSupport
 import Testing
+
+@testable import PipelineCore
 
 /// What the examples of the functions for events leave out: wrong input, odd input, and much input.
 @Suite struct EventFunctionTests {
@@ -217,5 +219,34 @@ import Testing
     let text = String(repeating: "a", count: 100_000)
     #expect(evaluate("grok(event.t + '!', '^(?:a|a)*%{NOTSPACE:w}!$').w", "{\"t\":\"\(text)\"}") == "\"a\"")
     #expect(evaluate("redact(event.t, 'a').size()", "{\"t\":\"\(text)\"}") == "1000000")
+  }
+
+  /// `Z` and `+00:00` mean the same, in every text that is nearly a timestamp.
+  @Test func timestampsInTheUsualFormAreReadAsInAnyOther() {
+    func read(_ text: String) -> String {
+      Array(text.utf8).withUnsafeBytes { bytes in
+        TimeText.timestamp(bytes).map { "\($0.seconds) \($0.nanoseconds)" } ?? "none"
+      }
+    }
+    #expect(read("2026-01-31T12:00:00.5Z") == "1769860800 500000000")
+    #expect(read("0000-01-01T00:00:00Z") == "none")
+    var dice = SplitMix(41)
+    var sound = 0
+    for _ in 0..<20_000 {
+      func number(_ bound: Int, _ width: Int) -> String {
+        let digits = String(dice.below(bound))
+        return String(repeating: "0", count: max(0, width - digits.count)) + digits
+      }
+      var text = Array(
+        "\(number(10_000, 4))-\(number(14, 2))-\(number(33, 2))T\(number(25, 2)):\(number(61, 2)):\(number(61, 2))".utf8
+      )
+      if dice.below(2) == 0 { text += Array(".".utf8) + (0..<dice.below(11)).map { _ in UInt8(0x30 + dice.below(10)) } }
+      if dice.below(4) == 0 { text[dice.below(text.count)] = dice.pick(Array("0:-. Tt/;ZA\u{7F}".utf8)) }
+      let start = String(decoding: text, as: UTF8.self)
+      let usual = read(start + "Z")
+      #expect(usual == read(start + "+00:00"), "\(start)")
+      if usual != "none" { sound += 1 }
+    }
+    #expect(sound > 1000)
   }
 }

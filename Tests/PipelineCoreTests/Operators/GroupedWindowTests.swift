@@ -246,4 +246,30 @@ import Testing
       yaml, sources: ["a": ScriptedSource(source.script, joined: Set(items.indices))])
     #expect(Self.said(together) == Self.said(run))
   }
+
+  /// A window of which only the number of events is asked keeps none of them, and says the same as one that keeps them.
+  @Test(
+    arguments: [
+      "every: 10s, time: timestamp(event.t)", "every: 10s, length: 30s, time: timestamp(event.t)",
+      "gap: 12s, time: timestamp(event.t)", "count: 3", "count: 4, step: 2", "every: 15ms", "every: 10ms, length: 20ms",
+      "gap: 7ms",
+    ], [false, true])
+  func countingKeepsNoEvents(_ form: String, _ restarts: Bool) throws {
+    var dice = SplitMix(9)
+    var time = 0
+    let items = (0..<60).map { index in
+      time += dice.below(6)
+      return Item(at: Int64(index * 5 + dice.below(5)), key: dice.below(3), time: time)
+    }
+    func said(_ events: String) throws -> [String] {
+      let run = try PipelineRun(
+        Self.pipeline("{ window: { \(form), to: { n: \"size(\(events))\", from: int(start), to: int(end) } } }"),
+        sources: ["a": Self.source(items)], options: Self.cutting { _ in restarts })
+      #expect(run.refusals.isEmpty)
+      return Self.said(run)
+    }
+    let counted = try said("events")
+    #expect(counted == (try said("events.map(e, e)")))
+    #expect(counted.count > 10)
+  }
 }

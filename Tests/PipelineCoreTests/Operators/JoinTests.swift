@@ -149,6 +149,80 @@ import Testing
     }
   }
 
+  // MARK: What is read of kept events
+
+  private func raw(_ texts: [String], from first: Int64) -> ScriptedSource {
+    ScriptedSource(
+      texts.enumerated().map { index, text in
+        var text = text
+        let value = text.withUTF8 { OwnedValue(Value(kind: .jsonMap, pointer: $0.baseAddress, length: $0.count)) }
+        return (at: .milliseconds(first + Int64(index)), moment: .next(value))
+      } + [(at: .milliseconds(20), moment: .complete)])
+  }
+
+  /// `reduce` sees of an event what a step behind the join would see of it, whichever of the two was kept.
+  @Test(arguments: [false, true], [false, true])
+  func reduceSeesTheFieldsOfKeptEvents(_ isOtherFirst: Bool, _ restarts: Bool) throws {
+    let first = [
+      #"{"id":7,"skip":[1,{"id":8}],"name":"a\u00e9\"b","price":1.50,"deep":{"c":[1,2],"d":{"e":"f"}},"none":null}"#,
+      #"{"name":"x","id":8,"id":9,"long":123456789012345678901234567890}"#,
+      #"{"id":"7","name":"not this one"}"#,
+    ]
+    let other = [
+      #"{"pad":"xxxx","of":8,"sum":1e3}"#, #"{"of":7,"sum":30,"tags":["p",{"q":"r"}],"text":"","sum":31}"#,
+      #"{"of":5}"#,
+    ]
+    func texts(_ chain: String) throws -> [String]? {
+      let plan = try PipelineRun.compile(
+        """
+        sources: { a: { scripted: {} }, b: { scripted: {} } }
+        sinks: { out: { from: a, chain: [ \(chain) ], probe: {} } }
+        """)
+      var options = PipelineRun.Options()
+      options.cutAfter = { _ in restarts }
+      let run = PipelineRun(
+        plan,
+        sources: ["a": raw(first, from: isOtherFirst ? 9 : 1), "b": raw(other, from: isOtherFirst ? 1 : 9)],
+        options: options)
+      #expect(run.deadLetters.isEmpty, "\(run.deadLetters)")
+      return run.texts["out"]
+    }
+    func mapping(_ event: String, _ other: String) -> String {
+      """
+      { n: "\(event).name", p: "\(event).?price", d: "\(event).?deep.?c", e: "\(event).?deep.?d.?e", z: "has(\(event).none)",
+        l: "\(event).?long", s: "\(other).sum", t: "\(other).?tags", u: "\(other).?text" }
+      """
+    }
+    let join = "signal: b, within: 1s, key: event.id, otherKey: other.of"
+    let reduced = try texts("{ join: { \(join), reduce: \(mapping("event", "other")) } }")
+    #expect(reduced == (try texts("{ join: { \(join) } }, { map: \(mapping("event[0]", "event[1]")) }")))
+    #expect(reduced?.count == 2)
+    #expect(reduced?.contains { $0.contains("1.50") && $0.contains("\"f\"") } == true, "\(reduced ?? [])")
+  }
+
+  /// A pair that cannot be made gives up the whole event, not only what `reduce` reads of it.
+  @Test(arguments: [false, true]) func aFailingPairGivesUpTheWholeEvent(_ isOtherFirst: Bool) throws {
+    let plan = try PipelineRun.compile(
+      """
+      sources: { a: { scripted: {} }, b: { scripted: {} } }
+      sinks:
+        out:
+          from: a
+          chain: [ { join: { signal: b, within: 1s, key: event.id, otherKey: other.id, reduce: event.n + other.n } } ]
+          probe: {}
+      """)
+    let run = PipelineRun(
+      plan,
+      sources: [
+        "a": raw([#"{"id":1,"n":1,"more":"all of it"}"#], from: isOtherFirst ? 2 : 1),
+        "b": raw([#"{"id":1,"n":"x"}"#], from: isOtherFirst ? 1 : 2),
+      ])
+    #expect(run.texts["out"] == [])
+    #expect(run.deadLetters.count == 1)
+    #expect(
+      run.deadLetters.first?.contains(#""event":{"id":1,"n":1,"more":"all of it"}"#) == true, "\(run.deadLetters)")
+  }
+
   /// What a pair causes may come back to the join, and displace what is being matched.
   @Test func pairsMayComeBack() throws {
     let run = try PipelineRun(

@@ -1,0 +1,200 @@
+import CJSON
+
+#if canImport(Glibc)
+  import Glibc
+#endif
+
+/// Events that are kept for a while, oldest first: added at one end, removed at the other.
+///
+/// They are packed into chunks of memory, each with its text behind what is known of it, so that an event costs no
+/// allocation of its own. A record never moves. What was removed stays valid until the end of the turn. Not thread-safe.
+final class KeptEvents {
+  /// One event, and what its owner knows of it.
+  struct Record {
+    /// When it is to be removed.
+    var due: Instant
+    /// The number of its key.
+    var number: Int32
+    var isMatched: Bool
+    /// The next one with its key.
+    var sibling: Pointer?
+
+    fileprivate(set) var value: Value
+    /// What expressions read of the value: a map of these fields, or the value itself.
+    fileprivate(set) var seen: Value
+    fileprivate var key: Value
+    /// The chunk holds it.
+    fileprivate var origin: Unmanaged<Origin>
+    fileprivate var position: Int64
+    /// The one that was added behind it.
+    fileprivate(set) var next: Pointer?
+
+    var event: Event { Event(value, key: key, from: origin, position: position) }
+  }
+  typealias Pointer = UnsafeMutablePointer<Record>
+
+  /// Memory for records and their texts.
+  private final class Chunk {
+    let start: UnsafeMutableRawPointer
+    let capacity: Int
+    @exclusivity(unchecked) var used = 0
+    /// How many of its events have not been removed.
+    @exclusivity(unchecked) var live = 0
+    /// Those of its events; the last one is that of the newest event.
+    @exclusivity(unchecked) var origins: [Origin] = []
+
+    init(_ capacity: Int) {
+      self.capacity = capacity
+      start = malloc(capacity)!
+    }
+
+    deinit {
+      #if DEBUG
+        memset(start, Arena.poisonByte, capacity)
+      #endif
+      free(start)
+    }
+  }
+
+  /// Bytes behind a chunk's events: JSON text is read with wide loads that may run past its end.
+  private static let padding = 64
+  private static let smallestChunk = 4 << 10
+  private static let largestChunk = 2 << 20
+
+  /// Oldest first; new events go into the last.
+  @exclusivity(unchecked) private var chunks: [Chunk] = []
+  @exclusivity(unchecked) private(set) var count = 0
+  @exclusivity(unchecked) private(set) var first: Pointer?
+  @exclusivity(unchecked) private var last: Pointer?
+
+  /// Adds a copy of an event. `seen`: a map whose keys live as long as this, and whose values are scalars or parts of the
+  /// event's text; one that is not so is not kept.
+  func append(_ event: Event, seen: Value?, due: Instant, number: Int, isMatched: Bool, _ arena: Arena) -> Pointer {
+    let header = (MemoryLayout<Record>.size + 15) & ~15
+    let ahead = header + (seen.map { Int($0.length) } ?? 0) * MemoryLayout<Entry>.stride
+    let keySize = event.key.isScalar ? 0 : OwnedValue.size(of: event.key)
+    let chunk = chunk(ahead + Self.size(of: event.value) + keySize, arena)
+    let start = chunk.start + chunk.used
+    var cursor = start + ahead
+    let value = Self.copy(event.value, &cursor)
+    let key = keySize == 0 ? event.key : OwnedValue.copy(event.key, &cursor)
+    chunk.used = cursor - chunk.start
+    chunk.live &+= 1
+    if chunk.origins.last.map({ Unmanaged.passUnretained($0).toOpaque() != event.origin.toOpaque() }) ?? true {
+      chunk.origins.append(event.origin.takeUnretainedValue())
+    }
+    let record = start.bindMemory(to: Record.self, capacity: 1)
+    record.initialize(
+      to: Record(
+        due: due, number: Int32(number), isMatched: isMatched, value: value, seen: value, key: key,
+        origin: event.origin, position: event.position))
+    if let seen, let copy = Self.copy(seen, of: event.value, to: value, start + header) { record.pointee.seen = copy }
+    if let last { last.pointee.next = record } else { first = record }
+    last = record
+    count &+= 1
+    return record
+  }
+
+  /// Removes the first event; it stays valid until the end of the turn.
+  func removeFirst(keeping arena: Arena) {
+    guard let oldest = first else { return }
+    first = oldest.pointee.next
+    if first == nil { last = nil }
+    count &-= 1
+    let chunk = chunks[0]
+    chunk.live &-= 1
+    // The last chunk takes further events, unless it is a large one for few.
+    if chunk.live == 0, chunks.count > 1 || chunk.capacity > Self.smallestChunk {
+      arena.keep(chunk)
+      chunks.removeFirst()
+    }
+  }
+
+  /// Removes all; they stay valid until the end of the turn.
+  func removeAll(keeping arena: Arena) {
+    for chunk in chunks { arena.keep(chunk) }
+    chunks = []
+    first = nil
+    last = nil
+    count = 0
+  }
+
+  /// Oldest first.
+  var all: [Pointer] {
+    var all: [Pointer] = []
+    var next = first
+    while let record = next {
+      all.append(record)
+      next = record.pointee.next
+    }
+    return all
+  }
+
+  /// A chunk with so much room.
+  @inline(__always)
+  private func chunk(_ need: Int, _ arena: Arena) -> Chunk {
+    if let chunk = chunks.last, chunk.used &+ need &+ Self.padding <= chunk.capacity { return chunk }
+    return newChunk(need, arena)
+  }
+
+  @inline(never)
+  private func newChunk(_ need: Int, _ arena: Arena) -> Chunk {
+    if count == 0 { removeAll(keeping: arena) }
+    // As large as all that is kept: so many events take few chunks, and few events little memory.
+    let kept = chunks.reduce(0) { $0 + $1.capacity }
+    let chunk = Chunk(max(need + Self.padding, min(Self.largestChunk, max(Self.smallestChunk, kept))))
+    chunks.append(chunk)
+    return chunk
+  }
+
+  private static func isText(_ value: Value) -> Bool {
+    value.is(.jsonMap) || value.is(.jsonList) || value.is(.string) || value.is(.bytes)
+  }
+
+  private static func size(of value: Value) -> Int {
+    if value.isScalar { return 0 }
+    return isText(value) ? (Int(value.length) + 15) & ~15 : OwnedValue.size(of: value)
+  }
+
+  private static func copy(_ value: Value, _ cursor: inout UnsafeMutableRawPointer) -> Value {
+    if value.isScalar { return value }
+    guard isText(value) else { return OwnedValue.copy(value, &cursor) }
+    let start = cursor
+    if let source = value.pointer { memcpy(start, source, Int(value.length)) }
+    cursor += (Int(value.length) + 15) & ~15
+    var result = value
+    result.payload = UInt64(UInt(bitPattern: start))
+    return result
+  }
+
+  /// A copy of a map of parts of `text`, as parts of `copy`, with its members at `target`; nil if that cannot be.
+  private static func copy(_ seen: Value, of text: Value, to copy: Value, _ target: UnsafeMutableRawPointer) -> Value? {
+    guard text.is(.jsonMap) else { return nil }
+    let members = target.bindMemory(to: Entry.self, capacity: Int(seen.length))
+    let shift = copy.payload &- text.payload
+    func isInside(_ address: UInt64, _ count: Int) -> Bool {
+      address &- text.payload <= UInt64(text.length) &- min(UInt64(count), UInt64(text.length))
+    }
+    for (index, entry) in seen.entries.enumerated() {
+      var value = entry.value
+      if value.isScalar {
+      } else if isText(value), isInside(value.payload, Int(value.length)) {
+        value.payload &+= shift
+      } else if value.is(.double) {
+        let number = value.numberText
+        let address = UInt64(UInt(bitPattern: number.baseAddress))
+        guard isInside(address, number.count) else { return nil }
+        value = .double(
+          value.asDouble,
+          text: UnsafeRawBufferPointer(start: UnsafeRawPointer(bitPattern: UInt(address &+ shift)), count: number.count)
+        )
+      } else {
+        return nil
+      }
+      members[index] = Entry(key: entry.key, value: value)
+    }
+    var result = seen
+    result.payload = UInt64(UInt(bitPattern: members))
+    return result
+  }
+}
