@@ -61,7 +61,7 @@ struct CompletionTests {
         + "zle -N show; bindkey '^X' show; bindkey '^I' complete-word; unsetopt automenu; print REA''DY\r",
       expecting: "READY")
     for (line, completed) in [
-      ("rxd che", "rxd check "), ("rxd a", "rxd a.yaml "), ("rxd check c", "rxd check c.yml "), ("rxd b", "rxd b"),
+      ("rxd che", "rxd check "), ("rxd a", "rxd a.yaml "), ("rxd check c", "rxd check c.yml "),
       ("rxd describe thrott", "rxd describe throttle "), ("rxd run --log-form", "rxd run --log-format "),
       ("rxd run --log-format j", "rxd run --log-format json "), ("rxd completion z", "rxd completion zsh "),
     ] {
