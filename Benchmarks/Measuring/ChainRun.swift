@@ -71,7 +71,9 @@ struct Repeated: SourceComponent {
 
   static let spec = ComponentSpec<Repeated>("repeated", summary: "Sends the same events again and again.")
 
-  func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource { Node(task, seat, downstream) }
+  func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+    Node(task, nodeContext, downstream)
+  }
 
   final class Node: DecodingSource {
     private let task: Task
@@ -79,9 +81,9 @@ struct Repeated: SourceComponent {
     private var turn = 0
     private var began = 0.0
 
-    init(_ task: Task, _ seat: Seat, _ downstream: Downstream) {
+    init(_ task: Task, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.task = task
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
     override func begin() { _ = wake(after: .milliseconds(1)) }
@@ -110,7 +112,7 @@ struct Repeated: SourceComponent {
 /// A sink that counts.
 struct Counting: SinkComponent {
   static let spec = ComponentSpec<Counting>("counting", summary: "Counts events.")
-  func makeSink(_ seat: Seat) -> RunningSink { Node(seat) }
+  func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(nodeContext) }
   final class Node: RunningSink {
     private var count = 0
     override func receive(_ event: Event) { count &+= 1 }

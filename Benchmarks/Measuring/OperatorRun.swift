@@ -105,17 +105,19 @@ struct Numbers: SourceComponent {
 
   var outputType: EventType { EventType(.int) }
 
-  func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource { Node(task ?? Task(0, 0), seat, downstream) }
+  func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+    Node(task ?? Task(0, 0), nodeContext, downstream)
+  }
 
   final class Node: RunningSource {
     private let task: Task
     private let isFirst: Bool
     private var turn = 0
 
-    init(_ task: Task, _ seat: Seat, _ downstream: Downstream) {
+    init(_ task: Task, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.task = task
       isFirst = task.sources == 1
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
     override func begin() { _ = wake(after: .milliseconds(1)) }
@@ -150,7 +152,9 @@ struct One: SourceComponent {
 
   var outputType: EventType { EventType(.int) }
 
-  func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource { Node(seat, downstream: downstream) }
+  func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+    Node(nodeContext, downstream: downstream)
+  }
 
   final class Node: RunningSource {
     override func begin() {

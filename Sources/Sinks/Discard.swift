@@ -18,7 +18,7 @@ public struct Discard: SinkComponent {
     ],
     seeAlso: ["stdout"])
 
-  public func makeSink(_ seat: Seat) -> RunningSink { Node(seat) }
+  public func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(nodeContext) }
 
   final class Node: RunningSink {
     override func receive(_ event: Event) { countSent() }

@@ -69,7 +69,7 @@ public struct FileSink: SinkComponent {
   public var streamEncoding: EncodeParameter? { mode == .append ? encode : nil }
   public var writesFile: FilePathParameter? { path }
 
-  public func makeSink(_ seat: Seat) -> RunningSink {
+  public func makeSink(_ nodeContext: NodeContext) -> RunningSink {
     var options = FileWriter.Options()
     switch sync {
     case .never: options.sync = .never
@@ -77,6 +77,6 @@ public struct FileSink: SinkComponent {
     case .interval: options.sync = .interval(syncInterval)
     }
     return StreamSink(
-      seat, encode, mode == .append ? .append(path: path.text) : .replace(path: path.text), options)
+      nodeContext, encode, mode == .append ? .append(path: path.text) : .replace(path: path.text), options)
   }
 }

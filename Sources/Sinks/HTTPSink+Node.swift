@@ -2,7 +2,7 @@ import PipelineCore
 import Transport
 
 extension HTTPSink {
-  public func makeSink(_ seat: Seat) -> RunningSink { Node(self, seat) }
+  public func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(self, nodeContext) }
 
   final class Node: RunningSink, TimerTarget {
     private let parameters: HTTPSink
@@ -43,7 +43,7 @@ extension HTTPSink {
     /// Smaller bodies fit in a packet as they are.
     private static let leastCompressed = 1 << 10
 
-    init(_ parameters: HTTPSink, _ seat: Seat) {
+    init(_ parameters: HTTPSink, _ nodeContext: NodeContext) {
       self.parameters = parameters
       writer = BodyWriter(parameters.encode, parameters.batch.form)
       queue = Queue(parameters.batch)
@@ -55,8 +55,8 @@ extension HTTPSink {
       options.auth = parameters.auth?.value ?? .none
       options.tls = parameters.tls.value
       options.allowPrivate = parameters.allowPrivate
-      options.sink = seat.execution.plan.steps[seat.step.number].owner
-      super.init(seat)
+      options.sink = nodeContext.execution.plan.steps[nodeContext.step.number].owner
+      super.init(nodeContext)
     }
 
     override func open() {
@@ -65,7 +65,8 @@ extension HTTPSink {
       worker = execution.services.worker("compress")
       if compressor == nil {
         let failure = SignalFailure(
-          .sink, "bodies cannot be compressed: the library \(choice.format.library) is not installed", at: seat.location
+          .sink, "bodies cannot be compressed: the library \(choice.format.library) is not installed",
+          at: nodeContext.location
         )
         stop(with: failure)
       }
@@ -78,8 +79,8 @@ extension HTTPSink {
       switch writer.bytes(of: event) {
       case .failure(let failure): reject(event, because: failure)
       case .success(let bytes):
-        executor.settlement?.hold()
-        queue.append(Item(body: bytes, event: OwnedEvent(event), settlement: executor.settlement))
+        executor.ack?.hold()
+        queue.append(Item(body: bytes, event: OwnedEvent(event), ack: executor.ack))
         updatePressure()
       }
     }
@@ -190,7 +191,7 @@ extension HTTPSink {
       guard !isOver, let request = exchanges.removeValue(forKey: place)?.request else { return }
       switch result {
       case .failure(let failure):
-        let reason = SignalFailure(.sink, failure.message, at: seat.location)
+        let reason = SignalFailure(.sink, failure.message, at: nodeContext.location)
         switch failure.kind {
         case .unavailable: stop(with: reason, request)
         case .badRequest, .forbidden, .redirect: refuseAll(request, reason)
@@ -210,13 +211,13 @@ extension HTTPSink {
             SignalFailure(
               .sink,
               "\(text), so the server takes no bodies that are compressed with \(format): leave 'compress' out",
-              at: seat.location, details: [.init("status", Int64(response.status))]))
+              at: nodeContext.location, details: [.init("status", Int64(response.status))]))
         default:
           refuseAll(
             request,
             SignalFailure(
               .sink, "\(text), which no other event will change: check the URL and 'auth'",
-              at: seat.location, details: [.init("status", Int64(response.status))]))
+              at: nodeContext.location, details: [.init("status", Int64(response.status))]))
         }
       }
       sendNext()
@@ -238,14 +239,14 @@ extension HTTPSink {
     }
 
     private func log(_ level: Services.Level, _ message: String) {
-      execution.services.log(level, execution.plan.steps[seat.step.number].label, message)
+      execution.services.log(level, execution.plan.steps[nodeContext.step.number].label, message)
     }
 
     private func settle(_ request: Request) {
       answered(request)
       isRefused = false
       countSent(request.items.count)
-      for item in request.items { item.settlement?.release() }
+      for item in request.items { item.ack?.release() }
     }
 
     /// The server does not take these events: together, or, if it is one, at all.
@@ -273,7 +274,7 @@ extension HTTPSink {
 
     /// Gives events up for good; whoever waits for them now waits for what this turn makes of that.
     private func reject(_ items: [Item], _ message: String) {
-      executor.track(items.compactMap(\.settlement))
+      executor.track(items.compactMap(\.ack))
       for item in items {
         item.event.keep(in: executor.arena)
         reject(item.event.event, message)
@@ -287,7 +288,7 @@ extension HTTPSink {
       let isLast = parameters.retry.attempts.map { request.attempts >= $0 } ?? false
       let giving = "\(reason); gave up after \(request.attempts) attempt\(request.attempts == 1 ? "" : "s")"
       if isLast, !errorsAreRead {
-        stop(with: SignalFailure(.sink, giving, at: seat.location), request)
+        stop(with: SignalFailure(.sink, giving, at: nodeContext.location), request)
         return
       }
       if !pace.isInTrouble {
@@ -353,7 +354,7 @@ extension HTTPSink {
           lost += 1
           return nil
         }
-        return Item(body: bytes, event: event, settlement: nil)
+        return Item(body: bytes, event: event, ack: nil)
       }
       queue = restored
       countUndelivered(lost)
@@ -388,7 +389,7 @@ extension HTTPSink {
 
     override func surrender() -> Bool {
       let left = close()
-      let lost = left.filter { $0.item.settlement == nil }
+      let lost = left.filter { $0.item.ack == nil }
       tell(left.count - lost.count)
       for (item, failure) in lost {
         let reason = failure ?? fault
@@ -403,7 +404,7 @@ extension HTTPSink {
     override func abandon() {
       let left = close()
       tell(left.count)
-      countUndelivered(left.count { $0.item.settlement == nil })
+      countUndelivered(left.count { $0.item.ack == nil })
     }
 
     private func tell(_ left: Int) {

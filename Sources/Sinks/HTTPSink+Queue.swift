@@ -7,7 +7,7 @@ extension HTTPSink {
     var body: [UInt8]
     var event: OwnedEvent
     /// What waits for it to be delivered. Given up without a word if the sink ends before.
-    var settlement: Settlement?
+    var ack: Ack?
   }
 
   /// Events that go together, from when they leave the queue until the server has answered for them.

@@ -10,7 +10,7 @@ extension HTTPSink.Queue {
       state.write(request.attempts)
       state.write(each: request.items.map(\.event))
     }
-    state.write(each: events.filter { $0.settlement == nil }.map(\.event))
+    state.write(each: events.filter { $0.ack == nil }.map(\.event))
   }
 
   /// Takes back what `save` wrote.
@@ -32,7 +32,7 @@ extension HTTPSink.Queue {
 extension HTTPSink.Request {
   /// Without the events whose source hears that they have not been delivered; nil if there are no others.
   fileprivate func kept(_ newKey: () -> String) -> Self? {
-    let left = items.filter { $0.settlement == nil }
+    let left = items.filter { $0.ack == nil }
     if left.count == items.count { return self }
     return left.isEmpty ? nil : HTTPSink.Request(place: place, items: left, key: newKey(), attempts: attempts)
   }

@@ -42,7 +42,7 @@ public struct Reply: SinkComponent {
 
   public var threads: String? { "encoded in the turns, sent by the threads of the HTTP server" }
 
-  public func makeSink(_ seat: Seat) -> RunningSink { Node(self, seat) }
+  public func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(self, nodeContext) }
 
   final class Node: RunningSink {
     private let parameters: Reply
@@ -50,12 +50,12 @@ public struct Reply: SinkComponent {
     private lazy var frame = makeFrame()
     private let buffer = OutputBuffer()
 
-    init(_ parameters: Reply, _ seat: Seat) {
+    init(_ parameters: Reply, _ nodeContext: NodeContext) {
       self.parameters = parameters
       var encode = parameters.encode
       encode.options.terminated = false
       encoder = encode.makeEncoder()
-      super.init(seat)
+      super.init(nodeContext)
     }
 
     override func receive(_ event: Event) {

@@ -31,7 +31,7 @@ public struct Stderr: SinkComponent {
     return encode
   }
 
-  public func makeSink(_ seat: Seat) -> RunningSink {
-    StreamSink(seat, streamEncoding ?? encode, .descriptor(.standardError))
+  public func makeSink(_ nodeContext: NodeContext) -> RunningSink {
+    StreamSink(nodeContext, streamEncoding ?? encode, .descriptor(.standardError))
   }
 }

@@ -40,7 +40,7 @@ public struct Stdout: SinkComponent {
     return encode
   }
 
-  public func makeSink(_ seat: Seat) -> RunningSink {
-    StreamSink(seat, streamEncoding ?? encode, .descriptor(.standardOutput))
+  public func makeSink(_ nodeContext: NodeContext) -> RunningSink {
+    StreamSink(nodeContext, streamEncoding ?? encode, .descriptor(.standardOutput))
   }
 }

@@ -18,7 +18,7 @@ class StreamSink: RunningSink {
   @exclusivity(unchecked) private var current: Unmanaged<OutputBuffer>
   private let spare = SpareBuffers()
   /// What waits for the bytes of `buffer` to be written.
-  private var settlements: [Settlement] = []
+  private var acks: [Ack] = []
   /// So many bytes of `buffer` are of earlier turns.
   private var earlier = 0
   /// So many events are in `buffer`.
@@ -46,7 +46,7 @@ class StreamSink: RunningSink {
   static let threads = "encoded in the turns or by who decodes the block, written by that thread or one of its own"
 
   init(
-    _ seat: Seat, _ encode: EncodeParameter, _ target: FileWriter.Target,
+    _ nodeContext: NodeContext, _ encode: EncodeParameter, _ target: FileWriter.Target,
     _ options: FileWriter.Options = FileWriter.Options()
   ) {
     self.encode = encode
@@ -55,18 +55,18 @@ class StreamSink: RunningSink {
     self.options = options
     if case .replace = target { replaces = true } else { replaces = false }
     current = .passUnretained(buffer)
-    super.init(seat)
+    super.init(nodeContext)
   }
 
   override func open() {
-    let label = execution.plan.steps[seat.step.number].label
+    let label = execution.plan.steps[nodeContext.step.number].label
     let services = execution.services
     do throws(PosixError) {
       writer = try FileWriter(target, options: options) { error in
         services.log(.error, label, "\(error.message); waiting until it can be written")
       }
     } catch {
-      fail(because: SignalFailure(.sink, error.message, at: seat.location))
+      fail(because: SignalFailure(.sink, error.message, at: nodeContext.location))
     }
   }
 
@@ -90,17 +90,19 @@ class StreamSink: RunningSink {
     if isLarge, !replaces { handOver() }
   }
 
-  override func accepts(_ batch: Batch) -> Bool { !replaces && batch.portion(of: seat.step, encodedBy: encoder) != nil }
+  override func accepts(_ batch: Batch) -> Bool {
+    !replaces && batch.portion(of: nodeContext.step, encodedBy: encoder) != nil
+  }
 
   override func receive(_ batch: Batch) {
-    guard !isOver, let portion = batch.portion(of: seat.step, encodedBy: encoder) else { return }
+    guard !isOver, let portion = batch.portion(of: nodeContext.step, encodedBy: encoder) else { return }
     if portion.bytes.count < Self.copiedBlock {
       buffer.append(portion.bytes)
       buffered &+= portion.events
     } else if let writer {
       handOver()
       let bytes = FileWriter.Bytes(portion.bytes, heldBy: portion.memory)
-      let done = completion(of: portion.events, holding: executor.settlement) { bytes.bytes }
+      let done = completion(of: portion.events, holding: executor.ack) { bytes.bytes }
       if isLeft(to: writer) { writer.leave(bytes, done) } else { writer.add(bytes, done) }
       holdBack(writer)
     }
@@ -108,16 +110,16 @@ class StreamSink: RunningSink {
 
   /// For what goes to the writer in the middle of a turn, past the buffer; `bytes`: what goes there, which this keeps alive.
   private func completion(
-    of events: Int, holding settlement: Settlement?, _ bytes: @escaping @Sendable () -> UnsafeRawBufferPointer
+    of events: Int, holding ack: Ack?, _ bytes: @escaping @Sendable () -> UnsafeRawBufferPointer
   ) -> FileWriter.Completion {
     let node = Weak(self)
     let executor = executor
     let delivery = delivery
     handedOver += events
-    settlement?.hold()
+    ack?.hold()
     return { result in
       delivery.count(events, result, bytes)
-      settlement?.release(.init(result))
+      ack?.release(.init(result))
       if case .failure(let failure) = result { executor.post { node.object?.failed(failure.error) } }
     }
   }
@@ -132,9 +134,9 @@ class StreamSink: RunningSink {
 
   /// Has the events of this turn wait for what they have added to the buffer.
   private func holdSettlement() {
-    if let settlement = executor.settlement, buffer.count > earlier {
-      settlement.hold()
-      settlements.append(settlement)
+    if let ack = executor.ack, buffer.count > earlier {
+      ack.hold()
+      acks.append(ack)
     }
     earlier = buffer.count
   }
@@ -180,15 +182,15 @@ class StreamSink: RunningSink {
     let executor = executor
     let node = Weak(self)
     let spare = spare
-    let settlements = settlements
-    self.settlements = []
+    let acks = acks
+    self.acks = []
     let delivery = delivery
     let events = buffered
     buffered = 0
     handedOver += events
     return { result in
       delivery.count(events, result) { buffer.bytes }
-      for settlement in settlements { settlement.release(.init(result)) }
+      for ack in acks { ack.release(.init(result)) }
       switch result {
       case .success: spare.put(buffer)
       case .failure(let failure): executor.post { node.object?.failed(failure.error) }
@@ -211,8 +213,8 @@ class StreamSink: RunningSink {
     countUndelivered(left)
     let reason = delivery.failure?.message ?? "\(target.name) did not take \(left == 1 ? "it" : "them") in time"
     execution.services.log(
-      .warning, execution.plan.steps[seat.step.number].label,
-      (seat.location.map { "\($0): " } ?? "")
+      .warning, execution.plan.steps[nodeContext.step.number].label,
+      (nodeContext.location.map { "\($0): " } ?? "")
         + "\(left) event\(left == 1 ? " was" : "s were") taken but not delivered: \(reason)")
   }
 
@@ -233,7 +235,7 @@ class StreamSink: RunningSink {
       isUnread = true
       closed()
     } else {
-      fail(because: SignalFailure(.sink, error.message, at: seat.location))
+      fail(because: SignalFailure(.sink, error.message, at: nodeContext.location))
     }
   }
 
@@ -265,7 +267,7 @@ class StreamSink: RunningSink {
     writer = nil
     countLost()
     if let lastFailure {
-      fail(because: SignalFailure(.sink, lastFailure.message, at: seat.location))
+      fail(because: SignalFailure(.sink, lastFailure.message, at: nodeContext.location))
     } else {
       drained()
     }
@@ -333,7 +335,7 @@ final class SpareBuffers: Sendable {
   }
 }
 
-extension Settlement.Outcome {
+extension Ack.Outcome {
   /// What a write says.
   init(_ result: Result<Void, FileWriter.WriteFailure>) {
     switch result {

@@ -36,8 +36,8 @@ public struct EmptySource: SourceComponent {
 
   public var runsOnVirtualTime: Bool { true }
 
-  public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
-    Node(seat, downstream: downstream)
+  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+    Node(nodeContext, downstream: downstream)
   }
 
   final class Node: RunningSource {

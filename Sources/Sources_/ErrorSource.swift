@@ -46,16 +46,16 @@ public struct ErrorSource: SourceComponent {
 
   public var runsOnVirtualTime: Bool { true }
 
-  public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
-    Node(message, seat, downstream)
+  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+    Node(message, nodeContext, downstream)
   }
 
   final class Node: RunningSource {
     private let message: TemplateParameter
 
-    init(_ message: TemplateParameter, _ seat: Seat, _ downstream: Downstream) {
+    init(_ message: TemplateParameter, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.message = message
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
     override func begin() {
@@ -63,7 +63,7 @@ public struct ErrorSource: SourceComponent {
       frame.loadNothing()
       let text = OutputBuffer()
       guard let error = message.renderShown(frame, into: text) else {
-        finish(failing: SignalFailure(.user, String(decoding: text.bytes, as: UTF8.self), at: seat.location))
+        finish(failing: SignalFailure(.user, String(decoding: text.bytes, as: UTF8.self), at: nodeContext.location))
         return
       }
       finish(

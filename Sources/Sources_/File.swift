@@ -91,14 +91,14 @@ public struct File: SourceComponent {
 
   public var pace: EventPace? { follow ? nil : .unbounded }
 
-  public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
-    follow ? Following(self, seat, downstream) : Reading(self, seat, downstream)
+  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+    follow ? Following(self, nodeContext, downstream) : Reading(self, nodeContext, downstream)
   }
 
   /// Reads once.
   final class Reading: DecodingSource {
     private let parameters: File
-    private lazy var intake = Intake(seat, gate: SemaphoreGate())
+    private lazy var inputQueue = InputQueue(nodeContext, gate: SemaphoreGate())
     /// Files that have been read to their ends.
     private var finished: [String] = []
     /// Files to read, the next one last.
@@ -114,9 +114,9 @@ public struct File: SourceComponent {
       always: execution.reading.startsAllThreads)
     private var fileOrigin = Origin.none
 
-    init(_ parameters: File, _ seat: Seat, _ downstream: Downstream) {
+    init(_ parameters: File, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
     override func begin() {
@@ -135,7 +135,7 @@ public struct File: SourceComponent {
         }
         let found = Glob.expand(path.text)
         if let error = found.failures.first {
-          fault = fault ?? SignalFailure(.source, error.message, at: path.location ?? seat.location)
+          fault = fault ?? SignalFailure(.source, error.message, at: path.location ?? nodeContext.location)
         } else if found.paths.isEmpty {
           // Nothing to do is nothing wrong, as in a directory for what has come in, but a mistake looks the same.
           log(.warning, "\(location(of: path))no file matches \(path.shown), so there is nothing to read")
@@ -146,7 +146,7 @@ public struct File: SourceComponent {
     }
 
     private func log(_ level: Services.Level, _ message: String) {
-      execution.services.log(level, execution.plan.steps[seat.step.number].label, message)
+      execution.services.log(level, execution.plan.steps[nodeContext.step.number].label, message)
     }
 
     /// Reads the files that wait; before them the one that an earlier execution has read up to a place, from there on if it
@@ -167,7 +167,7 @@ public struct File: SourceComponent {
       options.whenTooLong = parameters.whenTooLong.policy
       options.refusesCompressed = parameters.decode.options.readsText
       if let bytes = execution.reading.blockBytes { options.blockBytes = bytes }
-      let intake = intake
+      let inputQueue = inputQueue
       let node = Weak(self)
       do throws(PosixError) {
         var first: FileDescriptor?
@@ -190,10 +190,10 @@ public struct File: SourceComponent {
         self.reader = reader
         try reader.start(
           by: decoder, decoding: parameters.decode.options, knowing: place.memory, threads: decodingThreads,
-          allAtOnce: execution.reading.startsAllThreads, into: intake, placement: placement
+          allAtOnce: execution.reading.startsAllThreads, into: inputQueue, placement: placement
         ) { pieces in node.object?.take(pieces[...]) }
       } catch {
-        finish(failing: SignalFailure(.source, error.message, at: seat.location))
+        finish(failing: SignalFailure(.source, error.message, at: nodeContext.location))
       }
     }
 
@@ -237,7 +237,7 @@ public struct File: SourceComponent {
       switch piece.end {
       case nil: break
       case .finished, .stopped: finish()
-      case .failed(let error): finish(failing: SignalFailure(.source, error.message, at: seat.location))
+      case .failed(let error): finish(failing: SignalFailure(.source, error.message, at: nodeContext.location))
       }
     }
 
@@ -257,7 +257,7 @@ public struct File: SourceComponent {
       let dependence = try state.read(String.self)
       if !parameters.decode.options.goesOn(at: place, dependence) {
         execution.services.log(
-          .warning, execution.plan.steps[seat.step.number].label,
+          .warning, execution.plan.steps[nodeContext.step.number].label,
           "'decode' has changed and needs the beginning of a file; \(current?.path ?? "it") is read from there again")
         place = DecodingPlace()
       }
@@ -277,7 +277,7 @@ public struct File: SourceComponent {
     }
 
     override func stop() {
-      intake.stop()
+      inputQueue.stop()
       reader?.stop()
     }
   }
@@ -285,7 +285,7 @@ public struct File: SourceComponent {
   /// Follows.
   final class Following: DecodingSource {
     private let parameters: File
-    private lazy var intake = Intake(seat, gate: SemaphoreGate())
+    private lazy var inputQueue = InputQueue(nodeContext, gate: SemaphoreGate())
     private var follower: FileFollower?
     private var inputs: [FileKey: Input] = [:] { didSet { latest = nil } }
     /// What was looked up last: most blocks come from one file.
@@ -320,9 +320,9 @@ public struct File: SourceComponent {
       }
     }
 
-    init(_ parameters: File, _ seat: Seat, _ downstream: Downstream) {
+    init(_ parameters: File, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
     override func begin() {
@@ -335,20 +335,20 @@ public struct File: SourceComponent {
       options.rotateWait = parameters.rotateWait
       for path in parameters.paths where !Self.exists(path.text) {
         execution.services.log(
-          .info, execution.plan.steps[seat.step.number].label,
+          .info, execution.plan.steps[nodeContext.step.number].label,
           "\(location(of: path))no file matches \(path.shown) yet; waiting for one")
       }
-      let intake = intake
+      let inputQueue = inputQueue
       let node = Weak(self)
       do throws(PosixError) {
         let follower = try FileFollower(options)
         self.follower = follower
         let positions = try follower.start(
-          deliver: { block in _ = intake.deliver(here: block.isNewest) { node.object?.take(block) } },
-          notice: { notice in _ = intake.deliver { node.object?.note(notice) } })
+          deliver: { block in _ = inputQueue.deliver(here: block.isNewest) { node.object?.take(block) } },
+          notice: { notice in _ = inputQueue.deliver { node.object?.note(notice) } })
         for position in positions { moved(to: position) }
       } catch {
-        finish(failing: SignalFailure(.source, error.message, at: seat.location))
+        finish(failing: SignalFailure(.source, error.message, at: nodeContext.location))
       }
     }
 
@@ -416,7 +416,7 @@ public struct File: SourceComponent {
     }
 
     private func note(_ notice: FileFollower.Notice) {
-      let label = execution.plan.steps[seat.step.number].label
+      let label = execution.plan.steps[nodeContext.step.number].label
       switch notice {
       case .opened(let position):
         moved(to: position)
@@ -479,7 +479,7 @@ public struct File: SourceComponent {
         let place = DecodingPlace(offset: input.position.offset, memory: input.memory)
         if !parameters.decode.options.goesOn(at: place, dependence) {
           execution.services.log(
-            .warning, execution.plan.steps[seat.step.number].label,
+            .warning, execution.plan.steps[nodeContext.step.number].label,
             "'decode' has changed and needs the beginning of a file; \(input.position.path) is read from there again")
           input.position.offset = 0
           input.memory = []
@@ -500,7 +500,7 @@ public struct File: SourceComponent {
     override func resume() { begin() }
 
     override func stop() {
-      intake.stop()
+      inputQueue.stop()
       follower?.stop()
     }
   }
@@ -529,6 +529,6 @@ extension FilePosition {
 extension RunningSource {
   /// Where the file says the path, for the beginning of a message.
   fileprivate func location(of path: FilePathParameter) -> String {
-    (path.location ?? seat.location).map { "\($0): " } ?? ""
+    (path.location ?? nodeContext.location).map { "\($0): " } ?? ""
   }
 }

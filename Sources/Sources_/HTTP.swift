@@ -118,8 +118,8 @@ public struct HTTP: SourceComponent {
 
   public var runsOnVirtualTime: Bool { true }
 
-  public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
-    Node(self, seat, downstream)
+  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+    Node(self, nodeContext, downstream)
   }
 
   final class Node: DecodingSource {
@@ -134,9 +134,9 @@ public struct HTTP: SourceComponent {
     /// A request was under way when the state was saved that this goes on from.
     private var wasAsking = false
 
-    init(_ parameters: HTTP, _ seat: Seat, _ downstream: Downstream) {
+    init(_ parameters: HTTP, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
       options.timeout = parameters.timeout
       options.connectTimeout = parameters.connectTimeout
       options.maxRedirects = parameters.redirects
@@ -232,7 +232,7 @@ public struct HTTP: SourceComponent {
       exchange = nil
       switch consume result {
       case .failure(let failure):
-        let reason = SignalFailure(.source, failure.message, at: seat.location)
+        let reason = SignalFailure(.source, failure.message, at: nodeContext.location)
         if failure.kind == .unavailable { return endPipeline(because: reason) }
         failed(reason, url)
       case .success(let response) where (200..<300).contains(response.status):
@@ -241,7 +241,8 @@ public struct HTTP: SourceComponent {
         return
       case .success(let response):
         let reason = SignalFailure(
-          .source, "\(parameters.method.rawValue) \(Self.shown(url)) answered \(response.status)", at: seat.location,
+          .source, "\(parameters.method.rawValue) \(Self.shown(url)) answered \(response.status)",
+          at: nodeContext.location,
           details: [.init("status", Int64(response.status))])
         failed(reason, url, response)
       }
@@ -308,7 +309,7 @@ public struct HTTP: SourceComponent {
 
     private func breakOff() {
       execution.services.log(
-        .warning, execution.plan.steps[seat.step.number].label,
+        .warning, execution.plan.steps[nodeContext.step.number].label,
         "a request was broken off: it was not answered within \(parameters.stopTimeout) after the pipeline was stopped")
       cutOff()
     }

@@ -230,8 +230,8 @@ public struct HTTPServerSource: SourceComponent {
 
   public func threads(_ limit: Int?) -> String? { "received by the threads of the HTTP server, decoded in the turns" }
 
-  public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
-    Node(self, seat, downstream)
+  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+    Node(self, nodeContext, downstream)
   }
 
   final class Node: DecodingSource {
@@ -241,13 +241,13 @@ public struct HTTPServerSource: SourceComponent {
     /// Decodes one body after the other.
     private let decoder: (any EventDecoder)?
 
-    init(_ parameters: HTTPServerSource, _ seat: Seat, _ downstream: Downstream) {
+    init(_ parameters: HTTPServerSource, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
       rules = parameters.rules
       var options = parameters.decode?.options
       options?.unit = .body
       decoder = try? options?.decoder()
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
     override func begin() {
@@ -261,7 +261,7 @@ public struct HTTPServerSource: SourceComponent {
       let rules = rules
       let queue = server.queue
       let services = execution.services
-      let label = execution.plan.steps[seat.step.number].label
+      let label = execution.plan.steps[nodeContext.step.number].label
       do throws(HTTPServerFailure) {
         let port = try server.start { notice in
           switch notice {
@@ -284,7 +284,7 @@ public struct HTTPServerSource: SourceComponent {
         self.server = server
         services.log(.info, label, "listening on \(options.host):\(port)")
       } catch {
-        finish(failing: SignalFailure(.source, error.message, at: seat.location))
+        finish(failing: SignalFailure(.source, error.message, at: nodeContext.location))
       }
     }
 
@@ -317,7 +317,7 @@ public struct HTTPServerSource: SourceComponent {
       arena.keep(source)
       let reply = request.reply
       guard let body = content(of: request, source) else { return }
-      if rules.answer == .written { executor.track(Settlement { reply.reply(.after($0)) }) }
+      if rules.answer == .written { executor.track(Ack { reply.reply(.after($0)) }) }
       guard parameters.decode != nil else {
         produce(event(request, body, method, path, queryMap), origin: source)
         if rules.answer == .accepted { reply.reply(.accepted) }

@@ -70,8 +70,8 @@ public struct Interval: SourceComponent {
 
   public var pace: EventPace? { every.map { .every($0) } }
 
-  public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
-    Node(self, seat, downstream)
+  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+    Node(self, nodeContext, downstream)
   }
 
   final class Node: RunningSource {
@@ -84,9 +84,9 @@ public struct Interval: SourceComponent {
     /// Under a schedule: both clocks when they were looked at last.
     private var seen = (instant: Instant(nanoseconds: 0), wallTime: Int64(0))
 
-    init(_ parameters: Interval, _ seat: Seat, _ downstream: Downstream) {
+    init(_ parameters: Interval, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
     override var isEndless: Bool { true }

@@ -35,8 +35,8 @@ public struct NeverSource: SourceComponent {
 
   public var runsOnVirtualTime: Bool { true }
 
-  public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
-    Node(seat, downstream: downstream)
+  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+    Node(nodeContext, downstream: downstream)
   }
 
   final class Node: RunningSource {}

@@ -96,7 +96,8 @@ extension BlockReader {
   ///
   /// `placement`: what else those threads do.
   func start(
-    by first: any EventDecoder, decoding options: DecoderOptions, knowing memory: [UInt8] = [], threads: Int, allAtOnce: Bool, into intake: Intake,
+    by first: any EventDecoder, decoding options: DecoderOptions, knowing memory: [UInt8] = [], threads: Int,
+    allAtOnce: Bool, into inputQueue: InputQueue,
     placement: StagePlacement, take: @escaping @Sendable ([DecodedPiece]) -> Void
   ) throws(PosixError) {
     // Where there is one processor only, nothing is won by handing blocks to other threads.
@@ -107,7 +108,7 @@ extension BlockReader {
       try start(
         making: { { $0 } },
         deliver: { pieces in
-          _ = intake.deliver(here: isAlone) {
+          _ = inputQueue.deliver(here: isAlone) {
             take(pieces.map { decoding.decode($0, isPassedOn: placement.passesThrough) })
           }
         })
@@ -128,7 +129,7 @@ extension BlockReader {
       upTo: limit, when: demand, making: making,
       deliver: { [self] pieces in
         // While this thread runs a turn that does next to nothing, and writes, another one makes the next piece.
-        _ = intake.deliver(here: placement.isHandedOver && threadCount > 1) {
+        _ = inputQueue.deliver(here: placement.isHandedOver && threadCount > 1) {
           let start = monotonicNow()
           take(pieces)
           let time = monotonicNow() &- start

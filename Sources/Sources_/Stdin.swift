@@ -47,8 +47,8 @@ public struct Stdin: SourceComponent {
 
   public func threads(_ limit: Int?) -> String? { decode.options.threads(limit) }
 
-  public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
-    Node(self, seat, downstream)
+  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+    Node(self, nodeContext, downstream)
   }
 
   /// The beginning of a line that was read before a pipeline was suspended: what is read next goes on with it.
@@ -59,7 +59,7 @@ public struct Stdin: SourceComponent {
 
   final class Node: DecodingSource {
     private let parameters: Stdin
-    private lazy var intake = Intake(seat, gate: SemaphoreGate())
+    private lazy var inputQueue = InputQueue(nodeContext, gate: SemaphoreGate())
     private var reader: BlockReader?
     private lazy var placement = makePlacement(
       threads: parameters.decode.options.readsBlocksApart ? decodingThreads : 1,
@@ -72,9 +72,9 @@ public struct Stdin: SourceComponent {
     private lazy var lineOrigin = Origin(
       source: origin.source, receivedAt: executor.wallTime, reply: origin.reply)
 
-    init(_ parameters: Stdin, _ seat: Seat, _ downstream: Downstream) {
+    init(_ parameters: Stdin, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
     override func begin() {
@@ -85,7 +85,7 @@ public struct Stdin: SourceComponent {
       }
       guard hasClaim else {
         finish(
-          failing: SignalFailure(.source, "another source reads standard input already", at: seat.location))
+          failing: SignalFailure(.source, "another source reads standard input already", at: nodeContext.location))
         return
       }
       guard let decoder = makeDecoder(parameters.decode.options) else { return }
@@ -99,17 +99,17 @@ public struct Stdin: SourceComponent {
         defer { bytes = [] }
         return bytes
       }
-      let intake = intake
+      let inputQueue = inputQueue
       let node = Weak(self)
       do throws(PosixError) {
         let reader = try BlockReader(.standardInput, options: options)
         self.reader = reader
         try reader.start(
           by: decoder, decoding: parameters.decode.options, knowing: decodingPlace.memory, threads: decodingThreads,
-          allAtOnce: execution.reading.startsAllThreads, into: intake, placement: placement
+          allAtOnce: execution.reading.startsAllThreads, into: inputQueue, placement: placement
         ) { pieces in node.object?.take(pieces[...]) }
       } catch {
-        finish(failing: SignalFailure(.source, error.message, at: seat.location))
+        finish(failing: SignalFailure(.source, error.message, at: nodeContext.location))
       }
     }
 
@@ -143,7 +143,7 @@ public struct Stdin: SourceComponent {
         endPause()
       case .stopped: finish()
       case .failed(let error):
-        finish(failing: SignalFailure(.source, error.message, at: seat.location))
+        finish(failing: SignalFailure(.source, error.message, at: nodeContext.location))
       }
     }
 
@@ -177,7 +177,7 @@ public struct Stdin: SourceComponent {
         decodingPlace = place
       } else {
         execution.services.log(
-          .warning, execution.plan.steps[seat.step.number].label,
+          .warning, execution.plan.steps[nodeContext.step.number].label,
           "'decode' has changed and needs the beginning of the input, which has been read; the next row names the columns"
         )
       }
@@ -186,7 +186,7 @@ public struct Stdin: SourceComponent {
     override func resume() { begin() }
 
     override func stop() {
-      intake.stop()
+      inputQueue.stop()
       reader?.stop()
       if hasClaim { Stdin.claimed.withLock { $0 = false } }
       endPause()

@@ -44,8 +44,8 @@ public struct Values: SourceComponent {
 
   public var immediateValues: OwnedValue? { every == nil ? list.value : nil }
 
-  public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
-    Node(self, seat, downstream)
+  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+    Node(self, nodeContext, downstream)
   }
 
   final class Node: RunningSource {
@@ -54,10 +54,10 @@ public struct Values: SourceComponent {
     private var next = 0
     private var timer = Wake.none
 
-    init(_ parameters: Values, _ seat: Seat, _ downstream: Downstream) {
+    init(_ parameters: Values, _ nodeContext: NodeContext, _ downstream: Downstream) {
       list = parameters.list.value
       every = parameters.every
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
     private var count: Int { list.value.is(.list) ? list.value.elements.count : 1 }

@@ -47,7 +47,7 @@ public final class RealPipeline {
     executor.setNeedsTurn = { bell.ring() }
     nonisolated(unsafe) weak var weakSelf: RealPipeline?
     if lends {
-      executor.runHere = { [turns, unowned executor] batch, isInner in
+      executor.runInline = { [turns, unowned executor] batch, isInner in
         guard turns.try() else { return false }
         let lent = executor.runLent(inner: isInner, batch)
         turns.unlock()

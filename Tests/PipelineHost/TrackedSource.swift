@@ -8,22 +8,22 @@ public struct TrackedSource: SourceComponent {
 
   public init() {}
 
-  public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
-    let node = Node(seat, downstream: downstream)
+  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+    let node = Node(nodeContext, downstream: downstream)
     feed.node = node
     return node
   }
 
   public final class Feed: @unchecked Sendable {
     public fileprivate(set) weak var node: Node?
-    private let told = Mutex<[Int: Settlement.Outcome]>([:])
+    private let told = Mutex<[Int: Ack.Outcome]>([:])
     /// Called on whichever thread hears of an outcome, before it is in `outcomes`.
     public var hears: @Sendable (Int) -> Void = { _ in }
     /// Called when it is.
     public var ring: @Sendable () -> Void = {}
 
     /// What has become of the batches, by their numbers.
-    public var outcomes: [Int: Settlement.Outcome] { told.withLock { $0 } }
+    public var outcomes: [Int: Ack.Outcome] { told.withLock { $0 } }
 
     /// Posts a batch. `steps`: how many steps it puts off, one after the other.
     public func send(_ number: Int, _ values: [Int64], steps: Int = 0) {
@@ -31,7 +31,7 @@ public struct TrackedSource: SourceComponent {
       nonisolated(unsafe) let sender = node
       node.executor.postBatch { [self] in
         sender.executor.track(
-          Settlement { outcome in
+          Ack { outcome in
             self.hears(number)
             self.told.withLock { $0[number] = outcome }
             self.ring()
@@ -52,30 +52,30 @@ public struct TrackedSource: SourceComponent {
   }
 }
 
-/// A sink that holds the settlement of each turn in which it took something, until a test lets go of it.
+/// A sink that holds the acknowledgement of each turn in which it took something, until a test lets go of it.
 public struct HoldingSink: SinkComponent {
   public static let spec = ComponentSpec<HoldingSink>("holding", summary: "Holds.")
   public let held = Held()
 
   public init() {}
 
-  public func makeSink(_ seat: Seat) -> RunningSink { Node(held, seat) }
+  public func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(held, nodeContext) }
 
   public final class Held: @unchecked Sendable {
     public var events: [Int64] = []
-    public var settlements: [Settlement] = []
+    public var acks: [Ack] = []
 
     public func release() {
-      for settlement in settlements { settlement.release() }
+      for ack in acks { ack.release() }
     }
   }
 
   final class Node: RunningSink {
     private let held: Held
     private var hasTaken = false
-    init(_ held: Held, _ seat: Seat) {
+    init(_ held: Held, _ nodeContext: NodeContext) {
       self.held = held
-      super.init(seat)
+      super.init(nodeContext)
     }
     override func receive(_ event: Event) {
       held.events.append(event.value.asInt)
@@ -86,12 +86,12 @@ public struct HoldingSink: SinkComponent {
       drained()
     }
     override func turnEnded() {
-      if hasTaken, let settlement = executor.settlement {
-        settlement.hold()
-        held.settlements.append(settlement)
+      if hasTaken, let ack = executor.ack {
+        ack.hold()
+        held.acks.append(ack)
       }
       hasTaken = false
     }
-    override func abandon() { held.settlements = [] }
+    override func abandon() { held.acks = [] }
   }
 }

@@ -9,13 +9,13 @@ struct ClosingSink: SinkComponent {
 
   static let spec = ComponentSpec<ClosingSink>("closing", summary: "Closes.")
 
-  func makeSink(_ seat: Seat) -> RunningSink { Node(count, seat) }
+  func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(count, nodeContext) }
 
   final class Node: RunningSink {
     private var left: Int
-    init(_ count: Int, _ seat: Seat) {
+    init(_ count: Int, _ nodeContext: NodeContext) {
       left = count
-      super.init(seat)
+      super.init(nodeContext)
     }
     override func receive(_ event: Event) {
       left -= 1

@@ -10,15 +10,15 @@ public struct ValuesSource: SourceComponent {
     "values", summary: "Sends values and completes.",
     parameters: [.init("values", \.values, primary: true, required: true, whole: true, "What to send.")])
 
-  public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
-    Node(values.value, seat, downstream)
+  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+    Node(values.value, nodeContext, downstream)
   }
 
   final class Node: RunningSource {
     private let values: OwnedValue
-    init(_ values: OwnedValue, _ seat: Seat, _ downstream: Downstream) {
+    init(_ values: OwnedValue, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.values = values
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
     override func begin() {
@@ -46,14 +46,14 @@ public struct MarblesSource: SourceComponent {
       .init("tick", \.tick, range: 1...Int64.max, "How long a character lasts."),
     ], carries: .state(version: 1))
 
-  public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
+  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     let buffer = OutputBuffer()
-    let frame = EventFrame.make(seat)
+    let frame = EventFrame.make(nodeContext)
     frame.loadNothing()
     _ = text.render(frame, into: buffer)
     let marbles = try? Marbles(String(decoding: buffer.bytes, as: UTF8.self), tick: tick)
     let script = marbles.map { SignalHistory($0).script } ?? []
-    return ScriptedSource(script).makeSource(seat, downstream: downstream)
+    return ScriptedSource(script).makeSource(nodeContext, downstream: downstream)
   }
 }
 
@@ -80,15 +80,15 @@ public struct CountedSource: SourceComponent {
 
   public static let spec = ComponentSpec<CountedSource>("counted", summary: "Counts subscriptions.")
 
-  public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
-    Node(self, seat, downstream)
+  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+    Node(self, nodeContext, downstream)
   }
 
   final class Node: RunningSource {
     private let source: CountedSource
-    init(_ source: CountedSource, _ seat: Seat, _ downstream: Downstream) {
+    init(_ source: CountedSource, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.source = source
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
       source.counts.alive += 1
     }
     deinit { source.counts.alive -= 1 }

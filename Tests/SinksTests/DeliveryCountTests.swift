@@ -15,8 +15,8 @@ import Transport
     static let spec = ComponentSpec<PipeSink>("pipe", summary: "A pipe.")
     var output: Int32 = -1
     var encode = EncodeParameter(.ndjson)
-    func makeSink(_ seat: Seat) -> RunningSink {
-      StreamSink(seat, encode, .descriptor(FileDescriptor(output, name: "a pipe")))
+    func makeSink(_ nodeContext: NodeContext) -> RunningSink {
+      StreamSink(nodeContext, encode, .descriptor(FileDescriptor(output, name: "a pipe")))
     }
   }
 

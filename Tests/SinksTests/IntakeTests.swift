@@ -7,7 +7,7 @@ import Testing
 /// How batches come from a source's own thread into the pipeline.
 @Suite struct IntakeTests {
   /// Does something where a thread would wait.
-  private final class Gate: Intake.Gate {
+  private final class Gate: InputQueue.Gate {
     let count = Mutex(0)
     let waits: Mutex<@Sendable () -> Void> = Mutex { Issue.record("nobody may wait") }
     var signals: Int { count.withLock { $0 } }
@@ -22,7 +22,7 @@ import Testing
   }
 
   private let pipeline: VirtualPipeline
-  private let intake: Intake
+  private let inputQueue: InputQueue
   private let gate = Gate()
   private let log = Log()
 
@@ -33,12 +33,12 @@ import Testing
     pipeline.settle()
     self.pipeline = pipeline
     let node = try #require(source.feed.node)
-    intake = Intake(node.seat, limit: 2, gate: gate)
+    inputQueue = InputQueue(node.nodeContext, limit: 2, gate: gate)
   }
 
   private func deliver(_ name: String, here: Bool = false) -> Bool {
     let log = log
-    return intake.deliver(here: here) { log.add(name) }
+    return inputQueue.deliver(here: here) { log.add(name) }
   }
 
   @Test func onlyWhoWaitsIsSignalled() {
@@ -56,8 +56,8 @@ import Testing
   }
 
   @Test func whoeverWaitsIsLetGoAtTheEnd() {
-    let intake = intake
-    gate.waits.withLock { $0 = { intake.stop() } }
+    let inputQueue = inputQueue
+    gate.waits.withLock { $0 = { inputQueue.stop() } }
     #expect(deliver("a") && deliver("b"))
     #expect(!deliver("c"))
     #expect(gate.signals == 1)
@@ -69,7 +69,7 @@ import Testing
   @Test func whoHasTimeRunsItsTurnUnlessSomethingOfItWaits() {
     let log = log
     let executor = pipeline.execution.executor
-    executor.runHere = { batch, _ in
+    executor.runInline = { batch, _ in
       log.add("here")
       return executor.runLent(batch).isTaken
     }

@@ -272,7 +272,7 @@ import Testing
     feed.send(1, [1])
     pipeline.settle()
     answer(pipeline, 422)
-    lost.settlements[0].release(.failed("no room"))
+    lost.acks[0].release(.failed("no room"))
     #expect(feed.outcomes == [1: .failed("no room")])
   }
 
@@ -285,7 +285,7 @@ import Testing
     answer(pipeline, 503)
     #expect(lost.events == [1, 2, 3, 4])
     #expect(feed.outcomes == [5: .settled])
-    #expect(lost.settlements.count == 1)
+    #expect(lost.acks.count == 1)
     lost.release()
     #expect(feed.outcomes.count == 5 && feed.outcomes.values.allSatisfy { $0 == .settled })
   }
@@ -342,9 +342,9 @@ import Testing
     }
     func write() {
       written = lost.events
-      let settlements = lost.settlements
-      lost.settlements = []
-      for settlement in settlements { settlement.release() }
+      let acks = lost.acks
+      lost.acks = []
+      for ack in acks { ack.release() }
     }
     func answer() {
       let open = pipeline.http.open

@@ -14,13 +14,13 @@ import Testing
     init() { time = nil }
     init(_ time: VirtualTime) { self.time = time }
 
-    func makeSink(_ seat: Seat) -> RunningSink { Node(time, seat) }
+    func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(time, nodeContext) }
 
     final class Node: RunningSink {
       private let time: VirtualTime?
-      init(_ time: VirtualTime?, _ seat: Seat) {
+      init(_ time: VirtualTime?, _ nodeContext: NodeContext) {
         self.time = time
-        super.init(seat)
+        super.init(nodeContext)
       }
       override func receive(_ event: Event) {
         if let time { time.advance(to: time.now + .milliseconds(1)) }

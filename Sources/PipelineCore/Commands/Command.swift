@@ -103,7 +103,9 @@ struct Command: OperatorComponent {
 
   func outputType(_ inputs: [EventType]) -> EventType { run.plan?.type ?? .dyn }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Hub(self, seat, downstream) }
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Hub(self, nodeContext, downstream)
+  }
 
   /// How a request to execute was answered.
   enum Answer {

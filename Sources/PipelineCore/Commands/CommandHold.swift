@@ -7,21 +7,23 @@ struct CommandHold: OperatorComponent {
   static let spec = ComponentSpec<CommandHold>(
     "hold", summary: "Keeps commands for inner signals to execute.", carries: .nothing)
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(self, nodeContext, downstream)
+  }
 
   final class Node: MultiInletNode {
     private let commands: [Int]
     private var hubs: [Command.Hub] = []
 
-    init(_ parameters: CommandHold, _ seat: Seat, _ downstream: Downstream) {
+    init(_ parameters: CommandHold, _ nodeContext: NodeContext, _ downstream: Downstream) {
       commands = parameters.commands
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
     override func start() {
-      for number in seat.inputs.indices.dropFirst() { open(seat.inputs[number], number: number) }
+      for number in nodeContext.inputs.indices.dropFirst() { open(nodeContext.inputs[number], number: number) }
       attach()
-      subscribe(seat.inputs[0])
+      subscribe(nodeContext.inputs[0])
     }
 
     override func restored() { attach() }

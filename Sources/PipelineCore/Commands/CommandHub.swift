@@ -5,7 +5,7 @@ extension Command {
   final class Hub: MultiInletNode {
     let parameters: Command
     /// The `execute` steps, by the numbers that they have for good.
-    private var drivers: [UInt64: Execute.Node] = [:]
+    private var rootSubscribers: [UInt64: Execute.Node] = [:]
     /// How many signals there are whose inner signals may execute it.
     private var holders = 0
     /// In the order in which they came.
@@ -39,7 +39,7 @@ extension Command {
     private struct Request {
       var input: OwnedEvent
       /// The number of the step that asked; it may have ended.
-      var driver: UInt64
+      var rootSubscriber: UInt64
       let work = Scope.Work()
       /// Whether it was begun while the sources were being ended, so that they are not what ends it.
       var isLate = false
@@ -47,29 +47,29 @@ extension Command {
       /// Whether it ends because the pipeline stops.
       func isCut(_ execution: Execution) -> Bool { work.isCut || execution.isDraining && !isLate }
 
-      init(input: OwnedEvent, driver: UInt64) {
+      init(input: OwnedEvent, rootSubscriber: UInt64) {
         self.input = input
-        self.driver = driver
+        self.rootSubscriber = rootSubscriber
       }
 
       init(_ state: inout StateReader) throws(StateFault) {
-        self.init(input: try state.read(), driver: try state.read())
+        self.init(input: try state.read(), rootSubscriber: try state.read())
       }
 
       func save(_ state: inout StateWriter) {
         state.write(input)
-        state.write(driver)
+        state.write(rootSubscriber)
       }
     }
 
-    init(_ parameters: Command, _ seat: Seat, _ downstream: Downstream) {
+    init(_ parameters: Command, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
     override func start() {
       execution.commands[parameters.index] = self
-      if let enabled = seat.inputs.first { open(enabled, number: Self.enabledInlet) }
+      if let enabled = nodeContext.inputs.first { open(enabled, number: Self.enabledInlet) }
       // Those who come in the same turn are there before it can end for want of them.
       execution.whenWired { [weak self] in self?.later() }
     }
@@ -94,17 +94,18 @@ extension Command {
       return executions.isEmpty || parameters.whenBusy == .queue || parameters.whenBusy == .latest
     }
 
-    func attach(_ driver: Execute.Node) { drivers[driver.serial] = driver }
+    func attach(_ rootSubscriber: Execute.Node) { rootSubscribers[rootSubscriber.serial] = rootSubscriber }
 
     /// What it has begun goes on: ending the subscription does not cancel the work (RACCommand's `execute:`).
-    func detach(_ driver: Execute.Node) {
-      drivers[driver.serial] = nil
+    func detach(_ rootSubscriber: Execute.Node) {
+      rootSubscribers[rootSubscriber.serial] = nil
       if !isClosed { endIfIdle() }
     }
 
     /// How much of what an `execute` step has begun is not over.
-    func pending(of driver: Execute.Node) -> Int {
-      executions.values.count { $0.driver == driver.serial } + waiting.count { $0.driver == driver.serial }
+    func pending(of rootSubscriber: Execute.Node) -> Int {
+      executions.values.count { $0.rootSubscriber == rootSubscriber.serial }
+        + waiting.count { $0.rootSubscriber == rootSubscriber.serial }
     }
 
     /// Somebody may have inner signals that execute it.
@@ -154,12 +155,12 @@ extension Command {
 
     // MARK: Executing
 
-    func execute(_ event: Event, for driver: Execute.Node) -> Answer {
+    func execute(_ event: Event, for rootSubscriber: Execute.Node) -> Answer {
       guard !isClosed, isPermitted else { return .disabled }
-      let request = Request(input: OwnedEvent(event), driver: driver.serial)
+      let request = Request(input: OwnedEvent(event), rootSubscriber: rootSubscriber.serial)
       let limit = parameters.allowsConcurrentExecution ? parameters.maxConcurrent : 1
       if executions.count + waiting.count < limit {
-        driver.began()
+        rootSubscriber.began()
         beginOrWait(request)
         return .accepted
       }
@@ -167,20 +168,20 @@ extension Command {
       case .reject: return .busy
       case .drop: return .dropped
       case .queue:
-        driver.began()
+        rootSubscriber.began()
         waiting.append(request)
         backlog.update(waiting.count, parameters.queueLimit, executor)
         return .accepted
       case .latest:
-        driver.began()
+        rootSubscriber.began()
         // Teardown precedes what comes next; an observer sees one command going on.
         for inlet in inlets where executions[inlet.number] != nil {
           let old = executions.removeValue(forKey: inlet.number)
           drop(inlet)
-          if let old { drivers[old.driver]?.ended() }
+          if let old { rootSubscribers[old.rootSubscriber]?.ended() }
         }
         if isClosed { return .disabled }
-        for old in waiting { drivers[old.driver]?.ended() }
+        for old in waiting { rootSubscribers[old.rootSubscriber]?.ended() }
         waiting.removeAll()
         beginOrWait(request)
         return .accepted
@@ -209,7 +210,8 @@ extension Command {
       depth += 1
       defer { depth -= 1 }
       open(
-        parameters.run.required, number: number, seat.scope.with(outer: request.input.event).with(work: request.work))
+        parameters.run.required, number: number,
+        nodeContext.scope.with(outer: request.input.event).with(work: request.work))
     }
 
     override func receive(_ event: Event, from inlet: Inlet) {
@@ -222,12 +224,12 @@ extension Command {
         announce()
         return
       }
-      let driver = executions[inlet.number].flatMap { drivers[$0.driver] }
+      let rootSubscriber = executions[inlet.number].flatMap { rootSubscribers[$0.rootSubscriber] }
       if parameters.deliver == .all || inlet.number == newest {
         keep(event)
         tell(.values, event)
       }
-      driver?.pass(event)
+      rootSubscriber?.pass(event)
     }
 
     override func completed(_ inlet: Inlet) {
@@ -263,7 +265,7 @@ extension Command {
       let ended = executions.removeValue(forKey: number)
       advance()
       announce()
-      if let ended { drivers[ended.driver]?.ended() }
+      if let ended { rootSubscribers[ended.rootSubscriber]?.ended() }
       if !isClosed { endIfIdle() }
     }
 
@@ -308,7 +310,7 @@ extension Command {
     private func endIfIdle() {
       // Where everything is being cancelled nobody is told of an end.
       guard execution.outcome == nil else { return }
-      guard isSettled, drivers.isEmpty, holders == 0, executions.isEmpty, waiting.isEmpty else { return }
+      guard isSettled, rootSubscribers.isEmpty, holders == 0, executions.isEmpty, waiting.isEmpty else { return }
       finish()
     }
 

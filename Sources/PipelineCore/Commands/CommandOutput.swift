@@ -14,7 +14,9 @@ struct CommandOutput: OperatorComponent {
 
   func outputType(_ inputs: [EventType]) -> EventType { kind == .values ? type : EventType(.bool) }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(self, nodeContext, downstream)
+  }
 
   final class Node: OperatorNode {
     let kind: Kind
@@ -24,10 +26,10 @@ struct CommandOutput: OperatorComponent {
     /// When it was subscribed, compared with others.
     private(set) var serial: UInt64 = 0
 
-    init(_ parameters: CommandOutput, _ seat: Seat, _ downstream: Downstream) {
+    init(_ parameters: CommandOutput, _ nodeContext: NodeContext, _ downstream: Downstream) {
       kind = parameters.kind
       command = parameters.command
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
     /// Its input is the command itself, which sends nothing there, but ends.

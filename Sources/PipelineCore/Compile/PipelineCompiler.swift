@@ -99,10 +99,10 @@ final class Compilation {
     // What is wrong already would make the rest look unused.
     guard file.isWhole, !diagnostics.hasErrors else { return nil }
     // Who executes a command runs, even if nobody reads it, or somebody does only later.
-    let drivers = entries.indices.filter {
+    let rootSubscribers = entries.indices.filter {
       !entries[$0].isCold && executing.contains(entries[$0].name.value)
     }
-    for at in drivers { entries[at].references += 1 }
+    for at in rootSubscribers { entries[at].references += 1 }
     warnUnused()
     for segment in segments { segment.projection.freeze() }
     let named = entries.compactMap { entry -> NamedPlan? in
@@ -113,7 +113,7 @@ final class Compilation {
     }
     let plan = Plan(
       name: file.name.value, description: file.description?.value, threads: file.threads?.value, source: file.source,
-      named: named, sinks: sinks, drivers: drivers, steps: steps, expressions: expressions,
+      named: named, sinks: sinks, rootSubscribers: rootSubscribers, steps: steps, expressions: expressions,
       standardInput: standardInputs.first)
     plan.reportSharedAddresses(into: &diagnostics)
     plan.reportUnansweredRequests(into: &diagnostics)
@@ -402,7 +402,7 @@ final class Compilation {
     _ nodes: [ComponentNode], _ input: SignalPlan, _ context: SignalContext, seeing projection: Projection? = nil
   ) -> SignalPlan? {
     var result = input
-    var parts: [RunPlan.Part] = []
+    var parts: [FusedRunPlan.Part] = []
     var runInput = input
     var runStep = input.step
     var type = input.type
@@ -410,7 +410,7 @@ final class Compilation {
 
     func closeRun() {
       if !parts.isEmpty {
-        result = SignalPlan(.run(RunPlan(parts: parts), input: runInput), step: runStep, type: type)
+        result = SignalPlan(.run(FusedRunPlan(parts: parts), input: runInput), step: runStep, type: type)
         parts = []
       }
     }

@@ -25,7 +25,7 @@ public struct PlanExplanation {
       say(0, "")
       say(0, title)
       for entry in named {
-        let runs = plan.drivers.contains { plan.named[$0].name == entry.name }
+        let runs = plan.rootSubscribers.contains { plan.named[$0].name == entry.name }
         let manner = Self.manner(entry) + (runs ? ", runs to execute a command" : "")
         say(1, "\(entry.name): \(Self.name(entry.body.type.type))\(manner)")
         signal(entry.body, 2)

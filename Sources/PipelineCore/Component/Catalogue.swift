@@ -81,7 +81,7 @@ public struct CatalogueEntry: Sendable {
   public init<C: OperatorComponent>(operator: C.Type, _ name: String? = nil) {
     self.init(C.self, .operator, name) { .operator($0) }
   }
-  public init<C: RowOperator>(row: C.Type, _ name: String? = nil) {
+  public init<C: FusableOperator>(row: C.Type, _ name: String? = nil) {
     self.init(C.self, .operator, name, isRowWise: true, changesValue: C.changesValue) { .row($0) }
   }
   public init<C: CombiningOperator>(combination: C.Type, _ name: String? = nil) {
@@ -120,7 +120,7 @@ public struct CatalogueEntry: Sendable {
 enum DecodedComponent {
   case source(any SourceComponent)
   case `operator`(any OperatorComponent)
-  case row(any RowOperator)
+  case row(any FusableOperator)
   case combination(any CombiningOperator)
   case command(Command)
   case sink(any SinkComponent)

@@ -57,7 +57,7 @@ public protocol SourceComponent: Component {
   var readsStandardInput: Bool { get }
   /// Which threads read and decode, in words; nil where there is nothing to tell. `limit`: the plan's ``Plan/threads``.
   func threads(_ limit: Int?) -> String?
-  func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource
+  func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource
 }
 
 extension SourceComponent {
@@ -82,7 +82,7 @@ public protocol OperatorComponent: Component {
   var furtherInputs: [SignalPlan] { get }
   /// What is known of the events, given what is known of the inputs'.
   func outputType(_ inputs: [EventType]) -> EventType
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode
   /// What its parameters mean for events that come at such a pace: of the signal that it follows, then of each signal
   /// among the parameters.
   func remarks(_ inputs: [EventPace?], _ location: SourceLocation) -> [Diagnostic]
@@ -100,7 +100,7 @@ extension OperatorComponent {
 
 /// A step that answers each event with at most one, at once, and looks at nothing else: neighbouring
 /// ones run as one pass. What it sends beside that, later or at the end, is for a ``LateStep``.
-public protocol RowOperator: OperatorComponent {
+public protocol FusableOperator: OperatorComponent {
   /// Whether later steps see another value than this one.
   static var changesValue: Bool { get }
   /// Whether its steps are a ``PureStep``: what one makes of an event depends on nothing else. Said by ``PureOperator``.
@@ -110,22 +110,22 @@ public protocol RowOperator: OperatorComponent {
   var isForgettable: Bool { get }
   /// Whether its steps are a ``LateStep``.
   var sendsLater: Bool { get }
-  func makeStep() -> RowStep
+  func makeStep() -> FusedStep
   /// The same for one more of many equal chains, of which `first` is a step: they may share what does not change.
-  func makeStep(beside first: RowStep) -> RowStep
+  func makeStep(beside first: FusedStep) -> FusedStep
 }
 
-extension RowOperator {
+extension FusableOperator {
   public static var changesValue: Bool { false }
   public static var isPure: Bool { false }
   public var isForgettable: Bool { Self.isPure }
   public var sendsLater: Bool { false }
-  public func makeStep(beside first: RowStep) -> RowStep { makeStep() }
+  public func makeStep(beside first: FusedStep) -> FusedStep { makeStep() }
 
-  public func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
-    RowRun(
-      RunPlan(parts: [.init(segment: seat.segment, steps: [.init(id: seat.step, component: self)])]),
-      seat, downstream: downstream)
+  public func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    FusedRun(
+      FusedRunPlan(parts: [.init(segment: nodeContext.segment, steps: [.init(id: nodeContext.step, component: self)])]),
+      nodeContext, downstream: downstream)
   }
 }
 
@@ -135,7 +135,7 @@ public protocol CombiningOperator: OperatorComponent {
   static var minimumInputs: Int { get }
   /// Whether an event is the list of the inputs' events, which `reduce` sees by the inputs' names.
   static var makesTuple: Bool { get }
-  /// Learns what the inputs are there for, in the order of `Seat.inputs`.
+  /// Learns what the inputs are there for, in the order of `NodeContext.inputs`.
   mutating func take(_ inputs: [InputNode])
 }
 
@@ -160,7 +160,7 @@ public protocol SinkComponent: Component {
   /// How it writes events one behind the other to a stream, so that they may be encoded before it gets them
   /// (``ParallelStage``); nil: it must see each.
   var streamEncoding: EncodeParameter? { get }
-  func makeSink(_ seat: Seat) -> RunningSink
+  func makeSink(_ nodeContext: NodeContext) -> RunningSink
 }
 
 extension SinkComponent {

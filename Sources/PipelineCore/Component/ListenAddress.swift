@@ -46,7 +46,7 @@ extension Plan {
         for inner in component.innerPlans { visit(inner, times: 1) }
       }
     }
-    for (index, named) in named.enumerated() where named.references > 0 || drivers.contains(index) {
+    for (index, named) in named.enumerated() where named.references > 0 || rootSubscribers.contains(index) {
       visit(named.body, times: named.isCold ? max(named.references, 1) : 1)
     }
     for sink in sinks { visit(sink.input, times: 1) }

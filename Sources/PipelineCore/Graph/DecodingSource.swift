@@ -41,7 +41,7 @@ open class DecodingSource: RunningSource {
     do {
       return try options.decoder()
     } catch {
-      finish(failing: SignalFailure(.source, "'decode' cannot be used: \(error.message)", at: seat.location))
+      finish(failing: SignalFailure(.source, "'decode' cannot be used: \(error.message)", at: nodeContext.location))
       return nil
     }
   }
@@ -95,7 +95,7 @@ open class DecodingSource: RunningSource {
   private func hold(_ rows: RowBatch, _ origin: Origin, from cursor: Cursor, in memory: AnyObject) {
     restTime = 0
     remainder = Remainder(rows: rows, origin: origin, cursor: cursor, memory: memory)
-    executor.resume(inner: seat.scope.outer != nil) { [self] in goOn() }
+    executor.resume(inner: nodeContext.scope.outer != nil) { [self] in goOn() }
   }
 
   private func goOn() {
@@ -112,7 +112,7 @@ open class DecodingSource: RunningSource {
     if let stop {
       rest.cursor = stop
       remainder = rest
-      executor.resume(inner: seat.scope.outer != nil) { [self] in goOn() }
+      executor.resume(inner: nodeContext.scope.outer != nil) { [self] in goOn() }
       return
     }
     remainder = nil
@@ -165,7 +165,8 @@ open class DecodingSource: RunningSource {
   ///   - always: The work is done beside the turns from the first block on.
   public final func makePlacement(threads: Int, always: Bool) -> StagePlacement {
     StagePlacement(
-      seat.scope.isForSomething ? nil : execution.plan.stage(of: seat.step), threads: threads, always: always)
+      nodeContext.scope.isForSomething ? nil : execution.plan.stage(of: nodeContext.step), threads: threads,
+      always: always)
   }
 
   /// For the end of each turn in which there were blocks.

@@ -16,7 +16,7 @@ final class ErrorsSignal {
     func cancel() {
       guard !isClosed else { return }
       isClosed = true
-      signal.execution.executor.bury(self)
+      signal.execution.executor.releaseLater(self)
       signal.subscribers.removeAll { $0 === self }
     }
   }
@@ -51,7 +51,7 @@ final class ErrorsSignal {
     subscribers = []
     for subscriber in told where !subscriber.isClosed {
       subscriber.isClosed = true
-      execution.executor.bury(subscriber)
+      execution.executor.releaseLater(subscriber)
       subscriber.downstream._withUnsafeGuaranteedRef { $0.complete() }
     }
   }

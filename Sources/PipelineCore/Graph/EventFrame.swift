@@ -205,8 +205,8 @@ final class SharedFrames {
 
 extension EventFrame {
   /// A frame for a component that looks at its parameters before it has a node.
-  public static func make(_ seat: Seat) -> EventFrame {
-    EventFrame(seat.segment, seat.scope, seat.execution)
+  public static func make(_ nodeContext: NodeContext) -> EventFrame {
+    EventFrame(nodeContext.segment, nodeContext.scope, nodeContext.execution)
   }
 }
 
@@ -215,11 +215,11 @@ extension OperatorNode {
   ///
   /// For a node that evaluates at once what it has loaded, before it emits anything, and sets its variables each time.
   public final func sharedFrame() -> EventFrame {
-    seat.scope.frames?.frame(seat.segment, seat.scope, execution) ?? makeFrame()
+    nodeContext.scope.frames?.frame(nodeContext.segment, nodeContext.scope, execution) ?? makeFrame()
   }
 
   /// A frame for this node's expressions.
   public final func makeFrame() -> EventFrame {
-    EventFrame(seat.segment, seat.scope, execution)
+    EventFrame(nodeContext.segment, nodeContext.scope, execution)
   }
 }

@@ -54,7 +54,7 @@ extension Execution {
 extension OperatorNode {
   /// Applies the error policy to an event; whether it goes on as it is.
   final func keeps(_ event: Event, because problem: () -> EventProblem) -> Bool {
-    switch execution.outcome(of: event, at: seat.step, because: problem) {
+    switch execution.outcome(of: event, at: nodeContext.step, because: problem) {
     case .pass: return true
     case .gone: break
     case .fail(let failure): finish(failing: failure)

@@ -48,7 +48,7 @@ extension Execution {
 
   // MARK: Events that are given up
 
-  public func reject(_ rejection: Rejection, at seat: Seat) { reject(rejection, step: seat.step) }
+  public func reject(_ rejection: Rejection, at nodeContext: NodeContext) { reject(rejection, step: nodeContext.step) }
 
   /// Whether what the step rejects reaches a reader of the errors output, or the dead letters.
   func keepsRejections(of step: StepID) -> Bool {

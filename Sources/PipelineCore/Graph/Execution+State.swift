@@ -6,9 +6,9 @@ enum SinkStatus: UInt8 {
   case drained
 }
 
-extension Driver {
+extension RootSubscriber {
   /// It in a saved state.
-  static func reference(_ signal: String) -> String { "drivers.\(signal)" }
+  static func reference(_ signal: String) -> String { "rootSubscribers.\(signal)" }
 }
 
 extension Execution {
@@ -33,7 +33,7 @@ extension Execution {
 
   /// Writes what all that runs keeps.
   func draftState(keeping: (SinkPlan) -> Bool = { _ in true }) -> StateDraft? {
-    guard outcome == nil, !isStopping, !sinks.isEmpty || !drivers.isEmpty else { return nil }
+    guard outcome == nil, !isStopping, !sinks.isEmpty || !rootSubscribers.isEmpty else { return nil }
     let table = StateTable.Builder(plan)
     let context = StateWriter.Context(executor, table)
     var state = StateWriter(context)
@@ -48,9 +48,11 @@ extension Execution {
       }
       if status == .open { record(open.upstream, of: sink.input, &state) }
     }
-    for (index, driver) in zip(plan.drivers, drivers) {
-      state.record(.reference(Driver.reference(plan.named[index].name))) { $0.write(driver.hasEnded) }
-      if let upstream = driver.upstream, let signal = driver.signal { record(upstream, of: signal, &state) }
+    for (index, rootSubscriber) in zip(plan.rootSubscribers, rootSubscribers) {
+      state.record(.reference(RootSubscriber.reference(plan.named[index].name))) { $0.write(rootSubscriber.hasEnded) }
+      if let upstream = rootSubscriber.upstream, let signal = rootSubscriber.signal {
+        record(upstream, of: signal, &state)
+      }
     }
     for tap in taps { tap.record(self, &state) }
     for signal in named { signal.record(&state) }
@@ -62,7 +64,7 @@ extension Execution {
     let table = draft.table
     let context = draft.context
     var records = draft.records
-    for source in justClosed where !table.hasRecord(of: source.seat.step) { source.record(&records) }
+    for source in justClosed where !table.hasRecord(of: source.nodeContext.step) { source.record(&records) }
     var origins = StateWriter(context)
     origins.write(each: context.origins) { state, origin in
       state.write(origin.source)
@@ -146,7 +148,7 @@ extension Execution {
       let record = restoration.record(reference: signal.reference)
       return errorsOutput(owner).subscribe(downstream, serial: record.flatMap { restoration.serial($0) })
     case .source(let component, let segment):
-      let node = makeSource(component, seat(signal, scope, segment), downstream)
+      let node = makeSource(component, nodeContext(signal, scope, segment), downstream)
       let version = node.carries.version
       guard let record = restoration.record(signal.step, version: version) else {
         start(node)
@@ -159,13 +161,13 @@ extension Execution {
       } catch {
         restoration.refuse(signal.step, error)
         node.cancel()
-        let fresh = makeSource(component, seat(signal, scope, segment), downstream)
+        let fresh = makeSource(component, nodeContext(signal, scope, segment), downstream)
         start(fresh)
         return fresh
       }
     case .node(let component, let segment, let inputs):
-      let node = component.makeNode(seat(signal, scope, segment, inputs), downstream: downstream)
-      if let run = node as? RowRun {
+      let node = component.makeNode(nodeContext(signal, scope, segment, inputs), downstream: downstream)
+      if let run = node as? FusedRun {
         run.restoreSteps(restoration)
         run.start()
         return run
@@ -181,7 +183,7 @@ extension Execution {
       } catch {
         restoration.refuse(signal.step, error)
         node.cancel()
-        let fresh = component.makeNode(seat(signal, scope, segment, inputs), downstream: downstream)
+        let fresh = component.makeNode(nodeContext(signal, scope, segment, inputs), downstream: downstream)
         fresh.start()
         return fresh
       }
@@ -191,7 +193,7 @@ extension Execution {
       }
       return subject.subscribe(downstream)
     case .run(let run, let input):
-      let node = RowRun(run, seat(signal, scope, .empty, [input]), downstream: downstream)
+      let node = FusedRun(run, nodeContext(signal, scope, .empty, [input]), downstream: downstream)
       node.restoreSteps(restoration)
       node.start()
       return node

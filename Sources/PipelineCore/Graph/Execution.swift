@@ -63,7 +63,7 @@ public final class Execution {
   private(set) var sinks: [OpenSink] = []
   private var openSinks = 0
   /// Who keeps running what executes commands and is read by nobody.
-  private(set) var drivers: [Driver] = []
+  private(set) var rootSubscribers: [RootSubscriber] = []
   /// The running commands, by their places in the plan.
   var commands: [Int: Command.Hub] = [:]
   private var runningSources: [RunningSource] = []
@@ -99,7 +99,7 @@ public final class Execution {
   private var lastPause: UInt64 = 0
   public private(set) var outcome: Outcome?
   /// What nodes have put off to later in the turn.
-  @exclusivity(unchecked) var agenda = Agenda()
+  @exclusivity(unchecked) var priorities = PriorityQueue()
   private var onEnd: (Outcome) -> Void = { _ in }
   /// What still goes on outside of the graph and must be over before the end is told.
   private var holds = 0
@@ -167,11 +167,11 @@ public final class Execution {
     let whole = enterWiring(topScope)
     openSinks = plan.sinks.count
     for (index, sink) in plan.sinks.enumerated() {
-      let seat = Seat(
+      let nodeContext = NodeContext(
         execution: self, step: sink.step, location: sink.location, scope: topScope, plan: nil,
         segment: sink.segment, inputs: [])
       let component = sinkOverride?(sink.name) ?? sink.component
-      let node = component.makeSink(seat)
+      let node = component.makeSink(nodeContext)
       node.index = index
       if let restoration { restore(node, sink, component, restoration) }
       node.takesEvents = !plan.readsOnlyErrors(sink.input)
@@ -197,16 +197,16 @@ public final class Execution {
       let upstream = subscribe(sink.input, topScope, to: sinks[index].node)
       if sinks[index].node.hasEnded { upstream.cancel() } else { sinks[index].upstream = upstream }
     }
-    for index in plan.drivers {
-      let reference = Driver.reference(plan.named[index].name)
-      let driver = Driver(
+    for index in plan.rootSubscribers {
+      let reference = RootSubscriber.reference(plan.named[index].name)
+      let rootSubscriber = RootSubscriber(
         self, hasEnded: restoration?.hasEnded(reference) ?? false,
         isAwaited: plan.readsErrorsOfSinks(plan.named[index].body))
-      drivers.append(driver)
-      if driver.hasEnded { continue }
+      rootSubscribers.append(rootSubscriber)
+      if rootSubscriber.hasEnded { continue }
       let signal = SignalPlan(.named(index), step: StepID(0), type: .dyn, reference: "\(reference).signal")
-      driver.signal = signal
-      driver.upstream = subscribe(signal, topScope, to: driver)
+      rootSubscriber.signal = signal
+      rootSubscriber.upstream = subscribe(signal, topScope, to: rootSubscriber)
     }
     for (number, tap) in taps.enumerated() { tap.connect(self, number) }
     for shared in named { shared.launched() }
@@ -313,7 +313,7 @@ public final class Execution {
   public func cancel() {
     let isRunning = outcome == nil
     if isRunning { outcome = .failed(SignalFailure(.user, "cancelled")) }
-    executor.settlement?.fail("cancelled")
+    executor.ack?.fail("cancelled")
     executor.dropRemainders("cancelled")
     onEnd = { _ in }
     if isRunning { surrender() }
@@ -329,7 +329,7 @@ public final class Execution {
     }
     self.outcome = outcome
     if case .failed(let failure) = outcome {
-      executor.settlement?.fail(failure.message)
+      executor.ack?.fail(failure.message)
       if draft != nil { for sink in sinks where sink.isOpen && sink.isCarried { sink.node.relinquish() } }
       executor.dropRemainders(failure.message)
       surrender()
@@ -375,7 +375,7 @@ public final class Execution {
     isStopping = true
     executor.dropRemainders("the pipeline was suspended")
     for sink in sinks { sink.upstream.cancel() }
-    for driver in drivers { driver.upstream?.cancel() }
+    for rootSubscriber in rootSubscribers { rootSubscriber.upstream?.cancel() }
     for tap in taps { tap.disconnect() }
     for shared in named { shared.disconnect() }
     for source in runningSources { source.cancel() }
@@ -400,7 +400,7 @@ public final class Execution {
 
   private func teardown() {
     for sink in sinks { sink.upstream.cancel() }
-    for driver in drivers { driver.upstream?.cancel() }
+    for rootSubscriber in rootSubscribers { rootSubscriber.upstream?.cancel() }
     for tap in taps { tap.disconnect() }
     for sink in sinks where sink.isOpen { sink.node.abandon() }
     for shared in named { shared.disconnect() }
@@ -416,7 +416,8 @@ public final class Execution {
   /// It ends with its last sink and with what executes commands for what sinks could not deliver; one without sinks,
   /// with what executes its commands.
   private func endIfOver() {
-    guard openSinks == 0, isSuspended || drivers.allSatisfy({ $0.hasEnded || !plan.sinks.isEmpty && !$0.isAwaited })
+    guard openSinks == 0,
+      isSuspended || rootSubscribers.allSatisfy({ $0.hasEnded || !plan.sinks.isEmpty && !$0.isAwaited })
     else { return }
     end(.completed)
   }
@@ -493,11 +494,11 @@ public final class Execution {
     case .errors(let owner):
       return errorsOutput(owner).subscribe(downstream)
     case .source(let component, let segment):
-      let node = makeSource(component, seat(signal, scope, segment), downstream)
+      let node = makeSource(component, nodeContext(signal, scope, segment), downstream)
       start(node)
       return node
     case .node(let component, let segment, let inputs):
-      let node = component.makeNode(seat(signal, scope, segment, inputs), downstream: downstream)
+      let node = component.makeNode(nodeContext(signal, scope, segment, inputs), downstream: downstream)
       node.start()
       return node
     case .input:
@@ -506,29 +507,32 @@ public final class Execution {
       }
       return subject.subscribe(downstream)
     case .run(let run, let input):
-      let node = RowRun(run, seat(signal, scope, .empty, [input]), downstream: downstream)
+      let node = FusedRun(run, nodeContext(signal, scope, .empty, [input]), downstream: downstream)
       node.start()
       return node
     }
   }
 
-  func seat(_ signal: SignalPlan, _ scope: Scope, _ segment: Segment, _ inputs: [SignalPlan] = []) -> Seat {
-    Seat(
+  func nodeContext(_ signal: SignalPlan, _ scope: Scope, _ segment: Segment, _ inputs: [SignalPlan] = []) -> NodeContext
+  {
+    NodeContext(
       execution: self, step: signal.step, location: plan.steps[signal.step.number].location, scope: scope,
       plan: signal, segment: segment, inputs: inputs)
   }
 
-  func makeSource(_ component: any SourceComponent, _ seat: Seat, _ downstream: Downstream) -> RunningSource {
+  func makeSource(_ component: any SourceComponent, _ nodeContext: NodeContext, _ downstream: Downstream)
+    -> RunningSource
+  {
     var replacement: (any SourceComponent)?
     if let sourceOverride {
-      let owner = plan.steps[seat.step.number].owner
-      if let index = plan.index(ofNamed: owner), plan.named[index].body === seat.plan {
+      let owner = plan.steps[nodeContext.step.number].owner
+      if let index = plan.index(ofNamed: owner), plan.named[index].body === nodeContext.plan {
         replacement = sourceOverride(owner)
       }
     }
-    if let originOverride, let plan = seat.plan { replacement = originOverride(plan) }
+    if let originOverride, let plan = nodeContext.plan { replacement = originOverride(plan) }
     if replacement == nil, let sourceFilter { replacement = sourceFilter(component) }
-    let node = (replacement ?? component).makeSource(seat, downstream: downstream)
+    let node = (replacement ?? component).makeSource(nodeContext, downstream: downstream)
     node.replacement = replacement
     node.serial = nextSubscription()
     runningSources.append(node)
@@ -550,7 +554,7 @@ public final class Execution {
   func start(_ node: RunningSource, resuming: Bool = false) {
     if node.isClosed { return }
     // A source of an inner signal that one of the beginning nodes has caused starts with that inner signal.
-    let scope = node.seat.scope
+    let scope = node.nodeContext.scope
     if let later = wiring ?? beginning, wiring != nil || scope === topScope || scope.isBeside(later.scope) {
       later.sources.append((node, resuming))
       return
@@ -566,7 +570,7 @@ public final class Execution {
 
   /// Ends a source as if it had completed, because the pipeline stops.
   private func end(_ source: RunningSource) {
-    guard let work = source.seat.scope.work else {
+    guard let work = source.nodeContext.scope.work else {
       source.drain()
       return
     }

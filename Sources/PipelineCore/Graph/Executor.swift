@@ -45,7 +45,7 @@ public final class Executor: @unchecked Sendable {
   private struct Remainder {
     var isInner: Bool
     /// What becomes of the events of the whole batch: held once for the rest.
-    var settlement: Settlement?
+    var ack: Ack?
     var work: () -> Void
   }
 
@@ -96,13 +96,13 @@ public final class Executor: @unchecked Sendable {
   /// one with this batch (of an inner source?) among them; false if the batch was not taken. It saves waking another
   /// thread. What those turns leave to the thread with ``leave(_:)`` it does behind them. Set, if at all, by whoever
   /// runs the turns, once, before the first post.
-  public var runHere: @Sendable (_ batch: @escaping Work, _ isInner: Bool) -> Bool = { _, _ in false }
+  public var runInline: @Sendable (_ batch: @escaping Work, _ isInner: Bool) -> Bool = { _, _ in false }
   /// What becomes of the events of this turn, if somebody asks. A sink that takes something of them to write it later
   /// holds it until it is written.
-  public private(set) var settlement: Settlement?
-  /// `settlement` was made here, for several.
+  public private(set) var ack: Ack?
+  /// `ack` was made here, for several.
   private var tracksSeveral = false
-  /// What the thread that runs turns by `runHere` does behind them; nil while another one runs them.
+  /// What the thread that runs turns by `runInline` does behind them; nil while another one runs them.
   private var errands: [Work]?
   /// Called at the end of each turn, while its values are still valid.
   var turnEnded: () -> Void = {}
@@ -127,7 +127,7 @@ public final class Executor: @unchecked Sendable {
   /// How many may be before those that are gone are taken out.
   private var watchersToSweep = 16
   /// Keeps nodes that ended during this turn alive until nobody can be inside them.
-  private var graveyard: [AnyObject] = []
+  private var deferredReleases: [AnyObject] = []
   /// Steps of one turn that may run before the others get theirs; an endless synchronous source yields here.
   private static let deferredLimit = 1000
   /// So many run even where the turn is spent: what one event puts off is rarely more and stays together.
@@ -333,7 +333,7 @@ public final class Executor: @unchecked Sendable {
     {
       let rest = remainders.remove(at: index)
       turn {
-        if let settlement = rest.settlement { track(settlement) }
+        if let ack = rest.ack { track(ack) }
         rest.work()
       }
       return true
@@ -368,11 +368,11 @@ public final class Executor: @unchecked Sendable {
       deferredHead = 0
     }
     turnEnded()
-    if !graveyard.isEmpty { graveyard.removeAll(keepingCapacity: true) }
+    if !deferredReleases.isEmpty { deferredReleases.removeAll(keepingCapacity: true) }
     arena.reset()
     // Steps that were put off to the next turn belong to the events of this one.
-    if let settled = settlement, deferredHead == deferred.count {
-      settlement = nil
+    if let settled = ack, deferredHead == deferred.count {
+      ack = nil
       tracksSeveral = false
       settled.release()
     }
@@ -432,13 +432,13 @@ public final class Executor: @unchecked Sendable {
   }
 
   /// Has the rest of a batch run in a turn of its own, before any other batch of its kind; timers and control work may
-  /// come between. It belongs to the events of this turn (``settlement``). Called in a turn that is spent, at most once
+  /// come between. It belongs to the events of this turn (``ack``). Called in a turn that is spent, at most once
   /// for each source.
   ///
   /// - Parameter inner: the source is part of an inner signal.
   public func resume(inner: Bool, _ work: @escaping () -> Void) {
-    settlement?.hold()
-    remainders.append(Remainder(isInner: inner, settlement: settlement, work: work))
+    ack?.hold()
+    remainders.append(Remainder(isInner: inner, ack: ack, work: work))
   }
 
   /// The pipeline is over: the rest of its batches has no turn any more. `reason`: why its events have failed, if so.
@@ -446,32 +446,32 @@ public final class Executor: @unchecked Sendable {
     let left = remainders
     remainders = []
     for rest in left {
-      if let reason { rest.settlement?.fail(reason) }
-      rest.settlement?.release()
+      if let reason { rest.ack?.fail(reason) }
+      rest.ack?.release()
     }
   }
 
   // MARK: During a turn
 
-  /// All that this turn does from now on, what it puts off included, belongs to the events of `settlements`; one hold
+  /// All that this turn does from now on, what it puts off included, belongs to the events of `acks`; one hold
   /// of each ends with that. Called by the source of the events, or by a sink that has held them and now rejects them,
   /// once in a turn.
-  public func track(_ settlements: Settlement...) { track(settlements) }
+  public func track(_ acks: Ack...) { track(acks) }
 
-  public func track(_ settlements: [Settlement]) {
-    guard let first = settlements.first else { return }
-    if settlement == nil, settlements.count == 1 {
-      settlement = first
+  public func track(_ acks: [Ack]) {
+    guard let first = acks.first else { return }
+    if ack == nil, acks.count == 1 {
+      ack = first
       return
     }
     if !tracksSeveral {
-      let all = Settlement()
+      let all = Ack()
       // What an earlier turn has put off may go on in this one.
-      if let settlement { all.include(settlement) }
-      settlement = all
+      if let ack { all.include(ack) }
+      ack = all
       tracksSeveral = true
     }
-    for one in settlements { settlement?.include(one) }
+    for one in acks { ack?.include(one) }
   }
 
   /// Runs what an event of a batch has deferred before the next event of the batch comes, so that it makes
@@ -549,7 +549,7 @@ public final class Executor: @unchecked Sendable {
   /// The clock as it is, not the turn's instant: to measure with only.
   var instant: Instant { clock.now }
 
-  func bury(_ object: AnyObject) { graveyard.append(object) }
+  func releaseLater(_ object: AnyObject) { deferredReleases.append(object) }
 
   /// Who asks for no further input.
   public enum Pressure: Sendable {

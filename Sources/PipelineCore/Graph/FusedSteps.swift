@@ -4,7 +4,7 @@
 struct FusedSteps: RandomAccessCollection {
   struct Step {
     /// Retained.
-    var step: Unmanaged<RowStep>
+    var step: Unmanaged<FusedStep>
     /// Retained.
     var frame: Unmanaged<EventFrame>
     /// The first step of its part: the frame must be loaded with the event before.
@@ -16,7 +16,7 @@ struct FusedSteps: RandomAccessCollection {
 
   private let steps: UnsafeMutableBufferPointer<Step>
 
-  init(_ parts: [RunPlan.Part], frame: (Segment) -> EventFrame) {
+  init(_ parts: [FusedRunPlan.Part], frame: (Segment) -> EventFrame) {
     var steps: [Step] = []
     for part in parts {
       let frame = frame(part.segment)
@@ -64,7 +64,7 @@ struct FusedSteps: RandomAccessCollection {
   /// - Parameter own: The steps of one of many equal chains, in place of these.
   @inline(__always)
   func passPure(
-    _ event: UnsafeMutablePointer<Event>, from index: inout Int, _ own: RowRun.OwnSteps? = nil
+    _ event: UnsafeMutablePointer<Event>, from index: inout Int, _ own: FusedRun.OwnSteps? = nil
   ) -> Progress {
     let count = steps.count
     while index < count {
@@ -90,7 +90,8 @@ struct FusedSteps: RandomAccessCollection {
 
   /// What the step at `index`, which is not pure, says of the event.
   @inline(__always)
-  func apply(_ event: UnsafeMutablePointer<Event>, at index: Int, _ own: RowRun.OwnSteps?, _ run: RowRun) -> RowVerdict
+  func apply(_ event: UnsafeMutablePointer<Event>, at index: Int, _ own: FusedRun.OwnSteps?, _ run: FusedRun)
+    -> StepVerdict
   {
     let step = steps[index]
     let running = if let own { own[index] } else { step.step }

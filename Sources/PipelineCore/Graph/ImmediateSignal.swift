@@ -6,9 +6,9 @@ final class ImmediateSignal {
   private unowned(unsafe) let node: OperatorNode
   private let source: SignalPlan
   private let values: OwnedValue
-  private let plan: (run: RunPlan, signal: SignalPlan)?
+  private let plan: (run: FusedRunPlan, signal: SignalPlan)?
   private let outlet: Outlet
-  private var run: RowRun?
+  private var run: FusedRun?
   /// Where the events of the source come from, and the origin of the event for which it was made.
   private var origin: Origin
   private var outerOrigin: Origin
@@ -18,7 +18,7 @@ final class ImmediateSignal {
     // An observer of subscriptions sees each.
     guard node.execution.subscriptionProbe == nil else { return nil }
     var source = signal
-    var plan: (RunPlan, SignalPlan)?
+    var plan: (FusedRunPlan, SignalPlan)?
     if case .run(let run, let input) = signal.kind {
       guard run.parts.allSatisfy({ $0.steps.allSatisfy { type(of: $0.component).isPure } }) else { return nil }
       plan = (run, signal)
@@ -71,11 +71,11 @@ final class ImmediateSignal {
     origin = Origin(source: origin.source, receivedAt: 0, reply: outerOrigin.reply)
   }
 
-  private func runningSteps() -> RowRun? {
+  private func runningSteps() -> FusedRun? {
     guard let plan else { return nil }
     if let run, !run.isClosed { return run }
-    let seat = node.execution.seat(plan.signal, node.seat.scope, .empty, [source])
-    let made = RowRun(plan.run, seat, downstream: outlet)
+    let nodeContext = node.execution.nodeContext(plan.signal, node.nodeContext.scope, .empty, [source])
+    let made = FusedRun(plan.run, nodeContext, downstream: outlet)
     run = made
     return made
   }

@@ -43,7 +43,7 @@ public final class Inlet: Downstream {
   }
 
   /// The step that it belongs to.
-  var step: StepID { node._withUnsafeGuaranteedRef { $0.seat.step } }
+  var step: StepID { node._withUnsafeGuaranteedRef { $0.nodeContext.step } }
 
   public func cancel() {
     guard !hasEnded else { return }
@@ -52,7 +52,7 @@ public final class Inlet: Downstream {
 
   private func end() {
     hasEnded = true
-    node._withUnsafeGuaranteedRef { $0.executor.bury(self) }
+    node._withUnsafeGuaranteedRef { $0.executor.releaseLater(self) }
     let above = upstream
     upstream = nil
     above?.cancel()
@@ -95,11 +95,11 @@ open class MultiInletNode: OperatorNode {
   /// bears the input's number; those of inner signals are the node's own.
   @discardableResult
   public final func open(_ signal: SignalPlan, number: Int = 0, _ scope: Scope? = nil) -> Inlet {
-    guard let restoration = execution.restoration, !seat.inputs.contains(where: { $0 === signal }) else {
-      return attach(signal, number, scope ?? seat.scope)
+    guard let restoration = execution.restoration, !nodeContext.inputs.contains(where: { $0 === signal }) else {
+      return attach(signal, number, scope ?? nodeContext.scope)
     }
     // What starts empty has inner signals that do.
-    return restoration.within(.init()) { attach(signal, number, scope ?? seat.scope) }
+    return restoration.within(.init()) { attach(signal, number, scope ?? nodeContext.scope) }
   }
 
   private func attach(_ signal: SignalPlan, _ number: Int, _ scope: Scope) -> Inlet {
@@ -118,7 +118,7 @@ open class MultiInletNode: OperatorNode {
   /// Takes an inlet out of `inlets`; cancels it unless it has ended.
   public final func drop(_ inlet: Inlet) {
     // It may be dropped while it hands over an event, and the list is all that keeps it.
-    if !inlet.hasEnded { executor.bury(inlet) }
+    if !inlet.hasEnded { executor.releaseLater(inlet) }
     remove(inlet)
     inlet.cancel()
   }
@@ -132,13 +132,13 @@ open class MultiInletNode: OperatorNode {
 
   final override func recordInlets(_ state: inout StateWriter) {
     let inlets = inlets
-    let inner = inlets.isEmpty ? [] : seat.innerPlans
+    let inner = inlets.isEmpty ? [] : nodeContext.innerPlans
     state.write(each: inlets) { state, inlet in
       state.write(inlet.number)
       let isOpen = !inlet.hasEnded
       state.write(isOpen)
       guard isOpen else { return }
-      let input = seat.inputs.firstIndex { $0 === inlet.signal }
+      let input = nodeContext.inputs.firstIndex { $0 === inlet.signal }
       state.write(input)
       if input != nil { return }
       state.write(inner.firstIndex { $0 === inlet.signal } ?? -1)
@@ -152,32 +152,32 @@ open class MultiInletNode: OperatorNode {
   final override func record(_ state: inout StateWriter) {
     super.record(&state)
     for inlet in inlets where !inlet.hasEnded {
-      if let upstream = inlet.upstream, seat.inputs.contains(where: { $0 === inlet.signal }) {
+      if let upstream = inlet.upstream, nodeContext.inputs.contains(where: { $0 === inlet.signal }) {
         execution.record(upstream, of: inlet.signal, &state)
       }
     }
   }
 
   final override func savedInlets(_ state: inout StateReader) throws(StateFault) -> [SavedInlet] {
-    let inner = seat.innerPlans
+    let inner = nodeContext.innerPlans
     var inlets: [SavedInlet] = []
     var inputs: Set<Int> = []
     for _ in 0..<(try state.count()) {
       let number = try state.read(Int.self)
       guard try state.read(Bool.self) else {
-        inlets.append(SavedInlet(number: number, signal: nil, scope: seat.scope, section: nil))
+        inlets.append(SavedInlet(number: number, signal: nil, scope: nodeContext.scope, section: nil))
         continue
       }
       if let input = try state.read(Int?.self) {
-        guard seat.inputs.indices.contains(input), number == input, inputs.insert(input).inserted else {
+        guard nodeContext.inputs.indices.contains(input), number == input, inputs.insert(input).inserted else {
           throw StateFault("it has other inputs")
         }
         inlets.append(
-          SavedInlet(number: number, signal: seat.inputs[input], scope: seat.scope, section: nil))
+          SavedInlet(number: number, signal: nodeContext.inputs[input], scope: nodeContext.scope, section: nil))
       } else {
         let index = try state.read(Int.self)
         guard inner.indices.contains(index) else { throw StateFault("it has other inner signals") }
-        let scope = try Scope(&state, within: seat.scope)
+        let scope = try Scope(&state, within: nodeContext.scope)
         inlets.append(
           SavedInlet(
             number: number, signal: inner[index], scope: scope, section: try .init(try state.part())))
@@ -195,7 +195,7 @@ open class MultiInletNode: OperatorNode {
   final override func reopen(_ inlets: [SavedInlet], _ restoration: Restoration) {
     for saved in inlets {
       guard let signal = saved.signal else {
-        let inlet = Inlet(self, saved.number, .nothing, seat.scope)
+        let inlet = Inlet(self, saved.number, .nothing, nodeContext.scope)
         inlet.hasEnded = true
         append(inlet)
         continue

@@ -1,9 +1,9 @@
 /// The steps of one chain of a fused run, seen from a step that sends later than the event that it was given.
 ///
 /// A run has one chain of its own; the run that the groups of `groupBy` share has one for each group.
-class RowChain {
+class FusedChain {
   /// Nil: the steps of the run itself, or none any more.
-  final var steps: RowRun.OwnSteps?
+  final var steps: FusedRun.OwnSteps?
   /// Nothing may be sent through the chain any more.
   final var hasEnded = false
 
@@ -14,9 +14,9 @@ class RowChain {
   /// A step has done its work and keeps nothing.
   func settled() {}
   /// Runs of its own that steps of the chain are in, where each chain is subscribed by itself.
-  final var runs: [Unmanaged<RowRun>] = []
+  final var runs: [Unmanaged<FusedRun>] = []
 
-  final func remove(_ run: RowRun) { runs.removeAll { $0.toOpaque() == Unmanaged.passUnretained(run).toOpaque() } }
+  final func remove(_ run: FusedRun) { runs.removeAll { $0.toOpaque() == Unmanaged.passUnretained(run).toOpaque() } }
 }
 
 extension SignalPlan {
@@ -42,11 +42,11 @@ extension SignalPlan {
 /// A fused step that also sends at other times than when an event comes: at a timer, as the event time of the stream
 /// goes on, or several events at once.
 ///
-/// Its operator says ``RowOperator/changesValue``: the steps behind it never see the value that it was given.
-open class LateStep: RowStep, TimerTarget {
+/// Its operator says ``FusableOperator/changesValue``: the steps behind it never see the value that it was given.
+open class LateStep: FusedStep, TimerTarget {
   /// Set before anything else is called.
-  private var link: Unmanaged<RowChain>?
-  private var runLink: Unmanaged<RowRun>?
+  private var link: Unmanaged<FusedChain>?
+  private var runLink: Unmanaged<FusedRun>?
   fileprivate final var index = 0
   /// The chain has ended or was cancelled: nothing more is sent, no timer may be set.
   public private(set) final var isStopped = false
@@ -68,12 +68,12 @@ open class LateStep: RowStep, TimerTarget {
 
   // MARK: What it may ask for
 
-  public final var run: RowRun {
+  public final var run: FusedRun {
     guard let runLink else { preconditionFailure("a step was not attached") }
     return runLink._withUnsafeGuaranteedRef { $0 }
   }
 
-  final var chain: RowChain {
+  final var chain: FusedChain {
     guard let link else { preconditionFailure("a step was not attached") }
     return link._withUnsafeGuaranteedRef { $0 }
   }
@@ -107,7 +107,7 @@ open class LateStep: RowStep, TimerTarget {
 
   // MARK: Life
 
-  final func attach(to chain: RowChain, of run: RowRun, at index: Int) {
+  final func attach(to chain: FusedChain, of run: FusedRun, at index: Int) {
     link = .passUnretained(chain)
     runLink = .passUnretained(run)
     self.index = index

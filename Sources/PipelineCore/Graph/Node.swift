@@ -35,22 +35,22 @@ final class NoSubscription: Subscription {
 /// Ownership: a node holds its upstreams; the downstream holds the node. The link down is unowned, and
 /// an ended node is kept to the end of the turn, so nobody is freed while control is inside.
 open class OperatorNode: Downstream, Subscription, TimerTarget {
-  public let seat: Seat
+  public let nodeContext: NodeContext
   private let downstream: Unmanaged<Downstream>
   private var upstreams: [(input: Int, subscription: any Subscription)] = []
   // Nodes run on one thread at a time, and no access lasts longer than a load or a store.
   @exclusivity(unchecked) public private(set) var isClosed = false
 
-  public init(_ seat: Seat, downstream: Downstream) {
-    self.seat = seat
+  public init(_ nodeContext: NodeContext, downstream: Downstream) {
+    self.nodeContext = nodeContext
     self.downstream = .passUnretained(downstream)
     super.init()
   }
 
-  public final var execution: Execution { seat.execution }
-  public final var executor: Executor { seat.execution.executor }
-  public final var arena: Arena { seat.execution.executor.arena }
-  public final var now: Instant { seat.execution.executor.now }
+  public final var execution: Execution { nodeContext.execution }
+  public final var executor: Executor { nodeContext.execution.executor }
+  public final var arena: Arena { nodeContext.execution.executor.arena }
+  public final var now: Instant { nodeContext.execution.executor.now }
 
   // MARK: Input, to override
 
@@ -63,7 +63,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
   /// A timer that this node scheduled is due.
   open func woke(_ token: Int) {}
   /// Subscribes what is above; called once, when the node itself is subscribed.
-  open func start() { if let input = seat.inputs.first { subscribe(input) } }
+  open func start() { if let input = nodeContext.inputs.first { subscribe(input) } }
   /// Frees what only this class knows of: inner subscriptions, queues. Called once.
   open func stop() {}
   /// Goes on where `later` left off.
@@ -116,7 +116,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
 
   private func close() {
     isClosed = true
-    executor.bury(self)
+    executor.releaseLater(self)
     stop()
     closed()
     let above = upstreams
@@ -132,7 +132,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
     _ event: Event, _ code: Diagnostic.Code, _ message: String, at location: SourceLocation? = nil
   ) {
     execution.reject(
-      Rejection(event, code, message, at: location ?? seat.location), at: seat)
+      Rejection(event, code, message, at: location ?? nodeContext.location), at: nodeContext)
   }
 
   // MARK: What a node may ask for
@@ -157,16 +157,16 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
   /// Calls `resumed` off the stack, later in this turn or in the next.
   public final func later(_ token: Int = 0) { executor.defer(self, token) }
 
-  /// Subscribes one of `seat.inputs` for this node itself and cancels it when the node ends. Inner signals
+  /// Subscribes one of `nodeContext.inputs` for this node itself and cancels it when the node ends. Inner signals
   /// need inlets.
   ///
   /// A signal that ends while it is being subscribed has already said so.
   public final func subscribe(_ signal: SignalPlan) {
     guard !isClosed else { return }
-    guard let input = seat.inputs.firstIndex(where: { $0 === signal }) else {
+    guard let input = nodeContext.inputs.firstIndex(where: { $0 === signal }) else {
       preconditionFailure("a node subscribes its inputs; inner signals come through inlets")
     }
-    let subscription = execution.subscribe(signal, seat.scope, to: self)
+    let subscription = execution.subscribe(signal, nodeContext.scope, to: self)
     if isClosed { subscription.cancel() } else { upstreams.append((input, subscription)) }
   }
 
@@ -174,21 +174,21 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
 
   /// Writes the records of this node and of what is above.
   func record(_ state: inout StateWriter) {
-    state.record(.step(seat.step, version: seat.carries.version)) { state in
+    state.record(.step(nodeContext.step, version: nodeContext.carries.version)) { state in
       state.write(each: upstreams.filter { !$0.subscription.isClosed }) { $0.write($1.input) }
       state.write(each: executor.deferrals(of: self)) {
         $0.write($1.position)
         $0.write($1.token)
       }
       recordInlets(&state)
-      state.own(seat.step, save)
+      state.own(nodeContext.step, save)
     }
     recordInputs(&state)
   }
 
   final func recordInputs(_ state: inout StateWriter) {
     for upstream in upstreams where !upstream.subscription.isClosed {
-      execution.record(upstream.subscription, of: seat.inputs[upstream.input], &state)
+      execution.record(upstream.subscription, of: nodeContext.inputs[upstream.input], &state)
     }
   }
 
@@ -201,12 +201,13 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
     var record = record.reader(version: version, target: self)
     var inputs: [Int] = []
     for _ in 0..<(try record.count()) {
-      inputs.append(try record.read(in: 0...max(0, seat.inputs.count - 1)))
+      inputs.append(try record.read(in: 0...max(0, nodeContext.inputs.count - 1)))
     }
-    guard Set(inputs).count == inputs.count, seat.inputs.count > 0 || inputs.isEmpty else {
+    guard Set(inputs).count == inputs.count, nodeContext.inputs.count > 0 || inputs.isEmpty else {
       throw StateFault("it has other inputs")
     }
-    for (index, input) in seat.inputs.enumerated() where !inputs.contains(index) && restoration.isRenewed(input) {
+    for (index, input) in nodeContext.inputs.enumerated() where !inputs.contains(index) && restoration.isRenewed(input)
+    {
       throw StateFault("a signal that it gets no events from any more has changed since")
     }
     var deferred: [(position: Int, token: Int)] = []
@@ -216,7 +217,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
     guard record.isAtEnd else { throw StateFault("there is more than the step reads") }
     try prepare(inlets)
     for step in deferred { restoration.deferred.append((step.position, self, step.token)) }
-    for input in inputs { subscribe(seat.inputs[input]) }
+    for input in inputs { subscribe(nodeContext.inputs[input]) }
     reopen(inlets, restoration)
     restored()
   }
@@ -233,7 +234,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
 }
 
 /// The place of a running node: which step of the plan it is, and what it may use.
-public struct Seat {
+public struct NodeContext {
   public unowned(unsafe) let execution: Execution
   /// Number of the step in the plan, for counters and messages.
   public let step: StepID
@@ -248,7 +249,7 @@ public struct Seat {
   public let inputs: [SignalPlan]
 }
 
-extension Seat {
+extension NodeContext {
   /// What the component keeps beyond the process.
   var carries: Carries {
     switch plan?.kind {
@@ -285,7 +286,7 @@ public final class Scope {
   /// What the chain has in common with others that are parts of the same stream.
   let time: StreamTime?
   /// The chain of a group that it is the scope of, if that may be given up.
-  let chain: RowChain?
+  let chain: FusedChain?
   /// The scope around the reference for which a cold signal was made: it begins with what is made for that.
   private let reference: Scope?
 
@@ -298,7 +299,7 @@ public final class Scope {
   init(
     outer: OwnedValue? = nil, error: OwnedValue? = nil, origin: Origin = .none, key: OwnedValue? = nil,
     subject: Subject? = nil, work: Work? = nil, frames: SharedFrames? = nil, time: StreamTime? = nil,
-    chain: RowChain? = nil, reference: Scope? = nil
+    chain: FusedChain? = nil, reference: Scope? = nil
   ) {
     self.reference = reference
     self.chain = chain
@@ -334,7 +335,7 @@ public final class Scope {
   }
 
   func with(
-    subject: Subject, frames: SharedFrames? = nil, time: StreamTime? = nil, chain: RowChain? = nil
+    subject: Subject, frames: SharedFrames? = nil, time: StreamTime? = nil, chain: FusedChain? = nil
   ) -> Scope {
     Scope(
       outer: outer, error: error, origin: origin, key: key, subject: subject, work: work, frames: frames, time: time,

@@ -10,7 +10,7 @@ public struct ParallelStage: Sendable {
   /// The way from the source to one sink.
   public struct Branch: Sendable {
     /// The steps, in their order; all are a ``PureStep``.
-    var parts: [RunPlan.Part]
+    var parts: [FusedRunPlan.Part]
     /// The step of the sink.
     var sink: StepID
     var component: any SinkComponent
@@ -61,8 +61,8 @@ extension Plan {
   /// goes through.
   private static func way(
     to signal: SignalPlan, _ named: [NamedPlan]
-  ) -> (source: StepID, parts: [RunPlan.Part], through: [Int])? {
-    var parts: [[RunPlan.Part]] = []
+  ) -> (source: StepID, parts: [FusedRunPlan.Part], through: [Int])? {
+    var parts: [[FusedRunPlan.Part]] = []
     var through: [Int] = []
     var next = signal
     while true {
@@ -89,7 +89,7 @@ extension Plan {
   }
 }
 
-extension RunPlan {
+extension FusedRunPlan {
   /// Whether its steps depend on nothing but the value of each event.
   var isPure: Bool {
     parts.allSatisfy { part in

@@ -7,7 +7,7 @@ public final class Plan: Sendable {
   public let named: [NamedPlan]
   public let sinks: [SinkPlan]
   /// Indexes in `named` of signals that run without a reader, too: they execute commands.
-  public let drivers: [Int]
+  public let rootSubscribers: [Int]
   /// Every step, by ``StepID``.
   public let steps: [StepPlan]
   /// What is known of each expression, in the order of compilation.
@@ -23,7 +23,8 @@ public final class Plan: Sendable {
 
   public init(
     name: String, description: String?, threads: Int? = nil, source: SourceText, named: [NamedPlan], sinks: [SinkPlan],
-    drivers: [Int] = [], steps: [StepPlan], expressions: [ExpressionReport], standardInput: SourceLocation? = nil
+    rootSubscribers: [Int] = [], steps: [StepPlan], expressions: [ExpressionReport],
+    standardInput: SourceLocation? = nil
   ) {
     self.name = name
     self.description = description
@@ -31,7 +32,7 @@ public final class Plan: Sendable {
     self.source = source
     self.named = named
     self.sinks = sinks
-    self.drivers = drivers
+    self.rootSubscribers = rootSubscribers
     self.steps = steps
     self.expressions = expressions
     self.standardInput = standardInput
@@ -147,7 +148,7 @@ public final class SignalPlan: Sendable {
     case input
     case node(any OperatorComponent, Segment, inputs: [SignalPlan])
     /// Row-wise steps in one pass.
-    case run(RunPlan, input: SignalPlan)
+    case run(FusedRunPlan, input: SignalPlan)
   }
 
   public let kind: Kind
@@ -181,7 +182,7 @@ public final class SignalPlan: Sendable {
 }
 
 /// Neighbouring row-wise steps, compiled into one pass over each event.
-public struct RunPlan: Sendable {
+public struct FusedRunPlan: Sendable {
   /// Steps that see the same event value and so share one projection.
   public struct Part: Sendable {
     public var segment: Segment
@@ -189,7 +190,7 @@ public struct RunPlan: Sendable {
   }
   public struct Step: Sendable {
     public var id: StepID
-    public var component: any RowOperator
+    public var component: any FusableOperator
   }
   public var parts: [Part]
   public init(parts: [Part]) { self.parts = parts }
@@ -197,11 +198,11 @@ public struct RunPlan: Sendable {
 
 extension SignalPlan {
   /// Its row-wise steps, one or several; nil: it is something else.
-  var run: RunPlan? {
+  var run: FusedRunPlan? {
     switch kind {
     case .run(let run, _): run
-    case .node(let component as any RowOperator, let segment, _):
-      RunPlan(parts: [.init(segment: segment, steps: [.init(id: step, component: component)])])
+    case .node(let component as any FusableOperator, let segment, _):
+      FusedRunPlan(parts: [.init(segment: segment, steps: [.init(id: step, component: component)])])
     default: nil
     }
   }

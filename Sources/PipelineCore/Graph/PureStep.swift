@@ -1,13 +1,13 @@
 /// A row-wise step whose answer depends on nothing but the value and what its frame says of it, and that changes nothing else.
 ///
 /// It may run on any thread, serve many chains, and be given up and made anew between any two events.
-open class PureStep: RowStep {
+open class PureStep: FusedStep {
   /// What becomes of one value, which it may change unless it returns `.failed`.
   ///
   /// Where it fails it says why first: ``fail(_:_:_:)``, ``refuse(_:_:_:)``.
   open func transform(_ value: inout Value, _ frame: EventFrame) -> PureVerdict { .pass }
 
-  public final override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+  public final override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
     preconditionFailure("a pure step has no turns")
   }
 
@@ -53,11 +53,11 @@ enum PureProblem {
 }
 
 /// A row-wise operator whose steps are a ``PureStep``.
-protocol PureOperator: RowOperator {
+protocol PureOperator: FusableOperator {
   func makePureStep() -> PureStep
 }
 
 extension PureOperator {
   static var isPure: Bool { true }
-  func makeStep() -> RowStep { makePureStep() }
+  func makeStep() -> FusedStep { makePureStep() }
 }

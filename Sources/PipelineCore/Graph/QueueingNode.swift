@@ -9,10 +9,10 @@ open class QueueingNode: MultiInletNode {
   private var backlog = Backlog()
   private var isAdvancing = false
 
-  init(maxConcurrent: Int, queueLimit: Int, _ seat: Seat, _ downstream: Downstream) {
+  init(maxConcurrent: Int, queueLimit: Int, _ nodeContext: NodeContext, _ downstream: Downstream) {
     self.maxConcurrent = maxConcurrent
     self.queueLimit = queueLimit
-    super.init(seat, downstream: downstream)
+    super.init(nodeContext, downstream: downstream)
   }
 
   /// How many inner signals run.

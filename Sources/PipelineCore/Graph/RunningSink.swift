@@ -1,6 +1,6 @@
 /// One running sink: the end of a signal.
 open class RunningSink: Downstream {
-  public let seat: Seat
+  public let nodeContext: NodeContext
   var index = 0
   public private(set) var hasEnded = false
   /// Its input is complete; otherwise it has failed, or nobody reads any more.
@@ -9,13 +9,13 @@ open class RunningSink: Downstream {
   /// Not only what others have given up: what it delivers counts as sent.
   final var takesEvents = true
 
-  public init(_ seat: Seat) {
-    self.seat = seat
+  public init(_ nodeContext: NodeContext) {
+    self.nodeContext = nodeContext
     super.init()
   }
 
-  public final var execution: Execution { seat.execution }
-  public final var executor: Executor { seat.execution.executor }
+  public final var execution: Execution { nodeContext.execution }
+  public final var executor: Executor { nodeContext.execution.executor }
 
   /// Takes one event. Count it with `countSent` when it is delivered, not before.
   open override func receive(_ event: Event) {}
@@ -29,7 +29,7 @@ open class RunningSink: Downstream {
 
   /// Called at the end of every turn: hand what this turn encoded to the writer.
   ///
-  /// A sink that has not written all that it took in this turn holds the executor's ``Executor/settlement``, if
+  /// A sink that has not written all that it took in this turn holds the executor's ``Executor/ack``, if
   /// there is one, and releases it when that is written (as durably as its parameters say), has been rejected, or has
   /// failed.
   open func turnEnded() {}
@@ -38,13 +38,13 @@ open class RunningSink: Downstream {
   open var awaitsAnswers: Bool { false }
 
   /// The pipeline ends without draining, and what this sink rejects is read or kept: reject what is left, but for
-  /// events with a settlement, whose source hears of it. Returns whether there was any. Called before `abandon`, maybe
+  /// events with an acknowledgement, whose source hears of it. Returns whether there was any. Called before `abandon`, maybe
   /// more than once, maybe in the middle of a rejection.
   open func surrender() -> Bool { false }
 
   // MARK: State, to override where the spec says `carries: .position`
 
-  /// Writes what this sink has taken and not delivered, but for events with a settlement, whose source hears that they
+  /// Writes what this sink has taken and not delivered, but for events with an acknowledgement, whose source hears that they
   /// have not been delivered. Timers are set anew.
   open func save(_ state: inout StateWriter) {}
   /// Takes back what `save` wrote, in the same order; called before
@@ -108,15 +108,15 @@ open class RunningSink: Downstream {
 
   /// Gives up the event: it goes to the errors output of this sink.
   ///
-  /// In a turn of another event the sink first has the turn ``Executor/track(_:)`` the settlement of this one.
+  /// In a turn of another event the sink first has the turn ``Executor/track(_:)`` the acknowledgement of this one.
   public final func reject(_ event: Event, _ message: String) {
     execution.reject(
-      Rejection(event, .eventNotDeliverable, message, at: seat.location), at: seat)
+      Rejection(event, .eventNotDeliverable, message, at: nodeContext.location), at: nodeContext)
   }
 
   public final func reject(_ event: Event, because failure: EncodingFailure) {
     reject(event, "the event cannot be written: \(failure)")
   }
 
-  public final func makeFrame() -> EventFrame { EventFrame(seat.segment, seat.scope, execution) }
+  public final func makeFrame() -> EventFrame { EventFrame(nodeContext.segment, nodeContext.scope, execution) }
 }

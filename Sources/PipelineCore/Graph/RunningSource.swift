@@ -3,7 +3,7 @@ import Synchronization
 /// One running source.
 ///
 /// Sources that live on the executor (timers, answers) emit from their turns; those with a thread of
-/// their own hand over batches through an ``Intake``.
+/// their own hand over batches through an ``InputQueue``.
 open class RunningSource: OperatorNode {
   /// What the events of this source have in common.
   public let origin: Origin
@@ -16,12 +16,12 @@ open class RunningSource: OperatorNode {
   private let own: Unmanaged<Origin>
   private let settler: Unmanaged<Executor>
 
-  public override init(_ seat: Seat, downstream: Downstream) {
-    let step = seat.execution.plan.steps[seat.step.number]
-    origin = Origin(source: step.owner, receivedAt: 0, reply: seat.scope.origin.reply)
+  public override init(_ nodeContext: NodeContext, downstream: Downstream) {
+    let step = nodeContext.execution.plan.steps[nodeContext.step.number]
+    origin = Origin(source: step.owner, receivedAt: 0, reply: nodeContext.scope.origin.reply)
     own = .passUnretained(origin)
-    settler = .passUnretained(seat.execution.executor)
-    super.init(seat, downstream: downstream)
+    settler = .passUnretained(nodeContext.execution.executor)
+    super.init(nodeContext, downstream: downstream)
   }
 
   /// Starts. Called once; events may be emitted before it returns.
@@ -52,7 +52,7 @@ open class RunningSource: OperatorNode {
 
   /// Completes because the pipeline stops, without having said what it still had to say.
   public final func cutOff() {
-    seat.scope.work?.isCut = true
+    nodeContext.scope.work?.isCut = true
     finish()
   }
 
@@ -65,21 +65,21 @@ open class RunningSource: OperatorNode {
   final override func closed() {
     ended()
     if origin.reply != nil { execution.forget(self) }
-    if carries.fitsOtherParameters, hasPosition, !seat.scope.isForSomething, seat.scope.subject == nil {
+    if carries.fitsOtherParameters, hasPosition, !nodeContext.scope.isForSomething, nodeContext.scope.subject == nil {
       execution.closed(self)
     }
   }
 
   // MARK: State
 
-  final var carries: Carries { replacement?.carries ?? seat.carries }
+  final var carries: Carries { replacement?.carries ?? nodeContext.carries }
 
   final override func record(_ state: inout StateWriter) {
     let key = StateTable.Key.step(
-      seat.step, version: carries.version, fitsOtherParameters: carries.fitsOtherParameters)
+      nodeContext.step, version: carries.version, fitsOtherParameters: carries.fitsOtherParameters)
     state.record(key) { state in
       state.write(serial)
-      state.own(seat.step, save)
+      state.own(nodeContext.step, save)
     }
   }
 
@@ -87,7 +87,7 @@ open class RunningSource: OperatorNode {
     record: StateReader, version: Int, _ restoration: Restoration
   ) throws(StateFault) {
     var record = record.reader(
-      version: version, target: self, hasOtherParameters: restoration.hasChanged(seat.step))
+      version: version, target: self, hasOtherParameters: restoration.hasChanged(nodeContext.step))
     serial = try record.read()
     guard serial <= restoration.lastSubscription else { throw StateFault("its number is not known") }
     try restore(&record)
@@ -130,7 +130,7 @@ open class RunningSource: OperatorNode {
   public final func rejectInput(
     _ bytes: UnsafeRawBufferPointer, _ message: String, origin: Origin? = nil, position: Int64 = -1
   ) {
-    let failure = SignalFailure(.source, message, at: seat.location)
+    let failure = SignalFailure(.source, message, at: nodeContext.location)
     rejectInput(bytes, .inputNotDecodable, because: failure, origin: origin, position: position)
   }
 
@@ -149,9 +149,9 @@ open class RunningSource: OperatorNode {
   /// Applies the error policy of the source to the event that this inner signal was made for: `keep` sends the event
   /// itself. False: the signal was not made for an event.
   public final func rejectOuter(_ code: Diagnostic.Code, because failure: SignalFailure) -> Bool {
-    guard let outer = seat.scope.outer else { return false }
-    var event = Event(outer.value, origin: seat.scope.origin)
-    if let key = seat.scope.key { event.key = key.value }
+    guard let outer = nodeContext.scope.outer else { return false }
+    var event = Event(outer.value, origin: nodeContext.scope.origin)
+    if let key = nodeContext.scope.key { event.key = key.value }
     refuse(event, code, because: failure, "an event")
     return true
   }
@@ -159,7 +159,7 @@ open class RunningSource: OperatorNode {
   private func refuse(_ event: Event, _ code: Diagnostic.Code, because failure: SignalFailure, _ what: String) {
     let problem = EventProblem(
       code: code, message: failure.message, location: failure.location, kind: failure.kind, dropped: what)
-    switch execution.outcome(of: event, at: seat.step, because: { problem }) {
+    switch execution.outcome(of: event, at: nodeContext.step, because: { problem }) {
     case .pass: emit(event)
     case .gone: break
     case .fail: finish(failing: failure)
@@ -172,7 +172,7 @@ open class RunningSource: OperatorNode {
 }
 
 /// The bounded way from a source's own thread into the pipeline.
-public final class Intake: @unchecked Sendable {
+public final class InputQueue: @unchecked Sendable {
   private struct State {
     var waiting = 0
     /// Threads that wait for room and have not been signalled yet.
@@ -192,9 +192,9 @@ public final class Intake: @unchecked Sendable {
   }
 
   /// `limit`: how many batches may wait to be taken.
-  public init(_ seat: Seat, limit: Int = 2, gate: any Gate) {
-    executor = seat.execution.executor
-    isInner = seat.scope.outer != nil
+  public init(_ nodeContext: NodeContext, limit: Int = 2, gate: any Gate) {
+    executor = nodeContext.execution.executor
+    isInner = nodeContext.scope.outer != nil
     self.limit = limit
     room = gate
   }
@@ -206,7 +206,7 @@ public final class Intake: @unchecked Sendable {
   /// `here`: the thread has nothing else to do, so it may run the turn itself.
   public func deliver(here: Bool = false, _ body: @escaping @Sendable () -> Void) -> Bool {
     // What has been handed over before comes first.
-    if here, state.withLock({ !$0.isStopped && $0.waiting == 0 }), executor.runHere(body, isInner) { return true }
+    if here, state.withLock({ !$0.isStopped && $0.waiting == 0 }), executor.runInline(body, isInner) { return true }
     while true {
       let verdict: Bool? = state.withLock {
         if $0.isStopped { return false }

@@ -163,7 +163,7 @@ final class SharedSignal: Downstream {
     subscriber.isCatchingUp = false
     guard let ending, !subscriber.isClosed else { return }
     subscriber.isClosed = true
-    execution.executor.bury(subscriber)
+    execution.executor.releaseLater(subscriber)
     switch ending {
     case .completed: subscriber.downstream._withUnsafeGuaranteedRef { $0.complete() }
     case .failed(let failure): subscriber.downstream._withUnsafeGuaranteedRef { $0.fail(failure) }
@@ -213,7 +213,7 @@ final class SharedSignal: Downstream {
   }
 
   private func remove(_ subscriber: Subscriber) {
-    execution.executor.bury(subscriber)
+    execution.executor.releaseLater(subscriber)
     // One that is about to hear of the end is none any more.
     guard let at = subscribers.firstIndex(where: { $0 === subscriber }) else { return }
     subscribers.remove(at: at)
@@ -278,7 +278,7 @@ final class SharedSignal: Downstream {
     if sharing.again { kept.removeAll() }
     above?.cancel()
     for subscriber in told {
-      execution.executor.bury(subscriber)
+      execution.executor.releaseLater(subscriber)
     }
     return told
   }

@@ -76,7 +76,7 @@ extension SignalPlan {
 extension OperatorNode {
   /// Whether subscribing the input again could bring anything: what a group is fed is gone with its end.
   final var canRunAgain: Bool {
-    guard let subject = seat.scope.subject, subject.hasEnded else { return true }
-    return !(seat.inputs.first?.isFed ?? false)
+    guard let subject = nodeContext.scope.subject, subject.hasEnded else { return true }
+    return !(nodeContext.inputs.first?.isFed ?? false)
   }
 }

@@ -3,13 +3,13 @@
 open class TriggeredNode: MultiInletNode {
   private let trigger: SignalPlan?
 
-  init(trigger: SignalPlan?, _ seat: Seat, _ downstream: Downstream) {
+  init(trigger: SignalPlan?, _ nodeContext: NodeContext, _ downstream: Downstream) {
     self.trigger = trigger
-    super.init(seat, downstream: downstream)
+    super.init(nodeContext, downstream: downstream)
   }
 
   open override func start() {
     if let trigger { open(trigger) }
-    if !isClosed { subscribe(seat.inputs[0]) }
+    if !isClosed { subscribe(nodeContext.inputs[0]) }
   }
 }

@@ -47,7 +47,9 @@ struct Absence: OperatorComponent {
 
   func outputType(_ inputs: [EventType]) -> EventType { .dyn }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(self, nodeContext, downstream)
+  }
 
   final class Node: OperatorNode {
     private let parameters: Absence
@@ -58,11 +60,11 @@ struct Absence: OperatorComponent {
     /// Not set after a pause has been told of once, until the next event.
     private var timer = Wake.none
 
-    init(_ parameters: Absence, _ seat: Seat, _ downstream: Downstream) {
+    init(_ parameters: Absence, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
       builder = parameters.value.makeBuilder()
-      last = seat.execution.executor.now
-      super.init(seat, downstream: downstream)
+      last = nodeContext.execution.executor.now
+      super.init(nodeContext, downstream: downstream)
     }
 
     override func start() {

@@ -1,5 +1,5 @@
 /// `aggregate`: what many events come to, sent at the end: several figures, or a fold.
-struct Aggregate: RowOperator {
+struct Aggregate: FusableOperator {
   var figures = FiguresParameter()
   var start = LiteralParameter()
   var next = ExpressionParameter()
@@ -104,27 +104,27 @@ struct Aggregate: RowOperator {
 
   func outputType(_ inputs: [EventType]) -> EventType { figures.isGiven ? EventType(figures.type) : .dyn }
 
-  func makeStep() -> RowStep {
+  func makeStep() -> FusedStep {
     if let form = FiguresForm(figures, firstVariable: 0, limit: maxDistinct) { return FiguresStep(Figures(form)) }
     return Step(start.value, next.required)
   }
 
-  func makeStep(beside first: RowStep) -> RowStep {
+  func makeStep(beside first: FusedStep) -> FusedStep {
     guard figures.isGiven else { return makeStep() }
     return FiguresStep(Figures(unsafeDowncast(first, to: FiguresStep.self).figures.form))
   }
 
-  final class FiguresStep: RowStep {
+  final class FiguresStep: FusedStep {
     let figures: Figures
 
     init(_ figures: Figures) { self.figures = figures }
 
-    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
       guard let refusal = figures.form.evaluate(frame) ?? figures.add(frame, at: 0) else { return .drop }
       return refused(event, refusal, frame, run)
     }
 
-    override func complete(_ run: RowRun) -> Value? {
+    override func complete(_ run: FusedRun) -> Value? {
       let frame = run.frameOfNothing()
       var failing: Unmanaged<Program>?
       let value = figures.form.build(figures, frame, &failing)
@@ -138,7 +138,7 @@ struct Aggregate: RowOperator {
     override func restore(_ state: inout StateReader) throws(StateFault) { try figures.restore(&state) }
   }
 
-  final class Step: RowStep {
+  final class Step: FusedStep {
     @exclusivity(unchecked) private var running: OwnedValue
     @exclusivity(unchecked) private var index: Int64 = 0
     private let program: Program
@@ -153,7 +153,7 @@ struct Aggregate: RowOperator {
       memberCount = UInt8(program.memberCount)
     }
 
-    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
       frame.set(0, running.value)
       frame.set(1, .int(index))
       if isInPlace, foldInPlace(frame) {
@@ -172,7 +172,7 @@ struct Aggregate: RowOperator {
     }
 
     @inline(never)
-    private func fold(_ event: Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+    private func fold(_ event: Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
       let value = program.evaluate(frame)
       if value.isError {
         _ = failed(event, value, program, frame, run)
@@ -187,7 +187,7 @@ struct Aggregate: RowOperator {
       return .drop
     }
 
-    override func complete(_ run: RowRun) -> Value? { running.value }
+    override func complete(_ run: FusedRun) -> Value? { running.value }
 
     override func save(_ state: inout StateWriter) {
       state.write(running)
@@ -202,12 +202,12 @@ struct Aggregate: RowOperator {
   }
 }
 
-extension RowStep {
+extension FusedStep {
   /// Applies the step's error policy to an event that figures do not count.
   @inline(never)
   final func refused(
-    _ event: Event, _ refusal: FiguresForm.Refusal, _ frame: EventFrame, _ run: RowRun
-  ) -> RowVerdict {
+    _ event: Event, _ refusal: FiguresForm.Refusal, _ frame: EventFrame, _ run: FusedRun
+  ) -> StepVerdict {
     switch refusal {
     case .failed(let error, let program): failed(event, error, program, frame, run)
     case .refused(let code, let message): refused(event, code, message, run)

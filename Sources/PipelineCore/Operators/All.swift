@@ -32,7 +32,7 @@ struct AllMatch: OperatorComponent {
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(.bool) }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
-    QuestionNode(condition.program, stopsAt: false, answersErrors: onFailure == .answer, seat, downstream)
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    QuestionNode(condition.program, stopsAt: false, answersErrors: onFailure == .answer, nodeContext, downstream)
   }
 }

@@ -45,8 +45,8 @@ struct AnyMatch: OperatorComponent {
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(.bool) }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
-    QuestionNode(condition.program, stopsAt: true, answersErrors: onFailure == .answer, seat, downstream)
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    QuestionNode(condition.program, stopsAt: true, answersErrors: onFailure == .answer, nodeContext, downstream)
   }
 }
 
@@ -59,12 +59,12 @@ final class QuestionNode: OperatorNode {
   private var isAnswered = false
 
   init(
-    _ program: Program?, stopsAt: Bool, answersErrors: Bool, _ seat: Seat, _ downstream: Downstream
+    _ program: Program?, stopsAt: Bool, answersErrors: Bool, _ nodeContext: NodeContext, _ downstream: Downstream
   ) {
     self.program = program
     self.stopsAt = stopsAt
     self.answersErrors = answersErrors
-    super.init(seat, downstream: downstream)
+    super.init(nodeContext, downstream: downstream)
   }
 
   override func receive(_ event: Event) {

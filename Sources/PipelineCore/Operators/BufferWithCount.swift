@@ -32,15 +32,17 @@ struct BufferWithCount: OperatorComponent {
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(.list(inputs.first?.type ?? .dyn)) }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(count, seat, downstream) }
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(count, nodeContext, downstream)
+  }
 
   final class Node: OperatorNode {
     private let count: Int
     private var events: [OwnedEvent] = []
 
-    init(_ count: Int, _ seat: Seat, _ downstream: Downstream) {
+    init(_ count: Int, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.count = count
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
     override func receive(_ event: Event) {

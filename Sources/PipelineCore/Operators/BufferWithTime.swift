@@ -41,7 +41,9 @@ struct BufferWithTime: OperatorComponent {
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(.list(inputs.first?.type ?? .dyn)) }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(self, nodeContext, downstream)
+  }
 
   final class Node: OperatorNode {
     private let parameters: BufferWithTime
@@ -49,9 +51,9 @@ struct BufferWithTime: OperatorComponent {
     /// Set exactly while `events` is not empty.
     private var timer = Wake.none
 
-    init(_ parameters: BufferWithTime, _ seat: Seat, _ downstream: Downstream) {
+    init(_ parameters: BufferWithTime, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
     override func receive(_ event: Event) {

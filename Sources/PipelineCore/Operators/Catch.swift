@@ -49,18 +49,20 @@ struct Catch: OperatorComponent {
 
   func outputType(_ inputs: [EventType]) -> EventType { .dyn }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(self, nodeContext, downstream)
+  }
 
   final class Node: MultiInletNode {
     private let parameters: Catch
     private static let replacement = 1
 
-    init(_ parameters: Catch, _ seat: Seat, _ downstream: Downstream) {
+    init(_ parameters: Catch, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
-    override func start() { open(seat.inputs[0]) }
+    override func start() { open(nodeContext.inputs[0]) }
 
     override func completed(_ inlet: Inlet) { finish() }
 
@@ -70,12 +72,12 @@ struct Catch: OperatorComponent {
         finish(failing: failure)
         return
       }
-      let scope = seat.scope.with(error: failure.value(in: arena))
+      let scope = nodeContext.scope.with(error: failure.value(in: arena))
       guard let builder = parameters.value.makeBuilder() else {
         open(parameters.with.required, number: Self.replacement, scope)
         return
       }
-      let frame = EventFrame(seat.segment, scope, execution)
+      let frame = EventFrame(nodeContext.segment, scope, execution)
       frame.loadNothing()
       var failing: Unmanaged<Program>?
       let value = builder.build(frame, &failing)

@@ -65,7 +65,9 @@ struct CircuitBreaker: OperatorComponent {
 
   func outputType(_ inputs: [EventType]) -> EventType { .dyn }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(self, nodeContext, downstream)
+  }
 
   final class Node: QueueingNode {
     private enum State {
@@ -85,10 +87,10 @@ struct CircuitBreaker: OperatorComponent {
     private var begun = 0
     private var outerEnded = false
 
-    init(_ parameters: CircuitBreaker, _ seat: Seat, _ downstream: Downstream) {
+    init(_ parameters: CircuitBreaker, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
       super.init(
-        maxConcurrent: parameters.maxConcurrent, queueLimit: parameters.queueLimit, seat, downstream)
+        maxConcurrent: parameters.maxConcurrent, queueLimit: parameters.queueLimit, nodeContext, downstream)
     }
 
     override func receive(_ event: Event) {
@@ -104,7 +106,7 @@ struct CircuitBreaker: OperatorComponent {
         state = .trial(begun + 1)
         attempt(event)
       case .open, .trial:
-        answer(event, SignalFailure(.limit, "the circuit breaker is open", at: seat.location), .circuitOpen)
+        answer(event, SignalFailure(.limit, "the circuit breaker is open", at: nodeContext.location), .circuitOpen)
       }
     }
 
@@ -112,7 +114,7 @@ struct CircuitBreaker: OperatorComponent {
       begun += 1
       let kept = OwnedEvent(event)
       running[begun] = kept
-      open(parameters.signal.required, number: begun, seat.scope.with(outer: event))
+      open(parameters.signal.required, number: begun, nodeContext.scope.with(outer: event))
     }
 
     /// What becomes of an event that has failed or is refused.
@@ -122,7 +124,7 @@ struct CircuitBreaker: OperatorComponent {
         return
       }
       begun += 1
-      open(fallback, number: -begun, seat.scope.with(outer: event).with(error: failure.value(in: arena)))
+      open(fallback, number: -begun, nodeContext.scope.with(outer: event).with(error: failure.value(in: arena)))
     }
 
     override func completed(_ inlet: Inlet) {
@@ -173,7 +175,7 @@ struct CircuitBreaker: OperatorComponent {
       state = .open(until: now + parameters.pause)
       failures.removeAll()
       execution.services.log(
-        .warning, execution.plan.steps[seat.step.number].label,
+        .warning, execution.plan.steps[nodeContext.step.number].label,
         "the circuit breaker is open for \(parameters.pause)")
     }
 

@@ -28,21 +28,24 @@ struct Collect: OperatorComponent {
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(.list(inputs.first?.type ?? .dyn)) }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(max, seat, downstream) }
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(max, nodeContext, downstream)
+  }
 
   final class Node: OperatorNode {
     private let max: Int
     private var events: [OwnedEvent] = []
 
-    init(_ max: Int, _ seat: Seat, _ downstream: Downstream) {
+    init(_ max: Int, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.max = max
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
     override func receive(_ event: Event) {
       guard events.count < max else {
         finish(
-          failing: SignalFailure(.limit, "collect holds \(Printable.count(max, "event")), its bound", at: seat.location)
+          failing: SignalFailure(
+            .limit, "collect holds \(Printable.count(max, "event")), its bound", at: nodeContext.location)
         )
         return
       }

@@ -71,8 +71,8 @@ struct CombineLatest: CombiningOperator {
 
   func outputType(_ inputs: [EventType]) -> EventType { .list(inputs) }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
-    Node(settle, seat, downstream)
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(settle, nodeContext, downstream)
   }
 
   final class Node: MultiInletNode {
@@ -88,15 +88,15 @@ struct CombineLatest: CombiningOperator {
     private var missing = 0
     private var open = 0
 
-    init(_ settles: Bool, _ seat: Seat, _ downstream: Downstream) {
+    init(_ settles: Bool, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.settles = settles
-      precedence = Agenda.settling(above: (seat.inputs.map(\.settling).max() ?? 0))
-      newest = .allocate(capacity: seat.inputs.count)
+      precedence = PriorityQueue.settling(above: (nodeContext.inputs.map(\.settling).max() ?? 0))
+      newest = .allocate(capacity: nodeContext.inputs.count)
       newest.initialize(repeating: nil)
-      values = .allocate(capacity: seat.inputs.count)
+      values = .allocate(capacity: nodeContext.inputs.count)
       values.initialize(repeating: .absent)
-      memory = .passUnretained(seat.execution.executor.arena)
-      super.init(seat, downstream: downstream)
+      memory = .passUnretained(nodeContext.execution.executor.arena)
+      super.init(nodeContext, downstream: downstream)
     }
 
     deinit {
@@ -106,9 +106,9 @@ struct CombineLatest: CombiningOperator {
     }
 
     override func start() {
-      missing = seat.inputs.count
-      open = seat.inputs.count
-      for (number, input) in seat.inputs.enumerated() {
+      missing = nodeContext.inputs.count
+      open = nodeContext.inputs.count
+      for (number, input) in nodeContext.inputs.enumerated() {
         if isClosed { return }
         open(input, number: number)
       }
@@ -129,7 +129,7 @@ struct CombineLatest: CombiningOperator {
 
     private func unsettle(_ number: Int) {
       if changed == nil {
-        execution.agenda.add(precedence)
+        execution.priorities.add(precedence)
         later()
       }
       changed = number
@@ -138,13 +138,13 @@ struct CombineLatest: CombiningOperator {
     override func resumed(_ token: Int) {
       guard changed != nil else { return }
       // What lies above may change an input once more.
-      if execution.agenda.has(before: precedence) { later() } else { settle() }
+      if execution.priorities.has(before: precedence) { later() } else { settle() }
     }
 
     private func settle() {
       guard let number = changed else { return }
       changed = nil
-      execution.agenda.remove(precedence)
+      execution.priorities.remove(precedence)
       guard let event = newest[number] else { return }
       event.keep(in: arena)
       send(event.event)
@@ -165,7 +165,7 @@ struct CombineLatest: CombiningOperator {
     }
 
     override func stop() {
-      if changed != nil { execution.agenda.remove(precedence) }
+      if changed != nil { execution.priorities.remove(precedence) }
       changed = nil
       super.stop()
     }
@@ -178,13 +178,13 @@ struct CombineLatest: CombiningOperator {
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       let saved: [OwnedEvent?] = try state.read()
-      open = try state.read(in: 0...seat.inputs.count)
+      open = try state.read(in: 0...nodeContext.inputs.count)
       let unsettled = state.version > 1 ? try state.read(Int?.self) : nil
       guard saved.count == newest.count, unsettled.map({ newest.indices.contains($0) }) ?? true else {
         throw StateFault("it has other inputs")
       }
       changed = unsettled
-      if unsettled != nil { execution.agenda.add(precedence) }
+      if unsettled != nil { execution.priorities.add(precedence) }
       for (number, event) in saved.enumerated() {
         newest[number] = event
         values[number] = event?.heldValue ?? .absent

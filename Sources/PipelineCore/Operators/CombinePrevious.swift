@@ -1,5 +1,5 @@
 /// `combinePrevious`: each event with the one before.
-struct CombinePrevious: RowOperator {
+struct CombinePrevious: FusableOperator {
   var start = LiteralParameter()
   var next = ExpressionParameter()
 
@@ -39,9 +39,9 @@ struct CombinePrevious: RowOperator {
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(next.type) }
 
-  func makeStep() -> RowStep { Step(start.value, next.required) }
+  func makeStep() -> FusedStep { Step(start.value, next.required) }
 
-  final class Step: RowStep {
+  final class Step: FusedStep {
     private var previous: OwnedValue
     private var index: Int64 = 0
     private let program: Program
@@ -51,7 +51,7 @@ struct CombinePrevious: RowOperator {
       self.program = program
     }
 
-    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
       frame.set(0, previous.value)
       frame.set(1, .int(index))
       index &+= 1

@@ -28,8 +28,8 @@ struct Concat: CombiningOperator {
 
   func outputType(_ inputs: [EventType]) -> EventType { Merge().outputType(inputs) }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
-    Node(seat, downstream: downstream)
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(nodeContext, downstream: downstream)
   }
 
   final class Node: MultiInletNode {
@@ -44,13 +44,13 @@ struct Concat: CombiningOperator {
       isAdvancing = true
       defer { isAdvancing = false }
       while !isClosed, inletCount == 0 {
-        guard next < seat.inputs.count else {
+        guard next < nodeContext.inputs.count else {
           finish()
           return
         }
         let number = next
         next += 1
-        open(seat.inputs[number], number: number)
+        open(nodeContext.inputs[number], number: number)
       }
     }
 
@@ -62,7 +62,7 @@ struct Concat: CombiningOperator {
     override func save(_ state: inout StateWriter) { state.write(next) }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
-      next = try state.read(in: 0...seat.inputs.count)
+      next = try state.read(in: 0...nodeContext.inputs.count)
     }
   }
 }

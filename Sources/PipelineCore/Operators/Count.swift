@@ -31,8 +31,8 @@ struct CountEvents: OperatorComponent {
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(.int) }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
-    Node(condition.program, seat, downstream)
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(condition.program, nodeContext, downstream)
   }
 
   final class Node: OperatorNode {
@@ -40,9 +40,9 @@ struct CountEvents: OperatorComponent {
     private lazy var frame = sharedFrame()
     private var count: Int64 = 0
 
-    init(_ program: Program?, _ seat: Seat, _ downstream: Downstream) {
+    init(_ program: Program?, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.program = program
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
     override func receive(_ event: Event) {

@@ -32,7 +32,9 @@ struct Delay: OperatorComponent {
     ],
     seeAlso: ["throttle", "timeout"])
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(self, nodeContext, downstream)
+  }
 
   final class Node: OperatorNode {
     private let parameters: Delay
@@ -42,9 +44,9 @@ struct Delay: OperatorComponent {
     private var backlog = Backlog()
     private static let end = 1
 
-    init(_ parameters: Delay, _ seat: Seat, _ downstream: Downstream) {
+    init(_ parameters: Delay, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
     override func receive(_ event: Event) {

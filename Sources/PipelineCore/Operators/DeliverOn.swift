@@ -42,8 +42,8 @@ struct DeliverOn: OperatorComponent {
 
   mutating func bind(_ binder: inout Binder) { number = binder.number(ofScheduler: scheduler) }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
-    Node(Agenda.scheduler(number), limit, seat, downstream)
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(PriorityQueue.scheduler(number), limit, nodeContext, downstream)
   }
 
   final class Node: OperatorNode {
@@ -58,17 +58,17 @@ struct DeliverOn: OperatorComponent {
     private var waiting = Deque<Item>()
     private var backlog = Backlog()
 
-    init(_ precedence: Int, _ limit: Int, _ seat: Seat, _ downstream: Downstream) {
+    init(_ precedence: Int, _ limit: Int, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.precedence = precedence
       self.limit = limit
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
     private func put(_ item: Item) {
       guard !isClosed else { return }
       waiting.append(item)
       backlog.update(waiting.count, limit, executor)
-      execution.agenda.add(precedence)
+      execution.priorities.add(precedence)
       later()
     }
 
@@ -77,13 +77,13 @@ struct DeliverOn: OperatorComponent {
     override func fail(_ failure: SignalFailure) { put(.failed(failure)) }
 
     override func resumed(_ token: Int) {
-      if execution.agenda.has(before: precedence) {
+      if execution.priorities.has(before: precedence) {
         later()
         return
       }
       guard let item = waiting.popFirst() else { return }
       backlog.update(waiting.count, limit, executor)
-      execution.agenda.remove(precedence)
+      execution.priorities.remove(precedence)
       switch item {
       case .next(let event):
         event.keep(in: arena)
@@ -94,7 +94,7 @@ struct DeliverOn: OperatorComponent {
     }
 
     override func stop() {
-      for _ in waiting { execution.agenda.remove(precedence) }
+      for _ in waiting { execution.priorities.remove(precedence) }
       waiting.removeAll()
       backlog.update(0, limit, executor)
     }
@@ -124,7 +124,7 @@ struct DeliverOn: OperatorComponent {
         }
       }
       let wasOver = try state.read(Bool.self)
-      for _ in items { execution.agenda.add(precedence) }
+      for _ in items { execution.priorities.add(precedence) }
       waiting = items
       backlog.restore(wasOver, executor)
     }

@@ -27,7 +27,9 @@ struct Dematerialize: OperatorComponent {
 
   func outputType(_ inputs: [EventType]) -> EventType { .dyn }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(seat, downstream: downstream) }
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(nodeContext, downstream: downstream)
+  }
 
   final class Node: OperatorNode {
     override func receive(_ event: Event) {
@@ -45,7 +47,7 @@ struct Dematerialize: OperatorComponent {
         finish(
           failing: SignalFailure(
             text(member("kind", of: error)).flatMap(SignalFailure.Kind.init) ?? .user,
-            text(member("message", of: error)) ?? "an event of kind 'error' came", at: seat.location))
+            text(member("message", of: error)) ?? "an event of kind 'error' came", at: nodeContext.location))
       default: refuse(event)
       }
     }

@@ -1,7 +1,7 @@
 internal import DequeModule
 
 /// `distinct`: each value once.
-struct Distinct: RowOperator {
+struct Distinct: FusableOperator {
   var by = ExpressionParameter()
   var memory = 10_000
   var within: TimeSpan?
@@ -41,9 +41,9 @@ struct Distinct: RowOperator {
     ],
     seeAlso: ["distinctUntilChanged"])
 
-  func makeStep() -> RowStep { Step(self) }
+  func makeStep() -> FusedStep { Step(self) }
 
-  final class Step: RowStep {
+  final class Step: FusedStep {
     private let parameters: Distinct
     private let program: Program?
     private let known = KeyTable()
@@ -56,7 +56,7 @@ struct Distinct: RowOperator {
       program = parameters.by.program
     }
 
-    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
       var value = event.value
       if let program {
         value = program.evaluate(frame)

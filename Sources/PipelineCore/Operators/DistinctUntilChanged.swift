@@ -1,5 +1,5 @@
 /// `distinctUntilChanged`: no value twice in a row.
-struct DistinctUntilChanged: RowOperator {
+struct DistinctUntilChanged: FusableOperator {
   var by = ExpressionParameter()
 
   static let spec = ComponentSpec<DistinctUntilChanged>(
@@ -27,14 +27,14 @@ struct DistinctUntilChanged: RowOperator {
     ],
     seeAlso: ["ignore", "combinePrevious"])
 
-  func makeStep() -> RowStep { by.program.map { KeyStep($0) } ?? Step() }
+  func makeStep() -> FusedStep { by.program.map { KeyStep($0) } ?? Step() }
 
   /// Compares whole events.
-  class Step: RowStep {
+  class Step: FusedStep {
     @exclusivity(unchecked) private final var last = OwnedValue()
     @exclusivity(unchecked) private final var hasLast = false
 
-    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
       isNew(event.value, frame) ? .pass : .drop
     }
 
@@ -66,7 +66,7 @@ struct DistinctUntilChanged: RowOperator {
       self.program = program
     }
 
-    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
       let value = program.evaluate(frame)
       if value.isError { return failed(event, value, program, frame, run) }
       return isNew(value, frame) ? .pass : .drop

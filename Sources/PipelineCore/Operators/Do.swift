@@ -64,7 +64,9 @@ struct Do: OperatorComponent {
 
   static let seesError = true
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(self, nodeContext, downstream)
+  }
 
   final class Node: QueueingNode {
     private enum Ending {
@@ -77,11 +79,11 @@ struct Do: OperatorComponent {
     /// What is passed on when nothing runs any more.
     private var ending: Ending?
 
-    init(_ parameters: Do, _ seat: Seat, _ downstream: Downstream) {
+    init(_ parameters: Do, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
       onNext = parameters.when.contains(.next)
       super.init(
-        maxConcurrent: parameters.maxConcurrent, queueLimit: parameters.queueLimit, seat, downstream)
+        maxConcurrent: parameters.maxConcurrent, queueLimit: parameters.queueLimit, nodeContext, downstream)
     }
 
     override func receive(_ event: Event) {
@@ -90,7 +92,7 @@ struct Do: OperatorComponent {
     }
 
     override func begin(_ event: Event) {
-      open(parameters.signal.required, seat.scope.with(outer: event))
+      open(parameters.signal.required, nodeContext.scope.with(outer: event))
     }
 
     override func receive(_ event: Event, from inlet: Inlet) {}
@@ -110,7 +112,7 @@ struct Do: OperatorComponent {
 
     override func complete() {
       if parameters.when.contains(.completed) {
-        open(parameters.signal.required, seat.scope.with(error: .null))
+        open(parameters.signal.required, nodeContext.scope.with(error: .null))
       }
       ending = .completed
       endIfOver()
@@ -120,7 +122,7 @@ struct Do: OperatorComponent {
       forgetWaiting()
       for inlet in inlets { drop(inlet) }
       if parameters.when.contains(.error) {
-        open(parameters.signal.required, seat.scope.with(error: failure.value(in: arena)))
+        open(parameters.signal.required, nodeContext.scope.with(error: failure.value(in: arena)))
       }
       ending = .failed(failure)
       endIfOver()

@@ -47,7 +47,9 @@ struct Execute: OperatorComponent {
 
   func outputType(_ inputs: [EventType]) -> EventType { command.type }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(self, nodeContext, downstream)
+  }
 
   /// Its inputs are the events and the command.
   final class Node: MultiInletNode {
@@ -58,16 +60,16 @@ struct Execute: OperatorComponent {
     /// What the command knows it by.
     private(set) var serial: UInt64 = 0
 
-    init(_ parameters: Execute, _ seat: Seat, _ downstream: Downstream) {
+    init(_ parameters: Execute, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
     override func start() {
       serial = execution.nextSubscription()
-      open(seat.inputs[1], number: 1)
+      open(nodeContext.inputs[1], number: 1)
       attach()
-      subscribe(seat.inputs[0])
+      subscribe(nodeContext.inputs[0])
     }
 
     override func restored() {

@@ -32,22 +32,24 @@ struct Finally: OperatorComponent {
 
   static let seesError = true
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(signal.required, seat, downstream) }
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(signal.required, nodeContext, downstream)
+  }
 
   final class Node: MultiInletNode {
     private let last: SignalPlan
     private var failure: SignalFailure?
 
-    init(_ last: SignalPlan, _ seat: Seat, _ downstream: Downstream) {
+    init(_ last: SignalPlan, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.last = last
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
-    override func complete() { open(last, seat.scope.with(error: .null)) }
+    override func complete() { open(last, nodeContext.scope.with(error: .null)) }
 
     override func fail(_ failure: SignalFailure) {
       self.failure = failure
-      open(last, seat.scope.with(error: failure.value(in: arena)))
+      open(last, nodeContext.scope.with(error: failure.value(in: arena)))
     }
 
     override func receive(_ event: Event, from inlet: Inlet) {}
@@ -56,7 +58,7 @@ struct Finally: OperatorComponent {
 
     override func failed(_ inlet: Inlet, _ failure: SignalFailure) {
       execution.services.log(
-        .error, execution.plan.steps[seat.step.number].label, "what runs at the end failed: \(failure.message)")
+        .error, execution.plan.steps[nodeContext.step.number].label, "what runs at the end failed: \(failure.message)")
       end()
     }
 

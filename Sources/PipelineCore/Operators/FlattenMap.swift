@@ -90,9 +90,9 @@ struct FlattenMap: OperatorComponent {
     return .dyn
   }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
-    if let program = list.program { return ListNode(program, seat, downstream) }
-    return Node(self, seat, downstream)
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    if let program = list.program { return ListNode(program, nodeContext, downstream) }
+    return Node(self, nodeContext, downstream)
   }
 
   /// The short form.
@@ -100,9 +100,9 @@ struct FlattenMap: OperatorComponent {
     private let program: Program
     private lazy var frame = makeFrame()
 
-    init(_ program: Program, _ seat: Seat, _ downstream: Downstream) {
+    init(_ program: Program, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.program = program
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
     override func receive(_ event: Event) {
@@ -143,11 +143,11 @@ struct FlattenMap: OperatorComponent {
     /// How many immediate signals there have been.
     private var begun = 0
 
-    init(_ parameters: FlattenMap, _ seat: Seat, _ downstream: Downstream) {
+    init(_ parameters: FlattenMap, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
       super.init(
         maxConcurrent: parameters.policy == .merge ? parameters.maxConcurrent : 1, queueLimit: parameters.queueLimit,
-        seat, downstream)
+        nodeContext, downstream)
     }
 
     override var active: Int { inletCount + running }
@@ -168,7 +168,7 @@ struct FlattenMap: OperatorComponent {
 
     override func begin(_ event: Event) {
       guard let immediate else {
-        open(parameters.signal.required, seat.scope.with(outer: event))
+        open(parameters.signal.required, nodeContext.scope.with(outer: event))
         return
       }
       begun &+= 1

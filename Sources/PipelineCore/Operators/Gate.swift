@@ -63,7 +63,9 @@ struct Gate: OperatorComponent {
     ],
     seeAlso: ["skipUntil", "takeUntil", "if"])
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(self, nodeContext, downstream)
+  }
 
   final class Node: TriggeredNode {
     private let parameters: Gate
@@ -73,10 +75,10 @@ struct Gate: OperatorComponent {
     private var hasEnded = false
     private var isSending = false
 
-    init(_ parameters: Gate, _ seat: Seat, _ downstream: Downstream) {
+    init(_ parameters: Gate, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
       isOpen = parameters.open
-      super.init(trigger: parameters.signal.plan, seat, downstream)
+      super.init(trigger: parameters.signal.plan, nodeContext, downstream)
     }
 
     override func receive(_ event: Event) {

@@ -53,10 +53,12 @@ struct GroupBy: OperatorComponent {
 
   func outputType(_ inputs: [EventType]) -> EventType { chain.plan?.type ?? inputs.first ?? .dyn }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(self, nodeContext, downstream)
+  }
 
   final class Node: MultiInletNode {
-    private final class Group: RowChain, TimerTarget {
+    private final class Group: FusedChain, TimerTarget {
       private let node: Unmanaged<Node>
       private var ownKey: HeldValue
       /// The number of its key's text; -1 when it is not known any more.
@@ -122,9 +124,9 @@ struct GroupBy: OperatorComponent {
     private var created = 0
     private var outerEnded = false
     /// One run for all groups, if their chain has fused steps only: of a group nothing but its steps is made.
-    private var shared: RowRun?
+    private var shared: FusedRun?
     /// The same, without counting references.
-    @exclusivity(unchecked) private var run: Unmanaged<RowRun>?
+    @exclusivity(unchecked) private var run: Unmanaged<FusedRun>?
     /// Groups whose chains keep nothing are given up.
     private let forgets: Bool
     /// Groups that were given up, with their steps, for the next keys; retained.
@@ -135,15 +137,15 @@ struct GroupBy: OperatorComponent {
     private var running = 0
     private let buffer = OutputBuffer()
 
-    init(_ parameters: GroupBy, _ seat: Seat, _ downstream: Downstream) {
+    init(_ parameters: GroupBy, _ nodeContext: NodeContext, _ downstream: Downstream) {
       idle = parameters.idle
       maxGroups = parameters.maxGroups
       plan = parameters.chain.plan
       forgets = parameters.chain.plan?.isForgettable ?? false
       program = parameters.key.required
-      frame = .make(seat)
-      time = seat.scope.time ?? StreamTime(origin: seat.execution.executor.now)
-      super.init(seat, downstream: downstream)
+      frame = .make(nodeContext)
+      time = nodeContext.scope.time ?? StreamTime(origin: nodeContext.execution.executor.now)
+      super.init(nodeContext, downstream: downstream)
       share(makeSharedRun())
     }
 
@@ -152,12 +154,12 @@ struct GroupBy: OperatorComponent {
       for group in spare { group.release() }
     }
 
-    private func share(_ run: RowRun?) {
+    private func share(_ run: FusedRun?) {
       shared = run
       self.run = run.map { .passUnretained($0) }
     }
 
-    private func makeSharedRun() -> RowRun? {
+    private func makeSharedRun() -> FusedRun? {
       // Who looks at subscriptions sees each.
       guard let plan, execution.subscriptionProbe == nil else { return nil }
       let input: SignalPlan
@@ -169,7 +171,8 @@ struct GroupBy: OperatorComponent {
       guard case .input = input.kind, let run = plan.run else { return nil }
       let outlet = Outlet(self)
       self.outlet = outlet
-      return RowRun(run, execution.seat(plan, seat.scope.with(time: time), .empty, [input]), downstream: outlet)
+      return FusedRun(
+        run, execution.nodeContext(plan, nodeContext.scope.with(time: time), .empty, [input]), downstream: outlet)
     }
 
     override func receive(_ event: Event) {
@@ -228,7 +231,7 @@ struct GroupBy: OperatorComponent {
       held._withUnsafeGuaranteedRef { group in
         if let plan, let subject = group.subject {
           opening[group.token] = group
-          open(plan, number: group.token, scope(of: group, subject, seat.scope))
+          open(plan, number: group.token, scope(of: group, subject, nodeContext.scope))
           opening[group.token] = nil
         } else if let run {
           run._withUnsafeGuaranteedRef { run in
@@ -283,7 +286,7 @@ struct GroupBy: OperatorComponent {
     }
 
     /// Frees a group that was forgotten, at the end of the turn: control may still be inside of it.
-    private func release(_ held: Unmanaged<Group>) { executor.bury(held.takeRetainedValue()) }
+    private func release(_ held: Unmanaged<Group>) { executor.releaseLater(held.takeRetainedValue()) }
 
     /// Gives up a group that is as a new one of its key would be.
     private func forgetIfFresh(_ group: Group) {
@@ -366,7 +369,7 @@ struct GroupBy: OperatorComponent {
       for group in inOrder {
         group.number = -1
         cancelWake(&group.timer)
-        executor.bury(group)
+        executor.releaseLater(group)
         shared?.discard(group)
       }
       for group in groups { group?.release() }
@@ -385,7 +388,7 @@ struct GroupBy: OperatorComponent {
     override func save(_ state: inout StateWriter) {
       state.write(created)
       state.write(outerEnded)
-      let ownsTime = seat.scope.time == nil
+      let ownsTime = nodeContext.scope.time == nil
       state.write(ownsTime)
       if ownsTime { time.save(&state, execution.plan) }
       state.write(shared != nil)
@@ -428,7 +431,7 @@ struct GroupBy: OperatorComponent {
       }
     }
 
-    private func restore(_ group: Group, _ shared: RowRun, _ state: inout StateReader) throws(StateFault) {
+    private func restore(_ group: Group, _ shared: FusedRun, _ state: inout StateReader) throws(StateFault) {
       guard try state.read(Bool.self), group.steps != nil else {
         end(group)
         return

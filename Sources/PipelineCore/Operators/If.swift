@@ -37,8 +37,8 @@ struct If: CombiningOperator, BranchingOperator {
 
   func outputType(_ inputs: [EventType]) -> EventType { .dyn }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
-    BranchingNode(branches, seat, downstream) { [branches] event, node in
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    BranchingNode(branches, nodeContext, downstream) { [branches] event, node in
       guard let truth = event.value.truth else {
         node.reject(
           event, .unexpectedValue, "the condition of 'if' must be true or false, not \(event.value.kindName)")
@@ -96,16 +96,16 @@ final class BranchingNode: MultiInletNode {
   private let selector: Int
 
   init(
-    _ branches: Branches, _ seat: Seat, _ downstream: Downstream,
+    _ branches: Branches, _ nodeContext: NodeContext, _ downstream: Downstream,
     choose: @escaping (Event, OperatorNode) -> Int?
   ) {
     self.branches = branches
     self.choose = choose
     selector = branches.index(of: .selector) ?? 0
-    super.init(seat, downstream: downstream)
+    super.init(nodeContext, downstream: downstream)
   }
 
-  override func start() { open(seat.inputs[selector], number: selector) }
+  override func start() { open(nodeContext.inputs[selector], number: selector) }
 
   override func receive(_ event: Event, from inlet: Inlet) {
     guard inlet.number == selector else {
@@ -115,7 +115,7 @@ final class BranchingNode: MultiInletNode {
     guard let branch = choose(event, self), !isClosed else { return }
     // What the old branch holds is free before the new one asks for it.
     for old in inlets where old.number != selector { drop(old) }
-    open(seat.inputs[branch], number: branch)
+    open(nodeContext.inputs[branch], number: branch)
   }
 
   override func completed(_ inlet: Inlet) {

@@ -1,5 +1,5 @@
 /// `ignoreValues`: only the end.
-struct IgnoreValues: RowOperator {
+struct IgnoreValues: FusableOperator {
   static let spec = ComponentSpec<IgnoreValues>(
     "ignoreValues",
     summary: "Drops all events; only the completion or the error passes.",
@@ -14,9 +14,9 @@ struct IgnoreValues: RowOperator {
     ],
     seeAlso: ["then", "ignore"])
 
-  func makeStep() -> RowStep { Step() }
+  func makeStep() -> FusedStep { Step() }
 
-  final class Step: RowStep {
-    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict { .drop }
+  final class Step: FusedStep {
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict { .drop }
   }
 }

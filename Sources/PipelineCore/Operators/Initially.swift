@@ -33,14 +33,16 @@ struct Initially: OperatorComponent {
 
   static let subscribesAgain = true
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(signal.required, seat, downstream) }
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(signal.required, nodeContext, downstream)
+  }
 
   final class Node: MultiInletNode {
     private let first: SignalPlan
 
-    init(_ first: SignalPlan, _ seat: Seat, _ downstream: Downstream) {
+    init(_ first: SignalPlan, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.first = first
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
     override func start() { open(first) }
@@ -48,7 +50,7 @@ struct Initially: OperatorComponent {
 
     override func completed(_ inlet: Inlet) {
       drop(inlet)
-      subscribe(seat.inputs[0])
+      subscribe(nodeContext.inputs[0])
     }
   }
 }

@@ -93,7 +93,9 @@ struct Join: OperatorComponent {
     EventType(reduce.isGiven ? reduce.type : .list(.dyn))
   }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(self, nodeContext, downstream)
+  }
 
   /// The fields of the first signal's events that `key` and `reduce` read; nil: all, or nothing is read of what is kept.
   private var leftFields: Set<String>? {
@@ -191,10 +193,10 @@ struct Join: OperatorComponent {
     /// Events that were not sent because the pipeline was stopped.
     private var undecided = 0
 
-    init(_ parameters: Join, _ seat: Seat, _ downstream: Downstream) {
+    init(_ parameters: Join, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
       builder = parameters.reduce.makeBuilder()
-      super.init(trigger: parameters.signal.plan, seat, downstream)
+      super.init(trigger: parameters.signal.plan, nodeContext, downstream)
     }
 
     // MARK: Events
@@ -314,7 +316,7 @@ struct Join: OperatorComponent {
     private func lose(_ entry: Entry, _ side: Side) {
       let text =
         "join keeps \(Printable.count(parameters.limit, "event")) of the \(side.name) signal, its bound `limit`"
-      if execution.keepsRejections(of: seat.step) {
+      if execution.keepsRejections(of: nodeContext.step) {
         reject(entry.pointee.event, .limitReached, text)
         return
       }
@@ -324,8 +326,8 @@ struct Join: OperatorComponent {
     }
 
     private func say(_ text: String) {
-      let step = execution.plan.steps[seat.step.number]
-      execution.services.log(.warning, step.label, "\(seat.location ?? step.location): \(text)")
+      let step = execution.plan.steps[nodeContext.step.number]
+      execution.services.log(.warning, step.label, "\(nodeContext.location ?? step.location): \(text)")
     }
 
     /// Sends a pair. What `reduce` reads of the two is in `seen` and `otherSeen`, if they are given.

@@ -1,5 +1,5 @@
 /// `log`: a line in the log for what passes.
-struct Log: RowOperator {
+struct Log: FusableOperator {
   enum Level: String, ChoiceParameter {
     case debug, info, warning, error
     var help: String { "log at level \(rawValue)" }
@@ -43,9 +43,9 @@ struct Log: RowOperator {
     ],
     seeAlso: ["map"])
 
-  func makeStep() -> RowStep { Step(self) }
+  func makeStep() -> FusedStep { Step(self) }
 
-  final class Step: RowStep {
+  final class Step: FusedStep {
     private let parameters: Log
     private let buffer = OutputBuffer()
 
@@ -53,7 +53,7 @@ struct Log: RowOperator {
       self.parameters = parameters
     }
 
-    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
       guard parameters.when.contains(.next) else { return .pass }
       buffer.clear()
       if parameters.message.isGiven {
@@ -69,14 +69,14 @@ struct Log: RowOperator {
       return .pass
     }
 
-    override func complete(_ run: RowRun) -> Value? {
+    override func complete(_ run: FusedRun) -> Value? {
       if parameters.when.contains(.completed) {
         run.execution.services.log(parameters.level.level, run.step.label, "completed")
       }
       return nil
     }
 
-    override func fail(_ failure: SignalFailure, _ run: RowRun) {
+    override func fail(_ failure: SignalFailure, _ run: FusedRun) {
       if parameters.when.contains(.error) {
         run.execution.services.log(parameters.level.level, run.step.label, "failed: \(failure.message)")
       }

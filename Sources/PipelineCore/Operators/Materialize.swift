@@ -27,7 +27,9 @@ struct Materialize: OperatorComponent {
 
   func outputType(_ inputs: [EventType]) -> EventType { .dyn }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(seat, downstream: downstream) }
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(nodeContext, downstream: downstream)
+  }
 
   final class Node: OperatorNode {
     override func receive(_ event: Event) {

@@ -26,16 +26,16 @@ struct Merge: CombiningOperator {
     .either(inputs)
   }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
-    Node(seat, downstream: downstream)
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(nodeContext, downstream: downstream)
   }
 
   final class Node: MultiInletNode {
     private var open = 0
 
     override func start() {
-      open = seat.inputs.count
-      for (number, input) in seat.inputs.enumerated() {
+      open = nodeContext.inputs.count
+      for (number, input) in nodeContext.inputs.enumerated() {
         if isClosed { return }
         open(input, number: number)
       }
@@ -50,7 +50,7 @@ struct Merge: CombiningOperator {
     override func save(_ state: inout StateWriter) { state.write(open) }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
-      open = try state.read(in: 0...seat.inputs.count)
+      open = try state.read(in: 0...nodeContext.inputs.count)
     }
   }
 }

@@ -25,13 +25,15 @@ struct Race: CombiningOperator {
 
   func outputType(_ inputs: [EventType]) -> EventType { Merge().outputType(inputs) }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(seat, downstream: downstream) }
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(nodeContext, downstream: downstream)
+  }
 
   final class Node: MultiInletNode {
     private var winner: Int?
 
     override func start() {
-      for (number, input) in seat.inputs.enumerated() {
+      for (number, input) in nodeContext.inputs.enumerated() {
         if isClosed || winner != nil { return }
         open(input, number: number)
       }

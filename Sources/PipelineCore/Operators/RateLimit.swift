@@ -106,8 +106,8 @@ struct RateLimit: OperatorComponent {
     }
   }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
-    mode == .bucket ? BucketNode(self, seat, downstream) : Node(self, seat, downstream)
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    mode == .bucket ? BucketNode(self, nodeContext, downstream) : Node(self, nodeContext, downstream)
   }
 
   /// `leading`, `trailing` and `both`.
@@ -121,10 +121,10 @@ struct RateLimit: OperatorComponent {
     /// Set exactly while `held` is.
     private var timer = Wake.none
 
-    init(_ parameters: RateLimit, _ seat: Seat, _ downstream: Downstream) {
+    init(_ parameters: RateLimit, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
-      end = seat.execution.executor.now
-      super.init(seat, downstream: downstream)
+      end = nodeContext.execution.executor.now
+      super.init(nodeContext, downstream: downstream)
     }
 
     override func receive(_ event: Event) {
@@ -210,14 +210,14 @@ struct RateLimit: OperatorComponent {
     private var timer = Wake.none
     private var hasEnded = false
 
-    init(_ parameters: RateLimit, _ seat: Seat, _ downstream: Downstream) {
+    init(_ parameters: RateLimit, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
-      full = seat.execution.executor.now
+      full = nodeContext.execution.executor.now
       interval = TimeSpan(nanoseconds: max(1, parameters.per.nanoseconds / Int64(parameters.count)))
       let tokens = Int64((parameters.burst ?? parameters.count) - 1)
       let (span, overflow) = interval.nanoseconds.multipliedReportingOverflow(by: tokens)
       allowance = TimeSpan(nanoseconds: overflow ? .max : span)
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
     private func takeToken() -> Bool {

@@ -1,5 +1,5 @@
 /// `reduce`: one value of the parts that `combineLatest` or `zip` brought together.
-struct Reduce: RowOperator {
+struct Reduce: FusableOperator {
   var to = MappingParameter()
   private var count = 0
 
@@ -69,12 +69,12 @@ struct Reduce: RowOperator {
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(to.type) }
 
-  func makeStep() -> RowStep {
+  func makeStep() -> FusedStep {
     guard let builder = to.makeBuilder() else { preconditionFailure("reduce was not bound") }
     return Step(builder, count)
   }
 
-  final class Step: RowStep {
+  final class Step: FusedStep {
     private let builder: ValueBuilder
     private let count: Int
 
@@ -83,7 +83,7 @@ struct Reduce: RowOperator {
       self.count = count
     }
 
-    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
       let parts = event.value.elements
       for index in 0..<min(count, parts.count) { frame.set(index, parts[index]) }
       var failing: Unmanaged<Program>?

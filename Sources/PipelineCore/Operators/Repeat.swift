@@ -38,7 +38,9 @@ struct Repeat: OperatorComponent {
 
   static let subscribesAgain = true
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(self, nodeContext, downstream)
+  }
 
   final class Node: MultiInletNode, Pausing {
     private let parameters: Repeat
@@ -54,16 +56,16 @@ struct Repeat: OperatorComponent {
     /// After so many of them, others come first.
     private static let share = 1000
 
-    init(_ parameters: Repeat, _ seat: Seat, _ downstream: Downstream) {
+    init(_ parameters: Repeat, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
     override func start() {
       rounds += 1
       pace.begin(now)
       drain = executor.drain
-      open(seat.inputs[0])
+      open(nodeContext.inputs[0])
     }
 
     override func receive(_ event: Event, from inlet: Inlet) {
@@ -101,7 +103,7 @@ struct Repeat: OperatorComponent {
     private func waitForTurn() {
       waitsForTurn = true
       nonisolated(unsafe) weak let node = self
-      executor.postBatch(inner: seat.scope.outer != nil) {
+      executor.postBatch(inner: nodeContext.scope.outer != nil) {
         guard let node, node.waitsForTurn else { return }
         node.waitsForTurn = false
         if !node.isClosed { node.resumed(0) }

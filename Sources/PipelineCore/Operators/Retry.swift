@@ -93,7 +93,9 @@ struct Retry: OperatorComponent {
       .conflictingParameters, help: "Give 'maxDelay' a value of at least \(delay)")
   }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(self, nodeContext, downstream)
+  }
 
   final class Node: MultiInletNode, Pausing {
     private let parameters: Retry
@@ -104,15 +106,15 @@ struct Retry: OperatorComponent {
     private var timer = Wake.none
     private var pace = Pace()
 
-    init(_ parameters: Retry, _ seat: Seat, _ downstream: Downstream) {
+    init(_ parameters: Retry, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
     override func start() {
       begun = now
       pace.begin(now)
-      open(seat.inputs[0])
+      open(nodeContext.inputs[0])
     }
 
     override func completed(_ inlet: Inlet) { finish() }
@@ -134,7 +136,7 @@ struct Retry: OperatorComponent {
       }
       let pause = max(pause(attempts), pace.end(now))
       attempts += 1
-      execution.warn(seat.step, "\(failure.message); trying again")
+      execution.warn(nodeContext.step, "\(failure.message); trying again")
       if pause == .zero {
         later()
       } else {

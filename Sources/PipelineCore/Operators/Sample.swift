@@ -47,7 +47,9 @@ struct Sample: OperatorComponent {
     }
   }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(self, nodeContext, downstream)
+  }
 
   final class Node: MultiInletNode {
     private let parameters: Sample
@@ -55,14 +57,14 @@ struct Sample: OperatorComponent {
     private var isNew = false
     private var timer = Wake.none
 
-    init(_ parameters: Sample, _ seat: Seat, _ downstream: Downstream) {
+    init(_ parameters: Sample, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
     override func start() {
       if let every = parameters.every { timer = wake(after: every) }
-      open(seat.inputs[0], number: 0)
+      open(nodeContext.inputs[0], number: 0)
       if parameters.at.isGiven, !isClosed { open(parameters.at.required, number: 1) }
     }
 

@@ -1,5 +1,5 @@
 /// `scan`: a running fold.
-struct Scan: RowOperator {
+struct Scan: FusableOperator {
   var start = LiteralParameter()
   var next = ExpressionParameter()
 
@@ -39,9 +39,9 @@ struct Scan: RowOperator {
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(next.type) }
 
-  func makeStep() -> RowStep { Step(start.value, next.required) }
+  func makeStep() -> FusedStep { Step(start.value, next.required) }
 
-  final class Step: RowStep {
+  final class Step: FusedStep {
     @exclusivity(unchecked) private var running: OwnedValue
     @exclusivity(unchecked) private var index: Int64 = 0
     private let program: Program
@@ -53,7 +53,7 @@ struct Scan: RowOperator {
       self.program = program
     }
 
-    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
       frame.set(0, running.value)
       frame.set(1, .int(index))
       let value = program.evaluate(frame)

@@ -1,5 +1,5 @@
 /// `skip`: all but the first few.
-struct Skip: RowOperator {
+struct Skip: FusableOperator {
   var count = 0
 
   static let spec = ComponentSpec<Skip>(
@@ -19,13 +19,13 @@ struct Skip: RowOperator {
     ],
     seeAlso: ["take"])
 
-  func makeStep() -> RowStep { Step(count) }
+  func makeStep() -> FusedStep { Step(count) }
 
-  final class Step: RowStep {
+  final class Step: FusedStep {
     private var remaining: Int
     init(_ count: Int) { remaining = count }
 
-    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
       if remaining == 0 { return .pass }
       remaining -= 1
       return .drop

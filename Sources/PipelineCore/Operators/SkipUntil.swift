@@ -40,16 +40,18 @@ struct SkipUntil: OperatorComponent {
     context.requireOne("where", condition.isGiven, or: "signal", signal.isGiven)
   }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(self, nodeContext, downstream)
+  }
 
   final class Node: TriggeredNode {
     private let parameters: SkipUntil
     private lazy var frame = sharedFrame()
     private var isOpen = false
 
-    init(_ parameters: SkipUntil, _ seat: Seat, _ downstream: Downstream) {
+    init(_ parameters: SkipUntil, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
-      super.init(trigger: parameters.signal.plan, seat, downstream)
+      super.init(trigger: parameters.signal.plan, nodeContext, downstream)
     }
 
     override func receive(_ event: Event) {

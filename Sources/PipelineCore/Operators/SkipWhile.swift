@@ -1,5 +1,5 @@
 /// `skipWhile`: from the first event on for which a condition fails.
-struct SkipWhile: RowOperator {
+struct SkipWhile: FusableOperator {
   var condition = ExpressionParameter()
 
   static let spec = ComponentSpec<SkipWhile>(
@@ -24,9 +24,9 @@ struct SkipWhile: RowOperator {
     ],
     seeAlso: ["skipUntil", "takeWhile", "skip"])
 
-  func makeStep() -> RowStep { Step(condition.required) }
+  func makeStep() -> FusedStep { Step(condition.required) }
 
-  final class Step: RowStep {
+  final class Step: FusedStep {
     private let program: Program
     private var isOpen = false
 
@@ -34,7 +34,7 @@ struct SkipWhile: RowOperator {
       self.program = program
     }
 
-    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
       if isOpen { return .pass }
       switch program.evaluateBool(frame.frame) {
       case .yes: return .drop

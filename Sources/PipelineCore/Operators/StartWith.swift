@@ -28,16 +28,16 @@ struct StartWith: OperatorComponent {
     .either(inputs + [EventType(.of(value.value.value))])
   }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
-    Node(value.value, seat, downstream)
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(value.value, nodeContext, downstream)
   }
 
   final class Node: OperatorNode {
     private let value: OwnedValue
 
-    init(_ value: OwnedValue, _ seat: Seat, _ downstream: Downstream) {
+    init(_ value: OwnedValue, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.value = value
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
     override func start() {

@@ -32,38 +32,38 @@ struct SubscribeOn: OperatorComponent {
 
   static let subscribesAgain = true
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
-    Node(Agenda.scheduler(number), seat, downstream)
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(PriorityQueue.scheduler(number), nodeContext, downstream)
   }
 
   final class Node: OperatorNode {
     private let precedence: Int
     private var isWaiting = false
 
-    init(_ precedence: Int, _ seat: Seat, _ downstream: Downstream) {
+    init(_ precedence: Int, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.precedence = precedence
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
     override func start() {
       isWaiting = true
-      execution.agenda.add(precedence)
+      execution.priorities.add(precedence)
       later()
     }
 
     override func resumed(_ token: Int) {
       guard isWaiting else { return }
-      if execution.agenda.has(before: precedence) {
+      if execution.priorities.has(before: precedence) {
         later()
         return
       }
       isWaiting = false
-      execution.agenda.remove(precedence)
-      subscribe(seat.inputs[0])
+      execution.priorities.remove(precedence)
+      subscribe(nodeContext.inputs[0])
     }
 
     override func stop() {
-      if isWaiting { execution.agenda.remove(precedence) }
+      if isWaiting { execution.priorities.remove(precedence) }
       isWaiting = false
     }
 
@@ -71,7 +71,7 @@ struct SubscribeOn: OperatorComponent {
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       isWaiting = try state.read()
-      if isWaiting { execution.agenda.add(precedence) }
+      if isWaiting { execution.priorities.add(precedence) }
     }
   }
 }

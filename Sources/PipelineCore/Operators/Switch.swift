@@ -44,9 +44,9 @@ struct Switch: CombiningOperator, BranchingOperator {
 
   func outputType(_ inputs: [EventType]) -> EventType { .dyn }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
     let buffer = OutputBuffer()
-    return BranchingNode(branches, seat, downstream) { [branches] event, node in
+    return BranchingNode(branches, nodeContext, downstream) { [branches] event, node in
       buffer.clear()
       if event.value.is(.string) {
         buffer.append(JSONParser.unescape(event.value, into: node.arena).rawBytes)
@@ -56,7 +56,7 @@ struct Switch: CombiningOperator, BranchingOperator {
       if let index = branches.index(ofCase: buffer.bytes) ?? branches.index(of: .default) { return index }
       let shown = Printable.cut(Array(buffer.bytes))
       node.finish(
-        failing: SignalFailure(.user, "'switch' has no case '\(shown)' and no default", at: node.seat.location))
+        failing: SignalFailure(.user, "'switch' has no case '\(shown)' and no default", at: node.nodeContext.location))
       return nil
     }
   }

@@ -38,10 +38,10 @@ struct SwitchToLatest: OperatorComponent {
 
   func outputType(_ inputs: [EventType]) -> EventType { signal.plan?.type ?? .dyn }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode {
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
     var parameters = FlattenMap()
     parameters.signal = signal
     parameters.policy = .latest
-    return FlattenMap.Node(parameters, seat, downstream)
+    return FlattenMap.Node(parameters, nodeContext, downstream)
   }
 }

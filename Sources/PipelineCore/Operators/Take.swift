@@ -1,5 +1,5 @@
 /// `take`: the first few.
-struct Take: RowOperator {
+struct Take: FusableOperator {
   var count = 0
 
   static let spec = ComponentSpec<Take>(
@@ -28,15 +28,15 @@ struct Take: RowOperator {
     ],
     seeAlso: ["skip", "filter"])
 
-  func makeStep() -> RowStep { Step(count) }
+  func makeStep() -> FusedStep { Step(count) }
 
-  final class Step: RowStep {
+  final class Step: FusedStep {
     private var remaining: Int
     init(_ count: Int) { remaining = count }
 
     override var endsBeforeStart: Bool { remaining == 0 }
 
-    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
       // A step below may have ended the signal while this event was passed on from inside itself.
       guard remaining > 0 else { return .finish }
       remaining -= 1

@@ -49,15 +49,17 @@ struct TakeUntil: OperatorComponent {
     context.requireOne("signal", signal.isGiven, or: "where", condition.isGiven)
   }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(self, nodeContext, downstream)
+  }
 
   final class Node: TriggeredNode {
     private let parameters: TakeUntil
     private lazy var frame = sharedFrame()
 
-    init(_ parameters: TakeUntil, _ seat: Seat, _ downstream: Downstream) {
+    init(_ parameters: TakeUntil, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
-      super.init(trigger: parameters.signal.plan, seat, downstream)
+      super.init(trigger: parameters.signal.plan, nodeContext, downstream)
     }
 
     override func receive(_ event: Event) {

@@ -35,22 +35,24 @@ struct TakeUntilReplacement: OperatorComponent {
 
   func outputType(_ inputs: [EventType]) -> EventType { .dyn }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(signal.required, seat, downstream) }
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(signal.required, nodeContext, downstream)
+  }
 
   final class Node: MultiInletNode {
     private let replacement: SignalPlan
     private var isReplaced = false
     private static let replacing = 1
 
-    init(_ replacement: SignalPlan, _ seat: Seat, _ downstream: Downstream) {
+    init(_ replacement: SignalPlan, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.replacement = replacement
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
     override func start() {
       open(replacement, number: Self.replacing)
       if isClosed || isReplaced { return }
-      open(seat.inputs[0])
+      open(nodeContext.inputs[0])
       // The replacement may have spoken while the original was being subscribed.
       if isReplaced { leaveOriginal() }
     }

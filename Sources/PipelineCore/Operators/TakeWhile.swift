@@ -1,5 +1,5 @@
 /// `takeWhile`: until a condition fails.
-struct TakeWhile: RowOperator {
+struct TakeWhile: FusableOperator {
   var condition = ExpressionParameter()
   var inclusive = false
 
@@ -33,9 +33,9 @@ struct TakeWhile: RowOperator {
     ],
     seeAlso: ["takeUntil", "skipWhile", "take"])
 
-  func makeStep() -> RowStep { Step(self) }
+  func makeStep() -> FusedStep { Step(self) }
 
-  final class Step: RowStep {
+  final class Step: FusedStep {
     private let program: Program
     private let inclusive: Bool
     private var isOver = false
@@ -45,7 +45,7 @@ struct TakeWhile: RowOperator {
       inclusive = parameters.inclusive
     }
 
-    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
       // A step below may have sent a further event from inside the last one.
       if isOver { return .finish }
       switch program.evaluateBool(frame.frame) {

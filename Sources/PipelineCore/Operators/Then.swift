@@ -32,18 +32,20 @@ struct Then: OperatorComponent {
 
   func outputType(_ inputs: [EventType]) -> EventType { signal.plan?.type ?? .dyn }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(signal.required, seat, downstream) }
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(signal.required, nodeContext, downstream)
+  }
 
   final class Node: MultiInletNode {
     private let next: SignalPlan
     private static let following = 1
 
-    init(_ next: SignalPlan, _ seat: Seat, _ downstream: Downstream) {
+    init(_ next: SignalPlan, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.next = next
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
-    override func start() { open(seat.inputs[0]) }
+    override func start() { open(nodeContext.inputs[0]) }
 
     override func receive(_ event: Event, from inlet: Inlet) {
       if inlet.number == Self.following { emit(event) }

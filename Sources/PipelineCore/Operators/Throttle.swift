@@ -64,7 +64,9 @@ struct Throttle: OperatorComponent {
     ],
     seeAlso: ["sample", "bufferWithTime"])
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(self, nodeContext, downstream)
+  }
 
   final class Node: OperatorNode {
     private let parameters: Throttle
@@ -76,10 +78,10 @@ struct Throttle: OperatorComponent {
     /// Set only while `held` is.
     private var deadline = Wake.none
 
-    init(_ parameters: Throttle, _ seat: Seat, _ downstream: Downstream) {
+    init(_ parameters: Throttle, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
       program = parameters.when.program
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
     override func receive(_ event: Event) {

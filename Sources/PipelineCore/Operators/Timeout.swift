@@ -27,15 +27,17 @@ struct Timeout: OperatorComponent {
     ],
     seeAlso: ["retry", "catch"])
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(after, seat, downstream) }
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(after, nodeContext, downstream)
+  }
 
   final class Node: OperatorNode {
     private let after: TimeSpan
     private var timer = Wake.none
 
-    init(_ after: TimeSpan, _ seat: Seat, _ downstream: Downstream) {
+    init(_ after: TimeSpan, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.after = after
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
     override func start() {
@@ -46,7 +48,7 @@ struct Timeout: OperatorComponent {
     override func woke(_ token: Int) {
       timer = .none
       finish(
-        failing: SignalFailure(.timeout, "the signal did not complete within \(after)", at: seat.location))
+        failing: SignalFailure(.timeout, "the signal did not complete within \(after)", at: nodeContext.location))
     }
 
     override func stop() { cancelWake(&timer) }

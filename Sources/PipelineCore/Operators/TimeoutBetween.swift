@@ -29,17 +29,19 @@ struct TimeoutBetween: OperatorComponent {
     ],
     seeAlso: ["timeout", "absence", "retry"])
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(gap, seat, downstream) }
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(gap, nodeContext, downstream)
+  }
 
   final class Node: OperatorNode {
     private let gap: TimeSpan
     private var last: Instant
     private var timer = Wake.none
 
-    init(_ gap: TimeSpan, _ seat: Seat, _ downstream: Downstream) {
+    init(_ gap: TimeSpan, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.gap = gap
-      last = seat.execution.executor.now
-      super.init(seat, downstream: downstream)
+      last = nodeContext.execution.executor.now
+      super.init(nodeContext, downstream: downstream)
     }
 
     override func start() {
@@ -58,7 +60,7 @@ struct TimeoutBetween: OperatorComponent {
       if last + gap > now {
         timer = wake(at: last + gap)
       } else {
-        finish(failing: SignalFailure(.timeout, "nothing came for \(gap)", at: seat.location))
+        finish(failing: SignalFailure(.timeout, "nothing came for \(gap)", at: nodeContext.location))
       }
     }
 

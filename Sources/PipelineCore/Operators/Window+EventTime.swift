@@ -45,7 +45,7 @@ extension Window {
       floor = .min
     }
 
-    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
       guard let program = form.time, let clock else { return .drop }
       let value = program.evaluate(frame)
       if value.isError { return failed(event, value, program, frame, run) }
@@ -59,7 +59,7 @@ extension Window {
       guard !isLate(time) else {
         return refused(event, .eventTooLate, "the event came after its window was closed", run)
       }
-      var refusal: RowVerdict?
+      var refusal: StepVerdict?
       if form.figures != nil {
         if let verdict = evaluate(event, frame, run) { return verdict }
         refusal = count(event, time, frame, run)
@@ -131,7 +131,7 @@ extension Window {
     }
 
     /// Counts an event in the figures of its slice or session; the verdict if that cannot be.
-    private func count(_ event: Event, _ time: Int64, _ frame: EventFrame, _ run: RowRun) -> RowVerdict? {
+    private func count(_ event: Event, _ time: Int64, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict? {
       var at = kept.isEmpty ? 0 : position(after: time)
       var isNew = true
       if form.gap > 0 {
@@ -248,7 +248,7 @@ extension Window {
       close(upTo: watermark)
     }
 
-    override func complete(_ run: RowRun) -> Value? {
+    override func complete(_ run: FusedRun) -> Value? {
       closeAll()
       return nil
     }

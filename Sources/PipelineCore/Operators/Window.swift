@@ -1,7 +1,7 @@
 internal import DequeModule
 
 /// `window`: lists of events that belong together in time or number.
-struct Window: RowOperator {
+struct Window: FusableOperator {
   var every: TimeSpan?
   var length: TimeSpan?
   var count: Int?
@@ -182,11 +182,11 @@ struct Window: RowOperator {
     return EventType(to.isGiven ? to.type : .list(inputs.first?.type ?? .dyn))
   }
 
-  func makeStep() -> RowStep { makeStep(Form(self)) }
+  func makeStep() -> FusedStep { makeStep(Form(self)) }
 
-  func makeStep(beside first: RowStep) -> RowStep { makeStep(unsafeDowncast(first, to: Step.self).form) }
+  func makeStep(beside first: FusedStep) -> FusedStep { makeStep(unsafeDowncast(first, to: Step.self).form) }
 
-  private func makeStep(_ form: Form) -> RowStep {
+  private func makeStep(_ form: Form) -> FusedStep {
     if time.isGiven { return EventTimeStep(form) }
     if count != nil { return CountStep(form) }
     return gap != nil ? SessionStep(form) : TimeStep(form)
@@ -309,7 +309,7 @@ struct Window: RowOperator {
     // MARK: Figures
 
     /// Evaluates an event for the figures, if there are some; the verdict if it counts in none.
-    final func evaluate(_ event: Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict? {
+    final func evaluate(_ event: Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict? {
       guard let figures = form.figures, let refusal = figures.evaluate(frame) else { return nil }
       return refused(event, refusal, frame, run)
     }
@@ -317,8 +317,8 @@ struct Window: RowOperator {
     /// Counts the event that was evaluated in the figures at `index`, or in new ones that are put there; the verdict if
     /// that cannot be.
     final func count(
-      _ event: Event, in index: Int, isNew: Bool, at: Int64, wall: Int64, _ frame: EventFrame, _ run: RowRun
-    ) -> RowVerdict? {
+      _ event: Event, in index: Int, isNew: Bool, at: Int64, wall: Int64, _ frame: EventFrame, _ run: FusedRun
+    ) -> StepVerdict? {
       guard let form = form.figures else { return nil }
       let figures = isNew ? Figures(form) : kept[index].figures ?? Figures(form)
       if let refusal = figures.add(frame, at: at) { return refused(event, refusal, frame, run) }
@@ -355,7 +355,7 @@ struct Window: RowOperator {
     }
 
     /// Why there is no room for one more, if so; then the event has been given up.
-    final func refusal(of event: Event, _ run: RowRun) -> RowVerdict? {
+    final func refusal(of event: Event, _ run: FusedRun) -> StepVerdict? {
       if kept.count < form.bound { return nil }
       run.rejectRow(event, .limitReached, "window keeps \(Printable.count(kept.count, "event")), its bound `max`")
       return .drop
@@ -407,7 +407,7 @@ struct Window: RowOperator {
 
     override var isFresh: Bool { kept.isEmpty && skipped == 0 }
 
-    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
       if skipped > 0 {
         skipped -= 1
         return .drop
@@ -441,7 +441,7 @@ struct Window: RowOperator {
       send(events, from: first.wall, to: last.wall)
     }
 
-    override func complete(_ run: RowRun) -> Value? {
+    override func complete(_ run: FusedRun) -> Value? {
       if fresh > 0 { flush() }
       return nil
     }
@@ -473,7 +473,7 @@ struct Window: RowOperator {
 
     override var isFresh: Bool { kept.isEmpty && !timer.isSet }
 
-    override func attached() { origin = (run.seat.scope.time?.origin ?? now).nanoseconds }
+    override func attached() { origin = (run.nodeContext.scope.time?.origin ?? now).nanoseconds }
 
     /// The first end of a window after this instant.
     private var nextEnd: Int64 { origin &+ ((now.nanoseconds &- origin) / form.every &+ 1) &* form.every }
@@ -485,7 +485,7 @@ struct Window: RowOperator {
       timer = wake(at: Instant(nanoseconds: end))
     }
 
-    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
       // The timer of this very instant may still be to come.
       if timer.isSet, end <= now.nanoseconds { close(before: event, frame) }
       if isStopped { return .drop }
@@ -537,7 +537,7 @@ struct Window: RowOperator {
       if form.sendsEmpty || !window.isEmpty { send(events, from: wall &- form.length, to: wall) }
     }
 
-    override func complete(_ run: RowRun) -> Value? {
+    override func complete(_ run: FusedRun) -> Value? {
       guard fresh > 0 else { return nil }
       let window = kept.firstIndex { $0.at >= end &- form.length }.map { $0..<kept.count } ?? 0..<0
       let events = content(window)
@@ -582,7 +582,7 @@ struct Window: RowOperator {
 
     private var end: Instant { last + TimeSpan(nanoseconds: form.gap) }
 
-    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict {
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
       // The timers of this very instant may still be to come.
       if !kept.isEmpty, end <= now || latest <= now { close(before: event, frame) }
       if isStopped { return .drop }
@@ -629,7 +629,7 @@ struct Window: RowOperator {
       send(events, from: form.figures == nil ? first.wall : began, to: last.wall)
     }
 
-    override func complete(_ run: RowRun) -> Value? {
+    override func complete(_ run: FusedRun) -> Value? {
       close()
       return nil
     }

@@ -45,7 +45,9 @@ struct WithLatestFrom: OperatorComponent {
     EventType(reduce.isGiven ? reduce.type : .list(.dyn))
   }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(self, seat, downstream) }
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(self, nodeContext, downstream)
+  }
 
   final class Node: TriggeredNode {
     private let parameters: WithLatestFrom
@@ -53,10 +55,10 @@ struct WithLatestFrom: OperatorComponent {
     private lazy var frame = sharedFrame()
     private var latest: OwnedValue?
 
-    init(_ parameters: WithLatestFrom, _ seat: Seat, _ downstream: Downstream) {
+    init(_ parameters: WithLatestFrom, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
       builder = parameters.reduce.makeBuilder()
-      super.init(trigger: parameters.signal.plan, seat, downstream)
+      super.init(trigger: parameters.signal.plan, nodeContext, downstream)
     }
 
     override func receive(_ event: Event, from inlet: Inlet) {

@@ -45,22 +45,24 @@ struct Zip: CombiningOperator {
 
   func outputType(_ inputs: [EventType]) -> EventType { .list(inputs) }
 
-  func makeNode(_ seat: Seat, downstream: Downstream) -> OperatorNode { Node(limit, seat, downstream) }
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(limit, nodeContext, downstream)
+  }
 
   final class Node: MultiInletNode {
     private let limit: Int
     private var queues: [Deque<OwnedEvent>]
     private var ended: [Bool]
 
-    init(_ limit: Int, _ seat: Seat, _ downstream: Downstream) {
+    init(_ limit: Int, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.limit = limit
-      queues = Array(repeating: [], count: seat.inputs.count)
-      ended = Array(repeating: false, count: seat.inputs.count)
-      super.init(seat, downstream: downstream)
+      queues = Array(repeating: [], count: nodeContext.inputs.count)
+      ended = Array(repeating: false, count: nodeContext.inputs.count)
+      super.init(nodeContext, downstream: downstream)
     }
 
     override func start() {
-      for (number, input) in seat.inputs.enumerated() {
+      for (number, input) in nodeContext.inputs.enumerated() {
         if isClosed { return }
         open(input, number: number)
       }
@@ -72,7 +74,7 @@ struct Zip: CombiningOperator {
           failing: SignalFailure(
             .limit,
             "zip: input \(inlet.number + 1) is more than \(Printable.count(limit, "event")) ahead of the others",
-            at: seat.location))
+            at: nodeContext.location))
         return
       }
       queues[inlet.number].append(OwnedEvent(event))
@@ -103,7 +105,7 @@ struct Zip: CombiningOperator {
     override func restore(_ state: inout StateReader) throws(StateFault) {
       queues = try state.read([[OwnedEvent]].self).map { Deque($0) }
       ended = try state.read()
-      guard queues.count == seat.inputs.count, ended.count == queues.count else {
+      guard queues.count == nodeContext.inputs.count, ended.count == queues.count else {
         throw StateFault("it has other inputs")
       }
     }

@@ -115,7 +115,7 @@ public struct ServerAnswer: Sendable {
   public static let undecodable = ServerAnswer(400, error: "no event of the body could be decoded")
 
   /// For requests that wait until the events are written.
-  public static func after(_ outcome: Settlement.Outcome) -> ServerAnswer {
+  public static func after(_ outcome: Ack.Outcome) -> ServerAnswer {
     switch outcome {
     case .settled: ServerAnswer(200)
     case .failed:

@@ -36,7 +36,7 @@ public struct ProbeSink: SinkComponent {
   public static let spec = ComponentSpec<ProbeSink>(
     "probe", summary: "Remembers what came.")
 
-  public func makeSink(_ seat: Seat) -> RunningSink { Node(self, seat) }
+  public func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(self, nodeContext) }
 
   final class Node: RunningSink {
     private let recording: Recording
@@ -44,11 +44,11 @@ public struct ProbeSink: SinkComponent {
     private let encoder: (any EventEncoder)?
     private let scratch = OutputBuffer()
 
-    init(_ sink: ProbeSink, _ seat: Seat) {
+    init(_ sink: ProbeSink, _ nodeContext: NodeContext) {
       recording = sink.recording
-      running = sink.running?.makeSink(seat)
+      running = sink.running?.makeSink(nodeContext)
       encoder = sink.encoding?.makeEncoder()
-      super.init(seat)
+      super.init(nodeContext)
     }
 
     override func receive(_ event: Event) {

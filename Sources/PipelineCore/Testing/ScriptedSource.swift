@@ -23,8 +23,8 @@ public struct ScriptedSource: SourceComponent {
   public static let spec = ComponentSpec<ScriptedSource>(
     "scripted", summary: "Sends what a test says.", carries: .state(version: 1))
 
-  public func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
-    Node(self, seat, downstream)
+  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+    Node(self, nodeContext, downstream)
   }
 
   final class Node: RunningSource {
@@ -37,11 +37,11 @@ public struct ScriptedSource: SourceComponent {
     /// How many of the moments have been.
     private var performed = 0
 
-    init(_ source: ScriptedSource, _ seat: Seat, _ downstream: Downstream) {
+    init(_ source: ScriptedSource, _ nodeContext: NodeContext, _ downstream: Downstream) {
       script = source.script
       joined = source.joined
       clients = source.clients
-      super.init(seat, downstream: downstream)
+      super.init(nodeContext, downstream: downstream)
     }
 
     /// Everything is scheduled before anything is sent, so that at one instant a script comes before the
@@ -86,7 +86,7 @@ public struct ScriptedSource: SourceComponent {
     private func ask(_ clients: ReplyRecording, _ index: Int, _ value: Value) {
       guard let client = clients.ask(index + 1, TestValue(value)) else { return }
       let answer = clients.rules.answer
-      if answer == .written { executor.track(Settlement { client.reply(.after($0)) }) }
+      if answer == .written { executor.track(Ack { client.reply(.after($0)) }) }
       let own = Origin(source: origin.source, receivedAt: executor.wallTime, reply: client)
       arena.keep(own)
       produce(value, origin: own)

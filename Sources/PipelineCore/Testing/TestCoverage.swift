@@ -152,7 +152,7 @@ public final class TestCoverage {
     var result = input
     for part in run.parts {
       for step in part.steps {
-        let single = RunPlan(parts: [.init(segment: part.segment, steps: [step])])
+        let single = FusedRunPlan(parts: [.init(segment: part.segment, steps: [step])])
         result = SignalPlan(.run(single, input: result), step: step.id, type: signal.type)
       }
     }
@@ -220,8 +220,8 @@ private final class Counter: Downstream {
     consumer =
       switch next {
       case let inlet as Inlet: inlet.step
-      case let node as OperatorNode: node.seat.step
-      case let sink as RunningSink: sink.seat.step
+      case let node as OperatorNode: node.nodeContext.step
+      case let sink as RunningSink: sink.nodeContext.step
       default: nil
       }
     super.init()
@@ -233,18 +233,18 @@ private final class Counter: Downstream {
   }
 
   override func complete() {
-    bury()
+    releaseLater()
     next._withUnsafeGuaranteedRef { $0.complete() }
   }
 
   override func fail(_ failure: SignalFailure) {
     coverage.failed(from: producer, to: consumer)
-    bury()
+    releaseLater()
     next._withUnsafeGuaranteedRef { $0.fail(failure) }
   }
 
   /// Control may be inside when the subscription is let go.
-  func bury() { execution.executor.bury(self) }
+  func releaseLater() { execution.executor.releaseLater(self) }
 }
 
 /// A subscription that keeps its counter.
@@ -260,7 +260,7 @@ private final class Counted: Subscription {
   var isClosed: Bool { subscription.isClosed }
 
   func cancel() {
-    counter.bury()
+    counter.releaseLater()
     subscription.cancel()
   }
 }

@@ -366,8 +366,8 @@ private final class TestRun {
 /// In place of a source that would read from the world: neither sends nor ends.
 struct SilentSource: SourceComponent {
   static let spec = ComponentSpec<SilentSource>("silent", summary: "Sends nothing.")
-  func makeSource(_ seat: Seat, downstream: Downstream) -> RunningSource {
-    Node(seat, downstream: downstream)
+  func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+    Node(nodeContext, downstream: downstream)
   }
   final class Node: RunningSource {}
 }

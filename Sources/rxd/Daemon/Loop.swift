@@ -69,7 +69,7 @@ final class Loop: @unchecked Sendable {
   func add(_ executor: Executor, owner: AnyObject) {
     let member = Member(executor, owner: owner)
     executor.setNeedsTurn = { [weak self, weak member] in self?.signal(member) }
-    executor.runHere = { [weak self, weak member] in
+    executor.runInline = { [weak self, weak member] in
       guard let self, let member else { return false }
       return lend(member, $0, $1)
     }

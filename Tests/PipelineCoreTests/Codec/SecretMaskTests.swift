@@ -46,7 +46,8 @@ import Testing
 
   @Test(arguments: [
     (#"{"a":"x hunter2","hunter2":[1,"hunter2"]}"#, #"{"a":"x (secret)","(secret)":[1,"(secret)"]}"#),
-    (#"{"a":"h\u0075nter2"}"#, #"{"a":"(secret)"}"#), (#"{ "a" : 99712345.5, "b": 1 }"#, #"{ "a" : "(secret)", "b": 1 }"#),
+    (#"{"a":"h\u0075nter2"}"#, #"{"a":"(secret)"}"#),
+    (#"{ "a" : 99712345.5, "b": 1 }"#, #"{ "a" : "(secret)", "b": 1 }"#),
     (#"{"a":"{\"k\":\"hunter2\"}"}"#, #"{"a":"{\"k\":\"(secret)\"}"}"#), (#"{"a":{"k":"v","l":1}}"#, #""(secret)""#),
     (#"{"a":"nothing","b":[true,null]}"#, #"{"a":"nothing","b":[true,null]}"#),
   ])

@@ -151,7 +151,7 @@ import Testing
       ])
   }
 
-  /// A signal that only its inner signals make a driver runs though nobody reads it.
+  /// A signal that only its inner signals make a root subscriber runs though nobody reads it.
   @Test func whoExecutesRuns() throws {
     try check(
       "-a-------|",

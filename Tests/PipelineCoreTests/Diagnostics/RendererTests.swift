@@ -41,8 +41,8 @@ import Testing
     let run = try #require((log["runs"] as? [[String: Any]])?.first)
     let results = try #require(run["results"] as? [[String: Any]])
     #expect(results.count == diagnostics.count)
-    let driver = try #require((run["tool"] as? [String: [String: Any]])?["driver"])
-    let rules = try #require(driver["rules"] as? [[String: Any]])
+    let rootSubscriber = try #require((run["tool"] as? [String: [String: Any]])?["driver"])
+    let rules = try #require(rootSubscriber["rules"] as? [[String: Any]])
     for result in results {
       let index = try #require(result["ruleIndex"] as? Int)
       #expect(rules[index]["id"] as? String == result["ruleId"] as? String)

@@ -139,7 +139,7 @@ import Testing
     let executor = executor
     let log = log
     executor.postBatch {
-      executor.track(Settlement { log.add("\($0)") })
+      executor.track(Ack { log.add("\($0)") })
       executor.resume(inner: false) {
         log.add("rest")
         executor.resume(inner: false) { log.add("end") }
@@ -157,13 +157,13 @@ import Testing
     let executor = executor
     let log = log
     executor.postBatch {
-      executor.track(Settlement { log.add("\($0)") })
+      executor.track(Ack { log.add("\($0)") })
       executor.resume(inner: false) { log.add("rest") }
     }
     _ = executor.runOne()
     executor.dropRemainders(reason)
     executor.run()
-    let outcome = reason.map { Settlement.Outcome.failed($0) } ?? .settled
+    let outcome = reason.map { Ack.Outcome.failed($0) } ?? .settled
     #expect(log.all == ["\(outcome)"])
   }
 

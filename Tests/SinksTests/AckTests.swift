@@ -8,43 +8,43 @@ import Transport
 @testable import Sinks
 
 /// What becomes of events that came in together is told when all that came of them has been written.
-@Suite struct SettlementTests {
+@Suite struct AckTests {
   private final class Outcomes: Sendable {
-    let all = Mutex<[Settlement.Outcome]>([])
-    var settlement: Settlement { Settlement { outcome in self.all.withLock { $0.append(outcome) } } }
-    var seen: [Settlement.Outcome] { all.withLock { $0 } }
+    let all = Mutex<[Ack.Outcome]>([])
+    var ack: Ack { Ack { outcome in self.all.withLock { $0.append(outcome) } } }
+    var seen: [Ack.Outcome] { all.withLock { $0 } }
   }
 
   @Test func isToldOnceWhenTheLastLetsGo() {
     let outcomes = Outcomes()
-    let settlement = outcomes.settlement
-    for _ in 0..<3 { settlement.hold() }
-    for _ in 0..<3 { settlement.release() }
+    let ack = outcomes.ack
+    for _ in 0..<3 { ack.hold() }
+    for _ in 0..<3 { ack.release() }
     #expect(outcomes.seen.isEmpty)
-    settlement.release()
+    ack.release()
     #expect(outcomes.seen == [.settled])
   }
 
   @Test func theFirstFailureWins() {
     let outcomes = Outcomes()
-    let settlement = outcomes.settlement
-    settlement.hold()
-    settlement.hold()
-    settlement.release(.failed("first"))
-    settlement.fail("second")
-    settlement.release()
+    let ack = outcomes.ack
+    ack.hold()
+    ack.hold()
+    ack.release(.failed("first"))
+    ack.fail("second")
+    ack.release()
     #expect(outcomes.seen.isEmpty)
-    settlement.release(.failed("third"))
+    ack.release(.failed("third"))
     #expect(outcomes.seen == [.failed("first")])
   }
 
   @Test func whatIsLostIsNotWritten() {
     let outcomes = Outcomes()
-    var settlement: Settlement? = outcomes.settlement
-    settlement?.hold()
-    settlement?.release()
+    var ack: Ack? = outcomes.ack
+    ack?.hold()
+    ack?.release()
     #expect(outcomes.seen.isEmpty)
-    settlement = nil
+    ack = nil
     #expect(outcomes.seen == [.failed("it was given up")])
   }
 
@@ -78,11 +78,11 @@ import Transport
     feed.send(2, [1])
     feed.send(3, [])
     pipeline.settle()
-    #expect(held["a"]?.settlements.count == 2 && held["b"]?.settlements.count == 1)
+    #expect(held["a"]?.acks.count == 2 && held["b"]?.acks.count == 1)
     #expect(feed.outcomes == [3: .settled], "nothing came of it")
     held["a"]?.release()
     #expect(feed.outcomes == [2: .settled, 3: .settled])
-    held["b"]?.settlements[0].release(.failed("no room"))
+    held["b"]?.acks[0].release(.failed("no room"))
     #expect(feed.outcomes[1] == .failed("no room"))
   }
 
@@ -106,7 +106,7 @@ import Transport
     #expect(feed.outcomes == [1: .settled])
     pipeline.run(until: .seconds(2))
     #expect(held["a"]?.events == [1])
-    #expect(held["a"]?.settlements.isEmpty == true, "a turn of a timer belongs to nobody")
+    #expect(held["a"]?.acks.isEmpty == true, "a turn of a timer belongs to nobody")
   }
 
   /// A turn that has put off more than others may wait for goes on in the next ones.
@@ -137,7 +137,7 @@ import Transport
     let (pipeline, feed, held) = try pipeline("", sinks: "a: { from: in, \(discard) }")
     feed.send(1, [1])
     pipeline.settle()
-    #expect(held["a"]?.settlements.count == 1)
+    #expect(held["a"]?.acks.count == 1)
     pipeline.inTurn { $0.execution.cancel() }
     pipeline.settle()
     #expect(feed.outcomes == [1: .failed("it was given up")])
@@ -214,12 +214,12 @@ import Transport
 
   private struct BrokenPipe: SinkComponent {
     static let spec = ComponentSpec<BrokenPipe>("broken", summary: "A pipe that nobody reads.")
-    func makeSink(_ seat: Seat) -> RunningSink {
+    func makeSink(_ nodeContext: NodeContext) -> RunningSink {
       var ends: [Int32] = [0, 0]
       #expect(pipe(&ends) == 0)
       close(ends[0])
       return StreamSink(
-        seat, EncodeParameter(.json), .descriptor(FileDescriptor(ends[1], name: "a pipe")))
+        nodeContext, EncodeParameter(.json), .descriptor(FileDescriptor(ends[1], name: "a pipe")))
     }
   }
 

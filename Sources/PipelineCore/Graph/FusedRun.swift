@@ -1,5 +1,5 @@
 /// What a row-wise step says of one event.
-public enum RowVerdict {
+public enum StepVerdict {
   /// The event, perhaps with another value, goes on.
   case pass
   /// The event ends here.
@@ -11,18 +11,18 @@ public enum RowVerdict {
 }
 
 /// One running row-wise step: sees one event at a time, emits at most one for it, at once.
-open class RowStep {
+open class FusedStep {
   public init() {}
   /// The signal completes as soon as it is subscribed, and what is above is not subscribed at all.
   open var endsBeforeStart: Bool { false }
   /// Called for each event, in order. May change `event`; may reject it through `run` and drop it.
-  open func apply(_ event: inout Event, _ frame: EventFrame, _ run: RowRun) -> RowVerdict { .pass }
+  open func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict { .pass }
   /// What becomes of an event that it cannot deal with, where the file gives no `onError`.
   open var standardPolicy: ErrorPolicy { .route }
   /// The input is complete. What is returned is the last event, which goes to the steps behind; they see another
-  /// value than this one, so its operator says ``RowOperator/changesValue``.
-  open func complete(_ run: RowRun) -> Value? { nil }
-  open func fail(_ failure: SignalFailure, _ run: RowRun) {}
+  /// value than this one, so its operator says ``FusableOperator/changesValue``.
+  open func complete(_ run: FusedRun) -> Value? { nil }
+  open func fail(_ failure: SignalFailure, _ run: FusedRun) {}
   /// Writes what the step keeps. To override, with `restore`, where the spec says `carries: .state`.
   open func save(_ state: inout StateWriter) {}
   /// Takes back what `save` wrote, in the same order. A step that throws is given up for a new one.
@@ -31,13 +31,13 @@ open class RowStep {
   /// Applies the error policy to an event for which `program` gave `error`.
   @inline(never)
   final func failed(
-    _ event: Event, _ error: Value, _ program: Program, _ frame: EventFrame, _ run: RowRun
-  ) -> RowVerdict {
+    _ event: Event, _ error: Value, _ program: Program, _ frame: EventFrame, _ run: FusedRun
+  ) -> StepVerdict {
     run.verdict(on: event, of: self) { .expression(error, program, frame, standard: standardPolicy) }
   }
 
   /// Applies the error policy to an event that the step cannot or will not take.
-  final func refused(_ event: Event, _ code: Diagnostic.Code, _ message: String, _ run: RowRun) -> RowVerdict {
+  final func refused(_ event: Event, _ code: Diagnostic.Code, _ message: String, _ run: FusedRun) -> StepVerdict {
     run.verdict(on: event, of: self) { EventProblem(code: code, message: message) }
   }
 }
@@ -46,13 +46,13 @@ open class RowStep {
 ///
 /// One run may serve many chains of the same plan, such as the groups of `groupBy`: then each has steps of its own,
 /// which it hands over with each event, and the run is never started.
-public final class RowRun: OperatorNode {
+public final class FusedRun: OperatorNode {
   /// The steps of one of many chains, retained, as many as the run has.
-  typealias OwnSteps = UnsafeMutablePointer<Unmanaged<RowStep>>
+  typealias OwnSteps = UnsafeMutablePointer<Unmanaged<FusedStep>>
 
   private let steps: FusedSteps
   /// The components of the steps.
-  private let components: [any RowOperator]
+  private let components: [any FusableOperator]
   /// Which steps also send later.
   private let late: [Int]
   /// The chain of the steps of its own; only where some send later.
@@ -62,30 +62,31 @@ public final class RowRun: OperatorNode {
   /// Whether it may be part of a ``ParallelStage``.
   private let isPure: Bool
 
-  private final class OwnChain: RowChain {
-    private let run: Unmanaged<RowRun>
-    init(_ run: RowRun) { self.run = .passUnretained(run) }
+  private final class OwnChain: FusedChain {
+    private let run: Unmanaged<FusedRun>
+    init(_ run: FusedRun) { self.run = .passUnretained(run) }
     override func ended() { run._withUnsafeGuaranteedRef { $0.finish() } }
-    override func settled() { run._withUnsafeGuaranteedRef { $0.seat.scope.chain?.settled() } }
+    override func settled() { run._withUnsafeGuaranteedRef { $0.nodeContext.scope.chain?.settled() } }
   }
   // Nodes run on one thread at a time, and no access lasts longer than a load or a store.
   @exclusivity(unchecked) private var current = 0
   /// The key of the chain whose input is complete.
   private var completingKey = Value.absent
 
-  init(_ plan: RunPlan, _ seat: Seat, downstream: Downstream) {
+  init(_ plan: FusedRunPlan, _ nodeContext: NodeContext, downstream: Downstream) {
     let steps = FusedSteps(plan.parts) { segment in
-      seat.scope.frames?.frame(segment, seat.scope, seat.execution) ?? EventFrame(segment, seat.scope, seat.execution)
+      nodeContext.scope.frames?.frame(segment, nodeContext.scope, nodeContext.execution)
+        ?? EventFrame(segment, nodeContext.scope, nodeContext.execution)
     }
     self.steps = steps
     isPure = plan.isPure
     components = plan.parts.flatMap { $0.steps.map(\.component) }
     late = components.indices.filter { steps[$0].step.takeUnretainedValue() is LateStep }
-    super.init(seat, downstream: downstream)
+    super.init(nodeContext, downstream: downstream)
     if !late.isEmpty {
       let chain = OwnChain(self)
       ownChain = chain
-      seat.scope.chain?.runs.append(.passUnretained(self))
+      nodeContext.scope.chain?.runs.append(.passUnretained(self))
       for index in late { lateStep(index, nil).attach(to: chain, of: self, at: index) }
     }
   }
@@ -127,7 +128,7 @@ public final class RowRun: OperatorNode {
 
   public override func stop() {
     for index in late { lateStep(index, nil).stop() }
-    if !late.isEmpty { seat.scope.chain?.remove(self) }
+    if !late.isEmpty { nodeContext.scope.chain?.remove(self) }
   }
 
   /// Makes `value` what the steps' expressions see as `outer`, in place of what the scope says.
@@ -161,7 +162,7 @@ public final class RowRun: OperatorNode {
     var index = first
     var ended = -1
     while true {
-      let verdict: RowVerdict
+      let verdict: StepVerdict
       switch steps.passPure(event, from: &index, own) {
       case .passed:
         emit(event.pointee.copied)
@@ -194,14 +195,14 @@ public final class RowRun: OperatorNode {
 
   /// The pure step at `index` cannot deal with the event.
   @inline(never)
-  private func failed(_ event: Event, at index: Int, _ own: OwnSteps?) -> RowVerdict {
+  private func failed(_ event: Event, at index: Int, _ own: OwnSteps?) -> StepVerdict {
     current = index
     let step = unsafeDowncast((own?[index] ?? steps[index].step).takeUnretainedValue(), to: PureStep.self)
     return verdict(on: event, of: step) { step.problem(frame(at: index)) }
   }
 
   /// What the error policy of the running step says of an event.
-  func verdict(on event: Event, of step: RowStep, because problem: () -> EventProblem) -> RowVerdict {
+  func verdict(on event: Event, of step: FusedStep, because problem: () -> EventProblem) -> StepVerdict {
     switch execution.outcome(of: event, at: currentStep, standard: step.standardPolicy, because: problem) {
     case .pass: return .pass
     case .gone: return .drop
@@ -217,7 +218,7 @@ public final class RowRun: OperatorNode {
   }
 
   /// The input of the step `first` of a chain, or of the run itself, is complete.
-  private func complete(from first: Int, _ chain: RowChain?) {
+  private func complete(from first: Int, _ chain: FusedChain?) {
     var index = first
     while index < steps.count, !isClosed, chain?.hasEnded != true {
       current = index
@@ -254,7 +255,7 @@ public final class RowRun: OperatorNode {
   // MARK: Steps that send later
 
   /// Passes what a step has to send through those behind it.
-  func send(_ value: Value, from step: LateStep, at index: Int, _ chain: RowChain) {
+  func send(_ value: Value, from step: LateStep, at index: Int, _ chain: FusedChain) {
     var event = Event(value)
     event.key = chain.key
     let outer = current
@@ -277,7 +278,7 @@ public final class RowRun: OperatorNode {
 
   /// The event time of a step: that of the stream, where several chains are parts of one.
   func clock(at index: Int) -> EventClock {
-    guard let time = seat.scope.time else { return EventClock() }
+    guard let time = nodeContext.scope.time else { return EventClock() }
     if let known = clocks[index] { return known }
     let clock = time.clock(of: steps[index].id)
     clocks[index] = clock
@@ -287,7 +288,7 @@ public final class RowRun: OperatorNode {
   // MARK: Many chains
 
   /// Gives a chain steps of its own.
-  func makeSteps(for chain: RowChain) {
+  func makeSteps(for chain: FusedChain) {
     let own = OwnSteps.allocate(capacity: max(1, steps.count))
     for index in steps.indices {
       let step = steps[index].step._withUnsafeGuaranteedRef { components[index].makeStep(beside: $0) }
@@ -299,12 +300,12 @@ public final class RowRun: OperatorNode {
   }
 
   /// Gives the steps of a chain their places. Steps that keep nothing may be attached again, and are as new ones then.
-  func attach(_ chain: RowChain) {
+  func attach(_ chain: FusedChain) {
     for index in late { lateStep(index, chain.steps).attach(to: chain, of: self, at: index) }
   }
 
   /// A chain begins whose steps are new.
-  func start(_ chain: RowChain) { if !late.isEmpty { begin(chain.steps) } }
+  func start(_ chain: FusedChain) { if !late.isEmpty { begin(chain.steps) } }
 
   /// Whether the steps of a chain, or its own, keep nothing, as far as they are a ``LateStep``.
   @inline(__always)
@@ -317,28 +318,28 @@ public final class RowRun: OperatorNode {
   }
 
   /// Frees a chain's steps; control may still be inside of them.
-  func discard(_ chain: RowChain) {
+  func discard(_ chain: FusedChain) {
     guard let own = chain.steps else { return }
     chain.steps = nil
     chain.hasEnded = true
     for index in late { lateStep(index, own).stop() }
-    for index in steps.indices { executor.bury(own[index].takeRetainedValue()) }
+    for index in steps.indices { executor.releaseLater(own[index].takeRetainedValue()) }
     own.deallocate()
   }
 
   /// Passes an event, which changes, through a chain's steps; returns whether the chain has completed with it.
   @inline(never)
-  func pass(_ event: UnsafeMutablePointer<Event>, through chain: RowChain, _ own: OwnSteps) -> Bool {
+  func pass(_ event: UnsafeMutablePointer<Event>, through chain: FusedChain, _ own: OwnSteps) -> Bool {
     let ended = run(event, from: 0, own)
     if ended >= 0 { complete(from: ended + 1, chain) }
     return ended >= 0
   }
 
   /// The input of a chain is complete.
-  func complete(_ chain: RowChain) { complete(from: 0, chain) }
+  func complete(_ chain: FusedChain) { complete(from: 0, chain) }
 
   /// The same of a chain that ends before it starts.
-  func completeBeforeStart(_ chain: RowChain) {
+  func completeBeforeStart(_ chain: FusedChain) {
     if let ending = endingStep { complete(from: ending + 1, chain) }
   }
 
@@ -361,7 +362,7 @@ public final class RowRun: OperatorNode {
     }
   }
 
-  func restoreSteps(_ restoration: Restoration, of chain: RowChain? = nil) {
+  func restoreSteps(_ restoration: Restoration, of chain: FusedChain? = nil) {
     let own = chain?.steps
     for (index, component) in components.enumerated() {
       let id = steps[index].id

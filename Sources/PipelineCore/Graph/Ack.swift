@@ -8,7 +8,7 @@ import Synchronization
 ///
 /// `done` is called once, on whichever thread lets go last. Failures win over success. If somebody goes
 /// away without letting go, they count as failed: an accident never counts as written.
-public final class Settlement: Sendable {
+public final class Ack: Sendable {
   public enum Outcome: Sendable, Equatable {
     case settled
     /// Something of it was not written, and why.
@@ -21,7 +21,7 @@ public final class Settlement: Sendable {
     var outcome = Outcome.settled
     var done: (@Sendable (Outcome) -> Void)?
     /// What is let go of with it.
-    var members: [Settlement] = []
+    var members: [Ack] = []
 
     /// The first failure stays.
     mutating func note(_ outcome: Outcome) {
@@ -47,12 +47,12 @@ public final class Settlement: Sendable {
 
   /// Takes over one hold of `other`, and lets go of it with its own outcome when it is done. Called by a holder, and not
   /// for what waits for this one, be it through others: the two would wait for each other.
-  func include(_ other: Settlement) { state.withLock { $0.members.append(other) } }
+  func include(_ other: Ack) { state.withLock { $0.members.append(other) } }
 
   /// Lets go.
   public func release(_ outcome: Outcome = .settled) {
     let told = state.withLock {
-      state -> (done: @Sendable (Outcome) -> Void, outcome: Outcome, members: [Settlement])? in
+      state -> (done: @Sendable (Outcome) -> Void, outcome: Outcome, members: [Ack])? in
       state.note(outcome)
       state.holders -= 1
       guard state.holders == 0, let done = state.done.take() else { return nil }

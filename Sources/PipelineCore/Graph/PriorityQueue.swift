@@ -1,9 +1,9 @@
-/// What nodes have put off to later in the turn, counted by precedence: the node that comes first in the agenda goes
+/// What nodes have put off to later in the turn, counted by precedence: the node that comes first in the priority queue goes
 /// first, whatever the order in which it was put off.
 ///
 /// Nodes that settle come first, those above before those below; then what waits on named schedulers, in the
 /// order in which the file names them.
-struct Agenda {
+struct PriorityQueue {
   private var counts: [Int] = []
   private var total = 0
   private static let settling = 64

@@ -1,5 +1,5 @@
 /// The end of a signal that runs only because it executes a command.
-final class Driver: Downstream {
+final class RootSubscriber: Downstream {
   private unowned let execution: Execution
   var upstream: (any Subscription)?
   /// What it has subscribed.
