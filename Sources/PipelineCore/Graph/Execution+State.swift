@@ -8,7 +8,7 @@ enum SinkStatus: UInt8 {
 
 extension RootSubscriber {
   /// It in a saved state.
-  static func reference(_ signal: String) -> String { "rootSubscribers.\(signal)" }
+  static func reference(_ signal: String) -> String { "drivers.\(signal)" }
 }
 
 extension Execution {
