@@ -39,8 +39,10 @@ class StreamSink: RunningSink {
   private static let largeBlock = 1 << 20
   /// Less is written together with what comes next, if that has come.
   private static let smallBlock = 128 << 10
-  /// Up to here bytes are copied rather than handed over.
-  private static let copiedBlock = 16 << 10
+  /// Up to here the bytes of a batch are copied: that costs less than a write of their own, and than waking the writer for it.
+  private static let copiedBlock = 64 << 10
+  /// Less is left to the thread that runs the turn, which may be one that reads.
+  private static let leftBlock = 16 << 10
 
   /// Which threads do the work, in words.
   static let threads = "encoded in the turns or by who decodes the block, written by that thread or one of its own"
@@ -155,7 +157,7 @@ class StreamSink: RunningSink {
     earlier = 0
     // What one turn makes is taken whole; with what exceeds the bound, the pipeline's input is held back. A
     // turn that waited for a reader could not be told to end.
-    if full.count < Self.copiedBlock, isLeft(to: writer) {
+    if full.count < Self.leftBlock, isLeft(to: writer) {
       writer.leave(full, completion(returning: full))
     } else {
       writer.add(full, completion(returning: full))

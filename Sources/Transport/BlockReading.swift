@@ -15,6 +15,8 @@ struct BlockReading {
   private var lines: LineAssembler
   /// What the next read asks for, in mode `lines`.
   private var lineBlock: Int
+  /// What is known of it, if it has just been opened.
+  private var status: FileDescriptor.Status?
   /// Where reading of the file starts.
   private var start: Int64
   /// Where the next byte stands; not in mode `lines`.
@@ -84,7 +86,7 @@ struct BlockReading {
     guard !isOver else { return nil }
     pieces += early
     early = []
-    let enough = min(options.blockBytes, lineBlock, Self.leastBlock) / 2
+    let enough = isSeveral ? options.blockBytes : min(options.blockBytes, lineBlock, Self.leastBlock) / 2
     var bytes = 0
     repeat {
       var end: BlockReader.End?
@@ -118,8 +120,10 @@ struct BlockReading {
   private mutating func openNext(_ pieces: inout [BlockReader.Piece]) throws(PosixError) {
     guard file == nil, let path = waiting.popLast() else { return }
     let next = try FileDescriptor.openForReading(path)
-    pieces.append(.opened(try next.status(), path))
+    let status = try next.status()
+    pieces.append(.opened(status, path))
     file = next
+    self.status = status
     isPrepared = false
     looksAtStart = options.refusesCompressed
     start = 0
@@ -139,7 +143,8 @@ struct BlockReading {
   private mutating func prepare() throws(PosixError) {
     guard !isPrepared, let file else { return }
     isPrepared = true
-    let status = try file.status()
+    let status = if let status { status } else { try file.status() }
+    self.status = nil
     if status.kind == .directory {
       throw PosixError("read", file.name, code: EISDIR)
     }

@@ -103,7 +103,7 @@ public final class StagePlacement: Sendable {
 /// Buffers that are used again and again.
 final class SpareOutput: Sendable {
   private let buffers = Mutex<[OutputBuffer]>([])
-  private static let limit = 64
+  private static let limit = 256
 
   func take() -> OutputBuffer { buffers.withLock { $0.popLast() } ?? OutputBuffer(capacity: 16 << 10) }
 
