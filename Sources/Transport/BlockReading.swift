@@ -86,7 +86,7 @@ struct BlockReading {
     guard !isOver else { return nil }
     pieces += early
     early = []
-    let enough = isSeveral ? options.blockBytes : min(options.blockBytes, lineBlock, Self.leastBlock) / 2
+    var enough = min(options.blockBytes, lineBlock, Self.leastBlock) / 2
     var bytes = 0
     repeat {
       var end: BlockReader.End?
@@ -105,6 +105,8 @@ struct BlockReading {
       if isSeveral, case .finished(let offset) = end {
         pieces.append(.closed(offset: offset))
         file = nil
+        // Small files: to hand them over costs as much as to read them.
+        enough = max(enough, min(options.blockBytes, Self.share))
         if !waiting.isEmpty { continue }
       }
       pieces.append(.end(end))
