@@ -45,7 +45,7 @@ class StreamSink: RunningSink {
   private static let leftBlock = 16 << 10
 
   /// Which threads do the work, in words.
-  static let threads = "encoded in the turns or by who decodes the block, written by that thread or one of its own"
+  static let threads = "encoded on the pipeline's thread or where it is decoded, written there or by its own thread"
 
   init(
     _ nodeContext: NodeContext, _ encode: EncodeParameter, _ target: FileWriter.Target,

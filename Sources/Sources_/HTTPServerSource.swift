@@ -238,19 +238,21 @@ public struct HTTPServerSource: SourceComponent {
     private let parameters: HTTPServerSource
     private let rules: ServingRules
     private var server: HTTPServer?
-    /// Decodes one body after the other.
-    private let decoder: (any EventDecoder)?
+    /// Decodes one body after the other; nil: each request is an event.
+    private var decoder: (any EventDecoder)?
 
     init(_ parameters: HTTPServerSource, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
       rules = parameters.rules
-      var options = parameters.decode?.options
-      options?.unit = .body
-      decoder = try? options?.decoder()
       super.init(nodeContext, downstream: downstream)
     }
 
     override func begin() {
+      if var decoding = parameters.decode?.options {
+        decoding.unit = .body
+        decoder = makeDecoder(decoding)
+        guard decoder != nil else { return }
+      }
       var options = HTTPServer.Options()
       options.host = parameters.address.host
       options.port = parameters.address.port
