@@ -7,16 +7,7 @@ struct InstallTests {
   private static let hasMake = VerbTests.has("make", "--version")
 
   private func make(_ target: String, _ variables: [String]) throws -> (status: Int32, output: String) {
-    let process = Process()
-    process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
-    process.arguments = ["make", "-C", Rxd.root, target] + variables
-    let output = Pipe()
-    process.standardOutput = output
-    process.standardError = output
-    try process.run()
-    let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
-    process.waitUntilExit()
-    return (process.terminationStatus, text)
+    try Program.run("/usr/bin/env", ["make", "-C", Rxd.root, target] + variables)
   }
 
   private func files(below path: String) -> [String] {

@@ -205,7 +205,11 @@ struct RunTests {
       """)
     let process = try RunningRxd([file, "--graceful-shutdown-limit-secs", "1", "--log-format", "text"])
     process.write("{\"n\":0}\n")
-    while (try? String(contentsOfFile: out, encoding: .utf8))?.isEmpty ?? true { usleep(1000) }
+    let deadline = Deadline(after: RunningRxd.limit)
+    while (try? String(contentsOfFile: out, encoding: .utf8))?.isEmpty ?? true {
+      try #require(!deadline.isOver, "the first event has not been written")
+      usleep(1000)
+    }
     try process.limit("--fsize=10000:")
     process.write((1..<20_000).map { "{\"n\":\($0)}\n" }.joined())
     try process.errorLine(with: "waiting until it can be written")

@@ -12,16 +12,7 @@ struct UnitFileTests {
   static let bar = 1.3
 
   private func analyze(_ arguments: String...) throws -> (status: Int32, output: String) {
-    let process = Process()
-    process.executableURL = URL(fileURLWithPath: "/usr/bin/systemd-analyze")
-    process.arguments = arguments
-    let output = Pipe()
-    process.standardOutput = output
-    process.standardError = output
-    try process.run()
-    let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
-    process.waitUntilExit()
-    return (process.terminationStatus, text)
+    try Program.run("/usr/bin/systemd-analyze", arguments)
   }
 
   @Test(arguments: ["rxd.service", "rxd@.service"])
@@ -64,20 +55,14 @@ struct UnitFileTests {
       }
     }
     func started(_ unit: String) throws -> Set<String> {
-      let process = Process()
       let user = geteuid() == 0 ? ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] : []
-      process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
-      process.arguments = user + ["timeout", "60", "/lib/systemd/systemd", "--test", "--user", "--unit=\(unit)"]
-      process.environment = [
-        "PATH": "/usr/bin:/bin", "HOME": folder.path, "XDG_RUNTIME_DIR": folder.path + "/runtime",
-        "SYSTEMD_UNIT_PATH": folder.path + "/units:", "SYSTEMD_LOG_LEVEL": "info",
-      ]
-      let output = Pipe()
-      process.standardOutput = output
-      process.standardError = output
-      try process.run()
-      let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
-      process.waitUntilExit()
+      let text = try Program.run(
+        "/usr/bin/env", user + ["timeout", "60", "/lib/systemd/systemd", "--test", "--user", "--unit=\(unit)"],
+        environment: [
+          "PATH": "/usr/bin:/bin", "HOME": folder.path, "XDG_RUNTIME_DIR": folder.path + "/runtime",
+          "SYSTEMD_UNIT_PATH": folder.path + "/units:", "SYSTEMD_LOG_LEVEL": "info",
+        ]
+      ).output
       return Set(text.matches(of: /Action: (rxd[^ ]*\.service) -> start/).map { String($0.1) })
     }
     let both = try started("both.target")

@@ -117,7 +117,6 @@ final class SpareOutput: Sendable {
 public final class StageWorker {
   private struct Branch {
     let steps: FusedSteps
-    /// Retained, as the buffer of the present block is.
     let encoder: any EventEncoder
   }
 
