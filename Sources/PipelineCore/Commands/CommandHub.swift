@@ -144,7 +144,7 @@ extension Command {
       guard parameters.replay > 0 else { return }
       lastValue += 1
       if kept.count == parameters.replay { kept.removeFirst() }
-      // A request that waits for an answer is told that there is none as soon as none can come.
+      // A waiting request gets an error as soon as no answer can come any more.
       let origin = event.origin.takeUnretainedValue().withoutReply
       withExtendedLifetime(origin) {
         var event = event

@@ -26,7 +26,7 @@ final class KeptEvents {
     /// The chunk holds it.
     fileprivate var origin: Unmanaged<Origin>
     fileprivate var position: Int64
-    /// The one that was added behind it.
+    /// The next newer one.
     fileprivate(set) var next: Pointer?
 
     var event: Event { Event(value, key: key, from: origin, position: position) }

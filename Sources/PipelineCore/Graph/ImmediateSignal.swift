@@ -58,7 +58,7 @@ final class ImmediateSignal {
     if origin.reply != nil { letGo() }
   }
 
-  /// A request that waits for an answer is told after this turn if none can come any more.
+  /// If no answer can come any more, a waiting request gets an error after this turn.
   private func letGo() {
     node.arena.keep(origin)
     outerOrigin = .none

@@ -38,13 +38,13 @@ open class RunningSink: Downstream {
   open var awaitsAnswers: Bool { false }
 
   /// The pipeline ends without draining, and what this sink rejects is read or kept: reject what is left, but for
-  /// events with an acknowledgement, whose source hears of it. Returns whether there was any. Called before `abandon`, maybe
+  /// events with an acknowledgement, whose source is notified. Returns whether there was any. Called before `abandon`, maybe
   /// more than once, maybe in the middle of a rejection.
   open func surrender() -> Bool { false }
 
   // MARK: State, to override where the spec says `carries: .position`
 
-  /// Writes what this sink has taken and not delivered, but for events with an acknowledgement, whose source hears that they
+  /// Writes what this sink has taken and not delivered, but for events with an acknowledgement, whose source is notified that they
   /// have not been delivered. Timers are set anew.
   open func save(_ state: inout StateWriter) {}
   /// Takes back what `save` wrote, in the same order; called before
