@@ -177,6 +177,16 @@ import Testing
     #expect(made.written.counters.sent == 667)
   }
 
+  /// Each sink of a stage finds the fields that its own steps read, whatever the steps of the others read.
+  @Test func sinksOfOneStageReadDifferentFields() throws {
+    let lines = (0..<2000).map { #"{"n":\#($0),"s":"a","t":\#($0 % 2)}"# }
+    let chains = [[], ["{ filter: event.n % 3 == 0 }"], ["{ filter: event.t == 1 }"], ["{ filter: has(event.s) }"]]
+    let made = try run(
+      Self.several("ndjson", chains, ["ndjson", "ndjson", "ndjson"]), Input(lines), threads: 3, blockBytes: 500)
+    #expect(made.encodedBlocks > 40)
+    #expect(made.written.files.map { $0.split(separator: "\n").count } == [667, 1000, 2000])
+  }
+
   /// Where anything but the event counts, or somebody else sees it, everything is left to the turns.
   @Test(arguments: [
     "{ map: now }", "{ map: meta.offset }", "{ take: 1000 }", "{ scan: { start: 0, next: running + 1 } }",

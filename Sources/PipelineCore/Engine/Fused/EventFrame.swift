@@ -39,8 +39,8 @@ public final class EventFrame {
     error = nil
     usesMeta = false
     readsPaths = segment.projection.hasPaths
-    projection = .passUnretained(segment.projection)
-    sharesReading = false
+    projection = .passUnretained(segment.projection.filling)
+    sharesReading = segment.projection.filling !== segment.projection
     state = frame.state
     time = Self.noTime
     timeOfNow = time.pointee
