@@ -116,12 +116,12 @@ struct Counting: SinkComponent {
   final class Node: RunningSink {
     private var count = 0
     override func receive(_ event: Event) { count &+= 1 }
-    override func turnEnded() { settle() }
+    override func turnEnded() { reportCount() }
     override func finish() {
-      settle()
+      reportCount()
       super.finish()
     }
-    private func settle() {
+    private func reportCount() {
       countSent(count)
       count = 0
     }

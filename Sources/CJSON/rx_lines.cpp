@@ -97,7 +97,7 @@ RX_INLINE bool end_line(rx_lines &lines, outline &now, uint32_t place, uint32_t 
   while (from < to && is_white(text[from])) from++;
   while (from < to && is_white(text[to - 1])) to--;
   // Balanced, and nothing outside of the brackets.
-  if (from != now.line || to != place) lines.is_verbatim = false;
+  if (from != now.line || to != place) lines.is_pass_through = false;
   const bool is_sound = now.lows == 1 && now.depth == 0 && lines.tokens[now.first] == from
     && lines.tokens[next - 2] == to - 1 && text[to - 1] == text[from] + 2;
   if (!is_sound) lines.is_sound = false;
@@ -178,7 +178,7 @@ struct found {
       follow(now, open & left, close & left);                                                            \
     }                                                                                                    \
     if (in_string | faults) return {};                                                                   \
-    if (other) lines.is_verbatim = false;                                                                \
+    if (other) lines.is_pass_through = false;                                                                \
     return {out, now, is_dense};                                                                         \
   }
 
@@ -203,17 +203,17 @@ finder finder_for(processor what) {
 }
 
 std::atomic<finder> find{finder_for(this_processor())};
-std::atomic<bool> tries_verbatim{true};
+std::atomic<bool> tries_pass_through{true};
 
 /// Tries the short way, unless it has failed for the blocks before: after failing it is left out for 1, 2, 4, ... 64
 /// blocks.
-bool is_verbatim_block(rx_lines &lines, size_t length, bool keeps) {
-  if (!tries_verbatim.load(std::memory_order_relaxed) || lines.text[length - 1] != '\n') return false;
+bool is_pass_through_block(rx_lines &lines, size_t length, bool keeps) {
+  if (!tries_pass_through.load(std::memory_order_relaxed) || lines.text[length - 1] != '\n') return false;
   if (lines.skips > 0) {
     lines.skips--;
     return false;
   }
-  if (scan_verbatim(lines, length, keeps)) {
+  if (scan_pass_through(lines, length, keeps)) {
     lines.failures = 0;
     return true;
   }
@@ -227,14 +227,14 @@ bool index(rx_lines &lines, const char *text, size_t length, uint64_t feeds) {
   lines.text = reinterpret_cast<const uint8_t *>(text);
   lines.row_count = 0;
   lines.is_sound = true;
-  lines.is_verbatim = true;
+  lines.is_pass_through = true;
   if (length == 0 || length > UINT32_MAX - 64 || !reserve(lines, length)) return false;
-  if (feeds && is_verbatim_block(lines, length, true)) return true;
+  if (feeds && is_pass_through_block(lines, length, true)) return true;
   found all = find.load(std::memory_order_relaxed)(lines, length, feeds);
   if (!all.end) return false;
   if (all.is_dense && !simdjson::validate_utf8(text, length)) return false;
   if (feeds && text[length - 1] == '\n') return true;
-  lines.is_verbatim = false;
+  lines.is_pass_through = false;
   *all.end++ = static_cast<uint32_t>(length);
   return end_line(lines, all.rest, static_cast<uint32_t>(length), static_cast<uint32_t>(all.end - lines.tokens));
 }
@@ -288,13 +288,13 @@ bool index_document(rx_lines &lines, const char *text, size_t length) {
 extern "C" {
 
 int rx_lines_use(int variant) {
-  tries_verbatim.store((variant & RX_LINES_LONG_WAY) == 0, std::memory_order_relaxed);
+  tries_pass_through.store((variant & RX_LINES_LONG_WAY) == 0, std::memory_order_relaxed);
   const processor best = this_processor();
   processor wanted = processor::plain;
   if ((variant & 3) == 1 && best != processor::plain) wanted = processor::avx2;
   if ((variant & 3) == 2) wanted = best;
   find.store(finder_for(wanted), std::memory_order_relaxed);
-  scan_verbatim_for(wanted);
+  scan_pass_through_for(wanted);
   return static_cast<int>(wanted) | (variant & RX_LINES_LONG_WAY);
 }
 
@@ -306,11 +306,11 @@ bool rx_lines_index(rx_lines *lines, const char *text, size_t length) {
   return length <= RX_LINES_LIMIT && index(*lines, text, length, ~uint64_t{0});
 }
 
-bool rx_lines_count_verbatim(rx_lines *lines, const char *text, size_t length, size_t *count) {
+bool rx_lines_count_pass_through(rx_lines *lines, const char *text, size_t length, size_t *count) {
   lines->text = reinterpret_cast<const uint8_t *>(text);
   lines->row_count = 0;
   if (length == 0 || length > RX_LINES_LIMIT || !reserve(*lines, length)) return false;
-  if (!is_verbatim_block(*lines, length, false)) return false;
+  if (!is_pass_through_block(*lines, length, false)) return false;
   *count = lines->row_count;
   lines->row_count = 0;
   return true;
@@ -318,7 +318,7 @@ bool rx_lines_count_verbatim(rx_lines *lines, const char *text, size_t length, s
 
 bool rx_lines_are_sound(const rx_lines *lines) { return lines->is_sound; }
 
-bool rx_lines_are_verbatim(const rx_lines *lines) { return lines->is_sound && lines->is_verbatim; }
+bool rx_lines_pass_through(const rx_lines *lines) { return lines->is_sound && lines->is_pass_through; }
 
 const rx_line *rx_lines_rows(const rx_lines *lines, size_t *count) {
   *count = lines->row_count;

@@ -19,9 +19,9 @@ struct rx_lines {
   size_t row_capacity = 0;
   size_t row_count = 0;
   bool is_sound = true;     ///< every line has tokens
-  bool is_verbatim = true;  ///< nothing but the lines and a line feed behind each
+  bool is_pass_through = true;  ///< nothing but the lines and a line feed behind each
 
-  /// How often in a row blocks were not verbatim, and how many more are not tried.
+  /// How often in a row blocks could not pass through, and how many more are not tried.
   uint32_t failures = 0;
   uint32_t skips = 0;
 
@@ -54,11 +54,11 @@ bool grow_rows(rx_lines &lines);
 /// Room for what there is to find in `length` bytes; rows grow meanwhile. False: no memory.
 bool reserve(rx_lines &lines, size_t length);
 
-/// Whether the text, which ends with a line feed, is nothing but lines as `rx_lines_are_verbatim` says, and then how
+/// Whether the text, which ends with a line feed, is nothing but lines as `rx_lines_pass_through` says, and then how
 /// many: `row_count`. `keeps`: their tokens and rows, too. There is room (`reserve`).
-bool scan_verbatim(rx_lines &lines, size_t length, bool keeps);
+bool scan_pass_through(rx_lines &lines, size_t length, bool keeps);
 /// For tests: from now on with these instructions.
-void scan_verbatim_for(processor what);
+void scan_pass_through_for(processor what);
 
 /// Finds the tokens of one document as if it were one line, whatever line feeds it holds; not limited in length.
 /// False: it has no sound outline.

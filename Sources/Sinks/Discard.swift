@@ -12,8 +12,8 @@ public struct Discard: SinkComponent {
     edges: EdgeCases(
       empty: "Nothing is written.", error: "Ends the pipeline, as everywhere.", completion: "Done at once.",
       disposal: ""),
-    rivals: ["Vector blackhole", "Benthos drop"],
-    wants: [
+    knownAs: ["Vector blackhole", "Benthos drop"],
+    useCases: [
       .init(.writing, "run a chain for its side effects only", "discard")
     ],
     seeAlso: ["stdout"])

@@ -56,8 +56,8 @@ public struct FileSink: SinkComponent {
       error: "A file that cannot be written ends the pipeline; a full disk makes it wait.",
       completion: "What waits is written, then the file is closed.",
       disposal: "What waits is written within the time limit for stopping."),
-    rivals: ["Vector file", "Benthos file"],
-    wants: [
+    knownAs: ["Vector file", "Benthos file"],
+    useCases: [
       .init(.writing, "append events to a file", "file: { path: out.ndjson }"),
       .init(.writing, "write a file a program can rely on after a crash", "file: { path: out.ndjson, sync: interval }"),
       .init(.writing, "write CSV", "file: { path: out.csv, encode: csv }"),

@@ -22,7 +22,7 @@ extension HTTPSink {
     private var worker: (any Worker)?
     private var isFinishing = false
     private var isOver = false
-    private var isCongested = false
+    private var isInputPaused = false
     /// When the server got into trouble, and how many requests have failed since.
     private var trouble = (since: Instant(nanoseconds: 0), failures: 0)
     /// The latest answer has said that the setting is wrong, which is in the log.
@@ -89,12 +89,12 @@ extension HTTPSink {
 
     private func updatePressure() {
       let (count, bytes) = (queue.count, queue.bytes)
-      if !isCongested, count > parameters.queue || bytes > Self.largestQueue {
-        isCongested = true
-        executor.congest(.output)
-      } else if isCongested, count <= parameters.queue / 2, bytes <= Self.largestQueue / 2 {
-        isCongested = false
-        executor.decongest(.output)
+      if !isInputPaused, count > parameters.queue || bytes > Self.largestQueue {
+        isInputPaused = true
+        executor.pauseInput(.output)
+      } else if isInputPaused, count <= parameters.queue / 2, bytes <= Self.largestQueue / 2 {
+        isInputPaused = false
+        executor.resumeInput(.output)
       }
     }
 
@@ -200,7 +200,7 @@ extension HTTPSink {
       case .success(let response):
         let text = "\(parameters.method.rawValue) answered \(response.status)"
         switch response.status {
-        case 200..<300: settle(request)
+        case 200..<300: acknowledge(request)
         case 408, 425, 429, 500...:
           again(request, text, after: Pace.retryAfter(response, wallTime: executor.wallTime))
         case 400, 413, 422: refuse(request, response)
@@ -242,7 +242,7 @@ extension HTTPSink {
       execution.services.log(level, execution.plan.steps[nodeContext.step.number].label, message)
     }
 
-    private func settle(_ request: Request) {
+    private func acknowledge(_ request: Request) {
       answered(request)
       isRefused = false
       countSent(request.items.count)
@@ -330,7 +330,7 @@ extension HTTPSink {
         queue.insert(request)
       }
       fail(because: failure)
-      abandon()
+      cancel()
     }
 
     private func over() {
@@ -378,19 +378,19 @@ extension HTTPSink {
       worker = nil
       let left = queue.removeAll(beside: exchanges.values.map(\.request))
       exchanges = [:]
-      if isCongested {
-        isCongested = false
-        executor.decongest(.output)
+      if isInputPaused {
+        isInputPaused = false
+        executor.resumeInput(.output)
       }
       return left
     }
 
     private static let unacknowledged = "when the pipeline ended"
 
-    override func surrender() -> Bool {
+    override func rejectRemaining() -> Bool {
       let left = close()
       let lost = left.filter { $0.item.ack == nil }
-      tell(left.count - lost.count)
+      reportUndelivered(left.count - lost.count)
       for (item, failure) in lost {
         let reason = failure ?? fault
         // The request that ended the pipeline has been answered.
@@ -401,13 +401,13 @@ extension HTTPSink {
       return !lost.isEmpty
     }
 
-    override func abandon() {
+    override func cancel() {
       let left = close()
-      tell(left.count)
+      reportUndelivered(left.count)
       countUndelivered(left.count { $0.item.ack == nil })
     }
 
-    private func tell(_ left: Int) {
+    private func reportUndelivered(_ left: Int) {
       guard left > 0 else { return }
       log(.warning, "the server had not acknowledged \(left) event\(left == 1 ? "" : "s") \(Self.unacknowledged)")
     }

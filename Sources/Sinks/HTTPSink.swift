@@ -167,12 +167,12 @@ public struct HTTPSink: SinkComponent {
         What waits is sent within the time limit for stopping; what is left then goes to the errors output. If nobody reads \
         that, these are dead letters or, without a state directory, a number in a warning.
         """),
-    keeps: """
+    memory: """
       Up to `queue` events or 16 MiB, whichever is reached first, and those of `maxConcurrent` requests, in memory.
       """,
-    carries: .position(version: 1),
-    rivals: ["Vector http", "Benthos http_client", "Logstash http"],
-    wants: [
+    persistence: .position(version: 1),
+    knownAs: ["Vector http", "Benthos http_client", "Logstash http"],
+    useCases: [
       .init(.writing, "send events to a web service", "http: { url: \"http://127.0.0.1:8080/ingest\" }"),
       .init(
         .writing, "send events in batches", "http: { url: \"http://127.0.0.1:8080/ingest\", batch: { count: 500 } }"),

@@ -28,8 +28,8 @@ public struct Reply: SinkComponent {
         "A request that no event answers gets 504 after `replyTimeout`, or 503 as soon as nothing is left that could answer it.",
       error: "Ends the pipeline; requests under way get 503.", completion: "Requests under way are answered first.",
       disposal: "Requests under way are answered within the time limit for stopping."),
-    rivals: ["Benthos sync_response", "Node-RED http response"],
-    wants: [
+    knownAs: ["Benthos sync_response", "Node-RED http response"],
+    useCases: [
       .init(.writing, "answer an HTTP request with what a chain makes of it", "reply"),
       .init(.writing, "choose the status of an answer", "reply: { status: \"event.found ? 200 : 404\" }"),
     ],

@@ -17,8 +17,8 @@ public struct Stderr: SinkComponent {
     edges: EdgeCases(
       empty: "Nothing is written.", error: "A write that fails ends the pipeline.",
       completion: "What waits is written first.", disposal: "What waits is written within the time limit for stopping."),
-    rivals: ["Vector console with target stderr"],
-    wants: [
+    knownAs: ["Vector console with target stderr"],
+    useCases: [
       .init(.writing, "write events to standard error", "stderr")
     ],
     seeAlso: ["stdout"])

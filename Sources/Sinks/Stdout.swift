@@ -25,8 +25,8 @@ public struct Stdout: SinkComponent {
       empty: "Nothing is written.",
       error: "A write that fails ends the pipeline; a reader that goes away ends only the sink.",
       completion: "What waits is written first.", disposal: "What waits is written within the time limit for stopping."),
-    rivals: ["Vector console", "Benthos stdout"],
-    wants: [
+    knownAs: ["Vector console", "Benthos stdout"],
+    useCases: [
       .init(.writing, "see events on the screen or pipe them on", "stdout"),
       .init(.writing, "write plain lines of text", "stdout: { encode: text }"),
     ],

@@ -27,7 +27,7 @@ class StreamSink: RunningSink {
   private var handedOver = 0
   private var counted = 0
   private let delivery = Delivery()
-  private var isCongested = false
+  private var isInputPaused = false
   @exclusivity(unchecked) private var isOver = false
   /// Why what was written last has not arrived, found out while the sink was finishing.
   private var lastFailure: PosixError?
@@ -167,13 +167,13 @@ class StreamSink: RunningSink {
 
   /// Whether the thread that runs this turn will write what is left to it.
   private func isLeft(to writer: FileWriter) -> Bool {
-    writer.mayBeLeft && executor.leave { writer.write() }
+    writer.mayBeLeft && executor.afterTurn { writer.write() }
   }
 
   private func holdBack(_ writer: FileWriter) {
-    if !isCongested, writer.queuedBytes > options.queueBytes / 2 {
-      isCongested = true
-      executor.congest(.output)
+    if !isInputPaused, writer.queuedBytes > options.queueBytes / 2 {
+      isInputPaused = true
+      executor.pauseInput(.output)
       let executor = executor
       let node = Weak(self)
       writer.whenRoom { executor.post { node.object?.hasRoom() } }
@@ -221,9 +221,9 @@ class StreamSink: RunningSink {
   }
 
   private func hasRoom() {
-    guard isCongested else { return }
-    isCongested = false
-    executor.decongest(.output)
+    guard isInputPaused else { return }
+    isInputPaused = false
+    executor.resumeInput(.output)
   }
 
   private func failed(_ error: PosixError) {
@@ -275,7 +275,7 @@ class StreamSink: RunningSink {
     }
   }
 
-  override func abandon() {
+  override func cancel() {
     if !isOver { handOver() }
     isOver = true
     hasRoom()
@@ -341,7 +341,7 @@ extension Ack.Outcome {
   /// What a write says.
   init(_ result: Result<Void, FileWriter.WriteFailure>) {
     switch result {
-    case .success: self = .settled
+    case .success: self = .acknowledged
     case .failure(let failure): self = .failed(failure.error.message)
     }
   }

@@ -30,8 +30,8 @@ public struct EmptySource: SourceComponent {
     edges: EdgeCases(
       empty: "It is nothing else.", error: "It never fails.", completion: "At once.",
       disposal: "There is nothing to free."),
-    rivals: ["RxJS EMPTY", "Combine Empty", "ReactiveCocoa empty"],
-    wants: [.init(.reading, "have a signal that has nothing to say", "empty: {}")],
+    knownAs: ["RxJS EMPTY", "Combine Empty", "ReactiveCocoa empty"],
+    useCases: [.init(.reading, "have a signal that has nothing to say", "empty: {}")],
     seeAlso: ["never", "error", "values"])
 
   public var runsOnVirtualTime: Bool { true }

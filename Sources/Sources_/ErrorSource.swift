@@ -40,8 +40,8 @@ public struct ErrorSource: SourceComponent {
     edges: EdgeCases(
       empty: "It never sends an event.", error: "At once, of the kind `user`.", completion: "It does not complete.",
       disposal: "There is nothing to free."),
-    rivals: ["RxJS throwError", "Combine Fail", "ReactiveCocoa error:"],
-    wants: [.init(.reading, "end a signal with an error of my own", "error: there is no such user")],
+    knownAs: ["RxJS throwError", "Combine Fail", "ReactiveCocoa error:"],
+    useCases: [.init(.reading, "end a signal with an error of my own", "error: there is no such user")],
     seeAlso: ["empty", "never", "try", "catch"])
 
   public var runsOnVirtualTime: Bool { true }

@@ -57,9 +57,9 @@ public struct File: SourceComponent {
       error:
         "A file that cannot be read ends it with an error; a line that cannot be decoded goes to the errors output.",
       completion: "Behind the last line of the last file; followed, never.", disposal: "Closes the files."),
-    keeps: "How far each file has been read.", carries: .position(version: 1),
-    rivals: ["Vector file", "Fluent Bit tail", "Logstash file"],
-    wants: [
+    memory: "How far each file has been read.", persistence: .position(version: 1),
+    knownAs: ["Vector file", "Fluent Bit tail", "Logstash file"],
+    useCases: [
       .init(.reading, "read files once", "file: { path: access.log }"),
       .init(.reading, "follow a log file through rotations", "file: { path: '/var/log/app/*.log', follow: true }"),
       .init(.reading, "read JSON lines from a file", "file: { path: events.ndjson, decode: json }"),
@@ -107,7 +107,7 @@ public struct File: SourceComponent {
     private var fault: SignalFailure?
     /// The file that is being read, and how far its events have been sent.
     private var current: FilePosition?
-    private var place = DecodingPlace()
+    private var place = DecodingPosition()
     private var reader: BlockReader?
     private lazy var placement = makePlacement(
       threads: parameters.decode.options.readsBlocksApart ? decodingThreads : 1,
@@ -151,7 +151,7 @@ public struct File: SourceComponent {
 
     /// Reads the files that wait; before them the one that an earlier execution has read up to a place, from there on if it
     /// is still that file.
-    private func read(goingOn resumption: (position: FilePosition, place: DecodingPlace)? = nil) {
+    private func read(goingOn resumption: (position: FilePosition, place: DecodingPosition)? = nil) {
       if let fault {
         finish(failing: fault)
         return
@@ -171,7 +171,7 @@ public struct File: SourceComponent {
       let node = Weak(self)
       do throws(PosixError) {
         var first: FileDescriptor?
-        place = DecodingPlace()
+        place = DecodingPosition()
         if let resumption {
           let path = resumption.position.path
           current = nil
@@ -209,7 +209,7 @@ public struct File: SourceComponent {
       while !isClosed, let piece = rest.popFirst() {
         if let file = piece.opened {
           opened(file.status, file.path)
-          place = DecodingPlace()
+          place = DecodingPosition()
           if waiting.last == file.path { waiting.removeLast() }
         }
         if let rows = piece.rows { take(rows, encoded: piece.encoded, origin: fileOrigin) }
@@ -245,7 +245,7 @@ public struct File: SourceComponent {
       state.write(finished)
       state.write(waiting)
       state.write(current)
-      state.write(DecodingPlace(offset: unsentOffset ?? place.offset, memory: place.memory))
+      state.write(DecodingPosition(offset: unsentOffset ?? place.offset, memory: place.memory))
       state.write(parameters.decode.options.dependence)
     }
 
@@ -259,7 +259,7 @@ public struct File: SourceComponent {
         execution.services.log(
           .warning, execution.plan.steps[nodeContext.step.number].label,
           "'decode' has changed and needs the beginning of a file; \(current?.path ?? "it") is read from there again")
-        place = DecodingPlace()
+        place = DecodingPosition()
       }
       if state.hasOtherParameters {
         waiting = files(except: finished + (current.map { [$0.path] } ?? []))
@@ -476,7 +476,7 @@ public struct File: SourceComponent {
       for _ in 0..<(try state.count()) { saved.append(makeInput(try state.read(), memory: try state.read())) }
       let dependence = try state.read(String.self)
       for input in saved {
-        let place = DecodingPlace(offset: input.position.offset, memory: input.memory)
+        let place = DecodingPosition(offset: input.position.offset, memory: input.memory)
         if !parameters.decode.options.goesOn(at: place, dependence) {
           execution.services.log(
             .warning, execution.plan.steps[nodeContext.step.number].label,

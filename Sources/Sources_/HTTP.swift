@@ -94,13 +94,13 @@ public struct HTTP: SourceComponent {
       completion:
         "After the answer; with `every`, never. When the pipeline is stopped: after the answer, or `stopTimeout`.",
       disposal: "Breaks the request off and lets the connection go."),
-    keeps: """
+    memory: """
       The request under way, and the answer until it is decoded. After a restart a request that was under way is made \
       again, and the pace of `every` goes on.
       """,
-    carries: .state(version: 1),
-    rivals: ["Vector http_client", "Benthos http_client", "Logstash http_poller"],
-    wants: [
+    persistence: .state(version: 1),
+    knownAs: ["Vector http_client", "Benthos http_client", "Logstash http_poller"],
+    useCases: [
       .init(.reading, "poll a URL every so often", "http: { url: \"http://127.0.0.1:8080/status\", every: 10s }"),
       .init(.reading, "fetch something once", "http: { url: \"http://127.0.0.1:8080/config.json\" }"),
     ],
@@ -260,7 +260,7 @@ public struct HTTP: SourceComponent {
       let origin = url.map { makeOrigin(response, $0) } ?? self.origin
       arena.keep(origin)
       (response?.body ?? []).withUnsafeBytes { rejectInput($0, .pollFailed, because: failure, origin: origin) }
-      settle()
+      finishEvent()
     }
 
     /// There is no request for these values.
@@ -311,7 +311,7 @@ public struct HTTP: SourceComponent {
       execution.services.log(
         .warning, execution.plan.steps[nodeContext.step.number].label,
         "a request was broken off: it was not answered within \(parameters.stopTimeout) after the pipeline was stopped")
-      cutOff()
+      completeEarly()
     }
 
     override func stop() {

@@ -180,9 +180,9 @@ public struct HTTPServerSource: SourceComponent {
       error:
         "A port that cannot be used ends it with an error; a bad request is answered with 400 and goes to the errors output.",
       completion: "Never, but at a shutdown.", disposal: "Closes the port; requests under way are answered first."),
-    keeps: "Requests that wait for the pipeline, up to `maxBuffered`.",
-    rivals: ["Vector http_server", "Benthos http_server", "Fluent Bit http"],
-    wants: [
+    memory: "Requests that wait for the pipeline, up to `maxBuffered`.",
+    knownAs: ["Vector http_server", "Benthos http_server", "Fluent Bit http"],
+    useCases: [
       .init(.reading, "take events over HTTP", "httpServer: { address: 8080, decode: json }"),
       .init(.reading, "be an HTTP service that answers", "httpServer: { address: 8080, path: /search }"),
     ],

@@ -41,8 +41,8 @@ public struct Interval: SourceComponent {
         "interval: { cron: '30 6 * * 1-5', timezone: Europe/Berlin }"),
     ],
     edges: EdgeCases(empty: "", error: "", completion: "Never.", disposal: "Frees its timer."),
-    carries: .state(version: 1), rivals: ["RxJS interval", "Benthos generate", "Tremor metronome, crononome"],
-    wants: [
+    persistence: .state(version: 1), knownAs: ["RxJS interval", "Benthos generate", "Tremor metronome, crononome"],
+    useCases: [
       .init(.reading, "do something every ten seconds", "interval: 10s"),
       .init(.reading, "do something at a time of day", "interval: { cron: '0 6 * * *', timezone: Europe/Berlin }"),
     ],
@@ -141,13 +141,13 @@ public struct Interval: SourceComponent {
         send()
         return
       }
-      look(cron.schedule)
+      runDue(cron.schedule)
     }
 
     override func clockWasSet() {
       guard let cron = parameters.cron, timer.isSet else { return }
       cancelWake(&timer)
-      look(cron.schedule)
+      runDue(cron.schedule)
     }
 
     /// A larger change of the clock corrects it; a smaller one is like the beginning and the end of summer time.
@@ -155,7 +155,7 @@ public struct Interval: SourceComponent {
     private static let minute: Int64 = 60_000_000_000
 
     /// Runs what is due by the clock as it is now, which may have been set since the last look.
-    private func look(_ schedule: CronSchedule) {
+    private func runDue(_ schedule: CronSchedule) {
       let wallTime = executor.wallTime
       let step = wallTime &- seen.wallTime &- (now - seen.instant).nanoseconds
       if step.magnitude > Self.correction.magnitude {

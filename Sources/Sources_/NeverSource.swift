@@ -29,8 +29,8 @@ public struct NeverSource: SourceComponent {
     edges: EdgeCases(
       empty: "It neither sends nor ends.", error: "", completion: "Only when the pipeline is stopped.",
       disposal: "There is nothing to free."),
-    rivals: ["RxJS NEVER", "Combine Empty(completeImmediately: false)", "ReactiveCocoa never"],
-    wants: [.init(.reading, "have a signal that stays silent, to try time-outs", "never: {}")],
+    knownAs: ["RxJS NEVER", "Combine Empty(completeImmediately: false)", "ReactiveCocoa never"],
+    useCases: [.init(.reading, "have a signal that stays silent, to try time-outs", "never: {}")],
     seeAlso: ["empty", "error"])
 
   public var runsOnVirtualTime: Bool { true }

@@ -54,7 +54,7 @@ extension DecoderOptions {
   var dependence: String { needsBeginning ? "\(self)" : "" }
 
   /// Whether a decoder can go on there, if the one that came there had that `dependence`.
-  func goesOn(at place: DecodingPlace, _ dependence: String) -> Bool {
+  func goesOn(at place: DecodingPosition, _ dependence: String) -> Bool {
     !needsBeginning || place.offset == 0 || self.dependence == dependence
   }
 
@@ -79,7 +79,7 @@ struct DecodedPiece: Sendable {
   var encoded: EncodedBlock?
   var longLine: LongLine?
   /// Where another reader would go on behind it; nil where that is at no other place than before.
-  var place: DecodingPlace?
+  var place: DecodingPosition?
   /// Set in the last piece.
   var end: BlockReader.End?
 }
@@ -169,7 +169,7 @@ extension BlockDecoding {
     switch piece {
     case .block(let block):
       let rows = decode(block.slab, offset: block.offset, isLast: false, isPassedOn: isPassedOn)
-      return DecodedPiece(rows: rows, longLine: block.longLine, place: place(behind: block.endOffset))
+      return DecodedPiece(rows: rows, longLine: block.longLine, place: position(behind: block.endOffset))
     case .opened(let status, let path):
       reset()
       return DecodedPiece(opened: (status, path))

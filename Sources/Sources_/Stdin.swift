@@ -33,9 +33,9 @@ public struct Stdin: SourceComponent {
       error: "A read that fails ends it with an error; a line that cannot be decoded goes to the errors output.",
       completion: "At the end of the input; a last line without a line feed counts.",
       disposal: "Stops reading; the input stays open."),
-    keeps: "The header row of CSV.", carries: .position(version: 1),
-    rivals: ["Vector stdin", "Benthos stdin", "Logstash stdin"],
-    wants: [
+    memory: "The header row of CSV.", persistence: .position(version: 1),
+    knownAs: ["Vector stdin", "Benthos stdin", "Logstash stdin"],
+    useCases: [
       .init(.reading, "read what is piped into the process", "stdin"),
       .init(.reading, "read JSON lines from a pipe", "stdin: { decode: json }"),
     ],
@@ -66,7 +66,7 @@ public struct Stdin: SourceComponent {
       always: execution.reading.startsAllThreads)
     private var hasClaim = false
     /// What a decoder has to know to go on where the last event ended.
-    private var decodingPlace = DecodingPlace()
+    private var decodingPosition = DecodingPosition()
     /// Holds the execution until everything that was read has been sent.
     private var isPausing = false
     private lazy var lineOrigin = Origin(
@@ -105,7 +105,7 @@ public struct Stdin: SourceComponent {
         let reader = try BlockReader(.standardInput, options: options)
         self.reader = reader
         try reader.start(
-          by: decoder, decoding: parameters.decode.options, knowing: decodingPlace.memory, threads: decodingThreads,
+          by: decoder, decoding: parameters.decode.options, knowing: decodingPosition.memory, threads: decodingThreads,
           allAtOnce: execution.reading.startsAllThreads, into: inputQueue, placement: placement
         ) { pieces in node.object?.take(pieces[...]) }
       } catch {
@@ -134,7 +134,7 @@ public struct Stdin: SourceComponent {
     private func end(_ piece: DecodedPiece) {
       if let longLine = piece.longLine { rejectLong(longLine, parameters.maxLine, lineOrigin) }
       guard !isClosed else { return }
-      if let place = piece.place { decodingPlace = place }
+      if let place = piece.place { decodingPosition = place }
       switch piece.end {
       case nil: break
       case .finished: finish()
@@ -166,15 +166,15 @@ public struct Stdin: SourceComponent {
     }
 
     override func save(_ state: inout StateWriter) {
-      state.write(decodingPlace)
+      state.write(decodingPosition)
       state.write(parameters.decode.options.dependence)
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
-      let place = try state.read(DecodingPlace.self)
+      let place = try state.read(DecodingPosition.self)
       let dependence = try state.read(String.self)
       if parameters.decode.options.goesOn(at: place, dependence) {
-        decodingPlace = place
+        decodingPosition = place
       } else {
         execution.services.log(
           .warning, execution.plan.steps[nodeContext.step.number].label,

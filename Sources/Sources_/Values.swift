@@ -24,8 +24,8 @@ public struct Values: SourceComponent {
     edges: EdgeCases(
       empty: "An empty list completes at once.", error: "", completion: "Behind the last value.",
       disposal: "Frees its timer; the remaining values are not sent."),
-    carries: .state(version: 1), rivals: ["RxJS of, from", "Benthos generate"],
-    wants: [
+    persistence: .state(version: 1), knownAs: ["RxJS of, from", "Benthos generate"],
+    useCases: [
       .init(.reading, "try a chain out with values of my own", "values: [1, 2, 3]"),
       .init(.reading, "play events at a fixed pace", "values: { list: [tick, tock], every: 1s }"),
     ],

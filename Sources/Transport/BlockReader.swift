@@ -107,9 +107,9 @@ public final class BlockReader: Sendable {
     making: @escaping @Sendable () -> (@Sendable (Piece) -> Made)?, deliver: @escaping @Sendable ([Made]) -> Void
   ) throws(PosixError) {
     guard let make = making() else { return }
-    let crew = Crew(limit, limit > 1 ? demand : nil, making, deliver)
-    try add(make, crew)
-    while demand == nil, addOne(crew) {}
+    let pool = Pool(limit, limit > 1 ? demand : nil, making, deliver)
+    try add(make, pool)
+    while demand == nil, addOne(pool) {}
   }
 
   /// After the end `stopped`: the beginning of a line that was read and not delivered.
@@ -128,7 +128,7 @@ public final class BlockReader: Sendable {
   }
 
   /// What the threads have in common.
-  private final class Crew<Made>: Sendable {
+  private final class Pool<Made>: Sendable {
     let limit: Int
     let demand: ReadingDemand?
     let making: @Sendable () -> (@Sendable (Piece) -> Made)?
@@ -145,40 +145,40 @@ public final class BlockReader: Sendable {
     }
   }
 
-  private func add<Made>(_ make: @escaping @Sendable (Piece) -> Made, _ crew: Crew<Made>) throws(PosixError) {
+  private func add<Made>(_ make: @escaping @Sendable (Piece) -> Made, _ pool: Pool<Made>) throws(PosixError) {
     // It may run turns of the pipeline, too, and needs as much stack as the thread that usually does.
-    let thread = try OwnThread("rxd read", stackBytes: 8 << 20) { [self] in run(make, crew) }
+    let thread = try OwnThread("rxd read", stackBytes: 8 << 20) { [self] in run(make, pool) }
     threads.withLock { $0.append(thread) }
   }
 
   /// One thread more, unless there are enough or none can be had; whether there is.
-  private func addOne<Made>(_ crew: Crew<Made>) -> Bool {
-    guard threads.withLock({ $0.count < crew.limit }), let make = crew.making() else { return false }
-    return (try? add(make, crew)) != nil
+  private func addOne<Made>(_ pool: Pool<Made>) -> Bool {
+    guard threads.withLock({ $0.count < pool.limit }), let make = pool.making() else { return false }
+    return (try? add(make, pool)) != nil
   }
 
   /// So many pieces are made before they are handed over together.
   private static let mostTogether = 48
 
-  private func run<Made>(_ make: (Piece) -> Made, _ crew: Crew<Made>) {
+  private func run<Made>(_ make: (Piece) -> Made, _ pool: Pool<Made>) {
     var pieces: [Piece] = []
     while let number = reading.withLock({ $0.next(&pieces) }) {
-      let started = crew.demand.map { _ in monotonicNow() }
+      let started = pool.demand.map { _ in monotonicNow() }
       // The first are made beside those of other reads. Further ones are small and many, because lines were too long:
       // made little by little, they need no more memory than those.
       let first = pieces.prefix(Self.mostTogether).map(make)
       let made = started.map { _ in monotonicNow() }
       _ = turn.wait(until: nil) { $0 == number ? true : nil }
       let begun = started.map { _ in monotonicNow() }
-      crew.deliver(first)
+      pool.deliver(first)
       var rest = pieces.dropFirst(Self.mostTogether)
       while !rest.isEmpty {
-        crew.deliver(rest.prefix(Self.mostTogether).map(make))
+        pool.deliver(rest.prefix(Self.mostTogether).map(make))
         rest = rest.dropFirst(Self.mostTogether)
       }
       pieces.removeAll(keepingCapacity: true)
-      if let demand = crew.demand, let started, let made, let begun {
-        if demand.isForMore(making: made - started, begun: begun, now: monotonicNow()) { demand.took(addOne(crew)) }
+      if let demand = pool.demand, let started, let made, let begun {
+        if demand.isForMore(making: made - started, begun: begun, now: monotonicNow()) { demand.took(addOne(pool)) }
       }
       turn.withLock { $0 = number + 1 }
       turn.notify()

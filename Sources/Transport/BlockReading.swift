@@ -27,7 +27,7 @@ struct BlockReading {
   /// Nil for a regular file: it never makes a reader wait, so there is nothing to poll for.
   private var stop: WakeEvent?
   /// What is read next is the beginning of the stream, and is looked at.
-  private var looksAtStart: Bool
+  private var checksStart: Bool
   /// The end has been told.
   private var isOver = false
   /// The number of the next read that gives something.
@@ -67,7 +67,7 @@ struct BlockReading {
     self.stopEvent = stopEvent
     start = options.offset
     offset = options.offset
-    looksAtStart = options.refusesCompressed && options.offset == 0 && options.beginning.isEmpty
+    checksStart = options.refusesCompressed && options.offset == 0 && options.beginning.isEmpty
     lineBlock = min(options.blockBytes, Self.leastBlock, max(Self.leastOfMany, Self.share))
     lines = LineAssembler(
       maxLine: options.maxLine, policy: options.whenTooLong, offset: options.offset, pool: Self.pool(lineBlock))
@@ -127,7 +127,7 @@ struct BlockReading {
     file = next
     self.status = status
     isPrepared = false
-    looksAtStart = options.refusesCompressed
+    checksStart = options.refusesCompressed
     start = 0
     offset = 0
     lines.reset(offset: 0)
@@ -172,7 +172,7 @@ struct BlockReading {
     guard let file else { return .finished(offset: place) }
     let room = UnsafeMutableRawBufferPointer(rebasing: lines.space(lineBlock).prefix(lineBlock))
     guard let count = try file.read(into: room, stop: stop) else { return .stopped(offset: place) }
-    try look(at: room, count)
+    try checkStart(at: room, count)
     if count == 0 {
       lines.finish(deliver: deliver)
       return .finished(offset: lines.offset)
@@ -182,9 +182,9 @@ struct BlockReading {
     return nil
   }
 
-  private mutating func look(at room: UnsafeMutableRawBufferPointer, _ count: Int) throws(PosixError) {
-    guard looksAtStart else { return }
-    looksAtStart = false
+  private mutating func checkStart(at room: UnsafeMutableRawBufferPointer, _ count: Int) throws(PosixError) {
+    guard checksStart else { return }
+    checksStart = false
     try refuseCompressed(UnsafeRawBufferPointer(rebasing: room[..<count]), file?.name ?? "")
   }
 
@@ -248,7 +248,7 @@ struct BlockReading {
       let room = UnsafeMutableRawBufferPointer(
         start: slab.start + slab.count, count: slab.capacity - slab.count)
       guard let count = try file.read(into: room, stop: stop) else { break }
-      try look(at: room, count)
+      try checkStart(at: room, count)
       slab.count += count
       if slab.count > limit {
         throw PosixError(

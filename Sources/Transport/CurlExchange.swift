@@ -7,7 +7,7 @@ final class CurlExchange: Cancellable, @unchecked Sendable {
   let request: HTTPRequest
   private let loop: CurlLoop
   /// Whether the completion has been called or must not be called any more; from any thread.
-  private let settled = Atomic<Bool>(false)
+  private let completed = Atomic<Bool>(false)
   private var completion: (@Sendable (Result<HTTPResponse, HTTPFailure>) -> Void)?
 
   var easy: UnsafeMutableRawPointer?
@@ -62,15 +62,15 @@ final class CurlExchange: Cancellable, @unchecked Sendable {
   }
 
   func cancel() {
-    if !settled.exchange(true, ordering: .acquiringAndReleasing) { loop.drop(self) }
+    if !completed.exchange(true, ordering: .acquiringAndReleasing) { loop.drop(self) }
   }
 
-  var isSettled: Bool { settled.load(ordering: .acquiring) }
+  var isCompleted: Bool { completed.load(ordering: .acquiring) }
 
   func complete(_ result: Result<HTTPResponse, HTTPFailure>) {
     let call = completion
     completion = nil
-    if !settled.exchange(true, ordering: .acquiringAndReleasing) { call?(result) }
+    if !completed.exchange(true, ordering: .acquiringAndReleasing) { call?(result) }
   }
 
   func forget() { completion = nil }

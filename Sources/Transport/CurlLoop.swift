@@ -91,7 +91,7 @@ final class CurlLoop: @unchecked Sendable {
         }
         return
       }
-      for exchange in added where !exchange.isSettled { start(exchange) }
+      for exchange in added where !exchange.isCompleted { start(exchange) }
       var running: Int32 = 0
       rx_curl_multi_perform(multi, &running)
       var remaining: Int32 = 0

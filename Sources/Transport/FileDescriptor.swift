@@ -69,12 +69,12 @@ public final class FileDescriptor: Sendable {
 
     /// The status of whatever the path leads to, symbolic links followed; nil if there is nothing.
     public init?(path: String) {
-      guard case .success(let status) = Self.look(path) else { return nil }
+      guard case .success(let status) = Self.read(path) else { return nil }
       self = status
     }
 
     /// The status of what the path leads to, or why it is not known.
-    static func look(_ path: String, followsLinks: Bool = true) -> Result<Status, PosixError> {
+    static func read(_ path: String, followsLinks: Bool = true) -> Result<Status, PosixError> {
       var raw = stat()
       let flags = followsLinks ? 0 : AT_SYMLINK_NOFOLLOW
       guard uninterrupted({ fstatat(AT_FDCWD, path, &raw, flags) }) == 0 else {

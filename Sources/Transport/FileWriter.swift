@@ -120,7 +120,7 @@ public final class FileWriter: Sendable {
   /// Whether `leave` and `write()` are of use here.
   public let mayBeLeft: Bool
   /// Woken when the thread must give up what it is doing.
-  private let abandon: WakeEvent
+  private let cancellation: WakeEvent
 
   /// Opens the target and starts the thread.
   /// - Parameter trouble: told of a full disk, once per spell; called on the writer's thread.
@@ -132,8 +132,8 @@ public final class FileWriter: Sendable {
     self.options = options
     self.trouble = trouble
     state = Guarded(State())
-    abandon = try WakeEvent()
-    work = try WriterWork(target, options: options, abandon: abandon, trouble: trouble)
+    cancellation = try WakeEvent()
+    work = try WriterWork(target, options: options, cancellation: cancellation, trouble: trouble)
     mayBeLeft = options.sync == .never && work.isRegular
     let state = state
     let work = work
@@ -255,7 +255,7 @@ public final class FileWriter: Sendable {
     let (deadline, overflow) = monotonicNow().addingReportingOverflow(limit.nanoseconds)
     let ended: (inout State) -> Bool? = { $0.ended ? true : nil }
     if state.wait(until: overflow ? nil : deadline, ended) == nil {
-      abandon.wake()
+      cancellation.wake()
       // A device that hangs inside the kernel keeps its thread; it ends with the process.
       if state.wait(until: monotonicNow() &+ 2_000_000_000, ended) == nil { return }
     }

@@ -6,7 +6,7 @@ import PipelineCore
 final class WriterWork: @unchecked Sendable {
   let options: FileWriter.Options
   private let target: FileWriter.Target
-  private let abandon: WakeEvent
+  private let cancellation: WakeEvent
   private let trouble: @Sendable (PosixError) -> Void
   private var file: FileDescriptor?
   private var identity: (device: UInt64, inode: UInt64)?
@@ -30,12 +30,12 @@ final class WriterWork: @unchecked Sendable {
   private static let together = 256 << 10
 
   init(
-    _ target: FileWriter.Target, options: FileWriter.Options, abandon: WakeEvent,
+    _ target: FileWriter.Target, options: FileWriter.Options, cancellation: WakeEvent,
     trouble: @escaping @Sendable (PosixError) -> Void
   ) throws(PosixError) {
     self.target = target
     self.options = options
-    self.abandon = abandon
+    self.cancellation = cancellation
     self.trouble = trouble
     calls = WriterCalls.add(target.name)
     switch target {
@@ -156,7 +156,7 @@ final class WriterWork: @unchecked Sendable {
       let done =
         try self.waitsForDevice
         ? self.calls.during { () throws(PosixError) in try file.write(bytes, written: &written) }
-        : file.write(bytes, written: &written, stop: self.abandon)
+        : file.write(bytes, written: &written, stop: self.cancellation)
       if !done { throw PosixError("write to", file.name, code: ECANCELED, detail: "it was given up") }
     }
   }
@@ -164,15 +164,15 @@ final class WriterWork: @unchecked Sendable {
   /// Does the work, again and again as long as the disk is full; what was written stays written.
   private func waitingForRoom(_ work: () throws(PosixError) -> Void) throws(PosixError) {
     var delay: Int32 = 100
-    var told = false
+    var reported = false
     while true {
       do throws(PosixError) {
         return try work()
       } catch {
         guard error.isFull, options.waitsForRoom else { throw error }
-        if !told { trouble(error) }
-        told = true
-        var entry = pollfd(fd: abandon.descriptor, events: Int16(POLLIN), revents: 0)
+        if !reported { trouble(error) }
+        reported = true
+        var entry = pollfd(fd: cancellation.descriptor, events: Int16(POLLIN), revents: 0)
         if poll(&entry, 1, delay) > 0 { throw error }
         delay = min(delay * 2, 2000)
       }
@@ -194,7 +194,7 @@ final class WriterWork: @unchecked Sendable {
 
   // MARK: - The file
 
-  /// The same pipe by a description of our own that does not block, so that `abandon` is noticed
+  /// The same pipe by a description of our own that does not block, so that `cancellation` is noticed
   /// while the reader sleeps; the one that was handed in, which others share, stays as it is.
   private static func withoutBlocking(_ file: FileDescriptor) -> FileDescriptor {
     guard let status = try? file.status(), status.kind == .fifo else { return file }

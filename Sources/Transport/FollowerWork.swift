@@ -9,7 +9,7 @@ final class FollowerWork: @unchecked Sendable {
   private let options: FileFollower.Options
   private let stop: WakeEvent
   private let deliver: (FileBlock) -> Void
-  private let tell: (FileFollower.Notice) -> Void
+  private let notify: (FileFollower.Notice) -> Void
   /// What `prepare` had to say; nil once the thread runs.
   private var early: [FileFollower.Notice]? = []
 
@@ -38,12 +38,12 @@ final class FollowerWork: @unchecked Sendable {
   /// Where to resume in files that could not be looked at so far.
   private var unresolved: [FilePosition] = []
   /// When to look again because of such paths, on the monotonic clock, and how long that was put off.
-  private var nextLook: Int64?
-  private var lookPause: Int64 = 0
+  private var nextPoll: Int64?
+  private var pollPause: Int64 = 0
   private var nextOrder = 0
   private var isPolling = false
   /// Files may have come or lost their names: their order is to be looked at.
-  private var mustSettle = true
+  private var mustSort = true
   private var pace: ReadingPace
   /// What comes while files are read to their end fits in, as a rule.
   private let small: UnsafeMutableRawBufferPointer
@@ -64,7 +64,7 @@ final class FollowerWork: @unchecked Sendable {
     small = .allocate(byteCount: min(options.blockBytes, 16 << 10), alignment: 64)
     self.stop = stop
     self.deliver = deliver
-    tell = notice
+    notify = notice
   }
 
   deinit { small.deallocate() }
@@ -83,15 +83,15 @@ final class FollowerWork: @unchecked Sendable {
   }
 
   func run() {
-    for notice in early.take() ?? [] { tell(notice) }
+    for notice in early.take() ?? [] { notify(notice) }
     while !stop.isAwake {
-      if mustSettle { settle() }
+      if mustSort { sortFiles() }
       readFiles()
       retire()
       guard let events = wait() else { return }
-      let isDue = nextLook.map { monotonicNow() >= $0 } ?? false
+      let isDue = nextPoll.map { monotonicNow() >= $0 } ?? false
       if isDue {
-        nextLook = nil
+        nextPoll = nil
         for file in files where file.isUnreadable { file.isDirty = true }
       }
       if isPolling {
@@ -105,8 +105,8 @@ final class FollowerWork: @unchecked Sendable {
 
   /// Takes in the news that came while files were being opened, then puts the files in order: while
   /// renamings go on, a younger file may have been opened under the name of an older one.
-  private func settle() {
-    mustSettle = false
+  private func sortFiles() {
+    mustSort = false
     for _ in 0..<100 {
       let events = inotify?.read() ?? []
       if events.isEmpty { break }
@@ -124,7 +124,7 @@ final class FollowerWork: @unchecked Sendable {
   }
 
   private func notice(_ notice: FileFollower.Notice) {
-    if early == nil { tell(notice) } else { early?.append(notice) }
+    if early == nil { notify(notice) } else { early?.append(notice) }
   }
 
   private func poll(instead error: PosixError) {
@@ -138,7 +138,7 @@ final class FollowerWork: @unchecked Sendable {
   private func wait() -> [Inotify.Event]? {
     let timeout = timeout
     if pace.isBusy, timeout != 0, let inotify {
-      guard wait(until: pace.nextLook) else { return nil }
+      guard wait(until: pace.nextPoll) else { return nil }
       let events = inotify.read()
       if !events.isEmpty { return events }
       pace.foundNothing()
@@ -166,7 +166,7 @@ final class FollowerWork: @unchecked Sendable {
     if files.contains(where: \.isDirty) { return 0 }
     let leaving = files.lazy.filter { !$0.isNamed }.map(\.lastChange).min()
     var result: Int64 = isPolling ? 1000 : -1
-    for instant in [leaving.map { $0 &+ options.rotateWait.nanoseconds }, nextLook] {
+    for instant in [leaving.map { $0 &+ options.rotateWait.nanoseconds }, nextPoll] {
       guard let instant else { continue }
       let rest = (instant &- monotonicNow()) / 1_000_000 + 1
       let wait = min(max(rest, 1), 60_000)
@@ -305,12 +305,12 @@ final class FollowerWork: @unchecked Sendable {
       watchDirectories()
       if !unresolved.isEmpty { resume(unresolved) }
     }
-    mustSettle = true
+    mustSort = true
     var named: Set<Key> = []
     var found: [FollowedFile] = []
     for path in matchingPaths() {
       let status: FileDescriptor.Status
-      switch FileDescriptor.Status.look(path) {
+      switch FileDescriptor.Status.read(path) {
       case .success(let known): status = known
       case .failure(let error):
         failed(error)
@@ -361,7 +361,7 @@ final class FollowerWork: @unchecked Sendable {
 
   /// Where not all could be looked at: whether the name that the file had may still be its.
   private func mayBeNamed(_ file: FollowedFile) -> Bool {
-    switch FileDescriptor.Status.look(file.path) {
+    switch FileDescriptor.Status.read(file.path) {
     case .success(let status): Key(status) == file.key
     case .failure(let error): !Self.isAbsence(error)
     }
@@ -386,15 +386,15 @@ final class FollowerWork: @unchecked Sendable {
     if !failing.isEmpty {
       lookAgain()
     } else if !files.contains(where: \.isUnreadable) {
-      nextLook = nil
-      lookPause = 0
+      nextPoll = nil
+      pollPause = 0
     }
   }
 
   private func lookAgain() {
-    guard nextLook == nil else { return }
-    lookPause = min(max(lookPause * 2, Self.firstPause), Self.longestPause)
-    nextLook = monotonicNow() &+ lookPause
+    guard nextPoll == nil else { return }
+    pollPause = min(max(pollPause * 2, Self.firstPause), Self.longestPause)
+    nextPoll = monotonicNow() &+ pollPause
   }
 
   private func isResumed(_ path: String) -> Bool { options.resume.contains { $0.path == path } }
@@ -404,7 +404,7 @@ final class FollowerWork: @unchecked Sendable {
   }
 
   private func add(_ file: FollowedFile) {
-    mustSettle = true
+    mustSort = true
     files.append(file)
     byKey[file.key] = file
     if let inotify {
@@ -520,10 +520,10 @@ final class FollowerWork: @unchecked Sendable {
   // MARK: - Reading
 
   private func readFiles() {
-    let look = monotonicNow()
+    let time = monotonicNow()
     var found = false
     defer {
-      if found, !isPolling { pace.found(at: look) } else { pace.foundNothing() }
+      if found, !isPolling { pace.found(at: time) } else { pace.foundNothing() }
     }
     for file in files where file.isDirty {
       // A file without a name is read to its end before its successor is looked at.

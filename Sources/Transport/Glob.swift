@@ -53,7 +53,7 @@ public enum Glob {
         } else if !isLast || !place.isFound {
           next.append((place.path + part, place.isFound))
         } else {
-          switch FileDescriptor.Status.look(place.path + part, followsLinks: false) {
+          switch FileDescriptor.Status.read(place.path + part, followsLinks: false) {
           case .success: next.append((place.path + part, true))
           case .failure(let error):
             if ![ENOENT, ENOTDIR].contains(error.code) { found.failures.append(error) }

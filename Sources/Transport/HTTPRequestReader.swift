@@ -171,7 +171,7 @@ struct HTTPRequestReader {
 
   /// Where the first line ends, before its CR LF; negative if it ends otherwise, nil if its end has not come.
   private func endOfLine(_ bytes: UnsafeRawBufferPointer) -> Int? {
-    guard let feed = bytes.place(of: Self.lineFeed) else { return nil }
+    guard let feed = bytes.offset(of: Self.lineFeed) else { return nil }
     return feed > 0 && bytes[feed - 1] == Self.carriageReturn ? feed - 1 : -1
   }
 
@@ -232,7 +232,7 @@ struct HTTPRequestReader {
     guard let first = bytes.first else { return (0, .more) }
     // Another protocol, such as TLS, may never end a line.
     guard Self.isInToken(first) || first == Self.carriageReturn && bytes.count == 1 else { return (0, fail()) }
-    while let feed = UnsafeRawBufferPointer(rebasing: bytes[line...]).place(of: Self.lineFeed) {
+    while let feed = UnsafeRawBufferPointer(rebasing: bytes[line...]).offset(of: Self.lineFeed) {
       let end = line + feed
       guard end > 0, bytes[end - 1] == Self.carriageReturn else { return (0, fail()) }
       guard end <= maxHeadBytes else { return (0, fail(431)) }
@@ -250,7 +250,7 @@ struct HTTPRequestReader {
 
   /// Reads a head that has come whole, without the empty line and the end of the last one.
   private mutating func read(_ bytes: UnsafeRawBufferPointer) -> Part {
-    let first = bytes.place(of: Self.lineFeed).map { $0 - 1 } ?? bytes.count
+    let first = bytes.offset(of: Self.lineFeed).map { $0 - 1 } ?? bytes.count
     guard let head = requestLine(bytes, first) else { return fail() }
     var hosts = 0
     var lengths = 0
@@ -260,7 +260,7 @@ struct HTTPRequestReader {
     var at = first + 2
     while at < bytes.count {
       let rest = UnsafeRawBufferPointer(rebasing: bytes[at...])
-      let end = at + (rest.place(of: Self.lineFeed).map { $0 - 1 } ?? rest.count)
+      let end = at + (rest.offset(of: Self.lineFeed).map { $0 - 1 } ?? rest.count)
       guard let found = field(bytes, at..<end) else { return fail() }
       head.fields.append(found)
       at = end + 2
@@ -318,7 +318,7 @@ struct HTTPRequestReader {
   /// A field of `bytes`, without the spaces around its value; nil if the line is none.
   private func field(_ bytes: UnsafeRawBufferPointer, _ line: Range<Int>) -> RequestHead.Field? {
     let text = UnsafeRawBufferPointer(rebasing: bytes[line])
-    guard let colon = text.place(of: UInt8(ascii: ":")), colon > 0 else { return nil }
+    guard let colon = text.offset(of: UInt8(ascii: ":")), colon > 0 else { return nil }
     for index in 0..<colon where !Self.isInToken(text[index]) { return nil }
     for index in (colon + 1)..<text.count where !Self.isInValue(text[index]) { return nil }
     let value = Self.trimmed(text[(colon + 1)...])
@@ -349,7 +349,7 @@ struct HTTPRequestReader {
 
 extension UnsafeRawBufferPointer {
   /// Where that byte is first.
-  fileprivate func place(of byte: UInt8) -> Int? {
+  fileprivate func offset(of byte: UInt8) -> Int? {
     guard let base = baseAddress, let found = memchr(base, Int32(byte), count) else { return nil }
     return UnsafeRawPointer(found) - base
   }

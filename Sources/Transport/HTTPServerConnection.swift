@@ -92,7 +92,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   func handlerRemoved(context: ChannelHandlerContext) {
     timer?.cancel()
     timer = nil
-    abandonExchange()
+    cancelExchange()
     letGo()
     setPending([])
     self.context = nil
@@ -286,16 +286,16 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     write(status, headers, body)
   }
 
-  private func abandonExchange() {
+  private func cancelExchange() {
     guard let exchange else { return }
-    exchange.abandon()
+    exchange.disconnect()
     if let number = exchange.number { _ = server.queue.withdraw(number) }
     self.exchange = nil
   }
 
   private func write(_ status: Int, _ headers: [(name: String, value: String)], _ body: [UInt8]) {
     guard context != nil else { return }
-    abandonExchange()
+    cancelExchange()
     letGo()
     phase = .writing
     var connection: String?
@@ -479,7 +479,7 @@ final class ServerExchange: @unchecked Sendable {
   }
 
   /// Nobody waits any more.
-  func abandon() { connection.withLock { $0 = nil } }
+  func disconnect() { connection.withLock { $0 = nil } }
 }
 
 /// What a request's receiver answers with.
@@ -489,7 +489,7 @@ private final class ServerReply: ReplyTarget {
   init(_ exchange: ServerExchange) { self.exchange = exchange }
 
   deinit {
-    let answer = ServerAnswer.abandoned
+    let answer = ServerAnswer.dropped
     _ = exchange.answer(status: answer.status, headers: answer.headers, body: answer.body)
   }
 

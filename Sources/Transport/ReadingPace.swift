@@ -5,10 +5,10 @@
 /// for a timer), so it must spare several wake-ups to pay.
 struct ReadingPace {
   let interval: Int64
-  /// Lines come fast: the next look is at `nextLook`.
+  /// Lines come fast: the next look is at `nextPoll`.
   private(set) var isBusy = false
   /// On the monotonic clock.
-  private(set) var nextLook = Int64.min
+  private(set) var nextPoll = Int64.min
   /// When counting began.
   private var start = Int64.min
   /// Finds since `start`; while lines come fast, looks since then.
@@ -18,16 +18,16 @@ struct ReadingPace {
   static let finds = 16
   static let intervals: Int64 = 4
   /// How many looks are made by the clock before news are waited for again, which shows how fast they come by then.
-  static let looksByClock = 64
+  static let pollsByClock = 64
 
   init(nanoseconds interval: Int64) { self.interval = min(max(0, interval), 1 << 60) }
 
   /// A look at that time has found something. Sixteen within four intervals begin it, a look without a find ends it.
   mutating func found(at time: Int64) {
-    nextLook = time.addingReportingOverflow(interval).partialValue
+    nextPoll = time.addingReportingOverflow(interval).partialValue
     if isBusy {
       count += 1
-      if count == Self.looksByClock { foundNothing() }
+      if count == Self.pollsByClock { foundNothing() }
       return
     }
     if count == 0 || time &- start >= Self.intervals &* interval {

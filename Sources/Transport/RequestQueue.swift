@@ -33,7 +33,7 @@ public final class RequestQueue: Sendable {
     }
 
     /// Gives up the entries without a request as soon as they are most of them.
-    mutating func tidy() {
+    mutating func removeStale() {
       if count == 0 {
         // The room for many is not kept.
         entries.removeAll(keepingCapacity: entries.capacity <= 1024)
@@ -55,7 +55,7 @@ public final class RequestQueue: Sendable {
         return nil
       }
       count -= 1
-      tidy()
+      removeStale()
       return request
     }
   }
@@ -98,7 +98,7 @@ public final class RequestQueue: Sendable {
       state.isClosed = true
       defer {
         state.count = 0
-        state.tidy()
+        state.removeStale()
       }
       return state.entries[state.head...].compactMap(\.request)
     }
@@ -109,7 +109,7 @@ public final class RequestQueue: Sendable {
     state.withLock { state in
       state.isStalled = false
       let taken = state.takeFirst()
-      state.tidy()
+      state.removeStale()
       state.isAwaited = state.count > 0
       return (taken, state.isAwaited)
     }

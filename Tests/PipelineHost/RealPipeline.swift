@@ -13,13 +13,13 @@ public final class RealPipeline {
   private let turns = NSLock()
   private let notes = Mutex(Notes())
   /// How many batches had their turn on the thread that handed them over.
-  public var loans: Int { notes.withLock { $0.loans } }
+  public var inlineRuns: Int { notes.withLock { $0.inlineRuns } }
   private var probes: [String: ProbeSink.Recording] = [:]
 
   struct Notes {
     var log: [String] = []
     var deadLetters: [String] = []
-    var loans = 0
+    var inlineRuns = 0
   }
 
   /// The machine's clocks.
@@ -49,12 +49,12 @@ public final class RealPipeline {
     if lends {
       executor.runInline = { [turns, unowned executor] batch, isInner in
         guard turns.try() else { return false }
-        let lent = executor.runLent(inner: isInner, batch)
+        let outcome = executor.runOnCaller(inner: isInner, batch)
         turns.unlock()
-        if lent.isTaken { weakSelf?.notes.withLock { $0.loans += 1 } }
+        if outcome.isTaken { weakSelf?.notes.withLock { $0.inlineRuns += 1 } }
         bell.ring()
-        for errand in lent.errands { errand() }
-        return lent.isTaken
+        for work in outcome.afterTurn { work() }
+        return outcome.isTaken
       }
     }
     let services = Services(

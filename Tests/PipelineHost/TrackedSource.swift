@@ -16,14 +16,14 @@ public struct TrackedSource: SourceComponent {
 
   public final class Feed: @unchecked Sendable {
     public fileprivate(set) weak var node: Node?
-    private let told = Mutex<[Int: Ack.Outcome]>([:])
+    private let reported = Mutex<[Int: Ack.Outcome]>([:])
     /// Called on whichever thread hears of an outcome, before it is in `outcomes`.
     public var hears: @Sendable (Int) -> Void = { _ in }
     /// Called when it is.
     public var ring: @Sendable () -> Void = {}
 
     /// What has become of the batches, by their numbers.
-    public var outcomes: [Int: Ack.Outcome] { told.withLock { $0 } }
+    public var outcomes: [Int: Ack.Outcome] { reported.withLock { $0 } }
 
     /// Posts a batch. `steps`: how many steps it puts off, one after the other.
     public func send(_ number: Int, _ values: [Int64], steps: Int = 0) {
@@ -33,7 +33,7 @@ public struct TrackedSource: SourceComponent {
         sender.executor.track(
           Ack { outcome in
             self.hears(number)
-            self.told.withLock { $0[number] = outcome }
+            self.reported.withLock { $0[number] = outcome }
             self.ring()
           })
         for value in values { sender.produce(.int(value)) }
@@ -92,6 +92,6 @@ public struct HoldingSink: SinkComponent {
       }
       hasTaken = false
     }
-    override func abandon() { held.acks = [] }
+    override func cancel() { held.acks = [] }
   }
 }

@@ -9,7 +9,7 @@ public struct PipelineRun {
   public var outcome: Execution.Outcome?
   /// How many timers were left right after the end or the cancellation.
   public var pendingTimers = 0
-  public var isCongested = false
+  public var isInputPaused = false
   public var deadLetters: [String] = []
   public var log: [String] = []
   public var counters = Execution.Counters()
@@ -104,7 +104,7 @@ public struct PipelineRun {
     // Ending the turn would be too late to see what a cancellation leaves behind.
     if options.cancelAt != nil { stage.turn { running.cancel() } }
     pendingTimers = executor.pendingTimers
-    isCongested = executor.isCongested
+    isInputPaused = executor.isInputPaused
     outcome = running.outcome
     if outcome != nil, end == nil {
       // Nothing may come any more, whatever still wants to happen.

@@ -44,7 +44,7 @@ public struct MarblesSource: SourceComponent {
     parameters: [
       .init("text", \.text, primary: true, required: true, "The marbles."),
       .init("tick", \.tick, range: 1...Int64.max, "How long a character lasts."),
-    ], carries: .state(version: 1))
+    ], persistence: .state(version: 1))
 
   public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     let buffer = OutputBuffer()

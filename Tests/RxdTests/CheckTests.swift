@@ -49,8 +49,8 @@ struct CheckTests {
     #expect(outcome.status == 78)
     let report =
       try JSONSerialization.jsonObject(with: Data(outcome.output.utf8)) as? [[String: Any]] ?? []
-    let told = report.map { "\($0["line"] ?? 0):\($0["column"] ?? 0) \($0["code"] ?? "")" }
-    #expect(told == expected)
+    let reported = report.map { "\($0["line"] ?? 0):\($0["column"] ?? 0) \($0["code"] ?? "")" }
+    #expect(reported == expected)
   }
 
   @Test func theSameReportServesEveryReader() throws {

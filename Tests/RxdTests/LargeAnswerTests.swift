@@ -22,13 +22,13 @@ import Testing
     server.standardError = FileHandle.nullDevice
     try server.run()
     defer { kill(server.processIdentifier, SIGKILL) }
-    var told = Data()
-    while !told.contains(0x0A) {
+    var reported = Data()
+    while !reported.contains(0x0A) {
       let piece = output.fileHandleForReading.availableData
       try #require(!piece.isEmpty)
-      told += piece
+      reported += piece
     }
-    let words = String(decoding: told, as: UTF8.self).split(separator: " ")
+    let words = String(decoding: reported, as: UTF8.self).split(separator: " ")
     let port = try #require(words.firstIndex(of: "port").map { words[$0 + 1] })
     func peak(of name: String) throws -> Int {
       let file = try folder.write(

@@ -236,8 +236,8 @@ final class RunningRxd {
     var entry = pollfd(fd: errors, events: Int16(POLLIN), revents: 0)
     var chunk = [UInt8](repeating: 0, count: 4096)
     let count = poll(&entry, 1, 0) > 0 ? max(0, read(errors, &chunk, chunk.count)) : 0
-    let told = (pending[errors] ?? []) + chunk[..<count]
-    return states.joined(separator: "; ") + "; standard error: " + String(decoding: told, as: UTF8.self)
+    let reported = (pending[errors] ?? []) + chunk[..<count]
+    return states.joined(separator: "; ") + "; standard error: " + String(decoding: reported, as: UTF8.self)
   }
 
   /// The next line of standard error that holds `text`.

@@ -61,8 +61,8 @@ struct SharingTests {
     _ = try manager.next(with: "READY")
     for _ in 0..<3 { _ = try manager.next(with: "WATCHDOG") }
     try folder.write("hang", "")
-    let told = try process.errorLine(with: "not feeding the watchdog")
-    #expect(told.contains("out.ndjson has been busy for"))
+    let reported = try process.errorLine(with: "not feeding the watchdog")
+    #expect(reported.contains("out.ndjson has been busy for"))
     while Deadline.isReadable(manager.descriptor) { _ = try manager.next() }
     try process.errorLine(with: "not feeding the watchdog")
     #expect(!Deadline.isReadable(manager.descriptor))
@@ -105,9 +105,9 @@ struct SharingTests {
     let file = try folder.write("a.yaml", Self.talkative)
     let process = try RunningRxd([file, "--log-format", "text"])
     while let line = try process.line(), line != "3000" {}
-    let told = try process.errorLine(with: "of the log were dropped, because standard error was not read")
-    let count = told.split(separator: " ").compactMap { Int($0) }.first ?? 0
-    #expect(count > 100, "\(told)")
+    let reported = try process.errorLine(with: "of the log were dropped, because standard error was not read")
+    let count = reported.split(separator: " ").compactMap { Int($0) }.first ?? 0
+    #expect(count > 100, "\(reported)")
     process.send(SIGTERM)
     while try process.line(from: process.errors) != nil {}
     #expect(try process.wait() == 0)

@@ -45,9 +45,9 @@ struct VerbTests {
     let page = try Rxd.run("describe", "throttle")
     #expect(page.output.contains("required"))
     #expect(page.output.contains("RxJS debounceTime"))
-    let rival = try Rxd.run("describe", "debounce")
-    #expect(rival.status == 64)
-    #expect(rival.errors.contains("'throttle'"))
+    let foreign = try Rxd.run("describe", "debounce")
+    #expect(foreign.status == 64)
+    #expect(foreign.errors.contains("'throttle'"))
     #expect(try Rxd.run("describe", "throtle").errors.contains("'throttle'"))
     // A name of two kinds has two pages.
     let file = try Rxd.run("describe", "file").output
@@ -166,9 +166,9 @@ struct VerbTests {
     process.standardOutput = output
     process.standardError = output
     try process.run()
-    let told = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+    let reported = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
     process.waitUntilExit()
-    #expect(told == "")
+    #expect(reported == "")
     #expect(process.terminationStatus == 0)
   }
 

@@ -22,7 +22,7 @@ import Transport
     for _ in 0..<3 { ack.release() }
     #expect(outcomes.seen.isEmpty)
     ack.release()
-    #expect(outcomes.seen == [.settled])
+    #expect(outcomes.seen == [.acknowledged])
   }
 
   @Test func theFirstFailureWins() {
@@ -79,9 +79,9 @@ import Transport
     feed.send(3, [])
     pipeline.settle()
     #expect(held["a"]?.acks.count == 2 && held["b"]?.acks.count == 1)
-    #expect(feed.outcomes == [3: .settled], "nothing came of it")
+    #expect(feed.outcomes == [3: .acknowledged], "nothing came of it")
     held["a"]?.release()
-    #expect(feed.outcomes == [2: .settled, 3: .settled])
+    #expect(feed.outcomes == [2: .acknowledged, 3: .acknowledged])
     held["b"]?.acks[0].release(.failed("no room"))
     #expect(feed.outcomes[1] == .failed("no room"))
   }
@@ -95,7 +95,7 @@ import Transport
     #expect(held["a"]?.events.isEmpty == false)
     #expect(feed.outcomes.isEmpty)
     held["a"]?.release()
-    #expect(feed.outcomes == [1: .settled])
+    #expect(feed.outcomes == [1: .acknowledged])
   }
 
   @Test func doesNotWaitForWhatAStepKeeps() throws {
@@ -103,7 +103,7 @@ import Transport
       "late: { from: in, chain: [ { throttle: 1s } ] }", sinks: "a: { from: late, \(discard) }")
     feed.send(1, [1])
     pipeline.settle()
-    #expect(feed.outcomes == [1: .settled])
+    #expect(feed.outcomes == [1: .acknowledged])
     pipeline.run(until: .seconds(2))
     #expect(held["a"]?.events == [1])
     #expect(held["a"]?.acks.isEmpty == true, "a turn of a timer belongs to nobody")
@@ -119,7 +119,7 @@ import Transport
     #expect(held["a"]?.events == [-1])
     #expect(feed.outcomes.isEmpty)
     held["a"]?.release()
-    #expect(feed.outcomes == [1: .settled])
+    #expect(feed.outcomes == [1: .acknowledged])
   }
 
   @Test func aPipelineThatFailsHasNotWritten() throws {
@@ -173,7 +173,7 @@ import Transport
     // Several at once are written together.
     for number in 0..<count { feed.send(number, [Int64(number)]) }
     #expect(pipeline.run { feed.outcomes.count == count })
-    #expect(feed.outcomes.values.allSatisfy { $0 == .settled })
+    #expect(feed.outcomes.values.allSatisfy { $0 == .acknowledged })
     #expect(missing.withLock { $0 } == [])
   }
 
@@ -195,7 +195,7 @@ import Transport
     let (pipeline, feed) = try writing("{ path: '\(scratch("out"))', mode: replace }")
     for number in 1...9 { feed.send(number, [100, Int64(number)]) }
     #expect(pipeline.run { feed.outcomes.count == 9 })
-    #expect(feed.outcomes.values.allSatisfy { $0 == .settled })
+    #expect(feed.outcomes.values.allSatisfy { $0 == .acknowledged })
     #expect(scratch.read("out").hasPrefix("9"))
   }
 

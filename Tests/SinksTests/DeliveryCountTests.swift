@@ -52,9 +52,10 @@ import Transport
     #expect(counters.sent == UInt64(written))
     #expect(counters.undelivered == UInt64(count - written))
     #expect(counters.rejected == 0)
-    let told = pipeline.log.filter { $0.hasPrefix("warning out discard: test.yaml:2:") }
-    #expect(told.count == 1)
-    #expect(told.first?.contains("\(count - written) events were taken but not delivered: ") == true, "\(pipeline.log)")
+    let reported = pipeline.log.filter { $0.hasPrefix("warning out discard: test.yaml:2:") }
+    #expect(reported.count == 1)
+    #expect(
+      reported.first?.contains("\(count - written) events were taken but not delivered: ") == true, "\(pipeline.log)")
   }
 
   /// A block that is not one line for each event is out as a whole or not at all.

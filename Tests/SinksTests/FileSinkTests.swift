@@ -142,7 +142,7 @@ import Testing
     writing.runToEnd()
     #expect(writing.outcome == .completed)
     #expect(scratch.read("out.log") == scratch.read("in.log"))
-    #expect(!writing.executor.isCongested)
+    #expect(!writing.executor.isInputPaused)
   }
 
   @Test(arguments: [

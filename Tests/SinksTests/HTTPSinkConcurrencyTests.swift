@@ -72,28 +72,28 @@ import Testing
     sending.settle()
     #expect(sending.http.open.count == 4)
     answer(sending, 2, 200)
-    #expect(source.feed.outcomes == [3: .settled])
+    #expect(source.feed.outcomes == [3: .acknowledged])
     answer(sending, 0, 503)
-    #expect(source.feed.outcomes == [3: .settled])
+    #expect(source.feed.outcomes == [3: .acknowledged])
     answer(sending, 1, 200)
     answer(sending, 3, 200)
-    #expect(source.feed.outcomes == [2: .settled, 3: .settled], "half of the fourth is not enough")
+    #expect(source.feed.outcomes == [2: .acknowledged, 3: .acknowledged], "half of the fourth is not enough")
     sending.http.script = accept
     for exchange in sending.http.open { exchange.answer(200) }
     sending.run()
-    #expect(source.feed.outcomes == [1: .settled, 2: .settled, 3: .settled, 4: .settled])
+    #expect(source.feed.outcomes == [1: .acknowledged, 2: .acknowledged, 3: .acknowledged, 4: .acknowledged])
   }
 
   @Test func whatIsUnderWayIsNotCountedAsWaiting() throws {
     let sending = try pipeline("queue: 2, maxConcurrent: 3", pace: "1s")
     sending.run(until: .seconds(4))
-    #expect(!sending.executor.isCongested)
+    #expect(!sending.executor.isInputPaused)
     sending.run(until: .seconds(5))
-    #expect(sending.executor.isCongested, "three are under way, three wait")
+    #expect(sending.executor.isInputPaused, "three are under way, three wait")
     answer(sending, 2, 200)
-    #expect(sending.executor.isCongested)
+    #expect(sending.executor.isInputPaused)
     answer(sending, 0, 200)
-    #expect(!sending.executor.isCongested)
+    #expect(!sending.executor.isInputPaused)
     sending.http.script = accept
     answer(sending, 1, 200)
     for exchange in sending.http.open { exchange.answer(200) }
@@ -281,7 +281,7 @@ import Testing
       sending.settle()
       #expect(sending.http.open.isEmpty)
       #expect(sending.executor.pendingTimers == 0)
-      #expect(!sending.executor.isCongested)
+      #expect(!sending.executor.isInputPaused)
       #expect(sending.log.last?.contains("had not acknowledged \(step > 2 ? 5 : 6) events") == true, "\(sending.log)")
     }
   }
@@ -442,7 +442,7 @@ import Testing
       #expect(accepted.sorted() == (1..<next).filter { $0 % 7 != 0 }, "seed \(seed)")
       #expect(letters == (1..<next).count { $0 % 7 == 0 })
       #expect(source.feed.outcomes.count == feeds)
-      #expect(source.feed.outcomes.values.allSatisfy { $0 == .settled }, "seed \(seed)")
+      #expect(source.feed.outcomes.values.allSatisfy { $0 == .acknowledged }, "seed \(seed)")
     } else {
       let failure = try #require(sending.failure, "seed \(seed): it goes on")
       #expect(failure.message.contains("401") || failure.message.contains("gave up after 4 attempts"))

@@ -333,7 +333,7 @@ import Testing
     #expect(sending.http.exchanges.count == 3)
     #expect(sending.failure?.message == "POST answered 503; gave up after 3 attempts")
     #expect(sending.executor.pendingTimers == 0)
-    #expect(!sending.executor.isCongested)
+    #expect(!sending.executor.isInputPaused)
   }
 
   // MARK: Flow
@@ -341,15 +341,15 @@ import Testing
   @Test func aFullQueueHoldsBackTheInput() throws {
     let sending = try pipeline("queue: 4", events: "[1, 2, 3, 4, 5, 6]", pace: "1s")
     sending.run(until: .seconds(4))
-    #expect(!sending.executor.isCongested)
+    #expect(!sending.executor.isInputPaused)
     sending.run(until: .seconds(5))
-    #expect(sending.executor.isCongested)
+    #expect(sending.executor.isInputPaused)
     for index in 0..<3 {
-      #expect(sending.executor.isCongested)
+      #expect(sending.executor.isInputPaused)
       sending.http.exchanges[index].answer(200)
       sending.settle()
     }
-    #expect(!sending.executor.isCongested)
+    #expect(!sending.executor.isInputPaused)
     sending.http.script = { _, _ in ScriptedHTTP.status(200) }
     sending.http.exchanges[3].answer(200)
     sending.run()
@@ -375,11 +375,11 @@ import Testing
       """)
     sending.settle()
     #expect(sending.http.exchanges.count == 1)
-    #expect(sending.executor.isCongested)
+    #expect(sending.executor.isInputPaused)
     sending.http.script = { _, _ in ScriptedHTTP.status(200) }
     sending.http.exchanges[0].answer(200)
     sending.run()
-    #expect(!sending.executor.isCongested)
+    #expect(!sending.executor.isInputPaused)
     #expect(sending.counters.sent == 40)
   }
 

@@ -71,7 +71,7 @@ import Testing
     let executor = pipeline.execution.executor
     executor.runInline = { batch, _ in
       log.add("here")
-      return executor.runLent(batch).isTaken
+      return executor.runOnCaller(batch).isTaken
     }
     #expect(deliver("a", here: true))
     #expect(deliver("b"))
@@ -79,10 +79,10 @@ import Testing
     #expect(log.all == ["here", "a"])
     pipeline.settle()
     #expect(log.all == ["here", "a", "b", "c"])
-    executor.congest(.output)
+    executor.pauseInput(.output)
     #expect(deliver("d", here: true))
     #expect(log.all.last == "here", "the batch waits like any other")
-    executor.decongest(.output)
+    executor.resumeInput(.output)
     pipeline.settle()
     #expect(log.all.suffix(2) == ["here", "d"])
   }

@@ -324,14 +324,14 @@ import Transport
       """)
     let url = "http://127.0.0.1:\(try port(serving))/"
     let heard = Mutex<Int?>(nil)
-    let told = DispatchSemaphore(value: 0)
+    let reported = DispatchSemaphore(value: 0)
     let client = CurlClient()
     // Nobody runs turns: the pipeline is busy, or congested.
     let exchange = client.send(HTTPRequest(method: "POST", url: url, body: Array("{}".utf8))) { result in
       heard.withLock { $0 = (try? result.get())?.status }
-      told.signal()
+      reported.signal()
     }
-    #expect(told.wait(timeout: .now() + 90) == .success)
+    #expect(reported.wait(timeout: .now() + 90) == .success)
     #expect(heard.withLock { $0 } == 504)
     serving.executor.run()
     #expect(serving.events == [])

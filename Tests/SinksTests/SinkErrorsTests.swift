@@ -262,9 +262,9 @@ import Testing
     #expect(lost.events == [1])
     #expect(feed.outcomes.isEmpty)
     answer(pipeline, 200)
-    #expect(feed.outcomes == [2: .settled])
+    #expect(feed.outcomes == [2: .acknowledged])
     lost.release()
-    #expect(feed.outcomes == [1: .settled, 2: .settled])
+    #expect(feed.outcomes == [1: .acknowledged, 2: .acknowledged])
   }
 
   @Test func isLostIfTheErrorIs() throws {
@@ -284,10 +284,10 @@ import Testing
     pipeline.settle()
     answer(pipeline, 503)
     #expect(lost.events == [1, 2, 3, 4])
-    #expect(feed.outcomes == [5: .settled])
+    #expect(feed.outcomes == [5: .acknowledged])
     #expect(lost.acks.count == 1)
     lost.release()
-    #expect(feed.outcomes.count == 5 && feed.outcomes.values.allSatisfy { $0 == .settled })
+    #expect(feed.outcomes.count == 5 && feed.outcomes.values.allSatisfy { $0 == .acknowledged })
   }
 
   @Test func whatCannotBeEncodedWaitsWithItsTurn() throws {
@@ -298,7 +298,7 @@ import Testing
     #expect(lost.events == [1])
     #expect(feed.outcomes.isEmpty)
     lost.release()
-    #expect(feed.outcomes == [1: .settled])
+    #expect(feed.outcomes == [1: .acknowledged])
   }
 
   /// Whoever waits hears that it failed, and will send it again: that is no loss to be told elsewhere.
@@ -335,7 +335,7 @@ import Testing
     func look() {
       let safe = Set(accepted + written)
       for (number, outcome) in feed.outcomes {
-        #expect(outcome == .settled, "seed \(seed)")
+        #expect(outcome == .acknowledged, "seed \(seed)")
         #expect(sent[number]?.allSatisfy(safe.contains) == true, "seed \(seed): \(number) is settled too early")
       }
       #expect(pipeline.deadLetters.isEmpty)
@@ -392,6 +392,6 @@ import Testing
     #expect((accepted + written).sorted() == (1..<next).map { $0 }, "seed \(seed)")
     #expect(feed.outcomes.count == sent.count, "seed \(seed)")
     #expect(Int(pipeline.counters.rejected) == written.count)
-    #expect(pipeline.executor.pendingTimers == 0 && !pipeline.executor.isCongested)
+    #expect(pipeline.executor.pendingTimers == 0 && !pipeline.executor.isInputPaused)
   }
 }

@@ -19,7 +19,7 @@ import Testing
   /// What was written, and what was refused.
   private func run(
     _ folder: Scratch, _ decode: String, _ encode: String, chain: String, threads: Int = 1, blockBytes: Int? = nil
-  ) throws -> (written: [String], loans: Int) {
+  ) throws -> (written: [String], inlineRuns: Int) {
     let out = "out-\(chain.count)-\(threads)-\(blockBytes ?? 0)"
     let pipeline = try RealPipeline(
       """
@@ -36,7 +36,7 @@ import Testing
     let written =
       [folder.read(out), "\(pipeline.counters.received) \(pipeline.counters.sent)"]
       + pipeline.deadLetters.map(place)
-    return (written, pipeline.loans)
+    return (written, pipeline.inlineRuns)
   }
 
   /// Without the time.
@@ -73,7 +73,7 @@ import Testing
   /// and then a block is not what those were.
   @Test(arguments: [2, 3]) func areWrittenByWhoReadsThem(threads: Int) throws {
     var random = SplitMix(UInt64(threads))
-    var loans = 0
+    var inlineRuns = 0
     for round in 0..<8 {
       let folder = Scratch()
       var bytes: [UInt8] = []
@@ -85,11 +85,11 @@ import Testing
       let single = try run(folder, "ndjson", "ndjson", chain: "filter: true", blockBytes: 4096).written
       for blockBytes in [200, 5000, 40_000] {
         let whole = try run(folder, "ndjson", "ndjson", chain: "", threads: threads, blockBytes: blockBytes)
-        loans += whole.loans
+        inlineRuns += whole.inlineRuns
         #expect(whole.written == single, "round \(round), blocks of \(blockBytes) bytes")
       }
       #expect(single[0].utf8.count > 40_000)
     }
-    #expect(loans > 0)
+    #expect(inlineRuns > 0)
   }
 }

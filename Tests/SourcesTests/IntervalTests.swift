@@ -116,7 +116,7 @@ import Testing
   /// Sets the clock at `at` by `step`, and says so, or not.
   private func times(
     _ cron: String, zone: String = "UTC", from: String, at: TimeSpan, step: TimeSpan, until: TimeSpan,
-    isTold: Bool = true
+    isReported: Bool = true
   ) throws -> [String] {
     let start = try #require(ISO8601DateFormatter().date(from: from))
     let ticking = try pipeline(
@@ -124,7 +124,7 @@ import Testing
       wallTime: Int64(start.timeIntervalSince1970))
     ticking.run(until: at)
     ticking.time.setClock(by: step)
-    if isTold { ticking.inTurn { $0.executor.clockWasSet() } }
+    if isReported { ticking.inTurn { $0.executor.clockWasSet() } }
     ticking.run(until: until)
     return ticking.probe().timeline.map { String($0.filter { $0 != "\"" }) }
   }
@@ -180,7 +180,7 @@ import Testing
     let silent = try times(
       "*/10 * * * *", from: "2026-01-01T12:00:00Z", at: .seconds(15 * 60), step: .seconds(-3600),
       until: .seconds(25 * 60),
-      isTold: false)
+      isReported: false)
     #expect(silent == ["10m 2026-01-01T12:10:00Z", "20m 2026-01-01T11:20:00Z"])
   }
 

@@ -79,9 +79,9 @@ import Testing
     for time in stride(from: Int64(6000), to: 6390, by: 26) { pace.found(at: time) }
     #expect(!pace.isBusy)
     pace.found(at: 6399)
-    #expect(pace.isBusy && pace.nextLook == 6499)
+    #expect(pace.isBusy && pace.nextPoll == 6499)
     pace.found(at: 6600)
-    #expect(pace.isBusy && pace.nextLook == 6700)
+    #expect(pace.isBusy && pace.nextPoll == 6700)
     pace.foundNothing()
     #expect(!pace.isBusy)
     for _ in 1..<ReadingPace.finds { pace.found(at: 6710) }
@@ -94,14 +94,14 @@ import Testing
   @Test func thePaceIsGivenUpNowAndThen() {
     var pace = ReadingPace(nanoseconds: 100)
     for _ in 0..<ReadingPace.finds { pace.found(at: 1000) }
-    for _ in 0..<ReadingPace.looksByClock {
+    for _ in 0..<ReadingPace.pollsByClock {
       #expect(pace.isBusy)
-      pace.found(at: pace.nextLook)
+      pace.found(at: pace.nextPoll)
     }
     #expect(!pace.isBusy)
-    for _ in 1..<ReadingPace.finds { pace.found(at: pace.nextLook - 100) }
+    for _ in 1..<ReadingPace.finds { pace.found(at: pace.nextPoll - 100) }
     #expect(!pace.isBusy)
-    pace.found(at: pace.nextLook)
+    pace.found(at: pace.nextPoll)
     #expect(pace.isBusy)
   }
 

@@ -243,10 +243,10 @@ import Testing
     // A file size limit of the process would hit other tests: /dev/full stands for a full disk.
     let full = FileDescriptor(open("/dev/full", O_WRONLY), name: "/dev/full")
     let results = Results()
-    let told = Results()
-    let writer = try FileWriter(.descriptor(full)) { told.take(.failure(.init($0, written: 0))) }
+    let reported = Results()
+    let writer = try FileWriter(.descriptor(full)) { reported.take(.failure(.init($0, written: 0))) }
     writer.write(Array("x\n".utf8), results.take)
-    #expect(told.wait(1).first??.isFull == true)
+    #expect(reported.wait(1).first??.isFull == true)
     writer.close(within: .milliseconds(50))
     #expect(results.wait(1).first??.code == ENOSPC)
   }
@@ -271,10 +271,10 @@ import Testing
     var buffer = [UInt8](repeating: 0, count: 1 << 20)
     var count = 0
     while case let piece = read(pipe.input.number, &buffer, buffer.count), piece > 0 { count += piece }
-    let told = written.withLock { $0 }
-    #expect(told.count == 600_000 / size)
+    let reported = written.withLock { $0 }
+    #expect(reported.count == 600_000 / size)
     #expect(count > 0 && count < 600_000)
-    #expect(told.reduce(0, +) == count)
+    #expect(reported.reduce(0, +) == count)
     #expect(writer.failure?.code == ECANCELED)
   }
 

@@ -18,7 +18,7 @@ import Testing
     }
     let state = Mutex(State())
     /// Once for each report.
-    let told = DispatchSemaphore(value: 0)
+    let reported = DispatchSemaphore(value: 0)
 
     func add(_ report: LineFiles.Report) {
       state.withLock {
@@ -31,7 +31,7 @@ import Testing
           $0.errors.append(error.message)
         }
       }
-      told.signal()
+      reported.signal()
     }
   }
   private let reports = Reports()
@@ -85,7 +85,7 @@ import Testing
     let lines = (0..<500).map { number in "\(number) " + String(repeating: "x", count: length) }
     for line in lines {
       add([line], to: "x", files)
-      reports.told.wait()
+      reports.reported.wait()
       #expect(FileDescriptor.Status(path: scratch("x")).map { $0.size <= 1000 } == true)
     }
     files.close(within: .seconds(60))

@@ -42,11 +42,11 @@ const rx_line *rx_lines_rows(const rx_lines *lines, size_t *count);
 bool rx_lines_are_sound(const rx_lines *lines);
 /// Whether, beyond that, the block is nothing but these documents, a line feed behind each, and holds no other control
 /// character: each is on one line already, without white space around it.
-bool rx_lines_are_verbatim(const rx_lines *lines);
+bool rx_lines_pass_through(const rx_lines *lines);
 
-/// Whether `rx_lines_are_verbatim` would say so of this block, found out without keeping where anything is; and of how
+/// Whether `rx_lines_pass_through` would say so of this block, found out without keeping where anything is; and of how
 /// many lines it consists. May say no where the answer is yes.
-bool rx_lines_count_verbatim(rx_lines *lines, const char *text, size_t length, size_t *count);
+bool rx_lines_count_pass_through(rx_lines *lines, const char *text, size_t length, size_t *count);
 
 /// Verbatim blocks are read as any other.
 #define RX_LINES_LONG_WAY 4

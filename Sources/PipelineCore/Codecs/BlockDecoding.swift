@@ -30,15 +30,15 @@ public final class BlockDecoding: @unchecked Sendable {
   /// Where decoding can go on behind the last block, and what a decoder must know for that.
   ///
   /// - Parameter end: Where the last block ended in the input.
-  public func place(behind end: Int64) -> DecodingPlace {
-    DecodingPlace(offset: decoder.pendingOffset ?? end, memory: decoder.memory)
+  public func position(behind end: Int64) -> DecodingPosition {
+    DecodingPosition(offset: decoder.pendingOffset ?? end, memory: decoder.memory)
   }
 
   /// Decodes the next block. `offset`: where it begins in the input. `isLast`: the input ends with it. `isPassedOn`: it
   /// will probably be passed on as it stands, so its rows need not be found.
   public func decode(_ slab: Slab, offset: Int64, isLast: Bool, isPassedOn: Bool = false) -> DecodedBlock {
     let rows = free.withLock { $0.popLast() } ?? Rows()
-    if !decoder.survey(slab, offset: offset, isPassedOn: isPassedOn, into: rows.batch) {
+    if !decoder.index(slab, offset: offset, isPassedOn: isPassedOn, into: rows.batch) {
       decoder.decode(slab, 0..<slab.count, offset: offset, isLast: isLast, arena: rows.arena, into: rows.batch)
     }
     return DecodedBlock(slab, rows, self)

@@ -136,10 +136,10 @@ final class CSVDecoder: EventDecoder {
   ) {
     var at = first
     // Behind this place there is no quote, so that lines are rows.
-    var nextQuote = options.quote == nil ? text.count : text.place(of: quote, from: at) ?? text.count
+    var nextQuote = options.quote == nil ? text.count : text.offset(of: quote, from: at) ?? text.count
     while at < text.count {
-      let lineEnd = text.place(of: 0x0A, from: at) ?? text.count
-      if nextQuote < at { nextQuote = text.place(of: quote, from: at) ?? text.count }
+      let lineEnd = text.offset(of: 0x0A, from: at) ?? text.count
+      if nextQuote < at { nextQuote = text.offset(of: quote, from: at) ?? text.count }
       if nextQuote >= lineEnd {
         accept(text.part(at, lineEnd), quoted: false, offset &+ Int64(at), arena, rows)
         at = lineEnd + 1
@@ -241,7 +241,7 @@ final class CSVDecoder: EventDecoder {
         fields.append(field)
         at = next
       } else {
-        let end = row.place(of: delimiter, from: at) ?? row.count
+        let end = row.offset(of: delimiter, from: at) ?? row.count
         let text = row.part(at, end)
         fields.append(asStrings ? .string(text) : field(text))
         at = end
@@ -260,7 +260,7 @@ final class CSVDecoder: EventDecoder {
   private func quotedField(
     _ row: UnsafeRawBufferPointer, _ start: Int, _ arena: Arena
   ) -> (Value, next: Int) {
-    var end = row.place(of: quote, from: start + 1) ?? row.count
+    var end = row.offset(of: quote, from: start + 1) ?? row.count
     if end + 1 >= row.count || row[end + 1] != quote {
       return (.string(row.part(start + 1, end)), end + 1)
     }
@@ -274,7 +274,7 @@ final class CSVDecoder: EventDecoder {
       used += piece.count
       if !doubled { break }
       at = end + 2
-      end = row.place(of: quote, from: at) ?? row.count
+      end = row.offset(of: quote, from: at) ?? row.count
     }
     return (.string(UnsafeRawBufferPointer(start: memory, count: used)), end + 1)
   }
@@ -327,7 +327,7 @@ struct RowScanner {
         if text[at] == 0x0A { return .row(end: at, next: at + 1) }
         state = .fieldStart
       case .quoted:
-        guard let end = text.place(of: quote, from: at) else { return .open }
+        guard let end = text.offset(of: quote, from: at) else { return .open }
         at = end
         state = .closed
       case .closed:

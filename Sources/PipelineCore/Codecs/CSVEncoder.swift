@@ -150,7 +150,7 @@ final class CSVEncoder: EventEncoder {
     }
     output.append(quote)
     var at = 0
-    while let found = bytes.place(of: quote, from: at) {
+    while let found = bytes.offset(of: quote, from: at) {
       output.append(bytes.part(at, found + 1))
       output.append(quote)
       at = found + 1

@@ -74,7 +74,7 @@ final class CombinedLogDecoder: EventDecoder {
     var at = 0
     /// The text up to `byte`, which is passed over.
     func upTo(_ byte: UInt8) -> UnsafeRawBufferPointer? {
-      guard let end = line.place(of: byte, from: at) else { return nil }
+      guard let end = line.offset(of: byte, from: at) else { return nil }
       defer { at = end + 1 }
       return line.part(at, end)
     }
@@ -87,7 +87,7 @@ final class CombinedLogDecoder: EventDecoder {
     func quoted() -> UnsafeRawBufferPointer? {
       guard pass(UInt8(ascii: "\"")) else { return nil }
       let start = at
-      while let quote = line.place(of: UInt8(ascii: "\""), from: at) {
+      while let quote = line.offset(of: UInt8(ascii: "\""), from: at) {
         var backslashes = 0
         while quote - backslashes > start, line[quote - backslashes - 1] == UInt8(ascii: "\\") {
           backslashes += 1
@@ -103,7 +103,7 @@ final class CombinedLogDecoder: EventDecoder {
       let time = upTo(UInt8(ascii: "]")), pass(space), let request = quoted(), pass(space),
       let status = upTo(space)
     else { return .noMatch }
-    let bytesEnd = line.place(of: space, from: at) ?? line.count
+    let bytesEnd = line.offset(of: space, from: at) ?? line.count
     let bytes = line.part(at, bytesEnd)
     if bytes.isEmpty { return .noMatch }
     at = bytesEnd
@@ -119,7 +119,7 @@ final class CombinedLogDecoder: EventDecoder {
       } else {
         // A line that was cut off within quotes is no line of this format.
         at = before
-        while let quote = line.place(of: UInt8(ascii: "\""), from: at) {
+        while let quote = line.offset(of: UInt8(ascii: "\""), from: at) {
           at = quote
           if quoted() == nil { return .noMatch }
         }
@@ -130,9 +130,9 @@ final class CombinedLogDecoder: EventDecoder {
     var method: UnsafeRawBufferPointer?
     var path = request
     var version: UnsafeRawBufferPointer?
-    if let first = request.place(of: space), first > 0,
-      let second = request.place(of: space, from: first + 1), second > first + 1,
-      request.place(of: space, from: second + 1) == nil, second + 1 < request.count
+    if let first = request.offset(of: space), first > 0,
+      let second = request.offset(of: space, from: first + 1), second > first + 1,
+      request.offset(of: space, from: second + 1) == nil, second + 1 < request.count
     {
       method = request.part(0, first)
       path = request.part(first + 1, second)

@@ -17,8 +17,8 @@ public protocol EventDecoder: AnyObject {
   /// Takes a whole slab as a block of lines that need no rows, if it is one; then nothing else is done.
   ///
   /// - Parameter isPassedOn: The block will probably be passed on as it stands (``PassThroughLines``): then it is enough to
-  ///   know that it can be, and ``RowBatch/findCounted()`` finds the rest if need be.
-  func survey(_ slab: Slab, offset: Int64, isPassedOn: Bool, into rows: RowBatch) -> Bool
+  ///   know that it can be, and ``RowBatch/indexDocuments()`` finds the rest if need be.
+  func index(_ slab: Slab, offset: Int64, isPassedOn: Bool, into rows: RowBatch) -> Bool
 
   /// Where the first row begins that was handed in but not yet decoded, because its end is missing; nil if
   /// there is none. A checkpoint must not lie behind it.
@@ -34,7 +34,7 @@ public protocol EventDecoder: AnyObject {
 }
 
 extension EventDecoder {
-  public func survey(_ slab: Slab, offset: Int64, isPassedOn: Bool, into rows: RowBatch) -> Bool { false }
+  public func index(_ slab: Slab, offset: Int64, isPassedOn: Bool, into rows: RowBatch) -> Bool { false }
   public var pendingOffset: Int64? { nil }
   public var memory: [UInt8] { [] }
   public func reset(memory: [UInt8]) {}
@@ -47,7 +47,7 @@ extension EventDecoder {
 }
 
 /// Where in an input a decoder can go on, as another one of the same options.
-public struct DecodingPlace: Sendable, Equatable {
+public struct DecodingPosition: Sendable, Equatable {
   /// Everything before it has been decoded, in bytes.
   public var offset: Int64 = 0
   /// See ``EventDecoder/memory``.

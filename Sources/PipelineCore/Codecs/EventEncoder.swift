@@ -125,7 +125,7 @@ final class LinesEncoder: EventEncoder {
     let start = output.count
     if let failure = appendBare(value, to: output) { return failure }
     let text = output.bytes.part(start, output.count)
-    if text.place(of: 0x0A) != nil || text.place(of: 0x0D) != nil { escapeLineBreaks(output, from: start) }
+    if text.offset(of: 0x0A) != nil || text.offset(of: 0x0D) != nil { escapeLineBreaks(output, from: start) }
     output.append(UInt8(ascii: "\n"))
     return nil
   }

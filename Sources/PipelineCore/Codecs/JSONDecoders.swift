@@ -8,10 +8,10 @@ final class JSONLinesDecoder: EventDecoder {
 
   var framing: Framing { .lines }
 
-  func survey(_ slab: Slab, offset: Int64, isPassedOn: Bool, into rows: RowBatch) -> Bool {
+  func index(_ slab: Slab, offset: Int64, isPassedOn: Bool, into rows: RowBatch) -> Bool {
     let text = slab.bytes
     guard opener.check == .outline, offset > 0 || text.byteOrderMarkLength == 0 else { return false }
-    if isPassedOn, let count = rows.countVerbatim(text) {
+    if isPassedOn, let count = rows.countPassThrough(text) {
       rows.holdDocuments(count, text, offset: offset, in: slab)
       return true
     }
@@ -93,7 +93,7 @@ final class JSONBodyDecoder: EventDecoder {
   ) {
     var faulty = start
     var fault: RejectReason?
-    func settle(_ end: Int) {
+    func rejectFault(_ end: Int) {
       guard let reason = fault else { return }
       var end = end
       while end > faulty, text.part(end - 1, end).isBlank { end -= 1 }
@@ -102,7 +102,7 @@ final class JSONBodyDecoder: EventDecoder {
     }
     text.forEachLine(from: start) { line, at in
       guard at == start || line.first == UInt8(ascii: "{") || line.first == UInt8(ascii: "[") else { return }
-      settle(at)
+      rejectFault(at)
       let value = opener.parser.open(line, checking: opener.check)
       if let failure = JSONFailure(value) {
         faulty = at
@@ -111,7 +111,7 @@ final class JSONBodyDecoder: EventDecoder {
         rows.append(value, offset: offset &+ Int64(at))
       }
     }
-    settle(text.count)
+    rejectFault(text.count)
   }
 
   private func append(

@@ -12,7 +12,7 @@ extension UnsafeRawBufferPointer {
 
   /// The place of `byte` at or behind `start`, or nil.
   @inline(__always)
-  func place(of byte: UInt8, from start: Int = 0) -> Int? {
+  func offset(of byte: UInt8, from start: Int = 0) -> Int? {
     guard let base = baseAddress, start < count,
       let found = memchr(base + start, Int32(byte), count &- start)
     else { return nil }

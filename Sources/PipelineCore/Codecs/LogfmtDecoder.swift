@@ -65,7 +65,7 @@ final class LogfmtDecoder: EventDecoder {
         guard let end = closingQuote(line, at + 1) else { return .quote(at: at) }
         let inside = line.part(at + 1, end)
         var value = Value.string(inside)
-        if inside.place(of: UInt8(ascii: "\\")) != nil {
+        if inside.offset(of: UInt8(ascii: "\\")) != nil {
           value.flags = 1
           value = JSONParser.unescape(value, into: arena)
         }

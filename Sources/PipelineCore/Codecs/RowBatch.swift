@@ -45,8 +45,8 @@ public final class RowBatch {
     case rows
     /// The documents of an indexed block, all with a sound outline; `text` is the block, `offset` its place.
     case documents(UnsafeBufferPointer<rx_line>, text: UnsafeRawBufferPointer, offset: Int64)
-    /// As before, but only counted so far: ``findCounted()`` finds them.
-    case counted(UnsafeRawBufferPointer, offset: Int64)
+    /// As before, but only counted so far: ``indexDocuments()`` finds them.
+    case lazy(UnsafeRawBufferPointer, offset: Int64)
     /// The lines of a text that is UTF-8, each a string; `offset` is its place.
     case lines(UnsafeRawBufferPointer, offset: Int64)
   }
@@ -60,37 +60,37 @@ public final class RowBatch {
     _ lines: UnsafeBufferPointer<rx_line>, _ text: UnsafeRawBufferPointer, offset: Int64, in slab: Slab
   ) {
     form = .documents(lines, text: text, offset: offset)
-    if rx_lines_are_verbatim(self.lines) {
+    if rx_lines_pass_through(self.lines) {
       passThrough = PassThroughLines(slab: slab, bytes: text, count: lines.count, kind: .documents)
     }
   }
 
   /// The block is `count` documents that are verbatim.
   func holdDocuments(_ count: Int, _ text: UnsafeRawBufferPointer, offset: Int64, in slab: Slab) {
-    form = .counted(text, offset: offset)
+    form = .lazy(text, offset: offset)
     passThrough = PassThroughLines(slab: slab, bytes: text, count: count, kind: .documents)
   }
 
   /// Finds the documents of a block that was only counted, because somebody reads them after all.
-  func findCounted() {
-    guard case .counted(let text, let offset) = form else { return }
+  func indexDocuments() {
+    guard case .lazy(let text, let offset) = form else { return }
     guard let found = index(text) else { preconditionFailure("lines that were counted are not found again") }
     form = .documents(found, text: text, offset: offset)
   }
 
   func holdLines(_ text: UnsafeRawBufferPointer, offset: Int64, in slab: Slab) {
     form = .lines(text, offset: offset)
-    guard text.last == 0x0A, text.place(of: 0x0D) == nil else { return }
+    guard text.last == 0x0A, text.offset(of: 0x0D) == nil else { return }
     let count = rx_count_feeds(text.baseAddress?.assumingMemoryBound(to: CChar.self), text.count)
     passThrough = PassThroughLines(slab: slab, bytes: text, count: count, kind: .strings)
   }
 
   /// How many documents there are, if they are verbatim (``passThrough``) and that can be said quickly; nothing else is found.
-  func countVerbatim(_ text: UnsafeRawBufferPointer) -> Int? {
+  func countPassThrough(_ text: UnsafeRawBufferPointer) -> Int? {
     if lines == nil { lines = rx_lines_new() }
     var count = 0
     let start = text.baseAddress?.assumingMemoryBound(to: CChar.self)
-    return rx_lines_count_verbatim(lines, start, text.count, &count) ? count : nil
+    return rx_lines_count_pass_through(lines, start, text.count, &count) ? count : nil
   }
 
   /// Finds the lines of a block of documents and their tokens; nil if each line must be read by itself.
@@ -124,12 +124,12 @@ public final class RowBatch {
   /// Calls `body` for each value, in order, with the tokens of its text in `indexed` where they are known, as long as
   /// it returns true; whether it always did. Of the rows that were refused nothing is said.
   @inline(__always)
-  func forEachValue(telling indexed: UnsafeMutablePointer<rx_lines_row>, _ body: (Value) -> Bool) -> Bool {
+  func forEachValue(tokens indexed: UnsafeMutablePointer<rx_lines_row>, _ body: (Value) -> Bool) -> Bool {
     // Nobody may find tokens of a text that is gone.
     defer { indexed.pointee.lines = nil }
-    findCounted()
+    indexDocuments()
     switch form {
-    case .counted: return true
+    case .lazy: return true
     case .rows:
       for index in 0..<count {
         let row = start[index]

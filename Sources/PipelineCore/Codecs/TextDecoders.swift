@@ -6,7 +6,7 @@ final class LineDecoder: EventDecoder {
 
   var framing: Framing { .lines }
 
-  func survey(_ slab: Slab, offset: Int64, isPassedOn: Bool, into rows: RowBatch) -> Bool {
+  func index(_ slab: Slab, offset: Int64, isPassedOn: Bool, into rows: RowBatch) -> Bool {
     let text = slab.bytes
     guard !text.isEmpty, offset > 0 || text.byteOrderMarkLength == 0, UTF8Text.isValid(text) else { return false }
     rows.holdLines(text, offset: offset, in: slab)

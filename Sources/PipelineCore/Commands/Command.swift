@@ -78,13 +78,13 @@ struct Command: OperatorComponent {
       error: "That of an execution is an event of `NAME.errors` and never ends the command.",
       completion: "Ends when all who may execute it have ended and nothing is being executed.",
       disposal: "Who stops listening does not cancel the work."),
-    keeps: """
+    memory: """
       The executions that are going on with their inputs, the events that wait, and the last `replay` values. An \
       HTTP client that waits for an answer has gone after a restart.
       """,
-    carries: .state(version: 1),
-    rivals: ["ReactiveCocoa RACCommand", "ReactiveSwift Action", "RxSwift Action"],
-    wants: [
+    persistence: .state(version: 1),
+    knownAs: ["ReactiveCocoa RACCommand", "ReactiveSwift Action", "RxSwift Action"],
+    useCases: [
       .init(.commanding, "run a job on demand, one at a time", "{ run: other }"),
       .init(.commanding, "queue jobs that come while one is running", "{ run: other, whenBusy: queue }"),
       .init(.commanding, "let a new request replace the running one", "{ run: other, whenBusy: latest }"),
@@ -104,7 +104,7 @@ struct Command: OperatorComponent {
   func outputType(_ inputs: [EventType]) -> EventType { run.plan?.type ?? .dyn }
 
   func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
-    Hub(self, nodeContext, downstream)
+    Running(self, nodeContext, downstream)
   }
 
   /// How a request to execute was answered.

@@ -5,7 +5,7 @@ struct CommandHold: OperatorComponent {
   var commands: [Int] = []
 
   static let spec = ComponentSpec<CommandHold>(
-    "hold", summary: "Keeps commands for inner signals to execute.", carries: .nothing)
+    "hold", summary: "Keeps commands for inner signals to execute.", persistence: .nothing)
 
   func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
     Node(self, nodeContext, downstream)
@@ -13,7 +13,7 @@ struct CommandHold: OperatorComponent {
 
   final class Node: MultiInletNode {
     private let commands: [Int]
-    private var hubs: [Command.Hub] = []
+    private var running: [Command.Running] = []
 
     init(_ parameters: CommandHold, _ nodeContext: NodeContext, _ downstream: Downstream) {
       commands = parameters.commands
@@ -30,8 +30,8 @@ struct CommandHold: OperatorComponent {
 
     private func attach() {
       guard !isClosed else { return }
-      hubs = commands.compactMap { execution.commands[$0] }
-      for hub in hubs { hub.hold() }
+      running = commands.compactMap { execution.commands[$0] }
+      for command in running { command.hold() }
     }
 
     /// The commands send nothing on this way, and do not end before this does.
@@ -39,9 +39,9 @@ struct CommandHold: OperatorComponent {
 
     override func stop() {
       super.stop()
-      let held = hubs
-      hubs = []
-      for hub in held { hub.release() }
+      let held = running
+      running = []
+      for command in held { command.release() }
     }
   }
 }

@@ -10,7 +10,7 @@ struct CommandOutput: OperatorComponent {
   var type = EventType.dyn
 
   static let spec = ComponentSpec<CommandOutput>(
-    "output", summary: "One of a command's outputs.", carries: .state(version: 1))
+    "output", summary: "One of a command's outputs.", persistence: .state(version: 1))
 
   func outputType(_ inputs: [EventType]) -> EventType { kind == .values ? type : EventType(.bool) }
 
@@ -21,7 +21,7 @@ struct CommandOutput: OperatorComponent {
   final class Node: OperatorNode {
     let kind: Kind
     private let command: Int
-    private var hub: Command.Hub?
+    private var running: Command.Running?
     private var hasBegun = false
     /// When it was subscribed, compared with others.
     private(set) var serial: UInt64 = 0
@@ -42,23 +42,23 @@ struct CommandOutput: OperatorComponent {
     override func restored() { attach() }
 
     private func attach() {
-      guard !isClosed, let hub = execution.commands[command] else { return }
-      self.hub = hub
-      hub.attach(self)
-      if kind == .values, !hub.hasValues { hasBegun = true }
+      guard !isClosed, let running = execution.commands[command] else { return }
+      self.running = running
+      running.attach(self)
+      if kind == .values, !running.hasValues { hasBegun = true }
       if !hasBegun { execution.whenWired { [weak self] in self?.begin() } }
     }
 
     /// What holds now comes first.
     private func begin() {
-      guard let hub, !isClosed, !hasBegun else { return }
+      guard let running, !isClosed, !hasBegun else { return }
       // Values that come meanwhile are among those that the command tells it of.
-      if kind == .values { hub.catchUp(self) }
+      if kind == .values { running.catchUp(self) }
       hasBegun = true
       switch kind {
       case .values: break
-      case .executing: emit(Event(.bool(hub.isExecuting)))
-      case .enabled: emit(Event(.bool(hub.isEnabled)))
+      case .executing: emit(Event(.bool(running.isExecuting)))
+      case .enabled: emit(Event(.bool(running.isEnabled)))
       }
     }
 
@@ -67,13 +67,13 @@ struct CommandOutput: OperatorComponent {
     }
 
     /// Something of before it listened.
-    func tell(_ event: Event) { emit(event) }
+    func send(_ event: Event) { emit(event) }
 
     override func receive(_ event: Event) {}
 
     override func stop() {
-      hub?.detach(self)
-      hub = nil
+      running?.detach(self)
+      running = nil
     }
 
     override func save(_ state: inout StateWriter) {

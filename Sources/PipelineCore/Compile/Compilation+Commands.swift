@@ -19,7 +19,7 @@ extension Compilation {
     else { return nil }
     var context = context
     context.owner = parts[0]
-    guard parts.count == 2 else { return hub(command.node, at, context) }
+    guard parts.count == 2 else { return commandPlan(command.node, at, context) }
     guard let kind = CommandOutput.Kind(rawValue: parts[1]) else {
       switch command.node.enabled {
       case .reference(let reference): return self.reference(reference, context)
@@ -27,16 +27,16 @@ extension Compilation {
       case nil: return nil
       }
     }
-    guard let hub = named(place, from: nil) else { return nil }
+    guard let plan = named(place, from: nil) else { return nil }
     let node = ComponentNode(keyword: Located(parts[1], at: command.name.location), location: command.name.location)
     let step = addStep(node, context, label: parts[0])
-    let output = CommandOutput(kind: kind, command: place, type: hub.type)
+    let output = CommandOutput(kind: kind, command: place, type: plan.type)
     return SignalPlan(
       .node(output, makeSegment(), inputs: [commandSignal(place, context)]), step: step,
       type: output.outputType([]))
   }
 
-  private func hub(_ node: CommandNode, _ at: Int, _ context: SignalContext) -> SignalPlan? {
+  private func commandPlan(_ node: CommandNode, _ at: Int, _ context: SignalContext) -> SignalPlan? {
     let component = ComponentNode(
       keyword: Located("command", at: entries[at].name.location), arguments: node.arguments,
       location: node.location)

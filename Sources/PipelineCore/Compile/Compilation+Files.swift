@@ -62,8 +62,8 @@ extension Compilation {
     let byOwner = Dictionary(grouping: fileReadings, by: \.owner)
     let patterns = fileReadings.map { resolvedPattern($0.path.text) }
     let patternOf = Dictionary(zip(fileReadings.map(\.path.text), patterns), uniquingKeysWith: { $1 })
-    var told: Set<String> = []
-    for file in written where !told.contains(file.sink) {
+    var reported: Set<String> = []
+    for file in written where !reported.contains(file.sink) {
       // What the sink reads, by way of files of other sinks too; each with the source that led there.
       var waiting: [(name: String, way: [FileReading], sinks: [String])] = [(file.sink, [], [])]
       var seen: Set<String> = [file.sink]
@@ -84,7 +84,7 @@ extension Compilation {
         }
       }
       guard let found else { continue }
-      told.formUnion(found.sinks)
+      reported.formUnion(found.sinks)
       diagnostics.report(
         Diagnostic(
           .cycle, "the sink '\(file.sink)' writes a file that its own events are read from", at: file.location,

@@ -86,10 +86,10 @@ extension Compilation {
   /// ever end.
   func refuseSinkCycles() {
     let byReader = Dictionary(grouping: readings, by: \.reader)
-    var told: Set<String> = []
-    for sink in file.sinks.map(\.name) where !told.contains(sink.value) {
+    var reported: Set<String> = []
+    for sink in file.sinks.map(\.name) where !reported.contains(sink.value) {
       guard let way = way(from: sink.value, byReader) else { continue }
-      told.formUnion(way.map(\.reader))
+      reported.formUnion(way.map(\.reader))
       let between = way.dropFirst().map { "'\($0.reader)'" }
       diagnostics.report(
         Diagnostic(

@@ -188,7 +188,7 @@ private struct TypeText {
     default: break
     }
     let known = Self.types.keys.sorted() + ["list", "map"]
-    let meant = Self.rivals[name.lowercased()] ?? Suggestion.nearest(to: name, among: known)
+    let meant = Self.foreignNames[name.lowercased()] ?? Suggestion.nearest(to: name, among: known)
     report(
       name.isEmpty ? "a type is missing" : "there is no type '\(Printable.cut(name))'", start, max(end, start),
       help: meant.map { "Did you mean '\($0)'?" } ?? "Types are " + known.joined(separator: ", "),
@@ -202,7 +202,7 @@ private struct TypeText {
   ]
 
   /// What other languages call them.
-  private static let rivals: [String: String] = [
+  private static let foreignNames: [String: String] = [
     "integer": "int", "long": "int", "int64": "int", "int32": "int", "number": "double", "float": "double",
     "float64": "double", "boolean": "bool", "str": "string", "text": "string", "object": "map", "dict": "map",
     "record": "map", "struct": "map", "array": "list", "datetime": "timestamp", "date": "timestamp",

@@ -81,7 +81,7 @@ extension Diagnostic.Code {
   public static let misplacedKey = Self("RX209", "A key stands in a place where it has no meaning.")
   public static let emptyCollection = Self("RX210", "A list or mapping must not be empty.")
   public static let tooMany = Self("RX211", "A pipeline may have at most 2,500 operators.")
-  public static let rivalName = Self(
+  public static let foreignName = Self(
     "RX212", "Things have one name, that of ReactiveCocoa in camelCase.")
   public static let unknownComponent = Self(
     "RX220", "The component is neither built in nor a plugin's.")
@@ -113,7 +113,7 @@ extension Diagnostic.Code {
 
   static let grammarCodes: [Self] = [
     unknownKey, missingKey, wrongType, notOneComponent, duplicateName, invalidName, notOneOrigin,
-    invalidReference, misplacedKey, emptyCollection, tooMany, rivalName, unknownComponent,
+    invalidReference, misplacedKey, emptyCollection, tooMany, foreignName, unknownComponent,
     unknownParameter, missingParameter, outOfRange, unknownChoice, conflictingParameters, formerName, doubtfulValue,
     duration, size, number, yamlBoolean, template, interpolationSyntax, interpolationNesting,
     interpolationInKey, misplacedSecret,

@@ -25,9 +25,9 @@ public enum Suggestion {
   public static func correction(
     for name: String, among known: some Collection<String>
   ) -> (name: String, help: String)? {
-    let rivals = RivalNames.table[name] ?? RivalNames.table[camelCase(name)] ?? []
-    if let rival = rivals.first(where: { known.isEmpty || known.contains($0.ours) }) {
-      return (rival.ours, rival.help)
+    let candidates = ForeignNames.table[name] ?? ForeignNames.table[camelCase(name)] ?? []
+    if let foreign = candidates.first(where: { known.isEmpty || known.contains($0.ours) }) {
+      return (foreign.ours, foreign.help)
     }
     let camel = camelCase(name)
     if camel != name, known.contains(camel) {
@@ -37,11 +37,11 @@ public enum Suggestion {
   }
 
   /// What to do where others have something that is not here, a sentence; nil: the name is not known.
-  public static func nothing(for name: String) -> String? { RivalNames.nothing(for: name) }
+  public static func nothing(for name: String) -> String? { ForeignNames.nothing(for: name) }
 
   /// What a name of other libraries and daemons is called here, and why, whatever its place; nil: it is not known.
   public static func otherName(_ name: String) -> (name: String, help: String)? {
-    (RivalNames.table[name] ?? RivalNames.table[camelCase(name)])?.first.map { ($0.ours, $0.help) }
+    (ForeignNames.table[name] ?? ForeignNames.table[camelCase(name)])?.first.map { ($0.ours, $0.help) }
   }
 
   /// `a, b and c`, each between quotes; the first `limit` of them.

@@ -71,7 +71,7 @@ public final class Arena {
   func adopt(_ memory: UnsafeMutableRawPointer) { retired.append(memory) }
 
   /// What an arena handed out until it was taken out of it: valid as long as this lives.
-  final class Remnant {
+  final class DetachedMemory {
     private let memory: [UnsafeMutableRawPointer]
     private let kept: [AnyObject]
 
@@ -84,8 +84,8 @@ public final class Arena {
   }
 
   /// Takes out all that was handed out since the last reset, so that it outlives the next one.
-  func detach() -> Remnant {
-    let remnant = Remnant(used > 0 || !retired.isEmpty ? retired + [chunk] : [], kept)
+  func detach() -> DetachedMemory {
+    let detached = DetachedMemory(used > 0 || !retired.isEmpty ? retired + [chunk] : [], kept)
     if used > 0 || !retired.isEmpty {
       retired = []
       capacity = Self.chunkSize
@@ -94,7 +94,7 @@ public final class Arena {
     }
     kept = []
     allocated = 0
-    return remnant
+    return detached
   }
 
   /// Ends the life of every value that this arena handed out.

@@ -185,19 +185,19 @@ extension Checker {
       name = (path.names + [function]).joined(separator: ".")
     }
     let known = FunctionRegistry.all.map(\.name)
-    let rival = Self.rivals[function] ?? Self.foreignFunctions[function]
-    var help = rival ?? NearestName.of(name, among: known).map { "Did you mean '\($0)'?" }
+    let foreign = Self.foreignNames[function] ?? Self.foreignFunctions[function]
+    var help = foreign ?? NearestName.of(name, among: known).map { "Did you mean '\($0)'?" }
     if ["all", "exists", "exists_one", "existsOne", "map", "filter", "optMap", "bind"].contains(function) {
       help = "As a loop it takes a name and an expression: list.\(function)(item, ...)."
     }
     report(
       .expressionUnknownFunction, "there is no function '\(name)'", at,
       at + Int32(function.utf8.count), help: help,
-      fix: rival == nil ? NearestName.of(function, among: known) : nil)
+      fix: foreign == nil ? NearestName.of(function, among: known) : nil)
   }
 
   /// What people look for who know another language.
-  static let rivals: [String: String] = [
+  static let foreignNames: [String: String] = [
     "len": "Write size(...).", "length": "Write size(...).", "count": "Write size(...).",
     "lower": "Write .lowerAscii().", "upper": "Write .upperAscii().",
     "toLowerCase": "Write .lowerAscii().", "toUpperCase": "Write .upperAscii().",

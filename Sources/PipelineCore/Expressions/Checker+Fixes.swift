@@ -111,16 +111,16 @@ extension Checker {
 
   /// A pattern that compiles, in place of one that nearly does.
   func patternFix(_ id: SyntaxTree.ID, _ pattern: [UInt8], _ reason: String) -> Fix? {
-    guard let mended = PatternAdvice.mended(pattern, reason) else { return nil }
+    guard let corrected = PatternAdvice.corrected(pattern, reason) else { return nil }
     let source = written(id)
     // Only where the text is the pattern, byte by byte.
     guard let quote = source.utf8.firstIndex(where: { $0 == 0x27 || $0 == 0x22 }),
       source.utf8[source.utf8.index(after: quote)...].dropLast().elementsEqual(pattern)
     else { return nil }
     let mark = String(decoding: [source.utf8[quote]], as: UTF8.self)
-    guard !mended.utf8.contains(source.utf8[quote]) else { return nil }
-    let prefix = mended.utf8.contains(0x5C) ? "r" : String(source[..<quote])
-    return Fix(start: tree[id].start, end: tree[id].end, text: prefix + mark + mended + mark)
+    guard !corrected.utf8.contains(source.utf8[quote]) else { return nil }
+    let prefix = corrected.utf8.contains(0x5C) ? "r" : String(source[..<quote])
+    return Fix(start: tree[id].start, end: tree[id].end, text: prefix + mark + corrected + mark)
   }
 }
 
@@ -142,7 +142,7 @@ enum PatternAdvice {
   }
 
   /// The pattern with the smallest change that lets it compile.
-  static func mended(_ pattern: [UInt8], _ reason: String) -> String? {
+  static func corrected(_ pattern: [UInt8], _ reason: String) -> String? {
     let text = String(decoding: pattern, as: UTF8.self)
     var candidates: [String] = []
     if reason.hasPrefix("missing closing )") || reason.hasPrefix("missing )") {

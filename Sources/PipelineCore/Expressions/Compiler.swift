@@ -15,7 +15,7 @@ struct Compiler {
   private var patterns: [Pattern] = []
   private var sets: [KeyIndex] = []
   /// Where literals are computed; reset after each.
-  private let bench = EvaluationFrame(arena: Arena(), json: JSONParser())
+  private let constants = EvaluationFrame(arena: Arena(), json: JSONParser())
   private var owned: [OwnedValue] = []
   /// Loop variables alive at this point.
   private var localDepth = 0
@@ -26,7 +26,7 @@ struct Compiler {
     var compiler = Compiler(checked, projection)
     let root = compiler.compile(checked.syntax.tree.root)
     let tests = SlotTests(
-      compiler.operations, compiler.children, root: root, Context(state: compiler.bench.state))
+      compiler.operations, compiler.children, root: root, Context(state: compiler.constants.state))
     return Program(
       operations: compiler.operations, children: compiler.children, sites: compiler.sites,
       candidates: compiler.candidates, patterns: compiler.patterns, sets: compiler.sets, tests: tests, root: root,
@@ -80,7 +80,7 @@ struct Compiler {
   /// Replaces an operation whose parts are all literals by its value, unless it fails.
   private mutating func folded(_ at: Int32, _ parts: [Int32]) -> Int32 {
     guard parts.allSatisfy(isLiteral) else { return at }
-    let frame = bench
+    let frame = constants
     frame.state.pointee.iterationsLeft = ExpressionLimits.iterations
     frame.state.pointee.outerIterationsLeft = ExpressionLimits.outerIterations
     frame.state.pointee.allocationLimit = frame.arena.allocated &+ ExpressionLimits.foldedBytes
@@ -306,8 +306,8 @@ struct Compiler {
   private mutating func index(of list: Value) -> Int32? {
     guard list.is(.list), list.length > 8 else { return nil }
     let entries = keep(
-      bench.arena.map(list.elements.map { (key: $0, value: Value.null) }))
-    sets.append(KeyIndex(entries, Context(state: bench.state)))
+      constants.arena.map(list.elements.map { (key: $0, value: Value.null) }))
+    sets.append(KeyIndex(entries, Context(state: constants.state)))
     return Int32(sets.count - 1)
   }
 
@@ -444,7 +444,7 @@ struct Compiler {
   /// The slot that must be present for the first optional step to be allowed, or -1.
   private func guardian(_ path: Path, _ optionalFrom: Int) -> Int32 {
     guard let projection, optionalFrom > 0 else { return -1 }
-    return Int32(projection.slot(for: Array(path.fields[..<optionalFrom]), wants: .presence))
+    return Int32(projection.slot(for: Array(path.fields[..<optionalFrom]), needs: .presence))
   }
 
   private mutating func selection(_ id: SyntaxTree.ID) -> Int32 {
@@ -452,7 +452,7 @@ struct Compiler {
       if let projection, var path = path(operand) {
         let from = path.optionalFrom ?? path.fields.count
         path.fields.append(Array(field.utf8))
-        let slot = projection.slot(for: path.fields, wants: .presence)
+        let slot = projection.slot(for: path.fields, needs: .presence)
         return emit(
           Operation(
             code: .hasSlot, a: Int32(slot), b: guardian(path, from),
@@ -467,7 +467,7 @@ struct Compiler {
         [part])
     }
     if let projection, let path = path(id), let last = path.fields.last {
-      let slot = Int32(projection.slot(for: path.fields, wants: .value))
+      let slot = Int32(projection.slot(for: path.fields, needs: .value))
       guard let from = path.optionalFrom else {
         var operation = Operation(code: .slot, a: slot, literal: keep(last))
         if readsNull(id) {

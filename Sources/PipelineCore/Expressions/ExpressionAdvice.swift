@@ -150,10 +150,10 @@ private struct ComparisonAdvice {
       }
       if changed != text {
         let literal = written(at)
-        let mended = isLower ? literal.lowercased() : literal.uppercased()
+        let corrected = isLower ? literal.lowercased() : literal.uppercased()
         report(
           id, outcome, "\(function)() leaves no \(isLower ? "upper" : "lower")-case letters",
-          fix: literal.utf8.contains(0x5C) || literal.utf8.count != text.count + 2 ? nil : (at, mended))
+          fix: literal.utf8.contains(0x5C) || literal.utf8.count != text.count + 2 ? nil : (at, corrected))
       }
       return
     }

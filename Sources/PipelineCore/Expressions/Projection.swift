@@ -6,7 +6,7 @@ import CJSON
 /// and shared; then, for each event, it fills the slots of a frame in one pass.
 public final class Projection: @unchecked Sendable {
   /// What a slot is read for.
-  public enum Want: Sendable {
+  public enum Need: Sendable {
     /// Whether the path is there, and of which kind.
     case presence
     /// The value; lists and maps as ranges of JSON text.
@@ -59,11 +59,11 @@ public final class Projection: @unchecked Sendable {
   }
 
   /// The slot of a path of at least one field, new or known.
-  public func slot(for path: [String], wants: Want) -> Int {
-    slot(for: path.map { Array($0.utf8) }, wants: wants)
+  public func slot(for path: [String], needs: Need) -> Int {
+    slot(for: path.map { Array($0.utf8) }, needs: needs)
   }
 
-  func slot(for path: [[UInt8]], wants: Want) -> Int {
+  func slot(for path: [[UInt8]], needs: Need) -> Int {
     precondition(trie.pointee.nodes == nil, "a path is added to a frozen projection")
     precondition(!path.isEmpty)
     var at = 0
@@ -76,12 +76,12 @@ public final class Projection: @unchecked Sendable {
         at = nodes.count - 1
       }
     }
-    if let common { nodes[at].slot = Int32(common.slot(for: path, wants: wants)) }
+    if let common { nodes[at].slot = Int32(common.slot(for: path, needs: needs)) }
     if nodes[at].slot < 0 {
       nodes[at].slot = Int32(ownCount)
       ownCount += 1
     }
-    if wants == .value { nodes[at].presenceOnly = false }
+    if needs == .value { nodes[at].presenceOnly = false }
     return Int(nodes[at].slot)
   }
 

@@ -77,27 +77,27 @@ struct ReadAnalysis {
     let path = written(chain)
     // What lies before the first optional step is read plainly and may be missing.
     let plain = chain.optionalFrom ?? chain.fields.count
-    let vouched = (0...plain).reversed().first { $0 > 0 && guards.contains(written(chain, $0)) } ?? 0
-    let missing = plain > vouched && !isDeclared(chain, plain) && !isTried
+    let guaranteed = (0...plain).reversed().first { $0 > 0 && guards.contains(written(chain, $0)) } ?? 0
+    let missing = plain > guaranteed && !isDeclared(chain, plain) && !isTried
     reads.append(
       ReadPath(
         variable: scope.variables[chain.variable].name, fields: chain.fields, path: path,
         location: text.location(Int(tree[id].start), Int(tree[id].end)), canBeMissing: missing,
-        isGuarded: isTried || chain.optionalFrom != nil || vouched == chain.fields.count && vouched > 0,
+        isGuarded: isTried || chain.optionalFrom != nil || guaranteed == chain.fields.count && guaranteed > 0,
         underNegation: negated, node: id,
         missingFrom: (0..<plain).first { !isDeclared(chain, $0 + 1) } ?? 0))
     if missing { canFail = true }
   }
 
   /// What a condition vouches for where it is true (`holds`) or false.
-  private func vouched(_ id: SyntaxTree.ID, holds: Bool) -> Set<String> {
+  private func guaranteed(_ id: SyntaxTree.ID, holds: Bool) -> Set<String> {
     switch tree[id].kind {
     case .has:
       guard holds, let chain = chain(id) else { return [] }
       return [written(chain)]
-    case .not(let operand): return vouched(operand, holds: !holds)
+    case .not(let operand): return guaranteed(operand, holds: !holds)
     case .logic(let terms, let isAnd) where isAnd == holds:
-      return terms.reduce(into: []) { $0.formUnion(vouched($1, holds: holds)) }
+      return terms.reduce(into: []) { $0.formUnion(guaranteed($1, holds: holds)) }
     default: return []
     }
   }
@@ -162,15 +162,15 @@ struct ReadAnalysis {
       for (at, term) in terms.enumerated() {
         var known: Set<String> = []
         for (other, condition) in terms.enumerated() where other != at {
-          known.formUnion(vouched(condition, holds: isAnd))
+          known.formUnion(guaranteed(condition, holds: isAnd))
         }
         visit(term, knowing: known)
         if types[Int(term)] != .bool { canFail = true }
       }
     case .conditional(let condition, let yes, let no):
       visit(condition)
-      visit(yes, knowing: vouched(condition, holds: true))
-      visit(no, knowing: vouched(condition, holds: false))
+      visit(yes, knowing: guaranteed(condition, holds: true))
+      visit(no, knowing: guaranteed(condition, holds: false))
       if types[Int(condition)] != .bool { canFail = true }
     case .not(let operand):
       visit(negating: operand)

@@ -10,7 +10,7 @@ final class SeenFields {
     projection = Projection()
     var keys: [OwnedValue] = []
     for field in fields.sorted() {
-      _ = projection.slot(for: [field], wants: .value)
+      _ = projection.slot(for: [field], needs: .value)
       var text = field
       keys.append(text.withUTF8 { OwnedValue(Value.string(UnsafeRawBufferPointer($0)).markedPlain()) })
     }

@@ -305,7 +305,7 @@ struct SlotTests {
       guard let relation = Relation(rawValue: operation.detail),
         let (test, isInverted) = Self.comparison(relation, operation.literal)
       else { break }
-      return (settled(test, operation.c, read: operation.a, relation, operation.literal, isInverted), isInverted)
+      return (bound(test, operation.c, read: operation.a, relation, operation.literal, isInverted), isInverted)
     case .compare:
       let read = operations[Int(operation.a)]
       guard read.code == .slotOr, operations[Int(operation.b)].code == .literal,
@@ -313,7 +313,7 @@ struct SlotTests {
         let (test, isInverted) = Self.comparison(relation, operations[Int(operation.b)].literal)
       else { break }
       return (
-        settled(test, read.a, read: operation.a, relation, operations[Int(operation.b)].literal, isInverted), isInverted
+        bound(test, read.a, read: operation.a, relation, operations[Int(operation.b)].literal, isInverted), isInverted
       )
     default: break
     }
@@ -321,7 +321,7 @@ struct SlotTests {
   }
 
   /// The test for this slot, with what comes of an absent one by the operation that reads it.
-  private func settled(
+  private func bound(
     _ test: SlotTest, _ slot: Int32, read: Int32, _ relation: Relation, _ constant: Value, _ isInverted: Bool
   ) -> SlotTest {
     var test = test

@@ -35,9 +35,9 @@ struct Absence: OperatorComponent {
     edges: EdgeCases(
       completion: "Passed on at once; there is no absence behind the end.",
       disposal: "Leaves the input and frees its timer."),
-    keeps: "The time of the last event, and one timer.", carries: .state(version: 1),
-    rivals: ["Esper pattern timers", "Riemann expired events"],
-    wants: [
+    memory: "The time of the last event, and one timer.", persistence: .state(version: 1),
+    knownAs: ["Esper pattern timers", "Riemann expired events"],
+    useCases: [
       .init(.time, "hear when nothing has come for a while", "absence: 5m"),
       .init(.time, "send a heartbeat as long as nothing else comes", "absence: { after: 10s, repeat: true }"),
       .init(

@@ -66,13 +66,13 @@ struct Aggregate: FusableOperator {
       error: "Passed on at once; the figures or the running value are dropped.",
       completion: "Sends the figures or the value, then completes.",
       disposal: "Leaves the input; what is kept is lost."),
-    keeps: """
+    memory: """
       Each figure, or the running value. `countDistinct` keeps each different value, at most `maxDistinct`: about \
       twenty bytes for a whole number, once for all figures of the same expression.
       """,
-    carries: .state(version: 3),
-    rivals: ["RxJS reduce", "Combine reduce", "SQL COUNT, SUM, AVG ... FILTER", "Flink GROUP BY"],
-    wants: [
+    persistence: .state(version: 3),
+    knownAs: ["RxJS reduce", "Combine reduce", "SQL COUNT, SUM, AVG ... FILTER", "Flink GROUP BY"],
+    useCases: [
       .init(
         .gathering, "compute several figures at once",
         "aggregate: { n: count(), users: countDistinct(event.user), mean: avg(event.ms) }"),

@@ -24,8 +24,8 @@ struct AllMatch: OperatorComponent {
       empty: "Sends true, then completes.",
       error: "Sends false, then completes; with `onFailure: fail` the error is passed on.",
       completion: "Sends true, then completes."),
-    rivals: ["RxJS every", "Combine allSatisfy", "ReactiveCocoa all:"],
-    wants: [
+    knownAs: ["RxJS every", "Combine allSatisfy", "ReactiveCocoa all:"],
+    useCases: [
       .init(.choosing, "know whether every event fulfils a condition", "all: event.ok == true")
     ],
     seeAlso: ["any", "filter", "and"])

@@ -18,8 +18,8 @@ struct And: PureOperator {
         "of two signals", "{ combineLatest: [a, b], chain: [and] }", in: ["a": "t--f-|", "b": "-t---|"],
         out: "-t-f-|", values: ["t": "true", "f": "false"]),
     ],
-    rivals: ["ReactiveCocoa and"],
-    wants: [
+    knownAs: ["ReactiveCocoa and"],
+    useCases: [
       .init(.combining, "know whether several signals are all true", "{ combineLatest: [a, b], chain: [ and ] }")
     ],
     seeAlso: ["or", "not", "combineLatest"])

@@ -36,8 +36,8 @@ struct AnyMatch: OperatorComponent {
       empty: "Sends false, then completes.",
       error: "Sends false, then completes; with `onFailure: fail` the error is passed on.",
       completion: "Sends false, then completes."),
-    rivals: ["RxSwift contains", "RxPY some", "ReactiveCocoa any:"],
-    wants: [
+    knownAs: ["RxSwift contains", "RxPY some", "ReactiveCocoa any:"],
+    useCases: [
       .init(.choosing, "know whether any event fulfils a condition", "any: event.level == \"error\""),
       .init(.choosing, "know whether anything came at all", "any"),
     ],

@@ -22,10 +22,10 @@ struct BufferWithCount: OperatorComponent {
       error: "Passed on at once; the list that is being gathered is dropped.",
       completion: "Sends the rest as a shorter list, if there is any, then completes.",
       disposal: "Leaves the input; what is kept is lost."),
-    keeps: "The events of the list being gathered.",
-    carries: .state(version: 1),
-    rivals: ["RxJS bufferCount", "Combine collect", "ReactiveCocoa buffer: (which drops the rest)"],
-    wants: [
+    memory: "The events of the list being gathered.",
+    persistence: .state(version: 1),
+    knownAs: ["RxJS bufferCount", "Combine collect", "ReactiveCocoa buffer: (which drops the rest)"],
+    useCases: [
       .init(.gathering, "make lists of a fixed length", "bufferWithCount: 100")
     ],
     seeAlso: ["bufferWithTime", "window", "collect"])

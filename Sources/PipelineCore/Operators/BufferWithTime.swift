@@ -29,9 +29,9 @@ struct BufferWithTime: OperatorComponent {
       error: "Passed on at once; the list that is being gathered is dropped.",
       completion: "Sends the rest, if there is any, then completes.",
       disposal: "Leaves the input and frees its timer; what is kept is lost."),
-    keeps: "The events of the list being gathered.", carries: .state(version: 1),
-    rivals: ["RxJS bufferTime (periodic)"],
-    wants: [
+    memory: "The events of the list being gathered.", persistence: .state(version: 1),
+    knownAs: ["RxJS bufferTime (periodic)"],
+    useCases: [
       .init(.gathering, "gather what comes within a second of each other into one list", "bufferWithTime: 1s"),
       .init(
         .gathering, "send batches that are full or old enough, whichever comes first",

@@ -27,8 +27,8 @@ struct Catch: OperatorComponent {
     edges: EdgeCases(
       error: "Goes on with the other signal, once: that one's error is passed on.",
       disposal: "Leaves what is above, or the replacement, whichever runs."),
-    rivals: ["RxJS catchError", "Combine catch"],
-    wants: [
+    knownAs: ["RxJS catchError", "Combine catch"],
+    useCases: [
       .init(.failing, "go on with something else after an error", "catch: { with: other }"),
       .init(.failing, "put a value in the place of an error", "catch: { value: \"{'error': error.message}\" }"),
     ],

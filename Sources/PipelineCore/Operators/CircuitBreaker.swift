@@ -50,11 +50,11 @@ struct CircuitBreaker: OperatorComponent {
     edges: EdgeCases(
       error: "Passed on at once; the inner signals end.", completion: "Completes when all inner signals have.",
       disposal: "Leaves the input, every running inner signal and what waits; nothing more is sent."),
-    keeps:
+    memory:
       "The running inner signals with their events, the events that wait, and the times of at most `failures` failures.",
-    carries: .state(version: 1),
-    rivals: ["Hystrix", "resilience4j", "Envoy outlier detection"],
-    wants: [
+    persistence: .state(version: 1),
+    knownAs: ["Hystrix", "resilience4j", "Envoy outlier detection"],
+    useCases: [
       .init(
         .failing, "spare a server that keeps failing", "circuitBreaker: { signal: other, failures: 5, pause: 30s }"),
       .init(.failing, "answer from a cache while a service is down", "circuitBreaker: { signal: other, fallback: b }"),

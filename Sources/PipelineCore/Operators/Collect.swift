@@ -19,9 +19,9 @@ struct Collect: OperatorComponent {
     edges: EdgeCases(
       empty: "Sends an empty list, then completes.", error: "Passed on at once; what was gathered is dropped.",
       completion: "Sends the list, then completes.", disposal: "Leaves the input; what is kept is lost."),
-    keeps: "Every event, at most `max`, until the end.", carries: .state(version: 1),
-    rivals: ["RxJS toArray", "Combine collect"],
-    wants: [
+    memory: "Every event, at most `max`, until the end.", persistence: .state(version: 1),
+    knownAs: ["RxJS toArray", "Combine collect"],
+    useCases: [
       .init(.gathering, "have all events as one list at the end", "collect")
     ],
     seeAlso: ["bufferWithTime", "aggregate"])

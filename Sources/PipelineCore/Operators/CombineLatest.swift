@@ -51,9 +51,9 @@ struct CombineLatest: CombiningOperator {
       error: "The first of any input ends it at once; the others are left.",
       completion: "Completes when all inputs have; with `settle: true` what has not been sent is sent first.",
       disposal: "Leaves all inputs."),
-    keeps: "The newest event of each input.", carries: .state(version: 2),
-    rivals: ["RxJS combineLatest", "Combine combineLatest"],
-    wants: [
+    memory: "The newest event of each input.", persistence: .state(version: 2),
+    knownAs: ["RxJS combineLatest", "Combine combineLatest"],
+    useCases: [
       .init(.combining, "act on the newest of several signals", "combineLatest: [a, b]"),
       .init(
         .combining, "give the newest of several signals names in one object",

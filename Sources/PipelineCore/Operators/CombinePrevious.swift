@@ -26,8 +26,9 @@ struct CombinePrevious: FusableOperator {
         "pairs", "combinePrevious: '[previous, event]'", in: "1-2|", out: "a-b|",
         values: ["a": "[null, 1]", "b": "[1, 2]"]),
     ],
-    keeps: "The last event.", carries: .state(version: 1), rivals: ["RxJS pairwise", "ReactiveSwift combinePrevious"],
-    wants: [
+    memory: "The last event.", persistence: .state(version: 1),
+    knownAs: ["RxJS pairwise", "ReactiveSwift combinePrevious"],
+    useCases: [
       .init(
         .gathering, "compare each event with the one before",
         "combinePrevious: { next: event.value - previous.value, start: { value: 0 } }"),

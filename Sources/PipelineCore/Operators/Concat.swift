@@ -17,9 +17,9 @@ struct Concat: CombiningOperator {
       empty: "Goes on with the next input.", error: "Passed on at once; later inputs are never subscribed.",
       completion: "Goes on with the next input; completes with the last.",
       disposal: "Leaves the input that runs; later ones are never subscribed."),
-    carries: .state(version: 1),
-    rivals: ["RxJS concat", "Combine append"],
-    wants: [
+    persistence: .state(version: 1),
+    knownAs: ["RxJS concat", "Combine append"],
+    useCases: [
       .init(.combining, "have one signal after the other", "concat: [a, b]")
     ],
     seeAlso: ["merge", "startWith"])

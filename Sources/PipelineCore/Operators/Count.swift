@@ -21,9 +21,9 @@ struct CountEvents: OperatorComponent {
     edges: EdgeCases(
       empty: "Sends 0, then completes.", error: "Passed on at once; the number is dropped.",
       completion: "Sends the number, then completes.", disposal: "Leaves the input; what is kept is lost."),
-    keeps: "A counter.", carries: .state(version: 1),
-    rivals: ["RxJS count", "Combine count"],
-    wants: [
+    memory: "A counter.", persistence: .state(version: 1),
+    knownAs: ["RxJS count", "Combine count"],
+    useCases: [
       .init(.gathering, "count the events", "count"),
       .init(.gathering, "count the events that fulfil a condition", "count: event.status >= 500"),
     ],

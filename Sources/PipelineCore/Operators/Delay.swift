@@ -26,8 +26,8 @@ struct Delay: OperatorComponent {
       empty: "Completes, the delay later.", error: "Passed on at once; what waits is dropped.",
       completion: "Passed on the delay later, behind the last event.",
       disposal: "Leaves the input; what waits is dropped and its timers are freed."),
-    keeps: "The events of the last `by`.", carries: .state(version: 1), rivals: ["RxJS delay"],
-    wants: [
+    memory: "The events of the last `by`.", persistence: .state(version: 1), knownAs: ["RxJS delay"],
+    useCases: [
       .init(.time, "put everything off by a fixed time", "delay: 10s")
     ],
     seeAlso: ["throttle", "timeout"])

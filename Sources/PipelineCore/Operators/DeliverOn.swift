@@ -32,9 +32,9 @@ struct DeliverOn: OperatorComponent {
     edges: EdgeCases(
       error: "Passed on in its turn, behind what waits.", completion: "Passed on in its turn, behind what waits.",
       disposal: "Leaves the input; what waits is dropped."),
-    keeps: "The events that wait, until the end of the turn or the next one.", carries: .state(version: 1),
-    rivals: ["RxJS observeOn", "Combine receive(on:)"],
-    wants: [
+    memory: "The events that wait, until the end of the turn or the next one.", persistence: .state(version: 1),
+    knownAs: ["RxJS observeOn", "Combine receive(on:)"],
+    useCases: [
       .init(.sharing, "decide which branch comes first within one instant", "deliverOn: later"),
       .init(.sharing, "handle events only when everybody else has had them", "deliverOn: last"),
     ],

@@ -19,8 +19,8 @@ struct Dematerialize: OperatorComponent {
     ],
     edges: EdgeCases(
       completion: "Passed on at once. An event of kind `completed` ends it too, one of kind `error` with that error."),
-    rivals: ["RxJS dematerialize", "ReactiveSwift dematerialize"],
-    wants: [
+    knownAs: ["RxJS dematerialize", "ReactiveSwift dematerialize"],
+    useCases: [
       .init(.living, "make a signal of recorded events and ends", "dematerialize")
     ],
     seeAlso: ["materialize"])

@@ -30,11 +30,11 @@ struct Distinct: FusableOperator {
       .marble("a short memory", "distinct: { memory: 1 }", in: "1-1-2-1-|", out: "1---2-1-|"),
       .marble("for a while", "distinct: { within: 3ms }", in: "1-1-1-1|", out: "1---1--|"),
     ],
-    keeps:
+    memory:
       "The bytes of at most `memory` values, the oldest forgotten first; with `within`, none longer than that.",
-    carries: .state(version: 2),
-    rivals: ["RxJS distinct", "Benthos dedupe", "Vector dedupe"],
-    wants: [
+    persistence: .state(version: 2),
+    knownAs: ["RxJS distinct", "Benthos dedupe", "Vector dedupe"],
+    useCases: [
       .init(.choosing, "drop what has come before, however long ago", "distinct"),
       .init(.choosing, "let each client through once", "distinct: { by: event.client, memory: 100000 }"),
       .init(.choosing, "suppress the same alarm for an hour", "distinct: { by: event.alarm, within: 1h }"),

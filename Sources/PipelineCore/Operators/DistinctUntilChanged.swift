@@ -19,9 +19,9 @@ struct DistinctUntilChanged: FusableOperator {
         "by a field", "distinctUntilChanged: event.user", in: "a-b-c|", out: "a---c|",
         values: ["a": "{user: ann, n: 1}", "b": "{user: ann, n: 2}", "c": "{user: bob, n: 3}"]),
     ],
-    keeps: "The last event, or the last value of `by`.", carries: .state(version: 1),
-    rivals: ["RxJS distinctUntilChanged", "Combine removeDuplicates", "ReactiveSwift skipRepeats"],
-    wants: [
+    memory: "The last event, or the last value of `by`.", persistence: .state(version: 1),
+    knownAs: ["RxJS distinctUntilChanged", "Combine removeDuplicates", "ReactiveSwift skipRepeats"],
+    useCases: [
       .init(.choosing, "hear of changes only", "distinctUntilChanged"),
       .init(.choosing, "hear when one field has changed", "distinctUntilChanged: event.state"),
     ],

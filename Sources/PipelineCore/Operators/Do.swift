@@ -53,10 +53,10 @@ struct Do: OperatorComponent {
       error: "Signals of `when: next` are cancelled; it is passed on when that of `when: error` has ended.",
       completion: "Passed on when all signals on the side have ended.",
       disposal: "Leaves the input, every running inner signal and what waits; nothing more is sent."),
-    keeps: "The running signals, and the events that wait for their turn.",
-    carries: .state(version: 1),
-    rivals: ["RxJS tap", "Combine handleEvents", "ReactiveCocoa doNext:, doError:, doCompleted:"],
-    wants: [
+    memory: "The running signals, and the events that wait for their turn.",
+    persistence: .state(version: 1),
+    knownAs: ["RxJS tap", "Combine handleEvents", "ReactiveCocoa doNext:, doError:, doCompleted:"],
+    useCases: [
       .init(.living, "call a webhook for each event without changing the stream", "do: { signal: other }"),
       .init(.living, "tell somebody when a signal fails", "do: { signal: other, when: [error] }"),
     ],

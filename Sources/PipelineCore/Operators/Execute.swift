@@ -35,9 +35,9 @@ struct Execute: OperatorComponent {
     edges: EdgeCases(
       completion: "Completes when the executions that it has begun have ended too.",
       disposal: "Leaves the input; executions that it has begun go on."),
-    keeps: "Which executions it has begun.", carries: .state(version: 1),
-    rivals: ["ReactiveCocoa RACCommand execute:", "ReactiveSwift Action apply"],
-    wants: [
+    memory: "Which executions it has begun.", persistence: .state(version: 1),
+    knownAs: ["ReactiveCocoa RACCommand execute:", "ReactiveSwift Action apply"],
+    useCases: [
       .init(.commanding, "run a command for each event", "execute: reindex"),
       .init(.commanding, "answer 409 while a job is running", "execute: reindex"),
     ],
@@ -54,7 +54,7 @@ struct Execute: OperatorComponent {
   /// Its inputs are the events and the command.
   final class Node: MultiInletNode {
     private let parameters: Execute
-    private var hub: Command.Hub?
+    private var command: Command.Running?
     private var pending = 0
     private var inputEnded = false
     /// What the command knows it by.
@@ -74,7 +74,7 @@ struct Execute: OperatorComponent {
 
     override func restored() {
       attach()
-      pending = hub?.pending(of: self) ?? 0
+      pending = command?.pending(of: self) ?? 0
       // The command may have forgotten what this waits for.
       if inputEnded, pending == 0 { later() }
     }
@@ -82,14 +82,14 @@ struct Execute: OperatorComponent {
     override func resumed(_ token: Int) { finishIfOver() }
 
     private func attach() {
-      guard !isClosed, let hub = execution.commands[parameters.command.index] else { return }
-      self.hub = hub
-      hub.attach(self)
+      guard !isClosed, let command = execution.commands[parameters.command.index] else { return }
+      self.command = command
+      command.attach(self)
     }
 
     override func receive(_ event: Event) {
       let name = parameters.command.name
-      switch hub?.execute(event, for: self) ?? .disabled {
+      switch command?.execute(event, for: self) ?? .disabled {
       case .accepted:
         if parameters.answer == .all { reply(to: event, 202, "accepted") }
       case .busy:
@@ -134,8 +134,8 @@ struct Execute: OperatorComponent {
 
     override func stop() {
       super.stop()
-      hub?.detach(self)
-      hub = nil
+      command?.detach(self)
+      command = nil
     }
 
     override func save(_ state: inout StateWriter) {

@@ -22,8 +22,8 @@ struct Filter: PureOperator {
         "what cannot be decided is dropped", "filter: event.level >= 3", in: "a-b-c|", out: "----c|",
         values: ["a": "{level: 1}", "b": "{}", "c": "{level: 3}"]),
     ],
-    rivals: ["RxJS filter", "Vector filter", "jq select"],
-    wants: [
+    knownAs: ["RxJS filter", "Vector filter", "jq select"],
+    useCases: [
       .init(.choosing, "keep the events that fulfil a condition", "filter: event.status >= 500"),
       .init(.choosing, "drop events that lack a field", "filter: has(event.user)"),
     ],

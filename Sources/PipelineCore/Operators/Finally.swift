@@ -22,10 +22,10 @@ struct Finally: OperatorComponent {
       empty: "Runs the other signal, then completes.", error: "Runs the other signal, then passes the error on.",
       completion: "Runs the other signal, then completes.",
       disposal: "Does not run the other signal; leaves it if it runs."),
-    keeps: "The signal that runs at the end.",
-    carries: .state(version: 1),
-    rivals: ["RxJS finalize (on cancelling too, and after the end)", "ReactiveCocoa finally:"],
-    wants: [
+    memory: "The signal that runs at the end.",
+    persistence: .state(version: 1),
+    knownAs: ["RxJS finalize (on cancelling too, and after the end)", "ReactiveCocoa finally:"],
+    useCases: [
       .init(.living, "do something at the end, whether it went well or not", "finally: { signal: other }")
     ],
     seeAlso: ["initially", "do", "catch"])

@@ -55,12 +55,12 @@ struct FlattenMap: OperatorComponent {
       error: "Passed on at once; an error of an inner signal too. All other inner signals end.",
       completion: "Completes when all inner signals have.",
       disposal: "Leaves the input, every running inner signal and what waits; nothing more is sent."),
-    keeps: "The running inner signals and the events that wait, as `policy` says.", carries: .state(version: 1),
-    rivals: [
+    memory: "The running inner signals and the events that wait, as `policy` says.", persistence: .state(version: 1),
+    knownAs: [
       "RxJS mergeMap, concatMap, switchMap, exhaustMap", "ReactiveSwift flatMap",
       "ReactiveCocoa switchToLatest",
     ],
-    wants: [
+    useCases: [
       .init(
         .asking, "ask an HTTP service for each event",
         "flattenMap: { signal: { from: { http: { url: \"http://127.0.0.1:8080/users/{{ event.id }}\" } } } }"),

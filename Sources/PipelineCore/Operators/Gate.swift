@@ -52,10 +52,10 @@ struct Gate: OperatorComponent {
       error: "Passed on at once, from either signal; what is held is dropped.",
       completion: "Passed on when what is held has been sent, or cannot be any more.",
       disposal: "Leaves both signals; what is held is dropped."),
-    keeps: "What it holds: nothing, one event, or at most `limit`; until the gate opens.",
-    carries: .state(version: 1),
-    rivals: ["RxJava valve", "rxjs-etc pause", "Bacon holdWhen"],
-    wants: [
+    memory: "What it holds: nothing, one event, or at most `limit`; until the gate opens.",
+    persistence: .state(version: 1),
+    knownAs: ["RxJava valve", "rxjs-etc pause", "Bacon holdWhen"],
+    useCases: [
       .init(.choosing, "let events through only while something else is true", "gate: { signal: other }"),
       .init(
         .time, "hold events back during maintenance and send them afterwards",

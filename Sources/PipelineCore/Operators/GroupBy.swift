@@ -32,10 +32,10 @@ struct GroupBy: OperatorComponent {
       error: "Passed on at once; the groups end with it.",
       completion: "Completes all groups, in the order in which they came into being, then itself.",
       disposal: "Leaves the input and all groups with their timers."),
-    keeps: "The state of each group's chain, at most `maxGroups`; with `idle`, one timer each.",
-    carries: .state(version: 3),
-    rivals: ["RxJS groupBy with mergeMap", "Riemann by"],
-    wants: [
+    memory: "The state of each group's chain, at most `maxGroups`; with `idle`, one timer each.",
+    persistence: .state(version: 3),
+    knownAs: ["RxJS groupBy with mergeMap", "Riemann by"],
+    useCases: [
       .init(
         .gathering, "treat each customer, host or device by itself",
         "groupBy: { key: event.host, chain: [ distinctUntilChanged ] }"),
@@ -91,7 +91,7 @@ struct GroupBy: OperatorComponent {
 
       override var key: Value { ownKey.value }
       override func ended() { node._withUnsafeGuaranteedRef { $0.end(self) } }
-      override func settled() { node._withUnsafeGuaranteedRef { $0.forgetIfFresh(self) } }
+      override func becameFresh() { node._withUnsafeGuaranteedRef { $0.forgetIfFresh(self) } }
       func woke(_ token: Int) { node._withUnsafeGuaranteedRef { $0.wasIdle(self) } }
     }
 

@@ -24,9 +24,9 @@ struct If: CombiningOperator, BranchingOperator {
       error: "Passed on at once, from the condition and the running branch.",
       completion: "Completes when the condition and the running branch have.",
       disposal: "Leaves the condition and the running branch."),
-    keeps: "The running branch.", carries: .state(version: 1),
-    rivals: ["RxJS iif (which chooses once)"],
-    wants: [
+    memory: "The running branch.", persistence: .state(version: 1),
+    knownAs: ["RxJS iif (which chooses once)"],
+    useCases: [
       .init(.combining, "use one signal or another by a third", "if: { condition: a, then: b, else: other }")
     ],
     seeAlso: ["switch", "switchToLatest", "gate"])

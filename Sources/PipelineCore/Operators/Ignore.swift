@@ -14,8 +14,8 @@ struct Ignore: PureOperator {
       .marble("without nulls", "ignore: null", in: "n-1-n|", out: "--1--|", values: ["n": "null"]),
       .marble("a number is no text", "ignore: '1'", in: "1-s|", out: "1--|", values: ["s": "'1'"]),
     ],
-    rivals: ["RxJS filter", "ReactiveCocoa ignore:"],
-    wants: [
+    knownAs: ["RxJS filter", "ReactiveCocoa ignore:"],
+    useCases: [
       .init(.choosing, "drop one particular value", "ignore: null")
     ],
     seeAlso: ["filter", "distinctUntilChanged"])

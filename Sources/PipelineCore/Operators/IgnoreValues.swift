@@ -8,8 +8,8 @@ struct IgnoreValues: FusableOperator {
       .marble("the completion", "ignoreValues", in: "-1-2-|", out: "-----|"),
       .marble("the error", "ignoreValues", in: "-1-#", out: "---#"),
     ],
-    rivals: ["RxJS ignoreElements", "Combine ignoreOutput"],
-    wants: [
+    knownAs: ["RxJS ignoreElements", "Combine ignoreOutput"],
+    useCases: [
       .init(.living, "wait for the end and nothing else", "ignoreValues")
     ],
     seeAlso: ["then", "ignore"])

@@ -24,8 +24,8 @@ struct Initially: OperatorComponent {
       error: "Passed on at once; an error of the other signal too, and then nothing above is ever subscribed.",
       completion: "Passed on at once; what is above is not subscribed before the other signal has ended.",
       disposal: "Leaves the other signal, or what is above, whichever runs."),
-    keeps: "The signal that runs first.", rivals: ["ReactiveSwift on(starting:)", "RxJava doOnSubscribe"],
-    wants: [
+    memory: "The signal that runs first.", knownAs: ["ReactiveSwift on(starting:)", "RxJava doOnSubscribe"],
+    useCases: [
       .init(.living, "do something before the first event", "initially: { signal: other }"),
       .init(.asking, "log in before asking", "initially: { signal: other }"),
     ],

@@ -66,10 +66,10 @@ struct Join: OperatorComponent {
       error: "Passed on at once, from either signal; what is kept is dropped.",
       completion: "Completes when both have, or when no pair is possible any more.",
       disposal: "Leaves both signals; what is kept is lost and the timer freed. Nothing is sent as unmatched."),
-    keeps: "The events of both signals that came less than `within` ago, at most `limit` of each, and one timer.",
-    carries: .state(version: 2),
-    rivals: ["RxJava join", "Flink interval join", "ksqlDB stream-stream join"],
-    wants: [
+    memory: "The events of both signals that came less than `within` ago, at most `limit` of each, and one timer.",
+    persistence: .state(version: 2),
+    knownAs: ["RxJava join", "Flink interval join", "ksqlDB stream-stream join"],
+    useCases: [
       .init(
         .combining, "pair events of two signals that belong together",
         "join: { signal: other, within: 30s, key: event.id, otherKey: other.id }"),

@@ -35,8 +35,8 @@ struct Log: FusableOperator {
     edges: EdgeCases(
       error: "Logged, if `when` says so, and passed on at once.",
       completion: "Logged, if `when` says so, and passed on at once."),
-    rivals: ["RxJS tap", "Benthos log", "ReactiveCocoa logAll"],
-    wants: [
+    knownAs: ["RxJS tap", "Benthos log", "ReactiveCocoa logAll"],
+    useCases: [
       .init(.living, "see what passes through a chain", "log"),
       .init(.living, "write a line to the log for each error", "log: { level: warning, when: [error] }"),
       .init(.living, "log a text of my own", "log: { message: \"asking for {{ event.title }}\" }"),

@@ -23,8 +23,8 @@ struct Map: PureOperator {
         in: "1-2|", out: "a-b|",
         values: ["a": "{n: 1, even: false}", "b": "{n: 2, even: true}"]),
     ],
-    rivals: ["RxJS map", "Vector remap", "Benthos mapping"],
-    wants: [
+    knownAs: ["RxJS map", "Vector remap", "Benthos mapping"],
+    useCases: [
       .init(.shaping, "compute something from each event", "map: event.price * event.quantity"),
       .init(.shaping, "build a new object from an event", "map: { name: event.user.name, total: event.price }"),
       .init(.shaping, "pick one field", "map: event.message"),

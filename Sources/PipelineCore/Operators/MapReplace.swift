@@ -15,8 +15,8 @@ struct MapReplace: PureOperator {
       .marble("a text", "mapReplace: ok", in: "-1-2-|", out: "-o-o-|", values: ["o": "ok"]),
       .marble("an object", "mapReplace: { state: up }", in: "-1|", out: "-o|", values: ["o": "{state: up}"]),
     ],
-    rivals: ["RxJS mapTo"],
-    wants: [
+    knownAs: ["RxJS mapTo"],
+    useCases: [
       .init(.shaping, "send a fixed value in place of each event", "mapReplace: true")
     ],
     seeAlso: ["map", "startWith"])

@@ -18,8 +18,8 @@ struct Materialize: OperatorComponent {
     edges: EdgeCases(
       empty: "Sends `{kind: completed}`, then completes.", error: "Sends `{kind: error, ...}`, then completes.",
       completion: "Sends `{kind: completed}`, then completes."),
-    rivals: ["RxJS materialize", "ReactiveSwift materialize"],
-    wants: [
+    knownAs: ["RxJS materialize", "ReactiveSwift materialize"],
+    useCases: [
       .init(.living, "see ends and errors as events", "materialize"),
       .init(.failing, "store errors like any other event", "materialize"),
     ],

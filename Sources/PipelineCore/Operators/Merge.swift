@@ -15,9 +15,9 @@ struct Merge: CombiningOperator {
       empty: "An input that ends without an event adds nothing; it completes when all inputs have.",
       error: "The first of any input ends it at once; the others are left.",
       completion: "Completes when all inputs have.", disposal: "Leaves all inputs."),
-    carries: .state(version: 1),
-    rivals: ["RxJS merge", "Combine merge"],
-    wants: [
+    persistence: .state(version: 1),
+    knownAs: ["RxJS merge", "Combine merge"],
+    useCases: [
       .init(.combining, "bring several signals together as they come", "merge: [a, b]")
     ],
     seeAlso: ["concat", "combineLatest"])

@@ -10,8 +10,8 @@ struct Not: PureOperator {
       .marble("contraries", "not", in: "-t-f-|", out: "-f-t-|", values: ["t": "true", "f": "false"]),
       .marble("of numbers", "not", in: "-0-7-|", out: "-t-f-|", values: ["t": "true", "f": "false"]),
     ],
-    rivals: ["ReactiveCocoa not"],
-    wants: [
+    knownAs: ["ReactiveCocoa not"],
+    useCases: [
       .init(.shaping, "turn true into false", "not")
     ],
     seeAlso: ["and", "or", "map"])

@@ -18,8 +18,8 @@ struct Or: PureOperator {
         "of two signals", "{ combineLatest: [a, b], chain: [or] }", in: ["a": "t--f-|", "b": "-f---|"],
         out: "-t-f-|", values: ["t": "true", "f": "false"]),
     ],
-    rivals: ["ReactiveCocoa or"],
-    wants: [
+    knownAs: ["ReactiveCocoa or"],
+    useCases: [
       .init(.combining, "know whether any of several signals is true", "{ combineLatest: [a, b], chain: [ or ] }")
     ],
     seeAlso: ["and", "not", "combineLatest"])

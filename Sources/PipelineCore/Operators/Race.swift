@@ -16,9 +16,9 @@ struct Race: CombiningOperator {
       empty: "An input that ends first wins, so it completes.",
       error: "An input that fails first wins, so the error is passed on.",
       completion: "That of the winner is passed on.", disposal: "Leaves all inputs, or the winner."),
-    keeps: "Which input has won.", carries: .state(version: 1),
-    rivals: ["RxJS race", "RxSwift amb"],
-    wants: [
+    memory: "Which input has won.", persistence: .state(version: 1),
+    knownAs: ["RxJS race", "RxSwift amb"],
+    useCases: [
       .init(.asking, "ask two servers and take the faster answer", "race: [a, b]")
     ],
     seeAlso: ["merge", "timeout"])

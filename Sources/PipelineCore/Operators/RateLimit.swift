@@ -70,13 +70,13 @@ struct RateLimit: OperatorComponent {
       error: "Passed on at once; what is held or waits is dropped.",
       completion: "Sends what is held, then completes; with `excess: wait` when all that wait have gone.",
       disposal: "Leaves the input; what is held or waits is dropped and the timer freed."),
-    keeps: "A few numbers; the newest event (`trailing`, `both`) or the events that wait (`excess: wait`).",
-    carries: .state(version: 1),
-    rivals: [
+    memory: "A few numbers; the newest event (`trailing`, `both`) or the events that wait (`excess: wait`).",
+    persistence: .state(version: 1),
+    knownAs: [
       "RxJS throttleTime (leading), auditTime (trailing)", "Combine throttle", "Benthos rate_limit",
       "Vector throttle",
     ],
-    wants: [
+    useCases: [
       .init(.time, "let so many events through in each second and no more", "rateLimit: { count: 10, per: 1s }"),
       .init(.time, "take the first of each minute", "rateLimit: 1m"),
       .init(.time, "have the newest at the end of each busy period", "rateLimit: { per: 1s, mode: trailing }"),

@@ -28,8 +28,8 @@ struct Reduce: FusableOperator {
         in: ["account": "a-b|", "password": "-c-d|"], out: "-fft|",
         values: ["a": "an", "b": "ann", "c": "se", "d": "secret", "f": "false", "t": "true"])
     ],
-    rivals: ["ReactiveCocoa combineLatest:reduce:"],
-    wants: [
+    knownAs: ["ReactiveCocoa combineLatest:reduce:"],
+    useCases: [
       .init(
         .combining, "compute one value from several signals",
         "{ combineLatest: { x: a, y: b }, chain: [ { reduce: x + y } ] }")

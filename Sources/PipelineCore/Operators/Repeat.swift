@@ -29,8 +29,8 @@ struct Repeat: OperatorComponent {
       empty: "Subscribes again; after 1000 such rounds in a row, every 10 ms. Without `count` for ever.",
       completion: "Subscribes again; after the last round it completes.",
       disposal: "Leaves what is above; there is no further round."),
-    keeps: "The number of rounds and one timer.", carries: .state(version: 2), rivals: ["RxJS repeat"],
-    wants: [
+    memory: "The number of rounds and one timer.", persistence: .state(version: 2), knownAs: ["RxJS repeat"],
+    useCases: [
       .init(.failing, "begin again when a signal has completed", "repeat: { count: 3 }"),
       .init(.reading, "ask again a while after each answer", "repeat: { delay: 10s }"),
     ],
@@ -93,7 +93,7 @@ struct Repeat: OperatorComponent {
     /// Whether others come before the next round, which follows one that was over at once.
     private var hasHadItsShare: Bool {
       atOnce += 1
-      guard atOnce >= Self.share || executor.isCongested else { return false }
+      guard atOnce >= Self.share || executor.isInputPaused else { return false }
       atOnce = 0
       return true
     }

@@ -73,9 +73,9 @@ struct Retry: OperatorComponent {
     edges: EdgeCases(
       error: "Subscribes again, after the pause; that of the last attempt is passed on.",
       disposal: "Leaves what is above and frees its timer; there is no further attempt."),
-    keeps: "The number of attempts, the times of at most `budget` of them, and one timer.",
-    carries: .state(version: 3), rivals: ["RxJS retry", "Combine retry"],
-    wants: [
+    memory: "The number of attempts, the times of at most `budget` of them, and one timer.",
+    persistence: .state(version: 3), knownAs: ["RxJS retry", "Combine retry"],
+    useCases: [
       .init(.failing, "try again after an error", "retry: 3"),
       .init(.failing, "wait longer after each failure", "retry: { count: 5, delay: 1s, backoff: 2, maxDelay: 1m }"),
       .init(

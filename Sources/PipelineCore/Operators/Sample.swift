@@ -29,9 +29,9 @@ struct Sample: OperatorComponent {
       error: "Passed on at once, from either side.",
       completion: "Passed on at once, from either side; what was not yet asked for is not sent.",
       disposal: "Leaves both sides and frees its timer."),
-    keeps: "The newest event.", carries: .state(version: 1),
-    rivals: ["RxJS sample (only new values)", "RxJS auditTime"],
-    wants: [
+    memory: "The newest event.", persistence: .state(version: 1),
+    knownAs: ["RxJS sample (only new values)", "RxJS auditTime"],
+    useCases: [
       .init(.time, "have the newest value once a second", "sample: 1s"),
       .init(.time, "have the newest value when something else happens", "sample: { at: other }"),
       .init(.time, "send at most one event a second, and only new ones", "sample: { every: 1s, onlyNew: true }"),

@@ -27,9 +27,9 @@ struct Scan: FusableOperator {
     ],
     edges: EdgeCases(
       empty: "Completes too; the start value is not sent.", disposal: "Leaves the input; what is kept is lost."),
-    keeps: "The running value.", carries: .state(version: 1),
-    rivals: ["RxJS scan", "Combine scan", "Logstash aggregate"],
-    wants: [
+    memory: "The running value.", persistence: .state(version: 1),
+    knownAs: ["RxJS scan", "Combine scan", "Logstash aggregate"],
+    useCases: [
       .init(.gathering, "have a running total after each event", "scan: { start: 0, next: running + event.bytes }"),
       .init(.gathering, "number the events", "scan: { start: null, next: \"{'n': index + 1, 'event': event}\" }"),
       .init(

@@ -25,8 +25,8 @@ struct SetFields: PureOperator {
         "inside", "set: { user.name: '\"ann\"' }", in: "a|", out: "b|",
         values: ["a": "{user: {id: 1}}", "b": "{user: {id: 1, name: ann}}"]),
     ],
-    rivals: ["Vector remap .field = value", "Benthos root.field"],
-    wants: [
+    knownAs: ["Vector remap .field = value", "Benthos root.field"],
+    useCases: [
       .init(.shaping, "add or replace a field and leave the rest as it is", "set: { env: \"'production'\" }"),
       .init(.shaping, "set a field deep inside an event", "set: { user.name: event.user.name.upperAscii() }"),
     ],

@@ -13,8 +13,8 @@ struct Skip: FusableOperator {
       .marble("without the first", "skip: 1", in: "1-2-3|", out: "--2-3|"),
       .marble("more than there are", "skip: 5", in: "1-2|", out: "---|"),
     ],
-    keeps: "A counter.", carries: .state(version: 1), rivals: ["RxJS skip", "Combine dropFirst"],
-    wants: [
+    memory: "A counter.", persistence: .state(version: 1), knownAs: ["RxJS skip", "Combine dropFirst"],
+    useCases: [
       .init(.choosing, "leave out the first events", "skip: 1")
     ],
     seeAlso: ["take"])

@@ -27,10 +27,10 @@ struct SkipUntil: OperatorComponent {
     edges: EdgeCases(
       error: "Passed on at once; that of the awaited signal too, as long as it is waited for.",
       disposal: "Leaves both signals."),
-    keeps: "Whether it has begun to pass events on.",
-    carries: .state(version: 1),
-    rivals: ["RxJS skipUntil", "Combine drop(untilOutputFrom:)", "ReactiveCocoa skipUntilBlock:"],
-    wants: [
+    memory: "Whether it has begun to pass events on.",
+    persistence: .state(version: 1),
+    knownAs: ["RxJS skipUntil", "Combine drop(untilOutputFrom:)", "ReactiveCocoa skipUntilBlock:"],
+    useCases: [
       .init(.choosing, "begin when an event fulfils a condition", "skipUntil: event.ready == true"),
       .init(.combining, "begin when another signal has sent something", "skipUntil: { signal: other }"),
     ],

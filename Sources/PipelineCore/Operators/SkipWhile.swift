@@ -16,10 +16,10 @@ struct SkipWhile: FusableOperator {
       .marble("while small", "skipWhile: event < 3", in: "-1-3-1-|", out: "---3-1-|"),
       .marble("if all are small", "skipWhile: event < 3", in: "-1-2-|", out: "-----|"),
     ],
-    keeps: "Whether it has begun to pass events on.",
-    carries: .state(version: 1),
-    rivals: ["RxJS skipWhile", "Combine drop(while:)", "ReactiveCocoa skipWhileBlock:"],
-    wants: [
+    memory: "Whether it has begun to pass events on.",
+    persistence: .state(version: 1),
+    knownAs: ["RxJS skipWhile", "Combine drop(while:)", "ReactiveCocoa skipWhileBlock:"],
+    useCases: [
       .init(.choosing, "leave out events up to the first that differs", "skipWhile: event.warmup == true")
     ],
     seeAlso: ["skipUntil", "takeWhile", "skip"])

@@ -18,8 +18,8 @@ struct StartWith: OperatorComponent {
     edges: EdgeCases(
       empty: "Sends the value, then completes.", error: "Sends the value first; the error is passed on at once.",
       completion: "Passed on at once, behind the value."),
-    rivals: ["RxJS startWith", "Combine prepend"],
-    wants: [
+    knownAs: ["RxJS startWith", "Combine prepend"],
+    useCases: [
       .init(.living, "begin with a value of my own", "startWith: false")
     ],
     seeAlso: ["concat"])

@@ -21,9 +21,9 @@ struct SubscribeOn: OperatorComponent {
       .marble("nothing changes for one alone", "subscribeOn: second", in: "-1-2-|", out: "-1-2-|")
     ],
     edges: EdgeCases(disposal: "Leaves what is above; if it has not subscribed yet, it never does."),
-    keeps: "Whether it has subscribed.", carries: .state(version: 1),
-    rivals: ["RxJS subscribeOn", "Combine subscribe(on:)"],
-    wants: [
+    memory: "Whether it has subscribed.", persistence: .state(version: 1),
+    knownAs: ["RxJS subscribeOn", "Combine subscribe(on:)"],
+    useCases: [
       .init(.sharing, "begin when all other signals have been started", "subscribeOn: later")
     ],
     seeAlso: ["deliverOn", "startWith"])

@@ -29,9 +29,9 @@ struct Switch: CombiningOperator, BranchingOperator {
       error:
         "Passed on at once, from `by` and the running branch; so is an event without a case, unless there is a `default`.",
       completion: "Completes when `by` and the running branch have.", disposal: "Leaves `by` and the running branch."),
-    keeps: "The running branch.", carries: .state(version: 1),
-    rivals: ["RxPY case (which chooses once)", "Benthos switch"],
-    wants: [
+    memory: "The running branch.", persistence: .state(version: 1),
+    knownAs: ["RxPY case (which chooses once)", "Benthos switch"],
+    useCases: [
       .init(
         .combining, "choose among several signals by the newest event of another",
         "switch: { by: a, cases: { day: b, night: other } }")

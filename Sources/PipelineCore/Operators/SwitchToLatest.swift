@@ -27,9 +27,9 @@ struct SwitchToLatest: OperatorComponent {
       error: "Passed on at once; an error of the running inner signal too.",
       completion: "Completes when the running inner signal has.",
       disposal: "Leaves the input and the running inner signal."),
-    keeps: "The running inner signal.", carries: .state(version: 1),
-    rivals: ["RxJS switchMap, switchAll", "Combine switchToLatest"],
-    wants: [
+    memory: "The running inner signal.", persistence: .state(version: 1),
+    knownAs: ["RxJS switchMap, switchAll", "Combine switchToLatest"],
+    useCases: [
       .init(
         .asking, "show only answers to the newest question",
         "switchToLatest: { from: { http: { url: \"http://127.0.0.1:8080/?q={{ urlEncode(event) }}\" } } }")

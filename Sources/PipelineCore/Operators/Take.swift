@@ -21,8 +21,8 @@ struct Take: FusableOperator {
       empty: "Completes too; `take: 0` completes at once.",
       error: "Passed on at once; behind the last event it is not seen.",
       completion: "Passed on at once; it completes by itself together with the last event that it passes on."),
-    keeps: "A counter.", carries: .state(version: 1), rivals: ["RxJS take", "Combine prefix"],
-    wants: [
+    memory: "A counter.", persistence: .state(version: 1), knownAs: ["RxJS take", "Combine prefix"],
+    useCases: [
       .init(.choosing, "have the first events only", "take: 10"),
       .init(.asking, "stop after the first answer", "take: 1"),
     ],

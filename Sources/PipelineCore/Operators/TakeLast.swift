@@ -24,9 +24,9 @@ struct TakeLast: OperatorComponent {
       error: "Passed on at once; what is kept is dropped.",
       completion: "Sends the kept events in their order, then completes.",
       disposal: "Leaves the input; what is kept is lost."),
-    keeps: "The last `count` events, until the end.", carries: .state(version: 1),
-    rivals: ["RxJS takeLast", "Combine last"],
-    wants: [
+    memory: "The last `count` events, until the end.", persistence: .state(version: 1),
+    knownAs: ["RxJS takeLast", "Combine last"],
+    useCases: [
       .init(.choosing, "have the last events only", "takeLast: 10")
     ],
     seeAlso: ["take", "collect", "window"])

@@ -33,11 +33,11 @@ struct TakeUntil: OperatorComponent {
     ],
     edges: EdgeCases(
       error: "Passed on at once; an error of the other signal is ignored.", disposal: "Leaves both signals."),
-    rivals: [
+    knownAs: [
       "RxJS takeUntil (only events end it, errors pass)", "Combine prefix(untilOutputFrom:)",
       "ReactiveCocoa takeUntilBlock:",
     ],
-    wants: [
+    useCases: [
       .init(.living, "end when another signal sends something", "takeUntil: other"),
       .init(
         .living, "end at the first event that fulfils a condition, without sending it",

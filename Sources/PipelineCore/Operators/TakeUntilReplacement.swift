@@ -25,10 +25,10 @@ struct TakeUntilReplacement: OperatorComponent {
       empty: "Goes on with the replacement alone.",
       error: "Passed on at once, unless the replacement has begun; the replacement's own always is.",
       completion: "Not passed on: the replacement's end is the end.", disposal: "Leaves both signals."),
-    keeps: "Whether the replacement has taken over.",
-    carries: .state(version: 1),
-    rivals: ["ReactiveSwift take(untilReplacement:)"],
-    wants: [
+    memory: "Whether the replacement has taken over.",
+    persistence: .state(version: 1),
+    knownAs: ["ReactiveSwift take(untilReplacement:)"],
+    useCases: [
       .init(.combining, "use one signal until a better one begins", "takeUntilReplacement: other")
     ],
     seeAlso: ["takeUntil", "switchToLatest", "catch"])

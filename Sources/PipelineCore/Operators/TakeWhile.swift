@@ -24,8 +24,8 @@ struct TakeWhile: FusableOperator {
     ],
     edges: EdgeCases(
       completion: "Passed on at once; it completes by itself at the first event that does not fulfil the condition."),
-    rivals: ["RxJS takeWhile", "Combine prefix(while:)", "ReactiveCocoa takeWhileBlock:"],
-    wants: [
+    knownAs: ["RxJS takeWhile", "Combine prefix(while:)", "ReactiveCocoa takeWhileBlock:"],
+    useCases: [
       .init(.choosing, "have events as long as a condition holds", "takeWhile: event.n < 100"),
       .init(
         .choosing, "stop behind the event that ends a batch",

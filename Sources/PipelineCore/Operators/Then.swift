@@ -24,8 +24,8 @@ struct Then: OperatorComponent {
       empty: "Goes on with the other signal.", error: "Passed on at once; the other signal is never subscribed.",
       completion: "Goes on with the other signal; its end is the end.",
       disposal: "Leaves what is above, or the other signal, whichever runs."),
-    rivals: ["ReactiveSwift then", "RxJS ignoreElements with concat"],
-    wants: [
+    knownAs: ["ReactiveSwift then", "RxJS ignoreElements with concat"],
+    useCases: [
       .init(.asking, "do one thing after another has been done", "then: other")
     ],
     seeAlso: ["concat", "ignoreValues", "switchToLatest"])

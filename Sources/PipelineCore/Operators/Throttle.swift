@@ -53,9 +53,9 @@ struct Throttle: OperatorComponent {
     edges: EdgeCases(
       error: "Passed on at once; what is held is dropped.", completion: "Sends what is held, at once, then completes.",
       disposal: "Leaves the input; what is held is dropped and its timers are freed."),
-    keeps: "The newest event and one timer.", carries: .state(version: 1),
-    rivals: ["RxJS debounceTime", "Combine debounce", "lodash debounce"],
-    wants: [
+    memory: "The newest event and one timer.", persistence: .state(version: 1),
+    knownAs: ["RxJS debounceTime", "Combine debounce", "lodash debounce"],
+    useCases: [
       .init(.time, "act only when typing pauses", "throttle: 300ms"),
       .init(.time, "wait until a file has not changed for a while", "throttle: 5s"),
       .init(

@@ -20,9 +20,9 @@ struct Timeout: OperatorComponent {
     ],
     edges: EdgeCases(
       completion: "Passed on at once; the timer is freed.", disposal: "Leaves the input and frees its timer."),
-    keeps: "One timer.", carries: .state(version: 1),
-    rivals: ["ReactiveSwift timeout", "not RxJS timeout, which measures gaps"],
-    wants: [
+    memory: "One timer.", persistence: .state(version: 1),
+    knownAs: ["ReactiveSwift timeout", "not RxJS timeout, which measures gaps"],
+    useCases: [
       .init(.failing, "give up a request that takes too long", "timeout: 5s")
     ],
     seeAlso: ["retry", "catch"])

@@ -21,10 +21,10 @@ struct TimeoutBetween: OperatorComponent {
     ],
     edges: EdgeCases(
       completion: "Passed on at once; the timer is freed.", disposal: "Leaves the input and frees its timer."),
-    keeps: "The time of the last event, and one timer.",
-    carries: .state(version: 1),
-    rivals: ["RxJS timeout with each", "RxSwift timeout", "Combine timeout"],
-    wants: [
+    memory: "The time of the last event, and one timer.",
+    persistence: .state(version: 1),
+    knownAs: ["RxJS timeout with each", "RxSwift timeout", "Combine timeout"],
+    useCases: [
       .init(.failing, "fail when a stream stalls", "timeoutBetween: 30s")
     ],
     seeAlso: ["timeout", "absence", "retry"])

@@ -19,8 +19,8 @@ struct Attempt: PureOperator {
       .marble("answered", "{ try: event < 3, onError: route }", in: "-1-3-1-|", out: "-1---1-|"),
     ],
     edges: EdgeCases(error: "Passed on at once; an event that does not fulfil the condition makes one."),
-    rivals: ["ReactiveSwift attempt", "ReactiveCocoa try:"],
-    wants: [
+    knownAs: ["ReactiveSwift attempt", "ReactiveCocoa try:"],
+    useCases: [
       .init(.failing, "end a signal with an error when something is wrong", "try: event.status < 400"),
       .init(
         .failing, "fail with a message of my own", "try: { where: has(event.id), message: \"no id in {{ event }}\" }"),

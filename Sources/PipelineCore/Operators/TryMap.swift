@@ -29,8 +29,8 @@ struct TryMap: PureOperator {
         out: "-1-#", values: ["a": "'1'", "b": "one"]),
     ],
     edges: EdgeCases(error: "Passed on at once; an event for which the expression fails makes one."),
-    rivals: ["Combine tryMap", "ReactiveSwift attemptMap"],
-    wants: [
+    knownAs: ["Combine tryMap", "ReactiveSwift attemptMap"],
+    useCases: [
       .init(.failing, "end a signal when an expression fails", "tryMap: int(event)"),
       .init(
         .failing, "say in my own words why a value cannot be made",

@@ -16,8 +16,8 @@ struct UnsetFields: PureOperator {
         "two fields", "unset: [password, user.email]", in: "a|", out: "b|",
         values: ["a": "{password: x, user: {id: 1, email: y}}", "b": "{user: {id: 1}}"])
     ],
-    rivals: ["Vector del()", "Fluent Bit record_modifier"],
-    wants: [
+    knownAs: ["Vector del()", "Fluent Bit record_modifier"],
+    useCases: [
       .init(.shaping, "remove fields, a password for instance", "unset: [password, user.token]")
     ],
     seeAlso: ["set"])

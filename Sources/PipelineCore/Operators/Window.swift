@@ -112,17 +112,17 @@ struct Window: FusableOperator {
       error: "Passed on at once; open windows are dropped.",
       completion: "Sends the windows that are being filled, then completes.",
       disposal: "Leaves the input; open windows are dropped and the timer freed."),
-    keeps: """
+    memory: """
       The events of the windows that are open, at most `max`, until those are sent; one timer, while there \
       are events (`count`: none). A group of `groupBy` that keeps nothing is forgotten, if all of its steps are \
       windows, `map`, `filter`, `set` and others that keep nothing.
       """,
-    carries: .state(version: 2),
-    rivals: [
+    persistence: .state(version: 2),
+    knownAs: [
       "RxJS bufferTime, bufferCount, windowTime", "Flink and Kafka Streams windows", "Benthos windowing buffer",
       "Vector reduce",
     ],
-    wants: [
+    useCases: [
       .init(
         .gathering, "have figures for each minute",
         "window: { every: 1m, aggregate: { n: count(), ms: avg(event.ms) } }"),

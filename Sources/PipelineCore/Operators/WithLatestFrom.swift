@@ -32,9 +32,9 @@ struct WithLatestFrom: OperatorComponent {
       error: "Passed on at once, from either signal.",
       completion: "Passed on at once; that the other signal completes changes nothing.",
       disposal: "Leaves both signals."),
-    keeps: "The newest event of the other signal.", carries: .state(version: 1),
-    rivals: ["RxJS withLatestFrom"],
-    wants: [
+    memory: "The newest event of the other signal.", persistence: .state(version: 1),
+    knownAs: ["RxJS withLatestFrom"],
+    useCases: [
       .init(
         .combining, "look something up in the newest state of another signal",
         "withLatestFrom: { signal: other, reduce: \"{'event': event, 'state': latest}\" }")

@@ -29,9 +29,9 @@ struct Zip: CombiningOperator {
       error: "The first of any input ends it at once; what waits is dropped.",
       completion: "Completes as soon as an input has ended with nothing waiting.",
       disposal: "Leaves all inputs; what waits is dropped."),
-    keeps: "The events that still lack a partner, at most `limit` per input.", carries: .state(version: 1),
-    rivals: ["RxJS zip", "Combine zip"],
-    wants: [
+    memory: "The events that still lack a partner, at most `limit` per input.", persistence: .state(version: 1),
+    knownAs: ["RxJS zip", "Combine zip"],
+    useCases: [
       .init(.combining, "pair the first with the first, the second with the second", "zip: [a, b]"),
       .init(
         .time, "send stored events at the pace of a clock",

@@ -216,7 +216,9 @@ struct RegexParser {
       return nil
     }
     if pass(">") { return .atomic(try rest(start), at: start) }
-    for (text, isAhead, wants) in [("=", true, true), ("!", true, false), ("<=", false, true), ("<!", false, false)] {
+    for (text, isAhead, isPositive) in [
+      ("=", true, true), ("!", true, false), ("<=", false, true), ("<!", false, false),
+    ] {
       guard bytes[at...].starts(with: text.utf8) else { continue }
       at += text.utf8.count
       guard let set = Self.single(try rest(start)) else {
@@ -224,7 +226,7 @@ struct RegexParser {
           "'(?\(text)...)' can look at one character only",
           help: "Put a class there, as in (?\(text)[0-9]), or match the text itself, outside the field.", at: start)
       }
-      return .assertion(isAhead ? .ahead(set, wants) : .behind(set, wants))
+      return .assertion(isAhead ? .ahead(set, isPositive) : .behind(set, isPositive))
     }
     if pass("<") { return try named(close: UInt8(ascii: ">"), start) }
     if pass("'") { return try named(close: UInt8(ascii: "'"), start) }

@@ -53,10 +53,10 @@ public struct CatalogueEntry: Sendable {
     var parameters: [ParameterInfo]
     var examples: [Example]
     var edges: EdgeCases
-    var keeps: String
-    var carries: Carries
-    var rivals: [String]
-    var wants: [Want]
+    var memory: String
+    var persistence: Persistence
+    var knownAs: [String]
+    var useCases: [UseCase]
     var seeAlso: [String]
   }
 
@@ -65,11 +65,11 @@ public struct CatalogueEntry: Sendable {
   public var parameters: [ParameterInfo] { describe().parameters }
   public var examples: [Example] { describe().examples }
   public var edges: EdgeCases { describe().edges }
-  public var keeps: String { describe().keeps }
+  public var memory: String { describe().memory }
   /// What of a running one outlives the process.
-  public var carries: Carries { describe().carries }
-  public var rivals: [String] { describe().rivals }
-  public var wants: [Want] { describe().wants }
+  public var persistence: Persistence { describe().persistence }
+  public var knownAs: [String] { describe().knownAs }
+  public var useCases: [UseCase] { describe().useCases }
   public var seeAlso: [String] { describe().seeAlso }
   /// The name in the component's own spec, which `name` must be.
   var nameInSpec: String { describe().name }
@@ -109,8 +109,9 @@ public struct CatalogueEntry: Sendable {
       let spec = C.spec
       return Description(
         name: spec.name, summary: spec.summary, details: spec.details, parameters: spec.parameters.map(\.info),
-        examples: spec.examples, edges: spec.edges, keeps: spec.keeps, carries: spec.carries, rivals: spec.rivals,
-        wants: spec.wants, seeAlso: spec.seeAlso)
+        examples: spec.examples, edges: spec.edges, memory: spec.memory, persistence: spec.persistence,
+        knownAs: spec.knownAs,
+        useCases: spec.useCases, seeAlso: spec.seeAlso)
     }
   }
 }

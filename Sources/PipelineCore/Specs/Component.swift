@@ -23,7 +23,7 @@ extension Component {
   /// The signals and chains that the parameters hold, in the order of the parameters.
   var innerPlans: [SignalPlan] { Self.spec.parameters.flatMap { $0.inner(self) } }
   /// What of a running one outlives the process.
-  var carries: Carries { Self.spec.carries }
+  var persistence: Persistence { Self.spec.persistence }
 
   public static func isPrimary(_ keys: [String]) -> Bool? { nil }
   public static var seesError: Bool { false }

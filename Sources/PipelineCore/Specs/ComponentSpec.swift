@@ -11,19 +11,19 @@ public struct ComponentSpec<C: Component>: Sendable {
   /// What happens at the edges of a signal's life.
   public var edges: EdgeCases
   /// What a running one keeps, and when it lets go; empty: nothing.
-  public var keeps: String
+  public var memory: String
   /// What of that outlives the process.
-  public var carries: Carries
+  public var persistence: Persistence
   /// What others call it: `RxJS debounceTime`.
-  public var rivals: [String]
+  public var knownAs: [String]
   /// Why somebody would look for it: the index of the reference.
-  public var wants: [Want]
+  public var useCases: [UseCase]
   public var seeAlso: [String]
 
   public init(
     _ name: String, summary: String, details: String = "", parameters: [Parameter<C>] = [],
-    examples: [Example] = [], edges: EdgeCases = EdgeCases(), keeps: String = "", carries: Carries = .nothing,
-    rivals: [String] = [], wants: [Want] = [], seeAlso: [String] = []
+    examples: [Example] = [], edges: EdgeCases = EdgeCases(), memory: String = "", persistence: Persistence = .nothing,
+    knownAs: [String] = [], useCases: [UseCase] = [], seeAlso: [String] = []
   ) {
     self.name = name
     self.summary = summary
@@ -31,10 +31,10 @@ public struct ComponentSpec<C: Component>: Sendable {
     self.parameters = parameters
     self.examples = examples
     self.edges = edges
-    self.keeps = keeps
-    self.carries = carries
-    self.rivals = rivals
-    self.wants = wants
+    self.memory = memory
+    self.persistence = persistence
+    self.knownAs = knownAs
+    self.useCases = useCases
     self.seeAlso = seeAlso
   }
 }

@@ -34,7 +34,7 @@ public struct EdgeCases: Sendable {
 }
 
 /// One reason to look for a component: it completes "I want to ...".
-public struct Want: Sendable {
+public struct UseCase: Sendable {
   public enum Topic: String, Sendable, CaseIterable {
     case reading = "Bring events in"
     case choosing = "Choose events"

@@ -57,10 +57,11 @@ public struct ExpressionParameter: ParameterValue {
     }
     found = Diagnostics()
     guard let template = ExpressionTemplate.parse(text, into: &found), !template.isConstant else { return nil }
-    let mended = template.asExpression
+    let corrected = template.asExpression
     return Diagnostic(
       .expressionSyntax, "'\(parameter)' takes an expression, which stands without {{ }}", at: text.location,
-      help: text.isSecret ? nil : "Write \(mended)", fixIts: text.isSecret ? [] : [text.fix(0, text.text.count, mended)]
+      help: text.isSecret ? nil : "Write \(corrected)",
+      fixIts: text.isSecret ? [] : [text.fix(0, text.text.count, corrected)]
     )
   }
 

@@ -184,13 +184,13 @@ public enum URLConfinement {
     else { return nil }
     let last = inserted.last { !$0.isEmpty && $0.lowerBound < pathEnd }?.upperBound ?? pathEnd
     let end = url[min(last, pathEnd)..<pathEnd].firstIndex(of: UInt8(ascii: "/")) ?? pathEnd
-    return climbs(Array(url[(begin + 1)..<max(begin + 1, end)])) ? "the path of the URL climbs up with '..'" : nil
+    return escapesBase(Array(url[(begin + 1)..<max(begin + 1, end)])) ? "the path of the URL climbs up with '..'" : nil
   }
 
   private enum Part { case path, query, fragment }
 
   /// Whether a reader of the path may take one of its segments for the one above.
-  private static func climbs(_ path: [UInt8]) -> Bool {
+  private static func escapesBase(_ path: [UInt8]) -> Bool {
     var path = path
     while true {
       let segments = path.split(omittingEmptySubsequences: false) {

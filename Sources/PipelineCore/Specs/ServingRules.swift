@@ -104,7 +104,7 @@ public struct ServerAnswer: Sendable {
   /// The body is in a content coding that is not understood.
   public static let unknownCoding = ServerAnswer(415, [(name: "Accept-Encoding", value: "gzip, deflate, zstd")])
   /// Nobody is left who could answer.
-  public static let abandoned = ServerAnswer(503)
+  public static let dropped = ServerAnswer(503)
   /// Nobody has answered in time.
   public static let timedOut = ServerAnswer(504)
   /// The events have been taken in.
@@ -117,7 +117,7 @@ public struct ServerAnswer: Sendable {
   /// For requests that wait until the events are written.
   public static func after(_ outcome: Ack.Outcome) -> ServerAnswer {
     switch outcome {
-    case .settled: ServerAnswer(200)
+    case .acknowledged: ServerAnswer(200)
     case .failed:
       ServerAnswer(503, [(name: "Retry-After", value: "1")], error: "not all events could be written")
     }

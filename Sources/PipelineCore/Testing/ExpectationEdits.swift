@@ -19,11 +19,11 @@ struct ExpectationEdits {
 
   func find() throws(Refusal) -> [TextEdit] {
     var edits = self
-    try edits.look()
+    try edits.readExpectation()
     return edits.edits
   }
 
-  private mutating func look() throws(Refusal) {
+  private mutating func readExpectation() throws(Refusal) {
     let node = expectation.node
     if expectation.allowsMore {
       throw Refusal(

@@ -82,8 +82,8 @@ public struct ProbeSink: SinkComponent {
     override func turnEnded() { running?.turnEnded() }
     override func countDelivered() { running?.countDelivered() }
     override var awaitsAnswers: Bool { running?.awaitsAnswers ?? false }
-    override func surrender() -> Bool { running?.surrender() ?? false }
-    override func abandon() { running?.abandon() }
+    override func rejectRemaining() -> Bool { running?.rejectRemaining() ?? false }
+    override func cancel() { running?.cancel() }
 
     override func failing(_ failure: SignalFailure) {
       recording.record(.fail(failure), at: executor.now)

@@ -120,7 +120,7 @@ final class ReplyRecording: Sendable {
     }
 
     deinit {
-      let answer = ServerAnswer.abandoned
+      let answer = ServerAnswer.dropped
       _ = recording.answer(client, answer.status, answer.headers, answer.body)
     }
 

@@ -21,7 +21,7 @@ public struct ScriptedSource: SourceComponent {
   }
 
   public static let spec = ComponentSpec<ScriptedSource>(
-    "scripted", summary: "Sends what a test says.", carries: .state(version: 1))
+    "scripted", summary: "Sends what a test says.", persistence: .state(version: 1))
 
   public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     Node(self, nodeContext, downstream)

@@ -19,7 +19,7 @@ public final class TestCoverage {
   }
 
   /// One thing that tests can reach.
-  public struct Place: Sendable {
+  public struct Point: Sendable {
     public var category: Category
     public var location: SourceLocation
     public var isReached: Bool
@@ -48,32 +48,32 @@ public final class TestCoverage {
 
   // MARK: What is there, and what of it was reached
 
-  public var places: [Place] {
+  public var points: [Point] {
     var walk = Walk(plan: plan)
     for named in plan.named { walk.visit(named.body) }
     for sink in plan.sinks { walk.visit(sink.input) }
-    var places: [Place] = []
+    var points: [Point] = []
     for (step, component) in walk.components.sorted(by: { $0.key < $1.key }) {
-      places += self.places(step, component)
+      points += self.points(step, component)
     }
     let owners = plan.named.indices.map { ErrorsOwner.named($0) } + plan.sinks.indices.map { .sink($0) }
     for owner in owners where walk.errors.contains(owner) {
       let (name, location) = plan.name(of: owner)
-      places.append(
-        Place(
+      points.append(
+        Point(
           category: .errors, location: location, isReached: errors[owner, default: 0] > 0,
           message: "'\(name).errors' sends nothing"))
     }
     for sink in plan.sinks {
-      places.append(
-        Place(
+      points.append(
+        Point(
           category: .sinks, location: sink.location, isReached: steps[sink.step.number].received > 0,
           message: "the sink '\(sink.name)' gets nothing"))
     }
-    return places
+    return points
   }
 
-  private func places(_ step: Int, _ component: (any Component)?) -> [Place] {
+  private func points(_ step: Int, _ component: (any Component)?) -> [Point] {
     let info = plan.steps[step]
     let counts = steps[step]
     let isReached: Bool
@@ -107,10 +107,10 @@ public final class TestCoverage {
     case is Retry: branches = [(counts.failures > 0, "no error comes to 'retry'")]
     default: break
     }
-    let own = Place(category: .operators, location: info.location, isReached: isReached, message: message)
+    let own = Point(category: .operators, location: info.location, isReached: isReached, message: message)
     return [own]
       + branches.map {
-        Place(
+        Point(
           category: .branches, location: info.location, isReached: $0.isReached, message: $0.message,
           isImplied: !isReached)
       }
@@ -271,9 +271,9 @@ extension TestCoverage {
     public var reached: Int
     public var total: Int
 
-    public init(_ places: [Place]) {
-      reached = places.count { $0.isReached }
-      total = places.count
+    public init(_ points: [Point]) {
+      reached = points.count { $0.isReached }
+      total = points.count
     }
 
     /// Of a hundred; nothing to reach is all of it.

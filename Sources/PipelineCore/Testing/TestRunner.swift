@@ -53,7 +53,7 @@ private final class TestRun {
   private let plan: Plan
   private let time: VirtualTime
   private let client: StubHTTPClient
-  private let letters = Letters()
+  private let deadLetters = DeadLetters()
   private let coverage: TestCoverage?
   /// What came, for each expectation.
   private let recordings: [ProbeSink.Recording]
@@ -68,7 +68,7 @@ private final class TestRun {
   private var end: TimeSpan?
 
   /// What the pipeline gave up or complained of: shown beside a failure.
-  private final class Letters: @unchecked Sendable {
+  private final class DeadLetters: @unchecked Sendable {
     static let limit = 3
     var count = 0
     var shown: [String] = []
@@ -104,17 +104,17 @@ private final class TestRun {
     }
     executor = Executor(clock: time)
     client = StubHTTPClient(test.stubs, executor)
-    execution = Self.execution(plan, executor, client, letters)
+    execution = Self.execution(plan, executor, client, deadLetters)
   }
 
   private static func execution(
-    _ plan: Plan, _ executor: Executor, _ client: StubHTTPClient, _ letters: Letters
+    _ plan: Plan, _ executor: Executor, _ client: StubHTTPClient, _ deadLetters: DeadLetters
   ) -> Execution {
     Execution(
       plan: plan, executor: executor,
       services: Services(
-        http: client, log: { _, _, _ in }, deadLetter: { letters.add($0) },
-        random: { letters.next() }))
+        http: client, log: { _, _, _ in }, deadLetter: { deadLetters.add($0) },
+        random: { deadLetters.next() }))
   }
 
   func run() -> TestResult {
@@ -278,7 +278,7 @@ private final class TestRun {
     turns += executor.turns
     executor = Executor(clock: time)
     client.attach(executor)
-    execution = Self.execution(plan, executor, client, letters)
+    execution = Self.execution(plan, executor, client, deadLetters)
     watchers = []
     launch(state)
     _ = executor.runOne()
@@ -313,10 +313,10 @@ private final class TestRun {
       if let note = endNote(history) { failure.diagnostic.notes.append(note) }
       result.failures.append(failure)
     }
-    var told: Set<String> = []
+    var reported: Set<String> = []
     for exchange in client.exchanges where exchange.stub == nil {
       let request = "\(exchange.request.method) \(Printable.cut(exchange.request.shownURL, limit: 200))"
-      guard told.insert(request).inserted else { continue }
+      guard reported.insert(request).inserted else { continue }
       result.failures.append(TestResult.Failure(diagnostic: unanswered(exchange, request)))
     }
     if case .failed(let failure) = execution.outcome, !test.expectsError {
@@ -355,11 +355,11 @@ private final class TestRun {
 
   /// Adds what else is known of a test that failed.
   private func explain(_ diagnostic: inout Diagnostic) {
-    guard letters.count > 0 else { return }
+    guard deadLetters.count > 0 else { return }
     diagnostic.notes.append(
       .init(
-        "\(letters.count) event\(letters.count == 1 ? " was" : "s were") given up: "
-          + letters.shown.joined(separator: ", ") + (letters.count > Letters.limit ? ", …" : "")))
+        "\(deadLetters.count) event\(deadLetters.count == 1 ? " was" : "s were") given up: "
+          + deadLetters.shown.joined(separator: ", ") + (deadLetters.count > DeadLetters.limit ? ", …" : "")))
   }
 }
 

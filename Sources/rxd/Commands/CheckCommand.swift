@@ -44,7 +44,7 @@ struct CheckSettings {
 
   func run() throws {
     let selection = try input.selection()
-    let front = FrontEnd(try input.environment.inputs(), looksAtFiles: true)
+    let front = FrontEnd(try input.environment.inputs(), checksFiles: true)
     let results = front.load(selection.paths)
     let missing = selection.missing
     let diagnostics = missing + results.flatMap(\.diagnostics)

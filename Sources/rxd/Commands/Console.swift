@@ -33,13 +33,13 @@ enum Console {
       try FileDescriptor.standardOutput.write(bytes)
     } catch {
       if error.isBrokenPipe { _exit(0) }
-      complain(error.message)
+      printError(error.message)
       _exit(ExitStatus.inputOutput.rawValue)
     }
   }
 
   /// Writes a line to standard error. Nothing can be done where that fails.
-  static func complain(_ message: String) {
+  static func printError(_ message: String) {
     // Line feeds lay it out; what else may stand in a path or an error's text is escaped.
     note(
       "rxd: "

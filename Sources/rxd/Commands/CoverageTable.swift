@@ -2,19 +2,19 @@ import PipelineCore
 
 /// What tests have reached, as a table with a line for each file, and what they have not, a line for each place.
 struct CoverageTable {
-  private let files: [(name: String, places: [TestCoverage.Place])]
+  private let files: [(name: String, points: [TestCoverage.Point])]
 
-  init(_ files: [(name: String, places: [TestCoverage.Place])]) { self.files = files }
+  init(_ files: [(name: String, points: [TestCoverage.Point])]) { self.files = files }
 
-  var total: TestCoverage.Share { TestCoverage.Share(files.flatMap(\.places)) }
+  var total: TestCoverage.Share { TestCoverage.Share(files.flatMap(\.points)) }
 
   /// `87 %`, never rounded up to all.
   static func shown(_ share: TestCoverage.Share) -> String { "\(Int(share.percent)) %" }
 
   var text: String {
     var rows = [["coverage"] + TestCoverage.Category.allCases.map(\.rawValue) + [""]]
-    for file in files { rows.append(row(Printable.cut(file.name, limit: 300), file.places)) }
-    if files.count > 1 { rows.append(row("total", files.flatMap(\.places))) }
+    for file in files { rows.append(row(Printable.cut(file.name, limit: 300), file.points)) }
+    if files.count > 1 { rows.append(row("total", files.flatMap(\.points))) }
     let widths = rows[0].indices.map { column in rows.map { $0[column].count }.max() ?? 0 }
     var text = ""
     for row in rows {
@@ -25,16 +25,16 @@ struct CoverageTable {
       while line.last == " " { line.removeLast() }
       text += line + "\n"
     }
-    for place in files.flatMap(\.places) where !place.isReached && !place.isImplied {
-      text += "\(place.location): \(place.message)\n"
+    for point in files.flatMap(\.points) where !point.isReached && !point.isImplied {
+      text += "\(point.location): \(point.message)\n"
     }
     return text
   }
 
-  private func row(_ name: String, _ places: [TestCoverage.Place]) -> [String] {
+  private func row(_ name: String, _ points: [TestCoverage.Point]) -> [String] {
     [name]
       + TestCoverage.Category.allCases.map { category in
-        TestCoverage.Share(places.filter { $0.category == category }).description
-      } + [Self.shown(TestCoverage.Share(places))]
+        TestCoverage.Share(points.filter { $0.category == category }).description
+      } + [Self.shown(TestCoverage.Share(points))]
   }
 }

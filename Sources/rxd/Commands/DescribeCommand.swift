@@ -30,7 +30,7 @@ struct Describe: ParsableCommand {
       let help =
         Suggestion.otherName(name).map { "\($0.help); see 'rxd describe \($0.name)'" } ?? Suggestion.nothing(for: name)
         ?? Suggestion.correction(for: name, among: Self.known)?.help ?? "'rxd list' shows what there is"
-      Console.complain("there is nothing called \(Printable.quote(name)). \(help)")
+      Console.printError("there is nothing called \(Printable.quote(name)). \(help)")
       throw ExitStatus.usage
     }
     var pages = entries.map(Self.page) + words.map(Self.page)
@@ -65,14 +65,14 @@ struct Describe: ParsableCommand {
     let edges = entry.edges.rows
     if !edges.isEmpty { page += "\nAt the edges:\n" + Layout.table(edges.map { [$0.title, $0.text] }) }
     page += "\nKeeps:\n" + Layout.wrap(kept(entry), indent: 2)
-    if !entry.wants.isEmpty {
+    if !entry.useCases.isEmpty {
       page += "\nUse it to ...\n"
-      for want in entry.wants {
-        page += Layout.wrap("- " + want.text + (want.yaml.isEmpty ? "" : ": \(want.yaml)"), indent: 2)
+      for useCase in entry.useCases {
+        page += Layout.wrap("- " + useCase.text + (useCase.yaml.isEmpty ? "" : ": \(useCase.yaml)"), indent: 2)
       }
     }
-    if !entry.rivals.isEmpty {
-      page += "\nElsewhere:\n" + Layout.wrap(entry.rivals.joined(separator: "; "), indent: 2)
+    if !entry.knownAs.isEmpty {
+      page += "\nElsewhere:\n" + Layout.wrap(entry.knownAs.joined(separator: "; "), indent: 2)
     }
     if !entry.seeAlso.isEmpty {
       page += "\nSee also:\n" + Layout.wrap(entry.seeAlso.joined(separator: ", "), indent: 2)
@@ -94,7 +94,7 @@ struct Describe: ParsableCommand {
 
   /// What a running one keeps, a sentence at least.
   static func kept(_ entry: CatalogueEntry) -> String {
-    [entry.keeps.isEmpty ? "Nothing." : entry.keeps, entry.carries.meaning ?? ""].filter { !$0.isEmpty }
+    [entry.memory.isEmpty ? "Nothing." : entry.memory, entry.persistence.meaning ?? ""].filter { !$0.isEmpty }
       .joined(separator: " ")
   }
 

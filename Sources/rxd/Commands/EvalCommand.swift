@@ -87,7 +87,7 @@ struct Eval: ParsableCommand {
       try evaluation.readLines(of: try Self.open(input))
     }
     evaluation.flush()
-    evaluation.complainOfMore()
+    evaluation.reportRest()
     if evaluation.failures > 0 { throw ExitStatus.failure }
   }
 
@@ -96,7 +96,7 @@ struct Eval: ParsableCommand {
     guard let path else { return .standardInput }
     let number = Glibc.open(path, O_RDONLY | O_CLOEXEC)
     guard number >= 0 else {
-      Console.complain("\(Printable.quote(path)) cannot be read: \(String(cString: strerror(errno)))")
+      Console.printError("\(Printable.quote(path)) cannot be read: \(String(cString: strerror(errno)))")
       throw ExitStatus.noInput
     }
     return FileDescriptor(number, name: path)

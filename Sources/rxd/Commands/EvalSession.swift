@@ -43,7 +43,7 @@ final class EvalSession {
     do throws(PosixError) {
       while let count = try file.read(into: chunk), count > 0, bytes.count < 256 << 20 { bytes += chunk[..<count] }
     } catch {
-      Console.complain(error.message)
+      Console.printError(error.message)
       throw ExitStatus.inputOutput
     }
     events = bytes.split(whereSeparator: { $0 == 0x0A }).map { line in

@@ -54,13 +54,13 @@ final class Evaluation {
       do throws(PosixError) {
         count = try file.read(into: chunk) ?? 0
       } catch {
-        Console.complain(error.message)
+        Console.printError(error.message)
         throw ExitStatus.inputOutput
       }
       pending += chunk[..<count]
       let end = count == 0 ? pending.count : pending.lastIndex(of: 0x0A).map { $0 + 1 } ?? 0
       if end == 0, pending.count > Self.lineLimit {
-        Console.complain("line \(line + 1) has more than \(Self.lineLimit) bytes")
+        Console.printError("line \(line + 1) has more than \(Self.lineLimit) bytes")
         throw ExitStatus.failure
       }
       let slab = Slab(Array(pending[..<end]))
@@ -136,8 +136,8 @@ final class Evaluation {
     Console.note(lines.dropLast(3).joined(separator: "\n"))
   }
 
-  func complainOfMore() {
-    if failures > Self.shownFailures { Console.complain("\(failures - Self.shownFailures) more events failed") }
+  func reportRest() {
+    if failures > Self.shownFailures { Console.printError("\(failures - Self.shownFailures) more events failed") }
   }
 
   /// What came out and was not written yet.

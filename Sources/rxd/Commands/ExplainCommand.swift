@@ -31,7 +31,7 @@ struct Explain: ParsableCommand {
   private static func explain(_ name: String) throws {
     guard let code = Diagnostic.Code.named(name) else {
       let near = Suggestion.nearest(to: name, among: Diagnostic.Code.all.map(\.name))
-      Console.complain("there is no code \(name)" + (near.map { "; did you mean \($0)?" } ?? ""))
+      Console.printError("there is no code \(name)" + (near.map { "; did you mean \($0)?" } ?? ""))
       throw ExitStatus.usage
     }
     Console.print("\(code.name) (\(code.severity.rawValue)): \(code.summary)")

@@ -52,9 +52,9 @@ struct FrontEnd {
   private let compiler: PipelineCompiler
   private let files: FileProbe
 
-  /// `looksAtFiles`: whether the directories that sinks write to are there matters, because the pipelines are to run here, or
+  /// `checksFiles`: whether the directories that sinks write to are there matters, because the pipelines are to run here, or
   /// are checked for it.
-  init(_ inputs: Inputs = Inputs(), looksAtFiles: Bool = false) {
+  init(_ inputs: Inputs = Inputs(), checksFiles: Bool = false) {
     self.inputs = inputs
     var environment: [String: String] = [:]
     if inputs.readsEnvironment {
@@ -64,7 +64,7 @@ struct FrontEnd {
     environment.merge(inputs.overrides) { $1 }
     compiler = PipelineCompiler(.builtIn, environment: environment)
     var files = inputs.readsEnvironment ? FileProbe.system : .none
-    if !looksAtFiles { files.isMissingDirectory = { _ in false } }
+    if !checksFiles { files.isMissingDirectory = { _ in false } }
     self.files = files
   }
 

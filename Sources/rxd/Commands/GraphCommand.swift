@@ -37,11 +37,11 @@ struct Graph: ParsableCommand {
     do throws(PosixError) {
       let outcome = try Subprocess.run("dot", ["-Tsvg"], input: Array(dot.utf8))
       if outcome.status == 0 { return outcome.output }
-      Console.complain("'dot' of graphviz failed with status \(outcome.status)")
+      Console.printError("'dot' of graphviz failed with status \(outcome.status)")
       throw PosixError("run", "dot", code: EINVAL)
     } catch {
       if error.code == ENOENT {
-        Console.complain(
+        Console.printError(
           "an svg needs the program 'dot': install graphviz, or use --format dot or mermaid")
         throw ExitStatus.unavailable
       }

@@ -135,7 +135,7 @@ struct EnvironmentSettings {
       do throws(PosixError) {
         inputs.variables.merge(try FrontEnd.readVariables(file)) { $1 }
       } catch {
-        Console.complain(error.message)
+        Console.printError(error.message)
         throw ExitStatus.noInput
       }
     }

@@ -85,7 +85,7 @@ struct RunSettings {
         let diagnostic = Diagnostic(.unreadableFile, "the files cannot be looked up", at: nil)
         return [FrontEnd.Result(path: "", diagnostics: [diagnostic], isUnreadable: true)]
       }
-      let front = FrontEnd(inputs, looksAtFiles: true)
+      let front = FrontEnd(inputs, checksFiles: true)
       var results = selection.missing.map { FrontEnd.Result(path: "", diagnostics: [$0], isUnreadable: true) }
       results += front.load(selection.paths)
       return denied ? results.map(\.withoutWarnings) : results
@@ -94,16 +94,16 @@ struct RunSettings {
     try report(loaded, log, options)
     let signals: Signals
     do throws(PosixError) { signals = try Signals() } catch {
-      Console.complain(error.message)
+      Console.printError(error.message)
       throw ExitStatus.failure
     }
     if options.isDaemon { rx_forbid_dumps() }
-    let letters = try deadLetters(log)
+    let deadLetters = try deadLetters(log)
     let supervisor: Supervisor
     do throws(PosixError) {
-      supervisor = try Supervisor(options, log: log, letters: letters, signals: signals, notify: notify)
+      supervisor = try Supervisor(options, log: log, deadLetters: deadLetters, signals: signals, notify: notify)
     } catch {
-      Console.complain(error.message)
+      Console.printError(error.message)
       throw ExitStatus.failure
     }
     // Threads of libraries may still run: nothing is torn down under them.
@@ -122,10 +122,10 @@ struct RunSettings {
     } catch {
       switch error {
       case .unusable(let message):
-        Console.complain(message)
+        Console.printError(message)
         throw ExitStatus.inputOutput
       case .inUse(let message):
-        Console.complain(message)
+        Console.printError(message)
         throw ExitStatus.temporary
       }
     }

@@ -64,7 +64,7 @@ struct Test: ParsableCommand {
     var isMalformed = false
     var isMissing = !missing.isEmpty
     var skipped = 0
-    var covered: [(name: String, places: [TestCoverage.Place])] = []
+    var covered: [(name: String, points: [TestCoverage.Point])] = []
     for path in selection.paths {
       let loaded = front.load(path)
       var diagnostics = Diagnostics()
@@ -93,7 +93,7 @@ struct Test: ParsableCommand {
         show(file, report)
         report.files.append(file)
       }
-      if let counts { covered.append((path, counts.places)) }
+      if let counts { covered.append((path, counts.points)) }
     }
     try write(report)
     let rest = skipped == 0 ? "" : " (\(skipped) left out by --filter)"
@@ -104,7 +104,7 @@ struct Test: ParsableCommand {
     if isMissing { throw ExitStatus.noInput }
     if report.failed > 0 { throw ExitStatus.failure }
     if let coverageMin, table.total.percent < coverageMin {
-      Console.complain("\(CoverageTable.shown(table.total)) of what can be reached is less than \(coverageMin) %")
+      Console.printError("\(CoverageTable.shown(table.total)) of what can be reached is less than \(coverageMin) %")
       throw ExitStatus.failure
     }
   }
@@ -134,7 +134,7 @@ struct Test: ParsableCommand {
     do throws(PosixError) {
       try replaceFile(junitReport, with: text.bytes, permissions: 0o644)
     } catch {
-      Console.complain(error.message)
+      Console.printError(error.message)
       throw ExitStatus.inputOutput
     }
   }

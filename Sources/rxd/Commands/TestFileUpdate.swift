@@ -80,7 +80,7 @@ struct TestFileUpdate {
     do throws(PosixError) {
       try replaceFile(path, with: text.bytes, permissions: mode)
     } catch {
-      Console.complain(error.message)
+      Console.printError(error.message)
       throw ExitStatus.inputOutput
     }
   }

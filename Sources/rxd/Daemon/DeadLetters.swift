@@ -22,13 +22,13 @@ final class DeadLetters: Sendable {
       return
     }
     let folder = try state.folder(Self.folder)
-    files = LineFiles(in: folder, bound: Self.bound) { Self.tell($0, in: folder.name, log) }
+    files = LineFiles(in: folder, bound: Self.bound) { Self.report($0, in: folder.name, log) }
   }
 
   var areKept: Bool { files != nil }
 
   /// What takes those of one pipeline. Never waits for a file.
-  func taker(_ pipeline: String) -> @Sendable (UnsafeRawBufferPointer) -> Void {
+  func writer(_ pipeline: String) -> @Sendable (UnsafeRawBufferPointer) -> Void {
     let log = log
     guard let files else { return { log.reject($0) } }
     return { letter in
@@ -52,7 +52,7 @@ final class DeadLetters: Sendable {
     return Array(line.bytes)
   }
 
-  private static func tell(_ report: LineFiles.Report, in folder: String, _ log: LogWriter) {
+  private static func report(_ report: LineFiles.Report, in folder: String, _ log: LogWriter) {
     switch report {
     case .written(let name, let lines, let droppedOlder):
       let pipeline = String(name.dropLast(".ndjson".count))

@@ -21,7 +21,7 @@ final class Loop: @unchecked Sendable {
   private var isAsleep = false
   private var waking: Instant?
   /// Another thread runs turns in place of the one that sleeps.
-  private var isLent = false
+  private var isRunInline = false
 
   private final class Member: @unchecked Sendable {
     let executor: Executor
@@ -71,7 +71,7 @@ final class Loop: @unchecked Sendable {
     executor.setNeedsTurn = { [weak self, weak member] in self?.signal(member) }
     executor.runInline = { [weak self, weak member] in
       guard let self, let member else { return false }
-      return lend(member, $0, $1)
+      return runOnCaller(member, $0, $1)
     }
     locked { members.append(member) }
     signal()
@@ -96,26 +96,26 @@ final class Loop: @unchecked Sendable {
   }
 
   /// Has the calling thread run turns of an executor if this loop's thread sleeps; whether it took the batch.
-  private func lend(_ member: Member, _ batch: Executor.Work, _ isInner: Bool) -> Bool {
+  private func runOnCaller(_ member: Member, _ batch: Executor.Work, _ isInner: Bool) -> Bool {
     let (isFree, limit) = locked { () -> (Bool, Instant?) in
-      guard isAsleep, !isLent, !isSignalled, !isStopped, members.contains(where: { $0 === member })
+      guard isAsleep, !isRunInline, !isSignalled, !isStopped, members.contains(where: { $0 === member })
       else { return (false, nil) }
-      isLent = true
+      isRunInline = true
       return (true, waking)
     }
     guard isFree else { return false }
-    let lent = member.executor.runLent(inner: isInner, until: limit, batch)
+    let outcome = member.executor.runOnCaller(inner: isInner, until: limit, batch)
     let next = member.executor.nextDeadline
     locked {
-      isLent = false
+      isRunInline = false
       member.deadline = next
-      member.isBusy = lent.isBusy
+      member.isBusy = outcome.isBusy
       if let next, waking.map({ next < $0 }) ?? true { isSignalled = true }
-      if lent.isBusy { isSignalled = true }
+      if outcome.isBusy { isSignalled = true }
       if isSignalled || isStopped { pthread_cond_signal(condition) }
     }
-    for errand in lent.errands { errand() }
-    return lent.isTaken
+    for work in outcome.afterTurn { work() }
+    return outcome.isTaken
   }
 
   func stop() {
@@ -139,7 +139,7 @@ final class Loop: @unchecked Sendable {
   /// Runs turns on the calling thread until `stop()`.
   func run() {
     while true {
-      let round = look()
+      let round = nextRound()
       if !round.leaving.isEmpty {
         for entry in round.leaving {
           entry.executor.discard()
@@ -179,7 +179,7 @@ final class Loop: @unchecked Sendable {
   /// What there is to do. The signal is taken together with all that it may stand for, so that what comes later
   /// finds the loop signalled again. The members that leave are dropped; what they own is released outside of the
   /// lock.
-  private func look() -> Round {
+  private func nextRound() -> Round {
     var released: [Member] = []
     let now = SystemClock.shared.now
     let round = locked {
@@ -221,10 +221,10 @@ final class Loop: @unchecked Sendable {
       isAsleep = false
       pthread_mutex_unlock(mutex)
     }
-    while isLent || !isSignalled && !isStopped {
+    while isRunInline || !isSignalled && !isStopped {
       // Woken while another thread runs turns, by whatever: it has to look for itself behind them.
-      if isLent { isSignalled = true }
-      guard let deadline, !isLent else {
+      if isRunInline { isSignalled = true }
+      guard let deadline, !isRunInline else {
         pthread_cond_wait(condition, mutex)
         continue
       }
@@ -232,7 +232,7 @@ final class Loop: @unchecked Sendable {
         tv_sec: Int(deadline.nanoseconds / 1_000_000_000),
         tv_nsec: Int(deadline.nanoseconds % 1_000_000_000))
       if pthread_cond_timedwait(condition, mutex, &until) == ETIMEDOUT {
-        if !isLent { return }
+        if !isRunInline { return }
       }
     }
   }

@@ -28,7 +28,7 @@ final class Supervisor {
   let log: LogWriter
   private let logger: Logger
   private let services: Services
-  private let letters: DeadLetters
+  private let deadLetters: DeadLetters
   private let notify: Notify?
   private let signals: Signals
   private let wake: WakeEvent
@@ -61,11 +61,11 @@ final class Supervisor {
   }
 
   init(
-    _ options: Options, log: LogWriter, letters: DeadLetters, signals: Signals, notify: Notify?
+    _ options: Options, log: LogWriter, deadLetters: DeadLetters, signals: Signals, notify: Notify?
   ) throws(PosixError) {
     self.options = options
     self.log = log
-    self.letters = letters
+    self.deadLetters = deadLetters
     logger = log.logger("")
     services = .real(log)
     self.signals = signals
@@ -104,7 +104,7 @@ final class Supervisor {
     balance(slots.count)
     for slot in slots { launch(slot) }
     if let interval = feedInterval { nextFeed = now + interval }
-    settle()
+    reportIfReady()
     for signal in early { _ = take(signal: signal) }
     while !isOver {
       wait()
@@ -119,10 +119,10 @@ final class Supervisor {
         if let status = take(signal: signal) { return status }
       }
       if let status = passTime() { return status }
-      settle()
+      reportIfReady()
     }
     notify?.send("STOPPING=1")
-    letters.close(within: .seconds(5))
+    deadLetters.close(within: .seconds(5))
     _ = log.summarize(all: true)
     log.flush(patience: .seconds(1))
     return hasFailed ? ExitStatus.failure.rawValue : ExitStatus.success.rawValue
@@ -239,7 +239,7 @@ final class Supervisor {
   }
 
   /// Tells the service manager when everything that was asked for has happened.
-  private func settle() {
+  private func reportIfReady() {
     guard !isStopping, slots.allSatisfy(\.isSettled) else { return }
     if !isReady {
       isReady = true
@@ -272,7 +272,7 @@ final class Supervisor {
     return parts.joined(separator: ", ")
   }
 
-  private func tellStatus() {
+  private func reportStatus() {
     if isReady, !isStopping { notify?.send("STATUS=\(status)") }
   }
 
@@ -303,8 +303,8 @@ final class Supervisor {
     balance(slots.count)
     guard let loop = loops.min(by: { $0.load < $1.load }) else { return }
     var services = services
-    services.deadLetter = letters.taker(slot.name)
-    services.keepsDeadLetters = letters.areKept
+    services.deadLetter = deadLetters.writer(slot.name)
+    services.keepsDeadLetters = deadLetters.areKept
     let run = PipelineRun(
       slot.plan, loop: loop, services: services, restoring: slot.saved, isRestarted: options.isDaemon)
     slot.run = run
@@ -343,7 +343,7 @@ final class Supervisor {
           ? "; it failed \(PipelineSlot.burst) times within a minute, so the next try is in 5 minutes"
           : "; starting again in \(Self.shown(delay))"
         logger.error("\(message)", metadata: ["component_id": "\(slot.name)"])
-        tellStatus()
+        reportStatus()
         return
       }
       logger.error("\(message)", metadata: ["component_id": "\(slot.name)"])
@@ -380,7 +380,7 @@ final class Supervisor {
       slots.removeAll { $0 === slot }
     } else {
       slot.state = .over
-      tellStatus()
+      reportStatus()
     }
   }
 
@@ -468,7 +468,7 @@ final class Supervisor {
       logger.error("ended without waiting for \(left)")
     }
     notify?.send("STOPPING=1")
-    letters.close(within: .milliseconds(200))
+    deadLetters.close(within: .milliseconds(200))
     _ = log.summarize(all: true)
     log.flush(patience: .zero)
     return signal.map { 128 + $0 } ?? ExitStatus.failure.rawValue

@@ -53,11 +53,13 @@ struct ComponentPage {
       for edge in edges { page += "| \(edge.title) | \(Self.cell(edge.text)) |\n" }
     }
     page += "\n## Keeps\n\n\(Describe.kept(entry))\n"
-    if !entry.wants.isEmpty {
+    if !entry.useCases.isEmpty {
       page += "\n## Use it to ...\n\n"
-      for want in entry.wants { page += "- \(want.text)" + (want.yaml.isEmpty ? "\n" : ": `\(want.yaml)`\n") }
+      for useCase in entry.useCases {
+        page += "- \(useCase.text)" + (useCase.yaml.isEmpty ? "\n" : ": `\(useCase.yaml)`\n")
+      }
     }
-    if !entry.rivals.isEmpty { page += "\n## Elsewhere\n\n\(entry.rivals.joined(separator: "; "))\n" }
+    if !entry.knownAs.isEmpty { page += "\n## Elsewhere\n\n\(entry.knownAs.joined(separator: "; "))\n" }
     let links = entry.seeAlso.compactMap { name -> String? in
       let found = Catalogue.builtIn.components.filter { $0.name == name }
       guard let other = found.first(where: { $0.kind == entry.kind }) ?? found.first else { return nil }

@@ -5,7 +5,7 @@ enum QuestionIndex {
   static var page: String {
     var page = ReferenceVerb.note + "# I want to ...\n\n"
     page += "Each line leads to a page; the YAML is a step of a chain, or what stands under a name.\n\n"
-    let sections = Want.Topic.allCases.map { ($0, rows($0)) }.filter { !$0.1.isEmpty }
+    let sections = UseCase.Topic.allCases.map { ($0, rows($0)) }.filter { !$0.1.isEmpty }
     page += sections.map { "[\($0.0.rawValue)](#\(anchor($0.0.rawValue)))" }.joined(separator: " · ") + "\n"
     for (topic, lines) in sections {
       page += "\n## \(topic.rawValue)\n\n| I want to ... | look at | written |\n|---|---|---|\n"
@@ -14,26 +14,26 @@ enum QuestionIndex {
     return page
   }
 
-  private static func rows(_ topic: Want.Topic) -> [String] {
+  private static func rows(_ topic: UseCase.Topic) -> [String] {
     var rows: [String] = []
     for kind in ComponentKind.allCases {
       let entries = Catalogue.builtIn.components.filter { $0.kind == kind }
         .sorted { $0.name.utf8.lexicographicallyPrecedes($1.name.utf8) }
       for entry in entries {
-        for want in entry.wants where want.topic == topic {
-          rows.append(row(want, "[`\(entry.name)`](\(ComponentPage.folder(kind))/\(entry.name).md)"))
+        for useCase in entry.useCases where useCase.topic == topic {
+          rows.append(row(useCase, "[`\(entry.name)`](\(ComponentPage.folder(kind))/\(entry.name).md)"))
         }
       }
     }
-    for want in GeneralWants.all where want.want.topic == topic {
-      rows.append(row(want.want, "[\(want.title)](\(want.page))"))
+    for useCase in GeneralUseCases.all where useCase.useCase.topic == topic {
+      rows.append(row(useCase.useCase, "[\(useCase.title)](\(useCase.page))"))
     }
     return rows
   }
 
-  private static func row(_ want: Want, _ link: String) -> String {
-    let written = want.yaml.isEmpty ? "" : "`\(ComponentPage.cell(want.yaml))`"
-    return "| \(ComponentPage.cell(want.text)) | \(link) | \(written) |\n"
+  private static func row(_ useCase: UseCase, _ link: String) -> String {
+    let written = useCase.yaml.isEmpty ? "" : "`\(ComponentPage.cell(useCase.yaml))`"
+    return "| \(ComponentPage.cell(useCase.text)) | \(link) | \(written) |\n"
   }
 
   private static func anchor(_ heading: String) -> String {
@@ -42,15 +42,15 @@ enum QuestionIndex {
 }
 
 /// What is wanted of the language, the commands and the daemon, and of no component alone.
-enum GeneralWants {
+enum GeneralUseCases {
   struct Entry {
-    var want: Want
+    var useCase: UseCase
     /// Relative to docs/reference.
     var page: String
     var title: String
 
-    init(_ topic: Want.Topic, _ text: String, _ written: String, _ page: String, _ title: String) {
-      want = Want(topic, text, written)
+    init(_ topic: UseCase.Topic, _ text: String, _ written: String, _ page: String, _ title: String) {
+      useCase = UseCase(topic, text, written)
       self.page = page
       self.title = title
     }

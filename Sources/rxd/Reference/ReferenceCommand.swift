@@ -29,7 +29,7 @@ struct ReferenceVerb: ParsableCommand {
     do {
       pages.append(("diamond.svg", try DiamondPicture.svg(Catalogue.builtIn)))
     } catch {
-      Console.complain(error.message)
+      Console.printError(error.message)
       throw ExitStatus.failure
     }
     for (path, text) in pages {
@@ -43,7 +43,7 @@ struct ReferenceVerb: ParsableCommand {
         }
         if let failure { throw failure }
       } catch {
-        Console.complain(error.message)
+        Console.printError(error.message)
         throw ExitStatus.inputOutput
       }
     }

@@ -22,11 +22,11 @@ import Testing
 
   private func projection() -> Projection {
     let projection = Projection()
-    _ = projection.slot(for: ["status"], wants: .value)
-    _ = projection.slot(for: ["a"], wants: .presence)
-    _ = projection.slot(for: ["a", "b"], wants: .value)
-    _ = projection.slot(for: ["a", "b", "c"], wants: .value)
-    _ = projection.slot(for: ["b"], wants: .value)
+    _ = projection.slot(for: ["status"], needs: .value)
+    _ = projection.slot(for: ["a"], needs: .presence)
+    _ = projection.slot(for: ["a", "b"], needs: .value)
+    _ = projection.slot(for: ["a", "b", "c"], needs: .value)
+    _ = projection.slot(for: ["b"], needs: .value)
     projection.freeze()
     return projection
   }
@@ -121,7 +121,7 @@ import Testing
 
   @Test func manyPathsAndLongKeys() throws {
     let projection = Projection()
-    for number in 0..<70 { _ = projection.slot(for: ["key-number-\(number)"], wants: .value) }
+    for number in 0..<70 { _ = projection.slot(for: ["key-number-\(number)"], needs: .value) }
     projection.freeze()
     let members = (0..<70).map { "\"key-number-\($0)\":\($0)" }.joined(separator: ",")
     #expect(try check([Array("{\(members)}".utf8)], projection) == 1)

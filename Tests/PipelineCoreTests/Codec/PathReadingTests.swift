@@ -93,7 +93,7 @@ import Testing
 
   private func projection(_ paths: [[String]]) -> Projection {
     let projection = Projection()
-    for path in paths { _ = projection.slot(for: path, wants: .value) }
+    for path in paths { _ = projection.slot(for: path, needs: .value) }
     projection.freeze()
     return projection
   }
@@ -196,9 +196,9 @@ import Testing
         defer { rx_lines_free(lines) }
         var count = 0
         if variant != RX_LINES_LONG_WAY {
-          return rx_lines_count_verbatim(lines, start, text.count, &count) ? count : nil
+          return rx_lines_count_pass_through(lines, start, text.count, &count) ? count : nil
         }
-        guard rx_lines_index(lines, start, text.count), rx_lines_are_verbatim(lines) else { return nil }
+        guard rx_lines_index(lines, start, text.count), rx_lines_pass_through(lines) else { return nil }
         _ = rx_lines_rows(lines, &count)
         return count
       }
@@ -263,13 +263,13 @@ import Testing
     let decoder = try DecoderOptions(.ndjson).decoder()
     for isPassedOn in [true, false] {
       let rows = RowBatch()
-      #expect(decoder.survey(slab, offset: 7, isPassedOn: isPassedOn, into: rows))
+      #expect(decoder.index(slab, offset: 7, isPassedOn: isPassedOn, into: rows))
       #expect(rows.passThrough?.count == 3)
-      if case .counted = rows.form { #expect(isPassedOn) } else { #expect(!isPassedOn) }
+      if case .lazy = rows.form { #expect(isPassedOn) } else { #expect(!isPassedOn) }
       let json = JSONParser()
       var seen: [String] = []
       #expect(
-        rows.forEachValue(telling: json.indexed) { value in
+        rows.forEachValue(tokens: json.indexed) { value in
           seen.append("\(String(decoding: value.rawBytes, as: UTF8.self)) \(json.indexed.pointee.token)")
           return true
         })

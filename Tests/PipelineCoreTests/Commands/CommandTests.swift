@@ -46,7 +46,7 @@ import Testing
       }
       #expect(result.outcome == .completed, "line \(line)")
       #expect(result.pendingTimers == 0)
-      #expect(!result.isCongested)
+      #expect(!result.isInputPaused)
       #expect(result.refusals.isEmpty, "\(result.refusals.map(\.message))")
       #expect(!restarts || !result.savedStates.isEmpty)
     }

@@ -67,10 +67,10 @@ import Testing
     var count = 0
     for diagnostic in before {
       for fix in diagnostic.fixIts where fix.location.text.name == name + ".yaml" {
-        var mended = bytes
-        mended.replaceSubrange(
+        var corrected = bytes
+        corrected.replaceSubrange(
           fix.location.offset..<fix.location.offset + fix.location.length, with: Array(fix.replacement.utf8))
-        let after = Self.check(mended, name + ".yaml").diagnostics
+        let after = Self.check(corrected, name + ".yaml").diagnostics
         let isLeft = after.contains {
           $0.code == diagnostic.code && $0.location?.offset == diagnostic.location?.offset
         }
@@ -132,14 +132,14 @@ import Testing
       guard !found.contains(where: { $0.code.name.hasPrefix("RX1") && $0.severity == .error }) else { continue }
       for diagnostic in found {
         for fix in diagnostic.fixIts where fix.location.text.name == "test.yaml" {
-          var mended = bytes
-          mended.replaceSubrange(
+          var corrected = bytes
+          corrected.replaceSubrange(
             fix.location.offset..<fix.location.offset + fix.location.length, with: Array(fix.replacement.utf8))
-          var left = errors(mended)
+          var left = errors(corrected)
           for error in before { if let at = left.firstIndex(of: error) { left.remove(at: at) } }
           let shown = String(decoding: bytes.prefix(400), as: UTF8.self)
           #expect(left.isEmpty, "\(diagnostic.message): \(fix.replacement) brings \(left) in\n\(shown)")
-          let still = Self.check(mended, "test.yaml").diagnostics.contains {
+          let still = Self.check(corrected, "test.yaml").diagnostics.contains {
             $0.code == diagnostic.code && $0.message == diagnostic.message
               && $0.location?.offset == diagnostic.location?.offset
           }
@@ -327,12 +327,12 @@ import Testing
     #expect(found.first?.help?.contains("reduce") == true)
     let place = try #require(found.first?.fixIts.first)
     #expect(place.replacement.contains(fix))
-    var mended = Array(yaml.utf8)
-    mended.replaceSubrange(
+    var corrected = Array(yaml.utf8)
+    corrected.replaceSubrange(
       place.location.offset..<place.location.offset + place.location.length, with: Array(place.replacement.utf8))
     #expect(
-      Self.check(mended).diagnostics.filter { $0.severity == .error }.map(\.message) == [],
-      "\(String(decoding: mended, as: UTF8.self))")
+      Self.check(corrected).diagnostics.filter { $0.severity == .error }.map(\.message) == [],
+      "\(String(decoding: corrected, as: UTF8.self))")
   }
 
   /// What stands beside an operator is one of its parameters, or a mistake.

@@ -65,12 +65,12 @@ import Testing
       ReservedKeys.signal + ReservedKeys.topLevel + ReservedKeys.source + ReservedKeys.sink + ReservedKeys.test
         + ["event"])
     let parameters = Set(Catalogue.builtIn.components.flatMap { $0.parameters.map(\.name) })
-    for (name, rivals) in RivalNames.table {
-      for rival in rivals {
+    for (name, knownAs) in ForeignNames.table {
+      for foreign in knownAs {
         #expect(
-          ours.contains(rival.ours) || words.contains(rival.ours) || parameters.contains(rival.ours),
-          "\(name): \(rival.ours)")
-        #expect(rival.help.contains(rival.ours), "\(name): \(rival.help)")
+          ours.contains(foreign.ours) || words.contains(foreign.ours) || parameters.contains(foreign.ours),
+          "\(name): \(foreign.ours)")
+        #expect(foreign.help.contains(foreign.ours), "\(name): \(foreign.help)")
       }
     }
   }

@@ -27,7 +27,7 @@ import Testing
     ("where", "filter"), ("combine_latest", "combineLatest"), ("take-last", "takeLast"),
     ("steps", "chain"), ("withLatest", "withLatestFrom"), ("inputs", "from"), ("auditTime", "rateLimit"),
   ])
-  func rivals(_ name: String, _ ours: String) {
+  func knownAs(_ name: String, _ ours: String) {
     #expect(Suggestion.correction(for: name, among: Self.known)?.name == ours)
   }
 

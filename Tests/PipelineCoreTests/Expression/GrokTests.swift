@@ -262,15 +262,18 @@ import Testing
       let quoted = line.text.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"")
         .replacing("\n", with: "\\n").replacing("\t", with: "\\t")
       let call = "\(function)(event.t, '^%{\(line.pattern)}')"
-      for want in wanted.split(separator: " ", omittingEmptySubsequences: true).reduce(into: [String](), Self.joining) {
-        if want.hasPrefix("!") {
+      for expected in wanted.split(separator: " ", omittingEmptySubsequences: true).reduce(
+        into: [String](), Self.joining)
+      {
+        if expected.hasPrefix("!") {
           #expect(
-            evaluate("has(\(call).\(want.dropFirst()))", "{\"t\":\"\(quoted)\"}") == "false", "\(line.pattern) \(want)")
+            evaluate("has(\(call).\(expected.dropFirst()))", "{\"t\":\"\(quoted)\"}") == "false",
+            "\(line.pattern) \(expected)")
           continue
         }
-        let parts = want.split(separator: "=", maxSplits: 1).map(String.init)
+        let parts = expected.split(separator: "=", maxSplits: 1).map(String.init)
         let got = evaluate("\(call).\(parts[0])", "{\"t\":\"\(quoted)\"}")
-        #expect(got == parts[1].replacing(" ", with: ""), "\(line.pattern) \(want)")
+        #expect(got == parts[1].replacing(" ", with: ""), "\(line.pattern) \(expected)")
       }
     }
   }

@@ -66,8 +66,8 @@ import Testing
       let checked = ExpressionSyntax.parse(LocatedText(row.expression), into: &diagnostics)?
         .check(in: scope, into: &diagnostics)
       // Told by the checker, or when it runs.
-      let told = checked == nil ? diagnostics.all.first?.message : evaluate(row.expression, row.event)
-      #expect(told?.contains(reason) == true, "\(row.expression): \(told ?? "nothing")")
+      let reported = checked == nil ? diagnostics.all.first?.message : evaluate(row.expression, row.event)
+      #expect(reported?.contains(reason) == true, "\(row.expression): \(reported ?? "nothing")")
       return
     }
     guard let got = evaluate(row.expression, row.event) else { return }

@@ -99,8 +99,8 @@ import Testing
 
   private func isRefused(_ event: String) -> Bool {
     let projection = Projection()
-    _ = projection.slot(for: ["b"], wants: .value)
-    _ = projection.slot(for: ["a"], wants: .value)
+    _ = projection.slot(for: ["b"], needs: .value)
+    _ = projection.slot(for: ["a"], needs: .value)
     projection.freeze()
     let frame = EvaluationFrame(slots: projection.slotCount, arena: Arena(), json: JSONParser())
     let slab = Slab(Array(event.utf8))

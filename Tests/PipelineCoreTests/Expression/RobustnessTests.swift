@@ -50,7 +50,7 @@ import Testing
     var dice = SplitMix(3)
     let projection = Projection()
     for path in [["a"], ["a", "b"], ["a", "b", "a"], ["k", "a"], ["b"], ["x"], ["nope"]] {
-      _ = projection.slot(for: path, wants: path.count == 1 ? .presence : .value)
+      _ = projection.slot(for: path, needs: path.count == 1 ? .presence : .value)
     }
     projection.freeze()
     let frame = EvaluationFrame(slots: projection.slotCount, arena: Arena(), json: JSONParser())

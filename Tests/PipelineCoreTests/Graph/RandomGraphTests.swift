@@ -277,7 +277,7 @@ struct GraphGenerator {
         continue
       }
       if whole.pendingTimers != 0 { fail("\(whole.pendingTimers) timers are left") }
-      if whole.isCongested { fail("the input is still held back") }
+      if whole.isInputPaused { fail("the input is still held back") }
       for (name, history) in whole.sinks where !LawTests.isWellFormed(history) {
         fail("\(name) got something after its end: \(history)")
       }
@@ -333,7 +333,7 @@ struct GraphGenerator {
       options.cancelAt = .milliseconds(Int64(generator.below(20)))
       let cancelled = run(plan, graph, { _ in [] }, options)
       if cancelled.pendingTimers != 0 { fail("\(cancelled.pendingTimers) timers after cancelling") }
-      if cancelled.isCongested { fail("the input is held back after cancelling") }
+      if cancelled.isInputPaused { fail("the input is held back after cancelling") }
 
       var draining = PipelineRun.Options()
       draining.drainAt = options.cancelAt

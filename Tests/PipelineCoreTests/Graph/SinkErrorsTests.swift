@@ -246,7 +246,7 @@ import Testing
   @Test func coverageCountsIt() throws {
     let plan = try PipelineRun.compile(
       "name: t\nsources: { a: { scripted: {} } }\nsinks: { \(out), lost: { from: out.errors, probe: {} } }")
-    let places = TestCoverage(plan).places.filter { $0.category == .errors }
+    let places = TestCoverage(plan).points.filter { $0.category == .errors }
     #expect(places.map(\.message) == ["'out.errors' sends nothing"])
     #expect(places.first?.location.line == 3)
   }

@@ -122,13 +122,13 @@ import Testing
     executor.postBatch {
       log.add("batch")
       executor.resume(inner: false) { log.add("rest") }
-      executor.congest(pressure)
+      executor.pauseInput(pressure)
     }
     executor.postBatch(inner: true) { executor.resume(inner: true) { log.add("inner") } }
     executor.run()
     #expect(log.all == ["inner", "batch"])
     #expect(!executor.hasBatchAtHand)
-    executor.decongest(pressure)
+    executor.resumeInput(pressure)
     #expect(executor.hasBatchAtHand)
     executor.run()
     #expect(log.all == ["inner", "batch", "rest"])
@@ -163,7 +163,7 @@ import Testing
     _ = executor.runOne()
     executor.dropRemainders(reason)
     executor.run()
-    let outcome = reason.map { Ack.Outcome.failed($0) } ?? .settled
+    let outcome = reason.map { Ack.Outcome.failed($0) } ?? .acknowledged
     #expect(log.all == ["\(outcome)"])
   }
 
@@ -180,14 +180,14 @@ import Testing
       seen = kept
     }
     do {
-      let remnant = arena.detach()
+      let detached = arena.detach()
       #expect(arena.allocated == 0)
       _ = arena.string("other")
       arena.reset()
       #expect(small.rawBytes.elementsEqual("small".utf8))
       #expect(large.allSatisfy { $0 == 7 })
       #expect(seen != nil)
-      withExtendedLifetime(remnant) {}
+      withExtendedLifetime(detached) {}
     }
     #expect(seen == nil)
   }

@@ -128,13 +128,13 @@ import Testing
     _ = executor.runOne()
     let first = recording.moments.count
     #expect(first > 100)
-    executor.post { executor.congest(.output) }
+    executor.post { executor.pauseInput(.output) }
     for _ in 0..<10 { _ = executor.runOne() }
     let full = recording.moments.count
     #expect(full <= first + 1001)
     #expect(!executor.runOne())
     #expect(running.outcome == nil)
-    executor.post { executor.decongest(.output) }
+    executor.post { executor.resumeInput(.output) }
     for _ in 0..<3 { _ = executor.runOne() }
     #expect(recording.moments.count > full)
     executor.post { running.drain() }

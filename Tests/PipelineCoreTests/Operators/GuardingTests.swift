@@ -113,7 +113,7 @@ import Testing
   @Test func aBucketHoldsBackTheInput() throws {
     let run = try step("{ rateLimit: { per: 2ms, mode: bucket, excess: wait, limit: 1 } }", "(1234)|")
     try expect(run, "1-2-3-(4|)")
-    #expect(!run.isCongested)
+    #expect(!run.isInputPaused)
   }
 
   @Test func excessCanBeRouted() throws {

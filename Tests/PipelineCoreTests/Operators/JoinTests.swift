@@ -85,7 +85,7 @@ import Testing
     ("{ file: { path: x, decode: json } }", "within: 1h, limit: 10000", true),
     ("{ file: { path: x, follow: true, decode: json } }", "within: 1h, limit: 10000", false),
   ])
-  func aLimitThatWillBiteIsAWarning(_ source: String, _ parameters: String, _ isTold: Bool) throws {
+  func aLimitThatWillBiteIsAWarning(_ source: String, _ parameters: String, _ isReported: Bool) throws {
     var diagnostics = Diagnostics()
     let text = SourceText(
       name: "t.yaml",
@@ -98,7 +98,7 @@ import Testing
     let file = PipelineFileParser.parse(node, into: &diagnostics)
     _ = PipelineCompiler(.builtIn).compile(file, into: &diagnostics)
     #expect(!diagnostics.hasErrors)
-    #expect(diagnostics.all.contains { $0.code == .limitTooSmall } == isTold, "\(diagnostics.all.map(\.message))")
+    #expect(diagnostics.all.contains { $0.code == .limitTooSmall } == isReported, "\(diagnostics.all.map(\.message))")
   }
 
   // MARK: Keyed state

@@ -30,7 +30,7 @@ import Testing
     let run = try cases(example).run()
     if !Self.isWellFormed(run.out) { fail(example, "\(run.out)") }
     if run.outcome != nil, run.pendingTimers != 0 { fail(example, "\(run.pendingTimers) timers are left") }
-    if run.outcome != nil, run.isCongested { fail(example, "the input is still held back") }
+    if run.outcome != nil, run.isInputPaused { fail(example, "the input is still held back") }
   }
 
   /// An error of any input reaches the output in the same instant, whatever is held back.
@@ -64,7 +64,7 @@ import Testing
     default: fail(example, "no error came after one at \(instant): \(run.out)")
     }
     if run.pendingTimers != 0 { fail(example, "\(run.pendingTimers) timers are left") }
-    if run.isCongested { fail(example, "the input is still held back") }
+    if run.isInputPaused { fail(example, "the input is still held back") }
   }
 
   @Test(arguments: CatalogueExample.marbles)
@@ -76,7 +76,7 @@ import Testing
       options.cancelAt = TimeSpan(nanoseconds: time)
       let run = try whole.run(options: options)
       if run.pendingTimers != 0 { fail(example, "\(run.pendingTimers) timers after \(time) ns") }
-      if run.isCongested { fail(example, "the input is still held back after \(time) ns") }
+      if run.isInputPaused { fail(example, "the input is still held back after \(time) ns") }
       let before = complete.out.entries.filter { $0.at.nanoseconds <= time }
       if run.out.entries != before { fail(example, "not the same until \(time) ns: \(run.out)") }
     }
@@ -159,7 +159,7 @@ import Testing
       if !cut.refusals.isEmpty { fail(example, "refused after \(what): \(cut.refusals.map(\.message))") }
       if cut.outcome != expected.outcome { fail(example, "another end, cut off after \(what)") }
       if cut.outcome != nil, cut.pendingTimers != 0 { fail(example, "\(cut.pendingTimers) timers are left") }
-      if cut.isCongested != expected.isCongested { fail(example, "congested, cut off after \(what)") }
+      if cut.isInputPaused != expected.isInputPaused { fail(example, "congested, cut off after \(what)") }
     }
     try compare("each turn") { _ in true }
     for turn in 1...max(1, Int(expected.turns)) { try compare("turn \(turn)") { $0 == turn } }
@@ -221,7 +221,7 @@ import Testing
       #expect(counts.begun == counts.stopped, "\(moment): \(counts.log)")
       #expect(counts.alive == 0, "\(moment): nodes are kept alive")
       #expect(run.pendingTimers == 0, "\(moment): timers are left")
-      #expect(!run.isCongested, "\(moment): the input is held back")
+      #expect(!run.isInputPaused, "\(moment): the input is held back")
     }
   }
 }

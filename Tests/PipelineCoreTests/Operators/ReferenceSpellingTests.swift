@@ -79,8 +79,8 @@ import Testing
         """, catalogue: PipelineRow.catalogue)
       Issue.record("'\(step)' compiles")
     } catch let failure as PipelineRun.CompileFailure {
-      let told = failure.description.split(separator: "sinks:").last.map(String.init) ?? ""
-      #expect(told.contains(said), "\(told)")
+      let reported = failure.description.split(separator: "sinks:").last.map(String.init) ?? ""
+      #expect(reported.contains(said), "\(reported)")
     }
   }
 }

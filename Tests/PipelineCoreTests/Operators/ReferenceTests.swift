@@ -18,45 +18,45 @@ import Testing
   }
 
   @Test(arguments: entries) func isWanted(_ entry: CatalogueEntry) {
-    #expect(!entry.wants.isEmpty, "no question leads to it")
-    for want in entry.wants {
-      #expect(want.text.first?.isLowercase == true && !want.text.hasSuffix("."), "\(want.text)")
-      #expect(!want.text.hasPrefix("to "), "\(want.text)")
-      #expect(want.yaml.contains(entry.name) || entry.kind == .command, "\(want.yaml)")
-      #expect(!want.yaml.contains("\n"))
+    #expect(!entry.useCases.isEmpty, "no question leads to it")
+    for useCase in entry.useCases {
+      #expect(useCase.text.first?.isLowercase == true && !useCase.text.hasSuffix("."), "\(useCase.text)")
+      #expect(!useCase.text.hasPrefix("to "), "\(useCase.text)")
+      #expect(useCase.yaml.contains(entry.name) || entry.kind == .command, "\(useCase.yaml)")
+      #expect(!useCase.yaml.contains("\n"))
     }
   }
 
   @Test func questionsAreManyAndDiffer() {
-    let questions = Self.entries.flatMap(\.wants).map(\.text)
+    let questions = Self.entries.flatMap(\.useCases).map(\.text)
     #expect(questions.count >= 120)
     let twice = Dictionary(grouping: questions) { $0 }.filter { $0.value.count > 1 }.keys
     #expect(twice.isEmpty, "\(twice)")
-    #expect(Set(Self.entries.flatMap(\.wants).map(\.topic)).count >= 10)
+    #expect(Set(Self.entries.flatMap(\.useCases).map(\.topic)).count >= 10)
   }
 
   /// What is written beside a question compiles.
   @Test(arguments: entries) func answersCompile(_ entry: CatalogueEntry) throws {
     let names = ["a", "b", "other"]
     let sources = names.map { "  \($0): { file: { path: x, decode: json } }\n" }.joined()
-    for want in entry.wants {
+    for useCase in entry.useCases {
       let yaml =
         switch entry.kind {
-        case .source: "sources:\n  x: { \(want.yaml) }\nsinks: { out: { from: x, discard: {} } }\n"
+        case .source: "sources:\n  x: { \(useCase.yaml) }\nsinks: { out: { from: x, discard: {} } }\n"
         case .sink:
-          "sources:\n  a: { httpServer: 8080 }\n  b: { values: [1] }\nsinks: { out: { from: a, \(want.yaml) } }\n"
+          "sources:\n  a: { httpServer: 8080 }\n  b: { values: [1] }\nsinks: { out: { from: a, \(useCase.yaml) } }\n"
         case .command:
-          "sources:\n\(sources)commands:\n  x: \(want.yaml)\n"
+          "sources:\n\(sources)commands:\n  x: \(useCase.yaml)\n"
             + "sinks: { out: { from: a, chain: [ { execute: x } ], discard: {} } }\n"
         case .combination:
-          "sources:\n\(sources)signals:\n  x: \(flow(want.yaml))\nsinks: { out: { from: x, discard: {} } }\n"
-        case .operator where want.yaml.hasPrefix("{"):
-          "sources:\n\(sources)signals:\n  x: \(want.yaml)\nsinks: { out: { from: x, discard: {} } }\n"
+          "sources:\n\(sources)signals:\n  x: \(flow(useCase.yaml))\nsinks: { out: { from: x, discard: {} } }\n"
+        case .operator where useCase.yaml.hasPrefix("{"):
+          "sources:\n\(sources)signals:\n  x: \(useCase.yaml)\nsinks: { out: { from: x, discard: {} } }\n"
         case .operator:
           "sources:\n\(sources)commands: { reindex: { run: { from: other } } }\nsignals:\n  x:\n    from: a\n"
-            + "    chain:\n      - \(want.yaml)\nsinks: { out: { from: x, discard: {} } }\n"
+            + "    chain:\n      - \(useCase.yaml)\nsinks: { out: { from: x, discard: {} } }\n"
         }
-      #expect(throws: Never.self, "\(want.text): \(want.yaml)") {
+      #expect(throws: Never.self, "\(useCase.text): \(useCase.yaml)") {
         _ = try PipelineRun.compile("name: t\n" + yaml, catalogue: .builtIn)
       }
     }
@@ -84,10 +84,10 @@ import Testing
     for edge in entry.edges.rows {
       #expect(edge.text.hasSuffix(".") && edge.text.first?.isUppercase == true, "\(edge.title): \(edge.text)")
     }
-    #expect(entry.keeps.isEmpty || entry.keeps.hasSuffix("."))
+    #expect(entry.memory.isEmpty || entry.memory.hasSuffix("."))
     if entry.kind == .operator || entry.kind == .combination {
       #expect(entry.edges.rows.count == 4)
-      #expect(!entry.rivals.isEmpty, "nobody else's name leads here")
+      #expect(!entry.knownAs.isEmpty, "nobody else's name leads here")
     }
   }
 }

@@ -356,7 +356,7 @@ struct Trap: Sendable, CustomTestStringConvertible {
       sinks: { out: { from: a, chain: [ { delay: { by: 5ms, limit: 2 } } ], probe: {} } }
       """, sources: ["a": ScriptedSource(SignalHistory(try Marbles("(12345)|")).script)])
     #expect(run.out == SignalHistory(try Marbles("-----(12345)|")))
-    #expect(!run.isCongested)
+    #expect(!run.isInputPaused)
   }
 
   /// 55: collect does not keep more than its bound.

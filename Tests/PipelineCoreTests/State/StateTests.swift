@@ -41,8 +41,8 @@ import Testing
   /// What keeps something says what becomes of it.
   @Test(arguments: CatalogueTests.entries.filter { $0.kind != .sink })
   func whatIsKeptIsCarried(_ entry: CatalogueEntry) {
-    guard !entry.keeps.isEmpty, !Self.keptByTheGraph.contains(entry.name) else { return }
-    #expect(entry.carries != .nothing, "'\(entry.name)' keeps: \(entry.keeps)")
+    guard !entry.memory.isEmpty, !Self.keptByTheGraph.contains(entry.name) else { return }
+    #expect(entry.persistence != .nothing, "'\(entry.name)' keeps: \(entry.memory)")
   }
 
   /// What an example alone cannot show; it has tests of its own.
@@ -60,10 +60,10 @@ import Testing
       let run = try marbles.run(options: options)
       written.formUnion(run.savedSizes.keys)
     }
-    let isState = if case .state = entry.carries { true } else { false }
+    let isState = if case .state = entry.persistence { true } else { false }
     #expect(
       written.contains(entry.name) == isState,
-      "'\(entry.name)' says \(entry.carries); override `save` and `restore`, and give it an example that uses them")
+      "'\(entry.name)' says \(entry.persistence); override `save` and `restore`, and give it an example that uses them")
   }
 
   // MARK: Other pipelines

@@ -41,7 +41,7 @@ import Testing
       let result = runner.run(test, coverage: coverage)
       if !result.passed { Issue.record("\(TestReport().text(.init(result, seconds: 0)))") }
     }
-    #expect(TestCoverage.Share(coverage.places).reached > 0)
+    #expect(TestCoverage.Share(coverage.points).reached > 0)
   }
 }
 

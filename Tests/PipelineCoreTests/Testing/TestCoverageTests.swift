@@ -13,7 +13,7 @@ import Testing
       let counted = runner.run(test, coverage: coverage)
       #expect(plain.passed && counted.passed, "\(counted.failures.map(\.diagnostic.message))")
     }
-    return coverage.places.filter { !$0.isReached && !$0.isImplied }.map { "\($0.location): \($0.message)" }
+    return coverage.points.filter { !$0.isReached && !$0.isImplied }.map { "\($0.location): \($0.message)" }
   }
 
   @Test func everythingIsNamedWithItsPlace() throws {

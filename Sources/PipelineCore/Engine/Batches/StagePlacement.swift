@@ -192,7 +192,7 @@ public final class StageWorker {
     var received = 0
     let isDone = buffers.withUnsafeBufferPointer { buffers in
       sent.withUnsafeMutableBufferPointer { sent in
-        rows.forEachValue(telling: json.indexed) { value in
+        rows.forEachValue(tokens: json.indexed) { value in
           received &+= 1
           // What one event needed, the next one does not: small memory stays in the cache.
           defer {

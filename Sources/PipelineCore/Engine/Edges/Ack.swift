@@ -10,7 +10,7 @@ import Synchronization
 /// away without letting go, they count as failed: an accident never counts as written.
 public final class Ack: Sendable {
   public enum Outcome: Sendable, Equatable {
-    case settled
+    case acknowledged
     /// Something of it was not written, and why.
     case failed(String)
   }
@@ -18,14 +18,14 @@ public final class Ack: Sendable {
   private struct State {
     /// The turn holds it from the start.
     var holders = 1
-    var outcome = Outcome.settled
+    var outcome = Outcome.acknowledged
     var done: (@Sendable (Outcome) -> Void)?
     /// What is let go of with it.
     var members: [Ack] = []
 
     /// The first failure stays.
     mutating func note(_ outcome: Outcome) {
-      if self.outcome == .settled { self.outcome = outcome }
+      if self.outcome == .acknowledged { self.outcome = outcome }
     }
   }
   private let state: Mutex<State>
@@ -50,8 +50,8 @@ public final class Ack: Sendable {
   func include(_ other: Ack) { state.withLock { $0.members.append(other) } }
 
   /// Lets go.
-  public func release(_ outcome: Outcome = .settled) {
-    let told = state.withLock {
+  public func release(_ outcome: Outcome = .acknowledged) {
+    let reported = state.withLock {
       state -> (done: @Sendable (Outcome) -> Void, outcome: Outcome, members: [Ack])? in
       state.note(outcome)
       state.holders -= 1
@@ -59,9 +59,9 @@ public final class Ack: Sendable {
       defer { state.members = [] }
       return (done, state.outcome, state.members)
     }
-    guard let told else { return }
-    told.done(told.outcome)
-    for member in told.members { member.release(told.outcome) }
+    guard let reported else { return }
+    reported.done(reported.outcome)
+    for member in reported.members { member.release(reported.outcome) }
   }
 
   /// It cannot succeed any more; its holders still let go.

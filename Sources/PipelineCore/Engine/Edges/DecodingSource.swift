@@ -188,13 +188,13 @@ open class DecodingSource: RunningSource {
   private func produce(_ rows: RowBatch, _ origin: Origin) -> Cursor? {
     if let lines = rows.passThrough, handOver(Batch(lines)) { return nil }
     isHandedOver = false
-    rows.findCounted()
+    rows.indexDocuments()
     return produceRows(rows, origin, from: Cursor())
   }
 
   private func produceRows(_ rows: RowBatch, _ origin: Origin, from start: Cursor) -> Cursor? {
     switch rows.form {
-    case .counted: return nil
+    case .lazy: return nil
     case .documents(let lines, let text, let offset):
       return produceDocuments(lines, text, offset, rows.lines, origin, from: start.next).map { Cursor(next: $0) }
     case .lines(let text, let offset):
@@ -216,7 +216,7 @@ open class DecodingSource: RunningSource {
         rejectInput(
           refused.bytes.rawBytes, "\(refused.reason)", origin: origin, position: refused.offset)
         cursor.refused += 1
-        let mustYield = settleAndYield()
+        let mustYield = finishEventAndSpend()
         if isClosed {
           unsentOffset = offset(of: cursor, in: rows)
           return nil
@@ -263,7 +263,7 @@ open class DecodingSource: RunningSource {
       event.position = row.offset
       emitted &+= 1
       emit(event)
-      let mustYield = settleAndYield()
+      let mustYield = finishEventAndSpend()
       if isClosed || mustYield {
         guard at &+ 1 < range.upperBound else { return nil }
         unsentOffset = all[at &+ 1].offset
@@ -298,7 +298,7 @@ open class DecodingSource: RunningSource {
       event.position = offset &+ Int64(line.line)
       emitted &+= 1
       emit(event)
-      let mustYield = settleAndYield()
+      let mustYield = finishEventAndSpend()
       if isClosed || mustYield {
         guard at &+ 1 < documents.count else { return nil }
         unsentOffset = offset &+ Int64(documents[at &+ 1].line)
@@ -320,7 +320,7 @@ open class DecodingSource: RunningSource {
         event.position = offset &+ Int64(at)
         emitted &+= 1
         emit(event)
-        let mustYield = settleAndYield()
+        let mustYield = finishEventAndSpend()
         return !mustYield && !isClosed
       })
     if let rest { unsentOffset = offset &+ Int64(rest) }

@@ -36,12 +36,12 @@ extension Execution {
 
   /// The pipeline is about to end before its sinks have: what they hold goes to the readers of their errors, while that still
   /// runs, or to the dead letters where these are kept. A sink that reads them may have to give up some of it in its turn; no two read each other's.
-  func surrender() {
+  func rejectRemaining() {
     var goesOn = true
     while goesOn {
       goesOn = false
       for sink in sinks where sink.isOpen && (sink.errors.isClaimed || services.keepsDeadLetters) {
-        if sink.node.surrender() { goesOn = true }
+        if sink.node.rejectRemaining() { goesOn = true }
       }
     }
   }

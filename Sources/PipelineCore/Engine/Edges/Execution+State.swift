@@ -41,9 +41,9 @@ extension Execution {
       let open = sinks[index]
       let status: SinkStatus = !open.isOpen ? .drained : open.node.hasCompleted ? .ended : .open
       state.record(.reference(sink.reference)) { $0.write(status.rawValue) }
-      if open.isCarried, status != .drained, keeping(sink) {
+      if open.isPersistent, status != .drained, keeping(sink) {
         let key = StateTable.Key.step(
-          sink.step, version: open.carries.version, fitsOtherParameters: open.carries.fitsOtherParameters)
+          sink.step, version: open.persistence.version, fitsOtherParameters: open.persistence.fitsOtherParameters)
         state.record(key) { state in state.own(sink.step, open.node.save) }
       }
       if status == .open { record(open.upstream, of: sink.input, &state) }
@@ -100,7 +100,7 @@ extension Execution {
   func restore(
     _ node: RunningSink, _ sink: SinkPlan, _ component: any SinkComponent, _ restoration: Restoration
   ) {
-    let version = component.carries.version
+    let version = component.persistence.version
     guard version > 0, let record = restoration.record(sink.step, version: version) else { return }
     var reader = record.reader.reader(
       version: record.version, target: nil, hasOtherParameters: restoration.hasChanged(sink.step))
@@ -149,7 +149,7 @@ extension Execution {
       return errorsOutput(owner).subscribe(downstream, serial: record.flatMap { restoration.serial($0) })
     case .source(let component, let segment):
       let node = makeSource(component, nodeContext(signal, scope, segment), downstream)
-      let version = node.carries.version
+      let version = node.persistence.version
       guard let record = restoration.record(signal.step, version: version) else {
         start(node)
         return node
@@ -172,7 +172,7 @@ extension Execution {
         run.start()
         return run
       }
-      let version = component.carries.version
+      let version = component.persistence.version
       guard let record = restoration.record(signal.step, version: version) else {
         node.start()
         return node

@@ -65,7 +65,7 @@ public final class Execution {
   /// Who keeps running what executes commands and is read by nobody.
   private(set) var rootSubscribers: [RootSubscriber] = []
   /// The running commands, by their places in the plan.
-  var commands: [Int: Command.Hub] = [:]
+  var commands: [Int: Command.Running] = [:]
   private var runningSources: [RunningSource] = []
   /// How many `runningSources` may be before those that have ended are taken out.
   private var sourcesToSweep = 64
@@ -136,9 +136,9 @@ public final class Execution {
     let errors: ErrorsSignal
     var isOpen = true
     /// What of its component outlives the process.
-    var carries = Carries.nothing
+    var persistence = Persistence.nothing
     /// What it has still to deliver is part of a saved state.
-    var isCarried: Bool { carries.version > 0 }
+    var isPersistent: Bool { persistence.version > 0 }
   }
 
   public init(plan: Plan, executor: Executor, services: Services) {
@@ -179,7 +179,7 @@ public final class Execution {
       sinks.append(
         OpenSink(
           node: node, upstream: NoSubscription.make(), errors: ErrorsSignal(self), isOpen: !isDrained,
-          carries: component.carries))
+          persistence: component.persistence))
       if isDrained { openSinks -= 1 } else { node.open() }
       if outcome != nil {
         leaveWiring(whole)
@@ -316,7 +316,7 @@ public final class Execution {
     executor.ack?.fail("cancelled")
     executor.dropRemainders("cancelled")
     onEnd = { _ in }
-    if isRunning { surrender() }
+    if isRunning { rejectRemaining() }
     teardown()
   }
 
@@ -330,14 +330,14 @@ public final class Execution {
     self.outcome = outcome
     if case .failed(let failure) = outcome {
       executor.ack?.fail(failure.message)
-      if draft != nil { for sink in sinks where sink.isOpen && sink.isCarried { sink.node.relinquish() } }
+      if draft != nil { for sink in sinks where sink.isOpen && sink.isPersistent { sink.node.relinquish() } }
       executor.dropRemainders(failure.message)
-      surrender()
+      rejectRemaining()
     } else {
       executor.dropRemainders()
     }
     teardown()
-    tellEnd()
+    reportEnd()
   }
 
   /// Something outside of the graph, such as an answer on its way to a client, must be over before the
@@ -347,7 +347,7 @@ public final class Execution {
   public func release() {
     holds -= 1
     if holds == 0, suspension != nil { freeze() }
-    tellEnd()
+    reportEnd()
   }
 
   // MARK: Suspending
@@ -381,7 +381,7 @@ public final class Execution {
     for source in runningSources { source.cancel() }
     runningSources = []
     for (index, sink) in sinks.enumerated() where outcome == nil && sink.isOpen {
-      if sink.isCarried, keeping(plan.sinks[index]) {
+      if sink.isPersistent, keeping(plan.sinks[index]) {
         sink.node.relinquish()
         sink.node.drained()
       } else {
@@ -391,24 +391,24 @@ public final class Execution {
     endIfOver()
   }
 
-  private func tellEnd() {
+  private func reportEnd() {
     guard holds == 0, let outcome else { return }
-    let tell = onEnd
+    let report = onEnd
     onEnd = { _ in }
-    tell(outcome)
+    report(outcome)
   }
 
   private func teardown() {
     for sink in sinks { sink.upstream.cancel() }
     for rootSubscriber in rootSubscribers { rootSubscriber.upstream?.cancel() }
     for tap in taps { tap.disconnect() }
-    for sink in sinks where sink.isOpen { sink.node.abandon() }
+    for sink in sinks where sink.isOpen { sink.node.cancel() }
     for shared in named { shared.disconnect() }
     for source in runningSources { source.cancel() }
     runningSources = []
   }
 
-  func driverEnded() {
+  func rootEnded() {
     endIfOver()
     if !isLaunching, outcome == nil { completeErrors() }
   }
@@ -442,10 +442,10 @@ public final class Execution {
     }
     if !justClosed.isEmpty { justClosed = [] }
     for bank in banks.values { bank.forget() }
-    let wasFree = !executor.isCongested
+    let wasFree = !executor.isInputPaused
     for sink in sinks where sink.isOpen { sink.node.turnEnded() }
     // What a sink has kept for the next batch does not wait for another sink that holds that batch back.
-    if wasFree, executor.isCongested {
+    if wasFree, executor.isInputPaused {
       for sink in sinks where sink.isOpen { sink.node.turnEnded() }
     }
   }

@@ -38,11 +38,11 @@ open class RunningSink: Downstream {
   open var awaitsAnswers: Bool { false }
 
   /// The pipeline ends without draining, and what this sink rejects is read or kept: reject what is left, but for
-  /// events with an acknowledgement, whose source is notified. Returns whether there was any. Called before `abandon`, maybe
+  /// events with an acknowledgement, whose source is notified. Returns whether there was any. Called before `cancel`, maybe
   /// more than once, maybe in the middle of a rejection.
-  open func surrender() -> Bool { false }
+  open func rejectRemaining() -> Bool { false }
 
-  // MARK: State, to override where the spec says `carries: .position`
+  // MARK: State, to override where the spec says `persistence: .position`
 
   /// Writes what this sink has taken and not delivered, but for events with an acknowledgement, whose source is notified that they
   /// have not been delivered. Timers are set anew.
@@ -54,7 +54,7 @@ open class RunningSink: Downstream {
   open func relinquish() {}
 
   /// The pipeline ends without draining: release everything, write nothing more.
-  open func abandon() {}
+  open func cancel() {}
 
   public final override func complete() {
     guard !hasEnded else { return }
@@ -83,7 +83,7 @@ open class RunningSink: Downstream {
   /// Nobody reads any more (a closed pipe): the sink ends as if it were complete, quietly.
   public final func closed() {
     hasEnded = true
-    abandon()
+    cancel()
     drained()
   }
 

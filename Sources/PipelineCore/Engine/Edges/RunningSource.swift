@@ -14,13 +14,13 @@ open class RunningSource: OperatorNode {
 
   // So that an event counts no references: `origin`, and the executor, which outlives the source.
   private let own: Unmanaged<Origin>
-  private let settler: Unmanaged<Executor>
+  private let unmanagedExecutor: Unmanaged<Executor>
 
   public override init(_ nodeContext: NodeContext, downstream: Downstream) {
     let step = nodeContext.execution.plan.steps[nodeContext.step.number]
     origin = Origin(source: step.owner, receivedAt: 0, reply: nodeContext.scope.origin.reply)
     own = .passUnretained(origin)
-    settler = .passUnretained(nodeContext.execution.executor)
+    unmanagedExecutor = .passUnretained(nodeContext.execution.executor)
     super.init(nodeContext, downstream: downstream)
   }
 
@@ -30,7 +30,7 @@ open class RunningSource: OperatorNode {
   /// Goes on after `restore`, in place of `begin`. Called once; events may be emitted before it returns.
   open func resume() {}
 
-  /// Where its state is a position (``Carries/position(version:)``): whether it has one, because it has begun.
+  /// Where its state is a position (``Persistence/position(version:)``): whether it has one, because it has begun.
   open var hasPosition: Bool { true }
 
   /// Whether it goes on for ever unless it is stopped, with nothing but time: a test does not wait for its end.
@@ -51,7 +51,7 @@ open class RunningSource: OperatorNode {
   open func pause() {}
 
   /// Completes because the pipeline stops, without having said what it still had to say.
-  public final func cutOff() {
+  public final func completeEarly() {
     nodeContext.scope.work?.isCut = true
     finish()
   }
@@ -65,18 +65,19 @@ open class RunningSource: OperatorNode {
   final override func closed() {
     ended()
     if origin.reply != nil { execution.forget(self) }
-    if carries.fitsOtherParameters, hasPosition, !nodeContext.scope.isForSomething, nodeContext.scope.subject == nil {
+    if persistence.fitsOtherParameters, hasPosition, !nodeContext.scope.isForSomething, nodeContext.scope.subject == nil
+    {
       execution.closed(self)
     }
   }
 
   // MARK: State
 
-  final var carries: Carries { replacement?.carries ?? nodeContext.carries }
+  final var persistence: Persistence { replacement?.persistence ?? nodeContext.persistence }
 
   final override func record(_ state: inout StateWriter) {
     let key = StateTable.Key.step(
-      nodeContext.step, version: carries.version, fitsOtherParameters: carries.fitsOtherParameters)
+      nodeContext.step, version: persistence.version, fitsOtherParameters: persistence.fitsOtherParameters)
     state.record(key) { state in
       state.write(serial)
       state.own(nodeContext.step, save)
@@ -96,18 +97,18 @@ open class RunningSource: OperatorNode {
 
   /// Has what the last event put off run before the next one comes, so that it makes no difference whether they share a turn.
   @inline(__always)
-  public final func settle() {
-    settler._withUnsafeGuaranteedRef {
-      $0.settle()
+  public final func finishEvent() {
+    unmanagedExecutor._withUnsafeGuaranteedRef {
+      $0.finishEvent()
       $0.count()
     }
   }
 
   /// The same; whether the next one must have another turn (``Executor/resume(inner:_:)``).
   @inline(__always)
-  final func settleAndYield() -> Bool {
-    settler._withUnsafeGuaranteedRef {
-      $0.settle(yielding: true)
+  final func finishEventAndSpend() -> Bool {
+    unmanagedExecutor._withUnsafeGuaranteedRef {
+      $0.finishEvent(yielding: true)
       return $0.spend()
     }
   }
@@ -116,14 +117,14 @@ open class RunningSource: OperatorNode {
   public final func produce(_ value: Value, position: Int64 = -1) {
     execution.tally.received &+= 1
     emit(Event(value, from: own, position: position))
-    settle()
+    finishEvent()
   }
 
   /// The same, of another origin.
   public final func produce(_ value: Value, origin: Origin, position: Int64 = -1) {
     execution.tally.received &+= 1
     emit(Event(value, origin: origin, position: position))
-    settle()
+    finishEvent()
   }
 
   /// Rejects input that is no event.

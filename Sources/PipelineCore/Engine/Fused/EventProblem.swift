@@ -53,7 +53,7 @@ extension Execution {
 
 extension OperatorNode {
   /// Applies the error policy to an event; whether it goes on as it is.
-  final func keeps(_ event: Event, because problem: () -> EventProblem) -> Bool {
+  final func passesOn(_ event: Event, because problem: () -> EventProblem) -> Bool {
     switch execution.outcome(of: event, at: nodeContext.step, because: problem) {
     case .pass: return true
     case .gone: break
@@ -65,12 +65,12 @@ extension OperatorNode {
   /// The same for an event for which `program` gave `error`.
   @inline(never)
   final func failed(_ event: Event, _ error: Value, _ program: Program, _ frame: EventFrame) -> Bool {
-    keeps(event) { .expression(error, program, frame) }
+    passesOn(event) { .expression(error, program, frame) }
   }
 
   /// Applies the error policy to an event that the step cannot take; `keep` passes it on.
   final func refuse(_ event: Event, _ code: Diagnostic.Code, _ message: String) {
-    if keeps(event, because: { EventProblem(code: code, message: message) }) { emit(event) }
+    if passesOn(event, because: { EventProblem(code: code, message: message) }) { emit(event) }
   }
 
   /// What a condition says of `event`; nil if it cannot be decided, and the event has been dealt with.

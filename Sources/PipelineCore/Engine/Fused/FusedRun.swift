@@ -23,7 +23,7 @@ open class FusedStep {
   /// value than this one, so its operator says ``FusableOperator/changesValue``.
   open func complete(_ run: FusedRun) -> Value? { nil }
   open func fail(_ failure: SignalFailure, _ run: FusedRun) {}
-  /// Writes what the step keeps. To override, with `restore`, where the spec says `carries: .state`.
+  /// Writes what the step keeps. To override, with `restore`, where the spec says `persistence: .state`.
   open func save(_ state: inout StateWriter) {}
   /// Takes back what `save` wrote, in the same order. A step that throws is given up for a new one.
   open func restore(_ state: inout StateReader) throws(StateFault) {}
@@ -66,7 +66,7 @@ public final class FusedRun: OperatorNode {
     private let run: Unmanaged<FusedRun>
     init(_ run: FusedRun) { self.run = .passUnretained(run) }
     override func ended() { run._withUnsafeGuaranteedRef { $0.finish() } }
-    override func settled() { run._withUnsafeGuaranteedRef { $0.nodeContext.scope.chain?.settled() } }
+    override func becameFresh() { run._withUnsafeGuaranteedRef { $0.nodeContext.scope.chain?.becameFresh() } }
   }
   // Nodes run on one thread at a time, and no access lasts longer than a load or a store.
   @exclusivity(unchecked) private var current = 0
@@ -353,7 +353,7 @@ public final class FusedRun: OperatorNode {
 
   func recordSteps(_ own: OwnSteps?, _ state: inout StateWriter) {
     for (index, component) in components.enumerated() {
-      let version = component.carries.version
+      let version = component.persistence.version
       guard version > 0 else { continue }
       let step = own?[index] ?? steps[index].step
       state.record(.step(steps[index].id, version: version)) { state in
@@ -366,7 +366,7 @@ public final class FusedRun: OperatorNode {
     let own = chain?.steps
     for (index, component) in components.enumerated() {
       let id = steps[index].id
-      guard let record = restoration.record(id, version: component.carries.version) else { continue }
+      guard let record = restoration.record(id, version: component.persistence.version) else { continue }
       do throws(StateFault) {
         let step = own?[index] ?? steps[index].step
         let waking = late.contains(index) ? lateStep(index, own) : nil

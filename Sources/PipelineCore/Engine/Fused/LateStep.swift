@@ -12,7 +12,7 @@ class FusedChain {
   /// A step has completed the chain, and the steps behind it have been told.
   func ended() {}
   /// A step has done its work and keeps nothing.
-  func settled() {}
+  func becameFresh() {}
   /// Runs of its own that steps of the chain are in, where each chain is subscribed by itself.
   final var runs: [Unmanaged<FusedRun>] = []
 
@@ -118,7 +118,7 @@ open class LateStep: FusedStep, TimerTarget {
   public final func woke(_ token: Int) {
     guard !isStopped else { return }
     run.acting(at: index) { timeCame(token) }
-    if isFresh { chain.settled() }
+    if isFresh { chain.becameFresh() }
   }
 
   final func stop() {

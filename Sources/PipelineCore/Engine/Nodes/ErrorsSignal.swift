@@ -47,9 +47,9 @@ final class ErrorsSignal {
 
   func complete() {
     isOver = true
-    let told = subscribers
+    let reported = subscribers
     subscribers = []
-    for subscriber in told where !subscriber.isClosed {
+    for subscriber in reported where !subscriber.isClosed {
       subscriber.isClosed = true
       execution.executor.releaseLater(subscriber)
       subscriber.downstream._withUnsafeGuaranteedRef { $0.complete() }

@@ -69,7 +69,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
   /// Goes on where `later` left off.
   open func resumed(_ token: Int) {}
 
-  // MARK: State, to override where the spec says `carries: .state`
+  // MARK: State, to override where the spec says `persistence: .state`
 
   /// Writes what this class keeps, timers included. Inputs, inlets and what is above are written by the graph.
   open func save(_ state: inout StateWriter) {}
@@ -174,7 +174,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
 
   /// Writes the records of this node and of what is above.
   func record(_ state: inout StateWriter) {
-    state.record(.step(nodeContext.step, version: nodeContext.carries.version)) { state in
+    state.record(.step(nodeContext.step, version: nodeContext.persistence.version)) { state in
       state.write(each: upstreams.filter { !$0.subscription.isClosed }) { $0.write($1.input) }
       state.write(each: executor.deferrals(of: self)) {
         $0.write($1.position)
@@ -251,10 +251,10 @@ public struct NodeContext {
 
 extension NodeContext {
   /// What the component keeps beyond the process.
-  var carries: Carries {
+  var persistence: Persistence {
     switch plan?.kind {
-    case .node(let component, _, _): component.carries
-    case .source(let component, _): component.carries
+    case .node(let component, _, _): component.persistence
+    case .source(let component, _): component.persistence
     default: .nothing
     }
   }

@@ -271,15 +271,15 @@ final class SharedSignal: Downstream {
 
   /// Teardown before the handlers: a subscriber that receives the end may subscribe again.
   private func end() -> [Subscriber] {
-    let told = subscribers
+    let reported = subscribers
     subscribers = []
     let above = connection
     connection = nil
     if sharing.again { kept.removeAll() }
     above?.cancel()
-    for subscriber in told {
+    for subscriber in reported {
       execution.executor.releaseLater(subscriber)
     }
-    return told
+    return reported
   }
 }

@@ -55,9 +55,9 @@ final class Subject: Downstream {
 
   private func end() -> Unmanaged<Downstream>? {
     hasEnded = true
-    let told = subscriber
-    told?.cancel()
-    return told?.downstream
+    let reported = subscriber
+    reported?.cancel()
+    return reported?.downstream
   }
 }
 

@@ -5,7 +5,7 @@
 public struct StateReader {
   /// The version of the component's state that wrote this.
   public let version: Int
-  /// The step's parameters have changed since. Only a state that ``Carries/position(version:)`` describes comes so.
+  /// The step's parameters have changed since. Only a state that ``Persistence/position(version:)`` describes comes so.
   public let hasOtherParameters: Bool
   private let bytes: [UInt8]
   private var at: Int

@@ -104,23 +104,23 @@ struct Fingerprint {
   /// count, because what is stored must tell nothing of them.
   ///
   /// - Parameter tellsKinds: Whether the number `5` and the text `'5'` differ.
-  static func of(_ node: YAMLNode?, tellsKinds: Bool = false) -> UInt64 {
+  static func of(_ node: YAMLNode?, includesKinds: Bool = false) -> UInt64 {
     guard let node else { return 1 }
     var print = Fingerprint()
     switch node.content {
     case .scalar(let scalar):
       print.add(UInt8(1))
-      if tellsKinds { print.add(scalar.kind.number) }
+      if includesKinds { print.add(scalar.kind.number) }
       if !scalar.containsSecret { print.add(scalar.text.text) }
     case .sequence(let items):
       print.add(UInt8(2))
-      for item in items { print.add(of(item, tellsKinds: tellsKinds)) }
+      for item in items { print.add(of(item, includesKinds: includesKinds)) }
     case .mapping(let entries):
       var sum: UInt64 = 0
       for entry in entries {
         var member = Fingerprint()
         member.add(entry.key.text.text)
-        member.add(of(entry.value, tellsKinds: tellsKinds))
+        member.add(of(entry.value, includesKinds: includesKinds))
         sum &+= member.value
       }
       print.add(UInt8(3))
@@ -144,7 +144,7 @@ extension YAMLNode {
         print.add(UInt8(0))
         print.add(member.key.text.text)
       }
-      print.add(Fingerprint.of(entry.value, tellsKinds: true))
+      print.add(Fingerprint.of(entry.value, includesKinds: true))
     }
     return print.value
   }

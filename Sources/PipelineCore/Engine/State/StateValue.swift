@@ -17,7 +17,7 @@ public struct StateFault: Error, Sendable, Equatable {
 }
 
 /// What of a running component outlives the process.
-public enum Carries: Sendable, Equatable {
+public enum Persistence: Sendable, Equatable {
   /// It keeps nothing.
   case nothing
   /// What `save` writes and `restore` reads. The version goes up when the form changes; one that the

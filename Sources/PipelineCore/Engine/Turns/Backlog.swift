@@ -6,7 +6,7 @@ struct Backlog {
   mutating func restore(_ wasOver: Bool, _ executor: Executor) {
     if wasOver, !isOver {
       isOver = true
-      executor.congest(.queue)
+      executor.pauseInput(.queue)
     }
   }
 
@@ -14,10 +14,10 @@ struct Backlog {
   mutating func update(_ count: Int, _ limit: Int, _ executor: Executor) {
     if !isOver, count > limit {
       isOver = true
-      executor.congest(.queue)
+      executor.pauseInput(.queue)
     } else if isOver, count <= limit / 2 {
       isOver = false
-      executor.decongest(.queue)
+      executor.resumeInput(.queue)
     }
   }
 }

@@ -14,7 +14,7 @@ public struct TurnLimits: Sendable {
   /// How long the turns of one pipeline may keep a thread that others want.
   public static let quantum = TimeSpan.milliseconds(4)
   /// The clock is looked at about so often during a turn.
-  static let look = TimeSpan(nanoseconds: 200_000)
+  static let checkInterval = TimeSpan(nanoseconds: 200_000)
   /// The most events between two looks; it bounds how much longer the turn lasts in which events become expensive.
   static let longestStride = 128
 }
@@ -66,9 +66,9 @@ public final class Executor: @unchecked Sendable {
   /// How many events may come until the clock is looked at; shared with the arena, which sets it to zero when it needs
   /// more memory from the system.
   private let credit: UnsafeMutablePointer<Int>
-  /// What `credit` was when the clock was looked at last: about as many events as take ``TurnLimits/look``.
+  /// What `credit` was when the clock was looked at last: about as many events as take ``TurnLimits/checkInterval``.
   private var stride = 8
-  private var lastLook = Instant(nanoseconds: 0)
+  private var lastCheck = Instant(nanoseconds: 0)
   private var turnEnd = Instant(nanoseconds: 0)
   private var eventsLeft = 0
   /// What `credit` began with.
@@ -94,7 +94,7 @@ public final class Executor: @unchecked Sendable {
   public var setNeedsTurn: @Sendable () -> Void = {}
   /// Has the calling thread, which has nothing else to do and may wait, run turns if no other thread does at the moment,
   /// one with this batch (of an inner source?) among them; false if the batch was not taken. It saves waking another
-  /// thread. What those turns leave to the thread with ``leave(_:)`` it does behind them. Set, if at all, by whoever
+  /// thread. What those turns leave to the thread with ``afterTurn(_:)`` it does behind them. Set, if at all, by whoever
   /// runs the turns, once, before the first post.
   public var runInline: @Sendable (_ batch: @escaping Work, _ isInner: Bool) -> Bool = { _, _ in false }
   /// What becomes of the events of this turn, if somebody asks. A sink that takes something of them to write it later
@@ -103,15 +103,15 @@ public final class Executor: @unchecked Sendable {
   /// `ack` was made here, for several.
   private var tracksSeveral = false
   /// What the thread that runs turns by `runInline` does behind them; nil while another one runs them.
-  private var errands: [Work]?
+  private var workAfterTurn: [Work]?
   /// Called at the end of each turn, while its values are still valid.
   var turnEnded: () -> Void = {}
   /// Called in a turn when nothing is left to do in it; it may cause more.
   var becameQuiet: () -> Void = {}
 
   /// How many sinks (and full queues) ask for no further input.
-  private var congestedOutputs = 0
-  private var congestedQueues = 0
+  private var pausingOutputs = 0
+  private var pausingQueues = 0
   /// Steps that must not run on the stack of their caller: the next round of a repeat.
   private var deferred: [(node: OperatorNode, token: Int)] = []
   private var deferredHead = 0
@@ -194,10 +194,10 @@ public final class Executor: @unchecked Sendable {
 
   /// Whether another batch of input waits and will be taken without anybody having to act.
   public var hasBatchAtHand: Bool {
-    !isCongested && (!remainders.isEmpty || mailbox.withLock { !$0.batches.isEmpty })
+    !isInputPaused && (!remainders.isEmpty || mailbox.withLock { !$0.batches.isEmpty })
   }
 
-  public var isCongested: Bool { congestedOutputs + congestedQueues > 0 }
+  public var isInputPaused: Bool { pausingOutputs + pausingQueues > 0 }
 
   /// Runs turns until nothing is due, at most `limit`; returns whether something is left to do now.
   @discardableResult
@@ -223,30 +223,30 @@ public final class Executor: @unchecked Sendable {
   }
 
   /// What came of turns on a thread that belongs to somebody else.
-  public struct Lent {
+  public struct InlineRun {
     /// The batch has had its turn. If not, it is to be posted.
     public var isTaken = false
     /// Something is left to do now.
     public var isBusy = false
     /// What this thread has to do as soon as others may run turns again.
-    public var errands: [Work] = []
+    public var afterTurn: [Work] = []
   }
 
   /// Runs turns as `run` does, on a thread that belongs to somebody else, and among them one with `batch`, which comes
   /// behind all that is due and waits for it.
-  public func runLent(
+  public func runOnCaller(
     inner: Bool = false, for quantum: TimeSpan = TurnLimits.quantum, until deadline: Instant? = nil, _ batch: Work
-  ) -> Lent {
-    var lent = Lent()
-    errands = []
-    lent.isBusy = run(for: quantum, until: deadline)
-    if !lent.isBusy, congestedOutputs == 0, inner || congestedQueues == 0 {
-      lent.isTaken = true
+  ) -> InlineRun {
+    var result = InlineRun()
+    workAfterTurn = []
+    result.isBusy = run(for: quantum, until: deadline)
+    if !result.isBusy, pausingOutputs == 0, inner || pausingQueues == 0 {
+      result.isTaken = true
       turn(batch)
-      if isDue { lent.isBusy = run(for: quantum, until: deadline) }
+      if isDue { result.isBusy = run(for: quantum, until: deadline) }
     }
-    lent.errands = errands.take() ?? []
-    return lent
+    result.afterTurn = workAfterTurn.take() ?? []
+    return result
   }
 
   /// Whether another turn may be due at the instant of the last one.
@@ -258,9 +258,9 @@ public final class Executor: @unchecked Sendable {
 
   /// Leaves work that may block, such as writing, to the thread that runs this turn; false if that thread must not
   /// wait. Called in a turn; the work runs behind it, while other turns may run elsewhere.
-  public func leave(_ work: @escaping Work) -> Bool {
-    guard errands != nil else { return false }
-    errands?.append(work)
+  public func afterTurn(_ work: @escaping Work) -> Bool {
+    guard workAfterTurn != nil else { return false }
+    workAfterTurn?.append(work)
     return true
   }
 
@@ -292,7 +292,7 @@ public final class Executor: @unchecked Sendable {
       turn {}
       return true
     }
-    if congestedOutputs == 0, runBatch() { return true }
+    if pausingOutputs == 0, runBatch() { return true }
     // What had to let the others go first.
     if let work = takeUrgent() {
       turn(work)
@@ -325,7 +325,7 @@ public final class Executor: @unchecked Sendable {
 
   /// Runs a turn with input; false if there is none that may be taken.
   private func runBatch() -> Bool {
-    let outer = congestedQueues == 0
+    let outer = pausingQueues == 0
     // A source has one batch at a time, so the rest of one comes before all that waits; inner ones first, as below.
     if !remainders.isEmpty,
       let index = remainders.firstIndex(where: \.isInner) ?? (outer ? remainders.indices.first : nil),
@@ -351,7 +351,7 @@ public final class Executor: @unchecked Sendable {
     turns &+= 1
     isSpent = false
     turnEnd = now + limits.time
-    lastLook = now
+    lastCheck = now
     eventsLeft = limits.events
     grant()
     work()
@@ -371,10 +371,10 @@ public final class Executor: @unchecked Sendable {
     if !deferredReleases.isEmpty { deferredReleases.removeAll(keepingCapacity: true) }
     arena.reset()
     // Steps that were put off to the next turn belong to the events of this one.
-    if let settled = ack, deferredHead == deferred.count {
+    if let ended = ack, deferredHead == deferred.count {
       ack = nil
       tracksSeveral = false
-      settled.release()
+      ended.release()
     }
   }
 
@@ -403,7 +403,7 @@ public final class Executor: @unchecked Sendable {
   @inline(__always)
   func spend() -> Bool {
     credit.pointee &-= 1
-    return credit.pointee <= 0 && look()
+    return credit.pointee <= 0 && checkLimits()
   }
 
   /// Counts an event of a source that cannot stop behind it.
@@ -412,14 +412,14 @@ public final class Executor: @unchecked Sendable {
 
   /// Looks at the clock and at the memory, and decides how soon to look again.
   @inline(never)
-  private func look() -> Bool {
+  private func checkLimits() -> Bool {
     if isSpent { return true }
     let time = clock.now
-    let elapsed = time - lastLook
-    lastLook = time
+    let elapsed = time - lastCheck
+    lastCheck = time
     eventsLeft -= granted
     // Events of one kind take about as long as those before them.
-    stride = elapsed > TurnLimits.look ? max(1, stride / 4) : min(TurnLimits.longestStride, stride * 2)
+    stride = elapsed > TurnLimits.checkInterval ? max(1, stride / 4) : min(TurnLimits.longestStride, stride * 2)
     let isCutShort = deferredHead < deferred.count && depth == 0
     isSpent = isCutShort || time >= turnEnd || arena.allocated >= limits.bytes || eventsLeft <= 0
     grant()
@@ -479,7 +479,7 @@ public final class Executor: @unchecked Sendable {
   ///
   /// `yielding`: the next event waits for what is left, in another turn (``spend()``).
   @inline(__always)
-  func settle(yielding: Bool = false) {
+  func finishEvent(yielding: Bool = false) {
     if deferredHead < deferred.count, depth == 0 { runDeferred(yielding: yielding) }
   }
 
@@ -559,13 +559,13 @@ public final class Executor: @unchecked Sendable {
     case queue
   }
 
-  /// One more place that wants no further input. Each call needs one ``decongest(_:)``.
-  public func congest(_ pressure: Pressure) {
-    if pressure == .output { congestedOutputs += 1 } else { congestedQueues += 1 }
+  /// One more place that wants no further input. Each call needs one ``resumeInput(_:)``.
+  public func pauseInput(_ pressure: Pressure) {
+    if pressure == .output { pausingOutputs += 1 } else { pausingQueues += 1 }
   }
 
-  public func decongest(_ pressure: Pressure) {
-    if pressure == .output { congestedOutputs -= 1 } else { congestedQueues -= 1 }
-    precondition(congestedOutputs >= 0 && congestedQueues >= 0, "decongest without congest")
+  public func resumeInput(_ pressure: Pressure) {
+    if pressure == .output { pausingOutputs -= 1 } else { pausingQueues -= 1 }
+    precondition(pausingOutputs >= 0 && pausingQueues >= 0, "input resumed more often than paused")
   }
 }

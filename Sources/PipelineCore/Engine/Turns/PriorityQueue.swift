@@ -23,7 +23,7 @@ struct PriorityQueue {
   mutating func remove(_ precedence: Int) {
     counts[precedence] -= 1
     total -= 1
-    precondition(counts[precedence] >= 0, "removed from the agenda without being on it")
+    precondition(counts[precedence] >= 0, "removed from the priority queue without being in it")
   }
 
   /// Whether something goes first.

@@ -16,7 +16,7 @@ final class RootSubscriber: Downstream {
 
   override func complete() {
     hasEnded = true
-    execution.driverEnded()
+    execution.rootEnded()
   }
 
   override func fail(_ failure: SignalFailure) {

@@ -1,4 +1,4 @@
-extension DecodingPlace: StateValue {
+extension DecodingPosition: StateValue {
   public func save(to state: inout StateWriter) {
     state.write(offset)
     state.write(memory)

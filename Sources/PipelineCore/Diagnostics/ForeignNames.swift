@@ -1,8 +1,8 @@
 /// What other libraries and daemons call our things.
 ///
 /// None of them is accepted: a file has one spelling. They lead to a message that names ours.
-enum RivalNames {
-  struct Rival: Sendable {
+enum ForeignNames {
+  struct ForeignName: Sendable {
     var ours: String
     /// A sentence for `help`.
     var help: String
@@ -60,11 +60,11 @@ enum RivalNames {
   ]
 
   /// A word may mean several things of ours, by its place; the first that the place knows is meant.
-  static let table: [String: [Rival]] = {
-    var table: [String: [Rival]] = [:]
+  static let table: [String: [ForeignName]] = {
+    var table: [String: [ForeignName]] = [:]
     for (ours, help, names) in rows {
-      let rival = Rival(ours: ours, help: help.isEmpty ? "It is called '\(ours)' here" : help)
-      for name in names.split(separator: " ") { table[String(name), default: []].append(rival) }
+      let foreign = ForeignName(ours: ours, help: help.isEmpty ? "It is called '\(ours)' here" : help)
+      for name in names.split(separator: " ") { table[String(name), default: []].append(foreign) }
     }
     return table
   }()

@@ -2,10 +2,10 @@ internal import DequeModule
 
 extension Command {
   /// The running command. Who executes it, and who listens, holds a subscription to it and so keeps it alive.
-  final class Hub: MultiInletNode {
+  final class Running: MultiInletNode {
     let parameters: Command
     /// The `execute` steps, by the numbers that they have for good.
-    private var rootSubscribers: [UInt64: Execute.Node] = [:]
+    private var callers: [UInt64: Execute.Node] = [:]
     /// How many signals there are whose inner signals may execute it.
     private var holders = 0
     /// In the order in which they came.
@@ -28,7 +28,7 @@ extension Command {
     /// An execution was cut off because the pipeline stops, so the command does not say that it is free again.
     private var isCut = false
     /// Everybody who is there from the beginning has come.
-    private var isSettled = false
+    private var isWired = false
     /// What those who come late are told of, oldest first; the number of the last one is `lastValue`.
     private var kept = Deque<OwnedEvent>()
     private var lastValue: UInt64 = 0
@@ -39,7 +39,7 @@ extension Command {
     private struct Request {
       var input: OwnedEvent
       /// The number of the step that asked; it may have ended.
-      var rootSubscriber: UInt64
+      var caller: UInt64
       let work = Scope.Work()
       /// Whether it was begun while the sources were being ended, so that they are not what ends it.
       var isLate = false
@@ -47,18 +47,18 @@ extension Command {
       /// Whether it ends because the pipeline stops.
       func isCut(_ execution: Execution) -> Bool { work.isCut || execution.isDraining && !isLate }
 
-      init(input: OwnedEvent, rootSubscriber: UInt64) {
+      init(input: OwnedEvent, caller: UInt64) {
         self.input = input
-        self.rootSubscriber = rootSubscriber
+        self.caller = caller
       }
 
       init(_ state: inout StateReader) throws(StateFault) {
-        self.init(input: try state.read(), rootSubscriber: try state.read())
+        self.init(input: try state.read(), caller: try state.read())
       }
 
       func save(_ state: inout StateWriter) {
         state.write(input)
-        state.write(rootSubscriber)
+        state.write(caller)
       }
     }
 
@@ -79,7 +79,7 @@ extension Command {
         advance()
         announce()
       } else {
-        isSettled = true
+        isWired = true
       }
       if !isClosed { endIfIdle() }
     }
@@ -94,18 +94,18 @@ extension Command {
       return executions.isEmpty || parameters.whenBusy == .queue || parameters.whenBusy == .latest
     }
 
-    func attach(_ rootSubscriber: Execute.Node) { rootSubscribers[rootSubscriber.serial] = rootSubscriber }
+    func attach(_ caller: Execute.Node) { callers[caller.serial] = caller }
 
     /// What it has begun goes on: ending the subscription does not cancel the work (RACCommand's `execute:`).
-    func detach(_ rootSubscriber: Execute.Node) {
-      rootSubscribers[rootSubscriber.serial] = nil
+    func detach(_ caller: Execute.Node) {
+      callers[caller.serial] = nil
       if !isClosed { endIfIdle() }
     }
 
     /// How much of what an `execute` step has begun is not over.
-    func pending(of rootSubscriber: Execute.Node) -> Int {
-      executions.values.count { $0.rootSubscriber == rootSubscriber.serial }
-        + waiting.count { $0.rootSubscriber == rootSubscriber.serial }
+    func pending(of caller: Execute.Node) -> Int {
+      executions.values.count { $0.caller == caller.serial }
+        + waiting.count { $0.caller == caller.serial }
     }
 
     /// Somebody may have inner signals that execute it.
@@ -136,7 +136,7 @@ extension Command {
         let event = kept[Int(next - first)]
         next += 1
         event.keep(in: arena)
-        listener.tell(event.event)
+        listener.send(event.event)
       }
     }
 
@@ -155,12 +155,12 @@ extension Command {
 
     // MARK: Executing
 
-    func execute(_ event: Event, for rootSubscriber: Execute.Node) -> Answer {
+    func execute(_ event: Event, for caller: Execute.Node) -> Answer {
       guard !isClosed, isPermitted else { return .disabled }
-      let request = Request(input: OwnedEvent(event), rootSubscriber: rootSubscriber.serial)
+      let request = Request(input: OwnedEvent(event), caller: caller.serial)
       let limit = parameters.allowsConcurrentExecution ? parameters.maxConcurrent : 1
       if executions.count + waiting.count < limit {
-        rootSubscriber.began()
+        caller.began()
         beginOrWait(request)
         return .accepted
       }
@@ -168,20 +168,20 @@ extension Command {
       case .reject: return .busy
       case .drop: return .dropped
       case .queue:
-        rootSubscriber.began()
+        caller.began()
         waiting.append(request)
         backlog.update(waiting.count, parameters.queueLimit, executor)
         return .accepted
       case .latest:
-        rootSubscriber.began()
+        caller.began()
         // Teardown precedes what comes next; an observer sees one command going on.
         for inlet in inlets where executions[inlet.number] != nil {
           let old = executions.removeValue(forKey: inlet.number)
           drop(inlet)
-          if let old { rootSubscribers[old.rootSubscriber]?.ended() }
+          if let old { callers[old.caller]?.ended() }
         }
         if isClosed { return .disabled }
-        for old in waiting { rootSubscribers[old.rootSubscriber]?.ended() }
+        for old in waiting { callers[old.caller]?.ended() }
         waiting.removeAll()
         beginOrWait(request)
         return .accepted
@@ -224,12 +224,12 @@ extension Command {
         announce()
         return
       }
-      let rootSubscriber = executions[inlet.number].flatMap { rootSubscribers[$0.rootSubscriber] }
+      let caller = executions[inlet.number].flatMap { callers[$0.caller] }
       if parameters.deliver == .all || inlet.number == newest {
         keep(event)
-        tell(.values, event)
+        send(.values, event)
       }
-      rootSubscriber?.pass(event)
+      caller?.pass(event)
     }
 
     override func completed(_ inlet: Inlet) {
@@ -265,7 +265,7 @@ extension Command {
       let ended = executions.removeValue(forKey: number)
       advance()
       announce()
-      if let ended { rootSubscribers[ended.rootSubscriber]?.ended() }
+      if let ended { callers[ended.caller]?.ended() }
       if !isClosed { endIfIdle() }
     }
 
@@ -295,22 +295,22 @@ extension Command {
       guard !isAdvancing || !executions.isEmpty else { return }
       if saysExecuting != isExecuting {
         saysExecuting = isExecuting
-        tell(.executing, Event(.bool(saysExecuting)))
+        send(.executing, Event(.bool(saysExecuting)))
       }
       if saysEnabled != isEnabled {
         saysEnabled = isEnabled
-        tell(.enabled, Event(.bool(saysEnabled)))
+        send(.enabled, Event(.bool(saysEnabled)))
       }
     }
 
-    private func tell(_ output: CommandOutput.Kind, _ event: Event) {
+    private func send(_ output: CommandOutput.Kind, _ event: Event) {
       for listener in listeners where listener.kind == output { listener.pass(event) }
     }
 
     private func endIfIdle() {
       // Where everything is being cancelled nobody is told of an end.
       guard execution.outcome == nil else { return }
-      guard isSettled, rootSubscribers.isEmpty, holders == 0, executions.isEmpty, waiting.isEmpty else { return }
+      guard isWired, callers.isEmpty, holders == 0, executions.isEmpty, waiting.isEmpty else { return }
       finish()
     }
 
@@ -330,7 +330,7 @@ extension Command {
       state.write(isPermitted)
       state.write(saysExecuting)
       state.write(saysEnabled)
-      state.write(isSettled)
+      state.write(isWired)
       state.write(each: executions.sorted { $0.key < $1.key }) { state, execution in
         state.write(execution.key)
         execution.value.save(&state)
@@ -346,7 +346,7 @@ extension Command {
       isPermitted = try state.read()
       saysExecuting = try state.read()
       saysEnabled = try state.read()
-      isSettled = try state.read()
+      isWired = try state.read()
       for _ in 0..<(try state.count()) {
         let number = try state.read(in: 1...max(1, newest))
         guard executions.updateValue(try Request(&state), forKey: number) == nil else {

@@ -79,7 +79,7 @@ struct findings {
   uint64_t was_feed = 1;  ///< 1: the byte before was a line feed
 };
 
-/// Defines `name`, which does what `scan_verbatim` says, and `name##_utf8`, which it ends with. The latter looks only where
+/// Defines `name`, which does what `scan_pass_through` says, and `name##_utf8`, which it ends with. The latter looks only where
 /// something is not ASCII, from places that were noted: the first pass so has nothing in it that depends on the text but
 /// what is done where lines end.
 #define RX_VERBATIM(name, attributes, parity, put, lows)                                                     \
@@ -193,11 +193,11 @@ std::atomic<scanner> counting{scanner_for<false>(this_processor())};
 
 namespace rx_json {
 
-bool scan_verbatim(rx_lines &lines, size_t length, bool keeps) {
+bool scan_pass_through(rx_lines &lines, size_t length, bool keeps) {
   return (keeps ? keeping : counting).load(std::memory_order_relaxed)(lines, length);
 }
 
-void scan_verbatim_for(processor what) {
+void scan_pass_through_for(processor what) {
   keeping.store(scanner_for<true>(what), std::memory_order_relaxed);
   counting.store(scanner_for<false>(what), std::memory_order_relaxed);
 }

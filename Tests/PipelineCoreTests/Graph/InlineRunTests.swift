@@ -3,7 +3,7 @@ import Testing
 
 @testable import PipelineCore
 
-@Suite struct LentTurnTests {
+@Suite struct InlineRunTests {
   private final class Log: Sendable {
     let entries = Mutex<[String]>([])
     func add(_ entry: String) { entries.withLock { $0.append(entry) } }
@@ -18,40 +18,40 @@ import Testing
     let turn: @Sendable (String) -> Executor.Work = { name in
       {
         log.add("turn \(name)")
-        #expect(executor.leave { log.add("errand \(name)") })
+        #expect(executor.afterTurn { log.add("work \(name)") })
       }
     }
     executor.postBatch(turn("a"))
-    let lent = executor.runLent {
+    let run = executor.runOnCaller {
       turn("b")()
       executor.postBatch(turn("c"))
     }
-    #expect(lent.isTaken && !lent.isBusy)
+    #expect(run.isTaken && !run.isBusy)
     #expect(log.all == ["turn a", "turn b", "turn c"])
-    for errand in lent.errands { errand() }
-    #expect(log.all == ["turn a", "turn b", "turn c", "errand a", "errand b", "errand c"])
-    #expect(executor.runLent {}.errands.isEmpty)
+    for work in run.afterTurn { work() }
+    #expect(log.all == ["turn a", "turn b", "turn c", "work a", "work b", "work c"])
+    #expect(executor.runOnCaller {}.afterTurn.isEmpty)
   }
 
   @Test func aBatchThatMustWaitIsNotTaken() {
     let log = Log()
     for pressure in [Executor.Pressure.output, .queue] {
-      executor.congest(pressure)
-      #expect(!executor.runLent { log.add("input") }.isTaken)
-      #expect(executor.runLent(inner: true) { log.add("inner") }.isTaken == (pressure == .queue))
-      executor.decongest(pressure)
+      executor.pauseInput(pressure)
+      #expect(!executor.runOnCaller { log.add("input") }.isTaken)
+      #expect(executor.runOnCaller(inner: true) { log.add("inner") }.isTaken == (pressure == .queue))
+      executor.resumeInput(pressure)
     }
     executor.post { log.add("urgent") }
     executor.post { log.add("urgent too") }
-    let lent = executor.runLent(for: .zero) { log.add("input") }
-    #expect(!lent.isTaken && lent.isBusy)
+    let run = executor.runOnCaller(for: .zero) { log.add("input") }
+    #expect(!run.isTaken && run.isBusy)
     #expect(log.all == ["inner", "urgent", "urgent too"])
   }
 
   @Test func nothingIsLeftToTheThreadThatRunsTurnsAnyway() {
     let executor = executor
     let log = Log()
-    executor.postBatch { if !executor.leave({}) { log.add("refused") } }
+    executor.postBatch { if !executor.afterTurn({}) { log.add("refused") } }
     executor.run()
     #expect(log.all == ["refused"])
   }
@@ -61,11 +61,11 @@ import Testing
     let executor = executor
     executor.postBatch { log.add("earlier") }
     executor.post { log.add("urgent") }
-    let lent = executor.runLent {
+    let run = executor.runOnCaller {
       log.add("batch")
       executor.post { log.add("answer") }
     }
-    #expect(lent.isTaken && !lent.isBusy)
+    #expect(run.isTaken && !run.isBusy)
     #expect(log.all == ["urgent", "earlier", "batch", "answer"])
     #expect(executor.turns == 4)
   }
