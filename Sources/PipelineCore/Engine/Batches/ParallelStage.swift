@@ -1,24 +1,24 @@
-/// What the threads that decode the blocks of a source do beyond that: run the pure steps behind the source, and encode for
-/// the sinks behind those. The turn then only hands over bytes.
+/// What the decoding threads of a source do beyond decoding: run the pure steps behind the source and encode for the
+/// sinks behind those steps. The turn then only hands over bytes.
 ///
-/// A source has one where all its events go through pure steps, and nowhere else, to sinks that write a stream
-/// (``Plan/stage(of:)``). When it is worth it is decided while it runs: ``StagePlacement``.
+/// A source has a stage if all its events go through pure steps, and nowhere else, to sinks that write a stream
+/// (``Plan/stage(of:)``). ``StagePlacement`` decides at run time on which threads the stage runs.
 ///
-/// A block in which anything happens that only a turn can deal with (a line that is no event, an expression that fails,
-/// an event that cannot be encoded) is left to its turn, which then sees it as if nobody had tried.
+/// A block that needs a turn (a line is no event, an expression fails, an event cannot be encoded) is left to its turn
+/// unchanged; the turn processes the whole block itself.
 public struct ParallelStage: Sendable {
   /// The way from the source to one sink.
   public struct Branch: Sendable {
-    /// The steps, in their order; all are a ``PureStep``.
+    /// The steps in order; each is a ``PureStep``.
     var parts: [FusedRunPlan.Part]
-    /// The step of the sink.
+    /// The step ID of the sink.
     var sink: StepID
     var component: any SinkComponent
   }
 
   public let branches: [Branch]
 
-  /// Whether blocks of such lines reach every sink as they stand.
+  /// Whether every sink writes blocks of such lines unchanged.
   func passesThrough(_ kind: PassThroughLines.Kind) -> Bool {
     branches.allSatisfy { branch in
       branch.parts.isEmpty && branch.component.streamEncoding?.makeEncoder().passes(kind) == true
@@ -27,7 +27,7 @@ public struct ParallelStage: Sendable {
 }
 
 extension Plan {
-  /// The stage of a source, by its step; nil: its events need turns.
+  /// The stage of the source with this step ID; nil: its events need turns.
   public func stage(of source: StepID) -> ParallelStage? { stages[source] }
 
   /// The stages of all sources that have one.
@@ -57,8 +57,8 @@ extension Plan {
     }
   }
 
-  /// The way from a source to what reads `signal`, if it is one through pure steps: its steps, and the named signals that it
-  /// goes through.
+  /// The path from a source to the reader of `signal`, if it leads through pure steps only: the steps, and the named
+  /// signals on it.
   private static func way(
     to signal: SignalPlan, _ named: [NamedPlan]
   ) -> (source: StepID, parts: [FusedRunPlan.Part], through: [Int])? {
@@ -90,7 +90,7 @@ extension Plan {
 }
 
 extension FusedRunPlan {
-  /// Whether its steps depend on nothing but the value of each event.
+  /// Whether the result of each step depends only on the event's value.
   var isPure: Bool {
     parts.allSatisfy { part in
       !part.segment.usesMeta && !part.segment.usesNow && part.steps.allSatisfy { type(of: $0.component).isPure }
@@ -98,7 +98,7 @@ extension FusedRunPlan {
   }
 }
 
-/// Many events at once, as they are written: lines of the input as they stand, or what a ``ParallelStage`` has encoded.
+/// Many events at once, as they are written: input lines that pass through, or the output of a ``ParallelStage``.
 public struct Batch {
   enum Content {
     case lines(PassThroughLines)
@@ -106,19 +106,19 @@ public struct Batch {
   }
   let content: Content
 
-  /// What one sink writes of it.
+  /// The part of the batch that one sink writes.
   public struct Portion {
     public let bytes: UnsafeRawBufferPointer
-    /// How many events these are.
+    /// The number of events in `bytes`.
     public let events: Int
-    /// Keeps the bytes.
+    /// Owns the memory of `bytes`.
     public let memory: AnyObject
   }
 
   init(_ lines: PassThroughLines) { content = .lines(lines) }
   init(_ block: EncodedBlock) { content = .encoded(block) }
 
-  /// Events that came from the source.
+  /// How many events the source made.
   var received: Int {
     switch content {
     case .lines(let lines): lines.count
@@ -126,7 +126,7 @@ public struct Batch {
     }
   }
 
-  /// What the sink of that step writes of it; nil: it must see the events one by one.
+  /// The part that the sink with this step ID writes; nil: the sink must receive the events one by one.
   public func portion(of sink: StepID, encodedBy encoder: any EventEncoder) -> Portion? {
     switch content {
     case .lines(let lines):
@@ -136,13 +136,13 @@ public struct Batch {
   }
 }
 
-/// A block as the sinks of a stage write it. Its bytes are valid as long as it lives.
+/// A block as the sinks of a stage write it. The bytes are valid as long as the block lives.
 public final class EncodedBlock: @unchecked Sendable {
   private let spare: SpareOutput
   private let sinks: [StepID]
   private let buffers: [OutputBuffer]
   private let sent: [Int]
-  /// Events that came from the source.
+  /// How many events the source made.
   let received: Int
 
   init(_ spare: SpareOutput, _ sinks: [StepID], _ buffers: [OutputBuffer], sent: [Int], received: Int) {

@@ -1,17 +1,17 @@
 import Synchronization
 
-/// Where the work of a source's ``ParallelStage`` is done: in the turns at first, on the threads that decode as soon as that is
-/// worth it.
+/// Decides where the work of a source's ``ParallelStage`` runs: in turns at first, on the decoding threads as soon as
+/// that pays.
 public final class StagePlacement: Sendable {
   private struct State {
     var isBeside = false
-    /// Of the present span.
+    /// Blocks of the current span.
     var blocks = 0
     var making: Int64 = 0
     var using: Int64 = 0
-    /// Spans in a row in which it would have been worth it.
+    /// How many spans in a row were in favour of the decoding threads.
     var agreed = 0
-    /// Who else weighs how long blocks are used.
+    /// A second reader of the time that turns need for blocks.
     var alsoUsed: (@Sendable (Int64) -> Void)?
   }
   private let stage: ParallelStage?
@@ -19,17 +19,17 @@ public final class StagePlacement: Sendable {
   private let state = Mutex(State())
   private let handedOver = Atomic(false)
   private let threads: Int
-  /// It is worth it whatever blocks take.
+  /// The stage runs on the decoding threads from the start, without measuring.
   private let always: Bool
 
-  /// A span is at least that long, in nanoseconds of work and in blocks.
+  /// The least length of a span: nanoseconds of work, and blocks.
   private static let span: Int64 = 4_000_000
   private static let leastBlocks = 8
 
   /// - Parameters:
-  ///   - stage: Nil: there is nothing to do but decoding.
-  ///   - threads: How many may decode.
-  ///   - always: It is worth it from the first block on.
+  /// -   stage: Nil: the threads only decode.
+  /// -   threads: How many threads may decode.
+  /// -   always: The stage runs on the decoding threads from the first block on.
   public init(_ stage: ParallelStage?, threads: Int, always: Bool = false) {
     self.stage = stage
     self.threads = threads
@@ -37,25 +37,25 @@ public final class StagePlacement: Sendable {
     passesThrough = stage?.passesThrough(.documents) ?? false
   }
 
-  /// Blocks of plain documents will be passed on as they stand, so that their rows need not be found.
+  /// Blocks of plain documents will pass through unchanged, so their rows need not be found.
   public let passesThrough: Bool
 
-  /// Whether the last turn handed over a block, so that the next ones will do next to nothing either.
+  /// Whether the last turn handed over a whole block; the next turns then take next to no time either.
   public var isHandedOver: Bool {
     get { handedOver.load(ordering: .relaxed) }
     set { handedOver.store(newValue, ordering: .relaxed) }
   }
 
-  /// For one thread; nil as long as the turns do the work.
+  /// A worker for one thread; nil while the turns do the work.
   public func makeWorker() -> StageWorker? {
     guard let stage, state.withLock({ $0.isBeside }) else { return nil }
     return StageWorker(stage, spare)
   }
 
-  /// A block took so many nanoseconds to decode.
+  /// Reports how many nanoseconds the decoding of a block took.
   public func made(in nanoseconds: Int64) { state.withLock { $0.making &+= nanoseconds } }
 
-  /// A turn took so many nanoseconds for a block.
+  /// Reports how many nanoseconds a turn spent on a block.
   public func used(in nanoseconds: Int64) {
     state.withLock {
       $0.using &+= nanoseconds
@@ -63,7 +63,7 @@ public final class StagePlacement: Sendable {
     }
   }
 
-  /// Further turns took so many nanoseconds for the rest of the last block.
+  /// Reports how many nanoseconds further turns spent on the rest of the last block.
   public func usedMore(in nanoseconds: Int64) {
     let also = state.withLock { state in
       state.using &+= nanoseconds
@@ -72,14 +72,14 @@ public final class StagePlacement: Sendable {
     also?(nanoseconds)
   }
 
-  /// Tells `body` of what `usedMore` is told.
+  /// Calls `body` with each time reported to `usedMore`.
   public func whenUsedMore(_ body: @escaping @Sendable (Int64) -> Void) { state.withLock { $0.alsoUsed = body } }
 
-  /// At the end of a turn: moves the work beside the turns if it is worth it.
+  /// Called at the end of a turn: moves the work to the decoding threads if that pays.
   ///
-  /// It is where threads that do all of it beside each other would take less than decoding beside the turns takes: then what
-  /// is slower, the turns or decoding, is what everything waits for. A fourth more, because they get in each other's way;
-  /// and twice in a row, because the first blocks find everything cold.
+  /// It pays if the threads need less time for decoding and the stage together than is needed now, which is the larger
+  /// of the times of decoding and of the turns. The threads slow each other down, so a margin of a quarter is added.
+  /// Two spans in a row must agree, because the first blocks meet cold caches.
   func decide() {
     guard stage != nil else { return }
     state.withLock { state in
@@ -96,11 +96,11 @@ public final class StagePlacement: Sendable {
     }
   }
 
-  /// Whether the work is done beside the turns.
+  /// Whether the work runs off the pipeline thread.
   var isBeside: Bool { state.withLock { $0.isBeside } }
 }
 
-/// Buffers that are used again and again.
+/// A pool of buffers.
 final class SpareOutput: Sendable {
   private let buffers = Mutex<[OutputBuffer]>([])
   private static let limit = 256
@@ -124,13 +124,13 @@ public final class StageWorker {
   private let sinks: [StepID]
   private let arena = Arena()
   private let json = JSONParser()
-  // In memory of their own, so that an event counts no references.
+  // Raw memory: an event avoids retain and release.
   private let branches: UnsafeMutableBufferPointer<Branch>
   private let banks: UnsafeMutableBufferPointer<Unmanaged<SlotBank>>
-  /// Blocks in a row that had to be left to their turns, and how many more are left without trying.
+  /// How many blocks in a row were left to their turns, and how many further blocks are left without trying.
   private var failures = 0
   private var rest = 0
-  /// Whether a block that passes through as it stands needs no work.
+  /// Whether a block that passes through unchanged still needs the steps.
   private let hasSteps: Bool
 
   init(_ stage: ParallelStage, _ spare: SpareOutput) {
@@ -166,11 +166,11 @@ public final class StageWorker {
     banks.deallocate()
   }
 
-  /// What becomes of the block; nil: its turn must see to it.
+  /// Encodes the block; nil: its turn must process it.
   public func encode(_ block: DecodedBlock) -> EncodedBlock? {
     let rows = block.batch
     guard rows.rejected.isEmpty else { return nil }
-    // As it stands it costs nothing at all.
+    // A block that passes through unchanged costs nothing.
     if !hasSteps, let lines = rows.passThrough, branches.allSatisfy({ $0.encoder.passes(lines.kind) }) { return nil }
     if rest > 0 {
       rest -= 1
@@ -194,7 +194,7 @@ public final class StageWorker {
       sent.withUnsafeMutableBufferPointer { sent in
         rows.forEachValue(tokens: json.indexed) { value in
           received &+= 1
-          // What one event needed, the next one does not: small memory stays in the cache.
+          // The memory of one event is free for the next: a small arena stays in the cache.
           defer {
             arena.reset()
             for bank in banks { bank._withUnsafeGuaranteedRef { $0.forget() } }

@@ -1,29 +1,30 @@
 import Synchronization
 
-/// What becomes of the events that came in together: of one request, or one stretch of a file.
+/// Acknowledges events that came in together: those of one request, or of one stretch of a file.
 ///
-/// They are *settled* when everybody who holds them has let go: the turn that they came in, and each sink that
-/// has taken what the turn made of them and has not written it yet. That includes what was made of a rejection, where
-/// somebody reads the errors. An event that was dropped, or is a dead letter, holds nothing; neither does one that a step keeps for later (`throttle`, a window, an inner signal that waits).
+/// The events are acknowledged when every holder has released the acknowledgement: the turn that they came in, and each
+/// sink that has taken what the turn made of them and has not written it yet. An event that the pipeline made of a
+/// rejection counts too if the errors output has a reader. An event that was dropped, or is a dead letter, has no
+/// holder; neither has one that a step keeps for later (`throttle`, a window, an inner signal that waits).
 ///
-/// `done` is called once, on whichever thread lets go last. Failures win over success. If somebody goes
-/// away without letting go, they count as failed: an accident never counts as written.
+/// `done` is called once, on the thread of the last release. A failure wins over success. A holder that goes away
+/// without releasing fails the events, so lost events never count as written.
 public final class Ack: Sendable {
   public enum Outcome: Sendable, Equatable {
     case acknowledged
-    /// Something of it was not written, and why.
+    /// Some of the events were not written; the reason.
     case failed(String)
   }
 
   private struct State {
-    /// The turn holds it from the start.
+    /// The first holder is the turn.
     var holders = 1
     var outcome = Outcome.acknowledged
     var done: (@Sendable (Outcome) -> Void)?
-    /// What is let go of with it.
+    /// The acknowledgements that are released with this one.
     var members: [Ack] = []
 
-    /// The first failure stays.
+    /// Keeps the first failure.
     mutating func note(_ outcome: Outcome) {
       if self.outcome == .acknowledged { self.outcome = outcome }
     }
@@ -34,7 +35,7 @@ public final class Ack: Sendable {
     state = Mutex(State(done: done))
   }
 
-  /// Of several others, see ``include(_:)``.
+  /// Acknowledges several others together, see ``include(_:)``.
   convenience init() { self.init { _ in } }
 
   deinit {
@@ -42,14 +43,14 @@ public final class Ack: Sendable {
     done?(.failed("it was given up"))
   }
 
-  /// One more holder, who will call ``release(_:)`` once. Called by a holder, such as a sink during the turn.
+  /// Adds a holder, which must call ``release(_:)`` once. Called by a holder, such as a sink during the turn.
   public func hold() { state.withLock { $0.holders += 1 } }
 
-  /// Takes over one hold of `other`, and lets go of it with its own outcome when it is done. Called by a holder, and not
-  /// for what waits for this one, be it through others: the two would wait for each other.
+  /// Takes over one hold of `other` and releases it with this acknowledgement's outcome. Called by a holder. `other`
+  /// must not include this acknowledgement, directly or through others: neither would ever be released.
   func include(_ other: Ack) { state.withLock { $0.members.append(other) } }
 
-  /// Lets go.
+  /// Removes a holder.
   public func release(_ outcome: Outcome = .acknowledged) {
     let reported = state.withLock {
       state -> (done: @Sendable (Outcome) -> Void, outcome: Outcome, members: [Ack])? in
@@ -64,6 +65,6 @@ public final class Ack: Sendable {
     for member in reported.members { member.release(reported.outcome) }
   }
 
-  /// It cannot succeed any more; its holders still let go.
+  /// Fails the events. The holders still release.
   public func fail(_ reason: String) { state.withLock { $0.note(.failed(reason)) } }
 }

@@ -1,42 +1,43 @@
 import CJSON
 
-/// A source that reads bytes: decodes them and emits a row at a time.
+/// A source that reads bytes: decodes them and emits one row at a time.
 ///
-/// Where a turn is spent before all rows of a batch have been emitted, the rest has turns of its own. A subclass that does
-/// something behind a batch asks ``isBatchDone`` and leaves it to ``whenBatchIsDone(_:)`` if need be; it takes no further
-/// batch before.
+/// If a turn is spent before all rows of a batch are emitted, further turns emit the rest. A subclass that acts after a
+/// batch checks ``isBatchDone`` and otherwise passes its work to ``whenBatchIsDone(_:)``; it takes no further batch
+/// before.
 open class DecodingSource: RunningSource {
-  // Grows with what comes: an answer that holds one event needs little, and there may be hundreds of sources.
+  // Starts small and grows: an answer often holds one event, and there may be hundreds of sources.
   private let rows = RowBatch(capacity: 16)
-  /// The last block was handed over as it stands, or as it was encoded beside the turns.
+  /// The last block was handed over whole, unchanged or encoded by a decoding thread.
   private var isHandedOver = false
-  /// Where the first event of the last block stands in the input that was decoded and not sent, because the source was
-  /// closed before, or has not been sent yet; nil: all of them were sent.
+  /// The input offset of the first event of the last block that was decoded and not sent, because the source was closed
+  /// first or the rest waits for a turn; nil: all events were sent.
   public private(set) var unsentOffset: Int64?
 
   /// How far a batch has been emitted.
   private struct Cursor {
-    /// The next row or document; of plain lines, where the next one begins.
+    /// The index of the next row or document; in plain lines, the offset of the next line.
     var next = 0
-    /// How many of the refused rows have been reported.
+    /// How many of the rejected rows have been reported.
     var refused = 0
   }
 
-  /// What is left of a batch.
+  /// The rest of a batch.
   private struct Remainder {
     var rows: RowBatch
     var origin: Origin
     var cursor: Cursor
-    /// What the rows point into.
+    /// Owns the memory that the rows point into.
     var memory: AnyObject
     var then: (() -> Void)?
   }
   private var remainder: Remainder?
   private var isEnding = false
-  /// Holds the execution until the rest of the batch has been emitted.
+  /// Holds the execution until the rest of the batch is emitted.
   private var isPausing = false
 
-  /// A decoder; nil where none can be made, which checks refuse before: the source has failed with the reason.
+  /// Makes a decoder. Nil if that is impossible, which checks refuse beforehand: the source has then failed with the
+  /// reason.
   public final func makeDecoder(_ options: DecoderOptions) -> (any EventDecoder)? {
     do {
       return try options.decoder()
@@ -46,10 +47,10 @@ open class DecodingSource: RunningSource {
     }
   }
 
-  /// Decodes `slab`, which continues what came before for this `decoder`, and emits its rows.
+  /// Decodes `slab`, which continues the input of this `decoder`, and emits its rows.
   ///
-  /// `offset`: where the slab begins in the input. `isLast`: the input ends with it. Returns how many
-  /// rows the slab held, and how many pieces of it are no events.
+  /// `offset`: where the slab begins in the input. `isLast`: the input ends with the slab. Returns how many rows the
+  /// slab has, and how many pieces of it are no events.
   @discardableResult
   public final func take(
     _ slab: Slab, offset: Int64, isLast: Bool, by decoder: any EventDecoder, origin: Origin
@@ -66,7 +67,7 @@ open class DecodingSource: RunningSource {
     return found
   }
 
-  /// Emits the rows of a block that was decoded on another thread, or hands on what it has become there.
+  /// Emits the rows of a block that another thread decoded, or hands on the encoded block.
   public final func take(_ block: DecodedBlock, encoded: EncodedBlock? = nil, origin: Origin) {
     guard !isClosed else { return }
     emitRemainder()
@@ -85,11 +86,11 @@ open class DecodingSource: RunningSource {
   /// Whether all rows of the last batch have been emitted.
   public final var isBatchDone: Bool { remainder == nil }
 
-  /// Does something behind the last row of the batch that is not done, in the same turn. Not where the source has ended by
-  /// then. Once for each batch.
+  /// Runs `body` after the last row of the unfinished batch, in the same turn; never if the source ends first. Call it
+  /// at most once for each batch.
   public final func whenBatchIsDone(_ body: @escaping () -> Void) { remainder?.then = body }
 
-  /// Nanoseconds that the turns of the rest of the last batch have taken, for whoever weighs how long batches take.
+  /// Nanoseconds spent by the turns that emitted the rest of the last batch. Placement decisions read it.
   public private(set) final var restTime: Int64 = 0
 
   private func hold(_ rows: RowBatch, _ origin: Origin, from cursor: Cursor, in memory: AnyObject) {
@@ -123,7 +124,7 @@ open class DecodingSource: RunningSource {
     if isEnding { finish() }
   }
 
-  /// Emits what is left at once, however long it takes, because another batch follows.
+  /// Emits the rest at once, however long that takes, because another batch follows.
   private func emitRemainder() {
     guard !isBatchDone else { return }
     while let rest = remainder {
@@ -138,12 +139,12 @@ open class DecodingSource: RunningSource {
     endPause()
   }
 
-  /// A batch of which some has been emitted is seen through.
+  /// Finishes a batch that has been emitted in part.
   open override func drain() {
     if isBatchDone { finish() } else { isEnding = true }
   }
 
-  /// So it is here, for the next execution could not take the rest of it in.
+  /// Finishes the batch as `drain` does: another execution could not read the rest again.
   open override func pause() {
     guard !isBatchDone, !isPausing else { return }
     isPausing = true
@@ -158,24 +159,24 @@ open class DecodingSource: RunningSource {
 
   final override func ended() { endPause() }
 
-  /// Where the work of the stage of this source is done.
+  /// Decides where this source's stage runs.
   ///
   /// - Parameters:
-  ///   - threads: How many may decode.
-  ///   - always: The work is done beside the turns from the first block on.
+  /// -   threads: How many threads may decode.
+  /// -   always: The stage runs on the decoding threads from the first block on.
   public final func makePlacement(threads: Int, always: Bool) -> StagePlacement {
     StagePlacement(
       nodeContext.scope.isForSomething ? nil : execution.plan.stage(of: nodeContext.step), threads: threads,
       always: always)
   }
 
-  /// For the end of each turn in which there were blocks.
+  /// Call it at the end of each turn that took blocks.
   public final func endTurn(_ placement: StagePlacement) {
     placement.isHandedOver = isHandedOver
     placement.decide()
   }
 
-  /// Hands on many events at once; false: somebody must see them one by one.
+  /// Emits many events at once; false: some receiver needs them one by one.
   private func handOver(_ batch: Batch) -> Bool {
     guard isAccepted(batch) else { return false }
     isHandedOver = true
@@ -184,7 +185,7 @@ open class DecodingSource: RunningSource {
     return true
   }
 
-  /// Emits the rows of a batch, or hands all of it on at once. Returns where it stopped; nil: nothing is left.
+  /// Emits the rows of a batch, or all of it at once. Returns where it stopped; nil: nothing is left.
   private func produce(_ rows: RowBatch, _ origin: Origin) -> Cursor? {
     if let lines = rows.passThrough, handOver(Batch(lines)) { return nil }
     isHandedOver = false
@@ -201,7 +202,7 @@ open class DecodingSource: RunningSource {
       return produceLines(text, offset, origin, from: start.next).map { Cursor(next: $0) }
     case .rows:
       var cursor = start
-      // Refused rows are reported in their place.
+      // Rejected rows are reported in input order.
       while cursor.refused < rows.rejected.count {
         let refused = rows.rejected[cursor.refused]
         if let stop = produceRows(rows, cursor.next..<refused.index, origin) {
@@ -232,15 +233,15 @@ open class DecodingSource: RunningSource {
     }
   }
 
-  /// Where the next row stands, be it a refused one; nil: there is none.
+  /// The input offset of the next row, rejected or not; nil: there is none.
   private func offset(of cursor: Cursor, in rows: RowBatch) -> Int64? {
     let refused = cursor.refused < rows.rejected.count ? rows.rejected[cursor.refused] : nil
     if let refused, refused.index == cursor.next { return refused.offset }
     return cursor.next < rows.count ? rows.rows[cursor.next].offset : refused?.offset
   }
 
-  /// Emits some of the rows, until there is no more, the source is closed or the turn is spent; then the next row is
-  /// returned.
+  /// Emits rows until none is left, the source is closed or the turn is spent; in the last case returns the index of
+  /// the next row.
   private func produceRows(_ batch: RowBatch, _ range: Range<Int>, _ origin: Origin) -> Int? {
     let all = batch.rows.baseAddress
     guard let all, !range.isEmpty else { return nil }
@@ -249,7 +250,7 @@ open class DecodingSource: RunningSource {
     var emitted: UInt64 = 0
     defer {
       execution.tally.received &+= emitted
-      // Nobody may find tokens of a slab that is gone.
+      // Tokens must not be matched to a slab that has been freed.
       indexed.pointee.lines = nil
     }
     var event = Event(.null, origin: origin)
@@ -282,7 +283,7 @@ open class DecodingSource: RunningSource {
     var emitted: UInt64 = 0
     defer {
       execution.tally.received &+= emitted
-      // Nobody may find tokens of a slab that is gone.
+      // Tokens must not be matched to a slab that has been freed.
       indexed.pointee.lines = nil
     }
     var event = Event(.null, origin: origin)

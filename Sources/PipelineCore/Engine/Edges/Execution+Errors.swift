@@ -21,8 +21,7 @@ extension Execution {
     for stopped in reach.run(by: index) where outcome == nil { completeErrors(stopped) }
   }
 
-  /// Completes the errors outputs of signals that can never run again, and of sinks that are through: they have nothing
-  /// to wait for.
+  /// Completes the errors outputs of signals that can never run again and of sinks that have ended.
   func completeErrors() {
     for index in plan.named.indices where outcome == nil { completeErrors(index) }
     for index in sinks.indices where outcome == nil && !sinks[index].isOpen { sinks[index].errors.complete() }
@@ -34,8 +33,9 @@ extension Execution {
     if !reach.mayRun(index, state) { errors[index].complete() }
   }
 
-  /// The pipeline is about to end before its sinks have: what they hold goes to the readers of their errors, while that still
-  /// runs, or to the dead letters where these are kept. A sink that reads them may have to give up some of it in its turn; no two read each other's.
+  /// Called when the pipeline is about to end before its sinks have: rejects what they hold, to the readers of their
+  /// errors outputs while those still run, or to the dead letters if these are kept. A sink that reads errors may have
+  /// to reject some in turn, hence the loop; no two sinks read each other's errors.
   func rejectRemaining() {
     var goesOn = true
     while goesOn {
@@ -50,7 +50,7 @@ extension Execution {
 
   public func reject(_ rejection: Rejection, at nodeContext: NodeContext) { reject(rejection, step: nodeContext.step) }
 
-  /// Whether what the step rejects reaches a reader of the errors output, or the dead letters.
+  /// Whether a rejection of this step reaches a reader of the errors output, or the dead letters.
   func keepsRejections(of step: StepID) -> Bool {
     services.keepsDeadLetters || errorsByName[plan.steps[step.number].owner]?.isClaimed == true
   }
@@ -82,11 +82,12 @@ extension Execution {
     services.deadLetter(text.bytes)
   }
 
-  /// What is dropped where a condition fails, and where another expression does under `onError: drop`.
+  /// What the log says was dropped: the first where a condition fails, the second where another expression fails under
+  /// `onError: drop`.
   static let undecidedEvent = "an event, because its condition could not be decided"
   static let failedEvent = "an event, because an expression failed"
 
-  /// Logs a warning of a step, at most one a minute: the next one says how many there were meanwhile.
+  /// Logs a warning of a step, at most one a minute; the next one gives the number of those suppressed.
   func warn(_ step: StepID, _ message: @autoclosure () -> String) {
     let now = executor.now
     if let last = warnings[step], now < last.at + TimeSpan.seconds(60) {
@@ -99,8 +100,7 @@ extension Execution {
       .warning, plan.steps[step.number].label, hidden == 0 ? message() : "\(message()) (and \(hidden) times before)")
   }
 
-  /// Counts an event that was dropped because its condition could not be evaluated, and logs the first
-  /// of each kind.
+  /// Counts an event that was dropped because its condition could not be evaluated, and logs the first of each kind.
   func undecided(
     _ message: @autoclosure () -> String, at step: StepID, location: SourceLocation?,
     what: String = Execution.undecidedEvent

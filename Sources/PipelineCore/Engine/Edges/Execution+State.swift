@@ -1,37 +1,37 @@
-/// How far a sink of a saved state had come.
+/// How far a sink of a saved state was.
 enum SinkStatus: UInt8 {
   case open
-  /// Its input had ended, but not everything was written.
+  /// Its input had ended; some of it was not written.
   case ended
   case drained
 }
 
 extension RootSubscriber {
-  /// It in a saved state.
+  /// The key of the root subscriber in a saved state.
   static func reference(_ signal: String) -> String { "drivers.\(signal)" }
 }
 
 extension Execution {
-  /// What the pipeline keeps: operators, timers, inner signals, positions of sources. Call it between two turns.
+  /// The state of the pipeline: operators, timers, inner signals, positions of sources. Call it between two turns.
   ///
-  /// An execution of the same pipeline that is launched with it goes on as this one would have. Requests that
-  /// are under way are made again; what has not been read yet is not part of it, and of what a sink has taken, only what
-  /// it carries (``RunningSink/save(_:)``).
-  /// Nil if the pipeline has ended or is about to: then there is nothing to go on with.
+  /// An execution of the same pipeline that is launched with this state continues where this one is. Requests under way
+  /// are sent again. Input that was not read is not part of the state; of the events a sink holds, the state has what
+  /// the sink saves (``RunningSink/save(_:)``). Nil if the pipeline has ended or is about to: nothing is left to
+  /// continue.
   ///
-  /// - Parameter keeping: of which sinks that is part of the state.
+  /// - Parameter keeping: Whether the events that a sink holds are part of the state.
   public func saveState(keeping: (SinkPlan) -> Bool = { _ in true }) -> [UInt8]? {
     draftState(keeping: keeping).map(finishState)
   }
 
-  /// A state to which positions of sources can still be added.
+  /// A state to which the positions of sources can still be added.
   struct StateDraft {
     fileprivate let table: StateTable.Builder
     fileprivate let context: StateWriter.Context
     fileprivate var records: StateWriter
   }
 
-  /// Writes what all that runs keeps.
+  /// Writes the state of everything that runs.
   func draftState(keeping: (SinkPlan) -> Bool = { _ in true }) -> StateDraft? {
     guard outcome == nil, !isStopping, !sinks.isEmpty || !rootSubscribers.isEmpty else { return nil }
     let table = StateTable.Builder(plan)
@@ -59,7 +59,7 @@ extension Execution {
     return StateDraft(table: table, context: context, records: state)
   }
 
-  /// Adds the positions of sources that were closed in this turn, and makes bytes of it.
+  /// Adds the positions of sources that were closed in this turn, and encodes the state.
   func finishState(_ draft: StateDraft) -> [UInt8] {
     let table = draft.table
     let context = draft.context
@@ -96,7 +96,7 @@ extension Execution {
     return state.bytes
   }
 
-  /// Gives a sink back what it had still to deliver.
+  /// Restores the undelivered events of a sink.
   func restore(
     _ node: RunningSink, _ sink: SinkPlan, _ component: any SinkComponent, _ restoration: Restoration
   ) {
@@ -112,12 +112,12 @@ extension Execution {
     }
   }
 
-  /// Writes the records of what `subscription` runs.
+  /// Writes the records of everything that runs for `subscription`.
   func record(_ subscription: any Subscription, of signal: SignalPlan, _ state: inout StateWriter) {
     guard !subscription.isClosed else { return }
     switch signal.kind {
     case .named(let index) where plan.named[index].isCold:
-      // Each reference has an instance of its own.
+      // Each reference to a cold signal has an instance of its own.
       state.record(.reference(signal.reference)) { state in
         record(subscription, of: plan.named[index].body, &state)
       }

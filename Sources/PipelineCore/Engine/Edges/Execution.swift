@@ -1,7 +1,7 @@
-/// One pipeline while it runs.
+/// A running pipeline.
 ///
-/// Everything here happens in turns of its executor. The graph is wired whole, sinks first, before any
-/// source starts; it stops in the other order.
+/// Everything here happens in turns of its executor. The graph is wired completely, sinks first, before any source
+/// starts, and stops in the opposite order.
 public final class Execution {
   /// How a pipeline ended.
   public enum Outcome: Sendable, Equatable {
@@ -9,16 +9,16 @@ public final class Execution {
     case failed(SignalFailure)
   }
 
-  /// What went through, for the summary at the end and for metrics.
+  /// Counters for the summary at the end and for metrics.
   public struct Counters: Sendable, Equatable {
     /// Events that sources made.
     public var received: UInt64 = 0
-    /// Events that sinks delivered: the system has taken them, the server has acknowledged them. What a sink writes that
-    /// reads nothing but errors outputs is not among them: that was counted as rejected.
+    /// Events that sinks delivered: the system has taken them, or the server has acknowledged them. Events of a sink
+    /// that reads only errors outputs are not counted here; they were counted as rejected.
     public var sent: UInt64 = 0
-    /// Events given up with a reason.
+    /// Events rejected with a reason.
     public var rejected: UInt64 = 0
-    /// Events that a sink had taken and could not deliver any more when the pipeline ended, and that are kept nowhere.
+    /// Events that a sink held and could not deliver when the pipeline ended, and that are stored nowhere.
     public var undelivered: UInt64 = 0
     /// Events dropped because a condition could not be evaluated.
     public var undecided: UInt64 = 0
@@ -33,98 +33,97 @@ public final class Execution {
 
   /// Replaces named sources, for tests.
   public var sourceOverride: ((String) -> (any SourceComponent)?)?
-  /// Replaces sources by their places in the plan, for tests.
+  /// Replaces sources by their signals in the plan, for tests.
   var originOverride: ((SignalPlan) -> (any SourceComponent)?)?
-  /// Replaces sources that are not replaced by name, inner ones too, for tests.
+  /// Replaces sources that are not replaced by name, including inner ones, for tests.
   public var sourceFilter: ((any SourceComponent) -> any SourceComponent)?
   /// How sources read, for tests.
   public struct Reading: Sendable {
-    /// The most that one read asks for, in bytes; nil: what the source takes for best.
+    /// The largest read, in bytes; nil: the source decides.
     public var blockBytes: Int?
-    /// As many threads as may decode an input do so from the start.
+    /// All decoding threads of an input start at once.
     public var startsAllThreads = false
   }
   public var reading = Reading()
-  /// Blocks that came encoded (``ParallelStage``).
+  /// How many blocks came encoded (``ParallelStage``).
   public internal(set) var encodedBlocks = 0
-  /// Sees all subscriptions, for tests.
+  /// Observes all subscriptions, for tests.
   var subscriptionProbe: (any SubscriptionProbe)?
   /// Replaces sinks, for tests.
   public var sinkOverride: ((String) -> (any SinkComponent)?)?
 
-  // Touched in turns only, which never overlap.
-  /// All but what sinks have delivered since they were asked last.
+  // Touched in turns only, which never overlap. Lacks what sinks have delivered since ``counters`` was last read.
   @exclusivity(unchecked) var tally = Counters()
   private(set) var named: [SharedSignal] = []
-  /// The errors outputs of the named signals; those of sinks are theirs.
+  /// The errors outputs of the named signals; a sink owns its own.
   private(set) var errors: [ErrorsSignal] = []
-  /// All of them by the names of their owners, once something has been rejected.
+  /// All errors outputs by the names of their owners; made at the first rejection.
   lazy var errorsByName = errorsOutputs()
   private(set) var sinks: [OpenSink] = []
   private var openSinks = 0
-  /// Who keeps running what executes commands and is read by nobody.
+  /// The subscribers of signals that execute commands and have no reader.
   private(set) var rootSubscribers: [RootSubscriber] = []
-  /// The running commands, by their places in the plan.
+  /// The running commands, by their index in the plan.
   var commands: [Int: Command.Running] = [:]
   private var runningSources: [RunningSource] = []
-  /// How many `runningSources` may be before those that have ended are taken out.
+  /// When `runningSources` has more elements, the ended sources are removed.
   private var sourcesToSweep = 64
   /// Which named signals may still run.
   lazy var reach = SignalReach(plan)
-  /// Numbers subscriptions of what is shared, and sources.
+  /// The last number given to a subscription of a shared signal or to a source.
   private(set) var lastSubscription: UInt64 = 0
-  /// While the graph is made again from a saved state.
+  /// Set while the graph is rebuilt from a saved state.
   private(set) var restoration: Restoration?
-  /// How many bytes each step wrote of its own when the state was saved last.
+  /// How many bytes of its own each step wrote when the state was last saved.
   public internal(set) var stateSizes: [StepID: Int] = [:]
   /// What could not be saved then, and why.
   public internal(set) var stateFaults: [Diagnostic] = []
-  /// What of the saved state could not be used, and why.
+  /// What of the restored state could not be used, and why.
   public private(set) var refusals: [Diagnostic] = []
-  /// The graph is being wired for the first time: sinks and errors outputs are not complete yet.
+  /// The graph is being wired for the first time: sinks and errors outputs are incomplete.
   private(set) var isLaunching = false
-  /// What is being wired; nil while events flow.
+  /// The subscription that is being wired; nil while events flow.
   private var wiring: Wiring?
-  /// The innermost wiring whose nodes are beginning: its sources have not started.
+  /// The innermost wiring whose nodes are starting; its sources have not started.
   private var beginning: Wiring?
-  /// Wirings by how deep they are inside of each other, to be used again.
+  /// Reused wirings, by nesting depth.
   private var wirings: [Wiring] = []
   private var wiringDepth = 0
-  /// The sources have been told to end; new ones end at once.
+  /// The sources have been stopped; a new source ends at once.
   public private(set) var isStopping = false
-  /// They are just being told.
+  /// The sources are being stopped right now.
   private(set) var isDraining = false
-  /// Nodes that wait before they subscribe again, with numbers in the order in which they began to wait.
+  /// Nodes that wait before they subscribe again, numbered in the order in which the waits began.
   private var pauses: [ObjectIdentifier: (number: UInt64, node: any Pausing)] = [:]
   private var lastPause: UInt64 = 0
   public private(set) var outcome: Outcome?
-  /// What nodes have put off to later in the turn.
+  /// Work that nodes have deferred to later in the turn.
   @exclusivity(unchecked) var priorities = PriorityQueue()
   private var onEnd: (Outcome) -> Void = { _ in }
-  /// What still goes on outside of the graph and must be over before the end is told.
+  /// How many activities outside the graph must end before `onEnd` is called.
   private var holds = 0
-  /// The state that another execution can go on from, once this one has been suspended, or has failed and
-  /// ``keepsStateOnFailure`` is set.
+  /// The state from which another execution can continue: set when this one was suspended, or failed with
+  /// ``keepsStateOnFailure`` set.
   public private(set) var savedState: [UInt8]?
-  /// A failure leaves ``savedState``: what has failed starts anew there, all else goes on, and sources continue behind
-  /// what they have sent.
+  /// A failure leaves a ``savedState``: what failed starts anew there, everything else continues, and sources continue
+  /// after the events that they sent.
   public var keepsStateOnFailure = false
-  /// What happens to a sink when the pipeline is suspended; nil: it is not being suspended.
+  /// Set while the pipeline is being suspended: whether a sink's undelivered events are part of the state.
   private var suspension: ((SinkPlan) -> Bool)?
-  /// It has been suspended: only sinks still finish.
+  /// The pipeline has been suspended; only sinks still finish.
   private var isSuspended = false
-  /// Everything that was there at the launch has begun.
+  /// Everything that was wired at the launch has started.
   public private(set) var hasBegun = false
-  /// Sources with a position that have been closed in this turn: what fails in its course saves it all the same.
+  /// Sources with a position that were closed in this turn. A failure in this turn still saves their positions.
   private(set) var justClosed: [RunningSource] = []
-  /// The state when the pipeline failed, until the end of that turn.
+  /// The state at the moment of failure, until the end of that turn.
   private var draft: StateDraft?
-  /// Reasons that were already logged once: by step and code and, for conditions, by path.
+  /// Reasons that were logged once: by step and code and, for conditions, by path.
   var logged: Set<String> = []
-  /// The last warning of each step that may repeat itself, and how many were not logged since.
+  /// The last warning of each step that may repeat, and how many were suppressed since.
   var warnings: [StepID: (at: Instant, hidden: Int)] = [:]
 
-  /// What has gone through. In turns, or when the pipeline has ended.
+  /// What has gone through. Read it in turns, or after the pipeline has ended.
   public var counters: Counters {
     for sink in sinks { sink.node.countDelivered() }
     return tally
@@ -137,7 +136,7 @@ public final class Execution {
     var isOpen = true
     /// What of its component outlives the process.
     var persistence = Persistence.nothing
-    /// What it has still to deliver is part of a saved state.
+    /// The undelivered events are part of a saved state.
     var isPersistent: Bool { persistence.version > 0 }
   }
 
@@ -153,8 +152,8 @@ public final class Execution {
 
   /// Wires the graph and starts the sources. Call it in a turn; `onEnd` is called once, in a turn.
   ///
-  /// `state`: what ``saveState()`` of the same pipeline gave; everything goes on from there. What of it does
-  /// not fit any more starts empty and is told in ``refusals``.
+  /// `state`: the result of ``saveState()`` of the same pipeline; everything continues from there. A step whose state
+  /// no longer fits starts empty, and ``refusals`` says why.
   public func launch(restoring state: [UInt8]? = nil, onEnd: @escaping (Outcome) -> Void) {
     self.onEnd = onEnd
     if let state { restoration = Restoration(state, plan, executor) }
@@ -189,7 +188,7 @@ public final class Execution {
     }
     for (index, sink) in plan.sinks.enumerated() {
       if let status = restoration?.status(sink), status != .open {
-        // It is told so when everything is wired.
+        // The sink is completed when everything is wired.
         let node = sinks[index].node
         if status == .ended { whenWired { node.complete() } }
         continue
@@ -221,10 +220,10 @@ public final class Execution {
   // MARK: Wiring
 
   /// One subscription with everything upstream of it: the whole graph at the launch, later an inner signal or the next
-  /// round of a `repeat`. It is wired whole. Then its nodes begin that have something of their own to say, then its
-  /// sources, both in the order in which they were subscribed.
+  /// round of a `repeat`. It is wired completely. Then the nodes start that send something of their own, then the
+  /// sources, both in the order of subscription.
   private final class Wiring {
-    /// What its subscription was made for.
+    /// The scope of its subscription.
     var scope: Scope
     var nodes: [() -> Void] = []
     var sources: [(node: RunningSource, resuming: Bool)] = []
@@ -249,8 +248,8 @@ public final class Execution {
     wiring = nil
   }
 
-  /// Lets the nodes of what has been wired begin, and then its sources: a source's first event meets everybody who
-  /// listens, behind whatever they had to say of their own, such as the value of `startWith`.
+  /// Starts the nodes of a wired subscription, and then its sources: the first event of a source reaches every
+  /// subscriber, after what the nodes send of their own, such as the value of `startWith`.
   private func begin(_ wired: Wiring) {
     wiring = nil
     if !wired.nodes.isEmpty {
@@ -277,11 +276,11 @@ public final class Execution {
     if keepsStateOnFailure { justClosed.append(source) }
   }
 
-  /// More subscribers of named signals, for tests.
+  /// Further subscribers of named signals, for tests.
   public var taps: [Tap] = []
 
-  /// Has `downstream` told of all that happens in a shared signal that somebody else refers to; false if
-  /// nobody does, or if it is made anew for each reference.
+  /// Reports everything that happens in a shared signal with another subscriber to `downstream`; false if it has none,
+  /// or if the signal is made anew for each reference.
   func watch(_ index: Int, _ downstream: Downstream) -> Bool {
     guard !plan.named[index].isCold, plan.named[index].references > 0, let watcher = downstream as? SignalWatcher
     else { return false }
@@ -289,8 +288,7 @@ public final class Execution {
     return true
   }
 
-  /// Ends the sources as if they had completed, so that everything held is flushed; what is under way
-  /// goes on until it is done.
+  /// Ends the sources as if they had completed, so that operators flush what they hold; work under way is finished.
   public func drain() {
     isStopping = true
     isDraining = true
@@ -301,7 +299,7 @@ public final class Execution {
     }
   }
 
-  /// A stop ends the pause of this node, which says when the pause is over.
+  /// Registers a node whose pause a stop must end; the node reports the end of the pause.
   func pauseBegins(_ node: any Pausing) {
     lastPause &+= 1
     pauses[ObjectIdentifier(node)] = (lastPause, node)
@@ -323,7 +321,7 @@ public final class Execution {
   private func end(_ outcome: Outcome) {
     guard self.outcome == nil else { return }
     if case .failed = outcome, keepsStateOnFailure, hasBegun, let draft = draftState() {
-      // How far sources have come is known when they are through with the event that has failed.
+      // The positions of sources are known when they are done with the event that failed.
       self.draft = draft
       holds += 1
     }
@@ -340,8 +338,8 @@ public final class Execution {
     reportEnd()
   }
 
-  /// Something outside of the graph, such as an answer on its way to a client, must be over before the
-  /// pipeline counts as ended. Called in a turn; `release` once for each `hold`, in a turn, too.
+  /// Keeps the pipeline from ending while something outside the graph, such as an answer on its way to a client, is
+  /// unfinished. Called in a turn; each `hold` needs one `release`, also in a turn.
   public func hold() { holds += 1 }
 
   public func release() {
@@ -352,14 +350,14 @@ public final class Execution {
 
   // MARK: Suspending
 
-  /// Ends the pipeline so that another execution goes on from ``savedState``: operators keep what they hold and flush
-  /// nothing, what sources have not sent is sent by the other one. Sinks finish what they hold, and then `onEnd` of
-  /// ``launch(restoring:onEnd:)`` is called.
+  /// Ends the pipeline so that another execution continues from ``savedState``: operators keep what they hold and flush
+  /// nothing, and the other execution reads what sources have not sent. Sinks finish what they hold, and then `onEnd`
+  /// of ``launch(restoring:onEnd:)`` is called.
   ///
-  /// First the sources pause: clients of a server that wait for an answer get it. ``freeze()`` cuts that short.
+  /// First the sources pause: clients of a server that wait for an answer get it. ``freeze()`` ends that wait.
   ///
-  /// - Parameter keeping: whether the other execution has that sink, too; what it still has to deliver is then part of
-  ///   the state, if its component carries that.
+  /// - Parameter keeping: Whether the other execution has the sink too; its undelivered events are then part of the
+  ///   state, if the component saves them.
   public func suspend(keeping: @escaping (SinkPlan) -> Bool = { _ in true }) {
     guard outcome == nil, !isStopping, suspension == nil else { return }
     suspension = keeping
@@ -367,7 +365,7 @@ public final class Execution {
     if holds == 0 { freeze() }
   }
 
-  /// Takes the state of a pipeline that is being suspended, without waiting any longer for answers under way.
+  /// Takes the state of a pipeline that is being suspended without waiting any longer for answers under way.
   public func freeze() {
     guard let keeping = suspension, !isSuspended, !isStopping, outcome == nil else { return }
     savedState = saveState(keeping: keeping)
@@ -413,8 +411,8 @@ public final class Execution {
     if !isLaunching, outcome == nil { completeErrors() }
   }
 
-  /// It ends with its last sink and with what executes commands for what sinks could not deliver; one without sinks,
-  /// with what executes its commands.
+  /// Ends the pipeline after its last sink and the root subscribers that read undelivered events; a pipeline without
+  /// sinks, after its root subscribers.
   private func endIfOver() {
     guard openSinks == 0,
       isSuspended || rootSubscribers.allSatisfy({ $0.hasEnded || !plan.sinks.isEmpty && !$0.isAwaited })
@@ -444,21 +442,22 @@ public final class Execution {
     for bank in banks.values { bank.forget() }
     let wasFree = !executor.isInputPaused
     for sink in sinks where sink.isOpen { sink.node.turnEnded() }
-    // What a sink has kept for the next batch does not wait for another sink that holds that batch back.
+    // Events that a sink keeps for its next batch do not wait while another sink pauses the input.
     if wasFree, executor.isInputPaused {
       for sink in sinks where sink.isOpen { sink.node.turnEnded() }
     }
   }
 
-  /// Whether nothing can happen any more: no source runs, no timer is set, nothing is put off, no sink may still have
-  /// something to say on its errors output.
+  /// Whether nothing can happen any more: no source runs, no timer is set, nothing is deferred, and no sink can still
+  /// reject an event.
   private var isExhausted: Bool {
     !runningSources.contains { !$0.isClosed } && executor.nextDeadline == nil
       && !sinks.contains { $0.isOpen && $0.errors.isClaimed && $0.node.awaitsAnswers } && !executor.hasBatches
   }
 
-  /// Where nothing can happen any more, who still waits for an errors output, or for a command to end, waits for
-  /// nothing; it may be the output's own signal that does, or one that executes the command for what that sends.
+  /// When nothing can happen any more, a subscriber that waits for an errors output or for the end of a command would
+  /// wait for ever: it may be part of the output's own signal, or execute the command for what the command sends.
+  /// Completes these outputs and commands.
   private func becameQuiet() {
     guard outcome == nil, isExhausted else { return }
     if errors.contains(where: \.isClaimed) { for signal in errors { signal.complete() } }
@@ -469,7 +468,7 @@ public final class Execution {
 
   // MARK: Subscribing
 
-  /// Runs `signal` for `downstream`. Unless this is part of a larger wiring, events may come before it returns.
+  /// Runs `signal` for `downstream`. Unless it is part of a larger wiring, events may come before the call returns.
   public func subscribe(_ signal: SignalPlan, _ scope: Scope, to downstream: Downstream) -> any Subscription {
     if let restoration { return restore(signal, scope, to: downstream, restoration) }
     guard wiring == nil else { return wire(signal, scope, to: downstream) }
@@ -536,7 +535,7 @@ public final class Execution {
     node.replacement = replacement
     node.serial = nextSubscription()
     runningSources.append(node)
-    // Twice as many as were open the last time: so many open ones cost each of them no more than few do.
+    // Doubles the limit, so that many open sources cost each no more than few do.
     if runningSources.count > sourcesToSweep {
       runningSources.removeAll { $0.isClosed }
       sourcesToSweep = max(64, 2 * runningSources.count)
@@ -544,16 +543,16 @@ public final class Execution {
     return node
   }
 
-  /// It has ended; the others that have are taken out from time to time.
+  /// Removes an ended source; the others are removed from time to time.
   func forget(_ source: RunningSource) {
     if let index = runningSources.lastIndex(where: { $0 === source }) { runningSources.remove(at: index) }
   }
 
-  /// Starts a source, or puts it off until what it is part of is wired and the nodes of that have begun.
-  /// `resuming`: its state was restored.
+  /// Starts a source, or defers the start until its subscription is wired and the nodes of that have started.
+  /// `resuming`: the source has restored state.
   func start(_ node: RunningSource, resuming: Bool = false) {
     if node.isClosed { return }
-    // A source of an inner signal that one of the beginning nodes has caused starts with that inner signal.
+    // A source of an inner signal that a starting node subscribed starts with that inner signal.
     let scope = node.nodeContext.scope
     if let later = wiring ?? beginning, wiring != nil || scope === topScope || scope.isBeside(later.scope) {
       later.sources.append((node, resuming))
@@ -563,7 +562,7 @@ public final class Execution {
       if resuming { node.resume() } else { node.begin() }
       return
     }
-    // What an event or an end that was held causes still happens, once; nothing new is read for it.
+    // What a held event or end causes still happens, once; no new input is read for it.
     if scope.isForSomething { node.begin() }
     if !node.isClosed { end(node) }
   }
@@ -574,7 +573,7 @@ public final class Execution {
       source.drain()
       return
     }
-    // A source that has not said all it had to say leaves work undone that others take for done.
+    // A source that ends early leaves work undone, so the command execution must not count as done.
     let wasCut = work.isCut
     work.isCut = true
     source.drain()
@@ -586,7 +585,7 @@ public final class Execution {
     return lastSubscription
   }
 
-  /// Ends the restoring: everything is there again.
+  /// Ends the restoration: everything runs again.
   private func goOn(_ restoration: Restoration) {
     self.restoration = nil
     refusals = restoration.refusals
@@ -596,13 +595,13 @@ public final class Execution {
     }
   }
 
-  /// Runs `start` of a node at once or, while its subscription is being wired, when all of that is, and before any of
-  /// its sources starts: nothing is sent before everybody who will listen does.
+  /// Runs `start` of a node at once or, during the wiring of its subscription, after the wiring and before any of its
+  /// sources starts: nothing is sent before every subscriber is there.
   func whenWired(_ start: @escaping () -> Void) {
     if let wiring { wiring.nodes.append(start) } else { executor.nested(start) }
   }
 
-  /// Whether a source goes on that never ends by itself.
+  /// Whether a source runs that never ends by itself.
   var hasEndlessSource: Bool { runningSources.contains { !$0.isClosed && $0.isEndless } }
 
   // MARK: What sinks report
@@ -622,6 +621,6 @@ public final class Execution {
     end(.failed(failure))
   }
 
-  /// A failure that reached a sink: nobody has handled it, so the pipeline ends.
+  /// A failure reached a sink: nothing has handled it, so the pipeline ends.
   func unhandled(_ failure: SignalFailure) { end(.failed(failure)) }
 }

@@ -1,18 +1,18 @@
 import Synchronization
 
-/// One running source.
+/// A running source.
 ///
-/// Sources that live on the executor (timers, answers) emit from their turns; those with a thread of
-/// their own hand over batches through an ``InputQueue``.
+/// Sources that live on the executor (timers, answers) emit from their turns; those with a thread of their own hand
+/// over batches through an ``InputQueue``.
 open class RunningSource: OperatorNode {
-  /// What the events of this source have in common.
+  /// The common origin of this source's events.
   public let origin: Origin
-  /// Stands for the component of the plan, in tests.
+  /// The component that stands in for the plan's, in tests.
   final var replacement: (any SourceComponent)?
-  /// When it was subscribed, compared with others.
+  /// The order of subscription among sources.
   final var serial: UInt64 = 0
 
-  // So that an event counts no references: `origin`, and the executor, which outlives the source.
+  // Unmanaged, so that an event avoids retain and release: `origin`, and the executor, which outlives the source.
   private let own: Unmanaged<Origin>
   private let unmanagedExecutor: Unmanaged<Executor>
 
@@ -24,33 +24,33 @@ open class RunningSource: OperatorNode {
     super.init(nodeContext, downstream: downstream)
   }
 
-  /// Starts. Called once; events may be emitted before it returns.
+  /// Starts. Called once; may emit before it returns.
   open func begin() {}
 
-  /// Goes on after `restore`, in place of `begin`. Called once; events may be emitted before it returns.
+  /// Continues after `restore`, in place of `begin`. Called once; may emit before it returns.
   open func resume() {}
 
-  /// Where its state is a position (``Persistence/position(version:)``): whether it has one, because it has begun.
+  /// For a source whose state is a position (``Persistence/position(version:)``): whether it has one yet.
   open var hasPosition: Bool { true }
 
-  /// Whether it goes on for ever unless it is stopped, with nothing but time: a test does not wait for its end.
+  /// Whether it needs only time and never ends by itself: a test does not wait for its end.
   open var isEndless: Bool { false }
 
   /// The wall clock was set. Called in a turn of its own, after ``watchClock()``.
   open func clockWasSet() {}
 
-  /// Asks for ``clockWasSet()``, for a source that waits for a time of day.
+  /// Requests ``clockWasSet()``, for a source that waits for a time of day.
   public final func watchClock() { executor.watchClock(self) }
 
-  /// Stops reading and completes, so that what is held below is flushed.
+  /// Stops reading and completes, so that downstream operators flush what they hold.
   open func drain() { finish() }
 
-  /// The pipeline is about to be suspended (``Execution/suspend(keeping:)``): take nothing more in that another execution
-  /// could not take in, and hold the execution until what has been taken in is answered. It may be asked for its state
-  /// at the end of any turn from now on. The default goes on: what no turn has taken is read again by the next execution.
+  /// The pipeline is about to be suspended (``Execution/suspend(keeping:)``): take no more input that another execution
+  /// could not read again, and hold the execution until the input taken so far is answered. `save` may be called at the
+  /// end of any turn from now on. The default continues to read: another execution reads again what no turn has taken.
   open func pause() {}
 
-  /// Completes because the pipeline stops, without having said what it still had to say.
+  /// Completes because the pipeline stops, before the source has sent everything.
   public final func completeEarly() {
     nodeContext.scope.work?.isCut = true
     finish()
@@ -58,10 +58,10 @@ open class RunningSource: OperatorNode {
 
   public final override func start() {}
 
-  /// It has ended, and `stop` has run.
+  /// The source has ended, and `stop` has run.
   func ended() {}
 
-  /// A request that waits for an answer to the event it was made for is told at once that none will come.
+  /// If no answer can come any more, an HTTP request that waits for one is answered with an error at once.
   final override func closed() {
     ended()
     if origin.reply != nil { execution.forget(self) }
@@ -95,7 +95,8 @@ open class RunningSource: OperatorNode {
     guard record.isAtEnd else { throw StateFault("there is more than the source reads") }
   }
 
-  /// Has what the last event put off run before the next one comes, so that it makes no difference whether they share a turn.
+  /// Runs what the last event deferred before the next event comes, so that it makes no difference whether events share
+  /// a turn.
   @inline(__always)
   public final func finishEvent() {
     unmanagedExecutor._withUnsafeGuaranteedRef {
@@ -104,7 +105,8 @@ open class RunningSource: OperatorNode {
     }
   }
 
-  /// The same; whether the next one must have another turn (``Executor/resume(inner:_:)``).
+  /// Does the same as `finishEvent()` and returns whether the next event needs another turn
+  /// (``Executor/resume(inner:_:)``).
   @inline(__always)
   final func finishEventAndSpend() -> Bool {
     unmanagedExecutor._withUnsafeGuaranteedRef {
@@ -113,14 +115,14 @@ open class RunningSource: OperatorNode {
     }
   }
 
-  /// Emits one event that this source made.
+  /// Emits one event made by this source.
   public final func produce(_ value: Value, position: Int64 = -1) {
     execution.tally.received &+= 1
     emit(Event(value, from: own, position: position))
     finishEvent()
   }
 
-  /// The same, of another origin.
+  /// Emits one event with another origin.
   public final func produce(_ value: Value, origin: Origin, position: Int64 = -1) {
     execution.tally.received &+= 1
     emit(Event(value, origin: origin, position: position))
@@ -135,7 +137,7 @@ open class RunningSource: OperatorNode {
     rejectInput(bytes, .inputNotDecodable, because: failure, origin: origin, position: position)
   }
 
-  /// The same for another reason than that it cannot be decoded. The signal fails with `failure` under `onError: fail`.
+  /// Rejects input for another reason than a decoding failure. The signal fails with `failure` under `onError: fail`.
   public final func rejectInput(
     _ bytes: UnsafeRawBufferPointer, _ code: Diagnostic.Code, because failure: SignalFailure, origin: Origin? = nil,
     position: Int64 = -1
@@ -147,8 +149,8 @@ open class RunningSource: OperatorNode {
       Event(arena.string(text), origin: origin ?? self.origin, position: position), code, because: failure, "input")
   }
 
-  /// Applies the error policy of the source to the event that this inner signal was made for: `keep` sends the event
-  /// itself. False: the signal was not made for an event.
+  /// Applies the error policy of the source to the event for which this inner signal was made; `keep` sends that event.
+  /// Returns false if the signal was not made for an event.
   public final func rejectOuter(_ code: Diagnostic.Code, because failure: SignalFailure) -> Bool {
     guard let outer = nodeContext.scope.outer else { return false }
     var event = Event(outer.value, origin: nodeContext.scope.origin)
@@ -167,12 +169,11 @@ open class RunningSource: OperatorNode {
     }
   }
 
-  /// Ends the whole pipeline: what has happened is no failure that `retry` or `catch` could answer, such as a library that
-  /// is not installed.
+  /// Ends the whole pipeline, for failures that `retry` and `catch` must not handle, such as a missing library.
   public final func endPipeline(because failure: SignalFailure) { execution.unhandled(failure) }
 }
 
-/// The bounded way from a source's own thread into the pipeline.
+/// The bounded queue from a source's own thread into the pipeline.
 public final class InputQueue: @unchecked Sendable {
   private struct State {
     var waiting = 0
@@ -186,13 +187,13 @@ public final class InputQueue: @unchecked Sendable {
   private let limit: Int
   private let isInner: Bool
 
-  /// Lets a thread wait; each signal lets one go on, also one that comes to wait later.
+  /// Blocks a thread. Each signal releases one thread, including one that waits later.
   public protocol Gate: Sendable {
     func wait()
     func signal()
   }
 
-  /// `limit`: how many batches may wait to be taken.
+  /// `limit`: how many batches may wait in the queue.
   public init(_ nodeContext: NodeContext, limit: Int = 2, gate: any Gate) {
     executor = nodeContext.execution.executor
     isInner = nodeContext.scope.outer != nil
@@ -202,11 +203,11 @@ public final class InputQueue: @unchecked Sendable {
 
   /// Hands over one batch; `body` runs in a turn. Blocks while `limit` batches wait.
   ///
-  /// Returns false when the source was stopped: the batch is not taken, and no further one will be.
+  /// Returns false if the source was stopped: neither this batch nor a later one is taken.
   ///
   /// `here`: the thread has nothing else to do, so it may run the turn itself.
   public func deliver(here: Bool = false, _ body: @escaping @Sendable () -> Void) -> Bool {
-    // What has been handed over before comes first.
+    // Queued batches come first.
     if here, state.withLock({ !$0.isStopped && $0.waiting == 0 }), executor.runInline(body, isInner) { return true }
     while true {
       let verdict: Bool? = state.withLock {
@@ -235,7 +236,7 @@ public final class InputQueue: @unchecked Sendable {
     return true
   }
 
-  /// Ends every wait. From any thread.
+  /// Ends every wait. Callable from any thread.
   public func stop() {
     let waiters = state.withLock { state in
       state.isStopped = true
