@@ -1,4 +1,4 @@
-# rxd: build, run, test, install. The first two targets are all a newcomer needs.
+# rxd: build, run, test, install. Start with `make run` and `make test`.
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -7,7 +7,7 @@ RXD := $(BUILD)/release/rxd
 
 .PHONY: run test build packages test-packages bench-packages bench bench-check fuzz fmt lint docs check-docs install uninstall clean
 
-## Shows search as you type, without internet: installs what is missing, builds, runs.
+## Installs missing packages, builds, and shows search as you type, without internet.
 run: build
 	@scripts/demo $(RXD)
 
@@ -28,12 +28,12 @@ packages:
 test-packages:
 	@scripts/install-packages --tests
 
-## Measures; prints tables, in under five minutes. BENCH="--long --peers" measures more; see Benchmarks/run --help.
+## Measures speed and prints tables, in under five minutes. BENCH="--long --peers" measures more; see docs/benchmarks.md.
 bench: bench-packages build
 	swift build --no-color-diagnostics -c release --product measure --static-swift-stdlib --disable-local-rpath
 	Benchmarks/run $(RXD) --measure $(BUILD)/release/measure $(BENCH)
 
-## Ends with 1 if something is worse than Benchmarks/thresholds.json allows.
+## Exits with 1 if something is worse than Benchmarks/thresholds.json allows, with 75 if the machine is too busy to tell.
 bench-check: bench-packages build
 	swift build --no-color-diagnostics -c release --product measure --static-swift-stdlib --disable-local-rpath
 	$(BUILD)/release/measure --count
@@ -56,7 +56,7 @@ lint:
 docs: build
 	RXD=$(RXD) scripts/generate
 
-## Compares the generated files with what would be generated.
+## Fails if the generated files are out of date.
 check-docs: build
 	RXD=$(RXD) scripts/generate --check
 
