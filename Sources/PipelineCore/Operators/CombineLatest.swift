@@ -90,7 +90,7 @@ struct CombineLatest: CombiningOperator {
 
     init(_ settles: Bool, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.settles = settles
-      precedence = PriorityQueue.settling(above: (nodeContext.inputs.map(\.settling).max() ?? 0))
+      precedence = PriorityQueue.settling(upstream: (nodeContext.inputs.map(\.settling).max() ?? 0))
       newest = .allocate(capacity: nodeContext.inputs.count)
       newest.initialize(repeating: nil)
       values = .allocate(capacity: nodeContext.inputs.count)

@@ -1,10 +1,10 @@
 import Glibc
 
-/// What the programs of one running node evaluate against.
+/// The state that the programs of one running node evaluate against.
 public final class EventFrame {
   public let frame: EvaluationFrame
   private let segment: Segment
-  /// Nil: evaluations happen beside the turns, where there is no time and nothing is known of where events come from.
+  /// Nil off the pipeline thread, where there is no pipeline time and no origin of events.
   private unowned(unsafe) let execution: Execution?
 
   init(_ segment: Segment, _ scope: Scope, _ execution: Execution) {
@@ -28,7 +28,7 @@ public final class EventFrame {
     frame.now = .timestamp(wallTime: timeOfNow)
   }
 
-  /// For a thread beside the turns, and a segment that reads neither `meta` nor `now`.
+  /// For a decoding thread, and a segment that reads neither `meta` nor `now`.
   init(_ segment: Segment, arena: Arena, json: JSONParser, bank: SlotBank?) {
     self.segment = segment
     execution = nil
@@ -46,41 +46,41 @@ public final class EventFrame {
     timeOfNow = time.pointee
   }
 
-  /// Of frames beside the turns; never written.
+  /// The time of frames off the pipeline thread; never written.
   nonisolated(unsafe) private static let noTime: UnsafePointer<Int64> = {
     let time = UnsafeMutablePointer<Int64>.allocate(capacity: 1)
     time.initialize(to: 0)
     return UnsafePointer(time)
   }()
 
-  /// What the evaluator works on.
+  /// The evaluator's state.
   @inline(__always)
   var evaluation: UnsafeMutablePointer<EvaluationFrame.State> { state }
 
-  // Copies of what every event needs, so that reading them counts no references.
+  // Copies of what every event needs, so that reading them avoids retain and release.
   private let usesMeta: Bool
   private let readsPaths: Bool
   private let projection: Unmanaged<Projection>
-  /// `projection` reads for other chains, too.
+  /// `projection` also serves other chains.
   private let sharesReading: Bool
   private let state: UnsafeMutablePointer<EvaluationFrame.State>
   private let time: UnsafePointer<Int64>
-  /// The wall-clock time that `now` was made of.
+  /// The wall-clock time of the present value of `now`.
   @exclusivity(unchecked) private var timeOfNow: Int64
 
   /// Why the running pure step failed.
   var problem: PureProblem?
-  /// Why the event that was to be loaded last cannot be read.
+  /// Why the event of the last `load` cannot be read.
   private(set) var unreadable = Value.null
 
   private let outer: OwnedValue?
   private let error: OwnedValue?
 
-  /// Prepares for `event`. Returns nil, or why the event cannot be read: it is not JSON.
+  /// Loads `event`. Returns nil, or the failure if the event is not valid JSON.
   @inline(__always)
   public func load(_ event: Event) -> Value? { withUnsafePointer(to: event) { load($0) } }
 
-  /// The same of an event in memory, of which hardly more than the value is read.
+  /// Loads an event in memory; few fields but the value are read.
   @inline(__always)
   func load(_ event: UnsafePointer<Event>) -> Value? {
     let value = event.pointee.value
@@ -102,7 +102,7 @@ public final class EventFrame {
     return own.isError ? own : nil
   }
 
-  /// Loads an event; false where it cannot be read: ``unreadable`` says why.
+  /// Loads an event; false if it cannot be read, see ``unreadable``.
   @inline(__always)
   func isLoaded(with event: UnsafePointer<Event>) -> Bool {
     guard let failure = load(event) else { return true }
@@ -110,7 +110,7 @@ public final class EventFrame {
     return false
   }
 
-  /// Why `load` failed, one sentence.
+  /// The text of a failure of `load`: one sentence.
   public static func message(of failure: Value) -> String {
     JSONFailure(failure).map { "the event is not JSON: \($0)" } ?? "the event cannot be read"
   }
@@ -120,11 +120,11 @@ public final class EventFrame {
     _ = load(Event(frame[Variables.outer].isAbsent ? .null : frame[Variables.outer]))
   }
 
-  /// Makes `value`, which must live as long as what is evaluated, what expressions see as `outer`.
+  /// Makes `value` the `outer` of expressions. It must live as long as the evaluation.
   @inline(__always)
   func setOuter(_ value: Value) { state.pointee.variables[Variables.outer] = value }
 
-  /// The operator's own variable `index`.
+  /// Sets the operator's own variable `index`.
   @inline(__always)
   public func set(_ index: Int, _ value: Value) { frame[Variables.firstOwn + index] = value }
 
@@ -186,12 +186,12 @@ extension Value {
   }
 }
 
-/// The frames of chains that are the same but for what their steps keep, such as the groups of `groupBy`: one for
-/// each segment instead of one for each group, so that many groups stay within the processor's cache.
+/// The frames of chains that differ only in their steps' state, such as the groups of `groupBy`: one for each segment
+/// instead of one for each group, so that many groups stay within the processor's cache.
 ///
-/// The chains see the same `outer` and `error` (an ``ImmediateSignal`` sets `outer` before each event), and none of them is given an event while another evaluates: a row-wise
-/// step evaluates for the event in hand only, and what it emits or rejects comes behind its last evaluation; so does a node with
-/// a ``OperatorNode/sharedFrame()``.
+/// The chains see the same `outer` and `error` (an ``ImmediateSignal`` sets `outer` before each event), and no chain
+/// receives an event while another one evaluates: a fused step evaluates for the current event only, and emits or
+/// rejects after its last evaluation. The same holds for a node with a ``OperatorNode/sharedFrame()``.
 final class SharedFrames {
   private var frames: [ObjectIdentifier: EventFrame] = [:]
 
@@ -204,16 +204,16 @@ final class SharedFrames {
 }
 
 extension EventFrame {
-  /// A frame for a component that looks at its parameters before it has a node.
+  /// A frame for a component that evaluates parameters before it has a node.
   public static func make(_ nodeContext: NodeContext) -> EventFrame {
     EventFrame(nodeContext.segment, nodeContext.scope, nodeContext.execution)
   }
 }
 
 extension OperatorNode {
-  /// The frame for this node's expressions that the groups of a `groupBy` share; outside of groups, one of its own.
+  /// The frame for this node's expressions that the groups of a `groupBy` share; outside of groups, a frame of its own.
   ///
-  /// For a node that evaluates at once what it has loaded, before it emits anything, and sets its variables each time.
+  /// For a node that evaluates a loaded event at once, before it emits anything, and sets its variables each time.
   public final func sharedFrame() -> EventFrame {
     nodeContext.scope.frames?.frame(nodeContext.segment, nodeContext.scope, execution) ?? makeFrame()
   }

@@ -1,17 +1,17 @@
-/// Why a step, or a source, cannot deal with an event.
+/// Why a step or a source cannot process an event.
 struct EventProblem {
-  /// Of the RX5xx range.
+  /// A code of the RX5xx range.
   var code: Diagnostic.Code
   /// One sentence without a full stop.
   var message: String
-  /// Where the pipeline file says what could not be done; nil: the step itself.
+  /// The part of the pipeline file that failed; nil: the step.
   var location: SourceLocation?
-  /// What the signal fails with under `onError: fail`.
+  /// The kind of the signal's failure under `onError: fail`.
   var kind = SignalFailure.Kind.user
-  /// What is dropped under `onError: drop`, for the log.
+  /// What the log says was dropped under `onError: drop`.
   var dropped = "an event"
 
-  /// A step's condition, or another of its expressions, gave `error`.
+  /// A condition or another expression of the step gave `error`.
   static func expression(
     _ error: Value, _ program: Program, _ frame: EventFrame, standard: ErrorPolicy = .route
   ) -> EventProblem {
@@ -22,18 +22,19 @@ struct EventProblem {
   }
 }
 
-/// What becomes of such an event.
+/// What the error policy makes of the event.
 enum ProblemOutcome {
-  /// It goes on as it is.
+  /// The event goes on unchanged.
   case pass
-  /// It is counted, or has gone to the errors output.
+  /// The event was counted, or went to the errors output.
   case gone
-  /// The signal ends.
+  /// The signal fails.
   case fail(SignalFailure)
 }
 
 extension Execution {
-  /// Applies the error policy of a step, or `standard` where the file gives none, to an event that the step cannot deal with.
+  /// Applies the error policy of a step, or `standard` if the file gives none, to an event that the step cannot
+  /// process.
   @inline(never)
   func outcome(
     of event: Event, at step: StepID, standard: ErrorPolicy = .route, because problem: () -> EventProblem
@@ -52,7 +53,7 @@ extension Execution {
 }
 
 extension OperatorNode {
-  /// Applies the error policy to an event; whether it goes on as it is.
+  /// Applies the error policy to an event; returns whether the event goes on unchanged.
   final func passesOn(_ event: Event, because problem: () -> EventProblem) -> Bool {
     switch execution.outcome(of: event, at: nodeContext.step, because: problem) {
     case .pass: return true
@@ -62,20 +63,20 @@ extension OperatorNode {
     return false
   }
 
-  /// The same for an event for which `program` gave `error`.
+  /// Applies the error policy to an event for which `program` gave `error`.
   @inline(never)
   final func failed(_ event: Event, _ error: Value, _ program: Program, _ frame: EventFrame) -> Bool {
     passesOn(event) { .expression(error, program, frame) }
   }
 
-  /// Applies the error policy to an event that the step cannot take; `keep` passes it on.
+  /// Applies the error policy to an event that the step cannot take; `keep` passes the event on.
   final func refuse(_ event: Event, _ code: Diagnostic.Code, _ message: String) {
     if passesOn(event, because: { EventProblem(code: code, message: message) }) { emit(event) }
   }
 
-  /// What a condition says of `event`; nil if it cannot be decided, and the event has been dealt with.
+  /// The result of a condition for `event`; nil if the condition failed, and the error policy has been applied.
   ///
-  /// `keeping`: under `onError: keep` the event goes on as it is; else it is left out.
+  /// `keeping`: Whether `onError: keep` emits the event; otherwise it is dropped.
   final func decide(
     _ event: Event, _ program: Program, _ frame: EventFrame, keeping: Bool = true
   ) -> Bool? {
@@ -85,7 +86,7 @@ extension OperatorNode {
     return nil
   }
 
-  /// What an expression gives for `event`; nil if it fails, and the event has been dealt with.
+  /// The result of an expression for `event`; nil if it failed, and the error policy has been applied.
   final func evaluate(
     _ program: Program, _ event: Event, _ frame: EventFrame, keeping: Bool = true
   ) -> Value? {
@@ -96,10 +97,10 @@ extension OperatorNode {
     return nil
   }
 
-  /// What a mapping gives for `event`, with the frame's own variables set before; nil if it fails, and
-  /// the event has been dealt with.
+  /// The result of a mapping for `event`, with the frame's own variables set before; nil if it failed, and the error
+  /// policy has been applied.
   ///
-  /// `seen`: what the mapping sees as the event, with all that it reads.
+  /// `seen`: The value that the mapping sees as the event.
   final func build(
     _ builder: ValueBuilder, _ event: Event, seeing seen: Value? = nil, _ frame: EventFrame
   ) -> Value? {
@@ -113,7 +114,7 @@ extension OperatorNode {
     return value.is(.optional) ? value.wrapped ?? .null : value
   }
 
-  /// Loads the frame with the event; an event that cannot be read is rejected.
+  /// Loads the frame with the event and rejects an event that cannot be read.
   private func isReadable(_ event: Event, seeing seen: Value? = nil, _ frame: EventFrame) -> Bool {
     let failure = if let seen { frame.load(event.with(seen)) } else { frame.load(event) }
     guard let failure else { return true }

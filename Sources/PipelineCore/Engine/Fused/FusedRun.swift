@@ -1,31 +1,31 @@
-/// What a row-wise step says of one event.
+/// What a fused step decides about one event.
 public enum StepVerdict {
-  /// The event, perhaps with another value, goes on.
+  /// The event goes on, perhaps with another value.
   case pass
   /// The event ends here.
   case drop
-  /// The event goes on, and the signal completes together with it.
+  /// The event goes on, and the signal completes after it.
   case passAndFinish
-  /// The signal completes; the event is not sent.
+  /// The signal completes without the event.
   case finish
 }
 
-/// One running row-wise step: sees one event at a time, emits at most one for it, at once.
+/// A running fused step: receives one event at a time and emits at most one for it, at once.
 open class FusedStep {
   public init() {}
-  /// The signal completes as soon as it is subscribed, and what is above is not subscribed at all.
+  /// The signal completes as soon as it is subscribed, and nothing upstream is subscribed.
   open var endsBeforeStart: Bool { false }
-  /// Called for each event, in order. May change `event`; may reject it through `run` and drop it.
+  /// Called for each event, in order. May change `event`, or reject it through `run` and drop it.
   open func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict { .pass }
-  /// What becomes of an event that it cannot deal with, where the file gives no `onError`.
+  /// The error policy where the file gives no `onError`.
   open var standardPolicy: ErrorPolicy { .route }
-  /// The input is complete. What is returned is the last event, which goes to the steps behind; they see another
-  /// value than this one, so its operator says ``FusableOperator/changesValue``.
+  /// The input is complete. The result is the last event of the signal and goes to the steps downstream, which see
+  /// another value than this step; so the operator sets ``FusableOperator/changesValue``.
   open func complete(_ run: FusedRun) -> Value? { nil }
   open func fail(_ failure: SignalFailure, _ run: FusedRun) {}
-  /// Writes what the step keeps. To override, with `restore`, where the spec says `persistence: .state`.
+  /// Writes the step's state. Override it, with `restore`, if the spec says `persistence: .state`.
   open func save(_ state: inout StateWriter) {}
-  /// Takes back what `save` wrote, in the same order. A step that throws is given up for a new one.
+  /// Reads what `save` wrote, in the same order. A step that throws is replaced by a new one.
   open func restore(_ state: inout StateReader) throws(StateFault) {}
 
   /// Applies the error policy to an event for which `program` gave `error`.
@@ -36,30 +36,30 @@ open class FusedStep {
     run.verdict(on: event, of: self) { .expression(error, program, frame, standard: standardPolicy) }
   }
 
-  /// Applies the error policy to an event that the step cannot or will not take.
+  /// Applies the error policy to an event that the step does not take.
   final func refused(_ event: Event, _ code: Diagnostic.Code, _ message: String, _ run: FusedRun) -> StepVerdict {
     run.verdict(on: event, of: self) { EventProblem(code: code, message: message) }
   }
 }
 
-/// Several row-wise steps as one node: one projection and one pass for each event.
+/// Several fused steps in one node: one projection and one pass for each event.
 ///
-/// One run may serve many chains of the same plan, such as the groups of `groupBy`: then each has steps of its own,
-/// which it hands over with each event, and the run is never started.
+/// A run may serve many chains of the same plan, such as the groups of `groupBy`. Then each chain has its own steps and
+/// passes them with each event, and the run itself is never started.
 public final class FusedRun: OperatorNode {
-  /// The steps of one of many chains, retained, as many as the run has.
+  /// The retained steps of one of many chains, as many as the run has.
   typealias OwnSteps = UnsafeMutablePointer<Unmanaged<FusedStep>>
 
   private let steps: FusedSteps
   /// The components of the steps.
   private let components: [any FusableOperator]
-  /// Which steps also send later.
+  /// The indexes of the steps that also send later.
   private let late: [Int]
-  /// The chain of the steps of its own; only where some send later.
+  /// The chain of the run's own steps; set only if some of them send later.
   private var ownChain: OwnChain?
-  /// The event time that steps share with those of other chains, by their places; made when first asked for.
+  /// The event time that steps share with the same steps of other chains, by step index; made when first needed.
   private var clocks: [Int: EventClock] = [:]
-  /// Whether it may be part of a ``ParallelStage``.
+  /// Whether a ``ParallelStage`` may contain the run.
   private let isPure: Bool
 
   private final class OwnChain: FusedChain {
@@ -68,7 +68,7 @@ public final class FusedRun: OperatorNode {
     override func ended() { run._withUnsafeGuaranteedRef { $0.finish() } }
     override func becameFresh() { run._withUnsafeGuaranteedRef { $0.nodeContext.scope.chain?.becameFresh() } }
   }
-  // Nodes run on one thread at a time, and no access lasts longer than a load or a store.
+  // Nodes run on one thread at a time, and no access outlasts a load or a store.
   @exclusivity(unchecked) private var current = 0
   /// The key of the chain whose input is complete.
   private var completingKey = Value.absent
@@ -97,8 +97,8 @@ public final class FusedRun: OperatorNode {
 
   deinit { steps.deallocate() }
 
-  /// The last step that ends the signal as soon as it is subscribed: those behind it have an empty input, those before
-  /// it none.
+  /// The last step that ends the signal as soon as it is subscribed: the steps downstream of it have an empty input,
+  /// the steps upstream none.
   private var endingStep: Int? {
     steps.lastIndex { $0.step._withUnsafeGuaranteedRef { $0.endsBeforeStart } }
   }
@@ -118,7 +118,7 @@ public final class FusedRun: OperatorNode {
     }
   }
 
-  /// Tells those steps of a chain that begin with it.
+  /// Starts those steps of a chain that need a start.
   private func begin(_ own: OwnSteps?) {
     for index in late {
       let step = lateStep(index, own)
@@ -131,7 +131,7 @@ public final class FusedRun: OperatorNode {
     if !late.isEmpty { nodeContext.scope.chain?.remove(self) }
   }
 
-  /// Makes `value` what the steps' expressions see as `outer`, in place of what the scope says.
+  /// Makes `value` the `outer` of the steps' expressions, in place of the scope's.
   func setOuter(_ value: Value) {
     for step in steps { step.frame._withUnsafeGuaranteedRef { $0.setOuter(value) } }
   }
@@ -145,7 +145,7 @@ public final class FusedRun: OperatorNode {
     }
   }
 
-  /// A block that is encoded has been passed through these steps.
+  /// An encoded block has already passed these steps.
   public override func accepts(_ batch: Batch) -> Bool {
     guard isPure, case .encoded = batch.content else { return false }
     return isAccepted(batch)
@@ -153,10 +153,10 @@ public final class FusedRun: OperatorNode {
 
   public override func receive(_ batch: Batch) { emit(batch) }
 
-  /// Passes the event through the steps from `first` on and emits it. Returns the last step that completes with it,
-  /// or -1.
+  /// Passes the event through the steps from index `first` on and emits it. Returns the index of the last step that
+  /// completes with the event, or -1.
   ///
-  /// What the steps change stays in memory, where the next one reads it.
+  /// The changed event stays in memory, where the next step reads it.
   @inline(__always)
   private func run(_ event: UnsafeMutablePointer<Event>, from first: Int, _ own: OwnSteps?) -> Int {
     var index = first
@@ -193,7 +193,7 @@ public final class FusedRun: OperatorNode {
     reject(event, .eventNotReadable, EventFrame.message(of: frame(at: current).unreadable))
   }
 
-  /// The pure step at `index` cannot deal with the event.
+  /// The pure step at `index` cannot process the event.
   @inline(never)
   private func failed(_ event: Event, at index: Int, _ own: OwnSteps?) -> StepVerdict {
     current = index
@@ -201,7 +201,7 @@ public final class FusedRun: OperatorNode {
     return verdict(on: event, of: step) { step.problem(frame(at: index)) }
   }
 
-  /// What the error policy of the running step says of an event.
+  /// Applies the error policy of the running step to an event.
   func verdict(on event: Event, of step: FusedStep, because problem: () -> EventProblem) -> StepVerdict {
     switch execution.outcome(of: event, at: currentStep, standard: step.standardPolicy, because: problem) {
     case .pass: return .pass
@@ -217,7 +217,7 @@ public final class FusedRun: OperatorNode {
     finish()
   }
 
-  /// The input of the step `first` of a chain, or of the run itself, is complete.
+  /// The input of step `first` of a chain, or of the run itself, is complete.
   private func complete(from first: Int, _ chain: FusedChain?) {
     var index = first
     while index < steps.count, !isClosed, chain?.hasEnded != true {
@@ -243,7 +243,7 @@ public final class FusedRun: OperatorNode {
     finish(failing: failure)
   }
 
-  /// What the running step's expressions evaluate in, loaded with no event, for what a step sends at the end.
+  /// The frame of the running step, loaded without an event, for values sent at the end.
   func frameOfNothing() -> EventFrame {
     let frame = frame(at: current)
     var nothing = Event(.null)
@@ -254,7 +254,7 @@ public final class FusedRun: OperatorNode {
 
   // MARK: Steps that send later
 
-  /// Passes what a step has to send through those behind it.
+  /// Passes a value of a step through the steps downstream of it.
   func send(_ value: Value, from step: LateStep, at index: Int, _ chain: FusedChain) {
     var event = Event(value)
     event.key = chain.key
@@ -268,7 +268,7 @@ public final class FusedRun: OperatorNode {
 
   func frame(at index: Int) -> EventFrame { steps[index].frame._withUnsafeGuaranteedRef { $0 } }
 
-  /// What is rejected meanwhile, the step at `index` rejects.
+  /// Runs `body` so that its rejections count as rejections of the step at `index`.
   func acting(at index: Int, _ body: () -> Void) {
     let outer = current
     current = index
@@ -276,7 +276,7 @@ public final class FusedRun: OperatorNode {
     current = outer
   }
 
-  /// The event time of a step: that of the stream, where several chains are parts of one.
+  /// The event time of a step. Chains of the same stream share it.
   func clock(at index: Int) -> EventClock {
     guard let time = nodeContext.scope.time else { return EventClock() }
     if let known = clocks[index] { return known }
@@ -287,7 +287,7 @@ public final class FusedRun: OperatorNode {
 
   // MARK: Many chains
 
-  /// Gives a chain steps of its own.
+  /// Makes the steps of a chain.
   func makeSteps(for chain: FusedChain) {
     let own = OwnSteps.allocate(capacity: max(1, steps.count))
     for index in steps.indices {
@@ -299,15 +299,15 @@ public final class FusedRun: OperatorNode {
     attach(chain)
   }
 
-  /// Gives the steps of a chain their places. Steps that keep nothing may be attached again, and are as new ones then.
+  /// Tells the steps of a chain their indexes. Steps without state may be attached again and then count as new.
   func attach(_ chain: FusedChain) {
     for index in late { lateStep(index, chain.steps).attach(to: chain, of: self, at: index) }
   }
 
-  /// A chain begins whose steps are new.
+  /// Starts a chain with new steps.
   func start(_ chain: FusedChain) { if !late.isEmpty { begin(chain.steps) } }
 
-  /// Whether the steps of a chain, or its own, keep nothing, as far as they are a ``LateStep``.
+  /// Whether every ``LateStep`` of a chain, or of the run, is fresh.
   @inline(__always)
   func areFresh(_ own: OwnSteps?) -> Bool {
     for index in late {
@@ -317,7 +317,7 @@ public final class FusedRun: OperatorNode {
     return true
   }
 
-  /// Frees a chain's steps; control may still be inside of them.
+  /// Frees a chain's steps; control may still be inside them.
   func discard(_ chain: FusedChain) {
     guard let own = chain.steps else { return }
     chain.steps = nil
@@ -327,7 +327,7 @@ public final class FusedRun: OperatorNode {
     own.deallocate()
   }
 
-  /// Passes an event, which changes, through a chain's steps; returns whether the chain has completed with it.
+  /// Passes an event through a chain's steps, which may change it; returns whether the chain has completed.
   @inline(never)
   func pass(_ event: UnsafeMutablePointer<Event>, through chain: FusedChain, _ own: OwnSteps) -> Bool {
     let ended = run(event, from: 0, own)
@@ -338,14 +338,14 @@ public final class FusedRun: OperatorNode {
   /// The input of a chain is complete.
   func complete(_ chain: FusedChain) { complete(from: 0, chain) }
 
-  /// The same of a chain that ends before it starts.
+  /// Completes a chain that ends before it starts.
   func completeBeforeStart(_ chain: FusedChain) {
     if let ending = endingStep { complete(from: ending + 1, chain) }
   }
 
   // MARK: State
 
-  /// Each step has a record of its own, so that it finds it again with other neighbours.
+  /// Each step has its own record, so that it finds the record again next to other steps.
   override func record(_ state: inout StateWriter) {
     recordSteps(nil, &state)
     recordInputs(&state)
@@ -392,13 +392,13 @@ public final class FusedRun: OperatorNode {
     }
   }
 
-  /// The step whose `apply` is running.
+  /// The ID of the step whose `apply` is running.
   var currentStep: StepID { steps[current].id }
 
-  /// The same, as the pipeline file has it.
+  /// The plan of the running step.
   var step: StepPlan { execution.plan.steps[currentStep.number] }
 
-  /// Rejects in the name of the step that is running.
+  /// Rejects an event on behalf of the running step.
   public func rejectRow(
     _ event: Event, _ code: Diagnostic.Code, _ message: String, at location: SourceLocation? = nil
   ) {

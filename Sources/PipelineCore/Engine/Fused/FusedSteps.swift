@@ -1,13 +1,13 @@
-/// Row-wise steps one behind the other, with the frames that their expressions read.
+/// A sequence of fused steps with the frames that their expressions read.
 ///
-/// In memory of their own, so that an event counts no references.
+/// Raw memory: an event avoids retain and release.
 struct FusedSteps: RandomAccessCollection {
   struct Step {
     /// Retained.
     var step: Unmanaged<FusedStep>
     /// Retained.
     var frame: Unmanaged<EventFrame>
-    /// The first step of its part: the frame must be loaded with the event before.
+    /// Whether the step is the first of its part: the frame must be loaded with the event before.
     var loads: Bool
     /// `step` is a ``PureStep``.
     var isPure: Bool
@@ -38,7 +38,7 @@ struct FusedSteps: RandomAccessCollection {
     nonmutating set { steps[index] = newValue }
   }
 
-  /// Gives the steps back. They are not used any more.
+  /// Releases the steps, which must not be used any more.
   func deallocate() {
     for step in steps {
       step.step.release()
@@ -48,14 +48,14 @@ struct FusedSteps: RandomAccessCollection {
   }
 
   enum Progress {
-    /// The event has come through the last step.
+    /// The event has passed the last step.
     case passed
     case dropped
-    /// The pure step at the index cannot deal with it.
+    /// The pure step at the index cannot process the event.
     case failed
     /// The event cannot be read by the step at the index (``EventFrame/unreadable``).
     case unreadable
-    /// The step at the index keeps something: its node must see to it. The frame is loaded.
+    /// The step at the index has state: its node must run it. The frame is loaded.
     case notPure
   }
 
@@ -88,7 +88,7 @@ struct FusedSteps: RandomAccessCollection {
     return .passed
   }
 
-  /// What the step at `index`, which is not pure, says of the event.
+  /// Runs the step at `index`, which is not pure.
   @inline(__always)
   func apply(_ event: UnsafeMutablePointer<Event>, at index: Int, _ own: FusedRun.OwnSteps?, _ run: FusedRun)
     -> StepVerdict

@@ -1,27 +1,27 @@
-/// The steps of one chain of a fused run, seen from a step that sends later than the event that it was given.
+/// The steps of one chain of a fused run, as seen by a step that also sends later.
 ///
 /// A run has one chain of its own; the run that the groups of `groupBy` share has one for each group.
 class FusedChain {
-  /// Nil: the steps of the run itself, or none any more.
+  /// Nil: the run's own steps, or the chain has none any more.
   final var steps: FusedRun.OwnSteps?
-  /// Nothing may be sent through the chain any more.
+  /// The chain has ended: nothing may be sent through it.
   final var hasEnded = false
 
-  /// `meta.key` of what the chain sends.
+  /// The `meta.key` of events that the chain sends.
   var key: Value { .absent }
-  /// A step has completed the chain, and the steps behind it have been told.
+  /// A step has completed the chain, and the steps downstream have completed.
   func ended() {}
-  /// A step has done its work and keeps nothing.
+  /// A step has sent everything and has no state left.
   func becameFresh() {}
-  /// Runs of its own that steps of the chain are in, where each chain is subscribed by itself.
+  /// The runs that contain steps of the chain, if each chain is subscribed by itself.
   final var runs: [Unmanaged<FusedRun>] = []
 
   final func remove(_ run: FusedRun) { runs.removeAll { $0.toOpaque() == Unmanaged.passUnretained(run).toOpaque() } }
 }
 
 extension SignalPlan {
-  /// Whether a chain of a group may be given up when its steps keep nothing, because a new one would do the same as it:
-  /// nothing keeps anything but steps that say when they do not, and nothing is said or done at the end.
+  /// Whether a group's chain may be discarded while its steps are fresh, because a new chain would behave the same:
+  /// every step with state reports when it is fresh, and no step acts at the end.
   var isForgettable: Bool {
     var signal = self
     var mayKeep = false
@@ -39,31 +39,31 @@ extension SignalPlan {
   }
 }
 
-/// A fused step that also sends at other times than when an event comes: at a timer, as the event time of the stream
-/// goes on, or several events at once.
+/// A fused step that also sends at other times than with an event: at a timer, as event time advances, or several
+/// events at once.
 ///
-/// Its operator says ``FusableOperator/changesValue``: the steps behind it never see the value that it was given.
+/// Its operator sets ``FusableOperator/changesValue``: the steps downstream never see the value that it received.
 open class LateStep: FusedStep, TimerTarget {
-  /// Set before anything else is called.
+  /// Set before any other call.
   private var link: Unmanaged<FusedChain>?
   private var runLink: Unmanaged<FusedRun>?
   fileprivate final var index = 0
-  /// The chain has ended or was cancelled: nothing more is sent, no timer may be set.
+  /// The chain has ended or was cancelled: nothing more is sent, and no timer may be set.
   public private(set) final var isStopped = false
-  /// It took back what another process had saved.
+  /// The step restored its state from another process.
   final var isRestored = false
 
   // MARK: To override
 
-  /// It has its place in a chain: time can be asked for. Called again when the step serves another chain.
+  /// The step is part of a chain and may ask for time. Called again when the step serves another chain.
   open func attached() {}
-  /// The chain begins. Not called for what is restored.
+  /// The chain starts. Not called for restored steps.
   open func started() {}
-  /// A timer is due, or event time has come as far as the step had asked for.
+  /// A timer is due, or event time has reached the requested time.
   open func timeCame(_ token: Int) {}
-  /// Frees timers and what is kept. Called once.
+  /// Frees timers and state. Called once.
   open func stopped() {}
-  /// Whether it is as it was when it began, so that another step of its kind could take its place.
+  /// Whether the step is as new, so that another step of its kind could take its place.
   open var isFresh: Bool { false }
 
   // MARK: What it may ask for
@@ -80,10 +80,10 @@ open class LateStep: FusedStep, TimerTarget {
 
   public final var now: Instant { run.now }
 
-  /// What its expressions evaluate in. They see the event that was loaded last, which may be another one by now.
+  /// The frame of its expressions. They see the last loaded event, which may be another one by now.
   public final var frame: EventFrame { run.frame(at: index) }
 
-  /// A step that has been stopped gets no timer.
+  /// A stopped step gets no timer.
   public final func wake(at deadline: Instant, _ token: Int = 0) -> Wake {
     isStopped ? .none : run.executor.wake(at: deadline, self, token)
   }
@@ -96,8 +96,8 @@ open class LateStep: FusedStep, TimerTarget {
     }
   }
 
-  /// Sends an event of no source through the steps behind this one. State must be in order before; afterwards the step
-  /// may have been stopped.
+  /// Sends an event without a source through the steps downstream. State must be consistent before the call, which may
+  /// stop the step.
   public final func send(_ value: Value) {
     if !isStopped { run.send(value, from: self, at: index, chain) }
   }
@@ -128,15 +128,15 @@ open class LateStep: FusedStep, TimerTarget {
   }
 }
 
-/// The event time of a stream at one step: how far it has come, and who waits for it to come further.
+/// The event time of a stream at one step, and the steps that wait for it to advance.
 ///
-/// The groups of `groupBy` are parts of one stream, so the same step of all their chains has one clock.
+/// The groups of `groupBy` are parts of one stream, so the same step of all their chains shares one clock.
 final class EventClock {
-  /// No event before this time, in nanoseconds since 1970, is waited for any more.
+  /// The watermark, in nanoseconds since 1970: no earlier event is waited for.
   @exclusivity(unchecked) private(set) var watermark = Int64.min
   @exclusivity(unchecked) private var waiting = TimerQueue()
   private var isAdvancing = false
-  /// Numbers those who wait, in the order in which they began.
+  /// Numbers the waiting steps in order of arrival.
   private var serial: UInt64 = 0
 
   func nextSerial() -> UInt64 {
@@ -144,7 +144,7 @@ final class EventClock {
     return serial
   }
 
-  /// Has `target` woken when the watermark reaches `time`; of one time the lowest serial first.
+  /// Wakes `target` when the watermark reaches `time`; at equal times the lowest serial comes first.
   func wake(at time: Int64, _ serial: UInt64, _ target: any TimerTarget, _ token: Int) -> Wake {
     waiting.schedule(at: Instant(nanoseconds: time), serial, target, token)
   }
@@ -156,7 +156,7 @@ final class EventClock {
     }
   }
 
-  /// Moves the watermark on, never back, and wakes the steps that waited for it.
+  /// Advances the watermark, never backwards, and wakes the steps that waited for it.
   @inline(__always)
   func advance(to time: Int64) {
     guard time > watermark else { return }
@@ -166,14 +166,14 @@ final class EventClock {
 
   @inline(never)
   private func wakeAll() {
-    // Who is woken may send what moves the watermark further: that is for the loop that runs already.
+    // A woken step may advance the watermark again: the loop that already runs handles that.
     if isAdvancing { return }
     isAdvancing = true
     while let due = waiting.popDue(Instant(nanoseconds: watermark)) { due.target.woke(due.token) }
     isAdvancing = false
   }
 
-  /// Takes back what was saved. Wakes nobody.
+  /// Restores the watermark. Wakes no step.
   func restore(watermark saved: Int64, serial last: UInt64) {
     watermark = max(watermark, saved)
     serial = max(serial, last)
@@ -185,9 +185,9 @@ final class EventClock {
   }
 }
 
-/// What the groups of one stream share of time: event time, step by step, and when the stream began.
+/// The time that the groups of one stream share: event time by step, and the start of the stream.
 final class StreamTime {
-  /// Windows by the pipeline's time count from here.
+  /// The start of windows in pipeline time.
   var origin: Instant
   private var clocks: [StepID: EventClock] = [:]
 

@@ -1,31 +1,31 @@
-/// A row-wise step whose answer depends on nothing but the value and what its frame says of it, and that changes nothing else.
+/// A fused step whose result depends only on the value and on its frame, and that changes nothing else.
 ///
-/// It may run on any thread, serve many chains, and be given up and made anew between any two events.
+/// It may run on any thread, serve many chains, and be replaced by a new one between any two events.
 open class PureStep: FusedStep {
-  /// What becomes of one value, which it may change unless it returns `.failed`.
+  /// Processes one value, which it may change unless it returns `.failed`.
   ///
-  /// Where it fails it says why first: ``fail(_:_:_:)``, ``refuse(_:_:_:)``.
+  /// On failure it first calls ``fail(_:_:_:)`` or ``refuse(_:_:_:)``.
   open func transform(_ value: inout Value, _ frame: EventFrame) -> PureVerdict { .pass }
 
   public final override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
     preconditionFailure("a pure step has no turns")
   }
 
-  /// `program` gave `error`.
+  /// Fails because `program` gave `error`.
   @inline(never)
   final func fail(_ error: Value, _ program: Program, _ frame: EventFrame) -> PureVerdict {
     frame.problem = .expression(error, program)
     return .failed
   }
 
-  /// The step cannot or will not take the value.
+  /// Fails because the step does not take the value.
   @inline(never)
   final func refuse(_ code: Diagnostic.Code, _ message: String, _ frame: EventFrame) -> PureVerdict {
     frame.problem = .refused(code, message)
     return .failed
   }
 
-  /// What it has said.
+  /// The problem that the step reported.
   final func problem(_ frame: EventFrame) -> EventProblem {
     defer { frame.problem = nil }
     return switch frame.problem {
@@ -36,13 +36,13 @@ open class PureStep: FusedStep {
   }
 }
 
-/// What a pure step says of one value.
+/// What a pure step decides about one value.
 public enum PureVerdict {
-  /// The value, perhaps another one, goes on.
+  /// The value goes on, perhaps changed.
   case pass
   /// The event ends here.
   case drop
-  /// The step cannot deal with it: its error policy decides.
+  /// The step cannot process the event: its error policy decides.
   case failed
 }
 
@@ -52,7 +52,7 @@ enum PureProblem {
   case refused(Diagnostic.Code, String)
 }
 
-/// A row-wise operator whose steps are a ``PureStep``.
+/// A fusable operator whose steps are ``PureStep``s.
 protocol PureOperator: FusableOperator {
   func makePureStep() -> PureStep
 }

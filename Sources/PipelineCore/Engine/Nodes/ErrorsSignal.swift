@@ -23,7 +23,7 @@ final class ErrorsSignal {
 
   init(_ execution: Execution) { self.execution = execution }
 
-  /// The signal can never run again, or the sink is through, so nothing comes any more.
+  /// The signal can never run again, or the sink has ended: no more events come.
   private var isOver = false
 
   var isClaimed: Bool { !subscribers.isEmpty }

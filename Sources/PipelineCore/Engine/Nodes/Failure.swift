@@ -3,24 +3,24 @@ public struct SignalFailure: Error, Sendable, Equatable {
   public enum Kind: String, Sendable, CaseIterable {
     /// `timeout` ran out.
     case timeout
-    /// A source could not go on: connection lost, file gone, answer not usable.
+    /// A source cannot continue: connection lost, file gone, unusable answer.
     case source
-    /// A sink could not go on.
+    /// A sink cannot continue.
     case sink
-    /// A bound was reached and the operator has no other way to keep it.
+    /// A bound was reached, and the operator cannot stay within it otherwise.
     case limit
     /// An expression failed under `onError: fail`.
     case expression
-    /// Made by the pipeline itself: `error:` in a test's marbles.
+    /// The pipeline made the failure: `error:` in a test's marbles.
     case user
   }
 
   public var kind: Kind
-  /// What happened, one sentence without a full stop.
+  /// One sentence without a full stop.
   public var message: String
-  /// Where in the pipeline file, if it is known.
+  /// The location in the pipeline file, if known.
   public var location: SourceLocation?
-  /// What else is known, e.g. `status` of an HTTP answer; names and numbers only.
+  /// Further facts, such as the `status` of an HTTP answer; names and numbers only.
   public var details: [Detail] = []
 
   public struct Detail: Sendable, Equatable {
@@ -41,7 +41,7 @@ public struct SignalFailure: Error, Sendable, Equatable {
     self.details = details
   }
 
-  /// As expressions see it: `error.message`, `error.kind`, and the details.
+  /// The failure as expressions see it: `error.message`, `error.kind`, and the details.
   func value(in arena: Arena) -> Value {
     var members: [(key: Value, value: Value)] = [
       (.literal("kind"), arena.string(kind.rawValue)),
@@ -52,7 +52,7 @@ public struct SignalFailure: Error, Sendable, Equatable {
   }
 }
 
-/// One event that a node could not use, with the reason; the signal goes on without it.
+/// An event that a node could not process, with the reason; the signal continues without it.
 public struct Rejection {
   public var event: Event
   /// A code of the RX5xx range.

@@ -1,7 +1,7 @@
-/// An inner signal that sends all it has as soon as it is subscribed and completes at once, run without being
-/// subscribed: fixed values, and behind them steps that keep nothing.
+/// An inner signal that sends everything as soon as it is subscribed and completes at once, run without a subscription:
+/// fixed values, followed by steps without state.
 ///
-/// Nobody can tell the difference: between the events of the node that it belongs to nothing of it is there.
+/// The difference cannot be observed: nothing of the signal exists between the events of its node.
 final class ImmediateSignal {
   private unowned(unsafe) let node: OperatorNode
   private let source: SignalPlan
@@ -9,13 +9,13 @@ final class ImmediateSignal {
   private let plan: (run: FusedRunPlan, signal: SignalPlan)?
   private let outlet: Outlet
   private var run: FusedRun?
-  /// Where the events of the source come from, and the origin of the event for which it was made.
+  /// The origin of the source's events, with the reply target of the event for which the signal was made.
   private var origin: Origin
   private var outerOrigin: Origin
 
-  /// Nil if `signal` is one that must be subscribed.
+  /// Nil if `signal` must be subscribed.
   init?(_ signal: SignalPlan, in node: OperatorNode) {
-    // An observer of subscriptions sees each.
+    // An observer of subscriptions must see each one.
     guard node.execution.subscriptionProbe == nil else { return nil }
     var source = signal
     var plan: (FusedRunPlan, SignalPlan)?
@@ -36,11 +36,11 @@ final class ImmediateSignal {
     origin = Origin(source: node.execution.plan.steps[source.step.number].owner)
   }
 
-  /// Sends what the signal has for `event`, as long as `goesOn` says so.
+  /// Sends the signal's events for `event` while `goesOn` returns true.
   func send(for event: Event, _ goesOn: () -> Bool) {
     if event.origin.toOpaque() != Unmanaged.passUnretained(outerOrigin).toOpaque() { setOrigin(event.origin) }
     let run = runningSteps()
-    // While it sends, it may be entered again for another event.
+    // `send` may be entered again for another event.
     let origin = origin
     let list = values.value
     let count = list.is(.list) ? list.elements.count : 1
@@ -80,7 +80,7 @@ final class ImmediateSignal {
     return made
   }
 
-  /// What the last step sends to.
+  /// The downstream of the last step.
   private final class Outlet: Downstream {
     private unowned(unsafe) let node: OperatorNode
     init(_ node: OperatorNode) {

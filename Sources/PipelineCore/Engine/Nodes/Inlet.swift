@@ -1,19 +1,19 @@
-/// One of several inputs of a node: forwards to the node with its number.
+/// One of several inputs of a node: forwards events to the node with its number.
 ///
-/// Ends by itself when it is told so, and says nothing afterwards.
+/// It ends when its signal ends or when it is cancelled, and forwards nothing afterwards.
 public final class Inlet: Downstream {
   private let node: Unmanaged<MultiInletNode>
   public let number: Int
   fileprivate unowned(unsafe) let signal: SignalPlan
-  /// What its signal was made for.
+  /// The scope of its signal.
   public let scope: Scope
-  /// What the node knows of it, if anything: ``MultiInletNode/owner(number:)``.
+  /// The node's own object for this inlet, if any: ``MultiInletNode/owner(number:)``.
   let owner: Unmanaged<AnyObject>?
   private let keptOwner: AnyObject?
-  // Nodes run on one thread at a time, and no access lasts longer than a load or a store.
+  // Nodes run on one thread at a time, and no access outlasts a load or a store.
   @exclusivity(unchecked) public fileprivate(set) var hasEnded = false
   fileprivate var upstream: (any Subscription)?
-  /// Where its node has it; -1: nowhere.
+  /// The index in the node's list; -1: none.
   fileprivate var position = -1
 
   init(_ node: MultiInletNode, _ number: Int, _ signal: SignalPlan, _ scope: Scope) {
@@ -42,7 +42,7 @@ public final class Inlet: Downstream {
     node._withUnsafeGuaranteedRef { $0.failed(self, failure) }
   }
 
-  /// The step that it belongs to.
+  /// The ID of the node's step.
   var step: StepID { node._withUnsafeGuaranteedRef { $0.nodeContext.step } }
 
   public func cancel() {
@@ -53,18 +53,18 @@ public final class Inlet: Downstream {
   private func end() {
     hasEnded = true
     node._withUnsafeGuaranteedRef { $0.executor.releaseLater(self) }
-    let above = upstream
+    let current = upstream
     upstream = nil
-    above?.cancel()
+    current?.cancel()
   }
 }
 
 /// A node with numbered inlets, or with inner signals that come and go.
 open class MultiInletNode: OperatorNode {
-  /// The inlets, oldest first. With gaps where one was dropped: moving the others up each time would make a thousand
-  /// groups that end one after the other cost a million moves.
+  /// The inlets, oldest first. A dropped inlet leaves a gap: moving the others each time would cost a million moves for
+  /// a thousand groups that end one after the other.
   private var places: [Inlet?] = []
-  /// How many inlets there are.
+  /// The number of inlets.
   public private(set) final var inletCount = 0
   /// The inlets, oldest first.
   public final var inlets: [Inlet] { places.compactMap { $0 } }
@@ -86,25 +86,25 @@ open class MultiInletNode: OperatorNode {
   }
 
   open func receive(_ event: Event, from inlet: Inlet) { emit(event) }
-  /// What the inlet with this number is to keep and hand back with each event; asked when it is opened.
+  /// The object that the inlet with this number keeps and passes back with each event; called when the inlet opens.
   func owner(number: Int) -> AnyObject? { nil }
   open func completed(_ inlet: Inlet) {}
   open func failed(_ inlet: Inlet, _ failure: SignalFailure) { finish(failing: failure) }
 
-  /// Subscribes `signal` into a new inlet, which is in `inlets` from before the first event on. An input's inlet
-  /// bears the input's number; those of inner signals are the node's own.
+  /// Subscribes `signal` into a new inlet, which is in `inlets` before the first event. The inlet of an input has the
+  /// input's number; the node numbers those of inner signals.
   @discardableResult
   public final func open(_ signal: SignalPlan, number: Int = 0, _ scope: Scope? = nil) -> Inlet {
     guard let restoration = execution.restoration, !nodeContext.inputs.contains(where: { $0 === signal }) else {
       return attach(signal, number, scope ?? nodeContext.scope)
     }
-    // What starts empty has inner signals that do.
+    // Without saved state its inner signals start empty too.
     return restoration.within(.init()) { attach(signal, number, scope ?? nodeContext.scope) }
   }
 
   private func attach(_ signal: SignalPlan, _ number: Int, _ scope: Scope) -> Inlet {
     let inlet = Inlet(self, number, signal, scope)
-    // Nothing begins for a node that has ended, whatever it is sent.
+    // Nothing starts for a node that has ended.
     guard !isClosed else {
       inlet.hasEnded = true
       return inlet
@@ -115,9 +115,9 @@ open class MultiInletNode: OperatorNode {
     return inlet
   }
 
-  /// Takes an inlet out of `inlets`; cancels it unless it has ended.
+  /// Removes an inlet from `inlets` and cancels it unless it has ended.
   public final func drop(_ inlet: Inlet) {
-    // It may be dropped while it hands over an event, and the list is all that keeps it.
+    // The inlet may be dropped while it hands over an event, and only the list retains it.
     if !inlet.hasEnded { executor.releaseLater(inlet) }
     remove(inlet)
     inlet.cancel()
@@ -125,9 +125,9 @@ open class MultiInletNode: OperatorNode {
 
   // MARK: State
 
-  /// What the inlet of an inner signal that was saved is opened with again: the same values of `outer` and
-  /// `error`, and what a subclass adds. `restore` has run. A subclass to which the number means something checks
-  /// it here, for it may be damaged.
+  /// The scope with which a saved inner signal is reopened: the saved values of `outer` and `error`, and what a
+  /// subclass adds. Called after `restore`. A subclass that interprets the number checks it here, because saved bytes
+  /// may be damaged.
   open func scope(_ saved: Scope, number: Int) throws(StateFault) -> Scope { saved }
 
   final override func recordInlets(_ state: inout StateWriter) {
@@ -206,7 +206,7 @@ open class MultiInletNode: OperatorNode {
     }
   }
 
-  /// Subclasses that override this call `super.stop()`.
+  /// An override must call `super.stop()`.
   open override func stop() {
     let open = inlets
     for inlet in open { inlet.position = -1 }
@@ -219,10 +219,10 @@ open class MultiInletNode: OperatorNode {
 /// An inlet of a saved state.
 final class SavedInlet {
   let number: Int
-  /// Nil: it had ended.
+  /// Nil: the inlet had ended.
   let signal: SignalPlan?
   var scope: Scope
-  /// The records of an inner signal; nil: an input, whose records stand beside the node's.
+  /// The records of an inner signal; nil: an input, whose records are next to the node's.
   let section: Restoration.Section?
 
   init(number: Int, signal: SignalPlan?, scope: Scope, section: Restoration.Section?) {
@@ -241,7 +241,7 @@ extension Scope {
     state.write(key)
   }
 
-  /// The subject and the execution of a command are those of the scope around.
+  /// The subject and the command execution are those of the surrounding scope.
   convenience init(_ state: inout StateReader, within outer: Scope) throws(StateFault) {
     self.init(
       outer: try state.read(), error: try state.read(), origin: try state.origin(), key: try state.read(),

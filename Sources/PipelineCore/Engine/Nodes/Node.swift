@@ -1,24 +1,24 @@
-/// Where a signal's events go: `receive* (complete | fail)?`, one at a time, nothing after the end.
+/// The receiver of a signal's events: `receive* (complete | fail)?`, one at a time, nothing after the end.
 open class Downstream {
   public init() {}
   open func receive(_ event: Event) {}
-  /// Whether it makes no difference to it, nor to anybody below, that these events come at once.
+  /// Whether this receiver and everything downstream accept these events all at once.
   open func accepts(_ batch: Batch) -> Bool { false }
-  /// Takes many events at once that it ``accepts(_:)``.
+  /// Receives many events at once; call it only if ``accepts(_:)`` is true.
   open func receive(_ batch: Batch) {}
   open func complete() {}
   open func fail(_ failure: SignalFailure) {}
 }
 
-/// A running signal, seen from below: what a subscriber holds.
+/// A running signal as a subscriber sees it.
 public protocol Subscription: AnyObject {
-  /// Nothing comes any more.
+  /// Whether the signal has ended or was cancelled.
   var isClosed: Bool { get }
-  /// Stops delivery at once and frees timers and everything above. Idempotent; sends nothing.
+  /// Stops delivery at once and frees timers and everything upstream. Idempotent; sends nothing.
   func cancel()
 }
 
-/// What has already ended: the upstream of a node that has none (any more).
+/// A signal that has already ended: the upstream of a node that has none.
 final class NoSubscription: Subscription {
   static func make() -> any Subscription { NoSubscription() }
   var isClosed: Bool { true }
@@ -27,18 +27,18 @@ final class NoSubscription: Subscription {
 
 /// One running operator of one subscription.
 ///
-/// Subclasses override `receive`, `complete`, `fail` and `woke` where they differ from passing on. State
-/// lives in their stored properties, so two subscriptions share nothing. A node may be entered again
-/// while it is emitting (a synchronous inner signal, a feedback): state must be consistent before each
-/// `emit`, and what a node needs after an `emit` it reads again.
+/// Subclasses override `receive`, `complete`, `fail` and `woke` where they differ from passing on. State lives in their
+/// stored properties, so two subscriptions share nothing. A node may be entered again while it is emitting (a
+/// synchronous inner signal, a feedback): state must be consistent before each `emit`, and a node reads again after an
+/// `emit` what it still needs.
 ///
-/// Ownership: a node holds its upstreams; the downstream holds the node. The link down is unowned, and
-/// an ended node is kept to the end of the turn, so nobody is freed while control is inside.
+/// Ownership: a node holds its upstreams; the downstream holds the node. The link downstream is unowned, and an ended
+/// node is kept to the end of the turn, so no node is freed while control is inside it.
 open class OperatorNode: Downstream, Subscription, TimerTarget {
   public let nodeContext: NodeContext
   private let downstream: Unmanaged<Downstream>
   private var upstreams: [(input: Int, subscription: any Subscription)] = []
-  // Nodes run on one thread at a time, and no access lasts longer than a load or a store.
+  // Nodes run on one thread at a time, and no access outlasts a load or a store.
   @exclusivity(unchecked) public private(set) var isClosed = false
 
   public init(_ nodeContext: NodeContext, downstream: Downstream) {
@@ -54,37 +54,37 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
 
   // MARK: Input, to override
 
-  /// An event of inlet 0; inlets of a node with several are objects of their own.
+  /// Receives an event of the first input; a node with several inputs has inlets.
   open override func receive(_ event: Event) { emit(event) }
   /// The input has completed. The default completes.
   open override func complete() { finish() }
-  /// The input has failed. The default fails, at once, overtaking whatever is held back.
+  /// The input has failed. The default fails at once; the failure overtakes held events.
   open override func fail(_ failure: SignalFailure) { finish(failing: failure) }
   /// A timer that this node scheduled is due.
   open func woke(_ token: Int) {}
-  /// Subscribes what is above; called once, when the node itself is subscribed.
+  /// Subscribes the inputs; called once, when the node itself is subscribed.
   open func start() { if let input = nodeContext.inputs.first { subscribe(input) } }
-  /// Frees what only this class knows of: inner subscriptions, queues. Called once.
+  /// Frees what only this class knows: inner subscriptions, queues. Called once.
   open func stop() {}
-  /// Goes on where `later` left off.
+  /// Continues the work deferred by `later`.
   open func resumed(_ token: Int) {}
 
   // MARK: State, to override where the spec says `persistence: .state`
 
-  /// Writes what this class keeps, timers included. Inputs, inlets and what is above are written by the graph.
+  /// Writes the state of this class, timers included. The graph writes inputs, inlets and everything upstream.
   open func save(_ state: inout StateWriter) {}
-  /// Takes back what `save` wrote, in the same order; called in place of `start`, before the inputs are
-  /// subscribed again. Nothing may be sent. A node that throws is given up for a new one.
+  /// Reads what `save` wrote, in the same order; called in place of `start`, before the inputs are subscribed again.
+  /// Must send nothing. A node that throws is replaced by a new one.
   open func restore(_ state: inout StateReader) throws(StateFault) {}
 
   // MARK: Output
 
-  /// Whether what is below takes these events at once.
+  /// Whether everything downstream accepts these events at once.
   final func isAccepted(_ batch: Batch) -> Bool {
     !isClosed && downstream._withUnsafeGuaranteedRef { $0.accepts(batch) }
   }
 
-  /// Emits many events at once, which what is below accepts.
+  /// Emits many events at once; call it only if ``isAccepted(_:)`` is true.
   final func emit(_ batch: Batch) {
     guard !isClosed else { return }
     downstream._withUnsafeGuaranteedRef { $0.receive(batch) }
@@ -96,7 +96,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
     downstream._withUnsafeGuaranteedRef { $0.receive(event) }
   }
 
-  /// Completes: first everything above is released, then the downstream hears of it.
+  /// Completes: first everything upstream is released, then the downstream is notified.
   public final func finish() {
     guard !isClosed else { return }
     close()
@@ -119,15 +119,15 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
     executor.releaseLater(self)
     stop()
     closed()
-    let above = upstreams
+    let current = upstreams
     upstreams = []
-    for upstream in above { upstream.subscription.cancel() }
+    for upstream in current { upstream.subscription.cancel() }
   }
 
-  /// It has ended, and `stop` has run.
+  /// The node has ended, and `stop` has run.
   func closed() {}
 
-  /// Gives up the event: it goes to the errors output of the named signal that this node is part of.
+  /// Rejects the event: it goes to the errors output of the named signal that contains this node.
   public final func reject(
     _ event: Event, _ code: Diagnostic.Code, _ message: String, at location: SourceLocation? = nil
   ) {
@@ -146,7 +146,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
     isClosed ? .none : executor.wake(at: deadline, self, token)
   }
 
-  /// Cancels a timer and forgets it.
+  /// Cancels a timer and resets `wake`.
   public final func cancelWake(_ wake: inout Wake) {
     if wake.isSet {
       executor.cancel(wake)
@@ -154,13 +154,13 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
     }
   }
 
-  /// Calls `resumed` off the stack, later in this turn or in the next.
+  /// Calls `resumed` with an empty stack, later in this turn or in the next.
   public final func later(_ token: Int = 0) { executor.defer(self, token) }
 
-  /// Subscribes one of `nodeContext.inputs` for this node itself and cancels it when the node ends. Inner signals
-  /// need inlets.
+  /// Subscribes one of `nodeContext.inputs` for this node itself and cancels it when the node ends. Inner signals need
+  /// inlets.
   ///
-  /// A signal that ends while it is being subscribed has already said so.
+  /// A signal may end while it is being subscribed.
   public final func subscribe(_ signal: SignalPlan) {
     guard !isClosed else { return }
     guard let input = nodeContext.inputs.firstIndex(where: { $0 === signal }) else {
@@ -172,7 +172,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
 
   // MARK: Records
 
-  /// Writes the records of this node and of what is above.
+  /// Writes the records of this node and of everything upstream.
   func record(_ state: inout StateWriter) {
     state.record(.step(nodeContext.step, version: nodeContext.persistence.version)) { state in
       state.write(each: upstreams.filter { !$0.subscription.isClosed }) { $0.write($1.input) }
@@ -194,7 +194,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
 
   func recordInlets(_ state: inout StateWriter) { state.write(UInt64(0)) }
 
-  /// Takes back what `record` wrote; the inputs are subscribed after all of it is known to be sound.
+  /// Reads what `record` wrote; subscribes the inputs after all of it has been validated.
   func restore(
     record: StateReader, version: Int, _ restoration: Restoration
   ) throws(StateFault) {
@@ -229,28 +229,28 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
   func prepare(_ inlets: [SavedInlet]) throws(StateFault) {}
   func reopen(_ inlets: [SavedInlet], _ restoration: Restoration) {}
 
-  /// The inputs and inlets are there again. Nothing may be sent.
+  /// The inputs and inlets exist again. Must send nothing.
   open func restored() {}
 }
 
-/// The place of a running node: which step of the plan it is, and what it may use.
+/// What a running node belongs to and may use: its step of the plan, the execution, the scope.
 public struct NodeContext {
   public unowned(unsafe) let execution: Execution
-  /// Number of the step in the plan, for counters and messages.
+  /// The ID of the step in the plan, for counters and messages.
   public let step: StepID
   public let location: SourceLocation?
-  /// What the expressions of this subscription can see beside the event.
+  /// What the expressions of this subscription see beside the event.
   public let scope: Scope
-  /// What the node was made of; nil: a sink.
+  /// The plan of the node; nil: a sink.
   unowned(unsafe) let plan: SignalPlan?
   /// What the step's expressions share.
   public let segment: Segment
-  /// The signals that the step combines; the first is the one it stands behind.
+  /// The inputs of the step; the first is the chain's.
   public let inputs: [SignalPlan]
 }
 
 extension NodeContext {
-  /// What the component keeps beyond the process.
+  /// What of the component outlives the process.
   var persistence: Persistence {
     switch plan?.kind {
     case .node(let component, _, _): component.persistence
@@ -259,7 +259,7 @@ extension NodeContext {
     }
   }
 
-  /// The signals that the component's parameters hold.
+  /// The signals in the component's parameters.
   var innerPlans: [SignalPlan] {
     switch plan?.kind {
     case .node(let component, _, _): component.innerPlans
@@ -277,22 +277,22 @@ public final class Scope {
   /// The reply target and origin of the outer event, so that a `reply` sink can answer from inside.
   public let origin: Origin
   public let key: OwnedValue?
-  /// What the node around a chain parameter feeds in.
+  /// The input of a chain parameter, which the surrounding node feeds.
   let subject: Subject?
-  /// The execution of a command that it is part of.
+  /// The command execution that contains the signal.
   let work: Work?
-  /// Where chains that differ in nothing else evaluate.
+  /// The frames that equal chains share.
   let frames: SharedFrames?
-  /// What the chain has in common with others that are parts of the same stream.
+  /// The time that chains of the same stream share.
   let time: StreamTime?
-  /// The chain of a group that it is the scope of, if that may be given up.
+  /// The chain of the group with this scope, if it may be discarded.
   let chain: FusedChain?
-  /// The scope around the reference for which a cold signal was made: it begins with what is made for that.
+  /// The scope around the reference to a cold signal; of nested references, the outermost.
   private let reference: Scope?
 
   /// One execution of a command, as its sources see it.
   final class Work {
-    /// A source of it was ended from outside, so its completion says nothing.
+    /// A source of the execution was ended from outside, so its completion does not mean that it is done.
     var isCut = false
   }
 
@@ -315,13 +315,13 @@ public final class Scope {
 
   public static func top() -> Scope { Scope() }
 
-  /// That of a cold signal, which sees nothing of what is around a reference to it.
+  /// The scope of a cold signal, which sees nothing of the surroundings of a reference to it.
   func forColdSignal(_ top: Scope) -> Scope { self === top ? top : Scope(reference: reference ?? self) }
 
-  /// Whether signals made for the two are parts of one inner signal, or of none.
+  /// Whether signals of the two scopes belong to the same inner signal, or to none.
   func isBeside(_ other: Scope) -> Bool { (reference ?? self) === (other.reference ?? other) }
 
-  /// Whether it was made for an event, or for the end of a signal.
+  /// Whether the signal was made for an event, or for the end of a signal.
   var isForSomething: Bool { outer != nil || error != nil }
 
   public func with(outer event: Event) -> Scope {

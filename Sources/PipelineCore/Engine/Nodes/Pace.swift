@@ -1,16 +1,16 @@
 /// A node that waits before it subscribes again.
 protocol Pausing: OperatorNode {
-  /// The pipeline stops: goes on at once, for nothing comes of waiting.
+  /// The pipeline stops: continue at once, since waiting is pointless.
   func endPause()
 }
 
-/// Whether rounds of subscribing again follow each other to no effect, and how long to wait before the next one then.
+/// Detects rounds of subscribing again that have no effect, and decides how long to wait before the next round.
 ///
-/// A round has no effect if it was short and, for whoever calls ``reset()``, sent nothing.
+/// A round has no effect if it was short and, for callers of ``reset()``, sent nothing.
 struct Pace {
-  /// How many rounds in a row may have no effect before there is a pause.
+  /// How many rounds in a row may have no effect before a pause.
   static let limit = 1000
-  /// What counts as short, and the pause.
+  /// A round shorter than this is short; also the length of the pause.
   static let pause = TimeSpan.milliseconds(10)
 
   private var count = 0
@@ -18,10 +18,10 @@ struct Pace {
 
   mutating func begin(_ now: Instant) { begun = now }
 
-  /// The round has an effect.
+  /// Reports that the round had an effect.
   mutating func reset() { count = 0 }
 
-  /// The pause behind a round that ends now.
+  /// The pause after a round that ends now.
   mutating func end(_ now: Instant) -> TimeSpan {
     guard now < begun + Self.pause else {
       count = 0

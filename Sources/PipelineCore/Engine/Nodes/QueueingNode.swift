@@ -1,7 +1,7 @@
 internal import DequeModule
 
-/// A node that makes inner signals of events, so many at once; further events wait for their turn. More than
-/// `queueLimit` that wait hold back the pipeline's input.
+/// A node that makes inner signals of events, a limited number at once; further events wait in a queue. More than
+/// `queueLimit` waiting events pause the pipeline's input.
 open class QueueingNode: MultiInletNode {
   private let maxConcurrent: Int
   private let queueLimit: Int
@@ -15,13 +15,13 @@ open class QueueingNode: MultiInletNode {
     super.init(nodeContext, downstream: downstream)
   }
 
-  /// How many inner signals run.
+  /// The number of running inner signals.
   open var active: Int { inletCount }
 
-  /// Opens what the event begins.
+  /// Opens the inner signal of the event.
   open func begin(_ event: Event) {}
 
-  /// Begins at once or, where it is not the event's turn yet, later.
+  /// Opens the inner signal at once, or queues the event.
   public final func queue(_ event: Event) {
     if active < maxConcurrent, waiting.isEmpty {
       begin(event)
@@ -31,8 +31,8 @@ open class QueueingNode: MultiInletNode {
     }
   }
 
-  /// Begins what may begin now that an inner signal has ended; true when that is done, false while an outer call
-  /// of it is still at it. A loop, not a recursion: inner signals that end at once cost no stack.
+  /// Opens what may begin now that an inner signal has ended. Returns true when that is done, false while an outer call
+  /// still does it. A loop, not a recursion: inner signals that end at once need no stack.
   public final func advance() -> Bool {
     guard !isAdvancing else { return false }
     isAdvancing = true
@@ -45,16 +45,16 @@ open class QueueingNode: MultiInletNode {
     return true
   }
 
-  /// Nothing runs and nothing waits.
+  /// Whether nothing runs and nothing waits.
   public final var isIdle: Bool { active == 0 && waiting.isEmpty }
 
-  /// Forgets what waits.
+  /// Empties the queue.
   public final func forgetWaiting() {
     waiting.removeAll()
     backlog.update(0, queueLimit, executor)
   }
 
-  /// Subclasses that override this call `super.stop()`.
+  /// An override must call `super.stop()`.
   open override func stop() {
     forgetWaiting()
     super.stop()

@@ -1,23 +1,23 @@
 internal import DequeModule
 
-/// A subscription of what several share; they hear of events in the order of their numbers.
+/// A subscription of a shared signal; events reach subscriptions in the order of their numbers.
 protocol NumberedSubscription: Subscription {
   var serial: UInt64 { get }
 }
 
-/// An observer that receives everything of a named signal and does not count as a subscriber; for tests.
+/// An observer that receives all events of a named signal and does not count as a subscriber; for tests.
 class SignalWatcher: Downstream {
-  /// The signal begins to run.
+  /// The signal starts.
   func began() {}
-  /// It is cancelled before its end.
+  /// The signal is cancelled before its end.
   func cancelled() {}
 }
 
-/// A named signal while it runs: one subscription above, many below.
+/// A running named signal: one subscription upstream, many downstream.
 ///
-/// The first subscriber starts it, the last to leave stops it, and a subscriber that comes after its
-/// end starts it again, as Rx's `share` does. Late subscribers get what comes after them. The option `share`
-/// changes each of these: see ``Sharing``.
+/// The first subscriber starts it, the last to leave stops it, and a subscriber that comes after its end starts it
+/// again, as Rx's `share` does. Late subscribers receive later events only. The option `share` changes each of these:
+/// see ``Sharing``.
 final class SharedSignal: Downstream {
   private unowned let execution: Execution
   private let index: Int
@@ -27,20 +27,20 @@ final class SharedSignal: Downstream {
       chooseOnly()
     }
   }
-  /// Who gets events, if there is just one; this and `receivers`, so that an event counts no references.
+  /// The receiver, if there is just one. Unmanaged like `receivers`, so that an event avoids retain and release.
   @exclusivity(unchecked) private var only: Unmanaged<Downstream>?
-  /// The same as `subscribers`. One that leaves lives to the end of the turn.
+  /// The same as `subscribers`. A removed subscriber lives to the end of the turn.
   @exclusivity(unchecked) private var receivers: [Unmanaged<Subscriber>] = []
   private var connection: (any Subscription)?
   private let sharing: Sharing
-  /// What late subscribers are told of, oldest first; the numbers follow each other.
+  /// The events that late subscribers receive first, oldest first; their numbers are consecutive.
   private var kept = Deque<(number: UInt64, at: Instant, event: OwnedEvent)>()
   private var lastEvent: UInt64 = 0
   private enum Ending {
     case completed
     case failed(SignalFailure)
   }
-  /// How it ended, where it does not run again.
+  /// How the signal ended, if it does not run again.
   private var ending: Ending?
   /// Whether it ran when its state was saved.
   private var wasConnected: Bool?
@@ -64,7 +64,7 @@ final class SharedSignal: Downstream {
 
   var isConnected: Bool { connection != nil }
 
-  /// Writes the records of what runs for the subscribers.
+  /// Writes the records of the signal and of the subscriptions.
   func record(_ state: inout StateWriter) {
     if !sharing.isPlain {
       state.record(.reference(reference)) { state in
@@ -84,7 +84,7 @@ final class SharedSignal: Downstream {
 
   private var reference: String { "share/\(execution.plan.named[index].name)" }
 
-  /// Takes back what `record` wrote of the signal itself, before anybody subscribes.
+  /// Reads what `record` wrote of the signal itself, before the first subscription.
   func restore(_ restoration: Restoration) {
     guard !sharing.isPlain, var state = restoration.record(reference: reference) else { return }
     do throws(StateFault) {
@@ -113,7 +113,7 @@ final class SharedSignal: Downstream {
     if wasConnected ?? true, connection == nil, ending == nil { connect() }
   }
 
-  /// Stops whatever runs, because the pipeline does.
+  /// Stops the signal, because the pipeline stops.
   func disconnect() {
     kept.removeAll()
     guard let connection else { return }
@@ -123,10 +123,10 @@ final class SharedSignal: Downstream {
   }
 
   private func connect() {
-    // What a late subscriber was told of may have ended the pipeline: nothing begins any more.
+    // A replayed event may have ended the pipeline: nothing starts any more.
     guard execution.outcome == nil else { return }
-    // Events may come before `subscribe` returns; this keeps a second subscriber that such an event makes
-    // from connecting again.
+    // Events may come before `subscribe` returns; this keeps a second subscriber, made by such an event, from
+    // connecting again.
     connection = NoSubscription.make()
     watcher?.began()
     let made = execution.subscribe(execution.plan.named[index].body, execution.topScope, to: self)
@@ -148,7 +148,7 @@ final class SharedSignal: Downstream {
     while let oldest = kept.first, oldest.at + within <= now { kept.removeFirst() }
   }
 
-  /// Tells a late subscriber of what is kept, and of what comes while it is being told.
+  /// Sends a late subscriber the kept events, and those that come meanwhile.
   private func catchUp(_ subscriber: Subscriber) {
     expire()
     var next: UInt64 = 0
@@ -175,7 +175,7 @@ final class SharedSignal: Downstream {
     let shared: SharedSignal
     let serial: UInt64
     @exclusivity(unchecked) var isClosed = false
-    /// Is told of what is kept, and gets nothing else meanwhile.
+    /// The subscriber receives kept events, and nothing else meanwhile.
     @exclusivity(unchecked) var isCatchingUp = false
 
     init(_ downstream: Downstream, _ shared: SharedSignal, _ serial: UInt64) {
@@ -190,15 +190,15 @@ final class SharedSignal: Downstream {
       shared.remove(self)
     }
 
-    /// False if it has been cancelled, perhaps by what one before it did when it heard of the end. Nothing comes
-    /// behind the end.
+    /// Whether the subscriber is notified of the end. False if it was cancelled, perhaps by an earlier subscriber's
+    /// reaction to the end. Nothing comes after the end.
     func hearsTheEnd() -> Bool {
       defer { isClosed = true }
       return !isClosed
     }
   }
 
-  /// `serial`: the number of the subscription in a saved state; nil: it is the newest.
+  /// `serial`: the number of the subscription in a saved state; nil: the newest.
   func subscribe(_ downstream: Downstream, serial: UInt64? = nil) -> any Subscription {
     let subscriber = Subscriber(downstream, self, serial ?? execution.nextSubscription())
     if ending != nil || serial == nil && !kept.isEmpty {
@@ -214,7 +214,7 @@ final class SharedSignal: Downstream {
 
   private func remove(_ subscriber: Subscriber) {
     execution.executor.releaseLater(subscriber)
-    // One that is about to hear of the end is none any more.
+    // A subscriber that is about to be notified of the end is no longer in the list.
     guard let at = subscribers.firstIndex(where: { $0 === subscriber }) else { return }
     subscribers.remove(at: at)
     guard subscribers.isEmpty, connection != nil, sharing.stop == .unused else { return }
@@ -273,10 +273,10 @@ final class SharedSignal: Downstream {
   private func end() -> [Subscriber] {
     let reported = subscribers
     subscribers = []
-    let above = connection
+    let current = connection
     connection = nil
     if sharing.again { kept.removeAll() }
-    above?.cancel()
+    current?.cancel()
     for subscriber in reported {
       execution.executor.releaseLater(subscriber)
     }

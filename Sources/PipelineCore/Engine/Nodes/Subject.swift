@@ -1,12 +1,12 @@
-/// A signal that its owner feeds by hand: the input of a chain parameter. One subscriber at a time, and a
-/// second one gets nothing; what is sent while there is none is lost. Once it has ended it stays so.
+/// A signal that its owner feeds: the input of a chain parameter. It has one subscriber at a time; a second one
+/// receives nothing. Events without a subscriber are lost. An ended subject stays ended.
 final class Subject: Downstream {
   private var subscriber: Subscriber? {
     didSet { target = subscriber?.downstream }
   }
-  /// Who gets events, without counting references.
+  /// The receiver, unmanaged to avoid retain and release.
   @exclusivity(unchecked) private var target: Unmanaged<Downstream>?
-  /// Nothing can come any more, for any subscriber.
+  /// No event can come any more, for any subscriber.
   private(set) var hasEnded: Bool
 
   init(hasEnded: Bool = false) {
@@ -16,7 +16,7 @@ final class Subject: Downstream {
 
   private final class Subscriber: Subscription {
     let downstream: Unmanaged<Downstream>
-    /// Nil: cancelled, or told of the end.
+    /// Nil: cancelled, or the end was delivered.
     unowned(unsafe) var subject: Subject?
 
     init(_ downstream: Downstream, _ subject: Subject) {
@@ -62,7 +62,7 @@ final class Subject: Downstream {
 }
 
 extension SignalPlan {
-  /// Whether it begins with what the node around a chain feeds in.
+  /// Whether the signal begins with the input that the node around a chain feeds.
   var isFed: Bool {
     switch kind {
     case .input: true
@@ -74,7 +74,7 @@ extension SignalPlan {
 }
 
 extension OperatorNode {
-  /// Whether subscribing the input again could bring anything: what a group is fed is gone with its end.
+  /// Whether subscribing the input again can bring events: a group's events come once.
   final var canRunAgain: Bool {
     guard let subject = nodeContext.scope.subject, subject.hasEnded else { return true }
     return !(nodeContext.inputs.first?.isFed ?? false)

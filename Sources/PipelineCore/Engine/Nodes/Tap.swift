@@ -1,4 +1,4 @@
-/// Something that watches a named signal from outside the plan.
+/// An observer of a named signal from outside the plan.
 public final class Tap {
   public enum Target: Sendable, Equatable {
     case signal(Int)
@@ -8,12 +8,12 @@ public final class Tap {
   private let downstream: Downstream
   private let isPassive: Bool
   private var subscription: (any Subscription)?
-  /// What it has subscribed, and what it is called in a saved state.
+  /// The subscribed signal, and the key in a saved state.
   private var signal: SignalPlan?
   private var reference = ""
 
-  /// `isPassive`: a signal to which anything else refers is only watched, through all of its runs; the tap
-  /// is no subscriber of it and does not keep it running.
+  /// `isPassive`: a signal that anything else refers to is only watched, through all its runs; the tap is then no
+  /// subscriber and does not keep the signal running.
   public init(_ target: Target, _ downstream: Downstream, isPassive: Bool = false) {
     self.target = target
     self.downstream = downstream
@@ -43,7 +43,7 @@ public final class Tap {
     subscription = execution.subscribe(signal, execution.topScope, to: downstream)
   }
 
-  /// So that it is one and the same subscriber over restarts.
+  /// Writes the subscription, so that the tap is the same subscriber after a restart.
   func record(_ execution: Execution, _ state: inout StateWriter) {
     guard let subscription, let signal else { return }
     state.record(.reference(reference)) { $0.write(subscription.isClosed) }
@@ -51,9 +51,9 @@ public final class Tap {
   }
 }
 
-/// Stands between subscribers and what they subscribe.
+/// Stands between subscribers and the signals that they subscribe.
 protocol SubscriptionProbe: AnyObject {
-  /// Subscribes `signal`, or something else in its place, by ``Execution/make(_:_:to:)``.
+  /// Subscribes `signal`, or a replacement, by ``Execution/make(_:_:to:)``.
   func subscribe(
     _ signal: SignalPlan, _ scope: Scope, to downstream: Downstream, in execution: Execution
   ) -> any Subscription

@@ -1,5 +1,5 @@
-/// A node behind its input that listens to another signal beside it, its trigger. The trigger is subscribed first:
-/// what it says at once comes before the first event.
+/// A node with a trigger: a second signal beside its input. The trigger is subscribed first, so what it sends at once
+/// comes before the first event.
 open class TriggeredNode: MultiInletNode {
   private let trigger: SignalPlan?
 

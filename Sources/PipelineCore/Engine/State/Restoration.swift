@@ -1,9 +1,9 @@
-/// What is known while an execution is made again from a saved state.
+/// Rebuilds an execution from a saved state.
 final class Restoration {
-  /// Records of one instance of a signal.
+  /// The records of one instance of a signal.
   struct Section {
     var records: [(entry: Int, reader: StateReader)] = []
-    /// Only where there are many.
+    /// Used only for many records.
     private var index: [Int: Int] = [:]
 
     init() {}
@@ -27,25 +27,25 @@ final class Restoration {
 
   private let plan: Plan
   private var entries: [StateTable.Entry] = []
-  /// The table's index of a step of the plan, where both are the same step.
+  /// The table's index of each step of the plan that is the same step as before.
   private var steps: [Int: Int] = [:]
-  /// Those of `steps` whose parameters are others now.
+  /// The steps of `steps` whose parameters have changed.
   private var changed: Set<Int> = []
   private var references: [String: Int] = [:]
-  /// Named signals of which the file says something else now.
+  /// The named signals whose definition in the file has changed.
   private var renewed: Set<Int> = []
   private(set) var root = Section()
-  /// Where records are looked for.
+  /// The section where records are looked up.
   var section = Section()
-  /// Steps that wait to go on in this or the next turn, with their places in the queue.
+  /// Steps that continue in this turn or the next, with their positions in the queue.
   var deferred: [(position: Int, node: OperatorNode, token: Int)] = []
   var lastSubscription: UInt64 = 0
   private(set) var lastTimer: UInt64 = 0
-  /// What could not be used, one for each step.
+  /// What could not be used, at most one for each step.
   private(set) var refusals: [Diagnostic] = []
   private var refused: Set<Int> = []
 
-  /// Takes the bytes apart. Never fails: what cannot be read is told in `refusals`, and nothing is restored.
+  /// Decodes the bytes. Never fails: unreadable bytes are reported in `refusals`, and nothing is restored.
   init(_ bytes: [UInt8], _ plan: Plan, _ executor: Executor) {
     self.plan = plan
     do throws(StateFault) {
@@ -79,9 +79,9 @@ final class Restoration {
     context.lastTimer = try reader.read()
     lastTimer = context.lastTimer
     lastSubscription = try reader.read()
-    // The numbers go on from there, and there must be enough of them.
+    // Numbering continues from the saved numbers, which must leave room.
     guard context.lastTimer < 1 << 62, lastSubscription < 1 << 62 else { throw StateFault("it is damaged") }
-    // A clock that was set back adds nothing.
+    // If the clock was set back, no time has passed.
     let (elapsed, overflow) = context.executor.wallTime.subtractingReportingOverflow(savedAt)
     context.elapsed = TimeSpan(nanoseconds: overflow ? 0 : max(0, elapsed))
     entries = try reader.read()
@@ -101,7 +101,7 @@ final class Restoration {
       fields: try reader.read())
   }
 
-  /// Finds the steps that are still the same.
+  /// Finds the steps that are the same as before.
   private func compare() {
     let known = Dictionary(plan.steps.enumerated().map { ($1.key, $0) }) { first, _ in first }
     for (at, entry) in entries.enumerated() {
@@ -133,10 +133,10 @@ final class Restoration {
       as: UTF8.self)
   }
 
-  /// The record of a step in the current section; nil: it starts empty.
+  /// The record of a step in the current section; nil: the step starts empty.
   func record(_ step: StepID, version: Int) -> (version: Int, reader: StateReader)? {
     guard let at = steps[step.number], let reader = section[at] else { return nil }
-    // Another component may have taken the name.
+    // Another component may have the same name now.
     if changed.contains(step.number), version == 0 { return nil }
     let saved = entries[at].version
     guard saved == version || saved > 0 && saved < version else {
@@ -146,7 +146,7 @@ final class Restoration {
     return (saved, reader)
   }
 
-  /// Whether what had ended of that signal is not what the file means now.
+  /// Whether the definition of an ended signal has changed, so that it starts again.
   func isRenewed(_ signal: SignalPlan) -> Bool {
     if case .named(let index) = signal.kind { renewed.contains(index) } else { false }
   }
@@ -170,13 +170,13 @@ final class Restoration {
     return known
   }
 
-  /// Whether a subscriber that is no sink had heard of the end.
+  /// Whether a subscriber other than a sink had been notified of the end.
   func hasEnded(_ reference: String) -> Bool {
     guard var record = record(reference: reference) else { return false }
     return (try? record.read(Bool.self)) ?? false
   }
 
-  /// Tells once for each step why its state is not used.
+  /// Reports, once for each step, why its state is not used.
   func refuse(_ step: StepID, _ fault: StateFault) {
     guard refused.insert(step.number).inserted else { return }
     let info = plan.steps[step.number]
@@ -186,7 +186,7 @@ final class Restoration {
         help: "It starts empty"))
   }
 
-  /// Looks for records in another section meanwhile.
+  /// Looks records up in another section while `body` runs.
   func within<T>(_ other: Section, _ body: () -> T) -> T {
     let outer = section
     section = other

@@ -1,16 +1,16 @@
-/// What the file says of a signal and of all that it is made from.
+/// Hashes of what the file says about a signal and everything it is made from.
 ///
-/// A saved state holds one number for each named signal. What had ended starts again where its number is another one
-/// later: the values of a source that has completed and been rewritten are new values.
+/// A saved state has one hash for each named signal. A signal that had ended starts again if its hash differs later:
+/// the values of a completed source that was rewritten are new values.
 struct SignalDefinitions {
   private let plan: Plan
   private var known: [Int: UInt64] = [:]
-  /// Signals can refer to each other in circles, through commands and errors outputs.
+  /// The signals being hashed: signals can refer to each other in cycles, through commands and errors outputs.
   private var open: Set<Int> = []
 
   init(_ plan: Plan) { self.plan = plan }
 
-  /// The numbers of the named signals, in the order of the plan.
+  /// The hashes of the named signals, in the order of the plan.
   static func all(_ plan: Plan) -> [UInt64] {
     var definitions = SignalDefinitions(plan)
     return plan.named.indices.map { definitions.ofNamed($0) }
@@ -23,7 +23,7 @@ struct SignalDefinitions {
     guard open.insert(index).inserted else { return print.value }
     print.add(of(plan.named[index].body))
     open.remove(index)
-    // Inside of a circle the number depends on where the circle was entered.
+    // Inside a cycle the hash depends on the entry point, so it is not stored.
     if open.isEmpty { known[index] = print.value }
     return print.value
   }

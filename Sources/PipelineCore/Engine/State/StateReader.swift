@@ -1,28 +1,28 @@
-/// Gives back what a ``StateWriter`` took down, in the same order: `held = try state.read()`.
+/// Reads what a ``StateWriter`` wrote, in the same order: `held = try state.read()`.
 ///
-/// The bytes may be damaged: everything is checked, nothing is believed. Times come out relative to the
-/// moment of restoring.
+/// The bytes may be damaged: every value is checked. Times are relative to the moment of restoring.
 public struct StateReader {
-  /// The version of the component's state that wrote this.
+  /// The version of the component's state when it was written.
   public let version: Int
-  /// The step's parameters have changed since. Only a state that ``Persistence/position(version:)`` describes comes so.
+  /// Whether the step's parameters have changed since. Such state is passed only to components with
+  /// ``Persistence/position(version:)``.
   public let hasOtherParameters: Bool
   private let bytes: [UInt8]
   private var at: Int
   private let end: Int
   private let context: Context
-  /// Who gets the timers.
+  /// The receiver of restored timers.
   private var target: (any TimerTarget)?
 
-  /// What all readers of one restoring share.
+  /// The context that all readers of one restoration share.
   final class Context {
     let executor: Executor
     let json = JSONParser()
     let arena = Arena()
     var origins: [Origin] = []
-    /// How much time has passed since the state was saved.
+    /// The time that has passed since the state was saved.
     var elapsed = TimeSpan.zero
-    /// No timer was scheduled later than this.
+    /// The highest timer number in the state.
     var lastTimer: UInt64 = 0
     init(_ executor: Executor) { self.executor = executor }
   }
@@ -44,7 +44,7 @@ public struct StateReader {
     try T(from: &self)
   }
 
-  /// A number that must lie in `range`.
+  /// Reads a number and checks that it lies in `range`.
   public mutating func read(in range: ClosedRange<Int>) throws(StateFault) -> Int {
     let number = try Int(from: &self)
     guard range.contains(number) else {
@@ -53,14 +53,14 @@ public struct StateReader {
     return number
   }
 
-  /// How many elements follow; never more than there are bytes left.
+  /// Reads the number of elements that follow; never more than the bytes left.
   public mutating func count() throws(StateFault) -> Int {
     let count = try UInt64(from: &self)
     guard count <= UInt64(end - at) else { throw .truncated }
     return Int(count)
   }
 
-  /// A timer that wakes somebody else than the step whose state is read.
+  /// Reads a timer that wakes `other` instead of the step whose state is read.
   mutating func readTimer(of other: any TimerTarget) throws(StateFault) -> Wake {
     let own = target
     target = other
@@ -87,14 +87,14 @@ public struct StateReader {
     return number
   }
 
-  /// A count of bytes and the bytes; valid while `self` is.
+  /// Reads a byte count and the bytes; valid while `self` is.
   mutating func counted() throws(StateFault) -> ArraySlice<UInt8> {
     let count = try self.count()
     defer { at += count }
     return bytes[at..<at + count]
   }
 
-  /// The reader of a part with its length before it.
+  /// Reads a part and its length, and returns the part's reader.
   mutating func part(version: Int = 0, target: (any TimerTarget)? = nil) throws(StateFault) -> StateReader {
     var count = 0
     for index in 0..<4 { count |= Int(try byte()) << (8 * index) }
@@ -103,7 +103,7 @@ public struct StateReader {
     return StateReader(bytes, at..<at + count, context, version: version, target: target)
   }
 
-  /// The same part for a component.
+  /// A reader of the same part for a component.
   func reader(version: Int, target: (any TimerTarget)?, hasOtherParameters: Bool = false) -> StateReader {
     StateReader(
       bytes, at..<end, context, version: version, target: target, hasOtherParameters: hasOtherParameters)
@@ -185,7 +185,7 @@ public struct StateReader {
     return UnsafeRawBufferPointer(start: memory, count: bytes.count)
   }
 
-  /// The inside of a JSON string.
+  /// Reads the inside of a JSON string.
   private mutating func escaped() throws(StateFault) -> Value {
     let content = try counted()
     let literal = context.arena.allocate(content.count + 2)

@@ -1,25 +1,25 @@
-/// The form of a saved state, from the first byte to the last.
+/// The format of a saved state.
 ///
 /// ```
-/// "rxds" format:2            what it is
+/// "rxds" format:2            magic and format
 /// wall time, last timer, last subscription
-/// table                      the steps that records belong to: name, state version, fingerprint, fits other parameters
-/// definitions                what the file says of each named signal
-/// origins                    where kept events came from
+/// table                      the steps of the records: name, state version, fingerprint, fits other parameters
+/// definitions                a hash for each named signal
+/// origins                    the origins of kept events
 /// root section               records
 /// checksum:8                 FNV-1a of everything before
 /// ```
 ///
-/// A record is an index into the table, a length of four bytes and so many bytes. Numbers are LEB128, signed
-/// ones folded. A reader skips records that it does not know.
+/// A record is an index into the table, a length of four bytes and that many bytes. Numbers are LEB128; signed ones are
+/// zigzag-coded. A reader skips unknown records.
 enum StateTable {
   static let magic = Array("rxds".utf8)
   static let format: UInt8 = 2
 
-  /// What a record belongs to.
+  /// The owner of a record.
   enum Key: Hashable {
     case step(StepID, version: Int, fitsOtherParameters: Bool = false)
-    /// A place that refers to a named signal.
+    /// A reference to a named signal.
     case reference(String)
   }
 
@@ -28,7 +28,7 @@ enum StateTable {
     var name: String
     var version: Int
     var fingerprint: UInt64
-    /// The record is of use where the step's parameters have changed, too.
+    /// The record can be used even if the step's parameters have changed.
     var fitsOtherParameters = false
   }
 
@@ -37,7 +37,7 @@ enum StateTable {
     private let plan: Plan
     private var index: [Key: Int] = [:]
     private(set) var entries: [Entry] = []
-    /// How many bytes the steps wrote of their own.
+    /// How many bytes of its own each step wrote.
     var sizes: [StepID: Int] = [:]
     /// Steps whose state could not be written.
     var faults: [(key: Key, fault: StateFault)] = []
@@ -84,7 +84,7 @@ extension StateTable.Entry: StateValue {
   }
 }
 
-/// FNV-1a, 64 bits: finds damage, withstands nobody.
+/// FNV-1a, 64 bits: detects damage, not attacks.
 struct Fingerprint {
   private(set) var value: UInt64 = 0xCBF2_9CE4_8422_2325
 
@@ -100,10 +100,10 @@ struct Fingerprint {
     return print.value
   }
 
-  /// What the YAML says, not how: neither the order of keys nor quotes nor comments change it. Secrets do not
-  /// count, because what is stored must tell nothing of them.
+  /// A hash of the YAML's meaning: the order of keys, quotes and comments do not change it. Secrets are left out,
+  /// because stored bytes must reveal nothing about them.
   ///
-  /// - Parameter tellsKinds: Whether the number `5` and the text `'5'` differ.
+  /// - Parameter includesKinds: Whether the number `5` and the text `'5'` differ.
   static func of(_ node: YAMLNode?, includesKinds: Bool = false) -> UInt64 {
     guard let node else { return 1 }
     var print = Fingerprint()
@@ -131,15 +131,15 @@ struct Fingerprint {
 }
 
 extension YAMLNode {
-  /// Stands for what a pipeline file says of how the pipeline runs: equal for files that differ in comments, spaces,
-  /// quotes that change nothing, the order of parameters, the description and the tests. Not for a file in which
-  /// secrets have been put in.
+  /// A hash of everything in a pipeline file that affects how the pipeline runs: equal for files that differ in
+  /// comments, spaces, quotes that change nothing, the order of parameters, the description and the tests. Not for a
+  /// file with interpolated secrets.
   public var pipelineMeaning: UInt64 {
     var print = Fingerprint()
     for entry in (entries ?? []).sorted(by: { $0.name < $1.name }) where !["description", "tests"].contains(entry.name)
     {
       print.add(entry.key.text.text)
-      // The order of signals and sinks decides who gets an event first.
+      // The order of signals and sinks decides which receives an event first.
       for member in entry.value.entries ?? [] {
         print.add(UInt8(0))
         print.add(member.key.text.text)

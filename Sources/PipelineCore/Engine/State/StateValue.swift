@@ -1,15 +1,15 @@
-/// What an operator's state is made of: it can be written and read back, in a form that stays the same
-/// from version to version.
+/// A value that an operator's state consists of: it can be written and read, in a form that stays the same across
+/// versions.
 ///
-/// Each value takes at least one byte, so that a count is never larger than the bytes behind it.
+/// Each value takes at least one byte, so a count is never larger than the number of bytes after it.
 public protocol StateValue {
   func save(to state: inout StateWriter)
   init(from state: inout StateReader) throws(StateFault)
 }
 
-/// Why a state cannot be used. The node that it belongs to starts empty; everything else goes on.
+/// Why a saved state cannot be used. Its node starts empty; everything else continues.
 public struct StateFault: Error, Sendable, Equatable {
-  /// What is wrong, a clause without full stop: `the counter is negative`.
+  /// A clause without full stop: `the counter is negative`.
   public var message: String
   public init(_ message: String) { self.message = message }
 
@@ -18,16 +18,16 @@ public struct StateFault: Error, Sendable, Equatable {
 
 /// What of a running component outlives the process.
 public enum Persistence: Sendable, Equatable {
-  /// It keeps nothing.
+  /// The component has no state.
   case nothing
-  /// What `save` writes and `restore` reads. The version goes up when the form changes; one that the
-  /// component does not read is refused, and the component starts empty.
+  /// The component saves and restores its state with `save` and `restore`. The version rises when the form changes; a
+  /// version that the component does not read is refused, and the component starts empty.
   case state(version: Int)
-  /// The same of what stays true whatever the parameters say: the positions of a source, the queue of a sink. It is
-  /// restored where the parameters have changed, too; ``StateReader/hasOtherParameters`` then says so.
+  /// Like `state`, but valid for any parameters: the positions of a source, the queue of a sink. It is restored even if
+  /// the parameters have changed; ``StateReader/hasOtherParameters`` then says so.
   case position(version: Int)
 
-  /// For people, a sentence; nil: there is nothing to say.
+  /// A sentence for the reference; nil: there is nothing to say.
   public var meaning: String? {
     switch self {
     case .nothing: nil
@@ -45,7 +45,7 @@ public enum Persistence: Sendable, Equatable {
     }
   }
 
-  /// Whether the state fits other parameters.
+  /// Whether the state stays valid if the parameters change.
   var fitsOtherParameters: Bool { if case .position = self { true } else { false } }
 }
 
@@ -73,7 +73,7 @@ extension UInt64: StateValue {
     var value: UInt64 = 0
     for shift in stride(from: UInt64(0), to: 70, by: 7) {
       let byte = try state.byte()
-      // The tenth byte holds the one bit that is left.
+      // The tenth byte has one bit left.
       if shift == 63, byte > 1 { break }
       value |= UInt64(byte & 0x7F) << shift
       if byte < 0x80 {
@@ -133,8 +133,8 @@ extension TimeSpan: StateValue {
   }
 }
 
-/// Written as the distance from the moment of saving. Read, it is as far from the moment of restoring, less
-/// the time that has passed between the two.
+/// Written relative to the moment of saving. Read relative to the moment of restoring, less the time that has passed
+/// between the two.
 extension Instant: StateValue {
   public func save(to state: inout StateWriter) {
     let isFinite = self != .distantFuture
@@ -147,8 +147,7 @@ extension Instant: StateValue {
   }
 }
 
-/// A pending timer, with its place among those of the same instant; reading it schedules it for the node
-/// that is being restored.
+/// A pending timer, with its order among timers of the same instant; reading it schedules it for the restored node.
 extension Wake: StateValue {
   public func save(to state: inout StateWriter) {
     let timer = state.timer(self)
@@ -175,8 +174,8 @@ extension OwnedValue: StateValue {
 }
 
 extension StateWriter {
-  /// An event that is not owned; it is read as an ``OwnedEvent``. The reply target of an event, a request that waits for its
-  /// answer right now, is not carried.
+  /// Writes an event that is not owned; it is read as an ``OwnedEvent``. The reply target, an HTTP request that waits
+  /// for its answer, is not saved.
   mutating func write(_ event: Event) {
     write(value: event.value)
     write(value: event.key)

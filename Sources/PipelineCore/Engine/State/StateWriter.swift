@@ -1,13 +1,13 @@
-/// Takes down the state of a node: `state.write(held)`.
+/// Writes the state of a node: `state.write(held)`.
 ///
-/// What is written in order is read in order. Times are written relative to the moment of saving.
+/// Values are read in the order in which they were written. Times are written relative to the moment of saving.
 public struct StateWriter {
   private(set) var bytes: [UInt8] = []
   private let context: Context
-  /// How deep lists and maps may be nested; deeper ones would overflow the reader's stack.
+  /// The deepest nesting of lists and maps; deeper ones would overflow the reader's stack.
   static let depthLimit = 128
 
-  /// What all writers of one saving share.
+  /// The context that all writers of one saving share.
   final class Context {
     let executor: Executor
     let steps: StateTable.Builder
@@ -21,7 +21,7 @@ public struct StateWriter {
       self.steps = steps
     }
 
-    /// 0: none.
+    /// The index of an origin in the state's table; 0: none.
     func index(of origin: Origin) -> Int {
       if origin === Origin.none { return 0 }
       if let known = originIndex[ObjectIdentifier(origin)] { return known }
@@ -35,20 +35,20 @@ public struct StateWriter {
 
   public mutating func write(_ value: some StateValue) { value.save(to: &self) }
 
-  /// A list of values; what ``StateReader/read(_:)`` reads as an array.
+  /// Writes a list of values, which ``StateReader/read(_:)`` reads as an array.
   public mutating func write<S: Collection>(each values: S) where S.Element: StateValue {
     write(UInt64(values.count))
     for value in values { value.save(to: &self) }
   }
 
-  /// A list of anything; ``StateReader/count()`` reads how many, then each is read in turn. `body` writes at
-  /// least one byte.
+  /// Writes a list of anything: ``StateReader/count()`` reads the length, then each element is read in turn. `body`
+  /// writes at least one byte.
   public mutating func write<S: Collection>(each values: S, _ body: (inout StateWriter, S.Element) -> Void) {
     write(UInt64(values.count))
     for value in values { body(&self, value) }
   }
 
-  /// A value that is not owned.
+  /// Writes a value that is not owned.
   public mutating func write(value: Value) { append(value, Self.depthLimit) }
 
   // MARK: Building blocks
@@ -104,14 +104,14 @@ public struct StateWriter {
     }
   }
 
-  /// The kind of a string with backslashes.
+  /// The kind of a string with escapes.
   static let escaped: UInt8 = 0x40 | Value.Kind.string.rawValue
-  /// The kind of a double that is written as the text that follows.
+  /// The kind of a double that is written as its number text.
   static let numberText: UInt8 = 0x40 | Value.Kind.double.rawValue
 
   private func kind(of value: Value) -> UInt8 {
     switch value.what {
-    // An error is the answer of an expression and never kept.
+    // An error is the result of an expression and never state.
     case .error: Value.Kind.null.rawValue
     case .string where value.isEscaped: Self.escaped
     case .double where value.hasNumberText: Self.numberText
@@ -121,8 +121,8 @@ public struct StateWriter {
 
   // MARK: Records
 
-  /// Writes a record of the step: what it is, how long, and what `body` writes. A record that cannot be read
-  /// again is left out; `context.fault` is then why.
+  /// Writes a record: its key, its length, and what `body` writes. A record that could not be read again is left out,
+  /// and `context.fault` says why.
   mutating func record(_ entry: StateTable.Key, _ body: (inout StateWriter) -> Void) {
     let start = bytes.count
     write(UInt64(context.steps.index(of: entry)))
@@ -136,14 +136,14 @@ public struct StateWriter {
     context.fault = outer
   }
 
-  /// What a step itself writes, inside its record.
+  /// Writes a step's own state, inside its record.
   mutating func own(_ step: StepID, _ body: (inout StateWriter) -> Void) {
     let start = bytes.count
     body(&self)
     if bytes.count > start { context.steps.sizes[step, default: 0] += bytes.count - start }
   }
 
-  /// What `body` writes, with its length before it.
+  /// Writes what `body` writes, preceded by its length.
   mutating func part(_ body: (inout StateWriter) -> Void) {
     let at = bytes.count
     bytes.append(contentsOf: [0, 0, 0, 0])

@@ -1,8 +1,8 @@
-/// Whether one operator's queue is over its bound: holds back the pipeline's input while it is.
+/// Backpressure of one operator's queue: pauses the pipeline's input while the queue is over its bound.
 struct Backlog {
   private(set) var isOver = false
 
-  /// Holds the input back if the operator did so when its state was saved.
+  /// Pauses the input if the operator paused it when its state was saved.
   mutating func restore(_ wasOver: Bool, _ executor: Executor) {
     if wasOver, !isOver {
       isOver = true
@@ -10,7 +10,8 @@ struct Backlog {
     }
   }
 
-  /// Tells how many events wait. A queue that was over its bound must fall to half of it to let go.
+  /// Reports how many events wait. A queue that was over its bound resumes the input when it is down to half of the
+  /// bound.
   mutating func update(_ count: Int, _ limit: Int, _ executor: Executor) {
     if !isOver, count > limit {
       isOver = true

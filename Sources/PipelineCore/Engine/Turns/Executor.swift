@@ -1,50 +1,51 @@
 import Synchronization
 
-/// When a turn is spent: its source stops behind the event that goes beyond one of these.
+/// The limits of a turn: a source stops after the event that exceeds one of them.
 public struct TurnLimits: Sendable {
-  /// How long a turn may last.
+  /// The time that a turn may last.
   public var time = TimeSpan.milliseconds(2)
-  /// How many bytes of memory its events may take.
+  /// The memory that the events of a turn may take, in bytes.
   public var bytes = 1 << 20
-  /// How many events it may have; for tests.
+  /// The number of events in a turn; for tests.
   public var events = Int.max
 
   public init() {}
 
-  /// How long the turns of one pipeline may keep a thread that others want.
+  /// The quantum: how long the turns of one pipeline may occupy a thread that other pipelines share.
   public static let quantum = TimeSpan.milliseconds(4)
-  /// The clock is looked at about so often during a turn.
+  /// The clock is read about this often during a turn.
   static let checkInterval = TimeSpan(nanoseconds: 200_000)
-  /// The most events between two looks; it bounds how much longer the turn lasts in which events become expensive.
+  /// The most events between two reads of the clock; bounds the delay when events become expensive.
   static let longestStride = 128
 }
 
-/// Runs one pipeline, turn by turn: a *turn* is one thing taken from the mailbox or one due timer,
-/// processed until nothing more happens synchronously. Turns never overlap.
+/// Runs one pipeline, turn by turn: a *turn* is one thing taken from the mailbox or one due timer, processed until
+/// nothing more happens synchronously. Turns never overlap.
 ///
-/// A turn is bounded in time and memory (``TurnLimits``): a source asks behind each event whether the turn is spent and, if
-/// so, hands the rest of its batch to ``resume(inner:_:)``. One event with all that it causes synchronously is never divided.
+/// A turn is bounded in time and memory (``TurnLimits``): after each event a source checks whether the turn is spent,
+/// and then passes the rest of its batch to ``resume(inner:_:)``. One event with everything that it causes
+/// synchronously is never divided.
 ///
-/// Everything but ``post(_:)``, ``postBatch(_:)`` and ``setNeedsTurn`` belongs to the thread that
-/// currently runs the turns. Time stands still during a turn.
+/// Everything but ``post(_:)``, ``postBatch(_:)`` and ``setNeedsTurn`` belongs to the thread that currently runs the
+/// turns. Time stands still during a turn.
 public final class Executor: @unchecked Sendable {
   /// Work for a turn.
   public typealias Work = @Sendable () -> Void
 
   private struct Mailbox {
-    /// What the world answered, control: taken first, never held back.
+    /// Control work and answers: taken first, never held back.
     var urgent: [Work] = []
-    /// What sources read: held back while the pipeline is congested.
+    /// Input of sources: held back while the input is paused.
     var batches: [Work] = []
-    /// What the sources of inner signals read: held back only while an output is congested, because a
-    /// full queue may be waiting for just these.
+    /// Input of the sources of inner signals: held back only while an output pauses the input, because a full queue may
+    /// wait for it.
     var innerBatches: [Work] = []
   }
 
   /// The rest of a batch whose turn was spent.
   private struct Remainder {
     var isInner: Bool
-    /// What becomes of the events of the whole batch: held once for the rest.
+    /// The acknowledgement of the whole batch, held once for the rest.
     var ack: Ack?
     var work: () -> Void
   }
@@ -55,28 +56,28 @@ public final class Executor: @unchecked Sendable {
   private var urgent: [Work] = []
   private var urgentHead = 0
   private var remainders: [Remainder] = []
-  /// How many turns in a row were control work, and timers, while something of lower rank may have waited.
+  /// How many turns in a row were control work, or timers, while input may have waited.
   private var urgentRow = 0
   private var timerRow = 0
-  /// So many of one kind in a row, and the next kind gets a turn: nobody starves.
+  /// The most turns of one kind in a row before the next kind gets one: no kind starves.
   private static let rowLimit = 1024
 
-  /// When a turn is spent; tests may change it between two turns.
+  /// The limits of a turn; tests may change them between two turns.
   public var limits = TurnLimits()
-  /// How many events may come until the clock is looked at; shared with the arena, which sets it to zero when it needs
+  /// How many more events may come before the clock is read. Shared with the arena, which sets it to zero when it takes
   /// more memory from the system.
   private let credit: UnsafeMutablePointer<Int>
-  /// What `credit` was when the clock was looked at last: about as many events as take ``TurnLimits/checkInterval``.
+  /// The value of `credit` after the last read of the clock: about as many events as take ``TurnLimits/checkInterval``.
   private var stride = 8
   private var lastCheck = Instant(nanoseconds: 0)
   private var turnEnd = Instant(nanoseconds: 0)
   private var eventsLeft = 0
-  /// What `credit` began with.
+  /// The value that `credit` started from.
   private var granted = 0
   private var isSpent = false
   private var timers = TimerQueue()
 
-  /// Memory of the current turn.
+  /// The memory of the current turn.
   public let arena = Arena()
   /// The turn's instant on the monotonic clock.
   public private(set) var now: Instant
@@ -85,52 +86,52 @@ public final class Executor: @unchecked Sendable {
     get { time.pointee }
     set { time.pointee = newValue }
   }
-  /// ``wallTime`` where nodes read it for each event without touching the executor; lives as long as it.
+  /// The storage of ``wallTime``: nodes read it for each event without touching the executor. Lives as long as the
+  /// executor.
   let time: UnsafeMutablePointer<Int64>
-  /// Turns run so far.
+  /// The number of turns so far.
   public private(set) var turns: UInt64 = 0
 
   /// Called on any thread when there is something to do; set once, before the first post.
   public var setNeedsTurn: @Sendable () -> Void = {}
-  /// Has the calling thread, which has nothing else to do and may wait, run turns if no other thread does at the moment,
-  /// one with this batch (of an inner source?) among them; false if the batch was not taken. It saves waking another
-  /// thread. What those turns leave to the thread with ``afterTurn(_:)`` it does behind them. Set, if at all, by whoever
-  /// runs the turns, once, before the first post.
+  /// Offers to run this batch's turn on the calling thread, which may block and has nothing else to do; false: post the
+  /// batch. An inline run saves waking another thread. After the turns the calling thread runs the work passed to
+  /// ``afterTurn(_:)``. Set at most once, by the owner of the turns, before the first post.
   public var runInline: @Sendable (_ batch: @escaping Work, _ isInner: Bool) -> Bool = { _, _ in false }
-  /// What becomes of the events of this turn, if somebody asks. A sink that takes something of them to write it later
-  /// holds it until it is written.
+  /// The acknowledgement of this turn's events, if their source wants one. A sink that writes some of them later holds
+  /// it until they are written.
   public private(set) var ack: Ack?
-  /// `ack` was made here, for several.
+  /// Whether `ack` includes several others.
   private var tracksSeveral = false
-  /// What the thread that runs turns by `runInline` does behind them; nil while another one runs them.
+  /// The work that the thread of an inline run does after the turns; nil in other turns.
   private var workAfterTurn: [Work]?
   /// Called at the end of each turn, while its values are still valid.
   var turnEnded: () -> Void = {}
-  /// Called in a turn when nothing is left to do in it; it may cause more.
+  /// Called in a turn when nothing is left to do in it; may cause more.
   var becameQuiet: () -> Void = {}
 
-  /// How many sinks (and full queues) ask for no further input.
+  /// How many sinks, and how many full queues, pause the input.
   private var pausingOutputs = 0
   private var pausingQueues = 0
   /// Steps that must not run on the stack of their caller: the next round of a repeat.
   private var deferred: [(node: OperatorNode, token: Int)] = []
   private var deferredHead = 0
-  /// How many steps have ever been deferred: what a pipeline does without time going by shows here, if not in `turns`.
+  /// How many steps have ever been deferred: shows the activity of a pipeline that `turns` does not show.
   public private(set) var deferrals: UInt64 = 0
-  /// Changes whenever deferred steps begin to run and whenever they have stopped. While it stays the same and deferred
-  /// steps run, nothing comes from outside.
+  /// Changes when deferred steps start to run and when they have run. While it is unchanged and deferred steps run,
+  /// nothing comes from outside.
   private(set) var drain: UInt64 = 0
   /// How many deferred steps and starts of sources are on the stack.
   private var depth = 0
   /// The sources that wait for a time of day.
   private var clockWatchers: [Weak<RunningSource>] = []
-  /// How many may be before those that are gone are taken out.
+  /// When `clockWatchers` has more elements, the freed ones are removed.
   private var watchersToSweep = 16
-  /// Keeps nodes that ended during this turn alive until nobody can be inside them.
+  /// Keeps nodes that ended in this turn alive while control may be inside them.
   private var deferredReleases: [AnyObject] = []
-  /// Steps of one turn that may run before the others get theirs; an endless synchronous source yields here.
+  /// The most deferred steps in a row in one turn; an endless synchronous source yields here.
   private static let deferredLimit = 1000
-  /// So many run even where the turn is spent: what one event puts off is rarely more and stays together.
+  /// This many deferred steps run even if the turn is spent: an event rarely defers more, so they stay together.
   private static let deferredLeast = 4
 
   public init(clock: any Clock) {
@@ -151,13 +152,13 @@ public final class Executor: @unchecked Sendable {
 
   // MARK: From any thread
 
-  /// Hands over control work; it runs in a turn of its own.
+  /// Queues control work; it runs in a turn of its own.
   public func post(_ work: @escaping Work) {
     mailbox.withLock { $0.urgent.append(work) }
     setNeedsTurn()
   }
 
-  /// Hands over input; it waits while the pipeline is congested. Bounding it is the source's duty.
+  /// Queues input; it waits while the input is paused. The source must bound the queue.
   public func postBatch(inner: Bool = false, _ work: @escaping Work) {
     mailbox.withLock { box in
       if inner { box.innerBatches.append(work) } else { box.batches.append(work) }
@@ -165,7 +166,7 @@ public final class Executor: @unchecked Sendable {
     setNeedsTurn()
   }
 
-  /// Forgets what waits for a turn, because there will be none any more: it may hold what holds this executor.
+  /// Empties the mailbox after the last turn; queued closures may retain the executor.
   public func discard() {
     let waiting = mailbox.withLock { box in
       defer { box = Mailbox() }
@@ -175,24 +176,24 @@ public final class Executor: @unchecked Sendable {
     urgent = []
     urgentHead = 0
     remainders = []
-    // Released outside of the lock.
+    // The closures are released outside the lock.
     withExtendedLifetime((waiting, left)) {}
   }
 
   // MARK: Turns
 
-  /// When the next timer is due, or nil.
+  /// The deadline of the next timer, or nil.
   public var nextDeadline: Instant? { deferredHead < deferred.count ? now : timers.next }
 
-  /// How many timers are pending.
+  /// The number of pending timers.
   public var pendingTimers: Int { timers.count }
 
-  /// Whether a batch of input waits, even if it is held back.
+  /// Whether a batch of input waits, even if the input is paused.
   var hasBatches: Bool {
     !remainders.isEmpty || mailbox.withLock { !$0.batches.isEmpty || !$0.innerBatches.isEmpty }
   }
 
-  /// Whether another batch of input waits and will be taken without anybody having to act.
+  /// Whether another batch of input waits and nothing pauses it.
   public var hasBatchAtHand: Bool {
     !isInputPaused && (!remainders.isEmpty || mailbox.withLock { !$0.batches.isEmpty })
   }
@@ -210,30 +211,30 @@ public final class Executor: @unchecked Sendable {
     return true
   }
 
-  /// Runs turns until nothing is due, or until `quantum` has passed or `deadline` has come; at least one turn, if there is
-  /// one. Returns whether something is left to do now.
+  /// Runs turns until nothing is due, `quantum` has passed or `deadline` has come, but at least one turn if one is due.
+  /// Returns whether something is left to do now.
   public func run(for quantum: TimeSpan, until deadline: Instant? = nil) -> Bool {
     guard runOne() else { return false }
     let end = min(now + quantum, deadline ?? .distantFuture)
-    // The instant of the last turn: reading the clock again would cost more than it tells.
+    // `now` is the instant of the last turn, which saves another read of the clock.
     while now < end {
       guard runOne() else { return false }
     }
     return true
   }
 
-  /// What came of turns on a thread that belongs to somebody else.
+  /// The result of an inline run.
   public struct InlineRun {
-    /// The batch has had its turn. If not, it is to be posted.
+    /// Whether the batch has had its turn; otherwise post it.
     public var isTaken = false
-    /// Something is left to do now.
+    /// Whether something is left to do now.
     public var isBusy = false
-    /// What this thread has to do as soon as others may run turns again.
+    /// Work that the calling thread must do as soon as other threads may run turns again.
     public var afterTurn: [Work] = []
   }
 
-  /// Runs turns as `run` does, on a thread that belongs to somebody else, and among them one with `batch`, which comes
-  /// behind all that is due and waits for it.
+  /// Runs turns as `run` does, on a thread that does not own them, and then a turn with `batch`, unless the input is
+  /// paused.
   public func runOnCaller(
     inner: Bool = false, for quantum: TimeSpan = TurnLimits.quantum, until deadline: Instant? = nil, _ batch: Work
   ) -> InlineRun {
@@ -256,25 +257,25 @@ public final class Executor: @unchecked Sendable {
       || mailbox.withLock { !$0.urgent.isEmpty || !$0.batches.isEmpty || !$0.innerBatches.isEmpty }
   }
 
-  /// Leaves work that may block, such as writing, to the thread that runs this turn; false if that thread must not
-  /// wait. Called in a turn; the work runs behind it, while other turns may run elsewhere.
+  /// Leaves work that may block, such as writing, to the thread of this inline run; false if the thread must not block.
+  /// Called in a turn; the work runs after it, while other threads may run turns.
   public func afterTurn(_ work: @escaping Work) -> Bool {
     guard workAfterTurn != nil else { return false }
     workAfterTurn?.append(work)
     return true
   }
 
-  /// Runs one turn, or those of control work that came together; returns false if there was none to run.
+  /// Runs one turn, or the turns of control work that came together; returns false if none was due.
   ///
-  /// Control work comes first, then timers, then what the last turn has put off, then the rest of a batch and the next
-  /// batch. Each turn also goes on with what is put off, and of work and timers without end nobody else starves.
+  /// Control work comes first, then timers, then deferred steps, then the rest of a batch, then the next batch. Each
+  /// turn also continues deferred steps. Endless control work and timers do not starve the others.
   public func runOne() -> Bool {
     now = max(now, clock.now)
     wallTime = clock.wallTime
     if urgentRow < Self.rowLimit, let work = takeUrgent() {
       urgentRow += 1
       turn(work)
-      // What came with it has its turns at the same instant, unless they take longer than one may.
+      // Control work that came together runs at the same instant, unless that takes longer than a turn may.
       while urgentHead < urgent.count, clock.now < now + limits.time, let work = takeUrgent() {
         urgentRow += 1
         turn(work)
@@ -293,7 +294,7 @@ public final class Executor: @unchecked Sendable {
       return true
     }
     if pausingOutputs == 0, runBatch() { return true }
-    // What had to let the others go first.
+    // Work that had to let the other kinds go first.
     if let work = takeUrgent() {
       turn(work)
       return true
@@ -323,10 +324,10 @@ public final class Executor: @unchecked Sendable {
 
   private static let nothing: Work = {}
 
-  /// Runs a turn with input; false if there is none that may be taken.
+  /// Runs a turn with input; false if there is none, or the input is paused.
   private func runBatch() -> Bool {
     let outer = pausingQueues == 0
-    // A source has one batch at a time, so the rest of one comes before all that waits; inner ones first, as below.
+    // A source has one batch at a time, so its rest comes before queued batches; inner ones first, as below.
     if !remainders.isEmpty,
       let index = remainders.firstIndex(where: \.isInner) ?? (outer ? remainders.indices.first : nil),
       remainders[index].isInner || mailbox.withLock({ $0.innerBatches.isEmpty })
@@ -370,7 +371,7 @@ public final class Executor: @unchecked Sendable {
     turnEnded()
     if !deferredReleases.isEmpty { deferredReleases.removeAll(keepingCapacity: true) }
     arena.reset()
-    // Steps that were put off to the next turn belong to the events of this one.
+    // Steps deferred to the next turn belong to the events of this one.
     if let ended = ack, deferredHead == deferred.count {
       ack = nil
       tracksSeveral = false
@@ -378,8 +379,8 @@ public final class Executor: @unchecked Sendable {
     }
   }
 
-  /// Runs what was deferred: at most `deferredLimit` steps. `yielding`: few once the turn is spent, for nothing else of the
-  /// same batch comes before the rest.
+  /// Runs at most `deferredLimit` deferred steps. `yielding`: stops earlier once the turn is spent; the rest of the
+  /// batch then waits for the remaining steps.
   private func runDeferred(yielding: Bool) {
     depth += 1
     drain &+= 1
@@ -393,24 +394,24 @@ public final class Executor: @unchecked Sendable {
     }
     drain &+= 1
     depth -= 1
-    // Nothing else of the batch may come before what is left.
+    // The remaining steps come before the rest of the batch.
     if deferredHead < deferred.count { credit.pointee = 0 }
   }
 
   // MARK: How long a turn lasts
 
-  /// Counts an event; whether the turn is spent, so that no further one should be begun in it.
+  /// Counts an event; returns whether the turn is spent, so that no further event may begin in it.
   @inline(__always)
   func spend() -> Bool {
     credit.pointee &-= 1
     return credit.pointee <= 0 && checkLimits()
   }
 
-  /// Counts an event of a source that cannot stop behind it.
+  /// Counts an event of a source that cannot stop after it.
   @inline(__always)
   func count() { credit.pointee &-= 1 }
 
-  /// Looks at the clock and at the memory, and decides how soon to look again.
+  /// Checks the clock and the memory, and sets the number of events before the next check.
   @inline(never)
   private func checkLimits() -> Bool {
     if isSpent { return true }
@@ -418,7 +419,7 @@ public final class Executor: @unchecked Sendable {
     let elapsed = time - lastCheck
     lastCheck = time
     eventsLeft -= granted
-    // Events of one kind take about as long as those before them.
+    // The next events probably take as long as the last ones.
     stride = elapsed > TurnLimits.checkInterval ? max(1, stride / 4) : min(TurnLimits.longestStride, stride * 2)
     let isCutShort = deferredHead < deferred.count && depth == 0
     isSpent = isCutShort || time >= turnEnd || arena.allocated >= limits.bytes || eventsLeft <= 0
@@ -431,17 +432,17 @@ public final class Executor: @unchecked Sendable {
     credit.pointee = isSpent ? 0 : granted
   }
 
-  /// Has the rest of a batch run in a turn of its own, before any other batch of its kind; timers and control work may
-  /// come between. It belongs to the events of this turn (``ack``). Called in a turn that is spent, at most once
+  /// Runs the rest of a batch in a turn of its own, before any other batch of its kind; timers and control work may
+  /// come between. The rest belongs to the acknowledgement of this turn (``ack``). Called in a spent turn, at most once
   /// for each source.
   ///
-  /// - Parameter inner: the source is part of an inner signal.
+  /// - Parameter inner: The source is part of an inner signal.
   public func resume(inner: Bool, _ work: @escaping () -> Void) {
     ack?.hold()
     remainders.append(Remainder(isInner: inner, ack: ack, work: work))
   }
 
-  /// The pipeline is over: the rest of its batches has no turn any more. `reason`: why its events have failed, if so.
+  /// The pipeline has ended: drops the rests of batches. `reason`: why their events have failed, if they have.
   func dropRemainders(_ reason: String? = nil) {
     let left = remainders
     remainders = []
@@ -453,9 +454,9 @@ public final class Executor: @unchecked Sendable {
 
   // MARK: During a turn
 
-  /// All that this turn does from now on, what it puts off included, belongs to the events of `acks`; one hold
-  /// of each ends with that. Called by the source of the events, or by a sink that has held them and now rejects them,
-  /// once in a turn.
+  /// Adds the events of `acks` to this turn: everything that the turn does from now on, including what it defers,
+  /// belongs to them; then one hold of each is released. Called by the source of the events, or by a sink that held the
+  /// events and now rejects them, at most once in a turn.
   public func track(_ acks: Ack...) { track(acks) }
 
   public func track(_ acks: [Ack]) {
@@ -466,7 +467,7 @@ public final class Executor: @unchecked Sendable {
     }
     if !tracksSeveral {
       let all = Ack()
-      // What an earlier turn has put off may go on in this one.
+      // This turn may continue steps that an earlier turn deferred.
       if let ack { all.include(ack) }
       ack = all
       tracksSeveral = true
@@ -474,30 +475,29 @@ public final class Executor: @unchecked Sendable {
     for one in acks { ack?.include(one) }
   }
 
-  /// Runs what an event of a batch has deferred before the next event of the batch comes, so that it makes
-  /// no difference whether events share a turn.
+  /// Runs what an event of a batch has deferred before the next event of the batch comes, so that it makes no
+  /// difference whether events share a turn.
   ///
-  /// `yielding`: the next event waits for what is left, in another turn (``spend()``).
+  /// `yielding`: the next event may wait for another turn (``spend()``).
   @inline(__always)
   func finishEvent(yielding: Bool = false) {
     if deferredHead < deferred.count, depth == 0 { runDeferred(yielding: yielding) }
   }
 
-  /// Starts a source from inside a node: what it defers waits until the outer event is dealt with.
+  /// Starts a source from inside a node: what the start defers waits until the outer event has been processed.
   func nested(_ start: () -> Void) {
     depth += 1
     start()
     depth -= 1
   }
 
-  /// Calls `resumed` of `node` later in this turn (or in the next, when this one has run for long), off the
-  /// stack.
+  /// Calls `resumed` of `node` with an empty stack, later in this turn or, if the turn is spent, in the next.
   func `defer`(_ node: OperatorNode, _ token: Int) {
     deferrals &+= 1
     deferred.append((node, token))
   }
 
-  /// What still waits for `node` to go on: places in the queue and tokens.
+  /// The deferred steps of `node`: positions in the queue and tokens.
   func deferrals(of node: OperatorNode) -> [(position: Int, token: Int)] {
     guard deferredHead < deferred.count else { return [] }
     return (deferredHead..<deferred.count).compactMap {
@@ -505,7 +505,7 @@ public final class Executor: @unchecked Sendable {
     }
   }
 
-  /// Wakes `target` in a turn of its own. For nodes use `OperatorNode.wake`, which knows their end.
+  /// Wakes `target` in a turn of its own. Nodes use `OperatorNode.wake`, which cancels timers at their end.
   public func schedule(at deadline: Instant, _ target: any TimerTarget, _ token: Int) -> Wake {
     timers.schedule(at: deadline, target, token)
   }
@@ -520,24 +520,24 @@ public final class Executor: @unchecked Sendable {
 
   func pending(_ wake: Wake) -> TimerQueue.Pending? { timers.pending(wake) }
 
-  /// Schedules a timer of a saved state, with the number it had.
+  /// Schedules a timer of a saved state under its old number.
   func reschedule(at deadline: Instant, _ number: UInt64, _ target: any TimerTarget, _ token: Int) -> Wake {
     timers.schedule(at: deadline, number, target, token)
   }
 
-  /// The number of the timer that was scheduled last; it only grows.
+  /// The number of the last scheduled timer; it only grows.
   var lastTimer: UInt64 {
     get { timers.last }
     set { timers.last = newValue }
   }
 
-  /// The wall clock was set: what waits for a time of day reads it anew. Call it in a turn.
+  /// Reports that the wall clock was set, to sources that wait for a time of day. Call it in a turn.
   public func clockWasSet() {
     for waiting in clockWatchers where waiting.object != nil { waiting.object?.clockWasSet() }
     clockWatchers.removeAll { $0.object == nil }
   }
 
-  /// Tells `source` from now on when the wall clock was set.
+  /// Notifies `source` from now on when the wall clock is set.
   func watchClock(_ source: RunningSource) {
     if clockWatchers.count >= watchersToSweep {
       clockWatchers.removeAll { $0.object == nil }
@@ -546,20 +546,20 @@ public final class Executor: @unchecked Sendable {
     clockWatchers.append(Weak(source))
   }
 
-  /// The clock as it is, not the turn's instant: to measure with only.
+  /// The clock's present reading, not the turn's instant; for measuring only.
   var instant: Instant { clock.now }
 
   func releaseLater(_ object: AnyObject) { deferredReleases.append(object) }
 
-  /// Who asks for no further input.
+  /// The cause of a pause of the input.
   public enum Pressure: Sendable {
-    /// A sink that cannot write as fast as events come.
+    /// A sink cannot write as fast as events come.
     case output
-    /// An operator with more events waiting than its bound says.
+    /// An operator's queue is over its bound.
     case queue
   }
 
-  /// One more place that wants no further input. Each call needs one ``resumeInput(_:)``.
+  /// Pauses the input; nests. Each call needs one ``resumeInput(_:)``.
   public func pauseInput(_ pressure: Pressure) {
     if pressure == .output { pausingOutputs += 1 } else { pausingQueues += 1 }
   }

@@ -1,16 +1,15 @@
-/// What nodes have put off to later in the turn, counted by precedence: the node that comes first in the priority queue goes
-/// first, whatever the order in which it was put off.
+/// Counts what nodes have deferred to later in the turn, by precedence: the node with the lowest precedence runs first,
+/// whatever the order of deferral.
 ///
-/// Nodes that settle come first, those above before those below; then what waits on named schedulers, in the
-/// order in which the file names them.
+/// Nodes with `settle` come first, upstream before downstream; then named schedulers, in the order of the file.
 struct PriorityQueue {
   private var counts: [Int] = []
   private var total = 0
   private static let settling = 64
   private static let limit = 1024
 
-  /// The precedence of a node that settles, with so many others above it.
-  static func settling(above: Int) -> Int { min(above, settling - 1) }
+  /// The precedence of a node with `settle` that has this many such nodes upstream.
+  static func settling(upstream: Int) -> Int { min(upstream, settling - 1) }
   /// The precedence of a named scheduler.
   static func scheduler(_ number: Int) -> Int { settling + min(number, limit) }
 
@@ -26,7 +25,7 @@ struct PriorityQueue {
     precondition(counts[precedence] >= 0, "removed from the priority queue without being in it")
   }
 
-  /// Whether something goes first.
+  /// Whether something with a lower precedence is deferred.
   func has(before precedence: Int) -> Bool {
     total > 0 && counts.prefix(precedence).contains { $0 > 0 }
   }

@@ -1,11 +1,11 @@
-/// The end of a signal that runs only because it executes a command.
+/// The subscriber of a signal that runs only because it executes a command.
 final class RootSubscriber: Downstream {
   private unowned let execution: Execution
   var upstream: (any Subscription)?
-  /// What it has subscribed.
+  /// The subscribed signal.
   var signal: SignalPlan?
   private(set) var hasEnded = false
-  /// The pipeline does not end before it: it reads what sinks could not deliver.
+  /// Whether the pipeline waits for its end, because it reads undelivered events of sinks.
   let isAwaited: Bool
 
   init(_ execution: Execution, hasEnded: Bool, isAwaited: Bool) {

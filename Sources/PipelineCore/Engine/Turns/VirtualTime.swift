@@ -1,31 +1,31 @@
-/// A clock that stands still until it is told to go on: time in tests and in replay.
+/// A clock that stands still until it is advanced: time in tests and in replay.
 public final class VirtualTime: Clock, @unchecked Sendable {
   public private(set) var now = Instant(nanoseconds: 0)
   /// The wall-clock time at the origin, in nanoseconds since 1970.
   public private(set) var origin: Int64
 
-  /// 2026-01-01T00:00:00Z unless said otherwise.
+  /// Starts at 2026-01-01T00:00:00Z by default.
   public init(origin: Int64 = 1_767_225_600_000_000_000) { self.origin = origin }
 
   public var wallTime: Int64 { origin &+ now.nanoseconds }
 
-  /// Sets the wall clock forward, or back.
+  /// Sets the wall clock forward or back.
   public func setClock(by step: TimeSpan) { origin &+= step.nanoseconds }
 
-  /// Never goes back.
+  /// Advances the clock, never backwards.
   public func advance(to instant: Instant) {
     precondition(instant >= now, "virtual time cannot go back")
     now = instant
   }
 
-  /// Runs all that `executor` has to do, jumping from timer to timer, up to and including `end`.
-  ///
-  /// Turns and steps put off within one instant, after which time is taken to stand still for ever.
+  /// The bound of turns and deferred steps within one instant: a pipeline that exceeds it would run for ever.
   public static let instantLimit: UInt64 = 250_000
 
-  /// Stops when nothing is left, when `isDone` says so after a turn, after `turnLimit` turns, or after ``instantLimit``
-  /// turns and steps put off within one instant: the bounds for pipelines that are never quiet. Returns whether it
-  /// stopped for one of the first two.
+  /// Runs everything that `executor` has to do, jumping from timer to timer, up to and including `end`.
+  ///
+  /// Stops when nothing is left, when `isDone` returns true after a turn, after `turnLimit` turns, or after
+  /// ``instantLimit`` turns and deferred steps within one instant. Returns whether it stopped for one of the first two
+  /// reasons.
   @discardableResult
   public func run(
     _ executor: Executor, until end: Instant = .distantFuture, turnLimit: Int = 10_000_000,
