@@ -1,4 +1,4 @@
-/// A command of `commands:`: work on demand, with a rule for who comes while it is being done. ReactiveCocoa's
+/// A command of `commands:`: work on demand, with a rule for requests that come during an execution. ReactiveCocoa's
 /// RACCommand.
 struct Command: OperatorComponent {
   enum WhenBusy: String, ChoiceParameter {
@@ -30,7 +30,7 @@ struct Command: OperatorComponent {
   var queueLimit = 1000
   var deliver = Values.all
   var replay = 100
-  /// Its place in `Plan.named`.
+  /// The index in `Plan.named`.
   var index = 0
 
   static let spec = ComponentSpec<Command>(
@@ -107,7 +107,7 @@ struct Command: OperatorComponent {
     Running(self, nodeContext, downstream)
   }
 
-  /// How a request to execute was answered.
+  /// The answer to a request to execute.
   enum Answer {
     case accepted
     case busy
@@ -117,6 +117,6 @@ struct Command: OperatorComponent {
 }
 
 extension Catalogue {
-  /// What `commands:` holds.
+  /// The components of `commands:`.
   public static let commands = Catalogue([CatalogueEntry(command: Command.self)])
 }

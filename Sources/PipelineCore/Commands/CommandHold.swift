@@ -1,7 +1,7 @@
-/// Stands below a signal whose inner signals execute commands: another of these inner signals may always come, so
-/// the commands last as long as the signal does. The compiler puts it there; no file can name it.
+/// Keeps commands running for a signal whose inner signals execute them: another inner signal may always come, so the
+/// commands last as long as the signal. The compiler adds it; no file can name it.
 struct CommandHold: OperatorComponent {
-  /// The commands' places in `Plan.named`, in the order of the inputs behind the first.
+  /// The indexes of the commands in `Plan.named`, in the order of the inputs after the first.
   var commands: [Int] = []
 
   static let spec = ComponentSpec<CommandHold>(
@@ -34,7 +34,7 @@ struct CommandHold: OperatorComponent {
       for command in running { command.hold() }
     }
 
-    /// The commands send nothing on this way, and do not end before this does.
+    /// The commands send nothing to this node, and do not end before it.
     override func receive(_ event: Event, from inlet: Inlet) {}
 
     override func stop() {

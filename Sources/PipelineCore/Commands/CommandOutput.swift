@@ -5,7 +5,7 @@ struct CommandOutput: OperatorComponent {
   }
 
   var kind = Kind.values
-  /// The command's place in `Plan.named`.
+  /// The index of the command in `Plan.named`.
   var command = 0
   var type = EventType.dyn
 
@@ -23,7 +23,7 @@ struct CommandOutput: OperatorComponent {
     private let command: Int
     private var running: Command.Running?
     private var hasBegun = false
-    /// When it was subscribed, compared with others.
+    /// The order of subscription among listeners.
     private(set) var serial: UInt64 = 0
 
     init(_ parameters: CommandOutput, _ nodeContext: NodeContext, _ downstream: Downstream) {
@@ -32,7 +32,7 @@ struct CommandOutput: OperatorComponent {
       super.init(nodeContext, downstream: downstream)
     }
 
-    /// Its input is the command itself, which sends nothing there, but ends.
+    /// Its input is the command, which sends no events to it, only its end.
     override func start() {
       serial = execution.nextSubscription()
       super.start()
@@ -49,10 +49,10 @@ struct CommandOutput: OperatorComponent {
       if !hasBegun { execution.whenWired { [weak self] in self?.begin() } }
     }
 
-    /// What holds now comes first.
+    /// Sends the current state first.
     private func begin() {
       guard let running, !isClosed, !hasBegun else { return }
-      // Values that come meanwhile are among those that the command tells it of.
+      // `catchUp` also sends the values that come meanwhile.
       if kind == .values { running.catchUp(self) }
       hasBegun = true
       switch kind {
@@ -66,7 +66,7 @@ struct CommandOutput: OperatorComponent {
       if hasBegun { emit(event) }
     }
 
-    /// Something of before it listened.
+    /// Sends a value of the time before the subscription.
     func send(_ event: Event) { emit(event) }
 
     override func receive(_ event: Event) {}

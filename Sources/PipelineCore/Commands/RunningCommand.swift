@@ -1,47 +1,47 @@
 internal import DequeModule
 
 extension Command {
-  /// The running command. Who executes it, and who listens, holds a subscription to it and so keeps it alive.
+  /// A running command. Its callers and listeners hold subscriptions, which keep it alive.
   final class Running: MultiInletNode {
     let parameters: Command
-    /// The `execute` steps, by the numbers that they have for good.
+    /// The `execute` steps, by their permanent numbers.
     private var callers: [UInt64: Execute.Node] = [:]
-    /// How many signals there are whose inner signals may execute it.
+    /// How many signals have inner signals that may execute it.
     private var holders = 0
-    /// In the order in which they came.
+    /// The listeners in the order of subscription.
     private var listeners: [CommandOutput.Node] = []
-    /// What is being executed, by the number of its inlet.
+    /// The executions under way, by inlet number.
     private var executions: [Int: Request] = [:]
     private var newest = 0
     private var waiting = Deque<Request>()
     private var backlog = Backlog()
-    /// The newest value of the `enabled` signal.
+    /// The latest value of the `enabled` signal.
     private var isPermitted = true
     private var saysExecuting = false
     private var saysEnabled = true
     private var isAdvancing = false
-    /// How many executions are being begun inside of each other: what one sends may begin the next.
+    /// How many executions are starting inside each other: what one sends may start the next.
     private var depth = 0
-    /// More are begun off the stack, so that they cost none, and so that the turn ends.
+    /// Deeper starts are deferred, so that they use no stack and the turn can end.
     private static let depthLimit = 32
     private static let advance = 1
-    /// An execution was cut off because the pipeline stops, so the command does not say that it is free again.
+    /// A stop of the pipeline ended an execution early, so the command does not report that it is free again.
     private var isCut = false
-    /// Everybody who is there from the beginning has come.
+    /// All subscribers of the launch are attached.
     private var isWired = false
-    /// What those who come late are told of, oldest first; the number of the last one is `lastValue`.
+    /// The events that late listeners receive first, oldest first; `lastValue` is the number of the last one.
     private var kept = Deque<OwnedEvent>()
     private var lastValue: UInt64 = 0
 
-    /// The number of the input; executions have greater ones.
+    /// The inlet number of the input; executions have higher numbers.
     private static let enabledInlet = 0
 
     private struct Request {
       var input: OwnedEvent
-      /// The number of the step that asked; it may have ended.
+      /// The number of the calling step, which may have ended.
       var caller: UInt64
       let work = Scope.Work()
-      /// Whether it was begun while the sources were being ended, so that they are not what ends it.
+      /// The execution began while the sources were being ended, so the stop did not end it early.
       var isLate = false
 
       /// Whether it ends because the pipeline stops.
@@ -70,7 +70,7 @@ extension Command {
     override func start() {
       execution.commands[parameters.index] = self
       if let enabled = nodeContext.inputs.first { open(enabled, number: Self.enabledInlet) }
-      // Those who come in the same turn are there before it can end for want of them.
+      // Callers that subscribe in this turn are attached before the command could end without callers.
       execution.whenWired { [weak self] in self?.later() }
     }
 
@@ -96,19 +96,19 @@ extension Command {
 
     func attach(_ caller: Execute.Node) { callers[caller.serial] = caller }
 
-    /// What it has begun goes on: ending the subscription does not cancel the work (RACCommand's `execute:`).
+    /// The caller's executions continue: ending the subscription does not cancel them (RACCommand's `execute:`).
     func detach(_ caller: Execute.Node) {
       callers[caller.serial] = nil
       if !isClosed { endIfIdle() }
     }
 
-    /// How much of what an `execute` step has begun is not over.
+    /// How many executions of an `execute` step are waiting or under way.
     func pending(of caller: Execute.Node) -> Int {
       executions.values.count { $0.caller == caller.serial }
         + waiting.count { $0.caller == caller.serial }
     }
 
-    /// Somebody may have inner signals that execute it.
+    /// Registers a signal whose inner signals may execute the command.
     func hold() { holders += 1 }
 
     func release() {
@@ -127,7 +127,7 @@ extension Command {
     /// Whether there are values that a new subscriber has missed.
     var hasValues: Bool { !kept.isEmpty }
 
-    /// Tells a listener what it has missed, and what comes meanwhile.
+    /// Sends a listener the values that it has missed, and those that come meanwhile.
     func catchUp(_ listener: CommandOutput.Node) {
       var next: UInt64 = 0
       while !listener.isClosed, !kept.isEmpty, next <= lastValue {
@@ -144,7 +144,7 @@ extension Command {
       guard parameters.replay > 0 else { return }
       lastValue += 1
       if kept.count == parameters.replay { kept.removeFirst() }
-      // A waiting request gets an error as soon as no answer can come any more.
+      // A waiting HTTP request gets an error as soon as no answer can come any more.
       let origin = event.origin.takeUnretainedValue().withoutReply
       withExtendedLifetime(origin) {
         var event = event
@@ -174,7 +174,7 @@ extension Command {
         return .accepted
       case .latest:
         caller.began()
-        // Teardown precedes what comes next; an observer sees one command going on.
+        // Teardown comes before the next start, and observers see one continuous execution.
         for inlet in inlets where executions[inlet.number] != nil {
           let old = executions.removeValue(forKey: inlet.number)
           drop(inlet)
@@ -239,7 +239,7 @@ extension Command {
       over(inlet.number)
     }
 
-    /// The pipeline stops, and the execution was not over: nobody is told that it is.
+    /// The pipeline stops during the execution: nothing reports that it is done.
     private func cut(_ request: Request) {
       isCut = true
       request.input.keep(in: arena)
@@ -269,7 +269,7 @@ extension Command {
       if !isClosed { endIfIdle() }
     }
 
-    /// A loop, not a recursion: executions that end at once cost no stack.
+    /// A loop, not a recursion: executions that end at once use no stack.
     private func advance() {
       guard !isAdvancing else { return }
       isAdvancing = true
@@ -308,7 +308,7 @@ extension Command {
     }
 
     private func endIfIdle() {
-      // Where everything is being cancelled nobody is told of an end.
+      // A cancelled pipeline reports no end.
       guard execution.outcome == nil else { return }
       guard isWired, callers.isEmpty, holders == 0, executions.isEmpty, waiting.isEmpty else { return }
       finish()
@@ -360,11 +360,11 @@ extension Command {
       guard kept.count <= parameters.replay, UInt64(kept.count) <= lastValue, lastValue < 1 << 62 else {
         throw StateFault("there are too many values")
       }
-      // Its inputs may listen to it.
+      // Inputs of the command may listen to it.
       execution.commands[parameters.index] = self
     }
 
-    /// What a damaged state says of executions that are not there is not believed.
+    /// Ignores executions that a damaged state names and that do not exist.
     override func restored() {
       let running = Set(inlets.lazy.filter { !$0.hasEnded }.map(\.number))
       executions = executions.filter { running.contains($0.key) }

@@ -1,12 +1,12 @@
-/// What a component's parameters are bound with: the types of its inputs, the variables it may use, and
-/// the compilation it is part of.
+/// Binds a component's parameters: holds the types of its inputs, the variables its expressions may use, and the
+/// compilation.
 public struct Binder {
   public var diagnostics = Diagnostics()
-  /// What is known of the events that the component's expressions see as `event`.
+  /// The types of the events that the component's expressions see as `event`.
   public let inputs: [EventType]
-  /// The component's place in the file.
+  /// The location of the component in the file.
   public let location: SourceLocation
-  /// What the step's expressions share.
+  /// The segment of the step's expressions.
   let segment: Segment
   let context: SignalContext
   let compilation: Compilation
@@ -18,8 +18,8 @@ public struct Binder {
   let feedsItsEvent: Bool
   let step: StepID
 
-  /// The scope of a parameter's expressions: the common variables, then its own, then the inputs that
-  /// `reduce` sees by name.
+  /// The scope of a parameter's expressions: the common variables, the parameter's own, and the inputs that `reduce`
+  /// sees by name.
   private func scope(_ use: ExpressionUse) -> ExpressionScope {
     var variables: [ExpressionScope.Variable] = []
     for (index, base) in Variables.base.enumerated() {
@@ -45,7 +45,7 @@ public struct Binder {
     return scope
   }
 
-  /// Checks and compiles; nil after an error, which is reported.
+  /// Checks and compiles an expression; nil after an error, which is reported.
   mutating func compile(
     _ syntax: ExpressionSyntax, _ use: ExpressionUse
   ) -> (Program, ExpressionType, reads: [ReadPath])? {
@@ -54,7 +54,7 @@ public struct Binder {
       return nil
     }
     note(checked, scope)
-    // A step with `onError` states what becomes of failing events.
+    // A step with `onError` has its policy in the file.
     let drops = use.expecting == .bool && compilation.policy(of: step) == nil
     diagnostics.concealing(checked.text) { $0.report(contentsOf: checked.advice(isCondition: drops)) }
     return (checked.compile(projection: segment.projection), checked.type, checked.reads)
@@ -78,10 +78,10 @@ public struct Binder {
     compilation.expressions.append(ExpressionReport(step: step, checked: checked))
   }
 
-  /// The number of a named scheduler, in the order in which the file names them.
+  /// The number of a named scheduler, in the order of the file.
   func number(ofScheduler name: String) -> Int { compilation.number(ofScheduler: name) }
 
-  /// Compiles an inner signal: its expressions see this component's event as `outer`.
+  /// Compiles an inner signal, whose expressions see this component's event as `outer`.
   mutating func compileInner(_ node: SignalNode) -> SignalPlan? {
     var inner = context
     inner.outer = inputs.first ?? .dyn
@@ -91,7 +91,7 @@ public struct Binder {
     return compilation.signal(node, inner)
   }
 
-  /// Compiles a chain that this component feeds with its own events.
+  /// Compiles a chain whose input is this component's events.
   mutating func compileChain(_ nodes: [ComponentNode]) -> SignalPlan? {
     var inner = context
     inner.depth += 1
@@ -102,16 +102,16 @@ public struct Binder {
   }
 }
 
-/// Where a signal stands while it is compiled.
+/// The surroundings of a signal during compilation.
 struct SignalContext {
-  /// The named source, signal or sink that it belongs to.
+  /// The named source, signal or sink that contains it.
   var owner: String
-  /// What the names of its steps in a saved state begin with.
+  /// The prefix of its steps' names in a saved state.
   var path: String
-  /// What is known of `outer`; nil outside of inner signals.
+  /// The type of `outer`; nil outside of inner signals.
   var outer: EventType?
   var seesError = false
   var depth = 0
-  /// How many nodes that settle lie one above the other up to the step whose parameters are compiled.
+  /// How many nodes with `settle` are in a row upstream of the step whose parameters are compiled.
   var settling = 0
 }

@@ -1,5 +1,5 @@
-/// A command becomes several named plans: the command itself, its outputs, and the signal that enables it.
-/// These have names that no file can give: `NAME.values`, `NAME.enabled?`.
+/// A command becomes several named plans: the command, its outputs, and the signal that enables it. Their names cannot
+/// occur in a file: `NAME.values`, `NAME.enabled?`.
 extension Compilation {
   func declare(
     _ command: NamedNode<CommandNode>, _ add: (Located<String>, NamedPlan.Kind, Bool) -> Void
@@ -7,11 +7,11 @@ extension Compilation {
     let name = command.name
     add(name, .command, false)
     if command.node.enabled != nil { add(name.map { "\($0).enabled?" }, .part, false) }
-    // A reader of an output first receives what holds now, so each reader has an output of its own.
+    // A reader of an output first receives the current state, so each reader has an output of its own.
     for kind in CommandOutput.Kind.allCases { add(name.map { "\($0).\(kind.rawValue)" }, .part, true) }
   }
 
-  /// The plan of one of the entries that `declare` has made.
+  /// The plan of one of the entries made by `declare`.
   func command(_ at: Int, _ context: SignalContext) -> SignalPlan? {
     let parts = entries[at].name.value.split(separator: ".", maxSplits: 1).map(String.init)
     guard let command = file.commands.first(where: { $0.name.value == parts[0] }),
@@ -47,7 +47,7 @@ extension Compilation {
     isWhole = bind(&command, [.dyn], segment, context, step, node.location) && isWhole
     guard isWhole else { return nil }
     command.index = at
-    // Its plan may need the command's outputs, so it is made by itself and only referred to.
+    // The plan may need the command's outputs, so it is compiled separately and referred to.
     var inputs: [SignalPlan] = []
     if node.enabled != nil, let enabled = index["\(context.owner).enabled?"] {
       entries[enabled].references += 1
@@ -64,7 +64,7 @@ extension Compilation {
       reference: key("\(context.path)/@\(entries[at].name.value)"))
   }
 
-  /// What `from: NAME.values` and the like mean.
+  /// Resolves `from: NAME.values` and the other outputs.
   func commandOutput(_ name: ReferenceNode, _ context: SignalContext) -> SignalPlan? {
     let outputs = CommandOutput.Kind.allCases.map(\.rawValue) + ["errors"]
     let list = outputs.map { "'\(name.name.value).\($0)'" }.joined(separator: ", ")
@@ -90,8 +90,8 @@ extension Compilation {
       reference: key("\(context.path)/@\(entries[at].name.value)"))
   }
 
-  /// The commands that a signal may execute: all of them, and those that it may begin to execute when it already runs,
-  /// in inner signals or when it subscribes again.
+  /// The commands that a signal may execute: all, and those that it may start to execute while it runs, in inner
+  /// signals or when it subscribes again.
   struct CommandReach {
     fileprivate(set) var all: [Int] = []
     fileprivate(set) var later: [Int] = []
@@ -102,8 +102,8 @@ extension Compilation {
     }
   }
 
-  /// By way of everything that the signal refers to. Of what it refers to, only a later subscription counts as later:
-  /// what runs with it holds commands for itself.
+  /// The reach through everything that the signal refers to. Of these, only a later subscription counts as later: a
+  /// signal that runs together with this one keeps its commands itself.
   func commandReach(of signal: SignalPlan) -> CommandReach {
     var reach = CommandReach()
     if !file.commands.isEmpty { visit(signal, isLater: false, &reach) }
@@ -128,8 +128,8 @@ extension Compilation {
     }
   }
 
-  /// Has commands last as long as `signal`, which may execute them later: a command ends when everybody has who may
-  /// execute it.
+  /// Makes commands last as long as `signal`, which may execute them later: a command ends when every possible caller
+  /// has ended.
   func holding(_ commands: [Int], _ signal: SignalPlan, _ context: SignalContext) -> SignalPlan {
     guard !commands.isEmpty else { return signal }
     let location = steps[signal.step.number].location
@@ -140,12 +140,12 @@ extension Compilation {
       .node(CommandHold(commands: commands), makeSegment(), inputs: inputs), step: step, type: signal.type)
   }
 
-  /// A command runs when it is executed, not to execute another.
+  /// A command runs when it is executed, not in order to execute another.
   func noteExecution(by owner: String) {
     if index[owner].map({ entries[$0].kind }) != .command { executing.insert(owner) }
   }
 
-  /// What `execute: NAME` refers to.
+  /// Resolves `execute: NAME`.
   func executed(_ name: Located<String>, _ context: SignalContext) -> (
     index: Int, type: EventType, signal: SignalPlan
   )? {

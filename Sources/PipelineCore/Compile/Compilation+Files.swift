@@ -2,16 +2,16 @@
   import Glibc
 #endif
 
-/// What components have to do with each other by way of files and standard input.
+/// How components interact through files and standard input.
 extension Compilation {
-  /// A source reads a file, or the files of a pattern.
+  /// A source that reads a file, or the files of a pattern.
   struct FileReading {
-    /// The source, signal, command or sink that it belongs to.
+    /// The source, signal, command or sink that contains it.
     var owner: String
     var path: FilePathParameter
   }
 
-  /// Remembers what a source reads.
+  /// Records what a source reads.
   func note(_ source: any SourceComponent, _ context: SignalContext, _ location: SourceLocation) {
     fileReadings += source.readsFiles.filter { !$0.isPlaceholder }.map { FileReading(owner: context.owner, path: $0) }
     if source.readsStandardInput { standardInputs.append(location) }
@@ -55,7 +55,7 @@ extension Compilation {
     return slash == path.startIndex ? "/" : String(path[..<slash])
   }
 
-  /// What a sink writes would come back to it for ever.
+  /// Reports sinks whose output a source of the same pipeline reads back: events would circulate for ever.
   private func refuseFileCycles(_ written: [WrittenFile]) {
     guard !written.isEmpty, !fileReadings.isEmpty else { return }
     let byReader = Dictionary(grouping: readings, by: \.reader)
@@ -64,7 +64,7 @@ extension Compilation {
     let patternOf = Dictionary(zip(fileReadings.map(\.path.text), patterns), uniquingKeysWith: { $1 })
     var reported: Set<String> = []
     for file in written where !reported.contains(file.sink) {
-      // What the sink reads, by way of files of other sinks too; each with the source that led there.
+      // The sinks reached so far, also through files of other sinks; each with the sources on the way.
       var waiting: [(name: String, way: [FileReading], sinks: [String])] = [(file.sink, [], [])]
       var seen: Set<String> = [file.sink]
       var found: (way: [FileReading], sinks: [String])?
@@ -93,7 +93,7 @@ extension Compilation {
     }
   }
 
-  /// The absolute form of a pattern, whose wildcards stay as they are.
+  /// The absolute form of a pattern; its wildcards stay unchanged.
   private func resolvedPattern(_ pattern: String) -> String {
     let wildcards = Array("*?[".utf8)
     guard let first = pattern.utf8.firstIndex(where: { wildcards.contains($0) }) else { return files.resolve(pattern) }

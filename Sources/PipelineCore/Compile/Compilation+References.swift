@@ -1,12 +1,12 @@
-/// What `from: NAME` and `from: NAME.errors` mean.
+/// Resolves `from: NAME` and `from: NAME.errors`.
 extension Compilation {
-  /// That what `reader` does depends on the events of `name`, or of its output.
+  /// A dependency: `reader` depends on the events of `name`, or of its output.
   struct Reading {
     var reader: String
     var name: String
-    /// `errors`, `values`; nil: the events themselves.
+    /// `errors`, `values`; nil: the events of the signal.
     var output: String?
-    /// `reader` is a command, which `name` executes.
+    /// `reader` is a command that `name` executes.
     var isExecution = false
     var location: SourceLocation
 
@@ -24,7 +24,7 @@ extension Compilation {
     if entries[at].kind != .command { entries[at].references += 1 }
     guard let output = name.output else {
       guard let plan = named(at, from: name.name.location) else { return nil }
-      // A signal that is made anew for each reference stands for its text: what it executes, its reader executes.
+      // A cold signal stands for its text: whatever it executes, its reader executes.
       if entries[at].isCold, executing.contains(name.name.value) { noteExecution(by: context.owner) }
       return SignalPlan(
         .named(at), step: plan.step, type: plan.type,
@@ -45,7 +45,7 @@ extension Compilation {
       .errors(owner), step: StepID(0), type: .dyn, reference: key("\(context.path)/@\(name.name.value).errors"))
   }
 
-  /// A name that is no source, signal or command.
+  /// Resolves a name that is no source, signal or command.
   private func sinkErrors(_ name: ReferenceNode, _ context: SignalContext) -> SignalPlan? {
     if let sink = file.sinks.firstIndex(where: { $0.name.value == name.name.value }) {
       guard let output = name.output else {
@@ -64,7 +64,7 @@ extension Compilation {
       }
       return errors(.sink(sink), name, context)
     }
-    // What is wrong with it has been reported where it is defined.
+    // The error was reported at the definition.
     if file.broken.contains(name.name.value) { return nil }
     var known = entries.filter { $0.kind == .source || $0.kind == .signal }.map(\.name.value)
     let isErrors = name.output?.value == "errors"
@@ -82,8 +82,8 @@ extension Compilation {
 
   // MARK: Circles
 
-  /// An event that a sink could not deliver would come back to it for ever, and neither it nor who reads its errors would
-  /// ever end.
+  /// Reports sinks that receive their own rejected events: events would circulate for ever, and neither the sink nor
+  /// the reader of its errors would end.
   func refuseSinkCycles() {
     let byReader = Dictionary(grouping: readings, by: \.reader)
     var reported: Set<String> = []
@@ -102,7 +102,7 @@ extension Compilation {
     }
   }
 
-  /// The shortest way from a sink to its own errors: each reads the next, and the last reads the sink's errors.
+  /// The shortest path from a sink to its own errors: each reads the next, and the last reads the sink's errors.
   private func way(from sink: String, _ byReader: [String: [Reading]]) -> [Reading]? {
     var ways: [[Reading]] = [[]]
     var seen: Set<String> = [sink]

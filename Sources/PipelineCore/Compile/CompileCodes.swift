@@ -3,7 +3,7 @@ extension Diagnostic.Code {
     "RX320", "A section of the file is known, but this version cannot run it.")
   public static let signalsTooDeep = Diagnostic.Code(
     "RX321", "Inner signals may be nested 16 levels deep.")
-  // RX322 was for 'execute' inside another step, which is possible now.
+  // RX322 is retired and must not be reused.
   public static let schemaType = Diagnostic.Code(
     "RX323", "A schema says of each field of the events which type it has.")
   public static let schemaFile = Diagnostic.Code(

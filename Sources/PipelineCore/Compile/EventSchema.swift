@@ -1,29 +1,28 @@
-/// Where the compiler gets the text of schema files from; it opens none itself.
+/// Supplies the text of schema files; the compiler opens no files.
 public struct SchemaFiles: Sendable {
   public enum Outcome: Sendable {
     /// The text, and the name to show in messages.
     case found(name: String, bytes: [UInt8])
-    /// Why there is none, to be continued from "the schema file ... ".
+    /// The reason, which continues "the schema file ... ".
     case refused(String)
   }
-  /// The file that a pipeline file names; relative paths count from the pipeline file's directory.
+  /// Reads a file that a pipeline file names; relative paths start at the pipeline file's directory.
   public var read: @Sendable (_ path: String) -> Outcome
 
   public init(read: @escaping @Sendable (_ path: String) -> Outcome) { self.read = read }
 
-  /// No files at all.
+  /// Supplies no files.
   public static let none = SchemaFiles { _ in .refused("cannot be read here") }
 }
 
-/// Reads what `schema:` says of the events of a source: a type, a mapping of fields to types, or the path of
-/// a file that holds a JSON Schema.
+/// Reads `schema:`, the type of a source's events: a type, a mapping of fields to types, or the path of a file with a
+/// JSON Schema.
 ///
-/// Types are written as expressions name them (`int`, `list(string)`, `map(string, double)`), `[T]` is a
-/// list, a mapping an object, `T?` may be null or absent and then reads as null. The key `...` allows further
-/// fields, which may be anything.
+/// Types are written as in expressions (`int`, `list(string)`, `map(string, double)`). `[T]` is a list, a mapping is an
+/// object. `T?` may be null or absent and then reads as null. The key `...` allows further fields of any type.
 struct EventSchema {
   private var diagnostics: [Diagnostic] = []
-  /// How deep types may be nested.
+  /// The deepest nesting of types.
   private static let depthLimit = 32
 
   /// Nil after an error, which is reported.
@@ -39,7 +38,7 @@ struct EventSchema {
     return reader.diagnostics.contains { $0.severity == .error } ? nil : type
   }
 
-  /// Types hold neither slashes nor dots.
+  /// Types contain neither slashes nor dots.
   private static func isPath(_ text: String) -> Bool {
     text.utf8.contains(UInt8(ascii: "/")) || text.utf8.contains(UInt8(ascii: "."))
   }
@@ -55,7 +54,7 @@ struct EventSchema {
           help: "The path counts from the directory of the pipeline file"))
       return nil
     case .found(let name, var bytes):
-      // Tabs may indent JSON, but not YAML, which is what reads it; inside texts JSON has none.
+      // Tabs may indent JSON but not YAML, and the YAML reader reads the file; texts in JSON contain no tabs.
       if path.hasSuffix(".json") { for index in bytes.indices where bytes[index] == 0x09 { bytes[index] = 0x20 } }
       let source = SourceText(name: name, bytes: bytes)
       guard let root = YAMLReader.read(source, into: &diagnostics) else { return nil }
@@ -201,7 +200,7 @@ private struct TypeText {
     "string": .string, "bytes": .bytes, "timestamp": .timestamp, "duration": .duration,
   ]
 
-  /// What other languages call them.
+  /// The names of types in other languages.
   private static let foreignNames: [String: String] = [
     "integer": "int", "long": "int", "int64": "int", "int32": "int", "number": "double", "float": "double",
     "float64": "double", "boolean": "bool", "str": "string", "text": "string", "object": "map", "dict": "map",

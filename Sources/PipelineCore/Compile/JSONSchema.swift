@@ -1,12 +1,13 @@
-/// Reads the type of events from a JSON Schema (draft 2020-12 and what older drafts have in common with it).
+/// Reads the type of events from a JSON Schema (draft 2020-12, and what older drafts share with it).
 ///
-/// What a type cannot say is ignored: bounds, patterns, formats. A property that is not required may be null
-/// or absent. A property that is not declared cannot be read unless `additionalProperties` allows it in so
+/// Constraints that no type expresses are ignored: bounds, patterns, formats. A property that is not required may be
+/// null or absent. A property that is not declared cannot be read unless `additionalProperties` allows it explicitly,
+/// although JSON Schema by default allows everything.
 /// many words, though JSON Schema by itself allows everything.
 struct JSONSchema {
   private let root: YAMLNode
   private var diagnostics: [Diagnostic] = []
-  /// References that are being followed.
+  /// The references being followed.
   private var following: [String] = []
   private static let depthLimit = 32
 
@@ -95,7 +96,7 @@ struct JSONSchema {
     return .object(fields: fields, open: isOpen)
   }
 
-  /// The texts of an `enum` that has only texts and null.
+  /// The texts of an `enum` that consists of texts and null.
   private static func texts(_ node: YAMLNode) -> [String] {
     guard let choices = node["enum"]?.items else { return [] }
     let texts = choices.filter { !$0.isNull }
@@ -120,7 +121,7 @@ struct JSONSchema {
 
   // MARK: Combining
 
-  /// A value that satisfies both.
+  /// The type of a value that satisfies both.
   private static func both(_ a: ExpressionType, _ b: ExpressionType) -> ExpressionType {
     if a == b || b == .dyn { return a }
     if a == .dyn { return b }
@@ -132,7 +133,7 @@ struct JSONSchema {
       fields: fields + others.filter { other in !fields.contains { $0.name == other.name } }, open: open || otherOpen)
   }
 
-  /// A value that satisfies one of them.
+  /// The type of a value that satisfies at least one.
   static func either(_ types: [ExpressionType]) -> ExpressionType {
     let mayBeNull = types.contains(.null) || types.contains { $0 != $0.unwrapped }
     let others = types.filter { $0 != .null }.map(\.unwrapped)
@@ -159,7 +160,7 @@ struct JSONSchema {
           at: reference.location, help: "Bring the definition into this file, below '$defs'"))
       return .dyn
     }
-    // What contains itself has no finite type: the inner one may be anything.
+    // A recursive type has no finite form: the inner one may be anything.
     guard !following.contains(text) else { return .dyn }
     var target: YAMLNode? = root
     for part in text.dropFirst().split(separator: "/") {

@@ -1,12 +1,12 @@
-/// Turns a parsed pipeline file into a plan. Pure: `rxd check` is this, and `rxd run` adds the launch.
+/// Compiles a parsed pipeline file to a plan. Pure: `rxd check` does only this; `rxd run` also launches the plan.
 public struct PipelineCompiler: Sendable {
   public var catalogue: Catalogue
-  /// `env` in expressions.
+  /// The map `env` of expressions.
   public var environment: [String: String]
 
-  /// Where schema files come from.
+  /// Supplies schema files.
   public var schemas: SchemaFiles
-  /// Looks at files that parameters name, such as certificates.
+  /// Checks files that parameters name, such as certificates.
   public var files = FileProbe.none
 
   public init(
@@ -17,7 +17,7 @@ public struct PipelineCompiler: Sendable {
     self.schemas = schemas
   }
 
-  /// Reports everything that is wrong; nil if anything is.
+  /// Reports every error; nil if there is any.
   public func compile(_ file: PipelineFile, into diagnostics: inout Diagnostics) -> Plan? {
     let compilation = Compilation(catalogue, environment, schemas, files, file)
     let plan = compilation.run()
@@ -36,21 +36,21 @@ final class Compilation {
   var diagnostics = Diagnostics()
   var expressions: [ExpressionReport] = []
   var steps: [StepPlan] = []
-  /// The names of steps and references in saved states, with the number that the last one of that name bears.
+  /// The names of steps and references in saved states, each with the last number appended to it.
   private var keys: [String: Int] = [:]
-  /// The named schedulers, in the order in which the file names them.
+  /// The named schedulers, in the order of the file.
   private var schedulers: [String] = []
-  /// What can be referred to, by name.
+  /// The indexes of named entries.
   var index: [String: Int] = [:]
   var entries: [Entry] = []
-  /// The named signals that execute a command, by name.
+  /// The names of signals that execute a command.
   var executing: Set<String> = []
-  /// Which node reads which.
+  /// Which signals read which.
   var readings: [Reading] = []
-  /// Which files sources read, and where sources read standard input.
+  /// The files that sources read, and the locations of sources that read standard input.
   var fileReadings: [FileReading] = []
   var standardInputs: [SourceLocation] = []
-  /// How deep inner signals may be nested.
+  /// The deepest nesting of inner signals.
   private static let depthLimit = 16
 
   struct Entry {
@@ -64,7 +64,7 @@ final class Compilation {
     var sharing = Sharing()
     var state = State.waiting
     var references = 0
-    /// The commands that running it may execute, by their places, by way of all that it refers to.
+    /// The indexes of the commands that it may execute, directly or through what it refers to.
     var executes: [Int] = []
   }
 
@@ -96,9 +96,9 @@ final class Compilation {
           .noSinks, "the pipeline has no sink, so nothing would come out of it", at: file.name.location,
           help: "Add e.g. 'sinks: { out: { from: NAME, stdout: {} } }'"))
     }
-    // What is wrong already would make the rest look unused.
+    // After an error, other parts could look unused.
     guard file.isWhole, !diagnostics.hasErrors else { return nil }
-    // Who executes a command runs, even if nobody reads it, or somebody does only later.
+    // A signal that executes a command runs even if it has no reader, or gets one only later.
     let rootSubscribers = entries.indices.filter {
       !entries[$0].isCold && executing.contains(entries[$0].name.value)
     }
@@ -121,11 +121,11 @@ final class Compilation {
   }
 
   private var segments: [Segment] = []
-  /// What the chains that begin at a named signal read, by its place.
+  /// The common projection of the chains that start at a named signal, by its index.
   private var commonProjections: [Int: Projection] = [:]
   private lazy var sourceNames = Set(catalogue.names(.source))
 
-  /// `projection`: of somebody above who sees the same event.
+  /// `projection`: that of an upstream step that sees the same event.
   func makeSegment(_ projection: Projection? = nil) -> Segment {
     projection?.isShared = true
     let segment = Segment(environment: environment, projection: projection ?? Projection())
@@ -133,8 +133,8 @@ final class Compilation {
     return segment
   }
 
-  /// Of a chain's row-wise beginning. Chains that begin at one signal see each event one after the other: it is read once
-  /// for all of them.
+  /// The segment of a chain's first fused steps. Chains that start at the same signal see each event one after the
+  /// other, so the event is read once for all of them.
   private func firstSegment(of input: SignalPlan, _ projection: Projection?) -> Segment {
     guard projection == nil, case .named(let at) = input.kind, !entries[at].isCold else {
       return makeSegment(projection)
@@ -216,7 +216,7 @@ final class Compilation {
     return false
   }
 
-  /// What is understood, but cannot be done yet, is refused, never ignored.
+  /// Unsupported options are errors, never silently ignored.
   private func refuseOptions(_ options: [OptionNode], known: [String]) {
     for option in options where !known.contains(option.key.value) {
       unfinished(option.key.value, option.key.location)
@@ -246,7 +246,7 @@ final class Compilation {
     }
   }
 
-  /// The plan of a named source or signal, made at the first call.
+  /// The plan of a named source or signal; compiled at the first call.
   func named(_ at: Int, from reference: SourceLocation?) -> SignalPlan? {
     switch entries[at].state {
     case .done(let plan): return plan
@@ -297,7 +297,7 @@ final class Compilation {
       origin = source(component, context, label: context.owner)
     case .combining(let combining): origin = self.combining(combining, context)
     }
-    // The chain is compiled even behind an origin that is wrong, to find what is wrong there too.
+    // The chain of a faulty origin is compiled too, to report its errors.
     let placeholder = SignalPlan(.input, step: StepID(0), type: .dyn)
     let chain = chain(node.chain, origin ?? placeholder, context)
     return origin == nil ? nil : chain
@@ -309,19 +309,19 @@ final class Compilation {
     var (component, isWhole) = decode(entry, node)
     guard case .source(var source) = component else { return nil }
     let segment = makeSegment()
-    // An inner source's parameters see the event that the inner signal is made for.
+    // An inner source's parameters see the event for which the inner signal is made.
     let inputs = context.outer.map { [$0] } ?? []
     isWhole = bind(&source, inputs, segment, context, step, node.location) && isWhole
     if isWhole { note(source, context, node.keyword.location) }
     let declared = node.options["schema"].map { EventSchema.read($0, schemas, into: &diagnostics) }
     guard isWhole else { return nil }
-    // A schema that is wrong says nothing, so that what follows is not blamed for it.
+    // A faulty schema counts as unknown, so that no further errors follow from it.
     var type = declared.map { EventType($0 ?? .dyn) } ?? source.outputType
     if type.text != nil { type.text = textOrigin(node) }
     return SignalPlan(.source(source, segment), step: step, type: type)
   }
 
-  /// Where a source says that it reads texts.
+  /// The location and form of a source that reads texts.
   private func textOrigin(_ node: ComponentNode) -> TextOrigin {
     guard let arguments = node.arguments else { return TextOrigin(location: node.keyword.location) }
     if let decode = arguments["decode"] {
@@ -377,7 +377,7 @@ final class Compilation {
     return SignalPlan(.node(combining, segment, inputs: inputs), step: step, type: type)
   }
 
-  /// A combining key as a component: its parameters are what its long form holds beside the inputs.
+  /// A combining key as a component: its parameters are the keys of its long form beside the inputs.
   private func component(of node: CombiningNode) -> ComponentNode {
     let keyword = node.keyword.map(\.rawValue)
     guard !node.arguments.isEmpty else {
@@ -396,8 +396,8 @@ final class Compilation {
       location: node.location)
   }
 
-  /// The steps of a chain, neighbouring row-wise ones fused into runs.
-  /// `seeing`: the paths that somebody above reads of the very event that the first step sees.
+  /// Compiles the steps of a chain and fuses neighbouring fusable ones into runs. `seeing`: the paths that an upstream
+  /// step reads of the very event that the first step sees.
   func chain(
     _ nodes: [ComponentNode], _ input: SignalPlan, _ context: SignalContext, seeing projection: Projection? = nil
   ) -> SignalPlan? {
@@ -431,7 +431,7 @@ final class Compilation {
         isWhole = bind(&row, [type], segment, context, step, node.location) && isWhole
         guard isWhole else {
           failed = true
-          // What follows is looked at all the same, with what is known.
+          // Later steps are compiled all the same, with the types known so far.
           if entry.changesValue { type = .dyn }
           open = nil
           continue
@@ -472,10 +472,10 @@ final class Compilation {
     return failed ? nil : result
   }
 
-  /// What the file says of events that fail at a step.
+  /// The `onError` of a step.
   func policy(of step: StepID) -> ErrorPolicy? { steps[step.number].onError }
 
-  /// What leaves a step: with `onError: keep` also what came in.
+  /// The type of a step's output; with `onError: keep` also that of its input.
   private func passing(_ input: EventType, _ output: EventType, _ step: StepID) -> EventType {
     steps[step.number].onError == .keep && input != output ? .dyn : output
   }
@@ -529,7 +529,7 @@ final class Compilation {
     return StepID(steps.count - 1)
   }
 
-  /// `wanted`, or with a number behind it if that is taken.
+  /// `wanted`, with a number appended if the name is taken.
   func key(_ wanted: String) -> String {
     guard var number = keys[wanted] else {
       keys[wanted] = 1
@@ -563,7 +563,7 @@ final class Compilation {
     return schedulers.count - 1
   }
 
-  /// Where a step stands in a saved state; what it holds stands behind it.
+  /// The name of a step in a saved state; names of inner steps start with it.
   func path(of step: StepID) -> String { steps[step.number].key }
 
   private func entry(_ kind: ComponentKind, _ node: ComponentNode) -> CatalogueEntry? {
@@ -591,7 +591,7 @@ final class Compilation {
     return nil
   }
 
-  /// What could be decoded; `isWhole` is false after an error, which is reported.
+  /// The component as far as it could be decoded; `isWhole` is false after an error, which is reported.
   func decode(_ entry: CatalogueEntry, _ node: ComponentNode) -> (component: DecodedComponent, isWhole: Bool) {
     var context = DecodingContext(at: node.keyword.location)
     context.sources = sourceNames

@@ -1,7 +1,7 @@
-// What steps make of the types of events.
+// How steps change the types of events.
 
 extension ExpressionType {
-  /// The type of an object after the field at `path` was given `type`; objects on the way are made.
+  /// The type of an object after the field at `path` was set to `type`; missing objects on the path are created.
   func setting(_ path: ArraySlice<String>, _ type: ExpressionType) -> ExpressionType {
     guard let name = path.first else { return type }
     var fields: [Field] = []
@@ -14,7 +14,7 @@ extension ExpressionType {
     if !rest.isEmpty {
       field.type = old.setting(rest, type)
     } else if case .optional(let inner) = type {
-      // Without a value the field is left as it is.
+      // Without a value the field keeps its old one.
       field.type = at == nil || old == inner ? inner : .dyn
       field.mayBeAbsent = at.map { fields[$0].mayBeAbsent } ?? true
     } else {
@@ -39,7 +39,7 @@ extension ExpressionType {
     return self == unwrapped ? changed : .wrapper(changed)
   }
 
-  /// What a value of one of these types is known to be.
+  /// The common type of values of these types.
   static func either(_ types: [ExpressionType]) -> ExpressionType {
     let mayBeNull = types.contains(.null) || types.contains { $0 != $0.unwrapped }
     let others = types.filter { $0 != .null }.map(\.unwrapped)
@@ -61,7 +61,7 @@ extension ExpressionType {
       if let other = b.first(where: { $0.name == field.name }) {
         field.mayBeAbsent = field.mayBeAbsent || other.mayBeAbsent
         if field.type != other.type || field.isDeclared != other.isDeclared {
-          // A declared type is made when the field is read, the other's not.
+          // A declared type applies when the field is read; the other's does not.
           field.type = field.isDeclared == other.isDeclared ? either([field.type, other.type]) : .dyn
           field.isDeclared = field.isDeclared && other.isDeclared
         }
@@ -81,7 +81,7 @@ extension ExpressionType {
     return fields
   }
 
-  /// The type of a value that the pipeline file itself holds.
+  /// The type of a value written in the pipeline file.
   public static func of(_ value: Value) -> ExpressionType {
     switch value.what {
     case .null: return .null
@@ -107,21 +107,21 @@ extension ExpressionType {
 }
 
 extension EventType {
-  /// What is known of events that come from several signals.
+  /// The type of events that come from several signals.
   static func either(_ inputs: [EventType]) -> EventType {
     if let first = inputs.first, inputs.allSatisfy({ $0 == first }) { return first }
     return EventType(.either(inputs.map(\.type)))
   }
 
-  /// The list that `combineLatest` and `zip` send.
+  /// The type of the lists that `combineLatest` and `zip` send.
   static func list(_ inputs: [EventType]) -> EventType {
     EventType(.list(inputs.isEmpty ? .dyn : .either(inputs.map(\.type))))
   }
 }
 
 extension DecoderOptions {
-  /// What the options promise of every event: the names of its fields where they list them. Dyn where that
-  /// is up to the input.
+  /// The type that the options guarantee for every event: the field names, if the options list them. Dyn if the fields
+  /// depend on the input.
   public var eventType: EventType {
     switch format {
     case .csv:
@@ -138,7 +138,7 @@ extension DecoderOptions {
   private var regexFields: [ExpressionType.Field]? {
     if regex.pattern == RegexDecoding.combined {
       return CombinedLogDecoder.fields(regex.types).map { name, type in
-        // `-` is null in all of them, and only some lines have anything behind the agent.
+        // `-` is null in all fields, and only some lines have fields after the agent.
         .init(name, type.expressionType.orNull, mayBeAbsent: name == "extra")
       }
     }
@@ -148,7 +148,7 @@ extension DecoderOptions {
 }
 
 extension FieldType {
-  /// The type that the checker knows.
+  /// The type of the expression checker.
   var expressionType: ExpressionType {
     switch self {
     case .string: return .string

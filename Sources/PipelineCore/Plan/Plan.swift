@@ -1,24 +1,24 @@
-/// A pipeline, compiled: immutable, shared by all that run, draw or explain it.
+/// A compiled pipeline: immutable, shared by everything that runs, draws or explains it.
 public final class Plan: Sendable {
   public let name: String
   public let description: String?
   public let source: SourceText
-  /// What can be referred to: sources first, then signals, each in the order of the file.
+  /// The named signals: sources first, then signals, each in the order of the file.
   public let named: [NamedPlan]
   public let sinks: [SinkPlan]
-  /// Indexes in `named` of signals that run without a reader, too: they execute commands.
+  /// Indexes in `named` of the signals that run without a reader because they execute commands.
   public let rootSubscribers: [Int]
   /// Every step, by ``StepID``.
   public let steps: [StepPlan]
-  /// What is known of each expression, in the order of compilation.
+  /// A report on each expression, in the order of compilation.
   public let expressions: [ExpressionReport]
-  /// How many threads may decode one input at the same time; 1: the thread that runs the turns does it. Nil: as
-  /// many as there are processors.
+  /// How many threads may decode one input at the same time; 1: the pipeline thread decodes. Nil: as many as there are
+  /// processors.
   public let threads: Int?
-  /// Where a source reads standard input; nil: none does.
+  /// The location of the source that reads standard input; nil: there is none.
   public let standardInput: SourceLocation?
 
-  /// What the threads that decode can do beyond that, by the steps of sources.
+  /// The parallel stages, by the step IDs of sources.
   let stages: [StepID: ParallelStage]
 
   public init(
@@ -41,12 +41,12 @@ public final class Plan: Sendable {
 
   public func index(ofNamed name: String) -> Int? { named.firstIndex { $0.name == name } }
 
-  /// Whose errors output `NAME.errors` is.
+  /// The owner of the errors output `NAME.errors`.
   func owner(_ name: String) -> ErrorsOwner? {
     index(ofNamed: name).map { .named($0) } ?? sinks.firstIndex { $0.name == name }.map { .sink($0) }
   }
 
-  /// What the file calls it, and where.
+  /// The name of an owner in the file, and its location.
   func name(of owner: ErrorsOwner) -> (text: String, location: SourceLocation) {
     switch owner {
     case .named(let index): (named[index].name, named[index].location)
@@ -55,32 +55,32 @@ public final class Plan: Sendable {
   }
 }
 
-/// Who has an errors output, by its place in the plan: a source, a signal or a command, or a sink.
+/// The owner of an errors output, by its index in the plan: a source, a signal, a command, or a sink.
 public enum ErrorsOwner: Hashable, Sendable {
   case named(Int)
   case sink(Int)
 }
 
-/// A source or a signal that has a name: it runs once and is shared, unless it is cold.
+/// A named source or signal: it runs once and is shared, unless it is cold.
 public struct NamedPlan: Sendable {
   public enum Kind: String, Sendable {
     case source, signal, command
-    /// An output of a command, or what enables it.
+    /// An output of a command, or the signal that enables it.
     case part
   }
   public var name: String
   public var kind: Kind
   public var body: SignalPlan
-  /// Made anew for each reference.
+  /// Whether each reference runs an instance of its own.
   public var isCold: Bool
   public var sharing = Sharing()
   public var location: SourceLocation
-  /// How many places of the file refer to it.
+  /// The number of references in the file.
   public var references = 0
 }
 
 extension NamedPlan {
-  /// The source that it begins with, if it is a source, or a signal that begins with one source of its own.
+  /// The source itself, or the source that a signal starts with if it defines one in place.
   var ownSource: SignalPlan? { kind == .command || kind == .part ? nil : body.ownSource }
 }
 
@@ -103,63 +103,63 @@ public struct SinkPlan: Sendable {
   public var component: any SinkComponent
   public var segment: Segment
   public var location: SourceLocation
-  /// The sink in a saved state.
+  /// The key of the sink in a saved state.
   var reference: String { "sinks.\(name)" }
 }
 
-/// What counters, messages and drawings know of one step.
+/// The description of one step, for counters, messages and drawings.
 public struct StepPlan: Sendable {
-  /// The keyword: `filter`, `http`.
+  /// The component key: `filter`, `http`.
   public var keyword: String
-  /// The named source, signal or sink that it is part of.
+  /// The named source, signal or sink that contains it.
   public var owner: String
-  /// `owner` with the place in the chain: `books/2 filter`.
+  /// `owner`, the position in the chain, and the keyword: `books/2 filter`.
   public var label: String
   public var location: SourceLocation
-  /// What the file says of failing events; nil: the operator's default.
+  /// The policy in the file; nil: the operator's default.
   public var onError: ErrorPolicy?
-  /// The step's name in a saved state: signal and keywords, or the names that the file gives to steps. Inserting
-  /// another step does not change it.
+  /// The step's name in a saved state: signal and keywords, or the names that the file gives to steps. It stays the
+  /// same when another step is inserted.
   var key: String
-  /// Of what the file says of the step; what was kept under another one does not fit.
+  /// Hash of the parameters; state saved under another hash is refused.
   var fingerprint: UInt64
 }
 
-/// What becomes of an event for which a step fails.
+/// What happens to an event for which a step fails.
 public enum ErrorPolicy: String, Sendable, CaseIterable {
-  /// It is dropped and counted; the first of each kind is logged.
+  /// The event is dropped and counted; the first of each kind is logged.
   case drop
-  /// It goes on as if the step were not there.
+  /// The event passes the step unchanged.
   case keep
   /// The signal ends with the error.
   case fail
-  /// It goes to the errors output, with the reason.
+  /// The event goes to the errors output, with the reason.
   case route
 }
 
-/// A signal as the compiler sees it: a tree of steps over references.
+/// A signal in the plan: a tree of steps over references.
 public final class SignalPlan: Sendable {
   public enum Kind: Sendable {
-    /// The named source or signal of that index in `Plan.named`.
+    /// The named source or signal with this index in `Plan.named`.
     case named(Int)
     case errors(ErrorsOwner)
     case source(any SourceComponent, Segment)
-    /// What the enclosing node feeds in: the origin of a chain parameter.
+    /// The input that the enclosing node feeds: the origin of a chain parameter.
     case input
     case node(any OperatorComponent, Segment, inputs: [SignalPlan])
-    /// Row-wise steps in one pass.
+    /// Fused steps.
     case run(FusedRunPlan, input: SignalPlan)
   }
 
   public let kind: Kind
   public let step: StepID
   public let type: EventType
-  /// The place of a reference in a saved state; unique in the plan.
+  /// The key of a reference in a saved state; unique in the plan.
   let reference: String
-  /// How many nodes that settle lie one above the other, up to here.
+  /// How many nodes with `settle` are in a row up to here.
   let settling: Int
 
-  /// In place of a signal where there is none.
+  /// A placeholder for a missing signal.
   static let nothing = SignalPlan(.input, step: StepID(0), type: .dyn)
 
   public convenience init(_ kind: Kind, step: StepID, type: EventType) {
@@ -181,9 +181,9 @@ public final class SignalPlan: Sendable {
   }
 }
 
-/// Neighbouring row-wise steps, compiled into one pass over each event.
+/// Neighbouring fusable steps, compiled into one pass over each event.
 public struct FusedRunPlan: Sendable {
-  /// Steps that see the same event value and so share one projection.
+  /// Steps that see the same event value and therefore share one projection.
   public struct Part: Sendable {
     public var segment: Segment
     public var steps: [Step]
@@ -197,7 +197,7 @@ public struct FusedRunPlan: Sendable {
 }
 
 extension SignalPlan {
-  /// Its row-wise steps, one or several; nil: it is something else.
+  /// Its fused steps, one or several; nil: the signal is something else.
   var run: FusedRunPlan? {
     switch kind {
     case .run(let run, _): run
@@ -208,13 +208,13 @@ extension SignalPlan {
   }
 }
 
-/// What the compiler knows of the events of a signal.
+/// The compiler's knowledge about the events of a signal.
 public struct EventType: Sendable, Equatable {
   public var type: ExpressionType
-  /// The names of the inputs, while the event is still the list that `combineLatest` or `zip` makes.
+  /// The names of the inputs, while the event is still the list of `combineLatest` or `zip`.
   public var tuple: [String]?
   public var elements: [ExpressionType] = []
-  /// The source that reads the events as texts, while they are still what it read; nil: they may be anything.
+  /// The source that reads the events as texts, while they are unchanged; nil: they may be anything.
   public var text: TextOrigin?
 
   public init(_ type: ExpressionType, tuple: [String]? = nil, elements: [ExpressionType] = []) {
@@ -224,14 +224,14 @@ public struct EventType: Sendable, Equatable {
   }
   public static let dyn = EventType(.dyn)
 
-  /// What is known beside the type, for messages.
+  /// Facts beside the type, for messages.
   var form: ExpressionScope.EventForm {
     if let tuple { return .parts(tuple) }
     return text.map { .text($0) } ?? .any
   }
 
   /// Events that a source reads as texts. Their type is not `string`, because a test of the pipeline may send other
-  /// values in place of the source; but no field is ever read of a text.
+  /// values in place of the source; but a text never has fields.
   static let text: EventType = {
     var type = EventType.dyn
     type.text = TextOrigin()
@@ -239,17 +239,17 @@ public struct EventType: Sendable, Equatable {
   }()
 }
 
-/// The expressions of one or several steps that look at the same event: they share the slots that one
-/// projection of the event fills.
+/// The expressions of one or several steps that see the same event: they share the slots of one projection of the
+/// event.
 public final class Segment: @unchecked Sendable {
   /// Frozen after compilation.
   public let projection: Projection
   public internal(set) var usesMeta = false
   public internal(set) var usesNow = false
   public internal(set) var hasPrograms = false
-  /// Number of variables that a frame needs.
+  /// The number of variables in a frame.
   public internal(set) var variableCount = Variables.base.count
-  /// The environment as a map, fixed at load.
+  /// The environment as a map, fixed when the plan is made.
   public let environment: OwnedValue
   public init(environment: OwnedValue, projection: Projection = Projection()) {
     self.environment = environment

@@ -7,11 +7,11 @@ public struct PlanDrawing: Sendable {
     public var shape: Shape
     /// The keyword: `filter`.
     public var keyword: String
-    /// What is known of its parameters: its first expression; empty if it has none.
+    /// The first expression of its parameters; empty if it has none.
     public var detail: String
-    /// The named source, signal or sink that it is part of.
+    /// The named source, signal or sink that contains it.
     public var owner: String
-    /// The number of the pass that it shares with others; nil if it runs alone.
+    /// The number of the fused run that contains it; nil if it runs alone.
     public var run: Int?
     public var location: SourceLocation
 
@@ -20,7 +20,7 @@ public struct PlanDrawing: Sendable {
 
   public enum Line: String, Sendable {
     case events, errors
-    /// Between a step and the inner signal or chain that it runs.
+    /// From a step to the inner signal or chain that it runs.
     case inner
   }
 
@@ -86,7 +86,7 @@ public struct PlanDrawing: Sendable {
     return result
   }
 
-  /// For graphviz.
+  /// The drawing in Graphviz's language.
   public var dot: String {
     func quote(_ text: String) -> String {
       var result = ""
@@ -153,13 +153,13 @@ public struct PlanDrawing: Sendable {
     var boxes: [Box] = []
     var arrows: [Arrow] = []
     private var runs = 0
-    /// The box in which each named signal ends, known once it is drawn.
+    /// The last box of each named signal, once it is drawn.
     private var ends: [Int: End] = [:]
-    /// The boxes of the sinks, in their order.
+    /// The boxes of the sinks, in order.
     private var sinks: [String] = []
     private var open: [(from: End, to: String)] = []
 
-    /// Where an arrow begins.
+    /// The start of an arrow.
     private enum End {
       case box(String, Line)
       case named(Int, Line)
@@ -188,7 +188,7 @@ public struct PlanDrawing: Sendable {
       case .box(let id, let line): return (id, line)
       case .sink(let index): return (sinks[index], .errors)
       case .named(let index, let line):
-        // A signal that only renames another is drawn as that one.
+        // A signal that only renames another has no box of its own.
         guard depth < 1000, let target = ends[index], let (id, own) = resolve(target, depth + 1) else {
           return nil
         }
@@ -244,7 +244,7 @@ public struct PlanDrawing: Sendable {
       }
     }
 
-    /// The signals and chains that a component's parameters hold.
+    /// Draws the signals and chains in a component's parameters.
     private mutating func inner(_ component: any Component, _ id: String, _ owner: String) {
       for plan in component.innerPlans {
         if let end = signal(plan, owner: owner, input: .box(id, .inner)) {

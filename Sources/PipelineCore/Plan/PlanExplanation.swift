@@ -1,5 +1,5 @@
-/// A plan in words, for `rxd explain`: what runs together, what each expression reads and gives, and
-/// what becomes of events that fail.
+/// A plan in words, for `rxd explain`: what runs together, what each expression reads and returns, and what happens to
+/// events that fail.
 public struct PlanExplanation {
   private let plan: Plan
   private var lines: [String] = []
@@ -43,7 +43,7 @@ public struct PlanExplanation {
     }
   }
 
-  /// Hot or cold, as the file can choose.
+  /// Hot or cold, as far as the file decides.
   private static func manner(_ entry: NamedPlan) -> String {
     if entry.isCold { return ", made anew for each reference" }
     let sharing = entry.sharing
@@ -120,7 +120,7 @@ public struct PlanExplanation {
       let checked = report.checked
       let canFail = checked.canFail ? "" : ", cannot fail"
       say(depth + 1, "\(Printable.cut(checked.text.shown, limit: 80)) (line \(checked.text.location.line))")
-      // Types name the fields of literals, and paths the keys that are asked for.
+      // The types and paths of an expression with a secret could reveal its literals.
       if checked.text.isSecret {
         say(depth + 2, "a secret stands in it, so what it reads and gives is not shown")
         continue
@@ -130,7 +130,7 @@ public struct PlanExplanation {
     }
   }
 
-  /// Each path once, with its type where one is known and whether it may be missing.
+  /// Each path once, with its type if known and whether it may be missing.
   private mutating func reads(_ checked: CheckedExpression, _ depth: Int) {
     var paths: [(path: String, type: ExpressionType, missing: Bool, guarded: Bool, whole: Bool)] = []
     for read in checked.reads {

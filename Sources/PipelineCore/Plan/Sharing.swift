@@ -1,4 +1,4 @@
-/// How a named source or signal is shared by those that refer to it: the option `share`.
+/// How the references to a named source or signal share it: the option `share`.
 public struct Sharing: RecordParameter, Equatable {
   public enum Start: String, ChoiceParameter {
     case lazy, eager
@@ -13,14 +13,14 @@ public struct Sharing: RecordParameter, Equatable {
     }
   }
 
-  /// How many events a late listener is told of.
+  /// How many events a late subscriber receives first.
   public var replay = 0
-  /// How old those may be.
+  /// The greatest age of these events.
   public var within: TimeSpan?
   public var start = Start.lazy
   public var stop = Stop.unused
-  /// Whether a listener that comes after the end makes it run again; else it is told of the last events and
-  /// of the end.
+  /// Whether a subscriber that comes after the end restarts the signal; otherwise it receives the kept events and the
+  /// end.
   public var again = true
 
   public init() {}
@@ -37,6 +37,6 @@ public struct Sharing: RecordParameter, Equatable {
     ]
   }
 
-  /// Whether it is what names have without the option.
+  /// Whether it equals the default.
   var isPlain: Bool { self == Sharing() }
 }

@@ -1,4 +1,4 @@
-/// Which named signals a pipeline may still run, as far as the plan and what runs tell.
+/// Which named signals a pipeline may still run, according to the plan and to what runs now.
 struct SignalReach {
   enum Referrer {
     case sink(Int)
@@ -7,17 +7,17 @@ struct SignalReach {
 
   private struct Reference {
     var by: Referrer
-    /// Whether the referrer may subscribe it later than it begins itself, or repeatedly.
+    /// Whether the referrer may subscribe it after its own start, or repeatedly.
     var isLate: Bool
   }
 
-  /// Who refers to each named signal.
+  /// The references to each named signal.
   private let references: [[Reference]]
   private let isCold: [Bool]
-  /// The named signals to which each one refers.
+  /// The named signals that each one refers to.
   private let targets: [[Int]]
 
-  /// Who refers to each of the named signals.
+  /// The referrers of each named signal.
   static func references(_ named: [NamedPlan], _ sinks: [SinkPlan]) -> [[Referrer]] {
     walk(named, sinks).map { $0.map(\.by) }
   }
@@ -41,15 +41,15 @@ struct SignalReach {
     isCold = plan.named.map(\.isCold)
   }
 
-  /// What is going on.
+  /// What runs now.
   struct State {
     /// Whether a sink still takes events.
     var isOpen: (Int) -> Bool
-    /// Whether a named signal is running; nothing is known of cold ones.
+    /// Whether a named signal is running; unknown for cold signals.
     var isRunning: (Int) -> Bool
   }
 
-  /// The signal and all that it runs.
+  /// The signal and everything that it runs.
   func run(by signal: Int) -> [Int] {
     if targets[signal].isEmpty { return [signal] }
     var found = [signal]
@@ -62,19 +62,19 @@ struct SignalReach {
     return found
   }
 
-  /// Whether the signal, which is not running, may run once more.
+  /// Whether the signal, which is not running, may run again.
   func mayRun(_ signal: Int, _ state: State) -> Bool {
     var seen: Set<Int> = []
     return isCold[signal] ? isWanted(signal, state, &seen) : mayBegin(signal, state, &seen)
   }
 
-  /// Whether somebody may subscribe it who has not.
+  /// Whether a referrer may subscribe it that has not yet.
   private func mayBegin(_ signal: Int, _ state: State, _ seen: inout Set<Int>) -> Bool {
     guard seen.insert(signal).inserted else { return false }
     for reference in references[signal] {
       switch reference.by {
       case .sink(let index): if reference.isLate, state.isOpen(index) { return true }
-      // Each subscription of a cold signal is one of its own, and none is known to be the last.
+      // Each subscription of a cold signal is separate, so none is known to be the last.
       case .named(let index) where isCold[index]: if isWanted(index, state, &seen) { return true }
       case .named(let index):
         if reference.isLate && state.isRunning(index) || mayBegin(index, state, &seen) { return true }
@@ -83,7 +83,7 @@ struct SignalReach {
     return false
   }
 
-  /// Whether anybody runs, or may run, who refers to it.
+  /// Whether any referrer runs or may run.
   private func isWanted(_ signal: Int, _ state: State, _ seen: inout Set<Int>) -> Bool {
     guard seen.insert(signal).inserted else { return false }
     for reference in references[signal] {
@@ -105,7 +105,7 @@ struct SignalReach {
       case .source(let component, _):
         for inner in component.innerPlans { visit(inner, by: referrer, isLate: true) }
       case .run(_, let input): visit(input, by: referrer, isLate: isLate)
-      // Who listens to a command does not execute it.
+      // Listening to a command does not execute it.
       case .node(is CommandOutput, _, _): break
       case .node(let component, _, let inputs):
         let isLater = isLate || type(of: component).subscribesAgain
@@ -118,7 +118,7 @@ struct SignalReach {
 }
 
 extension Plan {
-  /// Whether what comes of `signal` begins, along any of its ways, with what a sink could not deliver.
+  /// Whether the events of `signal` start, on any path, with events that a sink could not deliver.
   func readsErrorsOfSinks(_ signal: SignalPlan) -> Bool {
     var seen: Set<Int> = []
     var waiting = [signal]
@@ -136,7 +136,7 @@ extension Plan {
     return false
   }
 
-  /// Whether everything that `signal` sends begins with what somebody has given up.
+  /// Whether all events of `signal` start with rejected events.
   func readsOnlyErrors(_ signal: SignalPlan) -> Bool {
     var seen: Set<Int> = []
     var waiting = [signal]

@@ -1,12 +1,12 @@
 import Glibc
 
-/// Which addresses requests may go to, decided on the address itself and not on the name.
+/// Decides which addresses requests may go to, by the address itself and not by the name.
 public enum AddressPolicy {
   public enum Verdict: Sendable, Equatable {
     case allowed
-    /// Loopback or private: for hosts that the pipeline file gives as an address, or allows.
+    /// Loopback or private: allowed for hosts that the pipeline file gives as an address, or allows.
     case privateNetwork
-    /// Never: link-local (cloud metadata among it), multicast, unspecified, reserved.
+    /// Never allowed: link-local (including cloud metadata), multicast, unspecified, reserved.
     case forbidden
   }
 
@@ -19,10 +19,10 @@ public enum AddressPolicy {
     }
   }
 
-  /// The bytes of the address that a host of a URL stands for, 4 or 16 of them in network order; nil: the host is a name.
+  /// The address that a URL's host stands for, 4 or 16 bytes in network order; nil: the host is a name.
   ///
-  /// IPv6 addresses may have brackets and a zone. IPv4 addresses may have any of the forms that C libraries read:
-  /// `127.1`, `0x7f000001`, `2130706433`.
+  /// IPv6 addresses may have brackets and a zone. IPv4 addresses may have any form that C libraries read: `127.1`,
+  /// `0x7f000001`, `2130706433`.
   public static func bytes(ofHost host: String) -> [UInt8]? {
     var text = Substring(host)
     if text.utf8.first == UInt8(ascii: "[") { text = text.dropFirst() }
@@ -31,7 +31,8 @@ public enum AddressPolicy {
     var v6 = in6_addr()
     if inet_pton(AF_INET6, String(text), &v6) == 1 { return withUnsafeBytes(of: v6) { Array($0) } }
     var v4 = in_addr()
-    // What begins with a digit and is all digits, x and dots; the C library would read an address before a space.
+    // Only a text that starts with a digit and has nothing but digits, x and dots; the C library would also read an
+    // address followed by a space.
     guard let first = text.utf8.first, (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(first),
       text.utf8.allSatisfy({ isHexadecimal($0) || $0 == UInt8(ascii: ".") || $0 | 0x20 == UInt8(ascii: "x") }),
       inet_aton(String(text), &v4) == 1

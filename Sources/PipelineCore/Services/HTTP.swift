@@ -1,4 +1,4 @@
-/// What the core asks of an HTTP client; the transport implements it, tests stub it.
+/// The interface of an HTTP client: the transport implements it, tests stub it.
 public protocol HTTPClient: AnyObject, Sendable {
   /// Starts a request. `completion` is called exactly once, on any thread, unless the exchange is
   /// cancelled before. It may be called before `send` returns.
@@ -7,7 +7,7 @@ public protocol HTTPClient: AnyObject, Sendable {
   ) -> any Cancellable
 }
 
-/// Something that goes on until it is cancelled. Cancelling twice is harmless.
+/// An activity that runs until it is cancelled. Cancelling twice is harmless.
 public protocol Cancellable: AnyObject, Sendable {
   func cancel()
 }
@@ -15,7 +15,7 @@ public protocol Cancellable: AnyObject, Sendable {
 public struct HTTPHeader: Sendable, Equatable {
   public var name: String
   public var value: String
-  /// Whether the pipeline file puts a secret into the value.
+  /// Whether the value contains a secret of the pipeline file.
   public var isSecret = false
   public init(_ name: String, _ value: String, isSecret: Bool = false) {
     self.name = name
@@ -23,7 +23,7 @@ public struct HTTPHeader: Sendable, Equatable {
     self.isSecret = isSecret
   }
 
-  /// The value as it may be printed.
+  /// The value for logs: `(secret)` in place of a secret.
   public var shown: String {
     isSecret || name.lowercased() == "authorization" ? LocatedText.mask : value
   }
@@ -33,9 +33,9 @@ public struct HTTPRequest: Sendable, Equatable {
   public var method: String
   /// Absolute, `http` or `https`. Print ``shownURL``.
   public var url: String
-  /// The URL with `(secret)` in place of the secrets that the pipeline file puts in; nil: it holds none.
+  /// The URL with `(secret)` in place of the secrets of the pipeline file; nil: it has none.
   public var maskedURL: String?
-  /// The body in the same way; nil: it holds no secret.
+  /// The body with `(secret)` in place of secrets; nil: it has none.
   public var maskedBody: [UInt8]?
   public var headers: [HTTPHeader] = []
   public var body: [UInt8]?
@@ -48,35 +48,35 @@ public struct HTTPRequest: Sendable, Equatable {
     self.body = body
   }
 
-  /// The URL as it may be printed.
+  /// The URL for logs.
   public var shownURL: String { maskedURL ?? url }
-  /// The body as it may be printed.
+  /// The body for logs.
   public var shownBody: [UInt8]? { maskedBody ?? body }
 }
 
-/// How a request is made; the same for all requests of one component. The defaults are the limits of
-/// the security chapter: nothing is followed, everything ends.
+/// How requests are made; the same for all requests of one component. The defaults are safe: no redirects are followed,
+/// everything has a limit.
 public struct HTTPOptions: Sendable, Equatable {
   /// Name resolution and connecting together, including TLS.
   public var connectTimeout: TimeSpan = .seconds(5)
-  /// The whole exchange, from its beginning to the last byte of the answer. Nothing else limits how long an answer takes.
+  /// The whole exchange, from its start to the last byte of the response. Nothing else limits the time of a response.
   public var timeout: TimeSpan = .seconds(30)
   /// How many redirects to follow; only to the same scheme and host, never after a body was sent.
   public var maxRedirects = 0
   /// Bytes of a response, after decompression, counted in flight.
   public var maxResponseBytes = 16 << 20
-  /// A longer response is cut there instead of failing the exchange: for callers that need the status only.
+  /// Whether a longer response is truncated instead of failing the exchange: for callers that need only the status.
   public var cutsResponse = false
-  /// Asks for a compressed response, which is decompressed in flight.
+  /// Whether to request a compressed response, which is decompressed in flight.
   public var acceptCompressed = false
-  /// Whether a host that is given by name may lead to a loopback or private address. One that is given
-  /// as an address may, and so may `localhost`.
+  /// Whether a host given by name may resolve to a loopback or private address. A host given as an address may, and so
+  /// may `localhost`.
   public var allowPrivate = false
   public var auth: Auth = .none
   public var tls = TLSOptions()
   /// `http://host:port`; nil: no proxy, whatever the environment says.
   public var proxy: String?
-  /// The name of the sink that sends it; nil: a source does. For tests of pipelines.
+  /// The name of the sending sink; nil: a source sends the request. For tests of pipelines.
   public var sink: String?
 
   public enum Auth: Sendable, Equatable {
@@ -108,7 +108,7 @@ public struct HTTPResponse: Sendable, Equatable {
     self.body = body
   }
 
-  /// The value of the first header of that name, compared without case.
+  /// The value of the first header with this name, compared without case.
   public func header(_ name: String) -> String? {
     headers.first { $0.name.lowercased() == name.lowercased() }?.value
   }
@@ -125,7 +125,7 @@ public struct HTTPFailure: Error, Sendable, Equatable {
     case responseTooLarge, redirect
     /// An address that the policy forbids.
     case forbidden
-    /// No request can be made on this machine, now or later: a library is missing.
+    /// No request can ever be made on this machine: a library is missing.
     case unavailable
   }
   public var kind: Kind
@@ -137,9 +137,9 @@ public struct HTTPFailure: Error, Sendable, Equatable {
   }
 }
 
-/// A text that must never be shown: it has no text form.
+/// A text that must never be shown: its description is masked.
 public struct Secret: Sendable, Equatable, CustomStringConvertible, CustomReflectable {
-  /// The text itself; for handing to a protocol, never for printing.
+  /// The text itself: pass it to a protocol, never print it.
   public let revealed: String
   public init(_ text: String) { revealed = text }
   public var description: String { "(secret)" }

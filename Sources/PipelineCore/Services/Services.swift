@@ -1,4 +1,4 @@
-/// What a running pipeline may ask of the world. The daemon hands in the real ones, tests their own.
+/// The outside services of a running pipeline. The daemon passes the real ones, tests their own.
 public struct Services: Sendable {
   public enum Level: String, Sendable, CaseIterable, Comparable {
     case debug, info, warning, error
@@ -12,12 +12,13 @@ public struct Services: Sendable {
   public var log: @Sendable (Level, String, String) -> Void
   /// Takes one dead letter: a JSON document without line end. Called on the executor's thread.
   public var deadLetter: @Sendable (UnsafeRawBufferPointer) -> Void
-  /// Whether dead letters are kept: then what sinks have left when the pipeline ends becomes some, rather than a number in a
-  /// warning.
+  /// Whether dead letters are stored. If so, events left in sinks at the end become dead letters; otherwise a warning
+  /// gives their number.
   public var keepsDeadLetters = false
-  /// Numbers for jitter; uniformly distributed. Tests hand in a fixed sequence.
+  /// Random numbers for jitter, uniformly distributed. Tests pass a fixed sequence.
   public var random: @Sendable () -> UInt64
-  /// Makes somebody who works beside the turns; the text names what for. Without one, everything is done in the turns.
+  /// Makes a worker that runs jobs off the pipeline thread; the text names its purpose. The default runs everything in
+  /// the turns.
   public var worker: @Sendable (String) -> any Worker
 
   public init(

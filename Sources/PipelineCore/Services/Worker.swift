@@ -1,11 +1,11 @@
-/// Works beside the turns, one thing after the other.
+/// Runs jobs off the pipeline thread, one after the other.
 public protocol Worker: AnyObject, Sendable {
-  /// Hands over something to do, which must not wait for anything. Never waits. What is handed over first is done
-  /// first. What has not begun when the worker is given up may never be done.
+  /// Queues a job, which must not block. Never blocks. Jobs run in the order of the calls. Jobs that have not started
+  /// when the worker is released may never run.
   func enqueue(_ work: @escaping @Sendable () -> Void)
 }
 
-/// Does what it is given at once, on the thread that hands it over: for tests, in which nothing happens beside the turns.
+/// Runs each job at once on the calling thread: for tests, where nothing happens off the pipeline thread.
 public final class ImmediateWorker: Worker {
   public init() {}
   public func enqueue(_ work: @escaping @Sendable () -> Void) { work() }

@@ -1,4 +1,4 @@
-/// Every component that pipeline files can name. A value that is handed in, never global.
+/// Every component that pipeline files can name. A value that is passed, never global.
 public struct Catalogue: Sendable {
   public let components: [CatalogueEntry]
   private let index: [Key: Int]
@@ -30,22 +30,22 @@ public struct Catalogue: Sendable {
 
 /// One component with its type erased.
 ///
-/// Name and kind are known at once; everything else is asked of the component when somebody wants it, so that
-/// a start costs what the pipelines name and not what there is.
+/// Name and kind are known at once; the rest is computed on demand, so that the start-up time depends on the components
+/// in use and not on the size of the catalogue.
 public struct CatalogueEntry: Sendable {
   public let kind: ComponentKind
   public let name: String
-  /// How few inputs a combination needs.
+  /// The least number of inputs of a combination.
   public let minimumInputs: Int
-  /// Whether a combination makes lists that `reduce` sees by name.
+  /// Whether a combination makes lists whose elements `reduce` sees by name.
   let makesTuple: Bool
-  /// Whether neighbouring steps of this kind run as one pass.
+  /// Whether neighbouring steps of this kind are fused.
   public let isRowWise: Bool
   let changesValue: Bool
   let decode: @Sendable (YAMLNode?, inout DecodingContext) -> DecodedComponent
   private let describe: @Sendable () -> Description
 
-  /// What the reference, the schema and suggestions need.
+  /// The part of the spec that the reference, the schema and suggestions need.
   private struct Description {
     var name: String
     var summary: String
@@ -71,10 +71,10 @@ public struct CatalogueEntry: Sendable {
   public var knownAs: [String] { describe().knownAs }
   public var useCases: [UseCase] { describe().useCases }
   public var seeAlso: [String] { describe().seeAlso }
-  /// The name in the component's own spec, which `name` must be.
+  /// The name in the component's own spec; `name` must equal it.
   var nameInSpec: String { describe().name }
 
-  /// `name` is the spec's; without it the spec is made here and now.
+  /// `name` must equal the spec's; without it the spec is made immediately.
   public init<C: SourceComponent>(source: C.Type, _ name: String? = nil) {
     self.init(C.self, .source, name) { .source($0) }
   }
@@ -116,8 +116,8 @@ public struct CatalogueEntry: Sendable {
   }
 }
 
-/// A component by what it can stand for. The catalogue knows which, so nobody has to cast, which in a program with
-/// as many types as this one takes a third of a millisecond each time that the answer is no.
+/// A component by its kind. The catalogue knows the kind, so no cast is needed: a failing dynamic cast takes a third of
+/// a millisecond in a program with this many types.
 enum DecodedComponent {
   case source(any SourceComponent)
   case `operator`(any OperatorComponent)
@@ -128,9 +128,8 @@ enum DecodedComponent {
 }
 
 extension ComponentSpec {
-  /// Reads a component's arguments: nothing (a bare word), the primary parameter alone, or a mapping of
-  /// parameters. Reports everything that is wrong; what could be read is there even so, to look for
-  /// further mistakes in it.
+  /// Decodes a component's arguments: nothing (a bare word), the primary parameter alone, or a mapping of parameters.
+  /// Reports every error, and returns what could be decoded, so that it can be checked further.
   func decode(_ node: YAMLNode?, _ context: inout DecodingContext) -> C {
     context.component = name
     let before = context.diagnostics.all.count
@@ -181,12 +180,12 @@ extension ComponentSpec {
     {
       return true
     }
-    // A key that is nearly a parameter's name is a misspelt parameter.
+    // A key that resembles a parameter's name is a misspelt parameter.
     let known = entries.contains { Suggestion.correction(for: $0.name, among: names) != nil }
     return !known && primary.info.shape.acceptsMapping
   }
 
-  /// Reads the parameters that stand beside the component key.
+  /// Decodes the parameters beside the component key.
   private func decodeBeside(_ component: inout C, _ given: inout Set<String>, _ context: inout DecodingContext) {
     for option in context.beside {
       let key = option.key.value

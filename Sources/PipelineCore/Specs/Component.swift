@@ -1,26 +1,26 @@
-/// Anything that a pipeline file can name with a component key. A value: the parameters, decoded.
+/// Anything that a pipeline file can name with a component key: a value with the decoded parameters.
 public protocol Component: Sendable {
-  /// The defaults; what is required holds a placeholder until it is decoded.
+  /// The defaults; a required parameter has a placeholder until it is decoded.
   init()
   static var spec: ComponentSpec<Self> { get }
   /// Whether the expressions of the parameters, inner signals included, see `error`, as those of `catch` do.
   static var seesError: Bool { get }
-  /// Whether the expressions of the parameters see the parts of what `combineLatest` or `zip` sends as variables.
+  /// Whether the expressions of the parameters see the parts of an event of `combineLatest` or `zip` as variables.
   static var seesParts: Bool { get }
-  /// Whether the chain among the parameters gets the very event that the expressions were evaluated for, after the
-  /// last of them: then both share what they read of it.
+  /// Whether the chain among the parameters receives the very event that the expressions were evaluated for, after the
+  /// last of them; the two then share what they read of it.
   static var feedsItsEvent: Bool { get }
   /// Whether a mapping with these keys is the primary parameter itself rather than a list of parameters; nil: the names
   /// of the parameters decide.
   static func isPrimary(_ keys: [String]) -> Bool?
-  /// Checks what concerns several parameters at once. Single ones are checked by their own types.
+  /// Checks parameters against each other. The types of the parameters check single values.
   func validate(_ context: inout DecodingContext)
   /// Prepares what depends on the types of the inputs, beyond the parameters' own expressions.
   mutating func bind(_ binder: inout Binder)
 }
 
 extension Component {
-  /// The signals and chains that the parameters hold, in the order of the parameters.
+  /// The signals and chains in the parameters, in the order of the parameters.
   var innerPlans: [SignalPlan] { Self.spec.parameters.flatMap { $0.inner(self) } }
   /// What of a running one outlives the process.
   var persistence: Persistence { Self.spec.persistence }
@@ -33,29 +33,29 @@ extension Component {
   public mutating func bind(_ binder: inout Binder) {}
 }
 
-/// What begins a signal.
+/// A component that starts a signal.
 public protocol SourceComponent: Component {
-  /// What is known of the events.
+  /// The type of its events.
   var outputType: EventType { get }
-  /// Whether the source needs nothing but the executor's time and the services, so that tests of a
-  /// pipeline run it as it is; others are silent there.
+  /// Whether the source needs only the executor's time and the services: tests of a pipeline run it as it is; other
+  /// sources send nothing there.
   var runsOnVirtualTime: Bool { get }
-  /// What it sends as soon as it starts, a list or one value, if it completes at once behind that and does nothing
+  /// The values that it sends as soon as it starts, a list or one value, if it then completes at once and does nothing
   /// else; nil otherwise.
   var immediateValues: OwnedValue? { get }
-  /// By which rules it answers clients that wait, as an HTTP server's do; nil: nobody waits for an answer.
+  /// The rules by which it answers waiting clients, as an HTTP server does; nil: it has no clients.
   var serving: ServingRules? { get }
-  /// Where it listens for connections: two sources that run in one process cannot share that. Nil: nowhere.
+  /// The address where it listens; two sources of one process cannot share it. Nil: it does not listen.
   var listens: ListenAddress? { get }
-  /// How fast its events come; nil: nothing is known.
+  /// The rate of its events; nil: unknown.
   var pace: EventPace? { get }
-  /// Whether threads of its own decode what it reads, block after block, so that it may have a ``ParallelStage``.
+  /// Whether threads of its own decode its input in blocks, so that it may have a ``ParallelStage``.
   var decodesBlocks: Bool { get }
   /// The files that it reads, for the checker.
   var readsFiles: [FilePathParameter] { get }
-  /// Whether it reads standard input, which one source of a process can.
+  /// Whether it reads standard input, which only one source of a process can.
   var readsStandardInput: Bool { get }
-  /// Which threads read and decode, in words; nil where there is nothing to tell. `limit`: the plan's ``Plan/threads``.
+  /// Which threads read and decode, in words; nil: nothing to report. `limit`: the plan's ``Plan/threads``.
   func threads(_ limit: Int?) -> String?
   func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource
 }
@@ -73,20 +73,19 @@ extension SourceComponent {
   public var immediateValues: OwnedValue? { nil }
 }
 
-/// A step of a chain, or what combines signals.
+/// A step of a chain, or a combination of signals.
 public protocol OperatorComponent: Component {
-  /// Whether it subscribes its inputs more than once, or later than when it starts itself. Inner signals need
-  /// no mention.
+  /// Whether it subscribes its inputs more than once, or after its own start. Inner signals need not be declared.
   static var subscribesAgain: Bool { get }
-  /// What a step subscribes beside the signal that it stands behind, such as the command that it executes.
+  /// Signals that a step subscribes beside its input, such as the command that it executes.
   var furtherInputs: [SignalPlan] { get }
-  /// What is known of the events, given what is known of the inputs'.
+  /// The type of its events, given the types of the inputs' events.
   func outputType(_ inputs: [EventType]) -> EventType
   func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode
-  /// What its parameters mean for events that come at such a pace: of the signal that it follows, then of each signal
-  /// among the parameters.
+  /// Advice about its parameters for events at these rates: that of its input, then those of the signals among the
+  /// parameters.
   func remarks(_ inputs: [EventPace?], _ location: SourceLocation) -> [Diagnostic]
-  /// Whether it sends only when all that an event changes has changed.
+  /// Whether it waits until everything that an event changes has changed, and then sends once.
   var settles: Bool { get }
 }
 
@@ -98,20 +97,21 @@ extension OperatorComponent {
   public func outputType(_ inputs: [EventType]) -> EventType { inputs.first ?? .dyn }
 }
 
-/// A step that answers each event with at most one, at once, and looks at nothing else: neighbouring
-/// ones run as one pass. What it sends beside that, later or at the end, is for a ``LateStep``.
+/// A step that answers each event with at most one, at once, and needs nothing but the event: neighbouring ones are
+/// fused. A ``LateStep`` also sends later or at the end.
 public protocol FusableOperator: OperatorComponent {
   /// Whether later steps see another value than this one.
   static var changesValue: Bool { get }
-  /// Whether its steps are a ``PureStep``: what one makes of an event depends on nothing else. Said by ``PureOperator``.
+  /// Whether its steps are ``PureStep``s, whose result depends only on the event. Set by ``PureOperator``.
   static var isPure: Bool { get }
-  /// Whether its steps keep nothing from event to event and have nothing to say or do at the end: a chain of such steps
-  /// may be given up and made anew between any two events.
+  /// Whether its steps have no state and do nothing at the end: a chain of such steps may be discarded and made anew
+  /// between any two events.
   var isForgettable: Bool { get }
-  /// Whether its steps are a ``LateStep``.
+  /// Whether its steps are ``LateStep``s.
   var sendsLater: Bool { get }
   func makeStep() -> FusedStep
-  /// The same for one more of many equal chains, of which `first` is a step: they may share what does not change.
+  /// Makes the step of one more of many equal chains, of which `first` is a step: the two may share what does not
+  /// change.
   func makeStep(beside first: FusedStep) -> FusedStep
 }
 
@@ -131,11 +131,11 @@ extension FusableOperator {
 
 /// Combines the signals that its key lists; an origin, not a step: `merge: [a, b]`.
 public protocol CombiningOperator: OperatorComponent {
-  /// How few inputs make sense.
+  /// The least number of inputs.
   static var minimumInputs: Int { get }
   /// Whether an event is the list of the inputs' events, which `reduce` sees by the inputs' names.
   static var makesTuple: Bool { get }
-  /// Learns what the inputs are there for, in the order of `NodeContext.inputs`.
+  /// Receives the declarations of the inputs, in the order of `NodeContext.inputs`.
   mutating func take(_ inputs: [InputNode])
 }
 
@@ -145,20 +145,20 @@ extension CombiningOperator {
   public mutating func take(_ inputs: [InputNode]) {}
 }
 
-/// What ends a signal.
+/// A component that ends a signal.
 public protocol SinkComponent: Component {
-  /// Whether it does nothing but answer the request that an event came from: tests let it.
+  /// Whether it only answers the request that an event came from: tests then run it.
   var answersEvents: Bool { get }
-  /// Which threads encode and write, in words; nil where there is nothing to tell.
+  /// Which threads encode and write, in words; nil: nothing to report.
   var threads: String? { get }
   /// The file that it writes, for the checker.
   var writesFile: FilePathParameter? { get }
   /// Whether it sends HTTP requests, so that tests may answer them.
   var sendsRequests: Bool { get }
-  /// How it writes events, so that tests, which do not run it, reject what it would reject; nil: it takes all.
+  /// The encoding, so that tests, which do not run the sink, reject what it would reject; nil: it takes every event.
   var encoding: EncodeParameter? { get }
-  /// How it writes events one behind the other to a stream, so that they may be encoded before it gets them
-  /// (``ParallelStage``); nil: it must see each.
+  /// The encoding of a sink that writes a stream, so that a ``ParallelStage`` may encode for it; nil: it must receive
+  /// each event.
   var streamEncoding: EncodeParameter? { get }
   func makeSink(_ nodeContext: NodeContext) -> RunningSink
 }
@@ -172,7 +172,7 @@ extension SinkComponent {
   public var streamEncoding: EncodeParameter? { nil }
 }
 
-/// Which place a component can stand in.
+/// The kinds of components, by where they may occur.
 public enum ComponentKind: String, Sendable, CaseIterable {
   case source, `operator`, combination, command, sink
 }

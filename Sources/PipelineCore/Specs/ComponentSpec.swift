@@ -1,5 +1,5 @@
-/// The only statement of a component's name, parameters and meaning. Decoding, `rxd check`, `rxd list`,
-/// `rxd describe`, the JSON schema, the reference and the tests of the examples all read it.
+/// The single definition of a component's name, parameters and meaning. Decoding, `rxd check`, `rxd list`, `rxd
+/// describe`, the JSON schema, the reference and the tests of the examples all read it.
 public struct ComponentSpec<C: Component>: Sendable {
   public var name: String
   /// One sentence with a full stop.
@@ -10,13 +10,13 @@ public struct ComponentSpec<C: Component>: Sendable {
   public var examples: [Example]
   /// What happens at the edges of a signal's life.
   public var edges: EdgeCases
-  /// What a running one keeps, and when it lets go; empty: nothing.
+  /// What a running one holds in memory, and until when; empty: nothing.
   public var memory: String
   /// What of that outlives the process.
   public var persistence: Persistence
-  /// What others call it: `RxJS debounceTime`.
+  /// The names in other libraries and daemons: `RxJS debounceTime`.
   public var knownAs: [String]
-  /// Why somebody would look for it: the index of the reference.
+  /// What users want to do with it; makes the index of the reference.
   public var useCases: [UseCase]
   public var seeAlso: [String]
 
@@ -39,14 +39,14 @@ public struct ComponentSpec<C: Component>: Sendable {
   }
 }
 
-/// A text that the reference shows and a test runs.
+/// An example: the reference shows it and a test runs it.
 public struct Example: Sendable {
   public enum Body: Sendable {
     /// One step over marbles; `inputs` are `a` and further named signals.
     case marble(step: String, inputs: [(name: String, marbles: String)], output: String, values: [(String, String)])
-    /// A whole pipeline file; checked, and its own `tests:` run.
+    /// A whole pipeline file; it is checked, and its own `tests:` run.
     case pipeline(String)
-    /// A component as it stands under `sources:` or `sinks:`; checked.
+    /// A component as written under `sources:` or `sinks:`; it is checked.
     case snippet(String)
   }
 
@@ -55,8 +55,8 @@ public struct Example: Sendable {
   public var file: StaticString
   public var line: UInt
 
-  /// `step` over the input `a`; the values are YAML: `["1": "{x: 1}"]`. A letter that is not listed is
-  /// itself, a digit is the number.
+  /// `step` over the input `a`; the values are YAML: `["1": "{x: 1}"]`. An unlisted letter stands for its own text, a
+  /// digit for the number.
   public static func marble(
     _ title: String, _ step: String, in input: String, out: String,
     values: KeyValuePairs<String, String> = [:], file: StaticString = #filePath, line: UInt = #line
@@ -68,7 +68,7 @@ public struct Example: Sendable {
       file: file, line: line)
   }
 
-  /// Several inputs, named; `signal` is a whole signal, e.g. `merge: [a, b]`.
+  /// Several named inputs; `signal` is a whole signal, e.g. `merge: [a, b]`.
   public static func marbles(
     _ title: String, _ signal: String, in inputs: KeyValuePairs<String, String>, out: String,
     values: KeyValuePairs<String, String> = [:], file: StaticString = #filePath, line: UInt = #line
@@ -99,13 +99,17 @@ public struct Parameter<C: Component>: Sendable {
   public var info: ParameterInfo
   let decode: @Sendable (YAMLNode, inout C, inout DecodingContext) -> Void
   let bind: @Sendable (inout C, inout Binder) -> Void
-  /// The signals and chains that the parameter's value holds.
+  /// The signals and chains in the parameter's value.
   let inner: @Sendable (C) -> [SignalPlan]
 
-  /// `whole`: whatever stands behind the component key is this parameter, mappings included, unless
-  /// there are others. `beside`: it stands beside the component key, as `onError` does, because the value of the key is
-  /// the primary parameter as a whole. `formerly`: a name that files may still write, with a warning. `primary`: what the short form gives (`throttle: 300ms`). `variables`: what the parameter's
-  /// expressions see beside the usual ones. `expecting`: the type they must have.
+  /// - Parameters:
+  ///   - formerly: A former name; files may still use it, with a warning.
+  ///   - primary: The parameter of the short form (`throttle: 300ms`).
+  ///   - whole: The value of the component key is this parameter, mappings included, unless there are other parameters.
+  ///   - beside: The parameter is written beside the component key, as `onError` is, because the value of the key is
+  ///     the primary parameter as a whole.
+  ///   - variables: Further variables of the parameter's expressions.
+  ///   - expecting: The type that the expressions must have.
   public init<Value: ParameterValue>(
     _ name: String, _ path: WritableKeyPath<C, Value> & Sendable, formerly: String? = nil, primary: Bool = false,
     required: Bool = false, whole: Bool = false, beside: Bool = false, range: ClosedRange<Int64>? = nil,
@@ -144,22 +148,22 @@ public struct ExpressionUse: Sendable {
   }
 }
 
-/// What readers of the catalogue see of a parameter.
+/// What the catalogue shows of a parameter.
 public struct ParameterInfo: Sendable {
   public var name: String
   public var help: String
   public var isPrimary: Bool
   public var isRequired: Bool
-  /// Everything behind the component key is this parameter.
+  /// Whether the value of the component key is this parameter.
   public var isWhole: Bool
   public var shape: ParameterShape
   /// The default as a pipeline file would write it; nil: none.
   public var defaultText: String?
   public var range: ClosedRange<Int64>?
   public var variables: [String]
-  /// A name that files may still write, with a warning; nil: none.
+  /// A former name; files may still use it, with a warning. Nil: none.
   public var formerName: String?
-  /// It stands beside the component key and not in its value.
+  /// Whether it is written beside the component key and not in its value.
   public var isBeside = false
 }
 
@@ -182,14 +186,14 @@ public indirect enum ParameterShape: Sendable, Equatable {
   case signalName
   case signal
   case chain
-  /// A mapping from field to expression, nested as the result is.
+  /// A mapping from field to expression, nested like the result.
   case mapping
   case record([ParameterInfo])
   case oneOf([ParameterShape])
 
-  /// A part of `node` that holds a secret where a value of this shape must not have one: the value would be printed,
-  /// as that of a path or a duration is. Nil: there is none. What stands inside of signals, chains and records is
-  /// asked when it is decoded itself.
+  /// The part of `node` with a secret that a value of this shape must not have, because the value would be printed, as
+  /// a path or a duration is. Nil: there is none. Signals, chains and records are checked when they are decoded
+  /// themselves.
   func misplacedSecret(in node: YAMLNode) -> YAMLNode? {
     switch self {
     case .secret, .template, .expression, .mapping, .signal, .chain, .record: return nil
@@ -205,7 +209,7 @@ public indirect enum ParameterShape: Sendable, Equatable {
     }
   }
 
-  /// Whether a plain text of this shape may hold a secret.
+  /// Whether a plain text of this shape may contain a secret.
   private var takesSecretText: Bool {
     switch self {
     case .secret, .template, .expression, .mapping: true

@@ -1,8 +1,8 @@
 /// A schedule in cron's five fields: minute, hour, day of month, month, day of week.
 ///
-/// Fields take `*`, numbers, ranges `1-5`, lists `1,15`, steps `*/10`, and the English names of months
-/// and days in three letters; Sunday is 0 or 7. Where both days are restricted, either suffices; one
-/// that begins with `*` is not restricted, as in Vixie's cron. `@hourly`, `@daily`, `@weekly`, `@monthly` and `@yearly` stand for themselves.
+/// Fields take `*`, numbers, ranges `1-5`, lists `1,15`, steps `*/10`, and the English names of months and days in
+/// three letters; Sunday is 0 or 7. If both day fields are restricted, either suffices; a field that starts with `*` is
+/// not restricted, as in Vixie's cron. `@hourly`, `@daily`, `@weekly`, `@monthly` and `@yearly` are allowed.
 public struct CronSchedule: Sendable, Equatable {
   private var minutes: UInt64 = 0
   private var hours: UInt64 = 0
@@ -11,8 +11,8 @@ public struct CronSchedule: Sendable, Equatable {
   private var daysOfWeek: UInt64 = 0
   private var anyDayOfMonth = false
   private var anyDayOfWeek = false
-  /// The minute or the hour begins with `*`: such a schedule follows the clock as it is, through all its changes. Any other
-  /// one names times of day, each of which is run once, even where the clock skips or repeats it.
+  /// Whether the minute or the hour starts with `*`: such a schedule follows the clock through all its changes. Any
+  /// other schedule names times of day, each of which runs once, even if the clock skips or repeats it.
   public private(set) var followsClock = false
   public let text: String
 
@@ -110,18 +110,18 @@ public struct CronSchedule: Sendable, Equatable {
     )
   }
 
-  /// Whether there is such a time zone.
+  /// Whether the time zone exists.
   public static func isTimeZone(_ name: String) -> Bool { TimeZones.offset(of: name, at: 0) != nil }
 
   // MARK: Times
 
   private static let day: Int64 = 86_400
 
-  /// The first time of the schedule after `wallTime`, both in nanoseconds since 1970; nil if there is
-  /// none within eight years, or no such time zone.
+  /// The first time of the schedule after `wallTime`, both in nanoseconds since 1970; nil if there is none within eight
+  /// years, or no such time zone.
   ///
-  /// Where the schedule names times of day (not ``followsClock``), one that a change of the clock skips is run at the moment
-  /// of the change, and one that it repeats is run the first time.
+  /// If the schedule names times of day (not ``followsClock``), a time that a change of the clock skips runs at the
+  /// moment of the change, and a repeated time runs the first time.
   public func next(after wallTime: Int64, in zone: String) -> Int64? {
     let after = Self.floor(wallTime, 1_000_000_000)
     guard let offset = TimeZones.offset(of: zone, at: after) else { return nil }
@@ -134,7 +134,7 @@ public struct CronSchedule: Sendable, Equatable {
     return rest < 0 ? quotient - 1 : quotient
   }
 
-  /// Minute after minute of real time, whole days skipped where the date does not fit.
+  /// Searches minute by minute in real time; skips whole days whose date does not match.
   private func nextReal(_ after: Int64, _ zone: String) -> Int64? {
     var time = (Self.floor(after, 60) + 1) * 60
     let end = after + 8 * 366 * Self.day
@@ -143,7 +143,7 @@ public struct CronSchedule: Sendable, Equatable {
       let day = Self.floor(local, Self.day)
       if !fits(day: day) {
         time += max(60, (day + 1) * Self.day - local)
-        // Behind a change of the clock the minute may not be whole any more.
+        // After a change of the clock the minute may not be whole any more.
         time = Self.floor(time + 59, 60) * 60
         continue
       }
@@ -156,7 +156,7 @@ public struct CronSchedule: Sendable, Equatable {
   }
 
   private func nextLocal(_ after: Int64, _ offset: Int64, _ zone: String) -> Int64? {
-    // A day back: where the clock was set back, earlier local times may still lie ahead.
+    // Starts a day earlier: if the clock was set back, earlier local times may still lie ahead.
     var day = Self.floor(after + offset, Self.day) - 1
     let end = day + 8 * 366
     while day <= end {
@@ -182,7 +182,7 @@ public struct CronSchedule: Sendable, Equatable {
       $0 + (TimeZones.offset(of: zone, at: $0) ?? 0) == local
     }
     if let first = valid.min() { return first }
-    // Skipped: the moment of the change, by bisection.
+    // A skipped time: the moment of the change, by bisection.
     var low = local - day - before
     var high = local + day - behind
     while high - low > 1 {

@@ -75,7 +75,7 @@ public struct DecodeParameter: ParameterValue {
     return checked(parameter, entry.value, &context)
   }
 
-  /// Finds patterns that do not compile and options that exclude each other before anything runs.
+  /// Reports patterns that do not compile and options that exclude each other.
   private static func checked(
     _ parameter: DecodeParameter, _ node: YAMLNode, _ context: inout DecodingContext
   ) -> DecodeParameter? {
@@ -83,7 +83,7 @@ public struct DecodeParameter: ParameterValue {
       _ = try parameter.options.decoder()
       return parameter
     } catch {
-      // The option may be the value itself, the short form.
+      // The option may be the value itself, in the short form.
       let place = node[error.option] ?? node
       let scalar = place.scalar
       let location = error.offset.flatMap { at in scalar.map { $0.text.location(at, at + 1) } } ?? place.location
@@ -214,7 +214,7 @@ private struct RegexFields: RecordParameter {
 }
 
 extension DecodingContext {
-  /// Reports a format that there is not.
+  /// Reports an unknown format.
   fileprivate mutating func unknownFormat(
     _ kind: String, _ name: String, _ location: SourceLocation, among known: [String]
   ) {

@@ -1,7 +1,7 @@
 /// What a component does at the edges of a signal's life, a sentence each.
 ///
-/// The defaults are what most operators do; a test runs the examples' steps over an empty and over a failing input
-/// for those that have them.
+/// The defaults describe most operators; a test runs the examples' steps over an empty and a failing input where the
+/// defaults apply.
 public struct EdgeCases: Sendable {
   /// The input ends without an event.
   public var empty: String
@@ -9,7 +9,7 @@ public struct EdgeCases: Sendable {
   public var error: String
   /// The input completes.
   public var completion: String
-  /// The subscriber goes away.
+  /// The subscriber cancels.
   public var disposal: String
 
   public static let passesEmpty = "Completes too."
@@ -27,13 +27,13 @@ public struct EdgeCases: Sendable {
     self.disposal = disposal
   }
 
-  /// Those that say something, with their headings.
+  /// The edges with a text, and their headings.
   public var rows: [(title: String, text: String)] {
     [("Empty", empty), ("Error", error), ("Completion", completion), ("Disposal", disposal)].filter { !$0.1.isEmpty }
   }
 }
 
-/// One reason to look for a component: it completes "I want to ...".
+/// A use case of a component: it completes "I want to ...".
 public struct UseCase: Sendable {
   public enum Topic: String, Sendable, CaseIterable {
     case reading = "Bring events in"
@@ -54,7 +54,7 @@ public struct UseCase: Sendable {
   public var topic: Topic
   /// Completes "I want to", without a full stop.
   public var text: String
-  /// How it is written: YAML as it stands in a pipeline file, on one line; empty: the component alone.
+  /// The YAML as written in a pipeline file, on one line; empty: the component alone.
   public var yaml: String
 
   public init(_ topic: Topic, _ text: String, _ yaml: String = "") {

@@ -1,16 +1,16 @@
-/// How fast events of a source come, as far as its parameters tell.
+/// The rate of a source's events, as far as its parameters determine it.
 public enum EventPace: Sendable, Equatable {
-  /// One each time that this span has gone by.
+  /// One event in each span of this length.
   case every(TimeSpan)
   /// As fast as they can be read: a whole file.
   case unbounded
 
-  /// What a slow machine reads at least, in events a second.
+  /// The least rate of a slow machine, in events a second.
   static let leastReading = 100_000.0
 }
 
 extension Compilation {
-  /// The pace of a signal's events; nil where a step may drop events, make more of them, or nothing is known.
+  /// The rate of a signal's events; nil if it is unknown, or a step may drop or multiply events.
   func pace(of signal: SignalPlan) -> EventPace? {
     switch signal.kind {
     case .source(let component, _): return component.pace

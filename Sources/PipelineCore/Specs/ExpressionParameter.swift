@@ -1,16 +1,16 @@
-/// An expression in a pipeline file: parsed when it is decoded, checked and compiled when the types of
-/// its variables are known.
+/// An expression in a pipeline file: parsed when it is decoded, checked and compiled when the types of its variables
+/// are known.
 public struct ExpressionParameter: ParameterValue {
   public private(set) var syntax: ExpressionSyntax?
   public private(set) var location: SourceLocation?
-  /// What the expression gives; `dyn` before it is bound.
+  /// The type of the result; `dyn` before binding.
   public private(set) var type = ExpressionType.dyn
-  /// The program; there is one after a bind without errors.
+  /// The program; set after binding without errors.
   public private(set) var program: Program?
-  /// What it reads; nothing before it is bound.
+  /// The paths that it reads; empty before binding.
   private(set) var reads: [ReadPath] = []
 
-  /// Not given.
+  /// The parameter is not given.
   public init() {}
 
   init(_ syntax: ExpressionSyntax, at location: SourceLocation?) {
@@ -48,8 +48,8 @@ public struct ExpressionParameter: ParameterValue {
     return parameter.syntax == nil ? nil : parameter
   }
 
-  /// A template where an expression is asked for: `{{ event.a }}`, `{{ event.a }} items`. No expression begins like
-  /// that, nor holds such braces outside of a text.
+  /// Reports a template in place of an expression: `{{ event.a }}`, `{{ event.a }} items`. No expression starts like
+  /// that or contains such braces outside of a text.
   private static func withBraces(_ text: LocatedText, _ parameter: String) -> Diagnostic? {
     var found = Diagnostics()
     guard text.text.firstRange(of: [0x7B, 0x7B]) != nil, ExpressionSyntax.parse(text, into: &found) == nil else {
@@ -65,7 +65,7 @@ public struct ExpressionParameter: ParameterValue {
     )
   }
 
-  /// `[event.a, 1]` or `{'a': event.a}` without quotes, on one line: the fix is to quote it.
+  /// Reports `[event.a, 1]` or `{'a': event.a}` without quotes, on one line, and offers to quote it.
   private static func takenByYAML(_ node: YAMLNode, _ parameter: String) -> Diagnostic? {
     let source = node.location.text
     let (start, end) = (node.location.offset, node.location.offset + node.location.length)
@@ -85,8 +85,8 @@ public struct ExpressionParameter: ParameterValue {
       fixIts: [.init(node.location, quoted)])
   }
 
-  /// What the environment puts into an expression is a number, a boolean, or part of a text between
-  /// quotes: a value can never change what the expression says.
+  /// Checks that environment values in an expression are a number, a boolean, or part of a text between quotes: a value
+  /// can never change the structure of the expression.
   private static func isStructureOwn(_ scalar: YAMLScalar, _ context: inout DecodingContext) -> Bool {
     let text = scalar.text.text
     var quote: UInt8?
@@ -126,7 +126,7 @@ public struct ExpressionParameter: ParameterValue {
     self.type = syntax.text.isSecret ? .dyn : type
   }
 
-  /// The first names of the paths that it reads of a variable; nil: it reads the variable whole.
+  /// The first names of the paths that it reads of a variable; nil: it reads the whole variable.
   func fields(of variable: String) -> Set<String>? {
     var fields: Set<String> = []
     for read in reads where read.variable == variable {
@@ -136,19 +136,19 @@ public struct ExpressionParameter: ParameterValue {
     return fields
   }
 
-  /// Whether all that it asks of a variable is its size.
+  /// Whether it reads nothing of a variable but its size.
   func readsOnlySize(of variable: String) -> Bool {
     reads.allSatisfy { $0.variable != variable || $0.isSizeOnly && $0.fields.isEmpty }
   }
 
-  /// The program of a parameter that is required: binding without errors has made one.
+  /// The program of a required parameter: binding without errors sets it.
   public var required: Program {
     guard let program else { preconditionFailure("a required expression was not bound") }
     return program
   }
 }
 
-/// A text with `{{ expression }}` in it.
+/// A text that contains `{{ expression }}`.
 public struct TemplateParameter: ParameterValue {
   public private(set) var template: ExpressionTemplate?
   public private(set) var program: TemplateProgram?
@@ -181,32 +181,32 @@ public struct TemplateParameter: ParameterValue {
     program = binder.compile(template, use)
   }
 
-  /// The text for the event that `frame` was loaded with, or why there is none.
+  /// Renders the text for the loaded event. Returns the error value if that fails.
   public func render(_ frame: EventFrame, into buffer: OutputBuffer) -> Value? {
     program?.render(frame.frame, into: buffer)
   }
 
-  /// The text that may be printed: the same with `(secret)` in place of each secret.
+  /// Renders the text for logs, with `(secret)` in place of each secret.
   public func renderShown(_ frame: EventFrame, into buffer: OutputBuffer) -> Value? {
     program?.shown.render(frame.frame, into: buffer)
   }
 
-  /// The text that may be printed for the event that `frame` was loaded with; nil: it is not given, or cannot be made.
+  /// The text for logs for the loaded event; nil: it is not given, or an expression fails.
   func shownText(_ frame: EventFrame) -> String? {
     guard isGiven else { return nil }
     let buffer = OutputBuffer()
     return renderShown(frame, into: buffer) == nil ? String(decoding: buffer.bytes, as: UTF8.self) : nil
   }
 
-  /// The same; `inserted` gets the ranges of the buffer that expressions have filled, in order.
+  /// Renders the text; `inserted` receives the ranges of the buffer that expressions have filled, in order.
   func render(_ frame: EventFrame, into buffer: OutputBuffer, inserted: inout [Range<Int>]) -> Value? {
     program?.render(frame.frame, into: buffer) { inserted.append($0) }
   }
 }
 
-/// An expression, or a mapping (or list) of them that builds a value of the same form.
+/// An expression, or a mapping (or list) of expressions that builds a value of the same form.
 ///
-/// A field whose expression gives `optional.none()` is left out.
+/// A field whose expression returns `optional.none()` is left out.
 public struct MappingParameter: ParameterValue {
   indirect enum Node: Sendable {
     case expression(ExpressionParameter)
@@ -225,7 +225,7 @@ public struct MappingParameter: ParameterValue {
     decode(node, &context) { expression, _ in expression }
   }
 
-  /// `each`: makes of each expression the one that takes its place; nil after a mistake, which it reports.
+  /// `each`: replaces each expression; returns nil after an error, which it reports.
   static func decode(
     _ node: YAMLNode, _ context: inout DecodingContext,
     each: (ExpressionParameter, inout DecodingContext) -> ExpressionParameter?
@@ -285,10 +285,10 @@ public struct MappingParameter: ParameterValue {
     }
   }
 
-  /// The first names of the paths that it reads of a variable; nil: it reads the variable whole.
+  /// The first names of the paths that it reads of a variable; nil: it reads the whole variable.
   func fields(of variable: String) -> Set<String>? { root.flatMap { Self.fields($0, variable) } }
 
-  /// Whether all that it asks of a variable is its size.
+  /// Whether it reads nothing of a variable but its size.
   func readsOnlySize(of variable: String) -> Bool { root.map { Self.readsOnlySize($0, variable) } ?? true }
 
   private static func readsOnlySize(_ node: Node, _ variable: String) -> Bool {
@@ -314,13 +314,13 @@ public struct MappingParameter: ParameterValue {
     return all
   }
 
-  /// A running copy; nil before a bind without errors.
+  /// A running copy; nil before binding without errors.
   func makeBuilder() -> ValueBuilder? { root.flatMap(ValueBuilder.init) }
 }
 
 /// Builds values from the programs of a mapping.
 final class ValueBuilder {
-  /// What makes one value: a program, or what is inside of a list or an object.
+  /// The source of one value: a program, or the contents of a list or an object.
   private struct Part {
     var key = Value.null
     var program: Unmanaged<Program>?
@@ -328,9 +328,9 @@ final class ValueBuilder {
   }
   private enum Kind { case program, object, list }
   private let kind: Kind
-  // In memory of its own, so that nothing is checked or counted for an event.
+  // Raw memory: an event needs neither bounds checks nor retain and release.
   private let parts: UnsafeMutableBufferPointer<Part>
-  /// Keeps alive what the parts point to.
+  /// Retains what the parts point to.
   private let owned: [AnyObject]
   /// Owns the texts of the keys.
   private let keys: [OwnedValue]
@@ -380,7 +380,7 @@ final class ValueBuilder {
 
   deinit { parts.deallocate() }
 
-  /// The program, where the value is what one expression gives.
+  /// The program, if the whole value is one expression.
   var single: Program? { kind == .program ? parts[0].program?.takeUnretainedValue() : nil }
 
   @inline(__always)
@@ -393,8 +393,7 @@ final class ValueBuilder {
     return part.inner?._withUnsafeGuaranteedRef { $0.build(frame, &failed) } ?? .null
   }
 
-  /// The value for the event that `frame` was loaded with; an error value where a part fails, with the
-  /// program that failed in `failed`.
+  /// The value for the loaded event; an error value if a part fails, and the failing program in `failed`.
   func build(_ frame: EventFrame, _ failed: inout Unmanaged<Program>?) -> Value {
     switch kind {
     case .program: return value(parts[0], frame, &failed)
@@ -430,7 +429,7 @@ public struct LiteralParameter: ParameterValue {
   public var isGiven = false
   public var location: SourceLocation?
 
-  /// Null, not given.
+  /// Null; the parameter is not given.
   public init() { value = OwnedValue() }
 
   public init(_ value: Value) { self.value = OwnedValue(value) }
@@ -453,7 +452,7 @@ public struct LiteralParameter: ParameterValue {
     return parameter
   }
 
-  /// A text with `{{ }}` means itself here; its writer meant something else.
+  /// Warns of a text with `{{ }}`, which is not a template here.
   private static func warn(ofTemplatesIn node: YAMLNode, _ context: inout DecodingContext) {
     switch node.content {
     case .sequence(let items): for item in items { warn(ofTemplatesIn: item, &context) }
@@ -471,7 +470,7 @@ public struct LiteralParameter: ParameterValue {
     }
   }
 
-  /// `"'text'"` is right for an expression; here the inner quotes would be part of the text.
+  /// Warns of `"'text'"`: it is right for an expression, but here the inner quotes would be part of the text.
   private static func warn(ofQuotesIn node: YAMLNode, _ context: inout DecodingContext) {
     guard let scalar = node.scalar, scalar.style == .doubleQuoted || scalar.style == .singleQuoted else { return }
     let text = scalar.text.text
@@ -509,7 +508,7 @@ public struct LiteralParameter: ParameterValue {
     }
   }
 
-  /// With the text of the file, where JSON has that form too.
+  /// Keeps the number's text from the file where JSON allows that form.
   private static func double(_ scalar: YAMLScalar, _ arena: Arena) -> Value {
     let text = scalar.text.text.withUnsafeBytes { arena.copy($0) }
     if let number = JSONParser.number(text), number.is(.double) { return number }

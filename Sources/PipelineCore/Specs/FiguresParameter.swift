@@ -1,29 +1,30 @@
-/// What can be made of many events, one figure at a time.
+/// The functions that aggregate many events.
 enum AggregateFunction: String, CaseIterable {
   case count, countDistinct, sum, avg, min, max, first, last
 
-  /// How it is written, for messages.
+  /// The syntax, for messages.
   var form: String { self == .count ? "count(CONDITION)" : "\(rawValue)(VALUE, CONDITION)" }
 }
 
 /// Expressions over aggregates of many events, or a mapping of such: `{ n: count(), top: max(event.price) }`.
 ///
-/// The arguments of an aggregate are evaluated for each event, what is around it once, when all events are known.
+/// The arguments of an aggregate are evaluated for each event; the surrounding expression is evaluated once, after the
+/// last event.
 public struct FiguresParameter: ParameterValue {
-  /// One aggregate; those that are written alike are one.
+  /// One aggregate; equal texts share one.
   struct Call: Sendable {
     var function: AggregateFunction
-    /// How it is written, and what the expressions around see it as.
+    /// The text of the call, and the variable's name in the surrounding expression.
     var name: String
-    /// The place in `arguments`, and in `conditions`; nil: none.
+    /// The indexes in `arguments` and in `conditions`; nil: none.
     var argument: Int?
     var condition: Int?
   }
   private(set) var calls: [Call] = []
-  /// What the aggregates are of, each once.
+  /// The arguments of the aggregates, each once.
   private(set) var arguments: [(text: [UInt8], expression: ExpressionParameter)] = []
   private(set) var conditions: [(text: [UInt8], expression: ExpressionParameter)] = []
-  /// The expressions around, in which the aggregates are variables.
+  /// The surrounding expressions, in which the aggregates are variables.
   private var around = MappingParameter()
   public private(set) var location: SourceLocation?
 
@@ -101,7 +102,7 @@ public struct FiguresParameter: ParameterValue {
     }
   }
 
-  /// The number of an aggregate; nil after a mistake, which is reported.
+  /// The index of an aggregate; nil after an error, which is reported.
   private mutating func add(
     _ syntax: ExpressionSyntax, _ tree: SyntaxTree, _ index: Int, _ diagnostics: inout Diagnostics
   ) -> Int? {
@@ -187,7 +188,7 @@ public struct FiguresParameter: ParameterValue {
     }
   }
 
-  /// What is known of a figure; of no event there is none but for counts and sums.
+  /// The type of an aggregate. Without events only counts and sums have a value.
   private func type(of call: Call) -> ExpressionType {
     var type = call.argument.map { arguments[$0].expression.type } ?? .int
     if case .optional(let inner) = type { type = inner }
@@ -199,7 +200,7 @@ public struct FiguresParameter: ParameterValue {
     }
   }
 
-  /// The sum of nothing, in the type that sums have.
+  /// The sum of no events, in the type of the sums.
   func zero(of call: Call) -> Value {
     switch type(of: call) {
     case .double: .double(0)

@@ -1,11 +1,11 @@
-/// The path of a file, or a pattern for paths, as a pipeline file writes it: taken as it stands.
+/// The path of a file, or a pattern of paths, taken literally from the pipeline file.
 public struct FilePathParameter: ParameterValue {
   public private(set) var text = ""
-  /// Where it is written; nil: nowhere.
+  /// The location in the file; nil: not given.
   public private(set) var location: SourceLocation?
   /// The text, in quotes, as messages may print it.
   public private(set) var shown = "''"
-  /// The environment was not consulted: the text says nothing of the path.
+  /// The environment was not read: the text is a placeholder, not the path.
   public private(set) var isPlaceholder = false
 
   public init() {}

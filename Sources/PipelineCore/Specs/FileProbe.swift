@@ -1,10 +1,10 @@
-/// How checks of a pipeline file look at the files that it names. The core asks the file system for nothing itself.
+/// Checks the files that a pipeline file names. The core itself does not read the file system.
 public struct FileProbe: Sendable {
-  /// Why the file of this path cannot be read, a clause without a full stop; nil: it can be.
+  /// Why the file with this path cannot be read, a clause without a full stop; nil: it can be.
   public var problem: @Sendable (_ path: String) -> String?
-  /// The absolute form of a path, without links as far as it exists.
+  /// The absolute form of a path, with links resolved as far as the path exists.
   public var resolve: @Sendable (_ path: String) -> String
-  /// Whether it is certain that there is no such directory.
+  /// Whether the directory certainly does not exist.
   public var isMissingDirectory: @Sendable (_ path: String) -> Bool
 
   public init(
@@ -17,10 +17,10 @@ public struct FileProbe: Sendable {
     self.isMissingDirectory = isMissingDirectory
   }
 
-  /// Takes every file for readable, every directory for present, and knows paths by their text alone.
+  /// Takes every file as readable and every directory as present; resolves paths by their text alone.
   public static let none = FileProbe()
 
-  /// A path without `.`, `..` and doubled slashes, as far as its text tells.
+  /// A path without `.`, `..` and doubled slashes, by its text alone.
   public static func normal(_ path: String) -> String {
     var parts: [Substring] = []
     for part in path.split(separator: "/") where part != "." {

@@ -23,7 +23,7 @@ public struct HTTPAuth: RecordParameter {
     ]
   }
 
-  /// Credentials that are missing or cannot be sent would let in everybody, or nobody.
+  /// Missing credentials, or ones that cannot be sent, would admit every client or none.
   public func validate(_ node: YAMLNode, _ context: inout DecodingContext) {
     guard let entries = node.entries else { return }
     if entries.isEmpty {
@@ -85,7 +85,7 @@ public struct TLSParameter: RecordParameter {
     ]
   }
 
-  /// Warns of files that cannot be read on this machine. `path`: of this parameter.
+  /// Warns of files that cannot be read on this machine. `path`: the path of this parameter.
   public func validate(at path: String, _ context: inout DecodingContext) {
     for (field, file, what) in [
       ("ca", ca, "the certificates file"), ("certificate", certificate, "the certificate file"),
@@ -105,10 +105,10 @@ public struct TLSParameter: RecordParameter {
   }
 }
 
-/// The confinement of templates in URLs: what an event puts in can change neither the scheme nor the
-/// host nor the port, nor climb out of the path that the file gives.
+/// Confines templates in URLs: event data can change neither the scheme nor the host nor the port, nor leave the path
+/// that the file gives.
 public enum URLConfinement {
-  /// Checks a template of a URL where it is written.
+  /// Checks the template of a URL in the file.
   public static func validate(_ url: TemplateParameter, _ context: inout DecodingContext) {
     guard let template = url.template, let location = url.location else { return }
     let prefix = template.literalPrefix
@@ -140,7 +140,7 @@ public enum URLConfinement {
     }
   }
 
-  /// Where the path of a URL begins: behind the scheme, the host and the port.
+  /// Where the path of a URL starts: after the scheme, the host and the port.
   private static func authorityEnd(_ url: [UInt8]) -> Int {
     let start = url.firstRange(of: Array("://".utf8))?.upperBound ?? 0
     return url[start...].firstIndex { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "#") }
@@ -149,16 +149,17 @@ public enum URLConfinement {
 
   /// Why a rendered URL cannot be used, one sentence; nil: it can be.
   ///
-  /// What an event puts into the path stays in the path, below what the file writes in front of it; what it puts into the
-  /// query stays in the query. This holds for every reader: for one that takes `%2f` or `\` for a slash, that cuts off
-  /// `;x`, and for one that decodes again what has been decoded.
+  /// Event data in the path stays in the path, below the part that the file writes before it; event data in the query
+  /// stays in the query. This holds for every server: one that takes `%2f` or `\` for a slash, one that ignores `;x`,
+  /// and one that decodes twice.
   ///
+  /// - Parameter inserted: The ranges of `url` that expressions have filled, in order.
   /// - Parameter inserted: the ranges of `url` that expressions have filled, in order.
   public static func problem(_ url: [UInt8], inserted: [Range<Int>]) -> String? {
     if url.contains(where: { $0 <= 0x20 || $0 == 0x7F }) {
       return "the URL holds a space or control character: use urlEncode(...) around what events put in"
     }
-    // Where the path begins: behind the host, which the file writes itself.
+    // The start of the path, after the host, which the file itself gives.
     let path = authorityEnd(url)
     var component = Part.path
     var next = 0
@@ -178,7 +179,7 @@ public enum URLConfinement {
       if component == .path { pathEnd = index }
       component = byte == UInt8(ascii: "?") ? .query : .fragment
     }
-    // The path may not climb from the first segment on into which an event puts something.
+    // From the first segment with event data on, the path must not climb.
     guard let first = inserted.first(where: { !$0.isEmpty && $0.lowerBound < pathEnd && $0.lowerBound >= path }),
       let begin = url[..<first.lowerBound].lastIndex(of: UInt8(ascii: "/"))
     else { return nil }
@@ -189,7 +190,7 @@ public enum URLConfinement {
 
   private enum Part { case path, query, fragment }
 
-  /// Whether a reader of the path may take one of its segments for the one above.
+  /// Whether a server may take one of the path's segments for the parent directory.
   private static func escapesBase(_ path: [UInt8]) -> Bool {
     var path = path
     while true {
@@ -231,7 +232,7 @@ public enum URLConfinement {
   }
 }
 
-/// Renders the parts of a request that events may fill.
+/// Renders the parts of a request that may contain event data.
 public struct RequestTemplate: Sendable {
   public var method: String
   public var url: TemplateParameter
@@ -247,8 +248,8 @@ public struct RequestTemplate: Sendable {
     self.body = body
   }
 
-  /// The request for what `frame` was loaded with. A failure of kind `expression` says which expression failed, one of
-  /// kind `source` why a request with these texts is not allowed.
+  /// The request for the loaded event. A failure of kind `expression` names the failing expression; one of kind
+  /// `source` says why a request with these texts is not allowed.
   public func render(_ frame: EventFrame) -> Result<HTTPRequest, SignalFailure> {
     let buffer = OutputBuffer()
     func text(_ template: TemplateParameter, shown: Bool = false) -> Result<[UInt8], SignalFailure> {

@@ -1,10 +1,10 @@
-/// Where a source listens for connections.
+/// The address where a source listens for connections.
 public struct ListenAddress: Sendable, Equatable {
   /// An IP address without brackets, or a name.
   public var host: String
-  /// 0: the system chooses one that is free.
+  /// 0: the system chooses a free port.
   public var port: Int
-  /// Where the file says so, if it does.
+  /// The location in the file, if it is given there.
   public var location: SourceLocation?
 
   public init(host: String, port: Int, location: SourceLocation? = nil) {
@@ -16,22 +16,22 @@ public struct ListenAddress: Sendable, Equatable {
   /// `HOST:PORT`.
   var text: String { host.utf8.contains(UInt8(ascii: ":")) ? "[\(host)]:\(port)" : "\(host):\(port)" }
 
-  /// Whether one of both cannot listen while the other does: the port is the same, and the hosts are, or one stands
-  /// for all addresses. Names are not looked up, so two that lead to one address are not found.
+  /// Whether only one of the two can listen at a time: the ports are equal, and the hosts are, or one host stands for
+  /// all addresses. Names are not resolved, so two names for one address go unnoticed.
   func excludes(_ other: ListenAddress) -> Bool {
     guard port == other.port, port != 0 else { return false }
     if host == other.host || host == "::" || other.host == "::" { return true }
     func isVersion6(_ host: String) -> Bool { host.utf8.contains(UInt8(ascii: ":")) }
     if host == "0.0.0.0" || other.host == "0.0.0.0" { return !isVersion6(host) && !isVersion6(other.host) }
-    // What `localhost` is, the system decides: one of these.
+    // The system decides which of these `localhost` is.
     func isLocal(_ host: String) -> Bool { host == "127.0.0.1" || host == "::1" }
     return host == "localhost" && isLocal(other.host) || other.host == "localhost" && isLocal(host)
   }
 }
 
 extension Plan {
-  /// The sources that run, in the order of the plan, each once for each time that it runs beside itself. What nothing
-  /// refers to does not run.
+  /// The sources that run, in the order of the plan, one element for each instance. A source without a reference does
+  /// not run.
   private var runningSources: [(component: any SourceComponent, location: SourceLocation)] {
     var found: [(component: any SourceComponent, location: SourceLocation)] = []
     func visit(_ signal: SignalPlan, times: Int) {
@@ -59,8 +59,8 @@ extension Plan {
     }
   }
 
-  /// Warns of servers whose clients wait for an answer that nothing gives: there is no sink that answers, and no command
-  /// whose execution does.
+  /// Warns of servers whose clients wait for an answer that nothing gives: no sink answers, and no command's execution
+  /// does.
   func reportUnansweredRequests(into diagnostics: inout Diagnostics) {
     guard !sinks.contains(where: { $0.component.answersEvents }), !named.contains(where: { $0.kind == .command })
     else { return }
@@ -72,8 +72,7 @@ extension Plan {
     }
   }
 
-  /// Reports sources that listen where another one does: of this plan, or of `earlier` ones, which the same process is
-  /// to run.
+  /// Reports sources that listen where another one does: in this plan, or in `earlier` ones that the same process runs.
   public func reportSharedAddresses(beside earlier: [Plan] = [], into diagnostics: inout Diagnostics) {
     var seen = earlier.flatMap(\.listeners)
     for listener in listeners {

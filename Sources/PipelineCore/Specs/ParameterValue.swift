@@ -1,13 +1,13 @@
-/// A type that parameters can have.
+/// A type of parameters.
 public protocol ParameterValue: Sendable {
   static func shape(range: ClosedRange<Int64>?) -> ParameterShape
-  /// Reads the value from YAML, or reports why it cannot and returns nil.
+  /// Decodes the value from YAML; nil after an error, which is reported.
   static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> Self?
   /// The value as a pipeline file would write it, for showing defaults; nil: nothing to show.
   var defaultText: String? { get }
   /// Checks and compiles the expressions inside, if any.
   mutating func bind(_ binder: inout Binder, _ use: ExpressionUse)
-  /// The signals and chains inside, once they are bound.
+  /// The signals and chains inside, after binding.
   var innerPlans: [SignalPlan] { get }
 }
 
@@ -17,7 +17,7 @@ extension ParameterValue {
   public var innerPlans: [SignalPlan] { [] }
 }
 
-/// What decoding needs beside the node.
+/// The surroundings of a node that is decoded.
 public struct DecodingContext {
   public var diagnostics = Diagnostics()
   /// The component, for messages.
@@ -25,23 +25,23 @@ public struct DecodingContext {
   public var parameter = ""
   public var location: SourceLocation
   public internal(set) var range: ClosedRange<Int64>?
-  /// The names of the sources that there are: what a signal that is written in place may begin with.
+  /// The names of the sources: a signal written in place may start with one.
   var sources: Set<String> = []
-  /// The parameters that stand beside the component key.
+  /// The parameters beside the component key.
   var beside: [OptionNode] = []
-  /// Looks at files that parameters name.
+  /// Checks files that parameters name.
   var files = FileProbe.none
-  /// Where the values of the parameters stand that the file gives, by path: `retry.delay`.
+  /// The locations of the parameters' values in the file, by path: `retry.delay`.
   private var places: [String: SourceLocation] = [:]
   private var path = ""
 
   public init(at location: SourceLocation) { self.location = location }
 
-  /// Where the value of a parameter stands, by its path, such as `retry.delay`; the place of the component if the file
-  /// does not give it.
+  /// The location of a parameter's value, by its path, such as `retry.delay`; the component's location if the file does
+  /// not give the parameter.
   public func location(of path: String) -> SourceLocation { places[path] ?? location }
 
-  /// Reads the value of a parameter, or of a field of one, at `node`.
+  /// Decodes the value of a parameter, or of a field of one, at `node`.
   mutating func enter(_ name: String, at node: YAMLNode, _ body: (inout DecodingContext) -> Void) {
     let outer = path
     path = outer.isEmpty ? name : "\(outer).\(name)"
@@ -50,7 +50,7 @@ public struct DecodingContext {
     path = outer
   }
 
-  /// Warns of a file that the parameter at `path` names and that cannot be read on this machine.
+  /// Warns that the file of the parameter at `path` cannot be read on this machine.
   public mutating func warn(ofUnreadable file: String, _ what: String, at path: String) {
     guard let problem = files.problem(file) else { return }
     diagnostics.report(
@@ -82,12 +82,12 @@ public struct DecodingContext {
 }
 
 extension DecodingContext {
-  /// Warns of a key that has another name now.
+  /// Warns of a renamed key.
   mutating func renamed(_ entry: YAMLEntry, to name: String) {
     diagnostics.report(.renamed(entry.key, to: name, of: "'\(component)'"))
   }
 
-  /// Reports a key that `what` does not have, and what may have been meant.
+  /// Reports a key that `what` does not have, with a suggestion.
   mutating func unknownParameter(_ entry: YAMLEntry, _ what: String, among names: [String]) {
     if let problem = entry.missingSpace(among: names) {
       diagnostics.report(problem)
@@ -102,7 +102,7 @@ extension DecodingContext {
         fixIts: correction.map { [.init(entry.key.location, $0.name)] } ?? []))
   }
 
-  /// Reports a secret that stands where a value of this shape must not have one; whether there is any.
+  /// Reports a secret in a value of this shape that must not have one; returns whether there is any.
   mutating func refusesSecret(in node: YAMLNode, _ shape: ParameterShape) -> Bool {
     guard let place = shape.misplacedSecret(in: node) else { return false }
     diagnostics.report(
@@ -112,7 +112,7 @@ extension DecodingContext {
     return true
   }
 
-  /// Reports unless exactly one of two parameters is given.
+  /// Reports an error unless exactly one of two parameters is given.
   public mutating func requireOne(_ first: String, _ hasFirst: Bool, or second: String, _ hasSecond: Bool) {
     guard hasFirst == hasSecond else { return }
     diagnostics.report(
@@ -144,7 +144,7 @@ extension Int: ParameterValue {
   public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> Int? {
     if node.scalar?.isPlaceholder == true { return Int(context.range?.lowerBound ?? 1) }
     guard let value = node.int else {
-      // A number between quotes is a text.
+      // A number in quotes is a text.
       let meant = node.scalar.flatMap { YAMLCoreSchema.int($0.text.text) }
       context.diagnostics.report(
         Diagnostic(
@@ -300,7 +300,7 @@ extension Array: ParameterValue where Element: ParameterValue {
 
 /// Names with values, in the order of the file.
 public struct Table<Element: ParameterValue>: ParameterValue {
-  /// `location`: where the name stands.
+  /// `location`: the location of the name.
   public var entries: [(name: String, value: Element, location: SourceLocation)] = []
   public init() {}
   public static func shape(range: ClosedRange<Int64>?) -> ParameterShape {
@@ -325,9 +325,9 @@ public struct Table<Element: ParameterValue>: ParameterValue {
   public var innerPlans: [SignalPlan] { entries.flatMap(\.value.innerPlans) }
 }
 
-/// An enum whose cases are the words that the file may write.
+/// An enum whose cases are the words of the file.
 public protocol ChoiceParameter: ParameterValue, CaseIterable, RawRepresentable where RawValue == String {
-  /// What the word means, a phrase.
+  /// The meaning of the word, a phrase.
   var help: String { get }
 }
 
@@ -360,7 +360,7 @@ extension ChoiceParameter {
 public protocol RecordParameter: ParameterValue {
   init()
   static var fields: [RecordField<Self>] { get }
-  /// Checks what concerns several fields at once, and how they were written; `node` is the mapping.
+  /// Checks fields against each other, and the way they are written; `node` is the mapping.
   func validate(_ node: YAMLNode, _ context: inout DecodingContext)
 }
 

@@ -1,8 +1,8 @@
-/// Writes the JSON Schema (draft 2020-12) of pipeline files, for editors: every key, every component of
-/// a catalogue with its parameters, and nothing else.
+/// Writes the JSON Schema (draft 2020-12) of pipeline files, for editors: every key, every component of a catalogue
+/// with its parameters, and nothing else.
 ///
-/// It describes the file before `${...}` is replaced, so every scalar may also be such a text. What a
-/// schema cannot say (names that are referred to, expressions) `rxd check` says.
+/// The schema describes the file before `${...}` is replaced, so every scalar may also be such a text. `rxd check`
+/// checks what a schema cannot: references to names, expressions.
 public struct SchemaWriter {
   private let catalogue: Catalogue
 
@@ -43,7 +43,7 @@ public struct SchemaWriter {
     ])
   }
 
-  /// A mapping with these keys and no others.
+  /// A mapping with exactly these keys.
   private static func closed(
     _ properties: Members, required: [String] = [], more: Members = []
   ) -> JSONText {
@@ -238,7 +238,7 @@ public struct SchemaWriter {
     ]
   }
 
-  /// The reserved keys beside a component key, `from`, `chain`, `run` and `enabled` aside.
+  /// The reserved keys beside a component key, except `from`, `chain`, `run` and `enabled`.
   private func options(_ keys: [String]) -> Members {
     keys.filter { !["from", "chain", "run", "enabled"].contains($0) }.map { key in
       switch key {
@@ -279,7 +279,7 @@ public struct SchemaWriter {
     ]
   }
 
-  /// The parameters that stand beside the key of a component, and of which components they are.
+  /// The parameters beside the key of a component, and the components that they belong to.
   private func parametersBeside(
     _ kind: ComponentKind
   ) -> [(name: String, components: [String], schema: JSONText)] {
@@ -296,7 +296,7 @@ public struct SchemaWriter {
     return found
   }
 
-  /// Components that need no parameters.
+  /// Components without required parameters.
   private func bareWords(_ kind: ComponentKind) -> [JSONText] {
     catalogue.components.filter { entry in
       entry.kind == kind && !entry.parameters.contains(where: \.isRequired)
@@ -312,7 +312,7 @@ public struct SchemaWriter {
     }
   }
 
-  /// What stands behind a component key: the primary parameter, or a mapping of parameters.
+  /// The value of a component key: the primary parameter, or a mapping of parameters.
   private func arguments(_ entry: CatalogueEntry) -> JSONText {
     let primary = entry.parameters.first(where: \.isPrimary)
     if let primary, primary.isWhole { return schema(primary.shape) }
@@ -333,7 +333,7 @@ public struct SchemaWriter {
       } + former, required: infos.filter(\.isRequired).map(\.name))
   }
 
-  /// A key that has another name now.
+  /// A renamed key.
   private static func deprecated(_ schema: JSONText, _ name: String, _ newName: String) -> JSONText {
     .object([
       ("allOf", .array([schema])), ("description", .string("'\(name)' is called '\(newName)' now.")),
@@ -370,7 +370,7 @@ public struct SchemaWriter {
       var named: Members = [("type", .string("object")), ("additionalProperties", input)]
       named.append(("minProperties", .int(entry.minimumInputs)))
       var beside: Members = [("signals", .bool(false))]
-      // A switch may stand beside the names; nothing else can be told from them.
+      // A switch may stand beside the names; the names alone say nothing more.
       for info in entry.parameters {
         if case .bool = info.shape { beside.append((info.name, Self.any([Self.reference("boolean"), input]))) }
       }

@@ -1,7 +1,7 @@
-/// What an HTTP server decides and says without asking the pipeline: the same for one that listens and for one that
-/// an input of a test stands for.
+/// What an HTTP server decides without the pipeline: the same for a listening one and for an input of a test that
+/// stands for one.
 public struct ServingRules: Sendable {
-  /// Who answers a request that has been taken in, and when.
+  /// Which component answers an accepted request, and when.
   public enum Answer: String, ChoiceParameter {
     case written, accepted, reply
     public var help: String {
@@ -14,41 +14,42 @@ public struct ServingRules: Sendable {
     }
   }
 
-  /// The only path that is served, as it stands before a `?`; nil: all.
+  /// The only path that is served, without the query; nil: all paths.
   public var path: String?
-  /// The only methods that are served; nil: all.
+  /// The only methods that are served; nil: all methods.
   public var methods: [String]?
-  /// What clients must present.
+  /// The credentials that clients must present.
   public var auth: HTTPOptions.Auth = .none
-  /// Bytes of a body, also when it is decompressed.
+  /// The limit of a body in bytes, also after decompression.
   public var maxBodyBytes = 1 << 20
-  /// Bytes of all requests that come in, wait for the pipeline or are in its turn.
+  /// The limit of bytes of all requests that come in, wait for the pipeline or are in its turn.
   public var maxBufferedBytes = 64 << 20
-  /// Connections at a time; each has at most one request that waits for its answer.
+  /// The limit of connections; each has at most one request that waits for its answer.
   public var maxConnections = 1024
-  /// From the end of a request until the pipeline takes it in.
+  /// The time from the end of a request until the pipeline takes it.
   public var queueTimeout: TimeSpan = .seconds(5)
-  /// From the end of a request to its answer.
+  /// The time from the end of a request to its answer.
   public var replyTimeout: TimeSpan = .seconds(30)
   public var answer = Answer.reply
-  /// Whether an event is the request itself (`{ method, path, query, headers, body }`), not what its body holds.
+  /// Whether an event is the request itself (`{ method, path, query, headers, body }`), not the contents of its body.
   public var sendsRequests = true
 
   public init() {}
 
-  /// What a body of that size is answered, if it is not read.
+  /// The answer to a request whose body is too large; nil: the body is read.
   public func refusal(ofBytes count: Int) -> ServerAnswer? {
     count > maxBodyBytes ? ServerAnswer(413) : nil
   }
 
-  /// What a request is answered that nobody serves; `path` is what stands before a `?`.
+  /// The answer to a request that is not served; nil: it is. `path` has no query.
   public func refusal(ofPath path: Substring, method: String) -> ServerAnswer? {
     if let only = self.path, !path.utf8.elementsEqual(only.utf8) { return ServerAnswer(404) }
     if let methods, !methods.contains(where: { $0.utf8.elementsEqual(method.utf8) }) { return ServerAnswer(405) }
     return nil
   }
 
-  /// What a client is answered who is not allowed in; `authorization` is the header of that name.
+  /// The answer to a client without the right credentials; nil: it is admitted. `authorization` is the header of that
+  /// name.
   public func refusal(ofAuthorization authorization: String?) -> ServerAnswer? {
     let given = authorization ?? ""
     switch auth {
@@ -63,12 +64,12 @@ public struct ServingRules: Sendable {
     }
   }
 
-  /// What a client hears who comes while so many others are connected.
+  /// The answer to a client that exceeds the limit of connections; nil: it is admitted.
   public func refusal(besides connections: Int) -> ServerAnswer? {
     connections >= maxConnections ? .busy : nil
   }
 
-  /// Takes as long for a wrong guess as for a right one of the same length.
+  /// Takes the same time for any guess of the same length.
   private static func isEqual(_ a: String, _ b: String) -> Bool {
     let (a, b) = (Array(a.utf8), Array(b.utf8))
     var difference = a.count ^ b.count
@@ -77,7 +78,7 @@ public struct ServingRules: Sendable {
   }
 }
 
-/// What a server says by itself.
+/// An answer that the server gives without the pipeline.
 public struct ServerAnswer: Sendable {
   public var status: Int
   public var headers: [(name: String, value: String)] = []
@@ -95,26 +96,26 @@ public struct ServerAnswer: Sendable {
     self.init(401, [(name: "WWW-Authenticate", value: "\(scheme) realm=\"rxd\"")])
   }
 
-  /// As many clients are connected as there may be, or the server stops.
+  /// The limit of connections is reached, or the server stops.
   public static let busy = ServerAnswer(503)
-  /// The source takes nothing in any more.
+  /// The source takes no more input.
   public static let stopped = ServerAnswer(503, [(name: "Retry-After", value: "1")])
-  /// The pipeline does not take the request in soon, or there is no memory to let it wait. It has not been taken in.
+  /// The pipeline does not take the request soon, or there is no memory to queue it. It has not been taken.
   public static let overloaded = ServerAnswer(503, [(name: "Retry-After", value: "1")])
-  /// The body is in a content coding that is not understood.
+  /// The content coding of the body is not supported.
   public static let unknownCoding = ServerAnswer(415, [(name: "Accept-Encoding", value: "gzip, deflate, zstd")])
-  /// Nobody is left who could answer.
+  /// Nothing is left that could answer.
   public static let dropped = ServerAnswer(503)
-  /// Nobody has answered in time.
+  /// No answer came in time.
   public static let timedOut = ServerAnswer(504)
-  /// The events have been taken in.
+  /// The events have been taken.
   public static let accepted = ServerAnswer(202)
-  /// The body is not what its content coding says.
+  /// The body does not match its content coding.
   public static let damaged = ServerAnswer(400, error: "the body cannot be decompressed")
-  /// The body held something, but no event.
+  /// The body is not empty and has no event.
   public static let undecodable = ServerAnswer(400, error: "no event of the body could be decoded")
 
-  /// For requests that wait until the events are written.
+  /// For requests that wait until their events are written.
   public static func after(_ outcome: Ack.Outcome) -> ServerAnswer {
     switch outcome {
     case .acknowledged: ServerAnswer(200)
@@ -123,12 +124,12 @@ public struct ServerAnswer: Sendable {
     }
   }
 
-  /// The status that is sent for the one that somebody has chosen.
+  /// The status to send for a status chosen by the pipeline.
   public static func status(for chosen: Int) -> Int { (200...599).contains(chosen) ? chosen : 500 }
 }
 
 extension ReplyTarget {
-  /// The same with what the server says by itself.
+  /// Replies with an answer of the server's own.
   @discardableResult
   public func reply(_ answer: ServerAnswer) -> Bool {
     reply(status: answer.status, headers: answer.headers, body: answer.body)

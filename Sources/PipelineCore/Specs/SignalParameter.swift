@@ -1,4 +1,4 @@
-/// A signal inside a component: the name of one, or a whole inner signal, made anew each time.
+/// A signal inside a component: a name, or a whole inner signal, which is made anew each time.
 public struct SignalParameter: ParameterValue {
   private var node: SignalNode?
   public private(set) var plan: SignalPlan?
@@ -32,7 +32,7 @@ public struct SignalParameter: ParameterValue {
   }
 }
 
-/// A chain of steps inside a component, over events that the component feeds in.
+/// A chain of steps inside a component, whose input are events of the component.
 public struct ChainParameter: ParameterValue {
   private var nodes: [ComponentNode] = []
   public private(set) var isGiven = false

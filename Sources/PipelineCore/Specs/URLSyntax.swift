@@ -1,13 +1,13 @@
-/// What can be told about the URL of a request from its text alone.
+/// Checks the URL of a request by its text alone.
 enum URLSyntax {
-  /// Why a URL cannot be requested.
+  /// Why no request can go to a URL.
   struct Problem {
     /// One sentence without a full stop. It quotes nothing that may be a password.
     var message: String
     var help: String?
   }
 
-  /// Looks at an absolute URL of http or https, or at the beginning of one that ends behind its host.
+  /// Checks an absolute URL of http or https, or the start of one up to its host.
   static func problem(_ url: [UInt8]) -> Problem? {
     if let byte = url.first(where: { $0 <= 0x20 || $0 == 0x7F }) {
       return Problem(
@@ -66,7 +66,7 @@ enum URLSyntax {
         message: "'\(shown)' is a link-local, multicast or reserved address, and rxd sends no request to those")
     }
     let labels = host.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
-    // One dot may end the name.
+    // The name may end with a dot.
     let named = labels.last?.isEmpty == true ? labels.dropLast() : labels[...]
     guard host.utf8.count <= 254, !named.isEmpty, named.allSatisfy({ (1...63).contains($0.count) }),
       host.utf8.allSatisfy(isHostByte)
@@ -74,7 +74,7 @@ enum URLSyntax {
     return nil
   }
 
-  /// Letters, digits, - and _ make host names, bytes beyond ASCII international ones.
+  /// Letters, digits, - and _ form host names; bytes beyond ASCII form international ones.
   private static func isHostByte(_ byte: UInt8) -> Bool {
     switch byte {
     case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
@@ -86,7 +86,7 @@ enum URLSyntax {
 }
 
 extension HTTPHeader {
-  /// Whether a text can be the name of a header, or a method: letters, digits and the marks that RFC 9110 allows.
+  /// Whether a text can be the name of a header, or a method: letters, digits and the characters that RFC 9110 allows.
   public static func isToken(_ text: String) -> Bool {
     !text.isEmpty
       && text.utf8.allSatisfy { byte in
@@ -101,7 +101,7 @@ extension HTTPHeader {
 
   private static let marks = Array("!#$%&'*+-.^_`|~".utf8)
 
-  /// Whether rxd alone writes the header of this name, because it says where a message ends.
+  /// Whether only rxd may write this header, because it determines where a message ends.
   public static func isFraming(_ name: String) -> Bool {
     framing.contains { known in
       known.count == name.utf8.count && zip(known, name.utf8).allSatisfy { $0 == ($1 &- 65 < 26 ? $1 | 0x20 : $1) }
@@ -114,9 +114,9 @@ extension HTTPHeader {
 }
 
 extension Table<TemplateParameter> {
-  /// Checks headers that are sent, where they are written.
+  /// Checks headers in the file.
   ///
-  /// - Parameter isRequest: they belong to requests, not to answers.
+  /// - Parameter isRequest: Whether they belong to requests, not to answers.
   public func validateHeaders(isRequest: Bool, hasAuth: Bool = false, _ context: inout DecodingContext) {
     for header in entries {
       let shown = Printable.cut(Array(header.name.utf8))
@@ -145,6 +145,6 @@ extension Table<TemplateParameter> {
     }
   }
 
-  /// Whether a byte may not stand in the value of a header: a line break or another control character.
+  /// Whether a header value must not contain this byte: a line break or another control character.
   static func isForbidden(_ byte: UInt8) -> Bool { byte < 0x20 && byte != 0x09 || byte == 0x7F }
 }

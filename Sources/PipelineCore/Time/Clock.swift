@@ -1,4 +1,4 @@
-/// Where time comes from. Only the outside makes real clocks: the core reads none.
+/// A source of time. The core makes no real clocks.
 public protocol Clock: AnyObject, Sendable {
   /// Monotonic time.
   var now: Instant { get }

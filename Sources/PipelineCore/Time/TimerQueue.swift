@@ -1,6 +1,6 @@
-/// Something that asked to be woken.
+/// The receiver of a timer.
 public protocol TimerTarget: AnyObject {
-  /// `token` is what was given to `schedule`; meaning is the target's own.
+  /// `token` is the value passed to `schedule`; the target defines its meaning.
   func woke(_ token: Int)
 }
 
@@ -15,8 +15,9 @@ public struct Wake: Equatable, Sendable {
 
 /// The pending timers of one executor, ordered by deadline, then by the order of scheduling.
 ///
-/// A heap whose entries know their place, so that scheduling, cancelling and firing each cost O(log n) and a cancelled
-/// timer leaves nothing behind. Each entry has four below it, which lie side by side: half as many steps as with two.
+/// A four-way heap whose entries know their index: scheduling, cancelling and firing each cost O(log n), and a
+/// cancelled timer leaves nothing behind. The four children of an entry are adjacent, so a sift takes half as many
+/// steps as in a binary heap.
 struct TimerQueue {
   private struct Entry {
     var deadline: Int64
@@ -31,7 +32,7 @@ struct TimerQueue {
 
   private var heap: [Entry] = []
   private var slots: [Slot] = []
-  /// Where in `heap` the entry of each slot is; -1: nowhere.
+  /// The index in `heap` of each slot's entry; -1: none.
   private var places: [Int32] = []
   private var freeSlots: [Int32] = []
   private var sequence: UInt64 = 0
@@ -46,7 +47,7 @@ struct TimerQueue {
     return schedule(at: deadline, sequence, target, token)
   }
 
-  /// Puts a timer where it was among those of its instant: they fire in the order of their numbers.
+  /// Schedules a timer under its old number: timers of the same instant fire in the order of their numbers.
   mutating func schedule(
     at deadline: Instant, _ number: UInt64, _ target: any TimerTarget, _ token: Int
   ) -> Wake {
@@ -72,7 +73,7 @@ struct TimerQueue {
     set { sequence = max(sequence, newValue) }
   }
 
-  /// What is known of a pending timer.
+  /// A pending timer's deadline, number and token.
   struct Pending {
     var deadline: Instant
     var sequence: UInt64
@@ -126,7 +127,7 @@ struct TimerQueue {
     a.deadline != b.deadline ? a.deadline < b.deadline : a.sequence < b.sequence
   }
 
-  /// Moves the entry at `start` up to where it belongs, and notes the places of all that move.
+  /// Moves the entry at `start` up to its place, and updates the indexes of all moved entries.
   private static func siftUp(_ heap: inout [Entry], _ places: inout [Int32], _ start: Int) {
     heap.withUnsafeMutableBufferPointer { heap in
       places.withUnsafeMutableBufferPointer { places in
@@ -145,7 +146,7 @@ struct TimerQueue {
     }
   }
 
-  /// Moves the entry at `start` down to where it belongs, and notes the places of all that move.
+  /// Moves the entry at `start` down to its place, and updates the indexes of all moved entries.
   private static func siftDown(_ heap: inout [Entry], _ places: inout [Int32], _ start: Int) {
     heap.withUnsafeMutableBufferPointer { heap in
       places.withUnsafeMutableBufferPointer { places in

@@ -1,7 +1,7 @@
 /// Numbers with a unit, as pipeline files write them: `300ms`, `1h30m`, `64KiB`.
 public enum Units {
-  /// A length of time. Units are ns, us, ms, s, m, h and d, from large to small, each once; fractions
-  /// of a unit may be written (`1.5s`). Never negative.
+  /// A length of time. Units are ns, us, ms, s, m, h and d, from large to small, each once; a unit may have a fraction
+  /// (`1.5s`). Never negative.
   public static func duration(_ text: LocatedText) -> Result<TimeSpan, Diagnostic> {
     switch sum(text, time) {
     case .success(let nanoseconds):
@@ -24,7 +24,7 @@ public enum Units {
     }
   }
 
-  /// The unit that a word stands for in a length of time: `m` for `minutes`; nil for other words.
+  /// The unit of time for a word: `m` for `minutes`; nil for other words.
   static func unitOfTime(_ word: String) -> String? {
     time.units.contains { $0.name == word } ? word : time.aliases[word]
   }
@@ -32,11 +32,11 @@ public enum Units {
   private struct Dimension: Sendable {
     var code: Diagnostic.Code
     var noun: String
-    /// From large to small.
+    /// The units from large to small.
     var units: [(name: String, factor: Int64)]
-    /// What people write instead.
+    /// Other spellings in use.
     var aliases: [String: String]
-    /// Two units that a bare number may mean.
+    /// The two units that a bare number may mean.
     var likely: (String, String)
     /// Whether `1h30m` is allowed.
     var compound: Bool
@@ -195,7 +195,7 @@ public enum Units {
           help: "Write \(number)\(small) or \(number)\(large)"))
     }
 
-    /// `behind`: where the number ends; spaces up to the unit go with it.
+    /// `behind`: the end of the number; spaces up to the unit belong to it.
     private func unknownUnit(_ unit: String, _ start: Int, behind: Int) -> Result<Int64, Diagnostic> {
       let place = text.location(start, start + unit.utf8.count)
       let names = dimension.units.map(\.name)

@@ -27,9 +27,9 @@ public final class StagePlacement: Sendable {
   private static let leastBlocks = 8
 
   /// - Parameters:
-  /// -   stage: Nil: the threads only decode.
-  /// -   threads: How many threads may decode.
-  /// -   always: The stage runs on the decoding threads from the first block on.
+  ///   - stage: Nil: the threads only decode.
+  ///   - threads: How many threads may decode.
+  ///   - always: The stage runs on the decoding threads from the first block on.
   public init(_ stage: ParallelStage?, threads: Int, always: Bool = false) {
     self.stage = stage
     self.threads = threads

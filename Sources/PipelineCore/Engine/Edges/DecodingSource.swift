@@ -162,8 +162,8 @@ open class DecodingSource: RunningSource {
   /// Decides where this source's stage runs.
   ///
   /// - Parameters:
-  /// -   threads: How many threads may decode.
-  /// -   always: The stage runs on the decoding threads from the first block on.
+  ///   - threads: How many threads may decode.
+  ///   - always: The stage runs on the decoding threads from the first block on.
   public final func makePlacement(threads: Int, always: Bool) -> StagePlacement {
     StagePlacement(
       nodeContext.scope.isForSomething ? nil : execution.plan.stage(of: nodeContext.step), threads: threads,
