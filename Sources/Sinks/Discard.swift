@@ -6,11 +6,11 @@ public struct Discard: SinkComponent {
 
   public static let spec = ComponentSpec<Discard>(
     "discard",
-    summary: "Counts events and throws them away.",
-    details: "It makes a chain run whose work is done by its steps, a `do` or a `log` for instance.",
+    summary: "Counts and discards events.",
+    details: "Use it to run a chain for the effect of its steps, such as `do` or `log`.",
     examples: [.snippet("nothing", "discard")],
     edges: EdgeCases(
-      empty: "Nothing is written.", error: "Ends the pipeline, as everywhere.", completion: "Done at once.",
+      empty: "Nothing is written.", error: "Ends the pipeline.", completion: "Done at once.",
       disposal: ""),
     knownAs: ["Vector blackhole", "Benthos drop"],
     useCases: [

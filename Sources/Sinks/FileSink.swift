@@ -8,7 +8,7 @@ public struct FileSink: SinkComponent {
     var help: String {
       switch self {
       case .append: "events are added to the end"
-      case .replace: "each event is the whole new content, put in place in one step"
+      case .replace: "each event replaces the whole content, in one atomic step"
       }
     }
   }
@@ -16,7 +16,7 @@ public struct FileSink: SinkComponent {
     case never, batch, interval
     var help: String {
       switch self {
-      case .never: "the kernel decides when data reaches the device"
+      case .never: "the kernel decides when data reaches the disk"
       case .batch: "after each write"
       case .interval: "at most `syncInterval` after a write"
       }
@@ -35,16 +35,16 @@ public struct FileSink: SinkComponent {
     "file",
     summary: "Writes events to a file.",
     details: """
-      A file that log rotation renames is opened anew. A last line that an earlier run left incomplete \
-      is closed with a line feed before the first event. While the disk is full, the pipeline waits. \
-      An event counts as out when the system has taken it, with `sync: batch` when the device has it. What \
-      cannot be written any more when the pipeline ends is counted as not delivered, in a warning.
+      A file that log rotation renames is reopened. If an earlier run left the last line incomplete, a line feed is \
+      written before the first event. While the disk is full, the pipeline waits. An event counts as delivered when \
+      the system has taken it, with `sync: batch` when it is on the disk. Events that cannot be written when the \
+      pipeline ends are counted as undelivered in a warning.
       """,
     parameters: [
       .init("path", \.path, primary: true, required: true, "The file; its directory must exist."),
-      .init("encode", \.encode, "How events become bytes."),
+      .init("encode", \.encode, "How events are encoded as bytes."),
       .init("mode", \.mode, "Whether events are added or replace each other."),
-      .init("sync", \.sync, "When data must have reached the device."),
+      .init("sync", \.sync, "When data must be on the disk."),
       .init("syncInterval", \.syncInterval, range: 1...Int64.max, "The longest delay of `sync: interval`."),
     ],
     examples: [
@@ -52,10 +52,10 @@ public struct FileSink: SinkComponent {
       .snippet("the newest state", "file: { path: /tmp/state.json, mode: replace, sync: batch }"),
     ],
     edges: EdgeCases(
-      empty: "The file is made, and stays empty.",
+      empty: "The file is created and stays empty.",
       error: "A file that cannot be written ends the pipeline; a full disk makes it wait.",
-      completion: "What waits is written, then the file is closed.",
-      disposal: "What waits is written within the time limit for stopping."),
+      completion: "Waiting events are written, then the file is closed.",
+      disposal: "Waiting events are written within the time limit for stopping."),
     knownAs: ["Vector file", "Benthos file"],
     useCases: [
       .init(.writing, "append events to a file", "file: { path: out.ndjson }"),

@@ -210,13 +210,13 @@ extension HTTPSink {
             request,
             SignalFailure(
               .sink,
-              "\(text), so the server takes no bodies that are compressed with \(format): leave 'compress' out",
+              "\(text), so the server does not accept bodies compressed with \(format): leave 'compress' out",
               at: nodeContext.location, details: [.init("status", Int64(response.status))]))
         default:
           refuseAll(
             request,
             SignalFailure(
-              .sink, "\(text), which no other event will change: check the URL and 'auth'",
+              .sink, "\(text), which will not change for other events: check the URL and 'auth'",
               at: nodeContext.location, details: [.init("status", Int64(response.status))]))
         }
       }
@@ -234,7 +234,7 @@ extension HTTPSink {
       let span = TimeSpan(nanoseconds: (lasted + unit / 2) / unit * unit)
       log(
         .info,
-        "the server answers again, after \(failures) failed request\(failures == 1 ? "" : "s") in \(span)"
+        "the server responds again, after \(failures) failed request\(failures == 1 ? "" : "s") in \(span)"
       )
     }
 
@@ -267,7 +267,13 @@ extension HTTPSink {
     private func refuseAll(_ request: Request, _ failure: SignalFailure) {
       guard errorsAreRead else { return stop(with: failure, request) }
       answered(request)
-      if !isRefused { log(.warning, "\(failure.message); events go to the errors output until the server takes some") }
+      if !isRefused {
+        log(
+          .warning,
+          """
+          \(failure.message); events go to the errors output until the server accepts some
+          """)
+      }
       isRefused = true
       reject(request.items, failure.message)
     }

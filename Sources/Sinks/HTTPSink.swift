@@ -21,12 +21,12 @@ public struct HTTPSink: SinkComponent {
     var form = Form.lines
     static var fields: [RecordField<Batch>] {
       [
-        .init("count", \.count, primary: true, range: 1...100_000, "The most events of one request."),
+        .init("count", \.count, primary: true, range: 1...100_000, "The largest number of events in one request."),
         .init("bytes", \.bytes, "The largest body."),
         .init(
           "every", \.every, range: 0...Int64.max,
-          "How long an event may wait for others to go with it."),
-        .init("form", \.form, "How the body is made of several events."),
+          "How long an event may wait for others to share its request."),
+        .init("form", \.form, "How several events form the body."),
       ]
     }
   }
@@ -37,8 +37,8 @@ public struct HTTPSink: SinkComponent {
       var help: String {
         switch self {
         case .none: "bodies go as they are"
-        case .gzip: "what most servers know"
-        case .zstd: "three times as fast at nearly the same size, for servers that know it"
+        case .gzip: "supported by most servers"
+        case .zstd: "three times as fast at nearly the same size, for servers that support it"
         }
       }
     }
@@ -50,7 +50,7 @@ public struct HTTPSink: SinkComponent {
         .init("format", \.format, primary: true, required: true, "How bodies are compressed."),
         .init(
           "level", \.level, range: 1...19,
-          "From fast to small: 1 to 9 of gzip, 6 if left out, 1 to 19 of zstd, 3 if left out."),
+          "From fast to small: 1 to 9 for gzip, 6 by default; 1 to 19 for zstd, 3 by default."),
       ]
     }
     /// What compresses; nil: nothing does.
@@ -69,11 +69,17 @@ public struct HTTPSink: SinkComponent {
       [
         .init(
           "attempts", \.attempts, primary: true, range: 1...1_000_000,
-          "How many attempts in all; without a limit if left out. After the last one the events go to the errors output if something reads it; otherwise the pipeline ends."
+          """
+          The total number of attempts; unlimited by default. After the last one the events go to the errors \
+          output if it has a reader; otherwise the pipeline ends.
+          """
         ),
         .init(
           "delay", \.delay, range: 1_000_000...Int64.max,
-          "The pause before the second attempt, at most `maxDelay`; it doubles with each attempt, and a random half of it may be left out."
+          """
+          The pause before the second attempt. It doubles with each attempt up to `maxDelay`; each pause is \
+          shortened by a random part of up to half.
+          """
         ),
         .init("maxDelay", \.maxDelay, range: 1_000_000...Int64.max, "The longest pause."),
       ]
@@ -99,50 +105,50 @@ public struct HTTPSink: SinkComponent {
 
   public static let spec = ComponentSpec<HTTPSink>(
     "http",
-    summary: "Sends events to a URL, one or several a request, and repeats what failed.",
+    summary: "Sends events to a URL, one or several in a request, and repeats failed requests.",
     details: """
-      One request is under way at a time, so the order is kept, unless `maxConcurrent` allows more: then requests \
-      overtake each other, while the events of one request stay in order, and each event still is sent until the \
-      server has answered for it. Answers decide: 2xx settles the events; 429, 5xx and broken connections are \
-      repeated, as `Retry-After` asks, at most ten minutes later, otherwise after growing pauses; 400 and 422 mean \
-      that an event is bad: a batch is halved until the bad one is alone, which goes to the errors output; 413 halves the \
-      batch for good. Other answers (301, 401, 404 ...) mean that the setting is wrong: if something reads the errors \
-      output, the events of the request go there with the reason, and the sink goes on; otherwise the pipeline ends \
-      with an error. Each batch carries an `Idempotency-Key` that stays the same when it is repeated.
+      One request is sent at a time, so the order is kept, unless `maxConcurrent` allows more: then requests may \
+      overtake each other, but the events of one request stay in order, and each event is still repeated until the \
+      server has answered for it. The status decides: 2xx acknowledges the events; 429, 5xx and broken connections \
+      are repeated, after `Retry-After` (at most ten minutes) or after growing pauses; 400 and 422 mean that an \
+      event is bad: the batch is halved until the bad event is alone, which goes to the errors output; 413 halves \
+      the batch permanently. Other statuses (301, 401, 404 ...) mean that the configuration is wrong: if the errors \
+      output has a reader, the events of the request go there with the reason, and the sink continues; otherwise the \
+      pipeline ends with an error. Each batch has an `Idempotency-Key` that stays the same when it is repeated.
 
-      A request that must be repeated holds up all that have not begun. After the pause the oldest one is tried \
-      alone; once the server has taken it, two may be under way, and one more after each further answer, up to \
-      `maxConcurrent`. The log says when requests begin to fail and when the server answers again. While more than `queue` events or 16 \
-      MiB wait, beside those of the requests under way, the pipeline reads no further input.
+      A request that must be repeated delays all that have not started. After the pause the oldest one is tried \
+      alone; once the server has accepted it, two may be under way, and one more after each further response, up to \
+      `maxConcurrent`. The log says when requests start to fail and when the server responds again. While more than \
+      `queue` events or 16 MiB wait, beside those of the requests under way, the pipeline reads no further input.
 
-      With `compress`, bodies of 1 KiB and more are compressed and say so in `Content-Encoding`; the content type stays. \
-      A server that answers 415 to one does not know the format; that is a wrong setting, as above. A request counts as under way \
-      while its body is being compressed, so `maxConcurrent: 2` compresses one while another is being sent. What is \
-      repeated is not compressed anew.
+      With `compress`, bodies of 1 KiB and more are compressed, with `Content-Encoding`; the content type stays. The \
+      status 415 means that the server does not support the format, which is a wrong configuration as above. A \
+      request counts as under way while its body is being compressed, so `maxConcurrent: 2` compresses one while \
+      another is being sent. Repeated bodies are not compressed again.
       """,
     parameters: [
       .init("url", \.url, primary: true, required: true, "The URL, http or https, without templates."),
       .init("method", \.method, "The method."),
       .init("headers", \.headers, "Further headers, without templates."),
-      .init("encode", \.encode, "How events become bytes."),
-      .init("batch", \.batch, "How many events go together."),
-      .init("compress", \.compress, "How bodies of 1 KiB and more are compressed; not at all if left out."),
+      .init("encode", \.encode, "How events are encoded as bytes."),
+      .init("batch", \.batch, "How many events one request has."),
+      .init("compress", \.compress, "How bodies of 1 KiB and more are compressed; by default they are not."),
       .init("retry", \.retry, "How failed requests are repeated."),
       .init("auth", \.auth, "How to authenticate."),
       .init("tls", \.tls, "Certificates."),
       .init(
         "timeout", \.timeout, range: 1_000_000...Int64.max,
-        "How long a request may take in all, from its beginning to the last byte of the answer."),
+        "How long a request may take, from its start to the last byte of the response."),
       .init(
         "connectTimeout", \.connectTimeout, range: 1_000_000...Int64.max,
-        "How long finding the host and connecting may take, TLS included; at most `timeout`."),
+        "How long name resolution and connecting may take, TLS included; at most `timeout`."),
       .init(
         "maxConcurrent", \.maxConcurrent, range: 1...1000,
-        "How many requests may be under way at once. With more than one, their order is not kept."),
+        "How many requests may be under way at the same time. With more than one, their order is not kept."),
       .init("queue", \.queue, range: 1...10_000_000, "How many events may wait."),
       .init(
         "allowPrivate", \.allowPrivate,
-        "Whether a host name may lead to a private address. Addresses that are written out always may."),
+        "Whether a host name may resolve to a private address. Literal addresses are always allowed."),
     ],
     examples: [
       .snippet(
@@ -158,14 +164,14 @@ public struct HTTPSink: SinkComponent {
     edges: EdgeCases(
       empty: "No request is made.",
       error: """
-        Answers 408, 425, 429, 5xx and broken connections are repeated; an event that is answered 400, 413 or 422 by itself \
-        goes to the errors output; other answers end the pipeline unless something reads the errors output. If libcurl is \
-        not installed, the pipeline ends.
+        Requests with the status 408, 425, 429 or 5xx, and broken connections, are repeated. A single event with the \
+        status 400, 413 or 422 goes to the errors output. Any other status ends the pipeline unless the errors \
+        output has a reader. If libcurl is not installed, the pipeline ends.
         """,
-      completion: "What waits is sent first, for as long as `retry` allows.",
+      completion: "Waiting events are sent first, as long as `retry` allows.",
       disposal: """
-        What waits is sent within the time limit for stopping; what is left then goes to the errors output. If nobody reads \
-        that, these are dead letters or, without a state directory, a number in a warning.
+        Waiting events are sent within the time limit for stopping; the rest goes to the errors output. Without a \
+        reader these events become dead letters or, without a state directory, a number in a warning.
         """),
     memory: """
       Up to `queue` events or 16 MiB, whichever is reached first, and those of `maxConcurrent` requests, in memory.
@@ -196,7 +202,8 @@ public struct HTTPSink: SinkComponent {
     if retry.delay > retry.maxDelay {
       context.badValue(
         at: context.location(of: "retry.delay"),
-        "'delay' of 'retry' is \(retry.delay), above 'maxDelay', which is \(retry.maxDelay)", .conflictingParameters,
+        "'delay' of 'retry' is \(retry.delay), longer than 'maxDelay', which is \(retry.maxDelay)",
+        .conflictingParameters,
         help: "Give 'maxDelay' a value of at least \(retry.delay)")
     }
     if batch.form == .array, ![.json, .ndjson].contains(encode.options.format) {
@@ -212,7 +219,7 @@ public struct HTTPSink: SinkComponent {
     guard let choice = compress.choice else {
       if compress.level != nil {
         context.badValue(
-          at: context.location(of: "compress.level"), "'level' of 'compress' means nothing without a 'format'",
+          at: context.location(of: "compress.level"), "'level' of 'compress' has no effect without a 'format'",
           .conflictingParameters,
           help: "Write 'format: gzip', or leave 'level' out")
       }
@@ -221,7 +228,10 @@ public struct HTTPSink: SinkComponent {
     if !choice.format.levels.contains(choice.level) {
       context.badValue(
         at: context.location(of: "compress.level"),
-        "'level' of 'compress' is \(choice.level), and \(choice.format) knows 1 to \(choice.format.levels.upperBound)")
+        """
+        'level' of 'compress' is \(choice.level), and \(choice.format) supports 1 to \
+        \(choice.format.levels.upperBound)
+        """)
     }
     if let header = headers.entries.first(where: { $0.name.lowercased() == "content-encoding" }) {
       context.badValue(
@@ -234,7 +244,10 @@ public struct HTTPSink: SinkComponent {
   public var encoding: EncodeParameter? { encode }
 
   public var threads: String? {
-    "encoded in the turns, \(compress.choice == nil ? "" : "compressed by a thread of its own, ")sent by the thread of all HTTP requests"
+    """
+    encoded on the pipeline thread, \(compress.choice == nil ? "" : "compressed by a thread of its own, ")sent by \
+    the thread of all HTTP requests
+    """
       + (maxConcurrent > 1 ? ", up to \(maxConcurrent) at once in no order" : ", one after the other")
   }
 

@@ -12,20 +12,23 @@ public struct Reply: SinkComponent {
     "reply",
     summary: "Answers the HTTP request that an event came from.",
     details: """
-      The event is the body. It must come from an `httpServer`, directly or through steps that keep \
-      where an event came from; folds and lists of several events do not. Only the first answer to a \
-      request counts; a later one goes to the errors output, as does what makes no answer: the client hears \
-      500 then, unless a `reply` that reads the errors has answered at once.
+      The event is the body. It must come from an `httpServer`, directly or through steps that keep the origin of an \
+      event; folds and lists of several events do not. Only the first answer to a request counts; a later one goes \
+      to the errors output, as does an event that makes no valid answer: the client then receives 500, unless a \
+      `reply` that reads the errors answers at once.
       """,
     parameters: [
-      .init("encode", \.encode, primary: true, "How the event becomes the body."),
-      .init("status", \.status, expecting: .int, "The status; 200 if left out."),
+      .init("encode", \.encode, primary: true, "How the event is encoded as the body."),
+      .init("status", \.status, expecting: .int, "The status; 200 by default."),
       .init("headers", \.headers, "Further headers."),
     ],
     examples: [.snippet("as JSON", "reply: { encode: json }")],
     edges: EdgeCases(
       empty:
-        "A request that no event answers gets 504 after `replyTimeout`, or 503 as soon as nothing is left that could answer it.",
+        """
+        A request without an answering event gets 504 after `replyTimeout`, or 503 as soon as nothing can answer \
+        it any more.
+        """,
       error: "Ends the pipeline; requests under way get 503.", completion: "Requests under way are answered first.",
       disposal: "Requests under way are answered within the time limit for stopping."),
     knownAs: ["Benthos sync_response", "Node-RED http response"],
@@ -40,7 +43,7 @@ public struct Reply: SinkComponent {
   public var answersEvents: Bool { true }
   public var encoding: EncodeParameter? { encode }
 
-  public var threads: String? { "encoded in the turns, sent by the threads of the HTTP server" }
+  public var threads: String? { "encoded on the pipeline thread, sent by the threads of the HTTP server" }
 
   public func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(self, nodeContext) }
 
@@ -60,7 +63,7 @@ public struct Reply: SinkComponent {
 
     override func receive(_ event: Event) {
       guard let target = event.origin.takeUnretainedValue().reply else {
-        reject(event, "there is no request that this event could answer")
+        reject(event, "the event does not come from an HTTP request")
         return
       }
       if let failure = frame.load(event) {
@@ -88,13 +91,13 @@ public struct Reply: SinkComponent {
       for header in parameters.headers.entries {
         buffer.clear()
         if header.value.render(frame, into: buffer) != nil {
-          reject(event, "the header '\(header.name)' could not be made")
+          reject(event, "the header '\(header.name)' could not be computed")
           target.reply(status: 500, headers: [], body: [])
           return
         }
         let value = String(decoding: buffer.bytes, as: UTF8.self)
         guard value.utf8.allSatisfy({ $0 >= 0x20 || $0 == 0x09 }) else {
-          reject(event, "the header '\(header.name)' would hold a line break or control character")
+          reject(event, "the header '\(header.name)' would contain a line break or control character")
           target.reply(status: 500, headers: [], body: [])
           return
         }
@@ -110,7 +113,7 @@ public struct Reply: SinkComponent {
       if target.reply(status: status, headers: headers, body: Array(buffer.bytes)) {
         countSent()
       } else {
-        reject(event, "the request has been answered already, or its client has gone")
+        reject(event, "the request has already been answered, or its client has disconnected")
       }
     }
   }

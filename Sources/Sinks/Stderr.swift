@@ -12,11 +12,14 @@ public struct Stderr: SinkComponent {
     "stderr",
     summary: "Writes events to standard error.",
     details: "On a terminal, control characters inside events are written as escapes.",
-    parameters: [.init("encode", \.encode, primary: true, "How events become bytes.")],
+    parameters: [.init("encode", \.encode, primary: true, "How events are encoded as bytes.")],
     examples: [.snippet("text", "stderr: text")],
     edges: EdgeCases(
       empty: "Nothing is written.", error: "A write that fails ends the pipeline.",
-      completion: "What waits is written first.", disposal: "What waits is written within the time limit for stopping."),
+      completion: "Waiting events are written first.",
+      disposal: """
+        Waiting events are written within the time limit for stopping.
+        """),
     knownAs: ["Vector console with target stderr"],
     useCases: [
       .init(.writing, "write events to standard error", "stderr")

@@ -12,11 +12,11 @@ public struct Stdout: SinkComponent {
     "stdout",
     summary: "Writes events to standard output.",
     details: """
-      On a terminal, control characters inside events are written as escapes, so that no event can \
-      drive the terminal. When the reader closes the pipe, the sink ends as if its signal had \
-      completed, and the pipeline goes on without it.
+      On a terminal, control characters inside events are written as escapes, so that no event can control the \
+      terminal. When the reader closes the pipe, the sink ends as if its signal had completed, and the pipeline \
+      continues without it.
       """,
-    parameters: [.init("encode", \.encode, primary: true, "How events become bytes.")],
+    parameters: [.init("encode", \.encode, primary: true, "How events are encoded as bytes.")],
     examples: [
       .snippet("a JSON document a line", "stdout: { encode: json }"),
       .snippet("text", "stdout: text"),
@@ -24,7 +24,10 @@ public struct Stdout: SinkComponent {
     edges: EdgeCases(
       empty: "Nothing is written.",
       error: "A write that fails ends the pipeline; a reader that goes away ends only the sink.",
-      completion: "What waits is written first.", disposal: "What waits is written within the time limit for stopping."),
+      completion: "Waiting events are written first.",
+      disposal: """
+        Waiting events are written within the time limit for stopping.
+        """),
     knownAs: ["Vector console", "Benthos stdout"],
     useCases: [
       .init(.writing, "see events on the screen or pipe them on", "stdout"),

@@ -7,11 +7,11 @@ public struct EmptySource: SourceComponent {
   public static let spec = ComponentSpec<EmptySource>(
     "empty",
     summary: "Completes at once, without an event.",
-    details: "For a branch that has nothing to say, and for tests of what an operator does at an early end.",
+    details: "Use it for a branch without events, and to test what an operator does at an early end.",
     examples: [
       .snippet("nothing", "empty: {}"),
       .pipeline(
-        "a branch that has nothing to say",
+        "a branch without events",
         """
         sources:
           asked: { stdin: { decode: json } }
@@ -28,10 +28,10 @@ public struct EmptySource: SourceComponent {
         """),
     ],
     edges: EdgeCases(
-      empty: "It is nothing else.", error: "It never fails.", completion: "At once.",
-      disposal: "There is nothing to free."),
+      empty: "Always: it completes at once.", error: "It never fails.", completion: "At once.",
+      disposal: "Nothing to free."),
     knownAs: ["RxJS EMPTY", "Combine Empty", "ReactiveCocoa empty"],
-    useCases: [.init(.reading, "have a signal that has nothing to say", "empty: {}")],
+    useCases: [.init(.reading, "have a signal without events", "empty: {}")],
     seeAlso: ["never", "error", "values"])
 
   public var runsOnVirtualTime: Bool { true }

@@ -10,8 +10,8 @@ public struct ErrorSource: SourceComponent {
     "error",
     summary: "Fails at once, without an event.",
     details: """
-      What stands below sees an error of the kind `user` with this message: `catch` and `retry` act on it, and \
-      without them it ends the pipeline. In an inner signal the message sees the event.
+      Downstream steps receive an error of the kind `user` with this message: `catch` and `retry` handle it, and \
+      without them it ends the pipeline. In an inner signal the message can use the event.
       """,
     parameters: [
       .init("message", \.message, primary: true, required: true, "What is wrong, one sentence.")
@@ -39,7 +39,7 @@ public struct ErrorSource: SourceComponent {
     ],
     edges: EdgeCases(
       empty: "It never sends an event.", error: "At once, of the kind `user`.", completion: "It does not complete.",
-      disposal: "There is nothing to free."),
+      disposal: "Nothing to free."),
     knownAs: ["RxJS throwError", "Combine Fail", "ReactiveCocoa error:"],
     useCases: [.init(.reading, "end a signal with an error of my own", "error: there is no such user")],
     seeAlso: ["empty", "never", "try", "catch"])

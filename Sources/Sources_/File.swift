@@ -6,7 +6,7 @@ public struct File: SourceComponent {
   enum Start: String, ChoiceParameter {
     case beginning, end
     var help: String {
-      self == .beginning ? "all that the files hold" : "only what is added from now on"
+      self == .beginning ? "the whole files" : "only data added from now on"
     }
   }
 
@@ -25,22 +25,21 @@ public struct File: SourceComponent {
     "file",
     summary: "Reads files once, or follows them as they grow.",
     details: """
-      Paths may hold `*`, `?` and `[...]`; relative ones start at the working directory. Read once, the \
-      files come in the order of their names, and the source completes behind the last; a path without \
-      wildcards that does not exist is an error, and so is a directory that cannot be listed. Wildcards that match nothing \
-      are a warning. Followed, files are read through renamings and \
-      replacements, new ones from their beginning, and the source never completes. A directory that cannot be listed for a \
-      while is a warning then: its files are read on, and it is tried again. A file that is compressed (gzip, zstd, xz, \
-      bzip2) is an error, or is left out with a warning where files are followed. `meta.path` and \
-      `meta.offset` tell where an event stood.
+      Paths may contain `*`, `?` and `[...]`; relative paths start at the working directory. Without `follow`, files \
+      are read in the order of their names, and the source completes after the last; a path without wildcards that \
+      does not exist is an error, and so is a directory that cannot be listed. A pattern without a match is a \
+      warning. With `follow`, files are read through renames and replacements, new files from their start, and the \
+      source never completes. If a directory cannot be listed for a while, that is a warning: its known files are \
+      read on, and listing is tried again. A compressed file (gzip, zstd, xz, bzip2) is an error; with `follow` it \
+      is skipped with a warning. `meta.path` and `meta.offset` give the origin of an event.
       """,
     parameters: [
       .init("path", \.paths, primary: true, required: true, "A path, or several."),
-      .init("decode", \.decode, "How bytes become events."),
-      .init("follow", \.follow, "Go on reading what is added."),
-      .init("start", \.start, "With `follow`: where to begin in files that are there already."),
+      .init("decode", \.decode, "How bytes are decoded into events."),
+      .init("follow", \.follow, "Continue to read data that is added."),
+      .init("start", \.start, "With `follow`: where to start in files that exist already."),
       .init("maxLine", \.maxLine, "The longest line."),
-      .init("whenTooLong", \.whenTooLong, "What becomes of a longer line."),
+      .init("whenTooLong", \.whenTooLong, "What happens to a longer line."),
       .init("maxBytes", \.maxBytes, "The largest file for `decode: whole`."),
       .init(
         "rotateWait", \.rotateWait, range: 0...Int64.max,
@@ -53,10 +52,10 @@ public struct File: SourceComponent {
         "file: { path: '/var/log/nginx/*.log', follow: true, decode: { regex: combined } }"),
     ],
     edges: EdgeCases(
-      empty: "Completes at once; followed, it waits for lines.",
+      empty: "Completes at once; with `follow`, it waits for lines.",
       error:
         "A file that cannot be read ends it with an error; a line that cannot be decoded goes to the errors output.",
-      completion: "Behind the last line of the last file; followed, never.", disposal: "Closes the files."),
+      completion: "After the last line of the last file; with `follow`, never.", disposal: "Closes the files."),
     memory: "How far each file has been read.", persistence: .position(version: 1),
     knownAs: ["Vector file", "Fluent Bit tail", "Logstash file"],
     useCases: [
@@ -74,7 +73,7 @@ public struct File: SourceComponent {
     if follow, !decode.options.framing.hasOpenEnd {
       context.badValue(
         at: context.location,
-        "a file that is followed has no end, so 'decode: \(decode.options.format.rawValue)' cannot wait for it",
+        "a followed file has no end, which 'decode: \(decode.options.format.rawValue)' needs",
         .conflictingParameters, help: "Decode lines, or leave 'follow' out")
     }
   }
@@ -85,7 +84,9 @@ public struct File: SourceComponent {
 
   public func threads(_ limit: Int?) -> String? {
     follow
-      ? "read by a thread of its own, which runs turns while there is nothing to read; decoded in the turns"
+      ? """
+      read by a thread of its own, which runs turns while there is nothing to read; decoded on the pipeline thread
+      """
       : decode.options.threads(limit)
   }
 
@@ -180,7 +181,7 @@ public struct File: SourceComponent {
           if resumption.position.isOf(status), resumption.place.offset <= status.size {
             place = resumption.place
           } else {
-            log(.warning, "\(path) is another file now or shorter than it was; it is read from its beginning")
+            log(.warning, "\(path) was replaced or truncated; it is read from its start")
           }
           opened(status, path)
           first = file
@@ -258,7 +259,10 @@ public struct File: SourceComponent {
       if !parameters.decode.options.goesOn(at: place, dependence) {
         execution.services.log(
           .warning, execution.plan.steps[nodeContext.step.number].label,
-          "'decode' has changed and needs the beginning of a file; \(current?.path ?? "it") is read from there again")
+          """
+          'decode' has changed and needs the start of the file; \(current?.path ?? "it") is read again from its \
+          start
+          """)
         place = DecodingPosition()
       }
       if state.hasOtherParameters {
@@ -432,7 +436,7 @@ public struct File: SourceComponent {
         latest = nil
         execution.services.log(
           .warning, label,
-          "\(path) was truncated after byte \(offset); what was written just before that may be lost")
+          "\(path) was truncated after byte \(offset); data written just before that may be lost")
       case .finished(let path, let position):
         // Its successor may have the same path by now: only the file itself tells which input ends.
         if let input = inputs.removeValue(forKey: FileKey(position)), let decoder = input.decoder,
@@ -444,15 +448,15 @@ public struct File: SourceComponent {
       case .failed(let error): execution.services.log(.warning, label, error.message)
       case .retrying(let error):
         execution.services.log(
-          .warning, label, "\(error.message); the files that are known are read on, and it is tried again")
-      case .recovered(let path): execution.services.log(.info, label, "\(path) can be looked at again")
+          .warning, label, "\(error.message); known files are read on, and listing is tried again")
+      case .recovered(let path): execution.services.log(.info, label, "\(path) can be read again")
       case .lost(let position):
         inputs[FileKey(position)] = nil
-        execution.services.log(.warning, label, "\(position.path) is gone or shorter than it was")
+        execution.services.log(.warning, label, "\(position.path) was removed or truncated")
       case .overflow:
-        execution.services.log(.warning, label, "the kernel dropped file events; looked at everything again")
+        execution.services.log(.warning, label, "the kernel dropped file events; all files were checked")
       case .polling(let error):
-        execution.services.log(.warning, label, "\(error.message); looking once a second instead")
+        execution.services.log(.warning, label, "\(error.message); polling once a second instead")
       }
     }
 
@@ -480,7 +484,10 @@ public struct File: SourceComponent {
         if !parameters.decode.options.goesOn(at: place, dependence) {
           execution.services.log(
             .warning, execution.plan.steps[nodeContext.step.number].label,
-            "'decode' has changed and needs the beginning of a file; \(input.position.path) is read from there again")
+            """
+            'decode' has changed and needs the start of the file; \(input.position.path) is read again from its \
+            start
+            """)
           input.position.offset = 0
           input.memory = []
         }

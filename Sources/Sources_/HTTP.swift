@@ -35,19 +35,19 @@ public struct HTTP: SourceComponent {
 
   public static let spec = ComponentSpec<HTTP>(
     "http",
-    summary: "Requests a URL, once or again and again, and sends what the answer holds.",
+    summary: "Requests a URL, once or periodically, and sends the contents of the response.",
     details: """
-      Without `every` it completes after the answer. An answer with a status other than 2xx, a broken connection \
-      or a time-out ends the signal with an error, which `retry` and `catch` act on; `error.status` is the status.
+      Without `every` it completes after the response. A status other than 2xx, a broken connection or a time-out \
+      ends the signal with an error, which `retry` and `catch` handle; `error.status` is the status.
 
-      With `every`, requests start at that pace. If a request is still running when the next is due, the next is \
-      skipped. A request that fails goes to the errors output (RX525), with the body of the answer as its `event`, and \
+      With `every`, requests start at that interval. If a request is still running when the next is due, the next is \
+      skipped. A failed request goes to the errors output (RX525), with the body of the response as its `event`, and \
       the next one follows; with `onError: fail` the signal ends with the error.
 
-      Inside an inner signal the templates see the event that it is made for as `event`. Event data may appear only \
+      In an inner signal, the templates see the event that it was made for as `event`. Event data may appear only \
       after the host of the URL, and stays where the template puts it: a `?` or `#` in the path, `..` in any \
-      encoding, a space, or a line break in a header is refused. The event then goes to the errors output of the signal \
-      (RX524), and the inner signal completes without an answer. `urlEncode(...)` makes any text fit.
+      encoding, a space, or a line break in a header is refused. The event then goes to the errors output of the \
+      signal (RX524), and the inner signal completes without a response. `urlEncode(...)` makes any text fit.
       """,
     parameters: [
       .init("url", \.url, primary: true, required: true, "The URL, http or https."),
@@ -58,50 +58,53 @@ public struct HTTP: SourceComponent {
       .init(
         "jitter", \.jitter, range: 0...Int64.max,
         "Adds a random delay of up to this to each later request."),
-      .init("immediate", \.immediate, "With `every`: whether the first request is made at once."),
-      .init("decode", \.decode, "How the answer's body becomes events."),
+      .init("immediate", \.immediate, "With `every`: whether the first request starts at once."),
+      .init("decode", \.decode, "How the response body is decoded into events."),
       .init("auth", \.auth, "How to authenticate."),
       .init("tls", \.tls, "Certificates."),
       .init(
         "timeout", \.timeout, range: 1_000_000...Int64.max,
-        "How long a request may take in all, from its beginning to the last byte of the answer."),
+        "How long a request may take, from its start to the last byte of the response."),
       .init(
         "connectTimeout", \.connectTimeout, range: 1_000_000...Int64.max,
-        "How long finding the host and connecting may take, TLS included; at most `timeout`."),
+        "How long name resolution and connecting may take, TLS included; at most `timeout`."),
       .init(
         "stopTimeout", \.stopTimeout, range: 0...Int64.max,
-        "How long a request under way may still take when the pipeline is stopped; then it is broken off."),
+        "How long a request under way may still take when the pipeline is stopped; then it is cancelled."),
       .init(
         "redirects", \.redirects, range: 0...20,
         "How many redirects to follow; only to the same scheme and host."),
-      .init("maxResponse", \.maxResponse, "The largest body of an answer, after decompression."),
+      .init("maxResponse", \.maxResponse, "The largest response body, after decompression."),
       .init("proxy", \.proxy, "A proxy, http://HOST:PORT; the environment's is not used."),
-      .init("acceptCompressed", \.acceptCompressed, "Whether the answer may come compressed."),
+      .init("acceptCompressed", \.acceptCompressed, "Whether the response may be compressed."),
       .init(
         "allowPrivate", \.allowPrivate,
-        "Whether a host name may lead to a private address. Addresses that are written out always may."),
+        "Whether a host name may resolve to a private address. Literal addresses are always allowed."),
     ],
     examples: [
       .snippet("every ten seconds", "http: { url: 'http://127.0.0.1:8080/status', every: 10s, timeout: 2s }"),
       .snippet("a text", "http: { url: 'http://127.0.0.1:8080/health', decode: text }"),
     ],
     edges: EdgeCases(
-      empty: "An answer without a body gives no event (text) or an event that cannot be decoded (JSON).",
+      empty: "A response without a body gives no event (text) or an event that cannot be decoded (JSON).",
       error: """
         A status other than 2xx, a broken connection or a time-out ends it with an error; with `every` that request goes to \
         the errors output, and the next one follows. If libcurl is not installed, the pipeline ends.
         """,
       completion:
-        "After the answer; with `every`, never. When the pipeline is stopped: after the answer, or `stopTimeout`.",
-      disposal: "Breaks the request off and lets the connection go."),
+        """
+        After the response; with `every`, never. When the pipeline is stopped: after the response, or \
+        `stopTimeout`.
+        """,
+      disposal: "Cancels the request and frees the connection."),
     memory: """
-      The request under way, and the answer until it is decoded. After a restart a request that was under way is made \
-      again, and the pace of `every` goes on.
+      The request under way, and the response until it is decoded. After a restart, a request that was under way is \
+      repeated, and the schedule of `every` continues.
       """,
     persistence: .state(version: 1),
     knownAs: ["Vector http_client", "Benthos http_client", "Logstash http_poller"],
     useCases: [
-      .init(.reading, "poll a URL every so often", "http: { url: \"http://127.0.0.1:8080/status\", every: 10s }"),
+      .init(.reading, "poll a URL periodically", "http: { url: \"http://127.0.0.1:8080/status\", every: 10s }"),
       .init(.reading, "fetch something once", "http: { url: \"http://127.0.0.1:8080/config.json\" }"),
     ],
     seeAlso: ["httpServer", "flattenMap"])
@@ -114,7 +117,11 @@ public struct HTTP: SourceComponent {
 
   public var outputType: EventType { decode.options.eventType }
 
-  public func threads(_ limit: Int?) -> String? { "fetched by the thread of all HTTP requests, decoded in the turns" }
+  public func threads(_ limit: Int?) -> String? {
+    """
+    fetched by the thread of all HTTP requests, decoded on the pipeline thread
+    """
+  }
 
   public var runsOnVirtualTime: Bool { true }
 
@@ -310,7 +317,7 @@ public struct HTTP: SourceComponent {
     private func breakOff() {
       execution.services.log(
         .warning, execution.plan.steps[nodeContext.step.number].label,
-        "a request was broken off: it was not answered within \(parameters.stopTimeout) after the pipeline was stopped")
+        "a request was cancelled: no response came within \(parameters.stopTimeout) after the pipeline was stopped")
       completeEarly()
     }
 

@@ -35,17 +35,18 @@ public struct HTTPServerSource: SourceComponent {
         if host.hasPrefix("["), host.hasSuffix("]") {
           address.host = String(host.dropFirst().dropLast())
           guard HostSyntax.kind(address.host) == .version6 else {
-            return refuse(": what stands in brackets must be an IPv6 address")
+            return refuse(": brackets must contain an IPv6 address")
           }
         } else if !host.isEmpty {
           address.host = String(host)
           switch HostSyntax.kind(address.host) {
           case .version4, .name: break
-          case .version6: return refuse(": IPv6 addresses stand in brackets", "Write '[\(host)]:\(port)'")
+          case .version6: return refuse(": an IPv6 address needs brackets", "Write '[\(host)]:\(port)'")
           case nil where HostSyntax.kind(text) == .version6:
-            return refuse(": IPv6 addresses stand in brackets", "Write '[\(text)]:PORT'")
+            return refuse(": an IPv6 address needs brackets", "Write '[\(text)]:PORT'")
           case nil where host == "*":
-            return refuse(": all addresses are 0.0.0.0, or [::] with those of IPv6", "Write '0.0.0.0:\(port)'")
+            return refuse(
+              ": all IPv4 addresses are 0.0.0.0; all addresses, with IPv6, are [::]", "Write '0.0.0.0:\(port)'")
           case nil where host.contains("/"):
             return refuse(": a server listens on a host and a port, not on a URL; its path is the parameter 'path'")
           case nil: return refuse(": its host is neither an IP address nor a name")
@@ -75,10 +76,11 @@ public struct HTTPServerSource: SourceComponent {
       if let mark = text.utf8.first(where: { $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "#") }) {
         return refuse(
           "'\(Character(Unicode.Scalar(mark)))' ends it",
-          "Leave out what stands behind it; 'meta.query' has what a request says there")
+          "Leave out the rest; 'meta.query' has the query of a request")
       }
       guard text.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else {
-        return refuse("a space or what is not ASCII comes encoded", "Write it as clients send it, such as '/a%20b'")
+        return refuse(
+          "spaces and non-ASCII characters are percent-encoded", "Write it as clients send it, such as '/a%20b'")
       }
       return Path(text: text)
     }
@@ -94,7 +96,7 @@ public struct HTTPServerSource: SourceComponent {
       let common = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
       if !common.contains(text), common.contains(text.uppercased()) {
         context.badValue(
-          node, "methods are told apart by case, and no client sends '\(node.shown)'",
+          node, "methods are case-sensitive, and no client sends '\(node.shown)'",
           help: "Write '\(text.uppercased())'")
         return nil
       }
@@ -123,54 +125,57 @@ public struct HTTPServerSource: SourceComponent {
 
   public static let spec = ComponentSpec<HTTPServerSource>(
     "httpServer",
-    summary: "Takes HTTP requests and sends each as an event, or the events that its body holds.",
+    summary: "Receives HTTP requests and sends each as an event, or the events in its body.",
     details: """
-      Without `decode` the event is the request: `{ method, path, query, headers, body }`, header names \
-      in lower case; a `reply` sink answers it. With `decode` the events are what the body holds, `meta` \
-      tells the method, path and query, and the server answers by itself: when the sinks have written what \
-      came of the events, so a client may forget what has been answered with 200. What a step keeps for later \
-      (`throttle`, a window, an inner signal that waits) is not waited for. It listens on the loopback \
-      address unless told otherwise; elsewhere it wants `auth`, or `allowUnauthenticated`.
+      Without `decode` the event is the request: `{ method, path, query, headers, body }`, header names in lower \
+      case; a `reply` sink answers it. With `decode` the events are the contents of the body, `meta` has the method, \
+      path and query, and the server itself answers when the sinks have written the results of the events: a client \
+      need not send again what was answered with 200. Events that a step keeps for later (`throttle`, a window, an \
+      inner signal that waits) are not waited for. By default it listens on the loopback address; any other address \
+      requires `auth` or `allowUnauthenticated`.
 
-      Bodies may come compressed (`Content-Encoding: gzip`, `deflate` or `zstd`; another one is answered 415), and `maxBody` \
-      holds for what they become. The event of a compressed request has the content, and no header that tells of the \
-      compression.
+      Bodies may be compressed (`Content-Encoding: gzip`, `deflate` or `zstd`; any other is answered 415), and \
+      `maxBody` limits the decompressed size. The event of a compressed request has the decompressed content and no \
+      header about the compression.
 
-      A pipeline that takes nothing in, because a sink cannot write, must not fill the memory with requests. A request \
-      that has waited for `queueTimeout` gets 503 with `Retry-After`, and then every new one gets it at once until the \
-      pipeline takes something in again. All requests of the server that are coming in or waiting share `maxBuffered`; what does not \
-      fit gets the same answer. A request whose client has left is dropped if the pipeline has not taken it in. \
-      Nothing that is answered so has been taken in.
+      If the pipeline takes no input, because a sink cannot write, waiting requests must not fill the memory. A \
+      request that has waited for `queueTimeout` gets 503 with `Retry-After`, and then every new one gets it at once \
+      until the pipeline takes input again. All incoming and waiting requests share `maxBuffered`; a request that \
+      does not fit gets the same answer. A request whose client has disconnected is dropped if the pipeline has not \
+      taken it. No request with this answer has been taken.
       """,
     parameters: [
       .init("address", \.address, primary: true, required: true, "HOST:PORT, or a port on 127.0.0.1."),
       .init("path", \.path, "The only path to serve; others are answered 404."),
       .init("methods", \.methods, "The only methods to serve; others are answered 405."),
-      .init("decode", \.decode, "How bodies become events; the request itself if left out."),
-      .init("answer", \.answer, "Who answers, and when; `written` with `decode`, else `reply`."),
-      .init("auth", \.auth, "What clients must present."),
+      .init("decode", \.decode, "How bodies are decoded into events; by default the event is the request itself."),
+      .init("answer", \.answer, "What answers, and when; `written` with `decode`, otherwise `reply`."),
+      .init("auth", \.auth, "The credentials that clients must present."),
       .init(
         "allowUnauthenticated", \.allowUnauthenticated,
-        "Serve everybody on an address that is not loopback."),
+        "Serve every client on an address other than loopback."),
       .init("maxBody", \.maxBody, "The largest body, also when it is decompressed; more is answered 413."),
       .init(
         "maxBuffered", \.maxBuffered,
-        "How much memory the requests may take that are coming in or waiting for the pipeline, all together; more are answered 503. 64MiB if left out, or `maxBody` if that is larger."
+        """
+        The memory for all requests that come in or wait for the pipeline; more are answered 503. Default: 64MiB, \
+        or `maxBody` if that is larger.
+        """
       ),
       .init(
         "maxConnections", \.maxConnections, range: 1...100_000,
-        "Connections at a time; more are answered 503."),
+        "The largest number of connections; more are answered 503."),
       .init(
         "queueTimeout", \.queueTimeout, range: 1_000_000...Int64.max,
-        "How long a request may wait until the pipeline takes it in before it gets 503."),
+        "How long a request may wait for the pipeline before it gets 503."),
       .init(
         "replyTimeout", \.replyTimeout, range: 1_000_000...Int64.max,
-        "How long a request may wait for its answer before it gets 504; what the pipeline has not taken in by then, it does not take in."
+        "How long a request may wait for its answer before it gets 504. The pipeline does not take it after that."
       ),
     ],
     examples: [
       .snippet("requests to answer", "httpServer: { address: 127.0.0.1:8899, path: /search.json }"),
-      .snippet("events to take in", "httpServer: { address: 8900, decode: ndjson }"),
+      .snippet("events to receive", "httpServer: { address: 8900, decode: ndjson }"),
       .snippet(
         "large bodies, and little memory for them",
         "httpServer: { address: 8900, decode: ndjson, maxBody: 8MiB, maxBuffered: 16MiB, queueTimeout: 2s }"),
@@ -179,11 +184,12 @@ public struct HTTPServerSource: SourceComponent {
       empty: "A body without an event is answered like any other.",
       error:
         "A port that cannot be used ends it with an error; a bad request is answered with 400 and goes to the errors output.",
-      completion: "Never, but at a shutdown.", disposal: "Closes the port; requests under way are answered first."),
+      completion: "Only when the pipeline is stopped.",
+      disposal: "Closes the port; requests under way are answered first."),
     memory: "Requests that wait for the pipeline, up to `maxBuffered`.",
     knownAs: ["Vector http_server", "Benthos http_server", "Fluent Bit http"],
     useCases: [
-      .init(.reading, "take events over HTTP", "httpServer: { address: 8080, decode: json }"),
+      .init(.reading, "receive events over HTTP", "httpServer: { address: 8080, decode: json }"),
       .init(.reading, "be an HTTP service that answers", "httpServer: { address: 8080, path: /search }"),
     ],
     seeAlso: ["http", "reply"])
@@ -191,9 +197,9 @@ public struct HTTPServerSource: SourceComponent {
   public func validate(_ context: inout DecodingContext) {
     if !address.isLoopback, auth == nil, !allowUnauthenticated {
       context.badValue(
-        at: context.location, "'httpServer' would serve everybody who can reach \(address.host)",
+        at: context.location, "'httpServer' would serve every client that can reach \(address.host)",
         .conflictingParameters,
-        help: "Add 'auth', listen on 127.0.0.1, or say 'allowUnauthenticated: true'")
+        help: "Add 'auth', listen on 127.0.0.1, or set 'allowUnauthenticated: true'")
     }
     if let maxBuffered, maxBuffered.bytes < maxBody.bytes {
       context.badValue(
@@ -228,7 +234,11 @@ public struct HTTPServerSource: SourceComponent {
 
   public var outputType: EventType { decode?.options.eventType ?? .dyn }
 
-  public func threads(_ limit: Int?) -> String? { "received by the threads of the HTTP server, decoded in the turns" }
+  public func threads(_ limit: Int?) -> String? {
+    """
+    received by the threads of the HTTP server, decoded on the pipeline thread
+    """
+  }
 
   public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     Node(self, nodeContext, downstream)
@@ -270,9 +280,12 @@ public struct HTTPServerSource: SourceComponent {
           case .acceptPaused(let reason):
             services.log(
               .warning, label,
-              "connections cannot be taken (\(reason)) and wait until they can; raise the limit of open files, or lower 'maxConnections'"
+              """
+              connections cannot be accepted (\(reason)) and wait; raise the limit of open files, or lower \
+              'maxConnections'
+              """
             )
-          case .acceptResumed: services.log(.info, label, "connections are taken again")
+          case .acceptResumed: services.log(.info, label, "connections are accepted again")
           }
         } handOver: {
           if queue.attend() { executor.postBatch { Node.takeNext(of: queue, node, executor) } }

@@ -12,24 +12,23 @@ public struct Interval: SourceComponent {
 
   public static let spec = ComponentSpec<Interval>(
     "interval",
-    summary: "Sends an event each time a period has passed, or by a cron schedule.",
+    summary: "Sends an event at a fixed interval, or by a cron schedule.",
     details: """
-      The event is `{ tick, time }`: the number of the tick, from 1, and the time of day. Periods are \
-      measured on the monotonic clock and counted from the start, so delays do not add up and a change \
-      of the clock moves nothing; ticks that were missed, as while a laptop slept, are not made up for. \
-      A schedule follows the clock of its time zone, with the rules of cron. Where it names minutes and \
-      hours, each time of day is run once: one that a change of the clock by up to three hours skips (the \
-      beginning of summer time, or a clock that is set) is run at the moment of the change, and one that it \
-      repeats is not run again. A schedule whose minute or hour begins with `*` goes by the clock as it is: \
-      it skips what the clock skips, and runs in both of two equal hours. A larger change corrects the \
-      clock: the schedule goes on from the new time. It never completes.
+      The event is `{ tick, time }`: the number of the tick, from 1, and the time of day. Intervals are measured on \
+      the monotonic clock from the start, so delays do not add up and setting the clock has no effect; missed ticks, \
+      as while a laptop slept, are skipped. A schedule follows the clock of its time zone, with the rules of cron. \
+      If it names minutes and hours, each time of day runs once: a time skipped by a change of the clock of up to \
+      three hours (the start of summer time, or a clock that is set) runs at the moment of the change, and a \
+      repeated time does not run again. A schedule whose minute or hour starts with `*` follows the clock: it skips \
+      what the clock skips, and runs in both of two equal hours. After a larger change, the schedule continues from \
+      the new time. The source never completes.
       """,
     parameters: [
       .init("every", \.every, primary: true, range: 1_000...Int64.max, "The period."),
-      .init("immediate", \.immediate, "Send the first tick at once, not after one period."),
+      .init("immediate", \.immediate, "Send the first tick at once, not after one interval."),
       .init(
         "leeway", \.leeway, range: 0...Int64.max,
-        "How late a tick may be, so that timers can be served together."),
+        "How late a tick may be, so that timers can be combined."),
       .init("cron", \.cron, "A schedule: minute, hour, day of month, month, day of week."),
       .init("timezone", \.timezone, "The time zone of the schedule, an IANA name."),
     ],

@@ -7,7 +7,7 @@ public struct NeverSource: SourceComponent {
   public static let spec = ComponentSpec<NeverSource>(
     "never",
     summary: "Sends nothing and does not end.",
-    details: "It ends, as every source, when the pipeline is stopped.",
+    details: "Like every source, it ends when the pipeline is stopped.",
     examples: [
       .snippet("neither an event nor an end", "never: {}"),
       .pipeline(
@@ -28,9 +28,9 @@ public struct NeverSource: SourceComponent {
     ],
     edges: EdgeCases(
       empty: "It neither sends nor ends.", error: "", completion: "Only when the pipeline is stopped.",
-      disposal: "There is nothing to free."),
+      disposal: "Nothing to free."),
     knownAs: ["RxJS NEVER", "Combine Empty(completeImmediately: false)", "ReactiveCocoa never"],
-    useCases: [.init(.reading, "have a signal that stays silent, to try time-outs", "never: {}")],
+    useCases: [.init(.reading, "have a silent signal, to test time-outs", "never: {}")],
     seeAlso: ["empty", "error"])
 
   public var runsOnVirtualTime: Bool { true }

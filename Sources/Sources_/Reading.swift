@@ -60,10 +60,10 @@ extension DecoderOptions {
 
   /// Which threads read and decode a stream, in words.
   func threads(_ limit: Int?) -> String {
-    if limit == 1 { return "read by a thread of its own, decoded in the turns" }
+    if limit == 1 { return "read by a thread of its own, decoded on the pipeline thread" }
     guard readsBlocksApart else { return "read and decoded by a thread of its own" }
-    let most = limit.map { "up to \($0)" } ?? "up to as many as there are processors"
-    return "read and decoded by a thread of its own, by \(most) where the turns wait for it"
+    let most = limit.map { "up to \($0)" } ?? "up to one for each processor"
+    return "read and decoded by a thread of its own, by \(most) if the pipeline waits for it"
   }
 }
 

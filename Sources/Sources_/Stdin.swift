@@ -19,9 +19,9 @@ public struct Stdin: SourceComponent {
       a process can read standard input.
       """,
     parameters: [
-      .init("decode", \.decode, primary: true, "How bytes become events."),
+      .init("decode", \.decode, primary: true, "How bytes are decoded into events."),
       .init("maxLine", \.maxLine, "The longest line."),
-      .init("whenTooLong", \.whenTooLong, "What becomes of a longer line."),
+      .init("whenTooLong", \.whenTooLong, "What happens to a longer line."),
       .init("maxBytes", \.maxBytes, "The largest input for `decode: whole`."),
     ],
     examples: [
@@ -85,7 +85,7 @@ public struct Stdin: SourceComponent {
       }
       guard hasClaim else {
         finish(
-          failing: SignalFailure(.source, "another source reads standard input already", at: nodeContext.location))
+          failing: SignalFailure(.source, "another source already reads standard input", at: nodeContext.location))
         return
       }
       guard let decoder = makeDecoder(parameters.decode.options) else { return }
@@ -178,7 +178,10 @@ public struct Stdin: SourceComponent {
       } else {
         execution.services.log(
           .warning, execution.plan.steps[nodeContext.step.number].label,
-          "'decode' has changed and needs the beginning of the input, which has been read; the next row names the columns"
+          """
+          'decode' has changed and needs the start of the input, which has been read; the next row names the \
+          columns
+          """
         )
       }
     }

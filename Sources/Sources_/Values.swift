@@ -10,24 +10,24 @@ public struct Values: SourceComponent {
   public static let spec = ComponentSpec<Values>(
     "values",
     summary: "Sends values that are written in the pipeline file, then completes.",
-    details: "It is for trying chains out, for fixed beginnings and for tests.",
+    details: "Use it to try out chains, for fixed first events and for tests.",
     parameters: [
       .init("list", \.list, primary: true, required: true, "The events: a list, or one value."),
       .init(
         "every", \.every, range: 1...Int64.max,
-        "The time from one event to the next; all at once if left out."),
+        "The time from one event to the next; by default all are sent at once."),
     ],
     examples: [
       .snippet("three numbers", "values: [1, 2, 3]"),
       .snippet("one a second", "values: { list: [tick, tock], every: 1s }"),
     ],
     edges: EdgeCases(
-      empty: "An empty list completes at once.", error: "", completion: "Behind the last value.",
+      empty: "An empty list completes at once.", error: "", completion: "After the last value.",
       disposal: "Frees its timer; the remaining values are not sent."),
     persistence: .state(version: 1), knownAs: ["RxJS of, from", "Benthos generate"],
     useCases: [
       .init(.reading, "try a chain out with values of my own", "values: [1, 2, 3]"),
-      .init(.reading, "play events at a fixed pace", "values: { list: [tick, tock], every: 1s }"),
+      .init(.reading, "send events at a fixed rate", "values: { list: [tick, tock], every: 1s }"),
     ],
     seeAlso: ["interval"])
 

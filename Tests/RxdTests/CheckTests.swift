@@ -178,7 +178,7 @@ struct CheckTests {
     #expect(both.status == 0)
     #expect(
       both.output == """
-        warning[RX338]: another of these pipelines is called 'same', too
+        warning[RX338]: another of these pipelines is also called 'same'
          --> \(b):1:7
           |
         1 | name: same
@@ -188,9 +188,9 @@ struct CheckTests {
           |
         1 | name: same
           |       ----
-          = help: Give one of them another 'name': the log and the dead letters tell them apart by it
+          = help: Give one of them another 'name': the log and the dead letters identify pipelines by name
 
-        warning[RX337]: the pipeline 'same' reads standard input, too, and only one of them can
+        warning[RX337]: the pipeline 'same' also reads standard input, and only one can
          --> \(b):2:21
           |
         2 | sources: { lines: { stdin: {} } }
@@ -200,7 +200,7 @@ struct CheckTests {
           |
         2 | sources: { lines: { stdin: {} } }
           |                     -----
-          = help: Run them as processes of their own
+          = help: Run them as separate processes
 
         2 warnings in \(b)
         \(a): ok (1 source, 1 sink)
@@ -211,7 +211,7 @@ struct CheckTests {
     let run = try Rxd.run(a, b, "--log-format", "text", input: "x\n")
     #expect(run.errors.contains("RX337") && run.errors.contains("RX338"), "\(run.status): \(run.errors)")
     let piped = try Rxd.run("check", "-", input: text)
-    #expect(piped.output.contains("the pipeline file comes from standard input itself"))
+    #expect(piped.output.contains("the pipeline file itself is read from standard input"))
   }
 
   @Test func theDirectoryOfASinkIsLookedFor() throws {

@@ -81,7 +81,7 @@ struct ServerTests {
     #expect(limiting.terminationStatus == 0)
     var clients: [Connection] = []
     for _ in 0..<20 { clients.append(try Connection(port: port)) }
-    let warning = try process.errorLine(with: "connections cannot be taken")
+    let warning = try process.errorLine(with: "connections cannot be accepted")
     #expect(warning.contains("the limit of open files"))
     let start = try spent(process)
     let clock = ContinuousClock.now
@@ -95,7 +95,7 @@ struct ServerTests {
     clients[10].post("{}\n")
     #expect(clients[10].status() == 200)
     let next = try process.errorLine(with: "connections ")
-    #expect(next.contains("connections are taken again"), "one warning for all attempts")
+    #expect(next.contains("connections are accepted again"), "one warning for all attempts")
     let seconds = clock.duration(to: .now) / .seconds(1)
     #expect(try spent(process) - start < 0.5 + seconds / 2)
     process.send(SIGKILL)

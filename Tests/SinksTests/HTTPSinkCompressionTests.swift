@@ -202,7 +202,7 @@ final class HandWorker: Worker, @unchecked Sendable {
     sending.run()
     #expect(
       sending.failure?.message
-        == "POST answered 415, so the server takes no bodies that are compressed with zstd: leave 'compress' out")
+        == "POST answered 415, so the server does not accept bodies compressed with zstd: leave 'compress' out")
     let plain = try pipeline("compress: zstd", events: "a")
     plain.http.script = { _, _ in ScriptedHTTP.status(415) }
     plain.run()
@@ -210,9 +210,9 @@ final class HandWorker: Worker, @unchecked Sendable {
   }
 
   @Test(arguments: [
-    ("compress: lzma", "lzma"), ("compress: { format: gzip, level: 10 }", "knows 1 to 9"),
+    ("compress: lzma", "lzma"), ("compress: { format: gzip, level: 10 }", "supports 1 to 9"),
     ("compress: { format: zstd, level: 20 }", "level"), ("compress: { level: 3 }", "format"),
-    ("compress: { format: none, level: 3 }", "means nothing"),
+    ("compress: { format: none, level: 3 }", "has no effect"),
     ("compress: gzip, headers: { content-encoding: gzip }", "Content-Encoding"),
   ])
   func refusesAtCheckTime(_ parameters: String, _ reason: String) {

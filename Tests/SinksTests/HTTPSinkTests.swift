@@ -320,9 +320,9 @@ import Testing
     #expect(
       sending.log == [
         "warning shop http: nobody listens; trying again",
-        "info shop http: the server answers again, after 8 failed requests in 5s500ms",
+        "info shop http: the server responds again, after 8 failed requests in 5s500ms",
         "warning shop http: POST answered 500; trying again",
-        "info shop http: the server answers again, after 1 failed request in 100ms",
+        "info shop http: the server responds again, after 1 failed request in 100ms",
       ], "\(sending.log)")
   }
 
@@ -428,8 +428,11 @@ import Testing
     ("{ url: 'http://h.example/', batch: { count: 1, size: 2 } }", "size"),
     ("{ url: 'http://h.example/', encode: text, batch: { form: array } }", "array"),
     ("{ url: 'http://h.example/', retry: { attempts: 0 } }", "attempts"),
-    ("{ url: 'http://h.example/', retry: { delay: 1m } }", "'delay' of 'retry' is 1m, above 'maxDelay', which is 30s"),
-    ("'http://u:secret@h.example/'", "holds a password"), ("'http://169.254.169.254/'", "link-local"),
+    (
+      "{ url: 'http://h.example/', retry: { delay: 1m } }",
+      "'delay' of 'retry' is 1m, longer than 'maxDelay', which is 30s"
+    ),
+    ("'http://u:secret@h.example/'", "contains a password"), ("'http://169.254.169.254/'", "link-local"),
     ("'http://h.example:99999/'", "port"),
     ("{ url: 'http://h.example/', headers: { Transfer-Encoding: chunked } }", "cannot be set"),
     ("{ url: 'http://h.example/', headers: { X: \"a\\r\\nb: c\" } }", "line break"),

@@ -372,7 +372,7 @@ import Transport
     replying.run()
     #expect(replying.outcome == .completed)
     #expect(replying.counters.rejected == 1)
-    #expect(replying.deadLetters.first?.contains("there is no request that this event could answer") == true)
+    #expect(replying.deadLetters.first?.contains("the event does not come from an HTTP request") == true)
   }
 
   @Test func aPortInUseIsAFailureThatNamesIt() throws {
@@ -436,7 +436,7 @@ import Transport
         out: { from: requests, discard: {} }
       """)
     #expect(complaints.isEmpty == !isRefused, "\(complaints)")
-    if isRefused { #expect(complaints.first?.contains("would serve everybody") == true, "\(complaints)") }
+    if isRefused { #expect(complaints.first?.contains("would serve every client") == true, "\(complaints)") }
   }
 
   @Test(arguments: [

@@ -147,11 +147,11 @@ import Testing
     pipeline.http.script = { number, _ in ScriptedHTTP.status(number < 2 ? status : 200) }
     pipeline.run()
     #expect(pipeline.outcome == .completed)
-    let reason = "POST answered \(status), which no other event will change: check the URL and 'auth'"
+    let reason = "POST answered \(status), which will not change for other events: check the URL and 'auth'"
     #expect(pipeline.probe("lost").events == (1...4).map { "[\($0),\"\(reason)\"]" })
     #expect(pipeline.http.bodies == ["1\n2\n", "3\n4\n", "5\n6\n", "7\n"])
     #expect(
-      pipeline.log == ["warning shop http: \(reason); events go to the errors output until the server takes some"])
+      pipeline.log == ["warning shop http: \(reason); events go to the errors output until the server accepts some"])
     #expect(pipeline.counters.sent == 3 && pipeline.counters.rejected == 4)
   }
 

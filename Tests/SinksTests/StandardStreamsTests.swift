@@ -78,7 +78,7 @@ struct StandardStreamsTests {
       """, in: scratch)
     #expect(program.wait() == 1)
     let errors = String(decoding: program.errors.readDataToEndOfFile(), as: UTF8.self)
-    #expect(errors.contains("another source reads standard input already"))
+    #expect(errors.contains("another source already reads standard input"))
   }
 
   @Test func aReaderThatLeavesEndsTheProgramQuietly() throws {

@@ -307,7 +307,7 @@ import Testing
     let asking = try inner(
       "{ url: 'http://h.example/', headers: { X: '{{ event }}' } }", events: #"["a\r\nEvil: 1"]"#)
     #expect(asking.http.exchanges.isEmpty)
-    #expect(asking.probe("lost").events.first?.contains("'X' would hold a line break") == true)
+    #expect(asking.probe("lost").events.first?.contains("'X' would contain a line break") == true)
     #expect(asking.outcome == .completed)
   }
 
@@ -323,8 +323,8 @@ import Testing
     ("{ url: 'http://h.example/', redirects: 99 }", "redirects"),
     ("{ method: GET }", "url"),
     ("{ url: 'http://h.example/{{ event. }}' }", ""),
-    ("'http://h example/'", "holds a space"), ("'http://u:secret@h.example/'", "holds a password"),
-    ("'http://u@h.example/'", "holds a user name"), ("'http://h.example:0/'", "port"),
+    ("'http://h example/'", "contains a space"), ("'http://u:secret@h.example/'", "contains a password"),
+    ("'http://u@h.example/'", "contains a user name"), ("'http://h.example:0/'", "port"),
     ("'http://h.example:65536/'", "port"), ("'http://h.example:8o/{{ event }}'", "port"),
     ("'http://[::1/'", "no closing ]"), ("'http://[::g]/'", "no IPv6 address"),
     ("'http://[::1]x/'", "other than a port"),

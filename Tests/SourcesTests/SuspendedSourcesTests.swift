@@ -129,7 +129,7 @@ import Testing
       yaml("{ path: '\(scratch("a.csv"))', follow: true, decode: { csv: { delimiter: ';' } } }"), restoring: state)
     second.run { second.events.count == 1 }
     #expect(second.events == [#"{"a":"1","b":"2"}"#])
-    #expect(second.log.contains { $0.contains("is read from there again") })
+    #expect(second.log.contains { $0.contains("is read again from its start") })
   }
 
   /// After a failure files go on behind the event that failed; nothing is read twice.

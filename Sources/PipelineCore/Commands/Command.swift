@@ -5,10 +5,10 @@ struct Command: OperatorComponent {
     case reject, queue, drop, latest
     var help: String {
       switch self {
-      case .reject: "refused: it goes to the errors output of the signal that it came from"
-      case .queue: "executed when it is its turn"
+      case .reject: "the event goes to the errors output of its signal"
+      case .queue: "the event waits in a queue"
       case .drop: "dropped"
-      case .latest: "executed at once; what is being executed ends"
+      case .latest: "the event is executed at once, and the running execution ends"
       }
     }
   }
@@ -17,8 +17,8 @@ struct Command: OperatorComponent {
     case all, newest
     var help: String {
       switch self {
-      case .all: "those of all executions as they come"
-      case .newest: "those of the newest execution; older ones go on unheard"
+      case .all: "the values of all executions as they come"
+      case .newest: "the values of the newest execution; older ones run on without effect on the output"
       }
     }
   }
@@ -35,35 +35,36 @@ struct Command: OperatorComponent {
 
   static let spec = ComponentSpec<Command>(
     "command",
-    summary: "Work on demand: a signal made for each execution, and a rule for requests that come meanwhile.",
+    summary: "Runs a signal on demand, with a rule for requests that come during an execution.",
     details: """
-      `execute: NAME` in a chain executes it for each event, which `run` sees as `outer` (and, in the \
-      parameters of its source, as `event`). It can be executed while its `enabled` signal, true until it \
-      has said otherwise, is true and, unless executions may be concurrent, none is going on. Its outputs \
-      are `NAME.values`, `NAME.executing` and `NAME.enabled`, which begin with what holds now and say \
-      changes only, and `NAME.errors`: what made an execution fail, which never ends the command. An \
-      execution is over when its signal has completed or failed; one that never ends is never over. The \
-      command ends when everybody who could execute it has ended and nothing is being executed.
+      `execute: NAME` in a chain executes the command for each event, which `run` sees as `outer` (and, in the \
+      parameters of its source, as `event`). The command can be executed while its `enabled` signal is true (it \
+      counts as true before its first event) and, unless executions may be concurrent, none is running. Its outputs \
+      are `NAME.values`; `NAME.executing` and `NAME.enabled`, which send the current state first and then changes \
+      only; and `NAME.errors`, the failures of executions, which never end the command. An execution ends when its \
+      signal completes or fails. The command ends when no step can execute it any more and nothing is running.
 
-      Who begins to listen to `NAME.values` late misses nothing: first come the values that the newest \
-      execution, over or not, and those that go on beside it have sent, the last `replay` of them, then what \
-      they send from then on. They are forgotten when an execution begins while no other goes on. A value that is told \
-      again answers no HTTP request. `NAME.errors` tells nothing twice: what comes while nobody listens is a \
+      Late subscribers of `NAME.values` first receive the last `replay` values of the newest execution, finished or \
+      not, and of those that run beside it. These values are forgotten when an execution starts while no other runs. \
+      A repeated value answers no HTTP request. `NAME.errors` is not replayed: an error without a subscriber is a \
       dead letter.
       """,
     parameters: [
-      .init("run", \.run, required: true, "The signal that an execution is."),
+      .init("run", \.run, required: true, "The signal that an execution runs."),
       .init(
         "allowsConcurrentExecution", \.allowsConcurrentExecution,
-        "Whether it can be executed while it is being executed."),
+        "Whether executions may run at the same time."),
       .init(
         "maxConcurrent", \.maxConcurrent, range: 1...10_000,
-        "How many executions may go on at once, if they may be concurrent; more find it busy."),
-      .init("whenBusy", \.whenBusy, "What becomes of an event that finds it busy."),
+        """
+        How many executions may run at the same time, if they may be concurrent; further events find the command \
+        busy.
+        """),
+      .init("whenBusy", \.whenBusy, "What happens to an event while the command is busy."),
       .init(
         "queueLimit", \.queueLimit, range: 1...10_000_000,
-        "How many events may wait under `queue` before input is held back."),
-      .init("deliver", \.deliver, "Whose values `NAME.values` sends."),
+        "How many events may wait under `queue` before the pipeline's input pauses."),
+      .init("deliver", \.deliver, "Which executions' values `NAME.values` sends."),
       .init(
         "replay", \.replay, range: 0...1_000_000,
         "How many values late subscribers of `NAME.values` receive first."),
@@ -74,13 +75,13 @@ struct Command: OperatorComponent {
         "run: { from: { http: 'http://127.0.0.1:8080/reindex' } }\nwhenBusy: queue")
     ],
     edges: EdgeCases(
-      empty: "An execution that sends nothing is over when its signal completes.",
-      error: "That of an execution is an event of `NAME.errors` and never ends the command.",
-      completion: "Ends when all who may execute it have ended and nothing is being executed.",
-      disposal: "Who stops listening does not cancel the work."),
+      empty: "An execution without events ends when its signal completes.",
+      error: "The failure of an execution is an event of `NAME.errors` and never ends the command.",
+      completion: "Ends when no step can execute it any more and nothing is running.",
+      disposal: "Unsubscribing from an output does not cancel executions."),
     memory: """
-      The executions that are going on with their inputs, the events that wait, and the last `replay` values. An \
-      HTTP client that waits for an answer has gone after a restart.
+      The running executions with their inputs, the waiting events, and the last `replay` values. HTTP clients that \
+      wait for an answer are lost at a restart.
       """,
     persistence: .state(version: 1),
     knownAs: ["ReactiveCocoa RACCommand", "ReactiveSwift Action", "RxSwift Action"],
@@ -96,7 +97,7 @@ struct Command: OperatorComponent {
   func validate(_ context: inout DecodingContext) {
     if allowsConcurrentExecution, whenBusy == .latest {
       context.badValue(
-        at: context.location, "'whenBusy: latest' ends what is being executed, so nothing is ever concurrent",
+        at: context.location, "'whenBusy: latest' ends the running execution, so none is ever concurrent",
         .conflictingParameters, help: "Remove 'allowsConcurrentExecution'")
     }
   }

@@ -36,7 +36,7 @@ extension Compilation {
       for other in standardInputs.dropFirst() {
         diagnostics.report(
           Diagnostic(
-            .sharedStandardInput, "another source reads standard input already", at: other,
+            .sharedStandardInput, "another source already reads standard input", at: other,
             notes: [.init("this one", at: first)],
             help: "Name one source that reads it, and refer to it with 'from' wherever its events are wanted"))
       }

@@ -5,7 +5,7 @@ extension Diagnostic.Code {
     "RX321", "Inner signals may be nested 16 levels deep.")
   // RX322 is retired and must not be reused.
   public static let schemaType = Diagnostic.Code(
-    "RX323", "A schema says of each field of the events which type it has.")
+    "RX323", "A schema gives the type of each field of the events.")
   public static let schemaFile = Diagnostic.Code(
     "RX324", "A schema file cannot be read, or is no JSON Schema.")
   public static let schemaPart = Diagnostic.Code(
@@ -15,9 +15,12 @@ extension Diagnostic.Code {
   public static let unansweredRequests = Diagnostic.Code(
     "RX327", "A server takes requests that nothing answers.", severity: .warning)
   public static let limitTooSmall = Diagnostic.Code(
-    "RX329", "A bound is smaller than the number of events that come in the time it is for.", severity: .warning)
+    "RX329", "A limit is smaller than the number of events that come in its time.", severity: .warning)
   public static let aggregateMisplaced = Diagnostic.Code(
-    "RX331", "Figures are made of aggregates, such as count() and sum(event.x); only inside of them there is an event.")
+    "RX331",
+    """
+    Figures consist of aggregates, such as count() and sum(event.x); 'event' exists only inside of aggregates.
+    """)
   static let compile: [Diagnostic.Code] = [
     .sectionWithoutEngine, .signalsTooDeep, .schemaType, .schemaFile, .schemaPart,
     .addressInUseTwice, .unansweredRequests, .limitTooSmall, .aggregateMisplaced,

@@ -57,7 +57,7 @@ extension PipelineFileParser {
   mutating func refusesSecret(in node: YAMLNode, _ what: String) -> Bool {
     guard let place = node.firstSecret else { return false }
     report(
-      .misplacedSecret, "\(what) cannot hold a secret", place.location,
+      .misplacedSecret, "\(what) must not contain a secret", place.location,
       help: "Only expressions, templates and passwords can; read other values from the environment: ${NAME}")
     return true
   }

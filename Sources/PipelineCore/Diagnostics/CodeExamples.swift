@@ -211,7 +211,7 @@ public struct CodeExample: Sendable {
       "sources: { s: { stdin: {} } }\nsignals: { x: { from: s, chain: [ { map: event + '!' } ] } }\nsinks: { out: { from: x, stdout: {} } }"
     ),
     "RX307": file("sources: { s: { stdin: {} } }", sound),
-    "RX308": when("An operator keeps something without a bound.", do: "Give it its limit."),
+    "RX308": when("An operator's memory has no limit.", do: "Give it its limit."),
     "RX320": file("sources: { s: { stdin: {} } }\ndefaults: { a: 1 }\nsinks: { out: { from: s, stdout: {} } }", sound),
     "RX336": file(
       "sources: { s: { stdin: {} } }\nsinks: { out: { from: s, file: /nowhere/out.ndjson } }",

@@ -6,9 +6,9 @@ extension Diagnostic.Code {
   public static let encoding = Self("RX101", "A file must be UTF-8.")
   public static let fileTooLarge = Self("RX102", "A file may have at most 1 MiB.")
   public static let controlCharacter = Self(
-    "RX103", "Control characters may stand in a value only as an escape between double quotes.")
+    "RX103", "A control character in a value must be an escape between double quotes.")
   public static let lineSeparator = Self(
-    "RX104", "Lines end with LF or CR LF; what only some readers take for a line end is refused.")
+    "RX104", "Lines end with LF or CR LF; other line ends are errors.")
   public static let emptyFile = Self("RX105", "A pipeline file must hold a mapping.")
   public static let severalDocuments = Self("RX106", "A file holds one document.")
   public static let directive = Self("RX107", "YAML directives are not supported.")
@@ -46,7 +46,7 @@ extension Diagnostic.Code {
   public static let unclosedBracket = Self("RX139", "A bracket must be closed.")
   public static let unquotedTemplate = Self(
     "RX140", "A value that begins with {{ must be quoted.")
-  public static let blockScalar = Self("RX141", "Behind | or > the line must end.")
+  public static let blockScalar = Self("RX141", "After | or > the line must end.")
   public static let anchorSyntax = Self(
     "RX142", "An unquoted value may not begin with & or *, except an anchor or alias.")
   public static let commentCutsValue = Self(
@@ -65,9 +65,9 @@ extension Diagnostic.Code {
 
   // MARK: RX2xx the grammar of the pipeline file
 
-  public static let unknownKey = Self("RX201", "Each place of the file has a fixed set of keys.")
-  public static let missingKey = Self("RX202", "A key that must be there is missing.")
-  public static let wrongType = Self("RX203", "A value is of another kind than its place asks for.")
+  public static let unknownKey = Self("RX201", "Each part of the file has a fixed set of keys.")
+  public static let missingKey = Self("RX202", "A required key is missing.")
+  public static let wrongType = Self("RX203", "A value has the wrong kind.")
   public static let notOneComponent = Self(
     "RX204", "A component is a mapping with exactly one component key.")
   public static let duplicateName = Self(
@@ -78,11 +78,11 @@ extension Diagnostic.Code {
     "RX207", "A signal has exactly one origin: from, a combining key or an inline source.")
   public static let invalidReference = Self(
     "RX208", "A reference is the name of a source, signal or command, or NAME.output.")
-  public static let misplacedKey = Self("RX209", "A key stands in a place where it has no meaning.")
+  public static let misplacedKey = Self("RX209", "A key is in a part of the file where it has no meaning.")
   public static let emptyCollection = Self("RX210", "A list or mapping must not be empty.")
   public static let tooMany = Self("RX211", "A pipeline may have at most 2,500 operators.")
   public static let foreignName = Self(
-    "RX212", "Things have one name, that of ReactiveCocoa in camelCase.")
+    "RX212", "Each component has one name: ReactiveCocoa's, in camelCase.")
   public static let unknownComponent = Self(
     "RX220", "The component is neither built in nor a plugin's.")
   public static let unknownParameter = Self("RX221", "The component has no such parameter.")
@@ -94,7 +94,7 @@ extension Diagnostic.Code {
   public static let formerName = Self(
     "RX226", "A parameter has another name now; the old one still works.", severity: .warning)
   public static let doubtfulValue = Self(
-    "RX227", "A value is allowed, and probably does something else than what was meant.", severity: .warning)
+    "RX227", "A value is allowed, but probably not what was meant.", severity: .warning)
   public static let duration = Self(
     "RX230", "A duration is a number with a unit: ns, us, ms, s, m, h or d.")
   public static let size = Self(
@@ -109,7 +109,7 @@ extension Diagnostic.Code {
   public static let interpolationInKey = Self(
     "RX252", "Keys are not interpolated.", severity: .warning)
   public static let misplacedSecret = Self(
-    "RX253", "A secret may stand only where it is never printed: in an expression, a template or a password.")
+    "RX253", "A secret is allowed only where it is never printed: in an expression, a template or a password.")
 
   static let grammarCodes: [Self] = [
     unknownKey, missingKey, wrongType, notOneComponent, duplicateName, invalidName, notOneOrigin,
@@ -125,17 +125,20 @@ extension Diagnostic.Code {
     "RX301", "A reference names no source, signal or command of the file.")
   public static let unknownOutput = Self("RX302", "The node has no output of this name.")
   public static let cycle = Self(
-    "RX303", "A signal may not feed itself, nor a sink, by what it could not deliver or by the file that it writes.")
+    "RX303",
+    """
+    A signal must not feed itself; a sink must not receive its own rejected events or the file that it writes.
+    """)
   public static let unusedName = Self(
     "RX304", "A source or signal feeds no sink.", severity: .warning)
   public static let weakGuarantee = Self(
-    "RX305", "The path does not keep the guarantee that is required.")
+    "RX305", "The path does not give the required guarantee.")
   public static let unsuitableReduce = Self(
     "RX306", "'reduce' needs the named parts of a combineLatest or zip.")
   public static let noSinks = Self(
     "RX307", "A pipeline without sinks does nothing.", severity: .warning)
   public static let unboundedOperator = Self(
-    "RX308", "An operator keeps something without a bound.", severity: .warning)
+    "RX308", "An operator's memory has no limit.", severity: .warning)
 
   static let wiringCodes: [Self] = [
     unknownName, unknownOutput, cycle, unusedName, weakGuarantee, unsuitableReduce, noSinks,
@@ -157,13 +160,13 @@ extension Diagnostic.Code {
   public static let marbleSyntax = Self("RX601", "A marble string is malformed.")
   public static let unknownSubject = Self(
     "RX602", "A test names an input or output that the pipeline does not have.")
-  public static let expectationFailed = Self("RX603", "What came is not what the test expects.")
+  public static let expectationFailed = Self("RX603", "The result differs from what the test expects.")
   public static let testStep = Self("RX604", "A step of a test is malformed.")
 
   public static let requestWithoutStub = Self("RX605", "A request of a test has no stub that answers it.")
   public static let testNeverQuiet = Self("RX606", "A test does not end by itself.")
   public static let expectationNotRewritten = Self(
-    "RX607", "An expectation cannot be rewritten without changing more than what it expects.")
+    "RX607", "An expectation cannot be rewritten without changing other parts of the test.")
 
   static let testCodes: [Self] = [
     marbleSyntax, unknownSubject, expectationFailed, testStep, requestWithoutStub, testNeverQuiet,
@@ -191,7 +194,7 @@ extension Diagnostic.Code {
 
   // MARK: RX9xx ourselves
 
-  public static let internalError = Self("RX901", "A mistake of rxd itself; please report it.")
+  public static let internalError = Self("RX901", "A bug in rxd; please report it.")
 
   static let internalCodes: [Self] = [internalError]
 

@@ -10,7 +10,7 @@ extension Diagnostic.Code {
   public static let expressionTooLong = Self(
     "RX403", "An expression is longer, deeper or has more parts than the limits allow.")
   public static let expressionReservedWord = Self(
-    "RX404", "A reserved word stands where a name is expected.")
+    "RX404", "A reserved word is used as a name.")
   public static let expressionMacroArguments = Self(
     "RX405", "A macro such as `has` or `exists` is called with arguments it cannot take.")
   public static let templateUnclosed = Self(
@@ -27,26 +27,26 @@ extension Diagnostic.Code {
   public static let expressionUnknownField = Self(
     "RX414", "An expression reads a field that the declared shape does not have.")
   public static let expressionWrongType = Self(
-    "RX415", "An expression yields another type than its place needs.")
+    "RX415", "An expression has another type than required.")
   public static let expressionPattern = Self(
     "RX416", "A regular expression does not compile.")
   public static let expressionMapKey = Self(
     "RX417", "A map is written with a key of a type that cannot be one, or with the same key twice.")
   public static let expressionFormat = Self(
-    "RX418", "A constant argument has a form that can never be right.")
+    "RX418", "A constant argument can never be valid.")
 
   // MARK: Advice
 
   public static let expressionWholeDivision = Self(
-    "RX421", "A division is whole-number division or not depending on what the data holds.",
+    "RX421", "Whether a division rounds to a whole number depends on the data.",
     severity: .warning)
   public static let expressionNegatedMissing = Self(
-    "RX422", "An absent field under `!` or `!=` makes the whole condition fail instead of hold.",
+    "RX422", "With an absent field under `!` or `!=`, the whole condition fails instead of being true.",
     severity: .warning)
   public static let expressionKnownOutcome = Self(
     "RX423", "A comparison has the same outcome whatever the event holds.", severity: .warning)
   public static let templateInLiteral = Self(
-    "RX424", "A text with `{{ }}` stands where a value is taken as it is.", severity: .warning)
+    "RX424", "A text with `{{ }}` is used where no template is evaluated.", severity: .warning)
   public static let quotesInLiteral = Self(
-    "RX425", "A text with quotes of its own stands where a value is taken as it is.", severity: .warning)
+    "RX425", "A text has inner quotes where the value is used literally.", severity: .warning)
 }

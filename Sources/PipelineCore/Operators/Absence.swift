@@ -10,14 +10,14 @@ struct Absence: OperatorComponent {
     summary: "Sends an event when nothing has come for a while.",
     details: """
       The time runs from the subscription to the first event, and from each event to the next. The event is \
-      `{silence: DURATION}`, or what `value` makes of `silence`. It comes once in each pause; with `repeat`, \
-      again and again, a heartbeat while there is nothing else. Everything else is passed on, unless `only` \
-      keeps it back.
+      `{silence: DURATION}`, or what `value` makes of `silence`. It comes once in each pause; with `repeat` it comes \
+      again after each further `after`, as a heartbeat. The events themselves are passed on, unless `only` drops \
+      them.
       """,
     parameters: [
-      .init("after", \.after, primary: true, required: true, range: 1...Int64.max, "How long nothing must come."),
+      .init("after", \.after, primary: true, required: true, range: 1...Int64.max, "How long the silence must last."),
       .init("value", \.value, variables: [("silence", .duration)], "What to send."),
-      .init("repeat", \.again, "Send it again after each further such time."),
+      .init("repeat", \.again, "Send the event again after each further silence of this length."),
       .init("only", \.only, "Do not pass on the events themselves."),
     ],
     examples: [
@@ -33,12 +33,12 @@ struct Absence: OperatorComponent {
         values: ["q": "quiet"]),
     ],
     edges: EdgeCases(
-      completion: "Passed on at once; there is no absence behind the end.",
-      disposal: "Leaves the input and frees its timer."),
+      completion: "Passed on at once; no absence is reported after the end.",
+      disposal: "Unsubscribes from the input and frees its timer."),
     memory: "The time of the last event, and one timer.", persistence: .state(version: 1),
     knownAs: ["Esper pattern timers", "Riemann expired events"],
     useCases: [
-      .init(.time, "hear when nothing has come for a while", "absence: 5m"),
+      .init(.time, "notice when nothing has come for a while", "absence: 5m"),
       .init(.time, "send a heartbeat as long as nothing else comes", "absence: { after: 10s, repeat: true }"),
       .init(
         .time, "raise an alarm, and nothing else, when a device falls silent", "absence: { after: 1m, only: true }"),

@@ -11,9 +11,9 @@ struct Aggregate: FusableOperator {
     "aggregate",
     summary: "Computes figures of all events, or folds them into one value, and sends it at the end.",
     details: """
-      **Figures**: an expression over aggregates, or a mapping of such: \
-      `{ n: count(), users: countDistinct(event.user), top: max(event.price) }`. An aggregate may have a condition as \
-      its last argument, `sum(event.bytes, event.status == 200)`, and then takes in only the events that fulfil it.
+      **Figures**: an expression over aggregates, or a mapping of such: `{ n: count(), users: \
+      countDistinct(event.user), top: max(event.price) }`. An aggregate may have a condition as its last argument, \
+      `sum(event.bytes, event.status == 200)`, and then counts only the events that fulfil it.
 
       | aggregate | gives | of no value |
       |---|---|---|
@@ -25,21 +25,21 @@ struct Aggregate: FusableOperator {
       | `min(x)`, `max(x)` | the least, the greatest value | null |
       | `first(x)`, `last(x)` | the first, the last value | null |
 
-      A value that is null or an empty optional (`event.?price`) is left out, as in SQL. What is around the aggregates \
-      is evaluated once, at the end: `sum(event.ms) / count()`, `meta.key`; `event` means nothing there. An event for \
-      which an expression fails, or that makes a sum overflow, goes to the errors output and counts in no figure. \
-      Figures of windows are the parameter `aggregate` of `window`.
+      A value that is null or an empty optional (`event.?price`) is left out, as in SQL. The expression around the \
+      aggregates is evaluated once, at the end: `sum(event.ms) / count()`, `meta.key`; it cannot use `event`. An \
+      event for which an expression fails, or that makes a sum overflow, goes to the errors output and counts in no \
+      figure. Figures of windows are the parameter `aggregate` of `window`.
 
       **A fold**: `next` sees `running`, `event` and `index` as in `scan`. Without any event the start value is \
-      sent. A mapping with a key `next` or `figures` is a list of parameters; write \
-      `figures: { next: ... }` for a figure of that name. An error of the signal is passed on alone.
+      sent. A mapping with a key `next` or `figures` is a list of parameters; write `figures: { next: ... }` for a \
+      figure of that name. An error of the signal is passed on alone.
       """,
     parameters: [
       .init("figures", \.figures, primary: true, "What to compute: expressions over aggregates."),
-      .init("start", \.start, whole: true, "Of a fold: the value before the first event."),
+      .init("start", \.start, whole: true, "For a fold: the value before the first event."),
       .init(
         "next", \.next, variables: [("running", .dyn), ("index", .int)],
-        "Of a fold: the new value."),
+        "For a fold: the new value."),
       .init(
         "maxDistinct", \.maxDistinct, range: 1...100_000_000,
         "How many different values each `countDistinct` may know; an event with one more goes to the errors output."),
@@ -65,7 +65,7 @@ struct Aggregate: FusableOperator {
       empty: "Sends the figures of nothing, or the start value, then completes.",
       error: "Passed on at once; the figures or the running value are dropped.",
       completion: "Sends the figures or the value, then completes.",
-      disposal: "Leaves the input; what is kept is lost."),
+      disposal: "Unsubscribes from the input and drops its state."),
     memory: """
       Each figure, or the running value. `countDistinct` keeps each different value, at most `maxDistinct`: about \
       twenty bytes for a whole number, once for all figures of the same expression.
@@ -178,7 +178,7 @@ struct Aggregate: FusableOperator {
         _ = failed(event, value, program, frame, run)
       } else if value.isDeeper(than: Scan.Step.depthLimit) {
         run.rejectRow(
-          event, .limitReached, "aggregate's value is nested more than \(Scan.Step.depthLimit) deep")
+          event, .limitReached, "the value of aggregate is nested more than \(Scan.Step.depthLimit) deep")
       } else {
         index &+= 1
         running.assign(value)

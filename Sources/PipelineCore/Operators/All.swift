@@ -7,12 +7,12 @@ struct AllMatch: OperatorComponent {
     "all",
     summary: "Sends false at the first event that does not fulfil a condition, or true at the end.",
     details: """
-      Then it completes. Nothing fulfils every condition, so the answer for an empty signal is true. An \
-      event for which the condition cannot be decided goes to the errors output and counts as none.
+      Then it completes. An empty signal gives true. An event for which the condition fails goes to the errors \
+      output and is not counted.
       """,
     parameters: [
       .init("where", \.condition, primary: true, required: true, expecting: .bool, "The condition."),
-      .init("onFailure", \.onFailure, "What an error of the signal means."),
+      .init("onFailure", \.onFailure, "What happens if the signal fails."),
     ],
     examples: [
       .marble("all do", "all: event > 0", in: "-1-3-|", out: "-----(t|)", values: ["t": "true"]),

@@ -5,8 +5,8 @@ struct AnyMatch: OperatorComponent {
     case answer, fail
     var help: String {
       switch self {
-      case .answer: "the answer is false, as in ReactiveCocoa"
-      case .fail: "it is passed on, as in Rx"
+      case .answer: "the result is false, as in ReactiveCocoa"
+      case .fail: "the error is passed on, as in Rx"
       }
     }
   }
@@ -18,12 +18,12 @@ struct AnyMatch: OperatorComponent {
     "any",
     summary: "Sends true at the first event that fulfils a condition, or false at the end.",
     details: """
-      Then it completes. Without a condition any event will do. An event for which the condition cannot be \
-      decided goes to the errors output and counts as none.
+      Then it completes. Without a condition, every event counts. An event for which the condition fails goes to the \
+      errors output and is not counted.
       """,
     parameters: [
       .init("where", \.condition, primary: true, expecting: .bool, "The condition; any event if left out."),
-      .init("onFailure", \.onFailure, "What an error of the signal means."),
+      .init("onFailure", \.onFailure, "What happens if the signal fails."),
     ],
     examples: [
       .marble("one does", "any: event > 2", in: "-1-3-4-|", out: "---(t|)", values: ["t": "true"]),

@@ -4,8 +4,8 @@ struct BufferWithCount: OperatorComponent {
 
   static let spec = ComponentSpec<BufferWithCount>(
     "bufferWithCount",
-    summary: "Gathers a number of events and sends them as one list.",
-    details: "Completion sends the rest, if there is any; an error drops it.",
+    summary: "Collects a number of events and sends them as one list.",
+    details: "Completion sends a last, shorter list if events are left; an error drops them.",
     parameters: [
       .init("count", \.count, primary: true, required: true, range: 1...10_000_000, "How many events a list has.")
     ],
@@ -19,10 +19,10 @@ struct BufferWithCount: OperatorComponent {
       .marble("of nothing", "bufferWithCount: 2", in: "--|", out: "--|"),
     ],
     edges: EdgeCases(
-      error: "Passed on at once; the list that is being gathered is dropped.",
+      error: "Passed on at once; the collected events are dropped.",
       completion: "Sends the rest as a shorter list, if there is any, then completes.",
-      disposal: "Leaves the input; what is kept is lost."),
-    memory: "The events of the list being gathered.",
+      disposal: "Unsubscribes from the input and drops its state."),
+    memory: "The events of the current list.",
     persistence: .state(version: 1),
     knownAs: ["RxJS bufferCount", "Combine collect", "ReactiveCocoa buffer: (which drops the rest)"],
     useCases: [

@@ -5,15 +5,15 @@ struct BufferWithTime: OperatorComponent {
 
   static let spec = ComponentSpec<BufferWithTime>(
     "bufferWithTime",
-    summary: "Gathers events for a while and sends them as one list.",
+    summary: "Collects events for a time and sends them as one list.",
     details: """
-      The first event of a list starts the clock, so there are no empty lists. A list that reaches \
-      `count` events goes out at once. Completion sends the rest; an error drops it.
+      The first event of a list starts the time, so no list is empty. A list that reaches `count` events goes out at \
+      once. Completion sends the rest; an error drops it.
       """,
     parameters: [
       .init(
         "every", \.every, primary: true, required: true, range: 1...Int64.max,
-        "How long to gather."),
+        "How long to collect."),
       .init("count", \.count, range: 1...10_000_000, "The most events of one list."),
     ],
     examples: [
@@ -26,10 +26,10 @@ struct BufferWithTime: OperatorComponent {
     ],
     edges: EdgeCases(
       empty: "Completes too; there are no empty lists.",
-      error: "Passed on at once; the list that is being gathered is dropped.",
+      error: "Passed on at once; the collected events are dropped.",
       completion: "Sends the rest, if there is any, then completes.",
-      disposal: "Leaves the input and frees its timer; what is kept is lost."),
-    memory: "The events of the list being gathered.", persistence: .state(version: 1),
+      disposal: "Unsubscribes from the input, frees its timer and drops its state."),
+    memory: "The events of the current list.", persistence: .state(version: 1),
     knownAs: ["RxJS bufferTime (periodic)"],
     useCases: [
       .init(.gathering, "gather what comes within a second of each other into one list", "bufferWithTime: 1s"),

@@ -8,14 +8,14 @@ struct Catch: OperatorComponent {
 
   static let spec = ComponentSpec<Catch>(
     "catch",
-    summary: "Goes on with another signal when the signal fails.",
+    summary: "Continues with another signal when the signal fails.",
     details: """
-      The other signal is `with`, a name or an inner signal, whose expressions see `error` with \
-      `error.kind`, `error.message` and, of an HTTP answer, `error.status`; or it is the one event \
-      `value`. Its own error is passed on.
+      The other signal is `with`, a name or an inner signal, whose expressions see `error` with `error.kind`, \
+      `error.message` and, for an HTTP response, `error.status`; or it is the single event `value`. An error of the \
+      other signal is passed on.
       """,
     parameters: [
-      .init("with", \.with, primary: true, "The signal to go on with."),
+      .init("with", \.with, primary: true, "The signal to continue with."),
       .init("value", \.value, "One event to end with."),
     ],
     examples: [
@@ -25,12 +25,12 @@ struct Catch: OperatorComponent {
         values: ["m": "error"]),
     ],
     edges: EdgeCases(
-      error: "Goes on with the other signal, once: that one's error is passed on.",
-      disposal: "Leaves what is above, or the replacement, whichever runs."),
+      error: "Continues with the other signal, once; an error of that signal is passed on.",
+      disposal: "Unsubscribes from upstream or from the replacement."),
     knownAs: ["RxJS catchError", "Combine catch"],
     useCases: [
-      .init(.failing, "go on with something else after an error", "catch: { with: other }"),
-      .init(.failing, "put a value in the place of an error", "catch: { value: \"{'error': error.message}\" }"),
+      .init(.failing, "continue with something else after an error", "catch: { with: other }"),
+      .init(.failing, "replace an error by a value", "catch: { value: \"{'error': error.message}\" }"),
     ],
     seeAlso: ["retry"])
 

@@ -12,27 +12,27 @@ struct CircuitBreaker: OperatorComponent {
 
   static let spec = ComponentSpec<CircuitBreaker>(
     "circuitBreaker",
-    summary: "Makes a signal of each event, and stops doing so for a while when too many of them fail.",
+    summary: "Makes a signal of each event, and pauses when too many of them fail.",
     details: """
-      As flattenMap does, it sends what the inner signals send; but an inner signal that fails ends nothing. \
-      Its event goes to `fallback`, an inner signal too, or to the errors output if there is none. After \
-      `failures` failures in a row (with `within`, so many in that time) the breaker opens: for `pause` all \
-      events are answered so, and nothing is tried. Then the next event is a trial: if its signal completes, \
-      the breaker closes, if it fails, it stays open for another `pause`. While more than `queueLimit` \
-      events wait for their turn, the pipeline reads no further input.
+      Like flattenMap, it sends what the inner signals send, but a failing inner signal does not end it: its event \
+      goes to `fallback`, also an inner signal, or to the errors output if there is none. After `failures` failures \
+      in a row (with `within`: in that time) the breaker opens: for `pause`, every event takes this path, and no \
+      inner signal starts. The next event after that is a trial: if its signal completes, the breaker closes; if it \
+      fails, the breaker stays open for another `pause`. While more than `queueLimit` events wait, the pipeline \
+      reads no further input.
       """,
     parameters: [
       .init("signal", \.signal, primary: true, required: true, "The inner signal; it sees the event as `outer`."),
       .init("failures", \.failures, range: 1...10_000, "How many failures open the breaker."),
       .init(
         "within", \.within, range: 1...(Int64.max / 4),
-        "Count the failures of this time, whatever succeeds between them."),
-      .init("pause", \.pause, range: 1...(Int64.max / 4), "How long it stays open before a trial."),
+        "Count all failures within this time, whatever succeeds between them."),
+      .init("pause", \.pause, range: 1...(Int64.max / 4), "How long the breaker stays open before a trial."),
       .init("fallback", \.fallback, "The inner signal for events that fail or are refused."),
-      .init("maxConcurrent", \.maxConcurrent, range: 1...10_000, "How many inner signals may run at once."),
+      .init("maxConcurrent", \.maxConcurrent, range: 1...10_000, "How many inner signals may run at the same time."),
       .init(
         "queueLimit", \.queueLimit, range: 1...10_000_000,
-        "How many events may wait before input is held back."),
+        "How many events may wait before the pipeline's input pauses."),
     ],
     examples: [
       .marble(
@@ -49,7 +49,7 @@ struct CircuitBreaker: OperatorComponent {
     ],
     edges: EdgeCases(
       error: "Passed on at once; the inner signals end.", completion: "Completes when all inner signals have.",
-      disposal: "Leaves the input, every running inner signal and what waits; nothing more is sent."),
+      disposal: "Unsubscribes from the input and every inner signal; waiting events are dropped."),
     memory:
       "The running inner signals with their events, the events that wait, and the times of at most `failures` failures.",
     persistence: .state(version: 1),

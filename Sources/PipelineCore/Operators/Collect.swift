@@ -6,19 +6,19 @@ struct Collect: OperatorComponent {
     "collect",
     summary: "Sends one list of all events when the signal completes.",
     details: """
-      Nothing makes an empty list. An error of the signal is passed on alone. More than `max` events \
-      end the signal with an error, because nothing may be lost and not everything can be kept.
+      An empty signal gives an empty list. An error of the signal is passed on alone. More than `max` events end the \
+      signal with an error.
       """,
     parameters: [
-      .init("max", \.max, primary: true, range: 1...10_000_000, "The most events to keep.")
+      .init("max", \.max, primary: true, range: 1...10_000_000, "The largest number of events to keep.")
     ],
     examples: [
       .marble("a list", "collect", in: "1-2|", out: "---(l|)", values: ["l": "[1, 2]"]),
       .marble("of nothing", "collect", in: "--|", out: "--(l|)", values: ["l": "[]"]),
     ],
     edges: EdgeCases(
-      empty: "Sends an empty list, then completes.", error: "Passed on at once; what was gathered is dropped.",
-      completion: "Sends the list, then completes.", disposal: "Leaves the input; what is kept is lost."),
+      empty: "Sends an empty list, then completes.", error: "Passed on at once; the collected events are dropped.",
+      completion: "Sends the list, then completes.", disposal: "Unsubscribes from the input and drops its state."),
     memory: "Every event, at most `max`, until the end.", persistence: .state(version: 1),
     knownAs: ["RxJS toArray", "Combine collect"],
     useCases: [
@@ -45,7 +45,7 @@ struct Collect: OperatorComponent {
       guard events.count < max else {
         finish(
           failing: SignalFailure(
-            .limit, "collect holds \(Printable.count(max, "event")), its bound", at: nodeContext.location)
+            .limit, "collect has \(Printable.count(max, "event")), its limit", at: nodeContext.location)
         )
         return
       }

@@ -5,18 +5,18 @@ struct CombineLatest: CombiningOperator {
 
   static let spec = ComponentSpec<CombineLatest>(
     "combineLatest",
-    summary: "Sends the newest events of all inputs, each time one of them sends.",
+    summary: "Sends the newest events of all inputs each time one of them sends.",
     details: """
-      Nothing is sent before every input has sent once; values of `startWith` come before the events of all sources, \
-      whichever input they are in. The event is a list in the order of the inputs. Only `reduce` behind it \
-      sees the parts by name: `reduce: { user: user, tick: tick }` makes an object of them; other steps write `event[0]`. \
-      It completes when all inputs have, even if one never sent; \
-      an error of any ends it. Inputs that depend on one signal each make it fire: a signal combined \
-      with itself sends twice for each of its events, at first with one old part. With `settle: true` it waits \
-      until everything that an event of a source (or a timer) changes has changed, and sends once.
+      It sends nothing before every input has sent once; values of `startWith` come before the events of all \
+      sources, whichever input they are in. The event is a list in the order of the inputs. Only a `reduce` that \
+      follows directly sees the parts by name: `reduce: { user: user, tick: tick }` makes an object of them; other \
+      steps write `event[0]`. It completes when all inputs have, even if one never sent; an error of any input ends \
+      it. Each input makes it send: a signal combined with itself sends twice for each of its events, first with one \
+      old part. With `settle: true` it waits until everything that an event of a source (or a timer) changes has \
+      changed, and sends once.
       """,
     parameters: [
-      .init("settle", \.settle, "Send once when all inputs have changed that an event changes.")
+      .init("settle", \.settle, "Send once, after all inputs that an event changes have changed.")
     ],
     examples: [
       .marbles(
@@ -47,10 +47,10 @@ struct CombineLatest: CombiningOperator {
         in: ["a": "-1---2-|"], out: "-p---r-|", values: ["p": "[2, 2]", "r": "[3, 4]"]),
     ],
     edges: EdgeCases(
-      empty: "An input that ends without an event makes all lists impossible; it completes when all inputs have.",
-      error: "The first of any input ends it at once; the others are left.",
-      completion: "Completes when all inputs have; with `settle: true` what has not been sent is sent first.",
-      disposal: "Leaves all inputs."),
+      empty: "If an input ends without an event, no list is ever sent; completes when all inputs have.",
+      error: "The first error of any input ends it at once; the other inputs are cancelled.",
+      completion: "Completes when all inputs have; with `settle: true` a pending list is sent first.",
+      disposal: "Unsubscribes from all inputs."),
     memory: "The newest event of each input.", persistence: .state(version: 2),
     knownAs: ["RxJS combineLatest", "Combine combineLatest"],
     useCases: [

@@ -9,11 +9,11 @@ struct CombinePrevious: FusableOperator {
     "combinePrevious",
     summary: "Combines each event with the one before it.",
     details: """
-      `next` sees the event before as `previous`; for the first it is `start`, null unless given. An \
-      event for which `next` fails goes to the errors output, and is still the previous one of the next.
+      `next` sees the event before as `previous`; for the first event that is `start`, null by default. An event for \
+      which `next` fails goes to the errors output, and is still the `previous` of the next event.
       """,
     parameters: [
-      .init("start", \.start, whole: true, "The previous event of the first."),
+      .init("start", \.start, whole: true, "The value of `previous` for the first event."),
       .init(
         "next", \.next, primary: true, required: true,
         variables: [("previous", .dyn), ("index", .int)], "What to send."),

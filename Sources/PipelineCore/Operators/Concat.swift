@@ -4,9 +4,8 @@ struct Concat: CombiningOperator {
     "concat",
     summary: "Sends the events of its inputs one after the other.",
     details: """
-      The next input is subscribed when the one before has completed and let go of what it held. A \
-      shared input that runs already has by then sent what nobody kept. The first error ends all; \
-      later inputs are never subscribed.
+      The next input is subscribed when the one before has completed and freed its resources. Events that a shared \
+      input sends before that are lost. The first error ends it; later inputs are never subscribed.
       """,
     examples: [
       .marbles(
@@ -14,9 +13,9 @@ struct Concat: CombiningOperator {
         out: "-1----3-|")
     ],
     edges: EdgeCases(
-      empty: "Goes on with the next input.", error: "Passed on at once; later inputs are never subscribed.",
-      completion: "Goes on with the next input; completes with the last.",
-      disposal: "Leaves the input that runs; later ones are never subscribed."),
+      empty: "Continues with the next input.", error: "Passed on at once; later inputs are never subscribed.",
+      completion: "Continues with the next input; completes with the last.",
+      disposal: "Unsubscribes from the running input; later ones are never subscribed."),
     persistence: .state(version: 1),
     knownAs: ["RxJS concat", "Combine append"],
     useCases: [

@@ -6,8 +6,8 @@ struct CountEvents: OperatorComponent {
     "count",
     summary: "Sends the number of events when the signal completes.",
     details: """
-      With `where`, of those that fulfil a condition. For a number after each event use `scan`, for one per \
-      minute `window`.
+      With `where`, counts the events that fulfil a condition. Use `scan` for a number after each event, `window` \
+      for one each minute.
       """,
     parameters: [
       .init("where", \.condition, primary: true, expecting: .bool, "Which events count; all if left out.")
@@ -20,7 +20,7 @@ struct CountEvents: OperatorComponent {
     ],
     edges: EdgeCases(
       empty: "Sends 0, then completes.", error: "Passed on at once; the number is dropped.",
-      completion: "Sends the number, then completes.", disposal: "Leaves the input; what is kept is lost."),
+      completion: "Sends the number, then completes.", disposal: "Unsubscribes from the input and drops its state."),
     memory: "A counter.", persistence: .state(version: 1),
     knownAs: ["RxJS count", "Combine count"],
     useCases: [

@@ -9,26 +9,26 @@ struct Delay: OperatorComponent {
     "delay",
     summary: "Sends each event, and the completion, a fixed time later.",
     details: """
-      An error goes out at once and drops what waits. While more than `limit` events wait, the \
-      pipeline reads no further input.
+      An error is sent at once, and waiting events are dropped. While more than `limit` events wait, the pipeline \
+      reads no further input.
       """,
     parameters: [
-      .init("by", \.by, primary: true, required: true, range: 0...Int64.max, "How much later."),
+      .init("by", \.by, primary: true, required: true, range: 0...Int64.max, "The delay."),
       .init(
         "limit", \.limit, range: 1...10_000_000,
-        "How many events may wait before input is held back."),
+        "How many events may wait before the pipeline's input pauses."),
     ],
     examples: [
       .marble("the completion too", "delay: 5ms", in: "-1|", out: "------1|"),
       .marble("an error overtakes", "delay: 5ms", in: "-1--#", out: "----#"),
     ],
     edges: EdgeCases(
-      empty: "Completes, the delay later.", error: "Passed on at once; what waits is dropped.",
-      completion: "Passed on the delay later, behind the last event.",
-      disposal: "Leaves the input; what waits is dropped and its timers are freed."),
+      empty: "Completes after the delay.", error: "Passed on at once; waiting events are dropped.",
+      completion: "Passed on after the delay, after the last event.",
+      disposal: "Unsubscribes from the input; waiting events are dropped and the timers freed."),
     memory: "The events of the last `by`.", persistence: .state(version: 1), knownAs: ["RxJS delay"],
     useCases: [
-      .init(.time, "put everything off by a fixed time", "delay: 10s")
+      .init(.time, "delay everything by a fixed time", "delay: 10s")
     ],
     seeAlso: ["throttle", "timeout"])
 

@@ -10,17 +10,16 @@ struct DeliverOn: OperatorComponent {
 
   static let spec = ComponentSpec<DeliverOn>(
     "deliverOn",
-    summary: "Puts events and the end into the queue of a named scheduler and sends them from there.",
+    summary: "Delivers events and the end from the queue of a named scheduler.",
     details: """
-      The queues are worked off when the event of a source (or a timer) has been dealt with by everybody \
-      who gets it directly: within the same instant, one scheduler after the other in the order in which the \
-      file names them, each first in, first out. So one decides which of several branches comes first, \
-      whatever the order of their listing. An error does not overtake what waits before it. While more than \
-      `limit` events wait, the pipeline reads no further input.
+      The queues run within the same instant, after every direct receiver has handled the event of a source (or a \
+      timer): one scheduler after the other, in the order in which the file first names them, each first in, first \
+      out. This decides which of several branches comes first, whatever their order in the file. An error does not \
+      overtake waiting events. While more than `limit` events wait, the pipeline reads no further input.
       """,
     parameters: [
       .init("scheduler", \.scheduler, primary: true, required: true, "The name of the scheduler; any name."),
-      .init("limit", \.limit, range: 1...10_000_000, "How many events may wait before input is held back."),
+      .init("limit", \.limit, range: 1...10_000_000, "How many events may wait before the pipeline's input pauses."),
     ],
     examples: [
       .marble("nothing changes for one alone", "deliverOn: second", in: "-1-2-|", out: "-1-2-|"),
@@ -30,13 +29,13 @@ struct DeliverOn: OperatorComponent {
         in: ["a": "-1-2-|"], out: "-(1p)-(2q)-|", values: ["p": "10", "q": "20"]),
     ],
     edges: EdgeCases(
-      error: "Passed on in its turn, behind what waits.", completion: "Passed on in its turn, behind what waits.",
-      disposal: "Leaves the input; what waits is dropped."),
-    memory: "The events that wait, until the end of the turn or the next one.", persistence: .state(version: 1),
+      error: "Passed on in order, after waiting events.", completion: "Passed on in order, after waiting events.",
+      disposal: "Unsubscribes from the input; waiting events are dropped."),
+    memory: "The waiting events, until the end of this turn or the next.", persistence: .state(version: 1),
     knownAs: ["RxJS observeOn", "Combine receive(on:)"],
     useCases: [
       .init(.sharing, "decide which branch comes first within one instant", "deliverOn: later"),
-      .init(.sharing, "handle events only when everybody else has had them", "deliverOn: last"),
+      .init(.sharing, "handle events after all other receivers", "deliverOn: last"),
     ],
     seeAlso: ["subscribeOn", "delay", "combineLatest"])
 

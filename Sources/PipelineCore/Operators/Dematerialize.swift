@@ -2,11 +2,10 @@
 struct Dematerialize: OperatorComponent {
   static let spec = ComponentSpec<Dematerialize>(
     "dematerialize",
-    summary: "Makes a signal again of the events that materialize has made.",
+    summary: "Turns the events of materialize back into a signal.",
     details: """
-      The first event of kind `completed` or `error` ends it, even if the signal above goes on; the end of \
-      that one without such an event ends it too. What materialize cannot have made goes to the errors \
-      output.
+      The first event of kind `completed` or `error` ends it, even if its input continues; so does the end of its \
+      input. An event of any other form goes to the errors output.
       """,
     examples: [
       .marble(
@@ -18,7 +17,10 @@ struct Dematerialize: OperatorComponent {
       .marble("neither", "dematerialize", in: "-a-|", out: "-1-|", values: ["a": "{kind: next, value: 1}"]),
     ],
     edges: EdgeCases(
-      completion: "Passed on at once. An event of kind `completed` ends it too, one of kind `error` with that error."),
+      completion: """
+        Passed on at once. An event of kind `completed` also completes it; one of kind `error` ends it with that \
+        error.
+        """),
     knownAs: ["RxJS dematerialize", "ReactiveSwift dematerialize"],
     useCases: [
       .init(.living, "make a signal of recorded events and ends", "dematerialize")

@@ -8,18 +8,21 @@ struct Distinct: FusableOperator {
 
   static let spec = ComponentSpec<Distinct>(
     "distinct",
-    summary: "Drops events that have come before, as far back as its memory reaches.",
+    summary: "Drops events that have come before, as far as it remembers.",
     details: """
-      It remembers the last `memory` different values that it passed on, and forgets the oldest when there \
-      is one more; with `within`, each for so long. What was forgotten passes again. Values are compared by \
-      content, lists by their elements and objects as they are written in JSON: with `by`, what the expression \
-      gives. An event for which it fails goes to the errors output.
+      It remembers the last `memory` different values that it passed on and then forgets the oldest; with `within`, \
+      it remembers each value for that time. A forgotten value passes again. Values are compared by content: lists \
+      by their elements, objects by their JSON text. With `by`, the result of the expression is compared; an event \
+      for which it fails goes to the errors output.
       """,
     parameters: [
       .init("by", \.by, primary: true, "What to compare; the whole event if left out."),
       .init("memory", \.memory, range: 1...10_000_000, "How many values to remember."),
       .init(
-        "within", \.within, range: 1...Int64.max, "How long to remember a value; if left out, as long as there is room."
+        "within", \.within, range: 1...Int64.max,
+        """
+        How long to remember a value; without it, as long as there is room.
+        """
       ),
     ],
     examples: [
@@ -31,7 +34,7 @@ struct Distinct: FusableOperator {
       .marble("for a while", "distinct: { within: 3ms }", in: "1-1-1-1|", out: "1---1--|"),
     ],
     memory:
-      "The bytes of at most `memory` values, the oldest forgotten first; with `within`, none longer than that.",
+      "The bytes of at most `memory` values, each for at most `within`; the oldest is forgotten first.",
     persistence: .state(version: 2),
     knownAs: ["RxJS distinct", "Benthos dedupe", "Vector dedupe"],
     useCases: [

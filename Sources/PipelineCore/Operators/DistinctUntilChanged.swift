@@ -6,9 +6,9 @@ struct DistinctUntilChanged: FusableOperator {
     "distinctUntilChanged",
     summary: "Drops an event that is equal to the one before it.",
     details: """
-      The first event always passes. Neighbours are compared by content; null equals null. With `by`, \
-      what the expression gives is compared in place of the event. An event for which it fails goes to \
-      the errors output and is not compared with the next.
+      The first event always passes. Neighbouring events are compared by content; null equals null. With `by`, the \
+      results of the expression are compared. An event for which it fails goes to the errors output and is not \
+      compared with the next.
       """,
     parameters: [
       .init("by", \.by, primary: true, "What to compare; the whole event if left out.")
@@ -22,8 +22,8 @@ struct DistinctUntilChanged: FusableOperator {
     memory: "The last event, or the last value of `by`.", persistence: .state(version: 1),
     knownAs: ["RxJS distinctUntilChanged", "Combine removeDuplicates", "ReactiveSwift skipRepeats"],
     useCases: [
-      .init(.choosing, "hear of changes only", "distinctUntilChanged"),
-      .init(.choosing, "hear when one field has changed", "distinctUntilChanged: event.state"),
+      .init(.choosing, "see changes only", "distinctUntilChanged"),
+      .init(.choosing, "notice when one field has changed", "distinctUntilChanged: event.state"),
     ],
     seeAlso: ["ignore", "combinePrevious"])
 

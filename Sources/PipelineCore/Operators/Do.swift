@@ -18,22 +18,21 @@ struct Do: OperatorComponent {
 
   static let spec = ComponentSpec<Do>(
     "do",
-    summary: "Runs another signal on the side for each event, and passes everything on.",
+    summary: "Runs another signal for each event as a side effect, and passes everything on.",
     details: """
-      The other signal is there for what it does, a request for instance; what it sends is dropped. It sees \
-      the event as `outer`, the error as `error` (null at a completion). It is started before the event is passed on, and nothing \
-      waits for it but the end: the completion comes when all have ended, and an error when that of \
-      `when: error` has; others are cancelled by an error. One that fails is given up: its event goes to the \
-      errors output. While more than `queueLimit` events wait for their turn, the pipeline reads no further \
-      input.
+      The other signal runs for its effect, such as a request; its events are dropped. It sees the event as `outer`, \
+      the error as `error` (null at a completion). It starts before the event is passed on. Only the end waits for \
+      it: the completion comes when all side signals have ended, an error when the one of `when: error` has; an \
+      error cancels the others. If a side signal fails, its event goes to the errors output. While more than \
+      `queueLimit` events wait, the pipeline reads no further input.
       """,
     parameters: [
       .init("signal", \.signal, primary: true, required: true, "The signal to run."),
       .init("when", \.when, formerly: "on", "When to run it."),
-      .init("maxConcurrent", \.maxConcurrent, range: 1...10_000, "How many may run at once."),
+      .init("maxConcurrent", \.maxConcurrent, range: 1...10_000, "How many signals may run at the same time."),
       .init(
         "queueLimit", \.queueLimit, range: 1...10_000_000,
-        "How many events may wait before input is held back."),
+        "How many events may wait before the pipeline's input pauses."),
     ],
     examples: [
       .marble("everything is passed on", "do: { values: [8, 9] }", in: "-1-2-|", out: "-1-2-|"),
@@ -49,16 +48,18 @@ struct Do: OperatorComponent {
       .marble("for an error", "do: { when: [error], signal: { values: [8] } }", in: "-1-#", out: "-1-#"),
     ],
     edges: EdgeCases(
-      empty: "Completes when a signal of `when: completed` has ended.",
-      error: "Signals of `when: next` are cancelled; it is passed on when that of `when: error` has ended.",
-      completion: "Passed on when all signals on the side have ended.",
-      disposal: "Leaves the input, every running inner signal and what waits; nothing more is sent."),
-    memory: "The running signals, and the events that wait for their turn.",
+      empty: "Completes after the signal of `when: completed` has ended.",
+      error: """
+        Signals of `when: next` are cancelled; the error is passed on when the signal of `when: error` has ended.
+        """,
+      completion: "Passed on when all side signals have ended.",
+      disposal: "Unsubscribes from the input and every inner signal; waiting events are dropped."),
+    memory: "The running signals and the waiting events.",
     persistence: .state(version: 1),
     knownAs: ["RxJS tap", "Combine handleEvents", "ReactiveCocoa doNext:, doError:, doCompleted:"],
     useCases: [
       .init(.living, "call a webhook for each event without changing the stream", "do: { signal: other }"),
-      .init(.living, "tell somebody when a signal fails", "do: { signal: other, when: [error] }"),
+      .init(.living, "notify somebody when a signal fails", "do: { signal: other, when: [error] }"),
     ],
     seeAlso: ["log", "initially", "finally", "flattenMap"])
 

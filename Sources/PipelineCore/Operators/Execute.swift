@@ -4,7 +4,7 @@ struct Execute: OperatorComponent {
     case refusals, all, none
     var help: String {
       switch self {
-      case .refusals: "409 while it is busy, 503 while it is disabled; what is accepted is left to a 'reply'"
+      case .refusals: "409 while the command is busy, 503 while it is disabled; a 'reply' answers accepted requests"
       case .all: "the same, and 202 as soon as it is accepted"
       case .none: "nothing"
       }
@@ -16,26 +16,26 @@ struct Execute: OperatorComponent {
 
   static let spec = ComponentSpec<Execute>(
     "execute",
-    summary: "Executes a command for each event and sends what these executions send.",
+    summary: "Executes a command for each event and sends the values of these executions.",
     details: """
-      An event that finds the command disabled, or busy where its `whenBusy` says `reject`, goes to the \
-      errors output. A failed execution is told by the command's own errors output and does not end this \
-      signal. Where the event is an HTTP request, `answer` says what its client hears. It completes when \
-      the events and the executions that it has begun have. A signal with this step runs even if nobody \
-      reads it. In an inner signal or the chain of a group it sends what its own events have begun; if that is \
-      left, as `switchToLatest` leaves it, the work goes on, and its values come by `NAME.values` only.
+      An event goes to the errors output if the command is disabled, or busy with `whenBusy: reject`. A failed \
+      execution is reported by the command's errors output and does not end this signal. If the event is an HTTP \
+      request, `answer` decides what its client receives. The step completes when its input and the executions that \
+      it has started have ended. A signal with this step runs even without a reader. In an inner signal or the chain \
+      of a group the step sends the values of its own executions; if the inner signal is cancelled, as \
+      `switchToLatest` does, the executions continue, and their values come by `NAME.values` only.
       """,
     parameters: [
       .init("command", \.command, primary: true, required: true, "The name of the command."),
-      .init("answer", \.answer, "What to answer an HTTP request that the event is."),
+      .init("answer", \.answer, "How to answer an event that is an HTTP request."),
     ],
     examples: [
       .snippet("a request begins it", "execute: { command: reindex, answer: all }")
     ],
     edges: EdgeCases(
-      completion: "Completes when the executions that it has begun have ended too.",
-      disposal: "Leaves the input; executions that it has begun go on."),
-    memory: "Which executions it has begun.", persistence: .state(version: 1),
+      completion: "Completes when the executions that it has started have ended too.",
+      disposal: "Unsubscribes from the input; executions that it has started continue."),
+    memory: "The executions that it has started.", persistence: .state(version: 1),
     knownAs: ["ReactiveCocoa RACCommand execute:", "ReactiveSwift Action apply"],
     useCases: [
       .init(.commanding, "run a command for each event", "execute: reindex"),
@@ -94,7 +94,7 @@ struct Execute: OperatorComponent {
         if parameters.answer == .all { reply(to: event, 202, "accepted") }
       case .busy:
         if parameters.answer != .none { reply(to: event, 409, "busy") }
-        reject(event, .commandBusy, "the command '\(name)' is being executed")
+        reject(event, .commandBusy, "the command '\(name)' is already running")
       case .dropped:
         if parameters.answer != .none { reply(to: event, 409, "busy") }
       case .disabled:

@@ -6,10 +6,9 @@ struct Filter: PureOperator {
     "filter",
     summary: "Passes on the events for which a condition holds.",
     details: """
-      A condition that cannot be decided, because a field is missing or has the wrong type, has not \
-      been shown to hold: the event is dropped and counted, and the first of each kind is logged. \
-      `onError: route` sends such events to the errors output instead, `keep` passes them on, `fail` \
-      ends the signal.
+      If the condition fails, because a field is missing or has the wrong type, the event is dropped and counted, \
+      and the first of each kind is logged. `onError: route` sends such events to the errors output instead, `keep` \
+      passes them on, `fail` ends the signal.
       """,
     parameters: [
       .init(
@@ -19,7 +18,7 @@ struct Filter: PureOperator {
     examples: [
       .marble("the larger ones", "filter: event >= 3", in: "1-3-2-4|", out: "--3---4|"),
       .marble(
-        "what cannot be decided is dropped", "filter: event.level >= 3", in: "a-b-c|", out: "----c|",
+        "a failing condition drops the event", "filter: event.level >= 3", in: "a-b-c|", out: "----c|",
         values: ["a": "{level: 1}", "b": "{}", "c": "{level: 3}"]),
     ],
     knownAs: ["RxJS filter", "Vector filter", "jq select"],

@@ -6,9 +6,9 @@ struct Finally: OperatorComponent {
     "finally",
     summary: "Runs another signal to its end before it passes on the completion or the error.",
     details: """
-      The other signal is there for what it does; what it sends is dropped. After an error it sees `error` \
-      (null after a completion). If it fails, that is logged, and the end is passed on all the same. It does \
-      not run when the signal is cancelled from below, by `take` for instance.
+      The other signal runs for its effect; its events are dropped. After an error it sees `error` (null after a \
+      completion). If it fails, the failure is logged, and the end is passed on all the same. It does not run when \
+      the signal is cancelled downstream, by `take` for instance.
       """,
     parameters: [
       .init("signal", \.signal, primary: true, required: true, "The signal to run at the end.")
@@ -21,7 +21,7 @@ struct Finally: OperatorComponent {
     edges: EdgeCases(
       empty: "Runs the other signal, then completes.", error: "Runs the other signal, then passes the error on.",
       completion: "Runs the other signal, then completes.",
-      disposal: "Does not run the other signal; leaves it if it runs."),
+      disposal: "Does not start the other signal; cancels it if it runs."),
     memory: "The signal that runs at the end.",
     persistence: .state(version: 1),
     knownAs: ["RxJS finalize (on cancelling too, and after the end)", "ReactiveCocoa finally:"],
@@ -58,7 +58,10 @@ struct Finally: OperatorComponent {
 
     override func failed(_ inlet: Inlet, _ failure: SignalFailure) {
       execution.services.log(
-        .error, execution.plan.steps[nodeContext.step.number].label, "what runs at the end failed: \(failure.message)")
+        .error, execution.plan.steps[nodeContext.step.number].label,
+        """
+        the signal that runs at the end failed: \(failure.message)
+        """)
       end()
     }
 

@@ -20,24 +20,23 @@ struct FlattenMap: OperatorComponent {
 
   static let spec = ComponentSpec<FlattenMap>(
     "flattenMap",
-    summary: "Makes a signal of each event and sends what these signals send.",
+    summary: "Makes a signal of each event and sends the events of these signals.",
     details: """
-      The short form is an expression that gives a list: its elements are sent one by one. With \
-      `signal`, an inner signal is made for each event, which its templates and expressions see as \
-      `outer` (and, in the parameters of its source, as `event`). It completes when the events and all \
-      inner signals have; an error of any ends everything. While more than `queueLimit` events wait for \
-      their turn, the pipeline reads no further input.
+      The short form is an expression that returns a list, whose elements are sent one by one. With `signal`, an \
+      inner signal is made for each event, which its templates and expressions see as `outer` (and, in the \
+      parameters of its source, as `event`). It completes when its input and all inner signals have; an error of any \
+      ends everything. While more than `queueLimit` events wait, the pipeline reads no further input.
       """,
     parameters: [
-      .init("list", \.list, primary: true, "An expression that gives the list of what to send."),
+      .init("list", \.list, primary: true, "An expression that returns the list of values to send."),
       .init("signal", \.signal, "The inner signal."),
       .init("policy", \.policy, "What to do while inner signals are running."),
       .init(
         "maxConcurrent", \.maxConcurrent, range: 1...10_000,
-        "How many inner signals may run at once under `merge`."),
+        "How many inner signals may run at the same time with `merge`."),
       .init(
         "queueLimit", \.queueLimit, range: 1...10_000_000,
-        "How many events may wait before input is held back."),
+        "How many events may wait before the pipeline's input pauses."),
     ],
     examples: [
       .marble(
@@ -52,17 +51,18 @@ struct FlattenMap: OperatorComponent {
         in: "-x-y------|", out: "------(pq)---|"),
     ],
     edges: EdgeCases(
-      error: "Passed on at once; an error of an inner signal too. All other inner signals end.",
+      error: "Passed on at once, as is an error of an inner signal; all other inner signals are cancelled.",
       completion: "Completes when all inner signals have.",
-      disposal: "Leaves the input, every running inner signal and what waits; nothing more is sent."),
-    memory: "The running inner signals and the events that wait, as `policy` says.", persistence: .state(version: 1),
+      disposal: "Unsubscribes from the input and every inner signal; waiting events are dropped."),
+    memory: "The running inner signals and, depending on `policy`, the waiting events.",
+    persistence: .state(version: 1),
     knownAs: [
       "RxJS mergeMap, concatMap, switchMap, exhaustMap", "ReactiveSwift flatMap",
       "ReactiveCocoa switchToLatest",
     ],
     useCases: [
       .init(
-        .asking, "ask an HTTP service for each event",
+        .asking, "query an HTTP service for each event",
         "flattenMap: { signal: { from: { http: { url: \"http://127.0.0.1:8080/users/{{ event.id }}\" } } } }"),
       .init(.shaping, "make several events of a list, one for each element", "flattenMap: event.items"),
       .init(.asking, "forget the answer to an older question", "flattenMap: { signal: other, policy: latest }"),
@@ -79,7 +79,7 @@ struct FlattenMap: OperatorComponent {
           .conflictingParameters,
           list.isGiven
             ? "'flattenMap' has both 'list' and 'signal'"
-            : "'flattenMap' needs 'signal', or an expression that gives a list", at: context.location,
+            : "'flattenMap' needs 'signal', or an expression that returns a list", at: context.location,
           help: "Write 'flattenMap: event.items', or 'flattenMap: { signal: { from: ... } }'"))
     }
   }
@@ -123,7 +123,7 @@ struct FlattenMap: OperatorComponent {
       }
       guard value.is(.list) else {
         reject(
-          event, .unexpectedValue, "flattenMap needs a list, but the expression gives \(value.kindName)")
+          event, .unexpectedValue, "flattenMap needs a list, but the expression returns \(value.kindName)")
         return
       }
       for element in value.elements {

@@ -22,16 +22,15 @@ struct Gate: OperatorComponent {
     "gate",
     summary: "Passes on events while the newest event of another signal is true.",
     details: """
-      That signal sends true and false (a number counts as false if it is 0; anything else goes to the \
-      errors output). Before it has sent anything the gate is as `open` says; when it completes the gate \
-      stays as it is. If there is one more event than `limit` to hold, the oldest goes to the errors output. \
-      A completion waits until what is held has been sent, or until the gate cannot open any more. An error \
-      of either signal ends it at once.
+      That signal sends true and false (a number counts as false if it is 0; anything else goes to the errors \
+      output). Before its first event the gate is as `open` says; when it completes, the gate stays as it is. If \
+      more than `limit` events are held, the oldest goes to the errors output. A completion waits until held events \
+      have been sent, or until the gate can no longer open. An error of either signal ends it at once.
       """,
     parameters: [
       .init("signal", \.signal, primary: true, required: true, "The signal that opens and closes the gate."),
       .init("open", \.open, "Whether the gate is open at first."),
-      .init("whileClosed", \.whileClosed, "What becomes of events while it is closed."),
+      .init("whileClosed", \.whileClosed, "What happens to events while the gate is closed."),
       .init("limit", \.limit, range: 1...10_000_000, "How many events to hold."),
     ],
     examples: [
@@ -49,10 +48,10 @@ struct Gate: OperatorComponent {
         in: ["a": "-1-|", "b": "-----t"], out: "-----(1|)", values: ["t": "true"]),
     ],
     edges: EdgeCases(
-      error: "Passed on at once, from either signal; what is held is dropped.",
-      completion: "Passed on when what is held has been sent, or cannot be any more.",
-      disposal: "Leaves both signals; what is held is dropped."),
-    memory: "What it holds: nothing, one event, or at most `limit`; until the gate opens.",
+      error: "Passed on at once, from either signal; held events are dropped.",
+      completion: "Passed on when held events have been sent, or can no longer be sent.",
+      disposal: "Unsubscribes from both signals; held events are dropped."),
+    memory: "The held events: none, one, or at most `limit`, until the gate opens.",
     persistence: .state(version: 1),
     knownAs: ["RxJava valve", "rxjs-etc pause", "Bacon holdWhen"],
     useCases: [
@@ -94,7 +93,7 @@ struct Gate: OperatorComponent {
           oldest.keep(in: arena)
           reject(
             oldest.event, .limitReached,
-            "a closed gate holds \(Printable.count(parameters.limit, "event")), its bound `limit`")
+            "a closed gate has \(Printable.count(parameters.limit, "event")), its limit `limit`")
         }
       }
       held.append(OwnedEvent(event))

@@ -9,19 +9,18 @@ struct GroupBy: OperatorComponent {
 
   static let spec = ComponentSpec<GroupBy>(
     "groupBy",
-    summary: "Runs a chain of its own for each key and merges what they send.",
+    summary: "Runs a separate chain for each key and merges their events.",
     details: """
-      Inside the chain and below it, `meta.key` is the key. A group lives until the signal ends, or \
-      until it has had no event for `idle`; then its chain completes, and a later event of the key \
-      begins a new one. A group that keeps nothing is given up, as far as its steps say so: see `window`. \
-      An event that would make more than `maxGroups` groups goes to the errors \
-      output. At the end the groups complete in the order in which they came into being.
+      In the chain and downstream of it, `meta.key` is the key. A group lives until the signal ends, or until it has \
+      had no event for `idle`; then its chain completes, and a later event with the key starts a new group. A group \
+      without state is discarded: see `window`. An event that would need more than `maxGroups` groups goes to the \
+      errors output. At the end the groups complete in the order of their creation.
       """,
     parameters: [
-      .init("key", \.key, primary: true, required: true, "The key: a text, number, boolean, null or a list of such."),
+      .init("key", \.key, primary: true, required: true, "The key: a text, number, boolean, null or a list of these."),
       .init("chain", \.chain, "The steps for each group."),
       .init("idle", \.idle, range: 1...Int64.max, "How long a group may have no events."),
-      .init("maxGroups", \.maxGroups, range: 1...10_000_000, "The most groups at a time."),
+      .init("maxGroups", \.maxGroups, range: 1...10_000_000, "The largest number of groups."),
     ],
     examples: [
       .marble(
@@ -30,8 +29,8 @@ struct GroupBy: OperatorComponent {
     ],
     edges: EdgeCases(
       error: "Passed on at once; the groups end with it.",
-      completion: "Completes all groups, in the order in which they came into being, then itself.",
-      disposal: "Leaves the input and all groups with their timers."),
+      completion: "Completes all groups in the order of their creation, then itself.",
+      disposal: "Unsubscribes from the input and cancels all groups with their timers."),
     memory: "The state of each group's chain, at most `maxGroups`; with `idle`, one timer each.",
     persistence: .state(version: 3),
     knownAs: ["RxJS groupBy with mergeMap", "Riemann by"],
@@ -46,7 +45,7 @@ struct GroupBy: OperatorComponent {
         .time, "limit the rate of each client",
         "groupBy: { key: event.client, chain: [ { rateLimit: { count: 10, per: 1s } } ] }"),
       .init(
-        .time, "hear of each host that falls silent",
+        .time, "notice each host that falls silent",
         "groupBy: { key: event.host, idle: 1h, chain: [ { absence: { after: 5m, only: true } } ] }"),
     ],
     seeAlso: ["scan", "distinctUntilChanged"])
@@ -223,7 +222,7 @@ struct GroupBy: OperatorComponent {
     @inline(never)
     private func newGroup(of event: Event, _ hash: UInt64) -> Unmanaged<Group>? {
       guard known.count < maxGroups else {
-        reject(event, .limitReached, "groupBy has \(known.count) groups, its bound `maxGroups`")
+        reject(event, .limitReached, "groupBy has \(known.count) groups, its limit `maxGroups`")
         return nil
       }
       created += 1

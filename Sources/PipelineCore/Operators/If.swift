@@ -6,12 +6,12 @@ struct If: CombiningOperator, BranchingOperator {
 
   static let spec = ComponentSpec<If>(
     "if",
-    summary: "Sends the events of one of two signals, by the newest event of a condition.",
+    summary: "Sends the events of one of two signals, chosen by the newest event of a condition.",
     details: """
-      Each event of `condition`, true or false, ends the branch that runs and subscribes the other (or the \
-      same one again). What the branch that does not run sends is lost, and its error is not seen. It \
-      completes when the condition and the running branch have; an error of either ends it. An event of \
-      the condition that is neither true nor false (nor a number) goes to the errors output.
+      Each event of `condition`, true or false, ends the running branch and subscribes the chosen one (perhaps the \
+      same again). Events and errors of the other branch are lost. It completes when the condition and the running \
+      branch have; an error of either ends it. An event of the condition that is neither a boolean nor a number goes \
+      to the errors output.
       """,
     examples: [
       .marbles(
@@ -20,10 +20,10 @@ struct If: CombiningOperator, BranchingOperator {
         values: ["t": "true", "f": "false"])
     ],
     edges: EdgeCases(
-      empty: "A condition that ends without an event completes it.",
+      empty: "Completes if the condition ends without an event.",
       error: "Passed on at once, from the condition and the running branch.",
       completion: "Completes when the condition and the running branch have.",
-      disposal: "Leaves the condition and the running branch."),
+      disposal: "Unsubscribes from the condition and the running branch."),
     memory: "The running branch.", persistence: .state(version: 1),
     knownAs: ["RxJS iif (which chooses once)"],
     useCases: [

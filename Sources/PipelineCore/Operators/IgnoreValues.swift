@@ -3,7 +3,7 @@ struct IgnoreValues: FusableOperator {
   static let spec = ComponentSpec<IgnoreValues>(
     "ignoreValues",
     summary: "Drops all events; only the completion or the error passes.",
-    details: "So it waits for the end of work whose results do not matter.",
+    details: "Use it to wait for the end of a signal whose events do not matter.",
     examples: [
       .marble("the completion", "ignoreValues", in: "-1-2-|", out: "-----|"),
       .marble("the error", "ignoreValues", in: "-1-#", out: "---#"),

@@ -4,11 +4,11 @@ struct Initially: OperatorComponent {
 
   static let spec = ComponentSpec<Initially>(
     "initially",
-    summary: "Runs another signal to its end before it subscribes to what is above.",
+    summary: "Runs another signal to its end before it subscribes upstream.",
     details: """
-      The other signal is there for what it does; what it sends is dropped. It runs before each \
-      subscription, so a retry or repeat below runs it again. If it fails, so does the signal. What is above \
-      is subscribed when it has completed; a shared signal may have sent something by then.
+      The other signal runs for its effect; its events are dropped. It runs before each subscription, so a retry or \
+      repeat downstream runs it again. If it fails, the signal fails. Upstream is subscribed when it has completed; \
+      a shared signal may have sent events by then.
       """,
     parameters: [
       .init("signal", \.signal, primary: true, required: true, "The signal to run first.")
@@ -21,9 +21,9 @@ struct Initially: OperatorComponent {
     ],
     edges: EdgeCases(
       empty: "Runs the other signal first, then completes.",
-      error: "Passed on at once; an error of the other signal too, and then nothing above is ever subscribed.",
-      completion: "Passed on at once; what is above is not subscribed before the other signal has ended.",
-      disposal: "Leaves the other signal, or what is above, whichever runs."),
+      error: "Passed on at once; after an error of the other signal, upstream is never subscribed.",
+      completion: "Passed on at once; upstream is not subscribed before the other signal has ended.",
+      disposal: "Unsubscribes from the other signal or from upstream."),
     memory: "The signal that runs first.", knownAs: ["ReactiveSwift on(starting:)", "RxJava doOnSubscribe"],
     useCases: [
       .init(.living, "do something before the first event", "initially: { signal: other }"),

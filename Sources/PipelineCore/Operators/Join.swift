@@ -5,7 +5,7 @@ struct Join: OperatorComponent {
     var help: String {
       switch self {
       case .drop: "it is dropped"
-      case .send: "it is sent with null in place of a partner, when its time has run out"
+      case .send: "it is sent with null in place of a partner after its time"
       }
     }
   }
@@ -20,31 +20,30 @@ struct Join: OperatorComponent {
 
   static let spec = ComponentSpec<Join>(
     "join",
-    summary: "Sends a pair for each two events of two signals that belong together and come near in time.",
+    summary: "Sends a pair for each two events of two signals that have equal keys and are close in time.",
     details: """
-      Two events belong together if `key` of the one equals `otherKey` of the other; without keys all do. They are \
-      near if less than `within` lies between them, whichever comes first. The event is the list of both, or what \
-      `reduce` makes of `event` and `other`. It completes when both signals have, or when no pair is possible any \
-      more; an error of either ends it. A pipeline that is stopped sends no event as unmatched whose partner could \
-      still have come; the log gives their number.
+      Two events are paired if `key` of the one equals `otherKey` of the other (without keys, all are) and less than \
+      `within` lies between them, whichever comes first. The event is the list of both, or the result of `reduce` \
+      for `event` and `other`. It completes when both signals have, or when no pair is possible any more; an error \
+      of either ends it. When a pipeline is stopped, events whose partner could still have come are not sent as \
+      unmatched; the log gives their number.
 
-      Each event is kept for `within`, so `limit` must be at least what one signal sends in that time: of two files \
-      that are read at once, the number of lines. A kept event costs about 200 bytes beside its text. Where more \
-      come, the oldest go to the errors output; if nobody reads it, the log has one warning and, at the end, their \
-      number.
+      Each event is kept for `within`, so `limit` must be at least what one signal sends in that time: for two \
+      files, the number of lines. A kept event costs about 200 bytes beside its text. If more come, the oldest go to \
+      the errors output; if that has no reader, the log has one warning and, at the end, their number.
       """,
     parameters: [
       .init("signal", \.signal, primary: true, required: true, "The other signal."),
       .init(
         "within", \.within, required: true, range: 1...(Int64.max / 4),
-        "How far in time two events may be apart."),
-      .init("key", \.key, "What must be equal, of `event`."),
-      .init("otherKey", \.otherKey, variables: [("other", .dyn)], "What must be equal, of `other`."),
+        "The largest time between two paired events."),
+      .init("key", \.key, "The key of `event`."),
+      .init("otherKey", \.otherKey, variables: [("other", .dyn)], "The key of `other`."),
       .init(
         "reduce", \.reduce, variables: [("other", .dyn)],
-        "What to make of `event` and `other`; a list of both if left out."),
-      .init("unmatched", \.unmatched, "What becomes of an event that finds no partner in the other signal."),
-      .init("limit", \.limit, range: 1...100_000_000, "The most events of each signal to keep."),
+        "The result for `event` and `other`; without it, a list of both."),
+      .init("unmatched", \.unmatched, "What happens to an event without a partner in the other signal."),
+      .init("limit", \.limit, range: 1...100_000_000, "The largest number of events to keep of each signal."),
     ],
     examples: [
       .marbles(
@@ -63,9 +62,11 @@ struct Join: OperatorComponent {
         in: ["a": "-1-------|", "b": "-----x---|"], out: "----p----|", values: ["p": "[1, null]"]),
     ],
     edges: EdgeCases(
-      error: "Passed on at once, from either signal; what is kept is dropped.",
+      error: "Passed on at once, from either signal; kept events are dropped.",
       completion: "Completes when both have, or when no pair is possible any more.",
-      disposal: "Leaves both signals; what is kept is lost and the timer freed. Nothing is sent as unmatched."),
+      disposal: """
+        Unsubscribes from both signals, drops kept events and frees the timer. Nothing is sent as unmatched.
+        """),
     memory: "The events of both signals that came less than `within` ago, at most `limit` of each, and one timer.",
     persistence: .state(version: 2),
     knownAs: ["RxJava join", "Flink interval join", "ksqlDB stream-stream join"],
@@ -74,7 +75,7 @@ struct Join: OperatorComponent {
         .combining, "pair events of two signals that belong together",
         "join: { signal: other, within: 30s, key: event.id, otherKey: other.id }"),
       .init(
-        .combining, "find requests without an answer",
+        .combining, "find requests without a response",
         "join: { signal: other, within: 30s, key: event.id, otherKey: other.id, unmatched: send }"),
     ],
     seeAlso: ["combineLatest", "withLatestFrom", "zip"])
@@ -315,7 +316,7 @@ struct Join: OperatorComponent {
     /// The limit is reached: whoever reads errors or dead letters gets the event, the log is not filled with them.
     private func lose(_ entry: Entry, _ side: Side) {
       let text =
-        "join keeps \(Printable.count(parameters.limit, "event")) of the \(side.name) signal, its bound `limit`"
+        "join keeps \(Printable.count(parameters.limit, "event")) of the \(side.name) signal, its limit `limit`"
       if execution.keepsRejections(of: nodeContext.step) {
         reject(entry.pointee.event, .limitReached, text)
         return

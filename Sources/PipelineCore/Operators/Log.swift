@@ -23,7 +23,7 @@ struct Log: FusableOperator {
   static let spec = ComponentSpec<Log>(
     "log",
     summary: "Writes a line to the log for each event and for the end, and passes everything on.",
-    details: "The line names the signal and the step; `message` says what it tells, the event as JSON if left out.",
+    details: "The line names the signal and the step; its text is `message`, or the event as JSON.",
     parameters: [
       .init("level", \.level, primary: true, "The level of the lines."),
       .init("when", \.when, formerly: "on", "What to log."),
@@ -59,7 +59,7 @@ struct Log: FusableOperator {
       if parameters.message.isGiven {
         if parameters.message.renderShown(frame, into: buffer) != nil {
           buffer.clear()
-          buffer.append("(the message could not be made)")
+          buffer.append("(the message failed)")
         }
       } else {
         JSONWriter.append(event.value, to: buffer)

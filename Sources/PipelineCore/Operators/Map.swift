@@ -6,13 +6,13 @@ struct Map: PureOperator {
 
   static let spec = ComponentSpec<Map>(
     "map",
-    summary: "Replaces each event by what an expression, or a mapping of expressions, makes of it.",
+    summary: "Replaces each event by the result of an expression or of a mapping of expressions.",
     details: """
-      The value is one expression, or a YAML mapping from field to expression, nested as the result \
-      shall be. A field whose expression gives `optional.none()` is left out.
+      The value is one expression, or a YAML mapping from field to expression, nested like the result. A field whose \
+      expression returns `optional.none()` is left out.
       """,
     parameters: [
-      .init("to", \.to, primary: true, required: true, whole: true, "What to make of `event`.")
+      .init("to", \.to, primary: true, required: true, whole: true, "The new value for `event`.")
     ],
     examples: [
       .marble(
@@ -29,7 +29,7 @@ struct Map: PureOperator {
       .init(.shaping, "build a new object from an event", "map: { name: event.user.name, total: event.price }"),
       .init(.shaping, "pick one field", "map: event.message"),
       .init(.shaping, "take apart a line of text", "map: grok(event, \"%{IP:client} %{WORD:method}\")"),
-      .init(.shaping, "put a default where a field is missing", "map: event.?user.orValue('nobody')"),
+      .init(.shaping, "use a default if a field is missing", "map: event.?user.orValue('nobody')"),
       .init(.shaping, "convert text to numbers or times", "map: { at: timestamp(event.time), n: int(event.n) }"),
     ],
     seeAlso: ["set", "flattenMap", "scan"])

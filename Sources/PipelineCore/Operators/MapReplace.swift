@@ -6,7 +6,7 @@ struct MapReplace: PureOperator {
 
   static let spec = ComponentSpec<MapReplace>(
     "mapReplace",
-    summary: "Replaces each event by one and the same value.",
+    summary: "Replaces each event by a fixed value.",
     details: "The value is JSON written in YAML, not an expression; `map` takes expressions.",
     parameters: [
       .init("value", \.value, primary: true, required: true, whole: true, "What to send; may be null.")

@@ -2,10 +2,10 @@
 struct Materialize: OperatorComponent {
   static let spec = ComponentSpec<Materialize>(
     "materialize",
-    summary: "Sends everything that happens to the signal as events, its end too.",
+    summary: "Sends events, completion and errors of a signal as events.",
     details: """
-      An event becomes `{kind: next, value: ...}`; the end becomes `{kind: completed}` or `{kind: error, \
-      error: {kind: ..., message: ...}}`, and then the signal completes, after an error too.
+      An event becomes `{kind: next, value: ...}`; the end becomes `{kind: completed}` or `{kind: error, error: \
+      {kind: ..., message: ...}}`. Then the signal completes, also after an error.
       """,
     examples: [
       .marble(

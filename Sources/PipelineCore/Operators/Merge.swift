@@ -4,17 +4,17 @@ struct Merge: CombiningOperator {
     "merge",
     summary: "Sends the events of all its inputs as they come.",
     details: """
-      The inputs are subscribed in the order of the list, and sources that send at once send in this order; values of \
-      `startWith` come before all of them, whichever input they are in. It completes when all have; the first error \
-      ends it and the others.
+      The inputs are subscribed in the order of the list, and sources that send at once send in this order; values \
+      of `startWith` come before all of them, whichever input they are in. It completes when all inputs have; the \
+      first error ends it and cancels the others.
       """,
     examples: [
       .marbles("interleaved", "merge: [a, b]", in: ["a": "-1---3|", "b": "---2---4|"], out: "-1-2-3-4|")
     ],
     edges: EdgeCases(
-      empty: "An input that ends without an event adds nothing; it completes when all inputs have.",
-      error: "The first of any input ends it at once; the others are left.",
-      completion: "Completes when all inputs have.", disposal: "Leaves all inputs."),
+      empty: "An input without events adds nothing; completes when all inputs have.",
+      error: "The first error of any input ends it at once; the other inputs are cancelled.",
+      completion: "Completes when all inputs have.", disposal: "Unsubscribes from all inputs."),
     persistence: .state(version: 1),
     knownAs: ["RxJS merge", "Combine merge"],
     useCases: [

@@ -6,9 +6,9 @@ struct Or: PureOperator {
     "or",
     summary: "Sends whether any part of an event is true.",
     details: """
-      An event is a list of booleans, as combineLatest and zip make them; a number counts as false if it \
-      is 0. Any other event goes to the errors output. It looks at one event at a time; for all events of \
-      a signal there are `any` and `all`.
+      An event is a list of booleans, as combineLatest and zip make them; a number counts as false if it is 0. Any \
+      other event goes to the errors output. It handles one event at a time; `any` and `all` are for all events of a \
+      signal.
       """,
     examples: [
       .marble(

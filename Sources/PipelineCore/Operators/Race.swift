@@ -2,24 +2,25 @@
 struct Race: CombiningOperator {
   static let spec = ComponentSpec<Race>(
     "race",
-    summary: "Goes on with the one of its inputs that sends something first, and leaves the others.",
+    summary: "Continues with the input that sends first, and cancels the others.",
     details: """
-      The inputs are subscribed in the order of the list; one that speaks at once keeps the later ones from \
-      being subscribed. A completion or an error counts as speaking, so a source that fails at once wins; \
-      put `catch` or `retry` into an input that shall not.
+      The inputs are subscribed in the order of the list; if one sends at once, later ones are never subscribed. A \
+      completion or an error counts too, so a source that fails at once wins; add `catch` or `retry` to an input to \
+      prevent that.
       """,
     examples: [
       .marbles("the first wins", "race: [a, b]", in: ["a": "---1-2-|", "b": "--8---9-|"], out: "--8---9-|"),
       .marbles("an end counts too", "race: [a, b]", in: ["a": "---1-2-|", "b": "--|"], out: "--|"),
     ],
     edges: EdgeCases(
-      empty: "An input that ends first wins, so it completes.",
-      error: "An input that fails first wins, so the error is passed on.",
-      completion: "That of the winner is passed on.", disposal: "Leaves all inputs, or the winner."),
+      empty: "If an input completes first, it wins, and the signal completes.",
+      error: "If an input fails first, it wins, and the error is passed on.",
+      completion: "The winner's completion is passed on.", disposal: "Unsubscribes from all inputs, or from the winner."
+    ),
     memory: "Which input has won.", persistence: .state(version: 1),
     knownAs: ["RxJS race", "RxSwift amb"],
     useCases: [
-      .init(.asking, "ask two servers and take the faster answer", "race: [a, b]")
+      .init(.asking, "query two servers and take the faster response", "race: [a, b]")
     ],
     seeAlso: ["merge", "timeout"])
 

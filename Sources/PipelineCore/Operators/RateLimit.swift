@@ -18,7 +18,7 @@ struct RateLimit: OperatorComponent {
     var help: String {
       switch self {
       case .drop: "it is dropped"
-      case .wait: "it waits for its token, in order"
+      case .wait: "the event waits for its token, in order"
       case .route: "it goes to the errors output"
       }
     }
@@ -33,12 +33,12 @@ struct RateLimit: OperatorComponent {
 
   static let spec = ComponentSpec<RateLimit>(
     "rateLimit",
-    summary: "Passes on so many events in each period and no more.",
+    summary: "Limits how many events pass in each period.",
     details: """
-      It never waits for a pause; that is `throttle`. With `trailing` and `both`, completion sends what is \
-      held, at once, and an error drops it. With `mode: bucket` a pause saves up tokens for a burst; \
-      `excess: wait` spreads events out in place of dropping them, delays the completion until all have \
-      gone, and lets the pipeline read no further input while more than `limit` of them wait.
+      To wait for a pause, use `throttle`. With `trailing` and `both`, completion sends a held event at once, and an \
+      error drops it. With `mode: bucket`, tokens accumulate during a pause and allow a burst; `excess: wait` delays \
+      events instead of dropping them, delays the completion until all are sent, and pauses the pipeline's input \
+      while more than `limit` events wait.
       """,
     parameters: [
       .init("per", \.per, primary: true, required: true, range: 1...Int64.max, "The period."),
@@ -46,9 +46,9 @@ struct RateLimit: OperatorComponent {
       .init("mode", \.mode, "Which ones."),
       .init(
         "burst", \.burst, range: 1...1_000_000,
-        "How many tokens the bucket holds; as many as `count` if left out."),
-      .init("excess", \.excess, "What becomes of an event for which the bucket has no token."),
-      .init("limit", \.limit, range: 1...10_000_000, "How many events may wait before input is held back."),
+        "How many tokens fit in the bucket; `count` by default."),
+      .init("excess", \.excess, "What happens to an event without a token."),
+      .init("limit", \.limit, range: 1...10_000_000, "How many events may wait before the pipeline's input pauses."),
     ],
     examples: [
       .marble("the first of each period", "rateLimit: 4ms", in: "-1-2-3-4-5-|", out: "-1---3---5-|"),
@@ -67,9 +67,9 @@ struct RateLimit: OperatorComponent {
         in: "(123)|", out: "1--2--(3|)"),
     ],
     edges: EdgeCases(
-      error: "Passed on at once; what is held or waits is dropped.",
-      completion: "Sends what is held, then completes; with `excess: wait` when all that wait have gone.",
-      disposal: "Leaves the input; what is held or waits is dropped and the timer freed."),
+      error: "Passed on at once; held and waiting events are dropped.",
+      completion: "Sends a held event, then completes; with `excess: wait`, after all waiting events.",
+      disposal: "Unsubscribes from the input; held and waiting events are dropped and the timer freed."),
     memory: "A few numbers; the newest event (`trailing`, `both`) or the events that wait (`excess: wait`).",
     persistence: .state(version: 1),
     knownAs: [
@@ -77,11 +77,11 @@ struct RateLimit: OperatorComponent {
       "Vector throttle",
     ],
     useCases: [
-      .init(.time, "let so many events through in each second and no more", "rateLimit: { count: 10, per: 1s }"),
+      .init(.time, "limit the number of events in each second", "rateLimit: { count: 10, per: 1s }"),
       .init(.time, "take the first of each minute", "rateLimit: 1m"),
-      .init(.time, "have the newest at the end of each busy period", "rateLimit: { per: 1s, mode: trailing }"),
+      .init(.time, "send the newest event at the end of each busy period", "rateLimit: { per: 1s, mode: trailing }"),
       .init(
-        .time, "allow bursts, but bound the rate in the long run",
+        .time, "allow bursts, but limit the rate in the long run",
         "rateLimit: { per: 1s, count: 5, mode: bucket, burst: 20 }"),
       .init(
         .time, "spread requests out evenly and lose none",

@@ -11,15 +11,16 @@ struct Reduce: FusableOperator {
 
   static let spec = ComponentSpec<Reduce>(
     "reduce",
-    summary: "Makes one value of the parts that combineLatest or zip brought together.",
+    summary: "Computes one value from the parts of a combineLatest or zip.",
     details: """
-      Its variables are named after the inputs; no other step has them. It must follow `combineLatest` or `zip` directly, or \
-      behind steps that leave the list as it is, such as `filter`. This is ReactiveCocoa's reduce. Folding over time is `scan` or `aggregate`.
+      Its variables are named after the inputs; no other step has them. It must follow `combineLatest` or `zip`, \
+      directly or after steps that do not change the list, such as `filter`. This is ReactiveCocoa's reduce. To fold \
+      over time, use `scan` or `aggregate`.
       """,
     parameters: [
       .init(
         "to", \.to, primary: true, required: true, whole: true,
-        "What to make of the parts; an expression or a mapping of expressions.")
+        "The result: an expression or a mapping of expressions over the parts.")
     ],
     examples: [
       .marbles(
@@ -40,7 +41,7 @@ struct Reduce: FusableOperator {
     guard let names = binder.inputs.first?.tuple else {
       binder.diagnostics.report(
         Diagnostic(
-          .unsuitableReduce, "'reduce' has nothing to reduce: it stands directly behind combineLatest or zip",
+          .unsuitableReduce, "'reduce' must directly follow 'combineLatest' or 'zip'",
           at: binder.location,
           help:
             "To fold the events of a signal over time, use 'scan' (a value for each event) or 'aggregate' (one at the end)"

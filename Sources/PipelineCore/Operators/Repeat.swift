@@ -7,14 +7,13 @@ struct Repeat: OperatorComponent {
     "repeat",
     summary: "Subscribes again when the signal completes.",
     details: """
-      `count` is how often what is above runs in all; without it, for ever. An error ends it. Rounds that are \
-      over at once give way to everything else, and wait while a sink cannot take more. After 1000 rounds in a row \
-      that sent nothing and lasted less than 10 ms each, 10 ms go by before each further one, so that an empty \
-      source costs next to nothing. In the chain of a group the next round begins with the group's next event, and \
-      the group's end is the end.
+      `count` is the total number of rounds; without it, the signal repeats for ever. An error ends it. Rounds that \
+      end at once let other work run first, and wait while a sink cannot take more. After 1000 rounds in a row that \
+      sent nothing and lasted less than 10 ms each, each further round waits 10 ms, so an empty source costs next to \
+      nothing. In the chain of a group the next round starts with the group's next event, and ends with the group.
       """,
     parameters: [
-      .init("count", \.count, primary: true, "How many rounds in all, or `forever`."),
+      .init("count", \.count, primary: true, "The total number of rounds, or `forever`."),
       .init("delay", \.delay, range: 0...Int64.max, "The pause between rounds."),
     ],
     examples: [
@@ -28,11 +27,11 @@ struct Repeat: OperatorComponent {
     edges: EdgeCases(
       empty: "Subscribes again; after 1000 such rounds in a row, every 10 ms. Without `count` for ever.",
       completion: "Subscribes again; after the last round it completes.",
-      disposal: "Leaves what is above; there is no further round."),
+      disposal: "Unsubscribes from upstream; no further round starts."),
     memory: "The number of rounds and one timer.", persistence: .state(version: 2), knownAs: ["RxJS repeat"],
     useCases: [
-      .init(.failing, "begin again when a signal has completed", "repeat: { count: 3 }"),
-      .init(.reading, "ask again a while after each answer", "repeat: { delay: 10s }"),
+      .init(.failing, "restart a signal when it has completed", "repeat: { count: 3 }"),
+      .init(.reading, "poll again some time after each response", "repeat: { delay: 10s }"),
     ],
     seeAlso: ["retry"])
 

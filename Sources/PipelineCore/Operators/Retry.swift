@@ -38,27 +38,26 @@ struct Retry: OperatorComponent {
     "retry",
     summary: "Subscribes again when the signal fails.",
     details: """
-      `count` is how many further attempts there are, after the first. What an attempt sent before it \
-      failed stays sent. The error of the last attempt is passed on. The pause before the n-th further \
-      attempt is `delay` times `backoff` to the power of n-1, at most `maxDelay`; `jitter` takes a random \
-      part of it. An attempt that lasted for `resetAfter` is taken for a success: counting and pauses begin \
-      anew. The first failure is a warning in the log; further ones of the same step are counted and logged at most \
-      once a minute. A `budget` of attempts in each `per` bounds what many failures may cost; the error that comes \
-      when it is used up is passed on. After 1000 attempts in a row that lasted less than 10 ms each, 10 ms go by before \
-      each further one, also without `delay`. A retry runs the side effects of what is above again, a request for \
-      instance.
+      `count` is the number of further attempts after the first. Events that an attempt sent before it failed are \
+      not undone. The error of the last attempt is passed on. The pause before the n-th further attempt is `delay` \
+      times `backoff` to the power of n-1, at most `maxDelay`; `jitter` waits a random part of it. An attempt that \
+      lasts for `resetAfter` counts as a success: counting and pauses start anew. The first failure is a warning in \
+      the log; further ones of the same step are counted and logged at most once a minute. `budget` limits the \
+      attempts in each `per`; when it is used up, the next error is passed on. After 1000 attempts in a row that \
+      lasted less than 10 ms each, each further one waits 10 ms, also without `delay`. A retry repeats the side \
+      effects upstream, a request for instance.
       """,
     parameters: [
-      .init("count", \.count, primary: true, "How many further attempts."),
+      .init("count", \.count, primary: true, "The number of further attempts."),
       .init("delay", \.delay, range: 0...Int64.max, "The pause before the first further attempt."),
       .init("backoff", \.backoff, range: 1...1000, "The factor between pauses."),
       .init("maxDelay", \.maxDelay, range: 0...Int64.max, "The longest pause."),
       .init("jitter", \.jitter, "Wait a random part of the pause."),
       .init(
         "resetAfter", \.resetAfter, range: 1...(Int64.max / 4),
-        "How long an attempt must last to make counting begin anew."),
-      .init("budget", \.budget, range: 1...10_000, "The most further attempts within `per`."),
-      .init("per", \.per, range: 1...(Int64.max / 4), "The time for which the budget is."),
+        "An attempt that lasts this long resets the count and the pauses."),
+      .init("budget", \.budget, range: 1...10_000, "The largest number of further attempts within `per`."),
+      .init("per", \.per, range: 1...(Int64.max / 4), "The period of the budget."),
     ],
     examples: [
       .marble("once more", "retry: 1", in: "-1#", out: "-1-1#"),
@@ -71,8 +70,8 @@ struct Retry: OperatorComponent {
       .marble("a budget", "retry: { budget: 2, per: 1s }", in: "1#", out: "111#"),
     ],
     edges: EdgeCases(
-      error: "Subscribes again, after the pause; that of the last attempt is passed on.",
-      disposal: "Leaves what is above and frees its timer; there is no further attempt."),
+      error: "Subscribes again after the pause; the error of the last attempt is passed on.",
+      disposal: "Unsubscribes from upstream and frees its timer; no further attempt starts."),
     memory: "The number of attempts, the times of at most `budget` of them, and one timer.",
     persistence: .state(version: 3), knownAs: ["RxJS retry", "Combine retry"],
     useCases: [
@@ -80,7 +79,7 @@ struct Retry: OperatorComponent {
       .init(.failing, "wait longer after each failure", "retry: { count: 5, delay: 1s, backoff: 2, maxDelay: 1m }"),
       .init(
         .failing, "try again for ever, but not all clients at once", "retry: { delay: 1s, backoff: 2, jitter: true }"),
-      .init(.failing, "bound what all retries together may cost", "retry: { budget: 10, per: 1m, delay: 1s }"),
+      .init(.failing, "limit the cost of all retries together", "retry: { budget: 10, per: 1m, delay: 1s }"),
     ],
     seeAlso: ["catch", "repeat", "timeout"])
 
@@ -89,7 +88,10 @@ struct Retry: OperatorComponent {
   func validate(_ context: inout DecodingContext) {
     guard delay > maxDelay else { return }
     context.badValue(
-      at: context.location(of: "delay"), "'delay' of 'retry' is \(delay), above 'maxDelay', which is \(maxDelay)",
+      at: context.location(of: "delay"),
+      """
+      'delay' of 'retry' is \(delay), longer than 'maxDelay', which is \(maxDelay)
+      """,
       .conflictingParameters, help: "Give 'maxDelay' a value of at least \(delay)")
   }
 

@@ -6,15 +6,15 @@ struct Sample: OperatorComponent {
 
   static let spec = ComponentSpec<Sample>(
     "sample",
-    summary: "Sends the newest event each time a sampler asks for it.",
+    summary: "Sends the newest event each time a sampler fires.",
     details: """
-      The sampler is a clock (`every`) or another signal (`at`). The newest event is sent again and \
-      again if there is no newer one; `onlyNew` sends each at most once. Nothing is sent before the \
-      first event. It completes when either side does, without sending what was not yet asked for.
+      The sampler is a clock (`every`) or another signal (`at`). The newest event is sent repeatedly until a newer \
+      one comes; with `onlyNew`, each is sent at most once. Nothing is sent before the first event. It completes \
+      when either side does; an unsampled event is dropped.
       """,
     parameters: [
       .init("every", \.every, primary: true, range: 1...Int64.max, "The period of sampling."),
-      .init("at", \.at, "The signal whose events ask."),
+      .init("at", \.at, "The signal whose events sample."),
       .init("onlyNew", \.onlyNew, "Send no event twice."),
     ],
     examples: [
@@ -27,8 +27,8 @@ struct Sample: OperatorComponent {
     ],
     edges: EdgeCases(
       error: "Passed on at once, from either side.",
-      completion: "Passed on at once, from either side; what was not yet asked for is not sent.",
-      disposal: "Leaves both sides and frees its timer."),
+      completion: "Passed on at once, from either side; an unsampled event is dropped.",
+      disposal: "Unsubscribes from both sides and frees its timer."),
     memory: "The newest event.", persistence: .state(version: 1),
     knownAs: ["RxJS sample (only new values)", "RxJS auditTime"],
     useCases: [

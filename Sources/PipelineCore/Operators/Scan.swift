@@ -26,7 +26,10 @@ struct Scan: FusableOperator {
       .marble("numbered", "scan: { next: index }", in: "a-b|", out: "0-1|"),
     ],
     edges: EdgeCases(
-      empty: "Completes too; the start value is not sent.", disposal: "Leaves the input; what is kept is lost."),
+      empty: "Completes too; the start value is not sent.",
+      disposal: """
+        Unsubscribes from the input and drops its state.
+        """),
     memory: "The running value.", persistence: .state(version: 1),
     knownAs: ["RxJS scan", "Combine scan", "Logstash aggregate"],
     useCases: [
@@ -60,7 +63,7 @@ struct Scan: FusableOperator {
       if value.isError { return failed(event, value, program, frame, run) }
       if value.isDeeper(than: Self.depthLimit) {
         run.rejectRow(
-          event, .limitReached, "scan's value is nested more than \(Self.depthLimit) deep")
+          event, .limitReached, "the value of scan is nested more than \(Self.depthLimit) deep")
         return .drop
       }
       index &+= 1

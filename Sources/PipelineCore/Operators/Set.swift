@@ -6,11 +6,11 @@ struct SetFields: PureOperator {
 
   static let spec = ComponentSpec<SetFields>(
     "set",
-    summary: "Replaces or adds fields of an event and leaves the others as they are.",
+    summary: "Replaces or adds fields of an event and keeps the others.",
     details: """
-      A name with dots is a path: `user.name` sets the field `name` inside `user`, which is made if it \
-      is missing. All expressions see the event as it was. A field whose expression gives \
-      `optional.none()` is left as it is. An event that is no object goes to the errors output.
+      A name with dots is a path: `user.name` sets the field `name` inside `user`, which is made if it is missing. \
+      All expressions see the original event. A field whose expression returns `optional.none()` is not changed. An \
+      event that is no object goes to the errors output.
       """,
     parameters: [
       .init(
@@ -27,7 +27,7 @@ struct SetFields: PureOperator {
     ],
     knownAs: ["Vector remap .field = value", "Benthos root.field"],
     useCases: [
-      .init(.shaping, "add or replace a field and leave the rest as it is", "set: { env: \"'production'\" }"),
+      .init(.shaping, "add or replace a field and keep the others", "set: { env: \"'production'\" }"),
       .init(.shaping, "set a field deep inside an event", "set: { user.name: event.user.name.upperAscii() }"),
     ],
     seeAlso: ["unset", "map"])

@@ -5,7 +5,7 @@ struct Skip: FusableOperator {
   static let spec = ComponentSpec<Skip>(
     "skip",
     summary: "Drops the first events and passes on the rest.",
-    details: "A signal that ends before that sends nothing but its end.",
+    details: "If the signal ends earlier, only its end is passed on.",
     parameters: [
       .init("count", \.count, primary: true, required: true, range: 0...Int64.max, "How many.")
     ],

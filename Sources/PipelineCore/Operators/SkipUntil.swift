@@ -5,15 +5,15 @@ struct SkipUntil: OperatorComponent {
 
   static let spec = ComponentSpec<SkipUntil>(
     "skipUntil",
-    summary: "Drops events until one fulfils a condition, or until another signal sends something.",
+    summary: "Drops events until one fulfils a condition, or until another signal sends an event.",
     details: """
-      The first event that fulfils the condition is sent, and later ones are not tested again. With \
-      `signal`, what comes after its first event is sent; if it completes without one, nothing ever is, \
-      and only the end passes. Its error ends the signal as long as it is waited for.
+      The first event that fulfils the condition is sent, and later ones are not tested. With `signal`, events after \
+      its first event are sent; if it completes without one, only the end passes. Its error ends the signal while \
+      the signal waits for it.
       """,
     parameters: [
       .init("where", \.condition, primary: true, expecting: .bool, "The condition."),
-      .init("signal", \.signal, "The signal whose first event opens the way."),
+      .init("signal", \.signal, "Events pass after this signal's first event."),
     ],
     examples: [
       .marble("a condition", "skipUntil: event >= 3", in: "-1-3-1-|", out: "---3-1-|"),
@@ -25,9 +25,9 @@ struct SkipUntil: OperatorComponent {
         in: ["a": "-1-2-|", "b": "--|"], out: "-----|"),
     ],
     edges: EdgeCases(
-      error: "Passed on at once; that of the awaited signal too, as long as it is waited for.",
-      disposal: "Leaves both signals."),
-    memory: "Whether it has begun to pass events on.",
+      error: "Passed on at once, as is an error of the awaited signal.",
+      disposal: "Unsubscribes from both signals."),
+    memory: "Whether events pass.",
     persistence: .state(version: 1),
     knownAs: ["RxJS skipUntil", "Combine drop(untilOutputFrom:)", "ReactiveCocoa skipUntilBlock:"],
     useCases: [

@@ -6,8 +6,8 @@ struct SkipWhile: FusableOperator {
     "skipWhile",
     summary: "Drops events as long as they fulfil a condition, then passes on everything.",
     details: """
-      The first event that does not fulfil it is sent, and later ones are not tested again. An event for \
-      which the condition cannot be decided goes to the errors output and opens nothing.
+      The first event that does not fulfil it is sent, and later ones are not tested. An event for which the \
+      condition fails goes to the errors output, and dropping continues.
       """,
     parameters: [
       .init("where", \.condition, primary: true, required: true, expecting: .bool, "The condition.")
@@ -16,7 +16,7 @@ struct SkipWhile: FusableOperator {
       .marble("while small", "skipWhile: event < 3", in: "-1-3-1-|", out: "---3-1-|"),
       .marble("if all are small", "skipWhile: event < 3", in: "-1-2-|", out: "-----|"),
     ],
-    memory: "Whether it has begun to pass events on.",
+    memory: "Whether events pass.",
     persistence: .state(version: 1),
     knownAs: ["RxJS skipWhile", "Combine drop(while:)", "ReactiveCocoa skipWhileBlock:"],
     useCases: [

@@ -4,10 +4,10 @@ struct StartWith: OperatorComponent {
 
   static let spec = ComponentSpec<StartWith>(
     "startWith",
-    summary: "Sends a value first, then subscribes to what is above.",
+    summary: "Sends a value first, then subscribes upstream.",
     details: """
-      Every subscription begins with it, so a retry or repeat below sends it again. When a signal with several inputs \
-      begins, such values come first, in the order of subscription, and only then the events of sources.
+      Every subscription starts with the value, so a retry or repeat downstream sends it again. When a signal with \
+      several inputs starts, these values come first, in the order of subscription, before the events of sources.
       """,
     parameters: [
       .init("value", \.value, primary: true, required: true, whole: true, "The first event.")
@@ -17,7 +17,7 @@ struct StartWith: OperatorComponent {
     ],
     edges: EdgeCases(
       empty: "Sends the value, then completes.", error: "Sends the value first; the error is passed on at once.",
-      completion: "Passed on at once, behind the value."),
+      completion: "Passed on at once, after the value."),
     knownAs: ["RxJS startWith", "Combine prepend"],
     useCases: [
       .init(.living, "begin with a value of my own", "startWith: false")

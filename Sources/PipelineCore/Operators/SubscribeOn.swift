@@ -7,12 +7,12 @@ struct SubscribeOn: OperatorComponent {
 
   static let spec = ComponentSpec<SubscribeOn>(
     "subscribeOn",
-    summary: "Subscribes to what is above from the queue of a named scheduler.",
+    summary: "Subscribes upstream from the queue of a named scheduler.",
     details: """
-      What the subscription does, a request for instance, happens when the event that caused it has been \
-      dealt with by everybody else, within the same instant; the order of the schedulers is that of \
-      `deliverOn`. When the pipeline starts, that is after its sources have started, so a shared source may \
-      have sent something by then. Where events are delivered does not change.
+      The effect of the subscription, such as a request, happens within the same instant, after all other receivers \
+      have handled the event that caused it; the order of the schedulers is that of `deliverOn`. At the start of the \
+      pipeline that is after its sources have started, so a shared source may have sent events by then. The delivery \
+      of events does not change.
       """,
     parameters: [
       .init("scheduler", \.scheduler, primary: true, required: true, "The name of the scheduler; any name.")
@@ -20,11 +20,11 @@ struct SubscribeOn: OperatorComponent {
     examples: [
       .marble("nothing changes for one alone", "subscribeOn: second", in: "-1-2-|", out: "-1-2-|")
     ],
-    edges: EdgeCases(disposal: "Leaves what is above; if it has not subscribed yet, it never does."),
+    edges: EdgeCases(disposal: "Unsubscribes from upstream; a subscription that waits is never made."),
     memory: "Whether it has subscribed.", persistence: .state(version: 1),
     knownAs: ["RxJS subscribeOn", "Combine subscribe(on:)"],
     useCases: [
-      .init(.sharing, "begin when all other signals have been started", "subscribeOn: later")
+      .init(.sharing, "start when all other signals have started", "subscribeOn: later")
     ],
     seeAlso: ["deliverOn", "startWith"])
 

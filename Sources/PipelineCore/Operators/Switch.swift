@@ -6,12 +6,12 @@ struct Switch: CombiningOperator, BranchingOperator {
 
   static let spec = ComponentSpec<Switch>(
     "switch",
-    summary: "Sends the events of one of several signals, by the newest event of another.",
+    summary: "Sends the events of one of several signals, chosen by the newest event of another.",
     details: """
-      Each event of `by` ends the branch that runs and subscribes the case that it names (the same one \
-      again, if it names that); a text as it is, anything else as JSON (`true`, `7`, `null`). Without such a \
-      case it is `default`; without that, an error ends the signal. What branches that do not run send is \
-      lost, and their errors are not seen. It completes when `by` and the running branch have.
+      Each event of `by` ends the running branch and subscribes the case with its name (perhaps the same again): a \
+      text names a case directly, any other value as JSON (`true`, `7`, `null`). Without such a case, `default` \
+      runs; without `default`, an error ends the signal. Events and errors of other branches are lost. It completes \
+      when `by` and the running branch have.
       """,
     examples: [
       .marbles(
@@ -25,10 +25,13 @@ struct Switch: CombiningOperator, BranchingOperator {
         in: ["a": "-x--z-|", "b": "--1--2"], out: "--1-#"),
     ],
     edges: EdgeCases(
-      empty: "A signal `by` that ends without an event completes it.",
+      empty: "Completes if `by` ends without an event.",
       error:
         "Passed on at once, from `by` and the running branch; so is an event without a case, unless there is a `default`.",
-      completion: "Completes when `by` and the running branch have.", disposal: "Leaves `by` and the running branch."),
+      completion: "Completes when `by` and the running branch have.",
+      disposal: """
+        Unsubscribes from `by` and the running branch.
+        """),
     memory: "The running branch.", persistence: .state(version: 1),
     knownAs: ["RxPY case (which chooses once)", "Benthos switch"],
     useCases: [

@@ -4,11 +4,11 @@ struct SwitchToLatest: OperatorComponent {
 
   static let spec = ComponentSpec<SwitchToLatest>(
     "switchToLatest",
-    summary: "Makes a signal of each event and sends what the newest of these signals sends.",
+    summary: "Makes a signal of each event and sends the events of the newest of these signals.",
     details: """
-      It is `flattenMap` with `policy: latest`: an event ends the inner signal of the one before, whose \
-      resources are free before the new one is subscribed. It completes when the events and the last inner \
-      signal have; an error of the inner signal ends everything.
+      It is `flattenMap` with `policy: latest`: an event ends the inner signal of the event before, whose resources \
+      are freed before the new one is subscribed. It completes when its input and the last inner signal have; an \
+      error of the inner signal ends everything.
       """,
     parameters: [
       .init(
@@ -26,12 +26,12 @@ struct SwitchToLatest: OperatorComponent {
     edges: EdgeCases(
       error: "Passed on at once; an error of the running inner signal too.",
       completion: "Completes when the running inner signal has.",
-      disposal: "Leaves the input and the running inner signal."),
+      disposal: "Unsubscribes from the input and the running inner signal."),
     memory: "The running inner signal.", persistence: .state(version: 1),
     knownAs: ["RxJS switchMap, switchAll", "Combine switchToLatest"],
     useCases: [
       .init(
-        .asking, "show only answers to the newest question",
+        .asking, "show only responses to the newest request",
         "switchToLatest: { from: { http: { url: \"http://127.0.0.1:8080/?q={{ urlEncode(event) }}\" } } }")
     ],
     seeAlso: ["flattenMap", "then"])

@@ -6,8 +6,7 @@ struct Take: FusableOperator {
     "take",
     summary: "Passes on the first events and completes together with the last of them.",
     details: """
-      What comes after that, an error included, is not seen. `take: 0` completes at once and never \
-      subscribes to what is above.
+      Anything later, an error included, is ignored. `take: 0` completes at once and never subscribes upstream.
       """,
     parameters: [
       .init("count", \.count, primary: true, required: true, range: 0...Int64.max, "How many.")
@@ -19,12 +18,12 @@ struct Take: FusableOperator {
     ],
     edges: EdgeCases(
       empty: "Completes too; `take: 0` completes at once.",
-      error: "Passed on at once; behind the last event it is not seen.",
+      error: "Passed on at once, unless it comes after the last event.",
       completion: "Passed on at once; it completes by itself together with the last event that it passes on."),
     memory: "A counter.", persistence: .state(version: 1), knownAs: ["RxJS take", "Combine prefix"],
     useCases: [
       .init(.choosing, "have the first events only", "take: 10"),
-      .init(.asking, "stop after the first answer", "take: 1"),
+      .init(.asking, "stop after the first response", "take: 1"),
     ],
     seeAlso: ["skip", "filter"])
 

@@ -8,8 +8,8 @@ struct TakeLast: OperatorComponent {
     "takeLast",
     summary: "Keeps the last events and sends them when the signal completes.",
     details: """
-      A signal that never completes sends nothing. An error drops what is kept. `takeLast: 0` waits for \
-      the completion and sends nothing else.
+      A signal that never completes sends nothing. An error drops the kept events. `takeLast: 0` waits for the \
+      completion and sends nothing else.
       """,
     parameters: [
       .init("count", \.count, primary: true, required: true, range: 0...10_000_000, "How many.")
@@ -21,9 +21,9 @@ struct TakeLast: OperatorComponent {
       .marble("none", "takeLast: 0", in: "-1-|", out: "---|"),
     ],
     edges: EdgeCases(
-      error: "Passed on at once; what is kept is dropped.",
+      error: "Passed on at once; kept events are dropped.",
       completion: "Sends the kept events in their order, then completes.",
-      disposal: "Leaves the input; what is kept is lost."),
+      disposal: "Unsubscribes from the input and drops its state."),
     memory: "The last `count` events, until the end.", persistence: .state(version: 1),
     knownAs: ["RxJS takeLast", "Combine last"],
     useCases: [

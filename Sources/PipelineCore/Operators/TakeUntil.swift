@@ -8,9 +8,9 @@ struct TakeUntil: OperatorComponent {
     summary: "Passes on events until another signal sends or completes, or until a condition holds.",
     details: """
       The other signal is subscribed first: if its source sends at once, no event of the signal's own sources is \
-      passed on. A value of `startWith` upstream is, for such values come before all sources. Its completion \
-      ends the signal as its events do; its error is ignored, and from then on nothing ends the signal but \
-      its own end. With `where`, the first event that fulfils the condition ends it and is not sent.
+      passed on, only a value of `startWith` upstream. Its completion ends the signal as its events do; its error is \
+      ignored, and from then on only the signal's own end ends it. With `where`, the first event that fulfils the \
+      condition ends it and is not sent.
       """,
     parameters: [
       .init("signal", \.signal, primary: true, "The signal that ends it."),
@@ -32,13 +32,16 @@ struct TakeUntil: OperatorComponent {
       .marble("a condition", "takeUntil: { where: event >= 3 }", in: "-1-3-1-|", out: "-1-|"),
     ],
     edges: EdgeCases(
-      error: "Passed on at once; an error of the other signal is ignored.", disposal: "Leaves both signals."),
+      error: "Passed on at once; an error of the other signal is ignored.",
+      disposal: """
+        Unsubscribes from both signals.
+        """),
     knownAs: [
       "RxJS takeUntil (only events end it, errors pass)", "Combine prefix(untilOutputFrom:)",
       "ReactiveCocoa takeUntilBlock:",
     ],
     useCases: [
-      .init(.living, "end when another signal sends something", "takeUntil: other"),
+      .init(.living, "end when another signal sends an event", "takeUntil: other"),
       .init(
         .living, "end at the first event that fulfils a condition, without sending it",
         "takeUntil: { where: event.kind == \"end\" }"),

@@ -4,11 +4,11 @@ struct TakeUntilReplacement: OperatorComponent {
 
   static let spec = ComponentSpec<TakeUntilReplacement>(
     "takeUntilReplacement",
-    summary: "Passes on events until another signal sends something, then only that one's.",
+    summary: "Passes on events until another signal sends, then only that signal's events.",
     details: """
-      The completion of the signal itself is not passed on: the replacement may still come. Its error is, \
-      as long as it has not been replaced. The replacement's completion or error ends everything. The replacement is \
-      subscribed first: if its source sends at once, only a value of `startWith` upstream comes before that.
+      The completion of the signal itself is not passed on, because the replacement may still come; its error is, \
+      until it is replaced. The replacement's completion or error ends everything. The replacement is subscribed \
+      first: if its source sends at once, only a value of `startWith` upstream comes before that.
       """,
     parameters: [
       .init("signal", \.signal, primary: true, required: true, "The signal that takes over.")
@@ -22,14 +22,14 @@ struct TakeUntilReplacement: OperatorComponent {
         in: ["a": "-1|", "b": "---3|"], out: "-1-3|"),
     ],
     edges: EdgeCases(
-      empty: "Goes on with the replacement alone.",
-      error: "Passed on at once, unless the replacement has begun; the replacement's own always is.",
-      completion: "Not passed on: the replacement's end is the end.", disposal: "Leaves both signals."),
+      empty: "Continues with the replacement alone.",
+      error: "Passed on at once until the replacement has taken over; the replacement's error always is.",
+      completion: "Not passed on; the replacement's completion is.", disposal: "Unsubscribes from both signals."),
     memory: "Whether the replacement has taken over.",
     persistence: .state(version: 1),
     knownAs: ["ReactiveSwift take(untilReplacement:)"],
     useCases: [
-      .init(.combining, "use one signal until a better one begins", "takeUntilReplacement: other")
+      .init(.combining, "use one signal until a better one starts", "takeUntilReplacement: other")
     ],
     seeAlso: ["takeUntil", "switchToLatest", "catch"])
 

@@ -7,8 +7,8 @@ struct TakeWhile: FusableOperator {
     "takeWhile",
     summary: "Passes on events until one does not fulfil a condition, then completes.",
     details: """
-      The event that does not fulfil it is not sent, unless `inclusive` says so. An event for which the \
-      condition cannot be decided goes to the errors output and ends nothing.
+      The event that does not fulfil it is not sent, unless `inclusive` says so. An event for which the condition \
+      fails goes to the errors output and does not end the signal.
       """,
     parameters: [
       .init("where", \.condition, primary: true, required: true, expecting: .bool, "The condition."),
@@ -28,7 +28,7 @@ struct TakeWhile: FusableOperator {
     useCases: [
       .init(.choosing, "have events as long as a condition holds", "takeWhile: event.n < 100"),
       .init(
-        .choosing, "stop behind the event that ends a batch",
+        .choosing, "stop after the event that ends a batch",
         "takeWhile: { where: event.last != true, inclusive: true }"),
     ],
     seeAlso: ["takeUntil", "skipWhile", "take"])

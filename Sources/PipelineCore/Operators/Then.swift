@@ -4,13 +4,13 @@ struct Then: OperatorComponent {
 
   static let spec = ComponentSpec<Then>(
     "then",
-    summary: "Drops all events, and goes on with another signal when the signal completes.",
+    summary: "Drops all events, and continues with another signal when the signal completes.",
     details: """
       The other signal is subscribed only then. An error ends everything, and the other signal is never \
       subscribed.
       """,
     parameters: [
-      .init("signal", \.signal, primary: true, required: true, "The signal to go on with.")
+      .init("signal", \.signal, primary: true, required: true, "The signal to continue with.")
     ],
     examples: [
       .marbles(
@@ -21,9 +21,9 @@ struct Then: OperatorComponent {
         out: "---#"),
     ],
     edges: EdgeCases(
-      empty: "Goes on with the other signal.", error: "Passed on at once; the other signal is never subscribed.",
-      completion: "Goes on with the other signal; its end is the end.",
-      disposal: "Leaves what is above, or the other signal, whichever runs."),
+      empty: "Continues with the other signal.", error: "Passed on at once; the other signal is never subscribed.",
+      completion: "Continues with the other signal and ends with it.",
+      disposal: "Unsubscribes from upstream or from the other signal."),
     knownAs: ["ReactiveSwift then", "RxJS ignoreElements with concat"],
     useCases: [
       .init(.asking, "do one thing after another has been done", "then: other")

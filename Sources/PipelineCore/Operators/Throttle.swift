@@ -20,20 +20,19 @@ struct Throttle: OperatorComponent {
     "throttle",
     summary: "Holds the newest event and sends it once the signal has been quiet for a while.",
     details: """
-      This is ReactiveCocoa's throttle, which others call debounce. Completion sends what is held, at \
-      once; an error drops it. A steady stream that never pauses holds it back for ever, unless \
-      `maxWait` sets a bound. With `when`, only events for which it is true are held; any other goes \
-      out at once and drops what was held.
+      This is ReactiveCocoa's throttle, which others call debounce. Completion sends the held event at once; an \
+      error drops it. If the stream never pauses, nothing is sent, unless `maxWait` sets a limit. With `when`, only \
+      events for which it is true are held; any other event is sent at once and drops the held one.
       """,
     parameters: [
       .init(
         "quiet", \.quiet, primary: true, required: true, range: 0...Int64.max,
-        "How long without another event."),
+        "How long the signal must be quiet."),
       .init("when", \.when, expecting: .bool, "Which events to hold; all if left out."),
       .init(
         "maxWait", \.maxWait, range: 1...Int64.max,
-        "How long events may be held back at most, measured from the first one held."),
-      .init("edge", \.edge, "Which events of those without a pause between them are sent."),
+        "The longest time an event may be held, counted from the first held event."),
+      .init("edge", \.edge, "Which event of a burst is sent."),
     ],
     examples: [
       .marble("a pause in typing", "throttle: 5ms", in: "abc------d-|", out: "-------c---(d|)"),
@@ -51,15 +50,18 @@ struct Throttle: OperatorComponent {
         out: "---9-----(2|)"),
     ],
     edges: EdgeCases(
-      error: "Passed on at once; what is held is dropped.", completion: "Sends what is held, at once, then completes.",
-      disposal: "Leaves the input; what is held is dropped and its timers are freed."),
+      error: "Passed on at once; the held event is dropped.",
+      completion: """
+        Sends the held event at once, then completes.
+        """,
+      disposal: "Unsubscribes from the input; the held event is dropped and the timers freed."),
     memory: "The newest event and one timer.", persistence: .state(version: 1),
     knownAs: ["RxJS debounceTime", "Combine debounce", "lodash debounce"],
     useCases: [
       .init(.time, "act only when typing pauses", "throttle: 300ms"),
       .init(.time, "wait until a file has not changed for a while", "throttle: 5s"),
       .init(
-        .time, "act at the first of a burst and be quiet until it is over", "throttle: { quiet: 1m, edge: leading }"),
+        .time, "act on the first event of a burst and ignore the rest", "throttle: { quiet: 1m, edge: leading }"),
       .init(.time, "wait for a pause, but not for ever", "throttle: { quiet: 1s, maxWait: 10s }"),
     ],
     seeAlso: ["sample", "bufferWithTime"])

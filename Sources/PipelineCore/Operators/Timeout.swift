@@ -6,8 +6,8 @@ struct Timeout: OperatorComponent {
     "timeout",
     summary: "Ends the signal with an error if it has not completed in time.",
     details: """
-      The time runs from the subscription to the completion; events do not reset it. So it fits what \
-      answers and ends, such as a request, and not a source that goes on for ever.
+      The time runs from the subscription to the completion; events do not reset it. Use it for signals that end, \
+      such as a request, not for endless sources.
       """,
     parameters: [
       .init(
@@ -19,7 +19,10 @@ struct Timeout: OperatorComponent {
       .marble("in time", "timeout: 6ms", in: "-1-|", out: "-1-|"),
     ],
     edges: EdgeCases(
-      completion: "Passed on at once; the timer is freed.", disposal: "Leaves the input and frees its timer."),
+      completion: "Passed on at once; the timer is freed.",
+      disposal: """
+        Unsubscribes from the input and frees its timer.
+        """),
     memory: "One timer.", persistence: .state(version: 1),
     knownAs: ["ReactiveSwift timeout", "not RxJS timeout, which measures gaps"],
     useCases: [

@@ -4,7 +4,7 @@ struct TimeoutBetween: OperatorComponent {
 
   static let spec = ComponentSpec<TimeoutBetween>(
     "timeoutBetween",
-    summary: "Ends the signal with an error if nothing comes for too long.",
+    summary: "Ends the signal with an error if no event comes for too long.",
     details: """
       The time runs from the subscription to the first event, and from each event to the next. Use \
       `absence` for an event in place of an error, and `timeout` for the time up to the completion.
@@ -20,7 +20,10 @@ struct TimeoutBetween: OperatorComponent {
       .marble("in time", "timeoutBetween: 4ms", in: "-1-|", out: "-1-|"),
     ],
     edges: EdgeCases(
-      completion: "Passed on at once; the timer is freed.", disposal: "Leaves the input and frees its timer."),
+      completion: "Passed on at once; the timer is freed.",
+      disposal: """
+        Unsubscribes from the input and frees its timer.
+        """),
     memory: "The time of the last event, and one timer.",
     persistence: .state(version: 1),
     knownAs: ["RxJS timeout with each", "RxSwift timeout", "Combine timeout"],

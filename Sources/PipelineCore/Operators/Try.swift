@@ -7,8 +7,8 @@ struct Attempt: PureOperator {
     "try",
     summary: "Ends the signal with an error at the first event that does not fulfil a condition.",
     details: """
-      Such an event is not sent. `onError: route` sends it to the errors output instead, `drop` counts it, \
-      and the signal goes on. A condition that cannot be decided has not been fulfilled.
+      That event is not sent. With `onError: route` it goes to the errors output instead, with `drop` it is counted, \
+      and the signal continues. A condition that fails counts as not fulfilled.
       """,
     parameters: [
       .init("where", \.condition, primary: true, required: true, expecting: .bool, "The condition."),
@@ -18,7 +18,7 @@ struct Attempt: PureOperator {
       .marble("an error", "try: event < 3", in: "-1-3-1-|", out: "-1-#"),
       .marble("answered", "{ try: event < 3, onError: route }", in: "-1-3-1-|", out: "-1---1-|"),
     ],
-    edges: EdgeCases(error: "Passed on at once; an event that does not fulfil the condition makes one."),
+    edges: EdgeCases(error: "Passed on at once; an event that does not fulfil the condition causes one."),
     knownAs: ["ReactiveSwift attempt", "ReactiveCocoa try:"],
     useCases: [
       .init(.failing, "end a signal with an error when something is wrong", "try: event.status < 400"),

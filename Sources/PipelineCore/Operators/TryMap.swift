@@ -7,17 +7,17 @@ struct TryMap: PureOperator {
 
   static let spec = ComponentSpec<TryMap>(
     "tryMap",
-    summary: "Replaces each event as `map` does, and ends the signal with an error where that fails.",
+    summary: "Replaces each event as `map` does, and ends the signal with an error if the expression fails.",
     details: """
-      An expression that gives `optional.none()` fails too; null is a value like any other. With \
-      `onError: route`, `drop` or `keep` it is `map`. `message` stands beside `tryMap`, because every key of a mapping \
-      behind it is a field of the new event.
+      An expression that returns `optional.none()` fails too; null is a value like any other. With `onError: route`, \
+      `drop` or `keep` it behaves like `map`. `message` is written beside `tryMap`, because every key of its mapping \
+      is a field of the new event.
       """,
     parameters: [
-      .init("to", \.to, primary: true, required: true, whole: true, "What to make of `event`."),
+      .init("to", \.to, primary: true, required: true, whole: true, "The new value for `event`."),
       .init(
         "message", \.message, beside: true,
-        "The message of the error, in place of the reason; stands beside `tryMap`, as `onError` does."),
+        "The message of the error, in place of the reason; written beside `tryMap`, as `onError` is."),
     ],
     examples: [
       .marble("a division", "tryMap: 6 / event", in: "-1-2-0-3-|", out: "-6-3-#"),
@@ -28,12 +28,12 @@ struct TryMap: PureOperator {
         "a message of one's own", "{ tryMap: int(event), message: \"'{{ event }}' is no number\" }", in: "-a-b-|",
         out: "-1-#", values: ["a": "'1'", "b": "one"]),
     ],
-    edges: EdgeCases(error: "Passed on at once; an event for which the expression fails makes one."),
+    edges: EdgeCases(error: "Passed on at once; an event for which the expression fails causes one."),
     knownAs: ["Combine tryMap", "ReactiveSwift attemptMap"],
     useCases: [
       .init(.failing, "end a signal when an expression fails", "tryMap: int(event)"),
       .init(
-        .failing, "say in my own words why a value cannot be made",
+        .failing, "fail with a message of my own if a value cannot be computed",
         "{ from: a, chain: [ { tryMap: int(event), message: \"no number: {{ event }}\" } ] }"),
     ],
     seeAlso: ["map", "try", "catch"])
@@ -68,7 +68,7 @@ struct TryMap: PureOperator {
         return .pass
       }
       guard let wrapped = new.wrapped else {
-        let message = message.shownText(frame) ?? "the expression of 'tryMap' gives nothing for an event"
+        let message = message.shownText(frame) ?? "the expression of 'tryMap' has no value for an event"
         return refuse(.eventRefused, message, frame)
       }
       value = wrapped

@@ -54,7 +54,7 @@ extension Window {
           event, .unexpectedValue,
           value.is(.timestamp)
             ? "the time of an event is not between 1824 and 2116"
-            : "'time' of window must give a timestamp, not \(value.kindName)", run)
+            : "'time' of window must be a timestamp, not \(value.kindName)", run)
       }
       guard !isLate(time) else {
         return refused(event, .eventTooLate, "the event came after its window was closed", run)

@@ -27,30 +27,31 @@ struct Window: FusableOperator {
     "window",
     summary: "Sends the events of each window as one list: tumbling, sliding or by sessions.",
     details: """
-      **By time**, `every`: windows follow each other from the subscription on. With a longer `length` they \
-      slide: after each `every` comes what the last `length` brought. A window without events sends nothing, \
-      unless `empty` asks for it. **By number**, `count`: so many events; with `step` the next window begins \
-      so many events after the last one did. **By session**, `gap`: events with less than `gap` between \
-      neighbours, or with `inclusive` at most `gap`, cut after `maxLength`.
+      **By time**, `every`: windows follow each other from the subscription on. With a longer `length` they slide: \
+      each `every`, the events of the last `length` are sent. An empty window is not sent, unless `empty` is true. \
+      **By number**, `count`: a fixed number of events; with `step`, a window starts every `step` events. **By \
+      session**, `gap`: events with less than `gap` between neighbours (with `inclusive`, at most `gap`), for at \
+      most `maxLength`.
 
-      **Event time**: with `time`, an expression that gives a timestamp, `every` and `gap` go by what the \
-      events say. Windows of `every` begin at multiples of it since 1970. A window is closed when an event \
-      has come whose time is `lateness` past its end; until then events may come in any order, and they are \
-      sent in the order of their times. An event whose windows are all closed goes to the errors output. \
-      With `idle`, everything is closed when nothing has come for so long.
+      **Event time**: with `time`, an expression that returns a timestamp, `every` and `gap` refer to the events' \
+      times. Windows of `every` start at multiples of it since 1970. A window closes when an event comes whose time \
+      is `lateness` past its end; until then events may come in any order, and are sent in the order of their times. \
+      An event whose windows are all closed goes to the errors output. With `idle`, all windows close after that \
+      time without events.
 
       **In `groupBy`** the groups are parts of one stream. An event of any group closes the windows of all groups \
-      that are over by its time, the earliest first, and an event is late by the time of the stream. Windows by the \
-      pipeline's time begin together, counted from the subscription of `groupBy`. `idle` is of each group.
+      that end before its time, the earliest first, and the time of the stream decides whether an event is late. \
+      Windows in pipeline time start together, counted from the subscription of `groupBy`. `idle` applies to each \
+      group.
 
-      **Figures**, `aggregate`: instead of the list, what [aggregate](aggregate.md) computes of the events: \
-      `{ n: count(), top: max(event.price), at: start }`; `start` and `end` are known around the aggregates. Events are \
-      not kept then: a window takes the memory of its figures. Sliding windows are put together of their common \
-      divisors, so 5 minutes every minute keep five sets of figures.
+      **Figures**, `aggregate`: instead of the list, what [aggregate](aggregate.md) computes of the events: `{ n: \
+      count(), top: max(event.price), at: start }`; the expressions around the aggregates may use `start` and `end`. \
+      Events are then not kept: a window takes the memory of its figures. Sliding windows are composed of parts as \
+      long as the common divisor, so 5 minutes every minute keep five sets of figures.
 
-      The event is the list, or what `to` makes of `events`, `start` and `end` (by number and by session, \
-      the times of the first and of the last event). Completion sends the windows that are being filled; an \
-      error drops them. An event that would be one more than `max` goes to the errors output.
+      The event is the list, or the result of `to` for `events`, `start` and `end` (by number and by session: the \
+      times of the first and the last event). Completion sends the open windows; an error drops them. An event \
+      beyond `max` goes to the errors output.
       """,
     parameters: [
       .init("every", \.every, primary: true, range: span, "The time from one window to the next."),
@@ -58,23 +59,26 @@ struct Window: FusableOperator {
       .init("count", \.count, range: 1...10_000_000, "How many events a window has."),
       .init(
         "step", \.step, range: 1...10_000_000,
-        "How many events after the last window began the next one begins; `count` if left out."),
+        "The number of events from the start of one window to the next; `count` by default."),
       .init("gap", \.gap, range: span, "The pause that ends a session."),
       .init("inclusive", \.inclusive, "A pause of exactly `gap` does not end a session."),
       .init("maxLength", \.maxLength, range: span, "How long a session may last."),
       .init("time", \.time, "When an event happened."),
       .init("lateness", \.lateness, range: 0...(1 << 60), "How far events may be out of order."),
-      .init("idle", \.idle, range: span, "Close all windows when nothing has come for so long."),
+      .init("idle", \.idle, range: span, "Close all windows after this time without events."),
       .init(
         "to", \.to, variables: [("events", .list(.dyn)), ("start", .timestamp), ("end", .timestamp)],
-        "What to send; the list of events if left out."),
+        "The value to send; the list of events by default."),
       .init(
         "aggregate", \.aggregate, variables: [("start", .timestamp), ("end", .timestamp)],
-        "Figures of the events, in place of the list."),
+        "The figures to send in place of the list."),
       .init("empty", \.empty, "Send windows without events too."),
       .init(
         "max", \.bound, range: 1...10_000_000,
-        "How many events to keep at most; with `aggregate`, how many sets of figures, and different values in each `countDistinct`."
+        """
+        The largest number of events to keep; with `aggregate`, of sets of figures, and of different values in \
+        each `countDistinct`.
+        """
       ),
     ],
     examples: [
@@ -108,14 +112,14 @@ struct Window: FusableOperator {
         out: "---p-(q|)", values: ["a": "3", "b": "13", "c": "24", "p": "[3, 13]", "q": "[24]"]),
     ],
     edges: EdgeCases(
-      empty: "Completes too; with `empty: true` windows go on until it does.",
+      empty: "Completes too; with `empty: true`, empty windows are sent until then.",
       error: "Passed on at once; open windows are dropped.",
-      completion: "Sends the windows that are being filled, then completes.",
-      disposal: "Leaves the input; open windows are dropped and the timer freed."),
+      completion: "Sends the open windows, then completes.",
+      disposal: "Unsubscribes from the input; open windows are dropped and the timer freed."),
     memory: """
-      The events of the windows that are open, at most `max`, until those are sent; one timer, while there \
-      are events (`count`: none). A group of `groupBy` that keeps nothing is forgotten, if all of its steps are \
-      windows, `map`, `filter`, `set` and others that keep nothing.
+      The events of the open windows, at most `max`, until these are sent; one timer while there are events \
+      (`count`: none). A group of `groupBy` without open windows is discarded if its other steps have no state, such \
+      as `map`, `filter` and `set`.
       """,
     persistence: .state(version: 2),
     knownAs: [
@@ -126,8 +130,8 @@ struct Window: FusableOperator {
       .init(
         .gathering, "have figures for each minute",
         "window: { every: 1m, aggregate: { n: count(), ms: avg(event.ms) } }"),
-      .init(.gathering, "look at the last five minutes again each minute", "window: { every: 1m, length: 5m }"),
-      .init(.gathering, "bring together what belongs to one session", "window: { gap: 30m }"),
+      .init(.gathering, "see the last five minutes each minute", "window: { every: 1m, length: 5m }"),
+      .init(.gathering, "collect the events of one session", "window: { gap: 30m }"),
       .init(.gathering, "have overlapping lists of events", "window: { count: 10, step: 5 }"),
       .init(
         .time, "go by the time in the events, late ones included",
@@ -158,7 +162,7 @@ struct Window: FusableOperator {
       ("lateness", lateness > .zero, "time", time.isGiven), ("idle", idle != nil, "time", time.isGiven),
     ]
     for (name, isGiven, other, hasOther) in needs where isGiven && !hasOther {
-      conflict("'\(name)' of 'window' has no meaning without '\(other)'", "Add '\(other)', or remove it")
+      conflict("'\(name)' of 'window' has no effect without '\(other)'", "Add '\(other)', or remove it")
     }
     if time.isGiven {
       for (name, isGiven) in [("count", count != nil), ("maxLength", maxLength != nil), ("empty", empty)] where isGiven
@@ -357,7 +361,7 @@ struct Window: FusableOperator {
     /// Why there is no room for one more, if so; then the event has been given up.
     final func refusal(of event: Event, _ run: FusedRun) -> StepVerdict? {
       if kept.count < form.bound { return nil }
-      run.rejectRow(event, .limitReached, "window keeps \(Printable.count(kept.count, "event")), its bound `max`")
+      run.rejectRow(event, .limitReached, "window has \(Printable.count(kept.count, "event")), its limit `max`")
       return .drop
     }
 

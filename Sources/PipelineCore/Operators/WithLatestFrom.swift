@@ -7,16 +7,16 @@ struct WithLatestFrom: OperatorComponent {
     "withLatestFrom",
     summary: "Sends each event together with the newest event of another signal.",
     details: """
-      Only events of the signal itself make it send, unlike combineLatest. The event becomes a list of the \
-      two, or what `reduce` makes of `event` and `latest`. Events before the first of the other signal are \
-      dropped. It completes with its own signal; that the other completes changes nothing, an error of \
-      either ends it. The other signal is subscribed first.
+      Unlike combineLatest, it sends only for events of the signal itself. The event becomes a list of the two, or \
+      the result of `reduce` for `event` and `latest`. Events before the first of the other signal are dropped. It \
+      completes with its own signal, whether or not the other has completed; an error of either ends it. The other \
+      signal is subscribed first.
       """,
     parameters: [
       .init("signal", \.signal, primary: true, required: true, "The other signal."),
       .init(
         "reduce", \.reduce, variables: [("latest", .dyn)],
-        "What to make of `event` and `latest`; a list of both if left out."),
+        "The result for `event` and `latest`; without it, a list of both."),
     ],
     examples: [
       .marbles(
@@ -30,8 +30,8 @@ struct WithLatestFrom: OperatorComponent {
     ],
     edges: EdgeCases(
       error: "Passed on at once, from either signal.",
-      completion: "Passed on at once; that the other signal completes changes nothing.",
-      disposal: "Leaves both signals."),
+      completion: "Passed on at once; the completion of the other signal has no effect.",
+      disposal: "Unsubscribes from both signals."),
     memory: "The newest event of the other signal.", persistence: .state(version: 1),
     knownAs: ["RxJS withLatestFrom"],
     useCases: [

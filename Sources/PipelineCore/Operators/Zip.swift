@@ -8,10 +8,10 @@ struct Zip: CombiningOperator {
     "zip",
     summary: "Combines the first events of all inputs, then the second ones, and so on.",
     details: """
-      However far apart in time they are. The event is a list in the order of the inputs; only `reduce` behind it sees \
-      the parts by name, as with `combineLatest`. It completes as soon as an input that has ended has nothing \
-      waiting; an error of any ends it at once. An input may be `limit` events ahead of the slowest; \
-      one more ends the signal with an error, because pairing would be wrong without it.
+      The time between them does not matter. The event is a list in the order of the inputs; only a `reduce` that \
+      follows directly sees the parts by name, as with `combineLatest`. It completes as soon as an ended input has \
+      no waiting events; an error of any input ends it at once. An input may be `limit` events ahead of the slowest; \
+      one more ends the signal with an error, because dropping it would make wrong pairs.
       """,
     parameters: [
       .init("limit", \.limit, range: 1...10_000_000, "How many events one input may be ahead.")
@@ -25,11 +25,11 @@ struct Zip: CombiningOperator {
         out: "--p|", values: ["p": "[1, 2]"]),
     ],
     edges: EdgeCases(
-      empty: "Completes as soon as an input has ended with nothing waiting.",
-      error: "The first of any input ends it at once; what waits is dropped.",
-      completion: "Completes as soon as an input has ended with nothing waiting.",
-      disposal: "Leaves all inputs; what waits is dropped."),
-    memory: "The events that still lack a partner, at most `limit` per input.", persistence: .state(version: 1),
+      empty: "Completes as soon as an ended input has no waiting events.",
+      error: "The first error of any input ends it at once; waiting events are dropped.",
+      completion: "Completes as soon as an ended input has no waiting events.",
+      disposal: "Unsubscribes from all inputs; waiting events are dropped."),
+    memory: "The events without a partner yet, at most `limit` for each input.", persistence: .state(version: 1),
     knownAs: ["RxJS zip", "Combine zip"],
     useCases: [
       .init(.combining, "pair the first with the first, the second with the second", "zip: [a, b]"),

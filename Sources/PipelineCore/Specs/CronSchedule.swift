@@ -62,7 +62,7 @@ public struct CronSchedule: Sendable, Equatable {
     anyDayOfMonth = parts[2].first == UInt8(ascii: "*")
     anyDayOfWeek = parts[4].first == UInt8(ascii: "*")
     guard next(after: 0, in: "UTC") != nil else {
-      throw Mistake(message: "the schedule '\(text)' never comes: there is no such date")
+      throw Mistake(message: "the schedule '\(text)' never fires: there is no such date")
     }
   }
 

@@ -17,7 +17,7 @@ public struct DecodeParameter: ParameterValue {
         Self.info("ndjson", JSONFields.self, "JSON documents, one a line."),
         Self.info("csv", CSVFields.self, "Comma-separated values."),
         Self.info("logfmt", LogfmtFields.self, "Lines of key=value pairs."),
-        Self.info("regex", RegexFields.self, "Lines that a regular expression takes apart."),
+        Self.info("regex", RegexFields.self, "Lines parsed by a regular expression."),
       ]),
     ])
   }
@@ -124,7 +124,7 @@ private struct TextFields: RecordParameter {
   }
   var invalidUTF8 = Invalid.reject
   static var fields: [RecordField<TextFields>] {
-    [.init("invalidUTF8", \.invalidUTF8, "What becomes of text that is not UTF-8.")]
+    [.init("invalidUTF8", \.invalidUTF8, "What happens to text that is not UTF-8.")]
   }
 }
 
@@ -134,7 +134,7 @@ private struct JSONFields: RecordParameter {
     [
       .init(
         "validate", \.validate,
-        "Check each document completely, not only its outline and what is read of it.")
+        "Check each document completely, not only its outline and the fields that are read.")
     ]
   }
 }
@@ -163,11 +163,14 @@ private struct CSVFields: RecordParameter {
   static var fields: [RecordField<CSVFields>] {
     [
       .init("header", \.header, "Whether the first row names the fields; or the names."),
-      .init("delimiter", \.delimiter, "What separates the fields."),
-      .init("types", \.types, "What fields become; those in quotes are always texts."),
+      .init("delimiter", \.delimiter, "The character that separates the fields."),
+      .init("types", \.types, "The types of the fields; fields in quotes are always texts."),
       .init(
         "emptyIsNull", \.emptyIsNull,
-        "Whether a field with nothing in it, not even quotes, is null rather than an empty text. If left out: true with `types: infer`, false otherwise."
+        """
+        Whether a field without content or quotes is null instead of an empty text. Default: true with `types: \
+        infer`, otherwise false.
+        """
       ),
     ]
   }
@@ -175,7 +178,7 @@ private struct CSVFields: RecordParameter {
 
 private enum FieldKind: String, ChoiceParameter {
   case string, int, double, bool, timestamp, infer
-  var help: String { self == .infer ? "whatever it looks like" : Printable.withArticle(rawValue) }
+  var help: String { self == .infer ? "the type that the text looks like" : Printable.withArticle(rawValue) }
   var type: FieldType { FieldType(rawValue: rawValue) ?? .string }
 }
 
@@ -191,7 +194,7 @@ private struct LogfmtFields: RecordParameter {
     [
       .init(
         "types", \.types,
-        "What the named fields become; texts if not listed. With any type but `string`, a field with nothing in it is null."
+        "The types of the named fields; the others are texts. With any type but `string`, an empty field is null."
       )
     ]
   }
@@ -207,7 +210,7 @@ private struct RegexFields: RecordParameter {
         "An RE2 expression with named groups, (?P<name>...), or 'combined' for the access logs of Apache and nginx."),
       .init(
         "types", \.types,
-        "What the named groups become; texts if not listed. With any type but `string`, a group that holds nothing is null."
+        "The types of the named groups; the others are texts. With any type but `string`, an empty group is null."
       ),
     ]
   }
@@ -312,7 +315,7 @@ private struct CSVEncodeFields: RecordParameter {
   var header = true
   static var fields: [RecordField<CSVEncodeFields>] {
     [
-      .init("columns", \.columns, "The fields and their order; those of the first event if left out."),
+      .init("columns", \.columns, "The fields and their order; by default those of the first event."),
       .init("header", \.header, "Whether the first row names the columns."),
     ]
   }

@@ -15,7 +15,7 @@ public struct EdgeCases: Sendable {
   public static let passesEmpty = "Completes too."
   public static let passesError = "Passed on at once."
   public static let passesCompletion = "Passed on at once."
-  public static let leaves = "Leaves the input at once; nothing more is sent."
+  public static let leaves = "Unsubscribes from the input at once; nothing more is sent."
 
   public init(
     empty: String = passesEmpty, error: String = passesError, completion: String = passesCompletion,
@@ -40,13 +40,13 @@ public struct UseCase: Sendable {
     case choosing = "Choose events"
     case shaping = "Change events"
     case time = "Time and rate"
-    case gathering = "Gather and fold"
+    case gathering = "Collect and fold"
     case combining = "Combine signals"
-    case asking = "Ask others: signals made of events"
+    case asking = "Request: signals made of events"
     case failing = "Errors and repetition"
     case living = "Begin, end and side effects"
     case sharing = "Share and schedule"
-    case commanding = "Work on demand"
+    case commanding = "Run on demand"
     case writing = "Send events out"
     case operating = "Write, test and run pipelines"
   }

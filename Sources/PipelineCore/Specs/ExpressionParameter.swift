@@ -465,7 +465,7 @@ public struct LiteralParameter: ParameterValue {
       context.diagnostics.report(
         Diagnostic(
           .templateInLiteral,
-          "'\(context.parameter)' of '\(context.component)' takes a value as it stands, so '\(scalar.shown)' is no template",
+          "'\(context.parameter)' of '\(context.component)' is used literally, so '\(scalar.shown)' is no template",
           at: scalar.location, help: "Put 'map: EXPRESSION' behind it"))
     }
   }
@@ -482,7 +482,10 @@ public struct LiteralParameter: ParameterValue {
     context.diagnostics.report(
       Diagnostic(
         .quotesInLiteral,
-        "'\(context.parameter)' of '\(context.component)' takes a value as it stands, so the inner quotes are part of the text",
+        """
+        '\(context.parameter)' of '\(context.component)' is used literally, so the inner quotes are part of the \
+        text
+        """,
         at: scalar.location, help: "Write \(written); two kinds of quotes are for expressions",
         fixIts: [.init(scalar.location, written)]))
   }

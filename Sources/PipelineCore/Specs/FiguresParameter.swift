@@ -72,7 +72,7 @@ public struct FiguresParameter: ParameterValue {
       if found.contains(index), found.contains(where: { isInside(index, $0) }) {
         diagnostics.report(
           Diagnostic(
-            .aggregateMisplaced, "an aggregate cannot be of another aggregate", at: at,
+            .aggregateMisplaced, "an aggregate cannot contain another aggregate", at: at,
             help: "Compute with aggregates outside of them: sum(event.a) / count()"))
         return nil
       }
@@ -81,7 +81,7 @@ public struct FiguresParameter: ParameterValue {
       {
         diagnostics.report(
           Diagnostic(
-            .aggregateMisplaced, "the figures are of many events, so 'event' has a meaning only inside of an aggregate",
+            .aggregateMisplaced, "figures cover many events, so 'event' can be used only inside of an aggregate",
             at: at, help: "Say which event is meant: first(event.x), last(event.x), max(event.x) ..."))
         return nil
       }

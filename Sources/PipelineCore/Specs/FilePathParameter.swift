@@ -32,13 +32,13 @@ public struct FilePathParameter: ParameterValue {
         node, "\(name) holds \(isFeed ? "a line feed" : byte == 0 ? "a NUL character" : "a control character")",
         help: isFeed && (scalar.style == .literal || scalar.style == .folded)
           ? "A text behind | or > ends with a line feed: write |- or >-, or put it on the line of the key"
-          : "Remove it: no file should be called so")
+          : "Remove it from the file name")
       return nil
     }
     if let open = text.utf8.firstRange(of: "{{".utf8), text.utf8[open.upperBound...].firstRange(of: "}}".utf8) != nil {
       context.diagnostics.report(
         Diagnostic(
-          .templateInLiteral, "\(name) is taken as it stands, so \(path.shown) is no template", at: node.location,
+          .templateInLiteral, "\(name) is used literally, so \(path.shown) is no template", at: node.location,
           severity: .error, help: "Write one path; for several files, one component each, with a 'filter' before it"))
       return nil
     }

@@ -45,7 +45,7 @@ public struct HTTPAuth: RecordParameter {
         context.badValue(field, "'\(name)' of 'auth' is empty", help: "Give it a value, such as ${secret:NAME}")
       } else if text.utf8.contains(where: { $0 < 0x20 || $0 == 0x7f }) {
         context.badValue(
-          field, "'\(name)' of 'auth' holds a line break or another control character",
+          field, "'\(name)' of 'auth' contains a line break or another control character",
           help: "Remove it; one line break at the end of a secret's file is ignored")
       }
     }
@@ -54,7 +54,7 @@ public struct HTTPAuth: RecordParameter {
     check("password", basic?.password, node["basic"]?["password"], mayBeEmpty: true)
     if let user = basic?.user.revealed, let field = node["basic"]?["user"], user.utf8.contains(UInt8(ascii: ":")) {
       context.badValue(
-        field, "'user' of 'auth' holds a ':', which ends the name of a user in a request (RFC 7617)",
+        field, "'user' of 'auth' contains a ':', which ends the user's name in a request (RFC 7617)",
         help: "Use a name without it")
     }
   }
@@ -81,7 +81,7 @@ public struct TLSParameter: RecordParameter {
       .init("key", \.key, "A PEM file with the client's key."),
       .init(
         "dangerouslySkipVerification", \.dangerouslySkipVerification,
-        "Accept any certificate; every machine on the way can then read and change everything."),
+        "Accept any certificate; every machine on the route can then read and change everything."),
     ]
   }
 
@@ -115,7 +115,7 @@ public enum URLConfinement {
     let lower = prefix.lowercased()
     if let secret = template.text.secrets.first, secret.lowerBound < authorityEnd(template.text.text) {
       context.badValue(
-        at: location, "the host of a URL cannot hold a secret", .misplacedSecret,
+        at: location, "the host of a URL must not contain a secret", .misplacedSecret,
         help: "Messages name the host; read it from the environment: http://${NAME}/")
       return
     }
@@ -157,7 +157,7 @@ public enum URLConfinement {
   /// - Parameter inserted: the ranges of `url` that expressions have filled, in order.
   public static func problem(_ url: [UInt8], inserted: [Range<Int>]) -> String? {
     if url.contains(where: { $0 <= 0x20 || $0 == 0x7F }) {
-      return "the URL holds a space or control character: use urlEncode(...) around what events put in"
+      return "the URL contains a space or control character: use urlEncode(...) around event data"
     }
     // The start of the path, after the host, which the file itself gives.
     let path = authorityEnd(url)
@@ -174,7 +174,10 @@ public enum URLConfinement {
       }
       if isInserted {
         return
-          "'\(byte == UInt8(ascii: "?") ? "?" : "#")' would end the \(component) of the URL: use urlEncode(...) around what events put in"
+          """
+          '\(byte == UInt8(ascii: "?") ? "?" : "#")' would end the \(component) of the URL: use urlEncode(...) \
+          around event data
+          """
       }
       if component == .path { pathEnd = index }
       component = byte == UInt8(ascii: "?") ? .query : .fragment
@@ -185,7 +188,10 @@ public enum URLConfinement {
     else { return nil }
     let last = inserted.last { !$0.isEmpty && $0.lowerBound < pathEnd }?.upperBound ?? pathEnd
     let end = url[min(last, pathEnd)..<pathEnd].firstIndex(of: UInt8(ascii: "/")) ?? pathEnd
-    return escapesBase(Array(url[(begin + 1)..<max(begin + 1, end)])) ? "the path of the URL climbs up with '..'" : nil
+    return escapesBase(Array(url[(begin + 1)..<max(begin + 1, end)]))
+      ? """
+      the path of the URL leaves its directory with '..'
+      """ : nil
   }
 
   private enum Part { case path, query, fragment }
@@ -281,7 +287,7 @@ public struct RequestTemplate: Sendable {
         let value = try text(header.value).get()
         if value.contains(where: Table<TemplateParameter>.isForbidden) {
           throw SignalFailure(
-            .source, "the header '\(header.name)' would hold a line break or control character",
+            .source, "the header '\(header.name)' would contain a line break or control character",
             at: header.value.location)
         }
         request.headers.append(

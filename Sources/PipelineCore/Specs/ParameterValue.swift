@@ -107,7 +107,7 @@ extension DecodingContext {
     guard let place = shape.misplacedSecret(in: node) else { return false }
     diagnostics.report(
       Diagnostic(
-        .misplacedSecret, "'\(parameter)' of '\(component)' cannot hold a secret", at: place.location,
+        .misplacedSecret, "'\(parameter)' of '\(component)' must not contain a secret", at: place.location,
         help: "It would be printed in messages and drawings; read it from the environment: ${NAME}"))
     return true
   }

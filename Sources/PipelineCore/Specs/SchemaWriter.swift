@@ -84,12 +84,15 @@ public struct SchemaWriter {
               ("maximum", .int(PipelineFile.threadRange.upperBound)),
             ]), Self.reference("placeholder"),
           ]),
-          "How many threads may decode one input at the same time; 1: the thread that runs the pipeline does it. Default: as many as there are processors."
+          """
+          How many threads may decode one input at the same time; 1: the pipeline thread decodes. Default: the \
+          number of processors.
+          """
         )
       ),
       ("sources", Self.described(Self.named(Self.reference("source")), "Where events come from.")),
-      ("signals", Self.described(Self.named(Self.reference("signal")), "What becomes of them.")),
-      ("commands", Self.described(Self.named(Self.reference("command")), "Work on demand.")),
+      ("signals", Self.described(Self.named(Self.reference("signal")), "What happens to them.")),
+      ("commands", Self.described(Self.named(Self.reference("command")), "Run on demand.")),
       ("sinks", Self.described(Self.named(Self.reference("sink")), "Where events go.")),
       (
         "tests",
@@ -102,7 +105,7 @@ public struct SchemaWriter {
         "patterns",
         .object([
           ("type", .string("object")), ("additionalProperties", Self.reference("text")),
-          ("description", .string("Grok patterns by name, which 'grok' and 'redact' can use as %{NAME}.")),
+          ("description", .string("Named grok patterns, which 'grok' and 'redact' use as %{NAME}.")),
         ])
       ),
       ("plugins", .bool(true)), ("defaults", Self.type("object")),
@@ -163,7 +166,10 @@ public struct SchemaWriter {
               ("minItems", .int(1)), ("maxItems", .int(1)),
             ]),
           ]),
-          "What the events are: a type (int, string?, list(double), map(string, int), any ...), a mapping of fields to types, or the path of a JSON Schema file."
+          """
+          The type of the events: a type (int, string?, list(double), map(string, int), any ...), a mapping of \
+          fields to types, or the path of a JSON Schema file.
+          """
         )
       ),
       (
@@ -248,7 +254,7 @@ public struct SchemaWriter {
           key,
           .object([
             ("enum", .array(policies)),
-            ("description", .string("What becomes of an event for which it fails.")),
+            ("description", .string("What happens to an event for which the step fails.")),
           ])
         )
       case "cold": return (key, Self.reference("boolean"))

@@ -7,9 +7,9 @@ public struct ServingRules: Sendable {
     public var help: String {
       switch self {
       case .written:
-        "200 when what came of the events has been written, 503 if that has failed, 400 if none could be decoded"
-      case .accepted: "202 as soon as the pipeline has taken the events in, 400 if none could be decoded"
-      case .reply: "what a `reply` sink says; 504 if none does in time"
+        "200 when the results of the events have been written, 503 if that failed, 400 if no event could be decoded"
+      case .accepted: "202 as soon as the pipeline has taken the events, 400 if no event could be decoded"
+      case .reply: "the response of a `reply` sink; 504 if none comes in time"
       }
     }
   }

@@ -11,7 +11,7 @@ enum URLSyntax {
   static func problem(_ url: [UInt8]) -> Problem? {
     if let byte = url.first(where: { $0 <= 0x20 || $0 == 0x7F }) {
       return Problem(
-        message: "the URL holds a \(byte == 0x20 ? "space" : "control character")",
+        message: "the URL contains a \(byte == 0x20 ? "space" : "control character")",
         help: byte == 0x20 ? "Write %20 in its place" : nil)
     }
     guard let scheme = url.firstRange(of: Array("://".utf8)) else { return nil }
@@ -21,7 +21,7 @@ enum URLSyntax {
     if let at = authority.lastIndex(of: UInt8(ascii: "@")) {
       let hasPassword = authority[..<at].contains(UInt8(ascii: ":"))
       return Problem(
-        message: "the URL holds a \(hasPassword ? "password" : "user name")",
+        message: "the URL contains a \(hasPassword ? "password" : "user name")",
         help: "Give it as 'auth: { basic: { user: NAME, password: \"${secret:NAME}\" } }'")
     }
     var host = authority
@@ -33,7 +33,7 @@ enum URLSyntax {
       host = authority[...close]
       let behind = authority[(close + 1)...]
       guard behind.isEmpty || behind.first == UInt8(ascii: ":") else {
-        return Problem(message: "the URL has something other than a port behind its address")
+        return Problem(message: "the URL has something other than a port after its address")
       }
       port = behind.dropFirst()
     } else if let colon = authority.firstIndex(of: UInt8(ascii: ":")) {
@@ -134,13 +134,16 @@ extension Table<TemplateParameter> {
       } else if isRequest, name == "host" {
         context.badValue(
           at: header.location,
-          "the header 'Host' replaces the host of the URL in what the server reads; the connection still goes to the URL's host",
+          "the header 'Host' replaces the URL's host for the server; the connection still goes to the URL's host",
           .doubtfulValue, help: "Leave it out, unless the server is to answer for another name")
       }
       let value = header.value.template
       if let value, value.isConstant, value.literalPrefix.utf8.contains(where: Self.isForbidden) {
         context.badValue(
-          at: header.value.location ?? header.location, "the header '\(shown)' holds a line break or control character")
+          at: header.value.location ?? header.location,
+          """
+          the header '\(shown)' contains a line break or control character
+          """)
       }
     }
   }

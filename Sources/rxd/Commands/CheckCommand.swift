@@ -4,10 +4,11 @@ import PipelineCore
 /// `rxd check`: the front end without the launch.
 struct Check: ParsableCommand {
   static let configuration = CommandConfiguration(
-    abstract: "Tells everything that is wrong with pipeline files.",
+    abstract: "Reports every error in pipeline files.",
     discussion: """
-      Reads nothing but the files and the environment, looks whether the directories of sinks exist, and starts \
-      nothing. Several files are taken for what is to run together, and there is one report over all of them. The exit status is 78 if a file has errors, 66 if one is missing.
+      Reads only the files and the environment, checks whether the directories of sinks exist, and starts nothing. \
+      Several files are checked as if they ran in one process, with one report. The exit status is 78 if a file has \
+      errors, 66 if one is missing.
       """,
     aliases: ["validate", "lint"])
 
@@ -19,10 +20,10 @@ struct Check: ParsableCommand {
   var denyWarnings = false
 
   @Option(
-    help: ArgumentHelp("The form of the report: text, json, sarif or github.", valueName: "form"))
+    help: ArgumentHelp("The format of the report: text, json, sarif or github.", valueName: "form"))
   var format = Format.text
 
-  @Flag(name: .shortAndLong, help: "Say nothing about files that are fine.")
+  @Flag(name: .shortAndLong, help: "Print nothing for files without errors.")
   var quiet = false
 
   @OptionGroup var color: ColorOptions

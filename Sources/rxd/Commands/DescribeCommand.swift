@@ -5,8 +5,8 @@ import PipelineCore
 /// `rxd describe`: the manual page of one component or function.
 struct Describe: ParsableCommand {
   static let configuration = CommandConfiguration(
-    abstract: "Tells what a component, a function, a format or a word of the pipeline file does.",
-    discussion: "Other tools' names lead to ours: 'rxd describe debounce'.")
+    abstract: "Describes a component, a function, a format or a word of the pipeline file.",
+    discussion: "Finds components by the names of other tools: 'rxd describe debounce'.")
 
   @Argument(
     help: "Its name.",

@@ -19,18 +19,18 @@ struct DescribedWord {
 
   private static let grammar: [DescribedWord] = [
     .init(
-      name: "sources", kind: "section", summary: "Names what events come from.",
+      name: "sources", kind: "section", summary: "Names the sources of events.",
       example: "sources:\n  lines: { stdin: { decode: text } }", seeAlso: ["from"]),
     .init(
-      name: "signals", kind: "section", summary: "Names what is made of sources and of other signals.",
+      name: "signals", kind: "section", summary: "Names the signals made from sources and other signals.",
       example: "signals:\n  long:\n    from: lines\n    chain:\n      - filter: size(event) > 80",
       seeAlso: ["from", "chain", "share", "cold"]),
     .init(
-      name: "sinks", kind: "section", summary: "Names where events go to.",
+      name: "sinks", kind: "section", summary: "Names the sinks of events.",
       example: "sinks:\n  screen: { from: long, stdout: {} }", seeAlso: ["from"]),
     .init(
       name: "commands", kind: "section",
-      summary: "Names work that a step starts for an event, and that says whether it runs.",
+      summary: "Names signals that a step runs on demand, and that report whether they run.",
       details: "Its outputs are NAME.values, NAME.errors, NAME.executing and NAME.enabled.",
       example: "commands:\n  save: { run: { http: { method: POST, url: \"http://127.0.0.1:8080/\" } } }",
       seeAlso: ["execute", "executing", "enabled"]),
@@ -40,29 +40,32 @@ struct DescribedWord {
         "tests:\n  - name: only long lines\n    inputs: { lines: { marbles: \"-a-|\" } }\n    expect: { screen: [] }"),
     .init(
       name: "from", kind: "key of a signal or a sink",
-      summary: "Says which signal is taken: a name, or an output of one.",
+      summary: "Names the input: a signal, or an output of one.",
       example: "from: lines\nfrom: lines.errors\nfrom: { merge: [a, b] }", seeAlso: ["merge", "errors"]),
     .init(
       name: "chain", kind: "key of a signal or a sink",
       summary: "Lists the operators that events pass, one after the other.",
       example: "chain:\n  - filter: event.status >= 500\n  - take: 10"),
     .init(
-      name: "onError", kind: "key of a step", summary: "Says what becomes of an event for which the step fails.",
+      name: "onError", kind: "key of a step", summary: "Decides what happens to an event for which the step fails.",
       details:
         "route (the errors output, the usual), drop (dropped and counted), keep (passed on as it is) or fail (the signal ends).",
       example: "- { map: int(event), onError: drop }", seeAlso: ["errors"]),
     .init(
-      name: "message", kind: "key of a step", summary: "Says in your own words why 'tryMap' ends the signal.",
+      name: "message", kind: "key of a step",
+      summary: """
+        Sets the message of the error with which 'tryMap' ends the signal.
+        """,
       details:
-        "A template. It stands beside 'tryMap', because every key of a mapping behind that is a field of the event.",
+        "A template. It is written beside 'tryMap', because every key of its mapping is a field of the event.",
       example: "- { tryMap: int(event), message: \"no number: {{ event }}\" }", seeAlso: ["tryMap", "onError"]),
     .init(
       name: "cold", kind: "option of a source or signal",
-      summary: "Makes a named signal anew for each reference, in place of sharing one.",
+      summary: "Runs a named signal separately for each reference, instead of sharing one.",
       example: "signals:\n  tick: { cold: true, from: { interval: 1s } }", seeAlso: ["share"]),
     .init(
-      name: "share", kind: "option of a source or signal", summary: "Says how a named signal is shared.",
-      details: "Names are shared as it is; the option changes how.", parameters: Sharing.fields.map(\.info),
+      name: "share", kind: "option of a source or signal", summary: "Decides how a named signal is shared.",
+      details: "Named signals are shared by default; the option changes how.", parameters: Sharing.fields.map(\.info),
       example: "signals:\n  state: { from: changes, share: { replay: 1 } }", seeAlso: ["cold"]),
     .init(
       name: "schema", kind: "option of a source",
@@ -70,15 +73,17 @@ struct DescribedWord {
       example: "orders: { stdin: { decode: json }, schema: { id: int, note: string? } }"),
     .init(
       name: "errors", kind: "output",
-      summary: "Sends the events that a source, a signal, a command or a sink gave up, with the reason.",
+      summary: "Sends the events that a source, a signal, a command or a sink rejected, with the reason.",
       example: "sinks:\n  rejected: { from: orders.errors, file: rejected.ndjson }", seeAlso: ["onError"]),
     .init(
       name: "executing", kind: "output of a command",
-      summary: "Sends true while the command runs, and false while it does not; what holds first, then changes.",
+      summary: """
+        Sends true while the command runs, and false while it does not: first the current state, then changes.
+        """,
       example: "from: save.executing", seeAlso: ["commands", "enabled"]),
     .init(
       name: "enabled", kind: "output and key of a command",
-      summary: "Sends whether the command would start now; as a key it names the signal that allows it.",
+      summary: "Sends whether the command would start now; as a key, names the signal that allows it.",
       example: "commands:\n  save: { run: { from: request }, enabled: isValid }", seeAlso: ["commands", "executing"]),
   ]
 
@@ -88,7 +93,7 @@ struct DescribedWord {
       example: "filter: event.status >= 500"),
     .init(
       name: "meta", kind: "variable of expressions",
-      summary: "Is what is known of where the event comes from: source, time, path, offset, key.",
+      summary: "Is the origin of the event: source, time, path, offset, key.",
       example: "map: meta.path"),
     .init(
       name: "now", kind: "variable of expressions", summary: "Is the time of the event, a timestamp.",
@@ -98,12 +103,12 @@ struct DescribedWord {
       example: "map: env.HOME"),
     .init(
       name: "outer", kind: "variable of expressions",
-      summary: "Is, within an inner signal, the event for which that was made.",
+      summary: "Is, in an inner signal, the event that it was made for.",
       example: "flattenMap: { signal: { from: prices, chain: [ { filter: event.id == outer.id } ] } }",
       seeAlso: ["flattenMap"]),
     .init(
       name: "running", kind: "variable of expressions",
-      summary: "Is, in 'scan' and 'aggregate', what has been made so far.",
+      summary: "Is, in 'scan' and 'aggregate', the value so far.",
       example: "scan: { start: 0, next: running + event }", seeAlso: ["scan", "aggregate"]),
     .init(
       name: "index", kind: "variable of expressions",

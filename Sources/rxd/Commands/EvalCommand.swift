@@ -8,17 +8,17 @@ struct Eval: ParsableCommand {
   static let configuration = CommandConfiguration(
     abstract: "Evaluates an expression for each event of standard input.",
     discussion: """
-      The input is a JSON document a line, or with --text any lines. Each result is printed as JSON on \
-      a line of its own. An event for which the expression fails is reported, the others go on, and the \
-      exit status is 1.
+      The input is a JSON document a line, or with --text any lines. Each result is printed as JSON on a line of its \
+      own. An event for which the expression fails is reported, the others are still evaluated, and the exit status \
+      is 1.
 
         echo '{"status": 503}' | rxd eval 'event.status >= 500'
 
-      On a terminal and without an expression it asks for one after the other, with history and with \
-      completion of functions and fields: 'rxd eval --input events.ndjson'.
+      On a terminal and without an expression it starts a session with history and with completion of functions and \
+      fields: 'rxd eval --input events.ndjson'.
       """)
 
-  @Argument(help: "The expression; it sees event, meta, now and env.")
+  @Argument(help: "The expression; it can use event, meta, now and env.")
   var expression: String?
 
   @Flag(name: [.customShort("n"), .long], help: "Read nothing and evaluate once.")
@@ -40,7 +40,7 @@ struct Eval: ParsableCommand {
   @Flag(name: .shortAndLong, help: "Print texts as they are, without quotes.")
   var raw = false
 
-  @Flag(help: "Neither read nor write the history of what was typed.")
+  @Flag(help: "Neither read nor write the input history.")
   var noHistory = false
 
   @OptionGroup var color: ColorOptions

@@ -54,7 +54,7 @@ final class EvalSession {
   }
 
   func run() {
-    Console.print("\(Version.line): an expression a line; :help tells more, control-D ends.")
+    Console.print("\(Version.line): one expression a line; :help for help, control-D ends.")
     if !events.isEmpty {
       Console.print("\(Printable.count(events.count, "event")); 'event' is the first, :next goes on.")
     }
@@ -123,7 +123,7 @@ final class EvalSession {
     (":next", ":next", "goes on to the next event of the file"),
     (":type", ":type EXPRESSION", "prints the type"),
     (":explain", ":explain EXPRESSION", "prints what is read, and the program"),
-    (":describe", ":describe NAME", "tells what a function does"), (":quit", ":quit", "ends; so does control-D"),
+    (":describe", ":describe NAME", "describes a function"), (":quit", ":quit", "ends; so does control-D"),
   ]
 
   private func execute(_ text: String) {

@@ -6,8 +6,8 @@ struct Explain: ParsableCommand {
   static let configuration = CommandConfiguration(
     abstract: "Prints the plan of a pipeline, or what a code such as RX203 means.",
     discussion: """
-      The plan shows which steps run in one pass, what each expression reads and gives, and what may be \
-      missing in an event.
+      The plan shows which steps are fused, what each expression reads and returns, and which fields may be missing \
+      in an event.
       """)
 
   @Argument(
@@ -67,13 +67,13 @@ enum Codes {
   static func phase(_ code: Diagnostic.Code) -> String {
     switch code.name.dropFirst(2).first {
     case "1": "Reported while a file is read: text and YAML."
-    case "2": "Reported while the grammar of a pipeline file is checked, and its parameters."
+    case "2": "Reported while the grammar and the parameters of a pipeline file are checked."
     case "3": "Reported while names and wiring are checked."
     case "4": "Reported while expressions and templates are checked."
     case "5": "Given as the reason of an event that was rejected while the pipeline runs."
     case "6": "Reported by 'rxd test'."
     case "7": "Reported about the environment: variables, secrets, files, plugins."
-    default: "A mistake of rxd itself."
+    default: "A bug in rxd."
     }
   }
 }

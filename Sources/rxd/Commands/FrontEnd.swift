@@ -77,9 +77,9 @@ struct FrontEnd {
       if let other = named[name.value] {
         results[index].diagnostics.append(
           Diagnostic(
-            .sharedName, "another of these pipelines is called \(Printable.quote(name.value)), too", at: name.location,
+            .sharedName, "another of these pipelines is also called \(Printable.quote(name.value))", at: name.location,
             notes: [.init("this one", at: other.location)],
-            help: "Give one of them another 'name': the log and the dead letters tell them apart by it"))
+            help: "Give one of them another 'name': the log and the dead letters identify pipelines by name"))
       } else {
         named[name.value] = name
       }
@@ -88,15 +88,15 @@ struct FrontEnd {
         results[index].diagnostics.append(
           Diagnostic(
             .sharedStandardInput,
-            "the pipeline file comes from standard input itself, so nothing is left for this source",
+            "the pipeline file itself is read from standard input, so this source cannot read it",
             at: location, help: "Give the pipeline file by its path"))
       } else if let reader {
         results[index].diagnostics.append(
           Diagnostic(
             .sharedStandardInput,
-            "the pipeline \(Printable.quote(reader.name)) reads standard input, too, and only one of them can",
+            "the pipeline \(Printable.quote(reader.name)) also reads standard input, and only one can",
             at: location,
-            notes: [.init("it does so here", at: reader.location)], help: "Run them as processes of their own"))
+            notes: [.init("it does so here", at: reader.location)], help: "Run them as separate processes"))
       } else {
         reader = (plan.name, location)
       }

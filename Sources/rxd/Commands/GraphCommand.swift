@@ -16,7 +16,7 @@ struct Graph: ParsableCommand {
     completion: .file(extensions: ["yaml", "yml"]))
   var file: String
 
-  @Option(help: ArgumentHelp("The form: mermaid, dot, svg or json.", valueName: "form"))
+  @Option(help: ArgumentHelp("The format: mermaid, dot, svg or json.", valueName: "form"))
   var format = Format.mermaid
 
   @OptionGroup var environment: EnvironmentOptions

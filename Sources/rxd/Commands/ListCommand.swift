@@ -5,17 +5,17 @@ import PipelineCore
 struct List: ParsableCommand {
   static let configuration = CommandConfiguration(
     abstract: "Lists the sources, operators, combinations, commands, sinks, decoders, encoders and functions.",
-    discussion: "'rxd describe NAME' tells more of one.")
+    discussion: "'rxd describe NAME' describes one of them.")
 
   enum Subject: String, CaseIterable, ExpressibleByArgument {
     case sources, operators, combinations, commands, sinks, decoders, encoders, functions
   }
   enum Format: String, CaseIterable, ExpressibleByArgument { case text, json }
 
-  @Argument(help: "What to list; everything if left out.")
+  @Argument(help: "What to list; everything by default.")
   var subjects: [Subject] = []
 
-  @Option(help: ArgumentHelp("The form: text or json.", valueName: "form"))
+  @Option(help: ArgumentHelp("The format: text or json.", valueName: "form"))
   var format = Format.text
 
   func run() {

@@ -98,7 +98,7 @@ struct InputSettings {
 
 struct EnvironmentOptions: ParsableArguments {
   @Flag(
-    help: "Read nothing from the environment: what has no default counts as given. (RXD_NO_ENVIRONMENT)")
+    help: "Read nothing from the environment: variables without a default count as given. (RXD_NO_ENVIRONMENT)")
   var noEnvironment = false
 
   @Option(

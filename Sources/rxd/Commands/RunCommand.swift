@@ -10,14 +10,14 @@ struct Run: ParsableCommand {
   static let configuration = CommandConfiguration(
     abstract: "Runs pipelines until their sources end.",
     discussion: """
-      Each file is a pipeline of its own; one that fails does not stop the others. SIGINT and SIGTERM \
-      let what is under way be done; a second one, at least a second after the first, or SIGQUIT ends at once. \
-      SIGHUP reads the files anew. SIGUSR1 logs how many pipelines run; SIGUSR2 does nothing.
+      Each file is a pipeline of its own; one that fails does not stop the others. SIGINT and SIGTERM stop the \
+      sources and finish the work under way; a second one, at least a second after the first, or SIGQUIT ends at \
+      once. SIGHUP reloads the files. SIGUSR1 logs how many pipelines run; SIGUSR2 does nothing.
       """)
 
   @OptionGroup var input: InputOptions
 
-  @Flag(help: "Start failed pipelines again, as under systemd, instead of giving them up. (RXD_DAEMON)")
+  @Flag(help: "Restart failed pipelines, as under systemd. (RXD_DAEMON)")
   var daemon = false
 
   @Option(
@@ -29,8 +29,8 @@ struct Run: ParsableCommand {
     name: .customLong("state-dir"),
     help: ArgumentHelp(
       """
-      A directory of this process's own, for what it keeps: rejected events that nobody reads. Without one they are told \
-      on standard error. (RXD_STATE_DIR, STATE_DIRECTORY)
+      The state directory, used by this process only. It stores dead letters: rejected events without a reader. \
+      Without a state directory they are printed to standard error. (RXD_STATE_DIR, STATE_DIRECTORY)
       """, valueName: "dir"), completion: .directory)
   var stateDirectory: String?
 
@@ -173,7 +173,7 @@ extension FrontEnd.Result {
 struct LogOptions: ParsableArguments {
   @Option(
     help: ArgumentHelp(
-      "The log's form: text or json; default is text on a terminal. (RXD_LOG_FORMAT)",
+      "The log's format: text or json; text on a terminal by default. (RXD_LOG_FORMAT)",
       valueName: "form"))
   var logFormat: LogFormat?
 
@@ -181,10 +181,10 @@ struct LogOptions: ParsableArguments {
     help: ArgumentHelp("debug, info, warning or error. (RXD_LOG_LEVEL)", valueName: "level"))
   var logLevel: Services.Level?
 
-  @Flag(name: .shortAndLong, help: "Tell more: counts at the end, every start.")
+  @Flag(name: .shortAndLong, help: "Log more: counts at the end, every start.")
   var verbose: Int
 
-  @Flag(name: .shortAndLong, help: "Tell only errors; twice: nothing.")
+  @Flag(name: .shortAndLong, help: "Log errors only; `-qq` logs nothing.")
   var quiet: Int
 
   var settings: LogSettings {

@@ -10,8 +10,8 @@ struct Rxd: ParsableCommand {
       rxd VERB ...
       """,
     discussion: """
-      'rxd FILE' runs a pipeline; 'rxd check FILE' tells what is wrong with it; 'rxd list' shows the \
-      sources, operators and sinks, and 'rxd describe NAME' one of them.
+      'rxd FILE' runs a pipeline; 'rxd check FILE' reports its errors; 'rxd list' shows the sources, operators and \
+      sinks, and 'rxd describe NAME' describes one of them.
       """,
     version: Version.line,
     subcommands: [

@@ -7,9 +7,9 @@ struct Test: ParsableCommand {
   static let configuration = CommandConfiguration(
     abstract: "Runs the tests of pipeline files.",
     discussion: """
-      Everything runs on virtual time: no clock is waited for, no file, socket or process is touched, \
-      and requests are answered by the test's stubs. The exit status is 1 if a test failed, or less was reached than \
-      --coverage-min asks for, 78 if a file or a test is malformed, 66 if a file is missing.
+      Tests run in virtual time: they wait for no clock, touch no file, socket or process, and stubs answer \
+      requests. The exit status is 1 if a test failed or the coverage is below --coverage-min, 78 if a file or a \
+      test is malformed, 66 if a file is missing.
       """)
 
   @OptionGroup var input: InputOptions
@@ -17,19 +17,19 @@ struct Test: ParsableCommand {
   @Option(
     name: .shortAndLong,
     help: ArgumentHelp(
-      "Run only tests whose name contains this text, or fits it as a pattern with *.", valueName: "text"))
+      "Run only tests whose name contains this text or matches this pattern with *.", valueName: "text"))
   var filter: String?
 
   @Flag(
     name: .shortAndLong,
-    help: "Rewrite expectations that failed so that they expect what came; nothing else of a file changes.")
+    help: "Rewrite failed expectations to the actual results; nothing else in a file changes.")
   var update = false
 
-  @Flag(help: "Tell which steps, branches, errors outputs and sinks no test reaches.")
+  @Flag(help: "List the steps, branches, errors outputs and sinks that no test reaches.")
   var coverage = false
 
   @Option(
-    help: ArgumentHelp("As --coverage, and fail if less than that is reached.", valueName: "percent"))
+    help: ArgumentHelp("Like --coverage, and fail if the coverage is below this.", valueName: "percent"))
   var coverageMin: Double?
 
   @Option(
@@ -37,7 +37,7 @@ struct Test: ParsableCommand {
     completion: .file(extensions: ["xml"]))
   var junitReport: String?
 
-  @Flag(name: .shortAndLong, help: "Say nothing about tests that pass.")
+  @Flag(name: .shortAndLong, help: "Print nothing for tests that pass.")
   var quiet = false
 
   @Flag(name: .shortAndLong, help: "Warnings count as errors. (RXD_DENY_WARNINGS)")
@@ -104,7 +104,7 @@ struct Test: ParsableCommand {
     if isMissing { throw ExitStatus.noInput }
     if report.failed > 0 { throw ExitStatus.failure }
     if let coverageMin, table.total.percent < coverageMin {
-      Console.printError("\(CoverageTable.shown(table.total)) of what can be reached is less than \(coverageMin) %")
+      Console.printError("the coverage, \(CoverageTable.shown(table.total)), is below \(coverageMin) %")
       throw ExitStatus.failure
     }
   }

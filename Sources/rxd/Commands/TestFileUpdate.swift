@@ -34,7 +34,7 @@ struct TestFileUpdate {
     guard let bytes = update.text(), let after = rerun(bytes, tests), Self.holds(cases, after) else {
       refuse([
         Diagnostic(
-          .expectationNotRewritten, "more than the expectations would change, so nothing is written",
+          .expectationNotRewritten, "the update would change more than the expectations, so nothing is written",
           at: SourceLocation(source, offset: 0), help: "Rewrite them by hand")
       ])
       return cases

@@ -413,11 +413,11 @@ import Testing
     func itself(_ sink: String) -> String { "the sink '\(sink)' writes a file that its own events are read from" }
     #expect(
       Set(found.map { "\($0.location?.line ?? 0) \($0.code.name) \($0.severity) \($0.message)" }) == [
-        "6 RX337 warning another source reads standard input already", "13 RX303 error \(itself("itself"))",
+        "6 RX337 warning another source already reads standard input", "13 RX303 error \(itself("itself"))",
         "14 RX303 error \(itself("inline"))", "15 RX303 error \(itself("table"))", "16 RX303 error \(itself("errors"))",
         "17 RX303 error \(itself("first"))",
         "21 RX336 warning '/nowhere/typed.log' lies in a directory that does not exist",
-        "22 RX424 error 'path' of 'file' is taken as it stands, so 'out-{{ event.day }}.ndjson' is no template",
+        "22 RX424 error 'path' of 'file' is used literally, so 'out-{{ event.day }}.ndjson' is no template",
       ])
     let first = found.first { $0.message == itself("first") }
     #expect(first?.notes.map(\.message) == ["'there' reads '/q/there.log' here", "'back' reads '/q/b*.log' here"])

@@ -107,7 +107,7 @@ import Testing
 
   @Test(arguments: [
     ("aggregate: { n: event.x }", "inside of an aggregate"),
-    ("aggregate: { n: sum(max(event.x)) }", "of another aggregate"),
+    ("aggregate: { n: sum(max(event.x)) }", "contain another aggregate"),
     ("aggregate: { n: 1 }", "has no aggregate"), ("aggregate: { n: sum() }", "takes a value"),
     ("aggregate: { n: 'count(event.x > 1, 2)' }", "at most a condition"), ("aggregate: {}", "needs figures"),
     ("aggregate: { n: 'sum(string(event.x))' }", "takes numbers or durations"),

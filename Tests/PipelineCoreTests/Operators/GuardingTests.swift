@@ -131,7 +131,7 @@ import Testing
       """, ["a": "-12-|", "b": "---x|"])
     try expect(run, "---2|")
     #expect(run.counters.rejected == 1)
-    #expect(run.log.first?.contains("join keeps 1 event of the first signal, its bound `limit`") == true, "\(run.log)")
+    #expect(run.log.first?.contains("join keeps 1 event of the first signal, its limit `limit`") == true, "\(run.log)")
   }
 
   @Test func aFailingInnerSignalIsNamed() throws {

@@ -31,9 +31,9 @@ public enum Persistence: Sendable, Equatable {
   public var meaning: String? {
     switch self {
     case .nothing: nil
-    case .state(let version): "It is part of a saved state, in version \(version) of its form."
+    case .state(let version): "State format: \(version)."
     case .position(let version):
-      "It is part of a saved state, in version \(version) of its form, and is kept when parameters change."
+      "State format: \(version); valid for other parameters too."
     }
   }
 
