@@ -1,6 +1,6 @@
 /// A command of `commands:`: work on demand, with a rule for requests that come during an execution. ReactiveCocoa's
 /// RACCommand.
-struct Command: OperatorComponent {
+struct Command: CommandComponent {
   enum WhenBusy: String, ChoiceParameter {
     case reject, queue, drop, latest
     var help: String {
@@ -30,7 +30,6 @@ struct Command: OperatorComponent {
   var queueLimit = 1000
   var deliver = Values.all
   var replay = 100
-  /// The index in `Plan.named`.
   var index = 0
 
   static let spec = ComponentSpec<Command>(
@@ -118,6 +117,6 @@ struct Command: OperatorComponent {
 }
 
 extension Catalogue {
-  /// The components of `commands:`.
-  public static let commands = Catalogue([CatalogueEntry(command: Command.self)])
+  /// What `commands:` holds.
+  public static let commands = Catalogue([CatalogueEntry(command: Command.self, "command")])
 }

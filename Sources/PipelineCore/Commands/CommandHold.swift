@@ -7,6 +7,8 @@ struct CommandHold: OperatorComponent {
   static let spec = ComponentSpec<CommandHold>(
     "hold", summary: "Keeps commands for inner signals to execute.", persistence: .nothing)
 
+  static let isHidden = true
+
   func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
     Node(self, nodeContext, downstream)
   }
@@ -30,7 +32,7 @@ struct CommandHold: OperatorComponent {
 
     private func attach() {
       guard !isClosed else { return }
-      running = commands.compactMap { execution.commands[$0] }
+      running = commands.compactMap { execution.command($0) }
       for command in running { command.hold() }
     }
 

@@ -12,6 +12,8 @@ struct CommandOutput: OperatorComponent {
   static let spec = ComponentSpec<CommandOutput>(
     "output", summary: "One of a command's outputs.", persistence: .state(version: 1))
 
+  static let onlyListens = true
+
   func outputType(_ inputs: [EventType]) -> EventType { kind == .values ? type : EventType(.bool) }
 
   func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
@@ -42,7 +44,7 @@ struct CommandOutput: OperatorComponent {
     override func restored() { attach() }
 
     private func attach() {
-      guard !isClosed, let running = execution.commands[command] else { return }
+      guard !isClosed, let running = execution.command(command) else { return }
       self.running = running
       running.attach(self)
       if kind == .values, !running.hasValues { hasBegun = true }

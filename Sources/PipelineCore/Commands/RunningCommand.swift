@@ -376,3 +376,8 @@ extension Command {
     }
   }
 }
+
+extension Execution {
+  /// The running command with that index in ``Plan/named``; nil before it starts and after it ends.
+  func command(_ index: Int) -> Command.Hub? { commands[index] as? Command.Hub }
+}

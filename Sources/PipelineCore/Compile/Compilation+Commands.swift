@@ -41,8 +41,8 @@ extension Compilation {
       keyword: Located("command", at: entries[at].name.location), arguments: node.arguments,
       location: node.location)
     let step = addStep(component, context, label: context.owner)
-    var (decoded, isWhole) = decode(CatalogueEntry(command: Command.self), component)
-    guard case .command(var command) = decoded else { return nil }
+    var (decoded, isWhole) = decode(CatalogueEntry(command: Command.self, "command"), component)
+    guard case .command(let any) = decoded, var command = any as? Command else { return nil }
     let segment = makeSegment()
     isWhole = bind(&command, [.dyn], segment, context, step, node.location) && isWhole
     guard isWhole else { return nil }
@@ -165,11 +165,5 @@ extension Compilation {
     noteExecution(by: context.owner)
     guard let plan = named(at, from: name.location) else { return nil }
     return (at, plan.type, commandSignal(at, context))
-  }
-}
-
-extension Binder {
-  func command(_ name: Located<String>) -> (index: Int, type: EventType, signal: SignalPlan)? {
-    compilation.executed(name, context)
   }
 }

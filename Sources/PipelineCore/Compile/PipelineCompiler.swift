@@ -27,7 +27,7 @@ public struct PipelineCompiler: Sendable {
 }
 
 /// The state of one compilation.
-final class Compilation {
+final class Compilation: SignalCompiler {
   let catalogue: Catalogue
   let file: PipelineFile
   private let environment: OwnedValue

@@ -82,7 +82,7 @@ struct Execute: OperatorComponent {
     override func resumed(_ token: Int) { finishIfOver() }
 
     private func attach() {
-      guard !isClosed, let command = execution.commands[parameters.command.index] else { return }
+      guard !isClosed, let command = execution.command(parameters.command.index) else { return }
       self.command = command
       command.attach(self)
     }

@@ -224,7 +224,8 @@ public struct PlanDrawing: Sendable {
         let id = box(.source, signal.step, owner)
         inner(component, id, owner)
         return .box(id, .events)
-      case .node(is CommandHold, _, let inputs): return self.signal(inputs[0], owner: owner, input: input)
+      case .node(let component, _, let inputs) where type(of: component).isHidden:
+        return self.signal(inputs[0], owner: owner, input: input)
       case .node(let component, _, let inputs):
         let before = inputs.map { self.signal($0, owner: owner, input: input) }
         let id = box(.step, signal.step, owner)

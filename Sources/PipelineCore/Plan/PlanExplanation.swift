@@ -69,7 +69,7 @@ public struct PlanExplanation {
       if let threads = component.threads(plan.threads) { say(depth + 1, threads) }
       if plan.threads != 1, let stage = plan.stage(of: signal.step) { self.stage(stage, depth + 1) }
       inner(component, depth)
-    case .node(is CommandHold, _, let inputs): self.signal(inputs[0], depth)
+    case .node(let component, _, let inputs) where type(of: component).isHidden: self.signal(inputs[0], depth)
     case .node(let component, _, let inputs):
       if inputs.count == 1 {
         self.signal(inputs[0], depth)

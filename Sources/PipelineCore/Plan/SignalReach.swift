@@ -105,8 +105,7 @@ struct SignalReach {
       case .source(let component, _):
         for inner in component.innerPlans { visit(inner, by: referrer, isLate: true) }
       case .run(_, let input): visit(input, by: referrer, isLate: isLate)
-      // Listening to a command does not execute it.
-      case .node(is CommandOutput, _, _): break
+      case .node(let component, _, _) where type(of: component).onlyListens: break
       case .node(let component, _, let inputs):
         let isLater = isLate || type(of: component).subscribesAgain
         for input in inputs { visit(input, by: referrer, isLate: isLater) }
@@ -146,7 +145,7 @@ extension Plan {
       case .errors: found = true
       case .named(let index): if seen.insert(index).inserted { waiting.append(named[index].body) }
       case .run(_, let input): waiting.append(input)
-      case .node(is CommandOutput, _, _): return false
+      case .node(let component, _, _) where type(of: component).onlyListens: return false
       case .node(let component, _, let inputs):
         guard let first = inputs.first else { return false }
         waiting += component is any CombiningOperator ? inputs : [first]

@@ -89,7 +89,9 @@ public struct CatalogueEntry: Sendable {
       .combination($0)
     }
   }
-  init(command: Command.Type) { self.init(Command.self, .command, "command") { .command($0) } }
+  public init<C: CommandComponent>(command: C.Type, _ name: String? = nil) {
+    self.init(C.self, .command, name) { .command($0) }
+  }
   public init<C: SinkComponent>(sink: C.Type, _ name: String? = nil) {
     self.init(C.self, .sink, name) { .sink($0) }
   }
@@ -123,7 +125,7 @@ enum DecodedComponent {
   case `operator`(any OperatorComponent)
   case row(any FusableOperator)
   case combination(any CombiningOperator)
-  case command(Command)
+  case command(any CommandComponent)
   case sink(any SinkComponent)
 }
 

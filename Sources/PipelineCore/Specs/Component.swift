@@ -87,6 +87,10 @@ public protocol OperatorComponent: Component {
   func remarks(_ inputs: [EventPace?], _ location: SourceLocation) -> [Diagnostic]
   /// Whether it waits until everything that an event changes has changed, and then sends once.
   var settles: Bool { get }
+  /// Whether the compiler put it there: no file names it, and drawings show its first input in its place.
+  static var isHidden: Bool { get }
+  /// Whether it only listens to its inputs: they run for others, not for it.
+  static var onlyListens: Bool { get }
 }
 
 extension OperatorComponent {
@@ -94,6 +98,8 @@ extension OperatorComponent {
   public func remarks(_ inputs: [EventPace?], _ location: SourceLocation) -> [Diagnostic] { [] }
   public var settles: Bool { false }
   public static var subscribesAgain: Bool { false }
+  public static var isHidden: Bool { false }
+  public static var onlyListens: Bool { false }
   public func outputType(_ inputs: [EventType]) -> EventType { inputs.first ?? .dyn }
 }
 
@@ -127,6 +133,12 @@ extension FusableOperator {
       FusedRunPlan(parts: [.init(segment: nodeContext.segment, steps: [.init(id: nodeContext.step, component: self)])]),
       nodeContext, downstream: downstream)
   }
+}
+
+/// What `commands:` names: work on demand.
+public protocol CommandComponent: OperatorComponent {
+  /// Its index in ``Plan/named``.
+  var index: Int { get set }
 }
 
 /// Combines the signals that its key lists; an origin, not a step: `merge: [a, b]`.

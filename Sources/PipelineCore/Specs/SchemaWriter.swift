@@ -224,7 +224,7 @@ public struct SchemaWriter {
       (
         "command",
         Self.closed(
-          CatalogueEntry(command: Command.self).parameters.map { info in
+          catalogue.components.filter { $0.kind == .command }.flatMap(\.parameters).map { info in
             let shape = info.name == "run" ? Self.reference("signal") : schema(info.shape)
             return (info.name, Self.described(shape, info.help, fallback(info)))
           } + [("enabled", input), ("description", Self.reference("text")), ("movedFrom", .bool(true))],

@@ -64,7 +64,7 @@ public final class Execution {
   /// The subscribers of signals that execute commands and have no reader.
   private(set) var rootSubscribers: [RootSubscriber] = []
   /// The running commands, by their index in the plan.
-  var commands: [Int: Command.Running] = [:]
+  var commands: [Int: OperatorNode] = [:]
   private var runningSources: [RunningSource] = []
   /// When `runningSources` has more elements, the ended sources are removed.
   private var sourcesToSweep = 64

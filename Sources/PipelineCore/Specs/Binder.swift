@@ -1,5 +1,30 @@
-/// Binds a component's parameters: holds the types of its inputs, the variables its expressions may use, and the
-/// compilation.
+/// What a component's parameters ask of the compiler that binds them.
+protocol SignalCompiler: AnyObject {
+  /// The grok patterns that the file defines.
+  var patterns: GrokDefinitions { get }
+  /// One report for each expression that was compiled, in the order of the file.
+  var expressions: [ExpressionReport] { get set }
+  /// The `onError` of a step; nil: the file says nothing.
+  func policy(of step: StepID) -> ErrorPolicy?
+  /// The index of a named scheduler, in the order in which the file names them.
+  func number(ofScheduler name: String) -> Int
+  /// What the name of a step in a saved state is.
+  func path(of step: StepID) -> String
+  /// Compiles an inner signal; nil after an error, which is reported.
+  func signal(_ node: SignalNode, _ context: SignalContext) -> SignalPlan?
+  /// Compiles a chain behind `input`, which may share `projection` with it; nil after an error, which is reported.
+  func chain(
+    _ nodes: [ComponentNode], _ input: SignalPlan, _ context: SignalContext, seeing projection: Projection?
+  ) -> SignalPlan?
+  /// The command that a step executes: its index in ``Plan/named``, the type of its values, and the signal that stands for
+  /// it among the step's inputs; nil after an error, which is reported.
+  func executed(_ name: Located<String>, _ context: SignalContext) -> (
+    index: Int, type: EventType, signal: SignalPlan
+  )?
+}
+
+/// What a component's parameters are bound with: the types of its inputs, the variables they may use, and the compiler
+/// that binds them.
 public struct Binder {
   public var diagnostics = Diagnostics()
   /// The types of the events that the component's expressions see as `event`.
@@ -9,7 +34,7 @@ public struct Binder {
   /// The segment of the step's expressions.
   let segment: Segment
   let context: SignalContext
-  let compilation: Compilation
+  let compilation: any SignalCompiler
   /// Whether the component's expressions see `error`, as those of `catch` do.
   let seesError: Bool
   /// Whether the component's expressions see the parts of a combined event as variables, as those of `reduce` do.
@@ -81,7 +106,12 @@ public struct Binder {
   /// The number of a named scheduler, in the order of the file.
   func number(ofScheduler name: String) -> Int { compilation.number(ofScheduler: name) }
 
-  /// Compiles an inner signal, whose expressions see this component's event as `outer`.
+  /// The command that the component executes.
+  func command(_ name: Located<String>) -> (index: Int, type: EventType, signal: SignalPlan)? {
+    compilation.executed(name, context)
+  }
+
+  /// Compiles an inner signal: its expressions see this component's event as `outer`.
   mutating func compileInner(_ node: SignalNode) -> SignalPlan? {
     var inner = context
     inner.outer = inputs.first ?? .dyn
