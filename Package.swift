@@ -67,10 +67,14 @@ let package = Package(
         "PipelineCore", "Transport", .product(name: "DequeModule", package: "swift-collections"),
       ],
       swiftSettings: checked),
+    // Loads pipeline files of this machine and runs them in real time.
+    .target(
+      name: "PipelineRuntime",
+      dependencies: ["PipelineCore", "Sources_", "Sinks", "Transport", "CLinux"], swiftSettings: checked),
     .executableTarget(
       name: "rxd",
       dependencies: [
-        "PipelineCore", "Sources_", "Sinks", "Transport", "CEdit", "CLinux",
+        "PipelineCore", "PipelineRuntime", "Sources_", "Sinks", "Transport", "CEdit", "CLinux",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
         .product(name: "Logging", package: "swift-log"),
       ],
@@ -88,7 +92,7 @@ let package = Package(
       path: "Tests/PipelineTestSupport"),
     // Runs pipeline texts with all sources and sinks, on virtual time or in the real world.
     .target(
-      name: "PipelineHost", dependencies: ["PipelineCore", "Sources_", "Sinks", "Transport"],
+      name: "PipelineHost", dependencies: ["PipelineCore", "PipelineRuntime", "Sources_", "Sinks", "Transport"],
       path: "Tests/PipelineHost"),
     // For developers: runs the conformance vectors of the expression language; not installed.
     .executableTarget(name: "conformance", dependencies: ["PipelineCore", "PipelineTestSupport"]),
@@ -110,7 +114,7 @@ let package = Package(
       ]),
     .testTarget(
       name: "PipelineCoreTests",
-      dependencies: ["PipelineCore", "PipelineTestSupport", "Sources_", "Sinks", "Measuring"]),
+      dependencies: ["PipelineCore", "PipelineRuntime", "PipelineTestSupport", "Sources_", "Sinks", "Measuring"]),
     .testTarget(
       name: "TransportTests",
       dependencies: ["Transport", "CCurl", "PipelineCore", "PipelineHost", "PipelineTestSupport"]),

@@ -12,13 +12,9 @@ public struct ChainRun {
       sources: { events: { repeated: {} } }
       sinks: { out: { from: events, chain: \(chain), counting: {} } }
       """
-    var diagnostics = Diagnostics()
-    let text = SourceText(name: "measured.yaml", text: yaml)
     let catalogue = Catalogue.operators.adding(
       Catalogue([CatalogueEntry(source: Repeated.self), CatalogueEntry(sink: Counting.self)]))
-    guard let node = YAMLReader.read(text, into: &diagnostics) else { return nil }
-    let file = PipelineFileParser.parse(node, into: &diagnostics)
-    guard let plan = PipelineCompiler(catalogue).compile(file, into: &diagnostics) else { return nil }
+    guard let plan = FrontEnd(catalogue).compile(yaml, name: "measured.yaml").plan else { return nil }
     self.plan = plan
   }
 

@@ -12,15 +12,11 @@ public struct OperatorRun {
   /// wrong.
   public init?(_ signals: String) {
     let yaml = "name: measured\n\(signals)\nsinks: { out: { from: result, counting: {} } }\n"
-    var diagnostics = Diagnostics()
-    let text = SourceText(name: "measured.yaml", text: yaml)
     let catalogue = Catalogue.operators.adding(
       Catalogue([
         CatalogueEntry(source: Numbers.self), CatalogueEntry(source: One.self), CatalogueEntry(sink: Counting.self),
       ]))
-    guard let node = YAMLReader.read(text, into: &diagnostics) else { return nil }
-    let file = PipelineFileParser.parse(node, into: &diagnostics)
-    guard let plan = PipelineCompiler(catalogue).compile(file, into: &diagnostics) else { return nil }
+    guard let plan = FrontEnd(catalogue).compile(yaml, name: "measured.yaml").plan else { return nil }
     self.plan = plan
   }
 

@@ -16,22 +16,10 @@ public enum PipelineText {
   public static func compile(
     _ yaml: String, name: String = "test.yaml", environment: [String: String] = [:]
   ) throws -> Plan {
-    var diagnostics = Diagnostics()
-    let text = SourceText(name: name, text: yaml)
-    if let root = YAMLReader.read(text, into: &diagnostics), !diagnostics.hasErrors {
-      let values = Interpolation(
-        variable: { name in environment[name].map { .found(Array($0.utf8)) } ?? .missing },
-        secret: { _ in .missing })
-      let node = values.apply(to: root, into: &diagnostics)
-      let file = PipelineFileParser.parse(node, into: &diagnostics)
-      if !diagnostics.hasErrors,
-        let plan = PipelineCompiler(catalogue, environment: environment)
-          .compile(file, into: &diagnostics)
-      {
-        return plan
-      }
-    }
-    throw Refused(diagnostics: diagnostics.all)
+    let front = FrontEnd(catalogue, values: Interpolation(variables: environment), environment: environment)
+    let result = front.compile(yaml, name: name)
+    guard let plan = result.plan else { throw Refused(diagnostics: result.diagnostics) }
+    return plan
   }
 
   /// What a text is refused for, one `line:column: message` each; empty if it is not.

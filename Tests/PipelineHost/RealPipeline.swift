@@ -1,5 +1,6 @@
 import Foundation
 import PipelineCore
+import PipelineRuntime
 import Synchronization
 import Transport
 
@@ -9,23 +10,15 @@ public final class RealPipeline {
   public let execution: Execution
   public private(set) var outcome: Execution.Outcome?
   private let bell = Bell()
-  /// Held by the thread that runs turns.
-  private let turns = NSLock()
+  private let loop: Loop?
   private let notes = Mutex(Notes())
   /// How many batches had their turn on the thread that handed them over.
-  public var inlineRuns: Int { notes.withLock { $0.inlineRuns } }
+  public var inlineRuns: Int { loop?.inlineRuns ?? 0 }
   private var probes: [String: ProbeSink.Recording] = [:]
 
   struct Notes {
     var log: [String] = []
     var deadLetters: [String] = []
-    var inlineRuns = 0
-  }
-
-  /// The machine's clocks.
-  final class SystemClock: Clock, Sendable {
-    var now: Instant { Instant(nanoseconds: Bell.read(CLOCK_MONOTONIC)) }
-    var wallTime: Int64 { Bell.read(CLOCK_REALTIME) }
   }
 
   public var log: [String] { notes.withLock { $0.log } }
@@ -34,29 +27,21 @@ public final class RealPipeline {
 
   /// `state`: what another run has left, to go on from.
   ///
-  /// `before`: called on this thread, before the launch. `lends`: threads of sources may run turns while this one waits.
+  /// `before`: called on this thread, before the launch. `onLoop`: the program's own loop runs the turns, so that threads of
+  /// sources run them while it waits; otherwise this runs one turn at a time.
   public init(
-    _ yaml: String, name: String = "test.yaml", lends: Bool = false, http: (any HTTPClient)? = nil,
+    _ yaml: String, name: String = "test.yaml", onLoop: Bool = false, http: (any HTTPClient)? = nil,
     environment: [String: String] = [:], restoring state: [UInt8]? = nil, before: (Execution) -> Void = { _ in },
     worker: @escaping @Sendable (String) -> any Worker = { WorkThread($0) }
   ) throws {
     signal(SIGPIPE, SIG_IGN)
     let plan = try PipelineText.compile(yaml, name: name, environment: environment)
-    executor = Executor(clock: SystemClock())
+    executor = Executor(clock: SystemClock.shared)
+    loop = onLoop ? Loop() : nil
     let bell = bell
     executor.setNeedsTurn = { bell.ring() }
     nonisolated(unsafe) weak var weakSelf: RealPipeline?
-    if lends {
-      executor.runInline = { [turns, unowned executor] batch, isInner in
-        guard turns.try() else { return false }
-        let outcome = executor.runOnCaller(inner: isInner, batch)
-        turns.unlock()
-        if outcome.isTaken { weakSelf?.notes.withLock { $0.inlineRuns += 1 } }
-        bell.ring()
-        for work in outcome.afterTurn { work() }
-        return outcome.isTaken
-      }
-    }
+    if let loop { loop.add(executor, owner: bell) }
     let services = Services(
       http: http ?? ScriptedHTTP(),
       log: { level, step, message in
@@ -91,7 +76,7 @@ public final class RealPipeline {
     if execution.outcome == nil {
       nonisolated(unsafe) let execution = execution
       executor.post { execution.cancel() }
-      executor.run()
+      if let loop { loop.run { execution.outcome != nil } } else { executor.run() }
     }
   }
 
@@ -106,19 +91,22 @@ public final class RealPipeline {
   /// looked at between turns, and again when `ring` was called.
   @discardableResult
   public func run(within limit: TimeSpan = .seconds(90), until condition: () -> Bool) -> Bool {
-    let end = Instant(nanoseconds: Bell.read(CLOCK_MONOTONIC)) + limit
-    turns.lock()
-    defer { turns.unlock() }
+    let end = SystemClock.shared.now + limit
+    if let loop {
+      var isMet = false
+      loop.run(until: end) {
+        isMet = condition()
+        return isMet
+      }
+      return isMet
+    }
     while true {
       let seen = bell.count
       if condition() { return true }
       if executor.run(limit: 1) { continue }
       if condition() { return true }
-      if Bell.read(CLOCK_MONOTONIC) >= end.nanoseconds { return false }
-      let deadline = min(end, executor.nextDeadline ?? end)
-      turns.unlock()
-      bell.wait(since: seen, until: deadline)
-      turns.lock()
+      if SystemClock.shared.now >= end { return false }
+      bell.wait(since: seen, until: min(end, executor.nextDeadline ?? end))
     }
   }
 
@@ -132,7 +120,10 @@ public final class RealPipeline {
   /// Has `run` look at its condition again. From any thread.
   public var ring: @Sendable () -> Void {
     let bell = bell
-    return { bell.ring() }
+    return { [loop] in
+      bell.ring()
+      loop?.wake()
+    }
   }
 
   /// The port that its server has said it listens on; nil if it did not.
@@ -201,11 +192,5 @@ final class Bell: @unchecked Sendable {
     while rings == seen {
       if pthread_cond_timedwait(changed, lock, &time) == ETIMEDOUT { return }
     }
-  }
-
-  static func read(_ clock: clockid_t) -> Int64 {
-    var time = timespec()
-    clock_gettime(clock, &time)
-    return Int64(time.tv_sec) &* 1_000_000_000 &+ Int64(time.tv_nsec)
   }
 }

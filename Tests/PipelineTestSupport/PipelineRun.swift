@@ -44,18 +44,11 @@ public struct PipelineRun {
     ]))
 
   public static func compile(_ yaml: String, catalogue: Catalogue = catalogue) throws -> Plan {
-    var diagnostics = Diagnostics()
-    let text = SourceText(name: "test.yaml", text: yaml)
-    if let node = YAMLReader.read(text, into: &diagnostics), !diagnostics.hasErrors {
-      let file = PipelineFileParser.parse(node, into: &diagnostics)
-      if !diagnostics.hasErrors,
-        let plan = PipelineCompiler(catalogue).compile(file, into: &diagnostics)
-      {
-        return plan
-      }
+    let result = FrontEnd(catalogue).compile(yaml, name: "test.yaml")
+    guard let plan = result.plan else {
+      throw CompileFailure(description: yaml + "\n" + DiagnosticRenderer().text(result.diagnostics))
     }
-    throw CompileFailure(
-      description: yaml + "\n" + DiagnosticRenderer().text(diagnostics.all))
+    return plan
   }
 
   /// What may be varied.

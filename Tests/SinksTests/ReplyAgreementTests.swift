@@ -130,12 +130,10 @@ import Transport
             inputs: { requests: [ \(steps.joined(separator: ", ")) ] }
             expect: { requests.replies: { events: [ { error: never } ], more: true } }
         """))
+    let compiled = FrontEnd(PipelineText.catalogue).compile(text)
+    let plan = try #require(compiled.plan, "\(DiagnosticRenderer().text(compiled.diagnostics))")
     var diagnostics = Diagnostics()
-    let root = try #require(YAMLReader.read(text, into: &diagnostics))
-    let file = PipelineFileParser.parse(root, into: &diagnostics)
-    let compiled = PipelineCompiler(PipelineText.catalogue).compile(file, into: &diagnostics)
-    let plan = try #require(compiled, "\(DiagnosticRenderer().text(diagnostics.all))")
-    let tests = PipelineTestReader.read(file.tests, of: plan, into: &diagnostics) { _, _ in nil }
+    let tests = compiled.tests(into: &diagnostics) { _ in nil }
     try #require(!diagnostics.hasErrors, "\(DiagnosticRenderer().text(diagnostics.all))")
     let result = TestRunner(plan).run(try #require(tests.first))
     let heard = try #require(result.failures.first { $0.expectation == 0 }).history.entries

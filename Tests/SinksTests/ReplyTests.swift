@@ -538,12 +538,7 @@ import Transport
 
   @Test func warnsOfRequestsThatNothingAnswers() {
     func codes(_ yaml: String) -> [String] {
-      var diagnostics = Diagnostics()
-      if let root = YAMLReader.read(SourceText(name: "t", text: yaml), into: &diagnostics) {
-        let file = PipelineFileParser.parse(root, into: &diagnostics)
-        _ = PipelineCompiler(PipelineText.catalogue).compile(file, into: &diagnostics)
-      }
-      return diagnostics.all.map(\.code.name)
+      FrontEnd(PipelineText.catalogue).compile(yaml).diagnostics.map(\.code.name)
     }
     #expect(codes("sources: { a: { httpServer: 80 } }\nsinks: { out: { from: a, discard: {} } }") == ["RX327"])
     #expect(codes("sources: { a: { httpServer: 80 } }\nsinks: { out: { from: a, reply: {} } }") == [])

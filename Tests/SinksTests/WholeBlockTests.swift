@@ -27,7 +27,7 @@ import Testing
       threads: \(threads)
       sources: { input: { file: { path: \(folder("in")), decode: \(decode) } } }
       sinks: { out: { from: input, chain: [\(chain)], file: { path: \(folder(out)), encode: \(encode) } } }
-      """, lends: threads > 1
+      """, onLoop: threads > 1
     ) {
       $0.reading.blockBytes = blockBytes
       $0.reading.startsAllThreads = true

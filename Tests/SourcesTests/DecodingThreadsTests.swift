@@ -28,7 +28,7 @@ import Testing
     let folder = Scratch()
     // With three, whoever decodes also runs turns and writes.
     let pipeline = try RealPipeline(
-      graph.yaml(threads, first, graph.folder("in"), folder), lends: threads == 3
+      graph.yaml(threads, first, graph.folder("in"), folder), onLoop: threads == 3
     ) { execution in
       execution.reading.blockBytes = blockBytes
       execution.reading.startsAllThreads = true

@@ -32,7 +32,7 @@ import Testing
   private func run(_ text: Text, _ input: Input, threads: Int, blockBytes: Int) throws -> Run {
     let folder = Scratch()
     // With three, whoever decodes also runs turns and writes.
-    let pipeline = try RealPipeline("threads: \(threads)\n" + text(input.path, folder), lends: threads == 3) {
+    let pipeline = try RealPipeline("threads: \(threads)\n" + text(input.path, folder), onLoop: threads == 3) {
       $0.reading.blockBytes = blockBytes
       $0.reading.startsAllThreads = true
     }

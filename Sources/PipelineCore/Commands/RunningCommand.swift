@@ -379,5 +379,5 @@ extension Command {
 
 extension Execution {
   /// The running command with that index in ``Plan/named``; nil before it starts and after it ends.
-  func command(_ index: Int) -> Command.Hub? { commands[index] as? Command.Hub }
+  func command(_ index: Int) -> Command.Running? { commands[index] as? Command.Running }
 }

@@ -27,6 +27,14 @@ public struct Interpolation: Sendable {
     self.limits = limits
   }
 
+  /// Fixed values; every other name is missing.
+  public init(variables: [String: String], secrets: [String: String] = [:]) {
+    func lookup(_ values: [String: String]) -> @Sendable (String) -> Lookup {
+      { name in values[name].map { .found(Array($0.utf8)) } ?? .missing }
+    }
+    self.init(variable: lookup(variables), secret: lookup(secrets))
+  }
+
   private init(limits: YAMLLimits) {
     variable = nil
     secret = nil

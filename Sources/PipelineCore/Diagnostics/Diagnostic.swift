@@ -52,6 +52,12 @@ public struct Diagnostic: Error, Sendable, Equatable {
 }
 
 extension Diagnostic {
+  /// All of it on one line, for a log: `search.yaml:12:7: error[RX203]: message; help`.
+  public var line: String {
+    (location.map { "\($0): " } ?? "") + "\(severity.rawValue)[\(code.name)]: \(message)"
+      + (help.map { "; \($0)" } ?? "")
+  }
+
   /// A stable name of one kind of mistake; never reused.
   ///
   /// Ranges: RX1xx text and YAML, RX2xx the grammar of the pipeline file, RX3xx names and wiring,

@@ -3,6 +3,9 @@ public enum Printable {
   /// The most characters of a value that a message shows.
   public static let maximumLength = 80
 
+  /// Between quotes, fit for a terminal.
+  package static func quote(_ text: String) -> String { "'\(cut(text, limit: 300))'" }
+
   /// At most `limit` code points of `text`, with controls escaped, `…` in place of what was left out.
   public static func cut(_ text: some Sequence<UInt8>, limit: Int = maximumLength) -> String {
     // Four bytes are the most that one code point takes; the rest need not be looked at.

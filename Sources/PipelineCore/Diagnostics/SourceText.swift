@@ -2,6 +2,8 @@
 public final class SourceText: Sendable {
   /// As the user named it; `<stdin>` or `<expression>` where there is no file.
   public let name: String
+  /// What text from standard input is named.
+  public static let standardInputName = "<stdin>"
   public let bytes: [UInt8]
   /// Byte offset of the first byte of each line.
   private let lineStarts: [Int]

@@ -1,5 +1,6 @@
 import ArgumentParser
 import PipelineCore
+import PipelineRuntime
 
 /// `rxd check`: the front end without the launch.
 struct Check: ParsableCommand {
@@ -45,7 +46,7 @@ struct CheckSettings {
 
   func run() throws {
     let selection = try input.selection()
-    let front = FrontEnd(try input.environment.inputs(), checksFiles: true)
+    let front = PipelineLoader(try input.environment.inputs(), checksFiles: true)
     let results = front.load(selection.paths)
     let missing = selection.missing
     let diagnostics = missing + results.flatMap(\.diagnostics)

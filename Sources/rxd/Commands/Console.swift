@@ -1,6 +1,7 @@
 import ArgumentParser
 import Glibc
 import PipelineCore
+import PipelineRuntime
 import Transport
 
 /// How a process ends, after sysexits.h.

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Glibc
 import PipelineCore
+import PipelineRuntime
 
 /// `rxd describe`: the manual page of one component or function.
 struct Describe: ParsableCommand {

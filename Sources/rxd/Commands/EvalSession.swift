@@ -1,6 +1,7 @@
 import CEdit
 import Glibc
 import PipelineCore
+import PipelineRuntime
 import Transport
 
 /// `rxd eval` at a terminal: expressions are typed one after the other and evaluated on the current event.

@@ -1,4 +1,5 @@
 import PipelineCore
+import PipelineRuntime
 import Transport
 
 /// One expression over many events.

@@ -1,5 +1,6 @@
 import ArgumentParser
 import PipelineCore
+import PipelineRuntime
 
 /// `rxd explain`: a plan in words, or what a diagnostic code means.
 struct Explain: ParsableCommand {
@@ -24,7 +25,7 @@ struct Explain: ParsableCommand {
       try Self.explain(name)
     } else {
       Console.print(
-        PlanExplanation.text(try FrontEnd.plan(subject, environment, color)), terminator: "")
+        PlanExplanation.text(try PipelineLoader.plan(subject, environment, color)), terminator: "")
     }
   }
 

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Glibc
 import PipelineCore
+import PipelineRuntime
 import Transport
 
 /// `rxd graph`: a pipeline as a drawing.
@@ -23,7 +24,7 @@ struct Graph: ParsableCommand {
   @OptionGroup var color: ColorOptions
 
   func run() throws {
-    let drawing = PlanDrawing(try FrontEnd.plan(file, environment, color))
+    let drawing = PlanDrawing(try PipelineLoader.plan(file, environment, color))
     switch format {
     case .mermaid: Console.print(drawing.mermaid, terminator: "")
     case .dot: Console.print(drawing.dot, terminator: "")
@@ -50,12 +51,12 @@ struct Graph: ParsableCommand {
   }
 }
 
-extension FrontEnd {
+extension PipelineLoader {
   /// The plan of one file, or the report of what is wrong with it and the exit.
   static func plan(
     _ path: String, _ environment: EnvironmentOptions, _ color: ColorOptions
   ) throws -> Plan {
-    let result = FrontEnd(try environment.inputs()).load(path)
+    let result = PipelineLoader(try environment.inputs()).load(path)
     guard let plan = result.plan else {
       var renderer = DiagnosticRenderer()
       renderer.colors = Console.colors(try color.mode(), on: 2)

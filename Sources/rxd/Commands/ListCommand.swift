@@ -1,5 +1,6 @@
 import ArgumentParser
 import PipelineCore
+import PipelineRuntime
 
 /// `rxd list`: what pipeline files can name.
 struct List: ParsableCommand {

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Glibc
 import PipelineCore
+import PipelineRuntime
 import Transport
 
 extension ColorMode: ExpressibleByArgument {}
@@ -118,7 +119,7 @@ struct EnvironmentOptions: ParsableArguments {
     EnvironmentSettings(noEnvironment: noEnvironment, envFile: envFile, secretsDir: secretsDir)
   }
 
-  func inputs() throws -> FrontEnd.Inputs { try settings.inputs() }
+  func inputs() throws -> PipelineLoader.Inputs { try settings.inputs() }
 }
 
 /// What `${...}` means, however it was said.
@@ -127,13 +128,13 @@ struct EnvironmentSettings {
   var envFile: [String] = []
   var secretsDir: [String] = []
 
-  func inputs() throws -> FrontEnd.Inputs {
-    var inputs = FrontEnd.Inputs()
+  func inputs() throws -> PipelineLoader.Inputs {
+    var inputs = PipelineLoader.Inputs()
     inputs.readsEnvironment = try !flag(noEnvironment, "RXD_NO_ENVIRONMENT")
     let files = envFile.isEmpty ? ProcessEnvironment["RXD_ENV_FILE"].map { [$0] } ?? [] : envFile
     for file in files where !file.isEmpty {
       do throws(PosixError) {
-        inputs.variables.merge(try FrontEnd.readVariables(file)) { $1 }
+        inputs.variables.merge(try PipelineLoader.readVariables(file)) { $1 }
       } catch {
         Console.printError(error.message)
         throw ExitStatus.noInput

@@ -3,6 +3,7 @@ import CLinux
 import Glibc
 import Logging
 import PipelineCore
+import PipelineRuntime
 import Transport
 
 /// `rxd FILE...` and `rxd run FILE...`.
@@ -83,10 +84,10 @@ struct RunSettings {
       guard let inputs = try? input.environment.inputs(), let selection = try? input.selection()
       else {
         let diagnostic = Diagnostic(.unreadableFile, "the files cannot be looked up", at: nil)
-        return [FrontEnd.Result(path: "", diagnostics: [diagnostic], isUnreadable: true)]
+        return [.init(unreadable: "", diagnostic)]
       }
-      let front = FrontEnd(inputs, checksFiles: true)
-      var results = selection.missing.map { FrontEnd.Result(path: "", diagnostics: [$0], isUnreadable: true) }
+      let front = PipelineLoader(inputs, checksFiles: true)
+      var results = selection.missing.map { PipelineLoader.Loaded(unreadable: "", $0) }
       results += front.load(selection.paths)
       return denied ? results.map(\.withoutWarnings) : results
     }
@@ -133,7 +134,7 @@ struct RunSettings {
 
   /// Shows what is wrong with the files, and throws if nothing shall start.
   private func report(
-    _ loaded: [FrontEnd.Result], _ log: LogWriter, _ options: Supervisor.Options
+    _ loaded: [PipelineLoader.Loaded], _ log: LogWriter, _ options: Supervisor.Options
   ) throws {
     let diagnostics = loaded.flatMap(\.diagnostics).filter {
       $0.severity == .error || log.minimum.map { $0 <= .warning } == true
@@ -157,7 +158,7 @@ struct RunSettings {
   }
 }
 
-extension FrontEnd.Result {
+extension PipelineLoader.Loaded {
   /// Warnings made errors.
   var withoutWarnings: Self {
     var result = self

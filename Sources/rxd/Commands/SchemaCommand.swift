@@ -1,5 +1,6 @@
 import ArgumentParser
 import PipelineCore
+import PipelineRuntime
 
 /// `rxd schema`: what editors check pipeline files against.
 struct SchemaVerb: ParsableCommand {

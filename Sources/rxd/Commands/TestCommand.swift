@@ -1,5 +1,6 @@
 import ArgumentParser
 import PipelineCore
+import PipelineRuntime
 import Transport
 
 /// `rxd test`: the tests of pipeline files, on virtual time.
@@ -53,7 +54,7 @@ struct Test: ParsableCommand {
 
   func run() throws {
     let selection = try input.selection()
-    let front = FrontEnd(try input.environment.inputs())
+    let front = PipelineLoader(try input.environment.inputs())
     let colors = Console.colors(try color.mode(), on: 1)
     let renderer = DiagnosticRenderer(colors: colors, toolVersion: Version.number)
     let missing = selection.missing
@@ -137,5 +138,12 @@ struct Test: ParsableCommand {
       Console.printError(error.message)
       throw ExitStatus.inputOutput
     }
+  }
+}
+
+extension PipelineLoader {
+  /// The tests of a file; what is wrong with them goes to `diagnostics`.
+  func tests(of loaded: Loaded, into diagnostics: inout Diagnostics) -> [PipelineTest] {
+    loaded.compiled.tests(into: &diagnostics) { compile(loaded, overriding: $0)?.compiled }
   }
 }

@@ -1,13 +1,14 @@
 import ArgumentParser
 import Glibc
 import PipelineCore
+import PipelineRuntime
 import Transport
 
 /// `rxd test --update` for one file: rewrites what failed, shows what has changed, and runs the tests again before
 /// it writes the file.
 struct TestFileUpdate {
-  let front: FrontEnd
-  let loaded: FrontEnd.Result
+  let front: PipelineLoader
+  let loaded: PipelineLoader.Loaded
   let renderer: DiagnosticRenderer
 
   /// What becomes of the tests. A file that cannot be rewritten faithfully stays as it is.

@@ -1,6 +1,7 @@
 import Glibc
 import Logging
 import PipelineCore
+import PipelineRuntime
 import Synchronization
 import Transport
 

@@ -1,4 +1,5 @@
 import Glibc
+import PipelineRuntime
 
 /// Tells the service manager how we are: the protocol of sd_notify(3), datagrams to a Unix socket.
 struct Notify {

@@ -1,5 +1,6 @@
 import Logging
 import PipelineCore
+import PipelineRuntime
 
 /// One pipeline file of the process, over all its runs.
 final class PipelineSlot {
@@ -19,7 +20,7 @@ final class PipelineSlot {
   /// What a slot runs.
   struct Version {
     var plan: Plan
-    /// What the file said, and what was put in: see ``FrontEnd/Result``.
+    /// What the file said, and what was put in: see ``PipelineLoader/Loaded``.
     var meaning: UInt64
     var values: Int
 
@@ -38,9 +39,9 @@ final class PipelineSlot {
   /// The file is gone: the slot goes with its run.
   var isLeaving = false
   var state = State.running
-  var run: PipelineRun?
+  var run: PipelineLaunch?
   /// How the current run is to report.
-  var report: (@Sendable (PipelineRun.Report) -> Void)?
+  var report: (@Sendable (PipelineLaunch.Report) -> Void)?
   var hasLaunched = false
   /// The last run failed, and nothing is tried any more.
   var hasFailed = false

@@ -2,6 +2,7 @@ import CLinux
 import Glibc
 import Logging
 import PipelineCore
+import PipelineRuntime
 import Synchronization
 import Transport
 
@@ -16,11 +17,11 @@ final class Supervisor {
     /// How long stopping may take before whatever is left is cancelled.
     var drainLimit = TimeSpan.seconds(60)
     /// Reads and compiles all files anew.
-    var load: () -> [FrontEnd.Result] = { [] }
+    var load: () -> [PipelineLoader.Loaded] = { [] }
   }
 
   private enum Message: Sendable {
-    case report(Int, PipelineRun.Report)
+    case report(Int, PipelineLaunch.Report)
     case heldBack
   }
 
@@ -35,7 +36,7 @@ final class Supervisor {
   private let mailbox = Mailbox()
   private var loops: [Loop] = []
   private(set) var slots: [PipelineSlot] = []
-  private var runs: [Int: (slot: PipelineSlot, run: PipelineRun)] = [:]
+  private var runs: [Int: (slot: PipelineSlot, run: PipelineLaunch)] = [:]
   private var nextRun = 0
   private var isReady = false
   private var reload: Reload?
@@ -93,7 +94,7 @@ final class Supervisor {
   // MARK: The main loop
 
   /// Runs what `loaded` holds plans for; returns the exit status.
-  func run(_ loaded: [FrontEnd.Result]) -> Int32 {
+  func run(_ loaded: [PipelineLoader.Loaded]) -> Int32 {
     // What asked for the end during the start finds nothing begun; the rest waits until something has.
     var early: [Int32] = []
     while let signal = signals.next() { early.append(signal) }
@@ -278,7 +279,7 @@ final class Supervisor {
 
   // MARK: Life of a pipeline
 
-  private func add(_ result: FrontEnd.Result) {
+  private func add(_ result: PipelineLoader.Loaded) {
     if let version = result.version { slots.append(PipelineSlot(path: result.path, version)) }
   }
 
@@ -305,7 +306,7 @@ final class Supervisor {
     var services = services
     services.deadLetter = deadLetters.writer(slot.name)
     services.keepsDeadLetters = deadLetters.areKept
-    let run = PipelineRun(
+    let run = PipelineLaunch(
       slot.plan, loop: loop, services: services, restoring: slot.saved, isRestarted: options.isDaemon)
     slot.run = run
     slot.hasLaunched = false
@@ -320,7 +321,7 @@ final class Supervisor {
   }
 
   private func release(
-    _ id: Int, _ slot: PipelineSlot, _ run: PipelineRun, _ counters: Execution.Counters
+    _ id: Int, _ slot: PipelineSlot, _ run: PipelineLaunch, _ counters: Execution.Counters
   ) {
     runs[id] = nil
     run.retire()
@@ -519,17 +520,9 @@ final class Supervisor {
   }
 }
 
-extension FrontEnd.Result {
+extension PipelineLoader.Loaded {
   /// What a slot runs; nil if the file has errors.
   var version: PipelineSlot.Version? {
-    plan.map { PipelineSlot.Version(plan: $0, meaning: meaning, values: values) }
-  }
-}
-
-extension Diagnostic {
-  /// `search.yaml:12:7: error[RX203]: message; help`, for a log.
-  var line: String {
-    (location.map { "\($0): " } ?? "") + "\(severity.rawValue)[\(code.name)]: \(message)"
-      + (help.map { "; \($0)" } ?? "")
+    compiled.plan.map { PipelineSlot.Version(plan: $0, meaning: compiled.meaning, values: values) }
   }
 }

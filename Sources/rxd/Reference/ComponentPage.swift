@@ -1,4 +1,5 @@
 import PipelineCore
+import PipelineRuntime
 
 /// The page of one component, and its pictures.
 struct ComponentPage {

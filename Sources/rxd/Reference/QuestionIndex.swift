@@ -1,4 +1,5 @@
 import PipelineCore
+import PipelineRuntime
 
 /// The way from a question to a component: what the specs say they are wanted for, by topic.
 enum QuestionIndex {

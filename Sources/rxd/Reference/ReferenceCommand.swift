@@ -1,6 +1,7 @@
 import ArgumentParser
 import Glibc
 import PipelineCore
+import PipelineRuntime
 import Transport
 
 /// `rxd reference DIRECTORY`: writes the reference. For developers; `make docs` calls it.

@@ -1,5 +1,6 @@
 import Foundation
 import PipelineCore
+import PipelineRuntime
 import PipelineTestSupport
 import Sinks
 import Sources_
@@ -18,19 +19,13 @@ import Testing
   }
 
   static func check(_ bytes: [UInt8], _ name: String = "test.yaml") -> (plan: Plan?, diagnostics: [Diagnostic]) {
-    var diagnostics = Diagnostics()
-    var plan: Plan?
-    if let root = YAMLReader.read(SourceText(name: name, bytes: bytes), into: &diagnostics) {
-      let file = PipelineFileParser.parse(
-        Interpolation.noEnvironment.apply(to: root, into: &diagnostics), into: &diagnostics)
-      let catalogue = Catalogue.sources.adding(.operators).adding(.sinks)
-      var compiler = PipelineCompiler(catalogue, schemas: schemas)
-      compiler.files = FileProbe(
+    let front = FrontEnd(
+      .builtIn, schemas: schemas,
+      files: FileProbe(
         problem: { $0.contains("missing") ? "No such file or directory" : nil },
-        isMissingDirectory: { $0 == "/nowhere" })
-      plan = compiler.compile(file, into: &diagnostics)
-    }
-    return (plan, diagnostics.all)
+        isMissingDirectory: { $0 == "/nowhere" }))
+    let result = front.compile(SourceText(name: name, bytes: bytes))
+    return (result.plan, result.diagnostics)
   }
 
   private static func read(_ name: String) throws -> [UInt8] {
@@ -172,19 +167,16 @@ import Testing
   }
 
   @Test func secretsStayOut() throws {
-    var diagnostics = Diagnostics()
     let yaml = """
       name: t
       sources: { a: { stdin: { decode: json } } }
       sinks:
         out: { from: a, chain: [ { filter: "contains(event.a, '${secret:PASSWORD}') && event.b / 2 == 1" } ], stdout: {} }
       """
-    let root = try #require(YAMLReader.read(SourceText(name: "t", text: yaml), into: &diagnostics))
-    let values = Interpolation(variable: { _ in .missing }, secret: { _ in .found(Array("hunter2".utf8)) })
-    let file = PipelineFileParser.parse(values.apply(to: root, into: &diagnostics), into: &diagnostics)
-    _ = PipelineCompiler(Catalogue.sources.adding(.operators).adding(.sinks)).compile(file, into: &diagnostics)
-    #expect(diagnostics.all.count == 2)
-    #expect(!DiagnosticRenderer().json(diagnostics.all).contains("hunter2"))
+    let values = Interpolation(variables: [:], secrets: ["PASSWORD": "hunter2"])
+    let diagnostics = FrontEnd(.builtIn, values: values).compile(yaml).diagnostics
+    #expect(diagnostics.count == 2)
+    #expect(!DiagnosticRenderer().json(diagnostics).contains("hunter2"))
   }
 
   // MARK: Types along the graph
@@ -353,16 +345,11 @@ import Testing
 
   /// What was put in is marked as a whole, as it stands in the file.
   @Test(arguments: ["${secret:TOK}", "${VALUE}"]) func insertionsAreMarkedWhole(_ written: String) throws {
-    var diagnostics = Diagnostics()
     let yaml =
       "sources: { a: { stdin: { decode: json } } }\n"
       + "sinks: { out: { from: a, chain: [ { filter: \"event.\(written) == 1\" } ], stdout: {} } }\n"
-    let root = try #require(YAMLReader.read(SourceText(name: "t", text: yaml), into: &diagnostics))
-    let values = Interpolation(
-      variable: { _ in .found(Array("a b".utf8)) }, secret: { _ in .found(Array("a b".utf8)) })
-    let file = PipelineFileParser.parse(values.apply(to: root, into: &diagnostics), into: &diagnostics)
-    _ = PipelineCompiler(.builtIn).compile(file, into: &diagnostics)
-    let place = try #require(diagnostics.all.first?.location)
+    let values = Interpolation(variables: ["VALUE": "a b"], secrets: ["TOK": "a b"])
+    let place = try #require(FrontEnd(.builtIn, values: values).compile(yaml).diagnostics.first?.location)
     #expect(String(decoding: place.text.bytes[place.offset..<place.offset + place.length], as: UTF8.self) == written)
   }
 

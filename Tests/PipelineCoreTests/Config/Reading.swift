@@ -27,13 +27,8 @@ func readYAML(_ text: String, name: String = "test.yaml") -> Reading {
 
 /// Reads, interpolates without an environment, parses.
 func readPipeline(_ source: SourceText) -> Reading {
-  var diagnostics = Diagnostics()
-  guard let node = YAMLReader.read(source, into: &diagnostics) else {
-    return Reading(diagnostics: diagnostics.all)
-  }
-  let interpolated = Interpolation.noEnvironment.apply(to: node, into: &diagnostics)
-  let file = PipelineFileParser.parse(interpolated, into: &diagnostics)
-  return Reading(node: interpolated, file: file, diagnostics: diagnostics.all)
+  let result = FrontEnd(Catalogue([])).parse(source)
+  return Reading(node: result.node, file: result.file, diagnostics: result.diagnostics)
 }
 
 func readPipeline(_ text: String, name: String = "test.yaml") -> Reading {

@@ -78,21 +78,13 @@ import Testing
 
   /// Everything that can be printed of a file; `compiled`: whether there was a plan.
   static func printed(_ yaml: String) -> (text: String, compiled: Bool) {
-    var diagnostics = Diagnostics()
-    var plan: Plan?
-    var file: PipelineFile?
-    if let root = YAMLReader.read(SourceText(name: "t.yaml", text: yaml), into: &diagnostics) {
-      let parsed = PipelineFileParser.parse(
-        interpolation.apply(to: root, into: &diagnostics), into: &diagnostics)
-      file = parsed
-      plan = PipelineCompiler(.builtIn).compile(parsed, into: &diagnostics)
-    }
+    let result = FrontEnd(.builtIn, values: interpolation).compile(yaml, name: "t.yaml")
     let renderer = DiagnosticRenderer()
     func shown(_ all: [Diagnostic]) -> String {
       renderer.text(all) + renderer.json(all) + renderer.sarif(all) + renderer.github(all)
     }
-    var text = shown(diagnostics.all)
-    guard let plan, let file, !diagnostics.hasErrors else { return (text, false) }
+    var text = shown(result.diagnostics)
+    guard let plan = result.plan else { return (text, false) }
     text += PlanExplanation.text(plan)
     let drawing = PlanDrawing(plan)
     text += drawing.mermaid + drawing.dot + drawing.json.text
@@ -100,7 +92,7 @@ import Testing
       text += report.checked.compile().listing().map { $0.text + $0.source }.joined(separator: "\n")
     }
     var found = Diagnostics()
-    let tests = PipelineTestReader.read(file.tests, of: plan, into: &found) { _, _ in nil }
+    let tests = result.tests(into: &found) { _ in nil }
     text += shown(found.all)
     var runner = TestRunner(plan)
     runner.turnLimit = 200
@@ -166,14 +158,9 @@ import Testing
     "signals: { s: { values: [1], chain: [ { take: \"${secret:TOK}\" } ] } }",
   ])
   func whatIsPrintedCannotHoldOne(_ yaml: String) {
-    var diagnostics = Diagnostics()
-    if let root = YAMLReader.read(SourceText(name: "t.yaml", text: yaml), into: &diagnostics) {
-      let file = PipelineFileParser.parse(
-        Self.interpolation.apply(to: root, into: &diagnostics), into: &diagnostics)
-      _ = PipelineCompiler(.builtIn).compile(file, into: &diagnostics)
-    }
-    #expect(diagnostics.all.contains { $0.code == .misplacedSecret }, "\(diagnostics.all)")
-    #expect(!DiagnosticRenderer().text(diagnostics.all).contains(Self.secret))
+    let diagnostics = FrontEnd(.builtIn, values: Self.interpolation).compile(yaml, name: "t.yaml").diagnostics
+    #expect(diagnostics.contains { $0.code == .misplacedSecret }, "\(diagnostics)")
+    #expect(!DiagnosticRenderer().text(diagnostics).contains(Self.secret))
   }
 
   @Test func masksLieWhereTheSecretsAre() {

@@ -6,11 +6,6 @@ import Testing
 
 @testable import PipelineCore
 
-extension Catalogue {
-  /// Everything that is built in, as `rxd` joins it.
-  static let builtIn = Catalogue.sources.adding(.operators).adding(.commands).adding(.sinks)
-}
-
 extension CatalogueEntry: CustomTestStringConvertible {
   public var testDescription: String { "\(kind.rawValue) \(name)" }
 }

@@ -86,19 +86,15 @@ import Testing
     ("{ file: { path: x, follow: true, decode: json } }", "within: 1h, limit: 10000", false),
   ])
   func aLimitThatWillBiteIsAWarning(_ source: String, _ parameters: String, _ isReported: Bool) throws {
-    var diagnostics = Diagnostics()
-    let text = SourceText(
-      name: "t.yaml",
-      text: """
-        sources: { a: \(source), b: \(source) }
-        signals: { pairs: { from: a, chain: [ { join: { signal: b, \(parameters) } } ] } }
-        sinks: { out: { from: pairs, discard: {} } }
-        """)
-    let node = try #require(YAMLReader.read(text, into: &diagnostics))
-    let file = PipelineFileParser.parse(node, into: &diagnostics)
-    _ = PipelineCompiler(.builtIn).compile(file, into: &diagnostics)
-    #expect(!diagnostics.hasErrors)
-    #expect(diagnostics.all.contains { $0.code == .limitTooSmall } == isReported, "\(diagnostics.all.map(\.message))")
+    let result = FrontEnd(.builtIn).compile(
+      """
+      sources: { a: \(source), b: \(source) }
+      signals: { pairs: { from: a, chain: [ { join: { signal: b, \(parameters) } } ] } }
+      sinks: { out: { from: pairs, discard: {} } }
+      """)
+    #expect(!result.hasErrors)
+    #expect(
+      result.diagnostics.contains { $0.code == .limitTooSmall } == isReported, "\(result.diagnostics.map(\.message))")
   }
 
   // MARK: Keyed state

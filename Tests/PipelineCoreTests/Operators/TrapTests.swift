@@ -1,4 +1,5 @@
 import PipelineCore
+import PipelineRuntime
 import PipelineTestSupport
 import Testing
 

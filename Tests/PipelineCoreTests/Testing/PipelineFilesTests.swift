@@ -1,5 +1,6 @@
 import Foundation
 import PipelineCore
+import PipelineRuntime
 import PipelineTestSupport
 import Testing
 
@@ -61,25 +62,13 @@ struct TestSuite {
   }
 
   static func read(_ source: SourceText, _ diagnostics: inout Diagnostics) -> (Plan?, [PipelineTest]) {
-    guard let (file, plan) = compile(source, [:], &diagnostics), let plan else { return (nil, []) }
-    let tests = PipelineTestReader.read(file.tests, of: plan, into: &diagnostics) { variables, found in
-      compile(source, variables, &found)?.1
+    func compile(_ variables: [String: String]) -> FrontEnd.Result {
+      let values = variables.isEmpty ? Interpolation.noEnvironment : Interpolation(variables: variables)
+      return FrontEnd(.builtIn, values: values, environment: variables).compile(source)
     }
-    return (plan, tests)
-  }
-
-  private static func compile(
-    _ source: SourceText, _ variables: [String: String], _ diagnostics: inout Diagnostics
-  ) -> (PipelineFile, Plan?)? {
-    guard let root = YAMLReader.read(source, into: &diagnostics) else { return nil }
-    let interpolation =
-      variables.isEmpty
-      ? Interpolation.noEnvironment
-      : Interpolation(
-        variable: { name in variables[name].map { .found(Array($0.utf8)) } ?? .missing }, secret: { _ in .missing })
-    let node = interpolation.apply(to: root, into: &diagnostics)
-    let file = PipelineFileParser.parse(node, into: &diagnostics)
-    return (file, PipelineCompiler(.builtIn, environment: variables).compile(file, into: &diagnostics))
+    let result = compile([:])
+    diagnostics.report(contentsOf: result.diagnostics)
+    return (result.plan, result.tests(into: &diagnostics) { compile($0) })
   }
 
   func run() -> [TestResult] {

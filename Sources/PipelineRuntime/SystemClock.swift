@@ -1,12 +1,12 @@
 import Glibc
-import PipelineCore
+public import PipelineCore
 
 /// The machine's clocks: CLOCK_MONOTONIC and CLOCK_REALTIME.
-final class SystemClock: Clock, Sendable {
-  static let shared = SystemClock()
+public final class SystemClock: Clock, Sendable {
+  public static let shared = SystemClock()
 
-  var now: Instant { Instant(nanoseconds: Self.read(CLOCK_MONOTONIC)) }
-  var wallTime: Int64 { Self.read(CLOCK_REALTIME) }
+  public var now: Instant { Instant(nanoseconds: Self.read(CLOCK_MONOTONIC)) }
+  public var wallTime: Int64 { Self.read(CLOCK_REALTIME) }
 
   private static func read(_ id: clockid_t) -> Int64 {
     var time = timespec()

@@ -1,8 +1,8 @@
-import PipelineCore
+package import PipelineCore
 
 /// One launch of one pipeline on a loop.
-final class PipelineRun: @unchecked Sendable {
-  enum Report: Sendable {
+package final class PipelineLaunch: @unchecked Sendable {
+  package enum Report: Sendable {
     /// The graph is wired and the sources have begun.
     case launched
     /// `state`: what the next run can go on from, after a failure.
@@ -14,8 +14,8 @@ final class PipelineRun: @unchecked Sendable {
     case cancelled(Execution.Counters, state: [UInt8]?)
   }
 
-  let plan: Plan
-  let loop: Loop
+  package let plan: Plan
+  package let loop: Loop
   private let executor: Executor
   /// Touched only in turns of `executor`.
   private let execution: Execution
@@ -24,7 +24,8 @@ final class PipelineRun: @unchecked Sendable {
   /// - Parameters:
   ///   - state: what an earlier run has left, to go on from.
   ///   - isRestarted: whether another run follows a failure.
-  init(_ plan: Plan, loop: Loop, services: Services, restoring state: [UInt8]? = nil, isRestarted: Bool = false) {
+  package init(_ plan: Plan, loop: Loop, services: Services, restoring state: [UInt8]? = nil, isRestarted: Bool = false)
+  {
     self.plan = plan
     self.loop = loop
     self.state = state
@@ -34,7 +35,7 @@ final class PipelineRun: @unchecked Sendable {
   }
 
   /// `report` is called on the loop's thread: `launched` at most once, then one of the others once.
-  func start(_ report: @escaping @Sendable (Report) -> Void) {
+  package func start(_ report: @escaping @Sendable (Report) -> Void) {
     loop.add(executor, owner: self)
     executor.post { [self] in
       if execution.outcome != nil { return }
@@ -51,14 +52,14 @@ final class PipelineRun: @unchecked Sendable {
   }
 
   /// Ends the sources; what they have sent so far is seen through.
-  func drain() {
+  package func drain() {
     executor.post { [self] in
       if execution.outcome == nil { execution.drain() }
     }
   }
 
   /// Ends the run so that another one, of `plan`, can go on from where it is.
-  func suspend(for plan: Plan) {
+  package func suspend(for plan: Plan) {
     let sinks = Set(plan.sinks.map { "\($0.name) \($0.keyword)" })
     executor.post { [self] in
       execution.suspend { sinks.contains("\($0.name) \($0.keyword)") }
@@ -66,15 +67,15 @@ final class PipelineRun: @unchecked Sendable {
   }
 
   /// Suspends without waiting for answers under way.
-  func freeze() { executor.post { [self] in execution.freeze() } }
+  package func freeze() { executor.post { [self] in execution.freeze() } }
 
   /// The wall clock was set.
-  func clockWasSet() {
+  package func clockWasSet() {
     executor.post { [self] in executor.clockWasSet() }
   }
 
   /// Lets go of everything at once, unless it has ended already.
-  func cancel(_ report: @escaping @Sendable (Report) -> Void) {
+  package func cancel(_ report: @escaping @Sendable (Report) -> Void) {
     executor.post { [self] in
       guard execution.outcome == nil else { return }
       execution.cancel()
@@ -83,5 +84,5 @@ final class PipelineRun: @unchecked Sendable {
   }
 
   /// Takes the run off its loop; called once, after the last report.
-  func retire() { loop.remove(executor) }
+  package func retire() { loop.remove(executor) }
 }

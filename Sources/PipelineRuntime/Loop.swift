@@ -1,5 +1,5 @@
 import Glibc
-import PipelineCore
+package import PipelineCore
 
 /// A thread that runs the turns of the executors assigned to it, and sleeps when there is nothing to do:
 /// an idle loop wakes for nothing but the next timer.
@@ -7,7 +7,7 @@ import PipelineCore
 /// Executors share the thread fairly by time: of those that have something to do, the one that has used the least time
 /// runs next, for a quantum (``TurnLimits/quantum``), or until a timer of one that has nothing else to do is due. An executor
 /// that was idle does not catch up on the time it did not use, but it runs soon.
-final class Loop: @unchecked Sendable {
+package final class Loop: @unchecked Sendable {
   private let mutex: UnsafeMutablePointer<pthread_mutex_t>
   private let condition: UnsafeMutablePointer<pthread_cond_t>
   // Guarded by `mutex`.
@@ -22,6 +22,7 @@ final class Loop: @unchecked Sendable {
   private var waking: Instant?
   /// Another thread runs turns in place of the one that sleeps.
   private var isRunInline = false
+  private var inlineRunCount = 0
 
   private final class Member: @unchecked Sendable {
     let executor: Executor
@@ -43,7 +44,7 @@ final class Loop: @unchecked Sendable {
     }
   }
 
-  init() {
+  package init() {
     mutex = .allocate(capacity: 1)
     condition = .allocate(capacity: 1)
     pthread_mutex_init(mutex, nil)
@@ -62,11 +63,14 @@ final class Loop: @unchecked Sendable {
   }
 
   /// How many executors run here.
-  var load: Int { locked { members.count } }
+  package var load: Int { locked { members.count } }
+
+  /// How many batches had their turn on the thread that handed them over.
+  package var inlineRuns: Int { locked { inlineRunCount } }
 
   /// Adds an executor; its turns run on this loop's thread from now on, and `owner` lives until it is
   /// removed.
-  func add(_ executor: Executor, owner: AnyObject) {
+  package func add(_ executor: Executor, owner: AnyObject) {
     let member = Member(executor, owner: owner)
     executor.setNeedsTurn = { [weak self, weak member] in self?.signal(member) }
     executor.runInline = { [weak self, weak member] in
@@ -79,10 +83,13 @@ final class Loop: @unchecked Sendable {
 
   /// Removes an executor between two turns. `done` is called on the loop's thread once none of its
   /// turns runs any more and none ever will.
-  func remove(_ executor: Executor, _ done: @escaping @Sendable () -> Void = {}) {
+  package func remove(_ executor: Executor, _ done: @escaping @Sendable () -> Void = {}) {
     locked { leaving.append((executor, done)) }
     signal()
   }
+
+  /// Has `run` ask `isDone` again. From any thread.
+  package func wake() { signal() }
 
   /// Has the loop look again whether there is something to do, for `member`. From any thread.
   private func signal(_ member: Member? = nil) {
@@ -108,6 +115,7 @@ final class Loop: @unchecked Sendable {
     let next = member.executor.nextDeadline
     locked {
       isRunInline = false
+      if outcome.isTaken { inlineRunCount += 1 }
       member.deadline = next
       member.isBusy = outcome.isBusy
       if let next, waking.map({ next < $0 }) ?? true { isSignalled = true }
@@ -118,7 +126,7 @@ final class Loop: @unchecked Sendable {
     return outcome.isTaken
   }
 
-  func stop() {
+  package func stop() {
     locked {
       isStopped = true
       pthread_cond_signal(condition)
@@ -126,7 +134,7 @@ final class Loop: @unchecked Sendable {
   }
 
   /// Whether the loop has come round since the last call; asks it to come round again.
-  func hasTurned() -> Bool {
+  package func hasTurned() -> Bool {
     locked {
       let turned = answered == asked
       asked &+= 1
@@ -136,9 +144,10 @@ final class Loop: @unchecked Sendable {
     }
   }
 
-  /// Runs turns on the calling thread until `stop()`.
-  func run() {
-    while true {
+  /// Runs turns on the calling thread until `stop()`, until `limit`, or until `isDone`, which is asked on this thread
+  /// between turns, returns true.
+  package func run(until limit: Instant = .distantFuture, _ isDone: () -> Bool = { false }) {
+    while !isDone() {
       let round = nextRound()
       if !round.leaving.isEmpty {
         for entry in round.leaving {
@@ -151,8 +160,9 @@ final class Loop: @unchecked Sendable {
       if let next = round.next {
         run(next, others: round.deadline)
       } else {
-        sleep(until: round.deadline)
+        sleep(until: [round.deadline, limit == .distantFuture ? nil : limit].compactMap(\.self).min())
       }
+      if limit != .distantFuture, SystemClock.shared.now >= limit { return }
     }
   }
 

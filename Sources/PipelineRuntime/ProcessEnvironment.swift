@@ -2,9 +2,9 @@ import CLinux
 import Glibc
 
 /// The environment of this process, as it was at the start.
-enum ProcessEnvironment {
+package enum ProcessEnvironment {
   /// Every variable; values that are not UTF-8 are repaired and good only for showing.
-  static let variables: [String: String] = {
+  package static let variables: [String: String] = {
     var result: [String: String] = [:]
     guard var entry = rx_environment() else { return result }
     while let pointer = entry.pointee {
@@ -17,14 +17,14 @@ enum ProcessEnvironment {
     return result
   }()
 
-  static subscript(name: String) -> String? { variables[name] }
+  package static subscript(name: String) -> String? { variables[name] }
 
   /// The bytes of a variable as they are.
-  static func bytes(_ name: String) -> [UInt8]? {
+  package static func bytes(_ name: String) -> [UInt8]? {
     guard let value = getenv(name) else { return nil }
     return Array(UnsafeBufferPointer(start: value, count: strlen(value)).map(UInt8.init(bitPattern:)))
   }
 }
 
 /// The environment as the C library has it, for child processes.
-func environmentPointer() -> UnsafePointer<UnsafeMutablePointer<CChar>?>? { rx_environment() }
+package func environmentPointer() -> UnsafePointer<UnsafeMutablePointer<CChar>?>? { rx_environment() }

@@ -1,60 +1,61 @@
 import Glibc
-import PipelineCore
-import Sinks
-import Sources_
+package import PipelineCore
 import Synchronization
-import Transport
+package import Transport
 
-extension Catalogue {
-  /// Everything that is built in.
-  static let builtIn = Catalogue.sources.adding(.operators).adding(.commands).adding(.sinks)
-}
-
-extension Printable {
-  /// Between quotes, fit for a terminal.
-  static func quote(_ text: String) -> String { "'\(cut(text, limit: 300))'" }
-}
-
-/// Turns files into plans: read, interpolate, parse, compile. `check` is this; `run` adds the launch.
-struct FrontEnd {
+/// Turns pipeline files of this machine into plans: reads them, finds what `${...}` stands for, and hands both to the
+/// ``PipelineCore/FrontEnd``. `rxd check` is this; `rxd run` adds the launch.
+package struct PipelineLoader {
   /// Where values of `${...}` come from.
-  struct Inputs: Sendable {
+  package struct Inputs: Sendable {
     /// False: nothing is read from the environment, placeholders stand for what has no default.
-    var readsEnvironment = true
+    package var readsEnvironment = true
     /// Variables from `--env-file`; those of the process come first.
-    var variables: [String: [UInt8]] = [:]
+    package var variables: [String: [UInt8]] = [:]
     /// Variables that come before all others: those of a test.
-    var overrides: [String: String] = [:]
+    package var overrides: [String: String] = [:]
     /// Where `${secret:NAME}` looks, beside the credentials directory.
-    var secretDirectories: [String] = []
+    package var secretDirectories: [String] = []
+
+    package init() {}
   }
 
-  /// One file after the front end. There is a plan exactly if there are no errors.
-  struct Result {
+  /// One file after the front end.
+  @dynamicMemberLookup package struct Loaded {
     /// As it was named on the command line.
-    var path: String
-    var source: SourceText?
-    var file: PipelineFile?
-    var plan: Plan?
-    var diagnostics: [Diagnostic] = []
-    /// Stands for what the file says, without what is put in: see ``PipelineCore/YAMLNode/pipelineMeaning``.
-    var meaning: UInt64 = 0
-    /// Stands for the variables and secrets that were put in; equal within a process if they are.
-    var values = 0
+    package var path: String
+    package var compiled: FrontEnd.Result
+    /// Stands for the variables and secrets that were filled in; equal within a process if they are.
+    package var values = 0
     /// The file could not be opened, so the exit status is another.
-    var isUnreadable = false
+    package var isUnreadable = false
 
-    var hasErrors: Bool { diagnostics.contains { $0.severity == .error } }
-    var hasWarnings: Bool { diagnostics.contains { $0.severity == .warning } }
+    /// What stands in place of a file that cannot be read.
+    package init(unreadable path: String, _ diagnostic: Diagnostic) {
+      self.path = path
+      compiled = FrontEnd.Result(diagnostics: [diagnostic])
+      isUnreadable = true
+    }
+
+    init(path: String, _ compiled: FrontEnd.Result, values: Int) {
+      self.path = path
+      self.compiled = compiled
+      self.values = values
+    }
+
+    package subscript<T>(dynamicMember member: WritableKeyPath<FrontEnd.Result, T>) -> T {
+      get { compiled[keyPath: member] }
+      set { compiled[keyPath: member] = newValue }
+    }
+    package subscript<T>(dynamicMember member: KeyPath<FrontEnd.Result, T>) -> T { compiled[keyPath: member] }
   }
 
-  var inputs = Inputs()
-  private let compiler: PipelineCompiler
-  private let files: FileProbe
+  package var inputs = Inputs()
+  private let front: FrontEnd
 
   /// `checksFiles`: whether the directories that sinks write to are there matters, because the pipelines are to run here, or
   /// are checked for it.
-  init(_ inputs: Inputs = Inputs(), checksFiles: Bool = false) {
+  package init(_ inputs: Inputs = Inputs(), catalogue: Catalogue = .builtIn, checksFiles: Bool = false) {
     self.inputs = inputs
     var environment: [String: String] = [:]
     if inputs.readsEnvironment {
@@ -62,116 +63,53 @@ struct FrontEnd {
       environment.merge(ProcessEnvironment.variables) { $1 }
     }
     environment.merge(inputs.overrides) { $1 }
-    compiler = PipelineCompiler(.builtIn, environment: environment)
     var files = inputs.readsEnvironment ? FileProbe.system : .none
     if !checksFiles { files.isMissingDirectory = { _ in false } }
-    self.files = files
+    front = FrontEnd(catalogue, environment: environment, files: files)
   }
 
-  /// Warns of names, and of standard input, that several of the files would have.
-  private func reportSharing(in results: inout [Result]) {
-    var named: [String: Located<String>] = [:]
-    var reader: (name: String, location: SourceLocation)?
-    for index in results.indices {
-      guard let plan = results[index].plan, let name = results[index].file?.name else { continue }
-      if let other = named[name.value] {
-        results[index].diagnostics.append(
-          Diagnostic(
-            .sharedName, "another of these pipelines is also called \(Printable.quote(name.value))", at: name.location,
-            notes: [.init("this one", at: other.location)],
-            help: "Give one of them another 'name': the log and the dead letters identify pipelines by name"))
-      } else {
-        named[name.value] = name
-      }
-      guard let location = plan.standardInput else { continue }
-      if results[index].path == "-" {
-        results[index].diagnostics.append(
-          Diagnostic(
-            .sharedStandardInput,
-            "the pipeline file itself is read from standard input, so this source cannot read it",
-            at: location, help: "Give the pipeline file by its path"))
-      } else if let reader {
-        results[index].diagnostics.append(
-          Diagnostic(
-            .sharedStandardInput,
-            "the pipeline \(Printable.quote(reader.name)) also reads standard input, and only one can",
-            at: location,
-            notes: [.init("it does so here", at: reader.location)], help: "Run them as separate processes"))
-      } else {
-        reader = (plan.name, location)
-      }
-    }
-  }
-
-  func load(_ path: String) -> Result {
+  package func load(_ path: String) -> Loaded {
     do throws(PosixError) {
       return compile(path, try Self.read(path))
     } catch {
-      return Result(
-        path: path,
-        diagnostics: [Diagnostic(.unreadableFile, error.message, at: nil, help: Self.help(error))],
-        isUnreadable: true)
+      return Loaded(
+        unreadable: path, Diagnostic(.unreadableFile, error.message, at: nil, help: Self.help(error)))
     }
   }
 
-  /// The files that one process is to run together: what only one of them can have is an error in the later one.
-  func load(_ paths: [String]) -> [Result] {
-    var results: [Result] = []
-    for path in paths {
-      var result = load(path)
-      if let plan = result.plan {
-        var diagnostics = Diagnostics()
-        plan.reportSharedAddresses(beside: results.compactMap(\.plan), into: &diagnostics)
-        result.diagnostics += diagnostics.all
-        if diagnostics.hasErrors { result.plan = nil }
-      }
-      results.append(result)
-    }
-    reportSharing(in: &results)
-    return results
+  /// The files that one process is to run together.
+  package func load(_ paths: [String]) -> [Loaded] {
+    var loaded = paths.map { load($0) }
+    var results = loaded.map(\.compiled)
+    FrontEnd.checkTogether(&results)
+    for index in loaded.indices { loaded[index].compiled = results[index] }
+    return loaded
   }
 
-  func compile(_ path: String, _ source: SourceText) -> Result {
-    var result = Result(path: path, source: source)
-    var diagnostics = Diagnostics()
-    if let root = YAMLReader.read(source, into: &diagnostics) {
-      result.meaning = root.pipelineMeaning
-      let used = UsedValues()
-      let interpolation =
-        inputs.readsEnvironment || !inputs.overrides.isEmpty ? Self.interpolation(inputs, used) : .noEnvironment
-      let node = interpolation.apply(to: root, into: &diagnostics)
-      let file = PipelineFileParser.parse(node, into: &diagnostics)
-      result.file = file
-      var compiler = compiler
-      compiler.schemas = Self.schemas(beside: path, used)
-      compiler.files = files
-      let plan = compiler.compile(file, into: &diagnostics)
-      result.values = used.hash
-      if !diagnostics.hasErrors { result.plan = plan }
-    }
-    result.diagnostics = diagnostics.all
-    return result
+  package func compile(_ path: String, _ source: SourceText) -> Loaded {
+    let used = UsedValues()
+    var front = front
+    if inputs.readsEnvironment || !inputs.overrides.isEmpty { front.values = Self.interpolation(inputs, used) }
+    front.compiler.schemas = Self.schemas(beside: path, used)
+    let compiled = front.compile(source)
+    return Loaded(path: path, compiled, values: used.hash)
   }
 
-  /// The tests of a file; what is wrong with them is told in `diagnostics`.
-  func tests(of loaded: Result, into diagnostics: inout Diagnostics) -> [PipelineTest] {
-    guard let plan = loaded.plan, let file = loaded.file, let source = loaded.source else { return [] }
-    return PipelineTestReader.read(file.tests, of: plan, into: &diagnostics) { environment, found in
-      var inputs = inputs
-      inputs.overrides = environment
-      let own = FrontEnd(inputs).compile(loaded.path, source)
-      found.report(contentsOf: own.diagnostics)
-      return own.plan
-    }
+  /// The same file with other values of some variables.
+  package func compile(_ loaded: Loaded, overriding variables: [String: String]) -> Loaded? {
+    guard let source = loaded.source else { return nil }
+    var inputs = inputs
+    inputs.overrides = variables
+    return PipelineLoader(inputs, catalogue: front.compiler.catalogue).compile(loaded.path, source)
   }
 
   // MARK: Files
 
   /// Reads a file whole, at most one byte more than a pipeline file may have; `-` is standard input.
-  static func read(_ path: String) throws(PosixError) -> SourceText {
+  package static func read(_ path: String) throws(PosixError) -> SourceText {
     let limit = YAMLLimits.standard.fileBytes + 1
     if path == "-" || path == "/dev/stdin" {
-      return SourceText(name: "<stdin>", bytes: try drain(.standardInput, limit: limit))
+      return SourceText(name: SourceText.standardInputName, bytes: try drain(.standardInput, limit: limit))
     }
     // A shell's <(command) is a pipe under /dev/fd; any other pipe could keep us waiting for ever.
     let isShellPipe = path.hasPrefix("/dev/fd/") || path.hasPrefix("/proc/self/fd/")
@@ -276,7 +214,7 @@ struct FrontEnd {
 
   /// Reads `NAME=value` lines: blank lines and those that begin with # are skipped, `export` and one
   /// pair of quotes around the value are taken off.
-  static func readVariables(_ path: String) throws(PosixError) -> [String: [UInt8]] {
+  package static func readVariables(_ path: String) throws(PosixError) -> [String: [UInt8]] {
     let source = try read(path)
     var result: [String: [UInt8]] = [:]
     for number in 1...max(1, source.lineCount) {

@@ -1,10 +1,10 @@
 import Glibc
-import PipelineCore
-import Transport
+package import PipelineCore
+internal import Transport
 
 extension FileProbe {
   /// The machine's own file system. A device or pipe is not opened.
-  static let system = FileProbe(
+  package static let system = FileProbe(
     problem: { path in
       do throws(PosixError) {
         _ = try FileDescriptor.openForReading(path, kinds: [.regular])

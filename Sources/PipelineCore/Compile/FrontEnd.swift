@@ -1,0 +1,74 @@
+/// The way from the text of a pipeline file to its plan: read, fill in values, parse, compile. The program, the embedding
+/// library and the tests all go this way.
+public struct FrontEnd: Sendable {
+  public var compiler: PipelineCompiler
+  /// What `${...}` stands for.
+  public var values: Interpolation
+
+  /// - Parameters:
+  ///   - catalogue: the components that files can name.
+  ///   - values: what `${...}` stands for.
+  ///   - environment: `env` in expressions.
+  ///   - schemas: where schema files come from.
+  ///   - files: looks at files that parameters name.
+  public init(
+    _ catalogue: Catalogue, values: Interpolation = .noEnvironment, environment: [String: String] = [:],
+    schemas: SchemaFiles = .none, files: FileProbe = .none
+  ) {
+    compiler = PipelineCompiler(catalogue, environment: environment, schemas: schemas)
+    compiler.files = files
+    self.values = values
+  }
+
+  /// One text after the front end. There is a plan exactly if there are no errors.
+  public struct Result: Sendable {
+    public var source: SourceText?
+    /// The text as nodes, values filled in; nil if it is not YAML.
+    public var node: YAMLNode?
+    /// As far as it could be understood; nil if the text is not YAML.
+    public var file: PipelineFile?
+    public var plan: Plan?
+    /// In the order in which they were found.
+    public var diagnostics: [Diagnostic] = []
+    /// Equal for two texts that say the same, without what is filled in: see ``YAMLNode/pipelineMeaning``.
+    public var meaning: UInt64 = 0
+
+    public init(source: SourceText? = nil, diagnostics: [Diagnostic] = []) {
+      self.source = source
+      self.diagnostics = diagnostics
+    }
+
+    public var hasErrors: Bool { diagnostics.contains { $0.severity == .error } }
+    public var hasWarnings: Bool { diagnostics.contains { $0.severity == .warning } }
+  }
+
+  /// Everything but the plan, which needs no components.
+  public func parse(_ source: SourceText) -> Result {
+    var result = Result(source: source)
+    var diagnostics = Diagnostics()
+    if let root = YAMLReader.read(source, into: &diagnostics) {
+      result.meaning = root.pipelineMeaning
+      let node = values.apply(to: root, into: &diagnostics)
+      result.node = node
+      result.file = PipelineFileParser.parse(node, into: &diagnostics)
+    }
+    result.diagnostics = diagnostics.all
+    return result
+  }
+
+  /// Reports every error and warning of the text, its tests excepted.
+  public func compile(_ source: SourceText) -> Result {
+    var result = parse(source)
+    guard let file = result.file else { return result }
+    var diagnostics = Diagnostics()
+    let plan = compiler.compile(file, into: &diagnostics)
+    result.diagnostics += diagnostics.all
+    if !result.hasErrors { result.plan = plan }
+    return result
+  }
+
+  /// The same for a text in memory; `name` is what diagnostics call it.
+  public func compile(_ text: String, name: String = "pipeline.yaml") -> Result {
+    compile(SourceText(name: name, text: text))
+  }
+}

@@ -1,0 +1,14 @@
+extension FrontEnd.Result {
+  /// The tests of the file; what is wrong with them goes to `diagnostics`. `recompile`: the same file with other values of
+  /// some variables; nil if it cannot be compiled anew.
+  public func tests(
+    into diagnostics: inout Diagnostics, recompile: @escaping (_ variables: [String: String]) -> FrontEnd.Result?
+  ) -> [PipelineTest] {
+    guard let plan, let file else { return [] }
+    return PipelineTestReader.read(file.tests, of: plan, into: &diagnostics) { variables, found in
+      let own = recompile(variables)
+      found.report(contentsOf: own?.diagnostics ?? [])
+      return own?.plan
+    }
+  }
+}

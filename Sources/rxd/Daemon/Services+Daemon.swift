@@ -1,0 +1,18 @@
+import PipelineCore
+import PipelineRuntime
+import Transport
+
+extension Services {
+  /// The real ones: libcurl, the log, the system's random numbers, threads.
+  static func real(_ log: LogWriter) -> Services {
+    Services(
+      http: DeferredHTTPClient(),
+      log: { level, component, message in log.write(level.logLevel, component, message) },
+      deadLetter: { letter in log.reject(letter) },
+      random: {
+        var generator = SystemRandomNumberGenerator()
+        return generator.next()
+      },
+      worker: { WorkThread("rxd \($0)") })
+  }
+}
