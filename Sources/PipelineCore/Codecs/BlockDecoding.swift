@@ -1,16 +1,16 @@
 import Synchronization
 
-/// Decodes an input on the thread that reads it, block after block, so that the pipeline's thread gets rows.
+/// Decodes an input in blocks on the thread that reads it, so that the pipeline thread receives rows.
 ///
-/// `decode` is called on one thread at a time, in the order of the input. What it returns may be used, and let go of,
-/// on another thread.
+/// `decode` is called on one thread at a time, in the order of the input. Its result may be used and released on
+/// another thread.
 public final class BlockDecoding: @unchecked Sendable {
   private let decoder: any EventDecoder
   private let free = Mutex<[Rows]>([])
-  /// As many as small files are handed over together.
+  /// As many as the reader hands over together for small files.
   private static let mostFree = 16
 
-  /// Rows with the memory that they point into, used again and again.
+  /// Reusable rows with the memory that they point into.
   final class Rows: @unchecked Sendable {
     let batch = RowBatch()
     let arena = Arena()
@@ -18,24 +18,24 @@ public final class BlockDecoding: @unchecked Sendable {
 
   public init(_ decoder: any EventDecoder) { self.decoder = decoder }
 
-  /// Where a row begins that was handed in but not yet decoded, because its end is missing; nil: there is none.
+  /// The input offset of a row that is incomplete and so not yet decoded; nil: there is none.
   public var pendingOffset: Int64? { decoder.pendingOffset }
 
-  /// Another input begins.
+  /// Starts another input.
   public func reset() { decoder.reset() }
 
-  /// How the input must be cut.
+  /// How the reader must cut the input.
   public var framing: Framing { decoder.framing }
 
-  /// Where decoding can go on behind the last block, and what a decoder must know for that.
+  /// The state from which another decoder can continue after the last block.
   ///
-  /// - Parameter end: Where the last block ended in the input.
+  /// - Parameter end: The input offset of the last block's end.
   public func position(behind end: Int64) -> DecodingPosition {
     DecodingPosition(offset: decoder.pendingOffset ?? end, memory: decoder.memory)
   }
 
-  /// Decodes the next block. `offset`: where it begins in the input. `isLast`: the input ends with it. `isPassedOn`: it
-  /// will probably be passed on as it stands, so its rows need not be found.
+  /// Decodes the next block. `offset`: its start in the input. `isLast`: the input ends with it. `isPassedOn`: the
+  /// block will probably pass through unchanged, so its rows need not be found.
   public func decode(_ slab: Slab, offset: Int64, isLast: Bool, isPassedOn: Bool = false) -> DecodedBlock {
     let rows = free.withLock { $0.popLast() } ?? Rows()
     if !decoder.index(slab, offset: offset, isPassedOn: isPassedOn, into: rows.batch) {
@@ -51,7 +51,7 @@ public final class BlockDecoding: @unchecked Sendable {
   }
 }
 
-/// The rows of one block. They are valid as long as it lives.
+/// The rows of one block; valid as long as the block lives.
 public final class DecodedBlock: @unchecked Sendable {
   private let slab: Slab
   private let rows: BlockDecoding.Rows

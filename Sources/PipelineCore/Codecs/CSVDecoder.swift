@@ -16,13 +16,13 @@ public struct CSVDecoding: Sendable, Equatable {
   public var header: Header = .firstRow
   /// One ASCII character.
   public var delimiter: UInt8 = UInt8(ascii: ",")
-  /// One ASCII character; doubled within a quoted field it stands for itself. nil: quotes mean nothing.
+  /// One ASCII character; doubled in a quoted field it stands for itself. Nil: quotes have no meaning.
   public var quote: UInt8? = UInt8(ascii: "\"")
   /// `string` or `infer`, for unquoted fields; quoted ones are strings.
   public var types: FieldType = .string
   /// Whether an unquoted field without text is null rather than an empty string; nil: with `infer` only.
   public var emptyIsNull: Bool?
-  /// A row with quoted line breaks may be this long, in bytes.
+  /// The longest row with quoted line breaks, in bytes.
   public var rowLimit = 1 << 20
 
   public init() {}
@@ -30,22 +30,22 @@ public struct CSVDecoding: Sendable, Equatable {
 
 /// `csv`. Fields without doubled quotes stay where they are in the slab.
 ///
-/// A row with fewer or more fields than there are columns is refused. When the quotes of a row make no
-/// sense or do not end within the limit, its first line is refused and reading goes on with the next line.
-/// Blank lines are skipped. A second column of the same name gets the suffix `_2`, and so on.
+/// A row with fewer or more fields than there are columns is rejected. If the quotes of a row are malformed or do not
+/// end within the limit, its first line is rejected and decoding continues with the next line. Blank lines are skipped.
+/// A second column of the same name gets the suffix `_2`, and so on.
 final class CSVDecoder: EventDecoder {
   private let options: CSVDecoding
   private let invalidUTF8: InvalidUTF8
   private let quote: UInt8
   private let delimiter: UInt8
   private let types: FieldType
-  /// Unquoted fields are strings as they stand, all of them.
+  /// All unquoted fields are strings, taken literally.
   private let areStrings: Bool
   private let emptyIsNull: Bool
   @exclusivity(unchecked) private var names: FieldNames?
-  /// The header row as it came.
+  /// The text of the header row.
   private(set) var memory: [UInt8] = []
-  /// The beginning of a row whose end has not come yet, and where it began.
+  /// The start of an incomplete row, and its input offset.
   private let carried = OutputBuffer()
   private var carriedOffset: Int64 = 0
   private var carriedState = RowScanner.State.fieldStart
@@ -106,7 +106,7 @@ final class CSVDecoder: EventDecoder {
       read(text, from: first, offset: offset, isLast: isLast, arena, rows)
       return
     }
-    // Go on where the scan stopped; the row is copied once, when its end is there.
+    // Continues where the scan stopped; the row is copied once, when it is complete.
     var scanner = RowScanner(options, state: carriedState)
     switch scanner.scan(text, from: 0) {
     case .row(let end, let next) where carried.count + end <= options.rowLimit:
@@ -120,7 +120,7 @@ final class CSVDecoder: EventDecoder {
       carried.append(text)
       carriedState = scanner.state
     default:
-      // The first line is refused and what follows it is read anew.
+      // The first line is rejected, and the rest is scanned again.
       carried.append(text)
       let again = arena.copy(carried.bytes)
       let start = carriedOffset
@@ -129,13 +129,13 @@ final class CSVDecoder: EventDecoder {
     }
   }
 
-  /// Reads rows from `first` on; `offset` is the place of the text's start.
+  /// Reads rows from `first` on; `offset` is the input offset of the text.
   private func read(
     _ text: UnsafeRawBufferPointer, from first: Int, offset: Int64, isLast: Bool, _ arena: Arena,
     _ rows: RowBatch
   ) {
     var at = first
-    // Behind this place there is no quote, so that lines are rows.
+    // No quote follows this offset, so lines are rows.
     var nextQuote = options.quote == nil ? text.count : text.offset(of: quote, from: at) ?? text.count
     while at < text.count {
       let lineEnd = text.offset(of: 0x0A, from: at) ?? text.count
@@ -256,7 +256,7 @@ final class CSVDecoder: EventDecoder {
     return types.read(text) ?? .string(text)
   }
 
-  /// The field whose opening quote is at `start`, and the place behind its closing quote.
+  /// The field whose opening quote is at `start`, and the offset after its closing quote.
   private func quotedField(
     _ row: UnsafeRawBufferPointer, _ start: Int, _ arena: Arena
   ) -> (Value, next: Int) {
@@ -281,22 +281,22 @@ final class CSVDecoder: EventDecoder {
 }
 
 extension UnsafeRawBufferPointer {
-  /// Without a carriage return at the end.
+  /// The text without a carriage return at its end.
   @inline(__always)
   fileprivate var withoutReturn: UnsafeRawBufferPointer {
     count > 0 && self[count - 1] == 0x0D ? part(0, count - 1) : self
   }
 }
 
-/// Finds the ends of rows whose quoted fields may hold line breaks; can stop anywhere and go on.
+/// Finds the ends of rows whose quoted fields may contain line breaks; can stop anywhere and continue.
 struct RowScanner {
   enum State { case fieldStart, plain, quoted, closed, closedReturn }
   enum Finding {
     /// The row ends before `end`; the next begins at `next`.
     case row(end: Int, next: Int)
-    /// A quoted field goes on behind the text.
+    /// A quoted field continues after the text.
     case open
-    /// What stands at this place cannot follow a closing quote.
+    /// The byte at this offset cannot follow a closing quote.
     case malformed(at: Int)
   }
 

@@ -1,7 +1,7 @@
 /// How comma-separated values are written.
 public struct CSVEncoding: Sendable, Equatable {
-  /// The columns. nil: the keys of the first event; then an event with another key is refused, so that
-  /// nothing is lost in silence. Named columns select: other keys are left out.
+  /// The columns. Nil: the keys of the first event; an event with another key is then rejected, so that nothing is lost
+  /// silently. Named columns select: other keys are left out.
   public var columns: [String]?
   /// Whether the first row names the columns.
   public var header = true
@@ -13,10 +13,10 @@ public struct CSVEncoding: Sendable, Equatable {
   public init() {}
 }
 
-/// `csv`: maps by columns, lists as they are. Absent and null are empty fields, the empty string is `""`;
-/// lists and maps within become JSON. Rows end with a line feed.
+/// `csv`: maps by columns, lists in order. Absent and null are empty fields, the empty string is `""`; nested lists and
+/// maps become JSON. Rows end with a line feed.
 final class CSVEncoder: EventEncoder {
-  /// Of the header, and of the columns where they are those of the first event.
+  /// The state is the header, and the columns if the first event determines them.
   var keepsState: Bool { true }
 
   private let options: CSVEncoding
@@ -108,7 +108,7 @@ final class CSVEncoder: EventEncoder {
     return nil
   }
 
-  /// Members mostly come in the order of the columns, so the search begins there.
+  /// Members mostly follow the order of the columns, so the search starts at the last hit.
   private func find(
     _ key: UnsafeRawBufferPointer, in entries: UnsafeBufferPointer<Entry>, near index: Int
   ) -> Value? {
@@ -132,7 +132,7 @@ final class CSVEncoder: EventEncoder {
       text.clear()
       if let failure = JSONWriter.append(value, to: text) { return failure }
       var bytes = text.bytes
-      // Texts of JSON without their quotes: "NaN", timestamps, durations.
+      // JSON texts without their quotes: "NaN", timestamps, durations.
       if bytes.count >= 2, bytes[0] == UInt8(ascii: "\"") { bytes = bytes.part(1, bytes.count - 1) }
       appendText(bytes, to: output)
       return nil

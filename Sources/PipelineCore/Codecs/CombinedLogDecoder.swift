@@ -1,10 +1,9 @@
-/// `regex` with the pattern `combined`: the access logs of Apache and nginx, taken apart without a regular
-/// expression.
+/// `regex` with the pattern `combined`: the access logs of Apache and nginx, parsed without a regular expression.
 ///
-/// Fields: `host`, `ident`, `user`, `time` (timestamp), `method`, `path`, `protocol`, `status` (int),
-/// `bytes` (int), `referrer`, `agent`. `-` is null. A request that is not `METHOD path protocol` is all in
-/// `path`, the other two being null. Lines of the common log format have null for the last two. What
-/// stands behind the agent is in `extra`, which other lines lack. Texts keep the server's escapes (`\"`).
+/// Fields: `host`, `ident`, `user`, `time` (timestamp), `method`, `path`, `protocol`, `status` (int), `bytes` (int),
+/// `referrer`, `agent`. `-` is null. A request other than `METHOD path protocol` is entirely in `path`, and the other
+/// two are null. Lines of the common log format have null for the last two. Text after the agent is in `extra`, which
+/// other lines lack. Texts keep the server's escapes (`\"`).
 final class CombinedLogDecoder: EventDecoder {
   private let invalidUTF8: InvalidUTF8
   private let types: UnsafeMutableBufferPointer<FieldType>
@@ -13,7 +12,7 @@ final class CombinedLogDecoder: EventDecoder {
     "host", "ident", "user", "time", "method", "path", "protocol", "status", "bytes", "referrer", "agent",
     "extra",
   ]
-  /// The fields and what they are read as.
+  /// The fields and their types.
   static func fields(_ types: [String: FieldType]) -> [(name: String, type: FieldType)] {
     fieldNames.enumerated().map { index, name in
       (name, types[name] ?? (index == 3 ? .timestamp : index == 7 || index == 8 ? .int : .string))
@@ -72,7 +71,7 @@ final class CombinedLogDecoder: EventDecoder {
   ) -> RejectReason? {
     let keys = names.keys
     var at = 0
-    /// The text up to `byte`, which is passed over.
+    /// The text up to `byte`, which is skipped.
     func upTo(_ byte: UInt8) -> UnsafeRawBufferPointer? {
       guard let end = line.offset(of: byte, from: at) else { return nil }
       defer { at = end + 1 }
@@ -83,7 +82,7 @@ final class CombinedLogDecoder: EventDecoder {
       at += 1
       return true
     }
-    /// The text in quotes; a backslash hides the byte behind it.
+    /// The text in quotes; a backslash escapes the next byte.
     func quoted() -> UnsafeRawBufferPointer? {
       guard pass(UInt8(ascii: "\"")) else { return nil }
       let start = at
@@ -117,7 +116,7 @@ final class CombinedLogDecoder: EventDecoder {
         agent = second
         if pass(space) { extra = line.part(at, line.count) }
       } else {
-        // A line that was cut off within quotes is no line of this format.
+        // A line that ends within quotes is not of this format.
         at = before
         while let quote = line.offset(of: UInt8(ascii: "\""), from: at) {
           at = quote

@@ -36,7 +36,7 @@ final class ControlEscapingEncoder: EventEncoder {
 
 /// Text that comes from data, made safe for a terminal or a log line.
 public enum ControlEscaping {
-  /// Appends `bytes` with what could drive a terminal written as `\u001b`, `\xff`, `\n`, `\r`.
+  /// Appends `bytes` with control sequences for terminals escaped as `\u001b`, `\xff`, `\n`, `\r`.
   public static func append(
     _ bytes: UnsafeRawBufferPointer, to output: OutputBuffer, keepsLineBreaks: Bool = false
   ) {
@@ -69,7 +69,7 @@ public enum ControlEscaping {
     output.append(bytes.part(plain, bytes.count))
   }
 
-  /// As JSON escapes: beyond the first plane two of them.
+  /// A JSON escape; two of them beyond the first plane.
   private static func appendEscape(_ scalar: UInt32, to output: OutputBuffer) {
     guard scalar <= 0xFFFF else {
       appendEscape(0xD800 + (scalar - 0x10000) >> 10, to: output)
@@ -89,7 +89,7 @@ public enum ControlEscaping {
     return UTF8Text.firstError(bytes.part(at, at + length)) == nil ? length : 0
   }
 
-  /// `length` must be what `sequenceLength` said.
+  /// `length` must be the result of `sequenceLength`.
   private static func scalar(_ bytes: UnsafeRawBufferPointer, _ at: Int, _ length: Int) -> UInt32 {
     var scalar = UInt32(bytes[at])
     if length > 1 { scalar &= 0x7F >> UInt32(length) }

@@ -1,12 +1,12 @@
-/// Turns bytes into events. One decoder serves one input (a file, a connection, standard input).
+/// Decodes bytes into events. One decoder serves one input (a file, a connection, standard input).
 ///
-/// Called on one thread at a time. The caller keeps the slab alive as long as it uses the rows, to the end
-/// of the turn at least.
+/// Called on one thread at a time. The caller keeps the slab alive as long as it uses the rows, at least to the end of
+/// the turn.
 public protocol EventDecoder: AnyObject {
   /// How the input must be cut for this decoder.
   var framing: Framing { get }
 
-  /// Decodes `range` of the slab, the continuation of what was handed in before, and adds to `rows`.
+  /// Decodes `range` of the slab, which continues the input so far, and adds to `rows`.
   ///
   /// - Parameters:
   ///   - offset: Where the range begins in the input, in bytes. A byte order mark is skipped at 0.
@@ -14,22 +14,22 @@ public protocol EventDecoder: AnyObject {
   func decode(
     _ slab: Slab, _ range: Range<Int>, offset: Int64, isLast: Bool, arena: Arena, into rows: RowBatch)
 
-  /// Takes a whole slab as a block of lines that need no rows, if it is one; then nothing else is done.
+  /// Takes a whole slab as a block of lines that need no rows, if possible; otherwise does nothing and returns false.
   ///
-  /// - Parameter isPassedOn: The block will probably be passed on as it stands (``PassThroughLines``): then it is enough to
-  ///   know that it can be, and ``RowBatch/indexDocuments()`` finds the rest if need be.
+  /// - Parameter isPassedOn: The block will probably pass through unchanged (``PassThroughLines``): it is then enough
+  ///   to know that it can, and ``RowBatch/indexDocuments()`` finds the documents if needed.
   func index(_ slab: Slab, offset: Int64, isPassedOn: Bool, into rows: RowBatch) -> Bool
 
-  /// Where the first row begins that was handed in but not yet decoded, because its end is missing; nil if
-  /// there is none. A checkpoint must not lie behind it.
+  /// The input offset of a row that is incomplete and so not yet decoded; nil: there is none. A checkpoint must not lie
+  /// behind it.
   var pendingOffset: Int64? { get }
 
-  /// What decoding must know when it goes on in the middle of the input: the header line of a CSV file.
-  /// Empty where there is nothing to know.
+  /// What decoding needs to continue in the middle of the input: the header line of a CSV file. Empty if nothing is
+  /// needed.
   var memory: [UInt8] { get }
 
-  /// Forgets everything: the next range is the start of an input. `memory` comes from a decoder of the same
-  /// options that went on to the place where this one begins.
+  /// Resets the decoder: the next range starts an input. `memory` comes from a decoder with the same options at the
+  /// point where this one starts.
   func reset(memory: [UInt8])
 }
 
@@ -46,9 +46,9 @@ extension EventDecoder {
   }
 }
 
-/// Where in an input a decoder can go on, as another one of the same options.
+/// Where in an input another decoder with the same options can continue.
 public struct DecodingPosition: Sendable, Equatable {
-  /// Everything before it has been decoded, in bytes.
+  /// Everything before this offset has been decoded, in bytes.
   public var offset: Int64 = 0
   /// See ``EventDecoder/memory``.
   public var memory: [UInt8] = []
@@ -61,24 +61,24 @@ public struct DecodingPosition: Sendable, Equatable {
 
 /// How an input is cut into ranges for a decoder.
 public enum Framing: Sendable {
-  /// Behind a line feed; only the last range may end otherwise. Rows never span ranges, except for CSV rows
-  /// with quoted line breaks, which the decoder joins.
+  /// After a line feed; only the last range may end otherwise. Rows never span ranges, except CSV rows with quoted line
+  /// breaks, which the decoder joins.
   case lines
-  /// The input is handed over in one range.
+  /// The input comes in one range.
   case whole
-  /// Anywhere: a range is an event.
+  /// Anywhere: each range is an event.
   case chunks
 }
 
-/// How a source offers its input.
+/// How a source delivers its input.
 public enum InputUnit: Sendable {
-  /// A stream without units of its own: standard input, a file, a connection.
+  /// A stream without units: standard input, a file, a connection.
   case stream
-  /// One piece at a time: an HTTP body, a message, a datagram.
+  /// One unit at a time: an HTTP body, a message, a datagram.
   case body
 }
 
-/// The formats that `decode:` knows.
+/// The formats of `decode:`.
 public enum DecoderFormat: String, Sendable, CaseIterable {
   case text, lines, whole, json, ndjson, csv, logfmt, regex, bytes
 
@@ -97,17 +97,17 @@ public enum DecoderFormat: String, Sendable, CaseIterable {
   }
 }
 
-/// What becomes of text that is not UTF-8.
+/// How text that is not UTF-8 is handled.
 public enum InvalidUTF8: String, Sendable, CaseIterable {
-  /// The row is refused, with its bytes.
+  /// The row is rejected, with its bytes.
   case reject
   /// Each faulty sequence becomes U+FFFD.
   case replace
-  /// The row is an event of raw bytes. In formats with structure the same as `reject`.
+  /// The row is an event of raw bytes. In structured formats the same as `reject`.
   case bytes
 }
 
-/// How to read an input. A plain value.
+/// How to decode an input.
 public struct DecoderOptions: Sendable, Equatable {
   public var format: DecoderFormat = .text
   public var unit: InputUnit = .stream
@@ -122,7 +122,7 @@ public struct DecoderOptions: Sendable, Equatable {
     self.unit = unit
   }
 
-  /// How the input must be cut; what their decoder says.
+  /// How the input must be cut, according to the decoder.
   public var framing: Framing {
     switch format {
     case .text, .json: unit == .stream ? .lines : .whole
@@ -132,24 +132,23 @@ public struct DecoderOptions: Sendable, Equatable {
     }
   }
 
-  /// Whether the input must be text, so that one which is compressed is a mistake.
+  /// Whether the input must be text, so that a compressed input is an error.
   public var readsText: Bool { format != .bytes && invalidUTF8 != .bytes }
 
-  /// Whether several decoders of these options, each given some of the blocks of an input, find the same rows as one
-  /// that is given all: what a block means does not depend on the blocks before it.
+  /// Whether several decoders with these options, each given some blocks of an input, find the same rows as one decoder
+  /// given all blocks: no block depends on earlier blocks.
   public var readsBlocksApart: Bool {
     switch format {
     case .text, .lines, .json, .ndjson, .logfmt, .regex: framing == .lines
-    // Of CSV the first row may name the columns, and a row in quotes may go on in the next block.
+    // The first row of CSV may name the columns, and a quoted row may continue in the next block.
     case .csv, .whole, .bytes: false
     }
   }
 
-  /// Whether nobody can go on in the middle of an input who does not know how it begins: the first row of CSV names the
-  /// columns.
+  /// Whether decoding in the middle of an input needs its start: the first row of CSV names the columns.
   public var needsBeginning: Bool { format == .csv && csv.header == .firstRow }
 
-  /// The decoder for these options, for one input.
+  /// Makes a decoder for one input.
   public func decoder() throws(CodecFailure) -> any EventDecoder {
     switch format {
     case .text: unit == .stream ? LineDecoder(self) : WholeDecoder(self)
@@ -166,17 +165,17 @@ public struct DecoderOptions: Sendable, Equatable {
   }
 }
 
-/// Options that make no decoder or encoder.
+/// Invalid decoder or encoder options.
 public struct CodecFailure: Error, Sendable, Equatable {
   /// The option, as in the pipeline file: `pattern`, `csv.delimiter`.
   public var option: String
-  /// What is wrong, why, what to do.
+  /// What is wrong and why.
   public var message: String
-  /// Where in the option's text, in bytes, if known.
+  /// The byte offset in the option's text, if known.
   public var offset: Int?
-  /// The option's text as it was probably meant; nil: nobody knows.
+  /// The option's text as it was probably meant; nil: unknown.
   public var replacement: String?
-  /// What to do, a sentence; nil: nothing is known that helps.
+  /// What to do, a sentence; nil: no advice.
   public var help: String?
 
   public init(
@@ -194,9 +193,9 @@ extension CodecFailure: CustomStringConvertible {
   public var description: String { message }
 }
 
-/// How JSON documents are read.
+/// How JSON documents are decoded.
 public struct JSONDecoding: Sendable, Equatable {
-  /// How closely documents are looked at before they become events.
+  /// How thoroughly documents are checked before they become events.
   public var check: JSONParser.Check = .outline
   public var limits = JSONLimits()
   public init() {}

@@ -1,21 +1,21 @@
-/// Turns events into bytes. One encoder serves one output (a file, a connection, standard output).
+/// Encodes events as bytes. One encoder serves one output (a file, a connection, standard output).
 public protocol EventEncoder: AnyObject {
-  /// The media type of what it writes.
+  /// The media type of the output.
   var mediaType: StaticString { get }
 
-  /// Appends the text of one event with its terminator. Returns why it has none: then nothing was appended.
+  /// Appends the text of one event with its terminator. On failure returns the reason and appends nothing.
   func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure?
 
-  /// Whether what it appends depends on the events before, so that one encoder must see all of them.
+  /// Whether its output depends on earlier events, so that one encoder must see all of them.
   var keepsState: Bool { get }
 
-  /// The next event is the first of an output: a CSV header is due again.
+  /// The next event starts an output: a CSV header is due again.
   func reset()
 
-  /// Whether lines of this kind come out as they went in.
+  /// Whether lines of this kind are encoded unchanged.
   func passes(_ kind: PassThroughLines.Kind) -> Bool
 
-  /// Appends what an output of events that were encoded already must begin with: the header of CSV.
+  /// Appends what an output of already encoded events must start with: the header of CSV.
   func appendHeader(to output: OutputBuffer)
 }
 
@@ -26,7 +26,7 @@ extension EventEncoder {
   public func appendHeader(to output: OutputBuffer) {}
 }
 
-/// The formats that `encode:` knows.
+/// The formats of `encode:`.
 public enum EncoderFormat: String, Sendable, CaseIterable {
   case text, lines, json, ndjson, csv, logfmt, bytes
 
@@ -43,21 +43,21 @@ public enum EncoderFormat: String, Sendable, CaseIterable {
   }
 }
 
-/// How to write events. A plain value.
+/// How to encode events.
 public struct EncoderOptions: Sendable, Equatable {
   public var format: EncoderFormat = .json
   /// For `json`: how many spaces a level is indented; nil for one line. At most 16.
   public var indent: Int?
   public var csv = CSVEncoding()
-  /// For a terminal: bytes that could drive it (control characters, ESC, direction marks) are written as
-  /// escapes, `\u001b`. In JSON the meaning stays the same.
+  /// For a terminal: control sequences (control characters, ESC, direction marks) are written as escapes, `\u001b`. In
+  /// JSON the meaning stays the same.
   public var escapeControls = false
-  /// Whether each event ends with a line feed, where the format says so. Off for bodies of one event.
+  /// Whether each event ends with a line feed, if the format has one. False for bodies of one event.
   public var terminated = true
 
   public init(_ format: EncoderFormat = .json) { self.format = format }
 
-  /// The encoder for these options, for one output.
+  /// Makes an encoder for one output.
   public func encoder() throws(CodecFailure) -> any EventEncoder {
     let encoder: any EventEncoder
     switch format {
@@ -71,7 +71,7 @@ public struct EncoderOptions: Sendable, Equatable {
     case .bytes: encoder = BytesEncoder()
     }
     guard escapeControls else { return encoder }
-    // Line breaks inside an event are layout in indented JSON and in quoted CSV fields.
+    // Line breaks within an event belong to indented JSON and to quoted CSV fields.
     let layout = format == .csv || (format == .json && indent != nil)
     return ControlEscapingEncoder(encoder, keepsLineBreaks: layout, terminated: terminated && format != .bytes)
   }
@@ -150,7 +150,7 @@ final class BytesEncoder: EventEncoder {
   func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure? { appendBare(value, to: output) }
 }
 
-/// Strings and bytes as they are, durations, timestamps and types without quotes, everything else as JSON.
+/// Strings and bytes literally; durations, timestamps and types without quotes; everything else as JSON.
 @inline(__always)
 private func appendBare(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
   let value = value.unwrapped
@@ -173,7 +173,7 @@ private func appendBare(_ value: Value, to output: OutputBuffer) -> EncodingFail
 }
 
 extension Value {
-  /// What is inside optionals; null for one without a value.
+  /// The value inside optionals; null for an optional without a value.
   var unwrapped: Value {
     var value = self
     while value.is(.optional) { value = value.wrapped ?? .null }

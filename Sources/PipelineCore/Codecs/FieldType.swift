@@ -1,21 +1,21 @@
 import CJSON
 
-/// What the text of a field is read as.
+/// The type of a field's text.
 public enum FieldType: String, Sendable, CaseIterable {
   case string
   /// Digits with an optional sign, within Int64.
   case int
-  /// A decimal number as JSON has it, written as it came where nobody changes it.
+  /// A decimal number in JSON's form; an unchanged number is written as it came.
   case double
   /// `true` or `false`.
   case bool
   /// RFC 3339 (`2015-05-17T10:05:03Z`) or the access log's `17/May/2015:10:05:03 +0000`.
   case timestamp
-  /// A JSON number as JSON reads it, `true`, `false`, nothing at all as null; else a string. What begins
-  /// with a superfluous zero stays a string.
+  /// A JSON number, `true`, `false`, or null for an empty text; otherwise a string. A number with a superfluous leading
+  /// zero is a string.
   case infer
 
-  /// Reads `text`, which must outlive the value; nil if it is not of this type. Except for `string`, nothing at all is
+  /// Reads `text`, which must outlive the value; nil if it is not of this type. Except for `string`, an empty text is
   /// null.
   func read(_ text: UnsafeRawBufferPointer) -> Value? {
     if self == .string { return .string(text) }
@@ -58,7 +58,7 @@ public enum FieldType: String, Sendable, CaseIterable {
       let digit = text[at] &- 0x30
       guard digit < 10 else { return nil }
       let (shifted, overflow) = number.multipliedReportingOverflow(by: 10)
-      // Summing downwards reaches Int64.min.
+      // Summing in negative numbers reaches Int64.min.
       let (sum, more) = shifted.subtractingReportingOverflow(Int64(digit))
       if overflow || more { return nil }
       number = sum
@@ -76,7 +76,7 @@ extension UnsafeRawBufferPointer {
   }
 }
 
-/// Reads the timestamps of logs.
+/// Parses the timestamps of logs.
 enum TimestampText {
   static func read(_ text: UnsafeRawBufferPointer) -> Value? {
     if text.count > 2, text[2] == UInt8(ascii: "/") { return accessLog(text) }

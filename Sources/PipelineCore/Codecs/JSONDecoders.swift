@@ -54,10 +54,10 @@ final class JSONLinesDecoder: EventDecoder {
   }
 }
 
-/// `json` of bodies: one document, or several behind each other, on lines of their own or not.
+/// `json` of bodies: one document, or several after each other, on separate lines or not.
 ///
-/// A document that is malformed inside its brackets costs itself. Behind one that never ends, the next
-/// document is looked for at the start of a line.
+/// A document that is malformed inside its brackets is rejected alone. After one that never ends, the next document is
+/// searched at the start of a line.
 final class JSONBodyDecoder: EventDecoder {
   private let opener: JSONOpener
 
@@ -80,14 +80,14 @@ final class JSONBodyDecoder: EventDecoder {
       while at < text.count, text.part(at, at + 1).isBlank { at += 1 }
       guard at < text.count, let base = text.baseAddress?.assumingMemoryBound(to: CChar.self) else { return }
       let end = rx_json_document_end(base, text.count, at)
-      // Without an end, or without even a beginning.
+      // The document has no end, or not even a start.
       guard end > at else { return decodeLines(text, at, offset, arena, rows) }
       append(text.part(at, end), offset &+ Int64(at), arena, rows)
       at = end
     }
   }
 
-  /// Each line that begins with a bracket is a document; other lines belong to the fault before them.
+  /// Each line that starts with a bracket is a document; other lines belong to the fault before them.
   private func decodeLines(
     _ text: UnsafeRawBufferPointer, _ start: Int, _ offset: Int64, _ arena: Arena, _ rows: RowBatch
   ) {
@@ -126,7 +126,7 @@ final class JSONBodyDecoder: EventDecoder {
   }
 }
 
-/// What both decoders share.
+/// The common part of both decoders.
 private final class JSONOpener {
   let parser: JSONParser
   let check: JSONParser.Check
@@ -138,7 +138,7 @@ private final class JSONOpener {
     invalidUTF8 = options.invalidUTF8
   }
 
-  /// A document that did not open: blank, repairable or refused.
+  /// Handles a document that did not open: blank, repairable or rejected.
   @inline(never)
   func appendFaulty(
     _ document: UnsafeRawBufferPointer, _ error: Value, offset: Int64, _ arena: Arena, _ rows: RowBatch

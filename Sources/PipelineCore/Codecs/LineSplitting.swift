@@ -10,7 +10,7 @@ extension UnsafeRawBufferPointer {
     return UnsafeRawBufferPointer(start: base + start, count: end &- start)
   }
 
-  /// The place of `byte` at or behind `start`, or nil.
+  /// The offset of the first `byte` at or after `start`, or nil.
   @inline(__always)
   func offset(of byte: UInt8, from start: Int = 0) -> Int? {
     guard let base = baseAddress, start < count,
@@ -26,16 +26,16 @@ extension UnsafeRawBufferPointer {
     return areEqual(a, b, count)
   }
 
-  /// Without a byte order mark at the start.
+  /// The length of a byte order mark at the start, or 0.
   var byteOrderMarkLength: Int {
     count >= 3 && self[0] == 0xEF && self[1] == 0xBB && self[2] == 0xBF ? 3 : 0
   }
 
-  /// Without the white space of JSON at the end and the start.
+  /// Whether the text consists of JSON's white space.
   var isBlank: Bool { allSatisfy { $0 == 0x20 || $0 == 0x09 || $0 == 0x0D || $0 == 0x0A } }
 
-  /// Calls `body` for each line, without its line feed or CRLF, and where it begins. Only line feeds end
-  /// lines: neither a lone carriage return nor U+2028 does.
+  /// Calls `body` for each line, without its line feed or CRLF, and with its start. Only line feeds end lines: neither
+  /// a lone carriage return nor U+2028 does.
   @inline(__always)
   func forEachLine(from first: Int = 0, _ body: (UnsafeRawBufferPointer, Int) -> Void) {
     guard let base = baseAddress else { return }
@@ -52,7 +52,7 @@ extension UnsafeRawBufferPointer {
 }
 
 extension UnsafeRawBufferPointer {
-  /// Does the same as long as `body` returns true. Returns where the next line begins; nil behind the last one.
+  /// Calls `body` for each line as long as it returns true. Returns the start of the next line; nil after the last one.
   @inline(__always)
   func forEachLine(from first: Int, while body: (UnsafeRawBufferPointer, Int) -> Bool) -> Int? {
     guard let base = baseAddress else { return nil }
@@ -72,9 +72,9 @@ extension UnsafeRawBufferPointer {
 }
 
 extension UTF8Text {
-  /// The same text with U+FFFD for each sequence that is no UTF-8 (the longest prefix of one, or one byte).
+  /// The text with U+FFFD for each invalid UTF-8 sequence (the longest prefix of one, or one byte).
   static func repaired(_ text: UnsafeRawBufferPointer, into arena: Arena) -> UnsafeRawBufferPointer {
-    // The standard library repairs exactly so; this is the rare path.
+    // The standard library repairs in exactly this way; this path is rare.
     arena.string(String(decoding: text, as: UTF8.self)).rawBytes
   }
 }

@@ -1,18 +1,18 @@
 /// How lines of `key=value` pairs are read.
 public struct LogfmtDecoding: Sendable, Equatable {
-  /// The types of fields, by name; those that are not named are strings.
+  /// The types of fields by name; other fields are strings.
   public var types: [String: FieldType] = [:]
   public init() {}
 }
 
 /// `logfmt`: `level=info msg="with \"spaces\"" retry`.
 ///
-/// A key without `=` is `true`; with nothing behind the `=` it is `""`. Within quotes JSON's escapes hold.
-/// Of equal keys the first counts. Blank lines are skipped.
+/// A key without `=` is `true`; a key with an empty value is `""`. Quoted values use JSON's escapes. Of equal keys the
+/// first counts. Blank lines are skipped.
 final class LogfmtDecoder: EventDecoder {
   private let invalidUTF8: InvalidUTF8
   private let types: [(name: [UInt8], type: FieldType)]
-  /// Keys are compared with each other, so there must not be too many.
+  /// The keys of a line are compared pairwise, so their number must be limited.
   private static let fieldLimit = 1_000
   private let members = ScratchBuffer<Entry>()
 
@@ -43,7 +43,7 @@ final class LogfmtDecoder: EventDecoder {
     }
   }
 
-  /// Fills `members`, or says why not.
+  /// Fills `members`, or returns why the line is rejected.
   private func read(_ line: UnsafeRawBufferPointer, _ arena: Arena) -> RejectReason? {
     let members = members
     members.clear()

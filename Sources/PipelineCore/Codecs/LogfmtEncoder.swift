@@ -1,6 +1,6 @@
-/// `logfmt`: a map as `key=value` pairs. Texts with spaces, quotes, `=` or control characters stand in
-/// quotes with JSON's escapes; lists and maps within become JSON in quotes; null is an empty value.
-/// Characters that a key cannot hold become `_`.
+/// `logfmt`: a map as `key=value` pairs. Texts with spaces, quotes, `=` or control characters are quoted with JSON's
+/// escapes; nested lists and maps become quoted JSON; null is an empty value. Characters that a key cannot contain
+/// become `_`.
 final class LogfmtEncoder: EventEncoder {
   private let parser = JSONParser()
   private let arena = Arena()

@@ -1,32 +1,32 @@
-/// How lines are taken apart by a pattern.
+/// How lines are parsed by a pattern.
 public struct RegexDecoding: Sendable, Equatable {
   /// The well-known pattern for access logs of Apache and nginx; see ``CombinedLogDecoder``.
   public static let combined = "combined"
 
   /// RE2 syntax with named groups, `(?P<name>...)`; or `combined`. It may match anywhere in the line.
   public var pattern = ""
-  /// The types of groups, by name; those that are not named are strings.
+  /// The types of groups by name; other groups are strings.
   public var types: [String: FieldType] = [:]
   public init(pattern: String = "", types: [String: FieldType] = [:]) {
     self.pattern = pattern
     self.types = types
   }
 
-  /// Longer patterns are refused, in bytes.
+  /// The longest pattern, in bytes.
   static let patternLimit = 1 << 10
 
-  /// The types that name no field, sorted; to be refused.
+  /// The first type, in sorted order, that names no field.
   func unknown(among names: [String]) -> String? { types.keys.sorted().first { !names.contains($0) } }
 }
 
-/// `regex`: the named groups of a pattern, in linear time (RE2). A group that took no part is null.
+/// `regex`: the named groups of a pattern, in linear time (RE2). A group that did not match is null.
 ///
-/// A line that does not match is refused. Blank lines are refused too, unless they match.
+/// A line that does not match is rejected. Blank lines are rejected too, unless they match.
 final class RegexDecoder: EventDecoder {
   private let invalidUTF8: InvalidUTF8
   private let pattern: Pattern
   private let names: FieldNames
-  /// For each name, the number of its group and its type.
+  /// The number and type of each name's group.
   private let groups: [(number: Int, type: FieldType)]
   private let pairs: UnsafeMutableBufferPointer<Int>
 
@@ -72,7 +72,7 @@ final class RegexDecoder: EventDecoder {
     pairs.initialize(repeating: -1)
   }
 
-  /// The pattern with groups named the way of RE2, `(?P<name>...)`, if it compiles then; nil: it does not.
+  /// The pattern with RE2's syntax for named groups, `(?P<name>...)`, if it then compiles; otherwise nil.
   private static func withNamedGroups(_ pattern: [UInt8]) -> String? {
     var result: [UInt8] = []
     var at = 0
@@ -84,7 +84,7 @@ final class RegexDecoder: EventDecoder {
       }
       result.append(pattern[at])
       at += 1
-      // Not `(?<=` and `(?<!`, which look behind.
+      // Excludes the look-behinds `(?<=` and `(?<!`.
       if result.suffix(2) == Array("(?".utf8)[...], at + 1 < pattern.count, pattern[at] == UInt8(ascii: "<"),
         pattern[at + 1] != UInt8(ascii: "="), pattern[at + 1] != UInt8(ascii: "!")
       {
@@ -98,7 +98,7 @@ final class RegexDecoder: EventDecoder {
 
   deinit { pairs.deallocate() }
 
-  /// The fields and what they are read as.
+  /// The fields and their types.
   var fields: [(name: String, type: FieldType)] {
     groups.enumerated().map { (names.name($0.offset), $0.element.type) }
   }

@@ -1,32 +1,31 @@
 import CJSON
 
-/// What a decoder made of a piece of input: rows in the order of the input, and the rows it refused.
+/// The rows that a decoder found in a piece of input, in input order, and the rows that it rejected.
 ///
-/// Used again for the next piece after ``clear()``, so that decoding allocates nothing in the long run.
-/// Values point into the slab, the decoder or the turn's arena and live until the end of the turn. Not
-/// thread-safe.
+/// Reused for the next piece after ``clear()``, so that decoding does not allocate in the long run. Values point into
+/// the slab, the decoder or the turn's arena and live until the end of the turn. Not thread-safe.
 public final class RowBatch {
-  /// One event to be.
+  /// One future event.
   public struct Row {
     public var value: Value
-    /// Where the row begins, in bytes from the start of the input.
+    /// The start of the row, in bytes from the start of the input.
     public var offset: Int64
-    /// Where the row's tokens begin in ``RowBatch/lines``, or ``none``.
+    /// The index of the row's first token in ``RowBatch/lines``, or ``none``.
     var token: UInt32 = Row.none
 
     static let none = UInt32.max
   }
 
-  // Not thread-safe by contract, and no access lasts longer than a load or a store.
+  // Not thread-safe by contract, and no access outlasts a load or a store.
   @exclusivity(unchecked) private var start: UnsafeMutablePointer<Row>
   @exclusivity(unchecked) public private(set) var count = 0
   @exclusivity(unchecked) private var capacity: Int
 
-  /// Rows that are no events; each costs only itself.
+  /// Rows that are no events. A rejected row does not affect the others.
   public private(set) var rejected: [RejectedRow] = []
 
-  /// The tokens of the piece, where it holds a JSON document a line: found once, used by the decoder for the
-  /// outline of each document and by ``Projection`` for the paths that are read. Made when first needed.
+  /// The tokens of a piece with one JSON document a line: found once, used by the decoder for the outline of each
+  /// document and by ``Projection`` for the paths that are read. Made when first needed.
   private(set) var lines: OpaquePointer?
 
   public init(capacity: Int = 256) {
@@ -39,23 +38,23 @@ public final class RowBatch {
     rx_lines_free(lines)
   }
 
-  /// What the batch holds in place of rows.
+  /// The contents of the batch, if it has no rows.
   enum Form {
-    /// Nothing: there are rows.
+    /// The batch has rows.
     case rows
-    /// The documents of an indexed block, all with a sound outline; `text` is the block, `offset` its place.
+    /// The documents of an indexed block, all with a valid outline; `text` is the block, `offset` its input offset.
     case documents(UnsafeBufferPointer<rx_line>, text: UnsafeRawBufferPointer, offset: Int64)
-    /// As before, but only counted so far: ``indexDocuments()`` finds them.
+    /// The same, counted but not indexed yet: ``indexDocuments()`` finds the documents.
     case lazy(UnsafeRawBufferPointer, offset: Int64)
-    /// The lines of a text that is UTF-8, each a string; `offset` is its place.
+    /// The lines of a UTF-8 text, each a string; `offset` is its input offset.
     case lines(UnsafeRawBufferPointer, offset: Int64)
   }
   private(set) var form = Form.rows
-  /// Set beside a form that is not `rows`: the slab holds nothing but the rows, a line feed behind each, and they are
-  /// written as they stand where each event shall be a line.
+  /// Set beside a form other than `rows`: the slab consists of the rows, each with a line feed, and can be written
+  /// unchanged if each event shall be a line.
   private(set) var passThrough: PassThroughLines?
 
-  /// The block is what `rx_lines_rows` says; `slab` holds it whole.
+  /// Sets the form to the documents found by `rx_lines_rows`; `slab` contains the whole block.
   func holdDocuments(
     _ lines: UnsafeBufferPointer<rx_line>, _ text: UnsafeRawBufferPointer, offset: Int64, in slab: Slab
   ) {
@@ -65,13 +64,13 @@ public final class RowBatch {
     }
   }
 
-  /// The block is `count` documents that are verbatim.
+  /// Sets the form to `count` documents that pass through, without an index.
   func holdDocuments(_ count: Int, _ text: UnsafeRawBufferPointer, offset: Int64, in slab: Slab) {
     form = .lazy(text, offset: offset)
     passThrough = PassThroughLines(slab: slab, bytes: text, count: count, kind: .documents)
   }
 
-  /// Finds the documents of a block that was only counted, because somebody reads them after all.
+  /// Indexes the documents of a block that was only counted, because a step reads them.
   func indexDocuments() {
     guard case .lazy(let text, let offset) = form else { return }
     guard let found = index(text) else { preconditionFailure("lines that were counted are not found again") }
@@ -85,7 +84,7 @@ public final class RowBatch {
     passThrough = PassThroughLines(slab: slab, bytes: text, count: count, kind: .strings)
   }
 
-  /// How many documents there are, if they are verbatim (``passThrough``) and that can be said quickly; nothing else is found.
+  /// The number of documents, if they pass through and counting them is fast; nothing else is found.
   func countPassThrough(_ text: UnsafeRawBufferPointer) -> Int? {
     if lines == nil { lines = rx_lines_new() }
     var count = 0
@@ -93,7 +92,7 @@ public final class RowBatch {
     return rx_lines_count_pass_through(lines, start, text.count, &count) ? count : nil
   }
 
-  /// Finds the lines of a block of documents and their tokens; nil if each line must be read by itself.
+  /// Indexes the lines of a block of documents and their tokens; nil if each line must be read separately.
   func index(_ text: UnsafeRawBufferPointer) -> UnsafeBufferPointer<rx_line>? {
     if lines == nil { lines = rx_lines_new() }
     guard rx_lines_index(lines, text.baseAddress?.assumingMemoryBound(to: CChar.self), text.count) else {
@@ -121,11 +120,11 @@ public final class RowBatch {
     rejected.append(RejectedRow(bytes: .bytes(bytes), offset: offset, index: count, reason: reason))
   }
 
-  /// Calls `body` for each value, in order, with the tokens of its text in `indexed` where they are known, as long as
-  /// it returns true; whether it always did. Of the rows that were refused nothing is said.
+  /// Calls `body` for each value, in order, with the known tokens of its text in `indexed`, as long as it returns true;
+  /// returns whether it always did. Skips rejected rows.
   @inline(__always)
   func forEachValue(tokens indexed: UnsafeMutablePointer<rx_lines_row>, _ body: (Value) -> Bool) -> Bool {
-    // Nobody may find tokens of a text that is gone.
+    // Tokens must not be matched to a text that has been freed.
     defer { indexed.pointee.lines = nil }
     indexDocuments()
     switch form {
@@ -178,7 +177,7 @@ public final class RowBatch {
   }
 }
 
-/// Events that are the lines of a piece of memory, as they stand.
+/// Events that are the unchanged lines of a piece of memory.
 public struct PassThroughLines {
   public enum Kind: Sendable {
     /// Each line is a JSON object or array.
@@ -186,7 +185,7 @@ public struct PassThroughLines {
     /// Each line is text without line breaks.
     case strings
   }
-  /// Keeps the bytes alive.
+  /// Owns the memory of `bytes`.
   public let slab: Slab
   /// Every line with its line feed.
   public let bytes: UnsafeRawBufferPointer
@@ -196,11 +195,11 @@ public struct PassThroughLines {
 
 /// A row of input that is no event.
 public struct RejectedRow {
-  /// The row as it came, of kind `.bytes`; valid until the end of the turn.
+  /// The row's bytes, of kind `.bytes`; valid until the end of the turn.
   public var bytes: Value
-  /// Where the row begins, in bytes from the start of the input.
+  /// The start of the row, in bytes from the start of the input.
   public var offset: Int64
-  /// How many good rows of the batch came before it.
+  /// The number of valid rows before it in the batch.
   public var index: Int
   public var reason: RejectReason
 }
@@ -211,7 +210,7 @@ public enum RejectReason: Error, Sendable, Equatable {
   /// `at` counts bytes from the start of the row, here and below.
   case invalidUTF8(at: Int)
   case fieldCount(found: Int, expected: Int)
-  /// A quoted field that does not end, or goes on behind its closing quote.
+  /// A quoted field that does not end, or continues after its closing quote.
   case quote(at: Int)
   /// A row that is longer than the limit, in bytes.
   case tooLong(limit: Int)
@@ -219,10 +218,10 @@ public enum RejectReason: Error, Sendable, Equatable {
   case emptyKey(at: Int)
   case tooManyFields(limit: Int)
   case noMatch
-  /// The text of a field is not of the type that was asked for.
+  /// The text of a field is not of its type.
   case type(FieldType, field: String)
 
-  /// Names the kind of fault in metrics; stable.
+  /// The kind of the fault for metrics; stable.
   public var code: String {
     switch self {
     case .json: "malformed_json"

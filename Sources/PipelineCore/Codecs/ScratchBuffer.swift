@@ -1,5 +1,5 @@
-/// Elements gathered and thrown away again and again: an array without reference counting and checks of
-/// access, for what is done once a field. Not thread-safe.
+/// A reusable array without reference counting and exclusivity checks, for work done once for each field. Not
+/// thread-safe.
 final class ScratchBuffer<Element: BitwiseCopyable> {
   @exclusivity(unchecked) private(set) var start: UnsafeMutablePointer<Element>
   @exclusivity(unchecked) private(set) var count = 0
@@ -21,7 +21,7 @@ final class ScratchBuffer<Element: BitwiseCopyable> {
     count &+= 1
   }
 
-  /// Memory of a row of unusual width is given back.
+  /// Frees the memory of an unusually wide row.
   @inline(__always)
   func clear() {
     count = 0

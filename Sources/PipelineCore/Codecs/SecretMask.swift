@@ -1,22 +1,22 @@
 import Synchronization
 
-/// The secret values that a process has read, to be kept out of what it prints.
+/// The secret values that a process has read, to be masked in everything that it prints.
 ///
-/// A value is found as it is, as a JSON text writes it (once or twice), percent-encoded, with its controls escaped as in
-/// messages, and where a message was cut in the middle of it. Values of fewer than ``minimumBytes`` are not looked for:
-/// they stand in too much that is none of them. What carries data (sinks, dead letters in files) is not masked.
+/// A value is found literally, as JSON writes it (once or twice), percent-encoded, with escaped controls as in
+/// messages, and where a message was truncated within it. Values shorter than ``minimumBytes`` are not masked, because
+/// they occur in too many other texts. Data outputs (sinks, dead letters in files) are not masked.
 public final class SecretMask: Sendable {
-  /// What the process has read.
+  /// The secrets of this process.
   public static let process = SecretMask()
 
-  /// How many bytes a value needs to be looked for.
+  /// The length from which values are masked.
   public static let minimumBytes = 4
-  /// How many values are kept; beyond them the oldest is forgotten.
+  /// How many values are kept; then the oldest is forgotten.
   public static let maximumValues = 1000
 
   private struct Secret: Sendable {
     var value: [UInt8]
-    /// All the ways in which it may be written, the value itself first.
+    /// The forms in which the value may be written, the value itself first.
     var forms: [[UInt8]]
   }
   private let secrets = Mutex<[Secret]>([])
@@ -41,7 +41,7 @@ public final class SecretMask: Sendable {
     return Self.masked(bytes, known.flatMap(\.forms)).map { String(decoding: $0, as: UTF8.self) } ?? text
   }
 
-  /// The JSON document with `(secret)` in place of every value in its texts, and in place of each number that holds one;
+  /// The JSON document with `(secret)` in place of every value in its texts, and of each number that contains one;
   /// still a JSON document.
   public func masked(json: [UInt8]) -> [UInt8] {
     let known = secrets.withLock { $0 }
@@ -80,7 +80,7 @@ public final class SecretMask: Sendable {
       }
       tokens.append(start..<at)
     }
-    // A value that is itself JSON may reach over several tokens; then nothing of the document is shown.
+    // A value that is itself JSON may span several tokens; then the whole document is masked.
     let whole = Self.ranges(json, known.map(\.value))
     if whole.contains(where: { range in
       !tokens.contains { $0.lowerBound <= range.lowerBound && range.upperBound <= $0.upperBound }
@@ -118,11 +118,11 @@ public final class SecretMask: Sendable {
     return Array(output.bytes)
   }
 
-  /// The text of a JSON string; what is none is taken as it is.
+  /// The text of a JSON string; any other text unchanged.
   private static func unescaped(_ token: [UInt8]) -> [UInt8] {
     guard token.contains(UInt8(ascii: "\\")) else { return Array(token.dropFirst().dropLast()) }
     let arena = Arena()
-    // The parser may read a little behind the text.
+    // The parser may read a few bytes past the text.
     return (token + Array(repeating: 0x20, count: 64)).withUnsafeBytes { bytes in
       let document = JSONParser().parse(UnsafeRawBufferPointer(rebasing: bytes[..<token.count]), into: arena)
       let value = JSONParser.unescape(document, into: arena)
@@ -132,14 +132,14 @@ public final class SecretMask: Sendable {
 
   // MARK: Finding
 
-  /// The text with the mask in place of every form; nil: it holds none.
+  /// The text with the mask in place of every form; nil: it contains none.
   private static func masked(_ text: [UInt8], _ forms: [[UInt8]]) -> [UInt8]? {
     let found = (ranges(text, forms) + cutRanges(text, forms)).sorted { $0.lowerBound < $1.lowerBound }
     guard !found.isEmpty else { return nil }
     var result: [UInt8] = []
     var at = 0
     for range in found {
-      // One that begins within the last is masked together with it.
+      // A match that starts within the last one is masked together with it.
       if range.lowerBound >= at {
         result += text[at..<range.lowerBound]
         result += LocatedText.mask.utf8
@@ -149,7 +149,7 @@ public final class SecretMask: Sendable {
     return result + text[at...]
   }
 
-  /// Where one of the forms stands, overlapping ones included.
+  /// The ranges of all forms, including overlapping ones.
   private static func ranges(_ text: [UInt8], _ forms: [[UInt8]]) -> [Range<Int>] {
     var found: [Range<Int>] = []
     for form in forms where form.count <= text.count {
@@ -162,7 +162,7 @@ public final class SecretMask: Sendable {
     return found
   }
 
-  /// Where a message was cut within a form: at least ``minimumBytes`` of its beginning stand before `…`.
+  /// The ranges where a message was truncated within a form: at least ``minimumBytes`` of its start stand before `…`.
   private static func cutRanges(_ text: [UInt8], _ forms: [[UInt8]]) -> [Range<Int>] {
     let ellipsis = Array("…".utf8)
     var found: [Range<Int>] = []

@@ -30,7 +30,7 @@ final class LineDecoder: EventDecoder {
   }
 }
 
-/// `whole`, and `text` of bodies: everything is one string.
+/// `whole`, and `text` of bodies: the whole input is one string.
 final class WholeDecoder: EventDecoder {
   private let invalidUTF8: InvalidUTF8
 
@@ -47,7 +47,7 @@ final class WholeDecoder: EventDecoder {
   }
 }
 
-/// `bytes`: whatever was handed in at once is an event; nothing is looked at, nothing is left out.
+/// `bytes`: each piece of input is an event, unchanged and unchecked.
 final class BytesDecoder: EventDecoder {
   var framing: Framing { .chunks }
 
@@ -60,7 +60,7 @@ final class BytesDecoder: EventDecoder {
   }
 }
 
-/// One string, or what `invalidUTF8` makes of bytes that are none.
+/// Appends a string, or applies `invalidUTF8` to bytes that are not UTF-8.
 private func appendText(
   _ text: UnsafeRawBufferPointer, offset: Int64, _ invalidUTF8: InvalidUTF8, _ arena: Arena, _ rows: RowBatch
 ) {
@@ -76,7 +76,7 @@ private func appendText(
 }
 
 extension InvalidUTF8 {
-  /// The line, made UTF-8 where these rules allow it; nil where the row was refused.
+  /// The line, repaired if these rules say so; nil if the row was rejected.
   func admit(
     _ line: UnsafeRawBufferPointer, offset: Int64, _ arena: Arena, _ rows: RowBatch
   ) -> UnsafeRawBufferPointer? {

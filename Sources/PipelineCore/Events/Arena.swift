@@ -4,20 +4,20 @@ import CJSON
   import Glibc
 #endif
 
-/// Memory for the values of one turn: grows by bumping a pointer, is freed all at once.
+/// The memory for the values of one turn: allocation bumps a pointer, and everything is freed at once.
 ///
-/// Not thread-safe: one arena belongs to one executor. What it hands out is valid until ``reset()``.
+/// Not thread-safe: one arena belongs to one executor. Allocations are valid until ``reset()``.
 public final class Arena {
   private var chunk: UnsafeMutableRawPointer
   private var used = 0
   private var capacity: Int
-  /// Chunks that are full, and allocations too large for a chunk; freed by `reset`.
+  /// Full chunks, and allocations too large for a chunk; freed by `reset`.
   private var retired: [UnsafeMutableRawPointer] = []
-  /// Whatever must live as long as the values of this turn: batches and origins.
+  /// Objects that must live as long as the values of this turn: batches and origins.
   private var kept: [AnyObject] = []
-  /// Bytes handed out since the last reset, for limits and for tests.
+  /// Bytes allocated since the last reset, for limits and for tests.
   public private(set) var allocated = 0
-  /// Set to zero whenever more memory is asked of the system, for a limiter.
+  /// Set to zero whenever the arena takes more memory from the system, for a limiter.
   var attention: UnsafeMutablePointer<Int>?
 
   private static let chunkSize = 64 << 10
@@ -70,7 +70,7 @@ public final class Arena {
   @inline(__always)
   func adopt(_ memory: UnsafeMutableRawPointer) { retired.append(memory) }
 
-  /// What an arena handed out until it was taken out of it: valid as long as this lives.
+  /// The memory taken out of an arena: its values are valid as long as this object lives.
   final class DetachedMemory {
     private let memory: [UnsafeMutableRawPointer]
     private let kept: [AnyObject]
@@ -83,7 +83,7 @@ public final class Arena {
     deinit { for chunk in memory { free(chunk) } }
   }
 
-  /// Takes out all that was handed out since the last reset, so that it outlives the next one.
+  /// Takes out everything allocated since the last reset, so that it outlives the next one.
   func detach() -> DetachedMemory {
     let detached = DetachedMemory(used > 0 || !retired.isEmpty ? retired + [chunk] : [], kept)
     if used > 0 || !retired.isEmpty {
@@ -97,7 +97,7 @@ public final class Arena {
     return detached
   }
 
-  /// Ends the life of every value that this arena handed out.
+  /// Ends the life of every value allocated by this arena.
   public func reset() {
     poison()
     if !retired.isEmpty {
@@ -109,7 +109,7 @@ public final class Arena {
     allocated = 0
   }
 
-  /// In debug builds, fills what was handed out with nonsense, so that a late reader is found.
+  /// In debug builds, overwrites the freed memory, so that late readers are noticed.
   @inline(__always)
   private func poison() {
     #if DEBUG
@@ -117,7 +117,7 @@ public final class Arena {
     #endif
   }
 
-  /// What memory is filled with, in debug builds, when its values have ceased to be.
+  /// The byte that overwrites freed memory in debug builds.
   static let poisonByte: CInt = 0xA5
 
   // MARK: Values

@@ -2,7 +2,7 @@
   import Glibc
 #endif
 
-/// Whether `count` bytes are the same in both places; few bytes, as most keys have, are compared without a call.
+/// Whether `count` bytes are equal; short texts, such as most keys, are compared without a call.
 @inline(__always)
 func areEqual(_ a: UnsafeRawPointer, _ b: UnsafeRawPointer, _ count: Int) -> Bool {
   if count > 16 { return count > 32 ? memcmp(a, b, count) == 0 : areEqualHalves(a, b, count) }
@@ -24,7 +24,7 @@ func areEqual(_ a: UnsafeRawPointer, _ b: UnsafeRawPointer, _ count: Int) -> Boo
   return true
 }
 
-/// 16 to 32 bytes.
+/// Compares 16 to 32 bytes.
 @inline(__always)
 private func areEqualHalves(_ a: UnsafeRawPointer, _ b: UnsafeRawPointer, _ count: Int) -> Bool {
   func differences(_ at: Int) -> UInt64 {

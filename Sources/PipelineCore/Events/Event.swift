@@ -1,16 +1,16 @@
 public import CJSON
 
-/// Where events come from: shared by all events of one batch.
+/// The origin of events: shared by all events of one batch.
 public final class Origin: Sendable {
   /// The name of the source in the pipeline file.
   public let source: String
-  /// The file, URL or peer, where there is one.
+  /// The file, URL or peer, if any.
   public let path: String?
-  /// Wall-clock time at which the batch was taken in, in nanoseconds since 1970.
+  /// The wall-clock time when the batch was read, in nanoseconds since 1970.
   public let receivedAt: Int64
-  /// What else the source knows, a map; `meta.NAME` in expressions.
+  /// Further facts from the source, a map; `meta.NAME` in expressions.
   public let fields: OwnedValue
-  /// Answers the request that the events came in, where it waits for an answer.
+  /// Answers the request that contained the events, if it waits for an answer.
   public let reply: (any ReplyTarget)?
 
   public init(
@@ -24,16 +24,16 @@ public final class Origin: Sendable {
     self.reply = reply
   }
 
-  /// The same place, of which nobody waits for an answer.
+  /// The same origin without a waiting request.
   var withoutReply: Origin {
     reply == nil ? self : Origin(source: source, path: path, receivedAt: receivedAt, fields: fields)
   }
 
-  /// The origin of events that no source made: values of tests, folds, combinations.
+  /// The origin of events without a source: values of tests, folds, combinations.
   public static let none = Origin(source: "")
 }
 
-/// What waits for an answer to an event: the HTTP request that `httpServer` took in.
+/// Takes the answer to an event: the HTTP request that `httpServer` received.
 public protocol ReplyTarget: AnyObject, Sendable {
   /// Answers. Only the first answer counts; returns whether this was it. May be called on any thread.
   @discardableResult
@@ -42,13 +42,13 @@ public protocol ReplyTarget: AnyObject, Sendable {
 
 /// One event on its way through the graph, valid until the end of the turn.
 public struct Event {
-  /// What happened: a JSON value.
+  /// The contents: a JSON value.
   public var value: Value
-  /// The group's key inside `groupBy`, else absent; `meta.key` in expressions.
+  /// The group's key inside `groupBy`, otherwise absent; `meta.key` in expressions.
   public var key: Value
-  /// Which batch of which source. The turn keeps it alive.
+  /// The origin. The turn keeps it alive.
   public var origin: Unmanaged<Origin>
-  /// The place within the origin: byte offset of a line, number of a tick; -1 where there is none.
+  /// The position in the origin: byte offset of a line, number of a tick; -1: none.
   public var position: Int64
 
   @inline(__always)
@@ -67,7 +67,7 @@ public struct Event {
     self.position = position
   }
 
-  /// An event that no source made.
+  /// An event without a source.
   @inline(__always)
   public init(_ value: Value, key: Value = .absent, position: Int64 = -1) {
     self.value = value
@@ -82,12 +82,12 @@ public struct Event {
   @inline(__always)
   public func with(_ value: Value) -> Event { Event(value, key: key, from: origin, position: position) }
 
-  /// The same, for an event whose value was written a moment ago: see `rx_value_by_words`.
+  /// The same event with a value that was written a moment ago: see `rx_value_by_words`.
   @inline(__always)
   var copied: Event { Event(rx_value_by_words(value), key: key, from: origin, position: position) }
 }
 
-/// An event that outlives its turn: what an operator keeps.
+/// An event that outlives its turn: state of an operator.
 public struct OwnedEvent: @unchecked Sendable {
   private var value: OwnedValue
   private var key: OwnedValue
@@ -110,7 +110,7 @@ public struct OwnedEvent: @unchecked Sendable {
     position = event.position
   }
 
-  /// Replaces the content; what was given out before stays valid until the end of the turn.
+  /// Replaces the content; values returned before stay valid until the end of the turn.
   public mutating func assign(_ event: Event, retiring arena: Arena) {
     value.assign(event.value, retiring: arena)
     key.assign(event.key, retiring: arena)
@@ -124,7 +124,7 @@ public struct OwnedEvent: @unchecked Sendable {
   /// The value alone; valid as long as `event` is.
   var heldValue: Value { value.value }
 
-  /// Keeps what this event points to alive until the end of the turn.
+  /// Keeps everything that this event points to alive until the end of the turn.
   public func keep(in arena: Arena) {
     value.keep(in: arena)
     key.keep(in: arena)

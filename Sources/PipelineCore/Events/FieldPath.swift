@@ -1,10 +1,10 @@
 /// A path to a field inside objects: `user.name`. A backslash before a dot makes it part of a name.
 ///
-/// Immutable. Its names are in memory of their own, so that an event counts no references.
+/// Immutable. The names are in raw memory, so that an event avoids retain and release.
 public final class FieldPath: @unchecked Sendable {
   public let text: String
   private let names: UnsafeMutableBufferPointer<Value>
-  /// Owns their texts.
+  /// Owns the names' texts.
   private let owned: [OwnedValue]
 
   public init(_ text: String) {
@@ -34,11 +34,11 @@ public final class FieldPath: @unchecked Sendable {
 
   deinit { names.deallocate() }
 
-  /// The names on the way to the field, one at least.
+  /// The names on the path to the field, at least one.
   var components: [String] { names.map { String(decoding: $0.rawBytes, as: UTF8.self) } }
 
-  /// `value` with the field replaced or added; missing objects on the way are made. Nil if something on
-  /// the way is no object.
+  /// `value` with the field replaced or added; missing objects on the path are created. Nil if a value on the path is
+  /// no object.
   public func set(_ new: Value, in value: Value, _ json: JSONParser, _ arena: Arena) -> Value? {
     set(new, in: value, 0, json, arena)
   }
@@ -64,7 +64,7 @@ public final class FieldPath: @unchecked Sendable {
     return Value(kind: .map, pointer: target.baseAddress, length: count)
   }
 
-  /// `value` without the field; `value` itself if it is not there.
+  /// `value` without the field; `value` itself if it has no such field.
   public func remove(from value: Value, _ json: JSONParser, _ arena: Arena) -> Value {
     remove(from: value, 0, json, arena)
   }
@@ -102,7 +102,7 @@ public final class FieldPath: @unchecked Sendable {
 }
 
 extension Value {
-  /// For messages: `a text`, `a number`.
+  /// The kind for messages: `a text`, `a number`.
   public var kindName: String {
     switch what {
     case .absent: "nothing"

@@ -1,6 +1,6 @@
 import CJSON
 
-/// Why a text is not a JSON document, or not one that the limits allow, and where.
+/// Why, and where, a text is not a JSON document or exceeds the limits.
 public struct JSONFailure: Error, Sendable, Equatable {
   /// What is wrong.
   public enum Reason: UInt32, Sendable, CaseIterable {
@@ -25,8 +25,8 @@ public struct JSONFailure: Error, Sendable, Equatable {
   }
 
   public var reason: Reason
-  /// The byte at which the fault shows, from 0, counted from the start of the text that was handed in; for
-  /// a string without an end, its opening quote.
+  /// The byte offset of the fault from the start of the text; for a string without an end, the offset of its opening
+  /// quote.
   public var offset: Int
   /// Whether the text ends at ``offset``.
   public var isAtEnd: Bool
@@ -43,7 +43,7 @@ public struct JSONFailure: Error, Sendable, Equatable {
       offset: Int(truncatingIfNeeded: failure.offset), isAtEnd: failure.at_end)
   }
 
-  /// Reads the failure out of an `.error` value that a JSON reader made; nil for other values.
+  /// Reads the failure from an `.error` value made by a JSON reader; nil for other values.
   public init?(_ value: Value) {
     guard value.isError, value.aux == UInt16(RX_ERROR_JSON) else { return nil }
     self.init(
@@ -51,19 +51,19 @@ public struct JSONFailure: Error, Sendable, Equatable {
       offset: Int(truncatingIfNeeded: value.payload), isAtEnd: value.flags & 1 != 0)
   }
 
-  /// The `.error` value that stands for this failure.
+  /// The `.error` value for this failure.
   public var value: Value {
     Value(
       kind: .error, payload: UInt64(offset), length: reason.rawValue, flags: isAtEnd ? 1 : 0,
       aux: UInt16(RX_ERROR_JSON))
   }
 
-  /// The same failure of a text of which this one was a part, `distance` bytes behind its start.
+  /// The same failure for a text that contains this one, `distance` bytes after its start.
   public func moved(by distance: Int) -> JSONFailure {
     JSONFailure(reason, offset: offset &+ distance, isAtEnd: isAtEnd)
   }
 
-  /// What is wrong, without the place.
+  /// The fault, without its offset.
   public var message: StaticString {
     switch reason {
     case .empty: "there is no JSON value"
@@ -98,11 +98,11 @@ extension JSONFailure: CustomStringConvertible {
   }
 }
 
-/// How much one document may hold.
+/// The limits of one document.
 public struct JSONLimits: Sendable, Equatable {
-  /// Lists and maps within each other; at most 1,024.
+  /// The depth of nested lists and maps; at most 1,024.
   public var depth: Int
-  /// Members of all maps of the document together.
+  /// The number of members of all maps of the document together.
   public var fields: Int
 
   public init(depth: Int = 64, fields: Int = 10_000) {

@@ -19,11 +19,11 @@ import CJSON
 /// byte outside the text is read.
 public final class JSONParser {
   private let parser: OpaquePointer
-  /// What documents may hold at most.
+  /// The limits of documents.
   public let limits: JSONLimits
   private let shimLimits: rx_json_limits
-  /// The document whose tokens are known already, while the source that decoded it emits it; a shortcut for
-  /// ``Projection``, never needed. The setter takes it back before the text or the tokens change.
+  /// The row whose tokens are already known, while its source emits it; an optional shortcut for ``Projection``. The
+  /// setter clears it before the text or the tokens change.
   let indexed: UnsafeMutablePointer<rx_lines_row>
 
   public init(limits: JSONLimits = JSONLimits()) {
@@ -39,8 +39,8 @@ public final class JSONParser {
     indexed.deallocate()
   }
 
-  /// Reads a document whole: maps and lists in `arena`, everything checked. An `.error` value says why the
-  /// text is no document (``JSONFailure/init(_:)-(Value)``).
+  /// Parses a whole document: maps and lists in `arena`, everything checked. An `.error` value says why the text is no
+  /// document (``JSONFailure/init(_:)-(Value)``).
   public func parse(_ text: UnsafeRawBufferPointer, into arena: Arena) -> Value {
     parse(text, shimLimits, into: arena)
   }
@@ -61,17 +61,16 @@ public final class JSONParser {
     return (validate(text) ?? JSONFailure(failure)).value
   }
 
-  /// How closely ``open(_:checking:)`` looks at maps and lists.
+  /// How thoroughly ``open(_:checking:)`` checks maps and lists.
   public enum Check: String, Sendable, CaseIterable {
-    /// UTF-8, closed strings, balanced brackets, nothing behind the end. A fault inside is found by whoever
-    /// reads that part.
+    /// UTF-8, closed strings, balanced brackets, nothing after the end. Reading a part finds the faults inside it.
     case outline
     /// The whole grammar and the limits.
     case everything
   }
 
-  /// Reads a scalar document whole; a map or a list becomes `.jsonMap` or `.jsonList` over its exact range,
-  /// without the white space around it. An `.error` value says why the text is no document.
+  /// Parses a scalar document; a map or a list becomes `.jsonMap` or `.jsonList` over its exact range, without
+  /// surrounding white space. An `.error` value says why the text is no document.
   @inline(__always)
   public func open(_ text: UnsafeRawBufferPointer, checking check: Check = .outline) -> Value {
     var value = Value.null
@@ -85,7 +84,7 @@ public final class JSONParser {
     return JSONFailure(failure).value
   }
 
-  /// Checks a document completely, building nothing; nil if it is well formed and within the limits.
+  /// Checks a document completely without building values; nil if it is well formed and within the limits.
   public func validate(_ text: UnsafeRawBufferPointer) -> JSONFailure? {
     var failure = rx_json_failure()
     let valid = rx_json_validate(
@@ -93,8 +92,8 @@ public final class JSONParser {
     return valid ? nil : JSONFailure(failure)
   }
 
-  /// Turns JSON text into a list or a map, deep; an `.error` value if the text is malformed. Every other
-  /// value comes back unchanged. How many fields there may be has been decided where the text came in.
+  /// Parses JSON text into a list or a map, deeply; an `.error` value if the text is malformed. Any other value is
+  /// returned unchanged. The number of fields was limited when the text was read.
   public func expand(_ value: Value, into arena: Arena) -> Value {
     guard value.is(.jsonMap) || value.is(.jsonList) else { return value }
     return parse(value.rawBytes, rx_json_limits(depth: shimLimits.depth, fields: .max), into: arena)
@@ -113,8 +112,8 @@ public final class JSONParser {
 // MARK: Parts of JSON text; no parser needed
 
 extension JSONParser {
-  /// One field of a `.jsonMap`, the first with that name: absent if there is none, an `.error` value if the
-  /// text is malformed on the way there. Maps and lists inside stay JSON text.
+  /// One field of a `.jsonMap`, the first with that name: absent if there is none, an `.error` value if the text before
+  /// it is malformed. Nested maps and lists stay JSON text.
   @inline(__always)
   public static func lookup(_ json: Value, key: UnsafeRawBufferPointer) -> Value {
     rx_json_find(
@@ -122,16 +121,15 @@ extension JSONParser {
       key.baseAddress?.assumingMemoryBound(to: CChar.self), key.count)
   }
 
-  /// One element of a `.jsonList`, from 0: absent behind the end, an `.error` value if the text is malformed
-  /// on the way there. Takes time in proportion to the text before the element.
+  /// One element of a `.jsonList`, from 0: absent past the end, an `.error` value if the text before it is malformed.
+  /// Takes time in proportion to the text before the element.
   @inline(__always)
   public static func element(_ json: Value, at index: Int) -> Value {
     if index < 0 { return .absent }
     return rx_json_element(json.pointer?.assumingMemoryBound(to: CChar.self), Int(json.length), index)
   }
 
-  /// Resolves the escapes of a string that is flagged ``Value/isEscaped``; every other value comes back
-  /// unchanged.
+  /// Resolves the escapes of a string flagged ``Value/isEscaped``; any other value is returned unchanged.
   @inline(__always)
   public static func unescape(_ string: Value, into arena: Arena) -> Value {
     string.isEscaped && string.is(.string) ? unescapeSlow(string, into: arena) : string
@@ -146,7 +144,7 @@ extension JSONParser {
     return .string(UnsafeRawBufferPointer(start: memory, count: count))
   }
 
-  /// Reads all of `text`, which must outlive the value, as one JSON number; nil if it is none.
+  /// Reads the whole `text`, which must outlive the value, as one JSON number; nil if it is none.
   public static func number(_ text: UnsafeRawBufferPointer) -> Value? {
     var value = Value.null
     return rx_json_number(text.baseAddress?.assumingMemoryBound(to: CChar.self), text.count, &value)
@@ -154,7 +152,7 @@ extension JSONParser {
   }
 }
 
-/// UTF-8, checked on bytes.
+/// Checks UTF-8 on bytes.
 public enum UTF8Text {
   /// Whether all of `text` is UTF-8.
   @inline(__always)
@@ -162,7 +160,7 @@ public enum UTF8Text {
     text.count == 0 || rx_json_is_utf8(text.baseAddress?.assumingMemoryBound(to: CChar.self), text.count)
   }
 
-  /// The offset of the first byte that is no UTF-8, or nil.
+  /// The offset of the first invalid byte, or nil.
   public static func firstError(_ text: UnsafeRawBufferPointer) -> Int? {
     if isValid(text) { return nil }
     let at = rx_json_utf8_error(text.baseAddress?.assumingMemoryBound(to: CChar.self), text.count)

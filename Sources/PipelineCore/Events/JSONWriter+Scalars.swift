@@ -2,7 +2,7 @@ import CJSON
 
 /// The text of scalars, shared by all formats.
 extension JSONWriter {
-  /// All digits.
+  /// Appends all digits.
   @inline(__always)
   public static func appendInt(_ number: Int64, to output: OutputBuffer) {
     output.append(count: 20) {
@@ -10,7 +10,7 @@ extension JSONWriter {
     }
   }
 
-  /// All digits.
+  /// Appends all digits.
   @inline(__always)
   public static func appendUInt(_ number: UInt64, to output: OutputBuffer) {
     output.append(count: 20) {
@@ -18,7 +18,7 @@ extension JSONWriter {
     }
   }
 
-  /// Shortest digits that read back, with `.` or `e`; NaN and infinities as JSON strings, quotes included.
+  /// Appends the shortest digits that read back, with `.` or `e`; NaN and infinities as JSON strings, quotes included.
   public static func appendDouble(_ number: Double, to output: OutputBuffer) {
     guard number.isFinite else {
       if number.isNaN {
@@ -70,7 +70,7 @@ extension JSONWriter {
     let second = seconds &- day &* 86_400
     let (year, month, date) = CivilDate.from(day: day)
     if year < 0 || year > 9999 {
-      // Outside of what a timestamp may be; ISO 8601 writes such years with a sign.
+      // Outside the range of timestamps; ISO 8601 writes such years with a sign.
       output.append(year < 0 ? "-" : "+")
       appendUInt(year.magnitude, to: output)
     } else {
@@ -136,7 +136,7 @@ extension Int64 {
 enum CivilDate {
   /// `day` must come from a count of seconds, which keeps the arithmetic within Int64.
   static func from(day: Int64) -> (year: Int64, month: Int64, day: Int64) {
-    // Years begin in March here, so the leap day is the last of its year.
+    // Years start in March here, so the leap day is the last day of its year.
     let shifted = day + 719_468
     let era = shifted.quotientFloored(by: 146_097)
     let dayOfEra = shifted - era * 146_097

@@ -19,18 +19,18 @@ import CJSON
 /// | key of a map | strings as they are; int, uint and bool as their text |
 /// | JSON text, strings with escapes | as they came; where one line is wanted, without line breaks between tokens |
 public enum JSONWriter {
-  /// How the text is laid out.
+  /// The layout of the text.
   public enum Layout: Sendable, Equatable {
-    /// One line, no white space of our own.
+    /// One line, without added white space.
     case compact
     /// One member or element a line, `indent` spaces a level.
     case pretty(indent: Int)
   }
 
-  /// Nothing deeper is written: values come from bounded input, so more means a fold that grows without end.
+  /// The deepest nesting: input is limited to less, so deeper values come from a fold that grows without end.
   static let depthLimit = 512
 
-  /// Appends the JSON text of `value`. Returns why it has none: then what was appended is removed again.
+  /// Appends the JSON text of `value`. On failure returns the reason and removes the appended text.
   @discardableResult
   @inline(__always)
   public static func append(
@@ -57,8 +57,8 @@ public enum JSONWriter {
     return nil
   }
 
-  /// Appends the text by which equal values are found again as keys: on one line, and numbers anew whatever text they
-  /// came as. What is JSON text already stays as it is.
+  /// Appends the text that represents equal values as keys: on one line, with numbers in normal form. Existing JSON
+  /// text stays unchanged.
   @discardableResult
   static func appendKey(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
     let start = output.count
@@ -69,10 +69,10 @@ public enum JSONWriter {
 
   // MARK: Values
 
-  /// The `indent` of one line on which no number keeps its text.
+  /// The `indent` for one line with numbers in normal form.
   private static let numbersAnew = -2
 
-  /// `indent` is the width of one level, or below zero for one line.
+  /// `indent`: the width of one level, or below zero for one line.
   private static func write(
     _ value: Value, _ output: OutputBuffer, indent: Int, depth: Int
   ) -> EncodingFailure? {
@@ -122,7 +122,7 @@ public enum JSONWriter {
     return nil
   }
 
-  /// A double with a text.
+  /// Appends a double that has a number text.
   @inline(never)
   private static func appendNumber(_ value: Value, to output: OutputBuffer, _ indent: Int) {
     if indent == numbersAnew { appendDouble(value.asDouble, to: output) } else { output.append(value.numberText) }
@@ -185,7 +185,7 @@ public enum JSONWriter {
     return nil
   }
 
-  /// What stands before a member's value on one line.
+  /// Appends what precedes a member's value on one line.
   @inline(__always)
   private static func writeMember(_ key: Value, isFirst: Bool, _ output: OutputBuffer) -> EncodingFailure? {
     if key.is(.string), key.isPlain, let start = key.pointer {
@@ -306,8 +306,8 @@ public enum JSONWriter {
     digit < 10 ? UInt8(ascii: "0") &+ digit : UInt8(ascii: "a") &+ digit &- 10
   }
 
-  /// JSON text as it came; only line breaks between its tokens cost it its white space, because one
-  /// document a line is what readers of compact output split by.
+  /// Appends JSON text unchanged, but without white space if it has line breaks between tokens, because readers of
+  /// compact output split at line feeds.
   @inline(__always)
   private static func appendRaw(_ bytes: UnsafeRawBufferPointer, to output: OutputBuffer) {
     guard let start = bytes.baseAddress else { return }
@@ -327,7 +327,7 @@ public enum JSONWriter {
     }
   }
 
-  /// JSON text, laid out anew token by token; the tokens stay as they came.
+  /// Appends JSON text with new layout; the tokens stay unchanged.
   private static func appendIndented(
     _ bytes: UnsafeRawBufferPointer, to output: OutputBuffer, indent: Int, depth: Int
   ) {
@@ -357,7 +357,7 @@ public enum JSONWriter {
           at += 1
         } else {
           depth += 1
-          // Text that only its outline was checked of may nest deeper than anybody wants to see indented.
+          // Text checked only in outline may be nested deeper than indentation makes sense.
           appendLineBreak(to: output, spaces: indent * min(depth, depthLimit))
         }
       case UInt8(ascii: "}"), UInt8(ascii: "]"):
@@ -390,17 +390,17 @@ public enum JSONWriter {
 
 /// Why a value cannot be written in a format.
 public enum EncodingFailure: Error, Sendable, Equatable {
-  /// Lists and maps within each other beyond the limit of 512.
+  /// Lists and maps nested deeper than the limit of 512.
   case tooDeep
   /// An error value: it has no text.
   case error
   /// A key of a map that is neither string nor int, uint or bool.
   case key(Value.Kind)
-  /// The format has no place for a value of this kind.
+  /// The format cannot represent a value of this kind.
   case kind(Value.Kind)
-  /// The event has a key that is no column; the columns come from the first event unless they are named.
+  /// The event has a key that is no column; the first event determines the columns unless they are named.
   case unknownColumn
-  /// The format needs text, but the value has bytes that are no UTF-8.
+  /// The format needs text, but the value has bytes that are not UTF-8.
   case invalidUTF8
 }
 

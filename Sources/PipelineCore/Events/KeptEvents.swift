@@ -4,29 +4,29 @@ import CJSON
   import Glibc
 #endif
 
-/// Events that are kept for a while, oldest first: added at one end, removed at the other.
+/// A queue of kept events, oldest first.
 ///
-/// They are packed into chunks of memory, each with its text behind what is known of it, so that an event costs no
-/// allocation of its own. A record never moves. What was removed stays valid until the end of the turn. Not thread-safe.
+/// Events are packed into chunks of memory, each text after its record, so that an event needs no allocation of its
+/// own. A record never moves. Removed events stay valid until the end of the turn. Not thread-safe.
 final class KeptEvents {
-  /// One event, and what its owner knows of it.
+  /// One event, with data of its owner.
   struct Record {
-    /// When it is to be removed.
+    /// When the event is to be removed.
     var due: Instant
     /// The number of its key.
     var number: Int32
     var isMatched: Bool
-    /// The next one with its key.
+    /// The next event with the same key.
     var sibling: Pointer?
 
     fileprivate(set) var value: Value
     /// What expressions read of the value: a map of these fields, or the value itself.
     fileprivate(set) var seen: Value
     fileprivate var key: Value
-    /// The chunk holds it.
+    /// Retained by the chunk.
     fileprivate var origin: Unmanaged<Origin>
     fileprivate var position: Int64
-    /// The next newer one.
+    /// The next newer event.
     fileprivate(set) var next: Pointer?
 
     var event: Event { Event(value, key: key, from: origin, position: position) }
@@ -40,7 +40,7 @@ final class KeptEvents {
     @exclusivity(unchecked) var used = 0
     /// How many of its events have not been removed.
     @exclusivity(unchecked) var live = 0
-    /// Those of its events; the last one is that of the newest event.
+    /// The origins of its events; the last one belongs to the newest event.
     @exclusivity(unchecked) var origins: [Origin] = []
 
     init(_ capacity: Int) {
@@ -56,19 +56,19 @@ final class KeptEvents {
     }
   }
 
-  /// Bytes behind a chunk's events: JSON text is read with wide loads that may run past its end.
+  /// Bytes after a chunk's events: JSON text is read with wide loads that may run past its end.
   private static let padding = 64
   private static let smallestChunk = 4 << 10
   private static let largestChunk = 2 << 20
 
-  /// Oldest first; new events go into the last.
+  /// The chunks, oldest first; new events go into the last.
   @exclusivity(unchecked) private var chunks: [Chunk] = []
   @exclusivity(unchecked) private(set) var count = 0
   @exclusivity(unchecked) private(set) var first: Pointer?
   @exclusivity(unchecked) private var last: Pointer?
 
-  /// Adds a copy of an event. `seen`: a map whose keys live as long as this, and whose values are scalars or parts of the
-  /// event's text; one that is not so is not kept.
+  /// Adds a copy of an event. `seen`: a map whose keys outlive this object and whose values are scalars or parts of the
+  /// event's text; any other map is not kept.
   func append(_ event: Event, seen: Value?, due: Instant, number: Int, isMatched: Bool, _ arena: Arena) -> Pointer {
     let header = (MemoryLayout<Record>.size + 15) & ~15
     let ahead = header + (seen.map { Int($0.length) } ?? 0) * MemoryLayout<Entry>.stride
@@ -103,14 +103,14 @@ final class KeptEvents {
     count &-= 1
     let chunk = chunks[0]
     chunk.live &-= 1
-    // The last chunk takes further events, unless it is a large one for few.
+    // The last chunk takes further events, unless it is large and nearly unused.
     if chunk.live == 0, chunks.count > 1 || chunk.capacity > Self.smallestChunk {
       arena.keep(chunk)
       chunks.removeFirst()
     }
   }
 
-  /// Removes all; they stay valid until the end of the turn.
+  /// Removes all events; they stay valid until the end of the turn.
   func removeAll(keeping arena: Arena) {
     for chunk in chunks { arena.keep(chunk) }
     chunks = []
@@ -119,7 +119,7 @@ final class KeptEvents {
     count = 0
   }
 
-  /// Oldest first.
+  /// All events, oldest first.
   var all: [Pointer] {
     var all: [Pointer] = []
     var next = first
@@ -130,7 +130,7 @@ final class KeptEvents {
     return all
   }
 
-  /// A chunk with so much room.
+  /// Returns a chunk with enough room.
   @inline(__always)
   private func chunk(_ need: Int, _ arena: Arena) -> Chunk {
     if let chunk = chunks.last, chunk.used &+ need &+ Self.padding <= chunk.capacity { return chunk }
@@ -140,7 +140,7 @@ final class KeptEvents {
   @inline(never)
   private func newChunk(_ need: Int, _ arena: Arena) -> Chunk {
     if count == 0 { removeAll(keeping: arena) }
-    // As large as all that is kept: so many events take few chunks, and few events little memory.
+    // As large as all chunks together, so that many events take few chunks and few events little memory.
     let kept = chunks.reduce(0) { $0 + $1.capacity }
     let chunk = Chunk(max(need + Self.padding, min(Self.largestChunk, max(Self.smallestChunk, kept))))
     chunks.append(chunk)
@@ -167,7 +167,7 @@ final class KeptEvents {
     return result
   }
 
-  /// A copy of a map of parts of `text`, as parts of `copy`, with its members at `target`; nil if that cannot be.
+  /// A copy of a map of parts of `text`, as parts of `copy`, with its members at `target`; nil if impossible.
   private static func copy(_ seen: Value, of text: Value, to copy: Value, _ target: UnsafeMutableRawPointer) -> Value? {
     guard text.is(.jsonMap) else { return nil }
     let members = target.bindMemory(to: Entry.self, capacity: Int(seen.length))

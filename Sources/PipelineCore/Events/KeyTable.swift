@@ -4,12 +4,12 @@ import CDigest
   import Glibc
 #endif
 
-/// Texts, each once: a flat hash table over bytes. Looking a text up allocates nothing.
+/// A set of texts: a flat hash table over bytes. A lookup does not allocate.
 ///
-/// A text has a number for as long as it is in the table; numbers are given again. The hash is seeded for each table,
-/// so that nobody who sends keys can know which of them collide. Not thread-safe.
+/// A text has a number while it is in the table; numbers are reused. Each table has its own hash seed, so that a sender
+/// of keys cannot predict collisions. Not thread-safe.
 final class KeyTable {
-  /// A text of at most this many bytes stands in its entry.
+  /// Texts up to this length are stored in the entry.
   private static let inlineBytes = 24
 
   /// 48 bytes: `hash`, `length`, then the text or a pointer to it.
@@ -107,7 +107,7 @@ final class KeyTable {
     return number
   }
 
-  /// The text with this number; valid until the table is changed.
+  /// The text with this number; valid until the table changes.
   func text(_ number: Int) -> UnsafeRawBufferPointer {
     UnsafeRawBufferPointer(start: bytes(number), count: entries[number].length)
   }
@@ -115,7 +115,7 @@ final class KeyTable {
   func remove(_ number: Int) {
     var hole = Int(truncatingIfNeeded: entries[number].hash) & mask
     while places[hole].number != Int32(number) { hole = (hole &+ 1) & mask }
-    // Whatever stands behind and could stand here moves up, so that no search ends too early.
+    // Entries after the hole that may move up do so, so that no search ends too early.
     var at = hole
     while true {
       at = (at &+ 1) & mask
@@ -161,7 +161,8 @@ final class KeyTable {
     entries = Self.memory(entries, entryCapacity)
   }
 
-  /// Room for so many entries, with what was in the old memory: the kernel moves large memory without copying it.
+  /// Memory for this many entries, with the contents of the old memory: the kernel moves large memory without copying
+  /// it.
   private static func memory(_ old: UnsafeMutablePointer<Entry>?, _ capacity: Int) -> UnsafeMutablePointer<Entry> {
     realloc(old, capacity * MemoryLayout<Entry>.stride)!.bindMemory(to: Entry.self, capacity: capacity)
   }

@@ -2,11 +2,11 @@
   import Glibc
 #endif
 
-/// Bytes on their way out: grows, is written in one piece, is cleared and used again.
+/// A buffer for output: it grows, is written in one piece, is cleared and reused.
 ///
-/// A class, so that passing it around neither copies nor counts per byte. Not thread-safe.
+/// A class, so that passing it neither copies nor retains for each byte. Not thread-safe.
 public final class OutputBuffer: @unchecked Sendable {
-  // Not thread-safe by contract, and no access lasts longer than a load or a store.
+  // Not thread-safe by contract, and no access outlasts a load or a store.
   @exclusivity(unchecked) public private(set) var start: UnsafeMutablePointer<UInt8>
   @exclusivity(unchecked) public private(set) var count = 0
   @exclusivity(unchecked) private var capacity: Int
@@ -64,7 +64,7 @@ public final class OutputBuffer: @unchecked Sendable {
     bytes.withUnsafeBytes { append($0) }
   }
 
-  /// Lets `write` put at most `count` bytes; it returns how many it put.
+  /// Lets `write` append at most `count` bytes; it returns how many it has written.
   @inline(__always)
   public func append(count more: Int, _ write: (UnsafeMutablePointer<UInt8>) -> Int) {
     reserve(more)
@@ -73,20 +73,20 @@ public final class OutputBuffer: @unchecked Sendable {
     count &+= written
   }
 
-  /// Forgets everything behind the first `length` bytes.
+  /// Removes everything after the first `length` bytes.
   public func truncate(to length: Int) {
     precondition(length <= count)
     count = length
   }
 
-  /// Forgets the first `length` bytes.
+  /// Removes the first `length` bytes.
   public func removeFirst(_ length: Int) {
     precondition(length <= count)
     memmove(start, start + length, count - length)
     count -= length
   }
 
-  /// Empties the buffer; memory above `keeping` bytes is given back.
+  /// Empties the buffer; memory beyond `keeping` bytes is freed.
   public func clear(keeping: Int = 4 << 20) {
     count = 0
     if capacity > keeping {

@@ -4,19 +4,19 @@ import CJSON
   import Glibc
 #endif
 
-/// A value that outlives the turn it was made in: what an operator keeps.
+/// A value that outlives the turn it was made in: state of an operator.
 ///
-/// Copies share the memory until one of them is assigned. Assigning again and again to one variable
-/// allocates only while the values grow.
+/// Copies share the memory until one of them is assigned. Repeated assignment to one variable allocates only while the
+/// values grow.
 public struct OwnedValue: @unchecked Sendable {
   /// Valid as long as this `OwnedValue` (or a copy) lives and is not assigned to.
   public private(set) var value: Value
   private var block: Block?
-  /// Memory of the content before, for lists and maps that are replaced again and again: the new one may point into
+  /// The memory of the previous content, for lists and maps that are replaced repeatedly: the new value may point into
   /// the old one while it is copied.
   private var spare: Block?
 
-  /// Deeply immutable once shared: `assign` writes only into a block that nobody else holds.
+  /// Immutable once shared: `assign` writes only into a block with a single owner.
   private final class Block {
     var memory: UnsafeMutableRawPointer
     var capacity: Int
@@ -32,7 +32,7 @@ public struct OwnedValue: @unchecked Sendable {
     }
   }
 
-  /// Holds null.
+  /// Contains null.
   public init() {
     value = .null
   }
@@ -42,10 +42,10 @@ public struct OwnedValue: @unchecked Sendable {
     assign(value)
   }
 
-  /// Bytes that this value occupies beyond its sixteen.
+  /// The bytes that this value occupies beyond its sixteen.
   public var byteCount: Int { block?.capacity ?? 0 }
 
-  /// Replaces the content with a deep copy of `new`. `new` may point into this very value.
+  /// Replaces the content with a deep copy of `new`, which may point into this value.
   public mutating func assign(_ new: Value) {
     if new.is(.map), value.is(.map), overwrite(with: new) { return }
     let need = new.isScalar ? 0 : Self.size(of: new)
@@ -57,7 +57,7 @@ public struct OwnedValue: @unchecked Sendable {
     let isFlat =
       new.is(.string) || new.is(.jsonMap) || new.is(.jsonList) || new.is(.bytes) || new.is(.double)
     if isFlat, Self.isReusable(&block, need), let block {
-      // A value may be assigned a part of itself; then it needs other memory.
+      // A value may be assigned a part of itself; that needs other memory.
       let start = UInt(bitPattern: block.memory)
       let at = new.is(.double) ? UInt(bitPattern: new.numberText.baseAddress) : UInt(new.payload)
       if at < start || at >= start + UInt(block.capacity) {
@@ -75,7 +75,7 @@ public struct OwnedValue: @unchecked Sendable {
     block = fresh
   }
 
-  /// Replaces the content if neither it nor `new` is more than sixteen bytes; whether it did.
+  /// Replaces the content if neither the old nor the new one needs memory; returns whether it did.
   @inline(__always)
   mutating func assign(scalar new: Value) -> Bool {
     guard block == nil, new.isScalar else { return false }
@@ -83,8 +83,8 @@ public struct OwnedValue: @unchecked Sendable {
     return true
   }
 
-  /// Puts the members of a map in the places of those that were there, if they have the same names and all of them
-  /// are scalars: a running total of a few figures.
+  /// Overwrites the members of a map in place, if they have the same names and all are scalars: a running total of a
+  /// few figures.
   private mutating func overwrite(with new: Value) -> Bool {
     guard new.length == value.length, new.length <= 16, isKnownUniquelyReferenced(&block) else { return false }
     let (old, new) = (value.entries, new.entries)
@@ -95,7 +95,7 @@ public struct OwnedValue: @unchecked Sendable {
         let known = was.key.pointer, let name = will.key.pointer, areEqual(known, name, Int(will.key.length))
       else { return false }
     }
-    // The block is ours alone, as the check above says.
+    // The block has a single owner, as checked above.
     let target = UnsafeMutablePointer(mutating: old.baseAddress)
     for index in 0..<new.count { target?[index].value = new[index].value }
     return true
@@ -106,12 +106,12 @@ public struct OwnedValue: @unchecked Sendable {
     value.is(.map) && value.length == count && value.entries.allSatisfy(\.value.isScalar)
   }
 
-  /// Puts scalars in the places of a map's members, of which there are as many; false if somebody shares the map, which
-  /// then stays as it is.
+  /// Overwrites the scalars of a map's members, which must be as many; false if the map is shared, which then stays
+  /// unchanged.
   @inline(__always)
   mutating func overwriteMembers(with members: UnsafePointer<Value>) -> Bool {
     guard isKnownUniquelyReferenced(&block), let first = value.entries.baseAddress else { return false }
-    // The block is ours alone.
+    // The block has a single owner.
     let target = UnsafeMutablePointer(mutating: first)
     for index in 0..<Int(value.length) { target[index].value = members[index] }
     return true
@@ -119,13 +119,13 @@ public struct OwnedValue: @unchecked Sendable {
 
   private static let keptCapacity = 4096
 
-  /// Whether nobody else holds the block, and `need` bytes fit well.
+  /// Whether the block has a single owner, and `need` bytes fit well.
   private static func isReusable(_ block: inout Block?, _ need: Int) -> Bool {
     guard isKnownUniquelyReferenced(&block), let capacity = block?.capacity else { return false }
     return need <= capacity && capacity <= 8 * need + keptCapacity
   }
 
-  /// Replaces the content; what this value gave out before stays valid until the end of the turn.
+  /// Replaces the content; values returned before stay valid until the end of the turn.
   ///
   /// For values that were emitted; `new` may point into the old content.
   @inline(__always)
@@ -142,7 +142,7 @@ public struct OwnedValue: @unchecked Sendable {
     if let old { arena.keep(old) }
   }
 
-  /// Keeps the content alive until the end of the turn, whatever becomes of this value.
+  /// Keeps the content alive until the end of the turn, even if this value is freed.
   public func keep(in arena: Arena) {
     if let block { arena.keep(block) }
   }
@@ -218,8 +218,8 @@ public struct OwnedValue: @unchecked Sendable {
   }
 }
 
-/// A value in memory of its own that its holder frees by hand: of the many that windows keep, each takes half of
-/// what an ``OwnedValue`` does.
+/// A value in memory that its holder frees explicitly: half as large as an ``OwnedValue``, for the many values that
+/// windows keep.
 struct HeldValue {
   let value: Value
   private let memory: UnsafeMutableRawPointer?
@@ -238,7 +238,7 @@ struct HeldValue {
     memory = start
   }
 
-  /// Frees it; nobody may look at the value any more.
+  /// Frees the memory; the value must not be used any more.
   func free() {
     #if DEBUG
       if let memory { memset(memory, Arena.poisonByte, OwnedValue.size(of: value)) }
@@ -246,28 +246,28 @@ struct HeldValue {
     Glibc.free(memory)
   }
 
-  /// Frees it at the end of the turn: what was sent may point to it.
+  /// Frees the memory at the end of the turn: sent values may point to it.
   @inline(__always)
   func free(after arena: Arena) { if let memory { arena.adopt(memory) } }
 }
 
 extension Value {
-  /// The kinds, by bits, of which no value points to memory, but for doubles with a text.
+  /// The kinds, as bits, whose values point to no memory, except doubles with a text.
   private static var scalars: UInt32 {
     1 << UInt32(Kind.absent.rawValue) | 1 << UInt32(Kind.null.rawValue) | 1 << UInt32(Kind.bool.rawValue)
       | 1 << UInt32(Kind.int.rawValue) | 1 << UInt32(Kind.uint.rawValue) | 1 << UInt32(Kind.double.rawValue)
       | 1 << UInt32(Kind.timestamp.rawValue) | 1 << UInt32(Kind.duration.rawValue)
   }
 
-  /// Whether the sixteen bytes are all there is to it. A double with a text is more than that.
+  /// Whether the value is complete in its sixteen bytes. A double with a text is not.
   @inline(__always)
   var isScalar: Bool {
-    // Without flags, length or text the head is the kind; of those with some, only a time is a scalar.
+    // Without flags, length or text, the head is the kind; of the others, only a timestamp is a scalar.
     head < 0x100 ? Self.scalars &>> UInt32(truncatingIfNeeded: head) & 1 != 0 : kind == Kind.timestamp.rawValue
   }
 
-  /// Whether lists and maps are nested more than `limit` deep. What is still JSON text counts as one
-  /// level: its reader has limits of its own.
+  /// Whether lists and maps are nested more than `limit` deep. JSON text counts as one level: its reader has limits of
+  /// its own.
   @inline(__always)
   public func isDeeper(than limit: Int) -> Bool { isScalar ? false : isNestedDeeper(than: limit) }
 

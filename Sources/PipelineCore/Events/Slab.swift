@@ -6,18 +6,18 @@
 ///
 /// Written by one thread, then handed over; never written again after that.
 public final class Slab: @unchecked Sendable {
-  /// Bytes behind the data that may be read, though they mean nothing: wide loads need them.
+  /// Readable bytes after the data, without meaning: wide loads need them.
   public static let padding = 64
 
   public let start: UnsafeMutableRawPointer
   public let capacity: Int
   public var count: Int
-  /// Where the memory goes in the end.
+  /// The pool that receives the memory in the end.
   private let pool: SlabPool?
-  /// What counts the memory; released with it. Set, if at all, by the thread that writes.
+  /// Accounts for the memory; released with it. Set, if at all, by the writing thread.
   public var charge: AnyObject?
 
-  /// Without room; it may be shared.
+  /// A slab without room; it may be shared.
   public static let empty = Slab(capacity: 0)
 
   public init(capacity: Int) {
@@ -27,7 +27,7 @@ public final class Slab: @unchecked Sendable {
     count = 0
   }
 
-  /// With memory of a pool, if it had some.
+  /// A slab with memory of a pool, if the pool had some.
   init(_ pool: SlabPool, _ memory: UnsafeMutableRawPointer?) {
     self.pool = pool
     capacity = pool.capacity
@@ -55,7 +55,7 @@ public final class Slab: @unchecked Sendable {
     count = bytes.count
   }
 
-  /// Adds bytes, for which there must be room.
+  /// Appends bytes; there must be room for them.
   public func append(_ bytes: UnsafeRawBufferPointer) {
     precondition(bytes.count <= capacity - count, "a slab has no room")
     if let source = bytes.baseAddress { (start + count).copyMemory(from: source, byteCount: bytes.count) }

@@ -4,12 +4,12 @@ import Synchronization
   import Glibc
 #endif
 
-/// Memory of slabs of one size, used again: what a thread frees, another one's next read fills, while it is still in
-/// the processor's cache and known to the page table. Thread-safe.
+/// Reusable memory of slabs of one size: a thread's next read fills memory that another thread has freed, while it is
+/// still in the processor's cache and the page table. Thread-safe.
 public final class SlabPool: Sendable {
-  /// Bytes that each slab has room for, without its padding.
+  /// The capacity of each slab in bytes, without its padding.
   public let capacity: Int
-  /// So many wait at most; further ones are freed.
+  /// The most free blocks; further ones are freed.
   private let limit: Int
   private struct Free: @unchecked Sendable {
     var memory: [UnsafeMutableRawPointer] = []
@@ -27,7 +27,7 @@ public final class SlabPool: Sendable {
     }
   }
 
-  /// An empty slab; its memory comes back to the pool with its end.
+  /// An empty slab; its memory returns to the pool when it is released.
   public func take() -> Slab { Slab(self, free.withLock { $0.memory.popLast() }) }
 
   func put(_ memory: UnsafeMutableRawPointer) {

@@ -2,9 +2,9 @@ public import CJSON
 
 /// One value of an event: sixteen trivially copyable bytes, no reference counting.
 ///
-/// A value that does not fit points into memory that somebody else owns: the slab of the batch it was
-/// read from, the turn's ``Arena``, or a literal of a compiled expression. It is valid until the end of
-/// the turn; an owner that keeps it longer copies it into an ``OwnedValue``.
+/// A larger value points into memory with another owner: the slab of its batch, the turn's ``Arena``, or a literal of a
+/// compiled expression. It is valid until the end of the turn; an owner that keeps it longer copies it into an
+/// ``OwnedValue``.
 public typealias Value = rx_value
 
 /// One member of a map.
@@ -17,7 +17,7 @@ extension Value: @unchecked @retroactive Sendable {}
 extension Entry: @unchecked @retroactive Sendable {}
 
 extension Value {
-  /// What a value is.
+  /// The kind of a value.
   public enum Kind: UInt8, Sendable {
     case absent = 0
     case null = 1
@@ -62,7 +62,7 @@ extension Value {
     get { UInt16(truncatingIfNeeded: head >> 16) }
     set { head = head & ~0xFFFF_0000 | UInt64(newValue) << 16 }
   }
-  /// Bytes, elements or members.
+  /// The number of bytes, elements or members.
   @inline(__always)
   public var length: UInt32 {
     get { UInt32(truncatingIfNeeded: head >> 32) }
@@ -96,8 +96,8 @@ extension Value {
   @inline(__always) public static func double(_ number: Double) -> Value {
     Value(kind: .double, payload: number.bitPattern)
   }
-  /// A double that is written as `text`, a JSON number; without it where it is longer than 255 bytes. The bytes must
-  /// outlive the value.
+  /// A double that is written as `text`, a JSON number; without the text if that is longer than 255 bytes. The bytes
+  /// must outlive the value.
   static func double(_ number: Double, text: UnsafeRawBufferPointer) -> Value {
     let address = UInt64(UInt(bitPattern: text.baseAddress))
     guard (1...Int(RX_TEXT_LIMIT)).contains(text.count), address >> 48 == 0 else { return .double(number) }
@@ -136,32 +136,32 @@ extension Value {
   @inline(__always) public var asInt: Int64 { Int64(bitPattern: payload) }
   @inline(__always) public var asUInt: UInt64 { payload }
   @inline(__always) public var asDouble: Double { Double(bitPattern: payload) }
-  /// Of a double: whether it knows the text that it came as, because writing it anew would give another (`1.50`, `1e3`,
-  /// 30 digits). Only writers look at that text; for everything else the number counts.
+  /// Whether a double has a number text, because its shortest form differs (`1.50`, `1e3`, 30 digits). Only writers use
+  /// the text; everything else uses the number.
   @inline(__always) var hasNumberText: Bool { flags != 0 }
-  /// Of a double: the text that it came as, a JSON number; empty where there is none.
+  /// The number text of a double, a JSON number; empty if there is none.
   @inline(__always) var numberText: UnsafeRawBufferPointer {
     UnsafeRawBufferPointer(start: UnsafeRawPointer(bitPattern: UInt(head >> 16)), count: Int(flags))
   }
-  /// The value, which is written anew if it is a number.
+  /// The value without a number text.
   var withoutNumberText: Value { self.is(.double) ? .double(asDouble) : self }
   @inline(__always) public var pointer: UnsafeRawPointer? {
     UnsafeRawPointer(bitPattern: UInt(payload))
   }
-  /// The bytes of a string, of bytes, of a type's name or of JSON text. Where ``isEscaped``, the
-  /// inside of a JSON literal with its backslashes.
+  /// The bytes of a string, of bytes, of a type's name or of JSON text. If ``isEscaped``, the inside of a JSON literal
+  /// with its backslashes.
   @inline(__always) public var rawBytes: UnsafeRawBufferPointer {
     UnsafeRawBufferPointer(start: pointer, count: Int(length))
   }
   @inline(__always) public var isEscaped: Bool { flags & 1 != 0 }
-  /// On a string: nothing in it needs an escape in JSON. A hint: without it, nobody knows.
+  /// Whether a string is known to need no escape in JSON. Only a hint.
   @inline(__always) var isPlain: Bool { aux & UInt16(RX_PLAIN) != 0 }
 
   var hasNothingToEscape: Bool {
     !isEscaped && rawBytes.allSatisfy { $0 >= 0x20 && $0 != UInt8(ascii: "\"") && $0 != UInt8(ascii: "\\") }
   }
 
-  /// The string with the hint, where it holds nothing that needs an escape.
+  /// The string with the hint, if it needs no escape.
   func markedPlain() -> Value {
     guard self.is(.string), hasNothingToEscape else { return self }
     var marked = self

@@ -1,4 +1,4 @@
-/// `absence`: an event when nothing came.
+/// `absence`: an event after a silence.
 struct Absence: OperatorComponent {
   var after = TimeSpan.zero
   var value = MappingParameter()
@@ -55,9 +55,9 @@ struct Absence: OperatorComponent {
     private let parameters: Absence
     private let builder: ValueBuilder?
     private lazy var frame = sharedFrame()
-    /// When the last event came, or the subscription began.
+    /// The time of the last event, or of the subscription.
     private var last: Instant
-    /// Not set after a pause has been told of once, until the next event.
+    /// After a silence was reported once, not set until the next event.
     private var timer = Wake.none
 
     init(_ parameters: Absence, _ nodeContext: NodeContext, _ downstream: Downstream) {
@@ -78,7 +78,7 @@ struct Absence: OperatorComponent {
       if !parameters.only { emit(event) }
     }
 
-    /// The timer is not moved for each event; one that is due too early is set again.
+    /// The timer is not moved for each event; a timer that fires too early is set again.
     override func woke(_ token: Int) {
       timer = .none
       guard last + parameters.after <= now else {

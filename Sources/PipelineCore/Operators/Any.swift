@@ -1,6 +1,6 @@
 /// `any`: whether some event fulfils a condition.
 struct AnyMatch: OperatorComponent {
-  /// What an error of the signal means to a question about its events.
+  /// What an error of the signal means for the result.
   enum OnFailure: String, ChoiceParameter {
     case answer, fail
     var help: String {
@@ -50,7 +50,7 @@ struct AnyMatch: OperatorComponent {
   }
 }
 
-/// Looks for the first event whose condition is `stopsAt`, and says so.
+/// Sends the result at the first event whose condition is `stopsAt`.
 final class QuestionNode: OperatorNode {
   private let program: Program?
   private let stopsAt: Bool

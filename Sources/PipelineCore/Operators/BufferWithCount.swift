@@ -1,4 +1,4 @@
-/// `bufferWithCount`: lists of so many events.
+/// `bufferWithCount`: lists of a fixed number of events.
 struct BufferWithCount: OperatorComponent {
   var count = 1
 

@@ -1,4 +1,4 @@
-/// `bufferWithTime`: lists of what came within a while.
+/// `bufferWithTime`: lists of the events of a time.
 struct BufferWithTime: OperatorComponent {
   var every = TimeSpan.zero
   var count = 10_000

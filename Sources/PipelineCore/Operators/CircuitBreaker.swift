@@ -1,6 +1,6 @@
 internal import DequeModule
 
-/// `circuitBreaker`: an inner signal for each event, as long as they do not all fail.
+/// `circuitBreaker`: an inner signal for each event, with a pause after many failures.
 struct CircuitBreaker: OperatorComponent {
   var signal = SignalParameter()
   var failures = 5
@@ -72,17 +72,17 @@ struct CircuitBreaker: OperatorComponent {
   final class Node: QueueingNode {
     private enum State {
       case closed
-      /// Nothing is tried before that instant.
+      /// No inner signal starts before that instant.
       case open(until: Instant)
-      /// One inner signal shows whether to close.
+      /// One inner signal decides whether to close.
       case trial(Int)
     }
 
     private let parameters: CircuitBreaker
     private var state = State.closed
-    /// When the failures that count happened, oldest first.
+    /// The times of the counted failures, oldest first.
     private var failures = Deque<Instant>()
-    /// The events of the running inner signals, by the number of the inlet; fallbacks are not here.
+    /// The events of the running inner signals, by inlet number, without fallbacks.
     private var running: [Int: OwnedEvent] = [:]
     private var begun = 0
     private var outerEnded = false
@@ -117,7 +117,7 @@ struct CircuitBreaker: OperatorComponent {
       open(parameters.signal.required, number: begun, nodeContext.scope.with(outer: event))
     }
 
-    /// What becomes of an event that has failed or is refused.
+    /// Handles an event that has failed or is refused.
     private func answer(_ event: Event, _ failure: SignalFailure, _ code: Diagnostic.Code) {
       guard let fallback = parameters.fallback.plan else {
         reject(event, code, failure.message, at: failure.location)

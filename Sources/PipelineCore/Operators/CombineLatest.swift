@@ -1,4 +1,4 @@
-/// `combineLatest`: the newest of each.
+/// `combineLatest`: the newest events of all inputs.
 struct CombineLatest: CombiningOperator {
   var settle = false
   var settles: Bool { settle }
@@ -78,11 +78,11 @@ struct CombineLatest: CombiningOperator {
   final class Node: MultiInletNode {
     private let settles: Bool
     private let precedence: Int
-    /// The input that has changed last since the node last sent; nil: it has settled.
+    /// With `settle`: the input that changed last since the node last sent; nil: nothing to send.
     private var changed: Int?
     /// The newest event of each input.
     private let newest: UnsafeMutableBufferPointer<OwnedEvent?>
-    /// The values of `newest`, absent where there is none: lists are made of them without counting references.
+    /// The values of `newest`, absent if there is none: making a list avoids retain and release.
     private let values: UnsafeMutableBufferPointer<Value>
     private let memory: Unmanaged<Arena>
     private var missing = 0
@@ -137,7 +137,7 @@ struct CombineLatest: CombiningOperator {
 
     override func resumed(_ token: Int) {
       guard changed != nil else { return }
-      // What lies above may change an input once more.
+      // A node upstream may change an input once more.
       if execution.priorities.has(before: precedence) { later() } else { settle() }
     }
 

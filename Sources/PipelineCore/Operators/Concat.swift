@@ -37,7 +37,7 @@ struct Concat: CombiningOperator {
 
     override func start() { advance() }
 
-    /// A loop, not a recursion: inputs that end while they are subscribed cost no stack.
+    /// A loop, not a recursion: inputs that end while they are subscribed use no stack.
     private func advance() {
       guard !isAdvancing else { return }
       isAdvancing = true

@@ -1,6 +1,6 @@
 internal import DequeModule
 
-/// `delay`: everything a while later, but errors at once.
+/// `delay`: events and completion later, errors at once.
 struct Delay: OperatorComponent {
   var by = TimeSpan.zero
   var limit = 10_000

@@ -1,6 +1,6 @@
 internal import DequeModule
 
-/// `deliverOn`: everything again, a little later, in a defined order.
+/// `deliverOn`: delivery in the order of named schedulers.
 struct DeliverOn: OperatorComponent {
   var scheduler = ""
   var limit = 10_000

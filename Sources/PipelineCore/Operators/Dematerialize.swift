@@ -1,4 +1,4 @@
-/// `dematerialize`: events that describe a signal, as that signal.
+/// `dematerialize`: a signal from the events that describe it.
 struct Dematerialize: OperatorComponent {
   static let spec = ComponentSpec<Dematerialize>(
     "dematerialize",

@@ -50,7 +50,7 @@ struct Distinct: FusableOperator {
     private let parameters: Distinct
     private let program: Program?
     private let known = KeyTable()
-    /// The numbers of what is in `known`, oldest first.
+    /// The numbers of the texts in `known`, oldest first.
     private var order = Deque<(number: Int, since: Instant)>()
     private let buffer = OutputBuffer()
 

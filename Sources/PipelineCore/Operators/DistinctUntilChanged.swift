@@ -58,7 +58,7 @@ struct DistinctUntilChanged: FusableOperator {
     }
   }
 
-  /// Compares what an expression gives.
+  /// Compares the results of an expression.
   final class KeyStep: Step {
     private let program: Program
 

@@ -1,4 +1,4 @@
-/// `do`: something on the side.
+/// `do`: a side effect for each event.
 struct Do: OperatorComponent {
   enum Moment: String, ChoiceParameter {
     case next, error, completed
@@ -77,7 +77,7 @@ struct Do: OperatorComponent {
 
     private let parameters: Do
     private let onNext: Bool
-    /// What is passed on when nothing runs any more.
+    /// The end that is passed on when no side signal runs any more.
     private var ending: Ending?
 
     init(_ parameters: Do, _ nodeContext: NodeContext, _ downstream: Downstream) {

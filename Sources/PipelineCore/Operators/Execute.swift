@@ -1,4 +1,4 @@
-/// `execute`: has a command work for each event.
+/// `execute`: executes a command for each event.
 struct Execute: OperatorComponent {
   enum Answering: String, ChoiceParameter {
     case refusals, all, none
@@ -57,7 +57,7 @@ struct Execute: OperatorComponent {
     private var command: Command.Running?
     private var pending = 0
     private var inputEnded = false
-    /// What the command knows it by.
+    /// The number by which the command identifies it.
     private(set) var serial: UInt64 = 0
 
     init(_ parameters: Execute, _ nodeContext: NodeContext, _ downstream: Downstream) {
@@ -75,7 +75,7 @@ struct Execute: OperatorComponent {
     override func restored() {
       attach()
       pending = command?.pending(of: self) ?? 0
-      // The command may have forgotten what this waits for.
+      // The command may have refused the execution that this step waits for.
       if inputEnded, pending == 0 { later() }
     }
 
@@ -120,7 +120,7 @@ struct Execute: OperatorComponent {
       finishIfOver()
     }
 
-    /// The command sends nothing on this way, and it does not end before those who may execute it.
+    /// The command sends nothing to this node, and does not end before its callers.
     override func receive(_ event: Event, from inlet: Inlet) {}
 
     override func complete() {
@@ -155,7 +155,7 @@ struct CommandParameter: ParameterValue {
   private var reference: Located<String>?
   private(set) var index = 0
   private(set) var type = EventType.dyn
-  /// The command itself, for a node to subscribe.
+  /// The command's signal, for a node to subscribe.
   private(set) var signal: SignalPlan?
 
   var name: String { reference?.value ?? "" }

@@ -1,30 +1,30 @@
-/// The aggregates of one step of the plan: what all of its chains have in common.
+/// The aggregates of one step of the plan, common to all of its chains.
 final class FiguresForm {
   struct Call {
     var function: AggregateFunction
     /// -1: none.
     var argument: Int
     var condition: Int
-    /// Of distinct values: the set, and the bit of this figure in it.
+    /// For distinct values: the set, and the bit of this figure in it.
     var set = -1
     var bit: UInt32 = 0
-    /// The sum of nothing.
+    /// The sum of no values.
     var zero = Value.null
   }
 
   let calls: [Call]
   fileprivate let arguments: [Program]
   fileprivate let conditions: [Program]
-  /// How many sets of distinct values a chain has; of which argument each is.
+  /// The sets of distinct values of a chain; the argument of each.
   fileprivate let sets: [Int]
   let builder: ValueBuilder
-  /// How many variables the operator has before those of the aggregates.
+  /// The index of the first aggregate's variable.
   private let firstVariable: Int
-  /// How many values a set may have.
+  /// The most values in a set.
   let limit: Int
-  /// Whether figures may be sent as they are: who has taken them in once takes nothing more in.
+  /// Whether figures are sent once and take no further events, so that they need not be copied.
   let isSentOnce: Bool
-  // What is known of the event in hand.
+  // The evaluated arguments of the current event.
   fileprivate let values: UnsafeMutablePointer<Value>
   fileprivate let holds: UnsafeMutablePointer<Bool>
   fileprivate let next: UnsafeMutablePointer<Value>
@@ -43,7 +43,7 @@ final class FiguresForm {
       var made = Call(function: call.function, argument: call.argument ?? -1, condition: call.condition ?? -1)
       made.zero = parameter.zero(of: call)
       guard call.function == .countDistinct else { return made }
-      // One set for all figures of the same values, each with a bit.
+      // One set for all figures of the same argument, each with a bit.
       if let at = sets.firstIndex(where: { $0.argument == made.argument && $0.bits < 1 << 31 }) {
         sets[at].bits <<= 1
         (made.set, made.bit) = (at, sets[at].bits)
@@ -77,7 +77,7 @@ final class FiguresForm {
   @inline(__always)
   fileprivate func counts(_ call: Call) -> Bool { call.condition < 0 || holds[call.condition] }
 
-  /// Evaluates what the figures need of the event that `frame` was loaded with.
+  /// Evaluates the arguments for the event that `frame` was loaded with.
   func evaluate(_ frame: EventFrame) -> Refusal? {
     for index in conditions.indices {
       let value = conditions[index].evaluate(frame)
@@ -97,7 +97,7 @@ final class FiguresForm {
     return nil
   }
 
-  /// The value of all figures, for the expressions around the aggregates; an error where one of them fails.
+  /// The results of the expressions around the aggregates; an error if one of them fails.
   func build(_ figures: Figures, _ frame: EventFrame, _ failing: inout Unmanaged<Program>?) -> Value {
     for index in calls.indices { frame.set(firstVariable + index, figures.value(index)) }
     let value = builder.build(frame, &failing)
@@ -110,16 +110,16 @@ final class Figures {
   private struct Cell {
     /// The sum, or the value.
     var value = OwnedValue()
-    /// How many values there were.
+    /// The number of values.
     var count: Int64 = 0
-    /// When the first or last one was.
+    /// The order of the first or last value.
     var at: Int64 = 0
   }
 
   let form: FiguresForm
   @exclusivity(unchecked) private var cells: [Cell]
   private let sets: [DistinctValues]
-  /// How many events there were.
+  /// The number of events.
   private(set) var events = 0
 
   init(_ form: FiguresForm) {
@@ -128,8 +128,8 @@ final class Figures {
     sets = form.sets.map { _ in DistinctValues() }
   }
 
-  /// Takes the event in that the form has evaluated; all figures count it or none. `at`: its place in the order of
-  /// which `first` and `last` are.
+  /// Counts the event that the form has evaluated; all figures count it or none. `at`: its position in the order for
+  /// `first` and `last`.
   func add(_ frame: EventFrame, at: Int64) -> FiguresForm.Refusal? {
     let context = Context(state: frame.evaluation)
     for (index, call) in form.calls.enumerated() where call.argument >= 0 && form.counts(call) {
@@ -215,7 +215,7 @@ final class Figures {
     return context.arithmetic(.add, total, value, mixes: true)
   }
 
-  /// A figure; null where there is none.
+  /// The value of a figure; null if there is none.
   func value(_ index: Int) -> Value {
     let cell = cells[index]
     let call = form.calls[index]
@@ -232,11 +232,10 @@ final class Figures {
     }
   }
 
-  /// Keeps what was given out valid until the end of the turn.
+  /// Keeps returned values valid until the end of the turn.
   func keep(in arena: Arena) { arena.keep(self) }
 
-  /// Takes in what another one has counted, which is not used any more. What cannot be added or compared is left as it
-  /// is here.
+  /// Adds the figures of `other`, which is not used any more. Figures that cannot be added or compared stay unchanged.
   func merge(_ other: Figures, _ context: Context) {
     events += other.events
     for (index, call) in form.calls.enumerated() where other.cells[index].count > 0 {
@@ -246,7 +245,7 @@ final class Figures {
       case .count, .countDistinct: break
       case .sum, .avg:
         let sum = isFirst ? value : Self.sum(call.function, cells[index].value.value, 1, value, context)
-        // Where whole numbers do not fit, a double comes near.
+        // If a whole-number sum overflows, a double approximates it.
         cells[index].value.assign(
           !sum.isError ? sum : .double(cells[index].value.value.asNumber + value.asNumber))
       case .min, .max:
@@ -299,13 +298,14 @@ final class Figures {
 }
 
 extension Value {
-  /// An error of nobody: what has not been evaluated, or cannot be.
+  /// An error value without a failure: not evaluated, or not computable.
   fileprivate static var error: Value { Value(kind: .error, payload: 0) }
 }
 
-/// Values, each once, and for each which figures have counted it: exact, in sixteen to thirty-two bytes for a whole number.
+/// A set of values with a bit for each figure that has counted it: exact, sixteen to thirty-two bytes for a whole
+/// number.
 final class DistinctValues {
-  /// Open addressing by a seeded hash; a place whose bits are 0 is free.
+  /// Open addressing with a seeded hash; an entry without bits is free.
   private var numbers: UnsafeMutablePointer<Int64>?
   private var bits: UnsafeMutablePointer<UInt32>?
   private var mask = -1
@@ -313,9 +313,9 @@ final class DistinctValues {
   /// All other values, as ``KeyText``.
   private var texts: KeyTable?
   private var textBits: [UInt32] = []
-  /// How many values each figure has counted, by its bit.
+  /// The number of values that each figure has counted, by its bit.
   private var counts: [Int64] = []
-  /// So that nobody who sends values can know which of them collide.
+  /// Seeded, so that a sender of values cannot predict collisions.
   private static let seed = UInt64.random(in: 0...UInt64.max) | 1
 
   deinit {
@@ -330,7 +330,7 @@ final class DistinctValues {
     return index < counts.count ? counts[index] : 0
   }
 
-  /// The whole number that a value is.
+  /// The whole number that a value represents.
   @inline(__always)
   private static func number(_ value: Value) -> Int64? {
     value.is(.int) || value.is(.uint) && value.payload >> 63 == 0 ? Int64(bitPattern: value.payload) : nil

@@ -1,4 +1,4 @@
-/// `finally`: something at the end, whichever it is.
+/// `finally`: a side effect at the end.
 struct Finally: OperatorComponent {
   var signal = SignalParameter()
 

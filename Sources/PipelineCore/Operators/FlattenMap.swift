@@ -136,11 +136,11 @@ struct FlattenMap: OperatorComponent {
   final class Node: QueueingNode {
     private let parameters: FlattenMap
     private var outerEnded = false
-    /// The inner signal, where it is over as soon as it has begun.
+    /// The inner signal, if it ends as soon as it starts.
     private lazy var immediate = ImmediateSignal(parameters.signal.required, in: self)
-    /// How many immediate signals are on the stack and not given up. One that sends may be entered again.
+    /// How many immediate signals are on the stack and not cancelled. A sending one may be entered again.
     private var running = 0
-    /// How many immediate signals there have been.
+    /// How many immediate signals have started.
     private var begun = 0
 
     init(_ parameters: FlattenMap, _ nodeContext: NodeContext, _ downstream: Downstream) {
@@ -156,7 +156,7 @@ struct FlattenMap: OperatorComponent {
       guard !isClosed else { return }
       switch parameters.policy {
       case .latest:
-        // What the old one holds, such as a connection, is free before the new one asks for it.
+        // The resources of the old one, such as a connection, are freed before the new one needs them.
         if let old = inlets.first { drop(old) }
         running = 0
         begin(event)

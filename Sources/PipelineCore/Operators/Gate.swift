@@ -1,6 +1,6 @@
 internal import DequeModule
 
-/// `gate`: events pass while another signal says so.
+/// `gate`: events pass while another signal is true.
 struct Gate: OperatorComponent {
   enum WhileClosed: String, ChoiceParameter {
     case drop, latest, hold
@@ -69,7 +69,7 @@ struct Gate: OperatorComponent {
   final class Node: TriggeredNode {
     private let parameters: Gate
     private var isOpen: Bool
-    /// Not empty only while the gate is closed, or while what is held is being sent.
+    /// Not empty only while the gate is closed, or while held events are being sent.
     private var held = Deque<OwnedEvent>()
     private var hasEnded = false
     private var isSending = false

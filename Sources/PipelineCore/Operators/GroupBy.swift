@@ -60,12 +60,12 @@ struct GroupBy: OperatorComponent {
     private final class Group: FusedChain, TimerTarget {
       private let node: Unmanaged<Node>
       private var ownKey: HeldValue
-      /// The number of its key's text; -1 when it is not known any more.
+      /// The number of its key's text; -1 when the text is no longer known.
       var number: Int
-      /// How many groups were made before it, and one.
+      /// The number of groups made before it, plus one.
       var token: Int
       var timer = Wake.none
-      /// What feeds its chain, where that is more than fused steps.
+      /// Feeds its chain, if the chain is more than fused steps.
       let subject: Subject?
       /// Whether its chain was found in a saved state.
       var hasChain = false
@@ -80,7 +80,7 @@ struct GroupBy: OperatorComponent {
 
       deinit { ownKey.free() }
 
-      /// Makes it another one. What was sent with the old key stays valid until the end of the turn.
+      /// Turns it into another group. Values sent with the old key stay valid until the end of the turn.
       func become(_ number: Int, _ key: Value, _ token: Int, _ arena: Arena) {
         self.number = number
         self.token = token
@@ -94,7 +94,7 @@ struct GroupBy: OperatorComponent {
       func woke(_ token: Int) { node._withUnsafeGuaranteedRef { $0.wasIdle(self) } }
     }
 
-    /// Passes on what the groups' shared run sends.
+    /// Passes on the events of the groups' shared run.
     private final class Outlet: Downstream {
       private let node: Unmanaged<Node>
       init(_ node: Node) {
@@ -110,29 +110,29 @@ struct GroupBy: OperatorComponent {
     private let plan: SignalPlan?
     private let program: Program
     private let frame: EventFrame
-    /// Where the chains of the groups evaluate.
+    /// The frames in which the groups' chains evaluate.
     private let frames = SharedFrames()
-    /// The groups are parts of one stream; inside another `groupBy`, of that one's.
+    /// The groups are parts of one stream; inside another `groupBy`, of that one's stream.
     private let time: StreamTime
-    /// By the key as ``KeyText``.
+    /// The keys as ``KeyText``.
     private let known = KeyTable()
-    /// By the number of the key's text, retained.
+    /// The groups by the number of the key's text, retained.
     @exclusivity(unchecked) private var groups: [Unmanaged<Group>?] = []
-    /// While the chain of a group is being made or restored: whose it is, by its token.
+    /// The groups whose chains are being made or restored, by token.
     private var opening: [Int: Group] = [:]
     private var created = 0
     private var outerEnded = false
-    /// One run for all groups, if their chain has fused steps only: of a group nothing but its steps is made.
+    /// One run for all groups, if their chain has fused steps only: a group then consists of its steps.
     private var shared: FusedRun?
-    /// The same, without counting references.
+    /// The same run, unmanaged, to avoid retain and release.
     @exclusivity(unchecked) private var run: Unmanaged<FusedRun>?
-    /// Groups whose chains keep nothing are given up.
+    /// Whether groups without state are discarded.
     private let forgets: Bool
-    /// Groups that were given up, with their steps, for the next keys; retained.
+    /// Discarded groups with their steps, for the next keys; retained.
     @exclusivity(unchecked) private var spare: [Unmanaged<Group>] = []
     private static let spareLimit = 1000
     private var outlet: Outlet?
-    /// Groups of the shared run whose chains have not completed.
+    /// How many groups of the shared run have chains that have not completed.
     private var running = 0
     private let buffer = OutputBuffer()
 
@@ -159,7 +159,7 @@ struct GroupBy: OperatorComponent {
     }
 
     private func makeSharedRun() -> FusedRun? {
-      // Who looks at subscriptions sees each.
+      // An observer of subscriptions must see each one.
       guard let plan, execution.subscriptionProbe == nil else { return nil }
       let input: SignalPlan
       switch plan.kind {
@@ -211,7 +211,7 @@ struct GroupBy: OperatorComponent {
       }
     }
 
-    /// The group of the event in the frame; the text of its key is in `buffer`.
+    /// The group of the loaded event; the text of its key is in `buffer`.
     @inline(__always)
     private func group(of event: Event) -> Unmanaged<Group>? {
       let hash = known.hash(buffer.bytes)
@@ -250,7 +250,7 @@ struct GroupBy: OperatorComponent {
       outer.with(subject: subject, frames: frames, time: time, chain: forgets ? group : nil)
     }
 
-    /// The group is held by ``groups``.
+    /// The group is retained by ``groups``.
     private func make(_ number: Int, _ key: Value, _ token: Int) -> Unmanaged<Group> {
       let held: Unmanaged<Group>
       if let run, let again = spare.popLast() {
@@ -274,7 +274,7 @@ struct GroupBy: OperatorComponent {
       return held
     }
 
-    /// Its key is a new one from now on. Whoever gets the group releases it.
+    /// Forgets the group's key. The caller releases the group.
     private func forget(_ group: Group) -> Unmanaged<Group>? {
       guard let held = groups[group.number] else { return nil }
       groups[group.number] = nil
@@ -284,10 +284,10 @@ struct GroupBy: OperatorComponent {
       return held
     }
 
-    /// Frees a group that was forgotten, at the end of the turn: control may still be inside of it.
+    /// Frees a forgotten group at the end of the turn: control may still be inside it.
     private func release(_ held: Unmanaged<Group>) { executor.releaseLater(held.takeRetainedValue()) }
 
-    /// Gives up a group that is as a new one of its key would be.
+    /// Discards a group whose state equals that of a new group.
     private func forgetIfFresh(_ group: Group) {
       guard forgets, !outerEnded, group.number >= 0 else { return }
       if let run {
@@ -316,7 +316,7 @@ struct GroupBy: OperatorComponent {
       finishIfOver()
     }
 
-    /// Nothing more comes for the group.
+    /// Completes the group.
     private func complete(_ group: Group) {
       group.subject?.complete()
       guard let shared, group.steps != nil else { return }
@@ -335,12 +335,12 @@ struct GroupBy: OperatorComponent {
     override func owner(number: Int) -> AnyObject? { opening[number] }
 
     override func completed(_ inlet: Inlet) {
-      // A chain that ends by itself (`take`) stays known, so that its key does not begin anew.
+      // A chain that completes early (`take`) stays known, so that its key does not start anew.
       drop(inlet)
       finishIfOver()
     }
 
-    /// Nothing has come for the group for so long.
+    /// The group had no event for `idle`.
     private func wasIdle(_ group: Group) {
       guard !isClosed, group.number >= 0 else { return }
       group.timer = .none
@@ -349,7 +349,7 @@ struct GroupBy: OperatorComponent {
       if let held { release(held) }
     }
 
-    /// In the order in which they came into being.
+    /// The groups in the order of their creation.
     private var inOrder: [Group] {
       groups.compactMap { $0?.takeUnretainedValue() }.sorted { $0.token < $1.token }
     }
@@ -406,7 +406,7 @@ struct GroupBy: OperatorComponent {
       created = try state.read()
       outerEnded = try state.read()
       if try state.read(Bool.self) { try time.restore(&state, execution.plan) }
-      // As the groups were when they were saved.
+      // The groups had this form when they were saved.
       if !(try state.read(Bool.self)) {
         share(nil)
       } else if shared == nil {
@@ -446,7 +446,7 @@ struct GroupBy: OperatorComponent {
 
     override func scope(_ saved: Scope, number: Int) throws(StateFault) -> Scope {
       guard let group = opening[number] else {
-        // The group was idle too long; its chain still sends what it holds, and gets nothing more.
+        // The group was idle too long; its chain still sends what it holds, and receives nothing more.
         guard (1...max(created, 1)).contains(number) else { throw StateFault("a group is unknown") }
         return saved.with(subject: Subject(hasEnded: true), time: time)
       }

@@ -1,4 +1,4 @@
-/// `if`: one of two signals, as a third says.
+/// `if`: one of two signals, chosen by a third.
 struct If: CombiningOperator, BranchingOperator {
   private(set) var branches = Branches()
 
@@ -49,12 +49,12 @@ struct If: CombiningOperator, BranchingOperator {
   }
 }
 
-/// What subscribes one of its inputs, as another says.
+/// An operator that subscribes one of its inputs, chosen by another.
 protocol BranchingOperator {
   var branches: Branches { get }
 }
 
-/// Which input of a branching signal is which.
+/// The roles of the inputs of a branching signal.
 struct Branches: Sendable {
   private var roles: [InputNode.Role] = []
   private var names: [[UInt8]] = []
@@ -66,7 +66,7 @@ struct Branches: Sendable {
     names = inputs.map { Array(($0.name?.value ?? "").utf8) }
   }
 
-  /// The inputs to choose from, with words for them.
+  /// The inputs to choose from, with their names.
   var choices: [(input: Int, name: String)] {
     roles.indices.compactMap { index in
       switch roles[index] {
@@ -87,10 +87,10 @@ struct Branches: Sendable {
   }
 }
 
-/// Runs one of several inputs, the one that the newest event of the selector chooses.
+/// Runs one of several inputs, chosen by the newest event of the selector.
 final class BranchingNode: MultiInletNode {
   private let branches: Branches
-  /// The branch for an event; nil: none, and the event has been dealt with.
+  /// The branch for an event; nil: none, and the event has been handled.
   private let choose: (Event, OperatorNode) -> Int?
   private var selectorEnded = false
   private let selector: Int
@@ -113,7 +113,7 @@ final class BranchingNode: MultiInletNode {
       return
     }
     guard let branch = choose(event, self), !isClosed else { return }
-    // What the old branch holds is free before the new one asks for it.
+    // The resources of the old branch are freed before the new one needs them.
     for old in inlets where old.number != selector { drop(old) }
     open(nodeContext.inputs[branch], number: branch)
   }

@@ -1,4 +1,4 @@
-/// `initially`: something before the beginning.
+/// `initially`: a side effect before the subscription.
 struct Initially: OperatorComponent {
   var signal = SignalParameter()
 

@@ -1,4 +1,4 @@
-/// `join`: pairs of events of two signals that come near each other.
+/// `join`: pairs of events of two signals that are close in time.
 struct Join: OperatorComponent {
   enum Unmatched: String, ChoiceParameter {
     case drop, send
@@ -98,13 +98,13 @@ struct Join: OperatorComponent {
     Node(self, nodeContext, downstream)
   }
 
-  /// The fields of the first signal's events that `key` and `reduce` read; nil: all, or nothing is read of what is kept.
+  /// The fields of the first signal's events that `key` and `reduce` read; nil: all, or none of a kept event.
   private var leftFields: Set<String>? {
     guard reduce.isGiven, let read = reduce.fields(of: "event"), let keys = key.fields(of: "event") else { return nil }
     return read.union(keys)
   }
 
-  /// The same of the other signal.
+  /// The fields of the other signal's events that they read.
   private var rightFields: Set<String>? {
     guard reduce.isGiven, let read = reduce.fields(of: "other"), let keys = otherKey.fields(of: "other") else {
       return nil
@@ -112,7 +112,7 @@ struct Join: OperatorComponent {
     return read.union(keys)
   }
 
-  /// The pace at which events of an input come, as far as the plan tells, makes `limit` too small or not.
+  /// Warns if `limit` is too small for the rate of an input, as far as the plan tells.
   func remarks(_ inputs: [EventPace?], _ location: SourceLocation) -> [Diagnostic] {
     zip(["first", "other"], inputs).compactMap { name, pace in
       let count: Double
@@ -126,7 +126,7 @@ struct Join: OperatorComponent {
         how = "the \(name) signal is read as fast as possible"
       case nil: return nil
       }
-      // What is read at once is over soon: the default is for it.
+      // A file that is read at once is soon over: the default limit is meant for it.
       let isEnough = Double(limit) >= count || pace == .unbounded && limit >= Join().limit
       guard !isEnough else { return nil }
       let needed = pace == .unbounded ? "the number of its events" : String(Int64(min(count, 1e18)))
@@ -146,17 +146,17 @@ struct Join: OperatorComponent {
       var last: Entry?
     }
 
-    /// What is kept of one signal.
+    /// The kept events of one signal.
     private final class Side {
       let name: StaticString
-      /// Its place among the two chains of a key.
+      /// The index among the two chains of a key.
       let place: Int
-      /// Oldest first.
+      /// The events, oldest first.
       let events = KeptEvents()
       /// When the first of `events` is due.
       @exclusivity(unchecked) var due = Instant.distantFuture
       var hasEnded = false
-      /// How many were dropped because of the limit without being told of.
+      /// How many events were dropped at the limit without being reported.
       var lost = 0
 
       init(_ name: StaticString, place: Int) {
@@ -173,13 +173,13 @@ struct Join: OperatorComponent {
     private let parameters: Join
     private let builder: ValueBuilder?
     private lazy var frame = makeFrame()
-    /// The keys of what is kept, as ``KeyText``.
+    /// The keys of the kept events, as ``KeyText``.
     private let keys = KeyTable()
     private let left = Side("first", place: 0)
     private let right = Side("other", place: 1)
-    /// By the number of the key, the chain of the left side and that of the right.
+    /// By key number: the chain of the left side and that of the right side.
     @exclusivity(unchecked) private var chains: [Chain] = []
-    /// What expressions read of the events of either side, if they read fields only.
+    /// The fields that expressions read of either side's events, if they read fields only.
     private lazy var leftFields = parameters.leftFields.flatMap {
       SeenFields($0, arena: execution.executor.arena, json: execution.json)
     }
@@ -187,9 +187,9 @@ struct Join: OperatorComponent {
       SeenFields($0, arena: execution.executor.arena, json: execution.json)
     }
     private let buffer = OutputBuffer()
-    /// Set only while something is kept.
+    /// Set only while events are kept.
     private var timer = Wake.none
-    /// The other signal was over before the pipeline was stopped: who has found no partner until now will find none.
+    /// The other signal ended before the pipeline was stopped: an event without a partner so far stays without one.
     private var isOtherWhole = false
     /// Events that were not sent because the pipeline was stopped.
     private var undecided = 0
@@ -237,7 +237,7 @@ struct Join: OperatorComponent {
       }
     }
 
-    /// Puts the key of the event into `buffer`; false if it has none, and the event has been dealt with.
+    /// Puts the key of the event into `buffer`; false if it has none, and the event has been handled.
     @inline(__always)
     private func readKey(_ program: Program?, _ event: Event, _ seen: Value?, isOther: Bool) -> Bool {
       buffer.clear()
@@ -258,14 +258,15 @@ struct Join: OperatorComponent {
       return true
     }
 
-    /// What pairs with an event. It stays valid until the end of the turn, though what the pairs cause may come back here.
+    /// The partners of an event. They stay valid until the end of the turn, although the pairs may cause further events
+    /// here.
     private enum Partners {
       case none
       case one(Entry)
       case many([Entry])
     }
 
-    /// The events of a key on one side, which are matched now.
+    /// The events of a key on one side, which are now matched.
     @inline(__always)
     private func choose(_ key: Int?, _ side: Side) -> Partners {
       guard let key, let first = chains[2 &* key &+ side.place].first else { return .none }
@@ -297,12 +298,12 @@ struct Join: OperatorComponent {
       chains[place].last = entry
     }
 
-    /// What was removed stays valid until the end of the turn.
+    /// The removed event stays valid until the end of the turn.
     private func removeOldest(_ side: Side) -> Entry? {
       guard let oldest = side.events.first else { return nil }
       side.events.removeFirst(keeping: arena)
       side.due = side.events.first?.pointee.due ?? .distantFuture
-      // Of one key, too, the oldest is the first.
+      // The oldest event is also the first of its key.
       let key = Int(oldest.pointee.number)
       let place = 2 &* key &+ side.place
       chains[place].first = oldest.pointee.sibling
@@ -313,7 +314,7 @@ struct Join: OperatorComponent {
       return oldest
     }
 
-    /// The limit is reached: whoever reads errors or dead letters gets the event, the log is not filled with them.
+    /// Drops an event at the limit: a reader of errors or dead letters gets it; the log is not filled.
     private func lose(_ entry: Entry, _ side: Side) {
       let text =
         "join keeps \(Printable.count(parameters.limit, "event")) of the \(side.name) signal, its limit `limit`"
@@ -331,7 +332,7 @@ struct Join: OperatorComponent {
       execution.services.log(.warning, step.label, "\(nodeContext.location ?? step.location): \(text)")
     }
 
-    /// Sends a pair. What `reduce` reads of the two is in `seen` and `otherSeen`, if they are given.
+    /// Sends a pair. `seen` and `otherSeen`: what `reduce` reads of the two, if given.
     private func send(_ event: Event, _ seen: Value?, _ other: Value, _ otherSeen: Value?) {
       guard let builder else {
         emit(event.with(arena.list([event.value, other])))
@@ -341,7 +342,8 @@ struct Join: OperatorComponent {
       if let value = build(builder, event, seeing: seen ?? event.value, frame) { emit(event.with(value)) }
     }
 
-    /// Sends what has found no partner, unless one could still have come and only the end of the pipeline prevents it.
+    /// Sends an event without a partner, unless a partner was still possible and only the end of the pipeline prevents
+    /// it.
     private func sendUnmatched(_ entry: Entry) {
       guard !entry.pointee.isMatched, parameters.unmatched == .send else { return }
       guard !execution.isStopping || isOtherWhole else {
@@ -353,7 +355,7 @@ struct Join: OperatorComponent {
 
     // MARK: Time
 
-    /// Lets go of what is too old for a partner.
+    /// Removes events that are too old for a partner.
     @inline(__always)
     private func expire() {
       let now = now

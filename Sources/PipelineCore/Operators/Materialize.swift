@@ -1,4 +1,4 @@
-/// `materialize`: what happens to a signal, as events.
+/// `materialize`: events, completion and errors as events.
 struct Materialize: OperatorComponent {
   static let spec = ComponentSpec<Materialize>(
     "materialize",

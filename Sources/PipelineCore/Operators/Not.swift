@@ -1,4 +1,4 @@
-/// `not`: the contrary of each event.
+/// `not`: the negation of each event.
 struct Not: PureOperator {
   static let changesValue = true
 
@@ -32,7 +32,7 @@ struct Not: PureOperator {
 }
 
 extension Value {
-  /// What a boolean says, or whether a number is not 0; nil for anything else.
+  /// The value of a boolean, or whether a number is not 0; nil for anything else.
   var truth: Bool? {
     switch what {
     case .bool: asBool

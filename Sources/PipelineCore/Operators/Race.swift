@@ -1,4 +1,4 @@
-/// `race`: whichever signal speaks first.
+/// `race`: the signal that sends first.
 struct Race: CombiningOperator {
   static let spec = ComponentSpec<Race>(
     "race",

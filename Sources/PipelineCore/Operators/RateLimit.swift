@@ -1,6 +1,6 @@
 internal import DequeModule
 
-/// `rateLimit`: so many events in a while, and no more.
+/// `rateLimit`: a limited number of events in each period.
 struct RateLimit: OperatorComponent {
   enum Mode: String, ChoiceParameter {
     case leading, trailing, both, bucket
@@ -113,7 +113,7 @@ struct RateLimit: OperatorComponent {
   /// `leading`, `trailing` and `both`.
   final class Node: OperatorNode {
     private let parameters: RateLimit
-    /// The end of the running period; it has run out once that is not in the future.
+    /// The end of the current period; the period is over once this is not in the future.
     private var end: Instant
     private var passed = 0
     /// Set only by `trailing` and `both`, during a period.
@@ -128,7 +128,7 @@ struct RateLimit: OperatorComponent {
     }
 
     override func receive(_ event: Event) {
-      // The timer of this very instant may still be to come.
+      // The timer of this very instant may still be due.
       if end <= now { endPeriod() }
       guard !isClosed else { return }
       if end <= now {
@@ -152,7 +152,7 @@ struct RateLimit: OperatorComponent {
       }
     }
 
-    /// Sends what is held; with `both` that begins the next period.
+    /// Sends the held event; with `both` that starts the next period.
     private func endPeriod() {
       cancelWake(&timer)
       guard let event = held else { return }
@@ -195,7 +195,7 @@ struct RateLimit: OperatorComponent {
     }
   }
 
-  /// `bucket`, as the generic cell rate algorithm has it: one point in time says how full it is.
+  /// `bucket`, by the generic cell rate algorithm: one point in time represents how full the bucket is.
   final class BucketNode: OperatorNode {
     private let parameters: RateLimit
     /// The time of one token.

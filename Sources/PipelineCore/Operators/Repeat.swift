@@ -1,4 +1,4 @@
-/// `repeat`: once more after the end.
+/// `repeat`: subscribes again after the completion.
 struct Repeat: OperatorComponent {
   var count = Retry.Count(limit: nil)
   var delay = TimeSpan.zero
@@ -46,13 +46,13 @@ struct Repeat: OperatorComponent {
     private var rounds = 0
     private var timer = Wake.none
     private var pace = Pace()
-    /// When the executor last ran what was put off, as the round began.
+    /// The executor's `drain` when the round started.
     private var drain: UInt64 = 0
     /// The next round waits for a turn, as input does.
     private var waitsForTurn = false
-    /// Rounds that were over at once since it last waited for a turn.
+    /// Rounds that ended at once since it last waited for a turn.
     private var atOnce = 0
-    /// After so many of them, others come first.
+    /// After this many rounds, other work comes first.
     private static let share = 1000
 
     init(_ parameters: Repeat, _ nodeContext: NodeContext, _ downstream: Downstream) {
@@ -89,7 +89,7 @@ struct Repeat: OperatorComponent {
       }
     }
 
-    /// Whether others come before the next round, which follows one that was over at once.
+    /// Whether other work comes before the next round, after one that ended at once.
     private var hasHadItsShare: Bool {
       atOnce += 1
       guard atOnce >= Self.share || executor.isInputPaused else { return false }
@@ -97,8 +97,8 @@ struct Repeat: OperatorComponent {
       return true
     }
 
-    /// The next round begins in a turn of its own, when events are taken in. Only for a round that nothing from outside
-    /// has ended: one that an event has ended must be followed at once, or the next event is missed.
+    /// The next round starts in a turn of its own, when input is taken. Only after a round that nothing from outside
+    /// has ended: a round that an event ended must be followed at once, or the next event is missed.
     private func waitForTurn() {
       waitsForTurn = true
       nonisolated(unsafe) weak let node = self

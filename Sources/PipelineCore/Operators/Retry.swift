@@ -1,6 +1,6 @@
 internal import DequeModule
 
-/// `retry`: once more after an error.
+/// `retry`: subscribes again after an error.
 struct Retry: OperatorComponent {
   /// How often: a number, or for ever.
   struct Count: ParameterValue {
@@ -103,7 +103,7 @@ struct Retry: OperatorComponent {
     private let parameters: Retry
     private var attempts = 0
     private var begun = Instant(nanoseconds: 0)
-    /// When the attempts that count for the budget were made, oldest first.
+    /// The times of the attempts that count for the budget, oldest first.
     private var spent = Deque<Instant>()
     private var timer = Wake.none
     private var pace = Pace()

@@ -1,4 +1,4 @@
-/// `sample`: the newest value, each time it is asked for.
+/// `sample`: the newest value at each sampling.
 struct Sample: OperatorComponent {
   var every: TimeSpan?
   var at = SignalParameter()

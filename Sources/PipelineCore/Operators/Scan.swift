@@ -48,7 +48,7 @@ struct Scan: FusableOperator {
     @exclusivity(unchecked) private var running: OwnedValue
     @exclusivity(unchecked) private var index: Int64 = 0
     private let program: Program
-    /// A fold that wraps its value again and again would end on the stack.
+    /// Deeper values overflow the stack: the fold wraps its value repeatedly.
     static let depthLimit = 64
 
     init(_ start: OwnedValue, _ program: Program) {

@@ -52,7 +52,7 @@ struct SetFields: PureOperator {
       var path: Unmanaged<FieldPath>
       var builder: Unmanaged<ValueBuilder>
     }
-    // In memory of their own, so that an event counts no references.
+    // Raw memory: an event avoids retain and release.
     private let fields: UnsafeMutableBufferPointer<Field>
 
     init(_ fields: [(FieldPath, ValueBuilder)]) {

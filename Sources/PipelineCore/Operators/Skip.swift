@@ -1,4 +1,4 @@
-/// `skip`: all but the first few.
+/// `skip`: drops the first events.
 struct Skip: FusableOperator {
   var count = 0
 

@@ -1,4 +1,4 @@
-/// `skipUntil`: from a condition, or from another signal's first event, on.
+/// `skipUntil`: events from a condition, or from another signal's first event, on.
 struct SkipUntil: OperatorComponent {
   var condition = ExpressionParameter()
   var signal = SignalParameter()

@@ -1,4 +1,4 @@
-/// `switch`: one of several signals, as another says.
+/// `switch`: one of several signals, chosen by another.
 struct Switch: CombiningOperator, BranchingOperator {
   private(set) var branches = Branches()
 

@@ -1,4 +1,4 @@
-/// `switchToLatest`: a signal for each event, only the newest of them.
+/// `switchToLatest`: a signal for each event; only the newest one runs.
 struct SwitchToLatest: OperatorComponent {
   var signal = SignalParameter()
 

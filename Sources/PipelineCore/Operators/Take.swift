@@ -1,4 +1,4 @@
-/// `take`: the first few.
+/// `take`: the first events.
 struct Take: FusableOperator {
   var count = 0
 
@@ -36,7 +36,7 @@ struct Take: FusableOperator {
     override var endsBeforeStart: Bool { remaining == 0 }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
-      // A step below may have ended the signal while this event was passed on from inside itself.
+      // A step downstream may have ended the signal while this event was passed on.
       guard remaining > 0 else { return .finish }
       remaining -= 1
       return remaining == 0 ? .passAndFinish : .pass

@@ -1,6 +1,6 @@
 internal import DequeModule
 
-/// `takeLast`: the last few, at the end.
+/// `takeLast`: the last events, at the end.
 struct TakeLast: OperatorComponent {
   var count = 0
 

@@ -1,4 +1,4 @@
-/// `takeUntil`: until another signal says something, or until a condition holds.
+/// `takeUntil`: events until another signal sends, or until a condition holds.
 struct TakeUntil: OperatorComponent {
   var signal = SignalParameter()
   var condition = ExpressionParameter()

@@ -53,7 +53,7 @@ struct TakeUntilReplacement: OperatorComponent {
       open(replacement, number: Self.replacing)
       if isClosed || isReplaced { return }
       open(nodeContext.inputs[0])
-      // The replacement may have spoken while the original was being subscribed.
+      // The replacement may have sent an event while the original was being subscribed.
       if isReplaced { leaveOriginal() }
     }
 

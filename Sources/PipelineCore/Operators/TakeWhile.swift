@@ -1,4 +1,4 @@
-/// `takeWhile`: until a condition fails.
+/// `takeWhile`: events until a condition fails.
 struct TakeWhile: FusableOperator {
   var condition = ExpressionParameter()
   var inclusive = false
@@ -46,7 +46,7 @@ struct TakeWhile: FusableOperator {
     }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
-      // A step below may have sent a further event from inside the last one.
+      // A step downstream may have caused a further event while the last one was passed on.
       if isOver { return .finish }
       switch program.evaluateBool(frame.frame) {
       case .yes: return .pass

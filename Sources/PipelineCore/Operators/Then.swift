@@ -1,4 +1,4 @@
-/// `then`: another signal when one has completed.
+/// `then`: another signal after the completion.
 struct Then: OperatorComponent {
   var signal = SignalParameter()
 

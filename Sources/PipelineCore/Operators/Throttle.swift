@@ -1,4 +1,4 @@
-/// `throttle`: what stands when it has been quiet for a while.
+/// `throttle`: the newest event after a quiet time.
 struct Throttle: OperatorComponent {
   enum Edge: String, ChoiceParameter {
     case trailing, leading, both
@@ -75,7 +75,7 @@ struct Throttle: OperatorComponent {
     private let program: Program?
     private lazy var frame = sharedFrame()
     private var held: OwnedEvent?
-    /// Set while it has not been quiet; unless the first event was sent, `held` is too.
+    /// Set until the signal is quiet; unless the first event was sent, `held` is set too.
     private var timer = Wake.none
     /// Set only while `held` is.
     private var deadline = Wake.none
@@ -104,7 +104,7 @@ struct Throttle: OperatorComponent {
       timer = wake(after: parameters.quiet)
     }
 
-    /// Whether the event is to be held; one that is not has been dealt with.
+    /// Whether the event must be held; any other event has been handled.
     private func holds(_ event: Event, _ program: Program) -> Bool {
       if let failure = frame.load(event) {
         reject(event, .eventNotReadable, EventFrame.message(of: failure))

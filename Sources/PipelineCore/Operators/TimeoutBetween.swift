@@ -57,7 +57,7 @@ struct TimeoutBetween: OperatorComponent {
       emit(event)
     }
 
-    /// The timer is not moved for each event; one that is due too early is set again.
+    /// The timer is not moved for each event; a timer that fires too early is set again.
     override func woke(_ token: Int) {
       timer = .none
       if last + gap > now {

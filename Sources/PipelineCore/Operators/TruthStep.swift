@@ -1,4 +1,4 @@
-/// Folds the truth of an event's parts.
+/// Combines the truth of an event's parts.
 final class TruthStep: PureStep {
   private let name: String
   private let start: Bool

@@ -1,4 +1,4 @@
-/// `tryMap`: another value for each event, or the end.
+/// `tryMap`: another value for each event, or an error.
 struct TryMap: PureOperator {
   var to = MappingParameter()
   var message = TemplateParameter()

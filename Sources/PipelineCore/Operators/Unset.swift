@@ -1,4 +1,4 @@
-/// `unset`: fields of the event removed.
+/// `unset`: removes fields of the event.
 struct UnsetFields: PureOperator {
   var fields: [String] = []
 
@@ -30,7 +30,7 @@ struct UnsetFields: PureOperator {
   func makePureStep() -> PureStep { Step(fields.map(FieldPath.init)) }
 
   final class Step: PureStep {
-    /// Retained, in memory of their own, so that an event counts no references.
+    /// Retained, in raw memory, so that an event avoids retain and release.
     private let paths: UnsafeMutableBufferPointer<Unmanaged<FieldPath>>
 
     init(_ paths: [FieldPath]) {

@@ -1,16 +1,16 @@
 extension Window {
-  /// By what the events say of their time.
+  /// Windows by event time.
   ///
-  /// `kept` is in the order of event time, of equal times in the order of coming. A window is closed when the watermark
-  /// has reached its end: then it is sent at once, and an event belongs only to windows that are not closed.
+  /// `kept` is in the order of event time; equal times stay in the order of arrival. A window closes when the watermark
+  /// reaches its end: it is then sent at once, and an event belongs only to windows that are not closed.
   final class EventTimeStep: Step {
-    /// Of the stream; that of all groups, where this is the step of one.
+    /// The clock of the stream; for a step of a group, that of all groups.
     private var ownClock: EventClock?
-    /// The same, without counting references.
+    /// The same clock, unmanaged, to avoid retain and release.
     @exclusivity(unchecked) private var clockLink: Unmanaged<EventClock>?
-    /// What this window alone takes for the watermark since it was idle; lower than that of the clock otherwise.
+    /// The lower bound of the watermark that this window uses since it was idle.
     @exclusivity(unchecked) private var floor = Int64.min
-    /// The end of the earliest window that is not closed and has events; of a session, the earliest that it can end.
+    /// The end of the earliest open window with events; for a session, its earliest possible end.
     @exclusivity(unchecked) private var nextEnd = Int64.max
     /// Set exactly while there are events, or `floor` is ahead: when the watermark reaches `dueAt`, which is at most
     /// `nextEnd`.
@@ -20,7 +20,7 @@ extension Window {
     @exclusivity(unchecked) private var last = Instant(nanoseconds: 0)
     /// Set only with `idle`, while there are events.
     @exclusivity(unchecked) private var timer = Wake.none
-    /// Beyond that times are refused, so that sums with spans cannot overflow.
+    /// Times outside are rejected, so that sums with spans cannot overflow.
     private static let range = -(Int64(1) << 62)...(Int64(1) << 62)
     private static let idleToken = 0
     private static let dueToken = 1
@@ -88,7 +88,7 @@ extension Window {
       return (quotient &+ (rest < 0 ? 0 : 1)) &* form.every
     }
 
-    /// The end of the first window that an event of that time belongs to and that is not closed.
+    /// The end of the first open window that an event of that time belongs to.
     private func firstEnd(_ time: Int64) -> Int64 {
       boundary(after: max(watermark, time))
     }
@@ -96,16 +96,16 @@ extension Window {
     private func isLate(_ time: Int64) -> Bool {
       let watermark = watermark
       guard watermark > .min else { return false }
-      // The last window that it belongs to.
+      // Its last window.
       if form.gap == 0 { return boundary(after: time &+ form.length) &- form.every <= watermark }
       if time &+ form.gap > watermark { return false }
-      // It may still belong to a session that is open.
+      // It may still belong to an open session.
       let at = position(after: time)
       if at < kept.count, kept[at].at &- time < form.gap { return false }
       return at == 0 || time &- kept[at - 1].wall >= form.gap
     }
 
-    /// Where an event of that time belongs: behind all that are not later.
+    /// The index for an event of that time: after all that are not later.
     private func position(after time: Int64) -> Int {
       // Most events come nearly in order.
       if !kept.isEmpty, kept[kept.count - 1].at <= time { return kept.count }
@@ -124,13 +124,13 @@ extension Window {
       expect(entry.at)
     }
 
-    /// There is an event of that time.
+    /// Records that there is an event of that time.
     private func expect(_ time: Int64) {
       nextEnd = min(nextEnd, form.gap > 0 ? time &+ form.gap : firstEnd(time))
       ask()
     }
 
-    /// Counts an event in the figures of its slice or session; the verdict if that cannot be.
+    /// Counts an event in the figures of its slice or session; returns the verdict if that is impossible.
     private func count(_ event: Event, _ time: Int64, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict? {
       var at = kept.isEmpty ? 0 : position(after: time)
       var isNew = true
@@ -167,7 +167,7 @@ extension Window {
       return rest < 0 ? quotient &- 1 : quotient
     }
 
-    /// Asks to be woken when there is something to do next. One who is woken too early asks again.
+    /// Schedules the next wake-up. A step that is woken too early schedules again.
     private func ask() {
       guard let clock, !isStopped else { return }
       let wanted = !kept.isEmpty ? nextEnd : floor > clock.watermark ? floor : .max
@@ -185,7 +185,7 @@ extension Window {
 
     override func timeCame(_ token: Int) {
       if token == Self.dueToken {
-        // What ends later waits for its turn: the windows of all groups are sent in the order of their ends.
+        // Later windows wait: the windows of all groups are sent in the order of their ends.
         let time = dueAt
         due = .none
         dueAt = .max
@@ -193,7 +193,7 @@ extension Window {
         return
       }
       timer = .none
-      // The timer is not moved for each event; one that is due too early is set again.
+      // The timer is not moved for each event; a timer that fires too early is set again.
       if let idle = form.idle, last + idle > now {
         timer = wake(at: last + idle, Self.idleToken)
       } else {
@@ -239,10 +239,10 @@ extension Window {
       }
     }
 
-    /// Closes everything, because nothing comes (any more).
+    /// Closes all windows, because no events come for now, or any more.
     private func closeAll() {
       guard let newest = kept.last else { return }
-      // The end of the last window that the newest event belongs to.
+      // The end of the last window of the newest event.
       let end = form.gap > 0 ? newest.wall &+ form.gap : boundary(after: newest.wall &+ form.length) &- form.every
       floor = max(floor, end)
       close(upTo: watermark)
@@ -288,7 +288,7 @@ extension Window {
 }
 
 extension StateReader {
-  /// A number that goes on from there, with enough left of them.
+  /// A serial number with room for further ones.
   fileprivate mutating func readSerial() throws(StateFault) -> UInt64 {
     let serial: UInt64 = try read()
     guard serial < 1 << 62 else { throw StateFault("a number is too large") }

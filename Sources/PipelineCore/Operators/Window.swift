@@ -1,6 +1,6 @@
 internal import DequeModule
 
-/// `window`: lists of events that belong together in time or number.
+/// `window`: lists of events that belong together by time or number.
 struct Window: FusableOperator {
   var every: TimeSpan?
   var length: TimeSpan?
@@ -196,7 +196,7 @@ struct Window: FusableOperator {
     return gap != nil ? SessionStep(form) : TimeStep(form)
   }
 
-  /// What all windows of one step of the plan have in common.
+  /// The common data of all windows of one step of the plan.
   final class Form {
     let every: Int64
     let length: Int64
@@ -210,11 +210,11 @@ struct Window: FusableOperator {
     let idle: TimeSpan?
     let builder: ValueBuilder?
     let figures: FiguresForm?
-    /// With figures: how long the parts are, or how many events they have, of which windows are put together.
+    /// With figures: the length of the parts, in time or events, of which windows are composed.
     let slice: Int64
     let sendsEmpty: Bool
     let bound: Int
-    /// What is sent says no more of the events than how many they are: only their places are kept.
+    /// Whether the result depends only on the number of events: their values are then not kept.
     let countsOnly: Bool
 
     init(_ parameters: Window) {
@@ -238,7 +238,7 @@ struct Window: FusableOperator {
       countsOnly = parameters.to.isGiven && parameters.to.readsOnlySize(of: "events")
     }
 
-    /// What is to be kept of an event.
+    /// The kept part of an event.
     func held(_ event: Event) -> HeldValue { HeldValue(countsOnly ? .null : event.value) }
 
     /// The greatest common divisor.
@@ -249,28 +249,28 @@ struct Window: FusableOperator {
     }
   }
 
-  /// What all kinds of windows share.
+  /// The base of all kinds of windows.
   class Step: LateStep {
-    /// What is to be sent of a window.
+    /// The contents of a window to be sent.
     struct Content {
       var list = Value.null
       var figures: Figures?
     }
 
-    /// An event with the time that counts for its window, or figures of several events of one slice.
+    /// An event with the time that counts for its window, or the figures of several events of one slice.
     struct Kept {
-      /// Nanoseconds: of the monotonic clock, or of event time since 1970.
+      /// In nanoseconds, of the monotonic clock or of event time since 1970.
       var at: Int64
       /// Nanoseconds since 1970, for `start` and `end`.
       var wall: Int64
       var event: HeldValue
-      /// Instead of the event; then `wall` is the time of the newest one, and `at` that of any one of the slice, of
-      /// sessions of the oldest.
+      /// Set instead of the event; `wall` is then the time of the newest event, and `at` that of any event of the
+      /// slice, for sessions of the oldest.
       var figures: Figures?
     }
 
     final let form: Form
-    // Steps run on one thread at a time, and no access lasts longer than a call of the container.
+    // Steps run on one thread at a time, and no access outlasts a call of the container.
     @exclusivity(unchecked) final var kept = Deque<Kept>()
 
     init(_ form: Form) {
@@ -280,7 +280,7 @@ struct Window: FusableOperator {
 
     deinit { for entry in kept { entry.event.free() } }
 
-    /// `isMonotonic`: `at` is of the monotonic clock.
+    /// `isMonotonic`: `at` refers to the monotonic clock.
     final func saveKept(_ state: inout StateWriter, isMonotonic: Bool) {
       state.write(each: kept) {
         if isMonotonic { $0.write(Instant(nanoseconds: $1.at)) } else { $0.write($1.at) }
@@ -296,7 +296,7 @@ struct Window: FusableOperator {
         let at = isMonotonic ? try state.read(Instant.self).nanoseconds : try state.read(Int64.self)
         let wall: Int64 = try state.read()
         let event: OwnedValue = try state.read()
-        // The copy is made before the value that was read goes.
+        // The copy is made before the value that was read is freed.
         withExtendedLifetime(event) { kept.append(Kept(at: at, wall: wall, event: HeldValue(event.value))) }
         guard let form = form.figures else { continue }
         let figures = Figures(form)
@@ -305,21 +305,21 @@ struct Window: FusableOperator {
       }
     }
 
-    /// How many events are kept or counted.
+    /// The number of events kept or counted.
     final var eventCount: Int {
       form.figures == nil ? kept.count : kept.reduce(0) { $0 + ($1.figures?.events ?? 0) }
     }
 
     // MARK: Figures
 
-    /// Evaluates an event for the figures, if there are some; the verdict if it counts in none.
+    /// Evaluates an event for the figures, if any; returns the verdict if they cannot count it.
     final func evaluate(_ event: Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict? {
       guard let figures = form.figures, let refusal = figures.evaluate(frame) else { return nil }
       return refused(event, refusal, frame, run)
     }
 
-    /// Counts the event that was evaluated in the figures at `index`, or in new ones that are put there; the verdict if
-    /// that cannot be.
+    /// Counts the evaluated event in the figures at `index`, or in new figures inserted there; returns the verdict if
+    /// that is impossible.
     final func count(
       _ event: Event, in index: Int, isNew: Bool, at: Int64, wall: Int64, _ frame: EventFrame, _ run: FusedRun
     ) -> StepVerdict? {
@@ -334,7 +334,7 @@ struct Window: FusableOperator {
       return nil
     }
 
-    /// The events with these places, as a list that lives until the end of the turn, or the figures of them.
+    /// The events in this range, as a list that lives until the end of the turn, or their figures.
     final func content(_ range: Range<Int>) -> Content {
       if let form = form.figures {
         if range.count == 1, let only = kept[range.lowerBound].figures, form.isSentOnce {
@@ -350,7 +350,7 @@ struct Window: FusableOperator {
       return Content(list: Value(kind: .list, pointer: target.baseAddress, length: range.count))
     }
 
-    /// Lets go of the first events; what was sent of them stays until the end of the turn.
+    /// Removes the first events; sent values stay valid until the end of the turn.
     final func removeFirst(_ count: Int) {
       guard count > 0 else { return }
       let arena = run.arena
@@ -358,14 +358,14 @@ struct Window: FusableOperator {
       if count == kept.count { kept.removeAll(keepingCapacity: count <= 64) } else { kept.removeFirst(count) }
     }
 
-    /// Why there is no room for one more, if so; then the event has been given up.
+    /// The verdict if there is no room for another event, which has then been rejected.
     final func refusal(of event: Event, _ run: FusedRun) -> StepVerdict? {
       if kept.count < form.bound { return nil }
       run.rejectRow(event, .limitReached, "window has \(Printable.count(kept.count, "event")), its limit `max`")
       return .drop
     }
 
-    /// Sends a window; the state must be in order before.
+    /// Sends a window; state must be consistent before.
     final func send(_ content: Content, from start: Int64, to end: Int64) {
       if form.builder == nil, content.figures == nil {
         send(content.list)
@@ -400,9 +400,9 @@ struct Window: FusableOperator {
     override func stopped() { removeFirst(kept.count) }
   }
 
-  /// By number.
+  /// Windows by number.
   final class CountStep: Step {
-    /// How many events to leave out before the next window begins.
+    /// How many events to skip before the next window starts.
     private var skipped = 0
     /// How many events came since the last window was sent.
     private var fresh = 0
@@ -465,7 +465,7 @@ struct Window: FusableOperator {
     }
   }
 
-  /// By the pipeline's time.
+  /// Windows by pipeline time.
   final class TimeStep: Step {
     private var origin: Int64 = 0
     /// Set while there are events, and always with `empty`.
@@ -490,7 +490,7 @@ struct Window: FusableOperator {
     }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
-      // The timer of this very instant may still be to come.
+      // The timer of this very instant may still be due.
       if timer.isSet, end <= now.nanoseconds { close(before: event, frame) }
       if isStopped { return .drop }
       let at = now.nanoseconds
@@ -517,18 +517,18 @@ struct Window: FusableOperator {
 
     private func close(before event: Event, _ frame: EventFrame) {
       close()
-      // What was sent has loaded the frame with no event.
+      // The sent window has loaded the frame without an event.
       if form.figures != nil { _ = frame.load(event) }
     }
 
-    /// The places of the events of the last `length` before `end`.
+    /// The range of the events of the last `length` before `end`.
     private func window(_ end: Int64) -> Range<Int> {
       let first = kept.firstIndex { $0.at >= end &- form.length } ?? kept.count
       let last = kept.lastIndex { $0.at < end }.map { $0 + 1 } ?? 0
       return first..<max(first, last)
     }
 
-    /// Ends the window and begins the next.
+    /// Ends the window and starts the next.
     private func close() {
       cancelWake(&timer)
       let closed = end
@@ -574,20 +574,20 @@ struct Window: FusableOperator {
     }
   }
 
-  /// By pauses.
+  /// Windows by pauses.
   final class SessionStep: Step {
     private var last = Instant(nanoseconds: 0)
     /// Set exactly while there are events; `deadline` only with `maxLength`.
     private var timer = Wake.none
     private var deadline = Wake.none
     private var latest = Instant.distantFuture
-    /// With figures: when the session began, by the clock on the wall.
+    /// With figures: when the session started, in wall-clock time.
     private var began: Int64 = 0
 
     private var end: Instant { last + TimeSpan(nanoseconds: form.gap) }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
-      // The timers of this very instant may still be to come.
+      // The timers of this very instant may still be due.
       if !kept.isEmpty, end <= now || latest <= now { close(before: event, frame) }
       if isStopped { return .drop }
       let isFirst = kept.isEmpty
@@ -612,14 +612,14 @@ struct Window: FusableOperator {
       return .drop
     }
 
-    /// The timer is not moved for each event; one that is due too early is set again.
+    /// The timer is not moved for each event; a timer that fires too early is set again.
     override func timeCame(_ token: Int) {
       if end <= now || latest <= now { close() } else { timer = wake(at: end) }
     }
 
     private func close(before event: Event, _ frame: EventFrame) {
       close()
-      // What was sent has loaded the frame with no event.
+      // The sent window has loaded the frame without an event.
       if form.figures != nil { _ = frame.load(event) }
     }
 

@@ -80,7 +80,7 @@ struct Zip: CombiningOperator {
       queues[inlet.number].append(OwnedEvent(event))
       guard queues.allSatisfy({ !$0.isEmpty }) else { return }
       let row = queues.indices.map { queues[$0].removeFirst() }
-      // Whether that was the last row is settled before anybody below can answer.
+      // Decides whether that was the last row before any step downstream can react.
       let isOver = queues.indices.contains { ended[$0] && queues[$0].isEmpty }
       emit(event.with(arena.list(of: row)))
       if isOver { finish() }
