@@ -1,6 +1,6 @@
 public import PipelineCore
 
-/// `discard`: nowhere.
+/// `discard`: counts events and drops them.
 public struct Discard: SinkComponent {
   public init() {}
 

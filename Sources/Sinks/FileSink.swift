@@ -1,7 +1,7 @@
 public import PipelineCore
 import Transport
 
-/// `file`: a file, appended to or replaced.
+/// `file`: appends to a file, or replaces it.
 public struct FileSink: SinkComponent {
   enum Mode: String, ChoiceParameter {
     case append, replace

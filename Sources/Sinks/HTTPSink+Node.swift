@@ -10,22 +10,22 @@ extension HTTPSink {
     private var options = HTTPOptions()
     private var queue: Queue
     private var pace: Pace
-    /// The requests under way, by their places.
+    /// The requests under way, by number.
     private var exchanges: [Int: Exchange] = [:]
-    /// When what waits goes out even if it fills no request.
+    /// When waiting events are sent even if they fill no request.
     private var flush = Wake.none
     private var isBatchDue = false
-    /// When requests may be begun again. Set exactly while there is a pause.
+    /// When requests may start again. Set exactly while there is a pause.
     private var resumption = Wake.none
-    /// What compresses bodies, used by the worker alone; nil: nothing does.
+    /// Compresses bodies; used by the worker alone; nil: no compression.
     private var compressor: Compressor?
     private var worker: (any Worker)?
     private var isFinishing = false
     private var isOver = false
     private var isInputPaused = false
-    /// When the server got into trouble, and how many requests have failed since.
+    /// When requests started to fail, and how many have failed since.
     private var trouble = (since: Instant(nanoseconds: 0), failures: 0)
-    /// The latest answer has said that the setting is wrong, which is in the log.
+    /// The last response showed a wrong configuration, which has been logged.
     private var isRefused = false
     /// Why the sink ended before its input did.
     private var fault: String?
@@ -38,9 +38,9 @@ extension HTTPSink {
 
     private static let flushes = 1
     private static let resumes = 2
-    /// Bytes that may wait.
+    /// The limit of waiting bytes.
     private static let largestQueue = 16 << 20
-    /// Smaller bodies fit in a packet as they are.
+    /// Smaller bodies fit in one packet without compression.
     private static let leastCompressed = 1 << 10
 
     init(_ parameters: HTTPSink, _ nodeContext: NodeContext) {
@@ -100,13 +100,13 @@ extension HTTPSink {
 
     // MARK: Sending
 
-    /// Begins as many requests as may be.
+    /// Starts as many requests as allowed.
     private func sendNext() {
       while !isOver, pace.admits(beside: exchanges.count), let request = next() { begin(request) }
       if isFinishing, !isOver, exchanges.isEmpty, queue.isEmpty { over() }
     }
 
-    /// What is to go next, if anything is due.
+    /// The next request, if one is due.
     private func next() -> Request? {
       if let request = queue.popRequest() { return request }
       guard queue.count > 0 else { return nil }
@@ -120,7 +120,7 @@ extension HTTPSink {
       return queue.makeRequest(key: newKey())
     }
 
-    /// Hexadecimal, 128 bits.
+    /// A hexadecimal number of 128 bits.
     private func newKey() -> String {
       let digits = Array("0123456789abcdef".utf8)
       var text: [UInt8] = []
@@ -146,7 +146,7 @@ extension HTTPSink {
       }
     }
 
-    /// - Parameter bytes: nil if there was no memory for them. Then the body goes as it is.
+    /// - Parameter bytes: Nil if there was no memory for compression; the body is then sent uncompressed.
     private func compressed(_ place: Int, _ bytes: [UInt8]?) {
       guard !isOver, var request = exchanges.removeValue(forKey: place)?.request else { return }
       request.compressed = bytes
@@ -154,7 +154,7 @@ extension HTTPSink {
       if pace.confirms(place) { send(request) } else { queue.insert(request) }
     }
 
-    /// - Parameter body: what was made for it already.
+    /// - Parameter body: The body, if it has already been made.
     private func send(_ request: Request, _ body: [UInt8]? = nil) {
       var request = request
       let place = request.place
@@ -223,7 +223,7 @@ extension HTTPSink {
       sendNext()
     }
 
-    /// The request has been answered, and need not be repeated.
+    /// The request has been answered and need not be repeated.
     private func answered(_ request: Request) {
       let wasInTrouble = pace.isInTrouble
       pace.answered(request.place)
@@ -249,7 +249,7 @@ extension HTTPSink {
       for item in request.items { item.ack?.release() }
     }
 
-    /// The server does not take these events: together, or, if it is one, at all.
+    /// The server rejects these events: as one batch or, if there is only one, for good.
     private func refuse(_ request: Request, _ response: HTTPResponse) {
       answered(request)
       if request.items.count > 1 {
@@ -262,8 +262,9 @@ extension HTTPSink {
         request.items, "the server refused the event with \(response.status)\(answer.isEmpty ? "" : ": \(answer)")")
     }
 
-    /// No event would be delivered under this setting. Where the errors are read they take the events of the request, and
-    /// the sink goes on: the setting of the server may be the wrong one. Else the pipeline ends.
+    /// No event can be delivered with this configuration. If the errors output has a reader, the events of the request
+    /// go there and the sink continues, because the server's configuration may be the wrong one; otherwise the pipeline
+    /// ends.
     private func refuseAll(_ request: Request, _ failure: SignalFailure) {
       guard errorsAreRead else { return stop(with: failure, request) }
       answered(request)
@@ -278,7 +279,7 @@ extension HTTPSink {
       reject(request.items, failure.message)
     }
 
-    /// Gives events up for good; whoever waits for them now waits for what this turn makes of that.
+    /// Rejects events for good; their acknowledgements now belong to this turn.
     private func reject(_ items: [Item], _ message: String) {
       executor.track(items.compactMap(\.ack))
       for item in items {
@@ -287,7 +288,7 @@ extension HTTPSink {
       }
     }
 
-    /// - Parameter after: how long the server wants to be left alone.
+    /// - Parameter after: The pause that the server asks for.
     private func again(_ request: Request, _ reason: String, after: TimeSpan?) {
       var request = request
       request.failure = reason
@@ -328,7 +329,7 @@ extension HTTPSink {
       sendNext()
     }
 
-    /// - Parameter request: what it is about, if that is under way no more.
+    /// - Parameter request: The request concerned, if it is no longer under way.
     private func stop(with failure: SignalFailure, _ request: Request? = nil) {
       fault = failure.message
       if var request {
@@ -374,7 +375,7 @@ extension HTTPSink {
 
     override func relinquish() { _ = close() }
 
-    /// Lets go of everything; returns what was not acknowledged, in order, and why the request of each event has failed.
+    /// Releases everything. Returns the unacknowledged events, in order, and why the request of each has failed.
     private func close() -> [(item: Item, failure: String?)] {
       guard !isOver else { return [] }
       isOver = true

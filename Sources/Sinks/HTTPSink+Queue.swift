@@ -2,39 +2,39 @@ import DequeModule
 import PipelineCore
 
 extension HTTPSink {
-  /// An event on its way: its bytes, and itself in case it is refused.
+  /// A waiting event: its bytes, and the event in case it is rejected.
   struct Item {
     var body: [UInt8]
     var event: OwnedEvent
-    /// What waits for it to be delivered. Given up without a word if the sink ends before.
+    /// The acknowledgement of the event. Released by its end, as failed, if the sink ends first.
     var ack: Ack?
   }
 
-  /// Events that go together, from when they leave the queue until the server has answered for them.
+  /// Events of one request, from when they leave the queue until the server has answered for them.
   struct Request {
-    /// The number of its first event among all that the sink took, from 0. No two requests share an event.
+    /// The number of its first event among all events of the sink, from 0. No two requests share an event.
     let place: Int
     let items: [Item]
-    /// 32 hexadecimal digits, the same each time that it is sent.
+    /// 32 hexadecimal digits, the same in each attempt.
     let key: String
-    /// How often it has been sent.
+    /// The number of attempts.
     var attempts = 0
-    /// Why the last attempt has not delivered it; nil: there was none that failed.
+    /// Why the last attempt failed; nil: none has failed.
     var failure: String?
-    /// Its body, if that was compressed.
+    /// The compressed body, if any.
     var compressed: [UInt8]?
   }
 
-  /// What is to be sent: requests that are to be repeated, or are parts of one that was refused, and events behind them.
+  /// What is to be sent: requests to be repeated, or halves of a rejected one, followed by further events.
   struct Queue {
-    /// In the order of their places. There are at most as many as may be under way, and their parts.
+    /// The requests in order, at most as many as may be under way, and their halves.
     private(set) var requests = Deque<Request>()
     private(set) var events = Deque<Item>()
-    /// The place of the first of `events`.
+    /// The number of the first of `events`.
     private var place = 0
     /// Bytes of the events that are in no request yet.
     private(set) var bytes = 0
-    /// The most events of a request; what `413` has taught makes it less.
+    /// The most events in a request; a response `413` reduces it.
     private var largest: Int
     private let largestBytes: Int
 
@@ -43,10 +43,10 @@ extension HTTPSink {
       largestBytes = batch.bytes.bytes
     }
 
-    /// How many events are in no request yet.
+    /// The number of events that are in no request yet.
     var count: Int { events.count }
     var isEmpty: Bool { requests.isEmpty && events.isEmpty }
-    /// The events make a whole request.
+    /// Whether the events fill a request.
     var isFull: Bool { count >= largest || bytes >= largestBytes }
 
     mutating func append(_ item: Item) {
@@ -54,22 +54,22 @@ extension HTTPSink {
       bytes += item.body.count
     }
 
-    /// Puts a request back, before all that is younger.
+    /// Returns a request to the queue, before all younger ones.
     mutating func insert(_ request: Request) {
       let index = requests.lastIndex { $0.place < request.place }.map { $0 + 1 } ?? 0
       requests.insert(request, at: index)
     }
 
-    /// Puts a request of a saved state behind all others. There are no events yet.
+    /// Appends a request of a saved state. There are no events yet.
     mutating func insert(key: String, attempts: Int, _ items: [Item]) {
       requests.append(Request(place: place, items: items, key: key, attempts: attempts))
       place += items.count
     }
 
-    /// The oldest of the requests that are here again.
+    /// The oldest of the returned requests.
     mutating func popRequest() -> Request? { requests.popFirst() }
 
-    /// Takes out everything, with the events of `others`, in the order in which the sink took them. `failure`: why the
+    /// Removes everything, with the events of `others`, in the order in which the sink took them. `failure`: why the
     /// request of the event has failed, if it has.
     mutating func removeAll(beside others: [Request]) -> [(item: Item, failure: String?)] {
       let begun = (others + requests).sorted { $0.place < $1.place }
@@ -81,7 +81,7 @@ extension HTTPSink {
       return all + rest
     }
 
-    /// Makes a request of the oldest events, of which there must be one.
+    /// Makes a request of the oldest events; there must be at least one.
     mutating func makeRequest(key: String) -> Request {
       var items: [Item] = []
       var size = 0
@@ -95,14 +95,14 @@ extension HTTPSink {
       return Request(place: place, items: items, key: key)
     }
 
-    /// Puts both halves of a request of two or more events in its place.
+    /// Replaces a request of two or more events by its halves.
     mutating func halve(_ request: Request, key: () -> String) {
       let middle = request.items.count / 2
       insert(Request(place: request.place, items: Array(request.items[..<middle]), key: key()))
       insert(Request(place: request.place + middle, items: Array(request.items[middle...]), key: key()))
     }
 
-    /// The server does not take so many events in a request.
+    /// The server does not accept this many events in a request.
     mutating func refused(_ count: Int) { largest = max(1, min(largest, count / 2)) }
   }
 
@@ -110,7 +110,7 @@ extension HTTPSink {
   struct BodyWriter {
     private let encoder: any EventEncoder
     private let form: Batch.Form
-    /// Each body begins with the header that its format has.
+    /// Each body starts with the header of its format.
     private let hasHeader: Bool
     private let buffer = OutputBuffer()
 
@@ -124,7 +124,7 @@ extension HTTPSink {
 
     var mediaType: String { form == .array ? "application/json" : "\(encoder.mediaType)" }
 
-    /// The bytes of one event, or why it has none.
+    /// The encoded event, or why it cannot be encoded.
     func bytes(of event: Event) -> Result<[UInt8], EncodingFailure> {
       buffer.clear()
       if let failure = encoder.append(event.value, to: buffer) { return .failure(failure) }

@@ -1,7 +1,7 @@
 import PipelineCore
 
 extension HTTPSink.Queue {
-  /// Writes requests that are to be repeated, with `others`, which are under way, and the events behind them.
+  /// Writes the requests to be repeated, those under way (`others`), and the events after them.
   func save(to state: inout StateWriter, beside others: [HTTPSink.Request], newKey: () -> String) {
     let all = (others + requests).sorted { $0.place < $1.place }
     let kept = all.compactMap { $0.kept(newKey) }
@@ -13,9 +13,9 @@ extension HTTPSink.Queue {
     state.write(each: events.filter { $0.ack == nil }.map(\.event))
   }
 
-  /// Takes back what `save` wrote.
+  /// Reads what `save` wrote.
   ///
-  /// - Parameter item: what an event is on its way; nil if it cannot be sent any more.
+  /// - Parameter item: Encodes an event again; nil if that is impossible.
   mutating func restore(
     from state: inout StateReader, item: (OwnedEvent) -> HTTPSink.Item?
   ) throws(StateFault) {
@@ -30,7 +30,8 @@ extension HTTPSink.Queue {
 }
 
 extension HTTPSink.Request {
-  /// Without the events whose source hears that they have not been delivered; nil if there are no others.
+  /// The request without events with an acknowledgement, whose source is notified of their failure; nil if no other is
+  /// left.
   fileprivate func kept(_ newKey: () -> String) -> Self? {
     let left = items.filter { $0.ack == nil }
     if left.count == items.count { return self }

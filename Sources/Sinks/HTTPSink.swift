@@ -1,7 +1,7 @@
 public import PipelineCore
 import Transport
 
-/// `http`: requests that carry events.
+/// `http`: sends events in HTTP requests.
 public struct HTTPSink: SinkComponent {
   enum Method: String, ChoiceParameter {
     case post = "POST"
@@ -43,7 +43,7 @@ public struct HTTPSink: SinkComponent {
       }
     }
     var format = Format.none
-    /// Nil: the format's usual one.
+    /// Nil: the default of the format.
     var level: Int?
     static var fields: [RecordField<Compression>] {
       [
@@ -53,7 +53,7 @@ public struct HTTPSink: SinkComponent {
           "From fast to small: 1 to 9 for gzip, 6 by default; 1 to 19 for zstd, 3 by default."),
       ]
     }
-    /// What compresses; nil: nothing does.
+    /// The format and level; nil: no compression.
     var choice: (format: Compressor.Format, level: Int)? {
       guard let format = Compressor.Format(rawValue: format.rawValue) else { return nil }
       return (format, level ?? format.usualLevel)
@@ -61,7 +61,7 @@ public struct HTTPSink: SinkComponent {
   }
 
   struct RetryPolicy: RecordParameter {
-    /// Nil: for ever.
+    /// Nil: no limit.
     var attempts: Int?
     var delay = TimeSpan.milliseconds(100)
     var maxDelay = TimeSpan.seconds(30)

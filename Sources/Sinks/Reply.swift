@@ -1,6 +1,6 @@
 public import PipelineCore
 
-/// `reply`: the answer to a request.
+/// `reply`: answers HTTP requests.
 public struct Reply: SinkComponent {
   public var status = ExpressionParameter()
   public var encode = EncodeParameter(.json)

@@ -2,8 +2,8 @@ import PipelineCore
 import Synchronization
 import Transport
 
-/// A sink that writes encoded events to a stream or a file: encodes as events come, hands what a turn
-/// made to the writer's thread in one piece, and holds back the pipeline's input while that is behind.
+/// A sink that writes encoded events to a stream or a file: encodes events as they come, hands the bytes of each turn
+/// to the writer in one piece, and pauses the pipeline's input while the writer is behind.
 class StreamSink: RunningSink {
   private let encode: EncodeParameter
   private let encoder: any EventEncoder
@@ -14,37 +14,37 @@ class StreamSink: RunningSink {
   @exclusivity(unchecked) private var buffer = OutputBuffer(capacity: 64 << 10) {
     didSet { current = .passUnretained(buffer) }
   }
-  /// `buffer`, so that an event counts no references.
+  /// `buffer`, unmanaged, so that an event avoids retain and release.
   @exclusivity(unchecked) private var current: Unmanaged<OutputBuffer>
   private let spare = SpareBuffers()
-  /// What waits for the bytes of `buffer` to be written.
+  /// The acknowledgements of the events in `buffer`.
   private var acks: [Ack] = []
-  /// So many bytes of `buffer` are of earlier turns.
+  /// How many bytes of `buffer` come from earlier turns.
   private var earlier = 0
-  /// So many events are in `buffer`.
+  /// How many events are in `buffer`.
   @exclusivity(unchecked) private var buffered = 0
-  /// So many have been handed to the writer, and so many of those have been counted as delivered.
+  /// How many events have been handed to the writer; of these, how many have been counted as delivered.
   private var handedOver = 0
   private var counted = 0
   private let delivery = Delivery()
   private var isInputPaused = false
   @exclusivity(unchecked) private var isOver = false
-  /// Why what was written last has not arrived, found out while the sink was finishing.
+  /// Why the last write failed, found while the sink was finishing.
   private var lastFailure: PosixError?
-  /// Nobody reads any more, so nothing is missing.
+  /// The reader has gone away, so nothing is lost.
   private var isUnread = false
-  /// The content of this turn replaces that of the turns before: only its last event is written.
+  /// Each event replaces the file: only the last event of a turn is written.
   private let replaces: Bool
-  /// Enough to write before the turn has ended.
+  /// A block of this size is written before the end of the turn.
   private static let largeBlock = 1 << 20
-  /// Less is written together with what comes next, if that has come.
+  /// A smaller block waits for the next one, if that is at hand.
   private static let smallBlock = 128 << 10
-  /// Up to here the bytes of a batch are copied: that costs less than a write of their own, and than waking the writer for it.
+  /// Smaller batches are copied: that costs less than a write of their own, and than waking the writer.
   private static let copiedBlock = 64 << 10
-  /// Less is left to the thread that runs the turn, which may be one that reads.
+  /// A smaller block is left to the thread that runs the turn, which may be a reading thread.
   private static let leftBlock = 16 << 10
 
-  /// Which threads do the work, in words.
+  /// The threads that do the work, in words.
   static let threads = "encoded on the pipeline's thread or where it is decoded, written there or by its own thread"
 
   init(
@@ -110,7 +110,8 @@ class StreamSink: RunningSink {
     }
   }
 
-  /// For what goes to the writer in the middle of a turn, past the buffer; `bytes`: what goes there, which this keeps alive.
+  /// The completion of a block that goes to the writer in the middle of a turn, past the buffer; it keeps `bytes`
+  /// alive.
   private func completion(
     of events: Int, holding ack: Ack?, _ bytes: @escaping @Sendable () -> UnsafeRawBufferPointer
   ) -> FileWriter.Completion {
@@ -129,12 +130,12 @@ class StreamSink: RunningSink {
   override func turnEnded() {
     guard buffer.count > 0 else { return }
     holdSettlement()
-    // What is at hand already will be written soon; a few large writes cost less than many small ones.
+    // Input at hand will be written soon; a few large writes cost less than many small ones.
     if buffer.count < Self.smallBlock, executor.hasBatchAtHand { return }
     handOver()
   }
 
-  /// Has the events of this turn wait for what they have added to the buffer.
+  /// Holds the acknowledgement of this turn until the bytes it has added to the buffer are written.
   private func holdSettlement() {
     if let ack = executor.ack, buffer.count > earlier {
       ack.hold()
@@ -146,7 +147,7 @@ class StreamSink: RunningSink {
   private func handOver() {
     guard let writer else { return }
     guard buffer.count > 0 else {
-      // Events may be nothing but empty bytes.
+      // Events may encode to no bytes.
       delivery.count(buffered)
       buffered = 0
       return
@@ -155,8 +156,8 @@ class StreamSink: RunningSink {
     let full = buffer
     buffer = spare.take()
     earlier = 0
-    // What one turn makes is taken whole; with what exceeds the bound, the pipeline's input is held back. A
-    // turn that waited for a reader could not be told to end.
+    // The bytes of a turn are taken as a whole; beyond the limit, the pipeline's input is paused. A turn that blocked
+    // for a reader could not be stopped.
     if full.count < Self.leftBlock, isLeft(to: writer) {
       writer.leave(full, completion(returning: full))
     } else {
@@ -165,7 +166,7 @@ class StreamSink: RunningSink {
     holdBack(writer)
   }
 
-  /// Whether the thread that runs this turn will write what is left to it.
+  /// Whether the thread that runs this turn writes what is left to it.
   private func isLeft(to writer: FileWriter) -> Bool {
     writer.mayBeLeft && executor.afterTurn { writer.write() }
   }
@@ -206,7 +207,7 @@ class StreamSink: RunningSink {
     counted = delivered
   }
 
-  /// Nothing is written any more: what has not been by now is lost.
+  /// Nothing more is written: whatever has not been written is lost.
   private func countLost() {
     let left = handedOver + buffered - delivery.delivered
     handedOver = delivery.delivered
@@ -250,7 +251,7 @@ class StreamSink: RunningSink {
     }
     let executor = executor
     let node = Weak(self)
-    // Closing waits for the device; another thread does that.
+    // Closing may wait for the device; another thread does that.
     do throws(PosixError) {
       _ = try OwnThread("rxd close") {
         writer.close()
@@ -264,7 +265,7 @@ class StreamSink: RunningSink {
 
   private func over() {
     hasRoom()
-    // The last sync fails when no block is in hand.
+    // The last sync may fail when no block is queued.
     if let failure = writer?.failure, !failure.isBrokenPipe { lastFailure = lastFailure ?? failure }
     writer = nil
     countLost()
@@ -279,25 +280,25 @@ class StreamSink: RunningSink {
     if !isOver { handOver() }
     isOver = true
     hasRoom()
-    // What was handed over shall be written before the end is told, also where the sink was finishing already.
+    // Queued bytes shall be written before the end is reported, even if the sink was already finishing.
     writer?.close(within: .milliseconds(500))
     writer = nil
     countLost()
   }
 }
 
-/// How many events have been delivered. Counted by the thread that writes, asked in turns.
+/// How many events have been delivered. Counted by the writing thread, read in turns.
 private final class Delivery: Sendable {
   private let total = Atomic(0)
   private let first = Mutex<PosixError?>(nil)
 
   var delivered: Int { total.load(ordering: .acquiring) }
-  /// Why others were not; the first failure.
+  /// Why other events were not delivered; the first failure.
   var failure: PosixError? { first.withLock { $0 } }
 
   func count(_ events: Int) { total.add(events, ordering: .releasing) }
 
-  /// A block of so many events is done with; `bytes`: what it is on its way, asked for after a failure only.
+  /// A block of `events` events is done; `bytes`: its contents, needed after a failure only.
   func count(
     _ events: Int, _ result: Result<Void, FileWriter.WriteFailure>, _ bytes: () -> UnsafeRawBufferPointer
   ) {
@@ -309,8 +310,8 @@ private final class Delivery: Sendable {
     }
   }
 
-  /// How many of the events end within the first `written` bytes, as far as that shows: where each is one line, or the
-  /// first line is a header. Else it is known of all only.
+  /// How many events end within the first `written` bytes, if that can be seen: each event is one line, or the first
+  /// line is a header. Otherwise all or none.
   private static func whole(_ events: Int, in bytes: UnsafeRawBufferPointer, until written: Int) -> Int {
     if written >= bytes.count { return events }
     var all = 0
@@ -323,7 +324,7 @@ private final class Delivery: Sendable {
   }
 }
 
-/// Buffers to use again; filled by the writer's thread.
+/// Reusable buffers; returned by the writer's thread.
 final class SpareBuffers: Sendable {
   private let free = Mutex<[OutputBuffer]>([])
 
@@ -338,7 +339,7 @@ final class SpareBuffers: Sendable {
 }
 
 extension Ack.Outcome {
-  /// What a write says.
+  /// The outcome of a write.
   init(_ result: Result<Void, FileWriter.WriteFailure>) {
     switch result {
     case .success: self = .acknowledged

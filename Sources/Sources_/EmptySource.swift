@@ -1,6 +1,6 @@
 public import PipelineCore
 
-/// `empty`: nothing but an end.
+/// `empty`: completes without an event.
 public struct EmptySource: SourceComponent {
   public init() {}
 

@@ -1,6 +1,6 @@
 public import PipelineCore
 
-/// `error`: nothing but an error.
+/// `error`: fails without an event.
 public struct ErrorSource: SourceComponent {
   public var message = TemplateParameter()
 

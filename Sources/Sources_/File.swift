@@ -1,7 +1,7 @@
 public import PipelineCore
 import Transport
 
-/// `file`: what files hold, once or as they grow.
+/// `file`: the contents of files, once or as they grow.
 public struct File: SourceComponent {
   enum Start: String, ChoiceParameter {
     case beginning, end
@@ -96,17 +96,17 @@ public struct File: SourceComponent {
     follow ? Following(self, nodeContext, downstream) : Reading(self, nodeContext, downstream)
   }
 
-  /// Reads once.
+  /// Reads files once.
   final class Reading: DecodingSource {
     private let parameters: File
     private lazy var inputQueue = InputQueue(nodeContext, gate: SemaphoreGate())
-    /// Files that have been read to their ends.
+    /// Files that have been read completely.
     private var finished: [String] = []
-    /// Files to read, the next one last.
+    /// The files to read, the next one last.
     private var waiting: [String] = []
-    /// Why the files to read are not known.
+    /// Why the files could not be listed.
     private var fault: SignalFailure?
-    /// The file that is being read, and how far its events have been sent.
+    /// The file being read, and how far its events have been sent.
     private var current: FilePosition?
     private var place = DecodingPosition()
     private var reader: BlockReader?
@@ -125,7 +125,7 @@ public struct File: SourceComponent {
       read()
     }
 
-    /// The files that the paths lead to, in reverse. Without some that cannot be found out: then ``fault`` is set.
+    /// The files of the paths, in reverse. Files that cannot be listed are missing; ``fault`` is then set.
     private func files(except known: [String]) -> [String] {
       var seen = Set(known)
       var files: [String] = []
@@ -138,7 +138,7 @@ public struct File: SourceComponent {
         if let error = found.failures.first {
           fault = fault ?? SignalFailure(.source, error.message, at: path.location ?? nodeContext.location)
         } else if found.paths.isEmpty {
-          // Nothing to do is nothing wrong, as in a directory for what has come in, but a mistake looks the same.
+          // An empty directory may be intended, but a mistake looks the same.
           log(.warning, "\(location(of: path))no file matches \(path.shown), so there is nothing to read")
         }
         files += found.paths.filter { seen.insert($0).inserted }
@@ -150,8 +150,8 @@ public struct File: SourceComponent {
       execution.services.log(level, execution.plan.steps[nodeContext.step.number].label, message)
     }
 
-    /// Reads the files that wait; before them the one that an earlier execution has read up to a place, from there on if it
-    /// is still that file.
+    /// Reads the waiting files; first the one that an earlier execution has read in part, from there on, if it is still
+    /// the same file.
     private func read(goingOn resumption: (position: FilePosition, place: DecodingPosition)? = nil) {
       if let fault {
         finish(failing: fault)
@@ -198,13 +198,14 @@ public struct File: SourceComponent {
       }
     }
 
-    /// What comes is of this file.
+    /// The next pieces belong to this file.
     private func opened(_ status: FileDescriptor.Status, _ path: String) {
       current = FilePosition(of: status, path)
       fileOrigin = Origin(source: origin.source, path: path, receivedAt: executor.wallTime, reply: origin.reply)
     }
 
-    /// Takes one after the other. Where the rows of a piece need further turns, what is behind it waits for the last of them.
+    /// Takes the pieces one after the other. If the rows of a piece need further turns, the next piece waits for the
+    /// last of them.
     private func take(_ pieces: ArraySlice<DecodedPiece>) {
       var rest = pieces
       while !isClosed, let piece = rest.popFirst() {
@@ -227,7 +228,7 @@ public struct File: SourceComponent {
       endTurn(placement)
     }
 
-    /// What comes behind the rows of a piece.
+    /// Handles the end of a piece, after its rows.
     private func end(_ piece: DecodedPiece) {
       if let longLine = piece.longLine { rejectLong(longLine, parameters.maxLine, fileOrigin) }
       guard !isClosed else { return }
@@ -271,7 +272,7 @@ public struct File: SourceComponent {
       }
     }
 
-    /// What no turn has sent is read again by the next execution.
+    /// The next execution reads again what no turn has sent.
     override func pause() {}
 
     override var hasPosition: Bool { current != nil || !finished.isEmpty || !waiting.isEmpty }
@@ -286,19 +287,19 @@ public struct File: SourceComponent {
     }
   }
 
-  /// Follows.
+  /// Follows files.
   final class Following: DecodingSource {
     private let parameters: File
     private lazy var inputQueue = InputQueue(nodeContext, gate: SemaphoreGate())
     private var follower: FileFollower?
     private var inputs: [FileKey: Input] = [:] { didSet { latest = nil } }
-    /// What was looked up last: most blocks come from one file.
+    /// The last lookup: most blocks come from the same file.
     private var latest: (key: FileKey, input: Input)?
-    /// How many files have been found so far.
+    /// The number of files found so far.
     private var found = 0
-    /// An earlier execution has begun with these files.
+    /// An earlier execution has started with these files.
     private var isResumed = false
-    /// A block of which some has been sent, and its file.
+    /// A block that has been sent in part, and its file.
     private var begun: (block: FileBlock, input: Input)?
 
     private struct FileKey: Hashable {
@@ -307,13 +308,13 @@ public struct File: SourceComponent {
       init(_ position: FilePosition) { (device, inode) = (position.device, position.inode) }
     }
 
-    /// One file.
+    /// One followed file.
     private final class Input {
-      /// Its events have been sent up to there.
+      /// How far its events have been sent.
       var position: FilePosition
-      /// Which of the files it was to be found.
+      /// The file's number in the order of discovery.
       let number: Int
-      /// What a decoder has to know to go on there.
+      /// What a decoder needs to continue there.
       var memory: [UInt8]
       var decoder: (any EventDecoder)?
       var origin: Origin?
@@ -331,7 +332,7 @@ public struct File: SourceComponent {
 
     override func begin() {
       var options = FileFollower.Options(paths: parameters.paths.map(\.text))
-      // What an earlier execution did not know has come since.
+      // Files that an earlier execution did not know are new.
       options.start = parameters.start == .beginning || isResumed ? .beginning : .end
       options.resume = inReadingOrder.map(\.position)
       options.maxLine = parameters.maxLine.bytes
@@ -361,7 +362,7 @@ public struct File: SourceComponent {
       return Input(position, found, memory: memory)
     }
 
-    /// The files in the order in which they are read: the older one first.
+    /// The files in reading order: the older one first.
     private var inReadingOrder: [Input] {
       inputs.values.sorted {
         let (a, b) = ($0.position.born, $1.position.born)
@@ -373,7 +374,7 @@ public struct File: SourceComponent {
       Glob.expand(pattern).paths.contains { FileDescriptor.Status(path: $0) != nil }
     }
 
-    /// The file goes on there, in front of its next event.
+    /// Sets the position from which the file is read on, before its next event.
     private func moved(to position: FilePosition) {
       if let input = inputs[FileKey(position)] {
         input.position = position
@@ -395,14 +396,14 @@ public struct File: SourceComponent {
       }
     }
 
-    /// What comes behind the rows of a block.
+    /// Handles the end of a block, after its rows.
     private func end(_ block: FileBlock, _ input: Input) {
       if let line = block.lines.longLine, let origin = input.origin { rejectLong(line, parameters.maxLine, origin) }
       input.position = block.position
       if let offset = unsentOffset ?? input.decoder?.pendingOffset { input.position.offset = offset }
     }
 
-    /// The file of `block`, by the name that it has now.
+    /// The file of `block`, under its present name.
     private func input(of block: FileBlock) -> Input {
       let key = FileKey(block.position)
       if let latest, latest.key == key, latest.input.origin?.path == block.path { return latest.input }
@@ -427,7 +428,7 @@ public struct File: SourceComponent {
         execution.services.log(.debug, label, "following \(position.path) from byte \(position.offset)")
       case .truncated(let path, let offset):
         for input in inputs.values where input.position.path == path {
-          // It begins with other bytes by now.
+          // The start of the file has changed.
           input.position.offset = 0
           input.position.fingerprintBytes = 0
           input.decoder = nil
@@ -438,7 +439,7 @@ public struct File: SourceComponent {
           .warning, label,
           "\(path) was truncated after byte \(offset); data written just before that may be lost")
       case .finished(let path, let position):
-        // Its successor may have the same path by now: only the file itself tells which input ends.
+        // A successor may have the same path: only the file's identity tells which input ends.
         if let input = inputs.removeValue(forKey: FileKey(position)), let decoder = input.decoder,
           let origin = input.origin
         {
@@ -491,15 +492,14 @@ public struct File: SourceComponent {
           input.position.offset = 0
           input.memory = []
         }
-        // A file that was renamed away from a path that is asked for is read to its end, one that is not asked for any
-        // more is not.
+        // A file renamed away from a watched path is read to its end; a file whose path is no longer configured is not.
         let wasNamed = paths.contains { Glob.matches($0, input.position.path) }
         if !wasNamed || parameters.reads(input.position.path) { inputs[FileKey(input.position)] = input }
       }
       isResumed = true
     }
 
-    /// What no turn has sent is read again by the next execution.
+    /// The next execution reads again what no turn has sent.
     override func pause() {}
 
     override var hasPosition: Bool { follower != nil || isResumed }
@@ -514,27 +514,27 @@ public struct File: SourceComponent {
 }
 
 extension File {
-  /// Whether a path is among those that are asked for.
+  /// Whether the path is configured.
   fileprivate func reads(_ path: String) -> Bool {
     paths.contains { $0.text == path || Glob.isPattern($0.text) && Glob.matches($0.text, path) }
   }
 }
 
 extension FilePosition {
-  /// The beginning of a file.
+  /// The start of a file.
   fileprivate init(of status: FileDescriptor.Status, _ path: String) {
     self.init(
       path: path, device: status.device, inode: status.inode, fingerprint: 0, fingerprintBytes: 0, offset: 0)
   }
 
-  /// Whether it is a position in that file.
+  /// Whether the position belongs to that file.
   fileprivate func isOf(_ status: FileDescriptor.Status) -> Bool {
     device == status.device && inode == status.inode
   }
 }
 
 extension RunningSource {
-  /// Where the file says the path, for the beginning of a message.
+  /// The location of the path in the pipeline file, as the start of a message.
   fileprivate func location(of path: FilePathParameter) -> String {
     (path.location ?? nodeContext.location).map { "\($0): " } ?? ""
   }

@@ -1,6 +1,6 @@
 public import PipelineCore
 
-/// `http`: one request, or one again and again.
+/// `http`: one request, or periodic requests.
 public struct HTTP: SourceComponent {
   public enum Method: String, ChoiceParameter {
     case get = "GET"
@@ -135,10 +135,10 @@ public struct HTTP: SourceComponent {
     private lazy var frame = makeFrame()
     private var exchange: (any Cancellable)?
     private var timer = Wake.none
-    /// When the current period began: periods are counted from the first, so delays do not add up.
+    /// When the current period started: periods are counted from the first, so delays do not add up.
     private var period = Instant(nanoseconds: 0)
     private var isEnding = false
-    /// A request was under way when the state was saved that this goes on from.
+    /// The restored state has a request under way.
     private var wasAsking = false
 
     init(_ parameters: HTTP, _ nodeContext: NodeContext, _ downstream: Downstream) {
@@ -164,7 +164,7 @@ public struct HTTP: SourceComponent {
     }
 
     override func save(_ state: inout StateWriter) {
-      // An answer that has not been sent to its end is asked for again.
+      // A response that has not been sent completely is requested again.
       state.write(exchange != nil || !isBatchDone)
       state.write(period)
       state.write(timer)
@@ -199,7 +199,7 @@ public struct HTTP: SourceComponent {
         return
       }
       schedule()
-      // The answer before may still have events to send.
+      // The previous response may still have events to send.
       if exchange == nil, isBatchDone { request() }
     }
 
@@ -224,7 +224,7 @@ public struct HTTP: SourceComponent {
       }
     }
 
-    /// An answer on its way into the turn. A long body is there once only, so nobody else keeps it.
+    /// A response on its way into the turn. A long body exists only once, so no other owner retains it.
     private final class Answer: @unchecked Sendable {
       private var result: Result<HTTPResponse, HTTPFailure>?
       init(_ result: Result<HTTPResponse, HTTPFailure>) { self.result = result }
@@ -256,12 +256,12 @@ public struct HTTP: SourceComponent {
       end()
     }
 
-    /// The request is over, and what its answer held has been sent.
+    /// The request is done, and all events of its response have been sent.
     private func end() {
       if !isClosed, parameters.every == nil || isEnding { finish() }
     }
 
-    /// A request has brought no answer that is one.
+    /// The request failed: no usable response.
     private func failed(_ failure: SignalFailure, _ url: String? = nil, _ response: HTTPResponse? = nil) {
       guard parameters.every != nil else { return finish(failing: failure) }
       let origin = url.map { makeOrigin(response, $0) } ?? self.origin
@@ -270,7 +270,7 @@ public struct HTTP: SourceComponent {
       finishEvent()
     }
 
-    /// There is no request for these values.
+    /// No valid request exists for these values.
     private func refused(_ failure: SignalFailure) {
       if rejectOuter(failure.kind == .expression ? .expressionFailed : .requestRefused, because: failure) {
         if parameters.every == nil { finish() }
@@ -295,17 +295,17 @@ public struct HTTP: SourceComponent {
       )
     }
 
-    /// A URL for people: without what stands behind the path, which may hold keys.
+    /// A URL for messages: without the query, which may contain keys.
     static func shown(_ url: String) -> String {
       String(decoding: url.utf8.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }, as: UTF8.self)
     }
 
-    /// What has been asked is still waited for.
+    /// A request under way is still waited for.
     override func drain() {
       isEnding = true
       cancelWake(&timer)
       if exchange == nil {
-        // Behind what the last answer still has to send, if anything.
+        // After the remaining events of the last response, if any.
         if isBatchDone { finish() }
       } else if parameters.stopTimeout == .zero {
         breakOff()

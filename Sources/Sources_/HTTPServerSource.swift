@@ -1,7 +1,7 @@
 public import PipelineCore
 import Transport
 
-/// `httpServer`: requests that others make.
+/// `httpServer`: receives HTTP requests.
 public struct HTTPServerSource: SourceComponent {
   /// `127.0.0.1:8899`, `[::1]:8899`, or a port alone.
   struct Address: ParameterValue {
@@ -12,7 +12,7 @@ public struct HTTPServerSource: SourceComponent {
       .oneOf([.text, .int(0...65_535)])
     }
     var defaultText: String? { nil }
-    /// Names are not looked up: only `localhost` and the addresses themselves count.
+    /// Names are not resolved: only `localhost` and literal addresses count.
     var isLoopback: Bool {
       host == "::1" || host == "localhost" || host.hasPrefix("127.") && HostSyntax.kind(host) == .version4
     }
@@ -61,7 +61,7 @@ public struct HTTPServerSource: SourceComponent {
     }
   }
 
-  /// The path of a URL as requests have it: encoded, from the slash to the `?`.
+  /// A URL path as requests have it: encoded, from the slash to the `?`.
   struct Path: ParameterValue {
     var text = ""
     static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .text }
@@ -221,7 +221,7 @@ public struct HTTPServerSource: SourceComponent {
     rules.methods = methods.isEmpty ? nil : methods.map(\.text)
     rules.auth = auth?.value ?? .none
     rules.maxBodyBytes = maxBody.bytes
-    // A body of `maxBody` fits together with its head, also where nothing more is allowed.
+    // A body of `maxBody` fits together with its head, even if nothing else fits.
     let (one, isOver) = maxBody.bytes.addingReportingOverflow(128 << 10)
     rules.maxBufferedBytes = max(maxBuffered?.bytes ?? rules.maxBufferedBytes, isOver ? .max : one)
     rules.maxConnections = maxConnections
@@ -248,7 +248,7 @@ public struct HTTPServerSource: SourceComponent {
     private let parameters: HTTPServerSource
     private let rules: ServingRules
     private var server: HTTPServer?
-    /// Decodes one body after the other; nil: each request is an event.
+    /// Decodes the bodies one after the other; nil: each request is an event.
     private var decoder: (any EventDecoder)?
 
     init(_ parameters: HTTPServerSource, _ nodeContext: NodeContext, _ downstream: Downstream) {
@@ -303,10 +303,10 @@ public struct HTTPServerSource: SourceComponent {
       }
     }
 
-    /// Has the node take in the request that has waited longest, if one waits still.
+    /// Takes the oldest waiting request, if there is one.
     private static func takeNext(of queue: RequestQueue, _ node: Weak<Node>, _ executor: Executor) {
       let next = queue.take()
-      // Posted before the turn goes on: sinks ask whether more is at hand.
+      // Posted before the turn continues: sinks check whether more input is at hand.
       if next.isMoreToCome { executor.postBatch { Node.takeNext(of: queue, node, executor) } }
       guard let request = next.request else { return }
       if let node = node.object { node.take(request) } else { request.reply.reply(.stopped) }
@@ -349,7 +349,7 @@ public struct HTTPServerSource: SourceComponent {
       }
     }
 
-    /// The body, decompressed; nil: that was not possible, and has been answered.
+    /// The decompressed body; nil: decompression failed, and the request has been answered.
     private func content(of request: ServerRequest, _ origin: Origin) -> Slab? {
       guard let coding = request.coding else { return request.body }
       switch Decompressor.decompress(request.body, coding, limit: rules.maxBodyBytes) {
@@ -385,7 +385,7 @@ public struct HTTPServerSource: SourceComponent {
       ])
     }
 
-    /// Whoever has asked is answered before the next execution listens.
+    /// Waiting clients are answered before the next execution listens.
     override func pause() {
       super.pause()
       close()
@@ -396,11 +396,11 @@ public struct HTTPServerSource: SourceComponent {
     private func close() {
       guard let server else { return }
       self.server = nil
-      // The port is free when this returns: whoever comes next may want it.
+      // The port is free when this returns, for the next listener.
       server.stopListening()
       for request in server.queue.close() { request.reply.reply(.stopped) }
-      // Closing waits for answers under way; another thread does that, and the pipeline has not ended before.
-      // Whoever is never answered gets 503 as soon as nobody can answer any more.
+      // Closing waits for answers under way; another thread does that, and the pipeline does not end before. A request
+      // gets 503 as soon as nothing can answer it any more.
       let execution = Weak(execution)
       let executor = executor
       let limit = parameters.replyTimeout

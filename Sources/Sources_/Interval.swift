@@ -1,6 +1,6 @@
 public import PipelineCore
 
-/// `interval`: a clock.
+/// `interval`: periodic events.
 public struct Interval: SourceComponent {
   public var every: TimeSpan?
   public var immediate = false
@@ -78,9 +78,9 @@ public struct Interval: SourceComponent {
     private var start = Instant(nanoseconds: 0)
     private var tick: Int64 = 0
     private var timer = Wake.none
-    /// Under a schedule: the wall-clock second that the timer waits for.
+    /// With a schedule: the wall-clock second that the timer waits for.
     private var scheduled: Int64 = 0
-    /// Under a schedule: both clocks when they were looked at last.
+    /// With a schedule: both clocks at the last check.
     private var seen = (instant: Instant(nanoseconds: 0), wallTime: Int64(0))
 
     init(_ parameters: Interval, _ nodeContext: NodeContext, _ downstream: Downstream) {
@@ -108,7 +108,7 @@ public struct Interval: SourceComponent {
       timer = wake(at: late(due))
     }
 
-    /// With leeway, a deadline moves to the next whole multiple of it, so that timers meet.
+    /// With leeway, a deadline moves to the next multiple of the leeway, so that timers coincide.
     private func late(_ due: Instant) -> Instant {
       let leeway = parameters.leeway.nanoseconds
       guard leeway > 0 else { return due }
@@ -126,7 +126,7 @@ public struct Interval: SourceComponent {
       wait()
     }
 
-    /// Never longer than a minute at once: the clock may be set without a word (``clockWasSet()``).
+    /// Waits at most a minute at a time: the clock may be set without notice (``clockWasSet()``).
     private func wait() {
       seen = (now, executor.wallTime)
       let span = max(0, scheduled &- executor.wallTime)
@@ -149,23 +149,23 @@ public struct Interval: SourceComponent {
       runDue(cron.schedule)
     }
 
-    /// A larger change of the clock corrects it; a smaller one is like the beginning and the end of summer time.
+    /// A larger change of the clock is a correction; a smaller one is like the start and end of summer time.
     private static let correction: Int64 = 3 * 3600 * 1_000_000_000
     private static let minute: Int64 = 60_000_000_000
 
-    /// Runs what is due by the clock as it is now, which may have been set since the last look.
+    /// Sends what is due by the present clock, which may have been set since the last check.
     private func runDue(_ schedule: CronSchedule) {
       let wallTime = executor.wallTime
       let step = wallTime &- seen.wallTime &- (now - seen.instant).nanoseconds
       if step.magnitude > Self.correction.magnitude {
         follow(schedule, after: wallTime)
       } else if schedule.followsClock, step <= -Self.minute {
-        // What has been run is run again with the clock; less than a minute is the same time still.
+        // A clock that is set back runs the times again; less than a minute counts as the same time.
         follow(schedule, after: wallTime)
       } else if wallTime < scheduled {
         wait()
       } else if schedule.followsClock, step >= Self.minute, wallTime &- scheduled >= 5 &* Self.minute {
-        // The clock has skipped the time, by more than makes it late.
+        // The clock has skipped the time by more than a delay could.
         follow(schedule, after: wallTime)
       } else {
         follow(schedule, after: max(scheduled, wallTime))

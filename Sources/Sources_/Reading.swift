@@ -1,7 +1,7 @@
 import PipelineCore
 import Transport
 
-/// What becomes of a line that is longer than allowed.
+/// How lines beyond the limit are handled.
 public enum WhenTooLong: String, ChoiceParameter {
   case cut, drop, reject
   public var help: String {
@@ -25,18 +25,18 @@ extension BlockReader.Options.Mode {
 }
 
 extension Framing {
-  /// Whether the decoder holds rows that only the end of the input completes. Otherwise each range that
-  /// it is given is whole, and the end is nothing to tell it.
+  /// Whether the decoder may hold rows that only the end of the input completes. Otherwise each range is complete, and
+  /// the decoder need not know the end.
   var hasOpenEnd: Bool { self == .lines }
 }
 
 extension RunningSource {
-  /// How many threads may decode what this source reads.
+  /// How many threads may decode this source's input.
   var decodingThreads: Int { execution.plan.threads ?? Processors.available }
 
-  /// Reports a line that was not delivered whole.
+  /// Reports a line that was not delivered completely.
   func rejectLong(_ line: LongLine, _ limit: ByteSize, _ origin: Origin) {
-    // A line before it may have been the last that anybody wanted.
+    // An earlier line may have been the last one needed.
     guard line.policy == .reject, !isClosed else { return }
     line.head.withUnsafeBytes {
       rejectInput(
@@ -47,18 +47,18 @@ extension RunningSource {
 }
 
 extension DecoderOptions {
-  /// Whether the input must be text, so that one which is compressed is a mistake.
+  /// Whether the input must be text, so that a compressed input is an error.
   var readsText: Bool { format != .bytes && invalidUTF8 != .bytes }
 
-  /// What an input was decoded by, where that matters to a reader that goes on in its middle; empty where it does not.
+  /// The decoder options, if a reader that continues in the middle depends on them; otherwise empty.
   var dependence: String { needsBeginning ? "\(self)" : "" }
 
-  /// Whether a decoder can go on there, if the one that came there had that `dependence`.
+  /// Whether a decoder can continue from the position of a decoder with that `dependence`.
   func goesOn(at place: DecodingPosition, _ dependence: String) -> Bool {
     !needsBeginning || place.offset == 0 || self.dependence == dependence
   }
 
-  /// Which threads read and decode a stream, in words.
+  /// The threads that read and decode a stream, in words.
   func threads(_ limit: Int?) -> String {
     if limit == 1 { return "read by a thread of its own, decoded on the pipeline thread" }
     guard readsBlocksApart else { return "read and decoded by a thread of its own" }
@@ -67,40 +67,38 @@ extension DecoderOptions {
   }
 }
 
-/// What came of a piece of an input.
+/// A decoded piece of an input.
 struct DecodedPiece: Sendable {
-  /// Set where a file begins.
+  /// Set at the start of a file.
   var opened: (status: FileDescriptor.Status, path: String)?
-  /// Set behind the last row of a file, where there are several.
+  /// Set after the last row of a file, if there are several files.
   var closesFile = false
-  /// Nil where there is nothing to decode.
+  /// Nil if there is nothing to decode.
   var rows: DecodedBlock?
-  /// The same as the sink will write it, where that could be made beside the turns.
+  /// The same rows as the sinks write them, if a decoding thread has encoded them.
   var encoded: EncodedBlock?
   var longLine: LongLine?
-  /// Where another reader would go on behind it; nil where that is at no other place than before.
+  /// The position from which another reader would continue after the piece; nil: unchanged.
   var place: DecodingPosition?
   /// Set in the last piece.
   var end: BlockReader.End?
 }
 
 extension BlockReader {
-  /// Starts reading and decoding; `take` is called for one piece after the other, or a few together, in order, in a turn.
+  /// Starts reading and decoding. `take` is called in a turn, for one piece or a few together, in order.
   ///
-  /// `threads`: how many may decode at the same time; 1: the turns do it. There is one at first, and another one each time that the
-  /// turns are found to wait for rows (``ReadingDemand``).
-  ///
-  /// `first`: decodes where there is one thread; others get decoders of their own.
-  ///
-  /// `memory`: what the decoder knew where reading starts.
-  ///
-  /// `placement`: what else those threads do.
+  /// - Parameters:
+  ///   - threads: How many threads may decode at the same time; 1: the pipeline thread decodes. There is one at first,
+  ///     and another one each time the turns wait for rows (``ReadingDemand``).
+  ///   - first: The decoder of the first thread; the others get decoders of their own.
+  ///   - memory: The decoder's memory at the start.
+  ///   - placement: Decides what else these threads do.
   func start(
     by first: any EventDecoder, decoding options: DecoderOptions, knowing memory: [UInt8] = [], threads: Int,
     allAtOnce: Bool, into inputQueue: InputQueue,
     placement: StagePlacement, take: @escaping @Sendable ([DecodedPiece]) -> Void
   ) throws(PosixError) {
-    // Where there is one processor only, nothing is won by handing blocks to other threads.
+    // With a single processor, handing blocks to other threads gains nothing.
     let isAlone = Processors.available == 1
     if threads == 1 {
       first.reset(memory: memory)
@@ -118,7 +116,7 @@ extension BlockReader {
     let demand = limit > 1 && !allAtOnce ? ReadingDemand() : nil
     if let demand { placement.whenUsedMore { demand.used(in: $0) } }
     let making: @Sendable () -> (@Sendable (Piece) -> DecodedPiece)? = {
-      // The first one could be made, so others can.
+      // The first decoder could be made, so this one can.
       guard let decoder = try? options.decoder() else { return nil }
       decoder.reset(memory: memory)
       let decoding = BlockDecoding(decoder)
@@ -128,7 +126,7 @@ extension BlockReader {
     try start(
       upTo: limit, when: demand, making: making,
       deliver: { [self] pieces in
-        // While this thread runs a turn that does next to nothing, and writes, another one makes the next piece.
+        // While this thread runs a turn that takes next to no time, and writes, another one makes the next piece.
         _ = inputQueue.deliver(here: placement.isHandedOver && threadCount > 1) {
           let start = monotonicNow()
           take(pieces)
@@ -140,7 +138,7 @@ extension BlockReader {
   }
 }
 
-/// What one thread does with the blocks that it reads. Used by that thread only.
+/// The work of one thread on the blocks that it reads. Used by that thread only.
 private final class StageThread: @unchecked Sendable {
   private let placement: StagePlacement
   private let decoding: BlockDecoding
@@ -180,7 +178,7 @@ extension BlockDecoding {
     }
   }
 
-  /// What the end of the input decides of what came before.
+  /// Decodes the rows that the end of the input completes.
   private func finish(_ offset: Int64) -> DecodedBlock? {
     framing.hasOpenEnd && pendingOffset != nil ? decode(Slab(capacity: 0), offset: offset, isLast: true) : nil
   }

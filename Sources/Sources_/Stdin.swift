@@ -2,7 +2,7 @@ public import PipelineCore
 import Synchronization
 import Transport
 
-/// `stdin`: what is piped or typed in.
+/// `stdin`: reads standard input.
 public struct Stdin: SourceComponent {
   public var decode = DecodeParameter(.text)
   public var maxLine = ByteSize(1 << 20)
@@ -51,10 +51,10 @@ public struct Stdin: SourceComponent {
     Node(self, nodeContext, downstream)
   }
 
-  /// The beginning of a line that was read before a pipeline was suspended: what is read next goes on with it.
+  /// The start of a line that was read before a pipeline was suspended; the next source continues it.
   private static let leftOver = Mutex<[UInt8]>([])
 
-  /// Whether some source reads standard input.
+  /// Whether a source reads standard input.
   private static let claimed = Mutex(false)
 
   final class Node: DecodingSource {
@@ -65,7 +65,7 @@ public struct Stdin: SourceComponent {
       threads: parameters.decode.options.readsBlocksApart ? decodingThreads : 1,
       always: execution.reading.startsAllThreads)
     private var hasClaim = false
-    /// What a decoder has to know to go on where the last event ended.
+    /// What a decoder needs to continue after the last event.
     private var decodingPosition = DecodingPosition()
     /// Holds the execution until everything that was read has been sent.
     private var isPausing = false
@@ -113,7 +113,8 @@ public struct Stdin: SourceComponent {
       }
     }
 
-    /// Takes one after the other. Where the rows of a piece need further turns, what is behind it waits for the last of them.
+    /// Takes the pieces one after the other. If the rows of a piece need further turns, the next piece waits for the
+    /// last of them.
     private func take(_ pieces: ArraySlice<DecodedPiece>) {
       var rest = pieces
       while !isClosed, let piece = rest.popFirst() {
@@ -130,7 +131,7 @@ public struct Stdin: SourceComponent {
       endTurn(placement)
     }
 
-    /// What comes behind the rows of a piece.
+    /// Handles the end of a piece, after its rows.
     private func end(_ piece: DecodedPiece) {
       if let longLine = piece.longLine { rejectLong(longLine, parameters.maxLine, lineOrigin) }
       guard !isClosed else { return }
@@ -147,7 +148,7 @@ public struct Stdin: SourceComponent {
       }
     }
 
-    /// What has been read cannot be read again, so it is sent first; the end of the last piece completes the source.
+    /// Input that was read cannot be read again, so it is sent first; the end of the last piece completes the source.
     override func drain() {
       if let reader { reader.stop() } else { finish() }
     }

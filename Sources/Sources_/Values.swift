@@ -1,6 +1,6 @@
 public import PipelineCore
 
-/// `values`: what the file itself says.
+/// `values`: events written in the pipeline file.
 public struct Values: SourceComponent {
   public var list = LiteralParameter()
   public var every: TimeSpan?
@@ -32,7 +32,7 @@ public struct Values: SourceComponent {
     seeAlso: ["interval"])
 
   public var outputType: EventType {
-    // They stand for events of any kind, so that what they lack may be asked for.
+    // The values may stand for events of any kind, so missing fields may be read.
     let type = ExpressionType.of(list.value.value).opened
     guard case .list(let element) = type else { return EventType(type) }
     return EventType(element)

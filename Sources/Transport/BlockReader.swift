@@ -2,49 +2,49 @@ import Glibc
 import PipelineCore
 import Synchronization
 
-/// Reads a descriptor on a thread of its own, or on several, and hands over blocks of whole lines as they come: what
-/// one read returns, so a quiet pipe gives a small block at once and a busy file large ones.
+/// Reads a descriptor on one or several threads of its own, and delivers blocks of whole lines: each block is the
+/// result of one read, so a quiet pipe gives a small block at once and a busy file large ones.
 ///
-/// `deliver` may block: then nothing is read meanwhile.
+/// While `deliver` blocks, nothing is read.
 public final class BlockReader: Sendable {
   public struct Options: Sendable {
     public enum Mode: Sendable, Equatable {
       /// Blocks of whole lines.
       case lines
-      /// What each read returns, wherever lines end.
+      /// The result of each read, wherever lines end.
       case bytes
-      /// One block with everything up to the end; a stream longer than `limit` bytes is a failure.
+      /// One block with the whole input; a stream longer than `limit` bytes is a failure.
       case whole(limit: Int)
     }
     public var mode = Mode.lines
-    /// Bytes of a line without its newline.
+    /// The longest line in bytes, without its newline.
     public var maxLine = 1 << 20
     public var whenTooLong = LongLine.Policy.cut
-    /// The most that one read asks for, in bytes. Where lines are short it asks for less: 128 KiB of lines of 8 bytes.
+    /// The largest read in bytes. For short lines reads are smaller: 128 KiB for lines of 8 bytes.
     public var blockBytes = 512 << 10
     /// Where reading starts; other than 0 only in a regular file.
     public var offset: Int64 = 0
-    /// A stream that begins as compressed ones do is a failure.
+    /// Whether a stream that starts like a compressed one is a failure.
     public var refusesCompressed = false
-    /// Bytes that come before those that are read, in mode `lines`.
+    /// Bytes before the input, in mode `lines`.
     public var beginning: [UInt8] = []
     public init() {}
   }
 
   public enum End: Sendable, Equatable {
-    /// The end of the stream, at that place.
+    /// The stream ended at this offset.
     case finished(offset: Int64)
-    /// `stop` came first; everything before the place was delivered.
+    /// `stop` came first; everything before the offset was delivered.
     case stopped(offset: Int64)
     case failed(PosixError)
   }
 
-  /// What a read gives.
+  /// The result of a read.
   public enum Piece: Sendable {
-    /// What follows is of the file of this path; where paths are read.
+    /// The following pieces belong to this file; only if paths are read.
     case opened(FileDescriptor.Status, String)
     case block(LineBlock)
-    /// The file has been read to its end; where paths are read.
+    /// The file has been read to its end; only if paths are read.
     case closed(offset: Int64)
     /// The last piece, exactly once.
     case end(End)
@@ -53,7 +53,7 @@ public final class BlockReader: Sendable {
   private let options: Options
   private let stopEvent: WakeEvent
   private let reading: Mutex<BlockReading>
-  /// The number of the read whose pieces are handed over now, or next.
+  /// The number of the read whose pieces are delivered now, or next.
   private let turn = Guarded(0)
   private let threads = Mutex<[OwnThread]>([])
 
@@ -61,9 +61,10 @@ public final class BlockReader: Sendable {
     try self.init(file, nil, options)
   }
 
-  /// Reads regular files one behind the other, each opened when its turn comes. One that cannot be opened or read ends it.
+  /// Reads regular files one after the other; each is opened when it is due. A file that cannot be opened or read ends
+  /// reading.
   ///
-  /// - Parameter first: Comes before them, from `options.offset` on; of the others everything is read.
+  /// - Parameter first: Read before the others, from `options.offset` on.
   public convenience init(
     first: FileDescriptor? = nil, paths: [String], options: Options = Options()
   ) throws(PosixError) {
@@ -94,14 +95,14 @@ public final class BlockReader: Sendable {
       })
   }
 
-  /// Starts the first thread. Called once. Each thread reads, makes something of what it has read while others read
-  /// and make the next, and then hands that over: `deliver` is called for one piece after the other, or for a few
-  /// together, in the order of the stream. No more than one read for each thread is under way, so a `deliver` that blocks holds up all of them.
+  /// Starts the first thread. Called once. Each thread reads, processes what it has read while other threads read and
+  /// process the next parts, and then delivers the result: `deliver` is called for one piece, or a few together, in the
+  /// order of the stream. At most one read for each thread is under way, so a blocking `deliver` stops all of them.
   ///
   /// - Parameters:
   ///   - limit: How many threads there may be.
-  ///   - demand: When there shall be one more; nil: at once.
-  ///   - making: Called for each thread; what it gives is called on that thread only. Nil: no such thread.
+  ///   - demand: Decides when to add a thread; nil: at once.
+  ///   - making: Called for each thread; the result is called on that thread only. Nil: no further thread.
   public func start<Made>(
     upTo limit: Int = 1, when demand: ReadingDemand? = nil,
     making: @escaping @Sendable () -> (@Sendable (Piece) -> Made)?, deliver: @escaping @Sendable ([Made]) -> Void
@@ -112,10 +113,10 @@ public final class BlockReader: Sendable {
     while demand == nil, addOne(pool) {}
   }
 
-  /// After the end `stopped`: the beginning of a line that was read and not delivered.
+  /// After the end `stopped`: the start of a line that was read and not delivered.
   public var rest: [UInt8] { reading.withLock { $0.rest } }
 
-  /// How many threads read.
+  /// The number of reading threads.
   public var threadCount: Int { threads.withLock { $0.count } }
 
   /// Ends reading soon, also while it waits for data. What was read but is not a whole line is not
@@ -127,7 +128,7 @@ public final class BlockReader: Sendable {
     while let thread = threads.withLock({ $0.popLast() }) { thread.join() }
   }
 
-  /// What the threads have in common.
+  /// The common state of the threads.
   private final class Pool<Made>: Sendable {
     let limit: Int
     let demand: ReadingDemand?
@@ -146,26 +147,26 @@ public final class BlockReader: Sendable {
   }
 
   private func add<Made>(_ make: @escaping @Sendable (Piece) -> Made, _ pool: Pool<Made>) throws(PosixError) {
-    // It may run turns of the pipeline, too, and needs as much stack as the thread that usually does.
+    // The thread may also run turns of the pipeline, and needs as much stack as a pipeline thread.
     let thread = try OwnThread("rxd read", stackBytes: 8 << 20) { [self] in run(make, pool) }
     threads.withLock { $0.append(thread) }
   }
 
-  /// One thread more, unless there are enough or none can be had; whether there is.
+  /// Adds a thread, unless there are enough or none can be made; returns whether it did.
   private func addOne<Made>(_ pool: Pool<Made>) -> Bool {
     guard threads.withLock({ $0.count < pool.limit }), let make = pool.making() else { return false }
     return (try? add(make, pool)) != nil
   }
 
-  /// So many pieces are made before they are handed over together.
+  /// The most pieces that are delivered together.
   private static let mostTogether = 48
 
   private func run<Made>(_ make: (Piece) -> Made, _ pool: Pool<Made>) {
     var pieces: [Piece] = []
     while let number = reading.withLock({ $0.next(&pieces) }) {
       let started = pool.demand.map { _ in monotonicNow() }
-      // The first are made beside those of other reads. Further ones are small and many, because lines were too long:
-      // made little by little, they need no more memory than those.
+      // The first pieces are processed while other threads read. Further pieces are small and many, because lines were
+      // too long: processed a few at a time, they need no more memory than the first.
       let first = pieces.prefix(Self.mostTogether).map(make)
       let made = started.map { _ in monotonicNow() }
       _ = turn.wait(until: nil) { $0 == number ? true : nil }

@@ -2,46 +2,45 @@ import Glibc
 import PipelineCore
 import Synchronization
 
-/// How far a `BlockReader` has read, and what it holds of a line whose end has not come. Used by one thread at a time.
+/// The progress of a `BlockReader`, with the start of an incomplete line. Used by one thread at a time.
 struct BlockReading {
-  /// What is read; nil: the next of `waiting` is to be opened.
+  /// The open file; nil: the next of `waiting` must be opened.
   private var file: FileDescriptor?
-  /// The paths of the files that come behind it, the next one last.
+  /// The paths of the files after it, the next one last.
   private var waiting: [String]
-  /// Where one file ends and the next begins is told.
+  /// Whether the ends and starts of files are reported.
   private let isSeveral: Bool
   private let options: BlockReader.Options
   private let stopEvent: WakeEvent
   private var lines: LineAssembler
-  /// What the next read asks for, in mode `lines`.
+  /// The size of the next read, in mode `lines`.
   private var lineBlock: Int
-  /// What is known of it, if it has just been opened.
+  /// The status of the file, if it has just been opened.
   private var status: FileDescriptor.Status?
-  /// Where reading of the file starts.
+  /// The offset where reading of the file starts.
   private var start: Int64
-  /// Where the next byte stands; not in mode `lines`.
+  /// The offset of the next byte; not in mode `lines`.
   private var offset: Int64
-  /// What `bytes` reads into.
+  /// The buffer of mode `bytes`.
   private var buffer: Slab?
   private var isPrepared = false
-  /// Nil for a regular file: it never makes a reader wait, so there is nothing to poll for.
+  /// Nil for a regular file: reading it never blocks, so nothing must be polled.
   private var stop: WakeEvent?
-  /// What is read next is the beginning of the stream, and is looked at.
+  /// The next read is the start of the stream, and is checked.
   private var checksStart: Bool
-  /// The end has been told.
+  /// The end has been reported.
   private var isOver = false
-  /// The number of the next read that gives something.
+  /// The number of the next read with a result.
   private var number = 0
-  /// Lines of what came before the first read.
+  /// Lines of the bytes before the first read.
   private var early: [BlockReader.Piece] = []
 
-  /// What is made of a block needs memory by its lines rather than its bytes. So many are enough for a block to cost next
-  /// to nothing for each.
+  /// Row memory grows with lines; 16,384 lines amortise a block's cost.
   private static let linesWanted = 16_384
-  /// Less is not asked for, unless the options do or many read at the same time.
+  /// The smallest read, unless the options ask for less or many readers run.
   private static let leastBlock = 128 << 10
-  /// What the blocks of all that read at the same time in this process may have together, one each, but for their least.
-  /// Several blocks of each are under way, and what is made of them takes as much again.
+  /// The limit of the blocks of all readers of this process together, one block each, beyond their least size. Several
+  /// blocks of each are under way, and their rows need as much memory again.
   private static let allBlocks = 4 << 20
   private static let leastOfMany = 32 << 10
   private var presence: Presence? = Presence()
@@ -53,12 +52,12 @@ struct BlockReading {
     init() { Self.all.add(1, ordering: .relaxed) }
     deinit { Self.all.subtract(1, ordering: .relaxed) }
   }
-  /// So much tells how long lines are.
+  /// The size of a sample that shows how long lines are.
   private static let sampleBytes = 4096
-  /// Small files are handed over together, until there are so many pieces of them.
+  /// The most pieces of small files that are delivered together.
   private static let mostPieces = 48
 
-  /// Reads `file` and, unless `paths` is nil, the files of these behind it.
+  /// Reads `file` and, unless `paths` is nil, these files after it.
   init(_ file: FileDescriptor?, _ paths: [String]?, _ options: BlockReader.Options, _ stopEvent: WakeEvent) {
     self.file = file
     waiting = paths?.reversed() ?? []
@@ -76,12 +75,12 @@ struct BlockReading {
     lines.filled(options.beginning.count) { early.append(.block($0)) }
   }
 
-  /// What is held of a line whose end has not come.
+  /// The start of an incomplete line.
   var rest: [UInt8] { lines.rest }
 
-  /// Reads until there is something, and adds it to `pieces`, the end as the last piece. Of files, what makes nobody wait
-  /// is read on: up to the end of a file and into the next ones, until there is a block's worth. Returns the number of the
-  /// read, counted from 0; nil once the end has been told.
+  /// Reads until there is a result, and adds it to `pieces`; the end is the last piece. Files are read on without
+  /// blocking, to the end and into the next ones, until there is a block's worth. Returns the number of the read, from
+  /// 0; nil once the end has been reported.
   mutating func next(_ pieces: inout [BlockReader.Piece]) -> Int? {
     guard !isOver else { return nil }
     pieces += early
@@ -105,7 +104,7 @@ struct BlockReading {
       if isSeveral, case .finished(let offset) = end {
         pieces.append(.closed(offset: offset))
         file = nil
-        // Small files: to hand them over costs as much as to read them.
+        // Small files: handing one over costs as much as reading it.
         enough = max(enough, min(options.blockBytes, Self.share))
         if !waiting.isEmpty { continue }
       }
@@ -118,7 +117,7 @@ struct BlockReading {
     return number
   }
 
-  /// Opens the next file if the one before has been read to its end.
+  /// Opens the next file if the previous one has been read to its end.
   private mutating func openNext(_ pieces: inout [BlockReader.Piece]) throws(PosixError) {
     guard file == nil, let path = waiting.popLast() else { return }
     let next = try FileDescriptor.openForReading(path)
@@ -133,7 +132,7 @@ struct BlockReading {
     lines.reset(offset: 0)
   }
 
-  /// Everything before it has been delivered.
+  /// Everything before this offset has been delivered.
   private var place: Int64 {
     switch options.mode {
     case .lines: lines.offset
@@ -159,7 +158,7 @@ struct BlockReading {
     }
   }
 
-  /// Reads once, or everything in mode `whole`. Nil: it goes on.
+  /// Reads once, or everything in mode `whole`. Nil: reading continues.
   private mutating func read(_ deliver: (LineBlock) -> Void) throws(PosixError) -> BlockReader.End? {
     switch options.mode {
     case .lines: try readLines(deliver)
@@ -188,7 +187,7 @@ struct BlockReading {
     try refuseCompressed(UnsafeRawBufferPointer(rebasing: room[..<count]), file?.name ?? "")
   }
 
-  /// Asks for more or less from now on, as long as lines are as in `sample`.
+  /// Adapts the size of reads to lines such as those in `sample`.
   private mutating func adapt(to sample: UnsafeRawBufferPointer) {
     var count = 0
     var rest = sample
@@ -198,7 +197,7 @@ struct BlockReading {
     }
     let wanted = count == 0 ? Int.max : sample.count / count * Self.linesWanted
     var block = self.block(for: wanted)
-    // Less only where lines have become clearly shorter: at a border, memory would be thrown away with every other read.
+    // Less only if lines have become clearly shorter: near a limit, memory would be reallocated with every other read.
     if block < lineBlock { block = min(self.block(for: wanted + wanted / 4), lineBlock) }
     guard block != lineBlock else { return }
     lineBlock = block
@@ -215,7 +214,7 @@ struct BlockReading {
     return block
   }
 
-  /// With room for the beginning of a line that a block leaves over.
+  /// Blocks have room for the start of a line left over from the block before.
   private static func pool(_ blockBytes: Int) -> SlabPool { SlabPool(capacity: blockBytes + blockBytes / 8) }
 
   private mutating func readBytes(_ deliver: (LineBlock) -> Void) throws(PosixError) -> BlockReader.End? {
@@ -239,7 +238,7 @@ struct BlockReading {
     var slab = Slab(capacity: min(limit, 64 << 10) + 1)
     while !stopEvent.isAwake {
       if slab.count == slab.capacity {
-        // One byte more than the limit, to tell "full" from "too much".
+        // One byte more than the limit distinguishes "full" from "too large".
         let larger = Slab(capacity: min(slab.capacity * 2, limit + 1))
         larger.start.copyMemory(from: slab.start, byteCount: slab.count)
         larger.count = slab.count

@@ -1,19 +1,19 @@
 import Synchronization
 
-/// Bytes that several holders share. Thread-safe.
+/// A budget of bytes that several holders share. Thread-safe.
 final class ByteBudget: Sendable {
   let limit: Int
   private let used = Atomic<Int>(0)
 
   init(limit: Int) { self.limit = limit }
 
-  /// Bytes that are held now.
+  /// The bytes in use.
   var held: Int { used.load(ordering: .relaxed) }
 
-  /// Whether so many more would be granted now.
+  /// Whether `count` more bytes are free now.
   func hasRoom(for count: Int) -> Bool { count <= limit - held }
 
-  /// Takes so many bytes; false, and none are taken, if that exceeds the limit.
+  /// Takes `count` bytes; false, without taking any, if that exceeds the limit.
   func take(_ count: Int) -> Bool {
     let now = used.add(count, ordering: .relaxed).newValue
     if now <= limit || count == 0 { return true }
@@ -24,7 +24,7 @@ final class ByteBudget: Sendable {
   func giveBack(_ count: Int) { used.subtract(count, ordering: .relaxed) }
 }
 
-/// What one holder has taken of a budget; given back with its end. `grow` is called by one thread at a time.
+/// One holder's share of a budget; returned when it is released. `grow` is called by one thread at a time.
 final class ByteCharge: @unchecked Sendable {
   private let budget: ByteBudget
   private var count = 0
@@ -33,7 +33,7 @@ final class ByteCharge: @unchecked Sendable {
 
   deinit { budget.giveBack(count) }
 
-  /// Takes so many more bytes; false if the budget has no room.
+  /// Takes `more` bytes; false if the budget has no room.
   func grow(by more: Int) -> Bool {
     guard budget.take(more) else { return false }
     count += more

@@ -1,14 +1,14 @@
 import Glibc
 
-/// Compressed forms that nothing here reads, known by their first bytes. None of them can begin a text.
+/// Compressed formats that cannot be read here, recognised by their first bytes. No text can start with them.
 enum Compression: String, CaseIterable {
   case gzip, zstd, xz, bzip2
 
-  /// What the bytes begin with, which are the first of a stream.
+  /// The format of a stream with these first bytes.
   init?(startOf bytes: UnsafeRawBufferPointer) {
     for known in Self.allCases where bytes.starts(with: known.start) {
       if known == .bzip2 {
-        // A text may begin with BZh9; the first block's mark, or that of an empty stream, comes behind it.
+        // A text may start with BZh9; the mark of the first block, or of an empty stream, follows it.
         let mark = bytes.dropFirst(4).prefix(6)
         guard
           mark.elementsEqual([0x31, 0x41, 0x59, 0x26, 0x53, 0x59])
@@ -31,7 +31,7 @@ enum Compression: String, CaseIterable {
   }
 }
 
-/// Throws if a stream that begins so is compressed.
+/// Throws if a stream that starts like this is compressed.
 func refuseCompressed(_ start: UnsafeRawBufferPointer, _ name: String) throws(PosixError) {
   guard let form = Compression(startOf: start) else { return }
   let isStream = name == FileDescriptor.standardInput.name

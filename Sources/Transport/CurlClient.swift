@@ -1,22 +1,22 @@
 internal import CCurl
 public import PipelineCore
 
-/// HTTP requests through one libcurl multi handle on one thread of its own.
+/// An HTTP client: one libcurl multi handle on a thread of its own.
 ///
-/// libcurl is loaded with the first request. If it is not installed, requests fail with `unavailable`; if it cannot be loaded
-/// for the moment, the next request tries again. The thread starts with the first request, too, and sleeps without waking while nothing is under way.
-/// Connections are kept and used again, with HTTP/2 where TLS agrees on it. Completions are called on
-/// that thread, so they must be quick. A kept connection that turns out to be closed before any byte
-/// of the answer is replaced and the request sent again, once.
+/// libcurl is loaded with the first request. If it is not installed, requests fail with `unavailable`; if it cannot be
+/// loaded at the moment, the next request tries again. The thread also starts with the first request, and sleeps
+/// without waking while nothing is under way. Connections are kept and reused, with HTTP/2 if TLS negotiates it.
+/// Completions are called on that thread, so they must be quick. If a kept connection turns out to be closed before the
+/// first byte of the response, it is replaced and the request sent again, once.
 public final class CurlClient: HTTPClient {
   private let loop: CurlLoop
 
   public init() { loop = CurlLoop(Self.prepareLibrary) }
 
-  /// With a library that may be missing, for tests.
+  /// A client with a library that may be missing, for tests.
   init(library: @escaping @Sendable () -> HTTPFailure?) { loop = CurlLoop(library) }
 
-  /// Gets libcurl ready; nil, or why that cannot be done: `unavailable` if it never will be.
+  /// Loads libcurl; nil, or why that failed: `unavailable` if it never will succeed.
   static func prepareLibrary() -> HTTPFailure? {
     withUnsafeTemporaryAllocation(of: CChar.self, capacity: 256) { reason in
       guard let start = reason.baseAddress else { return nil }

@@ -2,11 +2,11 @@ internal import CCurl
 import PipelineCore
 import Synchronization
 
-/// One request and what has come of it. Fields without other remark belong to the loop's thread.
+/// One request and its response so far. Fields belong to the loop's thread unless noted.
 final class CurlExchange: Cancellable, @unchecked Sendable {
   let request: HTTPRequest
   private let loop: CurlLoop
-  /// Whether the completion has been called or must not be called any more; from any thread.
+  /// Whether the completion has been called or must not be called any more; read on any thread.
   private let completed = Atomic<Bool>(false)
   private var completion: (@Sendable (Result<HTTPResponse, HTTPFailure>) -> Void)?
 
@@ -18,7 +18,7 @@ final class CurlExchange: Cancellable, @unchecked Sendable {
   /// `host:port`, for messages.
   var peer = ""
   var origin = Origin()
-  /// The host is an address, or `localhost`, or the pipeline file allows private ones.
+  /// The host is an address, or `localhost`, or the pipeline file allows private addresses.
   var mayBePrivate = false
   var started: Int64 = 0
   var redirects = 0
@@ -29,7 +29,7 @@ final class CurlExchange: Cancellable, @unchecked Sendable {
   var headerLines = 0
   var inHeaders = false
   var body: [UInt8] = []
-  /// What came of the answer is enough.
+  /// The received part of the response is enough.
   var isCut = false
   /// Why a callback ended the exchange.
   var failure: HTTPFailure?
@@ -77,7 +77,7 @@ final class CurlExchange: Cancellable, @unchecked Sendable {
 
   // MARK: - Callbacks
 
-  /// Takes a piece of the body; false ends the exchange.
+  /// Takes a part of the body; false ends the exchange.
   func receive(_ bytes: UnsafeRawBufferPointer) -> Bool {
     let total = body.count + bytes.count
     if total > request.options.maxResponseBytes, request.options.cutsResponse {
@@ -107,8 +107,8 @@ final class CurlExchange: Cancellable, @unchecked Sendable {
     return true
   }
 
-  /// Asks for the room that the server says the body needs, so that a long one is not copied again and again. What is not
-  /// filled costs no memory.
+  /// Reserves the announced size of the body, so that a long body is not copied repeatedly. Unused pages cost no
+  /// memory.
   private func reserve() {
     let encoded = request.options.acceptCompressed && headers.contains { HTTPSyntax.same($0.name, "content-encoding") }
     guard !encoded, let text = headers.first(where: { HTTPSyntax.same($0.name, "content-length") })?.value,
@@ -169,7 +169,7 @@ final class CurlExchange: Cancellable, @unchecked Sendable {
     return false
   }
 
-  /// Whether a connection to that address may be used; says why not.
+  /// Whether a connection to that address is allowed; records why not.
   func mayUse(_ address: [UInt8]) -> Bool {
     switch AddressPolicy.judge(address) {
     case .allowed: return true

@@ -12,21 +12,21 @@ final class CurlLoop: @unchecked Sendable {
   }
 
   private let inbox = Mutex(Inbox())
-  /// Used by the loop's thread, but for `rx_curl_multi_wakeup`. Made with the first exchange, before the thread
-  /// starts, by whoever holds the inbox: who never asks anything does not wait for TLS to be set up.
+  /// Used by the loop's thread, except for `rx_curl_multi_wakeup`. Made with the first exchange, before the thread
+  /// starts, under the lock of the inbox: a process without requests does not wait for the set-up of TLS.
   private var multi: UnsafeMutableRawPointer?
   private var active: [UnsafeMutableRawPointer: CurlExchange] = [:]
   private var spare: [UnsafeMutableRawPointer] = []
-  /// How many connections are kept at most while no exchange uses them: 16, and at least twice as many as exchanges ever
-  /// were under way at once. Left alone, libcurl keeps four for each that is under way at the moment, so the last
-  /// answers of many would close the connections that the next requests need.
+  /// How many idle connections are kept: 16, and at least twice as many as exchanges were ever under way together. By
+  /// default libcurl keeps four for each exchange under way at the moment, so the last responses of many would close
+  /// the connections that the next requests need.
   private var kept = 0
   private let library: @Sendable () -> HTTPFailure?
 
-  /// - Parameter library: gets libcurl ready, or says why it is not; asked for each exchange until it is.
+  /// - Parameter library: Loads libcurl, or says why it cannot; called for each exchange until it succeeds.
   init(_ library: @escaping @Sendable () -> HTTPFailure?) { self.library = library }
 
-  /// Only when no exchange refers to the loop any more and its thread has ended.
+  /// Only after the last exchange has been released and the thread has ended.
   deinit {
     for easy in spare { rx_curl_easy_cleanup(easy) }
     if let multi { rx_curl_multi_cleanup(multi) }
@@ -58,7 +58,7 @@ final class CurlLoop: @unchecked Sendable {
     wake()
   }
 
-  /// Ends the thread; exchanges under way are forgotten without completion.
+  /// Ends the thread; exchanges under way are dropped without completion.
   func close() {
     inbox.withLock { $0.closed = true }
     wake()
@@ -127,7 +127,7 @@ final class CurlLoop: @unchecked Sendable {
     }
   }
 
-  /// Takes the exchange's handle away from it.
+  /// Detaches the handle from the exchange.
   private func release(_ exchange: CurlExchange) {
     guard let easy = exchange.easy else { return }
     exchange.easy = nil
@@ -157,7 +157,7 @@ final class CurlLoop: @unchecked Sendable {
     }
   }
 
-  /// `target` has the origin of the request.
+  /// `target` has the same origin as the request.
   private func follow(_ exchange: CurlExchange, to target: OpaquePointer) {
     exchange.redirects += 1
     rx_curl_url_cleanup(exchange.url)

@@ -1,11 +1,11 @@
 internal import CCurl
 import PipelineCore
 
-/// What an exchange has come to.
+/// The outcome of an exchange.
 enum CurlOutcome {
   case response(HTTPResponse)
   case failure(HTTPFailure)
-  /// The taker owns it.
+  /// The receiver owns the pointer.
   case redirect(OpaquePointer)
 
   static func result(

@@ -2,9 +2,9 @@ internal import CCurl
 import Glibc
 import PipelineCore
 
-/// What stands before an exchange: its options.
+/// Prepares the options of an exchange.
 enum CurlSetup {
-  /// Sets every option of the handle; a failure if the request cannot be made.
+  /// Sets every option of the handle; a failure if the request is invalid.
   static func prepare(_ easy: UnsafeMutableRawPointer, _ exchange: CurlExchange) -> HTTPFailure? {
     if exchange.url == nil, let failure = parse(exchange) { return failure }
     let options = exchange.request.options
@@ -30,7 +30,7 @@ enum CurlSetup {
       && set(CURLOPT_NETRC, 0)
       && set(CURLOPT_NOSIGNAL, 1)
       && set(CURLOPT_QUICK_EXIT, 1)
-      // For each request under way; 16 KiB by default, of which most answers fill little.
+      // For each request under way; the default of 16 KiB is mostly unused.
       && set(CURLOPT_BUFFERSIZE, 4096)
       && set(CURLOPT_PROXY, options.proxy ?? "")
       && set(CURLOPT_NOPROXY, "")
@@ -62,7 +62,7 @@ enum CurlSetup {
     return message(easy, exchange, set)
   }
 
-  /// Reads the URL, by libcurl's own rules, into the exchange.
+  /// Parses the URL, by libcurl's own rules, into the exchange.
   private static func parse(_ exchange: CurlExchange) -> HTTPFailure? {
     let url = rx_curl_url()
     exchange.url = url
@@ -136,7 +136,7 @@ enum CurlSetup {
       long(CURLOPT_POST, 1)
       rx_curl_set_offset(easy, CURLOPT_POSTFIELDSIZE_LARGE, curl_off_t(body.count))
       let copied = body.withUnsafeBytes { bytes in
-        // A null pointer would mean "ask the read callback".
+        // A null pointer would make libcurl call the read callback.
         let start = bytes.baseAddress ?? UnsafeRawPointer(exchange.errorText)
         return rx_curl_set_pointer(
           easy, CURLOPT_COPYPOSTFIELDS, UnsafeMutableRawPointer(mutating: start))
@@ -159,7 +159,7 @@ enum CurlSetup {
     _ easy: UnsafeMutableRawPointer, _ exchange: CurlExchange, _ set: (CURLoption, String) -> Bool
   ) -> HTTPFailure? {
     let request = exchange.request
-    // libcurl adds these by itself; without a value they are taken out.
+    // libcurl adds these headers itself; without a value they are removed.
     var lines = ["Expect:"]
     func has(_ name: String) -> Bool { request.headers.contains { HTTPSyntax.same($0.name, name) } }
     if !has("content-type") { lines.append("Content-Type:") }
@@ -207,7 +207,7 @@ enum CurlSetup {
 }
 
 private func exchange(_ context: UnsafeMutableRawPointer?) -> CurlExchange? {
-  // The loop keeps the exchange as long as its handle is in use.
+  // The loop retains the exchange while its handle is in use.
   context.map { Unmanaged<CurlExchange>.fromOpaque($0).takeUnretainedValue() }
 }
 
@@ -232,7 +232,7 @@ private let openSocket: rx_curl_open = { context, _, address in
       return Array($0[offset..<(offset + 4)])
     }
   case AF_INET6:
-    // The structure is longer than the field that it lies in.
+    // The structure is longer than the field that contains it.
     let start = UnsafeRawPointer(address) + (MemoryLayout<curl_sockaddr>.offset(of: \.addr) ?? 0)
     let offset = MemoryLayout<sockaddr_in6>.offset(of: \.sin6_addr) ?? 8
     bytes = Array(UnsafeRawBufferPointer(start: start + offset, count: 16))

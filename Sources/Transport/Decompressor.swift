@@ -1,7 +1,7 @@
 internal import CCompress
 import PipelineCore
 
-/// Decompresses bodies that came in a content coding of HTTP.
+/// Decompresses bodies with a content coding of HTTP.
 public enum Decompressor {
   public enum Format: String, Sendable, CaseIterable {
     case gzip, deflate, zstd
@@ -15,11 +15,11 @@ public enum Decompressor {
     }
   }
 
-  /// What a `Content-Encoding` says.
+  /// The meaning of a `Content-Encoding`.
   enum Coding: Equatable {
     case none
     case compressed(Format)
-    /// Of no use here: not known, or several one over the other.
+    /// Not supported: unknown, or several codings.
     case unknown
 
     init(_ name: String) {
@@ -36,16 +36,16 @@ public enum Decompressor {
 
   public enum Outcome: Sendable {
     case bytes(Slab)
-    /// More than the limit; the rest was not decompressed.
+    /// The content exceeds the limit; the rest was not decompressed.
     case tooLarge
-    /// It is not of that format, or ends too early.
+    /// The body is not in that format, or truncated.
     case damaged
     /// The library is not installed, or memory is short.
     case unavailable
   }
 
-  /// The content of a whole body.
-  /// - Parameter limit: Of the content, in bytes. No more than this, and one, is ever decompressed.
+  /// Decompresses a whole body.
+  /// - Parameter limit: The limit of the content in bytes. At most one byte more is decompressed.
   public static func decompress(_ body: Slab, _ format: Format, limit: Int) -> Outcome {
     guard body.count > 0 else { return .bytes(body) }
     guard let decompressor = rx_decompressor_new(format.number) else { return .unavailable }

@@ -2,14 +2,14 @@ import CLinux
 import Glibc
 import Synchronization
 
-/// An open descriptor with the name by which errors speak of it. Closes itself unless borrowed.
+/// An open descriptor with its name for error messages. Closes itself unless borrowed.
 public final class FileDescriptor: Sendable {
   public let number: Int32
   /// The path, or `standard input` and the like.
   public let name: String
   private let owned: Bool
 
-  /// Takes over a descriptor; `owned: false` leaves closing to somebody else.
+  /// Takes over a descriptor; with `owned: false` the caller closes it.
   public init(_ number: Int32, name: String, owned: Bool = true) {
     self.number = number
     self.name = name
@@ -24,7 +24,7 @@ public final class FileDescriptor: Sendable {
   public static let standardOutput = FileDescriptor(1, name: "standard output", owned: false)
   public static let standardError = FileDescriptor(2, name: "standard error", owned: false)
 
-  /// What stands behind a descriptor or path.
+  /// The type of a descriptor or path.
   public enum Kind: String, Sendable {
     case regular = "a regular file"
     case directory = "a directory"
@@ -47,7 +47,7 @@ public final class FileDescriptor: Sendable {
     }
   }
 
-  /// What `fstat` tells, as far as anybody here asks.
+  /// The result of `fstat`, as far as it is needed.
   public struct Status: Sendable, Equatable {
     public var kind: Kind
     public var device: UInt64
@@ -67,13 +67,13 @@ public final class FileDescriptor: Sendable {
       modified = Int64(raw.st_mtim.tv_sec) &* 1_000_000_000 &+ Int64(raw.st_mtim.tv_nsec)
     }
 
-    /// The status of whatever the path leads to, symbolic links followed; nil if there is nothing.
+    /// The status of the file at the path, following symbolic links; nil if there is none.
     public init?(path: String) {
       guard case .success(let status) = Self.read(path) else { return nil }
       self = status
     }
 
-    /// The status of what the path leads to, or why it is not known.
+    /// The status of the file at the path, or why it is unknown.
     static func read(_ path: String, followsLinks: Bool = true) -> Result<Status, PosixError> {
       var raw = stat()
       let flags = followsLinks ? 0 : AT_SYMLINK_NOFOLLOW
@@ -84,8 +84,8 @@ public final class FileDescriptor: Sendable {
     }
   }
 
-  /// Opens for reading. Never waits for a FIFO's writer, becomes no controlling terminal, and refuses
-  /// what is not of one of the `kinds` before a byte is read.
+  /// Opens for reading. Never waits for the writer of a FIFO, becomes no controlling terminal, and rejects files of
+  /// other `kinds` before a byte is read.
   public static func openForReading(_ path: String, kinds: [Kind] = [.regular])
     throws(PosixError) -> FileDescriptor
   {
@@ -99,8 +99,8 @@ public final class FileDescriptor: Sendable {
     return opened
   }
 
-  /// Opens for appending, and makes the file if it does not exist.
-  /// - Parameter permissions: of a new file, less the umask.
+  /// Opens for appending, and creates the file if it does not exist.
+  /// - Parameter permissions: The mode of a new file, less the umask.
   public static func openForAppending(_ path: String, permissions: mode_t = 0o640)
     throws(PosixError) -> FileDescriptor
   {
@@ -118,7 +118,7 @@ public final class FileDescriptor: Sendable {
     return opened
   }
 
-  /// Whether a regular file of `size` bytes does not end with a line feed. Without permission to read nobody knows: no.
+  /// Whether a regular file of `size` bytes does not end with a line feed. False without permission to read.
   func endsWithinLine(size: Int64) -> Bool {
     var last: UInt8 = 10
     return size > 0 && uninterrupted { pread(number, &last, 1, off_t(size - 1)) } == 1 && last != 10
@@ -131,7 +131,7 @@ public final class FileDescriptor: Sendable {
   }
 
   /// Reads once; waits for data if the descriptor does not block.
-  /// - Returns: how many bytes, 0 at the end; nil if `stop` was woken first.
+  /// - Returns: The number of bytes, 0 at the end; nil if `stop` was woken first.
   public func read(into buffer: UnsafeMutableRawBufferPointer, stop: WakeEvent? = nil)
     throws(PosixError) -> Int?
   {
@@ -145,7 +145,7 @@ public final class FileDescriptor: Sendable {
     }
   }
 
-  /// Reads once from a place in a regular file. Returns 0 at and behind the end.
+  /// Reads once at an offset of a regular file. Returns 0 at and after the end.
   public func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64)
     throws(PosixError) -> Int
   {
@@ -155,8 +155,8 @@ public final class FileDescriptor: Sendable {
     return count
   }
 
-  /// Writes everything, however small the pieces that the system takes.
-  /// - Returns: false if `stop` was woken before all was written; `written` tells how far it came.
+  /// Writes everything, in as many system calls as needed.
+  /// - Returns: False if `stop` was woken before the end; `written` is the number of written bytes.
   @discardableResult
   public func write(
     _ bytes: UnsafeRawBufferPointer, written: inout Int, stop: WakeEvent? = nil
@@ -176,7 +176,7 @@ public final class FileDescriptor: Sendable {
     return true
   }
 
-  /// Writes all bytes, waiting where the descriptor does not block.
+  /// Writes all bytes; waits if the descriptor does not block.
   public func write(_ bytes: [UInt8]) throws(PosixError) {
     var written = 0
     let failure: PosixError? = bytes.withUnsafeBytes { raw in
@@ -188,11 +188,11 @@ public final class FileDescriptor: Sendable {
     if let failure { throw failure }
   }
 
-  /// Returns when what was written has reached the device. After a failure what was written since
-  /// the last success must count as lost: the kernel reports it once only.
+  /// Returns when the written data is on the device. After a failure, everything written since the last success must
+  /// count as lost: the kernel reports a failure only once.
   public func sync() throws(PosixError) {
     if uninterrupted({ fdatasync(number) }) != 0 {
-      // Pipes, sockets and some devices cannot be synced, and need not be.
+      // Pipes, sockets and some devices cannot and need not be synced.
       if errno == EINVAL || errno == EROFS { return }
       throw PosixError("sync", name)
     }
@@ -212,9 +212,9 @@ public final class FileDescriptor: Sendable {
   }
 }
 
-/// Replaces a file in one step: an open of `path` sees the old content or the new, also after a
-/// power cut. Until then the new content has no name, or, where the file system has no files without one, lies beside the
-/// old file under a name that begins with a dot; see ``removeLeftovers(of:)``.
+/// Replaces a file atomically: an open of `path` sees the old content or the new, also after a power cut. Until then
+/// the new content has no name or, on file systems without nameless files, is next to the old file under a name that
+/// starts with a dot; see ``removeLeftovers(of:)``.
 public func replaceFile(
   _ path: String, with bytes: UnsafeRawBufferPointer, permissions: mode_t = 0o640
 ) throws(PosixError) {
@@ -229,7 +229,7 @@ public func replaceFile(
       defer { withExtendedLifetime(file) {} }
       return try put(temporary, at: path, in: directory)
     }
-    // Without /proc it cannot get a name.
+    // Without /proc the file cannot get a name.
   }
   let flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC
   let named = uninterrupted { open(temporary, flags, permissions) }
@@ -244,12 +244,12 @@ public func replaceFile(
   }
 }
 
-/// Takes the descriptor over, and writes all of a new content to it.
+/// Takes over the descriptor, and writes the whole new content to it.
 private func filled(_ number: Int32, _ path: String, _ bytes: UnsafeRawBufferPointer) throws(PosixError)
   -> FileDescriptor
 {
   let file = FileDescriptor(number, name: path)
-  // Who holds the lock lives.
+  // The lock shows that the writer is alive.
   flock(number, LOCK_EX | LOCK_NB)
   var written = 0
   try file.write(bytes, written: &written)
@@ -266,11 +266,10 @@ private func put(_ temporary: String, at path: String, in directory: String) thr
   try syncDirectory(directory)
 }
 
-/// How many times a file has been replaced.
+/// A counter of replacements, for unique names.
 private let replacements = Atomic<UInt64>(0)
 
-/// Removes what processes that were killed while they replaced the file have left beside it: `.NAME.NUMBER.tmp`, where
-/// nobody holds the lock of it.
+/// Removes the leftovers of processes that were killed while they replaced the file: `.NAME.NUMBER.tmp` without a lock.
 func removeLeftovers(of path: String) {
   let (directory, name) = splitPath(path)
   guard let entries = try? directoryEntries(directory) else { return }
@@ -287,7 +286,7 @@ func removeLeftovers(of path: String) {
   }
 }
 
-/// The entries of a directory with their inodes, in no order, `.` and `..` among them.
+/// The entries of a directory with their inodes, unordered, including `.` and `..`.
 func directoryEntries(_ path: String) throws(PosixError) -> [(name: String, inode: UInt64)] {
   guard let stream = opendir(path) else { throw PosixError("list", path) }
   defer { closedir(stream) }
@@ -305,7 +304,7 @@ func directoryEntries(_ path: String) throws(PosixError) -> [(name: String, inod
   }
 }
 
-/// Makes creations, renamings and removals in a directory last through a power cut.
+/// Makes creations, renames and removals in a directory durable.
 public func syncDirectory(_ path: String) throws(PosixError) {
   let number = uninterrupted { open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
   if number < 0 { throw PosixError("open", path) }
@@ -313,7 +312,7 @@ public func syncDirectory(_ path: String) throws(PosixError) {
   if uninterrupted({ fsync(number) }) != 0, errno != EINVAL { throw PosixError("sync", path) }
 }
 
-/// The directory (`.` if there is none) and the last part.
+/// The directory (`.` if there is none) and the last component.
 func splitPath(_ path: String) -> (directory: String, name: String) {
   let bytes = path.utf8
   guard let slash = bytes.lastIndex(of: UInt8(ascii: "/")) else { return (".", path) }

@@ -2,72 +2,72 @@ import Glibc
 import PipelineCore
 import Synchronization
 
-/// Lines of a file that is followed.
+/// Lines of a followed file.
 public struct FileBlock: Sendable {
   public var lines: LineBlock
-  /// Where reading would go on after this block.
+  /// The position from which reading would continue after this block.
   public var position: FilePosition
-  /// The file has been read to its end: the follower's thread has time.
+  /// The file has been read to its end: the follower's thread is idle.
   public var isNewest = false
   public var path: String { position.path }
 }
 
-/// Follows files that grow: delivers whole lines as they are written, through renamings, truncations
-/// and replacements, on a thread of its own that sleeps while nothing happens.
+/// Follows growing files: delivers whole lines as they are written, through renames, truncations and replacements, on a
+/// thread of its own that sleeps while nothing happens.
 ///
-/// - A file is known by device and inode. Renamed, it is read to its end, and until nothing has been
-///   added for `rotateWait`; then its last line is delivered even without a newline.
-/// - A file that has become shorter, or begins with other bytes, is read from its start, and reported:
-///   what was written between the last look and the truncation is lost (`copytruncate`).
-/// - Files that appear after the start are read from their beginning.
-/// - One file under two names is read once.
-/// - A directory that cannot be listed for a while takes no file's name away: only a look that succeeds tells that a
-///   file has lost it.
-/// - Lines are delivered as they come. While they come faster than about 5,000 a second, the files are looked at every
-///   `pace`, so that several lines cost one wake-up.
+/// - A file is identified by device and inode. A renamed file is read to its end, until nothing has been added for
+///   `rotateWait`; then its last line is delivered even without a newline.
+/// - A file that has become shorter, or starts with other bytes, is read from its start, and reported: data written
+///   between the last read and the truncation is lost (`copytruncate`).
+/// - Files that appear later are read from their start.
+/// - A file with two names is read once.
+/// - While a directory cannot be listed, its files keep their names: only a successful listing shows that a file has
+///   lost its name.
+/// - Lines are delivered as they come. Above about 5,000 lines a second the files are polled every `pace`, so that
+///   several lines cost one wake-up.
 public final class FileFollower: Sendable {
   public struct Options: Sendable {
     public enum Start: String, Sendable { case beginning, end }
     /// Paths, possibly with `*`, `?`, `[...]`.
     public var paths: [String]
-    /// Where to begin in files that exist at the start and are not in `resume`. At the end of a file
-    /// whose last line is not complete, with the next line.
+    /// Where to start in files that exist at the start and are not in `resume`. After an incomplete last line, reading
+    /// starts with the next line.
     public var start = Start.end
-    /// Where earlier reading ended.
+    /// The positions where earlier reading ended.
     public var resume: [FilePosition] = []
-    /// Bytes of a line without its newline.
+    /// The longest line in bytes, without its newline.
     public var maxLine = 1 << 20
     public var whenTooLong = LongLine.Policy.cut
-    /// The most that one read asks for, in bytes.
+    /// The largest read in bytes.
     public var blockBytes = 256 << 10
-    /// How long a line may wait for others to be read with it, while they come fast: sixteen times within four times as long.
+    /// How long a line may wait for others during fast growth, which is sixteen reads with data within four times this.
     public var pace = TimeSpan(nanoseconds: 750_000)
     /// How long a file without a matching name is kept open after it last grew.
     public var rotateWait: TimeSpan = .seconds(5)
-    /// How directories are listed, for tests.
+    /// Lists directories; replaced in tests.
     var list: Glob.Lister = Glob.system
     public init(paths: [String]) { self.paths = paths }
   }
 
   public enum Notice: Sendable, Equatable {
-    /// A file is followed from that place on.
+    /// The file is followed from this position on.
     case opened(FilePosition)
-    /// The file has shrunk or been written anew; it had been read up to `offset`.
+    /// The file was truncated or rewritten; it had been read up to `offset`.
     case truncated(path: String, offset: Int64)
-    /// A file without a matching name has been read to its end; by now another one may have its path.
+    /// A file without a matching name has been read to its end; another file may have its path by now.
     case finished(path: String, at: FilePosition)
-    /// What a path leads to cannot be followed; it is tried again when it changes.
+    /// The file at the path cannot be followed; that is tried again when it changes.
     case failed(PosixError)
-    /// A directory or file cannot be looked at just now. What was known of it stays, and it is tried again: soon at first,
-    /// later once a minute. Told once, until it has `recovered`.
+    /// A directory or file cannot be read at the moment. Known files stay, and reading is tried again: soon at first,
+    /// later once a minute. Reported once, until `recovered`.
     case retrying(PosixError)
-    /// It can be looked at again.
+    /// The path can be read again.
     case recovered(path: String)
-    /// A position to resume at whose file is gone or is shorter now.
+    /// The file of a position in `resume` is gone or shorter now.
     case lost(FilePosition)
-    /// The kernel dropped news; everything has been looked at again.
+    /// The kernel dropped events; all files have been checked.
     case overflow
-    /// There are no more watches: files are looked at once a second instead.
+    /// There are no more watches: files are polled once a second instead.
     case polling(PosixError)
   }
 
@@ -80,10 +80,10 @@ public final class FileFollower: Sendable {
     stopEvent = try WakeEvent()
   }
 
-  /// Opens the files that exist and starts the thread; called once. The callbacks are called on it only, one at a time,
-  /// and may block. `end` is called once, after `stop`, with where each file has been read to.
+  /// Opens the existing files and starts the thread; called once. The callbacks are called on that thread only, one at
+  /// a time, and may block. `end` is called once, after `stop`, with the position of each file.
   ///
-  /// - Returns: Where reading begins in the files that exist.
+  /// - Returns: The positions where reading starts in the existing files.
   @discardableResult
   public func start(
     deliver: @escaping @Sendable (FileBlock) -> Void,
@@ -93,7 +93,7 @@ public final class FileFollower: Sendable {
     let work = FollowerWork(options, stopEvent, deliver, notice)
     work.prepare()
     let positions = work.positions
-    // It runs turns of the pipeline, too, and needs as much stack as the thread that usually does.
+    // The thread also runs turns of the pipeline, and needs as much stack as a pipeline thread.
     let started = try OwnThread("rxd follow", stackBytes: 8 << 20) {
       work.run()
       end(work.positions)
@@ -102,7 +102,7 @@ public final class FileFollower: Sendable {
     return positions
   }
 
-  /// Ends following soon. What is not a whole line is not delivered.
+  /// Ends following soon. An incomplete line is not delivered.
   public func stop() { stopEvent.wake() }
 
   /// Waits until the thread has ended, after `stop`. Not on the thread.

@@ -1,7 +1,7 @@
 import PipelineCore
 
-/// How far a file has been read, in a form that survives a restart: the file is found again by its
-/// inode and first bytes, whatever it is called by then.
+/// How far a file has been read, in a form that survives a restart: the file is identified by its inode and first
+/// bytes, under any name.
 public struct FilePosition: Sendable, Equatable {
   /// The name at the time.
   public var path: String
@@ -12,7 +12,7 @@ public struct FilePosition: Sendable, Equatable {
   public var fingerprintBytes: Int
   /// Everything before it has been delivered.
   public var offset: Int64
-  /// When the file was made, in nanoseconds since 1970; 0 where the file system does not say.
+  /// The creation time of the file, in nanoseconds since 1970; 0 if the file system does not report it.
   public var born: Int64 = 0
 
   public init(

@@ -4,52 +4,50 @@ import Synchronization
 
 /// Writes blocks of bytes to a stream or file on a thread of its own, in order, with a bounded queue.
 ///
-/// Blocks that pile up while the thread writes go out together. Each block's completion is called
-/// exactly once, in order, on the thread that wrote it. A full disk is waited for (`trouble` is told);
-/// after any other failure the writer has failed for good: all blocks in hand and all later ones
-/// complete with that error, and with how much of them had arrived before it.
+/// Blocks that queue up during a write are written together. Each block's completion is called exactly once, in order,
+/// on the thread that wrote it. The writer waits while the disk is full (`trouble` is called); after any other failure
+/// it has failed for good: all queued and later blocks complete with that error, and with the number of their bytes
+/// written before it.
 ///
-/// Appending to a file whose last line lacks its newline, as a crash can leave it, writes a newline
-/// first: the torn line stays what it was, and no new line is glued to it.
+/// Appending to a file whose last line lacks its newline, as after a crash, writes a newline first, so that no new line
+/// is joined to the torn one.
 ///
-/// A thread that has nothing else to do can write in place of the writer's: it hands over a block with `leave` and then calls
-/// `write()`, which saves waking a thread. That is for files only, which rarely make anybody wait, and not where
-/// something is to be synced.
+/// A thread without other work can write in place of the writer's thread: it queues a block with `leave` and then calls
+/// `write()`, which saves waking a thread. That is for files only, which rarely block, and not if data must be synced.
 public final class FileWriter: Sendable {
   public enum Target: Sendable {
-    /// A stream that somebody else has opened.
+    /// A stream opened by the caller.
     case descriptor(FileDescriptor)
-    /// Added to the end of a file, made if need be. A file that was renamed or removed meanwhile, as
-    /// log rotation does, is opened anew.
+    /// Appends to a file, which is created if needed. A file that was renamed or removed, as by log rotation, is
+    /// reopened.
     case append(path: String, permissions: mode_t = 0o640)
-    /// Each block is a new content of the file, put in place in one step. Of blocks that wait, only
-    /// the newest is written.
+    /// Each block replaces the content of the file atomically. Of waiting blocks only the newest is written.
     case replace(path: String, permissions: mode_t = 0o640)
   }
 
-  /// When what was written must have reached the device.
+  /// When written data must be on the device.
   public enum Sync: Sendable, Equatable {
     case never
     /// Before the completions of the blocks that were written together.
     case batch
-    /// At most that long after; completions do not wait for it.
+    /// At most this long after the write; completions do not wait for it.
     case interval(TimeSpan)
   }
 
   public struct Options: Sendable {
-    /// Bytes that may wait; a single larger block is taken when nothing waits.
+    /// The limit of waiting bytes; a single larger block is taken when nothing waits.
     public var queueBytes = 8 << 20
     public var sync = Sync.never
-    /// Whether a full disk is waited for rather than a failure.
+    /// Whether the writer waits while the disk is full; otherwise that is a failure.
     public var waitsForRoom = true
     public init() {}
   }
 
-  /// Why a block must not count as written.
+  /// Why a block does not count as written.
   public struct WriteFailure: Error, Sendable, Equatable {
     public var error: PosixError
-    /// Bytes at the beginning of the block that the system took before the failure; 0 where nobody knows whether they
-    /// last, because a sync has failed.
+    /// The bytes at the start of the block that the system took before the failure; 0 after a failed sync, which leaves
+    /// it unknown.
     public var written: Int
     public init(_ error: PosixError, written: Int) {
       self.error = error
@@ -59,7 +57,7 @@ public final class FileWriter: Sendable {
 
   public typealias Completion = @Sendable (Result<Void, WriteFailure>) -> Void
 
-  /// Bytes that nobody changes any more, in memory that `owner` keeps.
+  /// Immutable bytes in memory retained by `owner`.
   public struct Bytes: @unchecked Sendable {
     public let bytes: UnsafeRawBufferPointer
     private let owner: AnyObject
@@ -100,15 +98,15 @@ public final class FileWriter: Sendable {
     var queue: [Block] = []
     /// Bytes queued or being written.
     var bytes = 0
-    /// Some thread is writing.
+    /// A thread is writing.
     var isWriting = false
-    /// How many wait in `write` for room.
+    /// How many calls of `write` wait for room.
     var waiters = 0
     var closed = false
     var failure: PosixError?
     var waitingForRoom: [@Sendable () -> Void] = []
     var thread: OwnThread?
-    /// The thread has nothing more to do.
+    /// The thread has ended its work.
     var ended = false
   }
 
@@ -117,13 +115,13 @@ public final class FileWriter: Sendable {
   private let trouble: @Sendable (PosixError) -> Void
   private let state: Guarded<State>
   private let work: WriterWork
-  /// Whether `leave` and `write()` are of use here.
+  /// Whether `leave` and `write()` may be used.
   public let mayBeLeft: Bool
-  /// Woken when the thread must give up what it is doing.
+  /// Woken when the thread must stop its present call.
   private let cancellation: WakeEvent
 
   /// Opens the target and starts the thread.
-  /// - Parameter trouble: told of a full disk, once per spell; called on the writer's thread.
+  /// - Parameter trouble: Called on the writer's thread when the disk is full, once for each time.
   public init(
     _ target: Target, options: Options = Options(),
     trouble: @escaping @Sendable (PosixError) -> Void = { _ in }
@@ -141,26 +139,25 @@ public final class FileWriter: Sendable {
     state.withLock { $0.thread = thread }
   }
 
-  /// Hands over a block; waits while the queue is full. `false`: closed or failed, the completion has
+  /// Queues a block; waits while the queue is full. False: the writer is closed or has failed, and the completion has
   /// been called with the error.
   @discardableResult
   public func write(_ bytes: [UInt8], _ completion: Completion? = nil) -> Bool {
     enqueue(Block(content: .bytes(bytes), completion: completion), whenFull: .wait)
   }
 
-  /// Hands over a buffer, which must stay untouched until `completion`; waits while the queue is full.
+  /// Queues a buffer, which must not change before `completion`; waits while the queue is full.
   @discardableResult
   public func write(_ buffer: OutputBuffer, _ completion: Completion? = nil) -> Bool {
     enqueue(Block(content: .buffer(buffer), completion: completion), whenFull: .wait)
   }
 
-  /// Hands over a block unless the queue is full; whether it did. Never waits.
+  /// Queues a block unless the queue is full; returns whether it did. Never waits.
   public func offer(_ bytes: [UInt8], _ completion: Completion? = nil) -> Bool {
     enqueue(Block(content: .bytes(bytes), completion: completion), whenFull: .refuse)
   }
 
-  /// Calls `body` once as soon as the queue is at most half full, perhaps at once; on the writer's
-  /// thread or the caller's.
+  /// Calls `body` once when the queue is at most half full, perhaps at once, on the writer's thread or the caller's.
   public func whenRoom(_ body: @escaping @Sendable () -> Void) {
     let limit = options.queueBytes
     let now = state.withLock { state in
@@ -171,34 +168,34 @@ public final class FileWriter: Sendable {
     if now { body() }
   }
 
-  /// Bytes that wait or are being written.
+  /// The bytes waiting or being written.
   public var queuedBytes: Int { state.withLock { $0.bytes } }
 
-  /// Why nothing is written any more; nil while that is not so.
+  /// Why nothing is written any more; nil while the writer works.
   public var failure: PosixError? { state.withLock { $0.failure } }
 
-  /// Hands over a buffer even where the queue is full, for who holds back what makes the next one. Never waits.
+  /// Queues a buffer even if the queue is full, for callers with their own backpressure. Never waits.
   public func add(_ buffer: OutputBuffer, _ completion: Completion? = nil) {
     _ = enqueue(Block(content: .buffer(buffer), completion: completion), whenFull: .exceed)
   }
 
-  /// The same for bytes in memory of somebody else.
+  /// Does the same for bytes with another owner.
   public func add(_ bytes: Bytes, _ completion: Completion? = nil) {
     _ = enqueue(Block(content: .held(bytes), completion: completion), whenFull: .exceed)
   }
 
-  /// Hands over a buffer and leaves it to the caller that `write()` is called soon, on some thread. Never waits.
+  /// Queues a buffer; the caller must ensure that some thread calls `write()` soon. Never waits.
   public func leave(_ buffer: OutputBuffer, _ completion: Completion? = nil) {
     _ = enqueue(Block(content: .buffer(buffer), completion: completion), whenFull: .exceed, isLeft: mayBeLeft)
   }
 
-  /// The same for bytes in memory of somebody else.
+  /// Does the same for bytes with another owner.
   public func leave(_ bytes: Bytes, _ completion: Completion? = nil) {
     _ = enqueue(Block(content: .held(bytes), completion: completion), whenFull: .exceed, isLeft: mayBeLeft)
   }
 
-  /// Writes what waits, on the calling thread, unless another one is just writing and so will do it. May block for as long as the
-  /// target does.
+  /// Writes the queued blocks on the calling thread, unless another thread is writing, which then does it. May block as
+  /// long as the target does.
   public func write() {
     guard mayBeLeft else { return }
     while let blocks = state.withLock({ Self.take(&$0) }) { Self.write(blocks, work, state) }
@@ -243,9 +240,8 @@ public final class FileWriter: Sendable {
     }
   }
 
-  /// Takes no more blocks, writes what waits and returns when that is done, or, after `limit`, gives
-  /// up: what is left completes with an error. Of several threads that close it, the shortest limit counts. Not on the
-  /// writer's thread.
+  /// Takes no more blocks, writes the queued ones and returns when that is done. After `limit` the rest completes with
+  /// an error. If several threads close the writer, the shortest limit counts. Not on the writer's thread.
   public func close(within limit: TimeSpan = .seconds(30)) {
     let thread = state.withLock { state -> OwnThread? in
       state.closed = true
@@ -256,14 +252,14 @@ public final class FileWriter: Sendable {
     let ended: (inout State) -> Bool? = { $0.ended ? true : nil }
     if state.wait(until: overflow ? nil : deadline, ended) == nil {
       cancellation.wake()
-      // A device that hangs inside the kernel keeps its thread; it ends with the process.
+      // A device that hangs in the kernel keeps its thread, which then ends with the process.
       if state.wait(until: monotonicNow() &+ 2_000_000_000, ended) == nil { return }
     }
     thread?.join()
   }
 
   deinit {
-    // Nobody can be waiting in `write` any more; what is queued is still written.
+    // No thread waits in `write` any more; queued blocks are still written.
     state.withLock { $0.closed = true }
     state.notify()
   }
@@ -289,7 +285,7 @@ public final class FileWriter: Sendable {
     }
   }
 
-  /// What waits, for the calling thread to write; nil if there is nothing, or another thread is writing.
+  /// The blocks for the calling thread to write; nil if there are none, or another thread is writing.
   private static func take(_ state: inout State) -> [Block]? {
     guard !state.isWriting, !state.queue.isEmpty else { return nil }
     state.isWriting = true
@@ -301,12 +297,12 @@ public final class FileWriter: Sendable {
     let outcome = work.write(blocks)
     let failure = outcome.failure
     if let failure { state.withLock { $0.failure = failure } }
-    // Each before its completion, which gives the buffer back: whoever gets it may empty it.
+    // Each failure goes out before its completion, which returns the buffer: its new owner may clear it.
     var total = 0
     for block in blocks {
       let count = block.content.count
       if let failure {
-        // What the system has taken of those that were written together is a beginning of them.
+        // Of blocks written together, the system has taken the first bytes.
         let written = min(count, max(0, outcome.written - total))
         block.completion?(.failure(WriteFailure(failure, written: written)))
       } else {
@@ -328,7 +324,7 @@ public final class FileWriter: Sendable {
 }
 
 extension FileWriter.Target {
-  /// The file or stream, for messages.
+  /// The name of the file or stream, for messages.
   public var name: String {
     switch self {
     case .descriptor(let file): file.name

@@ -1,8 +1,7 @@
 import Glibc
 import PipelineCore
 
-/// What a `FileWriter` does when it writes. Made by the thread that makes the writer, then used by one thread at a
-/// time.
+/// The writing part of a `FileWriter`. Made by the creating thread, then used by one thread at a time.
 final class WriterWork: @unchecked Sendable {
   let options: FileWriter.Options
   private let target: FileWriter.Target
@@ -10,22 +9,22 @@ final class WriterWork: @unchecked Sendable {
   private let trouble: @Sendable (PosixError) -> Void
   private var file: FileDescriptor?
   private var identity: (device: UInt64, inode: UInt64)?
-  /// What was opened first is a file that is appended to.
+  /// The first opened target is a file for appending.
   private(set) var isRegular = false
-  /// The file ends in the middle of a line that this writer did not write.
+  /// The file ends within a line that this writer did not write.
   private var needsNewline = false
-  /// Once set, nothing is written any more.
+  /// Once set, nothing more is written.
   private var failure: PosixError?
   private let scratch = OutputBuffer()
   private let calls: WriterCalls.Clock
-  /// Writing to it waits for a device only, not for somebody who reads.
+  /// Writing to the target waits for a device only, not for a reader.
   private var waitsForDevice = false
-  /// Bytes that the system has taken in the present `write`.
+  /// The bytes that the system has taken in the present `write`.
   private var taken = 0
-  /// When the next sync is due, on the monotonic clock; nil if nothing is unsynced or nobody cares.
+  /// When the next sync is due, on the monotonic clock; nil if nothing is unsynced or syncing is off.
   private(set) var nextSync: Int64?
 
-  /// Blocks from this size on are not copied together with others.
+  /// Blocks from this size on are not copied together.
   private static let large = 64 << 10
   private static let together = 256 << 10
 
@@ -57,9 +56,9 @@ final class WriterWork: @unchecked Sendable {
   }
 
   struct Outcome {
-    /// Why the blocks must not count as written, if so.
+    /// Why the blocks do not count as written, if so.
     var failure: PosixError?
-    /// Then so many bytes of the blocks, from the first one's beginning, have been written all the same.
+    /// The number of bytes of the blocks, from the first on, that have been written nevertheless.
     var written = 0
   }
 
@@ -103,7 +102,7 @@ final class WriterWork: @unchecked Sendable {
     }
   }
 
-  /// Syncs if that is due, or if this is the end and a sync is outstanding.
+  /// Syncs if that is due, or at the end if data is unsynced.
   func syncIfDue(closing: Bool) -> PosixError? {
     guard let due = nextSync, closing || monotonicNow() >= due else { return failure }
     nextSync = nil
@@ -161,7 +160,7 @@ final class WriterWork: @unchecked Sendable {
     }
   }
 
-  /// Does the work, again and again as long as the disk is full; what was written stays written.
+  /// Runs `work` again as long as the disk is full; written data stays written.
   private func waitingForRoom(_ work: () throws(PosixError) -> Void) throws(PosixError) {
     var delay: Int32 = 100
     var reported = false
@@ -194,8 +193,8 @@ final class WriterWork: @unchecked Sendable {
 
   // MARK: - The file
 
-  /// The same pipe by a description of our own that does not block, so that `cancellation` is noticed
-  /// while the reader sleeps; the one that was handed in, which others share, stays as it is.
+  /// The same pipe through a non-blocking description of our own, so that `cancellation` works while the reader sleeps;
+  /// the original description, which others share, stays unchanged.
   private static func withoutBlocking(_ file: FileDescriptor) -> FileDescriptor {
     guard let status = try? file.status(), status.kind == .fifo else { return file }
     let path = "/proc/self/fd/\(file.number)"
@@ -214,7 +213,7 @@ final class WriterWork: @unchecked Sendable {
     file = opened
   }
 
-  /// Follows a log rotation: what the path names now is what is written to.
+  /// Follows a log rotation: reopens the path if it names another file.
   private func reopenIfMoved(_ path: String) throws(PosixError) {
     if let now = FileDescriptor.Status(path: path), let identity,
       now.device == identity.device, now.inode == identity.inode

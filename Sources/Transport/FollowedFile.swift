@@ -2,7 +2,7 @@ import CLinux
 import Glibc
 import PipelineCore
 
-/// One file that is being followed. Used on the follower's thread only.
+/// One followed file. Used on the follower's thread only.
 final class FollowedFile {
   struct Key: Hashable {
     var device: UInt64
@@ -15,24 +15,24 @@ final class FollowedFile {
 
   let key: Key
   let file: FileDescriptor
-  /// Nanoseconds since 1970, 0 where the file system does not say.
+  /// In nanoseconds since 1970; 0 if the file system does not report it.
   let born: Int64
   var path: String
   var watch: Int32 = -1
-  /// Its place among the files that are read; `max` until it has one.
+  /// The position in the reading order; `max` until it has one.
   var order = Int.max
-  /// A path that is asked for leads to the file.
+  /// Whether a configured path leads to the file.
   var isNamed = true
-  /// There may be something to read.
+  /// Whether there may be data to read.
   var isDirty = true
-  /// The last read has failed; it is tried again.
+  /// The last read failed and is tried again.
   var isUnreadable = false
-  /// On the monotonic clock: when it last grew, or lost its name.
+  /// When the file last grew or lost its name, on the monotonic clock.
   var lastChange = monotonicNow()
   private(set) var lines: LineAssembler
-  /// It has been read to its end.
+  /// The file has been read to its end.
   private var isCaughtUp = false
-  /// The first bytes, by which a rewritten file is told from a grown one.
+  /// The first bytes, which distinguish a rewritten file from a grown one.
   private var head: [UInt8] = [] { didSet { fingerprint = Self.hash(head[...]) } }
   private var fingerprint = FollowedFile.hash([])
 
@@ -47,10 +47,10 @@ final class FollowedFile {
     _ = checkHead()
   }
 
-  /// Begins somewhere else than at the beginning.
+  /// Starts at this offset.
   func seek(to offset: Int64) { lines.reset(offset: offset) }
 
-  /// Begins with the first line that starts at or after the offset.
+  /// Starts with the first line that begins at or after the offset.
   func seek(toLineAfter offset: Int64) throws(PosixError) {
     lines.reset(offset: offset)
     guard offset > 0 else { return }
@@ -69,7 +69,7 @@ final class FollowedFile {
       fingerprintBytes: head.count, offset: offset, born: born)
   }
 
-  /// Whether this is the file that the position was taken of.
+  /// Whether the position belongs to this file.
   func isSame(as position: FilePosition) -> Bool {
     key.inode == position.inode && (born == 0 || position.born == 0 || born == position.born)
       && head.count >= position.fingerprintBytes
@@ -78,21 +78,21 @@ final class FollowedFile {
 
   enum Progress: Equatable {
     case read, end
-    /// Read, up to where the file ended at the last look: what came since then has news of its own.
+    /// The file has been read up to its end at that moment; the kernel reports later data.
     case caughtUp
-    /// The file had been read so far when it was found to be another one or shorter.
+    /// The file had been read up to this offset when it was replaced or truncated.
     case truncated(Int64)
   }
 
-  /// Reads once, after looking whether the file is still what it was. `deliver` is told, too, whether that was
-  /// all there is for now. `small`: memory for what has come since the file was read to its end.
+  /// Reads once, after checking that the file is the same. `deliver` also receives whether that was all data for now.
+  /// `small`: a buffer for data added after the file was read to its end.
   func read(
     _ blockBytes: Int, small: UnsafeMutableRawBufferPointer, deliver: (LineBlock, _ isNewest: Bool) -> Void
   ) throws(PosixError) -> Progress {
     guard checkHead() else { return startAgain(deliver) }
     let reached = lines.readOffset
     if isCaughtUp {
-      // How much there is to read is not asked for: what is less than there is room for is all of it.
+      // The size is not queried: a short read means the end.
       let count = try file.read(into: small, at: reached)
       if count > 0, count < small.count {
         if reached == 0 { try refuseCompressed(UnsafeRawBufferPointer(rebasing: small[..<count]), file.name) }
@@ -111,7 +111,7 @@ final class FollowedFile {
       lines.release()
       return .end
     }
-    // What is there to read is known, so a small addition needs little memory.
+    // The amount of data is known, so a small addition needs little memory.
     let wanted = Int(min(size - reached, Int64(blockBytes)))
     let room = UnsafeMutableRawBufferPointer(rebasing: lines.space(wanted).prefix(blockBytes))
     let count = try file.read(into: room, at: reached)
@@ -125,7 +125,7 @@ final class FollowedFile {
     return isCaughtUp ? .caughtUp : .read
   }
 
-  /// The file has become another one.
+  /// Starts the replaced file from its beginning.
   private func startAgain(_ deliver: (LineBlock, _ isNewest: Bool) -> Void) -> Progress {
     let reached = lines.readOffset
     isCaughtUp = false
@@ -139,7 +139,7 @@ final class FollowedFile {
   /// The last line, even without newline.
   func finish(deliver: (LineBlock) -> Void) { lines.finish(deliver: deliver) }
 
-  /// Whether the file begins as it did; remembers more of it while there is little.
+  /// Whether the file still starts with the same bytes; remembers more of them while there are few.
   private func checkHead() -> Bool {
     withUnsafeTemporaryAllocation(byteCount: Self.headBytes, alignment: 1) { now in
       let count = uninterrupted { pread(file.number, now.baseAddress, now.count, 0) }

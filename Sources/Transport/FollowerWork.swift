@@ -2,7 +2,7 @@ import CLinux
 import Glibc
 import PipelineCore
 
-/// What a `FileFollower` does on its thread. Made elsewhere, then used on that thread only.
+/// The work of a `FileFollower`. Made elsewhere, then used on the follower's thread only.
 final class FollowerWork: @unchecked Sendable {
   private typealias Key = FollowedFile.Key
 
@@ -10,48 +10,48 @@ final class FollowerWork: @unchecked Sendable {
   private let stop: WakeEvent
   private let deliver: (FileBlock) -> Void
   private let notify: (FileFollower.Notice) -> Void
-  /// What `prepare` had to say; nil once the thread runs.
+  /// The notices of `prepare`; nil once the thread runs.
   private var early: [FileFollower.Notice]? = []
 
   private var inotify: Inotify?
-  /// Watched directories by number and by path.
+  /// Watched directories by watch number and by path.
   private var directories: [Int32: String] = [:]
   private var directoryWatches: [String: Int32] = [:]
   private var fileWatches: [Int32: FollowedFile] = [:]
-  /// In the order in which they are read: a rotated file before its successor.
+  /// The files in reading order: a rotated file before its successor.
   private var files: [FollowedFile] = []
   private var byKey: [Key: FollowedFile] = [:]
-  /// Paths without a matching name that files with one have been renamed to.
+  /// Unmatched paths that files with a matching name have been renamed to.
   private var formerNames: Set<String> = []
-  /// Renamings of such files whose second half is to come, perhaps with the next news.
+  /// Renames of such files whose second event is outstanding.
   private var leaving: Set<UInt32> = []
-  /// Files read to their end and closed; a file that comes back under another name is not read twice.
+  /// Files read to their end and closed: a file that reappears under another name is not read twice.
   private var finished: [Key: (born: Int64, position: FilePosition)] = [:]
   private var finishedOrder: [Key] = []
   /// Paths whose failure has been reported.
   private var reported: Set<String> = []
-  /// Directories that have been there.
+  /// Directories that have existed.
   private var seenDirectories: Set<String> = []
-  /// Paths that could not be looked at in the present look, and those of which that has been reported.
+  /// Paths that could not be read in the present scan, and those already reported.
   private var failing: Set<String> = []
   private var troubled: Set<String> = []
-  /// Where to resume in files that could not be looked at so far.
+  /// Positions of files that could not be checked so far.
   private var unresolved: [FilePosition] = []
-  /// When to look again because of such paths, on the monotonic clock, and how long that was put off.
+  /// When to scan again because of such paths, on the monotonic clock, and the last pause.
   private var nextPoll: Int64?
   private var pollPause: Int64 = 0
   private var nextOrder = 0
   private var isPolling = false
-  /// Files may have come or lost their names: their order is to be looked at.
+  /// Files may have come or lost their names: their order must be checked.
   private var mustSort = true
   private var pace: ReadingPace
-  /// What comes while files are read to their end fits in, as a rule.
+  /// Usually large enough for data that arrives during reading.
   private let small: UnsafeMutableRawBufferPointer
 
-  /// How many blocks of one file are read before another one gets its turn.
+  /// How many blocks of one file are read before the next file.
   private static let turn = 16
   private static let maxFinished = 10_000
-  /// Between looks, as long as they fail: the first pause, which doubles up to the longest. Nanoseconds.
+  /// Pauses between failing scans: the first, doubled up to the longest, in nanoseconds.
   private static let firstPause: Int64 = 100_000_000
   private static let longestPause: Int64 = 60_000_000_000
 
@@ -69,12 +69,12 @@ final class FollowerWork: @unchecked Sendable {
 
   deinit { small.deallocate() }
 
-  /// Where each open file has been read to.
+  /// The position of each open file.
   var positions: [FilePosition] { files.map(\.position) }
 
-  /// Watches and opens what exists. Called once, before `run`, by whoever starts the thread: so
-  /// nothing that happens after that call is missed. What is to be said of it is said by `run`: the caller may be the one
-  /// who has to take it in, and telling may wait for that.
+  /// Watches and opens the existing files. Called once, before `run`, by the thread that starts the follower's thread,
+  /// so nothing after the call is missed. `run` reports the notices, because the caller may have to receive them
+  /// itself.
   func prepare() {
     do throws(PosixError) { inotify = try Inotify() } catch { poll(instead: error) }
     watchDirectories()
@@ -103,8 +103,8 @@ final class FollowerWork: @unchecked Sendable {
     }
   }
 
-  /// Takes in the news that came while files were being opened, then puts the files in order: while
-  /// renamings go on, a younger file may have been opened under the name of an older one.
+  /// Handles the events that came while files were being opened, then sorts the files: during renames, a younger file
+  /// may have been opened under the name of an older one.
   private func sortFiles() {
     mustSort = false
     for _ in 0..<100 {
@@ -117,7 +117,7 @@ final class FollowerWork: @unchecked Sendable {
       file.order = nextOrder
       nextOrder += 1
     }
-    // Stable within each group, since the orders differ.
+    // A stable sort within each group, since the orders differ.
     if !new.isEmpty || files.contains(where: { !$0.isNamed }) {
       files.sort { $0.isNamed == $1.isNamed ? $0.order < $1.order : !$0.isNamed }
     }
@@ -134,7 +134,7 @@ final class FollowerWork: @unchecked Sendable {
 
   // MARK: - Waiting
 
-  /// Sleeps until there is news; nil once stopped.
+  /// Sleeps until there are events; nil once stopped.
   private func wait() -> [Inotify.Event]? {
     let timeout = timeout
     if pace.isBusy, timeout != 0, let inotify {
@@ -154,14 +154,14 @@ final class FollowerWork: @unchecked Sendable {
     return entries.1.revents == 0 ? [] : inotify?.read() ?? []
   }
 
-  /// False: stopped.
+  /// Waits; false: stopped.
   private func wait(until time: Int64) -> Bool {
     let rest = time &- monotonicNow()
     guard rest > 0 else { return !stop.isAwake }
     return rx_wait_readable(stop.descriptor, rest) == 0
   }
 
-  /// Milliseconds; -1 for ever, which is the rule: only a file on its way out and a look that has failed need a clock.
+  /// In milliseconds; usually -1, for ever: only a file without a name and a failed scan need a timer.
   private var timeout: Int32 {
     if files.contains(where: \.isDirty) { return 0 }
     let leaving = files.lazy.filter { !$0.isNamed }.map(\.lastChange).min()
@@ -175,7 +175,7 @@ final class FollowerWork: @unchecked Sendable {
     return Int32(result)
   }
 
-  /// Takes the news in; whether the paths must be looked at again.
+  /// Handles the events; returns whether the paths must be scanned again.
   private func take(_ events: [Inotify.Event]) -> Bool {
     var mustScan = false
     if leaving.count > 1000 { leaving = [] }  // Halves of renamings into unwatched directories.
@@ -208,7 +208,7 @@ final class FollowerWork: @unchecked Sendable {
     return mustScan
   }
 
-  /// News of a directory's entry: keeps track of where files that had a matching name are now.
+  /// Handles an event of a directory entry: tracks where files with a matching name are now.
   private func takeEntry(
     _ event: Inotify.Event, _ directory: String, _ arrived: inout Set<String>
   ) -> Bool {
@@ -226,7 +226,7 @@ final class FollowerWork: @unchecked Sendable {
     return matches
   }
 
-  /// Opens files that were renamed away from a matching name before anybody looked.
+  /// Opens files that were renamed away from a matching name before they were found.
   private func follow(formerNames paths: Set<String>) {
     var found: [FollowedFile] = []
     for path in paths {
@@ -234,14 +234,14 @@ final class FollowerWork: @unchecked Sendable {
       else { continue }  // Renamed again or removed: that news is still to come.
       if let known = byKey[Key(status)] {
         known.isDirty = true
-        // Its place among the new files depends on where it is by now.
+        // Its position among the new files depends on its present path.
         if known.order == .max { known.path = path }
         continue
       }
       let followed = FollowedFile(file, status, options)
       if wasFinished(followed), followed.lines.offset >= status.size { continue }
       followed.isNamed = false
-      // Renamed between two opens, one file can turn up under two of the paths.
+      // A file renamed between two opens can appear under two of the paths.
       if !found.contains(where: { $0.key == followed.key }) { found.append(followed) }
     }
     for file in Self.oldestFirst(found) { add(file) }
@@ -250,12 +250,11 @@ final class FollowerWork: @unchecked Sendable {
   // MARK: - Which files
 
   private func watchDirectories() {
-    // A directory can come between being looked for and its parent being watched: look again as long
-    // as there are new ones.
+    // A directory may appear after the search and before its parent is watched: repeats as long as there are new ones.
     for _ in 0..<16 where !watchPresentDirectories() { return }
   }
 
-  /// Whether there were some that had not been watched before.
+  /// Returns whether all were watched before.
   private func watchPresentDirectories() -> Bool {
     guard let inotify else { return false }
     var foundNew = false
@@ -268,7 +267,7 @@ final class FollowerWork: @unchecked Sendable {
         for failure in found.failures { failed(failure) }
         if !found.failures.allSatisfy(Self.isAbsence) { isComplete = false }
       }
-      // What does not exist yet is waited for in the nearest directory that does.
+      // A missing directory is awaited in its nearest existing parent.
       var base = Glob.directories(pattern).last ?? "."
       while FileDescriptor.Status(path: base)?.kind != .directory, base != "/", base != "." {
         base = splitPath(base).directory
@@ -298,7 +297,7 @@ final class FollowerWork: @unchecked Sendable {
     return foundNew
   }
 
-  /// Looks which files the paths lead to, opens new ones, marks those that have lost their name.
+  /// Finds the files of the paths, opens new ones, and marks those that have lost their name.
   private func scan(isFirst: Bool = false) {
     if !isFirst {
       failing = []
@@ -328,7 +327,7 @@ final class FollowerWork: @unchecked Sendable {
         let status = try file.status()  // The path may lead elsewhere by now.
         reported.remove(path)
         guard byKey[Key(status)] == nil, named.insert(Key(status)).inserted else { continue }
-        // Where to begin in it is not known yet.
+        // Its starting position is not known yet.
         if unresolved.contains(where: { $0.inode == status.inode }) { continue }
         let followed = FollowedFile(file, status, options)
         if !wasFinished(followed), isFirst, options.start == .end, !isResumed(path) {
@@ -341,7 +340,7 @@ final class FollowerWork: @unchecked Sendable {
       var isNamed = named.contains(file.key)
       if !isNamed, file.isNamed, !failing.isEmpty { isNamed = mayBeNamed(file) }
       if file.isNamed, !isNamed {
-        // What was written before the renaming comes before anything of the successor.
+        // Data written before the rename comes before the successor's.
         file.isDirty = true
         file.lastChange = monotonicNow()
       }
@@ -359,7 +358,7 @@ final class FollowerWork: @unchecked Sendable {
     }
   }
 
-  /// Where not all could be looked at: whether the name that the file had may still be its.
+  /// After an incomplete scan: whether the file may still have its old name.
   private func mayBeNamed(_ file: FollowedFile) -> Bool {
     switch FileDescriptor.Status.read(file.path) {
     case .success(let status): Key(status) == file.key
@@ -369,15 +368,15 @@ final class FollowerWork: @unchecked Sendable {
 
   private static func isAbsence(_ error: PosixError) -> Bool { error.code == ENOENT || error.code == ENOTDIR }
 
-  /// A path could not be looked at. What does not exist yet is waited for quietly; a directory that has been there may
-  /// come back without news, as on a network.
+  /// A path could not be read. A missing path is awaited silently; a directory that has existed may come back without
+  /// an event, as on a network.
   private func failed(_ error: PosixError) {
     guard !Self.isAbsence(error) || seenDirectories.contains(error.path) else { return }
     failing.insert(error.path)
     if troubled.insert(error.path).inserted { notice(.retrying(error)) }
   }
 
-  /// Behind a look.
+  /// Called after a scan.
   private func lookAgainIfNeeded() {
     for path in troubled.subtracting(failing).sorted() {
       troubled.remove(path)
@@ -417,7 +416,7 @@ final class FollowerWork: @unchecked Sendable {
     notice(.opened(file.position))
   }
 
-  /// Goes on with a file that had been closed; whether it is one.
+  /// Resumes a file that had been closed; returns whether it is one.
   private func wasFinished(_ file: FollowedFile) -> Bool {
     guard let record = finished[file.key], record.born == file.born,
       record.position.fingerprintBytes > 0, file.isSame(as: record.position)
@@ -430,12 +429,12 @@ final class FollowerWork: @unchecked Sendable {
 
   private func resume(_ positions: [FilePosition]) {
     unresolved = []
-    // All of them are known before successors are looked for: those are none that have a position.
+    // All of them are known before successors are searched, which are files without a position.
     var resumed: [(file: FollowedFile, path: String)] = []
     for position in positions {
       switch find(position) {
       case .failure(let error):
-        // Its file may be there: it is neither lost nor new.
+        // Its file may exist: it is neither lost nor new.
         unresolved.append(position)
         failed(error)
       case .success(let file?):
@@ -446,7 +445,7 @@ final class FollowerWork: @unchecked Sendable {
         } else {
           notice(.lost(position))
         }
-        // The order of the positions is that in which the files were read.
+        // The order of the positions is the reading order.
         file.order = nextOrder
         nextOrder += 1
         add(file)
@@ -462,7 +461,7 @@ final class FollowerWork: @unchecked Sendable {
     do throws(PosixError) {
       if let file = try openIfPresent(position.path), file.isSame(as: position) { return .success(file) }
       let (directory, _) = splitPath(position.path)
-      // As tests list directories, too.
+      // Tests replace the listing of directories.
       _ = try options.list(directory)
       for (name, inode) in try directoryEntries(directory) where inode == position.inode {
         if let file = try openIfPresent(Glob.join(directory, name)), file.isSame(as: position) { return .success(file) }
@@ -483,8 +482,8 @@ final class FollowerWork: @unchecked Sendable {
     }
   }
 
-  /// Files that took the place of `file` under that name and were renamed in their turn, while nobody
-  /// looked: younger than it, called like it with an ending, not compressed.
+  /// Adds files that took the name of `file` and were renamed in turn while the follower was not running: younger, with
+  /// the same name plus a suffix, not compressed.
   private func addSuccessors(of file: FollowedFile, _ path: String) {
     guard file.path != path, file.born != 0 else { return }
     let (directory, base) = splitPath(path)
@@ -503,8 +502,8 @@ final class FollowerWork: @unchecked Sendable {
     for file in Self.oldestFirst(found) { add(file) }
   }
 
-  /// By birth; the clock of births ticks every few milliseconds, so in a tie the higher number at the
-  /// end of the name, which rotation gives to the older file, comes first: `log.10`, `log.9`, `log`.
+  /// Sorts by birth. The clock of births ticks every few milliseconds, so for equal times the higher number at the end
+  /// of the name, which rotation gives to the older file, comes first: `log.10`, `log.9`, `log`.
   private static func oldestFirst(_ files: [FollowedFile]) -> [FollowedFile] {
     files.sorted { a, b in
       a.born != b.born ? a.born < b.born : (a.path.utf8.count, a.path) > (b.path.utf8.count, b.path)
@@ -526,7 +525,7 @@ final class FollowerWork: @unchecked Sendable {
       if found, !isPolling { pace.found(at: time) } else { pace.foundNothing() }
     }
     for file in files where file.isDirty {
-      // A file without a name is read to its end before its successor is looked at.
+      // A file without a name is read to its end before its successor.
       var left = file.isNamed ? Self.turn : Int.max
       file.isDirty = false
       do throws(PosixError) {
@@ -541,7 +540,7 @@ final class FollowerWork: @unchecked Sendable {
           }
           if progress == .end { break }
           found = true
-          // What came meanwhile is news that waits; without news it must be looked for.
+          // Later data causes an event; without events it must be polled for.
           if progress == .caughtUp, file.watch >= 0, !isPolling { break }
           if case .truncated(let offset) = progress {
             notice(.truncated(path: file.path, offset: offset))
@@ -563,7 +562,7 @@ final class FollowerWork: @unchecked Sendable {
     deliver(FileBlock(lines: lines, position: file.position(at: lines.endOffset), isNewest: isNewest))
   }
 
-  /// Lets go of files without a name that have not grown for a while.
+  /// Closes files without a name that have not grown for a while.
   private func retire() {
     guard files.contains(where: { !$0.isNamed }) else { return }
     let limit = monotonicNow() &- options.rotateWait.nanoseconds

@@ -1,17 +1,17 @@
 import Glibc
 
-/// Path patterns with `*`, `?` and `[...]`, as a shell has them: none of them matches a `/`, and a
-/// leading dot must be written out.
+/// Path patterns with `*`, `?` and `[...]`, as in a shell: none of them matches a `/`, and a leading dot must be
+/// written out.
 public enum Glob {
   public static func isPattern(_ path: String) -> Bool {
     path.utf8.contains { $0 == UInt8(ascii: "*") || $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "[") }
   }
 
-  /// What a look for paths has found.
+  /// The result of an expansion.
   public struct Found {
     /// The existing paths that match, in the order of their bytes.
     public var paths: [String] = []
-    /// What could not be looked into, so that there may be more paths.
+    /// Directories that could not be listed, so that paths may be missing.
     public var failures: [PosixError] = []
   }
 
@@ -20,8 +20,8 @@ public enum Glob {
 
   static let system: Lister = { path throws(PosixError) in try directoryEntries(path).map(\.name) }
 
-  /// The existing paths that match; a path without pattern matches itself, whether it exists or not. Each directory that a
-  /// pattern is to be matched in must exist, unless a pattern stands for it, too.
+  /// The existing paths that match; a path without wildcards matches itself, whether or not it exists. A directory in
+  /// which a wildcard is matched must exist, unless a wildcard stands for it too.
   public static func expand(_ pattern: String, directoriesOnly: Bool = false) -> Found {
     expand(pattern, directoriesOnly: directoriesOnly, by: system)
   }
@@ -32,7 +32,7 @@ public enum Glob {
       if !directoriesOnly || FileDescriptor.Status(path: pattern)?.kind == .directory { found.paths = [pattern] }
       return found
     }
-    // The beginnings of paths, each with its slash, and whether a pattern has led there.
+    // The prefixes of paths, each with its slash, and whether a wildcard has matched.
     var places: [(path: String, isFound: Bool)] = [(pattern.utf8.first == UInt8(ascii: "/") ? "/" : "", false)]
     let parts = pattern.split(separator: "/", omittingEmptySubsequences: true).map(String.init)
     for (index, part) in parts.enumerated() {
@@ -47,7 +47,7 @@ public enum Glob {
               if fnmatch(part, name, FNM_PERIOD) == 0 { next.append((place.path + name, true)) }
             }
           } catch {
-            // What a pattern has led to may be no directory, or gone again.
+            // A match may be no directory, or gone again.
             if !(place.isFound && [ENOENT, ENOTDIR].contains(error.code)) { found.failures.append(error) }
           }
         } else if !isLast || !place.isFound {
@@ -73,8 +73,8 @@ public enum Glob {
     fnmatch(pattern, path, FNM_PATHNAME | FNM_PERIOD) == 0
   }
 
-  /// The directories, as patterns, in which a new entry can change what the pattern matches: from the
-  /// last one without pattern to the one that holds the files.
+  /// The directories, as patterns, in which a new entry can change the matches: from the last one without a wildcard to
+  /// the parent of the files.
   static func directories(_ pattern: String) -> [String] {
     var result: [String] = []
     var rest = pattern

@@ -1,7 +1,6 @@
 import Glibc
 
-/// A value behind a lock, with a way to wait until it has changed. Waits are measured by the monotonic
-/// clock.
+/// A value behind a lock, with a way to wait for changes. Waits use the monotonic clock.
 final class Guarded<Value>: @unchecked Sendable {
   private let value: UnsafeMutablePointer<Value>
   private let lock: UnsafeMutablePointer<pthread_mutex_t>
@@ -35,9 +34,9 @@ final class Guarded<Value>: @unchecked Sendable {
     return body(&value.pointee)
   }
 
-  /// Calls `attempt`, and again after each `notify`, until it returns something.
-  /// - Parameter deadline: on the monotonic clock, in nanoseconds; nil waits for ever.
-  /// - Returns: what `attempt` returned; nil if the deadline passed first.
+  /// Calls `attempt`, and again after each `notify`, until it returns a value.
+  /// - Parameter deadline: On the monotonic clock, in nanoseconds; nil waits for ever.
+  /// - Returns: The result of `attempt`; nil if the deadline passed first.
   func wait<Result>(until deadline: Int64?, _ attempt: (inout Value) -> Result?) -> Result? {
     pthread_mutex_lock(lock)
     defer { pthread_mutex_unlock(lock) }
@@ -54,7 +53,7 @@ final class Guarded<Value>: @unchecked Sendable {
     }
   }
 
-  /// Lets all waiters look again; called after the change.
+  /// Wakes all waiters after a change.
   func notify() { pthread_cond_broadcast(changed) }
 }
 

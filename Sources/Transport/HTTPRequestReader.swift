@@ -1,9 +1,9 @@
 import Glibc
 import PipelineCore
 
-/// The head of a request: its bytes, and where things stand in them.
+/// The head of a request: its bytes, and the ranges of its parts.
 ///
-/// Whoever has got it from the reader does not change it.
+/// Immutable once the reader has returned it.
 final class RequestHead: @unchecked Sendable {
   struct Field: Sendable {
     var name: Range<Int32>
@@ -18,12 +18,12 @@ final class RequestHead: @unchecked Sendable {
   var fields: [Field]
   /// Whether the version is HTTP/1.0.
   var isOld = false
-  /// Of the body: 0 if there is none, or it is chunked.
+  /// The length of the body: 0 if there is none, or it is chunked.
   var length = 0
   var isChunked = false
-  /// The client wants to send further requests on the connection.
+  /// Whether the client wants to send further requests on the connection.
   var isKeptAlive = true
-  /// The client sends the body only when it is told to.
+  /// Whether the client waits for `100 Continue` before it sends the body.
   var expectsContinue = false
 
   init(bytes: [UInt8], method: Range<Int32>, target: Range<Int32>, path: Range<Int32>) {
@@ -38,7 +38,7 @@ final class RequestHead: @unchecked Sendable {
 
   subscript(_ range: Range<Int32>) -> ArraySlice<UInt8> { bytes[Int(range.lowerBound)..<Int(range.upperBound)] }
 
-  /// The value of the only field of that name; nil if there is none. `name` is in lower case.
+  /// The value of the only field with that name; nil if there is none, or several. `name` is in lower case.
   func value(of name: StaticString) -> String? {
     fields.first { matches($0, name) }.map { text($0.value) }
   }
@@ -47,21 +47,21 @@ final class RequestHead: @unchecked Sendable {
     HTTPRequestReader.isSame(self[field.name], name)
   }
 
-  /// What it costs to hold it.
+  /// The memory that the head occupies.
   var byteCount: Int { bytes.count + fields.count * MemoryLayout<Field>.stride }
 }
 
-/// Takes requests off the bytes of one connection, as RFC 9112 has them. What two readers could understand in different
-/// ways is refused: lines that end without a carriage return, folded fields, spaces before a colon, a length that is
-/// given twice or beside chunks, chunks that are not the only coding.
+/// Parses the requests of one connection (RFC 9112). Anything that two parsers could understand differently is
+/// rejected: lines without a carriage return, folded fields, spaces before a colon, a length that is repeated or given
+/// beside chunks, codings other than chunked.
 struct HTTPRequestReader {
   enum Part {
-    /// There is no further part before more bytes have come; those not consumed are offered again with them.
+    /// More bytes are needed; the caller offers the unconsumed bytes again.
     case more
     case head(RequestHead)
     case body(UnsafeRawBufferPointer)
     case end
-    /// This is no request, or too long a head; what to answer.
+    /// The bytes are no request, or the head is too long; the status to answer.
     case refused(Int)
   }
 
@@ -78,11 +78,11 @@ struct HTTPRequestReader {
   private let maxHeadBytes: Int
   private let maxLines: Int
   private var state = State.head
-  /// Of the bytes that were offered and not consumed: where the line begins that has not ended yet.
+  /// In the unconsumed bytes: the start of the incomplete line.
   private var line = 0
-  /// Lines of the head, or the trailer, that have ended.
+  /// The number of complete lines of the head or trailer.
   private var lines = 0
-  /// Bytes of the trailer, and of what stands beside the sizes of chunks.
+  /// Bytes of the trailer and of chunk extensions.
   private var extra = 0
 
   init(maxHeadBytes: Int, maxLines: Int) {
@@ -90,7 +90,7 @@ struct HTTPRequestReader {
     self.maxLines = maxLines
   }
 
-  /// The next part that the bytes hold, and how many of them that has consumed.
+  /// The next part, and how many bytes it has consumed.
   mutating func next(_ bytes: UnsafeRawBufferPointer) -> (consumed: Int, part: Part) {
     var at = 0
     while true {
@@ -142,7 +142,7 @@ struct HTTPRequestReader {
           restart()
           return (at, .end)
         }
-        // Nothing is made of trailers, but they must be fields.
+        // Trailers are ignored, but they must be fields.
         extra += end
         lines += 1
         guard extra <= maxHeadBytes, lines <= maxLines, field(rest, 0..<end) != nil else { return (at, fail()) }
@@ -169,7 +169,7 @@ struct HTTPRequestReader {
   private static let carriageReturn = UInt8(ascii: "\r")
   private static let lineFeed = UInt8(ascii: "\n")
 
-  /// Where the first line ends, before its CR LF; negative if it ends otherwise, nil if its end has not come.
+  /// The end of the first line, before its CR LF; negative if it ends otherwise, nil if it is incomplete.
   private func endOfLine(_ bytes: UnsafeRawBufferPointer) -> Int? {
     guard let feed = bytes.offset(of: Self.lineFeed) else { return nil }
     return feed > 0 && bytes[feed - 1] == Self.carriageReturn ? feed - 1 : -1
@@ -187,7 +187,7 @@ struct HTTPRequestReader {
       size = size << 4 | Int(digit)
     }
     guard digits > 0 else { return nil }
-    // Extensions mean nothing here; they must be told from a number that goes on.
+    // Extensions are ignored; they must be separated from the number.
     let rest = text[digits...].drop { $0 == 0x20 || $0 == 0x09 }
     guard rest.isEmpty || rest.first == UInt8(ascii: ";"), rest.allSatisfy(Self.isInValue) else { return nil }
     extra += rest.count
@@ -214,7 +214,7 @@ struct HTTPRequestReader {
     }
   }
 
-  /// Equal but for the case of letters; `name` is in lower case.
+  /// Whether the texts are equal, ignoring case; `name` is in lower case.
   static func isSame(_ bytes: some Collection<UInt8>, _ name: StaticString) -> Bool {
     guard bytes.count == name.utf8CodeUnitCount else { return false }
     var at = name.utf8Start
@@ -227,7 +227,7 @@ struct HTTPRequestReader {
 
   // MARK: The head
 
-  /// Looks for the end of the head, and reads it then.
+  /// Searches the end of the head, and parses it then.
   private mutating func head(_ bytes: UnsafeRawBufferPointer) -> (Int, Part) {
     guard let first = bytes.first else { return (0, .more) }
     // Another protocol, such as TLS, may never end a line.
@@ -248,7 +248,7 @@ struct HTTPRequestReader {
     return (0, bytes.count > maxHeadBytes ? fail(431) : .more)
   }
 
-  /// Reads a head that has come whole, without the empty line and the end of the last one.
+  /// Parses a complete head, without the empty line and the end of the last one.
   private mutating func read(_ bytes: UnsafeRawBufferPointer) -> Part {
     let first = bytes.offset(of: Self.lineFeed).map { $0 - 1 } ?? bytes.count
     guard let head = requestLine(bytes, first) else { return fail() }
@@ -294,7 +294,7 @@ struct HTTPRequestReader {
     return .head(head)
   }
 
-  /// `METHOD TARGET HTTP/1.1`, one space between two; nil if it is another line.
+  /// Parses `METHOD TARGET HTTP/1.1` with single spaces; nil for any other line.
   private func requestLine(_ bytes: UnsafeRawBufferPointer, _ end: Int) -> RequestHead? {
     let line = bytes[..<end]
     guard let first = line.firstIndex(of: 0x20), first > 0, line[..<first].allSatisfy(Self.isInToken),
@@ -334,7 +334,7 @@ struct HTTPRequestReader {
     return bytes.drop { $0 == 0x20 || $0 == 0x09 }
   }
 
-  /// Digits alone; what is too large for this machine is as large as can be.
+  /// Digits only; a number that is too large becomes the largest.
   private static func decimal(_ bytes: Slice<UnsafeRawBufferPointer>) -> Int? {
     var number = 0
     for byte in bytes {
@@ -348,7 +348,7 @@ struct HTTPRequestReader {
 }
 
 extension UnsafeRawBufferPointer {
-  /// Where that byte is first.
+  /// The offset of the first such byte.
   fileprivate func offset(of byte: UInt8) -> Int? {
     guard let base = baseAddress, let found = memchr(base, Int32(byte), count) else { return nil }
     return UnsafeRawPointer(found) - base

@@ -4,19 +4,19 @@ import NIOPosix
 import PipelineCore
 import Synchronization
 
-/// A request that has come in whole.
+/// A complete request.
 public final class ServerRequest: Sendable {
   let head: RequestHead
-  /// As it came, in its content coding.
+  /// The body in its content coding.
   public let body: Slab
   /// Address and port of the client.
   public let peer: String
-  /// Answers. Letting go of it without an answer answers 503.
+  /// Answers the request. Releasing it without an answer sends 503.
   public let reply: any ReplyTarget
   let exchange: ServerExchange
-  /// Counts what is held of it.
+  /// Accounts for the memory of the request.
   let charge: ByteCharge?
-  /// How the body is compressed, if it is.
+  /// The compression of the body, if any.
   public let coding: Decompressor.Format?
 
   init(
@@ -33,7 +33,7 @@ public final class ServerRequest: Sendable {
   }
 
   public var method: String { head.text(head.method) }
-  /// As it stood in the request line.
+  /// The target as in the request line.
   public var target: String { head.text(head.target) }
   /// The target up to the `?`, not decoded.
   public var path: String { head.text(head.path) }
@@ -43,7 +43,7 @@ public final class ServerRequest: Sendable {
     return FormText.pairs(head[(head.path.upperBound + 1)..<head.target.upperBound])
   }
   public var headers: [HTTPHeader] { head.fields.map { HTTPHeader(head.text($0.name), head.text($0.value)) } }
-  /// The value of the first header of that name, which is in lower case.
+  /// The value of the first header with that name, in lower case.
   public func header(_ name: StaticString) -> String? { head.value(of: name) }
 }
 
@@ -61,46 +61,47 @@ public struct HTTPServerFailure: Error, Sendable, Equatable {
   public var message: String
 }
 
-/// Takes HTTP/1.1 requests on one address. All servers of the process share one thread, which starts
-/// with the first of them.
+/// Receives HTTP/1.1 requests on one address. All servers of the process share one thread, which starts with the first
+/// of them.
 ///
-/// What its connections hold (requests that are coming in, and those that wait for the pipeline or are in its turn) is
-/// bounded by `ServingRules.maxBufferedBytes`.
+/// `ServingRules.maxBufferedBytes` bounds the memory of its connections (requests that come in, wait for the pipeline
+/// or are in its turn).
 public final class HTTPServer: Sendable {
   public struct Options: Sendable {
     public var host = "127.0.0.1"
-    /// 0 lets the system choose.
+    /// 0: the system chooses.
     public var port = 0
-    /// What it decides by itself.
+    /// The decisions of the server itself.
     public var rules = ServingRules()
-    /// Bytes of the head of a request.
+    /// The limit of a request's head in bytes.
     public var maxHeaderBytes = 64 << 10
     public var maxHeaderLines = 100
-    /// From connecting to the end of the first head.
+    /// The time from the connection to the end of the first head.
     public var headerTimeout: TimeSpan = .seconds(10)
-    /// From the end of the head to the end of the body.
+    /// The time from the end of the head to the end of the body.
     public var bodyTimeout: TimeSpan = .seconds(30)
-    /// From an answer to the end of the next head.
+    /// The time from an answer to the end of the next head.
     public var idleTimeout: TimeSpan = .seconds(60)
-    /// How long a client may take for an answer.
+    /// The time in which a client must read an answer.
     public var writeTimeout: TimeSpan = .seconds(30)
-    /// How long a request waits for the pipeline whose client sends nothing more: it has left, or will only read.
+    /// How long a request waits for the pipeline after its client has closed its side: the client has left, or only
+    /// reads.
     public var halfClosedTimeout: TimeSpan = .seconds(1)
-    /// Between two attempts to take a connection when there are no descriptors or no memory for it.
+    /// The pause between two attempts to accept a connection without free descriptors or memory.
     public var acceptPause: TimeSpan = .milliseconds(250)
     public init() {}
   }
 
-  /// What whoever runs it may want to know.
+  /// Notices for the owner of the server.
   public enum Notice: Sendable, Equatable {
-    /// Connections cannot be taken now, and why; they wait, and it is tried again.
+    /// Connections cannot be accepted now, and why; they wait, and it is tried again.
     case acceptPaused(String)
-    /// Connections are taken again.
+    /// Connections are accepted again.
     case acceptResumed
   }
 
   public let options: Options
-  /// Requests that wait for the pipeline, if the handler adds them.
+  /// The requests that wait for the pipeline, if the handler adds them.
   public let queue = RequestQueue()
   let budget: ByteBudget
 
@@ -117,24 +118,24 @@ public final class HTTPServer: Sendable {
     budget = ByteBudget(limit: options.rules.maxBufferedBytes)
   }
 
-  /// Bytes of requests that are held now.
+  /// The bytes of requests in memory.
   public var bufferedBytes: Int { budget.held }
 
   /// One thread for all servers of the process, made when the first one starts.
   private static let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
 
-  /// Listens. `handler`, `handOver` and `notify` are called on the network thread and must be quick.
+  /// Starts listening. `handler`, `handOver` and `notify` are called on the network thread and must be quick.
   /// - Parameters:
-  ///   - handOver: called after `handler`, once for all requests that came in the same round of the network thread, or for
-  ///     the first so many of them: what wakes another thread belongs here.
-  ///   - handler: called for each request.
-  /// - Returns: the port.
+  ///   - handOver: Called after `handler`, once for all requests of the same round of the network thread, or for the
+  ///     first of many: wake other threads here.
+  ///   - handler: Called for each request.
+  /// - Returns: The port.
   public func start(
     notify: @escaping @Sendable (Notice) -> Void = { _ in }, handOver: @escaping @Sendable () -> Void = {},
     handler: @escaping @Sendable (ServerRequest) -> Void
   ) throws(HTTPServerFailure) -> Int {
     let pause = options.acceptPause
-    // There is one loop, so it is that of all connections.
+    // All connections share the only loop.
     let round = ServingRound(Self.group.any(), handler, handOver)
     let bootstrap = ServerBootstrap(group: Self.group)
       .serverChannelOption(.backlog, value: 256)
@@ -161,7 +162,7 @@ public final class HTTPServer: Sendable {
     }
   }
 
-  /// Takes no more connections; the port is free when this returns. Not on the network thread.
+  /// Accepts no more connections; the port is free when this returns. Not on the network thread.
   public func stopListening() {
     let listener = state.withLock { state in
       state.stopping = true
@@ -170,8 +171,8 @@ public final class HTTPServer: Sendable {
     try? listener?.close().wait()
   }
 
-  /// Stops listening, closes idle connections, lets answers that are due finish for so long, then
-  /// closes everything. Not on the network thread.
+  /// Stops listening, closes idle connections, waits at most `limit` for answers that are due, then closes everything.
+  /// Not on the network thread.
   public func stop(within limit: TimeSpan = .seconds(5)) {
     stopListening()
     let connections = state.withLock { Array($0.connections.values) }
@@ -217,10 +218,10 @@ public final class HTTPServer: Sendable {
   }
 }
 
-/// What the connections of a server have in common: it passes their requests on and brings their answers, those of one
-/// round of the network thread together. Used on that thread, but for `answer`.
+/// The common state of a server's connections: passes requests on and collects the answers of one round of the network
+/// thread. Used on that thread, except for `answer`.
 final class ServingRound: @unchecked Sendable {
-  /// What one request is answered.
+  /// The answer to one request.
   struct Answer {
     var connection: ServerConnection
     var exchange: ServerExchange
@@ -232,16 +233,16 @@ final class ServingRound: @unchecked Sendable {
   private let loop: any EventLoop
   private let handler: @Sendable (ServerRequest) -> Void
   private let handOver: @Sendable () -> Void
-  /// Requests that have come in this round of the loop.
+  /// The number of requests in this round of the loop.
   private var count = 0
   private let answers = Mutex<[Answer]>([])
-  /// Answers that are being written; empty otherwise.
+  /// The answers being written; otherwise empty.
   private var due: [Answer] = []
-  /// Where answers are put together.
+  /// The buffer for answers.
   let output = OutputBuffer()
-  /// Bytes of memory that are kept for the next answer.
+  /// The memory kept for the next answer, in bytes.
   static let keptOutput = 64 << 10
-  /// Whoever takes requests in begins with so many while the others are still being read.
+  /// The receiver starts with this many requests while the others are still being read.
   private static let enough = 32
 
   init(
@@ -253,7 +254,7 @@ final class ServingRound: @unchecked Sendable {
     self.handOver = handOver
   }
 
-  /// Passes a request on. The loop runs what it is given here when it has dealt with all connections that were ready.
+  /// Passes a request on. The loop runs the posted task after it has handled all ready connections.
   func pass(_ request: ServerRequest) {
     handler(request)
     count += 1
@@ -267,7 +268,7 @@ final class ServingRound: @unchecked Sendable {
     }
   }
 
-  /// Brings an answer to its connection. From any thread.
+  /// Passes an answer to its connection. Callable from any thread.
   func answer(_ answer: Answer) {
     let isFirst = answers.withLock { answers in
       answers.append(answer)
@@ -284,9 +285,9 @@ final class ServingRound: @unchecked Sendable {
   }
 }
 
-/// Holds back `accept` for a while where the system has no descriptor or no memory for a connection: the listener stays
-/// ready, so the loop would call it again and again. Connections wait in the backlog meanwhile. Reports the first failure
-/// and the first success after it.
+/// Pauses `accept` while the system has no descriptor or memory for a connection: the listener stays ready, so the loop
+/// would call it again and again. Connections wait in the backlog meanwhile. Reports the first failure and the first
+/// success after it.
 private final class AcceptGate: ChannelDuplexHandler {
   typealias InboundIn = any Channel
   typealias InboundOut = any Channel
@@ -294,9 +295,9 @@ private final class AcceptGate: ChannelDuplexHandler {
 
   private let pause: TimeSpan
   private let notify: @Sendable (HTTPServer.Notice) -> Void
-  /// `accept` is not called before the pause is over.
+  /// `accept` is not called before the end of the pause.
   private var isPaused = false
-  /// No connection has been taken since the last failure.
+  /// No connection has been accepted since the last failure.
   private var isShort = false
 
   init(_ pause: TimeSpan, _ notify: @escaping @Sendable (HTTPServer.Notice) -> Void) {
@@ -335,7 +336,7 @@ private final class AcceptGate: ChannelDuplexHandler {
   }
 }
 
-/// Answers whoever connects, and closes: there are too many connections.
+/// Answers a connection beyond the limit and closes it.
 private final class BusyHandler: ChannelInboundHandler {
   typealias InboundIn = ByteBuffer
   typealias OutboundOut = ByteBuffer

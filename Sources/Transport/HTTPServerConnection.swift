@@ -3,8 +3,8 @@ import NIOCore
 import PipelineCore
 import Synchronization
 
-/// One client's connection: puts requests together, hands them over one at a time, writes answers in
-/// order, cuts what takes too long. Used on its event loop only, but for `drain` and `cut`.
+/// One client's connection: assembles requests, passes them on one at a time, writes answers in order, and enforces the
+/// time limits. Used on its event loop only, except for `drain` and `cut`.
 final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   typealias InboundIn = ByteBuffer
   typealias OutboundIn = ByteBuffer
@@ -14,10 +14,10 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     /// Waiting for a head.
     case head
     case body
-    /// Somebody is to answer.
+    /// Waiting for an answer.
     case answering
     case writing
-    /// The last answer has been written; what still comes is thrown away.
+    /// The last answer has been written; further input is discarded.
     case closing
   }
 
@@ -28,31 +28,31 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   private var context: ChannelHandlerContext?
   /// The socket, while the channel is active; -1 without one.
   private var socket: Int32 = -1
-  /// How many writes the channel has not completed: what is sent next is left to it too.
+  /// The writes that the channel has not completed: later bytes must go through the channel too.
   private var writesOfChannel = 0
   private var reader: HTTPRequestReader
   private var phase = Phase.head
   private var isFirst = true
   private var closesAfterAnswer = false
-  /// The client sends nothing more.
+  /// The client has closed its side.
   private var isInputClosed = false
-  /// Bytes that have come and belong to no part of a request yet: a piece of a head, or requests that came before the
-  /// answer to an earlier one. Counted against the budget.
+  /// Bytes that belong to no part of a request yet: a piece of a head, or requests that came before the answer to an
+  /// earlier one. Counted against the budget.
   private var pending: [UInt8] = []
   private var isConsuming = false
-  /// The channel wants to read on, but `pending` comes first.
+  /// The channel wants to read, but `pending` comes first.
   private var isReadHeld = false
   private var request: RequestHead?
-  /// Counts what is held of the request.
+  /// Accounts for the memory of the request.
   private var charge: ByteCharge?
   private var body = Slab.empty
-  /// Bytes of the body so far, kept or not.
+  /// Bytes of the body so far, including discarded ones.
   private var received = 0
   private var coding: Decompressor.Format?
-  /// What to answer at the end of the request, whatever its body.
+  /// The answer at the end of the request, whatever its body.
   private var verdict: ServerAnswer?
   private var exchange: ServerExchange?
-  /// Until then somebody may answer.
+  /// The deadline for an answer.
   private var answerDeadline = NIODeadline.distantFuture
   private var deadline = NIODeadline.distantFuture
   private var timer: Scheduled<Void>?
@@ -114,7 +114,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     }
   }
 
-  /// While a request is being answered, what came behind it is enough to hold.
+  /// While a request waits for its answer, no further input is read.
   func read(context: ChannelHandlerContext) {
     if pending.isEmpty || phase == .head || phase == .body || phase == .closing {
       context.read()
@@ -130,7 +130,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     case .head, .body, .closing: context.close(promise: nil)
     case .writing: break
     case .answering:
-      // It has left, or only reads from now on: who can tell? If the pipeline is not ready for it soon, it is let go.
+      // The client has left, or only reads from now on. If the pipeline does not take the request soon, it is dropped.
       let soon = NIODeadline.now() + .nanoseconds(server.options.halfClosedTimeout.nanoseconds)
       if soon < deadline { limit(until: soon) }
     }
@@ -140,7 +140,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
 
   // MARK: - Bytes
 
-  /// Takes parts of requests off the bytes until one is to be answered first; how many bytes that were.
+  /// Parses requests until one must be answered first; returns the number of consumed bytes.
   private func consume(_ bytes: UnsafeRawBufferPointer) -> Int {
     isConsuming = true
     defer { isConsuming = false }
@@ -170,7 +170,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     server.budget.giveBack(pending.count)
     pending = []
     guard server.budget.take(bytes.count) else {
-      // Where the next request begins is not known any more.
+      // The start of the next request is unknown.
       closesAfterAnswer = true
       if phase == .head || phase == .body { write(.overloaded) }
       return
@@ -200,7 +200,8 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     send(round.output.bytes, nil)
   }
 
-  /// Whether there is room for the request, and hope that the pipeline takes it in; takes what its head needs.
+  /// Checks whether there is room for the request and the pipeline takes requests; charges the head. Returns the answer
+  /// otherwise.
   private func admit(_ head: RequestHead) -> ServerAnswer? {
     guard !server.queue.isStalled, server.budget.hasRoom(for: head.length) else { return .overloaded }
     let charge = ByteCharge(server.budget)
@@ -209,7 +210,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     return nil
   }
 
-  /// Learns how the body is compressed; what to answer if that is not understood.
+  /// Reads the content coding; returns the answer if it is not supported.
   private func takeCoding(_ head: RequestHead) -> ServerAnswer? {
     let names = head.fields.filter { head.matches($0, "content-encoding") }.map { head.text($0.value) }
     guard let name = names.first else { return nil }
@@ -226,7 +227,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     if let refusal = server.options.rules.refusal(ofBytes: received) { return refuse(refusal) }
     guard verdict == nil, let request else { return }
     if received > body.capacity {
-      // No more than has been declared; twice as much each time where nothing has.
+      // No more than announced; without an announcement, twice as much each time.
       let wanted = max(
         min(request.length, 64 << 10), received,
         min(2 * body.capacity, server.options.rules.maxBodyBytes), 1 << 10)
@@ -261,7 +262,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     round.pass(request)
   }
 
-  /// What is held of the request belongs to its receiver now, or to nobody.
+  /// Releases the memory of the request to its receiver, or to nobody.
   private func letGo() {
     body = .empty
     charge = nil
@@ -269,7 +270,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
 
   // MARK: - Answers
 
-  /// Answers the request that is coming in before its end, and closes after that.
+  /// Answers an incomplete request and closes afterwards.
   private func refuse(_ answer: ServerAnswer) {
     closesAfterAnswer = true
     write(answer)
@@ -277,7 +278,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
 
   private func write(_ answer: ServerAnswer) { write(answer.status, answer.headers, answer.body) }
 
-  /// The answer of whoever was asked; ignored if the exchange is over.
+  /// Takes the answer to an exchange; ignored if the exchange is over.
   func answer(
     _ exchange: ServerExchange, status: Int, headers: [(name: String, value: String)],
     body: [UInt8]
@@ -320,12 +321,12 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     if isSent {
       answered()
     } else if phase == .writing {
-      // The channel may have sent the rest meanwhile, and the next request be under way.
+      // The channel may have sent the rest meanwhile, and the next request may be under way.
       limit(server.options.writeTimeout)
     }
   }
 
-  /// Writes an answer. Headers that no message may hold, or that the transport writes itself, are left out.
+  /// Writes an answer. Invalid headers, and those that the transport writes itself, are left out.
   static func write(
     _ status: Int, _ headers: [(name: String, value: String)], _ body: [UInt8], isBodyLeftOut: Bool = false,
     connection: String?, to buffer: OutputBuffer
@@ -357,18 +358,18 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     if hasBody, !isBodyLeftOut { buffer.append(body) }
   }
 
-  /// Sends what the socket takes at once, past the channel, which would cost about as much again, and leaves the rest to
-  /// the channel; true: all has been sent. `done` is called, later, only where it has not.
+  /// Sends as much as the socket takes at once, past the channel, which would cost about as much again, and leaves the
+  /// rest to the channel. True: all has been sent; otherwise `done` is called later.
   @discardableResult
   private func send(_ bytes: UnsafeRawBufferPointer, _ done: ((Result<Void, any Error>) -> Void)?) -> Bool {
     guard let context, let base = bytes.baseAddress else { return true }
     var sent = 0
-    // A channel that is active has its socket still.
+    // An active channel still has its socket.
     if writesOfChannel == 0, socket >= 0, channel.isActive {
       sent = max(Glibc.send(socket, base, bytes.count, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT)), 0)
     }
     if sent == bytes.count { return true }
-    // That the socket does not take anything any more, the channel finds out as well.
+    // The channel will also find out that the socket is closed.
     let rest = ByteBuffer(bytes: UnsafeRawBufferPointer(rebasing: bytes[sent...]))
     let written = context.eventLoop.makePromise(of: Void.self)
     writesOfChannel += 1
@@ -386,7 +387,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     if closesAfterAnswer { return linger() }
     phase = .head
     limit(server.options.idleTimeout)
-    // What called this goes on by itself.
+    // The caller continues by itself.
     if isConsuming { return }
     consumePending()
     if isInputClosed, phase == .head || phase == .body { context?.close(promise: nil) }
@@ -396,8 +397,8 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     }
   }
 
-  /// Says that nothing more comes, and waits a little for the client to hear it: closing at once,
-  /// with bytes unread, would reset the connection and destroy the answer on its way.
+  /// Ends the output and waits a little for the client to read it: closing at once, with bytes unread, would reset the
+  /// connection and destroy the answer on its way.
   private func linger() {
     phase = .closing
     limit(.seconds(1))
@@ -413,12 +414,12 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
 
   // MARK: - Time
 
-  /// The present phase may take so long from now.
+  /// Limits the present phase.
   private func limit(_ span: TimeSpan) { limit(until: .now() + .nanoseconds(max(span.nanoseconds, 1_000_000))) }
 
   private func limit(until instant: NIODeadline) {
     deadline = instant
-    // A timer that fires earlier than needed sets itself again.
+    // A timer that fires too early is set again.
     if timer == nil || timerDeadline > deadline { schedule() }
   }
 
@@ -443,7 +444,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     }
   }
 
-  /// A request has waited for the pipeline for as long as it may, or for its answer.
+  /// A request has waited too long for the pipeline, or for its answer.
   private func answerExpired() {
     guard let exchange else { return }
     if answerDeadline <= .now() {
@@ -452,17 +453,17 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     } else if let number = exchange.number, server.queue.withdraw(number, isOverdue: !isInputClosed) {
       write(.overloaded)
     } else {
-      // The pipeline has it.
+      // The pipeline has taken the request.
       limit(until: answerDeadline)
     }
   }
 }
 
-/// Whether one request has been answered; shared by the connection and whoever answers.
+/// Whether one request has been answered; shared by the connection and the answering side.
 final class ServerExchange: @unchecked Sendable {
   private let connection: Mutex<ServerConnection?>
   private let round: ServingRound
-  /// In the queue of the server; nil: it never waited there. Used on the network thread.
+  /// The number in the server's queue; nil: never queued. Used on the network thread.
   var number: UInt64?
 
   init(_ connection: ServerConnection, _ round: ServingRound) {
@@ -470,7 +471,7 @@ final class ServerExchange: @unchecked Sendable {
     self.round = round
   }
 
-  /// Whether this was the first answer, and somebody is still there to hear it.
+  /// Whether this was the first answer and the client is still connected.
   func answer(status: Int, headers: [(name: String, value: String)], body: [UInt8]) -> Bool {
     guard let connection = connection.withLock({ $0.take() }) else { return false }
     round.answer(
@@ -478,11 +479,11 @@ final class ServerExchange: @unchecked Sendable {
     return true
   }
 
-  /// Nobody waits any more.
+  /// The client has disconnected.
   func disconnect() { connection.withLock { $0 = nil } }
 }
 
-/// What a request's receiver answers with.
+/// Answers for the receiver of a request.
 private final class ServerReply: ReplyTarget {
   private let exchange: ServerExchange
 

@@ -1,13 +1,13 @@
 import PipelineCore
 
-/// What may stand where in an HTTP message.
+/// The allowed contents of HTTP messages.
 enum HTTPSyntax {
-  /// No byte that could end the line or the text: CR, LF, NUL.
+  /// Whether the text has no byte that could end the line or the text: CR, LF, NUL.
   static func isFieldValue(_ text: String) -> Bool {
     text.utf8.allSatisfy { $0 != 13 && $0 != 10 && $0 != 0 }
   }
 
-  /// Equal but for the case of ASCII letters.
+  /// Whether the texts are equal, ignoring the case of ASCII letters.
   static func same(_ a: String, _ b: String) -> Bool {
     let left = a.utf8
     let right = b.utf8
@@ -18,7 +18,7 @@ enum HTTPSyntax {
   @inline(__always)
   static func lower(_ byte: UInt8) -> UInt8 { byte &- 65 < 26 ? byte | 0x20 : byte }
 
-  /// The usual phrase behind a status; empty where there is none.
+  /// The usual reason phrase of a status; empty if there is none.
   static func reason(_ status: Int) -> StaticString {
     switch status {
     case 200: "OK"
@@ -53,6 +53,6 @@ enum HTTPSyntax {
     }
   }
 
-  /// For messages: what a terminal would obey, or nobody sees, is escaped; at most 200 characters.
+  /// For messages: control and invisible characters are escaped; at most 200 characters.
   static func printable(_ text: String) -> String { Printable.cut(text, limit: 200) }
 }

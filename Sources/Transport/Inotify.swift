@@ -1,18 +1,18 @@
 import Glibc
 
-/// The kernel's news about directories and files.
+/// Kernel events of directories and files.
 final class Inotify {
   struct Event {
     var watch: Int32
     var mask: UInt32
-    /// Pairs the two halves of a renaming.
+    /// Pairs the two events of a rename.
     var cookie: UInt32
-    /// In a directory: which entry.
+    /// The entry, for events of a directory.
     var name: String
     func has(_ bits: Int) -> Bool { mask & UInt32(truncatingIfNeeded: bits) != 0 }
   }
 
-  /// Entries of a directory come, go, are renamed or change their permissions; it does so itself.
+  /// Entries of a directory are created, removed, renamed or change their permissions; or the directory itself.
   static let directoryEvents = UInt32(
     IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF)
   static let fileEvents = UInt32(IN_MODIFY | IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF)
@@ -33,7 +33,7 @@ final class Inotify {
     buffer.deallocate()
   }
 
-  /// Watches what the path leads to now; the same thing again gives the same number.
+  /// Watches the file at the path; the same file gives the same number.
   func watch(_ path: String, _ events: UInt32) throws(PosixError) -> Int32 {
     let watch = inotify_add_watch(descriptor, path, events)
     if watch < 0 { throw PosixError("watch", path) }
@@ -42,7 +42,7 @@ final class Inotify {
 
   func unwatch(_ watch: Int32) { inotify_rm_watch(descriptor, watch) }
 
-  /// What has happened since the last call, in order. Never waits.
+  /// The events since the last call, in order. Never waits.
   func read() -> [Event] {
     var events: [Event] = []
     while true {
@@ -61,7 +61,7 @@ final class Inotify {
             watch: watch, mask: mask, cookie: cookie, name: length == 0 ? "" : String(decoding: name, as: UTF8.self)))
         at += head + length
       }
-      // The kernel gives what fits: where one more would have fitted, that was all.
+      // The kernel fills the buffer: if another event would have fitted, there is none.
       if buffer.count - count > head + Int(NAME_MAX) + 1 { return events }
     }
   }

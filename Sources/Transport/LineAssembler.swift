@@ -2,19 +2,19 @@ import CLinux
 import Glibc
 import PipelineCore
 
-/// A line that was longer than allowed.
+/// A line beyond the limit.
 public struct LongLine: Sendable, Equatable {
   public enum Policy: String, Sendable {
     /// Deliver the first `maxLine` bytes as the line.
     case cut
     /// Deliver nothing of it.
     case drop
-    /// Deliver nothing of it, but hand its beginning to the errors.
+    /// Deliver nothing of it, but report its start as an error.
     case reject
   }
-  /// Where the line begins in the stream.
+  /// The offset of the line in the stream.
   public var offset: Int64
-  /// Bytes of the whole line, without its newline.
+  /// The length of the whole line in bytes, without its newline.
   public var length: Int64
   public var policy: Policy
   /// With `reject`, the line's first bytes, at most `headBytes`.
@@ -23,42 +23,39 @@ public struct LongLine: Sendable, Equatable {
   public static let headBytes = 4096
 }
 
-/// Whole lines in a row, as they stood in the stream.
+/// Consecutive whole lines, as in the stream.
 public struct LineBlock: Sendable {
-  /// Lines, each with its newline, except that the very last line may lack it: at the end of the
-  /// stream, and where a long line was cut. Empty if there is only a `longLine` to report.
+  /// Lines, each with its newline; only the very last line may lack it: at the end of the stream, and where a long line
+  /// was cut. Empty if there is only a `longLine` to report.
   public var slab: Slab
-  /// Where the slab's first byte stood in the stream.
+  /// The offset of the slab's first byte in the stream.
   public var offset: Int64
-  /// Where reading continues: everything before it is in this block or an earlier one, or was
-  /// dropped and reported.
+  /// Where reading continues: everything before it is in this or an earlier block, or was dropped and reported.
   public var endOffset: Int64
-  /// The long line that ends this block: with `cut` its beginning is the slab's last line, otherwise
-  /// it followed the slab's last line.
+  /// The long line at the end of this block: with `cut` its start is the slab's last line, otherwise it followed the
+  /// slab's last line.
   public var longLine: LongLine?
 }
 
-/// Cuts a stream of bytes into blocks of whole lines. No I/O: somebody asks for `space`, fills it, and
-/// says so with `filled`.
+/// Cuts a stream of bytes into blocks of whole lines. No I/O: the caller gets `space`, fills it, and calls `filled`.
 ///
-/// Memory is bounded by `maxLine` + the largest space asked for. Copies a byte at most once when
-/// lines come in small pieces, and hands its own memory over when they come in large ones.
+/// Memory is bounded by `maxLine` plus the largest space requested. Copies a byte at most once if lines come in small
+/// pieces, and hands over its own memory if they come in large ones.
 struct LineAssembler {
   let maxLine: Int
   let policy: LongLine.Policy
-  /// Where memory for large reads comes from.
+  /// The source of memory for large reads.
   var pool: SlabPool?
 
-  /// Bytes not yet delivered: the beginning of one line, without newline, behind `discarded` of it.
+  /// The undelivered bytes: the start of one line, without newline, of which `discarded` bytes are gone.
   private var slab: Slab?
   /// Valid bytes in `slab`.
   private(set) var held = 0
-  /// Where the first held byte stands in the stream.
+  /// The offset of the first held byte in the stream.
   private(set) var offset: Int64
-  /// The held bytes are the kept beginning of a line that is too long, and so many further bytes of
-  /// it are gone; -1 while the line is not too long.
+  /// The number of dropped bytes of a line that is too long, whose start is held; -1 while the line is not too long.
   private var discarded: Int64 = -1
-  /// The bytes up to the next newline are the end of a line that began before the first offset.
+  /// The bytes up to the next newline belong to a line that started before the first offset.
   private var skipping = false
 
   init(maxLine: Int, policy: LongLine.Policy, offset: Int64 = 0, pool: SlabPool? = nil) {
@@ -68,10 +65,10 @@ struct LineAssembler {
     self.offset = offset
   }
 
-  /// Everything up to the next newline is not a line: reading began in the middle of one.
+  /// Skips everything up to the next newline: reading started within a line.
   mutating func skipToLineStart() { skipping = true }
 
-  /// Where the next byte that is read stands in the stream.
+  /// The offset of the next byte to be read.
   var readOffset: Int64 { offset &+ Int64(held) &+ max(discarded, 0) }
 
   /// Room for at least `count` more bytes. Valid until the next call of this value.
@@ -80,7 +77,7 @@ struct LineAssembler {
     if let slab, slab.capacity - held >= count {
       current = slab
     } else {
-      // Twofold growth, so that a line that comes byte by byte is copied a constant number of times.
+      // Doubles, so that a line that comes byte by byte is copied a constant number of times.
       current = slab(for: held == 0 ? count : max(held + count, min(held * 2, maxLine + count)))
       if let slab { current.start.copyMemory(from: slab.start, byteCount: held) }
       slab = current
@@ -94,7 +91,7 @@ struct LineAssembler {
     return Slab(capacity: capacity)
   }
 
-  /// The first `count` bytes of the space are now the next bytes of the stream.
+  /// The first `count` bytes of the space are the next bytes of the stream.
   mutating func filled(_ count: Int, deliver: (LineBlock) -> Void) {
     guard count > 0, let slab else { return }
     let newline: Int32 = 10
@@ -132,7 +129,7 @@ struct LineAssembler {
     if held > maxLine { beginLong() }
   }
 
-  /// The end of the stream: delivers what is held as a last line.
+  /// The stream ends: delivers the held bytes as a last line.
   mutating func finish(deliver: (LineBlock) -> Void) {
     skipping = false
     if discarded >= 0 {
@@ -143,7 +140,7 @@ struct LineAssembler {
     self.slab = nil
   }
 
-  /// The stream begins anew somewhere; what is held is forgotten.
+  /// The stream restarts at `offset`; held bytes are dropped.
   mutating func reset(offset: Int64) {
     self.offset = offset
     held = 0
@@ -152,20 +149,20 @@ struct LineAssembler {
     slab = nil
   }
 
-  /// The held beginning of a line; empty where part of it is gone.
+  /// The start of an incomplete line; empty if part of it is gone.
   var rest: [UInt8] {
     guard let slab, discarded < 0, !skipping else { return [] }
     return [UInt8](UnsafeRawBufferPointer(start: slab.start, count: held))
   }
 
-  /// Gives back memory that nothing is held in.
+  /// Frees unused memory.
   mutating func release() {
     if held == 0 { slab = nil }
   }
 
   // MARK: - Delivering
 
-  /// Delivers the first `complete` of `filled` bytes and holds the others.
+  /// Delivers the first `complete` of `filled` bytes and holds the rest.
   private mutating func emit(
     _ full: Slab, _ complete: Int, _ filled: Int, _ deliver: (LineBlock) -> Void
   ) {
@@ -175,7 +172,7 @@ struct LineAssembler {
     held = tail
     let out: Slab
     if complete * 2 >= full.capacity {
-      // Most of the memory is in use: it goes out as it is.
+      // Most of the memory is in use: it is handed over without copying.
       let rest = UnsafeRawBufferPointer(start: full.start + complete, count: tail)
       slab = tail > 0 ? Slab(rest) : nil
       full.count = complete
@@ -187,7 +184,7 @@ struct LineAssembler {
     deliver(LineBlock(slab: out, offset: start, endOffset: offset, longLine: nil))
   }
 
-  /// The line in hand has become too long: keep its beginning only.
+  /// The current line has become too long: keeps only its start.
   private mutating func beginLong() {
     let kept =
       switch policy {
@@ -199,7 +196,7 @@ struct LineAssembler {
     held = kept
   }
 
-  /// Delivers what is kept of the long line in hand, whose end has been found.
+  /// Delivers the kept start of a long line whose end has been found.
   private mutating func deliverLong(newlines: Int64, _ deliver: (LineBlock) -> Void) {
     let length = Int64(held) &+ discarded
     let kept = UnsafeRawBufferPointer(start: slab?.start, count: held)
@@ -213,8 +210,7 @@ struct LineAssembler {
     deliver(LineBlock(slab: out, offset: start, endOffset: offset, longLine: long))
   }
 
-  /// Delivers the lines before a long line that lies complete in the slab, then that line's report,
-  /// then the rest.
+  /// Delivers the lines before a long line that is complete in the slab, then the report of that line, then the rest.
   private mutating func splitAtLong(
     _ full: Slab, _ start: Int, _ filled: Int, _ deliver: (LineBlock) -> Void
   ) {
@@ -229,7 +225,7 @@ struct LineAssembler {
     let length = memchr(base, 10, filled - start).map { $0 - base } ?? filled - start
     memmove(full.start, base, min(length, maxLine))
     held = length
-    // `beginLong` counts with `held` only; the bytes it keeps are in place.
+    // `beginLong` needs only `held`; the bytes it keeps are in place.
     beginLong()
     deliverLong(newlines: 1, deliver)
     let rest = filled - start - length - 1
@@ -246,8 +242,8 @@ struct LineAssembler {
     rx_memrchr(start, 10, count)
   }
 
-  /// Where the first line begins that is longer than `maxLine`, among the first `complete` bytes,
-  /// which end with a newline. Looks at one place per `maxLine` bytes, not at every line.
+  /// The start of the first line longer than `maxLine` among the first `complete` bytes, which end with a newline.
+  /// Checks one offset in each `maxLine` bytes, not every line.
   private func firstLong(_ slab: Slab, _ complete: Int) -> Int? {
     var line = 0
     while complete - line > maxLine {

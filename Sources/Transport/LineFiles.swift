@@ -1,16 +1,16 @@
 import Glibc
 import PipelineCore
 
-/// Adds whole lines to files of one directory, each file bounded, on a thread of its own that starts with the first line.
+/// Appends whole lines to bounded files of one directory, on a thread of its own that starts with the first line.
 ///
-/// Handing over never waits: what finds too much waiting is refused. Lines that cannot be written, for want of room or
-/// permission, are handed back; a file never holds a part of a line. A file that would grow beyond the bound is
-/// renamed to `NAME.1`, in place of an older one of that name, so the newest lines are kept, between one and two bounds of them.
+/// Queueing never waits: lines beyond the limit are rejected. Lines that cannot be written, because of a full disk or
+/// missing permission, are returned; a file never contains part of a line. A file that would exceed the limit is
+/// renamed to `NAME.1`, replacing an older one, so the newest lines are kept, between one and two limits of them.
 public final class LineFiles: Sendable {
   public enum Report: Sendable {
-    /// So many lines were added, and maybe the oldest of the file were dropped for them.
+    /// Lines were added; perhaps the oldest ones of the file were dropped.
     case written(String, lines: Int, droppedOlder: Bool)
-    /// These are in no file.
+    /// These lines are in no file.
     case failed(String, lines: [[UInt8]], PosixError)
   }
 
@@ -28,10 +28,10 @@ public final class LineFiles: Sendable {
   private let state = Guarded(State())
 
   /// - Parameters:
-  ///   - directory: where the files are; it must stay open.
-  ///   - bound: the most bytes of one file, but for a single line that is larger.
-  ///   - queueBytes: the most bytes that wait, but for a single larger line when nothing waits.
-  ///   - report: called on the writing thread.
+  ///   - directory: The directory of the files; it must stay open.
+  ///   - bound: The largest size of a file in bytes, except for a single larger line.
+  ///   - queueBytes: The most waiting bytes, except for a single larger line when nothing waits.
+  ///   - report: Called on the writing thread.
   public init(
     in directory: FileDescriptor, bound: Int, queueBytes: Int = 4 << 20, report: @escaping @Sendable (Report) -> Void
   ) {
@@ -39,7 +39,7 @@ public final class LineFiles: Sendable {
     self.queueBytes = queueBytes
   }
 
-  /// Hands over a line, with its line feed; whether it was taken.
+  /// Queues a line, with its line feed; returns whether it was taken.
   public func offer(_ line: [UInt8], to name: String) -> Bool {
     enum Verdict { case refused, taken, first }
     let verdict = state.withLock { state -> Verdict in
@@ -58,7 +58,7 @@ public final class LineFiles: Sendable {
       do throws(PosixError) {
         _ = try OwnThread("rxd lines") { Self.run(files, state) }
       } catch {
-        // Without a thread, the caller does it.
+        // Without a thread, the caller writes.
         let left = state.withLock { state in
           state.isStarted = false
           return Self.take(&state) ?? []
@@ -69,7 +69,7 @@ public final class LineFiles: Sendable {
     return true
   }
 
-  /// Takes no more, and returns when what waits has been written, or when `limit` is over.
+  /// Takes no more lines, and returns when the queued ones have been written, or after `limit`.
   public func close(within limit: TimeSpan) {
     let isRunning = state.withLock { state in
       state.isClosed = true
@@ -93,7 +93,7 @@ public final class LineFiles: Sendable {
 
   private typealias Lines = [(name: String, line: [UInt8])]
 
-  /// What waits; nothing at the end; nil: there is nothing yet.
+  /// The queued lines; empty at the end; nil: none yet.
   private static func take(_ state: inout State) -> Lines? {
     if state.queue.isEmpty { return state.isClosed ? [] : nil }
     defer { state.queue = [] }
@@ -116,7 +116,7 @@ public final class LineFiles: Sendable {
     state.withLock { $0.bytes -= count }
   }
 
-  /// What is done with files; by one thread at a time.
+  /// The file operations; used by one thread at a time.
   private struct Files: Sendable {
     let directory: FileDescriptor
     let bound: Int
@@ -153,7 +153,7 @@ public final class LineFiles: Sendable {
       return file
     }
 
-    /// Whether there was an older one, which is gone now.
+    /// Renames the file; returns whether an older one was replaced.
     private func moveAside(_ name: String) throws(PosixError) -> Bool {
       let older = "\(name).1"
       var status = stat()
@@ -167,10 +167,10 @@ public final class LineFiles: Sendable {
     private func add(_ lines: [UInt8], to file: FileDescriptor) throws(PosixError) {
       let size = try file.status().size
       do throws(PosixError) {
-        // A crash may have left a line without its end.
+        // A crash may have left an incomplete line.
         try file.write(file.endsWithinLine(size: size) ? [10] + lines : lines)
       } catch {
-        // Nobody else writes here, so what came of it is behind the old end.
+        // No other process writes here, so a partial write lies after the old end.
         _ = uninterrupted { ftruncate(file.number, off_t(size)) }
         throw error
       }

@@ -1,9 +1,9 @@
 import CLinux
 import Glibc
 
-/// A thread of our own, for work that blocks; never a thread of the cooperative pool.
+/// A thread for blocking work; never a thread of the cooperative pool.
 ///
-/// The thread takes no signals: they go to the threads that the daemon chose for them.
+/// The thread blocks all signals: they go to the threads that the daemon chose for them.
 public final class OwnThread: @unchecked Sendable {
   private var handle: pthread_t
   private var joined = false

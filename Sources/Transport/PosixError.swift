@@ -3,13 +3,13 @@ import Glibc
 
 /// A failed system call: which, on what, and why.
 public struct PosixError: Error, Sendable, Equatable, CustomStringConvertible {
-  /// The errno.
+  /// The value of errno.
   public var code: Int32
-  /// What was tried, to be read after "cannot": `open`, `read`, `write to`.
+  /// The operation, to be read after "cannot": `open`, `read`, `write to`.
   public var operation: String
-  /// The file or stream it was tried on.
+  /// The file or stream.
   public var path: String
-  /// What the code does not say; appended to the sentence.
+  /// Further detail, appended to the sentence.
   public var detail: String?
 
   public init(_ operation: String, _ path: String, code: Int32 = errno, detail: String? = nil) {
@@ -28,9 +28,9 @@ public struct PosixError: Error, Sendable, Equatable, CustomStringConvertible {
 
   public var description: String { message }
 
-  /// The reader of the other end has closed it.
+  /// The reader has closed the other end.
   public var isBrokenPipe: Bool { code == EPIPE }
-  /// There is no room: disk, quota or file size limit; may pass.
+  /// There is no room: disk, quota or file size limit; may be temporary.
   public var isFull: Bool { code == ENOSPC || code == EDQUOT || code == EFBIG }
 
   /// The system's text for an errno.

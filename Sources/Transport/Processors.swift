@@ -1,6 +1,6 @@
 import CLinux
 
 public enum Processors {
-  /// How many processors this process may run on, as far as it was said when that was first asked; at least 1.
+  /// The number of processors that this process may use, determined at the first call; at least 1.
   public static let available = Int(rx_processors())
 }

@@ -1,23 +1,23 @@
 import PipelineCore
 import Synchronization
 
-/// Requests that have come in whole and wait for the pipeline, oldest first. A request leaves the queue exactly once: the
-/// pipeline takes it in, or it is withdrawn because it was answered or its client has left, and then nothing of it is
-/// kept. Thread-safe.
+/// Complete requests that wait for the pipeline, oldest first. A request leaves the queue exactly once: the pipeline
+/// takes it, or it is withdrawn because it was answered or its client has disconnected; its memory is then freed.
+/// Thread-safe.
 public final class RequestQueue: Sendable {
   private struct Entry {
     var number: UInt64
-    /// nil: withdrawn.
+    /// Nil: withdrawn.
     var request: ServerRequest?
   }
   private struct State {
-    /// By their numbers; those before `head` have been taken.
+    /// The entries by number; those before `head` have been taken.
     var entries: [Entry] = []
     var head = 0
-    /// How many of the entries from `head` on have a request.
+    /// How many entries from `head` on have a request.
     var count = 0
     var next: UInt64 = 0
-    /// Somebody will call `take`.
+    /// A call of `take` is due.
     var isAwaited = false
     var isStalled = false
     var isClosed = false
@@ -32,10 +32,10 @@ public final class RequestQueue: Sendable {
       return nil
     }
 
-    /// Gives up the entries without a request as soon as they are most of them.
+    /// Removes entries without a request once they are the majority.
     mutating func removeStale() {
       if count == 0 {
-        // The room for many is not kept.
+        // Memory for many entries is not kept.
         entries.removeAll(keepingCapacity: entries.capacity <= 1024)
         head = 0
       } else if entries.count > 2 * count + 64 {
@@ -61,13 +61,13 @@ public final class RequestQueue: Sendable {
   }
   private let state = Mutex(State())
 
-  /// How many wait.
+  /// The number of waiting requests.
   public var count: Int { state.withLock(\.count) }
 
-  /// How many places there is something in, or was.
+  /// The number of entries, including withdrawn ones.
   var places: Int { state.withLock(\.entries.count) }
 
-  /// A request has waited for as long as one may, and the pipeline has taken nothing in since: it makes no sense to wait.
+  /// A request has waited for the whole limit, and the pipeline has taken none since: waiting is pointless.
   var isStalled: Bool { state.withLock(\.isStalled) }
 
   /// Adds a request, on the network thread.
@@ -83,7 +83,7 @@ public final class RequestQueue: Sendable {
     if !isAdded { request.reply.reply(.stopped) }
   }
 
-  /// Whether requests wait and nobody is about to call `take`: the caller must see to it then.
+  /// Whether requests wait and no call of `take` is due: the caller must arrange one.
   public func attend() -> Bool {
     state.withLock { state in
       guard !state.isAwaited, state.count > 0 else { return false }
@@ -92,7 +92,7 @@ public final class RequestQueue: Sendable {
     }
   }
 
-  /// Takes out everything; what is added later is answered 503.
+  /// Removes everything; later requests are answered 503.
   public func close() -> [ServerRequest] {
     state.withLock { state in
       state.isClosed = true
@@ -104,7 +104,7 @@ public final class RequestQueue: Sendable {
     }
   }
 
-  /// The oldest request, and whether `take` must be called once more. Called by the pipeline when it takes something in.
+  /// The oldest request, and whether `take` must be called once more. Called by the pipeline when it takes input.
   public func take() -> (request: ServerRequest?, isMoreToCome: Bool) {
     state.withLock { state in
       state.isStalled = false
@@ -115,15 +115,15 @@ public final class RequestQueue: Sendable {
     }
   }
 
-  /// Takes a request out that is not to be taken in any more; false if it does not wait.
-  /// - Parameter isOverdue: It has waited for as long as one may.
+  /// Withdraws a request; false if it does not wait.
+  /// - Parameter isOverdue: The request has waited for the whole limit.
   func withdraw(_ number: UInt64, isOverdue: Bool = false) -> Bool {
     let request = state.withLock { state in
       let request = state.remove(number)
       if request != nil, isOverdue { state.isStalled = true }
       return request
     }
-    // Released outside of the lock.
+    // Released outside the lock.
     return withExtendedLifetime(request) { request != nil }
   }
 }

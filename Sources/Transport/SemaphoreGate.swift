@@ -1,7 +1,7 @@
 import Glibc
 public import PipelineCore
 
-/// Lets the thread of a source wait until the pipeline has room.
+/// Blocks the thread of a source until the pipeline has room.
 public final class SemaphoreGate: InputQueue.Gate, @unchecked Sendable {
   private let semaphore: UnsafeMutablePointer<sem_t>
 

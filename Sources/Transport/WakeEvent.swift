@@ -2,8 +2,7 @@ import CLinux
 import Glibc
 import Synchronization
 
-/// Wakes a thread that waits in `poll`: an eventfd. Any number of wakes before the next look count as
-/// one.
+/// Wakes a thread that waits in `poll`: an eventfd. Any number of wakes before the next poll count as one.
 public final class WakeEvent: Sendable {
   /// Readable while there are wakes that were not cleared; for `poll` only.
   public let descriptor: Int32
@@ -27,7 +26,7 @@ public final class WakeEvent: Sendable {
   /// Whether there are wakes that were not cleared; costs no system call.
   public var isAwake: Bool { awake.load(ordering: .acquiring) }
 
-  /// Forgets all wakes so far; returns whether there were any.
+  /// Clears all wakes so far; returns whether there were any.
   @discardableResult
   public func clear() -> Bool {
     awake.store(false, ordering: .releasing)

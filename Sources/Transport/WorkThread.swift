@@ -1,7 +1,7 @@
 public import PipelineCore
 
-/// A worker with a thread of its own, which starts with the first thing to do, sleeps while there is none, and ends after the
-/// worker has been given up.
+/// A worker with a thread of its own, which starts with the first job, sleeps while there is none, and ends when the
+/// worker is released.
 public final class WorkThread: Worker {
   private struct State {
     var queue: [@Sendable () -> Void] = []
@@ -34,7 +34,7 @@ public final class WorkThread: Worker {
     do throws(PosixError) {
       _ = try OwnThread(name) { Self.run(state) }
     } catch {
-      // Without a thread, the caller does it.
+      // Without a thread, the caller runs the job.
       let left = state.withLock { state in
         state.isStarted = false
         defer { state.queue = [] }

@@ -1,17 +1,17 @@
 public import PipelineCore
 import Synchronization
 
-/// What the writers of files are doing in the system right now: a device that hangs keeps them there, and nobody else sees it.
+/// The present system calls of file writers: a hanging device blocks a writer without any other sign.
 public enum WriterCalls {
   /// The calls of one writer.
   final class Clock: Sendable {
     fileprivate let name: String
-    /// When the call that is under way began, on the monotonic clock; 0: there is none.
+    /// When the present call started, on the monotonic clock; 0: there is none.
     private let began = Atomic<Int64>(0)
 
     init(_ name: String) { self.name = name }
 
-    /// Times `body`, a call that comes back soon unless the device hangs.
+    /// Times `body`, a call that returns soon unless the device hangs.
     func during<T>(_ body: () throws(PosixError) -> T) throws(PosixError) -> T {
       began.store(monotonicNow(), ordering: .relaxed)
       defer { began.store(0, ordering: .relaxed) }
@@ -23,7 +23,7 @@ public enum WriterCalls {
 
   private static let all = Mutex<[Clock]>([])
 
-  /// The calls of a new writer of `name`; give them back with `remove`.
+  /// The calls of a new writer of `name`; remove them with `remove`.
   static func add(_ name: String) -> Clock {
     let clock = Clock(name)
     all.withLock { $0.append(clock) }
@@ -34,7 +34,7 @@ public enum WriterCalls {
     all.withLock { $0.removeAll { $0 === clock } }
   }
 
-  /// The call that has lasted longest so far, and what it writes to; nil if no writer is in a call.
+  /// The longest present call, and its target; nil if no writer is in a call.
   public static func longest() -> (name: String, duration: TimeSpan)? {
     let first = all.withLock { clocks in
       clocks.map { (name: $0.name, start: $0.start) }.filter { $0.start > 0 }.min { $0.start < $1.start }
