@@ -1,8 +1,8 @@
 import CLinux
 import Glibc
 
-// Before anything else: a signal that comes during start-up waits until it is known what shall become of it, and a reader
-// that goes away, or a file that has reached the limit of its size, is an error of the write, not the end of the process.
+// Before anything else: a signal during start-up waits until its handling is set up, and a closed pipe or a file at its
+// size limit is an error of the write and does not end the process.
 Signals.hold()
 signal(SIGPIPE, SIG_IGN)
 signal(SIGXFSZ, SIG_IGN)

@@ -1,12 +1,13 @@
-/// Puts values of the environment and secrets into scalar values.
+/// Inserts environment values and secrets into scalar values.
 ///
-/// `${NAME}`, `${NAME:-default}` (also if empty), `${NAME:?message}`, `${secret:NAME}`, and `$$` for a dollar sign. Works on parsed values, so whatever is put in, the
-/// structure stays: a plain value may turn out a number, never a mapping. `$NAME` is text.
+/// `${NAME}`, `${NAME:-default}` (also if empty), `${NAME:?message}`, `${secret:NAME}`, and `$$` for a dollar sign.
+/// Works on parsed values, so inserted text cannot change the structure: a plain value may become a number, never a
+/// mapping. `$NAME` is text.
 public struct Interpolation: Sendable {
   public enum Lookup: Sendable {
     case found([UInt8])
     case missing
-    /// It exists but must not be used; the reason completes "the secret NAME ...", without the value.
+    /// The value exists but must not be used; the reason completes "the secret NAME ...", without the value.
     case refused(String)
   }
 
@@ -15,8 +16,8 @@ public struct Interpolation: Sendable {
   private let secret: (@Sendable (String) -> Lookup)?
   private let limits: YAMLLimits
 
-  /// `variable` and `secret` are asked for names that are well-formed: letters, digits and `_`; a
-  /// secret's may contain `-` and `.` but never a slash or a leading dot.
+  /// `variable` and `secret` are called with well-formed names: letters, digits and `_`; a secret's name may contain
+  /// `-` and `.` but neither a slash nor a leading dot.
   public init(
     variable: @escaping @Sendable (String) -> Lookup,
     secret: @escaping @Sendable (String) -> Lookup,
@@ -41,10 +42,10 @@ public struct Interpolation: Sendable {
     self.limits = limits
   }
 
-  /// Takes defaults; whatever has none becomes a placeholder (``YAMLScalar/isPlaceholder``).
+  /// Uses defaults; a value without default becomes a placeholder (``YAMLScalar/isPlaceholder``).
   public static let noEnvironment = Interpolation(limits: .standard)
 
-  /// The node with every scalar value interpolated; keys stay as they are.
+  /// The node with every scalar value interpolated; keys are unchanged.
   public func apply(to node: YAMLNode, into diagnostics: inout Diagnostics) -> YAMLNode {
     var result = node
     switch node.content {
@@ -81,7 +82,7 @@ public struct Interpolation: Sendable {
         help: "Only values are; the structure of a file never depends on the environment"))
   }
 
-  /// What stands between `${` and `}`.
+  /// The text between `${` and `}`.
   private struct Reference {
     enum Fallback {
       case none
@@ -118,7 +119,7 @@ public struct Interpolation: Sendable {
       var result = scalar
       result.text = LocatedText(
         text: text, source: scalar.text.source, offsets: offsets + scalar.text.offsets.suffix(1))
-      // What came from outside cannot be written back.
+      // An inserted value cannot be written back.
       result.text.quoting =
         scalar.text.quoting == .plain && !insertions.isEmpty ? .none : scalar.text.quoting
       result.text.secrets = secrets
@@ -154,7 +155,7 @@ public struct Interpolation: Sendable {
       offsets += scalar.text.offsets[range]
     }
 
-    /// Part of the text that no value is known for.
+    /// Keeps a part of the text whose value is unknown.
     private mutating func leave(_ range: Range<Int>) {
       copy(range)
       isPlaceholder = true
@@ -170,7 +171,7 @@ public struct Interpolation: Sendable {
           fixIts: fixIts))
     }
 
-    /// Answers the index behind the reference that begins at `start`.
+    /// Returns the index after the reference that starts at `start`.
     private mutating func reference(at start: Int) -> Int {
       isInterpolated = true
       var end = start + 2

@@ -1,4 +1,4 @@
-/// A value and the place in a file where it was written.
+/// A value and its location in a file.
 public struct Located<Value> {
   public var value: Value
   public var location: SourceLocation

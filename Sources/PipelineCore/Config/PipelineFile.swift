@@ -1,27 +1,27 @@
-/// What a pipeline file says, as a tree with places. Which components exist and what their
-/// parameters mean is not known here, nor whether a name that is referred to exists.
+/// The contents of a pipeline file, as a tree with locations. Neither the components and their parameters nor the
+/// existence of referenced names are checked here.
 public struct PipelineFile: Sendable {
   public var source: SourceText
-  /// As written, else the file's stem; then it stands at the start of the file.
+  /// As written, otherwise the file's stem, located at the start of the file.
   public var name: Located<String>
   public var description: Located<String>?
   /// How many threads may decode one input; nil: as many as there are processors.
   public var threads: Located<Int>?
-  /// How many it may say.
+  /// The range of `threads`.
   static let threadRange = 1...256
   public var sources: [NamedNode<SourceNode>] = []
   public var signals: [NamedNode<SignalNode>] = []
   public var commands: [NamedNode<CommandNode>] = []
   public var sinks: [NamedNode<SinkNode>] = []
   public var tests: [TestNode] = []
-  /// Grok patterns, by name.
+  /// The grok patterns by name.
   public var patterns: [NamedNode<Located<String>>] = []
   public var plugins: [NamedNode<YAMLNode>] = []
   /// Defaults by key, uninterpreted.
   public var defaults: [NamedNode<YAMLNode>] = []
-  /// Names that the file gives to what is too broken to stand in the tree: referring to them is no further mistake.
+  /// The names of definitions with errors: referring to them is no further error.
   public var broken: Set<String> = []
-  /// False if the parser has reported an error: then what is missing in the tree need not be missing in the file.
+  /// False if the parser has reported an error: something missing in the tree may then exist in the file.
   public var isWhole = true
 
   public init(source: SourceText, name: Located<String>) {
@@ -30,7 +30,7 @@ public struct PipelineFile: Sendable {
   }
 }
 
-/// Something with a name of its own in the file.
+/// A definition with its name.
 public struct NamedNode<Node: Sendable>: Sendable {
   public var name: Located<String>
   public var node: Node
@@ -45,12 +45,12 @@ public struct NamedNode<Node: Sendable>: Sendable {
 public struct ComponentNode: Sendable {
   /// The component key.
   public var keyword: Located<String>
-  /// What stands behind it; nil for a bare word. The short form is a scalar or list, the long form a
-  /// mapping of parameters; which is allowed the component's spec knows.
+  /// The value of the key; nil for a bare word. The short form is a scalar or list, the long form a mapping of
+  /// parameters; the component's spec decides which are allowed.
   public var arguments: YAMLNode?
   /// The reserved keys beside the component key.
   public var options: [OptionNode]
-  /// All of it.
+  /// The location of the whole node.
   public var location: SourceLocation
 
   public init(
@@ -81,13 +81,13 @@ extension [OptionNode] {
   public subscript(key: String) -> YAMLNode? { first { $0.key.value == key }?.value }
 }
 
-/// A source is its component; `options` holds `onError`, `buffer`, `cold`, `share`, `schema` and so on.
+/// A source is its component; `options` has `onError`, `buffer`, `cold`, `share`, `schema` and so on.
 public typealias SourceNode = ComponentNode
 
-/// `NAME` or `NAME.output`, where a signal is asked for.
+/// `NAME` or `NAME.output`, as a reference to a signal.
 public struct ReferenceNode: Sendable, Equatable {
   public var name: Located<String>
-  /// `errors`, `executing`, `key` and so on; nil for the events themselves.
+  /// `errors`, `executing`, `key` and so on; nil for the signal's events.
   public var output: Located<String>?
   public var location: SourceLocation
 
@@ -97,22 +97,22 @@ public struct ReferenceNode: Sendable, Equatable {
     self.location = location
   }
 
-  /// As written.
+  /// The reference as written.
   public var text: String { name.value + (output.map { "." + $0.value } ?? "") }
 }
 
-/// Where the events of a signal come from, and what happens to them on the way. Also the form of
-/// inner signals, of which a new one is made for each event.
+/// A signal: the origin of its events, and the steps. Also the form of inner signals, which are made anew for each
+/// event.
 public struct SignalNode: Sendable {
   public indirect enum Origin: Sendable {
     case reference(ReferenceNode)
-    /// A source that is written where it is used; it is cold.
+    /// A source defined in place; it is cold.
     case inline(SourceNode)
     case combining(CombiningNode)
   }
 
   public var origin: Origin
-  /// A `reduce` written beside a combining key is the first element.
+  /// The steps. A `reduce` beside a combining key is the first.
   public var chain: [ComponentNode]
   public var options: [OptionNode]
   public var location: SourceLocation
@@ -136,9 +136,9 @@ public struct CombiningNode: Sendable {
   }
 
   public var keyword: Located<Keyword>
-  /// In the order written.
+  /// The inputs as written.
   public var inputs: [InputNode]
-  /// What the long form holds beside its inputs, uninterpreted.
+  /// The keys of the long form beside its inputs, uninterpreted.
   public var arguments: [OptionNode]
   public var location: SourceLocation
 
@@ -160,14 +160,14 @@ public struct InputNode: Sendable {
     /// `if`'s `condition`, `switch`'s `by`.
     case selector
     case then, `else`
-    /// A case of `switch`; the name is the value that selects it.
+    /// A case of `switch`; its name is the value that selects it.
     case `case`
     case `default`
   }
 
   public var role: Role
-  /// The name given in a mapping, else that of the signal referred to, dots replaced by `_`; nil for
-  /// an inline signal in a list. Names of one combination differ.
+  /// The name in a mapping, otherwise that of the referenced signal, with dots replaced by `_`; nil for an inline
+  /// signal in a list. The names of one combination differ.
   public var name: Located<String>?
   public var signal: SignalInput
 
@@ -178,7 +178,7 @@ public struct InputNode: Sendable {
   }
 }
 
-/// A signal where one is asked for: a name, or a definition in place.
+/// An input signal: a name, or a definition in place.
 public indirect enum SignalInput: Sendable {
   case reference(ReferenceNode)
   case inline(SignalNode)
@@ -194,7 +194,7 @@ public indirect enum SignalInput: Sendable {
 public struct SinkNode: Sendable {
   public var from: SignalInput
   public var chain: [ComponentNode]
-  /// The sink's component; its options are those of the sink, without `from` and `chain`.
+  /// The sink's component; its options are the sink's, without `from` and `chain`.
   public var component: ComponentNode
   public var location: SourceLocation
 
@@ -210,7 +210,7 @@ public struct SinkNode: Sendable {
 
 /// ReactiveCocoa's RACCommand.
 public struct CommandNode: Sendable {
-  /// Made anew for each execution; its `event` is the input.
+  /// The signal of an execution, made anew each time; its `event` is the input.
   public var run: SignalNode
   public var enabled: SignalInput?
   /// `run` and the parameters, as the component `command` decodes them.
@@ -230,7 +230,7 @@ public struct CommandNode: Sendable {
   }
 }
 
-/// One test of the pipeline; marbles and lists are not looked into here.
+/// One test of the pipeline; marbles and lists are not parsed here.
 public struct TestNode: Sendable {
   public var name: Located<String>
   public var inputs: [NamedNode<YAMLNode>]

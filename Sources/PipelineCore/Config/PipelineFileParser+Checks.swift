@@ -1,7 +1,7 @@
-// What the whole grammar has in common: kinds, keys, names, references.
+// The common checks of the grammar: kinds, keys, names, references.
 
 extension PipelineFileParser {
-  /// Mistakes beyond ``maximumErrors`` are dropped: nobody reads them, and each costs time.
+  /// Drops errors beyond ``maximumErrors``: no user reads them, and each takes time.
   mutating func report(
     _ code: Diagnostic.Code, _ message: String, _ location: SourceLocation,
     notes: [Diagnostic.Note] = [], help: String? = nil, fixIts: [Diagnostic.FixIt] = []
@@ -11,7 +11,7 @@ extension PipelineFileParser {
       Diagnostic(code, message, at: location, notes: notes, help: help, fixIts: fixIts))
   }
 
-  /// The entries of a mapping that is not empty; anything else is reported.
+  /// The entries of a mapping, which must not be empty; otherwise reports an error.
   mutating func mapping(_ node: YAMLNode, _ what: String, _ contents: String) -> [YAMLEntry]? {
     guard case .mapping(let entries) = node.content else {
       var help = "It holds \(contents)"
@@ -32,7 +32,7 @@ extension PipelineFileParser {
     return entries
   }
 
-  /// The entries below `entry`, none if there is nothing below it.
+  /// The entries of `entry`'s mapping; none if it is empty.
   mutating func entries(_ entry: YAMLEntry) -> [YAMLEntry]? {
     if case .mapping(let entries) = entry.value.content { return entries }
     if entry.value.isNull { return nil }
@@ -53,7 +53,7 @@ extension PipelineFileParser {
     return Located(scalar.string, at: node.location)
   }
 
-  /// Reports a secret in what is printed; whether there is any.
+  /// Reports a secret in a printed value; returns whether there is any.
   mutating func refusesSecret(in node: YAMLNode, _ what: String) -> Bool {
     guard let place = node.firstSecret else { return false }
     report(
@@ -70,7 +70,7 @@ extension PipelineFileParser {
     }
   }
 
-  /// `beside`: what stands there already, so that no remedy is a key given twice.
+  /// `beside`: the existing keys, so that no suggestion repeats one.
   private mutating func unknown(
     _ entry: YAMLEntry, among known: [String], _ what: String, beside siblings: [YAMLEntry]
   ) {
@@ -99,10 +99,10 @@ extension PipelineFileParser {
       fixIts: hasFix ? correction.map { [.init(entry.key.location, $0.name)] } ?? [] : [])
   }
 
-  /// Of several keys that are not reserved, those that look like a misspelt reserved key are reported
-  /// and taken away; a reserved key of another place always is. What remains may be components.
+  /// Removes and reports unknown keys: those that resemble a reserved key, and reserved keys of other parts of the
+  /// file. The remaining keys may be components.
   ///
-  /// A single key is taken for a component unless `always` says that a misspelling is more likely.
+  /// A single key counts as a component unless `always` says that a misspelling is more likely.
   mutating func rejectUnknown(
     _ entries: [YAMLEntry], among known: [String], _ what: String, always: Bool = false
   ) -> [YAMLEntry] {
@@ -125,7 +125,7 @@ extension PipelineFileParser {
     }
   }
 
-  /// A key beside the origin of a signal that is not reserved there.
+  /// Reports a key beside the origin of a signal that is not reserved there.
   mutating func misplaced(_ entry: YAMLEntry, among known: [String], beside siblings: [YAMLEntry]) {
     if ReservedKeys.anywhere.contains(entry.name)
       || Suggestion.correction(for: entry.name, among: known) != nil
@@ -149,7 +149,7 @@ extension PipelineFileParser {
 
   // MARK: Names
 
-  /// True if `key` can name something; otherwise reported.
+  /// Whether `key` can be a name; reports an error otherwise.
   mutating func name(_ key: YAMLScalar) -> Bool {
     if Name.isValid(key.text.text) { return true }
     report(
@@ -159,11 +159,11 @@ extension PipelineFileParser {
     return false
   }
 
-  /// True if `key` can name a source, a signal, a command, a sink or an input; otherwise reported. Names of inputs are
-  /// variables of `reduce`, so that a word of the expression language could not be told from them.
+  /// Whether `key` can name a source, a signal, a command, a sink or an input; reports an error otherwise. The names of
+  /// inputs are variables of `reduce` and must not be words of the expression language.
   mutating func freeName(_ key: YAMLScalar, of what: String) -> Bool {
     guard name(key) else { return false }
-    // No expression names a sink; but YAML reads some of the words as something else than text.
+    // Expressions do not name sinks, but YAML reads some of the words as something other than text.
     let words =
       what == "a sink" ? ReservedKeys.literals : what == "an input" ? ReservedKeys.noVariables : ReservedKeys.words
     guard words.contains(key.string) else { return true }
@@ -173,7 +173,7 @@ extension PipelineFileParser {
     return false
   }
 
-  /// True if `key` can be the name of a component; otherwise reported.
+  /// Whether `key` can be the name of a component; reports an error otherwise.
   mutating func componentName(_ key: YAMLScalar) -> Bool {
     if key.isInterpolated {
       fromEnvironment(key, "the name of a component")
@@ -218,7 +218,7 @@ extension PipelineFileParser {
   }
 }
 
-/// What can name a source, signal, command, sink, step or component.
+/// The names of sources, signals, commands, sinks, steps and components.
 public enum Name {
   public static let maximumLength = 64
 

@@ -25,7 +25,7 @@ extension PipelineFileParser {
       } else if keyword.value == .combineLatest, let entries = value.entries,
         let settle = entries.first(where: { $0.name == "settle" && $0.value.bool != nil })
       {
-        // A signal cannot have the name of a boolean, so that this is no input.
+        // A signal cannot have the name of a boolean, so this is no input.
         arguments = [OptionNode(key: settle.locatedName, value: settle.value)]
         value = YAMLNode(.mapping(entries.filter { $0.name != "settle" }), at: value.location)
       }
@@ -270,7 +270,7 @@ extension PipelineFileParser {
     return test
   }
 
-  /// `NAME: ...` or `NAME.output: ...` inside a test.
+  /// `NAME: ...` or `NAME.output: ...` in a test.
   private mutating func subjects(_ entry: YAMLEntry) -> [NamedNode<YAMLNode>] {
     (entries(entry) ?? []).compactMap { subject in
       let parts = subject.key.text.text.split(
@@ -287,7 +287,7 @@ extension PipelineFileParser {
 }
 
 extension CombiningNode.Keyword {
-  /// For help texts.
+  /// An example for help texts.
   var example: String {
     switch self {
     case .if: "if: { condition: a, then: b, else: c }"

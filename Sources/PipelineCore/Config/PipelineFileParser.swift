@@ -1,18 +1,19 @@
-/// Turns the nodes of a pipeline file into a ``PipelineFile``.
+/// Parses the nodes of a pipeline file into a ``PipelineFile``.
 ///
-/// Reports every mistake of the grammar and goes on; whatever is too broken to stand in the tree is
+/// Reports every error of the grammar and continues; definitions with errors are left out. Pure: it knows no
+/// components, so any key that is not reserved counts as one.
 /// left out. Pure: it knows no component, so it takes any key that is not reserved for one.
 public struct PipelineFileParser {
   var diagnostics: [Diagnostic] = []
   private var stepCount = 0
   private var broken: Set<String> = []
 
-  /// More operators than this in one file are refused.
+  /// The limit of operators in one file.
   public static let maximumSteps = 2_500
-  /// More mistakes than this in one file are not reported.
+  /// The limit of reported errors in one file.
   public static let maximumErrors = 200
 
-  /// Never fails: beside errors the result is what could be understood.
+  /// Never fails: besides errors, returns what could be parsed.
   public static func parse(_ node: YAMLNode, into diagnostics: inout Diagnostics) -> PipelineFile {
     run(&diagnostics) { $0.file(node) }
   }
@@ -24,28 +25,28 @@ public struct PipelineFileParser {
     run(&diagnostics) { $0.innerSignal(node) }
   }
 
-  /// A name, `NAME.output`, or a definition in place: for parameters that ask for a signal.
+  /// Parses a name, `NAME.output`, or a definition in place, for parameters of type signal.
   public static func parseSignalInput(
     _ node: YAMLNode, into diagnostics: inout Diagnostics
   ) -> SignalInput? {
     run(&diagnostics) { $0.signalInput(node) }
   }
 
-  /// A list of operators.
+  /// Parses a list of operators.
   public static func parseChain(
     _ node: YAMLNode, into diagnostics: inout Diagnostics
   ) -> [ComponentNode] {
     run(&diagnostics) { $0.chain(node) }
   }
 
-  /// A source in place, such as `from: { http: ... }`.
+  /// Parses a source in place, such as `from: { http: ... }`.
   public static func parseSource(
     _ node: YAMLNode, into diagnostics: inout Diagnostics
   ) -> SourceNode? {
     run(&diagnostics) { $0.component(node, in: .source) }
   }
 
-  /// `NAME` or `NAME.output`.
+  /// Parses `NAME` or `NAME.output`.
   public static func parseReference(
     _ node: YAMLNode, into diagnostics: inout Diagnostics
   ) -> ReferenceNode? {
@@ -110,7 +111,7 @@ public struct PipelineFileParser {
     return file
   }
 
-  /// The file's name without folder and extension, fit to be a name.
+  /// The file's name without folder and extension, turned into a valid name.
   static func defaultName(_ path: String) -> String {
     let file = path.utf8.split(separator: UInt8(ascii: "/")).last.map(Array.init) ?? []
     let stem =
@@ -135,7 +136,7 @@ public struct PipelineFileParser {
     return name
   }
 
-  /// `NAME: pattern` below `patterns`.
+  /// Parses `NAME: pattern` under `patterns`.
   private mutating func patterns(_ section: YAMLEntry) -> [NamedNode<Located<String>>] {
     (entries(section) ?? []).compactMap { entry in
       guard GrokDefinitions.isName(entry.name) else {
@@ -161,7 +162,7 @@ public struct PipelineFileParser {
     }
   }
 
-  /// `NAME: node` below a top-level key; names must differ from all in `names`.
+  /// Parses `NAME: node` under a top-level key; the names must differ from all in `names`.
   private mutating func section<Node>(
     _ section: YAMLEntry, _ names: inout [String: SourceLocation], _ what: String,
     _ parse: (inout PipelineFileParser, YAMLNode) -> Node?
@@ -240,7 +241,7 @@ public struct PipelineFileParser {
     if origins.isEmpty {
       let known = ReservedKeys.signal + ReservedKeys.combining
       let components = rejectUnknown(others, among: known, "a signal", always: true)
-      // The origin was among what is reported now.
+      // The origin was among the reported keys.
       if components.isEmpty, !others.isEmpty { return nil }
       others = components
     } else {
@@ -315,7 +316,7 @@ public struct PipelineFileParser {
     }
   }
 
-  /// Where a signal is asked for.
+  /// Parses an input signal.
   mutating func signalInput(_ node: YAMLNode) -> SignalInput? {
     switch node.content {
     case .scalar: return reference(node).map { .reference($0) }
@@ -355,7 +356,7 @@ public struct PipelineFileParser {
       report(
         .wrongType, "'chain' takes a list of operators, not a mapping", node.location.start,
         help: "Begin each operator with '- '")
-      // Looks for further mistakes all the same.
+      // Continues, to report further errors.
       return entries.compactMap {
         step(YAMLNode(.mapping([$0]), at: $0.key.location.through($0.value.location)))
       }
@@ -403,7 +404,7 @@ public struct PipelineFileParser {
     }
   }
 
-  /// A bare word, or a mapping with one component key.
+  /// Parses a bare word, or a mapping with one component key.
   mutating func component(_ node: YAMLNode, in place: Place) -> ComponentNode? {
     switch node.content {
     case .scalar(let scalar): return bareWord(scalar, node, place)
@@ -436,7 +437,7 @@ public struct PipelineFileParser {
     single(components, options, node, .source)
   }
 
-  /// The one component key among `components`, from which every other key is taken away already.
+  /// The single component key among `components`, after all other keys were removed.
   mutating func single(
     _ components: [YAMLEntry], _ options: [OptionNode], _ node: YAMLNode, _ place: Place
   ) -> ComponentNode? {
@@ -512,10 +513,10 @@ extension PipelineFileParser.Place {
 }
 
 extension SourceLocation {
-  /// The point where the range begins.
+  /// The start of the range.
   var start: SourceLocation { SourceLocation(text, offset: offset) }
 
-  /// From here to the end of `other`, which stands later in the same file.
+  /// The range from here to the end of `other`, which comes later in the same file.
   func through(_ other: SourceLocation) -> SourceLocation {
     guard other.text === text, other.offset >= offset else { return self }
     return SourceLocation(text, offset: offset, length: other.offset + other.length - offset)

@@ -1,11 +1,10 @@
-/// The check that comes before libyaml: only bytes that mean the same to every YAML reader pass.
+/// The check before libyaml: only bytes with the same meaning for every YAML reader pass.
 ///
-/// libyaml follows YAML 1.1: it breaks lines at U+0085, U+2028 and U+2029, also inside a value or a
-/// comment, where an editor shows one line; a value could so grow a second key. All three are
-/// refused, as is a carriage return without a line feed. A value that needs one of them writes
-/// `"\u2028"` between double quotes.
+/// libyaml follows YAML 1.1: it breaks lines at U+0085, U+2028 and U+2029, even in a value or a comment, where an
+/// editor shows one line; a value could thereby gain a second key. All three are errors, and so is a carriage return
+/// without a line feed. A value that needs one of them writes `"\u2028"` in double quotes.
 enum YAMLBytes {
-  /// Returns where the text starts (behind a byte order mark), or nil if it must not be parsed.
+  /// Returns where the text starts (after a byte order mark), or nil if it must not be parsed.
   static func check(
     _ source: SourceText, limits: YAMLLimits, into diagnostics: inout Diagnostics
   ) -> Int? {
@@ -32,7 +31,7 @@ enum YAMLBytes {
     return sound ? start : nil
   }
 
-  /// UTF-16 and UTF-32, by mark or, as YAML 1.2 section 5.2 tells, by the zero bytes at the start.
+  /// UTF-16 and UTF-32, detected by their mark or, as in YAML 1.2 section 5.2, by the zero bytes at the start.
   private static func foreignEncoding(_ bytes: [UInt8]) -> String? {
     let head = Array(bytes.prefix(4))
     if head.starts(with: [0xFF, 0xFE, 0, 0]) || head.starts(with: [0, 0, 0xFE, 0xFF]) {
@@ -53,10 +52,10 @@ enum YAMLBytes {
     let source: SourceText
     var offset: Int
     var found = 0
-    /// After this many the file is plainly not a text.
+    /// After this many errors the file is clearly no text.
     static let most = 10
 
-    /// False if anything was refused.
+    /// Returns false if any byte was rejected.
     mutating func run(
       _ bytes: UnsafeBufferPointer<UInt8>, into diagnostics: inout Diagnostics
     ) -> Bool {
@@ -81,7 +80,7 @@ enum YAMLBytes {
       return found == 0
     }
 
-    /// Bytes of the well-formed UTF-8 sequence at `offset`, 0 if there is none.
+    /// The length of the valid UTF-8 sequence at `offset`, 0 if there is none.
     private func sequenceLength(_ bytes: UnsafeBufferPointer<UInt8>) -> Int {
       let first = bytes[offset]
       if first < 0x80 { return 1 }

@@ -5,7 +5,7 @@ struct YAMLProperties {
   var count: Int { (anchor == nil ? 0 : 1) + (tag == nil ? 0 : 1) }
 }
 
-/// Builds nodes from a parser's events and enforces every limit while they arrive.
+/// Builds nodes from a parser's events and enforces every limit as they come.
 ///
 /// Offsets are byte offsets in the file.
 struct YAMLComposer {
@@ -14,7 +14,7 @@ struct YAMLComposer {
   let source: SourceText
   let limits: YAMLLimits
   private(set) var diagnostics: [Diagnostic] = []
-  /// True after a mistake that makes going on pointless.
+  /// True after an error that makes it pointless to continue.
   private(set) var isStopped = false
 
   private var stack: [Frame] = []
@@ -30,33 +30,33 @@ struct YAMLComposer {
     self.limits = limits
   }
 
-  /// A collection whose end has not come yet.
+  /// An open collection.
   struct Frame {
     var kind: Collection
     var isFlow: Bool
     var properties: YAMLProperties
-    /// Where the collection starts, behind anchor and tag.
+    /// The start of the collection, after anchor and tag.
     var start: Int
     var items: [YAMLNode] = []
     var entries: [YAMLEntry] = []
     var seen: [[UInt8]: SourceLocation] = [:]
     var key = Key.missing
-    /// Values inside, aliases replaced, this one included.
+    /// The number of values inside, with aliases replaced, including this one.
     var size = 1
-    /// Collections inside one another, this one included.
+    /// The depth of nested collections, including this one.
     var height = 1
 
     enum Key {
       /// The next value is a key.
       case missing
       case present(YAMLScalar)
-      /// The key was refused; its value is read and thrown away.
+      /// The key was rejected; its value is read and discarded.
       case refused
     }
   }
 
   private enum Anchor {
-    /// Its collection has not ended: an alias to it would contain itself.
+    /// Its collection is open: an alias to it would contain itself.
     case open(SourceLocation)
     case done(YAMLNode, size: Int, height: Int, SourceLocation)
   }
@@ -84,7 +84,7 @@ struct YAMLComposer {
       frame.kind == .sequence ? .sequence(frame.items) : .mapping(frame.entries)
     var finish = to
     if !frame.isFlow {
-      // libyaml ends a block collection where the next token starts.
+      // libyaml ends a block collection at the start of the next token.
       let last = frame.items.last?.location ?? frame.entries.last?.value.location
       finish = max(last.map { $0.offset + $0.length } ?? frame.start, frame.start)
     }
@@ -159,14 +159,14 @@ struct YAMLComposer {
     }
   }
 
-  /// The file holds no document at all.
+  /// The file contains no document.
   mutating func endOfFile() {
     report(
       .emptyFile, "the file is empty", 0, 0,
       help: "A pipeline has at least 'sources' and 'sinks'")
   }
 
-  /// `from ..< to` is the `...`, or empty where the next token starts.
+  /// `from ..< to` is the `...`, or empty at the start of the next token.
   mutating func endOfDocument(explicit: Bool, _ from: Int, _ to: Int) -> YAMLNode? {
     var offset = explicit ? to : from
     let bytes = source.bytes
@@ -189,7 +189,7 @@ struct YAMLComposer {
   mutating func fail(_ error: YAMLSyntaxError) {
     let flow = stack.last(where: { $0.isFlow })
     let explained = error.explain(source, lastScalar: lastScalar, openBracket: flow?.start)
-    // One cause may show twice, as in `{{ a }}/b`.
+    // One cause may be reported twice, as in `{{ a }}/b`.
     if diagnostics.last?.location != explained.location { diagnostics.append(explained) }
     isStopped = true
   }
@@ -270,7 +270,7 @@ struct YAMLComposer {
     return .present(key)
   }
 
-  /// Counts one more value; false if there are too many.
+  /// Counts a value; false if there are too many.
   private mutating func count(_ place: SourceLocation) -> Bool {
     nodeCount += 1
     expandedCount += 1
@@ -356,7 +356,7 @@ struct YAMLComposer {
     SourceLocation(source, offset: from, length: max(0, to - from))
   }
 
-  /// The offset behind anchor and tag, which libyaml counts as part of the node.
+  /// The offset after anchor and tag, which libyaml counts as part of the node.
   private func skipProperties(_ from: Int, _ count: Int) -> Int {
     let bytes = source.bytes
     var offset = from
@@ -381,9 +381,8 @@ struct YAMLComposer {
     YAMLLine(source, at: offset).quoting(from: offset, isFlow: isInFlow)
   }
 
-  /// `filter: event.a == "x # y"`: YAML ends the value before ` #`, which nobody expects inside
-  /// quotes. Only a value that leaves a quote or bracket open, which the comment then closes, is
-  /// reported.
+  /// `filter: event.a == "x # y"`: YAML ends the value before ` #`, even within quotes. Reports only a value that
+  /// leaves a quote or bracket open that the comment then closes.
   private mutating func warnOfCutComment(_ scalar: YAMLScalar) {
     let bytes = source.bytes
     var offset = scalar.location.offset + scalar.location.length

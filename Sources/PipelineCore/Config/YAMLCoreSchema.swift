@@ -1,4 +1,4 @@
-/// What a plain scalar is, by the core schema of YAML 1.2.2 (section 10.3.2).
+/// The kinds of plain scalars, by the core schema of YAML 1.2.2 (section 10.3.2).
 enum YAMLCoreSchema {
   static func kind(of text: [UInt8]) -> YAMLScalar.Kind {
     guard let first = text.first else { return .null }
@@ -22,7 +22,7 @@ enum YAMLCoreSchema {
     }
   }
 
-  /// `text` is not empty.
+  /// `text` must not be empty.
   private static func numberKind(_ text: [UInt8]) -> YAMLScalar.Kind {
     if text.count > 2, text[0] == UInt8(ascii: "0") {
       if text[1] == UInt8(ascii: "o") {
@@ -77,7 +77,7 @@ enum YAMLCoreSchema {
       digits = digits.dropFirst(2)
     }
     if digits.isEmpty { return nil }
-    // Counts downwards, so that the smallest number fits.
+    // Negative sums reach the smallest number.
     var value: Int64 = 0
     for byte in digits {
       guard let digit = hexDigit(byte), digit < radix else { return nil }

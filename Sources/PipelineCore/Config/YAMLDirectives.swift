@@ -1,7 +1,6 @@
-/// Directives are refused before libyaml sees them: it compares each with all before it, and none
-/// has a use in a pipeline file.
+/// Rejects directives before libyaml reads them: it compares each with all before, and pipeline files need none.
 enum YAMLDirectives {
-  /// True if there was one. `%YAML 1.1` and `%YAML 1.2` pass if they are the only one.
+  /// Returns whether there was one. A single `%YAML 1.1` or `%YAML 1.2` is allowed.
   static func refuse(
     _ source: SourceText, from start: Int, into diagnostics: inout Diagnostics
   ) -> Bool {

@@ -1,21 +1,21 @@
-/// What a pipeline file may cost at most. Files come from people, generators and pull requests, and
-/// checking a hostile one must end soon.
+/// The limits of a pipeline file. Files come from people, generators and pull requests; checking a hostile one must end
+/// soon.
 public struct YAMLLimits: Sendable {
-  /// Bytes of one file.
+  /// The size of a file in bytes.
   public var fileBytes = 1 << 20
-  /// Mappings and lists inside one another, aliases replaced.
+  /// The depth of mappings and lists, with aliases replaced.
   public var depth = 64
-  /// Values of a file, keys included.
+  /// The number of values in a file, including keys.
   public var nodes = 100_000
   public var anchors = 1_000
-  /// Values after every alias has been replaced by what it names.
+  /// The number of values after all aliases have been replaced.
   public var expandedNodes = 100_000
-  /// Bytes of one value outside a block scalar.
+  /// The size of a value outside a block scalar, in bytes.
   public var scalarBytes = 64 << 10
-  /// Bytes of one block scalar.
+  /// The size of a block scalar, in bytes.
   public var blockScalarBytes = 1 << 20
   public var keyBytes = 256
-  /// Mistakes reported per file; reading stops there.
+  /// The errors reported per file; reading stops there.
   public var errors = 100
 
   public init() {}

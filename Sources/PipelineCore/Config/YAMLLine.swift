@@ -1,19 +1,19 @@
-/// What one line of a YAML file looks like to a person: `  - key: value  # comment`.
+/// One line of a YAML file as a person reads it: `  - key: value  # comment`.
 ///
-/// For explaining mistakes, so it guesses where the real grammar gave up.
+/// It explains syntax errors, so it guesses where the grammar fails.
 struct YAMLLine {
   let source: SourceText
   let number: Int
   let start: Int
-  /// Without the line end.
+  /// The end, without the line end.
   let end: Int
-  /// Where the first word stands, behind indentation and list dashes.
+  /// The start of the first word, after indentation and list dashes.
   let first: Int
   /// The key without its colon, if the line has one.
   let key: Range<Int>?
-  /// Where the value begins; `contentEnd` if there is none.
+  /// The start of the value; `contentEnd` if there is none.
   let value: Int
-  /// Behind the last character that is neither white space nor comment.
+  /// The end of the last character that is neither white space nor comment.
   let contentEnd: Int
 
   init(_ source: SourceText, at offset: Int) {
@@ -85,7 +85,7 @@ struct YAMLLine {
   var isBlank: Bool { first >= contentEnd && key == nil }
   /// The column of the key or of an item's content; from 1, in code points.
   var column: Int { source.position(at: first).column }
-  /// The column where the line begins, be it with the dash of an item.
+  /// The column where the line starts, including the dash of an item.
   var indentColumn: Int {
     let blank = source.bytes[start..<end].firstIndex { $0 != 0x20 && $0 != 0x09 } ?? end
     return source.position(at: blank).column
@@ -96,7 +96,7 @@ struct YAMLLine {
     text.withUTF8Buffer { source.bytes.dropFirst(offset).prefix(end - offset).starts(with: $0) }
   }
 
-  /// The nearest line above that is neither blank nor a comment.
+  /// The nearest earlier line that is neither blank nor a comment.
   var above: YAMLLine? {
     var number = number - 1
     while number >= 1 {
@@ -107,8 +107,8 @@ struct YAMLLine {
     return nil
   }
 
-  /// Puts the value of the line between quotes; nil unless the value begins at `offset` and its end is
-  /// that of the line, which within brackets nobody knows.
+  /// Quotes the value of the line; nil unless the value starts at `offset` and ends with the line, which is unknown
+  /// within brackets.
   func quoting(
     from offset: Int, isFlow: Bool = false, keepComment: Bool = false
   ) -> Diagnostic.FixIt? {
@@ -121,7 +121,7 @@ struct YAMLLine {
     return Diagnostic.FixIt(place, Self.quoted(text))
   }
 
-  /// Single quotes need one escape only, so an expression stays readable between them.
+  /// Single quotes need only one escape, so an expression stays readable.
   static func quoted(_ text: some Sequence<UInt8>) -> String {
     var result: [UInt8] = [0x27]
     for byte in text {
@@ -132,7 +132,7 @@ struct YAMLLine {
     return String(decoding: result, as: UTF8.self)
   }
 
-  /// The character that would close the quote or bracket which `text` leaves open.
+  /// The character that closes the quote or bracket that `text` leaves open.
   static func openDelimiter(_ text: [UInt8]) -> UInt8? {
     var quote: UInt8 = 0
     var brackets: [UInt8] = []

@@ -1,11 +1,11 @@
-// Values of the kinds that parameters have. Each answers the value, or what is wrong with the node.
-// A placeholder has no value yet: a decoder asks `isPlaceholder` first.
+// Decodes the values of parameters. Each function returns the value, or a diagnostic for the node. A placeholder has no
+// value yet: check `isPlaceholder` first.
 
 extension YAMLNode {
-  /// True if the value is not known because the environment was not consulted.
+  /// Whether the value is unknown because the environment was not read.
   public var isPlaceholder: Bool { scalar?.isPlaceholder ?? false }
 
-  /// `true` or `false`. YAML 1.1's other words get a message of their own.
+  /// `true` or `false`. YAML 1.1's other words have their own message.
   public func decodeBool(_ what: String) -> Result<Bool, Diagnostic> {
     guard let scalar else { return .failure(wrongType(what, "true or false")) }
     if let bool = scalar.bool { return .success(bool) }
@@ -39,7 +39,7 @@ extension YAMLNode {
     return .success(int)
   }
 
-  /// A number in `range`; infinities and NaN are refused.
+  /// A number in `range`; infinities and NaN are errors.
   public func decodeDouble(
     _ what: String,
     in range: ClosedRange<Double> = -.greatestFiniteMagnitude ... .greatestFiniteMagnitude
@@ -73,7 +73,7 @@ extension YAMLNode {
     return Units.size(scalar.text).mapError(scalar.text.concealing)
   }
 
-  /// Any scalar but null, as it is written.
+  /// Any scalar but null, as written.
   public func decodeText(_ what: String) -> Result<LocatedText, Diagnostic> {
     guard let scalar, scalar.kind != .null else { return .failure(wrongType(what, "a text")) }
     return .success(scalar.text)
@@ -95,7 +95,7 @@ extension YAMLNode {
         fixIts: correction.map { [.init(location, $0.name)] } ?? []))
   }
 
-  /// What to say of a value of the wrong kind.
+  /// The diagnostic for a value of the wrong kind.
   public func wrongType(_ what: String, _ expected: String) -> Diagnostic {
     let written = scalar.map { $0.kind == .null ? "" : " '\($0.shown)'" } ?? ""
     return Diagnostic(

@@ -1,6 +1,6 @@
-/// One value of a YAML file, with its place.
+/// One value of a YAML file, with its location.
 ///
-/// Aliases are already replaced by what they name; such a node stands where its anchor stands.
+/// Aliases are already replaced; such a node has the location of its anchor.
 public struct YAMLNode: Sendable {
   public enum Content: Sendable {
     case scalar(YAMLScalar)
@@ -18,7 +18,7 @@ public struct YAMLNode: Sendable {
   }
 }
 
-/// One key of a mapping with its value. Keys of a mapping differ byte by byte.
+/// One key of a mapping with its value. The keys of a mapping differ byte by byte.
 public struct YAMLEntry: Sendable {
   /// At most 256 bytes, not empty, without control characters, never interpolated.
   public var key: YAMLScalar
@@ -37,28 +37,27 @@ public struct YAMLEntry: Sendable {
 public struct YAMLScalar: Sendable {
   public enum Style: Sendable { case plain, singleQuoted, doubleQuoted, literal, folded }
 
-  /// What YAML 1.2's core schema takes the text for. Only plain scalars are anything but strings,
-  /// unless a core tag such as `!!int` says so. `yes`, `no`, `on` and `off` are strings.
+  /// The kind of the text by YAML 1.2's core schema. Only plain scalars are anything but strings, unless a core tag
+  /// such as `!!int` says so. `yes`, `no`, `on` and `off` are strings.
   public enum Kind: Sendable { case null, bool, int, float, string }
 
-  /// The decoded text; every byte knows its place in the file.
+  /// The decoded text; every byte has its location in the file.
   public var text: LocatedText
   public var style: Style
   public var kind: Kind
   /// The whole scalar with its quotes.
   public var location: SourceLocation
-  /// True if a tag said the kind.
+  /// Whether a tag determines the kind.
   public var isTagged = false
 
-  /// True if a secret was put in. Then neither the text nor any part of it may be shown or stored:
-  /// print ``shown``.
+  /// Whether a secret was inserted. Then neither the text nor any part of it may be printed or stored: print ``shown``.
   public var containsSecret = false
-  /// True if a `${...}` stands in the text because the environment was not consulted: the text says
-  /// nothing about the value, so every check of the value must pass.
+  /// Whether the text contains a `${...}` because the environment was not read: the text is not the value, so every
+  /// check of the value must pass.
   public var isPlaceholder = false
-  /// True if a `${...}` was in the text, even if its default was taken.
+  /// Whether the text contained a `${...}`, even if its default was used.
   public var isInterpolated = false
-  /// The parts of ``text`` that came from outside the file, in order.
+  /// The inserted parts of ``text``, in order.
   public var insertions: [Range<Int>] { text.insertions }
 
   public init(
@@ -81,7 +80,7 @@ public struct YAMLScalar: Sendable {
   }
   public var bool: Bool? { kind == .bool ? text.text.first.map { $0 | 0x20 == 0x74 } : nil }
 
-  /// For messages: the text with control characters escaped, at most 80 characters, or `(secret)`.
+  /// The text for messages, with control characters escaped, at most 80 characters, or `(secret)`.
   public var shown: String { containsSecret ? "(secret)" : Printable.cut(text.text) }
 }
 
@@ -99,7 +98,7 @@ extension YAMLScalar: CustomStringConvertible, CustomDebugStringConvertible, Cus
 }
 
 extension YAMLEntry {
-  /// `from:a` between braces, a key without a value to YAML; nil unless what stands before the colon is known.
+  /// `from:a` in braces, which YAML reads as a key without a value; nil unless the word before the colon is known.
   func missingSpace(among known: some Collection<String>) -> Diagnostic? {
     guard value.isNull, value.location.length == 0, key.style == .plain,
       let colon = key.text.text.firstIndex(of: UInt8(ascii: ":")),
@@ -132,13 +131,13 @@ extension YAMLNode {
   }
 
   public var isNull: Bool { scalar?.kind == .null && scalar?.isPlaceholder == false }
-  /// The text of a scalar, whatever its kind.
+  /// The text of a scalar of any kind.
   public var string: String? { scalar?.string }
   public var int: Int64? { scalar?.int }
   public var double: Double? { scalar?.double }
   public var bool: Bool? { scalar?.bool }
 
-  /// The first scalar in it, in the order of the file, that holds a secret; nil if none does.
+  /// The first scalar with a secret, in the order of the file; nil if there is none.
   var firstSecret: YAMLNode? {
     switch content {
     case .scalar(let scalar): scalar.containsSecret ? self : nil
@@ -147,7 +146,7 @@ extension YAMLNode {
     }
   }
 
-  /// For messages such as "must be a list, not `kindName`".
+  /// The kind for messages such as "must be a list, not `kindName`".
   public var kindName: String {
     switch content {
     case .sequence: "a list"
@@ -162,7 +161,7 @@ extension YAMLNode {
     }
   }
 
-  /// For messages: a scalar's text, or `[…]` or `{…}`.
+  /// The value for messages: a scalar's text, or `[…]` or `{…}`.
   public var shown: String {
     switch content {
     case .scalar(let scalar): scalar.shown

@@ -1,11 +1,11 @@
 internal import CYAML
 
-/// Turns the bytes of a file into located nodes. The only file that knows libyaml.
+/// Parses the bytes of a file into located nodes. The only file that uses libyaml.
 public enum YAMLReader {
-  /// Nil if the text cannot be read at all. A node may come back beside errors (a duplicate key, a
-  /// merge key): then the following phases can look for further mistakes, but it must not be run.
+  /// Nil if the text cannot be read at all. Besides errors (a duplicate key, a merge key) a node may be returned, so
+  /// that later phases can report further errors; it must not be run.
   ///
-  /// Time and memory are bounded by `limits` whatever the bytes are.
+  /// `limits` bound time and memory for any bytes.
   public static func read(
     _ source: SourceText, limits: YAMLLimits = .standard, into diagnostics: inout Diagnostics
   ) -> YAMLNode? {
@@ -25,7 +25,7 @@ private final class EventStream {
   private let source: SourceText
   private let start: Int
   private let parser = UnsafeMutablePointer<yaml_parser_t>.allocate(capacity: 1)
-  /// libyaml counts code points; `offsets` tells the byte offset of each, empty if all are ASCII.
+  /// libyaml counts code points; `offsets` has the byte offset of each, and is empty if all are ASCII.
   private let offsets: [Int32]
 
   init(_ source: SourceText, from start: Int) {
@@ -76,7 +76,7 @@ private final class EventStream {
           composer.endOfFile()
           return nil
         case YAML_DOCUMENT_END_EVENT:
-          // What follows is not given to libyaml: a second document is an error anyhow.
+          // The rest is not passed to libyaml: a second document is an error anyway.
           return composer.endOfDocument(explicit: event.data.document_end.implicit == 0, from, to)
         case YAML_ALIAS_EVENT:
           composer.alias(text(event.data.alias.anchor) ?? "", from, to)

@@ -1,12 +1,12 @@
-/// What libyaml says when it cannot go on, and what that means to a person.
+/// Explains a syntax error of libyaml to a person.
 ///
-/// libyaml knows which token it did not expect; the cause is often elsewhere: a quote that was never
-/// closed, an expression that YAML read as something else. The source tells.
+/// libyaml knows which token it did not expect; the cause is often elsewhere: a quote that was never closed, an
+/// expression that YAML read as something else. The source text shows it.
 struct YAMLSyntaxError {
-  /// libyaml's words.
+  /// libyaml's message.
   var problem: String
   var context: String
-  /// Byte offsets of the problem, and of what libyaml was reading.
+  /// Byte offsets of the problem, and of the construct that libyaml was reading.
   var offset: Int
   var contextOffset: Int?
 
@@ -135,8 +135,7 @@ private struct View {
     return nil
   }
 
-  /// The value of this line begins with a character that means something to YAML, and what follows
-  /// made no sense to it.
+  /// The value of this line starts with a character that YAML interprets, and the rest is invalid.
   private func markedValue() -> Diagnostic? {
     guard line.value <= error.offset, line.value > line.start, error.offset < line.end else {
       return nil
@@ -219,7 +218,7 @@ private struct View {
 
   // MARK: Indentation
 
-  /// A key below a line that already has a value.
+  /// Keys follow a line that already has a value.
   private func valueAndKeys() -> Diagnostic {
     if let above = line.above, above.key == nil, let colon = unspacedColon(above) { return missingSpace(colon) }
     var notes: [Diagnostic.Note] = []
@@ -328,7 +327,7 @@ private struct View {
       fixIts: [.init(place(colon, 1), ": ")])
   }
 
-  /// The colon of `from:a`, a line that is one word to YAML; nil for an address such as `http://host`.
+  /// The colon of `from:a`, which YAML reads as one word; nil for an address such as `http://host`.
   private func unspacedColon(_ line: YAMLLine) -> Int? {
     let bytes = source.bytes[min(line.first, line.contentEnd)..<line.contentEnd]
     guard let colon = bytes.firstIndex(of: UInt8(ascii: ":")), colon > line.first, colon + 1 < line.contentEnd,
@@ -392,7 +391,7 @@ private struct View {
       source, offset: offset, length: min(max(0, length), source.bytes.count - offset))
   }
 
-  /// From `offset` to the end of what the line says.
+  /// From `offset` to the end of the line's content.
   private func rest(_ offset: Int) -> SourceLocation {
     let line = YAMLLine(source, at: offset)
     return place(offset, max(1, line.contentEnd - offset))
@@ -433,7 +432,7 @@ private struct View {
 }
 
 extension YAMLSyntaxError {
-  /// `{{ ... }}` without quotes is a mapping that has a mapping for its key.
+  /// `{{ ... }}` without quotes is a mapping with a mapping as its key.
   static func template(_ source: SourceText, _ offset: Int) -> Diagnostic {
     let line = YAMLLine(source, at: offset)
     var end = offset + 2
@@ -460,7 +459,7 @@ extension YAMLSyntaxError {
   static func tag(_ source: SourceText, _ offset: Int, isFlow: Bool) -> Diagnostic {
     let bytes = source.bytes
     var offset = offset
-    // The tag may stand behind an anchor.
+    // The tag may follow an anchor.
     while offset < bytes.count, bytes[offset] != UInt8(ascii: "!"), bytes[offset] != 0x0A {
       offset += 1
     }
@@ -475,7 +474,7 @@ extension YAMLSyntaxError {
       fixIts: [line.quoting(from: offset, isFlow: isFlow)].compactMap { $0 })
   }
 
-  /// What is wrong with text behind the end of the first document; nil for a further `...`.
+  /// The error for text after the end of the first document; nil for a further `...`.
   static func afterDocument(_ source: SourceText, _ offset: Int, root: YAMLNode?) -> Diagnostic? {
     let bytes = source.bytes
     let line = YAMLLine(source, at: offset)

@@ -1,4 +1,4 @@
-/// What single bytes of texts are.
+/// Classifies single bytes of texts.
 enum ASCII {
   static func isDigit(_ byte: UInt8) -> Bool { byte >= 0x30 && byte <= 0x39 }
 
@@ -6,7 +6,7 @@ enum ASCII {
     (byte | 0x20) >= 0x61 && (byte | 0x20) <= 0x7A || byte == 0x5F
   }
 
-  /// The value of a hexadecimal digit; nil: it is none.
+  /// The value of a hexadecimal digit; nil if it is none.
   static func hexValue(_ byte: UInt8) -> UInt32? {
     switch byte {
     case 0x30...0x39: UInt32(byte - 0x30)

@@ -1,22 +1,22 @@
-/// A mistake as small as can be and what to write in its place, for `rxd explain CODE`. Every code has one; tests check
-/// those that are texts of a file.
+/// A minimal error and its correction, for `rxd explain CODE`. Every code has one; tests check those that are file
+/// texts.
 public struct CodeExample: Sendable {
-  /// Which part of a file the texts are.
+  /// The part of a file that the texts are.
   public enum Place: Sendable {
-    /// All of it.
+    /// The whole file.
     case file
-    /// What stands behind `NAME:` under `sources:`.
+    /// The value of `NAME:` under `sources:`.
     case source
     /// One step of a chain.
     case step
-    /// None: `wrong` says in a sentence when the code is reported, and `right` what to do then.
+    /// No text: `wrong` is a sentence that says when the code is reported, and `right` what to do.
     case situation
   }
 
   public var place: Place
   public var wrong: String
   public var right: String
-  /// JSON events of the source `s`, a millisecond apart, with which the mistake shows while the pipeline runs.
+  /// JSON events of the source `s`, a millisecond apart, that cause the error at run time.
   public var events: [String] = []
 
   /// The example for a code.
@@ -87,7 +87,7 @@ public struct CodeExample: Sendable {
 
   private static let sound = "sources: { s: { stdin: {} } }\nsinks: { out: { from: s, stdout: {} } }"
 
-  /// Each line stands for ten of the line before it.
+  /// Each line stands for ten of the line before.
   private static let bomb: String = {
     var lines: [String] = ["a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
     for (name, before) in [("b", "a"), ("c", "b"), ("d", "c"), ("e", "d"), ("f", "e")] {

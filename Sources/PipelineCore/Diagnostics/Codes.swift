@@ -1,4 +1,4 @@
-// Every code has its one place here; a code is never given a second meaning.
+// The codes of the early phases. A code keeps its meaning for ever.
 
 extension Diagnostic.Code {
   // MARK: RX1xx text and YAML
@@ -198,7 +198,7 @@ extension Diagnostic.Code {
 
   static let internalCodes: [Self] = [internalError]
 
-  /// Every code, in order. A new table is joined here; a test compares with the sources.
+  /// Every code, in order. A new table is added here; a test compares with the sources.
   public static let all: [Self] = [
     textCodes, grammarCodes, wiringCodes, compile, files, expressionCodes, runtime, testCodes,
     environmentCodes, internalCodes,

@@ -1,4 +1,4 @@
-/// One thing that is wrong with what the user wrote, and what to do about it.
+/// One error or warning about the user's input, and what to do about it.
 public struct Diagnostic: Error, Sendable, Equatable {
   public enum Severity: String, Sendable, Comparable {
     case note, warning, error
@@ -6,7 +6,7 @@ public struct Diagnostic: Error, Sendable, Equatable {
     private var rank: Int { self == .note ? 0 : self == .warning ? 1 : 2 }
   }
 
-  /// A second place that helps to understand the first.
+  /// A second location that helps to understand the first.
   public struct Note: Sendable, Equatable {
     public var message: String
     public var location: SourceLocation?
@@ -16,7 +16,7 @@ public struct Diagnostic: Error, Sendable, Equatable {
     }
   }
 
-  /// A replacement that would mend it.
+  /// A replacement that corrects the error.
   public struct FixIt: Sendable, Equatable {
     public var location: SourceLocation
     public var replacement: String
@@ -28,9 +28,9 @@ public struct Diagnostic: Error, Sendable, Equatable {
 
   public var code: Code
   public var severity: Severity
-  /// What is wrong, one sentence without a full stop.
+  /// One sentence without a full stop.
   public var message: String
-  /// Nil only where no file is concerned.
+  /// Nil only if no file is concerned.
   public var location: SourceLocation?
   public var notes: [Note]
   /// What to do, one sentence.
@@ -52,19 +52,19 @@ public struct Diagnostic: Error, Sendable, Equatable {
 }
 
 extension Diagnostic {
-  /// All of it on one line, for a log: `search.yaml:12:7: error[RX203]: message; help`.
+  /// The diagnostic on one line, for a log: `search.yaml:12:7: error[RX203]: message; help`.
   public var line: String {
     (location.map { "\($0): " } ?? "") + "\(severity.rawValue)[\(code.name)]: \(message)"
       + (help.map { "; \($0)" } ?? "")
   }
 
-  /// A stable name of one kind of mistake; never reused.
+  /// The stable code of a kind of error; never reused.
   ///
-  /// Ranges: RX1xx text and YAML, RX2xx the grammar of the pipeline file, RX3xx names and wiring,
-  /// RX4xx expressions, RX5xx events at run time, RX6xx tests, RX7xx the environment, RX9xx ourselves.
+  /// Ranges: RX1xx text and YAML, RX2xx the grammar of the pipeline file, RX3xx names and wiring, RX4xx expressions,
+  /// RX5xx events at run time, RX6xx tests, RX7xx the environment, RX9xx rxd itself.
   public struct Code: Sendable, Hashable {
     public let name: String
-    /// What the code means, one sentence; shown by `rxd explain CODE` and in the reference.
+    /// The meaning of the code, one sentence; shown by `rxd explain CODE` and in the reference.
     public let summary: String
     public let severity: Severity
 
@@ -79,7 +79,7 @@ extension Diagnostic {
   }
 }
 
-/// Collects what a phase finds wrong; phases go on after an error to find the next one.
+/// Collects the diagnostics of a phase; phases continue after an error to find the next one.
 public struct Diagnostics: Sendable {
   public private(set) var all: [Diagnostic] = []
   public init() {}
@@ -87,7 +87,7 @@ public struct Diagnostics: Sendable {
   public mutating func report(contentsOf other: [Diagnostic]) { all += other }
   public var hasErrors: Bool { all.contains { $0.severity == .error } }
 
-  /// Collects what `body` finds wrong with `text`, without words that would show a secret in it.
+  /// Collects the diagnostics of `body` for `text`, without quoting secrets in it.
   mutating func concealing<Result>(
     _ text: LocatedText, _ body: (inout Diagnostics) -> Result
   ) -> Result {

@@ -1,7 +1,6 @@
 extension DiagnosticRenderer {
-  /// One JSON document: an array of objects with `file`, `line`, `column`, `endLine`, `endColumn`
-  /// (one past the last code point), `code`, `severity`, `message`, `help`, `notes`, `fixes`. What is
-  /// not known is null.
+  /// One JSON document: an array of objects with `file`, `line`, `column`, `endLine`, `endColumn` (one past the last
+  /// code point), `code`, `severity`, `message`, `help`, `notes`, `fixes`. Unknown values are null.
   public func json(_ diagnostics: [Diagnostic]) -> String {
     let items = Self.ordered(diagnostics).map { diagnostic -> JSONText in
       .object(
@@ -49,7 +48,7 @@ extension DiagnosticRenderer {
     )
   }
 
-  /// A SARIF 2.1.0 log with one run; its rules are the table of codes.
+  /// A SARIF 2.1.0 log with one run; its rules are all codes.
   public func sarif(_ diagnostics: [Diagnostic]) -> String {
     var rules = Diagnostic.Code.all
     var index: [String: Int] = [:]
@@ -201,7 +200,7 @@ extension DiagnosticRenderer {
   }
 }
 
-/// A JSON document about to be written.
+/// A JSON document to be written.
 public indirect enum JSONText: Sendable {
   case null
   case bool(Bool)
@@ -210,7 +209,7 @@ public indirect enum JSONText: Sendable {
   case array([JSONText])
   case object([(String, JSONText)])
 
-  /// Indented, without a line end behind it.
+  /// The indented text, without a final line feed.
   public var text: String {
     var result = ""
     write(to: &result, indent: 0)
@@ -247,7 +246,7 @@ public indirect enum JSONText: Sendable {
     }
   }
 
-  /// Escapes what JSON asks for, and what some readers take for a line end or a terminal command.
+  /// Escapes what JSON requires, and what some readers take for a line end or a terminal command.
   static func quote(_ text: String, to result: inout String) {
     result += "\""
     for scalar in text.unicodeScalars {

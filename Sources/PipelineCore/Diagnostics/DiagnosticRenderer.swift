@@ -2,7 +2,7 @@
 public enum ColorMode: String, Sendable, CaseIterable {
   case auto, always, never
 
-  /// `isTerminal` is about the stream written to; `noColor` whether NO_COLOR is set and not empty.
+  /// `isTerminal`: whether the stream written to is a terminal; `noColor`: whether NO_COLOR is set and not empty.
   public func isEnabled(isTerminal: Bool, noColor: Bool) -> Bool {
     switch self {
     case .always: true
@@ -12,13 +12,13 @@ public enum ColorMode: String, Sendable, CaseIterable {
   }
 }
 
-/// Writes diagnostics for people and for programs. Every form is ordered by file, then by place.
+/// Writes diagnostics for people and for programs, ordered by file and location.
 public struct DiagnosticRenderer: Sendable {
   public var colors = false
   /// Only ``text(_:)`` has limits; the other forms are complete.
   public var maximumErrors = 50
   public var maximumBytes = 64 << 10
-  /// Stands in SARIF.
+  /// The version in SARIF.
   public var toolVersion = ""
 
   public init(colors: Bool = false, toolVersion: String = "") {
@@ -26,8 +26,8 @@ public struct DiagnosticRenderer: Sendable {
     self.toolVersion = toolVersion
   }
 
-  /// As a good compiler writes: each with its line, marks under the place, notes, help and fixes; at
-  /// the end a line that counts. Empty if there are none.
+  /// A report like a compiler's: each diagnostic with its line, marks, notes, help and fixes; at the end a line with
+  /// the number of errors. Empty if there are none.
   public func text(_ diagnostics: [Diagnostic]) -> String {
     if diagnostics.isEmpty { return "" }
     let ordered = Self.ordered(diagnostics)
@@ -64,7 +64,7 @@ public struct DiagnosticRenderer: Sendable {
     return counts.joined(separator: ", ") + place
   }
 
-  /// Those without a place first, then by file name and offset; otherwise as they came.
+  /// Sorted: those without a location first, then by file name and offset; otherwise in their order.
   static func ordered(_ diagnostics: [Diagnostic]) -> [Diagnostic] {
     diagnostics.enumerated().sorted { a, b in
       let (first, second) = (a.element.location, b.element.location)
@@ -132,7 +132,7 @@ public struct DiagnosticRenderer: Sendable {
     let place = location.text.position(at: location.offset)
     let name = Printable.cut(location.text.name, limit: 200)
     var block = margin + paint("-->", .gutter) + " \(name):\(place.line):\(place.column)\n"
-    // Behind the last line there is nothing to show.
+    // After the last line there is nothing to show.
     if location.text.lineRange(place.line).isEmpty, location.offset >= location.text.bytes.count {
       return block
     }
@@ -148,7 +148,7 @@ public struct DiagnosticRenderer: Sendable {
     return block + paint(marks, style) + "\n"
   }
 
-  /// `place`: what the reader sees marked; a fix elsewhere says what it replaces.
+  /// `place`: the marked location; a fix elsewhere names what it replaces.
   static func words(_ fix: Diagnostic.FixIt, _ place: SourceLocation? = nil) -> String {
     let isElsewhere = place.map { $0 != fix.location } ?? false
     let old = Printable.cut(

@@ -1,6 +1,6 @@
-/// What other libraries and daemons call our things.
+/// The names of other libraries and daemons for components, keys and parameters.
 ///
-/// None of them is accepted: a file has one spelling. They lead to a message that names ours.
+/// None of them is accepted: each thing has one name. They lead to a message with that name.
 enum ForeignNames {
   struct ForeignName: Sendable {
     var ours: String
@@ -8,7 +8,7 @@ enum ForeignNames {
     var help: String
   }
 
-  /// What has nothing of the kind here, and what to do instead: a sentence.
+  /// For a name without a counterpart: what to do instead, a sentence.
   static func nothing(for name: String) -> String? {
     advice[name] ?? advice[Suggestion.camelCase(name)]
       ?? (name.hasPrefix("RAC") || name.hasPrefix("rac_")
@@ -59,7 +59,7 @@ enum ForeignNames {
     ("What an event is asked for is known by then: 'map', 'set' and 'unset' change it", "clone rewrite_tag modify"),
   ]
 
-  /// A word may mean several things of ours, by its place; the first that the place knows is meant.
+  /// A name may have several counterparts; the first that is valid in its context is meant.
   static let table: [String: [ForeignName]] = {
     var table: [String: [ForeignName]] = [:]
     for (ours, help, names) in rows {
@@ -69,7 +69,7 @@ enum ForeignNames {
     return table
   }()
 
-  /// Our name, what to do (empty: only the name differs), theirs.
+  /// The name here, the help (empty if only the name differs), the foreign names.
   private static let rows: [(ours: String, help: String, names: String)] = [
     // Time
     (

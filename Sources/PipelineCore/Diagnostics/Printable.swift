@@ -1,14 +1,14 @@
-/// Makes untrusted text fit to stand in a message: one line, no control characters, not long.
+/// Makes untrusted text safe for a message: one line, no control characters, limited length.
 public enum Printable {
   /// The most characters of a value that a message shows.
   public static let maximumLength = 80
 
-  /// Between quotes, fit for a terminal.
+  /// The text in quotes, safe for a terminal.
   package static func quote(_ text: String) -> String { "'\(cut(text, limit: 300))'" }
 
-  /// At most `limit` code points of `text`, with controls escaped, `…` in place of what was left out.
+  /// At most `limit` code points of `text`, with control characters escaped, and `…` for the rest.
   public static func cut(_ text: some Sequence<UInt8>, limit: Int = maximumLength) -> String {
-    // Four bytes are the most that one code point takes; the rest need not be looked at.
+    // A code point has at most four bytes; the rest need not be decoded.
     let bytes = Array(text.prefix((limit + 1) * 4))
     var result = ""
     var count = 0
@@ -46,8 +46,8 @@ public enum Printable {
     }
   }
 
-  /// What must reach neither a terminal nor a log as it is: the one rule for diagnostics, the log and encoders that
-  /// write to a terminal.
+  /// Whether a code point must not be written to a terminal or a log: the common rule of diagnostics, the log and
+  /// encoders for terminals.
   static func isHidden(_ value: UInt32) -> Bool { isControl(value) || isInvisible(value) }
 
   /// The control characters of ASCII and of Unicode's second block, and DEL.

@@ -1,18 +1,18 @@
-/// One line of a source with a marked range, ready for a terminal with a fixed-width font.
+/// One line of a source with a marked range, for a terminal with a fixed-width font.
 ///
-/// Tabs become spaces, wide characters take two columns and combining ones none, and whatever could
-/// drive the terminal is escaped; the marks stand under what they mean.
+/// Tabs become spaces, wide characters take two columns and combining ones none, and control sequences are escaped; the
+/// marks are aligned with the text.
 struct SourceExcerpt {
   let line: Int
   let text: String
-  /// Columns before the marks, and how many marks.
+  /// The number of columns before the marks, and of marks.
   let indent: Int
   let width: Int
 
   static let tabWidth = 4
-  /// Columns of text at most; more is left out on either side of the marks.
+  /// The largest width; more is left out on either side of the marks.
   static let maximumWidth = 100
-  /// What stays visible before the marks when the start of the line is left out.
+  /// The visible width before the marks if the start of the line is left out.
   private static let context = 40
 
   init(_ location: SourceLocation) {
@@ -22,7 +22,7 @@ struct SourceExcerpt {
     let range = source.lineRange(line)
     let markEnd = min(max(offset, location.offset + location.length), range.upperBound)
 
-    // A line may have a mebibyte: only what is near the mark is looked at.
+    // A line may have a mebibyte: only the part near the mark is decoded.
     var start = range.lowerBound
     if offset - start > 4096 {
       start = offset - 400
@@ -104,7 +104,7 @@ struct SourceExcerpt {
   }
 }
 
-/// How many columns a terminal gives a code point.
+/// The number of terminal columns of a code point.
 enum TerminalWidth {
   static func columns(of scalar: Unicode.Scalar) -> Int {
     let value = scalar.value

@@ -1,8 +1,8 @@
-/// The text of one file, with what is needed to find lines in it.
+/// The text of one file, with an index of its lines.
 public final class SourceText: Sendable {
-  /// As the user named it; `<stdin>` or `<expression>` where there is no file.
+  /// The name given by the user; `<stdin>` or `<expression>` without a file.
   public let name: String
-  /// What text from standard input is named.
+  /// The name of text from standard input.
   public static let standardInputName = "<stdin>"
   public let bytes: [UInt8]
   /// Byte offset of the first byte of each line.
@@ -74,32 +74,31 @@ extension SourceLocation: CustomStringConvertible {
   }
 }
 
-/// A text that a user wrote inside a file, whose every byte knows where it stands there.
+/// A text inside a file, with the file location of every byte.
 ///
-/// The text of an expression in a block scalar, between quotes, or after interpolation is not a slice
-/// of the file: `offsets[i]` is the file offset of byte `i` of ``text``, and `offsets[count]` that of
-/// its end.
+/// The text of an expression in a block scalar, in quotes, or after interpolation is not a slice of the file:
+/// `offsets[i]` is the file offset of byte `i` of ``text``, and `offsets[count]` that of its end.
 public struct LocatedText: Sendable, Equatable {
   public var text: [UInt8]
   public var source: SourceText
   public var offsets: [Int32]
-  /// How the file writes texts around it: a fix must be written the same way.
+  /// How the file quotes the text: a fix must be written the same way.
   public enum Quoting: Sendable {
-    /// As in a block scalar: everything stands for itself.
+    /// As in a block scalar: every character is literal.
     case none
-    /// Without quotes: some characters would end the text or make it something else.
+    /// Without quotes: some characters would end the text or change its kind.
     case plain
     case single, double
   }
   public var quoting = Quoting.none
-  /// The parts of ``text`` that are secrets, in order: they may be shown nowhere. Print ``shown``.
+  /// The secret parts of ``text``, in order: they must not be printed. Print ``shown``.
   public internal(set) var secrets: [Range<Int>] = []
-  /// The parts of ``text`` that stand for a `${...}` of the file, in order; each of their bytes has its offset.
+  /// The parts of ``text`` inserted for a `${...}`, in order; each of their bytes has its offset.
   public internal(set) var insertions: [Range<Int>] = []
-  /// A secret was put in.
+  /// Whether a secret was inserted.
   public var isSecret: Bool { !secrets.isEmpty }
 
-  /// `offsets` holds one more element than `text`.
+  /// `offsets` has one more element than `text`.
   public init(text: [UInt8], source: SourceText, offsets: [Int32]) {
     self.text = text
     self.source = source
@@ -115,7 +114,7 @@ public struct LocatedText: Sendable, Equatable {
 
   public var string: String { String(decoding: text, as: UTF8.self) }
 
-  /// Where bytes `start ..< end` of the text stand in the file: of what was put in, the whole `${...}`.
+  /// The file location of bytes `start ..< end` of the text; for inserted text, the whole `${...}`.
   public func location(_ start: Int, _ end: Int) -> SourceLocation {
     let start = min(max(start, 0), text.count)
     let end = min(max(end, start), text.count)
@@ -127,7 +126,7 @@ public struct LocatedText: Sendable, Equatable {
     return SourceLocation(source, offset: from, length: max(to - from, 0))
   }
 
-  /// The part from `start` to `end`, with its places.
+  /// The part from `start` to `end`, with its locations.
   func slice(_ start: Int, _ end: Int) -> LocatedText {
     var part = LocatedText(text: Array(text[start..<end]), source: source, offsets: Array(offsets[start...end]))
     part.quoting = quoting == .plain ? .none : quoting
@@ -140,10 +139,10 @@ public struct LocatedText: Sendable, Equatable {
     return part
   }
 
-  /// The text with `(secret)` in place of each secret: what may be printed.
+  /// The text with `(secret)` in place of each secret, for printing.
   public var shown: [UInt8] { shown(0, text.count) }
 
-  /// Bytes `start ..< end` of the text with `(secret)` in place of each secret that they touch.
+  /// Bytes `start ..< end` of the text with `(secret)` in place of each secret that they overlap.
   public func shown(_ start: Int, _ end: Int) -> [UInt8] {
     var result: [UInt8] = []
     var at = start
@@ -156,17 +155,17 @@ public struct LocatedText: Sendable, Equatable {
     return result
   }
 
-  /// What stands for a secret wherever a text is printed.
+  /// The text printed for a secret.
   public static let mask = "(secret)"
 
-  /// A diagnostic of this text. Where it is about a secret, or its words hold a part of one, neither its reason nor
-  /// its remedy remain, for both may quote the secret; the kind of the mistake and its place do.
+  /// A diagnostic of this text. If it concerns a secret, or quotes a part of one, its message and help are removed,
+  /// because both may quote the secret; the code and the location stay.
   func concealing(_ diagnostic: Diagnostic) -> Diagnostic {
     guard isSecret else { return diagnostic }
     let words =
       ([diagnostic.message, diagnostic.help ?? ""] + diagnostic.notes.map(\.message)
       + diagnostic.fixIts.map(\.replacement)).map { Array($0.utf8) }
-    // Messages cut and escape what they quote, so that a part of a secret is enough to hide them.
+    // Messages truncate and escape quoted text, so a part of a secret is enough to hide them.
     let quotes = secrets.contains { secret in
       let value = text[secret]
       let size = min(value.count, 4)
@@ -186,7 +185,7 @@ public struct LocatedText: Sendable, Equatable {
       at: diagnostic.location, severity: diagnostic.severity, help: diagnostic.code.summary)
   }
 
-  /// Replaces bytes `start ..< end` by `replacement`, written as the quotes around the text ask for.
+  /// Replaces bytes `start ..< end` by `replacement`, escaped for the quotes around the text.
   public func fix(_ start: Int, _ end: Int, _ replacement: String) -> Diagnostic.FixIt {
     var written = replacement
     switch quoting {
@@ -204,8 +203,8 @@ public struct LocatedText: Sendable, Equatable {
     return Diagnostic.FixIt(location(start, end), written)
   }
 
-  /// Replaces the whole text, its quotes in the file included, by `replacement` between double quotes: a text that
-  /// has quotes of its own.
+  /// Replaces the whole text, including its quotes in the file, by `replacement` in double quotes: for a text that
+  /// contains quotes.
   func rewritten(_ replacement: String) -> Diagnostic.FixIt {
     var place = location
     let mark: UInt8? = quoting == .single ? 0x27 : quoting == .double ? 0x22 : nil
@@ -221,7 +220,7 @@ public struct LocatedText: Sendable, Equatable {
     return Diagnostic.FixIt(place, "\"\(escaped)\"")
   }
 
-  /// Whether YAML would take a text without quotes for something else.
+  /// Whether YAML would read a text without quotes as something else.
   private static func needsQuotes(_ text: String, isFirst: Bool) -> Bool {
     let bytes = Array(text.utf8)
     if isFirst, let first = bytes.first, "!&*|>@`%#'\"-?[{".utf8.contains(first) { return true }
@@ -238,7 +237,7 @@ public struct LocatedText: Sendable, Equatable {
     return String(result)
   }
 
-  /// Where the whole text stands.
+  /// The location of the whole text.
   public var location: SourceLocation { location(0, text.count) }
 
   public static func == (a: LocatedText, b: LocatedText) -> Bool {

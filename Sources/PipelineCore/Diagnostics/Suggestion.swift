@@ -1,11 +1,11 @@
-/// Finds the name that somebody meant.
+/// Finds the name that was probably meant.
 public enum Suggestion {
   /// The known name nearest to `name`, nil if none is near. Of equally near ones the first wins.
   ///
   /// The distance counts insertions, deletions, substitutions and swaps of neighbours; a change of
   /// case, or of `_` and `-`, costs nothing. Near is up to a third of the length.
   public static func nearest(to name: String, among known: some Sequence<String>) -> String? {
-    // Nobody means a known name with a text this long.
+    // A text this long is no misspelt name.
     guard name.utf8.count <= 64 else { return nil }
     let wanted = folded(name)
     var best: (name: String, distance: Int)?
@@ -19,9 +19,9 @@ public enum Suggestion {
     return best?.name
   }
 
-  /// A sentence that leads from an unknown name to a known one, for `help`; nil if nothing fits.
+  /// A sentence for `help` that leads from an unknown name to a known one; nil if none is similar.
   ///
-  /// Says "did you mean"; a rival's name gets the reason. The name itself is a `FixIt`'s replacement.
+  /// It is "Did you mean", or the explanation of a foreign name. The name itself is the replacement of a `FixIt`.
   public static func correction(
     for name: String, among known: some Collection<String>
   ) -> (name: String, help: String)? {
@@ -36,10 +36,10 @@ public enum Suggestion {
     return nearest(to: name, among: known).map { ($0, "Did you mean '\($0)'?") }
   }
 
-  /// What to do where others have something that is not here, a sentence; nil: the name is not known.
+  /// What to do for a foreign name without a counterpart, a sentence; nil: the name is unknown.
   public static func nothing(for name: String) -> String? { ForeignNames.nothing(for: name) }
 
-  /// What a name of other libraries and daemons is called here, and why, whatever its place; nil: it is not known.
+  /// The name here for a foreign name, and the explanation, in any context; nil: it is unknown.
   public static func otherName(_ name: String) -> (name: String, help: String)? {
     (ForeignNames.table[name] ?? ForeignNames.table[camelCase(name)])?.first.map { ($0.ours, $0.help) }
   }
@@ -54,7 +54,7 @@ public enum Suggestion {
     return quoted.dropLast().joined(separator: ", ") + " and " + last
   }
 
-  /// `combine_latest` and `combine-latest` as `combineLatest`; other names as they are.
+  /// `combine_latest` and `combine-latest` as `combineLatest`; other names unchanged.
   public static func camelCase(_ name: String) -> String {
     guard name.utf8.contains(0x5F) || name.utf8.contains(0x2D) else { return name }
     var result: [UInt8] = []
@@ -77,7 +77,7 @@ public enum Suggestion {
     }
   }
 
-  /// Damerau-Levenshtein (neighbours swapped once), nil above the bound.
+  /// The Damerau-Levenshtein distance (adjacent swaps once), nil if it exceeds the bound.
   static func distance(_ a: [UInt8], _ b: [UInt8], atMost bound: Int) -> Int? {
     guard bound >= 0, abs(a.count - b.count) <= bound else { return nil }
     var beforeLast = [Int](repeating: 0, count: b.count + 1)

@@ -14,7 +14,7 @@ public struct TextEdit: Sendable, Equatable {
 }
 
 extension [TextEdit] {
-  /// In the order of the text; what is put in at a place comes before what begins there.
+  /// In the order of the text; an insertion comes before an edit at the same offset.
   var inOrder: [TextEdit] {
     enumerated().sorted { a, b in
       a.element.offset != b.element.offset
@@ -24,13 +24,13 @@ extension [TextEdit] {
     }.map(\.element)
   }
 
-  /// Whether no two change the same bytes.
+  /// Whether no two edits overlap.
   var areApart: Bool {
     let ordered = inOrder
     return zip(ordered, ordered.dropFirst()).allSatisfy { $0.end <= $1.offset }
   }
 
-  /// The part `range` of `bytes` with the changes that lie in it.
+  /// The part `range` of `bytes` with the edits inside it.
   func applied(to bytes: [UInt8], in range: Range<Int>) -> [UInt8] {
     var result: [UInt8] = []
     var at = range.lowerBound
@@ -42,7 +42,7 @@ extension [TextEdit] {
     return result + bytes[at..<range.upperBound]
   }
 
-  /// The lines that change, old ones behind `-`, new ones behind `+`, each group under its place.
+  /// The changed lines, old ones with `-`, new ones with `+`, each group under its location.
   public func difference(of source: SourceText) -> String {
     let bytes = source.bytes
     var text = ""
@@ -50,7 +50,7 @@ extension [TextEdit] {
     while let first = rest.popFirst() {
       let start = source.lineRange(source.position(at: first.offset).line).lowerBound
       var end = lineEnd(bytes, Swift.max(first.end, first.offset))
-      // Neighbours are shown together.
+      // Adjacent edits are shown together.
       while let next = rest.first, next.offset <= end {
         end = Swift.max(end, lineEnd(bytes, next.end))
         rest = rest.dropFirst()
@@ -66,7 +66,7 @@ extension [TextEdit] {
     return text
   }
 
-  /// Behind the line end of the line in which a change ends.
+  /// The offset after the line in which an edit ends.
   private func lineEnd(_ bytes: [UInt8], _ offset: Int) -> Int {
     if offset > 0, offset <= bytes.count, bytes[offset - 1] == 0x0A { return offset }
     return bytes[offset...].firstIndex(of: 0x0A).map { $0 + 1 } ?? bytes.count

@@ -36,7 +36,7 @@ struct Check: ParsableCommand {
   }
 }
 
-/// What `check` is to do, however it was said.
+/// The settings of `check`, from any command line.
 struct CheckSettings {
   var input = InputSettings()
   var denyWarnings = false

@@ -1,6 +1,6 @@
 import ArgumentParser
 
-/// `rxd completion`: scripts that let a shell complete verbs, options and files.
+/// `rxd completion`: scripts with which a shell completes verbs, options and files.
 struct Completion: ParsableCommand {
   static let configuration = CommandConfiguration(
     abstract: "Prints a completion script for bash, zsh or fish.",
@@ -25,7 +25,7 @@ struct Completion: ParsableCommand {
     Console.print(Self.offeringFiles(Rxd.completionScript(for: known), shell))
   }
 
-  /// The script with pipeline files in the place of a verb, too: `rxd FILE` runs one.
+  /// The script, extended by pipeline files in place of a verb: `rxd FILE` runs one.
   private static func offeringFiles(_ script: String, _ shell: Shell) -> String {
     func insert(_ text: String, below mark: String) -> String {
       let bytes = Array(script.utf8)

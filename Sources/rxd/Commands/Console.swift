@@ -4,7 +4,7 @@ import PipelineCore
 import PipelineRuntime
 import Transport
 
-/// How a process ends, after sysexits.h.
+/// Exit statuses, after sysexits.h.
 enum ExitStatus {
   static let success = ExitCode(0)
   /// A pipeline or a test failed.
@@ -13,18 +13,18 @@ enum ExitStatus {
   /// An input file is missing.
   static let noInput = ExitCode(66)
   static let unavailable = ExitCode(69)
-  /// The system refuses memory.
+  /// The system has no memory.
   static let system = ExitCode(71)
   static let inputOutput = ExitCode(74)
-  /// Something that is in use by somebody else.
+  /// Something is in use by another process.
   static let temporary = ExitCode(75)
   /// A pipeline file does not compile.
   static let configuration = ExitCode(78)
 }
 
-/// The two streams that verbs write to.
+/// The output streams of the verbs.
 enum Console {
-  /// Writes to standard output. Ends the process, quietly, when nobody reads any more.
+  /// Writes to standard output. Ends the process quietly when the reader has gone away.
   static func print(_ text: String, terminator: String = "\n") {
     write(Array((text + terminator).utf8))
   }
@@ -39,9 +39,9 @@ enum Console {
     }
   }
 
-  /// Writes a line to standard error. Nothing can be done where that fails.
+  /// Writes a line to standard error. A failure is ignored.
   static func printError(_ message: String) {
-    // Line feeds lay it out; what else may stand in a path or an error's text is escaped.
+    // Line feeds are layout; other control characters in a path or a message are escaped.
     note(
       "rxd: "
         + message.split(separator: "\n", omittingEmptySubsequences: false)

@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// What tests have reached, as a table with a line for each file, and what they have not, a line for each place.
+/// The coverage of tests, as a table with a line for each file, and the uncovered points, a line each.
 struct CoverageTable {
   private let files: [(name: String, points: [TestCoverage.Point])]
 
@@ -8,7 +8,7 @@ struct CoverageTable {
 
   var total: TestCoverage.Share { TestCoverage.Share(files.flatMap(\.points)) }
 
-  /// `87 %`, never rounded up to all.
+  /// `87 %`, never rounded up to 100.
   static func shown(_ share: TestCoverage.Share) -> String { "\(Int(share.percent)) %" }
 
   var text: String {

@@ -14,7 +14,7 @@ struct Describe: ParsableCommand {
     completion: .list(Describe.known))
   var name: String
 
-  /// Everything that has a page.
+  /// All names with a page.
   static var known: [String] {
     var seen: Set<String> = []
     let all =
@@ -27,7 +27,7 @@ struct Describe: ParsableCommand {
     let function = FunctionRegistry.described(name)
     let words = DescribedWord.named(name)
     if entries.isEmpty, function == nil, words.isEmpty {
-      // What others call it says more than what is spelt alike.
+      // A foreign name is a better hint than a similar spelling.
       let help =
         Suggestion.otherName(name).map { "\($0.help); see 'rxd describe \($0.name)'" } ?? Suggestion.nothing(for: name)
         ?? Suggestion.correction(for: name, among: Self.known)?.help ?? "'rxd list' shows what there is"
@@ -93,7 +93,7 @@ struct Describe: ParsableCommand {
     return page
   }
 
-  /// What a running one keeps, a sentence at least.
+  /// The memory of a running component, at least a sentence.
   static func kept(_ entry: CatalogueEntry) -> String {
     [entry.memory.isEmpty ? "Nothing." : entry.memory, entry.persistence.meaning ?? ""].filter { !$0.isEmpty }
       .joined(separator: " ")
@@ -111,7 +111,7 @@ struct Describe: ParsableCommand {
     return page
   }
 
-  /// Name, type, default and help; the fields of records below them, indented.
+  /// Name, type, default and help; the fields of records follow, indented.
   static func rows(_ parameters: [ParameterInfo], depth: Int = 0) -> [[String]] {
     parameters.flatMap { info -> [[String]] in
       let fallback = info.isRequired ? "required" : info.defaultText.map { "default \($0)" } ?? ""
@@ -142,7 +142,7 @@ struct Describe: ParsableCommand {
     }
   }
 
-  /// The type in a word or two; what a record holds is listed below it.
+  /// The type in a word or two; the fields of a record are listed after it.
   static func typeName(_ shape: ParameterShape) -> String {
     switch shape {
     case .choice(let choices):
@@ -192,7 +192,7 @@ struct Describe: ParsableCommand {
 
 /// Text in columns.
 enum Layout {
-  /// Columns to fill: of the terminal, at most 100.
+  /// The width to fill: that of the terminal, at most 100.
   static let width: Int = {
     var size = winsize()
     if ioctl(1, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 { return min(100, max(40, Int(size.ws_col))) }
@@ -231,7 +231,7 @@ enum Layout {
         line += cell + String(repeating: " ", count: max(0, width - cell.unicodeScalars.count)) + "  "
       }
       let room = max(30, width - indent)
-      // A cell that is too wide pushes the help to a line of its own.
+      // After a cell that is too wide, the help starts a new line.
       if line.unicodeScalars.count > indent {
         text += line + "\n"
         line = String(repeating: " ", count: indent)

@@ -3,7 +3,7 @@ import PipelineCore
 /// A word of the pipeline file that is no component: a key, an option, an output, a variable, a format.
 struct DescribedWord {
   var name: String
-  /// What it is, behind the name: `option of a signal`.
+  /// The kind, shown after the name: `option of a signal`.
   var kind: String
   /// One sentence with a full stop.
   var summary: String
@@ -116,7 +116,7 @@ struct DescribedWord {
       example: "scan: { next: index }", seeAlso: ["scan", "aggregate"]),
   ]
 
-  /// The values of `decode` and `encode`, and what each can be told.
+  /// The values of `decode` and `encode`, and their parameters.
   private static let formats: [DescribedWord] = {
     var words: [DescribedWord] = []
     let decode = records(DecodeParameter.shape(range: nil))

@@ -3,7 +3,7 @@ import Glibc
 import PipelineCore
 import Transport
 
-/// `rxd eval`: one expression over events, or many by hand.
+/// `rxd eval`: one expression over events, or a session.
 struct Eval: ParsableCommand {
   static let configuration = CommandConfiguration(
     abstract: "Evaluates an expression for each event of standard input.",
@@ -76,7 +76,7 @@ struct Eval: ParsableCommand {
       return
     }
     let evaluation = Evaluation(checked, renderer, isText: text, isRaw: raw)
-    // At a terminal nothing is waited for that the expression does not want.
+    // On a terminal the command does not wait for input that the expression does not read.
     let isTerminal = input == nil && isatty(0) == 1
     if noInput || isTerminal && !checked.reads.contains(where: { $0.variable == "event" }) {
       evaluation.evaluate(.null, line: nil)
@@ -103,7 +103,7 @@ struct Eval: ParsableCommand {
   }
 }
 
-/// What an expression is made of, in words.
+/// The parts of an expression, in words.
 enum EvalExplanation {
   static func text(_ checked: CheckedExpression) -> String {
     let projection = Projection()

@@ -1,8 +1,8 @@
 import PipelineCore
 
-/// What may follow at the end of a line of an expression.
+/// Completions at the end of a line of an expression.
 enum EvalCompletion {
-  /// What was typed of the last name, and the names that begin so; sorted, each once.
+  /// The typed part of the last name, and the names that start with it; sorted, each once.
   static func choices(
     _ line: String, event: [UInt8], commands: [String]
   ) -> (typed: String, choices: [String]) {
@@ -15,7 +15,7 @@ enum EvalCompletion {
     let steps = token.split(separator: ".", omittingEmptySubsequences: false).map(String.init)
     let last = steps[steps.count - 1]
     var names: Set<String> = []
-    // Names with dots in them, such as math.greatest, and what can be called on its own.
+    // Names with dots, such as math.greatest, and functions that are called alone.
     var dotted: Set<String> = []
     for spec in FunctionRegistry.callable where spec.name.hasPrefix(token) && isGlobal(spec) {
       dotted.insert(spec.name + "(")
@@ -27,7 +27,7 @@ enum EvalCompletion {
       return (token, dotted.sorted())
     }
     if !dotted.isEmpty, !token.isEmpty { return (token, dotted.sorted()) }
-    // Behind a dot: fields of the event where the path is known, and methods.
+    // After a dot: fields of the event if the path is known, and methods.
     let isOptional = last.hasPrefix("?")
     let part = isOptional ? String(last.dropFirst()) : last
     if steps[0] == "event" {
@@ -35,7 +35,7 @@ enum EvalCompletion {
         of: event, at: steps[1..<(steps.count - 1)].map { $0.hasPrefix("?") ? String($0.dropFirst()) : $0 })
       where name.hasPrefix(part) { names.insert(name) }
     }
-    // A field that fits is what is meant.
+    // A matching field is what is meant.
     if !isOptional, names.isEmpty || part.isEmpty {
       for spec in FunctionRegistry.callable where spec.name.hasPrefix(part) && isMember(spec) {
         names.insert(spec.name + "(")
@@ -53,7 +53,7 @@ enum EvalCompletion {
     }
   }
 
-  /// Whether the end of the line lies within quotes.
+  /// Whether the end of the line is within quotes.
   private static func isInString(_ bytes: [UInt8]) -> Bool {
     var quote: UInt8?
     var at = 0
@@ -76,7 +76,7 @@ enum EvalCompletion {
     spec.isMacro ? spec.name != "has" && spec.name != "cel.bind" : spec.overloads.contains(where: \.isMember)
   }
 
-  /// The fields that the event has at a path and that can be written behind a dot.
+  /// The fields of the event at a path that can be written after a dot.
   private static func fields(of event: [UInt8], at path: [String]) -> [String] {
     let arena = Arena()
     let json = JSONParser()

@@ -4,15 +4,15 @@ import PipelineCore
 import PipelineRuntime
 import Transport
 
-/// `rxd eval` at a terminal: expressions are typed one after the other and evaluated on the current event.
+/// `rxd eval` on a terminal: evaluates typed expressions on the current event.
 final class EvalSession {
   private let renderer: DiagnosticRenderer
   private let isText: Bool
   private let isRaw: Bool
   private let historyPath: String?
-  /// The current event, as text; empty: null.
+  /// The current event as text; empty: null.
   private var event: [UInt8] = []
-  /// The events of a file, and which of them is the current one.
+  /// The events of a file, and the index of the current one.
   private var events: [[UInt8]] = []
   private var place = 0
   private var editor: OpaquePointer?
@@ -25,7 +25,7 @@ final class EvalSession {
     historyPath = keepsHistory ? Self.history() : nil
   }
 
-  /// The file of the history, after the XDG base directories; nil without a home.
+  /// The history file, by the XDG base directories; nil without a home.
   private static func history() -> String? {
     var state = ProcessEnvironment["XDG_STATE_HOME"] ?? ""
     if !state.hasPrefix("/") {
@@ -35,7 +35,7 @@ final class EvalSession {
     return state + "/rxd/history"
   }
 
-  /// Takes the events of a file; the first one is the current one.
+  /// Reads the events of a file; the first becomes the current one.
   func load(_ path: String) throws {
     let file = try Eval.open(path)
     var bytes: [UInt8] = []
@@ -88,7 +88,7 @@ final class EvalSession {
     rx_edit_load(editor, historyPath, Self.historyLines)
   }
 
-  /// The next line, or nil at the end of the input. Lines that were given up are skipped.
+  /// The next line, or nil at the end of the input. Cancelled lines are skipped.
   private func next() -> String? {
     guard let editor else {
       Console.print("> ", terminator: "")
@@ -106,7 +106,7 @@ final class EvalSession {
     guard let editor else { return }
     rx_edit_remember(editor, line)
     guard let historyPath else { return }
-    // Nothing is lost when the terminal goes away. Where it cannot be kept, it is not.
+    // The history is saved after each line, in case the terminal goes away; failures are ignored.
     var folder = ""
     for part in historyPath.split(separator: "/").dropLast() {
       folder += "/" + part
@@ -170,7 +170,7 @@ final class EvalSession {
     }
   }
 
-  /// What stands behind `event =`, if the line is an assignment.
+  /// The text after `event =`, if the line is an assignment.
   private static func assigned(_ text: String) -> String? {
     guard text.hasPrefix("event") else { return nil }
     let rest = text.dropFirst(5).drop { $0 == " " }
@@ -178,7 +178,7 @@ final class EvalSession {
     return String(rest.dropFirst()).trimmed
   }
 
-  /// JSON as it is, else an expression on the event as it was.
+  /// JSON literally, otherwise an expression on the current event.
   private func set(_ text: String) {
     let bytes = Array(text.utf8)
     let isDocument = bytes.withUnsafeBytes { JSONFailure(JSONParser().open($0, checking: .everything)) == nil }
@@ -222,7 +222,7 @@ final class EvalSession {
     let (typed, choices) = EvalCompletion.choices(
       line, event: isText ? [] : event, commands: Self.commands.map(\.name))
     guard let first = choices.first else { return 0 }
-    // As far as all of them agree.
+    // The common prefix of all choices.
     var common = Array(first.utf8)
     for choice in choices.dropFirst() {
       let bytes = Array(choice.utf8)
@@ -258,7 +258,7 @@ final class EvalSession {
 }
 
 extension String {
-  /// Without the spaces and tabs at both ends.
+  /// The text without spaces and tabs at both ends.
   fileprivate var trimmed: String {
     let start = drop { $0 == " " || $0 == "\t" }
     guard let end = start.lastIndex(where: { $0 != " " && $0 != "\t" }) else { return "" }

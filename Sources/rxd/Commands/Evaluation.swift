@@ -13,12 +13,12 @@ final class Evaluation {
   private let renderer: DiagnosticRenderer
   private let isText: Bool
   private let isRaw: Bool
-  /// Whether long results are laid out over several lines.
+  /// Whether long results are spread over several lines.
   var isPretty = false
   private let environment: OwnedValue
   private(set) var failures = 0
   private static let lineLimit = 16 << 20
-  /// Failures shown in full; the others are counted.
+  /// The number of failures shown in full; the others are counted.
   private static let shownFailures = 20
 
   /// The scope of expressions at the command line.
@@ -80,7 +80,7 @@ final class Evaluation {
     }
   }
 
-  /// One line as an event; `line` nil names no line in messages.
+  /// Evaluates one line as an event; without `line`, messages name no line.
   func event(_ bytes: UnsafeRawBufferPointer, _ line: Int?) {
     let place = line.map { "line \($0)" } ?? "the event"
     if isText {
@@ -132,7 +132,7 @@ final class Evaluation {
     if failures > Self.shownFailures { return }
     flush()
     let report = renderer.text([Diagnostic(.expressionFailed, message, at: location)])
-    // Without the count of errors, which stands at the end of a report.
+    // The report without its last line, the number of errors.
     let lines = report.split(separator: "\n", omittingEmptySubsequences: false)
     Console.note(lines.dropLast(3).joined(separator: "\n"))
   }
@@ -141,7 +141,7 @@ final class Evaluation {
     if failures > Self.shownFailures { Console.printError("\(failures - Self.shownFailures) more events failed") }
   }
 
-  /// What came out and was not written yet.
+  /// The results that have not been written yet.
   func takeOutput() -> [UInt8] {
     defer { output.clear() }
     return Array(output.bytes)

@@ -2,7 +2,7 @@ import ArgumentParser
 import PipelineCore
 import PipelineRuntime
 
-/// `rxd explain`: a plan in words, or what a diagnostic code means.
+/// `rxd explain`: a plan in words, or the meaning of a code.
 struct Explain: ParsableCommand {
   static let configuration = CommandConfiguration(
     abstract: "Prints the plan of a pipeline, or what a code such as RX203 means.",
@@ -64,7 +64,7 @@ struct Explain: ParsableCommand {
 }
 
 enum Codes {
-  /// When a code of its range is reported.
+  /// When a code of this range is reported.
   static func phase(_ code: Diagnostic.Code) -> String {
     switch code.name.dropFirst(2).first {
     case "1": "Reported while a file is read: text and YAML."

@@ -1,16 +1,16 @@
 import Glibc
 import PipelineCore
 
-/// Finds the files that the command line means: files, directories, `DIRECTORY/...` and patterns.
+/// Finds the files of the command line: files, directories, `DIRECTORY/...` and patterns.
 struct FileSelection {
-  /// How many files one process takes.
+  /// The limit of files in one process.
   static let limit = 1_000
 
   private(set) var paths: [String] = []
-  /// What does not exist or cannot be listed.
+  /// Paths that do not exist or cannot be listed.
   private(set) var missing: [Diagnostic] = []
 
-  /// Adds what `argument` stands for. A path that exists is itself, whatever characters it has.
+  /// Adds the files of `argument`. An existing path stands for itself, with any characters.
   mutating func add(_ argument: String) {
     if argument == "-" {
       append("-")
@@ -34,7 +34,7 @@ struct FileSelection {
     missing.append(Diagnostic(.unreadableFile, message, at: nil, help: help))
   }
 
-  /// What somebody may have meant who wrote the name of a file that is not there.
+  /// The name that was probably meant by the name of a missing file.
   private static func meant(by name: String) -> String? {
     let verbs = Rxd.configuration.subcommands.filter { $0.configuration.shouldDisplay }.map { $0._commandName }
     if verbs.contains(name) { return "A verb comes before its options and files: 'rxd \(name) ...'" }
@@ -51,7 +51,7 @@ struct FileSelection {
     return Suggestion.nearest(to: name, among: verbs).map { "Did you mean the verb '\($0)'?" }
   }
 
-  /// The visible entries of a directory in the order of their bytes; nil if it cannot be read, see `errno`.
+  /// The visible entries of a directory in byte order; nil if it cannot be read, see `errno`.
   private static func entries(of path: String) -> [String]? {
     guard let directory = opendir(path) else { return nil }
     defer { closedir(directory) }
@@ -65,7 +65,7 @@ struct FileSelection {
     return names.sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }
   }
 
-  /// Adds the pipeline files of a directory, which need not hold any.
+  /// Adds the pipeline files of a directory, which may have none.
   mutating func addDirectory(_ path: String, recursive: Bool, mayBeEmpty: Bool = false) {
     let before = paths.count
     guard let names = Self.entries(of: path) else {
@@ -103,7 +103,7 @@ struct FileSelection {
     if !paths.contains(path) { paths.append(path) }
   }
 
-  /// Tests that stand beside a pipeline are no pipelines.
+  /// Test files beside a pipeline are no pipelines.
   private static func isPipelineFile(_ name: String) -> Bool {
     (name.hasSuffix(".yaml") || name.hasSuffix(".yml")) && !name.hasSuffix("_test.yaml")
       && !name.hasSuffix("_test.yml")
@@ -117,7 +117,7 @@ struct FileSelection {
     return status.st_mode & S_IFMT == S_IFDIR ? .directory : .file
   }
 
-  /// A directory that is no symbolic link, so that walking a tree ends.
+  /// Whether the entry is a directory and no symbolic link, so that walking a tree ends.
   private static func isOwnDirectory(_ path: String) -> Bool {
     var status = stat()
     return lstat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR

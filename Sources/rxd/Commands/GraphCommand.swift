@@ -33,7 +33,7 @@ struct Graph: ParsableCommand {
     }
   }
 
-  /// Has graphviz lay out the drawing.
+  /// Renders the drawing with Graphviz.
   private static func render(_ dot: String) throws -> [UInt8] {
     do throws(PosixError) {
       let outcome = try Subprocess.run("dot", ["-Tsvg"], input: Array(dot.utf8))
@@ -52,7 +52,7 @@ struct Graph: ParsableCommand {
 }
 
 extension PipelineLoader {
-  /// The plan of one file, or the report of what is wrong with it and the exit.
+  /// The plan of one file; on errors prints the report and exits.
   static func plan(
     _ path: String, _ environment: EnvironmentOptions, _ color: ColorOptions
   ) throws -> Plan {
@@ -67,7 +67,7 @@ extension PipelineLoader {
   }
 }
 
-/// A program that takes input whole and gives output whole.
+/// Runs a program with its whole input, and reads its whole output.
 enum Subprocess {
   struct Outcome {
     var status: Int32
@@ -98,7 +98,7 @@ enum Subprocess {
       close(fromChild[0])
       throw PosixError("run", program, code: code)
     }
-    // The child reads all of its input before it writes: graphviz does, and nothing else is run so.
+    // The child reads all of its input before it writes, as Graphviz does; no other program is run this way.
     let sink = FileDescriptor(toChild[1], name: program, owned: false)
     try? sink.write(input)
     close(toChild[1])

@@ -2,7 +2,7 @@ import ArgumentParser
 import PipelineCore
 import PipelineRuntime
 
-/// `rxd list`: what pipeline files can name.
+/// `rxd list`: the components that pipeline files can name.
 struct List: ParsableCommand {
   static let configuration = CommandConfiguration(
     abstract: "Lists the sources, operators, combinations, commands, sinks, decoders, encoders and functions.",

@@ -10,7 +10,7 @@ enum LogFormat: String, CaseIterable, ExpressibleByArgument { case text, json }
 
 extension Services.Level: ExpressibleByArgument {}
 
-/// An option's value: from the command line, else from the variable `RXD_...`, else nil.
+/// The value of an option: from the command line, otherwise from the variable `RXD_...`, otherwise nil.
 func setting<Value: ExpressibleByArgument>(_ given: Value?, _ variable: String) throws -> Value? {
   if let given { return given }
   guard let text = ProcessEnvironment[variable], !text.isEmpty else { return nil }
@@ -23,7 +23,7 @@ func setting<Value: ExpressibleByArgument>(_ given: Value?, _ variable: String) 
   return value
 }
 
-/// The same for a flag: `RXD_...` is true or false, 1 or 0.
+/// The value of a flag: from the command line, or `RXD_...` with true or false, 1 or 0.
 func flag(_ given: Bool, _ variable: String) throws -> Bool {
   if given { return true }
   switch ProcessEnvironment[variable]?.lowercased() {
@@ -34,7 +34,7 @@ func flag(_ given: Bool, _ variable: String) throws -> Bool {
   }
 }
 
-/// Which files, and what their `${...}` mean.
+/// The files, and the environment of their `${...}`.
 struct InputOptions: ParsableArguments {
   @Argument(
     help: ArgumentHelp(
@@ -66,14 +66,14 @@ struct InputOptions: ParsableArguments {
   func selection() throws -> FileSelection { try settings.selection() }
 }
 
-/// Which files, however it was said.
+/// The files, from any command line.
 struct InputSettings {
   var files: [String] = []
   var configs: [String] = []
   var directories: [String] = []
   var environment = EnvironmentSettings()
 
-  /// The files meant, or a usage error if none are.
+  /// The selected files, or a usage error if there are none.
   func selection() throws -> FileSelection {
     var selection = FileSelection()
     for argument in files + configs { selection.add(argument) }
@@ -122,7 +122,7 @@ struct EnvironmentOptions: ParsableArguments {
   func inputs() throws -> PipelineLoader.Inputs { try settings.inputs() }
 }
 
-/// What `${...}` means, however it was said.
+/// The environment of `${...}`, from any command line.
 struct EnvironmentSettings {
   var noEnvironment = false
   var envFile: [String] = []

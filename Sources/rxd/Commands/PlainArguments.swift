@@ -1,13 +1,13 @@
 import PipelineCore
 
-/// Reads the plain command lines that services and shells have, `rxd run FILE` and `rxd check FILE` with their usual
-/// options, without the argument parser: that one takes five milliseconds to build the tables of all verbs, which is as
-/// much as the rest of a start. Everything else, mistakes and help included, is the argument parser's.
+/// Parses the plain command lines of services and shells, `rxd run FILE` and `rxd check FILE` with their usual options,
+/// without the argument parser, which takes five milliseconds to build the tables of all verbs: as much as the rest of
+/// a start. The argument parser handles everything else, including errors and help.
 enum PlainArguments {
   case run(RunSettings)
   case check(CheckSettings)
 
-  /// Nil: the argument parser has to look.
+  /// Nil: the argument parser must parse.
   init?(_ arguments: some Sequence<String>) {
     var rest = Array(arguments)[...]
     guard let first = rest.first else { return nil }
@@ -19,7 +19,7 @@ enum PlainArguments {
     var input = InputSettings()
     while let word = rest.popFirst() {
       guard word.hasPrefix("-"), word != "-" else {
-        // A verb, or a misspelt one; a file without a verb has a point or a slash.
+        // A verb, or a misspelt one; a file without a verb contains a dot or a slash.
         if !hasVerb, input.files.isEmpty, !word.utf8.contains(where: { $0 == 0x2E || $0 == 0x2F }) { return nil }
         input.files.append(word)
         continue
@@ -30,7 +30,7 @@ enum PlainArguments {
         name = String(word[..<equals])
         attached = String(word[word.index(after: equals)...])
       }
-      /// What an option is given; what looks like an option is none.
+      /// The value of an option; a word that looks like an option is none.
       func value() -> String? {
         if let attached { return attached.isEmpty ? nil : attached }
         guard let next = rest.first, !next.hasPrefix("-") else { return nil }

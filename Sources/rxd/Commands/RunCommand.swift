@@ -49,7 +49,7 @@ struct Run: ParsableCommand {
   }
 }
 
-/// What `run` is to do, however it was said.
+/// The settings of `run`, from any command line.
 struct RunSettings {
   var input = InputSettings()
   var daemon = false
@@ -76,7 +76,7 @@ struct RunSettings {
     options.drainLimit = .seconds(Int64(limit))
 
     _ = try input.environment.inputs()
-    // Patterns, directories and variables are looked up anew at each reload.
+    // Patterns, directories and variables are read again at each reload.
     _ = try input.selection()
     let denied = try flag(denyWarnings, "RXD_DENY_WARNINGS")
     let input = input
@@ -111,9 +111,9 @@ struct RunSettings {
     _exit(supervisor.run(loaded))
   }
 
-  /// Before anything is read: what cannot be kept must not be begun.
+  /// Opened before anything is read: without storage for dead letters nothing must start.
   private func deadLetters(_ log: LogWriter) throws -> DeadLetters {
-    // The service manager may name several; the first is the unit's.
+    // The service manager may name several directories; the first is the unit's.
     let managed = ProcessEnvironment["STATE_DIRECTORY"]?.split(separator: ":").first.map(String.init)
     let named = [stateDirectory, ProcessEnvironment["RXD_STATE_DIR"], managed].compactMap { $0 }
     do throws(StateDirectory.Refusal) {
@@ -132,7 +132,7 @@ struct RunSettings {
     }
   }
 
-  /// Shows what is wrong with the files, and throws if nothing shall start.
+  /// Prints the errors of the files, and throws if nothing shall start.
   private func report(
     _ loaded: [PipelineLoader.Loaded], _ log: LogWriter, _ options: Supervisor.Options
   ) throws {
@@ -152,14 +152,14 @@ struct RunSettings {
       }
     }
     let broken = loaded.filter(\.hasErrors)
-    // A daemon runs the files that are sound; files named on the command line run all or none.
+    // A daemon runs the files without errors; files named on the command line run all or none.
     if broken.isEmpty || options.isDaemon && broken.count < loaded.count { return }
     throw broken.allSatisfy(\.isUnreadable) ? ExitStatus.noInput : ExitStatus.configuration
   }
 }
 
 extension PipelineLoader.Loaded {
-  /// Warnings made errors.
+  /// The diagnostics with warnings as errors.
   var withoutWarnings: Self {
     var result = self
     for index in result.diagnostics.indices where result.diagnostics[index].severity == .warning {
@@ -170,7 +170,7 @@ extension PipelineLoader.Loaded {
   }
 }
 
-/// How much is logged, and in which form.
+/// The log level and format.
 struct LogOptions: ParsableArguments {
   @Option(
     help: ArgumentHelp(
@@ -193,14 +193,14 @@ struct LogOptions: ParsableArguments {
   }
 }
 
-/// How much is logged, and in which form, however it was said.
+/// The log level and format, from any command line.
 struct LogSettings {
   var form: LogFormat?
   var level: Services.Level?
   var verbose = 0
   var quiet = 0
 
-  /// No form was asked for, so reports for people may be printed as they are.
+  /// No format was requested, so reports for people may be printed literally.
   var isPlain: Bool { form != .json && ProcessEnvironment["RXD_LOG_FORMAT"] != "json" }
 
   func writer() throws -> LogWriter {

@@ -2,7 +2,7 @@ import ArgumentParser
 import PipelineCore
 import PipelineRuntime
 
-/// `rxd schema`: what editors check pipeline files against.
+/// `rxd schema`: the schema with which editors check pipeline files.
 struct SchemaVerb: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "schema",

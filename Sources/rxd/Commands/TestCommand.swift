@@ -3,7 +3,7 @@ import PipelineCore
 import PipelineRuntime
 import Transport
 
-/// `rxd test`: the tests of pipeline files, on virtual time.
+/// `rxd test`: runs the tests of pipeline files in virtual time.
 struct Test: ParsableCommand {
   static let configuration = CommandConfiguration(
     abstract: "Runs the tests of pipeline files.",
@@ -142,7 +142,7 @@ struct Test: ParsableCommand {
 }
 
 extension PipelineLoader {
-  /// The tests of a file; what is wrong with them goes to `diagnostics`.
+  /// The tests of a file; their errors go to `diagnostics`.
   func tests(of loaded: Loaded, into diagnostics: inout Diagnostics) -> [PipelineTest] {
     loaded.compiled.tests(into: &diagnostics) { compile(loaded, overriding: $0)?.compiled }
   }

@@ -4,14 +4,14 @@ import PipelineCore
 import PipelineRuntime
 import Transport
 
-/// `rxd test --update` for one file: rewrites what failed, shows what has changed, and runs the tests again before
+/// `rxd test --update` for one file: rewrites failed expectations, shows the changes, and runs the tests again before
 /// it writes the file.
 struct TestFileUpdate {
   let front: PipelineLoader
   let loaded: PipelineLoader.Loaded
   let renderer: DiagnosticRenderer
 
-  /// What becomes of the tests. A file that cannot be rewritten faithfully stays as it is.
+  /// Updates the file and returns the new results. A file that cannot be rewritten faithfully stays unchanged.
   func apply(_ tests: [PipelineTest], _ cases: [TestReport.Case]) throws -> [TestReport.Case] {
     guard let source = loaded.source, loaded.path != "-" else {
       refuse([Diagnostic(.expectationNotRewritten, "standard input cannot be rewritten", at: nil)])
@@ -21,7 +21,7 @@ struct TestFileUpdate {
     var refusals: [Diagnostic] = []
     for (test, done) in zip(tests, cases) {
       let failures = done.result.failures
-      // What such a test would expect depends on when it is given up.
+      // The expectation of such a test would depend on the limit that ended it.
       let isEndless = failures.contains { $0.diagnostic.code == .testNeverQuiet }
       for failure in failures where !isEndless {
         guard let index = failure.expectation else { continue }
@@ -49,7 +49,7 @@ struct TestFileUpdate {
     if !refusals.isEmpty { Console.print(renderer.text(refusals), terminator: "") }
   }
 
-  /// The tests of the new text; nil if it is not understood.
+  /// Runs the tests of the new text; nil if it has errors.
   private func rerun(_ bytes: [UInt8], _ tests: [PipelineTest]) -> [TestReport.Case]? {
     let fresh = front.compile(loaded.path, SourceText(name: loaded.path, bytes: bytes))
     var diagnostics = Diagnostics()
@@ -60,14 +60,14 @@ struct TestFileUpdate {
     return Test.run(own, of: plan)
   }
 
-  /// Whether nothing fails that did not fail before, and something does not fail any more.
+  /// Whether no new test fails, and some failed test passes now.
   private static func holds(_ before: [TestReport.Case], _ after: [TestReport.Case]) -> Bool {
     let pairs = zip(before, after)
     return pairs.allSatisfy { $1.result.failures.count <= $0.result.failures.count }
       && pairs.contains { $1.result.failures.count < $0.result.failures.count }
   }
 
-  /// Writes the file, with the rights that it has, where it really is.
+  /// Writes the file with its present permissions, following links.
   private func write(_ bytes: [UInt8]) throws {
     var status = stat()
     let mode = stat(loaded.path, &status) == 0 ? status.st_mode & 0o7777 : 0o644

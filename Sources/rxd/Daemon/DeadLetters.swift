@@ -2,15 +2,15 @@ import Glibc
 import PipelineCore
 import Transport
 
-/// Where events go that were given up and that nobody reads: a file for each pipeline in the state directory; without one,
-/// or as long as the file cannot be written, the log.
+/// Stores rejected events without a reader: a file for each pipeline in the state directory; without one, or while the
+/// file cannot be written, the log.
 final class DeadLetters: Sendable {
   static let folder = "dead-letters"
-  /// The most bytes of a file; as much again may lie beside it, in `NAME.ndjson.1`.
+  /// The limit of a file in bytes; as much again may be in `NAME.ndjson.1`.
   static let bound = 16 << 20
 
   private let log: LogWriter
-  /// Ours as long as letters may come.
+  /// Locked as long as dead letters may come.
   private let state: StateDirectory?
   private let files: LineFiles?
 
@@ -27,7 +27,7 @@ final class DeadLetters: Sendable {
 
   var areKept: Bool { files != nil }
 
-  /// What takes those of one pipeline. Never waits for a file.
+  /// Writes the dead letters of one pipeline. Never waits for a file.
   func writer(_ pipeline: String) -> @Sendable (UnsafeRawBufferPointer) -> Void {
     let log = log
     guard let files else { return { log.reject($0) } }
@@ -36,12 +36,12 @@ final class DeadLetters: Sendable {
     }
   }
 
-  /// What still waits gets so long.
+  /// Writes queued dead letters for at most `limit`.
   func close(within limit: TimeSpan) { files?.close(within: limit) }
 
   private static func file(_ pipeline: String) -> String { "\(pipeline).ndjson" }
 
-  /// A letter is an object; when and of which pipeline come before what it says itself.
+  /// A dead letter is an object; the time and the pipeline come before its own members.
   private static func line(_ letter: UnsafeRawBufferPointer, of pipeline: String) -> [UInt8] {
     let line = OutputBuffer(capacity: letter.count + 128)
     line.append("{\"time\":\"")

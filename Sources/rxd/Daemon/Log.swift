@@ -5,26 +5,26 @@ import PipelineRuntime
 import Synchronization
 import Transport
 
-/// Writes the log to standard error, one line a record, whole lines only, without the secrets that the process has read.
-/// A caller never waits (``LogOutput``).
+/// Writes the log to standard error, one line for each record, whole lines only, with secrets masked. A caller never
+/// waits (``LogOutput``).
 final class LogWriter: Sendable {
   enum Form: Sendable {
     /// `rxd: warning: search: message`, for a person at a terminal.
     case terminal
-    /// The same behind a timestamp, for a file.
+    /// The same after a timestamp, for a file.
     case text
-    /// An object a line.
+    /// One JSON object a line.
     case json
-    /// Text behind a priority prefix; the journal adds the time.
+    /// Text after a priority prefix; the journal adds the time.
     case journal
     case journalJSON
   }
 
   let form: Form
-  /// Nothing below it is written; nil: nothing at all.
+  /// Lower levels are not written; nil: nothing is.
   let minimum: Logger.Level?
   private let limiter: Mutex<LogLimiter>
-  /// Called, from any thread, when a record was held back for the first time in a window.
+  /// Called on any thread when a record is suppressed for the first time in a window.
   private let onHeldBack: Mutex<(@Sendable () -> Void)?> = Mutex(nil)
   private let scratch = Mutex((line: OutputBuffer(capacity: 1024), shown: OutputBuffer(capacity: 1024)))
   private let output: LogOutput
@@ -42,10 +42,10 @@ final class LogWriter: Sendable {
     }
   }
 
-  /// Writes what standard error has not taken yet; gives up when it has taken nothing for `patience`.
+  /// Writes what standard error has not taken yet; stops when it takes nothing for `patience`.
   func flush(patience: TimeSpan) { output.flush(patience: patience) }
 
-  /// The form that suits where standard error leads to, unless `format` says one.
+  /// The form for the target of standard error, unless `format` is given.
   static func form(_ format: LogFormat?) -> Form {
     if let journal = ProcessEnvironment["JOURNAL_STREAM"], leadsTo(journal) {
       return format == .json ? .journalJSON : .journal
@@ -58,7 +58,7 @@ final class LogWriter: Sendable {
     }
   }
 
-  /// Whether standard error is the stream whose device and inode the variable names.
+  /// Whether standard error is the stream with the device and inode in the variable.
   private static func leadsTo(_ journal: String) -> Bool {
     var status = stat()
     guard fstat(2, &status) == 0 else { return false }
@@ -67,7 +67,7 @@ final class LogWriter: Sendable {
 
   func whenHeldBack(_ body: @escaping @Sendable () -> Void) { onHeldBack.withLock { $0 = body } }
 
-  /// The records of one component.
+  /// The logger of one component.
   func logger(_ component: String) -> Logger {
     var logger = Logger(label: "rxd") { _ in Handler(writer: self, component: component) }
     logger.logLevel = minimum ?? .critical
@@ -90,7 +90,7 @@ final class LogWriter: Sendable {
     put(level, component, message, fields)
   }
 
-  /// Writes what stands for the records held back so far; returns when to call again.
+  /// Writes the summaries of suppressed records; returns when to call again.
   func summarize(all: Bool = false) -> Instant? {
     let (due, next) = limiter.withLock { $0.summaries(at: all ? .distantFuture : SystemClock.shared.now) }
     for (key, count) in due {
@@ -100,10 +100,10 @@ final class LogWriter: Sendable {
     return next
   }
 
-  /// Writes a dead letter: a JSON object, `letter`.
+  /// Writes a dead letter, the JSON object `letter`.
   ///
-  /// As with warnings, only the first few of a kind in a while are written, and the rest are counted: what cannot be read
-  /// may be a whole input.
+  /// Like warnings, only the first few of a kind are written, and the rest are counted: a whole input may be
+  /// unreadable.
   func reject(_ letter: UnsafeRawBufferPointer) {
     guard let minimum, minimum <= .warning else { return }
     let kind = UnsafeRawBufferPointer(rebasing: letter.prefix(120))
@@ -122,7 +122,7 @@ final class LogWriter: Sendable {
         if form == .journalJSON { line.append("<4>") }
         Self.open(line, .warning)
         line.append("\"target\":\"rejected\",\"message\":\"event rejected\",\"rejected\":")
-        // An event of which only the outline was checked may be no JSON; the line must be.
+        // An event checked only in outline may be invalid JSON; the line must be valid.
         if Self.isDocument(letter) {
           line.append(letter)
         } else {
@@ -140,7 +140,7 @@ final class LogWriter: Sendable {
   }
 
   private static func isDocument(_ text: [UInt8]) -> Bool {
-    // The parser may read a little behind the text.
+    // The parser may read a few bytes past the text.
     (text + Array(repeating: 0x20, count: 64)).withUnsafeBytes {
       JSONParser().validate(UnsafeRawBufferPointer(rebasing: $0[..<text.count])) == nil
     }
@@ -207,7 +207,7 @@ final class LogWriter: Sendable {
     scratch.withLock { scratch in
       scratch.line.clear()
       body(scratch.line)
-      // Every form: what stands in it may come from events. Within JSON it can only be inside of texts.
+      // Masks every form: the text may come from events. In JSON, masks only inside texts.
       scratch.shown.clear()
       ControlEscaping.append(scratch.line.bytes, to: scratch.shown)
       scratch.shown.append(0x0A)
@@ -226,7 +226,7 @@ final class LogWriter: Sendable {
     }
   }
 
-  /// RFC 3339, UTC, milliseconds.
+  /// RFC 3339 in UTC with milliseconds.
   static func appendTimestamp(to line: OutputBuffer) {
     let wall = SystemClock.shared.wallTime
     var seconds = time_t(wall / 1_000_000_000)
@@ -240,7 +240,7 @@ final class LogWriter: Sendable {
         + (milliseconds < 100 ? "0" : "") + two(milliseconds) + "Z")
   }
 
-  /// What swift-log calls.
+  /// The handler for swift-log.
   private struct Handler: LogHandler {
     let writer: LogWriter
     let component: String
@@ -270,17 +270,17 @@ extension Services.Level {
   }
 }
 
-/// Holds back warnings and errors that repeat: the first five of a kind in ten seconds are written, the
-/// others counted. A kind is what one component says, numbers aside.
+/// Suppresses repeated warnings and errors: the first five of a kind in ten seconds are written, the others counted. A
+/// kind is a component's message without its numbers.
 struct LogLimiter {
   struct Key: Hashable {
     var component: String
     var level: Logger.Level
-    /// The message that opened the window.
+    /// The message that started the window.
     var message: String
     private var kind: [UInt8]
 
-    /// `kind`: how many bytes of the message tell what kind it is.
+    /// `kind`: how many bytes of the message determine its kind.
     init(component: String, message: String, level: Logger.Level, kind length: Int = 40) {
       self.component = component
       self.level = level
@@ -310,7 +310,7 @@ struct LogLimiter {
 
   static let burst = 5
   static let window = TimeSpan.seconds(10)
-  /// Kinds under watch at most; beyond them everything is written.
+  /// The limit of watched kinds; further ones are always written.
   static let maximumKinds = 1000
 
   private var windows: [Key: Window] = [:]
@@ -336,7 +336,7 @@ struct LogLimiter {
     return .write
   }
 
-  /// The kinds whose window has ended with records held back, and when the next one ends.
+  /// The kinds whose window has ended with suppressed records, and when the next one ends.
   mutating func summaries(at now: Instant) -> (due: [(Key, Int)], next: Instant?) {
     var due: [(Key, Int)] = []
     var next: Instant?

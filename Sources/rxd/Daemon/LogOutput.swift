@@ -3,21 +3,21 @@ import PipelineCore
 import Synchronization
 import Transport
 
-/// Standard error, as the log writes to it: a logging thread never waits for the reader.
+/// Standard error as the output of the log: a logging thread never waits for the reader.
 ///
-/// A line is written at once where it is taken at once. Otherwise it waits in a bounded buffer, and a thread writes it as soon as
-/// there is room. What does not fit into the buffer is dropped and counted; a line says how many are missing where they
-/// are missing.
+/// A line is written at once if standard error takes it. Otherwise it waits in a bounded buffer, and a thread writes it
+/// as soon as there is room. Lines that do not fit into the buffer are dropped and counted; a line in their place gives
+/// the number.
 final class LogOutput: Sendable {
-  /// Lines are taken as long as fewer bytes wait.
+  /// Lines are buffered up to this many bytes.
   static let bound = 1 << 20
 
   private struct State {
     var waiting: [UInt8] = []
-    /// So many bytes of `waiting` have been written.
+    /// How many bytes of `waiting` have been written.
     var written = 0
     var dropped = 0
-    /// A thread is writing what waits.
+    /// A thread is writing the buffer.
     var hasThread = false
 
     var left: Int { waiting.count - written }
@@ -25,7 +25,7 @@ final class LogOutput: Sendable {
 
   private let state = Mutex(State())
   private let target: Target
-  /// The line that says how many lines were dropped.
+  /// Makes the line that gives the number of dropped lines.
   private let note: @Sendable (Int) -> [UInt8]
 
   init(_ note: @escaping @Sendable (Int) -> [UInt8]) {
@@ -33,7 +33,7 @@ final class LogOutput: Sendable {
     target = Target(2)
   }
 
-  /// Writes a line, line feed included. Never waits.
+  /// Writes a line, including its line feed. Never waits.
   func put(_ line: UnsafeRawBufferPointer) {
     let mustStart = state.withLock { state in
       if state.left == 0, state.dropped == 0 {
@@ -53,7 +53,7 @@ final class LogOutput: Sendable {
     if mustStart { startThread() }
   }
 
-  /// Writes what waits; gives up when nothing was taken for `patience`.
+  /// Writes the buffer; stops when nothing is taken for `patience`.
   func flush(patience: TimeSpan) {
     while write(), target.isWritable(within: patience) {}
   }
@@ -63,7 +63,7 @@ final class LogOutput: Sendable {
     state.dropped = 0
   }
 
-  /// Writes what is taken at once; whether something is left.
+  /// Writes as much as is taken at once; returns whether something is left.
   private func write() -> Bool {
     state.withLock { state in
       while true {
@@ -94,7 +94,7 @@ final class LogOutput: Sendable {
         while true {
           _ = target.isWritable(within: nil)
           let isDone = state.withLock { state in
-            // In one step with the look, so that a line that comes now finds either the thread or nothing waiting.
+            // Under the same lock as the check, so that a new line finds either the thread or an empty buffer.
             guard state.left == 0, state.dropped == 0 else { return false }
             state.hasThread = false
             return true
@@ -109,13 +109,13 @@ final class LogOutput: Sendable {
     }
   }
 
-  /// A descriptor that can be written to without waiting, whatever others who share it want.
+  /// A descriptor that can be written without waiting, whatever mode it is shared in.
   private struct Target: Sendable {
     private let descriptor: Int32
     private let isSocket: Bool
-    /// The most that is written at once.
+    /// The largest write.
     private let most: Int
-    /// Whether there must be room before something is written, because writing would wait.
+    /// Whether writing may block, so that there must be room first.
     private let asks: Bool
 
     init(_ shared: Int32) {
@@ -129,15 +129,15 @@ final class LogOutput: Sendable {
         asks = false
         return
       }
-      // A description of our own: whether it blocks is nobody else's business.
+      // A description of our own: its mode does not affect others.
       let own = open("/proc/self/fd/\(shared)", O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
       descriptor = own < 0 ? shared : own
-      // A pipe that has room has room for so much.
+      // A pipe with room has room for this much.
       most = own < 0 ? Int(PIPE_BUF) : .max
       asks = own < 0
     }
 
-    /// Writes what is taken at once; how much that was. What nobody can ever read counts as written.
+    /// Writes as much as is taken at once; returns how much. Bytes that can never be read count as written.
     func write(_ bytes: UnsafeRawBufferPointer) -> Int {
       if bytes.count == 0 || asks && !isWritable(within: .zero) { return 0 }
       while true {
@@ -151,7 +151,7 @@ final class LogOutput: Sendable {
       }
     }
 
-    /// Whether something may be written, or never will be; nil waits for ever.
+    /// Whether writing is possible, or never will be; nil waits for ever.
     func isWritable(within limit: TimeSpan?) -> Bool {
       var entry = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
       let milliseconds = limit.map { Int32(clamping: $0.nanoseconds / 1_000_000) } ?? -1

@@ -1,15 +1,15 @@
 import Glibc
 import PipelineRuntime
 
-/// Tells the service manager how we are: the protocol of sd_notify(3), datagrams to a Unix socket.
+/// Notifies the service manager: the protocol of sd_notify(3), datagrams to a Unix socket.
 struct Notify {
   private let descriptor: Int32
   private let address: [UInt8]
-  /// How often the service manager wants to hear that we are alive, in microseconds; nil: never.
+  /// The watchdog interval of the service manager in microseconds; nil: no watchdog.
   let watchdogMicroseconds: Int64?
 
-  /// Reads the variables and removes them, so that no child process takes them for its own. Nil if
-  /// there is no service manager to tell. Called before any other thread is started.
+  /// Reads the variables and removes them, so that no child process uses them. Nil without a service manager. Called
+  /// before any other thread is started.
   init?() {
     let path = ProcessEnvironment["NOTIFY_SOCKET"]
     let watchdog = ProcessEnvironment["WATCHDOG_USEC"].flatMap { Int64($0) }
@@ -24,7 +24,7 @@ struct Notify {
     else { return nil }
     var address = Array(path.utf8)
     guard address.count < 108 else { return nil }
-    // An abstract name begins with a zero byte and has no end mark.
+    // An abstract name starts with a zero byte and has no terminator.
     if first == UInt8(ascii: "@") { address[0] = 0 }
     self.address = address
     descriptor = socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
@@ -33,8 +33,7 @@ struct Notify {
     watchdogMicroseconds = isMeant ? watchdog.flatMap { $0 > 0 ? $0 : nil } : nil
   }
 
-  /// Sends `VARIABLE=value` lines. A service manager that does not listen is no reason to stop, and one that does not read
-  /// is none to wait: what does not fit into its socket is dropped.
+  /// Sends `VARIABLE=value` lines. Failures are ignored, and a message that does not fit into the socket is dropped.
   func send(_ state: String) {
     var name = sockaddr_un()
     name.sun_family = sa_family_t(AF_UNIX)

@@ -2,17 +2,17 @@ import Logging
 import PipelineCore
 import PipelineRuntime
 
-/// One pipeline file of the process, over all its runs.
+/// One pipeline file of the process, through all its runs.
 final class PipelineSlot {
   enum State {
     case running
-    /// Told to end; what is under way is seen through.
+    /// Ending; work under way is finished.
     case draining
-    /// Failed; starts again in a moment.
+    /// Failed; restarts soon.
     case waiting
-    /// Failed too often; tried again every five minutes.
+    /// Failed too often; restarts every five minutes.
     case failed
-    /// Ended, and will not run again by itself.
+    /// Ended, and does not run again by itself.
     case over
   }
 
@@ -20,39 +20,39 @@ final class PipelineSlot {
   /// What a slot runs.
   struct Version {
     var plan: Plan
-    /// What the file said, and what was put in: see ``PipelineLoader/Loaded``.
+    /// Hashes of the file's meaning and of the inserted values: see ``PipelineLoader/Loaded``.
     var meaning: UInt64
     var values: Int
 
-    /// Whether both run alike.
+    /// Whether both behave alike.
     func means(_ other: Version) -> Bool { meaning == other.meaning && values == other.values }
   }
 
   private(set) var current: Version
   var plan: Plan { current.plan }
-  /// What to run once the current run has ended.
+  /// The version to run after the current run.
   var next: Version?
-  /// What the run before has left, until the next one has started from it.
+  /// The state left by the previous run, until the next one has started from it.
   var saved: [UInt8]?
-  /// What ran before a reload, to go back to if the new version does not start.
+  /// The version before a reload, in case the new version does not start.
   var previous: Version?
-  /// The file is gone: the slot goes with its run.
+  /// The file is gone: the slot is removed after its run.
   var isLeaving = false
   var state = State.running
   var run: PipelineLaunch?
-  /// How the current run is to report.
+  /// The report handler of the current run.
   var report: (@Sendable (PipelineLaunch.Report) -> Void)?
   var hasLaunched = false
-  /// The last run failed, and nothing is tried any more.
+  /// The last run failed, and no restart follows.
   var hasFailed = false
   var startedAt = Instant(nanoseconds: 0)
   var retryAt: Instant?
   var drainDeadline: Instant?
-  /// The run is being suspended, and `drainDeadline` is when to stop waiting for answers under way.
+  /// The run is being suspended; `drainDeadline` ends the wait for answers under way.
   var isSuspending = false
   var totals = Execution.Counters()
 
-  /// Restarts in a row; a minute without a failure begins anew.
+  /// Restarts in a row; reset after a minute without a failure.
   private var attempt = 0
   private var failures: [Instant] = []
 
@@ -65,11 +65,11 @@ final class PipelineSlot {
 
   var name: String { plan.name }
 
-  /// Nothing is under way between what the files say and what runs.
+  /// Whether the running version equals the file's.
   var isSettled: Bool {
     switch state {
     case .running: hasLaunched
-    // A reload does not wait for what it has removed.
+    // A reload does not wait for removed pipelines.
     case .draining: isLeaving
     case .waiting, .failed, .over: true
     }
@@ -87,8 +87,8 @@ final class PipelineSlot {
     hasFailed = false
   }
 
-  /// Decides when to start again after a failure: 0.1 s doubling to 30 s, of which a random part is
-  /// taken, so that many pipelines that failed together do not come back together.
+  /// Decides when to restart after a failure: 0.1 s, doubling to 30 s, shortened by a random part, so that pipelines
+  /// that failed together do not restart together.
   func fail(at now: Instant, random: UInt64) -> TimeSpan {
     failures = failures.filter { now < $0 + Self.calm } + [now]
     if now - startedAt >= Self.calm { attempt = 0 }
@@ -115,8 +115,7 @@ final class PipelineSlot {
     totals.undecided &+= counters.undecided
   }
 
-  /// One line on what went through: a warning if something was rejected, else only with
-  /// `--verbose`.
+  /// Logs one line with the counters: a warning if events were rejected, otherwise only with `--verbose`.
   func summarize(_ log: LogWriter) {
     var line = "\(Printable.count(totals.received, "event")) in, \(totals.sent) out"
     if totals.rejected > 0 { line += ", \(totals.rejected) rejected" }

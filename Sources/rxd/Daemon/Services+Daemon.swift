@@ -3,7 +3,7 @@ import PipelineRuntime
 import Transport
 
 extension Services {
-  /// The real ones: libcurl, the log, the system's random numbers, threads.
+  /// The real services: libcurl, the log, the system's random numbers, threads.
   static func real(_ log: LogWriter) -> Services {
     Services(
       http: DeferredHTTPClient(),

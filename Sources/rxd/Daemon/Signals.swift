@@ -2,23 +2,23 @@ import CLinux
 import Glibc
 import Transport
 
-/// The signals that this process listens to, read from a descriptor instead of handlers: nothing ever
-/// runs in the middle of something else, and waiting for them costs no wake-up.
+/// The signals of this process, read from a descriptor instead of handled: no handler interrupts other code, and
+/// waiting for them costs no wake-up.
 struct Signals {
   /// Readable while a signal is pending.
   let descriptor: Int32
   private static let handled = [SIGHUP, SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2]
   private static let ending = [SIGINT, SIGTERM, SIGQUIT]
 
-  /// Holds all of them back from the very start, until ``release()`` or a handler.
+  /// Blocks all of them from the start, until ``release()`` or a handler.
   static func hold() { mask(SIG_BLOCK, handled) }
 
-  /// They do what they do by themselves.
+  /// Restores their default effect.
   static func release() { mask(SIG_UNBLOCK, handled) }
 
-  /// Until ``init()``, what asks the process to end does so at once: nothing has begun, so there is nothing to wait for. The others
-  /// wait. What the parent process had ignored stays ignored; the handler that prints backtraces has nothing to print for a
-  /// signal that a person sends.
+  /// Until ``init()``, signals that ask the process to end do so at once: nothing has started, so there is nothing to
+  /// wait for. The others stay blocked. Signals ignored by the parent process stay ignored; the handler that prints
+  /// backtraces is not needed for signals sent by a person.
   static func endAtOnce() {
     for signal in ending where !rx_is_signal_ignored(signal) { rx_end_at_signal(signal) }
     mask(SIG_UNBLOCK, ending)
@@ -31,7 +31,7 @@ struct Signals {
     pthread_sigmask(how, &set, nil)
   }
 
-  /// Takes the signals over. Called on the main thread, before any other thread is started.
+  /// Takes over the signals. Called on the main thread, before any other thread is started.
   init() throws(PosixError) {
     Self.hold()
     descriptor = rx_signalfd(Self.handled, Int32(Self.handled.count))

@@ -1,24 +1,24 @@
 import Glibc
 import Transport
 
-/// What a process keeps between its runs. It belongs to one process at a time, and to one user.
+/// The storage of a process between its runs. It belongs to one process at a time, and to one user.
 final class StateDirectory: Sendable {
   enum Refusal: Error {
     case unusable(String)
-    /// Another process has it; it may pass.
+    /// Another process uses it, perhaps temporarily.
     case inUse(String)
   }
 
   let path: String
   private let directory: FileDescriptor
-  /// Holds the lock as long as it is open.
+  /// Holds the lock while it is open.
   private let lock: FileDescriptor
 
-  /// Makes the directory if there is none, for its owner alone.
+  /// Creates the directory if there is none, accessible to its owner only.
   init(_ path: String) throws(Refusal) {
     self.path = path
     if mkdir(path, 0o700) != 0, errno != EEXIST { throw Self.refusal("make the state directory", path) }
-    // The service manager's own is a symbolic link.
+    // The service manager's own directory is a symbolic link.
     directory = try Self.open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, path)
     try Self.check(directory)
     lock = try Self.open(directory.number, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, path + "/lock")
@@ -30,7 +30,7 @@ final class StateDirectory: Sendable {
     do throws(PosixError) { try lock.write(Array("\(getpid())\n".utf8)) } catch { throw .unusable(error.message) }
   }
 
-  /// A directory inside of it, made if there is none.
+  /// A subdirectory, created if there is none.
   func folder(_ name: String) throws(Refusal) -> FileDescriptor {
     let path = "\(self.path)/\(name)"
     if mkdirat(directory.number, name, 0o700) != 0, errno != EEXIST { throw Self.refusal("make", path) }
@@ -47,7 +47,7 @@ final class StateDirectory: Sendable {
     return FileDescriptor(number, name: path)
   }
 
-  /// Another user with write access could have what is kept read or replaced.
+  /// Another user with write access could read or replace the stored data.
   private static func check(_ directory: FileDescriptor) throws(Refusal) {
     var status = stat()
     guard fstat(directory.number, &status) == 0 else { throw refusal("examine", directory.name) }

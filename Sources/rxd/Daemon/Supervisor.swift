@@ -6,17 +6,17 @@ import PipelineRuntime
 import Synchronization
 import Transport
 
-/// Runs pipelines until they have ended or the process is told to stop.
+/// Runs pipelines until they end or the process is stopped.
 ///
-/// Everything here happens on one thread, the main one; loops report through a mailbox. While nothing
-/// happens it sleeps without a timeout.
+/// Everything here happens on the main thread; loops report through a mailbox. While nothing happens, the thread sleeps
+/// without a timeout.
 final class Supervisor {
   struct Options {
-    /// Failed pipelines start again, and the process goes on for ever.
+    /// Failed pipelines restart, and the process runs for ever.
     var isDaemon = false
-    /// How long stopping may take before whatever is left is cancelled.
+    /// How long stopping may take before the rest is cancelled.
     var drainLimit = TimeSpan.seconds(60)
-    /// Reads and compiles all files anew.
+    /// Reads and compiles all files.
     var load: () -> [PipelineLoader.Loaded] = { [] }
   }
 
@@ -42,7 +42,7 @@ final class Supervisor {
   private var reload: Reload?
   private var stopDeadline: Instant?
   private var stoppedAt: Instant?
-  /// A further signal before that is one that was sent twice, as timeout(1) does, not a person losing patience.
+  /// An earlier further signal is a duplicate, as timeout(1) sends, not a person's second attempt.
   private static let patience = TimeSpan.seconds(1)
   /// Readable when the wall clock has been set.
   private let clockWatch = rx_clock_watch()
@@ -50,11 +50,11 @@ final class Supervisor {
   private var isCancelling = false
   private var nextFeed: Instant?
   private var nextSummary: Instant?
-  /// When to let go of what only the start has needed.
+  /// When to free memory that only the start needed.
   private var forgetAt: Instant?
   private var hasFailed = false
 
-  /// A reload whose pipelines are on their way from the old file to the new.
+  /// A reload whose pipelines are changing from the old files to the new ones.
   private struct Reload { var started: Instant }
 
   private final class Mailbox: Sendable {
@@ -76,7 +76,7 @@ final class Supervisor {
     log.whenHeldBack { post(.heldBack) }
   }
 
-  /// Files that do not compile, which a daemon leaves out.
+  /// Files with errors, which a daemon skips.
   private var broken: [String] = []
 
   private var now: Instant { SystemClock.shared.now }
@@ -93,9 +93,9 @@ final class Supervisor {
 
   // MARK: The main loop
 
-  /// Runs what `loaded` holds plans for; returns the exit status.
+  /// Runs the plans in `loaded`; returns the exit status.
   func run(_ loaded: [PipelineLoader.Loaded]) -> Int32 {
-    // What asked for the end during the start finds nothing begun; the rest waits until something has.
+    // A request to end during the start finds nothing started; other signals wait until something has.
     var early: [Int32] = []
     while let signal = signals.next() { early.append(signal) }
     if early.contains(SIGQUIT) { return 128 + SIGQUIT }
@@ -185,12 +185,12 @@ final class Supervisor {
     }
   }
 
-  /// What is due by now; an exit status if the process must end at once.
+  /// Handles everything that is due; returns an exit status if the process must end at once.
   private func passTime() -> Int32? {
     let now = now
     if let deadline = stopDeadline, now >= deadline {
       if isCancelling { return abort() }
-      // What sinks have in hand gets a last second to be written.
+      // Sinks get a last second to write.
       isCancelling = true
       hasFailed = true
       stopDeadline = now + .seconds(1)
@@ -213,9 +213,9 @@ final class Supervisor {
       }
     }
     if let at = nextFeed, now >= at, let interval = feedInterval {
-      // Each loop must have come round since the last time.
+      // Each loop must have run since the last time.
       let turned = loops.map { $0.hasTurned() }
-      // Nor may a writer be stuck: a write or a sync that does not come back within that time.
+      // No write or sync may last longer than that time.
       if let call = WriterCalls.longest(), call.duration > interval {
         logger.error("not feeding the watchdog: \(call.name) has been busy for \(Self.shown(call.duration))")
       } else if turned.contains(false) {
@@ -229,7 +229,7 @@ final class Supervisor {
     if let at = nextSummary, now >= at { nextSummary = log.summarize() }
     if let at = forgetAt, now >= at {
       forgetAt = nil
-      // Reading files and compiling them has brought much into memory that running them does not need.
+      // Reading and compiling files has loaded pages that running does not need.
       rx_forget_program_text()
     }
     return nil
@@ -239,7 +239,7 @@ final class Supervisor {
     notify?.watchdogMicroseconds.map { TimeSpan(nanoseconds: max(1, $0 / 2) &* 1000) }
   }
 
-  /// Tells the service manager when everything that was asked for has happened.
+  /// Notifies the service manager when all requested changes are done.
   private func reportIfReady() {
     guard !isStopping, slots.allSatisfy(\.isSettled) else { return }
     if !isReady {
@@ -283,7 +283,7 @@ final class Supervisor {
     if let version = result.version { slots.append(PipelineSlot(path: result.path, version)) }
   }
 
-  /// Starts loops, one a core at most, for `count` pipelines.
+  /// Starts loops for `count` pipelines, at most one for each core.
   private func balance(_ count: Int) {
     while loops.count < min(count, Processors.available) {
       let loop = Loop()
@@ -354,8 +354,8 @@ final class Supervisor {
     proceed(slot)
   }
 
-  /// After a reload whose version of the pipeline does not start (a port in use, a directory that is missing): runs the
-  /// version before again, from where it was; whether there is one.
+  /// Called if the version of a reload does not start (a port in use, a missing directory): runs the previous version
+  /// again from its state; returns whether there is one.
   private func goBack(_ slot: PipelineSlot, _ failure: SignalFailure) -> Bool {
     guard let previous = slot.previous, !slot.hasLaunched, !isStopping else { return false }
     slot.previous = nil
@@ -368,7 +368,7 @@ final class Supervisor {
     return true
   }
 
-  /// The run of a slot is over for good: on to its new version, or away.
+  /// The run of a slot has ended: starts its new version, or removes the slot.
   private func proceed(_ slot: PipelineSlot) {
     slot.summarize(log)
     slot.totals = Execution.Counters()
@@ -385,7 +385,7 @@ final class Supervisor {
     }
   }
 
-  /// Told to end for good while it was being suspended: what its operators hold is still to be sent.
+  /// Stopped for good while it was being suspended: the events that its operators hold must still be sent.
   private func flush(_ slot: PipelineSlot) {
     slot.next = nil
     launch(slot)
@@ -404,7 +404,7 @@ final class Supervisor {
     run.drain()
   }
 
-  /// Ends the run of a slot so that `version` goes on from where it is.
+  /// Suspends the run of a slot so that `version` continues from its state.
   private func move(_ slot: PipelineSlot, to version: PipelineSlot.Version) {
     slot.retryAt = nil
     slot.next = version
@@ -419,9 +419,9 @@ final class Supervisor {
     run.suspend(for: version.plan)
   }
 
-  /// How long a reload waits for answers that clients wait for.
+  /// How long a reload waits for answers to clients.
   private static let answerLimit = TimeSpan.seconds(10)
-  /// How long a reload waits then for sinks to write what they have taken.
+  /// How long a reload then waits for sinks to write.
   private static let closingLimit = TimeSpan.seconds(5)
 
   private func cancel(_ slot: PipelineSlot) {
@@ -458,11 +458,11 @@ final class Supervisor {
     let microseconds = options.drainLimit.nanoseconds / 1000 &+ 5_000_000
     notify?.send("STOPPING=1\nSTATUS=draining\nEXTEND_TIMEOUT_USEC=\(microseconds)")
     logger.debug("draining, within \(options.drainLimit)")
-    // A pipeline that has not come so far as to be cancelled gets its time from the stop as a whole.
+    // A pipeline that cannot be cancelled yet gets the time of the whole stop.
     for slot in slots where slot.state != .over { drain(slot, within: options.drainLimit + .seconds(1)) }
   }
 
-  /// Ends the process without waiting for anything.
+  /// Ends the process without waiting.
   private func abort(_ signal: Int32? = nil) -> Int32 {
     if signal == nil {
       let left = slots.filter { $0.run != nil }.map(\.name).joined(separator: ", ")
@@ -477,9 +477,9 @@ final class Supervisor {
 
   // MARK: Reload
 
-  /// Reads all files anew and moves to what they say now; if anything is wrong, everything goes on as
-  /// it was. Pipelines whose files and values from outside mean what they meant are not touched; others go on from
-  /// where they are, as far as their steps are still the same.
+  /// Reads all files again and changes to their present versions; if any has errors, everything stays as it is.
+  /// Pipelines whose files and inserted values have the same meaning are not touched; others continue from their state,
+  /// as far as their steps are the same.
   private func reloadAll() {
     let started = now
     notify?.send("RELOADING=1\nMONOTONIC_USEC=\(started.nanoseconds / 1000)\nSTATUS=reloading")
@@ -513,7 +513,7 @@ final class Supervisor {
         slot.next = nil
         continue
       }
-      // Ended as it should and not changed: there is nothing to do for it.
+      // It ended successfully and has not changed.
       if isSame, slot.state == .over, !slot.hasFailed { continue }
       move(slot, to: version)
     }
@@ -521,7 +521,7 @@ final class Supervisor {
 }
 
 extension PipelineLoader.Loaded {
-  /// What a slot runs; nil if the file has errors.
+  /// The version of a slot; nil if the file has errors.
   var version: PipelineSlot.Version? {
     compiled.plan.map { PipelineSlot.Version(plan: $0, meaning: compiled.meaning, values: values) }
   }

@@ -9,7 +9,7 @@ struct ComponentPage {
 
   static func folder(_ kind: ComponentKind) -> String { "\(kind.rawValue)s" }
 
-  /// Text for a cell of a table.
+  /// A text escaped for a table cell.
   static func cell(_ text: String) -> String {
     var result = ""
     for scalar in text.unicodeScalars {
@@ -24,7 +24,7 @@ struct ComponentPage {
     return result
   }
 
-  /// A text up to the end of its first sentence, and the rest.
+  /// Splits a text after its first sentence.
   static func firstSentence(_ text: String) -> (first: String, rest: String) {
     let bytes = Array(text.utf8)
     for (at, byte) in bytes.enumerated() where byte == UInt8(ascii: ".") || byte == UInt8(ascii: ":") {
@@ -110,7 +110,7 @@ struct ComponentPage {
 
   // MARK: Examples
 
-  /// The examples behind the one at the top of the page.
+  /// The examples after the one at the top of the page.
   private var examples: String {
     guard !entry.examples.isEmpty else { return "" }
     var text = "\n## Examples\n"
@@ -155,7 +155,7 @@ struct ComponentPage {
     return name + ".svg"
   }
 
-  /// The pictures of all examples that are marbles.
+  /// The pictures of all marble examples.
   var pictures: [(name: String, text: String)] {
     entry.examples.compactMap { example in
       guard let picture = MarblePicture(example, of: entry.name) else { return nil }

@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// What happens where two branches of one signal meet, drawn from the examples of `combineLatest`.
+/// Two branches of one signal that meet, drawn from the examples of `combineLatest`.
 enum DiamondPicture {
   struct Missing: Error { var message: String }
 
@@ -37,7 +37,7 @@ enum DiamondPicture {
     return (input, result, values)
   }
 
-  /// The graph: one signal, two branches, one node that brings them together.
+  /// The graph: one signal, two branches, one node that combines them.
   private static var graph: String {
     func box(_ x: Int, _ y: Int, _ width: Int, _ text: String) -> String {
       "<rect class=\"b\" x=\"\(x)\" y=\"\(y - 15)\" width=\"\(width)\" height=\"30\" rx=\"8\"/>"

@@ -1,24 +1,24 @@
 import PipelineCore
 
-/// Marbles as a picture: one line for each signal, the same instant at the same place in all of them, what happens at
-/// one instant of a signal from top to bottom. Readable on light and dark ground; the same input gives the same bytes.
+/// A marble diagram: one line for each signal, with a common time axis; events of one instant are stacked. Readable on
+/// light and dark backgrounds; deterministic.
 struct MarblePicture {
   enum Row {
-    /// A signal; of the events with these indices the rim is marked.
+    /// A signal; the events with these indexes have a marked rim.
     case signal(name: String, Marbles, marked: Set<Int> = [])
-    /// What is done to the signals above.
+    /// The operation on the signals above it.
     case step(String)
   }
 
   /// For screen readers.
   var title: String
-  /// The same in words or marbles.
+  /// The same as text or marbles.
   var description: String
   var rows: [Row]
-  /// What the letters of the marbles stand for.
+  /// The values of the letters.
   var values: [(String, String)] = []
 
-  // Measures, in pixels.
+  // Sizes in pixels.
   private static let tickWidth = 23
   private static let radius = 12
   private static let stackPitch = 28
@@ -26,7 +26,7 @@ struct MarblePicture {
   private static let character = 7.25
   private static let minimumWidth = 440
 
-  /// `head` stands above the signals; it may use the styles.
+  /// `head`: SVG above the signals, which may use the styles.
   func svg(head: String = "", headHeight: Int = 0, headWidth: Int = 0) -> String {
     let instants = self.instants()
     let places = place(instants)
@@ -84,7 +84,7 @@ struct MarblePicture {
     /// Time was left out before it.
     var isCut: Bool
     var gapStart: Int
-    /// Something happens then.
+    /// Something happens at this instant.
     var isBusy: Bool
   }
 
@@ -96,7 +96,7 @@ struct MarblePicture {
     return all.sorted()
   }
 
-  /// Places from the beginning of the time line on, linear in time but for long pauses and wide values.
+  /// The positions of instants on the time axis, linear except for long pauses and wide values.
   private func place(_ instants: [TimeSpan]) -> [Place] {
     let tick = max(1, instants.reduce(Int64(0)) { Self.divisor($0, $1.nanoseconds) })
     let stacks = rows.compactMap { row -> [TimeSpan: [Item]]? in
@@ -136,11 +136,11 @@ struct MarblePicture {
     var moment: SignalMoment
     var text: String
     var width: Int
-    /// Which event of the signal it is.
+    /// The index of the event in the signal.
     var number: Int
   }
 
-  /// What stands at each instant of a signal, in order.
+  /// The items at each instant of a signal, in order.
   private func stacks(_ marbles: Marbles) -> [TimeSpan: [Item]] {
     var result: [TimeSpan: [Item]] = [:]
     var number = 0
@@ -161,13 +161,13 @@ struct MarblePicture {
     return result
   }
 
-  /// How tall a stack is; a completion takes no place of its own beside events.
+  /// The height of a stack; a completion takes no space beside events.
   private func height(_ items: [Item]) -> Int {
     let events = items.count { $0.moment != .complete }
     return max(1, events) * Self.stackPitch + (events < items.count ? 12 : 0)
   }
 
-  /// What is drawn for a value: itself where that is short, else its letter.
+  /// The label of a value: its text if short, otherwise its letter.
   private func text(_ name: String) -> String {
     guard let value = values.first(where: { $0.0 == name })?.1 else { return name }
     return value.utf8.count <= 12 ? value : name
@@ -179,7 +179,7 @@ struct MarblePicture {
 
   private static func width(_ text: String) -> Int { Int((Double(text.unicodeScalars.count) * character).rounded(.up)) }
 
-  /// A step as lines that are not too long, and about as long as each other, broken between words.
+  /// A step, broken into lines of similar length between words.
   static func wrapped(_ text: String) -> [String] {
     var lines: [String] = []
     for given in text.split(separator: "\n") {
@@ -202,7 +202,7 @@ struct MarblePicture {
 
   // MARK: Drawing
 
-  /// Colours in the order in which values appear; the same value has the same one everywhere.
+  /// Colours by the order in which values appear; equal values have equal colours.
   private struct Palette {
     private var known: [String: Int] = [:]
     mutating func color(_ text: String) -> Int {
@@ -276,10 +276,10 @@ struct MarblePicture {
     return path.isEmpty ? "" : "<path class=\"u\" d=\"\(path)\"/>"
   }
 
-  /// The times below the signals; where they come too close, some are left out.
+  /// The times under the signals; some are left out where they would overlap.
   private func scale(_ places: [Place], _ left: Int, _ y: Int, _ stop: Int) -> String {
     var text = stroke("t", left, y, stop, y)
-    // One unit for all, if there is one; it stands at the end.
+    // A common unit, if there is one, at the end.
     let units: [(name: String, length: Int64)] = [
       ("h", 3_600_000_000_000), ("min", 60_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000),
     ]
@@ -338,7 +338,7 @@ struct MarblePicture {
     return result
   }
 
-  /// Dark ground is what the reader's system or page asks for.
+  /// Follows the dark mode of the reader's system or page.
   static let style = """
     text{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:#24292f}
     .n{font-weight:600;font-size:13px}.s{font-size:10px;fill:#6e7781}.k{fill:#424a53}

@@ -1,7 +1,7 @@
 import PipelineCore
 import PipelineRuntime
 
-/// The way from a question to a component: what the specs say they are wanted for, by topic.
+/// The index from questions to components: the use cases of the specs, by topic.
 enum QuestionIndex {
   static var page: String {
     var page = ReferenceVerb.note + "# I want to ...\n\n"
@@ -42,7 +42,7 @@ enum QuestionIndex {
   }
 }
 
-/// What is wanted of the language, the commands and the daemon, and of no component alone.
+/// Use cases of the language, the commands and the daemon that belong to no single component.
 enum GeneralUseCases {
   struct Entry {
     var useCase: UseCase

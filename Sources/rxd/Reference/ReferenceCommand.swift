@@ -121,7 +121,7 @@ struct ReferenceVerb: ParsableCommand {
     return page
   }
 
-  /// The link to a heading: letters in lower case, spaces as dashes, points left out.
+  /// The anchor of a heading: lower case, dashes for spaces, no dots.
   private func anchor(_ heading: String) -> String {
     String(
       heading.lowercased().compactMap { $0 == " " ? "-" : $0.isLetter || $0.isNumber || $0 == "-" ? $0 : nil })
