@@ -1,14 +1,13 @@
-/// Atomic groups, `(?>x)` and `x++`, where they mean the same as plain ones; elsewhere they are refused.
+/// Resolves atomic groups, `(?>x)` and `x++`, where they mean the same as plain groups; elsewhere they are errors.
 ///
-/// A plain group differs from an atomic one only where what follows fails behind the match of the group that is tried first, and
-/// succeeds behind another. It cannot
+/// A plain group differs from an atomic one only if the rest of the pattern fails after the preferred match of the
+/// group, and succeeds after another. It cannot
 ///
-/// 1. if what follows never fails,
-/// 2. if all matches of the group that begin at one place have one length, or
-/// 3. if the longest match is tried first, and what follows begins with none of the characters by which a match can be
-///    continued to a longer one.
+/// 1. if the rest never fails,
+/// 2. if all matches of the group from one offset have the same length, or
+/// 3. if the longest match is preferred, and the rest starts with none of the characters that can extend a match.
 struct AtomicGroups {
-  /// The characters with which something begins.
+  /// The characters that a match can start with.
   private struct Beginning {
     var ascii: (UInt64, UInt64) = (0, 0)
     var beyond = false
@@ -29,14 +28,14 @@ struct AtomicGroups {
     }
   }
 
-  /// Whether something matches the empty text: in no place, in some, in each.
+  /// Whether a tree matches the empty text: nowhere, somewhere, everywhere.
   private enum Emptiness: Int { case never, sometimes, always }
 
   private struct Outlook {
     var first = Beginning()
     var empty = Emptiness.always
 
-    /// This, and `next` behind it.
+    /// This tree, followed by `next`.
     func followed(by next: Outlook) -> Outlook {
       guard empty != .never else { return self }
       var result = next
@@ -80,7 +79,7 @@ struct AtomicGroups {
     case .group(let number, let inner): return .group(number, try resolve(inner, next))
     case .repetition(let inner, let least, let most, let isGreedy):
       var behind = next
-      // Rounds of a group that keeps nothing may share what they match in any way.
+      // Repetitions of a group that captures nothing may divide their match in any way.
       if case .atomic(let body, _) = inner, most == nil, isGreedy, !hasGroups(body) {
         return .repetition(try resolve(inner, behind), least: least, most: most, isGreedy: isGreedy)
       }
@@ -131,7 +130,7 @@ struct AtomicGroups {
     return result
   }
 
-  /// The length of all matches in code points, if it is one.
+  /// The common length of all matches in code points, if there is one.
   private static func length(_ tree: RegexTree) -> Int? {
     switch tree {
     case .empty, .assertion: return 0
@@ -153,7 +152,7 @@ struct AtomicGroups {
     }
   }
 
-  /// Goes through all that the group can have read, with the automaton's order of preference.
+  /// Follows everything that the group can have matched, in the automaton's order of preference.
   private static func isPlain(_ tree: RegexTree, _ next: Outlook) -> Bool {
     guard let program = try? RegexProgram(tree, groups: 0, .grok), program.guards.isEmpty,
       program.instructions.count < 3000

@@ -1,11 +1,11 @@
 import Synchronization
 
-/// Matches one program; safe to share between threads, each of which has an automaton of its own while it matches.
+/// Matches one program; safe to share between threads, each with its own automaton during a match.
 final class RegexMatcher: Sendable {
   let program: RegexProgram
   private let idle = Mutex<[Idle]>([])
 
-  /// Only ever used by the thread that took it out.
+  /// Used only by the thread that took it.
   private struct Idle: @unchecked Sendable {
     let automaton: TaggedAutomaton
   }

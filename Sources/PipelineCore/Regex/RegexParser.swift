@@ -1,16 +1,16 @@
-/// Reads a regular expression.
+/// Parses a regular expression.
 ///
-/// In the dialect `re2` it reads a part of RE2's syntax, with exactly RE2's meaning, and throws for the rest; whoever asks
-/// has had RE2 compile the pattern before. In the dialect `grok` it reads what grok patterns are written in: `%{NAME}`, and
-/// what Oniguruma adds to RE2 as far as an automaton can do it.
+/// The dialect `re2` parses a part of RE2's syntax with exactly RE2's meaning, and throws for the rest; the caller has
+/// compiled the pattern with RE2 before. The dialect `grok` parses grok patterns: `%{NAME}`, and Oniguruma's extensions
+/// of RE2 as far as an automaton supports them.
 struct RegexParser {
   enum Dialect: Sendable { case re2, grok }
 
-  /// What becomes of `%{...}` and of named groups; those without a name are no groups in grok.
+  /// Resolves `%{...}` and named groups; unnamed groups capture nothing in grok.
   protocol Resolver: AnyObject {
-    /// The number of a new group with this name; nil if it is not to be kept.
+    /// The number of a new group with this name; nil if it captures nothing.
     func group(named name: String, at offset: Int) throws(RegexFault) -> Int?
-    /// What stands in for the text between `%{` and `}`.
+    /// The tree for the text between `%{` and `}`.
     func reference(_ inside: String, _ parser: borrowing RegexParser) throws(RegexFault) -> RegexTree
   }
 
@@ -92,7 +92,7 @@ struct RegexParser {
     return all.count == 1 ? all[0] : all.isEmpty ? .empty : .sequence(all)
   }
 
-  /// `item` with the quantifier that stands here, or nil if none does.
+  /// `item` with the quantifier at this offset, or nil if there is none.
   private mutating func repetition(of item: RegexTree, at start: Int) throws(RegexFault) -> RegexTree? {
     guard at < bytes.count else { return nil }
     var least = 0
@@ -122,7 +122,7 @@ struct RegexParser {
     return tree
   }
 
-  /// `{2}`, `{2,}`, `{2,3}`, in grok also `{,3}`; nil if the brace stands for itself.
+  /// `{2}`, `{2,}`, `{2,3}`, in grok also `{,3}`; nil if the brace is literal.
   private mutating func bounds() -> (Int, Int?)? {
     var place = at + 1
     func number() -> Int? {
@@ -150,7 +150,7 @@ struct RegexParser {
     return (first ?? 0, second)
   }
 
-  /// One thing that a quantifier could follow, or nil for what stands for nothing: flags, a comment.
+  /// One item that a quantifier can follow; nil for items without a match: flags, a comment.
   private mutating func item() throws(RegexFault) -> RegexTree? {
     let byte = bytes[at]
     switch byte {
@@ -177,7 +177,7 @@ struct RegexParser {
 
   private func literal(_ scalar: UInt32) -> RegexSet { RegexSet(scalar, folded: flags.foldsCase) }
 
-  /// The code point that stands here.
+  /// The code point at this offset.
   private mutating func scalar() throws(RegexFault) -> UInt32 {
     let (scalar, length) = bytes.withUnsafeBytes { UTF8Scalar.read($0, at) }
     guard scalar != RegexSet.invalid else { throw fault("the pattern is no UTF-8") }
@@ -275,7 +275,7 @@ struct RegexParser {
       case UInt8(ascii: "s"): changed.dotMatchesNewline = value
       case UInt8(ascii: "m"):
         if dialect == .grok {
-          // Where such patterns come from, it says what `.` matches; `^` and `$` are always at lines.
+          // In Oniguruma the flag changes `.`; `^` and `$` always match at lines.
           changed.dotMatchesNewline = value
         } else {
           changed.linesAnchor = value
@@ -301,7 +301,7 @@ struct RegexParser {
     throw fault("missing )", at: start)
   }
 
-  /// The set that a tree of one code point stands for.
+  /// The set of a tree that matches one code point.
   private static func single(_ tree: RegexTree) -> RegexSet? {
     switch tree {
     case .set(let set): return set
@@ -333,7 +333,7 @@ struct RegexParser {
       ? .init(ranges: [0x09...0x0D, 0x20...0x20]) : .init(ranges: [0x09...0x0A, 0x0C...0x0D, 0x20...0x20])
   }
 
-  /// What `\w` stands for: in grok letters, marks and digits of every script.
+  /// The meaning of `\w`: in grok letters, marks and digits of every script.
   static func wordPart(_ dialect: Dialect) -> RegexSet.Part {
     let ascii: [ClosedRange<UInt32>] = [0x30...0x39, 0x41...0x5A, 0x5F...0x5F, 0x61...0x7A]
     guard dialect == .grok else { return .init(ranges: ascii) }
@@ -341,7 +341,7 @@ struct RegexParser {
     return .init(ranges: ascii, categories: all)
   }
 
-  /// A class that a backslash begins, as `\d` and `\pL`; `at` stands behind the backslash.
+  /// A class with a backslash, such as `\d` and `\pL`; `at` is after the backslash.
   private mutating func classEscape() throws(RegexFault) -> RegexSet.Part? {
     guard at < bytes.count else { return nil }
     var part: RegexSet.Part
@@ -403,7 +403,7 @@ struct RegexParser {
       at += 1
       return .assertion(.wordBoundary(true))
     case UInt8(ascii: "B"):
-      // RE2 finds it between the bytes of a code point, too.
+      // RE2 also finds it between the bytes of a code point.
       if dialect == .re2 { throw fault("no word boundary") }
       at += 1
       return .assertion(.wordBoundary(false))
@@ -426,7 +426,7 @@ struct RegexParser {
     }
   }
 
-  /// The code point for which an escape stands; `at` is behind the backslash.
+  /// The code point of an escape; `at` is after the backslash.
   private mutating func escapedScalar(_ start: Int) throws(RegexFault) -> UInt32 {
     guard at < bytes.count else { throw fault("the pattern ends in a backslash", at: start) }
     let byte = bytes[at]
@@ -538,7 +538,7 @@ struct RegexParser {
         if dialect == .grok, bytes[at] == UInt8(ascii: "\\"), at + 1 < bytes.count,
           "dDwWsShHpP".utf8.contains(bytes[at + 1])
         {
-          // `[a-\d]`: the hyphen stands for itself.
+          // `[a-\d]`: the hyphen is literal.
           at = place
         } else {
           high = try bound(start)
@@ -561,7 +561,7 @@ struct RegexParser {
     return try scalar()
   }
 
-  /// A class in a class, as in `[[[:alnum:]]_%]`; nil where the bracket stands for itself.
+  /// A class in a class, as in `[[[:alnum:]]_%]`; nil if the bracket is literal.
   private mutating func nested() throws(RegexFault) -> [RegexSet.Part]? {
     guard peek("[[:") else { return nil }
     let place = at
@@ -614,9 +614,9 @@ struct RegexParser {
   }
 }
 
-/// Code points of UTF-8.
+/// Decodes code points of UTF-8.
 enum UTF8Scalar {
-  /// The code point at an offset and its bytes; ``RegexSet/invalid`` and 1 for what is none.
+  /// The code point at an offset and its length; ``RegexSet/invalid`` and 1 for an invalid byte.
   @inline(__always)
   static func read(_ text: UnsafeRawBufferPointer, _ at: Int) -> (scalar: UInt32, length: Int) {
     let first = UInt32(text[at])
@@ -638,7 +638,7 @@ enum UTF8Scalar {
     return (RegexSet.invalid, 1)
   }
 
-  /// The code point that ends at an offset, which is not 0.
+  /// The code point that ends at an offset, which must not be 0.
   static func before(_ text: UnsafeRawBufferPointer, _ end: Int) -> UInt32 {
     var start = end - 1
     while start > 0, end - start < 4, text[start] & 0xC0 == 0x80 { start -= 1 }

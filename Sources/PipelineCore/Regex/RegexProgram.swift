@@ -1,15 +1,15 @@
-/// A regular expression as instructions of a nondeterministic automaton, those of a choice in the order of preference.
+/// A regular expression as instructions of a nondeterministic automaton, with choices in the order of preference.
 ///
 /// Immutable and safe to share between threads.
 final class RegexProgram: Sendable {
   enum Operation: UInt8, Sendable {
-    /// Passes a code point of the set `b` and goes on at `a`.
+    /// Matches a code point of the set `b` and continues at `a`.
     case set
     /// Prefers `a` to `b`.
     case choice
-    /// Keeps the offset in the slot `b` and goes on at `a`.
+    /// Stores the offset in the slot `b` and continues at `a`.
     case keep
-    /// Goes on at `a` if the assertion `b` holds.
+    /// Continues at `a` if the assertion `b` holds.
     case assertion
     case match
   }
@@ -20,7 +20,7 @@ final class RegexProgram: Sendable {
     var b: Int32
   }
 
-  /// An assertion on the sets that the code points around an offset belong to; -1: no set.
+  /// An assertion on the sets of the code points around an offset; -1: no set.
   enum Guard: Sendable {
     case beginText, endText, beginLine, endLine
     case wordBoundary(Bool)
@@ -31,22 +31,22 @@ final class RegexProgram: Sendable {
   let instructions: [Instruction]
   let sets: [RegexSet]
   let guards: [Guard]
-  /// Where matching begins: at an offset, or anywhere behind it.
+  /// The start of matching: at an offset, or anywhere after it.
   let anchoredStart: Int32
   let searchStart: Int32
-  /// Whether it can only match at the beginning of a text.
+  /// Whether it can match only at the start of a text.
   let isAtBegin: Bool
-  /// Two for each group, and two for the whole match, which are the first.
+  /// The number of slots: two for the whole match, then two for each group.
   let slotCount: Int
-  /// Which of the sets tell something of the code point before an offset; see ``BeforeMask``.
+  /// The sets that matter for the code point before an offset; see ``BeforeMask``.
   let setsBehind: [Int]
-  /// By instruction: what of the code point before decides on the assertions that can be reached without passing one.
+  /// By instruction: which bits of the code point before decide on the assertions reachable without matching one.
   let asksBefore: [UInt64]
   let wordSet: Int
   let newlineSet: Int
 
   static let mostInstructions = 40_000
-  /// Bits of what is known of the code point before: bit 0 for "there is none", the others for ``setsBehind``.
+  /// The bits of the code point before: bit 0 for "there is none", the others for ``setsBehind``.
   static let beginBit: UInt64 = 1
 
   private struct Writer {
@@ -55,8 +55,8 @@ final class RegexProgram: Sendable {
     var setNumbers: [RegexSet: Int] = [:]
     var guards: [Guard] = []
     var word: RegexSet
-    /// Whether RE2's matches are wanted, to the byte: where its own engines order empty rounds in another way, there is no
-    /// program.
+    /// Whether matches must equal RE2's to the byte: there is then no program if RE2's own engines order empty
+    /// repetitions differently.
     var isExact: Bool
     var wordSet = -1
     var newlineSet = -1
@@ -94,7 +94,7 @@ final class RegexProgram: Sendable {
       }
     }
 
-    /// Writes what passes `tree` and goes on at `next`; returns where it begins.
+    /// Writes the instructions for `tree`, continuing at `next`; returns their start.
     mutating func write(_ tree: RegexTree, _ next: Int32) throws(RegexFault) -> Int32 {
       switch tree {
       case .empty: return next
@@ -148,7 +148,7 @@ final class RegexProgram: Sendable {
           operation: .choice, a: isGreedy ? body : next, b: isGreedy ? next : body)
         return loop
       }
-      // x+ and, where x can be empty, x* as (x+)?: so an empty round is preferred to none.
+      // x+ and, if x can be empty, x* as (x+)?: an empty repetition is then preferred to none.
       if isExact, !isGreedy, inner.isNullable {
         throw RegexFault(message: "a repetition that is as short as possible of what can be empty")
       }
@@ -163,14 +163,14 @@ final class RegexProgram: Sendable {
     }
   }
 
-  /// `groups`: the highest number of a group.
+  /// `groups`: the highest group number.
   init(_ tree: RegexTree, groups: Int, _ dialect: RegexParser.Dialect) throws(RegexFault) {
     var writer = Writer(word: RegexSet([RegexParser.wordPart(dialect)]), isExact: dialect == .re2)
     let match = try writer.add(.match, 0)
     let end = try writer.add(.keep, match, 1)
     let body = try writer.write(tree, end)
     let start = try writer.add(.keep, body, 0)
-    // .*? before it, of bytes that are no UTF-8, too.
+    // .*? before it, which also matches bytes that are not UTF-8.
     let loop = try writer.add(.choice, start, 0)
     let everything = Int32(writer.number(.everything))
     let any = try writer.add(.set, loop, everything)
@@ -215,11 +215,11 @@ final class RegexProgram: Sendable {
     }
   }
 
-  /// Of each instruction, what the assertions ask that are reached from it without passing a code point.
+  /// For each instruction, the bits that assertions reachable without matching a code point need.
   private static func asks(_ instructions: [Instruction], _ masks: [UInt64]) -> [UInt64] {
     var result = [UInt64](repeating: 0, count: instructions.count)
     guard masks.contains(where: { $0 != 0 }) else { return result }
-    // Loops need more than one round; each adds at least one bit.
+    // Loops need several passes; each pass adds at least one bit.
     var changed = true
     while changed {
       changed = false

@@ -1,9 +1,9 @@
 /// A set of code points.
 struct RegexSet: Hashable, Sendable {
-  /// What one item of a class stands for.
+  /// The meaning of one item of a class.
   struct Part: Hashable, Sendable {
     var ranges: [ClosedRange<UInt32>] = []
-    /// Unicode's general categories, a bit each; see ``RegexSet/bit(_:)``.
+    /// Unicode's general categories, one bit each; see ``RegexSet/bit(_:)``.
     var categories: UInt32 = 0
     var isNegated = false
     /// Whether letters match in either case.
@@ -12,10 +12,10 @@ struct RegexSet: Hashable, Sendable {
 
   var parts: [Part]
   var isNegated = false
-  /// Also a byte that is no UTF-8, which nothing else matches.
+  /// Whether it also matches an invalid UTF-8 byte, which nothing else matches.
   var matchesInvalid = false
 
-  /// The code point that stands for a byte that is no UTF-8.
+  /// The pseudo code point of an invalid UTF-8 byte.
   static let invalid = UInt32.max
 
   init(_ parts: [Part], isNegated: Bool = false) {
@@ -31,7 +31,7 @@ struct RegexSet: Hashable, Sendable {
     parts = [Part(ranges: [scalar...scalar], isFolded: folded)]
   }
 
-  /// Every code point, and every byte that is none.
+  /// Every code point, and every invalid byte.
   static let everything: Self = {
     var set = Self(0...0x10FFFF)
     set.matchesInvalid = true
@@ -44,7 +44,7 @@ struct RegexSet: Hashable, Sendable {
     return parts.contains { $0.contains(scalar) } != isNegated
   }
 
-  /// Whether a code point beyond ASCII is named, by itself or as one of a range or category.
+  /// Whether a code point beyond ASCII is included by itself, or by a range or category.
   var namesNonASCII: Bool {
     parts.contains { part in part.categories != 0 || part.ranges.contains { $0.upperBound > 0x7F } }
   }
@@ -87,7 +87,7 @@ struct RegexSet: Hashable, Sendable {
     return 1 << index
   }
 
-  /// The general categories by the names that patterns use.
+  /// The general categories by their names in patterns.
   static let categories: [String: UInt32] = {
     let all: [(String, Unicode.GeneralCategory)] = [
       ("Lu", .uppercaseLetter), ("Ll", .lowercaseLetter), ("Lt", .titlecaseLetter), ("Lm", .modifierLetter),
@@ -123,7 +123,7 @@ extension RegexSet.Part {
     if scalar < 0x80 {
       guard (scalar | 0x20) >= 0x61, (scalar | 0x20) <= 0x7A else { return false }
       if holds(scalar ^ 0x20) { return true }
-      // The long s and the sign of the kelvin are forms of ASCII letters.
+      // The long s and the kelvin sign are forms of ASCII letters.
       if scalar | 0x20 == 0x73 { return holds(0x17F) }
       if scalar | 0x20 == 0x6B { return holds(0x212A) }
       return false
@@ -144,7 +144,7 @@ indirect enum RegexTree: Sendable {
   enum Assertion: Hashable, Sendable {
     case beginText, endText, beginLine, endLine
     case wordBoundary(Bool)
-    /// Whether the code point before or behind is one of the set; at the ends of the text none is.
+    /// Whether the code point before or after is in the set; at the ends of the text none is.
     case behind(RegexSet, Bool)
     case ahead(RegexSet, Bool)
   }
@@ -153,12 +153,12 @@ indirect enum RegexTree: Sendable {
   case set(RegexSet)
   case sequence([RegexTree])
   case choice([RegexTree])
-  /// `most` of nil: any number.
+  /// `most`: nil for any number.
   case repetition(RegexTree, least: Int, most: Int?, isGreedy: Bool)
   /// The group's number, from 1.
   case group(Int, RegexTree)
   case assertion(Assertion)
-  /// What is in it is not tried again in another way; the offset is where it stands.
+  /// Its contents are not matched again in another way; the offset is its location.
   case atomic(RegexTree, at: Int)
 
   /// Whether it can match the empty text.
@@ -177,11 +177,11 @@ indirect enum RegexTree: Sendable {
 /// Why a pattern cannot be used.
 struct RegexFault: Error {
   var message: String
-  /// In bytes of the pattern, where that is known.
+  /// In bytes of the pattern, if known.
   var offset: Int?
   var help: String?
 
-  /// Without an offset: what is wrong is not where the pattern was being read.
+  /// Without an offset: the fault is not at the parser's position.
   init(message: String, offset: Int? = nil, help: String? = nil) {
     self.message = message
     self.offset = offset

@@ -1,35 +1,35 @@
-/// Matches a program, by a deterministic automaton that is made while texts are read and keeps where groups begin and end.
+/// Matches a program with a lazily built deterministic automaton that tracks where groups start and end.
 ///
-/// A state is what the nondeterministic automaton would have at one offset: instructions in the order of preference, each
-/// with the number of the row that holds its offsets. Instructions whose offsets are the same share a row, so rows are few
-/// and change only where a group begins or ends. A step is one look-up in a table by state and class of code points. The
-/// match is the one that a backtracking matcher finds first, as in RE2 and Perl.
+/// A state corresponds to the nondeterministic automaton at one offset: instructions in the order of preference, each
+/// with the number of the row with its offsets. Instructions with equal offsets share a row, so rows are few and change
+/// only where a group starts or ends. A step is one lookup in a table by state and class of code points. The match is
+/// the one that a backtracking matcher finds first, as in RE2 and Perl.
 ///
-/// Belongs to one thread at a time.
+/// Used by one thread at a time.
 final class TaggedAutomaton {
   private struct State: Hashable {
-    /// Instructions and rows in turn.
+    /// Instructions and rows, alternating.
     var roots: [Int32]
-    /// What is known of the code point before, as far as one of the instructions asks.
+    /// The bits of the code point before that the instructions need.
     var before: UInt64
   }
 
-  /// What a step does beside going to another state, as it is worked out; see ``store(_:)`` for how it is kept.
+  /// The effect of a step beside the change of state; ``store(_:)`` gives the stored form.
   private struct Action {
     struct Move {
-      /// The row of the state before, copied if another of the new ones comes from it, too.
+      /// The row of the old state, copied if another new row also comes from it.
       var source: Int32
       var isCopied: Bool
       var kept: [Int32]
     }
-    /// 0: nothing is left to match.
+    /// 0: nothing can match any more.
     var next: Int32 = 0
-    /// Whether the rows stay as they are.
+    /// Whether the rows stay unchanged.
     var isPlain = true
     var moves: [Move] = []
-    /// Rows of the state before that no new one comes from.
+    /// Rows of the old state without a successor.
     var dropped: [Int32] = []
-    /// The row of a match before this code point, or -1.
+    /// The row of a match that ends before this code point, or -1.
     var matchRow: Int32 = -1
     var matchKept: [Int32] = []
   }
@@ -37,49 +37,49 @@ final class TaggedAutomaton {
   private let program: RegexProgram
   private let slotCount: Int
 
-  // Classes: code points between which the program does not distinguish. 0 is the end of the text; 1 stands for all bytes beyond
-  // ASCII, of which the table knows nothing.
+  // Classes: the program does not distinguish the code points of one class. 0 is the end of the text; 1 stands for all
+  // bytes beyond ASCII, which the table does not cover.
   private var classNumbers: [[UInt64]: Int] = [:]
-  /// By class: to which sets its code points belong.
+  /// The sets that the code points of each class belong to.
   private var memberships: [[UInt64]] = []
   private var beforeMasks: [UInt64] = []
-  /// By byte.
+  /// The class of each ASCII byte.
   private let asciiClasses: UnsafeMutablePointer<UInt8>
   private var otherClasses: [UInt32: UInt8] = [:]
   private static let otherClassesLimit = 4096
 
   private var stride: Int
-  /// By state and class: 0 for unknown, the place of the next state's part of this table, or a negative number: the
-  /// complement of the place of an action.
+  /// By state and class: 0 for unknown, the index of the next state's part of this table, or a negative number: the
+  /// complement of the index of an action.
   private var table: UnsafeMutablePointer<Int32>
   private var tableCapacity: Int
-  /// By number; 0 is none.
+  /// The states by number; 0 is none.
   private var states: [State] = []
   private var stateNumbers: [State: Int32] = [:]
-  /// Actions one after the other, each as ``store(_:)`` writes it.
+  /// Consecutive actions in the form of ``store(_:)``.
   private var actions: UnsafeMutablePointer<Int32>
   private var actionsUsed = 0
   private var actionsCapacity = 256
   private var bytes = 0
-  /// Bytes of texts since all states were forgotten.
+  /// The bytes scanned since all states were dropped.
   private var scanned = 0
-  /// Whether states are made about as fast as texts are read.
+  /// Whether states are built about as fast as texts are read.
   private(set) var isThrashing = false
-  /// Bytes of what is kept, at most.
+  /// The memory limit in bytes.
   private let limit: Int
   private(set) var clearings = 0
 
-  // Rows of offsets.
+  // The rows of offsets.
   private var rows: UnsafeMutablePointer<Int>
   private var rowCapacity: Int
-  /// Of each row, where in ``rows`` it is; there are as many places as there are rows in any state.
+  /// The index in ``rows`` of each row; there is room for the rows of any state.
   private var placeOfRow: UnsafeMutablePointer<Int32>
   private var newPlaces: UnsafeMutablePointer<Int32>
   private var freePlaces: UnsafeMutablePointer<Int32>
   private var freeCount = 0
   private var best: UnsafeMutablePointer<Int>
 
-  // What a step is worked out with.
+  // Scratch memory for building steps.
   private var visited: [UInt32]
   private var visit: UInt32 = 0
   private var stack: [(instruction: Int32, kept: Int)] = []
@@ -149,7 +149,7 @@ final class TaggedAutomaton {
     return UInt8(number)
   }
 
-  /// The class of a code point beyond ASCII, or of a byte that is none.
+  /// The class of a code point beyond ASCII, or of an invalid byte.
   private func otherClass(_ scalar: UInt32) -> UInt8? {
     if let known = otherClasses[scalar] { return known }
     guard let number = classNumber(scalar) else { return nil }
@@ -164,7 +164,7 @@ final class TaggedAutomaton {
 
   // MARK: States
 
-  /// Forgets all states.
+  /// Drops all states.
   private func clear() {
     clearings += 1
     isThrashing = scanned < 16 * states.count
@@ -198,7 +198,7 @@ final class TaggedAutomaton {
     return number
   }
 
-  /// What the program's assertions say between two code points.
+  /// Whether an assertion holds between two code points.
   private func holds(_ one: RegexProgram.Guard, _ before: UInt64, _ group: Int) -> Bool {
     func behind(_ set: Int) -> Bool {
       guard let index = program.setsBehind.firstIndex(of: set) else { return false }
@@ -215,7 +215,7 @@ final class TaggedAutomaton {
     }
   }
 
-  /// The step from a state over a class; it is kept in the table.
+  /// Builds the step from a state over a class and stores it in the table.
   private func step(_ number: Int32, _ group: Int) -> Int32 {
     let state = states[Int(number)]
     visit += 1
@@ -262,7 +262,7 @@ final class TaggedAutomaton {
             case .match:
               action.matchRow = source
               action.matchKept = Self.unique(kept)
-              // What comes behind is not preferred to it.
+              // Later threads are not preferred to it.
               stack.removeAll(keepingCapacity: true)
               break search
             }
@@ -279,7 +279,7 @@ final class TaggedAutomaton {
     return entry
   }
 
-  /// Gives the threads of a step rows and a state.
+  /// Assigns rows and a state to the threads of a step.
   private func finish(_ action: inout Action, _ oldRows: Int32, _ group: Int) -> Int32 {
     var roots: [Int32] = []
     roots.reserveCapacity(2 * threads.count)
@@ -315,9 +315,9 @@ final class TaggedAutomaton {
 
   private static func unique(_ slots: [Int32]) -> [Int32] { slots.count < 2 ? slots : Set(slots).sorted() }
 
-  /// Writes an action: the place of the next state, whether it is plain, the row of a match, the slots kept for it (their number
-  /// and they themselves), the rows dropped likewise, the number of moves and each: its source, whether it is copied, the
-  /// slots kept.
+  /// Stores an action: the index of the next state, whether it is plain, the row of a match, its slots (their number
+  /// and the slots), the dropped rows likewise, the number of moves and each move: its source, whether it is copied,
+  /// its slots.
   private func store(_ action: Action) -> Int {
     var words: [Int32] = [action.next * Int32(stride), action.isPlain ? 1 : 0, action.matchRow]
     words.append(Int32(action.matchKept.count))
@@ -345,13 +345,13 @@ final class TaggedAutomaton {
 
   // MARK: Matching
 
-  /// The first match at or after `start`, as ``RegexProgram/slotCount`` offsets, -1 where there is none; at `start` only if
-  /// `anchored`. nil where this automaton is not fit for the text, which only happens with `mayGiveUp`.
+  /// The first match at or after `start`, as ``RegexProgram/slotCount`` offsets, -1 for none; only at `start` if
+  /// `anchored`. Nil if this automaton does not suit the text, only with `mayGiveUp`.
   func find(
     _ text: UnsafeRawBufferPointer, from start: Int, anchored: Bool, mayGiveUp: Bool,
     into groups: UnsafeMutableBufferPointer<Int>
   ) -> Bool? {
-    // Most patterns match where the text begins, or not at all; what is found there is what a search would find.
+    // Most patterns match at the start of the text or not at all; a match there equals the result of a search.
     let first = run(text, start, program.anchoredStart, mayGiveUp)
     guard first == false else { return copy(first, groups) }
     if anchored || (program.isAtBegin && start == 0) { return false }
@@ -388,7 +388,7 @@ final class TaggedAutomaton {
     for index in 0..<freeCount { freePlaces[index] = Int32(index + 1) }
     rows.update(repeating: -1, count: slotCount)
     var found = false
-    /// The action with a match whose row has not been copied, and where it was.
+    /// The action with a match whose row has not been copied, and its offset.
     var pending = -1
     var pendingAt = 0
 
@@ -399,7 +399,7 @@ final class TaggedAutomaton {
     var at = start
     let text8 = text.bindMemory(to: UInt8.self)
     while true {
-      // Nearly all steps: an ASCII character, a state that is known, rows that stay as they are.
+      // Nearly all steps: an ASCII character, a known state, unchanged rows.
       while at < count {
         let entry = table[base &+ Int(classes[Int(text8[at])])]
         if entry <= 0 { break }
@@ -418,7 +418,7 @@ final class TaggedAutomaton {
           guard let other = otherClass(scalar) else { return mayGiveUp ? nil : false }
           group = Int(other)
           if group >= stride {
-            // A class for which the table has no room.
+            // A class without room in the table.
             if pending >= 0 { take(pending, pendingAt) }
             pending = -1
             let kept = states[base / stride]
@@ -474,14 +474,14 @@ final class TaggedAutomaton {
     return found
   }
 
-  /// Keeps the match of an action.
+  /// Stores the match of an action.
   private func take(_ action: Int, _ at: Int) {
     let words = actions + action + 2
     best.update(from: rows + Int(placeOfRow[Int(words[0])]) * slotCount, count: slotCount)
     for index in 0..<Int(words[1]) { best[Int(words[2 + index])] = at }
   }
 
-  /// Gives the rows of the next state their offsets.
+  /// Assigns the offsets of the next state's rows.
   private func move(_ action: Int, _ at: Int) {
     var word = actions + action + 3
     word += Int(word[0]) + 1
@@ -517,7 +517,7 @@ final class TaggedAutomaton {
     swap(&placeOfRow, &newPlaces)
   }
 
-  /// Makes room for so many rows at once. Those that are in use stay where they are.
+  /// Makes room for `count` rows. Rows in use stay in place.
   private func reserveRows(_ count: Int) {
     guard count > rowCapacity else { return }
     let capacity = max(2 * rowCapacity, count)

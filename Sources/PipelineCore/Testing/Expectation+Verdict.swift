@@ -1,11 +1,11 @@
 extension PipelineTest.Expectation {
-  /// What is wrong with `history`; nil: nothing.
+  /// The failure for `history`; nil: it matches.
   func verdict(on history: SignalHistory) -> TestResult.Failure? {
     var history = history
     if !hasMarks { history.entries.removeAll { $0.moment.isMark } }
     let actual = history.entries
     var position = 0
-    // For the picture: what was expected, where nothing else is said at the time at which it came.
+    // For the picture: the expectation, at the actual times where it gives none.
     var expected: [SignalHistory.Entry] = []
     var now = TimeSpan.zero
     for (index, item) in items.enumerated() {
@@ -59,8 +59,8 @@ extension PipelineTest.Expectation {
     }
   }
 
-  /// A request is compared in what the test says of it: a text is `METHOD URL` or the URL, in which `*`
-  /// stands for any text; a mapping may leave out members.
+  /// Compares a request with the given parts only: a text is `METHOD URL` or the URL, in which `*` stands for any text;
+  /// a mapping may leave out members.
   private static func matches(request wanted: TestValue, _ value: TestValue) -> Bool {
     guard case .object(let members) = value else { return false }
     func member(_ name: String) -> TestValue? { members.first { $0.key == Array(name.utf8) }?.value }
@@ -85,7 +85,7 @@ extension PipelineTest.Expectation {
     }
   }
 
-  /// A reply is compared in what the test says of it; a number is its status.
+  /// Compares a reply with the given parts only; a number is its status.
   private static func matches(reply wanted: TestValue, _ value: TestValue) -> Bool {
     switch wanted {
     case .int: return value.member("status") == wanted
@@ -100,7 +100,7 @@ extension PipelineTest.Expectation {
     }
   }
 
-  /// Whether there are these headers, their names whatever their case.
+  /// Whether these headers exist; names are compared without case.
   private static func matches(_ headers: [TestValue.Member], _ sent: TestValue?) -> Bool {
     guard case .object(let sent)? = sent else { return headers.isEmpty }
     return headers.allSatisfy { header in
@@ -158,7 +158,7 @@ extension PipelineTest.Expectation {
 
   private static let widest = 160
 
-  /// The part of long lines in which column `column` is; `…` stands for what is left out.
+  /// The part of long lines around column `column`; `…` stands for the rest.
   private static func window(_ lines: [String], around column: Int) -> [String] {
     guard lines.contains(where: { $0.count > widest }) else { return lines }
     let start = max(0, min(column - widest / 2, (lines.map(\.count).max() ?? 0) - widest))

@@ -1,4 +1,4 @@
-/// Finds what must change in the text of one expectation so that it says what came, in the author's form.
+/// Finds the edits to one expectation's text that make it match the result, in the author's style.
 struct ExpectationEdits {
   typealias Refusal = ExpectationUpdate.Refusal
   typealias Item = PipelineTest.Expectation.Item
@@ -8,7 +8,7 @@ struct ExpectationEdits {
   private var entries: [SignalHistory.Entry]
   private var edits: [TextEdit] = []
 
-  /// More cells than that are not compared.
+  /// The limit of compared cells.
   private static let limit = 4_000_000
 
   init(_ source: SourceText, _ expectation: PipelineTest.Expectation, _ entries: [SignalHistory.Entry]) {
@@ -60,7 +60,7 @@ struct ExpectationEdits {
     return first == UInt8(ascii: "{") || first == UInt8(ascii: "[")
   }
 
-  /// What would be lost if the text of a node were replaced.
+  /// Refuses to replace the text of a node if comments would be lost.
   private func refuseComments(_ location: SourceLocation) throws(Refusal) {
     let text = bytes(location)
     for index in text.indices.dropFirst() where text[index] == UInt8(ascii: "#") {
@@ -110,7 +110,7 @@ struct ExpectationEdits {
     if !added.isEmpty { try add(added, to: mapping, behind: scalar) }
   }
 
-  /// Requests and replies as their letters say them, where a letter does; replies else by status and body.
+  /// Requests and replies by the letters that stand for them; replies without a letter by status and body.
   private func named(
     _ entries: [SignalHistory.Entry], _ letters: [(name: String, value: TestValue)]
   ) -> [SignalHistory.Entry] {
@@ -124,7 +124,7 @@ struct ExpectationEdits {
     }
   }
 
-  /// Letters whose events have all become one other value.
+  /// Letters whose events have all changed to one other value.
   private func changedLetters(_ scalar: YAMLScalar) -> [(String, TestValue)] {
     guard let picture = try? Marbles(scalar.string, tick: expectation.tick),
       picture.entries.count == expectation.items.count, picture.entries.count == entries.count
@@ -176,7 +176,7 @@ struct ExpectationEdits {
     for letter in letters { addLine(letter, behind: end, like: values.location) }
   }
 
-  /// A line of its own behind the one in which `location` ends, indented as the first one of `block` is.
+  /// Adds a line after the one in which `location` ends, indented like the first line of `block`.
   private mutating func addLine(_ text: String, behind location: SourceLocation, like block: SourceLocation) {
     let indent = String(repeating: " ", count: block.column - 1)
     let end = lineEnd(location.offset + location.length)
@@ -184,7 +184,7 @@ struct ExpectationEdits {
     edits.append(TextEdit(offset: end, length: 0, isLast ? "\n\(indent)\(text)" : "\(indent)\(text)\n"))
   }
 
-  /// Behind the line end of the line that holds `offset`.
+  /// The offset after the line that contains `offset`.
   private func lineEnd(_ offset: Int) -> Int {
     source.bytes[min(offset, source.bytes.count)...].firstIndex(of: 0x0A).map { $0 + 1 } ?? source.bytes.count
   }
@@ -214,7 +214,7 @@ struct ExpectationEdits {
     }
   }
 
-  /// What becomes of each step, with as little change as can be.
+  /// The changes of the steps, as few as possible.
   private func align() throws(Refusal) -> [Change] {
     let items = expectation.items
     let (rows, columns) = (items.count + 1, entries.count + 1)
@@ -289,7 +289,7 @@ struct ExpectationEdits {
     return .object(unsorted: [.init(Array("status".utf8), status), .init(Array("body".utf8), body)])
   }
 
-  /// One step says something else.
+  /// Changes one step.
   private mutating func rewrite(_ node: YAMLNode, _ item: Item, _ entry: SignalHistory.Entry) throws(Refusal) {
     let own = step(entry, isTimed: item.at != nil)
     switch (item.moment, entry.moment) {
@@ -318,7 +318,7 @@ struct ExpectationEdits {
     replace(scalar.location, by: scalar.isPlain ? "\(entry.at)" : YAMLFlowText.quoted(Array("\(entry.at)".utf8)))
   }
 
-  /// A list between brackets gets more or fewer steps.
+  /// Adds or removes steps of a list in brackets.
   private mutating func rebuild(
     _ node: YAMLNode, _ nodes: [YAMLNode], _ changes: [Change], _ step: (SignalHistory.Entry) -> String
   ) throws(Refusal) {
@@ -357,7 +357,7 @@ struct ExpectationEdits {
     edits.append(TextEdit(offset: from, length: to - from, texts.joined(separator: separator)))
   }
 
-  /// A list with a dash for each step gets more or fewer lines.
+  /// Adds or removes lines of a list with a dash for each step.
   private mutating func relist(
     _ node: YAMLNode, _ nodes: [YAMLNode], _ changes: [Change], _ step: (SignalHistory.Entry) -> String
   ) throws(Refusal) {
@@ -390,7 +390,7 @@ struct ExpectationEdits {
     }
   }
 
-  /// Where the line of a step begins, and in which column its dash stands, from 0.
+  /// The line and the column of a step's dash, from 0.
   private func dash(of item: YAMLNode) throws(Refusal) -> (line: Int, column: Int) {
     var at = item.location.offset - 1
     while at >= 0, source.bytes[at] == 0x20 { at -= 1 }
@@ -404,7 +404,7 @@ struct ExpectationEdits {
 
   // MARK: Values
 
-  /// Writes `value` where `node` stands, changing only the parts that differ.
+  /// Writes `value` in place of `node`, changing only the parts that differ.
   private mutating func write(_ value: TestValue, over node: YAMLNode) throws(Refusal) {
     if TestValue(node) == value { return }
     switch (node.content, value) {
@@ -433,7 +433,7 @@ struct ExpectationEdits {
     replace(node.location, by: YAMLFlowText.write(value))
   }
 
-  /// Writes of a request or a reply what the test says of it.
+  /// Writes those parts of a request or a reply that the test gives.
   private mutating func writePart(
     _ wanted: TestValue, _ value: TestValue, over node: YAMLNode
   ) throws(Refusal) {
@@ -483,7 +483,7 @@ extension TestValue {
 }
 
 extension YAMLNode {
-  /// Whether all of it stands where it says, not behind an anchor elsewhere.
+  /// Whether all of it is written in place, not through an alias.
   var isWrittenInPlace: Bool {
     let end = location.offset + location.length
     func isInside(_ node: YAMLNode) -> Bool {

@@ -1,14 +1,14 @@
-/// Rewrites expectations of a pipeline file so that they expect what came; everything else in the file stays, byte
+/// Rewrites expectations of a pipeline file to the actual results; everything else in the file stays unchanged, byte
 /// for byte.
 public struct ExpectationUpdate {
   let source: SourceText
   private(set) var edits: [TextEdit] = []
-  /// The rewritten expectations, as tests and names.
+  /// The rewritten expectations: test and name.
   private var rewritten: Set<[String]> = []
 
   public init(_ source: SourceText) { self.source = source }
 
-  /// Why an expectation stays as it is.
+  /// Why an expectation cannot be rewritten.
   struct Refusal: Error {
     var message: String
     var help: String?
@@ -19,7 +19,7 @@ public struct ExpectationUpdate {
     }
   }
 
-  /// Rewrites one expectation of a test; nil: done, else why it cannot be.
+  /// Rewrites one expectation of a test; nil on success, otherwise the reason.
   public mutating func rewrite(
     _ expectation: PipelineTest.Expectation, of test: PipelineTest, to history: SignalHistory
   ) -> Diagnostic? {
@@ -40,10 +40,10 @@ public struct ExpectationUpdate {
 
   public var isEmpty: Bool { edits.isEmpty }
 
-  /// The lines that change.
+  /// The changed lines.
   public var difference: String { edits.difference(of: source) }
 
-  /// The file as it becomes; nil if more would change than what was rewritten.
+  /// The new file; nil if more than the rewritten expectations would change.
   public func text() -> [UInt8]? {
     let bytes = edits.applied(to: source.bytes, in: 0..<source.bytes.count)
     var before = Diagnostics()
@@ -68,7 +68,7 @@ public struct ExpectationUpdate {
     }
   }
 
-  /// Whether two mappings say the same; `other` judges entries of its own, nil: it does not.
+  /// Whether two mappings have the same content; `other` compares certain entries itself, nil: it does not.
   private func same(_ old: YAMLNode, _ new: YAMLNode, _ other: (String, YAMLNode, YAMLNode) -> Bool?) -> Bool {
     guard let olds = old.entries, let news = new.entries, olds.count == news.count else { return false }
     return zip(olds, news).allSatisfy { old, new in
@@ -78,7 +78,7 @@ public struct ExpectationUpdate {
 }
 
 extension YAMLNode {
-  /// Whether two nodes have the same content, wherever and however it is written.
+  /// Whether two nodes have the same content, whatever their location and style.
   func saysTheSame(as other: YAMLNode) -> Bool {
     switch (content, other.content) {
     case (.scalar(let a), .scalar(let b)): a.text.text == b.text.text && a.kind == b.kind

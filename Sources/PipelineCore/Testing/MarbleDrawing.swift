@@ -1,18 +1,18 @@
-/// Draws histories as marbles, one below the other, the same instant in the same column.
+/// Draws histories as marbles, one line each, with a common time axis.
 struct MarbleDrawing {
-  /// The letters that the user has given to values.
+  /// The user's letters for values.
   var letters: [(name: String, value: TestValue)] = []
   var tick = TimeSpan.milliseconds(1)
 
-  /// How many empty ticks are drawn before they are written as a pause.
+  /// How many empty ticks are drawn before they become a pause.
   private static let longestDash = 24
 
   struct Picture {
     /// One line for each history.
     var lines: [String]
-    /// `A = {"x": 1}`, for what is no letter or digit itself.
+    /// `A = {"x": 1}`, for values that are no letter or digit themselves.
     var legend: [String]
-    /// The columns of the lines at which instants begin.
+    /// The columns at which instants start.
     var columns: [(at: TimeSpan, column: Int)]
 
     func column(at instant: TimeSpan) -> Int? { columns.first { $0.at == instant }?.column }
@@ -46,7 +46,7 @@ struct MarbleDrawing {
       put(
         histories.map { history in
           let moments = history.entries.filter { $0.at == instant }.map(\.moment)
-          // What is subscribed first takes no time of its own.
+          // An initial subscription takes no time.
           let marks = moments.prefix { $0 == .subscribe }
           let rest = moments.dropFirst(marks.count)
           let text = rest.map { names.name(of: $0) }.joined()
@@ -65,7 +65,7 @@ struct MarbleDrawing {
 }
 
 extension SignalHistory {
-  /// Two pictures, the first difference marked below, and what it is in words. Nil where both are equal.
+  /// Two pictures, the first difference marked below, and the difference in words. Nil if both are equal.
   public static func difference(
     expected: SignalHistory, actual: SignalHistory, tick: TimeSpan = .milliseconds(1),
     letters: [(name: String, value: TestValue)] = []

@@ -1,4 +1,4 @@
-/// Which letter stands for which value.
+/// Assigns letters to values.
 struct MarbleNames {
   private static let spareLetters = (Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")).map(String.init)
 
@@ -36,7 +36,7 @@ struct MarbleNames {
     return name
   }
 
-  /// The character that stands for the value without a legend.
+  /// The letter or digit that represents the value without a legend.
   static func letter(_ value: TestValue) -> String? {
     switch value {
     case .int(let number) where (0...9).contains(number): return "\(number)"

@@ -1,9 +1,9 @@
-/// Writes what came as marbles that mean just that.
+/// Writes a history as marbles.
 enum MarbleText {
   /// How many empty ticks are written before they become a pause.
   private static let longestDash = 24
 
-  /// Nil where marbles with this tick cannot say it. `names` gets letters for values that have none.
+  /// Nil if marbles with this tick cannot express it. `names` receives letters for new values.
   static func write(_ entries: [SignalHistory.Entry], tick: TimeSpan, _ names: inout MarbleNames) -> String? {
     var groups: [(at: TimeSpan, moments: [SignalHistory.Moment])] = []
     for entry in entries {
@@ -13,7 +13,7 @@ enum MarbleText {
         groups.append((entry.at, [entry.moment]))
       }
     }
-    // A digit behind a pause could be read as a part of it.
+    // A digit after a pause could be read as part of it.
     for guardsDigits in [false, true] {
       guard let text = write(groups, tick, &names, guardsDigits) else { return nil }
       guard let read = try? Marbles(text, tick: tick) else { continue }

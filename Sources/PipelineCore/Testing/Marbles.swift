@@ -1,6 +1,6 @@
-/// What happens at one instant of a signal, in tests.
+/// One moment of a signal, in tests.
 public enum SignalMoment: Sendable, Equatable {
-  /// An event, by the name it has in the marbles.
+  /// An event, by its letter.
   case next(String)
   case complete
   case error
@@ -8,17 +8,17 @@ public enum SignalMoment: Sendable, Equatable {
   case cancel
 }
 
-/// A picture of a signal: `-a-(bc) 300ms |`.
+/// A marble diagram of a signal: `-a-(bc) 300ms |`.
 ///
-/// One character is one tick. `-` nothing; a letter or digit an event; `(ab)` several at one instant,
-/// taking one tick; `|` completion; `#` an error; `^` and `!` where a subscription begins and is
-/// cancelled; a duration between spaces lets that time pass; spaces mean nothing.
+/// One character is one tick. `-` nothing; a letter or digit an event; `(ab)` several at one instant, taking one tick;
+/// `|` completion; `#` an error; `^` and `!` the start and the cancellation of a subscription; a duration between
+/// spaces lets that time pass; spaces have no meaning.
 public struct Marbles: Sendable, Equatable {
   public struct Entry: Sendable, Equatable {
-    /// Since the beginning of the picture.
+    /// The time since the start of the diagram.
     public var at: TimeSpan
     public var moment: SignalMoment
-    /// Where in the text it stands, a byte offset.
+    /// The byte offset in the text.
     public var offset: Int
     public init(at: TimeSpan, _ moment: SignalMoment, offset: Int = 0) {
       self.at = at
@@ -28,13 +28,13 @@ public struct Marbles: Sendable, Equatable {
   }
 
   public var entries: [Entry]
-  /// How long the picture is.
+  /// The length of the diagram.
   public var length: TimeSpan
 
-  /// Where a picture is wrong.
+  /// An error in a diagram.
   public struct Mistake: Error, Sendable, Equatable {
     public var message: String
-    /// Byte offset in the text.
+    /// The byte offset in the text.
     public var offset: Int
   }
 
@@ -94,7 +94,7 @@ public struct Marbles: Sendable, Equatable {
     length = now
   }
 
-  /// A duration that stands between spaces (or at an end): `300ms`.
+  /// A duration between spaces (or at an end): `300ms`.
   private static func pause(_ bytes: [UInt8], _ start: Int) -> (TimeSpan, Int)? {
     guard start == 0 || bytes[start - 1] == UInt8(ascii: " "), (48...57).contains(bytes[start]) else {
       return nil

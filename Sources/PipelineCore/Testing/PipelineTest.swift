@@ -1,32 +1,32 @@
-/// One test of a pipeline file, understood: what goes in, what the world answers, what must come out.
+/// One parsed test of a pipeline: its inputs, the stubbed answers, and the expectations.
 public struct PipelineTest: Sendable {
   public var name: Located<String>
-  /// All of the test in the file.
+  /// The whole test in the file.
   public var location: SourceLocation
-  /// How long one character of marbles lasts; also used to draw.
+  /// The length of one marble character; also used for drawing.
   public var tick = TimeSpan.milliseconds(1)
   /// When to stop; nil: when nothing more happens, see ``TestRunner``.
   public var until: TimeSpan?
-  /// The time of day when it begins, in nanoseconds since 1970; nil: that of ``VirtualTime``.
+  /// The time of day at the start, in nanoseconds since 1970; nil: that of ``VirtualTime``.
   public var wallTime: Int64?
-  /// The pipeline with the test's own environment; nil: as it is.
+  /// The pipeline with the test's environment; nil: the original.
   public var plan: Plan?
   public var inputs: [Input] = []
   public var stubs: [HTTPStub] = []
-  /// Where the stubs stand, for requests that none of them answers.
+  /// The location of the stubs, for unanswered requests.
   public var stubsLocation: SourceLocation?
   public var expectations: [Expectation] = []
 
-  /// What a named source sends.
+  /// The events of a named source.
   public struct Input: Sendable {
-    /// The name of a source, or of a signal that begins with a source of its own.
+    /// The name of a source, or of a signal that starts with a source of its own.
     public var source: Located<String>
-    /// The source's place in the plan.
+    /// The source in the plan.
     public var origin: SignalPlan
     public var history: SignalHistory
   }
 
-  /// What must come out in one place.
+  /// The expected events of one signal, sink or output.
   public struct Expectation: Sendable {
     public enum Target: Sendable, Equatable {
       case sink(String)
@@ -34,10 +34,10 @@ public struct PipelineTest: Sendable {
       case signal(Int)
       case errors(ErrorsOwner)
       case requests
-      /// The answers that the clients of a named source get, by its index.
+      /// The answers to the clients of a named source, by its index.
       case replies(Int)
 
-      /// Whether what the test says of an event may be a part of it.
+      /// Whether an expected value may be a part of the actual one.
       var comparesParts: Bool {
         switch self {
         case .requests, .replies: true
@@ -50,11 +50,11 @@ public struct PipelineTest: Sendable {
       public enum Moment: Sendable, Equatable {
         case next(TestValue)
         case complete
-        /// With a text that the message must contain; nil: any error.
+        /// The message must contain the text; nil: any error.
         case error(String?)
-        /// A source or signal is subscribed, and begins to run.
+        /// A source or signal is subscribed and starts.
         case subscribe
-        /// It is cancelled before its end.
+        /// The signal is cancelled before its end.
         case cancel
 
         var isMark: Bool { self == .subscribe || self == .cancel }
@@ -67,21 +67,21 @@ public struct PipelineTest: Sendable {
 
     public var subject: Located<String>
     public var target: Target
-    /// In the order in which they must come.
+    /// The items in the required order.
     public var items: [Item] = []
-    /// Whether others may come between and behind.
+    /// Whether further items are allowed between and after them.
     public var allowsMore = false
-    /// What the letters of the marbles stand for.
+    /// The values of the marbles' letters.
     public var letters: [(name: String, value: TestValue)] = []
     public var tick = TimeSpan.milliseconds(1)
-    /// How the file says it.
+    /// The expectation in the file.
     public var node: YAMLNode
 
-    /// Whether subscribing and cancelling is spoken of.
+    /// Whether it contains subscriptions or cancellations.
     var hasMarks: Bool { items.contains { $0.moment.isMark } }
   }
 
-  /// The last instant that the test speaks of.
+  /// The last instant that the test mentions.
   var horizon: TimeSpan {
     let inputs = inputs.compactMap { $0.history.entries.last?.at }
     let expected = expectations.flatMap { $0.items.compactMap(\.at) }
@@ -95,16 +95,16 @@ public struct PipelineTest: Sendable {
   }
 }
 
-/// What a test answers to HTTP requests.
+/// A stubbed answer to HTTP requests.
 public struct HTTPStub: Sendable {
   public struct Answer: Sendable {
     public enum What: Sendable {
       case reply(HTTPResponse)
       case failure(HTTPFailure)
-      /// No answer: the request runs into its own timeout.
+      /// No response: the request times out.
       case silence
     }
-    /// How long after the request.
+    /// The delay after the request.
     public var after = TimeSpan.zero
     public var what: What
 
@@ -114,13 +114,13 @@ public struct HTTPStub: Sendable {
     }
   }
 
-  /// `*` stands for any bytes, every other character for itself.
+  /// The URL; `*` stands for any bytes.
   public var url: String
-  /// Whose requests it answers, a sink's, which runs then; nil: those of sources.
+  /// The sink whose requests it answers, which then runs; nil: requests of sources.
   public var sink: String?
-  /// Nil: any.
+  /// The method; nil: any.
   public var method: String?
-  /// One after the other; the last one again and again. At least one.
+  /// The answers in turn, at least one; the last one repeats.
   public var answers: [Answer]
   public var location: SourceLocation?
 
@@ -136,14 +136,14 @@ public struct HTTPStub: Sendable {
   }
 }
 
-/// Patterns in which `*` stands for any bytes.
+/// Matches patterns in which `*` stands for any bytes.
 enum Glob {
   static func matches(_ pattern: String, _ text: String) -> Bool {
     let pattern = Array(pattern.utf8)
     let text = Array(text.utf8)
     var at = 0
     var position = 0
-    // Where to go on after the last star, if what follows it does not fit.
+    // Where to continue after the last star, if the rest does not match.
     var star: (pattern: Int, text: Int)?
     while position < text.count {
       if at < pattern.count, pattern[at] == UInt8(ascii: "*") {
@@ -164,8 +164,8 @@ enum Glob {
     return at == pattern.count
   }
 
-  /// How many bytes must be inserted, removed or replaced in `text` until `pattern` matches; looks at the
-  /// first 500 bytes of each.
+  /// How many bytes of `text` must be inserted, removed or replaced until `pattern` matches; compares the first 500
+  /// bytes of each.
   static func distance(_ pattern: String, _ text: String) -> Int {
     let pattern = Array(pattern.utf8.prefix(500))
     let text = Array(text.utf8.prefix(500))

@@ -1,4 +1,4 @@
-// What a test answers to HTTP requests.
+// The stubbed answers to HTTP requests.
 
 extension PipelineTestReader {
   mutating func stubs(_ node: YAMLNode) -> [HTTPStub] {

@@ -1,13 +1,13 @@
-/// Understands the tests of a pipeline file; says what is wrong with them, where it is wrong.
+/// Parses the tests of a pipeline file, and reports their errors with locations.
 public struct PipelineTestReader {
-  /// The pipeline that the test runs.
+  /// The tested pipeline.
   private(set) var plan: Plan
   private let compile: Compile
   var diagnostics = Diagnostics()
   /// The test's `tick`.
   var tick = TimeSpan.milliseconds(1)
 
-  /// Compiles the pipeline once more, with these values in place of those of the environment.
+  /// Compiles the pipeline with these values in place of the environment's.
   public typealias Compile = (_ environment: [String: String], _ diagnostics: inout Diagnostics) -> Plan?
 
   init(_ plan: Plan, _ compile: @escaping Compile) {
@@ -15,7 +15,7 @@ public struct PipelineTestReader {
     self.compile = compile
   }
 
-  /// Reports everything that is wrong; then the tests must not be run.
+  /// Reports every error; the tests must not be run after one.
   public static func read(
     _ tests: [TestNode], of plan: Plan, into diagnostics: inout Diagnostics, compile: @escaping Compile
   ) -> [PipelineTest] {
@@ -88,7 +88,7 @@ public struct PipelineTestReader {
     return seconds.partialValue &+ Int64(time.nanoseconds)
   }
 
-  /// The pipeline with the values that the test gives; nil if something is wrong, or if there are none.
+  /// The pipeline with the test's values; nil after an error, or if there are none.
   private mutating func environment(_ node: YAMLNode) -> Plan? {
     guard let entries = node.entries else {
       report(
@@ -102,7 +102,7 @@ public struct PipelineTestReader {
     }
     var found = Diagnostics()
     let own = compile(variables, &found)
-    // What is said of the pipeline itself has been said.
+    // Errors of the pipeline itself have already been reported.
     for diagnostic in found.all where diagnostic.severity == .error {
       var diagnostic = diagnostic
       diagnostic.notes.append(.init("with the values of this test", at: node.location))
@@ -419,7 +419,7 @@ public struct PipelineTestReader {
     }
   }
 
-  /// Only `true` means anything; `false` is as good as leaving it out.
+  /// Only `true` has an effect; `false` is like leaving it out.
   mutating func flag(_ node: YAMLNode, _ what: String) -> Bool {
     switch node.decodeBool(what) {
     case .success(let flag): return flag

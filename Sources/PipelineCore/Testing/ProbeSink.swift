@@ -1,17 +1,17 @@
-/// A sink that remembers what came and when.
+/// A sink that records events and their times.
 public struct ProbeSink: SinkComponent {
   public final class Recording: @unchecked Sendable {
     public enum Moment: Sendable {
       case next(OwnedValue)
       case complete
       case fail(SignalFailure)
-      /// The signal begins to run, or is cancelled; told of signals that are watched.
+      /// A watched signal starts, or is cancelled.
       case subscribe
       case cancel
     }
-    /// Where subscribing and cancelling is not what the pipeline does.
+    /// Subscriptions and cancellations are not the pipeline's.
     var ignoresMarks = false
-    /// How many of the moments say that it began or was cancelled.
+    /// The number of recorded starts and cancellations.
     private(set) var marks = 0
     public private(set) var moments: [(at: Instant, moment: Moment)] = []
     public init() {}
@@ -25,9 +25,9 @@ public struct ProbeSink: SinkComponent {
   }
 
   let recording: Recording
-  /// Runs, too, in place of what would only be remembered.
+  /// A sink that also runs, such as one with stubbed requests.
   var running: (any SinkComponent)?
-  /// What this cannot write is rejected.
+  /// Events that it cannot write are rejected.
   public var encoding: EncodeParameter?
 
   public init() { recording = Recording() }
@@ -62,7 +62,7 @@ public struct ProbeSink: SinkComponent {
       }
     }
 
-    /// Each event by itself, as the first of an output: a restart makes no difference.
+    /// Encodes each event as the first of an output, so that a restart makes no difference.
     private func encode(_ event: Event) -> EncodingFailure? {
       guard let encoder else { return nil }
       defer { scratch.clear() }
@@ -90,7 +90,7 @@ public struct ProbeSink: SinkComponent {
     }
   }
 
-  /// The same for a signal: a subscriber beside the others.
+  /// Records a signal as a further subscriber.
   public static func tap(_ recording: Recording, _ executor: Executor) -> Downstream {
     Watcher(recording, executor)
   }

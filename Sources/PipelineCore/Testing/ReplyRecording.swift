@@ -1,14 +1,14 @@
 import Synchronization
 
-/// The clients of an HTTP server that an input stands for, and what they hear: of the pipeline, and of the server,
-/// which decides here by the same rules as where it listens.
+/// The simulated clients of an HTTP server's input, and the answers they receive: from the pipeline, and from the
+/// server, which decides by the same rules as a listening one.
 ///
-/// Each event is a request on a connection of its own, which is closed behind the answer. What an event does not say
-/// of the request is as the server wants it.
+/// Each event is a request on a connection of its own, which is closed after the answer. Parts of the request that an
+/// event does not give have valid defaults.
 final class ReplyRecording: Sendable {
   private struct State {
     var answers: [(at: Instant, value: TestValue)] = []
-    /// Who waits for an answer, in the order in which they have asked, which is that of their deadlines.
+    /// The waiting clients in the order of their requests, which is that of their deadlines.
     var waiting: [(client: Int, number: Int, deadline: Instant)] = []
     /// Requests that find the source closed, in order of time.
     var late: [(number: Int, at: Instant)] = []
@@ -18,7 +18,7 @@ final class ReplyRecording: Sendable {
       answers.append((instant, ReplyRecording.value(number, answer.status, answer.headers, answer.body)))
     }
 
-    /// What the server says up to and at `now` because of the time.
+    /// Records the server's own answers that are due at `now`.
     mutating func catchUp(_ now: Instant) {
       while true {
         let deadline = waiting.first?.deadline ?? .distantFuture
@@ -43,7 +43,7 @@ final class ReplyRecording: Sendable {
     self.rules = rules
   }
 
-  /// In the order in which they came.
+  /// The answers in order.
   var history: SignalHistory {
     current {
       SignalHistory($0.answers.map { .init(at: TimeSpan(nanoseconds: $0.at.nanoseconds), .next($0.value)) })
@@ -52,7 +52,7 @@ final class ReplyRecording: Sendable {
 
   var count: Int { current(\.answers.count) }
 
-  /// When the server itself answers a request that waits for the pipeline's answer; nil: none waits, or it waits for ever.
+  /// When the server itself answers a waiting request; nil: none waits, or it waits for ever.
   var nextDeadline: Instant? {
     current { $0.waiting.first.flatMap { $0.deadline == .distantFuture ? nil : $0.deadline } }
   }
@@ -64,8 +64,8 @@ final class ReplyRecording: Sendable {
     }
   }
 
-  /// The request of that number, from 1, comes now. Returns who waits for the pipeline's answer; nil: the server
-  /// has answered by itself, and the pipeline sees nothing of it.
+  /// The request with that number, from 1, arrives now. Returns the target for the pipeline's answer; nil: the server
+  /// has answered by itself, and the pipeline does not receive the request.
   func ask(_ number: Int, _ event: TestValue) -> (any ReplyTarget)? {
     let now = time.now
     let refusal = refusal(of: event)
@@ -81,7 +81,7 @@ final class ReplyRecording: Sendable {
     return client.map { Client(self, $0) }
   }
 
-  /// In the order of the server's own decisions.
+  /// Checks in the order of the server.
   private func refusal(of event: TestValue) -> ServerAnswer? {
     guard rules.sendsRequests else { return nil }
     if case .text(let body)? = event["body"], let answer = rules.refusal(ofBytes: body.count) { return answer }
@@ -92,10 +92,10 @@ final class ReplyRecording: Sendable {
     return authorization.flatMap { rules.refusal(ofAuthorization: $0) }
   }
 
-  /// The source has been closed while these requests were still to come.
+  /// The source was closed before these requests.
   func closed(before requests: [(number: Int, at: Instant)]) { current { $0.late = requests } }
 
-  /// The source begins, maybe once more: the requests come to it again.
+  /// The source starts, perhaps again: the requests reach it.
   func opened() { current { $0.late = [] } }
 
   private func answer(
@@ -129,7 +129,7 @@ final class ReplyRecording: Sendable {
     }
   }
 
-  /// `{ request, status, headers?, body? }`, names of headers in lower case.
+  /// `{ request, status, headers?, body? }`, header names in lower case.
   private static func value(
     _ number: Int, _ status: Int, _ headers: [(name: String, value: String)], _ body: [UInt8]
   ) -> TestValue {
@@ -148,7 +148,7 @@ final class ReplyRecording: Sendable {
 }
 
 extension TestValue {
-  /// A body as JSON where it is some, else as text.
+  /// A body as JSON if it is valid, otherwise as text.
   init(body: [UInt8]) {
     self = body.withUnsafeBytes { bytes in
       let arena = Arena()
@@ -157,7 +157,7 @@ extension TestValue {
     }
   }
 
-  /// The member of that name, if it is an object and has one.
+  /// The member with that name, if this is an object with one.
   fileprivate subscript(name: String) -> TestValue? {
     guard case .object(let members) = self else { return nil }
     return members.first { $0.key.elementsEqual(name.utf8) }?.value

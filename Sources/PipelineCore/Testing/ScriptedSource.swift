@@ -1,4 +1,4 @@
-/// A source that says what a test tells it to, on the executor's time.
+/// A source that sends a script on the executor's time.
 public struct ScriptedSource: SourceComponent {
   public enum Moment: Sendable {
     case next(OwnedValue)
@@ -6,12 +6,12 @@ public struct ScriptedSource: SourceComponent {
     case fail(SignalFailure)
   }
 
-  /// In order of time; relative to the subscription.
+  /// The moments in order of time, relative to the subscription.
   public var script: [(at: TimeSpan, moment: Moment)] = []
-  /// The moments, by index, that come in one turn with the moment before, at the same instant. What is
-  /// here must make no difference; tests of that cut scripts in many ways.
+  /// The indexes of moments that share a turn with the moment before, at the same instant. They must make no
+  /// difference; tests of that cut scripts in many ways.
   public var joined: Set<Int> = []
-  /// Who sends the events as requests and hears the answers; nil: nobody does.
+  /// Sends the events as requests and receives the answers; nil: no clients.
   var clients: ReplyRecording?
 
   public init() {}
@@ -32,9 +32,9 @@ public struct ScriptedSource: SourceComponent {
     private let joined: Set<Int>
     private let clients: ReplyRecording?
     private var wakes: [Wake] = []
-    /// When it began; nil after a restart, which no client outlives.
+    /// The time of the start; nil after a restart, which no client outlives.
     private var beginning: Instant?
-    /// How many of the moments have been.
+    /// The number of moments sent.
     private var performed = 0
 
     init(_ source: ScriptedSource, _ nodeContext: NodeContext, _ downstream: Downstream) {
@@ -44,8 +44,8 @@ public struct ScriptedSource: SourceComponent {
       super.init(nodeContext, downstream: downstream)
     }
 
-    /// Everything is scheduled before anything is sent, so that at one instant a script comes before the
-    /// timers that it causes.
+    /// Everything is scheduled before anything is sent, so that at one instant the script comes before the timers that
+    /// it causes.
     override func begin() {
       beginning = now
       clients?.opened()
@@ -61,7 +61,7 @@ public struct ScriptedSource: SourceComponent {
     }
 
     override func woke(_ token: Int) {
-      // A damaged state may say anything.
+      // A damaged state may contain any number.
       guard script.indices.contains(token) else { return }
       perform(token)
       var index = token + 1
@@ -82,7 +82,7 @@ public struct ScriptedSource: SourceComponent {
       }
     }
 
-    /// A request: what the server answers by itself does not get into the pipeline.
+    /// A request: if the server answers by itself, the pipeline does not receive it.
     private func ask(_ clients: ReplyRecording, _ index: Int, _ value: Value) {
       guard let client = clients.ask(index + 1, TestValue(value)) else { return }
       let answer = clients.rules.answer

@@ -1,13 +1,13 @@
-/// What a signal sent, and when, since the test began: what tests expect and what came, in one form.
+/// The events of a signal with their times since the start of the test: the common form of expectations and results.
 public struct SignalHistory: Sendable, Equatable {
   public enum Moment: Sendable, Equatable {
     case next(TestValue)
     case complete
-    /// With its message.
+    /// The error's message.
     case error(String)
-    /// The signal begins to run.
+    /// The signal starts.
     case subscribe
-    /// It is cancelled.
+    /// The signal is cancelled.
     case cancel
 
     var isMark: Bool { self == .subscribe || self == .cancel }
@@ -22,7 +22,7 @@ public struct SignalHistory: Sendable, Equatable {
     }
   }
 
-  /// In the order in which they came.
+  /// The entries in order.
   public var entries: [Entry] = []
 
   public init(_ entries: [Entry] = []) { self.entries = entries }
@@ -40,8 +40,8 @@ public struct SignalHistory: Sendable, Equatable {
     }
   }
 
-  /// What marbles show. A letter stands for its value in `values`, else for itself; a digit for the number.
-  /// Subscribing and cancelling are left out.
+  /// The history of a marble diagram. A letter stands for its value in `values`, otherwise for itself; a digit for the
+  /// number. Subscriptions and cancellations are left out.
   public init(_ marbles: Marbles, values: [String: TestValue] = [:], error: String = "error") {
     entries = marbles.entries.compactMap { entry in
       switch entry.moment {
@@ -57,7 +57,7 @@ public struct SignalHistory: Sendable, Equatable {
     values[name] ?? Int64(name).map { .int($0) } ?? .text(name)
   }
 
-  /// For a ``ScriptedSource``.
+  /// The history as a script for ``ScriptedSource``.
   public var script: [(at: TimeSpan, moment: ScriptedSource.Moment)] {
     entries.compactMap { entry in
       switch entry.moment {
@@ -69,7 +69,7 @@ public struct SignalHistory: Sendable, Equatable {
     }
   }
 
-  /// Where the two differ first: the index in both, or nil. The messages of errors are not compared.
+  /// The index of the first difference, or nil. Error messages are not compared.
   public func firstDifference(from other: SignalHistory) -> Int? {
     let count = min(entries.count, other.entries.count)
     for index in 0..<count where !entries[index].matches(other.entries[index]) { return index }

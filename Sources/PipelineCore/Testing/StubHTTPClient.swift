@@ -1,26 +1,26 @@
 /// Answers requests from a list, on the executor's time.
 ///
-/// Everything happens on the thread that runs the turns.
+/// Everything happens on the pipeline thread.
 public final class StubHTTPClient: HTTPClient, TimerTarget, @unchecked Sendable {
-  /// One request that was made.
+  /// One request.
   public struct Exchange: Sendable {
     public var at: Instant
     public var request: HTTPRequest
-    /// Which stub answered; nil: none fits.
+    /// The index of the answering stub; nil: none matches.
     public var stub: Int?
   }
 
   private let stubs: [HTTPStub]
   private unowned var executor: Executor
   private var served: [Int]
-  /// In the order in which they were made.
+  /// The requests in order.
   public private(set) var exchanges: [Exchange] = []
   private var pending: [Int: Pending] = [:]
   private var next = 0
-  /// Requests that were under way when the pipeline's state was saved: those who made them make them again.
+  /// Requests that were under way when the pipeline's state was saved; the restored pipeline sends them again.
   private var orphans: [Pending] = []
   private var isDetached = false
-  /// An answer is on its way into the pipeline, which has not taken it yet.
+  /// A response is on its way into the pipeline.
   private(set) var isAnswering = false
 
   private final class Pending: Cancellable, @unchecked Sendable {
@@ -58,7 +58,7 @@ public final class StubHTTPClient: HTTPClient, TimerTarget, @unchecked Sendable 
     served = Array(repeating: 0, count: stubs.count)
   }
 
-  /// How many requests are waiting for their answers.
+  /// The number of requests without a response.
   public var pendingRequests: Int { pending.count }
 
   public func send(
@@ -108,28 +108,28 @@ public final class StubHTTPClient: HTTPClient, TimerTarget, @unchecked Sendable 
 
   // MARK: Restarts
 
-  /// The pipeline's state was saved: what is cancelled from now on is made again later.
+  /// The pipeline's state was saved: requests cancelled from now on will be sent again.
   func detach() { isDetached = true }
 
-  /// The pipeline goes on here. Requests are answered when they would have been.
+  /// The pipeline continues here. Requests are answered at their original times.
   func attach(_ executor: Executor) {
     self.executor = executor
     orphans.sort { $0.token < $1.token }
     isDetached = false
   }
 
-  /// Everything that was to be made again has been.
+  /// All repeated requests have been sent.
   func forgetOrphans() { orphans = [] }
 
   public func woke(_ token: Int) {
     guard let exchange = pending.removeValue(forKey: token) else { return }
     isAnswering = true
-    // Behind what the completion posts.
+    // After the work that the completion posts.
     defer { executor.post { [weak self] in self?.isAnswering = false } }
     exchange.completion(exchange.outcome)
   }
 
-  /// Gives up everything that is pending.
+  /// Drops all pending requests.
   func stop() {
     for exchange in pending.values { executor.cancel(exchange.wake) }
     pending = [:]
@@ -137,7 +137,7 @@ public final class StubHTTPClient: HTTPClient, TimerTarget, @unchecked Sendable 
 }
 
 extension StubHTTPClient.Exchange {
-  /// `{method, url, headers?, body?}`; what identifies the client is left out.
+  /// `{method, url, headers?, body?}`; headers that identify the client are left out.
   var value: TestValue {
     var members: [TestValue.Member] = [
       .init(Array("method".utf8), .text(request.method)), .init(Array("url".utf8), .text(request.shownURL)),

@@ -1,16 +1,16 @@
-/// What of a pipeline its tests have reached: steps, branches, errors outputs, sinks.
+/// The parts of a pipeline that its tests have reached: steps, branches, errors outputs, sinks.
 ///
-/// Counts over all tests of one file. A pipeline that is counted runs each row-wise step by itself, so that the
-/// events between two of them are seen; it is slower, and means the same.
+/// Counts over all tests of one file. In a counted pipeline each fused step runs separately, so that the events between
+/// steps can be seen; it is slower and behaves the same.
 public final class TestCoverage {
-  /// What happened at one step.
+  /// The counters of one step.
   private struct Counts {
     var received = 0
-    /// Of these, what came by the first inlet.
+    /// Of these, the events of the first inlet.
     var receivedFirst = 0
     var failures = 0
     var sent = 0
-    /// How often each of its inlets was subscribed, by number.
+    /// How often each inlet was subscribed, by number.
     var subscriptions: [Int: Int] = [:]
   }
 
@@ -18,21 +18,21 @@ public final class TestCoverage {
     case operators, branches, errors, sinks
   }
 
-  /// One thing that tests can reach.
+  /// One point that tests can reach.
   public struct Point: Sendable {
     public var category: Category
     public var location: SourceLocation
     public var isReached: Bool
-    /// What is missing, a sentence without a full stop.
+    /// What is not covered, a sentence without a full stop.
     public var message: String
-    /// Whether that says nothing beyond what is said of the step itself.
+    /// Whether the message of the step itself already implies it.
     public var isImplied = false
   }
 
   private let plan: Plan
   private var steps: [Counts]
   private var errors: [ErrorsOwner: Int] = [:]
-  /// Runs taken apart.
+  /// The runs, taken apart into steps.
   private var chains: [ObjectIdentifier: SignalPlan] = [:]
 
   public init(_ plan: Plan) {
@@ -40,7 +40,7 @@ public final class TestCoverage {
     steps = Array(repeating: Counts(), count: plan.steps.count)
   }
 
-  /// `execution` runs the plan, or the plan with other values of the environment.
+  /// `execution` runs the plan, or the plan with another environment.
   func watch(_ execution: Execution) {
     guard execution.plan.steps.count == steps.count else { return }
     execution.subscriptionProbe = Probe(self)
@@ -119,7 +119,7 @@ public final class TestCoverage {
   /// Everything in a plan that tests can reach.
   private struct Walk {
     let plan: Plan
-    /// By the number of the step.
+    /// The components by step number.
     var components: [Int: any Component] = [:]
     var errors: Set<ErrorsOwner> = []
 
@@ -131,7 +131,7 @@ public final class TestCoverage {
         components[signal.step.number] = component
         for inner in component.innerPlans { visit(inner) }
       case .node(let component, _, let inputs):
-        // The outputs of a command are no steps of their own, nor is what holds it.
+        // The outputs of a command are no steps, nor is the node that holds it.
         if !(component is CommandOutput || component is CommandHold) { components[signal.step.number] = component }
         for input in inputs { visit(input) }
         for inner in component.innerPlans { visit(inner) }
@@ -156,7 +156,7 @@ public final class TestCoverage {
         result = SignalPlan(.run(single, input: result), step: step.id, type: signal.type)
       }
     }
-    // The parts live as long as the plan does: nodes refer to them without holding them.
+    // The parts live as long as the plan: nodes refer to them unowned.
     chains[ObjectIdentifier(signal)] = result
     kept.append(signal)
     return result
@@ -182,7 +182,7 @@ public final class TestCoverage {
   }
 }
 
-/// Puts a counter below everything that is subscribed.
+/// Puts a counter downstream of every subscription.
 private final class Probe: SubscriptionProbe {
   let coverage: TestCoverage
   init(_ coverage: TestCoverage) { self.coverage = coverage }
@@ -243,11 +243,11 @@ private final class Counter: Downstream {
     next._withUnsafeGuaranteedRef { $0.fail(failure) }
   }
 
-  /// Control may be inside when the subscription is let go.
+  /// Control may be inside when the subscription is released.
   func releaseLater() { execution.executor.releaseLater(self) }
 }
 
-/// A subscription that keeps its counter.
+/// A subscription with its counter.
 private final class Counted: Subscription {
   private let subscription: any Subscription
   private let counter: Counter
@@ -266,7 +266,7 @@ private final class Counted: Subscription {
 }
 
 extension TestCoverage {
-  /// How much of a list of places was reached.
+  /// The share of points reached.
   public struct Share: Sendable, CustomStringConvertible {
     public var reached: Int
     public var total: Int
@@ -276,7 +276,7 @@ extension TestCoverage {
       total = points.count
     }
 
-    /// Of a hundred; nothing to reach is all of it.
+    /// In percent; 100 without points.
     public var percent: Double { total == 0 ? 100 : Double(reached) * 100 / Double(total) }
 
     public var description: String { "\(reached)/\(total)" }

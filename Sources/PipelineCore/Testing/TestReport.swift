@@ -1,4 +1,4 @@
-/// Shows what became of tests.
+/// Reports the results of tests.
 public struct TestReport: Sendable {
   public struct Case: Sendable {
     public var result: TestResult
@@ -25,7 +25,7 @@ public struct TestReport: Sendable {
 
   public init(colors: Bool = false) { self.colors = colors }
 
-  /// Whether a test's name contains `filter`, or fits it as a pattern with `*`.
+  /// Whether a test's name contains `filter`, or matches it as a pattern with `*`.
   public static func matches(_ filter: String, _ name: String) -> Bool {
     Glob.matches(filter.utf8.contains(0x2A) ? filter : "*\(filter)*", name)
   }
@@ -35,7 +35,7 @@ public struct TestReport: Sendable {
 
   // MARK: Text
 
-  /// One line for each test, and what is wrong with those that failed.
+  /// One line for each test, and the failures.
   public func text(_ test: Case) -> String {
     let result = test.result
     var text = result.passed ? paint("ok    ", "32") : paint("FAILED", "31")
@@ -63,7 +63,7 @@ public struct TestReport: Sendable {
 
   // MARK: JUnit
 
-  /// The XML that build servers read.
+  /// The JUnit XML for build servers.
   public var junit: String {
     var text = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
     let seconds = files.flatMap(\.cases).reduce(0) { $0 + $1.seconds }
@@ -99,7 +99,7 @@ public struct TestReport: Sendable {
     return text + "</testsuites>\n"
   }
 
-  /// Milliseconds, always with a point.
+  /// Milliseconds, always with a decimal point.
   private static func fixed(_ seconds: Double) -> String {
     let thousandths = Int64(exactly: (max(0, seconds) * 1000).rounded()) ?? 0
     let rest = thousandths % 1000

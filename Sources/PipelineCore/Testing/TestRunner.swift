@@ -1,52 +1,52 @@
-/// Runs the tests of a pipeline on virtual time.
+/// Runs the tests of a pipeline in virtual time.
 ///
-/// Sources with an input send that. Of the others, those that need nothing but time and the HTTP
-/// client run as they are; the rest are silent: they neither send nor end. The times of an input count
-/// from the moment at which its source starts, which is 0 unless the pipeline subscribes it later.
+/// Sources with an input send that input. Other sources run if they need only time and the HTTP client; the rest are
+/// silent: they neither send nor end. The times of an input count from the start of its source, which is 0 unless the
+/// pipeline subscribes it later.
 ///
-/// A test ends at `until`; else when nothing more happens or, while a source goes on for ever (in an inner signal,
-/// too), at the last instant that the test speaks of, once everything has come that may come at any time.
+/// A test ends at `until`; otherwise when nothing more happens or, while an endless source runs (also in an inner
+/// signal), at the last instant that the test mentions, once all expectations without a time are met.
 public struct TestRunner: Sendable {
   public let plan: Plan
-  /// Turns after which a test is given up.
+  /// The limit of turns of a test.
   public var turnLimit = 20_000_000
-  /// Turns after the last instant that the test speaks of, after which it is given up as endless.
+  /// The limit of turns after the last instant that the test mentions; then it counts as endless.
   public var quietLimit = 100_000
-  /// Saves the state after each turn, drops everything and goes on with what was saved: it must make no
-  /// difference. Clients that wait for an answer are gone after a restart, so what they hear is not looked at.
+  /// Saves the state after each turn, drops everything and restores it, which must make no difference. Clients that
+  /// wait for an answer are lost at a restart, so their answers are not compared.
   public var restoresAfterEachTurn = false
 
   public init(_ plan: Plan) { self.plan = plan }
 
-  /// Counts in `coverage`, if there is one, what the test reaches.
+  /// Counts what the test reaches in `coverage`, if given.
   public func run(_ test: PipelineTest, coverage: TestCoverage? = nil) -> TestResult {
     TestRun(self, test, coverage).run()
   }
 }
 
-/// What became of one test.
+/// The result of one test.
 public struct TestResult: Sendable {
   public var name: String
   public var location: SourceLocation
   public var failures: [Failure] = []
-  /// How much virtual time went by.
+  /// The virtual time that has passed.
   public var virtualTime = TimeSpan.zero
   public var turns: UInt64 = 0
 
   public var passed: Bool { failures.isEmpty }
 
   public struct Failure: Sendable {
-    /// What is wrong and where.
+    /// The failure and its location.
     public var diagnostic: Diagnostic
     /// Marbles, expected above actual, the first difference marked; lines without indentation.
     public var picture: [String] = []
-    /// Which expectation, and what came instead; nil: something else is wrong.
+    /// The failed expectation and the actual result; nil: another failure.
     public var expectation: Int?
     public var history = SignalHistory()
   }
 }
 
-/// One test while it runs.
+/// One running test.
 private final class TestRun {
   private let runner: TestRunner
   private let test: PipelineTest
@@ -55,19 +55,19 @@ private final class TestRun {
   private let client: StubHTTPClient
   private let deadLetters = DeadLetters()
   private let coverage: TestCoverage?
-  /// What came, for each expectation.
+  /// The results for each expectation.
   private let recordings: [ProbeSink.Recording]
-  /// What is answered to the events of inputs, by the places of their sources in the plan.
+  /// The answers to the events of inputs, by the index of their sources in the plan.
   private var replies: [Int: ReplyRecording] = [:]
   private var watchers: [Downstream] = []
-  /// These change with each restart.
+  /// Replaced at each restart.
   private var executor: Executor
   private var execution: Execution
   private var turns: UInt64 = 0
   /// When the pipeline ended by itself.
   private var end: TimeSpan?
 
-  /// What the pipeline gave up or complained of: shown beside a failure.
+  /// Rejected events and warnings, shown with a failure.
   private final class DeadLetters: @unchecked Sendable {
     static let limit = 3
     var count = 0
@@ -79,7 +79,7 @@ private final class TestRun {
       if count <= Self.limit { shown.append(Printable.cut(bytes, limit: 300)) }
     }
 
-    /// The same numbers in each run.
+    /// A deterministic sequence.
     func next() -> UInt64 {
       random &+= 0x9E37_79B9_7F4A_7C15
       var mixed = random
@@ -215,7 +215,7 @@ private final class TestRun {
     if let until = test.until { return go(to: until, limit) }
     guard go(to: test.horizon, limit) else { return false }
     guard execution.outcome == nil else {
-      // What is under way, a request for instance, was cancelled; only what is due now may still come.
+      // Work under way, such as a request, was cancelled; only what is due now can still happen.
       return go(to: test.horizon, limit) && waitForAnswers(limit)
     }
     if isComplete { return true }
@@ -225,7 +225,7 @@ private final class TestRun {
     return isComplete || waitForAnswers(limit)
   }
 
-  /// What clients wait for that the pipeline does not answer: their time is the server's, no timer of the pipeline.
+  /// Waits for answers that only the server gives: their times are the server's, not timers of the pipeline.
   private func waitForAnswers(_ limit: Int) -> Bool {
     guard !runner.restoresAfterEachTurn else { return true }
     while let deadline = replies.values.compactMap(\.nextDeadline).min() {
@@ -234,7 +234,7 @@ private final class TestRun {
     return true
   }
 
-  /// Something goes on for ever, and all that may come at any time has come.
+  /// An endless source runs, and all expectations without a time are met.
   private var isComplete: Bool { hasAll && execution.hasEndlessSource }
 
   private func go(to span: TimeSpan, _ limit: Int) -> Bool {
@@ -245,7 +245,7 @@ private final class TestRun {
     guard runner.restoresAfterEachTurn else {
       return time.run(executor, until: end, turnLimit: limit, isDone: isDone)
     }
-    // The same, with restarts.
+    // The same with restarts.
     var done: UInt64 = 0
     for _ in 0..<limit {
       let before = executor.deferrals
@@ -266,9 +266,9 @@ private final class TestRun {
     return false
   }
 
-  /// Saves the state, drops everything and goes on with what was saved.
+  /// Saves the state, drops everything and restores it.
   private func restart() {
-    // What a sink has taken is not part of the state.
+    // Events that a sink has taken are not part of the state.
     guard sending.isEmpty, !client.isAnswering, let state = execution.saveState() else { return }
     for recording in recordings { recording.ignoresMarks = true }
     nonisolated(unsafe) let old = execution
@@ -286,7 +286,7 @@ private final class TestRun {
     for recording in recordings { recording.ignoresMarks = false }
   }
 
-  /// Whether as much has come everywhere as is expected.
+  /// Whether every expectation has as many events as expected.
   private var hasAll: Bool {
     for (index, expectation) in test.expectations.enumerated() {
       let count =
@@ -330,10 +330,10 @@ private final class TestRun {
     }
   }
 
-  /// That the pipeline has failed, for what did not come because of that.
+  /// A note that the pipeline failed, for events that are missing because of that.
   private func endNote(_ history: SignalHistory) -> Diagnostic.Note? {
     guard case .failed(let failure) = execution.outcome else { return nil }
-    // It is in the picture.
+    // The picture shows it.
     if case .error? = history.entries.last?.moment { return nil }
     let when = end.map { " at \($0)" } ?? ""
     return .init(
@@ -353,7 +353,7 @@ private final class TestRun {
         ?? "Add 'stubs: { http: [ { url: \"...\", reply: { ... } } ] }' to the test")
   }
 
-  /// Adds what else is known of a test that failed.
+  /// Adds further facts to a failure.
   private func explain(_ diagnostic: inout Diagnostic) {
     guard deadLetters.count > 0 else { return }
     diagnostic.notes.append(
@@ -363,7 +363,7 @@ private final class TestRun {
   }
 }
 
-/// In place of a source that would read from the world: neither sends nor ends.
+/// Stands in for a source that reads from outside: neither sends nor ends.
 struct SilentSource: SourceComponent {
   static let spec = ComponentSpec<SilentSource>("silent", summary: "Sends nothing.")
   func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {

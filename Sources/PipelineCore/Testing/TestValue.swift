@@ -1,10 +1,10 @@
 /// A value as tests compare it: by content, numbers as numbers, the order of members without meaning.
 ///
-/// What JSON has no form for (a timestamp, bytes) is the text that ``JSONWriter`` writes for it.
+/// A value without a JSON form (a timestamp, bytes) is the text that ``JSONWriter`` writes for it.
 public indirect enum TestValue: Sendable, Hashable {
   case null
   case bool(Bool)
-  /// Every whole number in the range of Int64, whether it was an int or a double.
+  /// Every whole number in the range of Int64, whether int or double.
   case int(Int64)
   case uint(UInt64)
   case double(Double)
@@ -37,7 +37,7 @@ public indirect enum TestValue: Sendable, Hashable {
         .sorted { $0.key.lexicographicallyPrecedes($1.key) })
   }
 
-  /// Deep; JSON text inside is read. Text that is no JSON becomes a text.
+  /// A deep copy; JSON text inside is parsed. Invalid JSON becomes a text.
   public init(_ value: Value) {
     let arena = Arena()
     self = Self.read(value, JSONParser(), arena)
@@ -78,7 +78,7 @@ public indirect enum TestValue: Sendable, Hashable {
     }
   }
 
-  /// As a value that lives as long as `arena` is not reset.
+  /// The value, valid until `arena` is reset.
   public func value(in arena: Arena) -> Value {
     switch self {
     case .null: .null

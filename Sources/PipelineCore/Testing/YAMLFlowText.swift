@@ -1,4 +1,4 @@
-/// Writes values the way people write them into a pipeline file, on one line.
+/// Writes values in YAML's flow style, on one line.
 enum YAMLFlowText {
   static func write(_ value: TestValue) -> String {
     switch value {
@@ -16,7 +16,7 @@ enum YAMLFlowText {
     isPlain(bytes) && !bytes.contains(0x20) ? String(decoding: bytes, as: UTF8.self) : quoted(bytes)
   }
 
-  /// Whether a text can stand without quotes wherever a value can.
+  /// Whether a text needs no quotes in any context.
   static func isPlain(_ bytes: [UInt8]) -> Bool {
     guard let first = bytes.first, let last = bytes.last, isLetter(first), last != 0x20 else { return false }
     let isSafe = bytes.allSatisfy {
@@ -27,7 +27,7 @@ enum YAMLFlowText {
 
   private static func isLetter(_ byte: UInt8) -> Bool { (0x61...0x7A).contains(byte | 0x20) }
 
-  /// Between double quotes.
+  /// The text in double quotes.
   static func quoted(_ bytes: [UInt8]) -> String {
     var text = "\""
     var scalars = Array(String(decoding: bytes, as: UTF8.self).unicodeScalars)[...]
@@ -37,7 +37,7 @@ enum YAMLFlowText {
       case "\\": text += "\\\\"
       case "\n": text += "\\n"
       case "\t": text += "\\t"
-      // What would be taken for a variable of the environment.
+      // Would be read as a variable of the environment.
       case "$" where scalars.first == "{" || scalars.first == "$": text += "$$"
       case _ where isHidden(scalar.value):
         let isLong = scalar.value > 0xFFFF
@@ -49,12 +49,12 @@ enum YAMLFlowText {
     return text + "\""
   }
 
-  /// What the reader of YAML refuses, and what nobody sees.
+  /// Characters that the YAML reader rejects, and invisible ones.
   private static func isHidden(_ value: UInt32) -> Bool {
     Printable.isHidden(value) || value == 0xFFFE || value == 0xFFFF
   }
 
-  /// A text with the quotes that `scalar` has, as far as it can have them.
+  /// The text with the quotes of `scalar`, if possible.
   static func quoted(_ text: String, like scalar: YAMLScalar) -> String {
     let bytes = Array(text.utf8)
     switch scalar.style {
@@ -65,7 +65,7 @@ enum YAMLFlowText {
     }
   }
 
-  /// Marbles that nothing else could be made of.
+  /// Whether the marbles can be read as nothing else.
   private static func isPlainMarbles(_ bytes: [UInt8]) -> Bool {
     guard let first = bytes.first, isLetter(first) || first == 0x2D, bytes.contains(where: isLetter) else {
       return false
