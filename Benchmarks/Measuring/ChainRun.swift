@@ -118,7 +118,7 @@ struct Counting: SinkComponent {
       super.finish()
     }
     private func reportCount() {
-      countSent(count)
+      delivered(count)
       count = 0
     }
   }

@@ -21,6 +21,6 @@ public struct Discard: SinkComponent {
   public func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(nodeContext) }
 
   final class Node: RunningSink {
-    override func receive(_ event: Event) { countSent() }
+    override func receive(_ event: Event) { delivered() }
   }
 }

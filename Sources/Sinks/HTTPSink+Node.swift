@@ -27,6 +27,8 @@ extension HTTPSink {
     private var trouble = (since: Instant(nanoseconds: 0), failures: 0)
     /// The last response showed a wrong configuration, which has been logged.
     private var isRefused = false
+    /// The receipt of the last event.
+    private var receipt: Receipt?
     /// Why the sink ended before its input did.
     private var fault: String?
 
@@ -79,8 +81,9 @@ extension HTTPSink {
       switch writer.bytes(of: event) {
       case .failure(let failure): reject(event, because: failure)
       case .success(let bytes):
-        executor.ack?.hold()
-        queue.append(Item(body: bytes, event: OwnedEvent(event), ack: executor.ack))
+        let receipt = take(1, joining: receipt)
+        self.receipt = receipt
+        queue.append(Item(body: bytes, event: OwnedEvent(event), receipt: receipt))
         updatePressure()
       }
     }
@@ -246,7 +249,17 @@ extension HTTPSink {
       answered(request)
       isRefused = false
       countSent(request.items.count)
-      for item in request.items { item.ack?.release() }
+      acknowledge(request.items)
+    }
+
+    private func acknowledge(_ items: [Item]) {
+      var count = 0
+      for (index, item) in items.enumerated() {
+        count += 1
+        if index + 1 < items.count, items[index + 1].receipt === item.receipt { continue }
+        item.receipt.acknowledge(count)
+        count = 0
+      }
     }
 
     /// The server rejects these events: as one batch or, if there is only one, for good.
@@ -281,10 +294,9 @@ extension HTTPSink {
 
     /// Rejects events for good; their acknowledgements now belong to this turn.
     private func reject(_ items: [Item], _ message: String) {
-      executor.track(items.compactMap(\.ack))
       for item in items {
         item.event.keep(in: executor.arena)
-        reject(item.event.event, message)
+        reject(item.event.event, message, on: item.receipt)
       }
     }
 
@@ -356,12 +368,17 @@ extension HTTPSink {
     override func restore(_ state: inout StateReader) throws(StateFault) {
       var restored = Queue(parameters.batch)
       var lost = 0
-      try restored.restore(from: &state) { event in
-        guard case .success(let bytes) = writer.bytes(of: event.event) else {
-          lost += 1
-          return nil
+      do throws(StateFault) {
+        try restored.restore(from: &state) { event in
+          guard case .success(let bytes) = writer.bytes(of: event.event) else {
+            lost += 1
+            return nil
+          }
+          return Item(body: bytes, event: event, receipt: takeBack(1))
         }
-        return Item(body: bytes, event: event, ack: nil)
+      } catch {
+        for (item, _) in restored.removeAll(beside: []) { item.receipt.acknowledge(1) }
+        throw error
       }
       queue = restored
       countUndelivered(lost)
@@ -373,7 +390,12 @@ extension HTTPSink {
       updatePressure()
     }
 
-    override func relinquish() { _ = close() }
+    override func suspend() {
+      for (item, _) in close() {
+        // What the state does not hold, its sender sends again.
+        item.receipt.acknowledge(1, item.receipt.notifiesSender ? .failed("the pipeline was suspended") : .acknowledged)
+      }
+    }
 
     /// Releases everything. Returns the unacknowledged events, in order, and why the request of each has failed.
     private func close() -> [(item: Item, failure: String?)] {
@@ -396,7 +418,8 @@ extension HTTPSink {
 
     override func rejectRemaining() -> Bool {
       let left = close()
-      let lost = left.filter { $0.item.ack == nil }
+      let lost = left.filter { !$0.item.receipt.notifiesSender }
+      for (item, failure) in left where item.receipt.notifiesSender { fail(item, failure) }
       reportUndelivered(left.count - lost.count)
       for (item, failure) in lost {
         let reason = failure ?? fault
@@ -410,8 +433,14 @@ extension HTTPSink {
 
     override func cancel() {
       let left = close()
+      for (item, failure) in left { fail(item, failure) }
       reportUndelivered(left.count)
-      countUndelivered(left.count { $0.item.ack == nil })
+      countUndelivered(left.count { !$0.item.receipt.notifiesSender })
+    }
+
+    private func fail(_ item: Item, _ failure: String?) {
+      item.receipt.acknowledge(
+        1, .failed(failure ?? fault ?? "the server had not acknowledged it \(Self.unacknowledged)"))
     }
 
     private func reportUndelivered(_ left: Int) {

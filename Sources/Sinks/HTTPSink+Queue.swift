@@ -6,8 +6,8 @@ extension HTTPSink {
   struct Item {
     var body: [UInt8]
     var event: OwnedEvent
-    /// The acknowledgement of the event. Released by its end, as failed, if the sink ends first.
-    var ack: Ack?
+    /// The receipt on which the sink took it.
+    var receipt: Receipt
   }
 
   /// Events of one request, from when they leave the queue until the server has answered for them.

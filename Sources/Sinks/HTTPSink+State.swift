@@ -10,7 +10,7 @@ extension HTTPSink.Queue {
       state.write(request.attempts)
       state.write(each: request.items.map(\.event))
     }
-    state.write(each: events.filter { $0.ack == nil }.map(\.event))
+    state.write(each: events.filter { !$0.receipt.notifiesSender }.map(\.event))
   }
 
   /// Reads what `save` wrote.
@@ -33,7 +33,7 @@ extension HTTPSink.Request {
   /// The request without events with an acknowledgement, whose source is notified of their failure; nil if no other is
   /// left.
   fileprivate func kept(_ newKey: () -> String) -> Self? {
-    let left = items.filter { $0.ack == nil }
+    let left = items.filter { !$0.receipt.notifiesSender }
     if left.count == items.count { return self }
     return left.isEmpty ? nil : HTTPSink.Request(place: place, items: left, key: newKey(), attempts: attempts)
   }

@@ -111,7 +111,7 @@ public struct Reply: SinkComponent {
         return
       }
       if target.reply(status: status, headers: headers, body: Array(buffer.bytes)) {
-        countSent()
+        delivered()
       } else {
         reject(event, "the request has already been answered, or its client has disconnected")
       }

@@ -17,12 +17,11 @@ class StreamSink: RunningSink {
   /// `buffer`, unmanaged, so that an event avoids retain and release.
   @exclusivity(unchecked) private var current: Unmanaged<OutputBuffer>
   private let spare = SpareBuffers()
-  /// The acknowledgements of the events in `buffer`.
-  private var acks: [Ack] = []
-  /// How many bytes of `buffer` come from earlier turns.
-  private var earlier = 0
-  /// How many events are in `buffer`.
+  /// The receipts of the events in `buffer`.
+  private var receipts: [Receipt] = []
+  /// How many events are in `buffer`; of these, how many are on receipts.
   @exclusivity(unchecked) private var buffered = 0
+  private var receipted = 0
   /// How many events have been handed to the writer; of these, how many have been counted as delivered.
   private var handedOver = 0
   private var counted = 0
@@ -84,7 +83,6 @@ class StreamSink: RunningSink {
       }
       if replaces {
         buffer.removeFirst(start)
-        earlier = 0
       }
       buffered &+= 1
       return buffer.count >= Self.largeBlock
@@ -104,7 +102,7 @@ class StreamSink: RunningSink {
     } else if let writer {
       handOver()
       let bytes = FileWriter.Bytes(portion.bytes, heldBy: portion.memory)
-      let done = completion(of: portion.events, holding: executor.ack) { bytes.bytes }
+      let done = completion(of: portion.events) { bytes.bytes }
       if isLeft(to: writer) { writer.leave(bytes, done) } else { writer.add(bytes, done) }
       holdBack(writer)
     }
@@ -113,49 +111,50 @@ class StreamSink: RunningSink {
   /// The completion of a block that goes to the writer in the middle of a turn, past the buffer; it keeps `bytes`
   /// alive.
   private func completion(
-    of events: Int, holding ack: Ack?, _ bytes: @escaping @Sendable () -> UnsafeRawBufferPointer
+    of events: Int, _ bytes: @escaping @Sendable () -> UnsafeRawBufferPointer
   ) -> FileWriter.Completion {
     let node = Weak(self)
     let executor = executor
     let delivery = delivery
     handedOver += events
-    ack?.hold()
+    let receipt = take(events)
     return { result in
       delivery.count(events, result, bytes)
-      ack?.release(.init(result))
+      receipt.acknowledgeAll(result)
       if case .failure(let failure) = result { executor.post { node.object?.failed(failure.error) } }
     }
   }
 
   override func turnEnded() {
-    guard buffer.count > 0 else { return }
-    holdSettlement()
+    guard buffered > 0 else { return }
+    takeBuffered()
     // Input at hand will be written soon; a few large writes cost less than many small ones.
     if buffer.count < Self.smallBlock, executor.hasBatchAtHand { return }
     handOver()
   }
 
-  /// Holds the acknowledgement of this turn until the bytes it has added to the buffer are written.
-  private func holdSettlement() {
-    if let ack = executor.ack, buffer.count > earlier {
-      ack.hold()
-      acks.append(ack)
-    }
-    earlier = buffer.count
+  /// Takes a receipt for the events that this turn has added to the buffer.
+  private func takeBuffered() {
+    let new = buffered - receipted
+    guard new > 0 else { return }
+    receipted = buffered
+    let receipt = take(new, joining: receipts.last)
+    if receipts.last !== receipt { receipts.append(receipt) }
   }
 
   private func handOver() {
-    guard let writer else { return }
-    guard buffer.count > 0 else {
-      // Events may encode to no bytes.
+    guard let writer, buffered > 0 else { return }
+    takeBuffered()
+    let full = buffer
+    guard full.count > 0 else {
+      // Events may be nothing but empty bytes: they are written behind what has been handed over.
+      handedOver += buffered
       delivery.count(buffered)
-      buffered = 0
+      for receipt in receipts { receipt.acknowledgeAll() }
+      forgetBuffered()
       return
     }
-    holdSettlement()
-    let full = buffer
     buffer = spare.take()
-    earlier = 0
     // The bytes of a turn are taken as a whole; beyond the limit, the pipeline's input is paused. A turn that blocked
     // for a reader could not be stopped.
     if full.count < Self.leftBlock, isLeft(to: writer) {
@@ -185,20 +184,25 @@ class StreamSink: RunningSink {
     let executor = executor
     let node = Weak(self)
     let spare = spare
-    let acks = acks
-    self.acks = []
+    let receipts = receipts
     let delivery = delivery
     let events = buffered
-    buffered = 0
     handedOver += events
+    forgetBuffered()
     return { result in
       delivery.count(events, result) { buffer.bytes }
-      for ack in acks { ack.release(.init(result)) }
+      for receipt in receipts { receipt.acknowledgeAll(result) }
       switch result {
       case .success: spare.put(buffer)
       case .failure(let failure): executor.post { node.object?.failed(failure.error) }
       }
     }
+  }
+
+  private func forgetBuffered() {
+    receipts = []
+    buffered = 0
+    receipted = 0
   }
 
   override func countDelivered() {
@@ -211,10 +215,14 @@ class StreamSink: RunningSink {
   private func countLost() {
     let left = handedOver + buffered - delivery.delivered
     handedOver = delivery.delivered
-    buffered = 0
-    guard left > 0, !isUnread, delivery.failure?.isBrokenPipe != true else { return }
-    countUndelivered(left)
     let reason = delivery.failure?.message ?? "\(target.name) did not take \(left == 1 ? "it" : "them") in time"
+    let isUnread = isUnread || delivery.failure?.isBrokenPipe == true
+    for receipt in receipts {
+      if isUnread { receipt.dropAll(reason) } else { receipt.acknowledgeAll(.failed(reason)) }
+    }
+    forgetBuffered()
+    guard left > 0, !isUnread else { return }
+    countUndelivered(left)
     execution.services.log(
       .warning, execution.plan.steps[nodeContext.step.number].label,
       (nodeContext.location.map { "\($0): " } ?? "")
@@ -338,12 +346,13 @@ final class SpareBuffers: Sendable {
   }
 }
 
-extension Ack.Outcome {
-  /// The outcome of a write.
-  init(_ result: Result<Void, FileWriter.WriteFailure>) {
+extension Receipt {
+  /// Acknowledges what is left of it with the outcome of a write. A closed pipe misses nothing.
+  func acknowledgeAll(_ result: Result<Void, FileWriter.WriteFailure>) {
     switch result {
-    case .success: self = .acknowledged
-    case .failure(let failure): self = .failed(failure.error.message)
+    case .success: acknowledgeAll()
+    case .failure(let failure) where failure.error.isBrokenPipe: dropAll(failure.error.message)
+    case .failure(let failure): acknowledgeAll(.failed(failure.error.message))
     }
   }
 }

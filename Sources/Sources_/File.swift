@@ -110,6 +110,16 @@ public struct File: SourceComponent {
     private var current: FilePosition?
     private var place = DecodingPosition()
     private var reader: BlockReader?
+
+    /// How far the files have been sent.
+    private struct Place {
+      /// How many files to their ends.
+      var finished = 0
+      /// The one behind those, and how far it.
+      var current: FilePosition?
+      var place = DecodingPosition()
+    }
+    private lazy var places = PositionLedger(taken)
     private lazy var placement = makePlacement(
       threads: parameters.decode.options.readsBlocksApart ? decodingThreads : 1,
       always: execution.reading.startsAllThreads)
@@ -187,6 +197,7 @@ public struct File: SourceComponent {
           first = file
         }
         options.offset = place.offset
+        places.reset(to: taken)
         let reader = try BlockReader(first: first, paths: waiting.reversed(), options: options)
         self.reader = reader
         try reader.start(
@@ -198,6 +209,15 @@ public struct File: SourceComponent {
       }
     }
 
+    /// Behind the last row that a turn has sent.
+    private var taken: Place {
+      Place(
+        finished: finished.count, current: current,
+        place: DecodingPosition(offset: unsentOffset ?? place.offset, memory: place.memory))
+    }
+
+    override func beginPiece() { beginPiece(of: places) { [self] in taken } }
+
     /// The next pieces belong to this file.
     private func opened(_ status: FileDescriptor.Status, _ path: String) {
       current = FilePosition(of: status, path)
@@ -207,6 +227,7 @@ public struct File: SourceComponent {
     /// Takes the pieces one after the other. If the rows of a piece need further turns, the next piece waits for the
     /// last of them.
     private func take(_ pieces: ArraySlice<DecodedPiece>) {
+      if !isClosed { beginPiece() }
       var rest = pieces
       while !isClosed, let piece = rest.popFirst() {
         if let file = piece.opened {
@@ -244,10 +265,12 @@ public struct File: SourceComponent {
     }
 
     override func save(_ state: inout StateWriter) {
-      state.write(finished)
-      state.write(waiting)
-      state.write(current)
-      state.write(DecodingPosition(offset: unsentOffset ?? place.offset, memory: place.memory))
+      let upTo = state.positions == .acknowledged ? places.acknowledged : taken
+      let files = finished + (current.map { [$0.path] } ?? []) + waiting.reversed()
+      state.write(Array(files.prefix(upTo.finished)))
+      state.write(Array(files.dropFirst(upTo.finished + (upTo.current == nil ? 0 : 1)).reversed()))
+      state.write(upTo.current)
+      state.write(upTo.place)
       state.write(parameters.decode.options.dependence)
     }
 
@@ -273,7 +296,7 @@ public struct File: SourceComponent {
     }
 
     /// The next execution reads again what no turn has sent.
-    override func pause() {}
+    override func suspend() {}
 
     override var hasPosition: Bool { current != nil || !finished.isEmpty || !waiting.isEmpty }
 
@@ -299,6 +322,10 @@ public struct File: SourceComponent {
     private var found = 0
     /// An earlier execution has started with these files.
     private var isResumed = false
+    /// The file whose rows are being sent.
+    private var piece: Input?
+    /// Files that have been read to their ends, as long as not all of it is acknowledged.
+    private var leaving: [Input] = []
     /// A block that has been sent in part, and its file.
     private var begun: (block: FileBlock, input: Input)?
 
@@ -318,11 +345,23 @@ public struct File: SourceComponent {
       var memory: [UInt8]
       var decoder: (any EventDecoder)?
       var origin: Origin?
+      /// How far the file has been sent.
+      let places: PositionLedger<Place>
+
+      struct Place {
+        var position: FilePosition
+        var memory: [UInt8]
+      }
+
       init(_ position: FilePosition, _ number: Int, memory: [UInt8] = []) {
         self.position = position
         self.number = number
         self.memory = memory
+        places = PositionLedger(Place(position: position, memory: memory))
       }
+
+      /// The file goes on at its position, in front of its next event.
+      func begin() { places.reset(to: Place(position: position, memory: decoder?.memory ?? memory)) }
     }
 
     init(_ parameters: File, _ nodeContext: NodeContext, _ downstream: Downstream) {
@@ -334,7 +373,7 @@ public struct File: SourceComponent {
       var options = FileFollower.Options(paths: parameters.paths.map(\.text))
       // Files that an earlier execution did not know are new.
       options.start = parameters.start == .beginning || isResumed ? .beginning : .end
-      options.resume = inReadingOrder.map(\.position)
+      options.resume = inReadingOrder(Array(inputs.values)).map(\.position)
       options.maxLine = parameters.maxLine.bytes
       options.whenTooLong = parameters.whenTooLong.policy
       options.rotateWait = parameters.rotateWait
@@ -363,8 +402,8 @@ public struct File: SourceComponent {
     }
 
     /// The files in reading order: the older one first.
-    private var inReadingOrder: [Input] {
-      inputs.values.sorted {
+    private func inReadingOrder(_ inputs: [Input]) -> [Input] {
+      inputs.sorted {
         let (a, b) = ($0.position.born, $1.position.born)
         return a == b || a == 0 || b == 0 ? $0.number < $1.number : a < b
       }
@@ -378,15 +417,33 @@ public struct File: SourceComponent {
     private func moved(to position: FilePosition) {
       if let input = inputs[FileKey(position)] {
         input.position = position
+        // What has been sent of it and is not acknowledged may have to be sent again.
+        if input.places.outstanding == 0 { input.begin() }
       } else {
         inputs[FileKey(position)] = makeInput(position)
       }
+    }
+
+    /// Behind the last row of the file that a turn has sent.
+    private func taken(of input: Input) -> Input.Place {
+      var position = input.position
+      if let begun, begun.input === input, let unsentOffset {
+        position = begun.block.position
+        position.offset = unsentOffset
+      }
+      return Input.Place(position: position, memory: input.decoder?.memory ?? input.memory)
+    }
+
+    override func beginPiece() {
+      guard let piece else { return }
+      beginPiece(of: piece.places) { [self] in taken(of: piece) }
     }
 
     private func take(_ block: FileBlock) {
       guard !isClosed else { return }
       let input = input(of: block)
       guard let decoder = input.decoder, let origin = input.origin else { return }
+      piece = input
       take(block.lines.slab, offset: block.lines.offset, isLast: false, by: decoder, origin: origin)
       if isBatchDone { return end(block, input) }
       begun = (block, input)
@@ -433,6 +490,7 @@ public struct File: SourceComponent {
           input.position.fingerprintBytes = 0
           input.decoder = nil
           input.memory = []
+          input.begin()
         }
         latest = nil
         execution.services.log(
@@ -443,7 +501,10 @@ public struct File: SourceComponent {
         if let input = inputs.removeValue(forKey: FileKey(position)), let decoder = input.decoder,
           let origin = input.origin
         {
+          piece = input
           take(Slab(capacity: 0), offset: position.offset, isLast: true, by: decoder, origin: origin)
+          leaving.removeAll { $0.places.outstanding == 0 }
+          leaving.append(input)
         }
         execution.services.log(.debug, label, "read \(path) to its end")
       case .failed(let error): execution.services.log(.warning, label, error.message)
@@ -463,14 +524,13 @@ public struct File: SourceComponent {
 
     override func save(_ state: inout StateWriter) {
       state.write(parameters.paths.map(\.text))
-      state.write(each: inReadingOrder) { state, input in
-        var position = input.position
-        if let begun, begun.input === input, let unsentOffset {
-          position = begun.block.position
-          position.offset = unsentOffset
-        }
-        state.write(position)
-        state.write(input.decoder?.memory ?? input.memory)
+      leaving.removeAll { $0.places.outstanding == 0 }
+      let isAcknowledged = state.positions == .acknowledged
+      state.write(each: inReadingOrder(isAcknowledged ? leaving + inputs.values : Array(inputs.values))) {
+        state, input in
+        let place = isAcknowledged ? input.places.acknowledged : taken(of: input)
+        state.write(place.position)
+        state.write(place.memory)
       }
       state.write(parameters.decode.options.dependence)
     }
@@ -500,7 +560,7 @@ public struct File: SourceComponent {
     }
 
     /// The next execution reads again what no turn has sent.
-    override func pause() {}
+    override func suspend() {}
 
     override var hasPosition: Bool { follower != nil || isResumed }
 

@@ -134,12 +134,17 @@ public struct HTTP: SourceComponent {
     private var options = HTTPOptions()
     private lazy var frame = makeFrame()
     private var exchange: (any Cancellable)?
+    /// Whoever waits for the event that this inner signal was made for waits for the answer, too.
+    private var held: Ack?
     private var timer = Wake.none
     /// When the current period started: periods are counted from the first, so delays do not add up.
     private var period = Instant(nanoseconds: 0)
     private var isEnding = false
     /// The restored state has a request under way.
     private var wasAsking = false
+    /// How many answers have been sent.
+    private let answers = PositionLedger(0)
+    private var answered = 0
 
     init(_ parameters: HTTP, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
@@ -164,8 +169,9 @@ public struct HTTP: SourceComponent {
     }
 
     override func save(_ state: inout StateWriter) {
-      // A response that has not been sent completely is requested again.
-      state.write(exchange != nil || !isBatchDone)
+      // A response that has not been sent completely, or is not acknowledged if that counts, is requested again.
+      state.write(
+        exchange != nil || !isBatchDone || state.positions == .acknowledged && answers.outstanding > 0)
       state.write(period)
       state.write(timer)
     }
@@ -215,6 +221,7 @@ public struct HTTP: SourceComponent {
         let executor = executor
         let node = Weak(self)
         let url = request.shownURL
+        if !hasPieces { held = holdAck() }
         exchange = execution.services.http.send(request) { result in
           let answer = Answer(result)
           executor.post {
@@ -237,6 +244,7 @@ public struct HTTP: SourceComponent {
     private func answered(_ result: consuming Result<HTTPResponse, HTTPFailure>, _ url: String) {
       guard !isClosed, exchange != nil else { return }
       exchange = nil
+      goOn(with: &held)
       switch consume result {
       case .failure(let failure):
         let reason = SignalFailure(.source, failure.message, at: nodeContext.location)
@@ -279,7 +287,10 @@ public struct HTTP: SourceComponent {
       }
     }
 
+    override func beginPiece() { beginPiece(of: answers) { [self] in isBatchDone ? answered : answered - 1 } }
+
     private func take(_ response: consuming HTTPResponse, _ url: String) {
+      answered += 1
       var options = parameters.decode.options
       options.unit = .body
       guard let decoder = makeDecoder(options) else { return }
@@ -318,11 +329,13 @@ public struct HTTP: SourceComponent {
       execution.services.log(
         .warning, execution.plan.steps[nodeContext.step.number].label,
         "a request was cancelled: no response came within \(parameters.stopTimeout) after the pipeline was stopped")
+      held?.fail("a request was not answered in time")
       completeEarly()
     }
 
     override func stop() {
       cancelWake(&timer)
+      goOn(with: &held)
       let running = exchange
       exchange = nil
       running?.cancel()

@@ -130,9 +130,9 @@ public struct HTTPServerSource: SourceComponent {
       Without `decode` the event is the request: `{ method, path, query, headers, body }`, header names in lower \
       case; a `reply` sink answers it. With `decode` the events are the contents of the body, `meta` has the method, \
       path and query, and the server itself answers when the sinks have written the results of the events: a client \
-      need not send again what was answered with 200. Events that a step keeps for later (`throttle`, a window, an \
-      inner signal that waits) are not waited for. By default it listens on the loopback address; any other address \
-      requires `auth` or `allowUnauthenticated`.
+      need not send again what was answered with 200. It also waits for the requests that inner signals make for the \
+      events, but not for events that a step keeps for later (`throttle`, a window). By default it listens on the \
+      loopback address; any other address requires `auth` or `allowUnauthenticated`.
 
       Bodies may be compressed (`Content-Encoding: gzip`, `deflate` or `zstd`; any other is answered 415), and \
       `maxBody` limits the decompressed size. The event of a compressed request has the decompressed content and no \
@@ -386,8 +386,8 @@ public struct HTTPServerSource: SourceComponent {
     }
 
     /// Waiting clients are answered before the next execution listens.
-    override func pause() {
-      super.pause()
+    override func suspend() {
+      super.suspend()
       close()
     }
 

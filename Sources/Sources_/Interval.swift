@@ -77,6 +77,8 @@ public struct Interval: SourceComponent {
     private let parameters: Interval
     private var start = Instant(nanoseconds: 0)
     private var tick: Int64 = 0
+    /// How many ticks there have been. Time that has gone by does not come again, so a state always holds those that were taken.
+    private let ticks = PositionLedger<Int64>(0)
     private var timer = Wake.none
     /// With a schedule: the wall-clock second that the timer waits for.
     private var scheduled: Int64 = 0
@@ -174,6 +176,7 @@ public struct Interval: SourceComponent {
     }
 
     private func send() {
+      beginPiece(of: ticks) { self.tick }
       tick &+= 1
       produce(
         arena.map(["tick": .int(tick), "time": .timestamp(wallTime: executor.wallTime)]),
@@ -190,6 +193,7 @@ public struct Interval: SourceComponent {
     override func restore(_ state: inout StateReader) throws(StateFault) {
       start = try state.read()
       tick = try state.read()
+      ticks.reset(to: tick)
       scheduled = try state.read()
       timer = try state.read()
       if parameters.cron != nil {

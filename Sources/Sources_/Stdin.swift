@@ -67,6 +67,8 @@ public struct Stdin: SourceComponent {
     private var hasClaim = false
     /// What a decoder needs to continue after the last event.
     private var decodingPosition = DecodingPosition()
+    /// Up to where the input has been sent, in bytes. It cannot be read again, so this is for those that look on.
+    private let sent = PositionLedger<Int64>(0)
     /// Holds the execution until everything that was read has been sent.
     private var isPausing = false
     private lazy var lineOrigin = Origin(
@@ -113,9 +115,11 @@ public struct Stdin: SourceComponent {
       }
     }
 
-    /// Takes the pieces one after the other. If the rows of a piece need further turns, the next piece waits for the
-    /// last of them.
+    override func beginPiece() { beginPiece(of: sent) { [self] in unsentOffset ?? decodingPosition.offset } }
+
+    /// Takes one after the other. Where the rows of a piece need further turns, what is behind it waits for the last of them.
     private func take(_ pieces: ArraySlice<DecodedPiece>) {
+      if !isClosed { beginPiece() }
       var rest = pieces
       while !isClosed, let piece = rest.popFirst() {
         if let rows = piece.rows { take(rows, encoded: piece.encoded, origin: lineOrigin) }
@@ -153,7 +157,7 @@ public struct Stdin: SourceComponent {
       if let reader { reader.stop() } else { finish() }
     }
 
-    override func pause() {
+    override func suspend() {
       guard let reader, !isPausing else { return }
       isPausing = true
       execution.hold()

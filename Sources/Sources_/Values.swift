@@ -53,6 +53,8 @@ public struct Values: SourceComponent {
     private let every: TimeSpan?
     private var next = 0
     private var timer = Wake.none
+    /// How many values have been sent.
+    private let sent = PositionLedger(0)
 
     init(_ parameters: Values, _ nodeContext: NodeContext, _ downstream: Downstream) {
       list = parameters.list.value
@@ -67,6 +69,7 @@ public struct Values: SourceComponent {
         woke(0)
         return
       }
+      beginPiece(of: sent) { self.next }
       while next < count, !isClosed { send() }
       finish()
     }
@@ -83,6 +86,7 @@ public struct Values: SourceComponent {
         finish()
         return
       }
+      beginPiece(of: sent) { self.next }
       send()
       guard let every, next < count else {
         finish()
@@ -92,12 +96,13 @@ public struct Values: SourceComponent {
     }
 
     override func save(_ state: inout StateWriter) {
-      state.write(next)
+      state.write(state.positions == .acknowledged ? sent.acknowledged : next)
       state.write(timer)
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       next = try state.read(in: 0...count)
+      sent.reset(to: next)
       timer = try state.read()
     }
 

@@ -58,6 +58,7 @@ public final class RealPipeline {
     }
     let recorded = probes
     execution.sinkOverride = { name in recorded[name].map { ProbeSink($0) } }
+    execution.reportSink = { fault in _ = "sink fault: \(fault)\n".withCString { write(2, $0, strlen($0)) } }
     weakSelf = self
     before(execution)
     inTurn { pipeline in

@@ -48,7 +48,7 @@ public final class ScriptedHTTP: HTTPClient, @unchecked Sendable {
   public var script: ((Int, Exchange) -> Answer?)?
   var now: () -> Instant = { Instant(nanoseconds: 0) }
   /// Runs when the present turn is over: a client never answers inside of `send`.
-  var later: (@escaping @Sendable () -> Void) -> Void = { _ in }
+  public var later: (@escaping @Sendable () -> Void) -> Void = { _ in }
 
   public init() {}
 

@@ -52,7 +52,7 @@ public struct TrackedSource: SourceComponent {
   }
 }
 
-/// A sink that holds the acknowledgement of each turn in which it took something, until a test lets go of it.
+/// A sink that has a receipt for what it took in each turn, and acknowledges it when a test says so.
 public struct HoldingSink: SinkComponent {
   public static let spec = ComponentSpec<HoldingSink>("holding", summary: "Holds.")
   public let held = Held()
@@ -63,35 +63,44 @@ public struct HoldingSink: SinkComponent {
 
   public final class Held: @unchecked Sendable {
     public var events: [Int64] = []
-    public var acks: [Ack] = []
+    public var receipts: [Receipt] = []
+    fileprivate weak var node: Node?
 
     public func release() {
-      for ack in acks { ack.release() }
+      for receipt in receipts { receipt.acknowledgeAll() }
+      node?.end()
     }
   }
 
   final class Node: RunningSink {
     private let held: Held
-    private var hasTaken = false
+    private var taken = 0
+    private var isFinishing = false
     init(_ held: Held, _ nodeContext: NodeContext) {
       self.held = held
       super.init(nodeContext)
+      held.node = self
     }
     override func receive(_ event: Event) {
       held.events.append(event.value.asInt)
-      hasTaken = true
+      taken += 1
     }
     override func finish() {
       turnEnded()
-      drained()
+      isFinishing = true
+      end()
     }
     override func turnEnded() {
-      if hasTaken, let ack = executor.ack {
-        ack.hold()
-        held.acks.append(ack)
-      }
-      hasTaken = false
+      if taken > 0 { held.receipts.append(take(taken)) }
+      taken = 0
     }
-    override func cancel() { held.acks = [] }
+    override func cancel() { held.receipts = [] }
+
+    /// It is through when everything is acknowledged.
+    fileprivate func end() {
+      guard isFinishing, held.receipts.allSatisfy({ $0.left == 0 }) else { return }
+      nonisolated(unsafe) let node = self
+      executor.post { node.drained() }
+    }
   }
 }

@@ -1,3 +1,4 @@
+import Glibc
 import PipelineCore
 
 /// A pipeline with its real sources and sinks on virtual time, driven by the test.
@@ -45,6 +46,7 @@ public final class VirtualPipeline {
     }
     let recorded = probes
     execution.sinkOverride = { name in recorded[name].map { ProbeSink($0) } }
+    execution.reportSink = { fault in _ = "sink fault: \(fault)\n".withCString { write(2, $0, strlen($0)) } }
     http.now = { [executor] in executor.now }
     http.later = { [executor] in executor.post($0) }
     inTurn { pipeline in

@@ -18,6 +18,7 @@ struct ClosingSink: SinkComponent {
       super.init(nodeContext)
     }
     override func receive(_ event: Event) {
+      delivered()
       left -= 1
       if left == 0 { closed() }
     }

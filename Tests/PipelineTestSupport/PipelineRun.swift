@@ -63,6 +63,10 @@ public struct PipelineRun {
     public var hot: [String] = []
     /// After which turns to save the state, drop everything and go on with what was saved; from 1.
     public var cutAfter: (Int) -> Bool = { _ in false }
+    /// Whether a cut suspends the pipeline, so that sinks finish what they hold, instead of dropping everything.
+    public var suspends = false
+    /// Whether sinks write what they take later.
+    public var writesLate = false
     /// Sinks whose reader goes away with this many events.
     public var closeAfter: [String: Int] = [:]
     /// How much time goes by between saving and going on.
@@ -180,7 +184,8 @@ public struct PipelineRun {
 
     func launch(_ state: [UInt8]?) {
       execution.sinkOverride = { [recordings, options] name in
-        options.closeAfter[name].map { ClosingSink($0) } ?? recordings[name].map { ProbeSink($0) }
+        options.closeAfter[name].map { ClosingSink($0) }
+          ?? recordings[name].map { options.writesLate ? LateSink($0) as any SinkComponent : ProbeSink($0) }
       }
       execution.sourceOverride = { [sources] in sources[$0] }
       let hot = options.hot.compactMap { name in
@@ -222,7 +227,15 @@ public struct PipelineRun {
     private func cut() {
       let clock = ContinuousClock()
       let begin = clock.now
-      guard let state = execution.saveState() else { return }
+      if options.suspends {
+        guard execution.saveState() != nil else { return }
+        let old = execution
+        turn { old.suspend() }
+      }
+      guard let state = options.suspends ? execution.savedState : execution.saveState() else { return }
+      if options.suspends, execution.outcome != .completed {
+        refusals.append(Diagnostic(.stateRefused, "it does not end", at: nil))
+      }
       saving = clock.now - begin
       savedStates.append(state)
       for (step, size) in execution.stateSizes {

@@ -78,11 +78,11 @@ import Transport
     feed.send(2, [1])
     feed.send(3, [])
     pipeline.settle()
-    #expect(held["a"]?.acks.count == 2 && held["b"]?.acks.count == 1)
+    #expect(held["a"]?.receipts.count == 2 && held["b"]?.receipts.count == 1)
     #expect(feed.outcomes == [3: .acknowledged], "nothing came of it")
     held["a"]?.release()
     #expect(feed.outcomes == [2: .acknowledged, 3: .acknowledged])
-    held["b"]?.acks[0].release(.failed("no room"))
+    held["b"]?.receipts[0].acknowledgeAll(.failed("no room"))
     #expect(feed.outcomes[1] == .failed("no room"))
   }
 
@@ -106,7 +106,55 @@ import Transport
     #expect(feed.outcomes == [1: .acknowledged])
     pipeline.run(until: .seconds(2))
     #expect(held["a"]?.events == [1])
-    #expect(held["a"]?.acks.isEmpty == true, "a turn of a timer belongs to nobody")
+    #expect(held["a"]?.receipts.contains { $0.notifiesSender } == false, "a turn of a timer belongs to nobody")
+  }
+
+  /// A call that an inner signal makes for an event belongs to it: while it waits for its turn, while it is under way, while it is
+  /// to be repeated, and what is written of its answer.
+  @Test func waitsForCallsThatAreUnderWay() throws {
+    let http =
+      "{ from: { http: { url: 'http://h.example/{{ event }}', decode: json } }, chain: [ { retry: { delay: 1s } } ] }"
+    let (pipeline, feed, held) = try pipeline(
+      "made: { from: in, chain: [ { flattenMap: { policy: concat, signal: \(http) } } ] }",
+      sinks: "a: { from: made, \(discard) }")
+    feed.send(1, [1])
+    feed.send(2, [2, 3])
+    pipeline.settle()
+    #expect(pipeline.http.open.count == 1 && feed.outcomes.isEmpty)
+    pipeline.http.open.first?.answer(503)
+    pipeline.settle()
+    #expect(pipeline.http.open.isEmpty && feed.outcomes.isEmpty, "a pause before the next attempt")
+    pipeline.run(until: .seconds(2))
+    pipeline.http.open.first?.answer(200, "10")
+    pipeline.settle()
+    #expect(held["a"]?.events == [10] && feed.outcomes.isEmpty, "its answer is not written")
+    held["a"]?.release()
+    #expect(feed.outcomes == [1: .acknowledged])
+    pipeline.http.open.first?.answer(200, "20")
+    pipeline.settle()
+    held["a"]?.release()
+    #expect(feed.outcomes == [1: .acknowledged], "half of the second is not enough")
+    pipeline.http.open.first?.answer(200, "30")
+    pipeline.settle()
+    held["a"]?.release()
+    #expect(feed.outcomes == [1: .acknowledged, 2: .acknowledged])
+  }
+
+  /// An older question that a newer one has replaced is acknowledged; one that ends with the pipeline has failed.
+  @Test func doesNotWaitForCallsThatAreGivenUp() throws {
+    let (pipeline, feed, _) = try pipeline(
+      "made: { from: in, chain: [ { switchToLatest: { from: { http: { url: 'http://h.example/{{ event }}' } } } } ] }",
+      sinks: "a: { from: made, \(discard) }")
+    feed.send(1, [1])
+    feed.send(2, [2])
+    pipeline.settle()
+    #expect(feed.outcomes == [1: .acknowledged])
+    pipeline.inTurn { $0.execution.cancel() }
+    pipeline.settle()
+    guard case .failed = feed.outcomes[2] else {
+      Issue.record("\(feed.outcomes)")
+      return
+    }
   }
 
   /// A turn that has put off more than others may wait for goes on in the next ones.
@@ -137,7 +185,7 @@ import Transport
     let (pipeline, feed, held) = try pipeline("", sinks: "a: { from: in, \(discard) }")
     feed.send(1, [1])
     pipeline.settle()
-    #expect(held["a"]?.acks.count == 1)
+    #expect(held["a"]?.receipts.count == 1)
     pipeline.inTurn { $0.execution.cancel() }
     pipeline.settle()
     #expect(feed.outcomes == [1: .failed("it was given up")])

@@ -24,7 +24,7 @@ import Testing
       }
       override func receive(_ event: Event) {
         if let time { time.advance(to: time.now + .milliseconds(1)) }
-        countSent()
+        delivered()
       }
     }
   }

@@ -106,6 +106,8 @@ struct Retry: OperatorComponent {
     /// The times of the attempts that count for the budget, oldest first.
     private var spent = Deque<Instant>()
     private var timer = Wake.none
+    /// Whoever waits for the event that this inner signal was made for waits for the next attempt, too.
+    private var held: Ack?
     private var pace = Pace()
 
     init(_ parameters: Retry, _ nodeContext: NodeContext, _ downstream: Downstream) {
@@ -143,6 +145,7 @@ struct Retry: OperatorComponent {
         later()
       } else {
         timer = wake(after: pause)
+        if nodeContext.scope.isForSomething { held = holdAck() }
         execution.pauseBegins(self)
       }
     }
@@ -168,11 +171,13 @@ struct Retry: OperatorComponent {
     override func woke(_ token: Int) {
       timer = .none
       execution.pauseEnds(self)
+      goOn(with: &held)
       start()
     }
 
     override func stop() {
       if timer.isSet { execution.pauseEnds(self) }
+      goOn(with: &held)
       cancelWake(&timer)
       super.stop()
     }

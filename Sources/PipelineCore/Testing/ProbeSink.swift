@@ -15,7 +15,7 @@ public struct ProbeSink: SinkComponent {
     private(set) var marks = 0
     public private(set) var moments: [(at: Instant, moment: Moment)] = []
     public init() {}
-    func record(_ moment: Moment, at instant: Instant) {
+    package func record(_ moment: Moment, at instant: Instant) {
       moments.append((instant, moment))
       switch moment {
       case .subscribe, .cancel: marks += 1
@@ -58,7 +58,7 @@ public struct ProbeSink: SinkComponent {
       } else if let failure = encode(event) {
         reject(event, because: failure)
       } else {
-        countSent()
+        delivered()
       }
     }
 
@@ -80,6 +80,8 @@ public struct ProbeSink: SinkComponent {
       running?.open()
     }
     override func turnEnded() { running?.turnEnded() }
+    override var accounted: Int { running?.accounted ?? super.accounted }
+    override var hasAcknowledgedAll: Bool { running?.hasAcknowledgedAll ?? super.hasAcknowledgedAll }
     override func countDelivered() { running?.countDelivered() }
     override var awaitsAnswers: Bool { running?.awaitsAnswers ?? false }
     override func rejectRemaining() -> Bool { running?.rejectRemaining() ?? false }

@@ -323,6 +323,31 @@ struct GraphGenerator {
         if cut.pendingTimers != 0 { fail("\(cut.pendingTimers) timers are left when restored after \(name)") }
       }
 
+      var late = PipelineRun.Options()
+      late.writesLate = true
+      let lately = run(plan, graph, { _ in [] }, late)
+      let suspensionTurn = 1 + generator.below(max(1, Int(lately.turns)))
+      late.suspends = true
+      for (name, cutAfter) in [
+        ("each turn", { _ in true }), ("turn \(suspensionTurn)", { $0 == suspensionTurn }),
+      ] as [(String, (Int) -> Bool)] {
+        late.cutAfter = cutAfter
+        let suspended = run(plan, graph, { _ in [] }, late)
+        if suspended.texts != lately.texts {
+          fail("suspended after \(name), its sinks write\n\(suspended.texts)\nnot\n\(lately.texts)")
+        }
+        if Self.shown(suspended.outcome) != Self.shown(lately.outcome) {
+          fail("another end when suspended after \(name): \(suspended.outcome as Any), not \(lately.outcome as Any)")
+        }
+        if suspended.deadLetters != lately.deadLetters { fail("other dead letters when suspended after \(name)") }
+        if !suspended.refusals.isEmpty {
+          fail("refused when suspended after \(name): \(suspended.refusals.map(\.message))")
+        }
+        if suspended.pendingTimers != 0 {
+          fail("\(suspended.pendingTimers) timers are left when suspended after \(name)")
+        }
+      }
+
       var closing = PipelineRun.Options()
       closing.closeAfter = ["out": 1 + generator.below(3)]
       let closed = run(plan, graph, { _ in [] }, closing)

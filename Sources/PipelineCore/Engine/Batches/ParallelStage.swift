@@ -126,6 +126,14 @@ public struct Batch {
     }
   }
 
+  /// How many events the sink with this step ID receives.
+  func events(for sink: StepID) -> Int {
+    switch content {
+    case .lines(let lines): lines.count
+    case .encoded(let block): block.portion(of: sink)?.events ?? 0
+    }
+  }
+
   /// The part that the sink with this step ID writes; nil: the sink must receive the events one by one.
   public func portion(of sink: StepID, encodedBy encoder: any EventEncoder) -> Portion? {
     switch content {

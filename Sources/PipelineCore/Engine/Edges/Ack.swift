@@ -1,70 +1,122 @@
 import Synchronization
 
-/// Acknowledges events that came in together: those of one request, or of one stretch of a file.
+/// What becomes of the events that came in together: of one request, of what a turn took of a file.
 ///
-/// The events are acknowledged when every holder has released the acknowledgement: the turn that they came in, and each
-/// sink that has taken what the turn made of them and has not written it yet. An event that the pipeline made of a
-/// rejection counts too if the errors output has a reader. An event that was dropped, or is a dead letter, has no
-/// holder; neither has one that a step keeps for later (`throttle`, a window, an inner signal that waits).
+/// They are *acknowledged* when every holder has released: the turn that they came in, each sink that has taken what the turn
+/// made of them and has not written it yet, each request that an inner signal has sent for them. That includes what was made of a
+/// rejection, where somebody reads the errors. An event that was dropped, or is a dead letter, holds nothing; neither does one
+/// that a step keeps for later (`throttle`, a window): it is part of the step's state.
 ///
-/// `done` is called once, on the thread of the last release. A failure wins over success. A holder that goes away
-/// without releasing fails the events, so lost events never count as written.
+/// `done` is called once, on the thread that releases last. Failures win over success. If a holder goes away
+/// without releasing, the events count as failed: an accident never counts as written.
 public final class Ack: Sendable {
   public enum Outcome: Sendable, Equatable {
     case acknowledged
-    /// Some of the events were not written; the reason.
+    /// Something of it was not written, and why.
     case failed(String)
   }
 
+  /// What asks for the outcome.
+  enum Purpose: Sendable {
+    /// A sender that is notified of a failure and sends the events again.
+    case request
+    /// The position of a source.
+    case piece
+    /// Everything since the last checkpoint that nothing else asks for.
+    case checkpoint
+    /// Several others.
+    case several
+  }
+  let purpose: Purpose
+
   private struct State {
-    /// The first holder is the turn.
+    /// The turn holds it from the start.
     var holders = 1
     var outcome = Outcome.acknowledged
     var done: (@Sendable (Outcome) -> Void)?
-    /// The acknowledgements that are released with this one.
+    /// What is released with it.
     var members: [Ack] = []
+    /// The checkpoint that waits for it, too.
+    var checkpoint: Ack?
 
-    /// Keeps the first failure.
+    /// The first failure stays.
     mutating func note(_ outcome: Outcome) {
       if self.outcome == .acknowledged { self.outcome = outcome }
     }
   }
   private let state: Mutex<State>
 
-  public init(_ done: @escaping @Sendable (Outcome) -> Void) {
+  /// Of events whose sender `done` notifies: it sends them again if they have failed.
+  public convenience init(_ done: @escaping @Sendable (Outcome) -> Void) { self.init(.request, done) }
+
+  init(_ purpose: Purpose, _ done: @escaping @Sendable (Outcome) -> Void) {
+    self.purpose = purpose
     state = Mutex(State(done: done))
   }
 
-  /// Acknowledges several others together, see ``include(_:)``.
-  convenience init() { self.init { _ in } }
+  /// Of several others, see ``include(_:)``.
+  convenience init() { self.init(.several) { _ in } }
 
   deinit {
-    let done = state.withLock { $0.done.take() }
-    done?(.failed("it was given up"))
+    let left = state.withLock { state -> State? in
+      guard state.holders > 0 else { return nil }
+      state.note(.failed("it was given up"))
+      return state
+    }
+    if let left { report(left) }
   }
 
-  /// Adds a holder, which must call ``release(_:)`` once. Called by a holder, such as a sink during the turn.
+  /// Whether all senders are notified of a failure and send the events again: what a sink could not deliver is then neither
+  /// saved nor a dead letter.
+  public var notifiesSender: Bool {
+    switch purpose {
+    case .request: true
+    case .piece, .checkpoint: false
+    case .several: state.withLock(\.members).allSatisfy(\.notifiesSender)
+    }
+  }
+
+  /// One more holder, which will call ``release(_:)`` once. Called by a holder, such as a sink during the turn.
   public func hold() { state.withLock { $0.holders += 1 } }
 
-  /// Takes over one hold of `other` and releases it with this acknowledgement's outcome. Called by a holder. `other`
-  /// must not include this acknowledgement, directly or through others: neither would ever be released.
+  /// Takes over one hold of `other`, and releases it with its own outcome when it is done. Called by a holder, and not
+  /// for what waits for this one, be it through others: the two would wait for each other.
   func include(_ other: Ack) { state.withLock { $0.members.append(other) } }
 
-  /// Removes a holder.
-  public func release(_ outcome: Outcome = .acknowledged) {
-    let reported = state.withLock {
-      state -> (done: @Sendable (Outcome) -> Void, outcome: Outcome, members: [Ack])? in
-      state.note(outcome)
-      state.holders -= 1
-      guard state.holders == 0, let done = state.done.take() else { return nil }
-      defer { state.members = [] }
-      return (done, state.outcome, state.members)
+  /// Has a checkpoint wait for it, unless one does already. Called in a turn that holds both.
+  func join(_ checkpoint: Ack) {
+    guard purpose == .request || purpose == .piece else { return }
+    let isNew = state.withLock { state in
+      guard state.checkpoint == nil else { return false }
+      state.checkpoint = checkpoint
+      return true
     }
-    guard let reported else { return }
-    reported.done(reported.outcome)
-    for member in reported.members { member.release(reported.outcome) }
+    if isNew { checkpoint.hold() }
   }
 
-  /// Fails the events. The holders still release.
+  /// Ends one hold. Ending more than there are is a mistake of the caller, and trapped.
+  public func release(_ outcome: Outcome = .acknowledged) {
+    let ended = state.withLock { state -> State? in
+      precondition(state.holders > 0, "an acknowledgement was released more often than it was held")
+      state.note(outcome)
+      state.holders -= 1
+      guard state.holders == 0 else { return nil }
+      let ended = state
+      state.done = nil
+      state.members = []
+      state.checkpoint = nil
+      return ended
+    }
+    if let ended { report(ended) }
+  }
+
+  private func report(_ ended: State) {
+    ended.done?(ended.outcome)
+    for member in ended.members { member.release(ended.outcome) }
+    // What is sent again is no longer part of any state.
+    ended.checkpoint?.release(purpose == .request ? .acknowledged : ended.outcome)
+  }
+
+  /// It cannot succeed any more; its holders still release.
   public func fail(_ reason: String) { state.withLock { $0.note(.failed(reason)) } }
 }

@@ -33,8 +33,13 @@ open class DecodingSource: RunningSource {
   }
   private var remainder: Remainder?
   private var isEnding = false
+  /// The pipeline is about to be suspended: the rest of a batch must be emitted first.
+  private var isSuspending = false
   /// Holds the execution until the rest of the batch is emitted.
   private var isPausing = false
+
+  /// Called at the beginning of each turn that emits rows: the place for ``RunningSource/beginPiece(of:endingAt:)``.
+  open func beginPiece() {}
 
   /// Makes a decoder. Nil if that is impossible, which checks refuse beforehand: the source has then failed with the
   /// reason.
@@ -56,6 +61,7 @@ open class DecodingSource: RunningSource {
     _ slab: Slab, offset: Int64, isLast: Bool, by decoder: any EventDecoder, origin: Origin
   ) -> (decoded: Int, refused: Int) {
     guard !isClosed else { return (0, 0) }
+    beginPiece()
     emitRemainder()
     unsentOffset = nil
     arena.keep(slab)
@@ -70,6 +76,7 @@ open class DecodingSource: RunningSource {
   /// Emits the rows of a block that another thread decoded, or hands on the encoded block.
   public final func take(_ block: DecodedBlock, encoded: EncodedBlock? = nil, origin: Origin) {
     guard !isClosed else { return }
+    beginPiece()
     emitRemainder()
     unsentOffset = nil
     if let encoded, handOver(Batch(encoded)) {
@@ -96,6 +103,7 @@ open class DecodingSource: RunningSource {
   private func hold(_ rows: RowBatch, _ origin: Origin, from cursor: Cursor, in memory: AnyObject) {
     restTime = 0
     remainder = Remainder(rows: rows, origin: origin, cursor: cursor, memory: memory)
+    beginPause()
     executor.resume(inner: nodeContext.scope.outer != nil) { [self] in goOn() }
   }
 
@@ -104,6 +112,7 @@ open class DecodingSource: RunningSource {
       remainder = nil
       return
     }
+    beginPiece()
     arena.keep(rest.memory)
     arena.keep(rest.origin)
     let start = executor.instant
@@ -145,8 +154,13 @@ open class DecodingSource: RunningSource {
   }
 
   /// Finishes the batch as `drain` does: another execution could not read the rest again.
-  open override func pause() {
-    guard !isBatchDone, !isPausing else { return }
+  open override func suspend() {
+    isSuspending = true
+    beginPause()
+  }
+
+  private func beginPause() {
+    guard isSuspending, !isBatchDone, !isPausing else { return }
     isPausing = true
     execution.hold()
   }

@@ -19,9 +19,39 @@ extension Execution {
   /// the sink saves (``RunningSink/save(_:)``). Nil if the pipeline has ended or is about to: nothing is left to
   /// continue.
   ///
-  /// - Parameter keeping: Whether the events that a sink holds are part of the state.
-  public func saveState(keeping: (SinkPlan) -> Bool = { _ in true }) -> [UInt8]? {
-    draftState(keeping: keeping).map(finishState)
+  /// - Parameters:
+  ///   - keeping: Whether the events that a sink holds are part of the state.
+  ///   - positions: With `.acknowledged`, sources go on in front of the first event that is not acknowledged. Steps have seen the events
+  ///     behind it and see them again, so this fits pipelines whose steps keep nothing; ``checkpoint(_:)`` fits all.
+  public func saveState(
+    keeping: (SinkPlan) -> Bool = { _ in true }, positions: SavedPositions = .taken
+  ) -> [UInt8]? {
+    draftState(keeping: keeping, positions: positions).map(finishState)
+  }
+
+  /// What became of a checkpoint.
+  public enum Checkpoint: Sendable, Equatable {
+    /// Every effect of the turns up to it is acknowledged: an execution that is launched with this state loses nothing, and repeats only
+    /// what came of later turns.
+    case acknowledged([UInt8])
+    /// Something that came before it was not delivered, and why. An older checkpoint holds still.
+    case failed(String)
+  }
+
+  /// Takes the state as it is now, with the positions up to which turns have taken the input, and hands it over once every effect of the turns up to now is acknowledged:
+  /// what sinks hold is written, what inner signals have asked for them is answered. What steps keep is in the state.
+  ///
+  /// Called between two turns, or in one that has done nothing yet. `done` is called once, on any thread, in the order of the checkpoints.
+  /// - Returns: False if the pipeline has ended or is about to; `done` is not called.
+  public func checkpoint(_ done: @escaping @Sendable (Checkpoint) -> Void) -> Bool {
+    guard let state = saveState(keeping: { _ in false }) else { return false }
+    executor.setCheckpoint { outcome in
+      switch outcome {
+      case .acknowledged: done(.acknowledged(state))
+      case .failed(let reason): done(.failed(reason))
+      }
+    }
+    return true
   }
 
   /// A state to which the positions of sources can still be added.
@@ -32,10 +62,12 @@ extension Execution {
   }
 
   /// Writes the state of everything that runs.
-  func draftState(keeping: (SinkPlan) -> Bool = { _ in true }) -> StateDraft? {
+  func draftState(
+    keeping: (SinkPlan) -> Bool = { _ in true }, positions: SavedPositions = .taken
+  ) -> StateDraft? {
     guard outcome == nil, !isStopping, !sinks.isEmpty || !rootSubscribers.isEmpty else { return nil }
     let table = StateTable.Builder(plan)
-    let context = StateWriter.Context(executor, table)
+    let context = StateWriter.Context(executor, table, positions)
     var state = StateWriter(context)
     for (index, sink) in plan.sinks.enumerated() {
       let open = sinks[index]

@@ -51,6 +51,11 @@ public final class Execution {
   var subscriptionProbe: (any SubscriptionProbe)?
   /// Replaces sinks, for tests.
   public var sinkOverride: ((String) -> (any SinkComponent)?)?
+  /// Whether every event that a sink takes is followed until the sink has acknowledged it (``SinkAudit``): in debug builds, unless
+  /// something else is asked for before the launch.
+  public var auditsSinks = _isDebugAssertConfiguration()
+  /// Where a sink is reported that does not acknowledge what it takes; the log if left alone.
+  public lazy var reportSink: (String) -> Void = { [services] in services.log(.error, "sink", $0) }
 
   // Touched in turns only, which never overlap. Lacks what sinks have delivered since ``counters`` was last read.
   @exclusivity(unchecked) var tally = Counters()
@@ -112,10 +117,14 @@ public final class Execution {
   private var suspension: ((SinkPlan) -> Bool)?
   /// The pipeline has been suspended; only sinks still finish.
   private var isSuspended = false
+  /// The graph has ended or is suspended; only sinks may still finish.
+  var isOver: Bool { outcome != nil || isSuspended }
   /// Everything that was wired at the launch has started.
   public private(set) var hasBegun = false
   /// Sources with a position that were closed in this turn. A failure in this turn still saves their positions.
   private(set) var justClosed: [RunningSource] = []
+  /// What notes down where the pieces of this turn end.
+  private var endingPieces: [() -> Void] = []
   /// The state at the moment of failure, until the end of that turn.
   private var draft: StateDraft?
   /// Reasons that were logged once: by step and code and, for conditions, by path.
@@ -134,6 +143,8 @@ public final class Execution {
     var upstream: any Subscription
     let errors: ErrorsSignal
     var isOpen = true
+    /// What its events go through, if they are followed.
+    var audit: SinkAudit?
     /// What of its component outlives the process.
     var persistence = Persistence.nothing
     /// The undelivered events are part of a saved state.
@@ -175,10 +186,11 @@ public final class Execution {
       if let restoration { restore(node, sink, component, restoration) }
       node.takesEvents = !plan.readsOnlyErrors(sink.input)
       let isDrained = restoration?.status(sink) == .drained
+      let audit = auditsSinks ? SinkAudit(node) : nil
       sinks.append(
         OpenSink(
           node: node, upstream: NoSubscription.make(), errors: ErrorsSignal(self), isOpen: !isDrained,
-          persistence: component.persistence))
+          audit: audit, persistence: component.persistence))
       if isDrained { openSinks -= 1 } else { node.open() }
       if outcome != nil {
         leaveWiring(whole)
@@ -193,7 +205,7 @@ public final class Execution {
         if status == .ended { whenWired { node.complete() } }
         continue
       }
-      let upstream = subscribe(sink.input, topScope, to: sinks[index].node)
+      let upstream = subscribe(sink.input, topScope, to: sinks[index].audit ?? sinks[index].node)
       if sinks[index].node.hasEnded { upstream.cancel() } else { sinks[index].upstream = upstream }
     }
     for index in plan.rootSubscribers {
@@ -311,7 +323,7 @@ public final class Execution {
   public func cancel() {
     let isRunning = outcome == nil
     if isRunning { outcome = .failed(SignalFailure(.user, "cancelled")) }
-    executor.ack?.fail("cancelled")
+    executor.failTurn("cancelled")
     executor.dropRemainders("cancelled")
     onEnd = { _ in }
     if isRunning { rejectRemaining() }
@@ -327,8 +339,8 @@ public final class Execution {
     }
     self.outcome = outcome
     if case .failed(let failure) = outcome {
-      executor.ack?.fail(failure.message)
-      if draft != nil { for sink in sinks where sink.isOpen && sink.isPersistent { sink.node.relinquish() } }
+      executor.failTurn(failure.message)
+      if draft != nil { for sink in sinks where sink.isOpen && sink.isPersistent { sink.node.suspend() } }
       executor.dropRemainders(failure.message)
       rejectRemaining()
     } else {
@@ -350,18 +362,21 @@ public final class Execution {
 
   // MARK: Suspending
 
-  /// Ends the pipeline so that another execution continues from ``savedState``: operators keep what they hold and flush
-  /// nothing, and the other execution reads what sources have not sent. Sinks finish what they hold, and then `onEnd`
-  /// of ``launch(restoring:onEnd:)`` is called.
+  /// Ends the pipeline so that another execution goes on from ``savedState``. Beside ``drain()`` and ``cancel()`` it is one of the verbs of
+  /// docs/contracts.md, "How things end":
   ///
-  /// First the sources pause: clients of a server that wait for an answer get it. ``freeze()`` ends that wait.
+  /// 1. Sources give back what no turn has taken (``RunningSource/suspend()``): their positions point in front of it. What
+  ///    cannot be given back is sent first: clients of a server that wait for an answer get it. ``freeze()`` cuts that short.
+  /// 2. The state is saved, with what operators hold, their timers and the calls under way. Nothing is flushed; the graph is cancelled.
+  /// 3. Sinks finish what they hold, or release what the state holds (``RunningSink/suspend()``), and acknowledge their receipts. Then `onEnd` of
+  ///    ``launch(restoring:onEnd:)`` is called.
   ///
   /// - Parameter keeping: Whether the other execution has the sink too; its undelivered events are then part of the
   ///   state, if the component saves them.
   public func suspend(keeping: @escaping (SinkPlan) -> Bool = { _ in true }) {
     guard outcome == nil, !isStopping, suspension == nil else { return }
     suspension = keeping
-    for source in runningSources where !source.isClosed { source.pause() }
+    for source in runningSources where !source.isClosed { source.suspend() }
     if holds == 0 { freeze() }
   }
 
@@ -380,7 +395,7 @@ public final class Execution {
     runningSources = []
     for (index, sink) in sinks.enumerated() where outcome == nil && sink.isOpen {
       if sink.isPersistent, keeping(plan.sinks[index]) {
-        sink.node.relinquish()
+        sink.node.suspend()
         sink.node.drained()
       } else {
         sink.node.complete()
@@ -439,6 +454,10 @@ public final class Execution {
       release()
     }
     if !justClosed.isEmpty { justClosed = [] }
+    if !endingPieces.isEmpty {
+      for end in endingPieces { end() }
+      endingPieces.removeAll(keepingCapacity: true)
+    }
     for bank in banks.values { bank.forget() }
     let wasFree = !executor.isInputPaused
     for sink in sinks where sink.isOpen { sink.node.turnEnded() }
@@ -446,7 +465,13 @@ public final class Execution {
     if wasFree, executor.isInputPaused {
       for sink in sinks where sink.isOpen { sink.node.turnEnded() }
     }
+    if auditsSinks, outcome == nil {
+      for sink in sinks where sink.isOpen { if let fault = sink.audit?.fault() { reportSink(fault) } }
+    }
   }
+
+  /// Calls `body` at the end of this turn, when all has happened that happens in it.
+  func whenTurnEnds(_ body: @escaping () -> Void) { endingPieces.append(body) }
 
   /// Whether nothing can happen any more: no source runs, no timer is set, nothing is deferred, and no sink can still
   /// reject an event.
@@ -560,6 +585,7 @@ public final class Execution {
     }
     guard isStopping else {
       if resuming { node.resume() } else { node.begin() }
+      if suspension != nil, !node.isClosed { node.suspend() }
       return
     }
     // What a held event or end causes still happens, once; no new input is read for it.
@@ -608,6 +634,7 @@ public final class Execution {
 
   func sinkDrained(_ index: Int) {
     guard sinks[index].isOpen else { return }
+    if let fault = sinks[index].audit?.finalFault() { reportSink(fault) }
     sinks[index].isOpen = false
     sinks[index].upstream.cancel()
     openSinks -= 1

@@ -8,6 +8,12 @@ open class RunningSink: Downstream {
   private var isDrained = false
   /// False for a sink that reads only errors outputs; its deliveries do not count as sent.
   final var takesEvents = true
+  /// Events that were acknowledged in the turn in which they came.
+  private var acknowledgedAtOnce = 0
+  /// Events that an earlier execution had taken.
+  private var restored = 0
+  private let book = ReceiptBook()
+  private var isUnread = false
 
   public init(_ nodeContext: NodeContext) {
     self.nodeContext = nodeContext
@@ -17,7 +23,11 @@ open class RunningSink: Downstream {
   public final var execution: Execution { nodeContext.execution }
   public final var executor: Executor { nodeContext.execution.executor }
 
-  /// Takes one event. Call `countSent` when it is delivered, not before.
+  /// Takes one event.
+  ///
+  /// Every event that it takes, one by one or in a batch, is acknowledged exactly once: at once, with ``delivered(_:)`` or ``reject(_:_:on:)``,
+  /// or on a receipt that the sink asks for in the same turn (``take(_:joining:)``) and acknowledges when the
+  /// event is written, has been rejected, or has failed.
   open override func receive(_ event: Event) {}
 
   /// Opens the target. Called once, before any source starts; call `fail(because:)` if it cannot be opened.
@@ -26,10 +36,8 @@ open class RunningSink: Downstream {
   /// The input is complete: write what is held, then call `drained()`, in this turn or a later one.
   open func finish() { drained() }
 
-  /// Called at the end of every turn: hand what this turn encoded to the writer.
-  ///
-  /// A sink that has not written everything it took in this turn holds the executor's ``Executor/ack``, if there is
-  /// one, and releases it when those events are written (as durably as its parameters say), rejected, or failed.
+  /// Called at the end of every turn: hand what this turn encoded to the writer. A sink that has not written all that it took in
+  /// this turn has a receipt for the rest when this returns.
   open func turnEnded() {}
 
   /// Whether it waits for answers that decide over its events: it may still reject them.
@@ -47,8 +55,9 @@ open class RunningSink: Downstream {
   open func save(_ state: inout StateWriter) {}
   /// Reads what `save` wrote, in the same order; called before `open`. Must change nothing if it throws.
   open func restore(_ state: inout StateReader) throws(StateFault) {}
-  /// Another execution delivers what `save` wrote: release it without rejecting or counting it.
-  open func relinquish() {}
+  /// The pipeline is suspended and what `save` wrote is delivered by the next execution: release it, acknowledge its receipts, write nothing
+  /// more. A sink that is not carried gets ``finish()`` in its place.
+  open func suspend() {}
 
   /// The pipeline ends without draining: release everything, write nothing more.
   open func cancel() {}
@@ -80,6 +89,7 @@ open class RunningSink: Downstream {
   /// The reader has gone away (a closed pipe): ends the sink quietly, as if it were complete.
   public final func closed() {
     hasEnded = true
+    isUnread = true
     cancel()
     drained()
   }
@@ -90,7 +100,35 @@ open class RunningSink: Downstream {
     execution.sinkFailed(index, failure)
   }
 
-  /// Counts delivered events. Called in turns.
+  // MARK: What becomes of events
+
+  /// A receipt for events that came in this turn, which the sink acknowledges later. In turns.
+  ///
+  /// - Parameter open: A receipt of the sink that may take them in, too; it does if nothing tells the events apart.
+  public final func take(_ events: Int, joining open: Receipt? = nil) -> Receipt {
+    book.take(events, executor.turnAck, joining: open)
+  }
+
+  /// A receipt for events of a saved state, which an earlier execution had taken. In turns, by `restore`.
+  public final func takeBack(_ events: Int) -> Receipt {
+    restored += events
+    return take(events)
+  }
+
+  /// Events of this turn have been delivered.
+  @inline(__always)
+  public final func delivered(_ count: Int = 1) {
+    acknowledgedAtOnce &+= count
+    countSent(count)
+  }
+
+  /// How many events it has acknowledged at once or taken on receipts; for audits. A sink that passes everything to another one asks that.
+  open var accounted: Int { acknowledgedAtOnce + book.taken - restored }
+
+  /// Whether every receipt is acknowledged; for audits, as `accounted`.
+  open var hasAcknowledgedAll: Bool { isUnread || book.isClosed }
+
+  /// Counts events that have been delivered and were taken on receipts. In turns.
   @inline(__always)
   public final func countSent(_ count: Int = 1) { if takesEvents { execution.tally.sent &+= UInt64(count) } }
 
@@ -105,8 +143,18 @@ open class RunningSink: Downstream {
 
   /// Rejects the event to the errors output of this sink.
   ///
-  /// In a turn of other events the sink first passes the acknowledgement of this one to ``Executor/track(_:)``.
-  public final func reject(_ event: Event, _ message: String) {
+  /// - Parameter receipt: The receipt on which the event was taken; nil: it came in this turn. It is acknowledged; whoever waits for the event
+  ///   waits for what this turn makes of the rejection.
+  public final func reject(_ event: Event, _ message: String, on receipt: Receipt? = nil) {
+    if let receipt {
+      if executor.turnAck !== receipt.ack {
+        receipt.ack.hold()
+        executor.track(receipt.ack)
+      }
+      receipt.acknowledge(1)
+    } else {
+      acknowledgedAtOnce &+= 1
+    }
     execution.reject(
       Rejection(event, .eventNotDeliverable, message, at: nodeContext.location), at: nodeContext)
   }

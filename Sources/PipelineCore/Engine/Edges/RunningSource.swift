@@ -45,10 +45,11 @@ open class RunningSource: OperatorNode {
   /// Stops reading and completes, so that downstream operators flush what they hold.
   open func drain() { finish() }
 
-  /// The pipeline is about to be suspended (``Execution/suspend(keeping:)``): take no more input that another execution
-  /// could not read again, and hold the execution until the input taken so far is answered. `save` may be called at the
-  /// end of any turn from now on. The default continues to read: another execution reads again what no turn has taken.
-  open func pause() {}
+  /// The pipeline is about to be suspended (``Execution/suspend(keeping:)``): give back what no turn has taken, so that the next
+  /// execution gets it. What cannot be given back is sent first, and the execution is held (``Execution/hold()``) until
+  /// it has been. The source may be asked for its state at the end of any turn from now on, and is cancelled then. The default does
+  /// nothing: what no turn has taken is read again by the next execution.
+  open func suspend() {}
 
   /// Completes because the pipeline stops, before the source has sent everything.
   public final func completeEarly() {
@@ -69,6 +70,23 @@ open class RunningSource: OperatorNode {
     {
       execution.closed(self)
     }
+  }
+
+  // MARK: Pieces
+
+  /// Whether somebody could go on from a position of this source: not where it is part of an inner signal, which begins anew with its event.
+  public final var hasPieces: Bool { !nodeContext.scope.isForSomething && nodeContext.scope.subject == nil }
+
+  /// Begins a piece: from now on all that this turn does comes of it, and `ledger` learns when every effect of it is acknowledged. Called in a turn before
+  /// the first event; once more in the same turn does nothing.
+  ///
+  /// - Parameter position: Asked at the end of the turn, where the piece ends: behind the last event that the turn has sent.
+  public final func beginPiece<Position: Sendable>(
+    of ledger: PositionLedger<Position>, endingAt position: @escaping () -> Position
+  ) {
+    guard hasPieces, ledger.isNew(turn: executor.turns) else { return }
+    if let ack = ledger.begin() { executor.track(ack) }
+    execution.whenTurnEnds { ledger.end(at: position()) }
   }
 
   // MARK: State

@@ -170,6 +170,27 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
     if isClosed { subscription.cancel() } else { upstreams.append((input, subscription)) }
   }
 
+  // MARK: Acknowledgement
+
+  /// Has whoever waits for the events of this turn wait longer, because of a call that is under way for them, or an event that waits for one. Ends
+  /// with ``goOn(with:)``. Nil: nobody waits.
+  public final func holdAck() -> Ack? {
+    let ack = if let own = executor.eventAck { own } else { executor.ack }
+    ack?.hold()
+    return ack
+  }
+
+  /// Ends a hold: what this turn makes of the call, or of its being given up, is what is waited for now. Where the pipeline is over, what was
+  /// waited for has failed.
+  public final func goOn(with held: inout Ack?) {
+    guard let ack = held.take() else { return }
+    if execution.isOver {
+      ack.release(.failed("the pipeline ended before"))
+    } else {
+      executor.track(ack)
+    }
+  }
+
   // MARK: Records
 
   /// Writes the records of this node and of everything upstream.

@@ -5,7 +5,12 @@ internal import DequeModule
 open class QueueingNode: MultiInletNode {
   private let maxConcurrent: Int
   private let queueLimit: Int
-  private var waiting = Deque<OwnedEvent>()
+  private struct Waiting {
+    var event: OwnedEvent
+    /// Whoever waits for it.
+    var ack: Ack?
+  }
+  private var waiting = Deque<Waiting>()
   private var backlog = Backlog()
   private var isAdvancing = false
 
@@ -26,7 +31,7 @@ open class QueueingNode: MultiInletNode {
     if active < maxConcurrent, waiting.isEmpty {
       begin(event)
     } else {
-      waiting.append(OwnedEvent(event))
+      waiting.append(Waiting(event: OwnedEvent(event), ack: holdAck()))
       backlog.update(waiting.count, queueLimit, executor)
     }
   }
@@ -36,10 +41,15 @@ open class QueueingNode: MultiInletNode {
   public final func advance() -> Bool {
     guard !isAdvancing else { return false }
     isAdvancing = true
-    while !isClosed, active < maxConcurrent, let next = waiting.popFirst() {
+    while !isClosed, active < maxConcurrent, var next = waiting.popFirst() {
       backlog.update(waiting.count, queueLimit, executor)
-      next.keep(in: arena)
-      begin(next.event)
+      // A call that it makes is not waited for by those whose call has ended in this turn, or they would wait for ever.
+      let outer = executor.eventAck
+      executor.eventAck = .some(next.ack)
+      goOn(with: &next.ack)
+      next.event.keep(in: arena)
+      begin(next.event.event)
+      executor.eventAck = outer
     }
     isAdvancing = false
     return true
@@ -50,7 +60,9 @@ open class QueueingNode: MultiInletNode {
 
   /// Empties the queue.
   public final func forgetWaiting() {
-    waiting.removeAll()
+    let left = waiting
+    waiting = []
+    for var one in left { goOn(with: &one.ack) }
     backlog.update(0, queueLimit, executor)
   }
 
@@ -62,10 +74,10 @@ open class QueueingNode: MultiInletNode {
 
   // MARK: State
 
-  public final func saveWaiting(_ state: inout StateWriter) { state.write(each: waiting) }
+  public final func saveWaiting(_ state: inout StateWriter) { state.write(each: waiting.map(\.event)) }
 
   public final func restoreWaiting(_ state: inout StateReader) throws(StateFault) {
-    waiting = Deque(try state.read([OwnedEvent].self))
+    waiting = Deque(try state.read([OwnedEvent].self).map { Waiting(event: $0) })
   }
 
   public final func saveBacklog(_ state: inout StateWriter) { state.write(backlog.isOver) }

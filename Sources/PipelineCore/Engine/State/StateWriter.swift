@@ -1,3 +1,11 @@
+/// Which positions of sources a state holds.
+public enum SavedPositions: Sendable {
+  /// Behind what turns have taken: what fits the state of the operators.
+  case taken
+  /// Behind what is acknowledged: what came since is sent again.
+  case acknowledged
+}
+
 /// Writes the state of a node: `state.write(held)`.
 ///
 /// Values are read in the order in which they were written. Times are written relative to the moment of saving.
@@ -11,12 +19,14 @@ public struct StateWriter {
   final class Context {
     let executor: Executor
     let steps: StateTable.Builder
+    let positions: SavedPositions
     private(set) var origins: [Origin] = []
     private var originIndex: [ObjectIdentifier: Int] = [:]
     /// Why the record that is being written cannot be used.
     var fault: StateFault?
 
-    init(_ executor: Executor, _ steps: StateTable.Builder) {
+    init(_ executor: Executor, _ steps: StateTable.Builder, _ positions: SavedPositions) {
+      self.positions = positions
       self.executor = executor
       self.steps = steps
     }
@@ -50,6 +60,9 @@ public struct StateWriter {
 
   /// Writes a value that is not owned.
   public mutating func write(value: Value) { append(value, Self.depthLimit) }
+
+  /// Which of its positions a source writes.
+  public var positions: SavedPositions { context.positions }
 
   // MARK: Building blocks
 

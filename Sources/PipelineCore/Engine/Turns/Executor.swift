@@ -45,7 +45,7 @@ public final class Executor: @unchecked Sendable {
   /// The rest of a batch whose turn was spent.
   private struct Remainder {
     var isInner: Bool
-    /// The acknowledgement of the whole batch, held once for the rest.
+    /// The acknowledgement of the whole batch, held once for the rest; nil: only pieces are acknowledged.
     var ack: Ack?
     var work: () -> Void
   }
@@ -98,11 +98,19 @@ public final class Executor: @unchecked Sendable {
   /// batch. An inline run saves waking another thread. After the turns the calling thread runs the work passed to
   /// ``afterTurn(_:)``. Set at most once, by the owner of the turns, before the first post.
   public var runInline: @Sendable (_ batch: @escaping Work, _ isInner: Bool) -> Bool = { _, _ in false }
-  /// The acknowledgement of this turn's events, if their source wants one. A sink that writes some of them later holds
-  /// it until they are written.
+  /// The acknowledgement of this turn's events, if their source wants one.
   public private(set) var ack: Ack?
+  /// Set while a queued event begins its call: the acknowledgement of that event alone, if its source wants one.
+  var eventAck: Ack??
   /// Whether `ack` includes several others.
   private var tracksSeveral = false
+  /// Whether `ack` covers the whole batch, so that the rest of the batch belongs to it too.
+  private var tracksBatch = false
+  private let checkpoints: CheckpointSequence
+  /// The acknowledgement of everything since the last checkpoint that no source asks for.
+  private var checkpoint: Ack
+  /// What a sink holds for the events that it takes in this turn and writes later.
+  var turnAck: Ack { ack ?? checkpoint }
   /// The work that the thread of an inline run does after the turns; nil in other turns.
   private var workAfterTurn: [Work]?
   /// Called at the end of each turn, while its values are still valid.
@@ -141,6 +149,8 @@ public final class Executor: @unchecked Sendable {
     time.initialize(to: clock.wallTime)
     credit = .allocate(capacity: 1)
     credit.initialize(to: 0)
+    checkpoints = CheckpointSequence()
+    checkpoint = checkpoints.begin()
     arena.attention = credit
   }
 
@@ -375,6 +385,7 @@ public final class Executor: @unchecked Sendable {
     if let ended = ack, deferredHead == deferred.count {
       ack = nil
       tracksSeveral = false
+      tracksBatch = false
       ended.release()
     }
   }
@@ -438,8 +449,9 @@ public final class Executor: @unchecked Sendable {
   ///
   /// - Parameter inner: The source is part of an inner signal.
   public func resume(inner: Bool, _ work: @escaping () -> Void) {
-    ack?.hold()
-    remainders.append(Remainder(isInner: inner, ack: ack, work: work))
+    let held = tracksBatch ? ack : nil
+    held?.hold()
+    remainders.append(Remainder(isInner: inner, ack: held, work: work))
   }
 
   /// The pipeline has ended: drops the rests of batches. `reason`: why their events have failed, if they have.
@@ -454,6 +466,18 @@ public final class Executor: @unchecked Sendable {
 
   // MARK: During a turn
 
+  /// Sets a checkpoint after everything that has happened: `done` is called once, on any thread, when all effects of that are
+  /// acknowledged or have failed. Called between two turns, or in a turn that has done nothing yet.
+  func setCheckpoint(_ done: @escaping @Sendable (Ack.Outcome) -> Void) {
+    checkpoints.whenAcknowledged(done)
+    let ended = checkpoint
+    checkpoint = checkpoints.begin()
+    ended.release()
+  }
+
+  /// Fails the effects of this turn.
+  func failTurn(_ reason: String) { turnAck.fail(reason) }
+
   /// Adds the events of `acks` to this turn: everything that the turn does from now on, including what it defers,
   /// belongs to them; then one hold of each is released. Called by the source of the events, or by a sink that held the
   /// events and now rejects them, at most once in a turn.
@@ -461,6 +485,10 @@ public final class Executor: @unchecked Sendable {
 
   public func track(_ acks: [Ack]) {
     guard let first = acks.first else { return }
+    for one in acks {
+      one.join(checkpoint)
+      if one.purpose != .piece { tracksBatch = true }
+    }
     if ack == nil, acks.count == 1 {
       ack = first
       return

@@ -1,0 +1,171 @@
+import Synchronization
+
+/// Numbers what is acknowledged in any order, and knows how much of it has been in a row.
+struct AckOrder {
+  private var first = 0
+  private var acknowledged: [Bool] = []
+  private var head = 0
+
+  /// How many are not acknowledged, or behind one that is not.
+  var count: Int { acknowledged.count - head }
+
+  /// The number of one more.
+  mutating func begin() -> Int {
+    acknowledged.append(false)
+    return first + acknowledged.count - head - 1
+  }
+
+  /// One is acknowledged; returns how many more are acknowledged in a row than before.
+  mutating func acknowledge(_ number: Int) -> Int {
+    let index = head + number - first
+    precondition(index >= head && index < acknowledged.count && !acknowledged[index], "acknowledged twice")
+    acknowledged[index] = true
+    let start = head
+    while head < acknowledged.count, acknowledged[head] { head += 1 }
+    let more = head - start
+    first += more
+    if head > 64, head * 2 > acknowledged.count {
+      acknowledged.removeFirst(head)
+      head = 0
+    }
+    return more
+  }
+}
+
+/// How far a source, or one input of it, has come: what turns have taken, and what is acknowledged of that.
+///
+/// A *piece* is what one turn takes. It ends where the last row is that the turn has sent, not where the input was read
+/// or decoded to. The acknowledged position is the end of the last piece of an unbroken row of acknowledged ones: nothing before it is
+/// needed any more, but for what steps keep, which is in their state. Behind a piece that has failed the position stays where it is.
+public final class PositionLedger<Position: Sendable>: Sendable {
+  private struct State {
+    var acknowledged: Position
+    var taken: Position
+    var order = AckOrder()
+    /// The ends of the pieces that `order` still counts.
+    var ends: [Position] = []
+    var head = 0
+    /// The turn of the last piece.
+    var turn: UInt64?
+    /// Pieces of before a change of the input are of no interest.
+    var generation = 0
+    /// A piece has failed: no later one is followed.
+    var hasFailed = false
+  }
+  private let state: Mutex<State>
+
+  /// - Parameter start: where the source begins.
+  public init(_ start: Position) { state = Mutex(State(acknowledged: start, taken: start)) }
+
+  /// Up to where turns have taken the input.
+  public var taken: Position { state.withLock(\.taken) }
+  /// Up to where every effect of what turns have taken is acknowledged.
+  public var acknowledged: Position { state.withLock(\.acknowledged) }
+  /// How many pieces are not acknowledged, or come behind one that is not.
+  public var outstanding: Int { state.withLock { $0.hasFailed ? 1 : $0.order.count } }
+
+  /// The input goes on somewhere else: it was truncated, or is read from a saved position.
+  public func reset(to position: Position) {
+    state.withLock { $0 = State(acknowledged: position, taken: position, generation: $0.generation + 1) }
+  }
+
+  /// Whether that turn has no piece yet; it has one then.
+  func isNew(turn: UInt64) -> Bool {
+    state.withLock { state in
+      defer { state.turn = turn }
+      return state.turn != turn
+    }
+  }
+
+  /// Begins a piece; nil: it is not followed.
+  func begin() -> Ack? {
+    state.withLock { state in
+      if state.hasFailed { return nil }
+      let number = state.order.begin()
+      let generation = state.generation
+      state.ends.append(state.taken)
+      return Ack(.piece) { [self] outcome in acknowledge(number, generation, outcome) }
+    }
+  }
+
+  /// The piece of this turn ends there.
+  func end(at position: Position) {
+    state.withLock { state in
+      state.taken = position
+      if state.head < state.ends.count { state.ends[state.ends.count - 1] = position }
+    }
+  }
+
+  private func acknowledge(_ number: Int, _ generation: Int, _ outcome: Ack.Outcome) {
+    state.withLock { state in
+      guard state.generation == generation, !state.hasFailed else { return }
+      guard outcome == .acknowledged else {
+        // Pieces before it may still be acknowledged; that the position stays in front of them loses nothing.
+        state.hasFailed = true
+        state.order = AckOrder()
+        state.ends = []
+        state.head = 0
+        return
+      }
+      let more = state.order.acknowledge(number)
+      guard more > 0 else { return }
+      state.head += more
+      state.acknowledged = state.ends[state.head - 1]
+      if state.head == state.ends.count {
+        state.ends.removeAll(keepingCapacity: true)
+        state.head = 0
+      } else if state.head > 64, state.head * 2 > state.ends.count {
+        state.ends.removeFirst(state.head)
+        state.head = 0
+      }
+    }
+  }
+}
+
+/// Checkpoints in their order: each waits for those before it.
+final class CheckpointSequence: Sendable {
+  private struct State {
+    var order = AckOrder()
+    /// Of those that `order` still counts.
+    var waiting: [(@Sendable (Ack.Outcome) -> Void)?] = []
+    /// Something before a checkpoint has failed, so no later one can be acknowledged.
+    var failure: String?
+  }
+  private let state = Mutex(State())
+
+  /// What everything from now on holds that nothing else asks for.
+  func begin() -> Ack {
+    let number = state.withLock { state in
+      state.waiting.append(nil)
+      return state.order.begin()
+    }
+    return Ack(.checkpoint) { [self] outcome in acknowledge(number, outcome) }
+  }
+
+  /// `done` is called once everything up to the newest checkpoint is acknowledged, or cannot be any more.
+  func whenAcknowledged(_ done: @escaping @Sendable (Ack.Outcome) -> Void) {
+    let failure = state.withLock { state in
+      if state.failure == nil { state.waiting[state.waiting.count - 1] = done }
+      return state.failure
+    }
+    if let failure { done(.failed(failure)) }
+  }
+
+  private func acknowledge(_ number: Int, _ outcome: Ack.Outcome) {
+    let (ended, outcome) = state.withLock { state -> ([(@Sendable (Ack.Outcome) -> Void)?], Ack.Outcome) in
+      if case .failed(let reason) = outcome { state.failure = state.failure ?? reason }
+      let more = state.order.acknowledge(number)
+      if let failure = state.failure {
+        // Those that wait behind it cannot be acknowledged either.
+        let all = state.waiting
+        state.waiting.removeFirst(more)
+        for index in state.waiting.indices { state.waiting[index] = nil }
+        return (all, .failed(failure))
+      }
+      let ended = Array(state.waiting.prefix(more))
+      state.waiting.removeFirst(more)
+      return (ended, .acknowledged)
+    }
+    for done in ended { done?(outcome) }
+  }
+}

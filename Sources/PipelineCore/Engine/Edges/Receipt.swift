@@ -1,0 +1,90 @@
+import Synchronization
+
+/// Events that a sink has taken and acknowledges later: of one turn, or of several that nothing tells apart.
+///
+/// It holds the acknowledgement of the turn until each event has been acknowledged once. One that goes away before has failed; acknowledging more
+/// than was taken is a mistake of the sink, and trapped.
+public final class Receipt: Sendable {
+  private struct State {
+    var left: Int
+    var outcome = Ack.Outcome.acknowledged
+  }
+  let ack: Ack
+  private let state: Mutex<State>
+  private let book: ReceiptBook
+
+  fileprivate init(_ events: Int, _ ack: Ack, _ book: ReceiptBook) {
+    self.ack = ack
+    self.book = book
+    state = Mutex(State(left: events))
+    if events > 0 { ack.hold() }
+  }
+
+  deinit {
+    if state.withLock(\.left) > 0 { ack.release(.failed("it was given up")) }
+  }
+
+  /// Whether the sender is notified of a failure and sends the events again.
+  public var notifiesSender: Bool { ack.notifiesSender }
+
+  /// How many events have not been acknowledged.
+  public var left: Int { state.withLock(\.left) }
+
+  /// Some of its events have been delivered, or have failed for good. From any thread.
+  public func acknowledge(_ events: Int, _ outcome: Ack.Outcome = .acknowledged) {
+    end { state in
+      precondition(events <= state.left, "a sink acknowledged an event twice")
+      state.left -= events
+      if state.outcome == .acknowledged { state.outcome = outcome }
+      return events
+    }
+  }
+
+  /// All that are left have been delivered, or have failed for good.
+  public func acknowledgeAll(_ outcome: Ack.Outcome = .acknowledged) {
+    end { state in
+      defer { state.left = 0 }
+      if state.outcome == .acknowledged { state.outcome = outcome }
+      return state.left
+    }
+  }
+
+  /// Nobody reads them any more, which is nothing missing; only a sender that waits for an answer is told so.
+  public func dropAll(_ reason: String) { acknowledgeAll(ack.notifiesSender ? .failed(reason) : .acknowledged) }
+
+  private func end(_ change: (inout State) -> Int) {
+    let (count, outcome) = state.withLock { state -> (Int, Ack.Outcome?) in
+      let count = change(&state)
+      return (count, count > 0 && state.left == 0 ? state.outcome : nil)
+    }
+    if count > 0 { book.acknowledged(count) }
+    if let outcome { ack.release(outcome) }
+  }
+
+  /// False: it has been acknowledged, or is of another turn.
+  fileprivate func add(_ events: Int, _ ack: Ack) -> Bool {
+    guard ack === self.ack else { return false }
+    return state.withLock { state in
+      if state.left == 0 { return false }
+      state.left += events
+      return true
+    }
+  }
+}
+
+/// How many events a sink has taken on receipts, and how many of those are acknowledged.
+final class ReceiptBook: Sendable {
+  private let total = Atomic(0)
+  private let done = Atomic(0)
+
+  var taken: Int { total.load(ordering: .relaxed) }
+  var isClosed: Bool { done.load(ordering: .acquiring) == taken }
+
+  func take(_ events: Int, _ ack: Ack, joining open: Receipt?) -> Receipt {
+    total.add(events, ordering: .relaxed)
+    if let open, open.add(events, ack) { return open }
+    return Receipt(events, ack, self)
+  }
+
+  fileprivate func acknowledged(_ events: Int) { done.add(events, ordering: .releasing) }
+}

@@ -1,0 +1,41 @@
+/// Stands before a sink and counts what it receives: the sink acknowledges every event exactly once, at once or on a ``Receipt``.
+final class SinkAudit: Downstream {
+  private unowned let sink: RunningSink
+  /// How many events the sink received.
+  private var received = 0
+
+  init(_ sink: RunningSink) {
+    self.sink = sink
+    super.init()
+  }
+
+  override func receive(_ event: Event) {
+    received += 1
+    sink.receive(event)
+  }
+  override func accepts(_ batch: Batch) -> Bool { sink.accepts(batch) }
+  override func receive(_ batch: Batch) {
+    received += batch.events(for: sink.nodeContext.step)
+    sink.receive(batch)
+  }
+  override func complete() { sink.complete() }
+  override func fail(_ failure: SignalFailure) { sink.fail(failure) }
+
+  private var name: String { sink.execution.plan.steps[sink.nodeContext.step.number].label }
+
+  /// What is wrong at the end of a turn; nil: nothing.
+  func fault() -> String? {
+    let difference = received - sink.accounted
+    // Reported once.
+    received = sink.accounted
+    if difference == 0 { return nil }
+    return difference > 0
+      ? "\(name) took \(difference) events in a turn and neither acknowledged them nor has a receipt for them"
+      : "\(name) acknowledged \(-difference) events that it did not receive"
+  }
+
+  /// What is wrong when the sink says that everything is out.
+  func finalFault() -> String? {
+    sink.hasAcknowledgedAll ? nil : "\(name) has ended and holds receipts of events that it has not acknowledged"
+  }
+}

@@ -1,0 +1,80 @@
+import PipelineCore
+
+/// A sink that writes what it took two milliseconds later, like one with a writer of its own: until then it has receipts. What it has
+/// written stands in a recording; where it stops it writes the rest.
+public struct LateSink: SinkComponent {
+  public static let spec = ComponentSpec<LateSink>("late", summary: "Writes late.")
+
+  /// The turns in which written events were taken.
+  public final class Turns: @unchecked Sendable {
+    public var all: [UInt64] = []
+    public init() {}
+  }
+
+  let recording: ProbeSink.Recording
+  let turns: Turns
+  /// Whether it loses what it has not written when it is broken off.
+  let losesRest: Bool
+
+  public init() { self.init(ProbeSink.Recording()) }
+  public init(_ recording: ProbeSink.Recording, turns: Turns = Turns(), losesRest: Bool = false) {
+    self.recording = recording
+    self.turns = turns
+    self.losesRest = losesRest
+  }
+
+  public func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(self, nodeContext) }
+
+  final class Node: RunningSink, TimerTarget {
+    private let sink: LateSink
+    private var waiting: [(value: OwnedValue, turn: UInt64, receipt: Receipt)] = []
+    private var timer = Wake.none
+
+    init(_ sink: LateSink, _ nodeContext: NodeContext) {
+      self.sink = sink
+      super.init(nodeContext)
+    }
+
+    override func receive(_ event: Event) {
+      let receipt = take(1, joining: waiting.last?.receipt)
+      waiting.append((OwnedValue(event.value), executor.turns, receipt))
+      if !timer.isSet { timer = executor.schedule(at: executor.now + .milliseconds(2), self, 0) }
+    }
+
+    func woke(_ token: Int) {
+      timer = .none
+      write()
+    }
+
+    private func write() {
+      if timer.isSet { executor.unschedule(timer) }
+      timer = .none
+      let all = waiting
+      waiting = []
+      for row in all {
+        sink.recording.record(.next(row.value), at: executor.now)
+        sink.turns.all.append(row.turn)
+        countSent()
+        row.receipt.acknowledge(1)
+      }
+    }
+
+    override func finish() {
+      write()
+      sink.recording.record(.complete, at: executor.now)
+      drained()
+    }
+
+    override func cancel() {
+      if sink.losesRest {
+        if timer.isSet { executor.unschedule(timer) }
+        timer = .none
+        waiting = []
+      } else {
+        write()
+      }
+    }
+
+    override func failing(_ failure: SignalFailure) { sink.recording.record(.fail(failure), at: executor.now) }
+  }
+}
