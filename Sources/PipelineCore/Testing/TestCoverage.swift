@@ -222,6 +222,7 @@ private final class Counter: Downstream {
       case let inlet as Inlet: inlet.step
       case let node as OperatorNode: node.nodeContext.step
       case let sink as RunningSink: sink.nodeContext.step
+      case let audit as SinkAudit: audit.step
       default: nil
       }
     super.init()

@@ -1,6 +1,8 @@
 /// Stands before a sink and counts what it receives: the sink acknowledges every event exactly once, at once or on a ``Receipt``.
-final class SinkAudit: Downstream {
+package final class SinkAudit: Downstream {
   private unowned let sink: RunningSink
+  /// The step of the sink.
+  package var step: StepID { sink.nodeContext.step }
   /// How many events the sink received.
   private var received = 0
 
@@ -9,17 +11,17 @@ final class SinkAudit: Downstream {
     super.init()
   }
 
-  override func receive(_ event: Event) {
+  package override func receive(_ event: Event) {
     received += 1
     sink.receive(event)
   }
-  override func accepts(_ batch: Batch) -> Bool { sink.accepts(batch) }
-  override func receive(_ batch: Batch) {
-    received += batch.events(for: sink.nodeContext.step)
+  package override func accepts(_ batch: Batch) -> Bool { sink.accepts(batch) }
+  package override func receive(_ batch: Batch) {
+    received += batch.events(for: step)
     sink.receive(batch)
   }
-  override func complete() { sink.complete() }
-  override func fail(_ failure: SignalFailure) { sink.fail(failure) }
+  package override func complete() { sink.complete() }
+  package override func fail(_ failure: SignalFailure) { sink.fail(failure) }
 
   private var name: String { sink.execution.plan.steps[sink.nodeContext.step.number].label }
 
