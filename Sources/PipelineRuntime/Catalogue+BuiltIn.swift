@@ -3,6 +3,6 @@ import Sinks
 import Sources_
 
 extension Catalogue {
-  /// Every component that the program has.
+  /// Every component of the program.
   public static let builtIn = Catalogue.sources.adding(.operators).adding(.commands).adding(.sinks)
 }

@@ -2,8 +2,7 @@ package import PipelineCore
 import Synchronization
 internal import Transport
 
-/// Makes the real client for the first request: most pipelines make none, and libcurl takes
-/// milliseconds and megabytes.
+/// Makes the real client at the first request: most pipelines send none, and libcurl takes milliseconds and megabytes.
 package final class DeferredHTTPClient: HTTPClient {
   private let client = Mutex<CurlClient?>(nil)
 

@@ -1,12 +1,12 @@
 import Glibc
 package import PipelineCore
 
-/// A thread that runs the turns of the executors assigned to it, and sleeps when there is nothing to do:
-/// an idle loop wakes for nothing but the next timer.
+/// A thread that runs the turns of its executors and sleeps when there is nothing to do: an idle loop wakes only for
+/// the next timer.
 ///
-/// Executors share the thread fairly by time: of those that have something to do, the one that has used the least time
-/// runs next, for a quantum (``TurnLimits/quantum``), or until a timer of one that has nothing else to do is due. An executor
-/// that was idle does not catch up on the time it did not use, but it runs soon.
+/// Executors share the thread fairly by time: of those with work, the one that has used the least time runs next, for a
+/// quantum (``TurnLimits/quantum``), or until a timer of an idle one is due. An idle executor does not accumulate
+/// unused time, but it runs soon.
 package final class Loop: @unchecked Sendable {
   private let mutex: UnsafeMutablePointer<pthread_mutex_t>
   private let condition: UnsafeMutablePointer<pthread_cond_t>
@@ -17,25 +17,24 @@ package final class Loop: @unchecked Sendable {
   private var isStopped = false
   private var asked: UInt64 = 0
   private var answered: UInt64 = 0
-  /// The thread waits for something to do, perhaps until `waking`.
+  /// The thread sleeps, perhaps until `waking`.
   private var isAsleep = false
   private var waking: Instant?
-  /// Another thread runs turns in place of the one that sleeps.
+  /// Another thread runs turns while the loop's thread sleeps.
   private var isRunInline = false
   private var inlineRunCount = 0
 
   private final class Member: @unchecked Sendable {
     let executor: Executor
-    /// What the executor's turns need alive.
+    /// The object that the executor's turns need alive.
     let owner: AnyObject
-    /// Something was handed to the executor since this was last looked at. Guarded by `mutex`.
+    /// The executor received work since the last check. Guarded by `mutex`.
     var isSignalled = true
-    // By the thread that runs turns, or under `mutex` while that one sleeps:
-    /// Something is left to do.
+    // Used by the thread that runs turns, or under `mutex` while that thread sleeps: work is left.
     var isBusy = false
-    /// The next timer.
+    /// The deadline of the next timer.
     var deadline: Instant?
-    /// The time that its turns have taken, as far as that still counts.
+    /// The time used by its turns, as far as it counts.
     var used = TimeSpan.zero
 
     init(_ executor: Executor, owner: AnyObject) {
@@ -62,14 +61,13 @@ package final class Loop: @unchecked Sendable {
     mutex.deallocate()
   }
 
-  /// How many executors run here.
+  /// The number of executors.
   package var load: Int { locked { members.count } }
 
-  /// How many batches had their turn on the thread that handed them over.
+  /// How many batches had an inline run.
   package var inlineRuns: Int { locked { inlineRunCount } }
 
-  /// Adds an executor; its turns run on this loop's thread from now on, and `owner` lives until it is
-  /// removed.
+  /// Adds an executor; its turns run on this loop's thread from now on. `owner` lives until the executor is removed.
   package func add(_ executor: Executor, owner: AnyObject) {
     let member = Member(executor, owner: owner)
     executor.setNeedsTurn = { [weak self, weak member] in self?.signal(member) }
@@ -81,28 +79,28 @@ package final class Loop: @unchecked Sendable {
     signal()
   }
 
-  /// Removes an executor between two turns. `done` is called on the loop's thread once none of its
-  /// turns runs any more and none ever will.
+  /// Removes an executor between two turns. `done` is called on the loop's thread after the executor's last turn.
   package func remove(_ executor: Executor, _ done: @escaping @Sendable () -> Void = {}) {
     locked { leaving.append((executor, done)) }
     signal()
   }
 
-  /// Has `run` ask `isDone` again. From any thread.
+  /// Makes `run` call `isDone` again. Callable from any thread.
   package func wake() { signal() }
 
-  /// Has the loop look again whether there is something to do, for `member`. From any thread.
+  /// Reports that there may be work, for `member`. Callable from any thread.
   private func signal(_ member: Member? = nil) {
     let mustWake = locked {
       member?.isSignalled = true
       defer { isSignalled = true }
       return isAsleep && !isSignalled
     }
-    // Without the lock, which the thread takes as soon as it is awake.
+    // Signalled without the lock, which the thread takes as soon as it is awake.
     if mustWake { pthread_cond_signal(condition) }
   }
 
-  /// Has the calling thread run turns of an executor if this loop's thread sleeps; whether it took the batch.
+  /// Runs turns of an executor on the calling thread if this loop's thread sleeps; returns whether the batch had its
+  /// turn.
   private func runOnCaller(_ member: Member, _ batch: Executor.Work, _ isInner: Bool) -> Bool {
     let (isFree, limit) = locked { () -> (Bool, Instant?) in
       guard isAsleep, !isRunInline, !isSignalled, !isStopped, members.contains(where: { $0 === member })
@@ -133,7 +131,7 @@ package final class Loop: @unchecked Sendable {
     }
   }
 
-  /// Whether the loop has come round since the last call; asks it to come round again.
+  /// Whether the loop has completed a round since the last call; requests another round.
   package func hasTurned() -> Bool {
     locked {
       let turned = answered == asked
@@ -144,7 +142,7 @@ package final class Loop: @unchecked Sendable {
     }
   }
 
-  /// Runs turns on the calling thread until `stop()`, until `limit`, or until `isDone`, which is asked on this thread
+  /// Runs turns on the calling thread until `stop()`, until `limit`, or until `isDone`, which is called on this thread
   /// between turns, returns true.
   package func run(until limit: Instant = .distantFuture, _ isDone: () -> Bool = { false }) {
     while !isDone() {
@@ -166,7 +164,7 @@ package final class Loop: @unchecked Sendable {
     }
   }
 
-  /// Runs turns of `member`; a timer of somebody else who has nothing to do now is due at `others`.
+  /// Runs turns of `member`; the timer of an idle member is due at `others`.
   private func run(_ member: Member, others: Instant?) {
     let begin = SystemClock.shared.now
     member.isBusy = member.executor.run(for: TurnLimits.quantum, until: others)
@@ -176,19 +174,18 @@ package final class Loop: @unchecked Sendable {
 
   private struct Round {
     var leaving: [(executor: Executor, done: @Sendable () -> Void)] = []
-    /// Which pipeline runs now: of those with something to do, the one that has used the least time.
+    /// The pipeline to run now: of those with work, the one that has used the least time.
     var next: Member?
-    /// The next timer of those that have nothing to do.
+    /// The next timer of the idle members.
     var deadline: Instant?
     var isStopped = false
   }
 
-  /// The least time that a member with something to do had used when the last one ran.
+  /// The least time used by a member with work at the last run.
   private var reached = TimeSpan.zero
 
-  /// What there is to do. The signal is taken together with all that it may stand for, so that what comes later
-  /// finds the loop signalled again. The members that leave are dropped; what they own is released outside of the
-  /// lock.
+  /// Determines what to do. Takes the signal together with everything it may stand for, so that later work signals the
+  /// loop again. Members that leave are removed; their owners are released outside the lock.
   private func nextRound() -> Round {
     var released: [Member] = []
     let now = SystemClock.shared.now
@@ -211,7 +208,7 @@ package final class Loop: @unchecked Sendable {
             continue
           }
           member.isBusy = true
-          // It was idle: ahead of the others by a quantum at most.
+          // The member was idle: it is ahead of the others by a quantum at most.
           member.used = max(member.used, TimeSpan(nanoseconds: reached.nanoseconds &- TurnLimits.quantum.nanoseconds))
         }
         member.isSignalled = false
@@ -232,7 +229,7 @@ package final class Loop: @unchecked Sendable {
       pthread_mutex_unlock(mutex)
     }
     while isRunInline || !isSignalled && !isStopped {
-      // Woken while another thread runs turns, by whatever: it has to look for itself behind them.
+      // Woken while another thread runs turns: the loop must check for work after them.
       if isRunInline { isSignalled = true }
       guard let deadline, !isRunInline else {
         pthread_cond_wait(condition, mutex)

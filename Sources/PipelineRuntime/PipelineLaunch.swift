@@ -3,21 +3,20 @@ package import PipelineCore
 /// One launch of one pipeline on a loop.
 package final class PipelineLaunch: @unchecked Sendable {
   package enum Report: Sendable {
-    /// The graph is wired and the sources have begun.
+    /// The graph is wired and the sources have started.
     case launched
-    /// `state`: what the next run can go on from, after a failure.
+    /// `state`: the state from which the next run can continue, after a failure.
     case ended(Execution.Outcome, Execution.Counters, state: [UInt8]?)
-    /// Suspended: the next run goes on from the state.
+    /// Suspended: the next run continues from the state.
     case suspended(state: [UInt8], Execution.Counters)
-    /// Cancelled: nothing more will come.
-    /// `state`: it was being suspended.
+    /// Cancelled: no further report comes. `state`: set if it was being suspended.
     case cancelled(Execution.Counters, state: [UInt8]?)
   }
 
   package let plan: Plan
   package let loop: Loop
   private let executor: Executor
-  /// Touched only in turns of `executor`.
+  /// Used only in turns of `executor`.
   private let execution: Execution
   private var state: [UInt8]?
 
@@ -51,14 +50,14 @@ package final class PipelineLaunch: @unchecked Sendable {
     }
   }
 
-  /// Ends the sources; what they have sent so far is seen through.
+  /// Ends the sources; everything that they have sent is processed.
   package func drain() {
     executor.post { [self] in
       if execution.outcome == nil { execution.drain() }
     }
   }
 
-  /// Ends the run so that another one, of `plan`, can go on from where it is.
+  /// Ends the run so that another one, of `plan`, can continue from its state.
   package func suspend(for plan: Plan) {
     let sinks = Set(plan.sinks.map { "\($0.name) \($0.keyword)" })
     executor.post { [self] in
@@ -69,12 +68,12 @@ package final class PipelineLaunch: @unchecked Sendable {
   /// Suspends without waiting for answers under way.
   package func freeze() { executor.post { [self] in execution.freeze() } }
 
-  /// The wall clock was set.
+  /// Reports that the wall clock was set.
   package func clockWasSet() {
     executor.post { [self] in executor.clockWasSet() }
   }
 
-  /// Lets go of everything at once, unless it has ended already.
+  /// Cancels everything at once, unless the run has ended.
   package func cancel(_ report: @escaping @Sendable (Report) -> Void) {
     executor.post { [self] in
       guard execution.outcome == nil else { return }
@@ -83,6 +82,6 @@ package final class PipelineLaunch: @unchecked Sendable {
     }
   }
 
-  /// Takes the run off its loop; called once, after the last report.
+  /// Removes the run from its loop; called once, after the last report.
   package func retire() { loop.remove(executor) }
 }

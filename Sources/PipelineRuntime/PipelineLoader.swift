@@ -6,31 +6,31 @@ package import Transport
 /// Turns pipeline files of this machine into plans: reads them, finds what `${...}` stands for, and hands both to the
 /// ``PipelineCore/FrontEnd``. `rxd check` is this; `rxd run` adds the launch.
 package struct PipelineLoader {
-  /// Where values of `${...}` come from.
+  /// The sources of `${...}` values.
   package struct Inputs: Sendable {
-    /// False: nothing is read from the environment, placeholders stand for what has no default.
+    /// False: the environment is not read, and placeholders stand for values without a default.
     package var readsEnvironment = true
-    /// Variables from `--env-file`; those of the process come first.
+    /// Variables of `--env-file`; those of the process take precedence.
     package var variables: [String: [UInt8]] = [:]
-    /// Variables that come before all others: those of a test.
+    /// Variables that take precedence over all others: those of a test.
     package var overrides: [String: String] = [:]
-    /// Where `${secret:NAME}` looks, beside the credentials directory.
+    /// The directories of `${secret:NAME}`, besides the credentials directory.
     package var secretDirectories: [String] = []
 
     package init() {}
   }
 
-  /// One file after the front end.
+  /// One loaded file.
   @dynamicMemberLookup package struct Loaded {
-    /// As it was named on the command line.
+    /// The path as given on the command line.
     package var path: String
     package var compiled: FrontEnd.Result
-    /// Stands for the variables and secrets that were filled in; equal within a process if they are.
+    /// A hash of the inserted variables and secrets; comparable within a process.
     package var values = 0
-    /// The file could not be opened, so the exit status is another.
+    /// The file could not be opened, which has its own exit status.
     package var isUnreadable = false
 
-    /// What stands in place of a file that cannot be read.
+    /// The result for a file that cannot be read.
     package init(unreadable path: String, _ diagnostic: Diagnostic) {
       self.path = path
       compiled = FrontEnd.Result(diagnostics: [diagnostic])
@@ -53,8 +53,7 @@ package struct PipelineLoader {
   package var inputs = Inputs()
   private let front: FrontEnd
 
-  /// `checksFiles`: whether the directories that sinks write to are there matters, because the pipelines are to run here, or
-  /// are checked for it.
+  /// `checksFiles`: whether to check the directories that sinks write to, because the pipelines run on this machine.
   package init(_ inputs: Inputs = Inputs(), catalogue: Catalogue = .builtIn, checksFiles: Bool = false) {
     self.inputs = inputs
     var environment: [String: String] = [:]
@@ -77,7 +76,7 @@ package struct PipelineLoader {
     }
   }
 
-  /// The files that one process is to run together.
+  /// Loads the files that one process runs together.
   package func load(_ paths: [String]) -> [Loaded] {
     var loaded = paths.map { load($0) }
     var results = loaded.map(\.compiled)
@@ -95,7 +94,7 @@ package struct PipelineLoader {
     return Loaded(path: path, compiled, values: used.hash)
   }
 
-  /// The same file with other values of some variables.
+  /// Compiles the same file with other values of some variables.
   package func compile(_ loaded: Loaded, overriding variables: [String: String]) -> Loaded? {
     guard let source = loaded.source else { return nil }
     var inputs = inputs
@@ -105,13 +104,13 @@ package struct PipelineLoader {
 
   // MARK: Files
 
-  /// Reads a file whole, at most one byte more than a pipeline file may have; `-` is standard input.
+  /// Reads a whole file, at most one byte more than a pipeline file may have; `-` is standard input.
   package static func read(_ path: String) throws(PosixError) -> SourceText {
     let limit = YAMLLimits.standard.fileBytes + 1
     if path == "-" || path == "/dev/stdin" {
       return SourceText(name: SourceText.standardInputName, bytes: try drain(.standardInput, limit: limit))
     }
-    // A shell's <(command) is a pipe under /dev/fd; any other pipe could keep us waiting for ever.
+    // A shell's <(command) is a pipe under /dev/fd; any other pipe could block for ever.
     let isShellPipe = path.hasPrefix("/dev/fd/") || path.hasPrefix("/proc/self/fd/")
     let file = try FileDescriptor.openForReading(path, kinds: isShellPipe ? [.regular, .fifo] : [.regular])
     return SourceText(name: path, bytes: try drain(file, limit: limit))
@@ -137,7 +136,7 @@ package struct PipelineLoader {
     }
   }
 
-  /// Schema files beside a pipeline file; those of standard input count from the working directory.
+  /// The schema files next to a pipeline file; for standard input, in the working directory.
   private static func schemas(beside path: String, _ used: UsedValues) -> SchemaFiles {
     let directory = path.lastIndex(of: "/").map { String(path[...$0]) } ?? ""
     return SchemaFiles { name in
@@ -166,7 +165,7 @@ package struct PipelineLoader {
       secret: { name in used.note(name, Self.secret(name, inputs)) })
   }
 
-  /// Remembers what was looked up, as a number that tells nothing of the values.
+  /// Records the values that were used, as a hash that reveals nothing.
   private final class UsedValues: Sendable {
     private let hasher = Mutex(Hasher())
 
@@ -181,14 +180,14 @@ package struct PipelineLoader {
     }
   }
 
-  /// Secrets are files: systemd's credentials first, then the directories given, then /run/secrets.
+  /// Secrets are files: first systemd's credentials, then the given directories, then /run/secrets.
   private static func secret(_ name: String, _ inputs: Inputs) -> Interpolation.Lookup {
     var places: [(directory: String, isPrivate: Bool)] = []
     if let credentials = ProcessEnvironment["CREDENTIALS_DIRECTORY"], !credentials.isEmpty {
       places.append((credentials, true))
     }
     places += inputs.secretDirectories.map { ($0, false) }
-    // Container runtimes mount it for this container alone, with modes of their own choice.
+    // Container runtimes mount it for this container alone, with their own modes.
     places.append(("/run/secrets", true))
     for place in places {
       let path = "\(place.directory)/\(name)"
@@ -212,8 +211,8 @@ package struct PipelineLoader {
     return .missing
   }
 
-  /// Reads `NAME=value` lines: blank lines and those that begin with # are skipped, `export` and one
-  /// pair of quotes around the value are taken off.
+  /// Reads `NAME=value` lines: skips blank lines and those that start with #, and removes `export` and one pair of
+  /// quotes around the value.
   package static func readVariables(_ path: String) throws(PosixError) -> [String: [UInt8]] {
     let source = try read(path)
     var result: [String: [UInt8]] = [:]

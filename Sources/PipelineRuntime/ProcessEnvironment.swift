@@ -1,9 +1,9 @@
 import CLinux
 import Glibc
 
-/// The environment of this process, as it was at the start.
+/// The environment of this process at its start.
 package enum ProcessEnvironment {
-  /// Every variable; values that are not UTF-8 are repaired and good only for showing.
+  /// Every variable; values that are not UTF-8 are repaired, for display only.
   package static let variables: [String: String] = {
     var result: [String: String] = [:]
     guard var entry = rx_environment() else { return result }
@@ -19,12 +19,12 @@ package enum ProcessEnvironment {
 
   package static subscript(name: String) -> String? { variables[name] }
 
-  /// The bytes of a variable as they are.
+  /// The bytes of a variable.
   package static func bytes(_ name: String) -> [UInt8]? {
     guard let value = getenv(name) else { return nil }
     return Array(UnsafeBufferPointer(start: value, count: strlen(value)).map(UInt8.init(bitPattern:)))
   }
 }
 
-/// The environment as the C library has it, for child processes.
+/// The environment in the C library's form, for child processes.
 package func environmentPointer() -> UnsafePointer<UnsafeMutablePointer<CChar>?>? { rx_environment() }

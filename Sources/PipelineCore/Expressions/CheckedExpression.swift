@@ -2,26 +2,26 @@
 public struct ReadPath: Sendable, Equatable {
   /// The variable's name: `event`.
   public var variable: String
-  /// The fields from the variable on; empty where the variable is read whole.
+  /// The fields from the variable on; empty if the whole variable is read.
   public var fields: [String]
-  /// As a person writes it: `event.user.name`.
+  /// The path as written: `event.user.name`.
   public var path: String
   public var location: SourceLocation
-  /// Whether the read fails where the field is absent: nothing declares it and nothing guards it.
+  /// Whether the read fails if the field is absent: nothing declares or guards it.
   public var canBeMissing: Bool
-  /// Read with `.?`, inside `has(...)`, or only where `has(...)` has said yes.
+  /// Read with `.?`, inside `has(...)`, or only after `has(...)` was true.
   public var isGuarded: Bool
-  /// Under `!` or a side of `!=`, where an absent field makes the condition fail though the reader
-  /// would expect it to hold.
+  /// Under `!` or on a side of `!=`, where an absent field makes the condition fail although a reader would expect it
+  /// to be true.
   public var underNegation: Bool
-  /// Read by `size(...)`, which looks at nothing but how many elements there are.
+  /// Read by `size(...)`, which needs only the number of elements.
   var isSizeOnly = false
-  /// The part of the tree; the first field that may be missing.
+  /// The node of the tree; for a path, the first field that may be missing.
   var node: Int32 = -1
   var missingFrom = 0
 }
 
-/// An expression whose names and types are known.
+/// An expression with resolved names and types.
 public struct CheckedExpression: Sendable {
   let syntax: ExpressionSyntax
   let scope: ExpressionScope
@@ -30,14 +30,14 @@ public struct CheckedExpression: Sendable {
   let localCount: Int
   /// The type of the result.
   public let type: ExpressionType
-  /// What it reads, in the order of the text.
+  /// The reads in the order of the text.
   public let reads: [ReadPath]
-  /// Whether its evaluation may fail: false only where that is certain.
+  /// Whether evaluation may fail; false only if that is certain.
   public let canFail: Bool
 
   public var text: LocatedText { syntax.text }
 
-  /// What is known of the value that is read there, optional reads aside.
+  /// The type of the value that is read, without the optional.
   func type(of read: ReadPath) -> ExpressionType {
     guard read.node >= 0 else { return .dyn }
     if case .has = syntax.tree[read.node].kind { return .dyn }
@@ -46,17 +46,17 @@ public struct CheckedExpression: Sendable {
     return type
   }
 
-  /// Makes it ready to run. With a projection, selections from the projection's variable read its slots;
-  /// the projection must not be frozen yet.
+  /// Compiles the expression. With a projection, selections from the projection's variable read its slots; the
+  /// projection must not be frozen yet.
   public func compile(projection: Projection? = nil) -> Program {
     Compiler.compile(self, projection)
   }
 }
 
 extension ExpressionSyntax {
-  /// Resolves names and types; nil, with diagnostics, where something does not fit.
+  /// Resolves names and types; nil, with diagnostics, after an error.
   ///
-  /// `expecting`: the type that the place needs. A dyn result fits everywhere and is checked when it runs.
+  /// `expecting`: the required type. A dyn result is always accepted, and checked at run time.
   public func check(
     in scope: ExpressionScope, expecting: ExpressionType? = nil, into diagnostics: inout Diagnostics
   ) -> CheckedExpression? {

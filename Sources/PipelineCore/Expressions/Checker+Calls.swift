@@ -1,4 +1,4 @@
-/// The operators as the checker sees them: parameters and result.
+/// The signatures of the operators.
 enum Operators {
   typealias Signature = (parameters: [ExpressionType], result: ExpressionType)
 
@@ -51,7 +51,7 @@ extension Checker {
     _ id: SyntaxTree.ID, _ op: SyntaxTree.Operator, _ left: SyntaxTree.ID, _ right: SyntaxTree.ID
   ) -> ExpressionType {
     let types = [check(left), check(right)]
-    // Where a type is only known when it runs, whole numbers and doubles may meet there.
+    // If a type is known only at run time, whole numbers and doubles may be mixed there.
     if !isStrict, scope.checksTypes, [.add, .subtract, .multiply, .divide].contains(op),
       types.contains(where: \.isDyn)
     {
@@ -103,8 +103,8 @@ extension Checker {
     return nil
   }
 
-  /// The result of the signatures that the arguments fit, and which these are; dyn where they differ. A
-  /// signature that takes anything is for what no other is sure to take.
+  /// The result of the signatures that the arguments fit, and these signatures; dyn if the results differ. A signature
+  /// that takes anything is chosen only if no other certainly fits.
   private mutating func choose(
     _ arguments: [ExpressionType], _ signatures: [([ExpressionType], ExpressionType)]
   ) -> (type: ExpressionType, chosen: [Int])? {
@@ -124,7 +124,7 @@ extension Checker {
       chosen.append(at)
       after = inference.bound
     }
-    // Where several fit, none says what the parameters of the arguments stand for.
+    // If several fit, none determines the type parameters.
     inference.bound = chosen.count == 1 ? after : before
     return result.map { ($0, chosen) }
   }
@@ -135,7 +135,7 @@ extension Checker {
     _ id: SyntaxTree.ID, _ target: SyntaxTree.ID?, _ function: String, _ at: Int32,
     _ arguments: [SyntaxTree.ID]
   ) -> ExpressionType {
-    // math.greatest(...): the dotted name is the function's.
+    // math.greatest(...): the dotted name belongs to the function.
     if let target, let path = dottedName(target),
       path.absolute || !locals.contains(where: { $0.name == path.names[0] })
     {
@@ -145,7 +145,7 @@ extension Checker {
       }
     }
     if let target {
-      // `math.min(1, 2)` is no call of the method `min`.
+      // `math.min(1, 2)` is not a call of the method `min`.
       if !isLibrary(target), let type = namedCall(id, function, at, target, arguments) { return type }
     } else {
       let absolute = function.hasPrefix(".")
@@ -154,7 +154,7 @@ extension Checker {
         if let type = namedCall(id, candidate, at, nil, arguments) { return type }
       }
     }
-    // A name before the dot that is nothing was meant as a part of the function's.
+    // An unknown name before the dot was meant as a part of the function's name.
     let reported = diagnostics.count
     if let target { check(target) }
     if let target, dottedName(target) != nil { diagnostics.removeLast(diagnostics.count - reported) }
@@ -168,7 +168,7 @@ extension Checker {
     "math", "optional", "base64", "hex", "uuid", "strings", "lists", "sets", "regex", "net", "ip", "cidr",
   ]
 
-  /// Whether a name before the dot is the beginning of functions' names and nothing else.
+  /// Whether a name before the dot is only the start of function names.
   private func isLibrary(_ target: SyntaxTree.ID) -> Bool {
     guard let path = dottedName(target), path.names.count == 1, Self.libraries.contains(path.names[0]) else {
       return false
@@ -196,7 +196,7 @@ extension Checker {
       fix: foreign == nil ? NearestName.of(function, among: known) : nil)
   }
 
-  /// What people look for who know another language.
+  /// Names from other languages.
   static let foreignNames: [String: String] = [
     "len": "Write size(...).", "length": "Write size(...).", "count": "Write size(...).",
     "lower": "Write .lowerAscii().", "upper": "Write .upperAscii().",
@@ -219,8 +219,8 @@ extension Checker {
     "default": "Write event.?field.orValue(...).", "get": "Write event.?field.orValue(...).",
   ]
 
-  /// The type of a call if there is a function by this name with overloads of this form; reports
-  /// arguments that fit none.
+  /// The type of a call, if there is a function with this name and overloads of this form; reports arguments that fit
+  /// none.
   private mutating func namedCall(
     _ id: SyntaxTree.ID, _ name: String, _ at: Int32, _ target: SyntaxTree.ID?,
     _ arguments: [SyntaxTree.ID]
@@ -230,7 +230,7 @@ extension Checker {
     let all = spec?.overloads.filter { $0.isMember == (target != nil) } ?? []
     if declared.isEmpty, all.isEmpty {
       guard let spec, scope.checksTypes else { return nil }
-      // It exists, but in the other form.
+      // The function exists, but in the other form.
       guard !name.contains(".") || target == nil else { return nil }
       if let target { check(target) }
       for argument in arguments { check(argument) }
@@ -243,7 +243,7 @@ extension Checker {
     }
     let parts = (target.map { [$0] } ?? []) + arguments
     var types = parts.map { check($0) }
-    // A default of null is what documents have for nothing, whatever the type is otherwise.
+    // A default of null is usual in documents, whatever the other type is.
     let isOrNull = !isStrict && name == "orValue" && types.count == 2 && types[1] == .null
     if isOrNull { types[1] = .dyn }
     let fitting = all.filter { $0.accepts(count: types.count) }
@@ -291,7 +291,7 @@ extension Checker {
     return "\(receiver)\(name)(\(types.joined(separator: ", "))) does not exist"
   }
 
-  /// Reports constant arguments with which no overload can succeed.
+  /// Reports constant arguments for which no overload can succeed.
   private mutating func prepare(_ overloads: [FunctionOverload], _ parts: [SyntaxTree.ID]) {
     guard !isStrict, overloads.allSatisfy({ $0.prepare != nil }) else { return }
     let arena = Arena()
@@ -341,7 +341,7 @@ extension Checker {
     }
   }
 
-  /// Constant arguments whose form can be judged now.
+  /// Checks the form of constant arguments.
   private mutating func checkConstants(_ name: String, _ parts: [SyntaxTree.ID]) {
     guard !isStrict else { return }
     func literal(_ index: Int) -> [UInt8]? {

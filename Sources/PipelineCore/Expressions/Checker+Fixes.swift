@@ -1,8 +1,8 @@
-// What would mend a mistake of types, where that is one replacement.
+// Fix-its for type errors that one replacement corrects.
 
 extension Checker {
-  /// Warns where the kind of a quotient follows the shape of the data: one side is a whole number in the
-  /// text, of the other nothing is known.
+  /// Warns if the kind of a quotient depends on the data: one side is a literal whole number, and the type of the other
+  /// is unknown.
   mutating func adviseDivision(
     _ id: SyntaxTree.ID, _ left: SyntaxTree.ID, _ right: SyntaxTree.ID, _ types: [ExpressionType]
   ) {
@@ -22,7 +22,7 @@ extension Checker {
       fix: asDouble(literal).map { Fix(start: tree[literal].start, end: tree[literal].end, text: $0) })
   }
 
-  /// A whole number in decimal digits as a double.
+  /// A whole number in decimal digits, written as a double.
   private func asDouble(_ id: SyntaxTree.ID) -> String? {
     var digits = Substring(written(id))
     if digits.utf8.last == UInt8(ascii: "u") || digits.utf8.last == UInt8(ascii: "U") { digits = digits.dropLast() }
@@ -30,7 +30,7 @@ extension Checker {
     return digits + ".0"
   }
 
-  /// The literal operand written as the type of the other one, or the method for the operator.
+  /// The literal operand written in the type of the other one, or the method for the operator.
   func conversion(
     _ symbol: String, _ types: [ExpressionType], _ left: SyntaxTree.ID, _ right: SyntaxTree.ID
   ) -> Fix? {
@@ -63,7 +63,7 @@ extension Checker {
     case (.string(let bytes), .bool):
       return bytes.elementsEqual("true".utf8) ? "true" : bytes.elementsEqual("false".utf8) ? "false" : nil
     case (.string(let bytes), .timestamp):
-      // A date begins with its midnight; of a time of day without a zone nobody knows which is meant.
+      // A date means its midnight; a time without a zone is ambiguous.
       let text = String(decoding: bytes, as: UTF8.self)
       return [text, text + "T00:00:00Z"].first { $0.utf8.isTimestamp }.map { "timestamp('\($0)')" }
     case (.string(let bytes), .duration):
@@ -90,7 +90,7 @@ extension Checker {
     return Fix(start: tree[id].start, end: tree[id].end, text: rest)
   }
 
-  /// What was written, in parentheses where a dot behind it would take only a part.
+  /// The source text, in parentheses if a dot after it would apply to a part only.
   private func receiver(_ id: SyntaxTree.ID) -> String {
     switch tree[id].kind {
     case .identifier, .select, .index, .call, .list, .literal(.string): return written(id)
@@ -98,7 +98,7 @@ extension Checker {
     }
   }
 
-  /// The overloads, the one first that the arguments nearly fit.
+  /// The overloads, starting with the one that the arguments nearly fit.
   mutating func nearest(_ overloads: [FunctionOverload], to types: [ExpressionType]) -> [FunctionOverload] {
     let ranked = overloads.enumerated().map { index, overload -> (rank: Int, index: Int) in
       var rank = overload.accepts(count: types.count) ? 0 : 100 * abs(overload.parameters.count - types.count)
@@ -109,11 +109,11 @@ extension Checker {
     return ranked.sorted { ($0.rank, $0.index) < ($1.rank, $1.index) }.map { overloads[$0.index] }
   }
 
-  /// A pattern that compiles, in place of one that nearly does.
+  /// A valid pattern in place of one that is nearly valid.
   func patternFix(_ id: SyntaxTree.ID, _ pattern: [UInt8], _ reason: String) -> Fix? {
     guard let corrected = PatternAdvice.corrected(pattern, reason) else { return nil }
     let source = written(id)
-    // Only where the text is the pattern, byte by byte.
+    // Only if the text is the pattern, byte by byte.
     guard let quote = source.utf8.firstIndex(where: { $0 == 0x27 || $0 == 0x22 }),
       source.utf8[source.utf8.index(after: quote)...].dropLast().elementsEqual(pattern)
     else { return nil }
@@ -124,7 +124,7 @@ extension Checker {
   }
 }
 
-/// What is probably meant by a pattern that RE2 refuses.
+/// Suggestions for patterns that RE2 rejects.
 enum PatternAdvice {
   /// `inExpression`: the pattern is a string of an expression, in which backslashes are escapes.
   static func help(_ pattern: [UInt8], _ reason: String, inExpression: Bool = true) -> String {
@@ -141,7 +141,7 @@ enum PatternAdvice {
       : "Patterns are written in RE2's syntax."
   }
 
-  /// The pattern with the smallest change that lets it compile.
+  /// The pattern with the smallest change that makes it valid.
   static func corrected(_ pattern: [UInt8], _ reason: String) -> String? {
     let text = String(decoding: pattern, as: UTF8.self)
     var candidates: [String] = []

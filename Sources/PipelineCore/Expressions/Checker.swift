@@ -1,17 +1,17 @@
 /// Resolves names and types of one expression.
 struct Checker {
-  /// What a part of the tree refers to.
+  /// The meaning of a node of the tree.
   enum Resolution: Sendable {
-    /// Nothing beyond what its kind says.
+    /// Nothing beyond its kind.
     case none
     case variable(Int)
-    /// A variable of a loop or binding, by its place among those alive.
+    /// A variable of a loop or binding, by its index among the live ones.
     case local(Int)
     /// The name of a type, used as a value.
     case typeName(String)
-    /// A call of these overloads; `target` says whether the receiver is an argument.
+    /// A call of these overloads; `passesTarget`: whether the receiver is an argument.
     case function(FunctionSpec, [FunctionOverload], passesTarget: Bool)
-    /// Known to fail when it runs; only where types are not checked.
+    /// A certain failure at run time; only if types are not checked.
     case failing(ExpressionFailure, String)
   }
 
@@ -28,7 +28,7 @@ struct Checker {
   var types: [ExpressionType]
   var resolutions: [Resolution]
   var locals: [Local] = []
-  /// The most loop variables alive at once.
+  /// The largest number of live loop variables.
   var localCount = 0
   var diagnostics: [Diagnostic] = []
 
@@ -74,14 +74,14 @@ struct Checker {
     report(code, message, tree[id].start, tree[id].end, help: help, fix: fix)
   }
 
-  /// The part as it is written.
+  /// The source text of a node.
   func written(_ id: SyntaxTree.ID) -> String {
     text.isSecret ? "this" : String(decoding: text.text[Int(tree[id].start)..<Int(tree[id].end)], as: UTF8.self)
   }
 
   // MARK: Parts
 
-  /// The type of a part; where it has none, reports that and says dyn.
+  /// The type of a node; dyn after an error, which is reported.
   @discardableResult
   mutating func check(_ id: SyntaxTree.ID) -> ExpressionType {
     let type = inference.resolve(infer(id))
@@ -190,7 +190,7 @@ struct Checker {
 
   // MARK: Names
 
-  /// The names of `a.b.c`, if that is all the part is.
+  /// The names of `a.b.c`, if the node is nothing else.
   func dottedName(_ id: SyntaxTree.ID) -> (names: [String], absolute: Bool)? {
     var names: [String] = []
     var at = id
@@ -207,7 +207,7 @@ struct Checker {
     }
   }
 
-  /// The variable or type that a whole dotted name stands for.
+  /// The variable or type of a whole dotted name.
   private mutating func resolveName(
     _ id: SyntaxTree.ID, _ names: [String], absolute: Bool
   ) -> ExpressionType? {
@@ -230,7 +230,7 @@ struct Checker {
     return nil
   }
 
-  /// The names under which the container makes `name` known, longest first.
+  /// The names that the container gives to `name`, longest first.
   func candidates(_ name: String, absolute: Bool) -> [String] {
     guard !absolute, !scope.container.isEmpty else { return [name] }
     var prefixes = scope.container.split(separator: ".").map(String.init)
@@ -252,7 +252,7 @@ struct Checker {
 
   private mutating func unknownName(_ id: SyntaxTree.ID, _ name: String) -> ExpressionType {
     resolutions[Int(id)] = .failing(.unknownName, name)
-    // A name that begins with @ is that of a variable which is not to be had here.
+    // A name that starts with @ belongs to a variable that is not available here.
     let known = (scope.variables.map(\.name) + locals.map(\.name)).filter { $0.utf8.first != UInt8(ascii: "@") }
     let near = NearestName.of(name, among: known)
     var help = near.map { "Did you mean '\($0)'?" }
@@ -289,7 +289,7 @@ struct Checker {
     return .dyn
   }
 
-  /// What names of other languages, and of habit, stand for.
+  /// The names here for names of other languages, and for habits.
   private static func otherName(_ name: String, _ known: [String]) -> (ours: String, help: String)? {
     switch name {
     case "nil", "None", "none", "undefined", "Null", "NULL": return ("null", "Nothing is written null.")
@@ -304,13 +304,13 @@ struct Checker {
     }
   }
 
-  /// Whether a name is compared or listed, so that it is a text without quotes rather than a field.
+  /// Whether a name is compared or listed, so that it is probably a text without quotes.
   private func isOperandBesideText(_ id: SyntaxTree.ID) -> Bool {
     guard let parent = tree.parent(of: id) else { return false }
     switch tree[parent].kind {
     case .binary(let op, let left, let right):
       guard op == .equal || op == .notEqual, right == id else { return false }
-      // What the other side reads: an event's field is compared with a text.
+      // The other side reads a field: it is compared with a text.
       if case .select = tree[left].kind { return true }
       return false
     case .list:
@@ -346,7 +346,7 @@ struct Checker {
         result = known.type
       } else {
         result = .dyn
-        // Whether a field is there may be asked of any.
+        // The presence of any field may be tested.
         if !open, !tests, !optional {
           let near = NearestName.of(field, among: fields.map(\.name))
           report(
@@ -359,7 +359,7 @@ struct Checker {
       }
     case .dyn:
       result = .dyn
-      // Whether a field is there may be asked of any.
+      // The presence of any field may be tested.
       if !optional, !tests { refuseField(ofText: id) }
     case .param:
       _ = inference.isAssignable(.dyn, target)
@@ -382,7 +382,7 @@ struct Checker {
     return wraps && !tests ? .optional(result) : result
   }
 
-  /// The event that a selection or an index is of, where it is of the variable itself.
+  /// The event of a selection or an index, if it applies to the variable itself.
   private func event(of id: SyntaxTree.ID) -> (name: String, form: ExpressionScope.EventForm)? {
     let operand: SyntaxTree.ID
     switch tree[id].kind {
@@ -399,13 +399,13 @@ struct Checker {
     }
   }
 
-  /// The names of the parts of what `combineLatest` or `zip` sends, where `id` selects of that event.
+  /// The names of the parts of a `combineLatest` or `zip` event, if `id` is that event.
   private func parts(of id: SyntaxTree.ID) -> [String]? {
     guard case .parts(let names)? = event(of: id)?.form else { return nil }
     return names
   }
 
-  /// Refuses `event.field` where a source reads texts: no event has such a field, whatever the input holds.
+  /// Reports `event.field` if the source reads texts: no event has such a field, whatever the input.
   private mutating func refuseField(ofText id: SyntaxTree.ID) {
     guard scope.checksTypes, let event = event(of: id), case .text(let origin) = event.form else { return }
     diagnostics.append(
@@ -419,9 +419,9 @@ struct Checker {
         fixIts: origin.remedy.map { [$0] } ?? []))
   }
 
-  /// Refuses `event.field` of the list that `combineLatest` or `zip` sends. Its parts have names in `reduce` only.
+  /// Reports `event.field` of a `combineLatest` or `zip` list. Its parts have names in `reduce` only.
   ///
-  /// `tests`: it only asks for the field.
+  /// `tests`: whether only the presence of the field is tested.
   private mutating func refusePart(_ field: String, _ at: Int32, of id: SyntaxTree.ID, tests: Bool) {
     guard let event = event(of: id), case .parts(let names) = event.form else { return }
     let end = at + Int32(field.utf8.count)
@@ -440,7 +440,7 @@ struct Checker {
       fix: tests ? nil : number.map { Fix(start: tree[id].start, end: end, text: "\(event.name)[\($0)]") })
   }
 
-  /// How to read the parts of a list from `combineLatest` or `zip`; `number`: of the part that was asked for.
+  /// How to read the parts of a `combineLatest` or `zip` list; `number`: the part that was meant.
   private static func partsHelp(_ event: String, _ names: [String], _ number: Int?) -> String {
     guard !names.contains(where: { $0.utf8.first == UInt8(ascii: "@") }) else {
       return number.map { "Write \(event)[\($0)]." } ?? "The first part is \(event)[0]."
@@ -573,7 +573,7 @@ struct Checker {
       keys = scope.checksTypes ? inference.join(keys, keyType) : .dyn
       values = scope.checksTypes ? inference.join(values, valueType) : .dyn
     }
-    // In a pipeline the fields stay known, so that a later step is told of a name that is not there.
+    // In a pipeline the fields stay known, so that a later step with an unknown name is reported.
     if !isStrict, known, !fields.isEmpty, scope.checksTypes {
       return .object(
         fields: fields.map { field in
@@ -587,7 +587,7 @@ struct Checker {
 
   // MARK: Loops
 
-  /// Checks with further names known.
+  /// Checks `body` with further names.
   private mutating func with(
     _ names: [(String, ExpressionType)], _ body: (inout Checker) -> ExpressionType
   ) -> ExpressionType {
@@ -600,7 +600,7 @@ struct Checker {
   }
 
   private mutating func loop(_ id: SyntaxTree.ID, _ loop: SyntaxTree.Loop) -> ExpressionType {
-    // A list that may be null fails where it is.
+    // A list that may be null fails at run time if it is null.
     let range = check(loop.range).unwrapped
     var first: ExpressionType = .dyn
     var second: ExpressionType = .dyn
@@ -671,7 +671,7 @@ extension SyntaxTree.Literal {
     }
   }
 
-  /// Whether a map cannot hold both as keys.
+  /// Whether a map cannot have both as keys.
   func isSameKey(as other: Self) -> Bool {
     switch (self, other) {
     case (.int(let a), .uint(let b)), (.uint(let b), .int(let a)): return a >= 0 && UInt64(a) == b

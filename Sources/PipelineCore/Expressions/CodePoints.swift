@@ -1,8 +1,8 @@
 import CJSON
 
-/// UTF-8 by hand: the language counts code points, and Swift's strings count something else.
+/// UTF-8 by hand: the language counts code points, and Swift's strings count characters.
 enum CodePoints {
-  /// Whether the bytes are well-formed UTF-8 (no surrogates, no overlong forms, at most U+10FFFF).
+  /// Whether the bytes are valid UTF-8 (no surrogates, no overlong forms, at most U+10FFFF).
   static func areValid(_ bytes: UnsafeRawBufferPointer) -> Bool {
     var at = 0
     let count = bytes.count
@@ -50,7 +50,7 @@ enum CodePoints {
     return at
   }
 
-  /// The length in bytes of the code point that begins at `at`; never past the end.
+  /// The length in bytes of the code point at `at`; never past the end.
   @inline(__always)
   static func length(at: Int, in bytes: UnsafeRawBufferPointer) -> Int {
     let lead = bytes[at]
@@ -58,7 +58,7 @@ enum CodePoints {
     return min(length, bytes.count - at)
   }
 
-  /// The code point that begins at `at`; the bytes are taken to be valid.
+  /// The code point at `at`; the bytes must be valid.
   static func scalar(at: Int, in bytes: UnsafeRawBufferPointer) -> UInt32 {
     let lead = UInt32(bytes[at])
     let length = length(at: at, in: bytes)
@@ -87,7 +87,7 @@ enum CodePoints {
     }
   }
 
-  /// Where `needle` first begins in `bytes` at or after `start`, in bytes.
+  /// The byte offset of the first `needle` at or after `start`.
   static func find(
     _ needle: UnsafeRawBufferPointer, in bytes: UnsafeRawBufferPointer, from start: Int = 0
   ) -> Int? {
@@ -111,9 +111,9 @@ enum CodePoints {
   }
 }
 
-/// The nearest of some names to a mistyped one.
+/// Finds the name most similar to a misspelt one.
 enum NearestName {
-  /// The candidate that differs from `name` in the fewest letters, if that is few enough to suggest.
+  /// The candidate with the smallest distance from `name`, if that is small enough to suggest.
   static func of(_ name: String, among candidates: some Sequence<String>) -> String? {
     let wanted = Array(name.utf8)
     guard wanted.count <= 64 else { return nil }
@@ -133,7 +133,7 @@ enum NearestName {
     byte >= 0x41 && byte <= 0x5A ? byte | 0x20 : byte
   }
 
-  /// Letters to change, insert, leave out or swap with their neighbour.
+  /// The number of letters to change, insert, remove or swap with a neighbour.
   private static func distance(_ a: [UInt8], _ b: [UInt8]) -> Int {
     var beforeLast: [Int] = []
     var last = Array(0...b.count)

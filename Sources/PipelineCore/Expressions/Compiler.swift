@@ -1,4 +1,4 @@
-/// Turns a checked tree into operations.
+/// Compiles a checked tree to operations.
 struct Compiler {
   private let tree: SyntaxTree
   private let text: LocatedText
@@ -14,12 +14,12 @@ struct Compiler {
   private var candidates: [Program.Candidate] = []
   private var patterns: [Pattern] = []
   private var sets: [KeyIndex] = []
-  /// Where literals are computed; reset after each.
+  /// The frame in which constants are evaluated; reset after each.
   private let constants = EvaluationFrame(arena: Arena(), json: JSONParser())
   private var owned: [OwnedValue] = []
-  /// Loop variables alive at this point.
+  /// The number of live loop variables here.
   private var localDepth = 0
-  /// Loops around this point.
+  /// The number of enclosing loops here.
   private var loopDepth = 0
 
   static func compile(_ checked: CheckedExpression, _ projection: Projection?) -> Program {
@@ -70,14 +70,14 @@ struct Compiler {
 
   private func isLiteral(_ at: Int32) -> Bool { operations[Int(at)].code == .literal }
 
-  /// Adds to the children and says where they begin.
+  /// Appends to the children and returns their start.
   private mutating func run(_ items: [Int32]) -> Int32 {
     let start = Int32(children.count)
     children += items
     return start
   }
 
-  /// Replaces an operation whose parts are all literals by its value, unless it fails.
+  /// Replaces an operation on literals by its value, unless it fails.
   private mutating func folded(_ at: Int32, _ parts: [Int32]) -> Int32 {
     guard parts.allSatisfy(isLiteral) else { return at }
     let frame = constants
@@ -85,7 +85,7 @@ struct Compiler {
     frame.state.pointee.outerIterationsLeft = ExpressionLimits.outerIterations
     frame.state.pointee.allocationLimit = frame.arena.allocated &+ ExpressionLimits.foldedBytes
     defer { frame.arena.reset() }
-    // Folding sees what there is so far, in the arrays that still grow.
+    // Constant folding uses the operations so far, in arrays that still grow.
     let value = operations.withUnsafeBufferPointer { operations -> Value in
       children.withUnsafeBufferPointer { children in
         sites.withUnsafeBufferPointer { sites in
@@ -114,7 +114,7 @@ struct Compiler {
     return at
   }
 
-  /// Where the elements stand; of an empty buffer an address that nobody reads from.
+  /// The start of the buffer; for an empty one an unused address.
   private static func pointer<T>(_ buffer: UnsafeBufferPointer<T>) -> UnsafePointer<T> {
     buffer.baseAddress ?? UnsafePointer(bitPattern: MemoryLayout<T>.alignment).unsafelyUnwrapped
   }
@@ -236,7 +236,7 @@ struct Compiler {
     var operation = Operation(code: .arithmetic, detail: op.rawValue, a: a, b: b)
     switch op {
     case .add, .subtract, .multiply, .divide, .modulo:
-      // Also where both types are known: data may be other than its schema says.
+      // Even if both types are known: data may violate its schema.
       operation.flags = !isLenient ? 0 : types[Int(left)].isDyn || types[Int(right)].isDyn ? 1 : 2
       if op == .add { return folded(sum(folded(emit(operation, id), [a, b]), id), [a, b]) }
     case .in:
@@ -266,7 +266,7 @@ struct Compiler {
     return folded(emit(operation, id), [a, b])
   }
 
-  /// Puts texts together in one step where `addition` adds to a sum already and one of the terms is a constant text.
+  /// Concatenates in one step if `addition` is already a sum and one of the terms is a constant text.
   private mutating func sum(_ addition: Int32, _ id: SyntaxTree.ID) -> Int32 {
     let operation = operations[Int(addition)]
     guard operation.code == .arithmetic else { return addition }
@@ -287,8 +287,8 @@ struct Compiler {
     return emit(Operation(code: .sum, a: start, b: Int32(terms.count / 2)), id)
   }
 
-  /// The slot that an operation reads and compares alike, as it is or as the declared number; where the
-  /// slot is absent, the operation decides.
+  /// The slot that an operation reads and compares, unchanged or as the declared number; the operation handles an
+  /// absent slot.
   private func slot(read at: Int32) -> Int32? {
     let operation = operations[Int(at)]
     switch operation.code {
@@ -411,10 +411,10 @@ struct Compiler {
 
   // MARK: Selection
 
-  /// A selection with constant fields from the projected variable, seen as a path.
+  /// A selection of constant fields from the projected variable, as a path.
   private struct Path {
     var fields: [[UInt8]] = []
-    /// The first step that is optional, if any; everything behind it is, too.
+    /// The first optional step, if any; all later steps are optional too.
     var optionalFrom: Int?
   }
 
@@ -441,7 +441,7 @@ struct Compiler {
     return path
   }
 
-  /// The slot that must be present for the first optional step to be allowed, or -1.
+  /// The slot that must be present before the first optional step, or -1.
   private func guardian(_ path: Path, _ optionalFrom: Int) -> Int32 {
     guard let projection, optionalFrom > 0 else { return -1 }
     return Int32(projection.slot(for: Array(path.fields[..<optionalFrom]), needs: .presence))
@@ -510,7 +510,7 @@ struct Compiler {
 
   // MARK: Declared fields
 
-  /// What a schema says of the field that is selected here.
+  /// The schema's declaration of the selected field.
   private func declaredField(_ id: SyntaxTree.ID) -> ExpressionType.Field? {
     guard isLenient, id >= 0 else { return nil }
     let (target, name): (SyntaxTree.ID, String)
@@ -527,13 +527,13 @@ struct Compiler {
     return field
   }
 
-  /// Whether the field, where absent, reads as null.
+  /// Whether an absent field reads as null.
   private func readsNull(_ id: SyntaxTree.ID) -> Bool {
     guard case .wrapper = declaredField(id)?.type else { return false }
     return true
   }
 
-  /// Makes what was read the declared type of the field that `field` selects.
+  /// Converts the value to the declared type of the field selected by `field`.
   private mutating func declared(_ at: Int32, _ field: SyntaxTree.ID, _ id: SyntaxTree.ID) -> Int32 {
     guard let type = declaredField(field)?.type, let wanted = Declared(type.unwrapped) else { return at }
     return emit(Operation(code: .declared, detail: wanted.rawValue, a: at), id)

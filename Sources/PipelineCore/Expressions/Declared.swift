@@ -1,7 +1,7 @@
 import CJSON
 
-/// The types that JSON cannot tell apart: reading a field for which a schema declares one of them gives
-/// that type, where the value is one of it.
+/// Types that JSON does not distinguish: a field that a schema declares with one of them is read as that type, if the
+/// value allows it.
 enum Declared: UInt8 {
   case int, uint, double, timestamp, duration
 
@@ -18,7 +18,7 @@ enum Declared: UInt8 {
 }
 
 extension Context {
-  /// An int or a uint as a double that is written as the whole number it came as.
+  /// An int or a uint as a double that keeps its whole-number text.
   fileprivate func asDouble(_ value: Value) -> Value {
     let digits = state.pointee.arena._withUnsafeGuaranteedRef { $0.allocate(20) }
     let target = digits.assumingMemoryBound(to: CChar.self)
@@ -29,8 +29,8 @@ extension Context {
 }
 
 extension Machine {
-  /// `7` as a double, `7.0` as an int, `"2026-01-31T12:00:00Z"` as a timestamp; other values as they are: what
-  /// is done with them fails and says why.
+  /// `7` as a double, `7.0` as an int, `"2026-01-31T12:00:00Z"` as a timestamp; other values unchanged: using them
+  /// fails with a reason.
   @inline(__always)
   func declared(_ at: Int32, _ value: Value) -> Value {
     switch value.what {

@@ -1,33 +1,32 @@
 import CJSON
 
-/// The state of evaluations: slots, variables, memory. One per running node; not thread-safe.
+/// The state of evaluations: slots, variables, memory. One for each running node; not thread-safe.
 ///
-/// Values that an evaluation returns live in the arena, in the event or in the program, so they are
-/// valid until the end of the turn.
+/// Result values live in the arena, in the event or in the program, so they are valid until the end of the turn.
 public final class EvaluationFrame {
-  /// What evaluations read and write; in memory of its own, so that no access is checked or counted.
+  /// The state that evaluations read and write, in raw memory: access needs neither checks nor retain and release.
   struct State {
     var slots: UnsafeMutablePointer<Value>
     var variables: UnsafeMutablePointer<Value>
     var locals: UnsafeMutablePointer<Value>
-    /// Set where an evaluation as a bool fails.
+    /// The error of the last failed evaluation as a bool.
     var error: Value
     var now: Value
     var iterationsLeft: Int
-    /// The same for loops that are in no other loop.
+    /// The remaining iterations of outermost loops.
     var outerIterationsLeft: Int
-    /// What ``Arena/allocated`` may reach in this evaluation.
+    /// The limit of ``Arena/allocated`` in this evaluation.
     var allocationLimit: Int
-    /// Where the tokens of raw JSON events are found that came by themselves; made when first needed.
+    /// The tokenizer for single raw JSON events; made when first needed.
     var scanner: OpaquePointer?
     /// Valid as long as the frame.
     let frame: Unmanaged<EvaluationFrame>
     var arena: Unmanaged<Arena>
     let json: Unmanaged<JSONParser>
     let scratch: Unmanaged<OutputBuffer>
-    /// The document whose tokens are known, if any: ``JSONParser/indexed``.
+    /// The document with known tokens, if any: ``JSONParser/indexed``.
     let indexed: UnsafePointer<rx_lines_row>
-    /// For which document the slots were filled last, where several frames share them.
+    /// The document for which the slots were last filled, if several frames share them.
     let filled: UnsafeMutablePointer<SlotBank.Document>?
   }
 
@@ -36,22 +35,22 @@ public final class EvaluationFrame {
   public let json: JSONParser
   private let scratch = OutputBuffer(capacity: 256)
   private let slotCount: Int
-  /// Owns the slots where others use them, too.
+  /// Owns the slots if other frames share them.
   private let bank: SlotBank?
   private let variableCount: Int
   private var localCount: Int
-  /// Rounds that loops inside others may take in one evaluation, counted together.
+  /// The limit of iterations of inner loops in one evaluation, together.
   public var iterationLimit = ExpressionLimits.iterations
-  /// The same for loops that are in no other loop: their time is in proportion to what they loop over.
+  /// The limit of iterations of outermost loops, whose time is proportional to their input.
   public var outerIterationLimit = ExpressionLimits.outerIterations
-  /// Patterns that were computed while running, newest last; at most ``patternLimit``.
+  /// Patterns computed at run time, newest last; at most ``patternLimit``.
   private var patterns: [Pattern] = []
   private static let patternLimit = 32
-  /// The same for grok patterns.
+  /// Grok patterns computed at run time.
   private var grokPatterns:
     [(source: [UInt8], definitions: [GrokDefinitions], naming: GrokPattern.Naming, pattern: GrokPattern)] = []
 
-  /// `variables`: how many the scopes of the programs declare. `slots`: ``Projection/slotCount``.
+  /// `variables`: the number declared by the programs' scopes. `slots`: ``Projection/slotCount``.
   public convenience init(variables: Int = 0, slots: Int = 0, arena: Arena, json: JSONParser) {
     self.init(variables: variables, slots: slots, bank: nil, arena: arena, json: json)
   }
@@ -92,10 +91,10 @@ public final class EvaluationFrame {
   /// The paths of the projection, filled for the current event by ``Projection/fill(_:_:)``.
   public var slots: UnsafeMutablePointer<Value> { state.pointee.slots }
 
-  /// The variables of the scope, by their index.
+  /// The variables of the scope by index.
   public var variables: UnsafeMutablePointer<Value> { state.pointee.variables }
 
-  /// The variable with this index in the scope. Setting is checked against the count of `init`.
+  /// The variable with this index in the scope. Setting checks the index against the count in `init`.
   @inline(__always)
   public subscript(index: Int) -> Value {
     get { state.pointee.variables[index] }
@@ -105,13 +104,13 @@ public final class EvaluationFrame {
     }
   }
 
-  /// What the variable `now` is: a timestamp, fixed for the event.
+  /// The variable `now`: a timestamp, fixed for the event.
   public var now: Value {
     get { state.pointee.now }
     set { state.pointee.now = newValue }
   }
 
-  /// Hands another arena in; the values of the old one must no longer be used.
+  /// Changes the arena; values of the old one must no longer be used.
   public func use(_ arena: Arena) {
     self.arena = arena
     state.pointee.arena = .passUnretained(arena)
@@ -127,7 +126,7 @@ public final class EvaluationFrame {
     localCount = count
   }
 
-  /// The compiled form of a pattern that was computed while running.
+  /// The compiled form of a pattern computed at run time.
   func pattern(_ bytes: UnsafeRawBufferPointer) -> Pattern {
     for at in patterns.indices.reversed() where patterns[at].matches(source: bytes) {
       return patterns[at]
@@ -152,7 +151,7 @@ public final class EvaluationFrame {
   }
 }
 
-/// Slots that several frames use for one document after the other.
+/// Slots that several frames use for the same documents.
 final class SlotBank {
   struct Document {
     var payload: UInt64 = 0
@@ -173,11 +172,11 @@ final class SlotBank {
     document.deallocate()
   }
 
-  /// At the end of a turn: the same place may hold another document in the next.
+  /// Called at the end of a turn: in the next one the same address may hold another document.
   func forget() { document.pointee = Document() }
 }
 
-/// What a function works with: the frame of the evaluation, without reference counting.
+/// The context of a function: the frame of the evaluation, without reference counting.
 struct Context {
   let state: UnsafeMutablePointer<EvaluationFrame.State>
 
@@ -187,7 +186,7 @@ struct Context {
 
   // MARK: Failures
 
-  /// An error about `detail`; `note` is what the function adds. Neither becomes text before somebody asks.
+  /// An error about `detail`; `note` is the function's addition. Neither is formatted until it is needed.
   @inline(never)
   func failure(
     _ reason: ExpressionFailure, _ detail: Value = .absent, _ note: StaticString? = nil
@@ -200,7 +199,7 @@ struct Context {
       aux: reason.rawValue)
   }
 
-  /// An error whose note is text made now: for rare failures that the user must see in full.
+  /// An error with a note that is formatted now: for rare failures that users must see in full.
   func failure(_ reason: ExpressionFailure, _ detail: Value = .absent, text: String) -> Value {
     let block = arena.elements(2)
     block[0] = detail
@@ -219,7 +218,7 @@ struct Context {
     return failure(.noSuchOverload, .absent, text: text)
   }
 
-  /// How the two sides of an operator are brought together.
+  /// How to convert the sides of an operator to one type.
   private static func conversion(_ symbol: String, _ kinds: [String]) -> String? {
     func has(_ kind: String) -> Bool { kinds.contains(kind) }
     let number = kinds.first { $0 == "int" || $0 == "uint" || $0 == "double" }
@@ -240,7 +239,7 @@ struct Context {
 
   // MARK: Making values
 
-  /// Whether this evaluation may take more memory.
+  /// Whether this evaluation may allocate more.
   var hasRoom: Bool {
     state.pointee.arena._withUnsafeGuaranteedRef { $0.allocated } <= state.pointee.allocationLimit
   }
@@ -253,7 +252,7 @@ struct Context {
     state.pointee.arena._withUnsafeGuaranteedRef { $0.entries(count) }
   }
 
-  /// The value as an optional; none where it is absent.
+  /// The value as an optional; none if absent.
   func optional(_ value: Value) -> Value {
     if value.isAbsent { return Value(kind: .optional) }
     let box = elements(1)
@@ -261,7 +260,7 @@ struct Context {
     return Value(kind: .optional, pointer: UnsafeRawPointer(box.baseAddress), length: 1)
   }
 
-  /// Where the tokens of raw JSON events are found.
+  /// The tokenizer for raw JSON events.
   @inline(__always)
   var scanner: OpaquePointer {
     if let known = state.pointee.scanner { return known }
@@ -289,7 +288,7 @@ struct Context {
     return result
   }
 
-  /// Builds a string in the frame's scratch buffer; an error where it grows beyond the limit.
+  /// Builds a string in the frame's scratch buffer; an error beyond the limit.
   func build(_ body: (OutputBuffer) -> Void) -> Value {
     let buffer = state.pointee.scratch._withUnsafeGuaranteedRef { $0 }
     buffer.clear()
@@ -300,13 +299,13 @@ struct Context {
 
   // MARK: Reading values
 
-  /// The string with its escapes resolved, where it comes raw from JSON; other values as they are.
+  /// A raw JSON string with its escapes resolved; other values unchanged.
   @inline(__always)
   func plain(_ value: Value) -> Value {
     JSONParser.unescape(value, into: arena)
   }
 
-  /// The list or map as elements in memory, where it is still JSON text; containers inside may stay text.
+  /// A list or map of JSON text as elements in memory; nested ones may stay text.
   @inline(__always)
   func expanded(_ value: Value) -> Value {
     value.is(.jsonMap) || value.is(.jsonList) ? expandedSlow(value) : value
@@ -319,14 +318,14 @@ struct Context {
     return failure(.malformedJSON, .absent, text: JSONFailureText.message(result))
   }
 
-  /// As functions want their arguments: strings without escapes, containers in memory.
+  /// The form of function arguments: strings without escapes, containers in memory.
   func argument(_ value: Value) -> Value {
     value.is(.string) ? plain(value) : expanded(value)
   }
 }
 
 extension Value {
-  /// The name that the language gives the type of this value.
+  /// The language's name for the type of this value.
   var typeName: String {
     switch what {
     case .absent: return "nothing"
@@ -358,9 +357,9 @@ extension Value {
     }
   }
 
-  /// On a string: it is the canonical text of an IP address (`net.IP`).
+  /// Marks a string as the canonical text of an IP address (`net.IP`).
   static let ipFlag: UInt8 = 2
-  /// On a string: it is the canonical text of a range of addresses (`net.CIDR`).
+  /// Marks a string as the canonical text of an address range (`net.CIDR`).
   static let cidrFlag: UInt8 = 4
   static let netFlags: UInt8 = 6
 }

@@ -1,15 +1,15 @@
-// Warnings about expressions that are well-formed and probably not what was meant.
+// Warnings about valid expressions that probably do not mean what was intended.
 
 extension CheckedExpression {
-  /// What a reader of the pipeline should look at again. `isCondition`: an event for which the expression
-  /// fails is dropped, so that reads under a negation matter.
+  /// Warnings for the author. `isCondition`: an event for which the expression fails is dropped, so that reads under a
+  /// negation matter.
   public func advice(isCondition: Bool) -> [Diagnostic] {
     var comparisons = ComparisonAdvice(self)
     comparisons.visit()
     return (isCondition ? negationAdvice() : []) + comparisons.diagnostics
   }
 
-  /// Warnings about reads under a negation, which drop events that lack the field; for conditions.
+  /// Warnings about reads under a negation in a condition, which drop events without the field.
   public func negationAdvice() -> [Diagnostic] {
     reads.filter { $0.underNegation && $0.canBeMissing }.map { read in
       let fix = guarded(read)
@@ -23,7 +23,7 @@ extension CheckedExpression {
     }
   }
 
-  /// The read with a value where the field is absent, such that the condition then holds.
+  /// The read with a default with which the condition is true for an absent field.
   private func guarded(_ read: ReadPath) -> Diagnostic.FixIt? {
     guard !text.isSecret, read.node >= 0, types[Int(read.node)].isDyn, !read.fields.isEmpty,
       let parent = syntax.tree.parent(of: read.node)
@@ -50,14 +50,14 @@ extension CheckedExpression {
 }
 
 extension ReadPath {
-  /// Whether a field can be written behind a dot.
+  /// Whether a field can be written after a dot.
   static func isName(_ field: String) -> Bool {
     field.utf8.first.map(ASCII.isLetterOrUnderscore) == true
       && field.utf8.allSatisfy { ASCII.isLetterOrUnderscore($0) || ASCII.isDigit($0) }
   }
 }
 
-/// Finds comparisons whose outcome is known.
+/// Finds comparisons with a constant result.
 private struct ComparisonAdvice {
   private let checked: CheckedExpression
   private let tree: SyntaxTree
@@ -179,7 +179,7 @@ private struct ComparisonAdvice {
 
   // MARK: Several comparisons
 
-  /// What `&&` asks, or `||` leaves open, of one read: the comparisons with literals, by its text.
+  /// Collects, for `&&` and `||`, the comparisons of each read with literals, by its text.
   private mutating func chain(_ id: SyntaxTree.ID, _ terms: [SyntaxTree.ID], _ isAnd: Bool) {
     var asked: [String: [(op: SyntaxTree.Operator, literal: SyntaxTree.Literal, at: SyntaxTree.ID)]] = [:]
     for term in terms {
@@ -219,7 +219,7 @@ private struct ComparisonAdvice {
     }
   }
 
-  /// Whether the part is a field or a variable: the same each time it is read.
+  /// Whether the node is a field or a variable, whose value is the same at each read.
   private func isRead(_ id: SyntaxTree.ID) -> Bool {
     switch tree[id].kind {
     case .identifier: return true
@@ -243,7 +243,7 @@ private struct ComparisonAdvice {
 }
 
 extension SyntaxTree.Operator {
-  /// The same comparison with its sides exchanged.
+  /// The equivalent comparison with exchanged sides.
   var flipped: Self? {
     switch self {
     case .less: return .greater
@@ -257,13 +257,13 @@ extension SyntaxTree.Operator {
 }
 
 extension SyntaxTree {
-  /// The part that the part stands in directly.
+  /// The parent of the node.
   func parent(of child: ID) -> ID? {
     // Children come before their parents.
     nodes.indices.dropFirst(Int(child) + 1).map(ID.init).first { children(of: $0).contains(child) }
   }
 
-  /// The parts directly inside.
+  /// The children of the node.
   func children(of id: ID) -> [ID] {
     switch self[id].kind {
     case .literal, .identifier: return []

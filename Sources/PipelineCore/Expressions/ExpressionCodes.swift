@@ -1,4 +1,4 @@
-// The diagnostics of expressions and templates: RX401 to RX449.
+// The codes of expressions and templates: RX401 to RX449.
 
 extension Diagnostic.Code {
   // MARK: Text

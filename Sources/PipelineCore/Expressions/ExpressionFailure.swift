@@ -1,7 +1,7 @@
 /// Why an evaluation failed: the `aux` of an error value.
 ///
-/// An error value is made without text. Its `payload` points to a detail (see ``Context/failure(_:_:_:)``)
-/// and its `length` is one more than the number of the operation that failed, or 0 where not yet known.
+/// An error value is made without formatting text. Its `payload` points to a detail (see ``Context/failure(_:_:_:)``)
+/// and its `length` is one more than the number of the failed operation, or 0 if that is not yet known.
 enum ExpressionFailure: UInt16, Sendable, CaseIterable {
   case noSuchKey = 1
   case noSuchOverload
@@ -26,7 +26,7 @@ enum ExpressionFailure: UInt16, Sendable, CaseIterable {
   case tooLarge
   case badPattern
 
-  /// The sentence, where `detail` is what the failure was about and `note` what the function said.
+  /// The message; `detail` is the subject of the failure and `note` the function's addition.
   func message(_ detail: String?, _ note: String?) -> String {
     switch self {
     case .noSuchKey: return "no such key" + (detail.map { ": \($0)" } ?? "")

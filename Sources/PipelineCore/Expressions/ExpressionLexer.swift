@@ -1,12 +1,12 @@
-/// What is wrong with the text of an expression; ends the parse.
+/// A syntax error of an expression; ends parsing.
 struct SyntaxError: Error {
   var code: Diagnostic.Code
   var message: String
-  /// Bytes of the expression.
+  /// The byte range in the expression.
   var start: Int
   var end: Int
   var help: String?
-  /// A replacement of the bytes that would mend it.
+  /// A replacement of the bytes that corrects the error.
   var replacement: String?
 
   init(
@@ -22,21 +22,21 @@ struct SyntaxError: Error {
   }
 }
 
-/// Cuts an expression into tokens.
+/// Splits an expression into tokens.
 struct ExpressionLexer {
   enum Token: Equatable {
     case end
     case name(String)
-    /// A name between backticks, legal only as a field.
+    /// A name in backticks, valid only as a field.
     case quotedName(String)
-    /// A whole number: magnitude, and whether it ends in `u`.
+    /// A whole number: its magnitude, and whether it ends in `u`.
     case number(UInt64, unsigned: Bool)
     case double(Double)
     case string([UInt8])
     case bytes([UInt8])
     case symbol(String)
 
-    /// How an error message calls it.
+    /// The token's name in messages.
     var description: String {
       switch self {
       case .end: return "the end of the expression"
@@ -51,7 +51,7 @@ struct ExpressionLexer {
   }
 
   let bytes: [UInt8]
-  /// Where the next token is looked for.
+  /// The start of the next token.
   private(set) var position = 0
 
   init(_ bytes: [UInt8]) { self.bytes = bytes }
@@ -60,7 +60,7 @@ struct ExpressionLexer {
     position + offset < bytes.count ? bytes[position + offset] : 0
   }
 
-  /// The next token and where it begins; it ends at ``position``.
+  /// The next token and its start; it ends at ``position``.
   mutating func next() throws(SyntaxError) -> (Token, Int) {
     skipSpace()
     let start = position
@@ -182,7 +182,7 @@ struct ExpressionLexer {
       end, help: help)
   }
 
-  /// `x => x * 2`, as other languages write functions: inside of a call a comma is meant, else the expression alone.
+  /// `x => x * 2`, a function in other languages: in a call a comma is meant, otherwise only the body.
   private func arrow(_ at: Int) -> SyntaxError {
     var before = at
     while before > 0, bytes[before - 1] == 0x20 { before -= 1 }
@@ -199,7 +199,7 @@ struct ExpressionLexer {
       replacement: renamed(Array(bytes[(at + 2)...]), String(decoding: name, as: UTF8.self)))
   }
 
-  /// An expression in which `event` stands in place of the variable `name`; nil where it cannot be read.
+  /// The expression with `event` in place of the variable `name`; nil if it cannot be parsed.
   private func renamed(_ body: [UInt8], _ name: String) -> String? {
     var lexer = ExpressionLexer(body)
     var result: [UInt8] = []

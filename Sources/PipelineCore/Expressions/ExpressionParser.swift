@@ -1,4 +1,4 @@
-/// Reads an expression into a ``SyntaxTree``; macros become loops here.
+/// Parses an expression into a ``SyntaxTree``; macros become loops here.
 struct ExpressionParser {
   private typealias ID = SyntaxTree.ID
   private typealias Token = ExpressionLexer.Token
@@ -7,7 +7,7 @@ struct ExpressionParser {
   private var tree = SyntaxTree()
   private var token: Token = .end
   private var start = 0
-  /// Where the token before the current one ends.
+  /// The end of the token before the current one.
   private var previousEnd = 0
   private var depth = 0
 
@@ -71,7 +71,7 @@ struct ExpressionParser {
       }
     }
     if case .string = token { help = "Strings are joined with '+'." }
-    // `event.trim(` is a call without arguments; of others nobody knows where they end. Texts may hold parentheses.
+    // `event.trim(` is a call without arguments; the end of other calls is unknown. Texts may contain parentheses.
     let isCall = lexer.bytes.last == UInt8(ascii: "(")
     let open = lexer.bytes.reduce(0) { $0 + ($1 == 0x28 ? 1 : $1 == 0x29 ? -1 : 0) }
     if case .end = token, open > 0, isCall || !lexer.bytes.contains(where: { $0 == 0x22 || $0 == 0x27 }) {
@@ -89,7 +89,7 @@ struct ExpressionParser {
       replacement: replacement)
   }
 
-  /// `5 minutes`, whose number stands before the current token, as a call of `duration`.
+  /// `5 minutes`, whose number precedes the current token, as a call of `duration`.
   private func lengthOfTime(_ word: String) -> (start: Int, text: String)? {
     guard let unit = Units.unitOfTime(word) else { return nil }
     var first = previousEnd
@@ -97,7 +97,7 @@ struct ExpressionParser {
     guard first < previousEnd, let count = Int(String(decoding: lexer.bytes[first..<previousEnd], as: UTF8.self)),
       count < 100_000
     else { return nil }
-    // The language has no days.
+    // The language has no unit for days.
     return (first, unit == "d" ? "duration('\(count * 24)h')" : "duration('\(count)\(unit)')")
   }
 
@@ -140,7 +140,7 @@ struct ExpressionParser {
     return isAt("?") ? try conditional(first) : first
   }
 
-  // These call each other as deep as the text nests, so each keeps little on the stack.
+  // These functions recurse as deep as the text nests, so each uses little of the stack.
 
   private mutating func conditional(_ condition: ID) throws(SyntaxError) -> ID {
     let at = start
@@ -155,11 +155,11 @@ struct ExpressionParser {
     return try add(.conditional(condition, yes, no), Int(tree[condition].start), [condition, yes, no])
   }
 
-  /// `event.a ?? other`, as other languages write a default: `event.?a.orValue(other)`.
+  /// `event.a ?? other`, a default in other languages: `event.?a.orValue(other)`.
   private mutating func coalescing(_ value: ID, _ at: Int) throws(SyntaxError) -> SyntaxError {
     try advance()
     let other = try operators(binding: 1)
-    // The first field decides: what follows an optional one is optional too.
+    // Only the first field matters: all fields after an optional one are optional too.
     var first: Int32?
     var target = value
     while case .select(let inner, _, let fieldAt, false) = tree[target].kind {
@@ -179,8 +179,8 @@ struct ExpressionParser {
       replacement: replacement)
   }
 
-  /// How closely the operator at this place binds: `||` 1, `&&` 2, relations 3, sums 4, products 5; 0 if there
-  /// is none. `op` is nil for `||` and `&&`.
+  /// The precedence of the operator here: `||` 1, `&&` 2, relations 3, sums 4, products 5; 0 if there is none. `op` is
+  /// nil for `||` and `&&`.
   private var infix: (binding: Int, op: SyntaxTree.Operator?) {
     switch token {
     case .symbol("||"): return (1, nil)
@@ -201,7 +201,7 @@ struct ExpressionParser {
     }
   }
 
-  /// Operands joined by operators that bind at least as closely as `binding`.
+  /// Operands joined by operators of at least the precedence `binding`.
   private mutating func operators(binding least: Int) throws(SyntaxError) -> ID {
     var left = try unary()
     while true {
@@ -223,7 +223,7 @@ struct ExpressionParser {
     return try add(.binary(op, left, right), Int(tree[left].start), [left, right])
   }
 
-  /// A chain of `&&` or `||`, however long, is one part.
+  /// A chain of `&&` or `||` of any length is one node.
   private mutating func logic(_ first: ID, _ binding: Int) throws(SyntaxError) -> ID {
     var terms = [first]
     while infix.binding == binding {
@@ -300,7 +300,7 @@ struct ExpressionParser {
     return try add(.index(target, key, optional: isOptional), Int(tree[target].start), [target, key])
   }
 
-  /// What follows a dot.
+  /// Parses the part after a dot.
   private mutating func selection(of target: ID) throws(SyntaxError) -> ID {
     let begin = Int(tree[target].start)
     let isOptional = try accept("?")
@@ -371,7 +371,7 @@ struct ExpressionParser {
     try advance()
     let inner = try expression()
     try expect(")", begin)
-    // The parentheses belong to the part, so that a caret covers them.
+    // The parentheses belong to the node, so that a caret covers them.
     tree.nodes[Int(inner)].start = Int32(begin)
     tree.nodes[Int(inner)].end = Int32(previousEnd)
     return inner
@@ -438,7 +438,7 @@ struct ExpressionParser {
   private mutating func list(_ begin: Int) throws(SyntaxError) -> ID {
     try advance()
     var elements: [SyntaxTree.Element] = []
-    // `[,]` is a list, by the grammar of the language.
+    // `[,]` is a list in the language's grammar.
     if isAt(",") { try loneComma("]") }
     while !isAt("]") {
       let isOptional = try accept("?")
@@ -478,7 +478,7 @@ struct ExpressionParser {
     guard arguments.count == 1,
       case .select(let target, let field, let fieldAt, let optional) = tree[arguments[0]].kind
     else {
-      // `has(event.h['a-b'])`: asked in the same way, but of an index.
+      // `has(event.h['a-b'])`: the same test for an index.
       if arguments.count == 1, case .index(let target, let key, _) = tree[arguments[0]].kind {
         let asked = "\(written(target))[?\(written(key))].hasValue()"
         throw SyntaxError(
@@ -505,7 +505,7 @@ struct ExpressionParser {
       help: "Write list.\(macro)(item, ...): the name stands for each element in turn.")
   }
 
-  /// The loop or binding that a call by this name and number of arguments stands for, if it does.
+  /// The loop or binding of a call with this name and number of arguments, if it is a macro.
   private mutating func macro(
     _ target: ID, _ name: String, _ at: Int, _ arguments: [ID]
   ) throws(SyntaxError) -> ID? {
@@ -561,7 +561,7 @@ struct ExpressionParser {
 }
 
 extension SyntaxTree {
-  /// What the user wrote for a part.
+  /// The source text of a node.
   func text(of id: ID, in bytes: [UInt8]) -> String {
     let node = self[id]
     return String(decoding: bytes[Int(node.start)..<Int(node.end)], as: UTF8.self)

@@ -1,4 +1,4 @@
-/// What an expression may use: its variables, and how strictly it is read.
+/// The scope of an expression: its variables, and the strictness.
 public struct ExpressionScope: Sendable {
   public struct Variable: Sendable, Equatable {
     public var name: String
@@ -10,14 +10,14 @@ public struct ExpressionScope: Sendable {
   }
 
   public enum Mode: Sendable {
-    /// The profile for JSON events: `has` and `.?` see nothing in null and scalars, whole numbers and
-    /// doubles mix in arithmetic where a type is not known.
+    /// The profile for JSON events: `has` and `.?` find nothing in null and scalars; whole numbers and doubles mix in
+    /// arithmetic if a type is unknown.
     case lenient
-    /// What the conformance vectors of the language ask for.
+    /// The profile of the language's conformance vectors.
     case strict
   }
 
-  /// A function that exists only for the checker: conformance tests declare some.
+  /// A function known only to the checker: conformance tests declare some.
   public struct Declaration: Sendable {
     public var name: String
     public var isMember: Bool
@@ -33,25 +33,25 @@ public struct ExpressionScope: Sendable {
     }
   }
 
-  /// A variable's index is its place in the ``EvaluationFrame``.
+  /// A variable's index is its index in the ``EvaluationFrame``.
   public var variables: [Variable]
   public var mode: Mode
-  /// A prefix under which names are looked for first, such as `com.example`.
+  /// A prefix with which names are tried first, such as `com.example`.
   public var container: String
   public var declarations: [Declaration]
-  /// False leaves all types to the evaluation; only conformance tests ask for that.
+  /// False leaves all types to the evaluation; only conformance tests need that.
   public var checksTypes: Bool
-  /// Grok patterns beside the well-known ones.
+  /// Grok patterns besides the well-known ones.
   public var patterns = GrokDefinitions()
-  /// What is known of the variables `event` and `outer` beside their types, for messages.
+  /// Facts about the variables `event` and `outer` besides their types, for messages.
   public var event = EventForm.any
   public var outer = EventForm.any
 
   public enum EventForm: Sendable {
     case any
-    /// A text, as the source reads it.
+    /// A text read by the source.
     case text(TextOrigin)
-    /// The list that `combineLatest` or `zip` makes of inputs with these names; `@` begins what has none.
+    /// The list that `combineLatest` or `zip` makes of inputs with these names; an unnamed input starts with `@`.
     case parts([String])
   }
 
@@ -66,40 +66,40 @@ public struct ExpressionScope: Sendable {
     self.checksTypes = checksTypes
   }
 
-  /// The place of the variable called `name`.
+  /// The index of the variable `name`.
   public func index(of name: String) -> Int? { variables.firstIndex { $0.name == name } }
 }
 
-/// Where a pipeline file says that a source reads texts, and what would make it read JSON.
+/// The location of a source that reads texts, and the change that makes it read JSON.
 public struct TextOrigin: Sendable, Equatable {
-  /// The value of `decode`, else the component; nil: not known yet.
+  /// The value of `decode`, otherwise the component; nil: not known yet.
   public internal(set) var location: SourceLocation?
-  /// The replacement after which the source reads JSON; nil: it is not a single replacement.
+  /// The replacement with which the source reads JSON; nil: no single replacement.
   public internal(set) var remedy: Diagnostic.FixIt?
 }
 
-/// Bounds on the text of expressions; beyond them is a diagnostic, never a crash.
+/// The limits of expressions; exceeding one is a diagnostic, never a crash.
 public enum ExpressionLimits {
-  /// Bytes of source in a pipeline.
+  /// The source length in bytes, in a pipeline.
   public static let sourceBytes = 64 << 10
-  /// Code points of source in strict mode, as the language's own tests ask.
+  /// The source length in code points in strict mode, as required by the language's tests.
   public static let strictSourceBytes = 400_000
-  /// Levels of nesting; parser, checker and evaluator recurse at most this deep.
+  /// The depth of nesting; parser, checker and evaluator recurse at most this deep.
   public static let depth = 250
-  /// Parts of one expression.
+  /// The number of nodes of one expression.
   public static let nodes = 20_000
-  /// Rounds of all loops inside other loops of one evaluation, unless the frame says otherwise.
+  /// The iterations of all inner loops of one evaluation, unless the frame sets another limit.
   public static let iterations = 10_000
-  /// Rounds of all loops that are in no other loop.
+  /// The iterations of all outermost loops.
   public static let outerIterations = 1_000_000
-  /// Bytes of a pattern that is computed while running.
+  /// The length in bytes of a pattern computed at run time.
   public static let patternBytes = 1 << 10
-  /// Bytes of one string that an expression builds.
+  /// The length in bytes of a string built by an expression.
   public static let stringBytes = 16 << 20
-  /// Bytes of memory that one evaluation takes.
+  /// The memory in bytes of one evaluation.
   public static let evaluationBytes = 64 << 20
-  /// Fields, pairs or rows that a function takes one text apart into.
+  /// The fields, pairs or rows into which a function splits one text.
   public static let parts = 1_000_000
-  /// Bytes of a value that is computed once, when the expression is compiled.
+  /// The size in bytes of a value computed once, at compilation.
   static let foldedBytes = 64 << 10
 }

@@ -1,16 +1,16 @@
-/// An expression that has been read but not yet checked.
+/// A parsed expression that has not been checked yet.
 public struct ExpressionSyntax: Sendable {
   public let text: LocatedText
   let tree: SyntaxTree
 
-  /// Reads an expression; nil, with a diagnostic, where it cannot be read.
+  /// Parses an expression; nil, with a diagnostic, after an error.
   public static func parse(
     _ text: LocatedText, into diagnostics: inout Diagnostics
   ) -> ExpressionSyntax? {
     diagnostics.concealing(text) { parse(text, limit: ExpressionLimits.sourceBytes, into: &$0) }
   }
 
-  /// `limit`: bytes.
+  /// `limit`: in bytes.
   static func parse(
     _ text: LocatedText, limit: Int, into diagnostics: inout Diagnostics
   ) -> ExpressionSyntax? {
@@ -51,7 +51,7 @@ public struct ExpressionSyntax: Sendable {
     }
   }
 
-  /// Whether a text between the quotes of YAML is words and not a mistyped expression.
+  /// Whether a text in YAML quotes is prose and not a mistyped expression.
   private static func isProse(_ text: LocatedText) -> Bool {
     guard text.quoting == .single || text.quoting == .double, !text.text.isEmpty else { return false }
     let words = text.text.split(separator: UInt8(ascii: " "))
@@ -63,7 +63,7 @@ public struct ExpressionSyntax: Sendable {
       }
   }
 
-  /// What to do where YAML took only the beginning of the expression: `{ a: f(x, y) }` says that `a` is `f(x`.
+  /// The help if YAML took only the start of the expression: `{ a: f(x, y) }` sets `a` to `f(x`.
   private static func helpWhereCut(_ text: LocatedText, _ error: SyntaxError) -> String? {
     guard text.quoting == .plain, error.code == .expressionSyntax, let end = text.offsets.last,
       end >= 0, Int(end) < text.source.bytes.count, text.source.bytes[Int(end)] == 0x2C
@@ -71,7 +71,7 @@ public struct ExpressionSyntax: Sendable {
     return "Quote the expression: within braces a comma ends what is not quoted."
   }
 
-  /// Whether the expression is a literal: its value does not depend on any event.
+  /// Whether the expression is a literal, independent of any event.
   public var isLiteral: Bool {
     if case .literal = tree[tree.root].kind { return true }
     return false

@@ -1,7 +1,7 @@
-/// A text with expressions in it: `books/{{ event.id }}.json`.
+/// A text that contains expressions: `books/{{ event.id }}.json`.
 public struct ExpressionTemplate: Sendable {
   enum Part: Sendable {
-    /// `shown`: as it may be printed.
+    /// `shown`: the text for logs.
     case text([UInt8], shown: [UInt8])
     case expression(ExpressionSyntax)
   }
@@ -9,18 +9,18 @@ public struct ExpressionTemplate: Sendable {
   public let text: LocatedText
   let parts: [Part]
 
-  /// Whether it has no expression: its text is always the same.
+  /// Whether it contains no expression, so that its text is constant.
   public var isConstant: Bool {
     parts.allSatisfy { if case .text = $0 { return true } else { return false } }
   }
 
-  /// What stands before the first expression; all of it where there is none.
+  /// The text before the first expression; the whole text if there is none.
   public var literalPrefix: String {
     guard case .text(let bytes, _)? = parts.first else { return "" }
     return String(decoding: bytes, as: UTF8.self)
   }
 
-  /// An expression that gives the same text, or what the one expression gives where there is nothing beside it.
+  /// An expression for the same text, or the only expression if there is no text beside it.
   var asExpression: String {
     let written = parts.map { part -> String in
       switch part {
@@ -35,13 +35,13 @@ public struct ExpressionTemplate: Sendable {
     return written.joined(separator: " + ")
   }
 
-  /// The same as it may be printed.
+  /// The prefix for logs.
   var shownPrefix: [UInt8] {
     guard case .text(_, let shown)? = parts.first else { return [] }
     return shown
   }
 
-  /// Reads a template; nil, with diagnostics, where an expression in it cannot be read.
+  /// Parses a template; nil, with diagnostics, after an error in an expression.
   ///
   /// `{{ '{{' }}` writes two opening braces.
   public static func parse(
@@ -81,7 +81,7 @@ public struct ExpressionTemplate: Sendable {
     return failed ? nil : ExpressionTemplate(text: text, parts: parts)
   }
 
-  /// Where the `}}` begins that closes the expression, past strings and maps.
+  /// The offset of the `}}` that ends the expression, past strings and maps.
   private static func end(of bytes: [UInt8], from start: Int) -> Int? {
     var at = start
     var depth = 0
@@ -93,7 +93,7 @@ public struct ExpressionTemplate: Sendable {
         while close < bytes.count, bytes[close] != quote {
           close += bytes[close] == 0x5C ? 2 : 1
         }
-        // A quote without partner is left to the parser, which can say so.
+        // The parser reports an unclosed quote.
         if close < bytes.count { at = close }
       case 0x7B: depth += 1
       case 0x7D:
@@ -109,7 +109,7 @@ public struct ExpressionTemplate: Sendable {
     return nil
   }
 
-  /// Resolves the expressions; any type goes except functions' own.
+  /// Resolves the expressions; any type is allowed except functions' own.
   public func check(
     in scope: ExpressionScope, into diagnostics: inout Diagnostics
   ) -> CheckedTemplate? {
@@ -130,7 +130,7 @@ public struct ExpressionTemplate: Sendable {
   }
 }
 
-/// A template whose expressions are known to fit.
+/// A template with checked expressions.
 public struct CheckedTemplate: Sendable {
   enum Part: Sendable {
     case text([UInt8], shown: [UInt8])
@@ -140,7 +140,7 @@ public struct CheckedTemplate: Sendable {
   public let text: LocatedText
   let parts: [Part]
 
-  /// Whether it has no expression: its text is always the same.
+  /// Whether it contains no expression, so that its text is constant.
   public var isConstant: Bool { expressions.isEmpty }
 
   public var expressions: [CheckedExpression] {
@@ -166,7 +166,7 @@ public struct CheckedTemplate: Sendable {
   }
 }
 
-/// A template ready to run: immutable, shared between threads.
+/// A compiled template: immutable, shared between threads.
 public final class TemplateProgram: Sendable {
   enum Part: Sendable {
     case text([UInt8])
@@ -176,31 +176,31 @@ public final class TemplateProgram: Sendable {
   private let parts: [Part]
   private let masked: TemplateProgram?
 
-  /// `shown`: the same with `(secret)` in place of each secret, if there are any.
+  /// `shown`: the same template with `(secret)` in place of secrets, if there are any.
   init(_ parts: [Part], shown: TemplateProgram? = nil) {
     self.parts = parts
     masked = shown
   }
 
-  /// What makes the text that may be printed.
+  /// Renders the text for logs.
   var shown: TemplateProgram { masked ?? self }
 
-  /// Whether it has no expression: its text is always the same.
+  /// Whether it contains no expression, so that its text is constant.
   public var isConstant: Bool {
     parts.allSatisfy { if case .text = $0 { return true } else { return false } }
   }
 
-  /// Appends the text; nil, or the error of the expression that failed. What was appended before it stays.
+  /// Appends the text; returns nil, or the error of the failed expression. Text appended before the failure stays.
   ///
-  /// Texts go in as they are, bools and times as `string(...)` writes them, null as nothing, numbers, lists and maps as
-  /// JSON: what nobody changed is what came in, and no digits become an exponent.
+  /// Texts are inserted literally, bools and times as by `string(...)`, null as nothing, numbers, lists and maps as
+  /// JSON: unchanged numbers keep their text, and no digits become an exponent.
   public func render(_ frame: EvaluationFrame, into buffer: OutputBuffer) -> Value? {
     render(frame, into: buffer) { _ in }
   }
 
-  /// The same.
+  /// Appends the text and records the inserted ranges.
   ///
-  /// - Parameter inserted: gets the range of the buffer that each expression has filled.
+  /// - Parameter inserted: Receives the range of the buffer that each expression has filled.
   @inline(__always)
   func render(
     _ frame: EvaluationFrame, into buffer: OutputBuffer, inserted: (Range<Int>) -> Void
@@ -220,7 +220,7 @@ public final class TemplateProgram: Sendable {
     return nil
   }
 
-  /// Why rendering failed; of several expressions the one that can explain it speaks.
+  /// Why rendering failed; of several expressions, the failing one explains it.
   public func failureMessage(_ error: Value, _ frame: EvaluationFrame) -> String {
     for case .program(let program) in parts {
       let again = program.evaluate(frame)
@@ -231,7 +231,7 @@ public final class TemplateProgram: Sendable {
 }
 
 extension ValueText {
-  /// The value as a template shows it; an error where it has no text.
+  /// Appends the value's text in a template; an error if it has none.
   static func render(_ value: Value, into buffer: OutputBuffer, _ context: Context) -> Value? {
     switch value.what {
     case .null, .absent: return nil
@@ -252,7 +252,7 @@ extension ValueText {
 }
 
 extension String {
-  /// Without the spaces around it.
+  /// The text without surrounding spaces.
   fileprivate var trimmed: String {
     var view = Substring(self)
     while view.first == " " { view.removeFirst() }

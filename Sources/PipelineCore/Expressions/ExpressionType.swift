@@ -1,6 +1,6 @@
 /// The static type of an expression.
 public indirect enum ExpressionType: Sendable, Equatable {
-  /// The type in which every object may have further fields.
+  /// The type with further fields allowed in every object.
   public var opened: ExpressionType {
     switch self {
     case .object(let fields, _):
@@ -12,7 +12,7 @@ public indirect enum ExpressionType: Sendable, Equatable {
     }
   }
 
-  /// Known only when the expression runs; fits everywhere.
+  /// Known only at run time; always accepted.
   case dyn
   case null
   case bool
@@ -30,7 +30,7 @@ public indirect enum ExpressionType: Sendable, Equatable {
   case optional(ExpressionType)
   /// The type or null: a field declared `int?`.
   case wrapper(ExpressionType)
-  /// A map whose string keys are known. `open`: there may be further ones, of type `dyn`.
+  /// A map with known string keys. `open`: further keys of type `dyn` are allowed.
   case object(fields: [Field], open: Bool)
   /// A type parameter, in declarations of functions.
   case param(String)
@@ -42,10 +42,10 @@ public indirect enum ExpressionType: Sendable, Equatable {
     public var type: ExpressionType
     /// Whether the field may be missing; reading it then needs `.?` or `has`.
     public var mayBeAbsent: Bool
-    /// Whether a schema says so, not an expression: reading the field then makes the declared type of
-    /// what JSON cannot tell apart (7 of a double), and null of an absent `T?`.
+    /// Whether a schema declares the field, not an expression: reading it then converts values that JSON does not
+    /// distinguish (7 to a double), and gives null for an absent `T?`.
     public var isDeclared = false
-    /// The texts that it can be, if the schema lists them.
+    /// The possible texts, if the schema lists them.
     public var choices: [String] = []
     public init(_ name: String, _ type: ExpressionType, mayBeAbsent: Bool = false) {
       self.name = name
@@ -60,19 +60,19 @@ public indirect enum ExpressionType: Sendable, Equatable {
 
   public var isDyn: Bool { self == .dyn }
 
-  /// The type without the null that a wrapper adds.
+  /// The type without a wrapper's null.
   public var unwrapped: ExpressionType {
     if case .wrapper(let inner) = self { return inner }
     return self
   }
 
-  /// The field of this name, if this is an object, or one that may be null, that has it.
+  /// The field with this name of an object, or of an object that may be null.
   public func field(_ name: String) -> Field? {
     guard case .object(let fields, _) = unwrapped else { return nil }
     return fields.first { $0.name == name }
   }
 
-  /// Whether it has members that can be selected.
+  /// Whether it has selectable members.
   var hasFields: Bool {
     switch self {
     case .object, .map, .list: return true
@@ -80,7 +80,7 @@ public indirect enum ExpressionType: Sendable, Equatable {
     }
   }
 
-  /// This type, or null as well.
+  /// The type or null.
   public var orNull: ExpressionType {
     switch self {
     case .wrapper, .null: return self
@@ -93,7 +93,7 @@ public indirect enum ExpressionType: Sendable, Equatable {
     return false
   }
 
-  /// Whether a map of this type can have only text keys, as JSON asks; true where it is not known.
+  /// Whether a map of this type can have only text keys, as JSON requires; true if unknown.
   public var hasOnlyTextKeys: Bool {
     switch self {
     case .map(let key, let value):
@@ -107,7 +107,7 @@ public indirect enum ExpressionType: Sendable, Equatable {
 }
 
 extension ExpressionType: CustomStringConvertible {
-  /// The way CEL writes it: `map(string, list(int))`.
+  /// The type in CEL's notation: `map(string, list(int))`.
   public var description: String {
     switch self {
     case .dyn: return "dyn"
@@ -135,7 +135,7 @@ extension ExpressionType: CustomStringConvertible {
 }
 
 extension ExpressionType {
-  /// As messages say it: `string or null` for what may be null.
+  /// The type in messages: `string or null` for a wrapper.
   var inWords: String {
     if case .wrapper(let inner) = self { return "\(inner.inWords) or null" }
     return description

@@ -1,5 +1,5 @@
 extension Checker {
-  /// What functions of jq, VRL, Bloblang and others are here.
+  /// The counterparts of functions of jq, VRL, Bloblang and others.
   static let foreignFunctions: [String: String] = [
     // jq
     "ascii_downcase": "Write .lowerAscii().", "ascii_upcase": "Write .upperAscii().",
@@ -39,7 +39,7 @@ extension Checker {
     "key_values": "Write .transformList(k, v, {'key': k, 'value': v}).",
     "ts_parse": "Write parseTime(text, '%Y-...').", "ts_format": "Write formatTime(time, '%Y-...').",
     "format_json": "Write toJson(...).", "trim_prefix": "Write regex.replace(text, '^...', '').",
-    // What depends on more than its input
+    // Functions that depend on more than their input
     "uuid_v4": "Nothing is random here: uuid.v5(namespace, name) gives the same UUID for the same input.",
     "uuid": "Nothing is random here: uuid.v5(namespace, name) gives the same UUID for the same input.",
     "random": "Nothing is random here: hash(text) spreads events evenly, and the same ones alike.",

@@ -1,20 +1,19 @@
-/// One function of the expression language: everything that is known of it, said once.
+/// The single definition of a function of the expression language.
 ///
-/// The checker takes the overloads, the evaluator the bodies, the reference the summaries, and tests
-/// run the examples.
+/// The checker uses the overloads, the evaluator the bodies, the reference the summaries, and tests run the examples.
 public struct FunctionSpec: Sendable {
-  /// How it is called: `size`, `math.greatest`, `trim`.
+  /// The name: `size`, `math.greatest`, `trim`.
   public let name: String
   /// One sentence with a full stop.
   public let summary: String
   public let overloads: [FunctionOverload]
-  /// An expression, and one that yields the same value.
+  /// An expression, and another with the same value.
   public let examples: [(call: String, result: String)]
-  /// What the summary leaves unsaid; paragraphs of Markdown, or empty.
+  /// Further paragraphs of Markdown, or empty.
   public var details: String { makeDetails() }
-  /// Made when somebody reads it, and not at the start.
+  /// Computed on demand, not at the start.
   private let makeDetails: @Sendable () -> String
-  /// How a macro is written; nil for functions, whose overloads say it.
+  /// The forms of a macro; nil for functions, which have overloads.
   let forms: [String]?
 
   init(
@@ -29,7 +28,7 @@ public struct FunctionSpec: Sendable {
     forms = nil
   }
 
-  /// A macro: what the parser knows, not a function that the checker could find.
+  /// A macro: known to the parser, not a function for the checker.
   init(
     macro name: String, _ summary: String, forms: [String],
     examples: [(call: String, result: String)], details: @autoclosure @escaping @Sendable () -> String = ""
@@ -44,43 +43,42 @@ public struct FunctionSpec: Sendable {
 
   public var isMacro: Bool { forms != nil }
 
-  /// How it is called, one line for each way: `string.trim() -> string`.
+  /// The signatures, one for each form: `string.trim() -> string`.
   public var signatures: [String] { forms ?? overloads.map { $0.signature(name) } }
 }
 
-/// One way of calling a function.
+/// One overload of a function.
 public struct FunctionOverload: Sendable {
-  /// The body: its arguments have the kinds that the parameters ask for, strings without escapes,
-  /// lists and maps in memory.
+  /// The body: its arguments have the kinds of the parameters; strings have no escapes, lists and maps are in memory.
   typealias Body = @Sendable (Arguments) -> Value
 
   /// Whether it is called as `x.f(y)`; the receiver is then the first parameter.
   public let isMember: Bool
   public let parameters: [ExpressionType]
   public let result: ExpressionType
-  /// The last parameter may be given any number of times, at least once.
+  /// Whether the last parameter may be repeated.
   public let isVariadic: Bool
   let body: Body
-  /// The kinds of value that each parameter takes, one bit a kind.
+  /// The kinds of value of each parameter, one bit a kind.
   let kinds: [UInt32]
-  /// What is done once, when a call with constant arguments is checked or compiled.
+  /// Called once, when a call with constant arguments is checked or compiled.
   let prepare: Prepare?
 
-  /// What constant arguments make of a call.
+  /// The result of preparing constant arguments.
   enum Preparation {
-    /// Nothing: the body does it all.
+    /// Nothing prepared: the body does everything.
     case none
-    /// This body does the rest; it gets all arguments, the constant ones, too.
+    /// This body does the rest; it receives all arguments, including the constant ones.
     case body(Body)
-    /// The call can never succeed because of the argument with this index.
+    /// The argument with this index makes every call fail.
     case fault(Int, message: String, help: String? = nil)
   }
 
-  /// What is known of a call before it is made.
+  /// What is known about a call before it runs.
   struct Constants {
-    /// Each argument that is constant, nil for the others.
+    /// The constant arguments; nil for the others.
     let arguments: [Value?]
-    /// The grok patterns that the pipeline file defines.
+    /// The grok patterns of the pipeline file.
     let patterns: GrokDefinitions
 
     subscript(index: Int) -> Value? { arguments[index] }
@@ -130,7 +128,7 @@ public struct FunctionOverload: Sendable {
 }
 
 extension FunctionOverload {
-  /// How it is called, as the reference shows it: `string.trim() -> string`.
+  /// The signature in the reference: `string.trim() -> string`.
   public func signature(_ name: String) -> String {
     var parameters = parameters.map(\.description)
     let receiver = isMember ? parameters.removeFirst() + "." : ""
@@ -195,14 +193,14 @@ public enum FunctionRegistry {
   /// The functions, sorted by name.
   public static let all: [FunctionSpec] = table.values.sorted { $0.name < $1.name }
 
-  /// Functions and macros, sorted by name: what an expression may call.
+  /// Functions and macros, sorted by name.
   public static let callable: [FunctionSpec] = (all + macros).sorted { $0.name < $1.name }
 
   /// One family of functions, for the reference.
   public struct Family: Sendable {
     public let title: String
     public let summary: String
-    /// In the order in which the reference shows them.
+    /// The functions in the order of the reference.
     public let functions: [FunctionSpec]
   }
 
@@ -215,10 +213,10 @@ public enum FunctionRegistry {
     return table
   }()
 
-  /// The function by this name; nil for macros.
+  /// The function with this name; nil for macros.
   public static func function(named name: String) -> FunctionSpec? { table[name] }
 
-  /// What is called by this name, macros included. `all` is only a macro, `flatten` only a function.
+  /// The function or macro with this name. `all` is only a macro, `flatten` only a function.
   public static func described(_ name: String) -> FunctionSpec? {
     table[name] ?? macros.first { $0.name == name }
   }

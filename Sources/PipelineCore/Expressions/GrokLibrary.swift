@@ -1,9 +1,9 @@
-/// The well-known grok patterns. Their names and the names of their fields are those that Logstash made common, so that
-/// patterns written for it can be used; the meanings follow the formats' own documentation.
+/// The well-known grok patterns. Patterns and fields have the names that Logstash made common, so that patterns written
+/// for it can be used; the definitions follow the documentation of the formats.
 ///
-/// A line is a name and its meaning. `%{NAME:common|ecs:int}` has a name for each ``GrokPattern/Naming``, either of which may be
-/// missing; `~{...}` is that or a hyphen, which stands for a missing value. Names that begin with `_` are parts of others
-/// and not for users.
+/// A line is a name and its definition. `%{NAME:common|ecs:int}` has a name for each ``GrokPattern/Naming``, either of
+/// which may be missing; `~{...}` is that or a hyphen, which stands for a missing value. Names that start with `_` are
+/// parts of other patterns and not for users.
 enum GrokLibrary {
   static let sets: [(title: String, text: String)] = [
     ("Numbers and words", words), ("People, hosts, paths and addresses", places), ("Time", time),
@@ -12,7 +12,7 @@ enum GrokLibrary {
     ("Zeek", zeek), ("Others", others),
   ]
 
-  /// By name, in the order of the sets.
+  /// The definitions by name, in the order of the sets.
   private static let meanings: [String: String] = {
     var result: [String: String] = [:]
     for set in sets {
@@ -25,10 +25,10 @@ enum GrokLibrary {
     (naming == .ecs ? meanings["_ecs_\(name)"] : nil) ?? meanings[name]
   }
 
-  /// Those that users may name, sorted.
+  /// The names for users, sorted.
   static let names: [String] = meanings.keys.filter { !$0.hasPrefix("_") }.sorted()
 
-  /// The names of a set, in its order.
+  /// The names of a set, in order.
   static func names(of text: String) -> [String] { lines(text).map(\.0).filter { !$0.hasPrefix("_") } }
 
   private static func lines(_ text: String) -> [(String, String)] {
@@ -464,7 +464,7 @@ enum GrokLibrary {
     CISCOFW733100 \[\s*%{DATA:drop_type|cisco.asa.burst.object}\s*\] drop %{DATA:drop_rate_id|cisco.asa.burst.id} exceeded\. Current burst rate is %{INT:drop_rate_current_burst|cisco.asa.burst.current_rate:int} per second, %{_most} %{INT:drop_rate_max_burst|cisco.asa.burst.configured_rate:int}; Current average rate is %{INT:drop_rate_current_avg|cisco.asa.burst.avg_rate:int} per second, %{_most} %{INT:drop_rate_max_avg|cisco.asa.burst.configured_avg_rate:int}; Cumulative total count is %{INT:drop_total_count|cisco.asa.burst.cumulative_count:int}
     """#
 
-  /// Lines of Nagios: `type: field;field;...`, for each type by itself and all together.
+  /// Lines of Nagios: `type: field;field;...`, one pattern for each type and one for all.
   private static let nagios: String = {
     let host = "%{DATA:nagios_hostname|host.hostname}"
     let service = "%{DATA:nagios_service|service.name}"
@@ -534,7 +534,7 @@ enum GrokLibrary {
     return text + "NAGIOSLOGLINE %{NAGIOSTIME} (?:\(all.joined(separator: "|")))\n"
   }()
 
-  /// Logs of Zeek, once Bro: columns between tabs; `-` is a missing value, `(empty)` an empty list.
+  /// Logs of Zeek, formerly Bro: columns separated by tabs; `-` is a missing value, `(empty)` an empty list.
   private static let zeek: String = {
     let ends = [
       "%{NOTSPACE:uid|zeek.session_id}", "%{IP:orig_h|source.ip}", "%{INT:orig_p|source.port:int}",

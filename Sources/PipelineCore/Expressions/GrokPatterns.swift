@@ -1,16 +1,16 @@
-/// A pattern in which `%{NAME}` stands for a well-known pattern and `%{NAME:field:type}` keeps what it matched.
+/// A pattern in which `%{NAME}` stands for a well-known pattern and `%{NAME:field:type}` captures its match.
 ///
 /// Immutable and safe to share between threads.
 final class GrokPattern: Sendable {
-  /// What becomes of a field's text.
+  /// The type of a field's value.
   enum Conversion: String, CaseIterable, Sendable {
     case string, int, long, float, double, number, bool, boolean
   }
 
-  /// Whose names the fields of well-known patterns have.
+  /// The naming of the fields of well-known patterns.
   enum Naming: Sendable {
     case common
-    /// Those of the Elastic Common Schema.
+    /// The names of the Elastic Common Schema.
     case ecs
   }
 
@@ -19,9 +19,9 @@ final class GrokPattern: Sendable {
     var help: String?
   }
 
-  /// What a map of fields is made of.
+  /// The structure of a map of fields.
   indirect enum Shape: Sendable {
-    /// The groups that bear the name, each with what becomes of its text.
+    /// The groups with this name, each with its conversion.
     case field([(group: Int, conversion: Conversion)])
     /// By the index of the key.
     case map([(key: Int, shape: Shape)])
@@ -29,16 +29,16 @@ final class GrokPattern: Sendable {
 
   let matcher: RegexMatcher
   let fields: [(key: Int, shape: Shape)]
-  /// All keys that the shape names. They live as long as the pattern.
+  /// All keys of the shape. They live as long as the pattern.
   let names: Names
 
-  /// The owner of values made of the names keeps the names alive.
+  /// Values made of the names retain their owner.
   final class Names: @unchecked Sendable {
     let keys: FieldNames
     init(_ names: [String]) { keys = FieldNames(names.map { Array($0.utf8) }) }
   }
 
-  /// Bytes of a pattern, names unresolved.
+  /// The length of a pattern in bytes, with names unresolved.
   private static let sourceBytes = 16 << 10
 
   convenience init(
@@ -62,7 +62,7 @@ final class GrokPattern: Sendable {
         try Self.add(field.path[...], (index + 1, field.conversion), &fields, &names, field.path)
       }
     } catch {
-      // What is wrong with a name, or in a pattern that is named, says so itself.
+      // Errors in a name, or in a named pattern, have their own message.
       throw Fault(
         message: error.offset == nil ? error.message : "the pattern does not compile: \(error.message)",
         help: error.help)
@@ -104,22 +104,22 @@ final class GrokPattern: Sendable {
     }
   }
 
-  /// Finds the pattern in a text; ``matcher`` says how the offsets are laid out.
+  /// Finds the pattern in a text; ``matcher`` defines the layout of the offsets.
   func find(_ text: UnsafeRawBufferPointer, from start: Int, into groups: UnsafeMutableBufferPointer<Int>) -> Bool {
     matcher.find(text, from: start, anchored: false, mayGiveUp: false, into: groups) ?? false
   }
 
-  /// How many offsets ``find(_:from:into:)`` can give.
+  /// The number of offsets for ``find(_:from:into:)``.
   var slotCount: Int { matcher.program.slotCount }
 
   // MARK: Names
 
-  /// What is read of a pattern, and of those that it names.
+  /// The state of parsing a pattern and those that it names.
   private final class Reading: RegexParser.Resolver {
     var fields: [(path: [String], conversion: Conversion)] = []
     private let definitions: [GrokDefinitions]
     private let naming: Naming
-    /// The names that are being resolved.
+    /// The names being resolved.
     private var open: [String] = []
     private var isLibrary = false
     private var resolved = 0
@@ -147,7 +147,7 @@ final class GrokPattern: Sendable {
       return fields.count
     }
 
-    /// `[a][b]` and `a.b` are fields of maps.
+    /// `[a][b]` and `a.b` are fields of nested maps.
     private func path(_ field: String) throws(RegexFault) -> [String] {
       var parts: [Substring]
       if field.hasPrefix("["), field.hasSuffix("]") {
@@ -233,18 +233,18 @@ final class GrokPattern: Sendable {
   }
 }
 
-/// Patterns of one's own, by name.
+/// User-defined patterns by name.
 public struct GrokDefinitions: Sendable, Equatable {
   private var patterns: [String: String]
 
-  /// Names and what they stand for, in grok's syntax; see ``isName(_:)``.
+  /// Names and definitions in grok's syntax; see ``isName(_:)``.
   public init(_ patterns: [String: String] = [:]) { self.patterns = patterns }
 
   subscript(name: String) -> String? { patterns[name] }
   var names: [String] { Array(patterns.keys) }
   var isEmpty: Bool { patterns.isEmpty }
 
-  /// Whether a name can stand in `%{...}`.
+  /// Whether a name is valid in `%{...}`.
   static func isName(_ name: String) -> Bool {
     !name.isEmpty
       && name.utf8.allSatisfy {

@@ -2,16 +2,17 @@
   import Glibc
 #endif
 
-/// The bytes by which values are found again as keys: the same for equal values of one kind, different for all others.
+/// The bytes that represent values as keys: equal for equal values of one kind, different for all others.
 ///
-/// Whole numbers are one kind. A text is its code points, however JSON wrote it. Lists are equal if their elements are.
-/// Of maps, and of kinds that are rarely keys, the JSON text counts; maps with their members in another order differ.
+/// Whole numbers are one kind. A text is represented by its code points, whatever its JSON form. Lists are equal if
+/// their elements are. For maps, and for kinds that are rarely keys, the JSON text counts; maps with another order of
+/// members differ.
 enum KeyText {
   private enum Tag: UInt8 {
     case null, no, yes, int, uint, double, text, list, other
   }
 
-  /// Lists that are nested deeper are taken as JSON text.
+  /// More deeply nested lists are represented by their JSON text.
   private static let depthLimit = 16
 
   static func append(_ value: Value, to output: OutputBuffer, _ context: Context, depth: Int = 0) {
@@ -32,8 +33,8 @@ enum KeyText {
     }
   }
 
-  /// Appends the list whose elements the program evaluates, if it is written as a list, without making it. False: it is
-  /// not, or an element failed, and what was appended means nothing.
+  /// Appends the list whose elements the program evaluates, if it is written as a list, without building it. False: it
+  /// is not, or an element failed; the appended bytes are then invalid.
   @inline(__always)
   static func append(
     listOf program: Program, _ state: UnsafeMutablePointer<EvaluationFrame.State>, to output: OutputBuffer
@@ -64,7 +65,7 @@ enum KeyText {
     }
   }
 
-  /// The length comes first, so that no text runs into what follows it.
+  /// The length comes first, so that no text runs into the next.
   @inline(__always)
   private static func append(_ tag: Tag, _ bytes: UnsafeRawBufferPointer, to output: OutputBuffer) {
     output.append(count: bytes.count &+ 5) { target in

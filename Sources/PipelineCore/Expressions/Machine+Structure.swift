@@ -56,7 +56,7 @@ extension Machine {
     return Value(kind: .map, pointer: target.baseAddress, length: length)
   }
 
-  /// A map whose keys need no look.
+  /// Builds a map whose keys need no check.
   @inline(never)
   func object(_ at: Int32) -> Value {
     let count = Int(operations[Int(at)].b)
@@ -79,7 +79,7 @@ extension Machine {
 
   // MARK: Loops
 
-  /// What a loop runs over, and what its variables are in each round.
+  /// The range of a loop, and its variables in each iteration.
   private struct Rounds {
     var values: UnsafeBufferPointer<Value>
     var entries: UnsafeBufferPointer<Entry>
@@ -103,7 +103,7 @@ extension Machine {
     }
   }
 
-  /// Whether another round may begin.
+  /// Whether another iteration is allowed.
   @inline(__always)
   private func spend(_ rounds: Rounds) -> Bool {
     let left: Int
@@ -117,7 +117,7 @@ extension Machine {
     return left >= 0 && (left & 15 != 0 || context.hasRoom)
   }
 
-  /// How many rounds there can be.
+  /// The largest number of iterations.
   private func room(_ rounds: Rounds) -> Int {
     min(rounds.count, max(rounds.isInner ? state.pointee.iterationsLeft : state.pointee.outerIterationsLeft, 0))
   }
@@ -152,7 +152,7 @@ extension Machine {
       at)
   }
 
-  /// `all` and `exists`: one decisive element decides, whatever fails in others.
+  /// `all` and `exists`: one decisive element decides, even if others fail.
   private func quantify(_ at: Int32, _ rounds: Rounds, decisive: UInt8) -> Value {
     let body = operations[Int(at)].c
     var error = Value.absent
@@ -179,7 +179,7 @@ extension Machine {
     return .bool(found == 1)
   }
 
-  /// Whether the round counts; nil where the condition fails, with the error in the state.
+  /// Whether the iteration counts; nil if the condition fails, with the error in the state.
   @inline(__always)
   private func passes(_ condition: Int32) -> Bool? {
     guard condition >= 0 else { return true }
@@ -300,7 +300,7 @@ extension Context {
     return Value(kind: .map, pointer: target.baseAddress, length: length)
   }
 
-  /// The elements in the order of their keys, equal keys in the order they stood.
+  /// The elements sorted by their keys, stable.
   func sorted(_ elements: [Value], by keys: [Value]) -> Value {
     for (index, key) in keys.enumerated() where index > 0 {
       if compare(.less, keys[0], key) == Truth.failed { return noOverload("<", keys[0], key) }

@@ -1,12 +1,11 @@
 import CJSON
 
 extension Machine {
-  /// Terms of one ``Operation/Code/sum`` at most; what is longer is added in steps.
+  /// The most terms of one ``Operation/Code/sum``; longer sums are added in steps.
   static let sumLimit = 16
 
-  /// Terms that are texts are put together once, when all of them are known. The first that is none has everything
-  /// before it put together and added to as `+` says; so the outcome, and the failure if there is one, are those of
-  /// one addition after the other.
+  /// Text terms are concatenated once, when all are known. At the first other term everything before it is concatenated
+  /// and added as `+` does, so the result, or the failure, equals that of successive additions.
   @inline(never)
   func sum(_ at: Int32) -> Value {
     let operation = operations + Int(at)
@@ -55,7 +54,7 @@ extension Machine {
 }
 
 extension Context {
-  /// `count` plain texts of `length` bytes together, one behind the other.
+  /// Concatenates `count` plain texts of `length` bytes together.
   @inline(__always)
   fileprivate func joined(_ texts: UnsafeMutablePointer<Value>, _ count: Int, _ length: Int) -> Value {
     guard hasRoom else { return failure(.tooLarge) }

@@ -4,7 +4,7 @@
 
 /// Evaluates operations. Recursion is as deep as the expression, at most ``ExpressionLimits/depth``.
 ///
-/// Everything here is a pointer, so nothing is retained or released.
+/// All members are pointers, so nothing is retained or released.
 struct Machine {
   let operations: UnsafePointer<Operation>
   let code: UnsafePointer<Program.Code>
@@ -14,7 +14,7 @@ struct Machine {
 
   // MARK: Bools
 
-  /// Evaluates an operation that should yield a bool: ``Truth``. Where it fails, the error is in the state.
+  /// Evaluates an operation as a bool: ``Truth``. On failure the error is in the state.
   func bool(_ at: Int32) -> UInt8 {
     let operation = operations + Int(at)
     switch operation.pointee.code {
@@ -63,7 +63,7 @@ struct Machine {
     }
   }
 
-  /// After a term failed: another may still decide, else the first error stands.
+  /// After a failed term: another term may still decide, otherwise the first error counts.
   @inline(never)
   private func absorb(
     _ terms: UnsafePointer<Int32>, from: Int, to: Int, decisive: UInt8
@@ -117,7 +117,7 @@ struct Machine {
 
   // MARK: Values
 
-  /// The error with the operation that failed, unless it says already.
+  /// The error with the failed operation, unless it has one.
   @inline(__always)
   func located(_ value: Value, _ at: Int32) -> Value {
     guard value.isError, value.length == 0 else { return value }
@@ -126,7 +126,7 @@ struct Machine {
     return value
   }
 
-  /// No such key: the literal of the operation.
+  /// The error for a missing key: the literal of the operation.
   func missing(_ at: Int32) -> Value {
     let literal = UnsafeRawPointer(operations + Int(at)) + Self.literalOffset
     return Value(
@@ -141,7 +141,7 @@ struct Machine {
     truth == Truth.failed ? state.pointee.error : .bool(truth == Truth.yes)
   }
 
-  /// The same as ``value(_:)`` where it is worth looking first whether there is hardly anything to do.
+  /// Does the same as ``value(_:)``, with a fast path for operations that only read.
   @inline(__always)
   func quickValue(_ at: Int32) -> Value {
     let operation = operations + Int(at)
@@ -161,7 +161,7 @@ struct Machine {
     return value(at)
   }
 
-  /// What an operation yields that only reads; absent for all others, and where there is nothing to read.
+  /// The value of an operation that only reads; absent for all others, and if there is nothing to read.
   @inline(__always)
   private func leaf(_ at: Int32) -> Value {
     let operation = operations + Int(at)
@@ -175,7 +175,7 @@ struct Machine {
     }
   }
 
-  /// The field of a map in a variable: what a fold keeps.
+  /// The field of a map in a variable, such as a fold's value.
   @inline(never)
   private func field(_ operation: UnsafePointer<Operation>) -> Value {
     let from = operations + Int(operation.pointee.a)
@@ -283,7 +283,7 @@ struct Machine {
       let set = code.pointee.sets + Int(operation.pointee.c)
       return .bool(set.pointee.index(of: context.plain(element), context) != nil)
     case .bind:
-      // An error counts where the name is used.
+      // An error counts only when the name is used.
       state.pointee.locals[Int(operation.pointee.a)] = value(operation.pointee.b)
       return value(operation.pointee.c)
     case .attempt:
@@ -303,12 +303,12 @@ struct Machine {
     }
   }
 
-  /// Whether the failure is that the evaluation takes too much.
+  /// Whether the failure is an exceeded limit.
   private static func isLimit(_ error: Value) -> Bool {
     error.aux == ExpressionFailure.tooManyIterations.rawValue || error.aux == ExpressionFailure.tooLarge.rawValue
   }
 
-  /// The operators on two ints whose overflow is the only way to fail.
+  /// The operators on two ints that fail only by overflow.
   @inline(__always)
   private static func quick(_ op: UInt8, _ a: Int64, _ b: Int64) -> (Int64, Bool) {
     switch op {
@@ -316,7 +316,7 @@ struct Machine {
     case SyntaxTree.Operator.subtract.rawValue: return a.subtractingReportingOverflow(b)
     case SyntaxTree.Operator.multiply.rawValue: return a.multipliedReportingOverflow(by: b)
     case SyntaxTree.Operator.modulo.rawValue:
-      // By 0 it fails, and by -1 the least number would be an overflow for the processor.
+      // Division by 0 fails, and for the processor the least number divided by -1 overflows.
       return b > 0 ? (a % b, false) : (0, true)
     default: return (0, true)
     }
@@ -324,7 +324,7 @@ struct Machine {
 
   @inline(__always) private static var modulo: UInt8 { SyntaxTree.Operator.modulo.rawValue }
 
-  /// The operators on two doubles: all but the remainder, which they have not.
+  /// The operators on two doubles, except the remainder, which does not exist.
   @inline(__always)
   private static func quick(_ op: UInt8, _ a: Double, _ b: Double) -> Double {
     switch op {
@@ -349,7 +349,7 @@ struct Machine {
 
   // MARK: Selection
 
-  /// The member of a map, or absent; an error where the JSON is malformed.
+  /// The member of a map, or absent; an error if the JSON is malformed.
   @inline(__always)
   private func member(_ map: Value, _ key: Value) -> Value {
     if map.is(.map) { return context.member(of: map, key) }
@@ -383,7 +383,7 @@ struct Machine {
       return context.optional(value)
     }
     if operation.pointee.flags != 0 { return Value(kind: .optional) }
-    // `x.?f` on what has no fields, and `.f` on an optional that holds such a thing.
+    // `x.?f` on a value without fields, and `.f` on an optional with such a value.
     return operand.is(.optional)
       ? missing(at) : located(context.failure(.notSelectable, .absent, text: target.typeName), at)
   }
@@ -425,7 +425,7 @@ struct Machine {
   }
 
   private func element(of target: Value, _ key: Value) -> Value {
-    // One part of JSON text is found without reading the others.
+    // One part of JSON text is found without parsing the others.
     if target.is(.jsonList), key.is(.int), key.asInt >= 0 {
       let found = JSONParser.element(target, at: Int(key.asInt))
       if found.isError { return context.failure(.malformedJSON) }

@@ -2,9 +2,9 @@ import CRE2
 
 /// A compiled regular expression in RE2's syntax; immutable, safe to share between threads.
 ///
-/// RE2 decides what the syntax is, and whether a text matches. Where groups begin and end is found by a ``RegexMatcher``,
-/// which needs one pass over the text and a look-up a character, however many groups there are; RE2 finds them where the pattern
-/// has what the matcher does not know, or makes too many states of it.
+/// RE2 defines the syntax, and decides whether a text matches. A ``RegexMatcher`` finds where groups start and end, in
+/// one pass with one lookup for each character, however many groups there are; RE2 does so if the pattern has features
+/// that the matcher lacks, or needs too many states.
 final class Pattern: @unchecked Sendable {
   private let compiled: OpaquePointer
   private let source: [UInt8]
@@ -28,7 +28,7 @@ final class Pattern: @unchecked Sendable {
 
   deinit { rx_re2_free(compiled) }
 
-  /// Why the pattern does not compile, and at which of its bytes, or nil.
+  /// Why the pattern is invalid, and the byte offset, or nil.
   var failure: (reason: String, offset: Int?)? {
     var offset = -1
     guard let text = rx_re2_error(compiled, &offset) else { return nil }
@@ -50,7 +50,7 @@ final class Pattern: @unchecked Sendable {
     rx_re2_group_name(compiled, Int32(index)).map { String(cString: $0) }
   }
 
-  /// The groups of the first match at or after `start`, the whole match first; -1 for a group without part.
+  /// The groups of the first match at or after `start`, the whole match first; -1 for a group that did not match.
   func find(
     _ text: UnsafeRawBufferPointer, from start: Int, into groups: inout [Int], anchored: Bool = false
   ) -> Bool {
@@ -69,7 +69,7 @@ final class Pattern: @unchecked Sendable {
     return findWithRE2(text, from: start, into: groups, anchored: anchored)
   }
 
-  /// The same, found by RE2 alone.
+  /// Finds the groups with RE2 alone.
   func findWithRE2(
     _ text: UnsafeRawBufferPointer, from start: Int, into groups: UnsafeMutableBufferPointer<Int>, anchored: Bool
   ) -> Bool {

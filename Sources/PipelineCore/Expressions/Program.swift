@@ -4,7 +4,7 @@
 
 /// One operation of a compiled expression: 32 trivially copyable bytes.
 ///
-/// `a`, `b` and `c` are numbers of other operations, slots or variables; each code says which.
+/// `a`, `b` and `c` are indexes of other operations, slots or variables, depending on the code.
 struct Operation {
   enum Code: UInt8 {
     /// `literal`.
@@ -14,19 +14,19 @@ struct Operation {
     case now
     /// Loop variable `a`.
     case local
-    /// Slot `a`, never absent: else no such key `literal`.
+    /// Slot `a`; if it is absent, there is no such key `literal`.
     case slot
     /// Slot `a` as an optional; slot `b`, if not -1, must be present.
     case optionalSlot
     /// Whether slot `a` is present; slot `b`, if not -1, must be.
     case hasSlot
-    /// Slot `a`, or operation `c` where absent; slot `b`, if not -1, must be present.
+    /// Slot `a`, or operation `c` if absent; slot `b`, if not -1, must be present.
     case slotOr
-    /// Slot `a`, or null where absent; slot `b`, if not -1, must be present.
+    /// Slot `a`, or null if absent; slot `b`, if not -1, must be present.
     case slotOrNull
-    /// What `a` yields as the type that a schema declares; `detail` is a ``Declared``.
+    /// The value of `a` in the type that a schema declares; `detail` is a ``Declared``.
     case declared
-    /// Field `literal` of `a`; `flags` 2: null where absent.
+    /// Field `literal` of `a`; `flags` 2: null if absent.
     case select, optionalSelect, has
     /// `a[b]`.
     case index, optionalIndex
@@ -34,43 +34,43 @@ struct Operation {
     case list
     /// `b` triples from child `a`: key, value, whether optional.
     case map
-    /// The same where the keys are constant texts that differ and no member is optional.
+    /// A `map` with distinct constant text keys and without optional members.
     case object
     /// `b` terms from child `a`.
     case and, or
     case not, negate
     /// `a ? b : c`.
     case conditional
-    /// `a op b`; `detail` is the operator, `flags` 1 where ints and doubles may meet.
+    /// `a op b`; `detail` is the operator, `flags` 1 if ints and doubles may mix.
     case arithmetic
-    /// The sum of `b` terms, of which one is a text, so that most likely all are: from child `a` pairs of a term and
-    /// the arithmetic that adds it to those before (of the first term: itself).
+    /// The sum of `b` terms, of which one is a text, so that probably all are: from child `a` pairs of a term and the
+    /// arithmetic that adds it to the terms before (for the first term: itself).
     case sum
     /// `a relation b`; `detail` is the relation.
     case compare
-    /// Slot `c` against `literal`; `a` and `b` are the same as operations. `detail` is the relation,
-    /// `flags` 1 where it was written the other way round.
+    /// Slot `c` against `literal`; `a` and `b` are the same as operations. `detail` is the relation, `flags` 1 if the
+    /// source has the sides exchanged.
     case compareSlot
     /// `a in b`.
     case contains
-    /// `a in b` where `b` is a literal list; `c` is its index.
+    /// `a in b` with a literal list `b`; `c` is its index.
     case containsIndexed
-    /// Loop over `a` with condition `b` (or -1) and body `c`; `detail` is the kind, `flags` 1 with two
-    /// variables and 2 inside another loop, the payload of `literal` the first variable.
+    /// A loop over `a` with condition `b` (or -1) and body `c`; `detail` is the kind, `flags` 1 with two variables and
+    /// 2 inside another loop; the payload of `literal` is the first variable.
     case loop
     /// Loop variable `a` is `b` while `c` is evaluated.
     case bind
-    /// The same if the optional `b` holds something; `detail` 1: flat.
+    /// A `bind` if the optional `b` has a value; `detail` 1: flat.
     case optionalMap
     /// `b` arguments from child `a`; `c` is the call site.
     case call
     /// Whether the text of `a` matches pattern `c`; `b` is the pattern as an operation.
     case matches
-    /// What `a` yields as an optional, which is empty where it fails.
+    /// The value of `a` as an optional, which is empty if it fails.
     case attempt
     /// `a.or(b)` and `a.orValue(b)`.
     case optionalOr, optionalOrValue
-    /// Fails; `detail` is unused, `flags` the failure, `literal` what about.
+    /// Fails; `detail` is unused, `flags` the failure, `literal` its subject.
     case fail
   }
 
@@ -83,23 +83,23 @@ struct Operation {
   var literal: Value = .absent
 }
 
-/// A compiled expression: immutable, shared between threads; what changes is in the frame.
+/// A compiled expression: immutable, shared between threads; the frame has the mutable state.
 public final class Program: @unchecked Sendable {
-  /// One overload, laid out for the evaluator.
+  /// One overload in the evaluator's layout.
   struct Candidate {
-    /// The kinds of value that each parameter takes, one bit a kind; a fifth parameter on is not looked at.
+    /// The kinds of value of each parameter, one bit a kind; parameters from the fifth on are not checked.
     var kinds: (UInt32, UInt32, UInt32, UInt32)
     let body: FunctionOverload.Body
   }
 
-  /// A call with the overloads that may be meant: `count` candidates from `first`.
+  /// A call with its possible overloads: `count` candidates from `first`.
   struct Site {
     var name: String
     var first: Int32
     var count: Int32
   }
 
-  /// The operations as the evaluator reads them.
+  /// The operations in the evaluator's layout.
   struct Code {
     var operations: UnsafePointer<Operation>
     var children: UnsafePointer<Int32>
@@ -118,24 +118,24 @@ public final class Program: @unchecked Sendable {
   private let candidateCount: Int
   private let patternCount: Int
   private let setCount: Int
-  /// The condition as tests of slots, or none.
+  /// The condition as slot tests, if any.
   private let tests: UnsafePointer<SlotTest>
   private let testCount: Int
   private let lastTruth: UInt8
-  /// What must be set anew before each evaluation.
+  /// The limits to reset before each evaluation.
   private enum Limits: UInt8 {
-    /// Nothing: an evaluation takes no more than the expression is long.
+    /// None: an evaluation takes no more than the expression is long.
     case none
-    /// How much memory it may take.
+    /// The memory limit.
     case memory
-    /// And how many rounds its loops may.
+    /// The memory limit and the iterations of loops.
     case rounds
   }
   private let limits: Limits
-  /// Literals that are lists, maps and texts.
+  /// Literals: lists, maps and texts.
   private let owned: [OwnedValue]
   let text: LocatedText
-  /// The bytes of the expression that each operation stands for.
+  /// The byte range of the source for each operation.
   private let spans: [(start: Int32, end: Int32)]
   /// The static type of the result.
   public let type: ExpressionType
@@ -196,7 +196,7 @@ public final class Program: @unchecked Sendable {
     code.deallocate()
   }
 
-  /// The value without evaluating anything, where the expression is constant.
+  /// The value, if the expression is constant.
   public var constant: Value? {
     let operation = code.pointee.operations[Int(root)]
     return operation.code == .literal ? operation.literal : nil
@@ -204,7 +204,7 @@ public final class Program: @unchecked Sendable {
 
   // MARK: Evaluating
 
-  /// What came of a condition.
+  /// The outcome of a condition.
   public enum Tri: UInt8, Sendable {
     case no = 0
     case yes = 1
@@ -233,8 +233,8 @@ public final class Program: @unchecked Sendable {
     frame.state.pointee.outerIterationsLeft = frame.outerIterationLimit
   }
 
-  /// The value; of kind `.error` where the evaluation failed. It may be raw: a string with the flag
-  /// ``Value/isEscaped``, a list or map that is still JSON text.
+  /// The value; of kind `.error` if the evaluation failed. It may be raw: a string with the flag ``Value/isEscaped``,
+  /// or a list or map of JSON text.
   public func evaluate(_ frame: EvaluationFrame) -> Value { evaluate(frame.state) }
 
   @inline(__always)
@@ -242,15 +242,15 @@ public final class Program: @unchecked Sendable {
     machine(state).quickValue(root)
   }
 
-  /// How many members the value has: of an expression that is `{'a': ..., 'b': ...}` with up to eight of them; else 0.
+  /// The number of members of an expression `{'a': ..., 'b': ...}` with up to eight members; otherwise 0.
   var memberCount: Int {
     let operation = code.pointee.operations[Int(root)]
     return operation.code == .object && operation.b <= Self.memberLimit ? Int(operation.b) : 0
   }
   static let memberLimit = 8
 
-  /// Evaluates the members of such a value, in the order in which they are written, without making it. False: one of
-  /// them failed or is no scalar, and what is in `target` means nothing.
+  /// Evaluates the members of such an expression, in source order, without building the map. False: a member failed or
+  /// is no scalar; `target` is then invalid.
   @inline(__always)
   func evaluateMembers(
     _ state: UnsafeMutablePointer<EvaluationFrame.State>, into target: UnsafeMutablePointer<Value>
@@ -266,8 +266,8 @@ public final class Program: @unchecked Sendable {
     return true
   }
 
-  /// Evaluates the elements of a value that is written as a list without optional elements, in their order, without
-  /// making it: `begin` is told how many there are. False: it is written otherwise, or an element failed.
+  /// Evaluates the elements of an expression that is written as a list without optional elements, in order, without
+  /// building it. `begin` receives their number. False: it is written otherwise, or an element failed.
   @inline(__always)
   func evaluateElements(
     _ state: UnsafeMutablePointer<EvaluationFrame.State>, begin: (Int) -> Void, each: (Value) -> Void
@@ -311,8 +311,8 @@ public final class Program: @unchecked Sendable {
 
   // MARK: Failures
 
-  /// Why an evaluation failed, one sentence without a full stop: `no such key: 'status' (event.status)`.
-  /// The frame and the event must be as they were.
+  /// Why an evaluation failed, one sentence without a full stop: `no such key: 'status' (event.status)`. The frame and
+  /// the event must be unchanged.
   public func failureMessage(_ error: Value, _ frame: EvaluationFrame) -> String {
     guard let reason = ExpressionFailure(rawValue: error.aux), error.isError else {
       return JSONFailureText.message(error)
@@ -320,7 +320,7 @@ public final class Program: @unchecked Sendable {
     let details = error.pointer?.assumingMemoryBound(to: Value.self)
     var detail: String?
     var note: String?
-    // What an expression with a secret in it computes may be that secret.
+    // The result of an expression with a secret may be that secret.
     if let details, !text.isSecret {
       detail = details[0].isAbsent ? nil : Self.quoted(details[0], frame)
       if reason.hasNote, details[1].is(.string) {
@@ -337,8 +337,8 @@ public final class Program: @unchecked Sendable {
     return source.utf8.count <= 80 ? "\(message) (\(source))" : message
   }
 
-  /// Of a path such as `event.user.address.city`, which is looked up at once, the first field that is not there; nil
-  /// where the operation is no such path.
+  /// For a path such as `event.user.address.city`, which is read at once, the first missing field; nil if the operation
+  /// is no such path.
   private func firstMissing(_ at: Int32, _ frame: EvaluationFrame) -> String? {
     let operation = code.pointee.operations[Int(at)]
     guard operation.code == .slot || operation.code == .declared || operation.code == .compareSlot else { return nil }
@@ -360,26 +360,25 @@ public final class Program: @unchecked Sendable {
     return nil
   }
 
-  /// What the user wrote for an operation.
+  /// The source text of an operation.
   func source(_ at: Int32) -> String {
     guard Int(at) < spans.count else { return "" }
     return String(decoding: text.shown(Int(spans[Int(at)].start), Int(spans[Int(at)].end)), as: UTF8.self)
   }
 
-  /// Where the part of the expression stands that failed.
+  /// The location of the failed part of the expression.
   public func failureLocation(_ error: Value) -> SourceLocation {
     guard error.isError, error.length > 0, Int(error.length) <= spans.count else { return text.location }
     let span = spans[Int(error.length) - 1]
     return text.location(Int(span.start), Int(span.end))
   }
 
-  /// A number that is the same for all failures of one part of the expression for one reason, for
-  /// counting without making text.
+  /// A number that is equal for failures of the same part for the same reason, for counting without formatting text.
   public func failureKey(_ error: Value) -> UInt64 {
     UInt64(error.length) << 16 | UInt64(error.aux)
   }
 
-  /// At most 60 bytes of a value, as a person would write it.
+  /// At most 60 bytes of a value, as written by a person.
   private static func quoted(_ value: Value, _ frame: EvaluationFrame) -> String {
     let context = Context(state: frame.state)
     let buffer = OutputBuffer()
@@ -395,6 +394,6 @@ extension ExpressionFailure {
 }
 
 extension EvaluationFrame {
-  /// The error of the last evaluation as a bool that failed.
+  /// The error of the last failed evaluation as a bool.
   public var lastError: Value { state.pointee.error }
 }

@@ -1,15 +1,15 @@
 extension Program {
-  /// One operation in words.
+  /// The description of one operation.
   public struct Instruction: Sendable {
-    /// Its place in the program; others refer to it by this number.
+    /// The index in the program, by which other operations refer to it.
     public var number: Int
     /// `compare 3 >= 4`.
     public var text: String
-    /// The part of the expression that it stands for.
+    /// The source text of the operation.
     public var source: String
   }
 
-  /// What is evaluated, parts before the wholes; the last instruction gives the result.
+  /// The evaluated operations, operands first; the last one is the result.
   public func listing() -> [Instruction] {
     var reached: Set<Int32> = []
     var pending = [root]
@@ -26,7 +26,7 @@ extension Program {
     code.pointee.children[Int(operation.a) + index]
   }
 
-  /// The operations that an operation evaluates.
+  /// The operands of an operation.
   private func parts(of operation: Operation) -> [Int32] {
     switch operation.code {
     case .literal, .variable, .now, .local, .slot, .slotOrNull, .optionalSlot, .hasSlot, .compareSlot, .fail: return []
@@ -102,7 +102,7 @@ extension Program {
     }
   }
 
-  /// The slot that must be there for an optional step to be allowed.
+  /// The slot that an optional step requires.
   private func needs(_ operation: Operation) -> String {
     operation.b >= 0 ? ", needs slot \(operation.b)" : ""
   }
@@ -111,7 +111,7 @@ extension Program {
     Relation(rawValue: operation.detail)?.symbol ?? "?"
   }
 
-  /// A constant as JSON, cut short.
+  /// A constant as JSON, truncated.
   private func shown(_ value: Value) -> String {
     if text.isSecret { return LocatedText.mask }
     let buffer = OutputBuffer()

@@ -2,18 +2,18 @@ import CJSON
 
 /// The paths of one variable that the expressions of one fused run read, one slot each.
 ///
-/// First every expression of the run is compiled with it, which collects the paths; then it is frozen
-/// and shared; then, for each event, it fills the slots of a frame in one pass.
+/// First every expression of the run is compiled with the projection, which collects the paths; then it is frozen and
+/// shared; then it fills the slots of a frame for each event in one pass.
 public final class Projection: @unchecked Sendable {
   /// What a slot is read for.
   public enum Need: Sendable {
-    /// Whether the path is there, and of which kind.
+    /// The presence and kind of the value.
     case presence
     /// The value; lists and maps as ranges of JSON text.
     case value
   }
 
-  /// One field; children are indices into `nodes`.
+  /// One field; children are indexes into `nodes`.
   private struct Node {
     var key: [UInt8]
     var slot: Int32 = -1
@@ -21,23 +21,22 @@ public final class Projection: @unchecked Sendable {
     var children: [Int] = []
   }
 
-  /// The variable whose paths these are.
+  /// The variable of the paths.
   public let variable: String
   private var nodes = [Node(key: [])]
-  /// Several frames see the same event one after the other, and what one has read the next need not read again.
+  /// Whether several frames see the same event one after the other and share what they have read.
   var isShared = false
-  /// Of the chains that begin at the same signal: it reads for all of them what each reads, into the same slots. This one
-  /// knows which of them are its own.
+  /// The projection of all chains that start at the same signal: it reads the paths of all of them into common slots.
+  /// This projection knows its own paths.
   let common: Projection?
   private var ownCount = 0
-  /// How many slots the frames need.
+  /// The number of slots of a frame.
   public var slotCount: Int { common?.slotCount ?? ownCount }
-  /// The trie as the scanner reads it; set by ``freeze()``. In memory of its own, which is read without
-  /// checks.
+  /// The trie for the scanner, set by ``freeze()``. In raw memory, read without checks.
   private struct Trie {
     var nodes: UnsafeMutablePointer<rx_path_node>?
     var keys: UnsafeMutablePointer<CChar>?
-    /// The same, made ready for reading JSON text.
+    /// The trie prepared for reading JSON text.
     var paths: OpaquePointer?
     var slotCount = 0
   }
@@ -58,7 +57,7 @@ public final class Projection: @unchecked Sendable {
     trie.deallocate()
   }
 
-  /// The slot of a path of at least one field, new or known.
+  /// The slot of a path of at least one field, new or existing.
   public func slot(for path: [String], needs: Need) -> Int {
     slot(for: path.map { Array($0.utf8) }, needs: needs)
   }
@@ -99,7 +98,7 @@ public final class Projection: @unchecked Sendable {
     return all
   }
 
-  /// The slots in their order, with their paths.
+  /// The slots in order, with their paths.
   public var slotPaths: [(slot: Int, path: String, isPresenceOnly: Bool)] {
     var all: [(slot: Int, path: String, isPresenceOnly: Bool)] = []
     func walk(_ at: Int, _ prefix: String) {
@@ -118,7 +117,7 @@ public final class Projection: @unchecked Sendable {
   public func freeze() {
     guard self.trie.pointee.nodes == nil else { return }
     common?.freeze()
-    // Breadth first, so that the children of a node stand together.
+    // Breadth first, so that the children of a node are adjacent.
     var order = [0]
     var firstChild: [Int32] = []
     var at = 0
@@ -144,25 +143,25 @@ public final class Projection: @unchecked Sendable {
       nodes: trie, keys: text, paths: rx_paths_new(trie, order.count), slotCount: slotCount)
   }
 
-  /// Whether it reads anything itself.
+  /// Whether it has paths of its own.
   var hasPaths: Bool { nodes.count > 1 }
 
-  /// What frames fill their slots by: for all chains at once, where there are several.
+  /// The projection that fills the slots: the common one, if there are several chains.
   var filling: Projection { common.flatMap { $0.isShared ? $0 : nil } ?? self }
 
-  /// Fills its own slots for an event of which what others read cannot be read: that concerns those others.
+  /// Fills its own slots if the common projection cannot read an event: that concerns the other chains.
   @inline(never)
   func fillAlone(_ event: Value, _ state: UnsafeMutablePointer<EvaluationFrame.State>) -> Value {
     let outcome = fill(event, state)
-    // Nobody else may take the slots for filled.
+    // Other frames must not take the slots as filled.
     state.pointee.filled?.pointee = SlotBank.Document()
     return outcome
   }
 
-  /// Fills the slots of the frame for one event and makes it the projected variable's value's fields.
+  /// Fills the slots of the frame for one event.
   ///
-  /// A path that is not there is `.absent`. Returns `.null`, or an `.error` that ``JSONFailure`` explains
-  /// where a raw event is malformed.
+  /// The slot of a missing path is `.absent`. Returns `.null`, or an `.error` (see ``JSONFailure``) if a raw event is
+  /// malformed.
   public func fill(_ event: Value, _ frame: EvaluationFrame) -> Value { fill(event, frame.state) }
 
   @inline(__always)
@@ -177,7 +176,7 @@ public final class Projection: @unchecked Sendable {
       if event.is(.jsonMap), filled.pointee.payload == event.payload, filled.pointee.length == event.length {
         return .null
       }
-      // Only what turns out to be sound counts as read.
+      // Only valid documents count as read.
       filled.pointee = SlotBank.Document()
     }
     for index in 0..<count { slots[index] = .absent }
@@ -200,7 +199,7 @@ public final class Projection: @unchecked Sendable {
 
   @inline(never)
   private static func failure(_ event: Value, _ context: Context) -> Value {
-    // The careful reader knows the reason and the place.
+    // The validating parser determines the reason and the offset.
     (context.json.validate(event.rawBytes) ?? JSONFailure(.malformed, offset: 0)).value
   }
 

@@ -1,4 +1,4 @@
-/// Finds what an expression reads, and whether it can fail.
+/// Finds the reads of an expression, and whether it can fail.
 struct ReadAnalysis {
   private let tree: SyntaxTree
   private let text: LocatedText
@@ -7,7 +7,7 @@ struct ReadAnalysis {
   private let resolutions: [Checker.Resolution]
   private(set) var reads: [ReadPath] = []
   private(set) var canFail = false
-  /// Paths that `has(...)` has vouched for here.
+  /// Paths guaranteed by `has(...)` here.
   private var guards: Set<String> = []
   private var negated = false
   /// Within `optional.try(...)`, where nothing fails.
@@ -61,11 +61,11 @@ struct ReadAnalysis {
     return path
   }
 
-  /// Whether the types promise that the first `count` fields are there.
+  /// Whether the types guarantee the first `count` fields.
   private func isDeclared(_ chain: Chain, _ count: Int) -> Bool {
     var type = scope.variables[chain.variable].type
     for field in chain.fields.prefix(count) {
-      // What may be null has no fields where it is.
+      // A value that may be null has no fields when it is null.
       if case .wrapper = type { return false }
       guard let known = type.field(field), !known.mayBeAbsent else { return false }
       type = known.type
@@ -75,7 +75,7 @@ struct ReadAnalysis {
 
   private mutating func record(_ chain: Chain, _ id: SyntaxTree.ID) {
     let path = written(chain)
-    // What lies before the first optional step is read plainly and may be missing.
+    // Steps before the first optional one are plain reads that may be missing.
     let plain = chain.optionalFrom ?? chain.fields.count
     let guaranteed = (0...plain).reversed().first { $0 > 0 && guards.contains(written(chain, $0)) } ?? 0
     let missing = plain > guaranteed && !isDeclared(chain, plain) && !isTried
@@ -89,7 +89,7 @@ struct ReadAnalysis {
     if missing { canFail = true }
   }
 
-  /// What a condition vouches for where it is true (`holds`) or false.
+  /// The paths guaranteed by a condition that is true (`holds`) or false.
   private func guaranteed(_ id: SyntaxTree.ID, holds: Bool) -> Set<String> {
     switch tree[id].kind {
     case .has:
@@ -217,7 +217,7 @@ struct ReadAnalysis {
     return false
   }
 
-  /// Whether the shape of the operand promises the field.
+  /// Whether the type of the operand guarantees the field.
   private func isField(_ id: SyntaxTree.ID, of operand: SyntaxTree.ID) -> Bool {
     guard case .select(_, let field, _, _) = tree[id].kind,
       case .object(let fields, _) = types[Int(operand)]
@@ -225,7 +225,7 @@ struct ReadAnalysis {
     return fields.contains { $0.name == field && !$0.mayBeAbsent }
   }
 
-  /// Functions that cannot fail when their arguments have the types they ask for.
+  /// Functions that cannot fail with arguments of the right types.
   private static let safe: Set<String> = [
     "size", "contains", "startsWith", "endsWith", "trim", "lowerAscii", "upperAscii", "orValue", "or",
     "hasValue", "of", "none", "ofNonNull", "ofNonZeroValue", "string", "type", "dyn", "urlEncode",

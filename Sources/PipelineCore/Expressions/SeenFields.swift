@@ -1,10 +1,10 @@
-/// Reads those fields of an event that expressions will ask for, perhaps long after, while its tokens are known.
+/// Reads in advance those fields of an event that expressions will need later, while its tokens are known.
 final class SeenFields {
   private let projection: Projection
   private let frame: EvaluationFrame
   private let keys: [OwnedValue]
 
-  /// `fields`: the first names of the paths that are read.
+  /// `fields`: the first names of the paths.
   init?(_ fields: Set<String>?, arena: Arena, json: JSONParser) {
     guard let fields, !fields.isEmpty, fields.count <= Self.limit else { return nil }
     projection = Projection()
@@ -19,10 +19,10 @@ final class SeenFields {
     frame = EvaluationFrame(slots: projection.slotCount, arena: arena, json: json)
   }
 
-  /// With more, the text itself is the smaller one.
+  /// With more fields, keeping the text itself is smaller.
   private static let limit = 16
 
-  /// A map of the fields that are there, whose texts are parts of the event's; nil where the event is no JSON text, or is
+  /// A map of the existing fields, whose texts are parts of the event's; nil if the event is no JSON text, or
   /// malformed. Valid until the end of the turn.
   func read(_ event: Value) -> Value? {
     guard event.is(.jsonMap), !projection.fill(event, frame.state).isError else { return nil }

@@ -2,12 +2,12 @@
   import Glibc
 #endif
 
-/// One term of a condition, where it compares a slot with a constant: 32 trivially copyable bytes.
+/// One term of a condition that compares a slot with a constant: 32 trivially copyable bytes.
 ///
-/// A condition of such terms under `&&`, `||` and `!` is a row of tests, read from its first to its last.
-/// Where a test comes out as expected the next one follows, else its jump is taken. What tests cannot decide
-/// (an absent field, a text with escapes, kinds that have no order) is evaluated by the operations, which
-/// know all the rules; nothing has happened until then that must be undone.
+/// A condition of such terms under `&&`, `||` and `!` is a sequence of tests. If a test has the expected outcome, the
+/// next one follows, otherwise its jump is taken. A term that a test cannot decide (an absent field, a text with
+/// escapes, kinds without an order) is evaluated by the operations, which implement all rules; no side effect precedes
+/// that.
 struct SlotTest {
   enum Code: UInt8 {
     case intEqual, intLess, intLessOrEqual
@@ -17,31 +17,31 @@ struct SlotTest {
     /// Equality of text, by its length in bytes: none, 1 to 3, 4 to 8, 9 to 16, more.
     case empty, short, word, twoWords, text
     case present
-    /// The slot itself, a bool.
+    /// The slot's bool.
     case truth
-    /// Operation `slot`, whatever it is.
+    /// Any other operation, number `slot`.
     case other
   }
 
   var code: Code
-  /// The outcome with which the next test follows; else `jump`.
+  /// The outcome for which the next test follows; otherwise `jump`.
   var expected = Truth.yes
-  /// The outcome where the slot is absent; ``Truth/failed`` leaves it to the operations.
+  /// The outcome for an absent slot; ``Truth/failed`` leaves it to the operations.
   var absent = Truth.failed
-  /// Whether a value of another kind than the constant's may be judged here.
+  /// Whether the test may decide for a value of another kind than the constant's.
   var judgesOthers = true
-  /// The number of a test, or the complement of the outcome of the whole.
+  /// The index of a test, or the complement of the final outcome.
   var jump: Int32 = 0
   var slot: Int32
-  /// Bytes of the text.
+  /// The length of the text in bytes.
   var length: UInt32 = 0
-  /// The constant; of text the first and the last bytes, or the address.
+  /// The constant; for text the first and the last bytes, or the address.
   var low: UInt64 = 0
   var high: UInt64 = 0
 
   // MARK: Running
 
-  /// The outcome of `count` tests, `last` where all came out as expected: ``Truth``.
+  /// The outcome of `count` tests, `last` if all have the expected outcome: ``Truth``.
   @inline(__always)
   static func run(
     _ tests: UnsafePointer<SlotTest>, _ count: Int, last: UInt8,
@@ -100,7 +100,7 @@ struct SlotTest {
   @inline(__always)
   private static func bit(_ holds: Bool) -> UInt8 { holds ? Truth.yes : Truth.no }
 
-  /// The first, middle and last of 1 to 3 bytes, which are all of them.
+  /// The first, middle and last of 1 to 3 bytes, which cover all of them.
   @inline(__always)
   fileprivate static func shortBits(_ text: UnsafeRawPointer?, _ length: UInt32) -> UInt64 {
     guard let text else { return .max }
@@ -115,7 +115,7 @@ extension UnsafePointer<SlotTest> {
   @inline(__always)
   fileprivate var number: Int64 { Int64(bitPattern: pointee.low) }
 
-  /// Whether the slot is a text without escapes that is as long as the constant.
+  /// Whether the slot is a text without escapes and as long as the constant.
   @inline(__always)
   fileprivate func fits(_ slot: UnsafeMutablePointer<Value>) -> Bool {
     slot.pointee.is(.string) && slot.pointee.flags == 0 && slot.pointee.length == pointee.length
@@ -128,7 +128,7 @@ extension UnsafePointer<SlotTest> {
     Machine(operations: code.pointee.operations, code: code, state: state).bool(pointee.slot)
   }
 
-  /// The outcome of tests that are not frequent, and for values of other kinds than the constant's.
+  /// The outcome of rare tests, and for values of other kinds than the constant's.
   @inline(never)
   fileprivate func judge(_ slot: UnsafeMutablePointer<Value>) -> UInt8 {
     let value = slot.pointee
@@ -178,7 +178,7 @@ extension UnsafePointer<SlotTest> {
     return holds ? Truth.yes : Truth.no
   }
 
-  /// Whether a scalar of another kind equals the constant: never, unless both are numbers.
+  /// Whether a scalar of another kind equals the constant: only if both are numbers.
   private func other(_ value: Value) -> UInt8 {
     guard pointee.judgesOthers else { return Truth.failed }
     switch value.what {
@@ -203,18 +203,18 @@ extension UnsafePointer<SlotTest> {
 /// Makes the tests of a condition.
 struct SlotTests {
   private(set) var tests: [SlotTest] = []
-  /// The outcome where all tests come out as expected.
+  /// The outcome if all tests have the expected outcome.
   private(set) var last = Truth.yes
   private let operations: [Operation]
   private let children: [Int32]
   private let context: Context
 
-  /// Longer rows are not made.
+  /// The most tests of a condition.
   private static let limit = 1000
-  /// Lists of more elements are searched otherwise.
+  /// Longer lists are searched otherwise.
   private static let listLimit = 8
 
-  /// Nil where nothing would be gained. `context` is for comparing constants.
+  /// Nil if tests gain nothing. `context` compares constants.
   init?(_ operations: [Operation], _ children: [Int32], root: Int32, _ context: Context) {
     self.operations = operations
     self.children = children
@@ -224,7 +224,7 @@ struct SlotTests {
     if tests.allSatisfy({ $0.code == .other }) { return nil }
   }
 
-  /// How many tests an operation takes.
+  /// The number of tests of an operation.
   private func count(_ at: Int32) -> Int {
     let operation = operations[Int(at)]
     switch operation.code {
@@ -275,7 +275,7 @@ struct SlotTests {
       test.expected = Truth.no
       test.jump = yes
     } else {
-      // Either the next one follows on yes, or this is the last and both ways end.
+      // Either the next test follows on true, or this is the last test.
       test.expected = Truth.yes
       test.jump = no
       if yes < 0 { last = UInt8(truncatingIfNeeded: ~yes) }
@@ -285,7 +285,7 @@ struct SlotTests {
 
   private func other(_ at: Int32) -> SlotTest { SlotTest(code: .other, slot: at) }
 
-  /// The constants of `slot in [...]`, where each can be tested for.
+  /// The constants of `slot in [...]`, if each can be tested.
   private func elements(_ operation: Operation) -> [Value]? {
     guard operations[Int(operation.a)].code == .slot, operations[Int(operation.b)].code == .literal else { return nil }
     let list = operations[Int(operation.b)].literal
@@ -294,7 +294,7 @@ struct SlotTests {
     return elements.allSatisfy({ Self.equality($0) != nil }) ? elements : nil
   }
 
-  /// The test of one term, and whether it says the opposite.
+  /// The test of one term, and whether its outcome is inverted.
   private func test(_ at: Int32) -> (SlotTest, isInverted: Bool) {
     let operation = operations[Int(at)]
     switch operation.code {
@@ -320,7 +320,7 @@ struct SlotTests {
     return (other(at), false)
   }
 
-  /// The test for this slot, with what comes of an absent one by the operation that reads it.
+  /// The test for this slot; the outcome for an absent slot follows the reading operation.
   private func bound(
     _ test: SlotTest, _ slot: Int32, read: Int32, _ relation: Relation, _ constant: Value, _ isInverted: Bool
   ) -> SlotTest {
@@ -349,7 +349,7 @@ struct SlotTests {
     case (.lessOrEqual, .int): return (test(.intLessOrEqual), false)
     case (.greater, .int): return (test(.intLessOrEqual), true)
     case (.greaterOrEqual, .int): return (test(.intLess), true)
-    // A number that is none is neither less nor not less.
+    // NaN is neither less nor not less.
     case (.less, .double): return (test(.doubleLess), false)
     case (.lessOrEqual, .double): return (test(.doubleLessOrEqual), false)
     case (.greater, .double): return (test(.doubleGreater), false)

@@ -1,15 +1,15 @@
-/// The parts of one parsed expression, in one array; children come before their parents.
+/// The nodes of one parsed expression, in one array; children come before their parents.
 ///
-/// Being flat, a tree of any shape is copied and freed without recursion.
+/// A flat tree of any shape is copied and freed without recursion.
 struct SyntaxTree: Sendable {
   typealias ID = Int32
 
   struct Node: Sendable {
     var kind: Kind
-    /// The bytes of the expression that this part spans.
+    /// The byte range of the node in the expression.
     var start: Int32
     var end: Int32
-    /// The levels below, this one included.
+    /// The height of the node, including itself.
     var depth: Int32
   }
 
@@ -48,7 +48,7 @@ struct SyntaxTree: Sendable {
 
   struct Element: Sendable {
     var value: ID
-    /// `[?x]`: present only if the optional holds something.
+    /// `[?x]`: present only if the optional has a value.
     var optional: Bool
   }
 
@@ -63,7 +63,7 @@ struct SyntaxTree: Sendable {
     case less, lessOrEqual, greater, greaterOrEqual, equal, notEqual
     case `in`
 
-    /// How the operator is written.
+    /// The operator's symbol.
     var symbol: String {
       switch self {
       case .add: return "+"
@@ -89,11 +89,11 @@ struct SyntaxTree: Sendable {
     var kind: Kind
     var range: ID
     var first: String
-    /// With two variables: (index, value) or (key, value).
+    /// The second variable: (index, value) or (key, value).
     var second: String?
     /// The condition of `filter` and of the longer forms of `map` and `transform...`.
     var condition: ID?
-    /// The predicate, or what each round yields.
+    /// The predicate, or the result of each iteration.
     var body: ID
   }
 

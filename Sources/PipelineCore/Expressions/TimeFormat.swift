@@ -1,28 +1,28 @@
-/// Forms of points in time as text: names such as `rfc1123`, and the directives of strftime.
+/// Text formats of timestamps: names such as `rfc1123`, and the directives of strftime.
 ///
 /// Names of days and months are English.
 struct TimeFormat {
-  /// One part of a form.
+  /// One part of a format.
   enum Part: Equatable {
     case byte(UInt8)
     case directive(UInt8)
     /// `%:z`.
     case zoneWithColon
-    /// A fraction with a point in front, or nothing where it is zero.
+    /// A fraction with a decimal point, or nothing if it is zero.
     case optionalFraction
-    /// `GMT` where the offset is zero, else `+hhmm`.
+    /// `GMT` if the offset is zero, otherwise `+hhmm`.
     case zoneOrGMT
-    /// `Z` where the offset is zero, else `+hh:mm`.
+    /// `Z` if the offset is zero, otherwise `+hh:mm`.
     case zoneOrZ
-    /// A number since 1970 in units of so many nanoseconds.
+    /// The time since 1970 in units of this many nanoseconds.
     case count(Int64)
-    /// Any of the usual forms of ISO 8601.
+    /// Any of the usual formats of ISO 8601.
     case iso8601
   }
 
   let parts: [Part]
 
-  /// The named forms and what they stand for.
+  /// The named formats and their parts.
   static let names: [(name: String, parts: [Part])] = [
     ("rfc3339", dateAndTime + [.optionalFraction, .zoneOrZ]), ("iso8601", [.iso8601]),
     ("rfc1123", of("%a, %d %b %Y %H:%M:%S ") + [.zoneOrGMT]), ("rfc2822", of("%a, %d %b %Y %H:%M:%S %z")),
@@ -42,7 +42,7 @@ struct TimeFormat {
     var help: String?
   }
 
-  /// What a form that has no `%` may be called, or its directives.
+  /// A format without `%` is a name; otherwise it consists of directives.
   init(_ format: UnsafeRawBufferPointer) throws(Fault) {
     guard !format.contains(0x25) else {
       self = try TimeFormat(directives: Array(format))
@@ -60,7 +60,7 @@ struct TimeFormat {
   }
 
   private static let directives = Set("YCymBbhdejHkIlMSpPfLNzZsaAuwUWVGgTRFDrcxXntD%".utf8)
-  /// What stands for several others.
+  /// Directives that stand for several others.
   private static let composed: [UInt8: String] = [
     UInt8(ascii: "T"): "%H:%M:%S", UInt8(ascii: "X"): "%H:%M:%S", UInt8(ascii: "R"): "%H:%M",
     UInt8(ascii: "F"): "%Y-%m-%d", UInt8(ascii: "D"): "%m/%d/%y", UInt8(ascii: "x"): "%m/%d/%y",
@@ -122,7 +122,7 @@ struct TimeFormat {
   private struct Clock {
     var date: Calendar.Date
     var days: Int64
-    /// Within the day.
+    /// The second of the day.
     var second: Int64
     var nanoseconds: Int64
     var offset: Int64
@@ -161,7 +161,7 @@ struct TimeFormat {
       while rest % 10 == 0 { (rest, width) = (rest / 10, width - 1) }
       Self.append(rest, width, buffer)
     case .count(let unit):
-      // Beyond the range of an int there is nothing to write that could be read again.
+      // Beyond the range of an int, no readable text exists.
       let (whole, one) = clock.seconds.multipliedReportingOverflow(by: 1_000_000_000 / unit)
       let (count, two) = whole.addingReportingOverflow(clock.nanoseconds / unit)
       if one || two { buffer.append(0x30) } else { NumberText.append(count, to: buffer) }

@@ -1,5 +1,5 @@
 extension TimeFormat {
-  /// What a text said of a point in time.
+  /// The parsed parts of a time.
   private struct Reading {
     var year: Int64?
     var month: Int64?
@@ -10,15 +10,15 @@ extension TimeFormat {
     var second: Int64 = 0
     var nanoseconds: Int64 = 0
     var isAfternoon: Bool?
-    /// Seconds that the text's zone is ahead of UTC.
+    /// The offset of the text's zone east of UTC, in seconds.
     var offset: Int64?
     /// The name of a zone.
     var zone: String?
-    /// Since 1970: all that counts where it is known.
+    /// Since 1970; if known, nothing else counts.
     var seconds: Int64?
   }
 
-  /// Whether a text in this form can be read, and why not.
+  /// Why texts in this format cannot be parsed; nil: they can.
   var readingFault: Fault? {
     for case .directive(let letter) in parts where "CUWVGguw".utf8.contains(letter) {
       return Fault(
@@ -28,7 +28,7 @@ extension TimeFormat {
     return nil
   }
 
-  /// Whether the year has to come from elsewhere.
+  /// Whether the year must come from elsewhere.
   var lacksYear: Bool {
     !parts.contains {
       switch $0 {
@@ -39,8 +39,8 @@ extension TimeFormat {
     }
   }
 
-  /// The point in time; `zone` holds where the text names none, and `near` gives the year where the text
-  /// has none: that of the latest such time up to a day behind `near` (seconds since 1970).
+  /// Parses a time. `zone` applies if the text has none, and `near` determines a missing year: that of the latest such
+  /// time up to a day after `near` (seconds since 1970).
   func read(
     _ text: UnsafeRawBufferPointer, zone: String, near: Int64?
   ) throws(Fault) -> (seconds: Int64, nanoseconds: UInt32) {
@@ -100,7 +100,7 @@ extension TimeFormat {
       guard let first = TimeZones.offset(of: zone, at: local) else {
         throw Fault(message: "there is no time zone '\(zone)'")
       }
-      // Of two times with this local time the earlier; of a gap the time that the old offset would give.
+      // Of two times with this local time, the earlier; in a gap, the time by the old offset.
       let candidates = [
         first, TimeZones.offset(of: zone, at: local - first), TimeZones.offset(of: zone, at: local - 86_400),
       ]
@@ -141,7 +141,7 @@ extension TimeFormat {
       return value
     }
 
-    /// A fraction as nanoseconds; digits beyond the ninth are left out.
+    /// A fraction in nanoseconds; digits after the ninth are dropped.
     mutating func fraction() throws(Fault) -> Int64 {
       var value: Int64 = 0
       var count = 0
@@ -158,7 +158,7 @@ extension TimeFormat {
       return value
     }
 
-    /// The place of one of the names, by at least its first three letters in any case; the longest fit counts.
+    /// The index of one of the names, by at least its first three letters in any case; the longest match counts.
     mutating func name(_ names: [String], _ what: String) throws(Fault) -> Int64 {
       for length in [Int.max, 3] {
         for (index, name) in names.enumerated() {
@@ -241,7 +241,7 @@ extension TimeFormat {
     }
   }
 
-  /// The zones that RFC 2822 names, in hours. Other abbreviations mean different zones in different places.
+  /// The zones of RFC 2822, in hours. Other abbreviations are ambiguous.
   private static let mailZones: [String: Int64] = [
     "EDT": -4, "EST": -5, "CDT": -5, "CST": -6, "MDT": -6, "MST": -7, "PDT": -7, "PST": -8,
   ]

@@ -1,4 +1,4 @@
-/// Days, and the parts of a date, in the proleptic Gregorian calendar.
+/// Dates in the proleptic Gregorian calendar.
 enum Calendar {
   /// Seconds since 1970 of 0001-01-01T00:00:00Z to 9999-12-31T23:59:59Z.
   static let range: ClosedRange<Int64> = -62_135_596_800...253_402_300_799
@@ -46,7 +46,7 @@ enum Calendar {
     }
   }
 
-  /// Division that rounds down.
+  /// Division rounding down.
   static func floor(_ a: Int64, _ b: Int64) -> (quotient: Int64, remainder: Int64) {
     let remainder = a % b
     return remainder < 0 ? (a / b - 1, remainder + b) : (a / b, remainder)
@@ -55,7 +55,7 @@ enum Calendar {
 
 /// Timestamps and durations as text.
 enum TimeText {
-  /// Reads RFC 3339: `2026-01-31T12:00:00.5Z`, `2026-01-31T12:00:00+02:00`.
+  /// Parses RFC 3339: `2026-01-31T12:00:00.5Z`, `2026-01-31T12:00:00+02:00`.
   static func timestamp(_ bytes: UnsafeRawBufferPointer) -> (seconds: Int64, nanoseconds: UInt32)? {
     if let usual = usualTimestamp(bytes) { return usual }
     var at = 0
@@ -111,8 +111,8 @@ enum TimeText {
     return (seconds, nanoseconds)
   }
 
-  /// The form of most logs, `2026-01-31T12:00:00.5Z` with a fraction of up to nine digits or none; nil: another one, or no
-  /// timestamp at all.
+  /// The format of most logs, `2026-01-31T12:00:00.5Z` with a fraction of up to nine digits or none; nil for any other
+  /// text.
   private static func usualTimestamp(_ bytes: UnsafeRawBufferPointer) -> (seconds: Int64, nanoseconds: UInt32)? {
     guard let text = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self), (20...30).contains(bytes.count),
       text[bytes.count - 1] == UInt8(ascii: "Z"), text[4] == UInt8(ascii: "-"), text[7] == UInt8(ascii: "-"),
@@ -189,7 +189,7 @@ enum TimeText {
     ("m", 60_000_000_000), ("h", 3_600_000_000_000),
   ]
 
-  /// Reads `1h30m5.5s`, `-90m`, `0`: nanoseconds, or nil.
+  /// Parses `1h30m5.5s`, `-90m`, `0`: nanoseconds, or nil.
   static func duration(_ bytes: UnsafeRawBufferPointer) -> Int64? {
     var at = 0
     var negative = false

@@ -6,13 +6,13 @@ import Synchronization
 
 /// Offsets of time zones: `+02:00`, `-09:30`, `02:00`, and names of the IANA database.
 ///
-/// The database is read from the system's `zoneinfo` directory, one file a zone, once.
+/// The database is read from the system's `zoneinfo` directory, one file for each zone, once.
 enum TimeZones {
-  /// The offsets of one zone: from each of `starts` on (seconds since 1970) the offset of the same index.
+  /// The offsets of one zone: from each of `starts` on (seconds since 1970), the offset with the same index.
   private struct Zone: Sendable {
     var starts: [Int64]
     var offsets: [Int64]
-    /// Before the first start.
+    /// The offset before the first start.
     var first: Int64
     /// The rule for times after the last start, as in POSIX `TZ`.
     var rule: Rule?
@@ -83,7 +83,7 @@ enum TimeZones {
     return parse(content)
   }
 
-  /// Reads a TZif file (RFC 8536) of version 2 or later.
+  /// Parses a TZif file (RFC 8536) of version 2 or later.
   private static func parse(_ bytes: [UInt8]) -> Zone? {
     func number(_ at: Int, _ size: Int) -> Int64? {
       guard at >= 0, at + size <= bytes.count else { return nil }
@@ -139,7 +139,7 @@ enum TimeZones {
       var month: Int64
       var week: Int64
       var weekday: Int64
-      /// Where the rule gives a day of the year instead: from 0; `skipsLeapDay` counts as if no year had one.
+      /// The day of the year, if the rule gives one: from 0; `skipsLeapDay` counts as if no year had a leap day.
       var dayOfYear: Int64?
       var skipsLeapDay = false
       var second: Int64

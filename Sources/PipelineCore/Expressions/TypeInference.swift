@@ -1,16 +1,16 @@
-/// What is known about type parameters while one expression is checked.
+/// The known type parameters while one expression is checked.
 struct TypeInference {
-  /// What each parameter stands for.
+  /// The type of each parameter.
   var bound: [String: ExpressionType] = [:]
   private var fresh = 0
 
-  /// A type parameter that nobody else has.
+  /// A new type parameter.
   mutating func parameter() -> ExpressionType {
     fresh += 1
     return .param("_\(fresh)")
   }
 
-  /// The types with each of their parameters replaced by a new one, the same for the same name.
+  /// The types with each of their parameters replaced by a new one, the same for equal names.
   mutating func instantiate(_ types: [ExpressionType]) -> [ExpressionType] {
     guard types.contains(where: Self.hasParameter) else { return types }
     var names: [String: ExpressionType] = [:]
@@ -46,7 +46,7 @@ struct TypeInference {
     }
   }
 
-  /// The type with what is known put in; `final` turns unknown parameters into dyn.
+  /// The type with known parameters inserted; `final` replaces unknown parameters by dyn.
   func resolve(_ type: ExpressionType, final: Bool = false) -> ExpressionType {
     switch type {
     case .param(let name):
@@ -70,8 +70,7 @@ struct TypeInference {
     }
   }
 
-  /// Whether a value of type `a` fits where `b` is asked for; what that says of parameters is kept
-  /// only if it does.
+  /// Whether a value of type `a` is accepted as `b`; parameters are bound only if it is.
   mutating func isAssignable(_ a: ExpressionType, _ b: ExpressionType) -> Bool {
     isAssignable([a], [b])
   }
@@ -107,7 +106,7 @@ struct TypeInference {
     case (.object(let fields, _), .map(let key, let value)),
       (.map(let key, let value), .object(let fields, _)):
       guard fits(.string, key) else { return false }
-      // Fields of several types make a map whose values are known only when it runs.
+      // Fields of several types make a map of dyn values.
       let common = fields.first?.type ?? .dyn
       return fits(fields.allSatisfy { $0.type == common } ? common : .dyn, value)
     case (.object(let fields, _), .object(let others, _)):
@@ -132,7 +131,7 @@ struct TypeInference {
     }
   }
 
-  /// Whether `type` can be what the parameter stands for, and whether the parameter was known before.
+  /// Whether `type` can be the parameter's type, and whether the parameter was known before.
   private mutating func bind(
     _ name: String, to type: ExpressionType
   ) -> (valid: Bool, known: Bool) {
@@ -161,11 +160,11 @@ struct TypeInference {
     }
   }
 
-  /// Of two types that fit each other the one that says less.
+  /// Of two compatible types, the more general one.
   static func mostGeneral(_ a: ExpressionType, _ b: ExpressionType) -> ExpressionType {
     if b == .null { return a }
     if a == .null { return b }
-    // Two known shapes: what they have in common is that their keys are text.
+    // Two known object types share only text keys.
     if case .object = a, case .object = b, a != b { return .map(.string, .dyn) }
     return isEqualOrLessSpecific(a, b) ? a : b
   }
@@ -189,7 +188,7 @@ struct TypeInference {
     }
   }
 
-  /// The type of a list or map whose parts have these types: dyn where they do not fit each other.
+  /// The element type of a list or map with parts of these types; dyn if they are incompatible.
   mutating func join(_ a: ExpressionType?, _ b: ExpressionType) -> ExpressionType {
     guard let a else { return b }
     if isAssignable(a, b) { return resolve(Self.mostGeneral(a, b)) }

@@ -2,7 +2,7 @@
   import Glibc
 #endif
 
-/// What a comparison asks, as the set of orders that satisfy it.
+/// A comparison, as the set of orders that satisfy it.
 enum Relation: UInt8 {
   case less = 1
   case equal = 2
@@ -11,7 +11,7 @@ enum Relation: UInt8 {
   case greaterOrEqual = 6
   case notEqual = 13
 
-  /// How the comparison is written.
+  /// The operator's symbol.
   var symbol: String {
     switch self {
     case .less: return "<"
@@ -23,7 +23,7 @@ enum Relation: UInt8 {
     }
   }
 
-  /// The same comparison with its sides exchanged.
+  /// The equivalent comparison with exchanged sides.
   var flipped: Relation {
     switch self {
     case .less: return .greater
@@ -35,19 +35,19 @@ enum Relation: UInt8 {
   }
 }
 
-/// The outcome of an evaluation as a bool, as a byte: false, true, failed.
+/// The outcome of an evaluation as a bool, in a byte: false, true, failed.
 enum Truth {
   static let no: UInt8 = 0
   static let yes: UInt8 = 1
   static let failed: UInt8 = 2
 }
 
-/// How two values stand to each other, one bit each.
+/// The order of two values, one bit each.
 enum Order {
   static let less: UInt8 = 1
   static let equal: UInt8 = 2
   static let greater: UInt8 = 4
-  /// One of them is not a number.
+  /// One of them is NaN.
   static let none: UInt8 = 8
 
   @inline(__always)
@@ -67,10 +67,10 @@ extension Relation {
 }
 
 extension Context {
-  /// Values nest no deeper than this; beyond it two values count as different.
+  /// The deepest comparison; values nested more deeply count as different.
   private static let nesting = 1100
 
-  /// The language's equality: numbers by value across their types, other kinds never alike. Never fails.
+  /// The language's equality: numbers by value across their types, other kinds never equal each other. Never fails.
   func equal(_ a: Value, _ b: Value, depth: Int = 0) -> Bool {
     if a.kind == b.kind {
       switch a.what {
@@ -126,7 +126,7 @@ extension Context {
     return areEqual(left, right, Int(a.length))
   }
 
-  /// Both are numbers.
+  /// Both must be numbers.
   func equalNumbers(_ a: Value, _ b: Value) -> Bool {
     if a.is(.double) || b.is(.double) { return a.asNumber == b.asNumber }
     // An int and a uint, or two of a kind: equal bits mean equal numbers unless the int is negative.
@@ -134,7 +134,7 @@ extension Context {
     return a.payload == b.payload && a.payload >> 63 == 0
   }
 
-  /// Order or equality of two values; ``Truth/failed`` where there is no order between their kinds.
+  /// Order or equality of two values; ``Truth/failed`` if their kinds have no order.
   func compare(_ relation: Relation, _ a: Value, _ b: Value) -> UInt8 {
     switch relation {
     case .equal: return equal(a, b) ? Truth.yes : Truth.no
@@ -162,8 +162,8 @@ extension Context {
     return relation.holds(b.asInt < 0 ? Order.greater : Order.of(a.payload, b.payload))
   }
 
-  /// The comparison of two values of one simple kind, without calls; else more than ``Truth/failed``.
-  /// `relation` is the raw value of a ``Relation``.
+  /// Compares two values of one simple kind without calls; otherwise returns more than ``Truth/failed``. `relation` is
+  /// the raw value of a ``Relation``.
   @inline(__always)
   static func quick(_ relation: UInt8, _ a: Value, _ b: Value) -> UInt8 {
     guard a.kind == b.kind else { return undecided }
@@ -172,7 +172,7 @@ extension Context {
       return relation & Order.of(a.asInt, b.asInt) != 0 ? 1 : 0
     case Value.Kind.string.rawValue:
       guard (a.flags | b.flags) == 0 else { return undecided }
-      // Of two texts that differ the order is not known here.
+      // The order of different texts is not determined here.
       if relation == Relation.equal.rawValue { return equalBytes(a, b) ? 1 : 0 }
       if relation == Relation.notEqual.rawValue { return equalBytes(a, b) ? 0 : 1 }
       return undecided
@@ -197,7 +197,7 @@ extension Context {
     return a.length < b.length ? -1 : a.length > b.length ? 1 : 0
   }
 
-  /// The value under `key` in a map in memory, or absent.
+  /// The value of `key` in a map in memory, or absent.
   func member(of map: Value, _ key: Value) -> Value {
     if key.is(.string), !key.isEscaped {
       for entry in map.entries where entry.key.length == key.length && entry.key.is(.string) {
@@ -216,18 +216,18 @@ extension Value {
   @inline(__always)
   var isNumber: Bool { kind >= Kind.int.rawValue && kind <= Kind.double.rawValue }
 
-  /// The number as a double; the nearest one where it is a large whole number.
+  /// The number as a double; the nearest one for a large whole number.
   @inline(__always)
   var asNumber: Double {
     self.is(.double) ? asDouble : self.is(.int) ? Double(asInt) : Double(asUInt)
   }
 }
 
-/// Finds keys of a large map without looking at each; immutable.
+/// Finds keys of a large map by hash; immutable.
 final class KeyIndex: Sendable {
   private let map: Value
   private let mask: Int
-  /// Open addressing: places in the map, -1 where free.
+  /// Open addressing: indexes in the map, -1 if free.
   private let table: [Int32]
 
   /// `map` must live as long as the index.
@@ -261,7 +261,7 @@ final class KeyIndex: Sendable {
     return nil
   }
 
-  /// Equal values have equal hashes: numbers are hashed by their value.
+  /// Equal values have equal hashes: numbers are hashed by value.
   static func hash(_ value: Value, _ context: Context, depth: Int = 0) -> Int {
     var hasher = Hasher()
     switch value.what {
@@ -271,12 +271,12 @@ final class KeyIndex: Sendable {
     case .string: hasher.combine(bytes: context.plain(value).rawBytes)
     case .bytes: hasher.combine(bytes: value.rawBytes)
     case .list, .map, .jsonList, .jsonMap:
-      // Whatever is deeper counts as alike.
+      // Deeper values count as equal.
       let whole = depth < 100 ? context.expanded(value) : .null
       if whole.is(.list) {
         for element in whole.elements { hasher.combine(hash(element, context, depth: depth + 1)) }
       } else if whole.is(.map) {
-        // In whatever order.
+        // Independent of the order.
         var sum = 0
         for entry in whole.entries {
           var member = Hasher()

@@ -2,7 +2,7 @@
   import Glibc
 #endif
 
-/// Numbers as text.
+/// The text of numbers.
 enum NumberText {
   static func append(_ number: UInt64, to buffer: OutputBuffer) {
     withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 20) { digits in
@@ -22,8 +22,8 @@ enum NumberText {
     append(number.magnitude, to: buffer)
   }
 
-  /// The shortest digits that read back as the same number: `7`, `0.0045`, `1.5e+21`; with an exponent
-  /// below 1e-4 and from 1e6 on.
+  /// The shortest digits that read back as the same number: `7`, `0.0045`, `1.5e+21`; with an exponent below 1e-4 and
+  /// from 1e6 on.
   static func append(_ number: Double, to buffer: OutputBuffer) {
     if number.isNaN { return buffer.append("NaN") }
     if number < 0 || (number == 0 && number.sign == .minus) { buffer.append(0x2D) }
@@ -73,7 +73,7 @@ enum NumberText {
     append(UInt64(exponent.magnitude), to: buffer)
   }
 
-  /// The significant digits of a positive number and where the decimal point stands among them.
+  /// The significant digits of a positive number and the position of the decimal point.
   private static func shortest(_ number: Double) -> (digits: [UInt8], point: Int) {
     var digits: [UInt8] = []
     var point: Int?
@@ -113,9 +113,9 @@ enum NumberText {
   }
 }
 
-/// Values as text.
+/// The text of values.
 enum ValueText {
-  /// What `string(x)` gives, for the kinds that have it; false for others.
+  /// The text of `string(x)` for the kinds that have one; false for others.
   static func append(_ value: Value, to buffer: OutputBuffer, _ context: Context) -> Bool {
     switch value.what {
     case .bool: buffer.append(value.asBool ? "true" : "false")
@@ -131,7 +131,7 @@ enum ValueText {
     return true
   }
 
-  /// The value as a person would write it in an expression, for messages and `%s`-like uses.
+  /// The value as written in an expression, for messages and `%s`.
   static func describe(_ value: Value, into buffer: OutputBuffer, _ context: Context, depth: Int = 0) {
     switch value.what {
     case .string:
@@ -148,6 +148,6 @@ enum ValueText {
 }
 
 enum JSONFailureText {
-  /// The message of an error that a reader of JSON made.
+  /// The message of an error value of a JSON reader.
   static func message(_ error: Value) -> String { JSONFailure(error)?.description ?? "malformed JSON" }
 }

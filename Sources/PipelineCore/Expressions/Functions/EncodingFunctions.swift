@@ -1,5 +1,5 @@
 extension FunctionRegistry {
-  /// Texts that stand for other values.
+  /// Texts that represent other values.
   static let encodings: [FunctionSpec] = [
     FunctionSpec(
       "base64.encode", "Bytes as base64 text, with padding.",
@@ -104,7 +104,7 @@ extension FunctionRegistry {
 }
 
 enum Base64 {
-  /// Standard or URL-safe letters, padding optional; nil for anything else.
+  /// Standard or URL-safe alphabet, padding optional; nil for anything else.
   static func decode(_ text: UnsafeRawBufferPointer) -> [UInt8]? {
     var end = text.count
     while end > 0, text[end - 1] == 0x3D, text.count - end < 2 { end -= 1 }

@@ -14,7 +14,7 @@ extension FunctionRegistry {
     }
   }
 
-  /// Patterns with names for what is well known.
+  /// Grok patterns.
   static let grok: [FunctionSpec] = [
     FunctionSpec(
       "grok", "The fields that a grok pattern, or the first of several that matches, finds in a text.",
@@ -85,13 +85,13 @@ extension FunctionRegistry {
     prepared(constants, .common, definitions: nil) { arguments, patterns in redactText(arguments, patterns[0]) }
   }
 
-  /// Compiles constant patterns once. `definitions` is the index of the argument that has some.
+  /// Compiles constant patterns once. `definitions` is the index of the argument with definitions.
   private static func prepared(
     _ constants: FunctionOverload.Constants, _ naming: GrokPattern.Naming, definitions: Int? = 2,
     _ body: @escaping @Sendable (Arguments, [GrokPattern]) -> Value
   ) -> FunctionOverload.Preparation {
     let shared = constants.patterns.isEmpty ? [] : [constants.patterns]
-    /// What compiles them while running; it is handed what the file defines.
+    /// Compiles patterns at run time, with the file's definitions.
     let later = FunctionOverload.Preparation.body { arguments in
       compiled(arguments, shared, naming, definitions: definitions) { body(arguments, $0) }
     }
@@ -119,7 +119,7 @@ extension FunctionRegistry {
     return .body { body($0, ready) }
   }
 
-  /// The patterns of a map; `plain` makes texts readable as they are.
+  /// The patterns of a map; `plain` resolves escapes in texts.
   private static func definitions(
     _ map: Value, _ plain: (Value) -> Value
   ) -> Result<GrokDefinitions, GrokPattern.Fault> {
@@ -139,7 +139,7 @@ extension FunctionRegistry {
     return .success(GrokDefinitions(patterns))
   }
 
-  /// Calls `body` with the patterns that are computed while running.
+  /// Calls `body` with patterns computed at run time.
   private static func compiled(
     _ arguments: Arguments, _ shared: [GrokDefinitions], _ naming: GrokPattern.Naming, definitions: Int? = 2,
     _ body: ([GrokPattern]) -> Value
@@ -184,7 +184,7 @@ extension FunctionRegistry {
       .invalidArgument, arguments[0], patterns.count == 1 ? "the text does not match" : "no pattern matches the text")
   }
 
-  /// The map of what was found of some fields.
+  /// The map of the matched fields.
   private static func members(
     _ fields: [(key: Int, shape: GrokPattern.Shape)], _ grok: GrokPattern, _ groups: UnsafeMutableBufferPointer<Int>,
     _ text: Value, _ context: Context
@@ -209,7 +209,7 @@ extension FunctionRegistry {
         }
         if value.isAbsent { continue }
         if !others.isEmpty {
-          // Nothing that has matched is lost.
+          // Earlier matches of the field are kept.
           let all = context.elements(others.count + 1)
           all[0] = value
           for (index, other) in others.enumerated() { all[index + 1] = other }
@@ -275,7 +275,7 @@ extension FunctionRegistry {
           copied = whole[1]
           at = whole[1]
         } else {
-          // Nothing is there to hide.
+          // An empty match hides nothing.
           at = whole[1] + (whole[1] < text.count ? CodePoints.length(at: whole[1], in: text) : 1)
         }
         if buffer.count > ExpressionLimits.stringBytes { return }
@@ -325,6 +325,6 @@ extension FunctionRegistry {
 }
 
 extension UnsafeRawBufferPointer {
-  /// With the letters A to Z in lower case.
+  /// The bytes with the letters A to Z in lower case.
   fileprivate var lowered: [UInt8] { map { $0 >= 0x41 && $0 <= 0x5A ? $0 | 0x20 : $0 } }
 }

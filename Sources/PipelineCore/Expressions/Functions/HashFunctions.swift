@@ -1,10 +1,10 @@
 import CDigest
 
-/// The ways of `hash` and `hmac`.
+/// The algorithms of `hash` and `hmac`.
 enum Digest: String, CaseIterable {
   case md5, sha1, sha224, sha256, sha384, sha512, crc32, xxh3, fnv1a
 
-  /// The ways that take a key.
+  /// The algorithms with a key.
   static let keyed: [Digest] = [.md5, .sha1, .sha224, .sha256, .sha384, .sha512]
 
   init?(_ name: Value) {
@@ -12,7 +12,7 @@ enum Digest: String, CaseIterable {
     self.init(rawValue: String(decoding: name.rawBytes, as: UTF8.self))
   }
 
-  /// How the library numbers it.
+  /// The number of the algorithm in the library.
   private var number: Int32? {
     switch self {
     case .md5: Int32(RX_MD5)
@@ -25,7 +25,7 @@ enum Digest: String, CaseIterable {
     }
   }
 
-  /// The digest, or nil where the system's library refuses the algorithm.
+  /// The digest, or nil if the system's library rejects the algorithm.
   func of(_ bytes: UnsafeRawBufferPointer) -> [UInt8]? {
     switch self {
     case .crc32: return Self.bigEndian(UInt64(rx_crc32(bytes.baseAddress, bytes.count)), 4)
@@ -56,7 +56,7 @@ enum Digest: String, CaseIterable {
     return hash
   }
 
-  /// Why there is no such way, and which may be meant.
+  /// The fault of an unknown algorithm, with a suggestion.
   static func fault(_ name: Value, among known: [Digest]) -> (message: String, help: String) {
     let name = String(decoding: name.rawBytes, as: UTF8.self)
     let names = known.map(\.rawValue)
@@ -66,7 +66,7 @@ enum Digest: String, CaseIterable {
 }
 
 extension FunctionRegistry {
-  /// Fixed-length values that depend only on the input.
+  /// Digests of the input.
   static let hashes: [FunctionSpec] = [
     FunctionSpec(
       "hash", "The hash of a text or of bytes, in hexadecimal digits.",
@@ -141,7 +141,7 @@ extension FunctionRegistry {
 
   // MARK: UUIDs
 
-  /// The namespaces of RFC 9562 by name: they differ in one byte.
+  /// The namespaces of RFC 9562 by name; they differ in one byte.
   private static let namespaces: [(name: String, byte: UInt8)] = [
     ("dns", 0x10), ("url", 0x11), ("oid", 0x12), ("x500", 0x14),
   ]

@@ -1,5 +1,5 @@
 extension FunctionRegistry {
-  /// Every function and macro, in the order in which the reference shows them.
+  /// Every function and macro, in the order of the reference.
   public static let families: [Family] = [
     Family(title: "Basics", summary: "What every expression needs.", functions: standard),
     Family(

@@ -1,5 +1,5 @@
 extension FunctionRegistry {
-  /// What looks like a call and is known to the parser, so that the checker never finds it by name.
+  /// The macros: they look like calls, but the parser handles them, so the checker never finds them by name.
   static let macros: [FunctionSpec] = [
     FunctionSpec(
       macro: "has", "Whether a field is there.", forms: ["has(map.field) -> bool"],

@@ -1,7 +1,7 @@
 extension FunctionRegistry {
   private static let anyMap = ExpressionType.map(.dyn, .dyn)
 
-  /// Maps, which the language itself can build but not edit.
+  /// Maps, which the language can build but not edit.
   static let maps: [FunctionSpec] = [
     FunctionSpec(
       "merge", "One map with the entries of both; where both have a key the second's value counts.",
@@ -47,7 +47,7 @@ extension FunctionRegistry {
       Array(arguments[0].entries) + Array(arguments[1].entries), replaces: true)
   }
 
-  /// Maps nest no deeper than this in what functions build.
+  /// The deepest nesting of maps built by functions.
   private static let nesting = 500
 
   private static func mergeDeep(_ a: Value, _ b: Value, _ context: Context, depth: Int) -> Value {
@@ -77,7 +77,7 @@ extension FunctionRegistry {
     return Value(kind: .map, pointer: target.baseAddress, length: target.count)
   }
 
-  /// The map with the maps in it opened: their keys are joined by `separator`.
+  /// The map with nested maps flattened: their keys are joined by `separator`.
   static func flatten(_ map: Value, separator: Value, _ context: Context) -> Value {
     var members: [Entry] = []
     var path = [UInt8]()

@@ -62,7 +62,7 @@ extension FunctionRegistry {
     shift("math.bitShiftRight", "The bits moved to the right; zeros come in.", ("1024, 2", "256")) { $0 >> $1 },
   ]
 
-  /// Numbers of one type have an extreme of that type; of others only the evaluation knows.
+  /// Numbers of one type have an extreme of that type; otherwise the type is known only at run time.
   private static func extremes(_ relation: Relation) -> [FunctionOverload] {
     let each: FunctionOverload.Body = {
       extreme(UnsafeBufferPointer(start: $0.values, count: $0.count), relation, $0.context)

@@ -1,4 +1,4 @@
-/// An IP address: 4 or 16 bytes. An IPv4 address written as IPv6 is the IPv4 address.
+/// An IP address: 4 or 16 bytes. An IPv4 address mapped to IPv6 is the IPv4 address.
 struct IPAddress: Equatable {
   var bytes: [UInt8]
 
@@ -7,7 +7,7 @@ struct IPAddress: Equatable {
 
   init(bytes: [UInt8]) { self.bytes = bytes }
 
-  /// Reads an address without zone; the mixed form of a mapped IPv4 address is refused.
+  /// Parses an address without zone; rejects the mixed notation of a mapped IPv4 address.
   init?(_ text: UnsafeRawBufferPointer) {
     guard text.count <= 45 else { return nil }
     if let v4 = Self.v4(text) {
@@ -141,7 +141,7 @@ struct IPAddress: Equatable {
   }
 }
 
-/// A range of IP addresses: an address and how many of its first bits count.
+/// A range of IP addresses: an address and the length of its prefix.
 struct IPRange: Equatable {
   var address: IPAddress
   var prefix: Int
@@ -179,8 +179,8 @@ extension FunctionRegistry {
   private static let ipType = ExpressionType.abstract("net.IP", [])
   private static let cidrType = ExpressionType.abstract("net.CIDR", [])
 
-  /// Addresses, after the network extension of the language. An address is carried as its canonical
-  /// text, so it is written out as a text, too.
+  /// Addresses, after the network extension of the language. An address is represented by its canonical text, so it is
+  /// also written as text.
   static let network: [FunctionSpec] = [
     FunctionSpec(
       "ip", "An IP address from text, or the address of a range.",
@@ -287,7 +287,7 @@ extension FunctionRegistry {
     return value
   }
 
-  /// The value was made by `make`.
+  /// The value must come from `make`.
   private static func address(_ value: Value) -> IPAddress {
     IPAddress(value.rawBytes) ?? IPAddress(bytes: [0, 0, 0, 0])
   }

@@ -1,8 +1,8 @@
 extension FunctionRegistry {
   private static let t = ExpressionType.param("T")
 
-  /// Values that may be absent. `or` and `orValue` evaluate their argument only when it is needed;
-  /// `optional.try` is the one function that is called with a failure.
+  /// Optional values. `or` and `orValue` evaluate their argument only if needed; `optional.try` is the only function
+  /// that receives a failure.
   static let optionals: [FunctionSpec] = [
     FunctionSpec(
       "optional.of", "An optional that holds the value.",
@@ -55,7 +55,7 @@ extension FunctionRegistry {
 }
 
 extension Value {
-  /// Whether it is null, zero, false, empty or an optional without a value.
+  /// Whether the value is null, zero, false, empty or an optional without a value.
   var isZero: Bool {
     switch what {
     case .null, .absent: return true

@@ -2,7 +2,7 @@ extension FunctionRegistry {
   private static let row = ExpressionType.list(.string)
   private static let fields = ExpressionType.map(.string, .dyn)
 
-  /// Texts that hold fields.
+  /// Texts that contain fields.
   static let parsing: [FunctionSpec] = [
     FunctionSpec(
       "parseCsv", "The rows of comma-separated values (RFC 4180), each a list of texts or, with a header, a map.",
@@ -144,9 +144,9 @@ extension FunctionRegistry {
   }
 }
 
-/// Texts of URLs.
+/// Percent-encoding of URLs.
 enum URLText {
-  /// The bytes with their %-escapes resolved; what is no escape stays.
+  /// The bytes with %-escapes resolved; invalid escapes stay.
   static func decode(_ text: UnsafeRawBufferPointer, plusIsSpace: Bool = false) -> [UInt8] {
     var out: [UInt8] = []
     out.reserveCapacity(text.count)
@@ -166,14 +166,14 @@ enum URLText {
   }
 }
 
-/// The parts of a URL (RFC 3986), each a part of the text.
+/// The parts of a URL (RFC 3986), as parts of the text.
 private struct URLParts {
   private var members: [(key: Value, value: Value)] = []
   private let context: Context
 
   var value: Value { context.arena.map(members) }
 
-  /// Nil where the text is no URL with a scheme.
+  /// Nil if the text is no URL with a scheme.
   init?(_ url: Value, _ context: Context) {
     self.context = context
     let text = url.rawBytes
@@ -251,9 +251,9 @@ private struct URLParts {
 
 /// Reads `key=value` pairs.
 private struct PairReader {
-  /// Between pairs; empty: white space.
+  /// The separator between pairs; empty: white space.
   var between: [UInt8] = []
-  /// Between key and value.
+  /// The separator between key and value.
   var within: [UInt8] = [UInt8(ascii: "=")]
   private var members: [Entry] = []
   private var known: Set<[UInt8]> = []
@@ -355,7 +355,7 @@ private struct CSVReader {
   private var firstRowNames = false
   private var names: [Value]?
 
-  /// Takes the options; says what is wrong with them.
+  /// Reads the options; returns an error message.
   mutating func set(_ options: Value, _ context: Context) -> String? {
     for entry in options.entries {
       let value = context.argument(entry.value)
@@ -401,7 +401,7 @@ private struct CSVReader {
         continue
       }
       fields.removeAll(keepingCapacity: true)
-      // One row.
+      // Reads one row.
       while true {
         count += 1
         guard count <= ExpressionLimits.parts, context.hasRoom else { return context.failure(.tooLarge) }
@@ -450,12 +450,12 @@ private struct CSVReader {
     return context.arena.list(rows)
   }
 
-  /// The field whose quote opens at `start`, and the place behind its closing quote.
+  /// The field whose opening quote is at `start`, and the offset after its closing quote.
   private func quoted(
     _ text: UnsafeRawBufferPointer, _ start: Int, _ context: Context
   ) -> (Value, next: Int)? {
     var at = start + 1
-    // Quotes that are doubled: what comes before them is copied.
+    // Doubled quotes: the text before them is copied.
     var copy: [UInt8] = []
     var from = at
     while at < text.count {

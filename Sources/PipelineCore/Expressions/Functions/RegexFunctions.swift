@@ -23,14 +23,14 @@ extension FunctionRegistry {
       ], examples: [("regex.extractAll('a1b22', r'\\d+')", "['1', '22']")]),
   ]
 
-  /// With a constant pattern nothing is compiled while running.
+  /// A constant pattern is compiled once.
   private static func prepared(
     _ body: @escaping @Sendable (Arguments, Pattern) -> Value
   ) -> FunctionOverload.Prepare {
     { constants in
       guard let source = constants[1], source.is(.string), source.flags == 0 else { return .none }
       let pattern = Pattern(source.rawBytes)
-      // `check` reports a pattern that is malformed, at its place.
+      // `check` reports an invalid pattern at its location.
       return pattern.failure == nil ? .body { body($0, pattern) } : .none
     }
   }
@@ -66,7 +66,7 @@ extension FunctionRegistry {
     return (pattern, .absent)
   }
 
-  /// Calls `body` with what each match yields until it says no more; an error if the pattern is unusable.
+  /// Calls `body` with each match until it returns false; an error if the pattern is invalid.
   private static func matches(
     _ arguments: Arguments, _ known: Pattern?, _ body: (Value) -> Bool
   ) -> Value? {

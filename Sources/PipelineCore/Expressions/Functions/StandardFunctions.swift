@@ -3,7 +3,7 @@ extension FunctionRegistry {
   private static let k = ExpressionType.param("K")
   private static let v = ExpressionType.param("V")
 
-  /// Sizes, texts and patterns of the language itself.
+  /// Sizes, texts and patterns of the language.
   static let standard: [FunctionSpec] = [
     FunctionSpec(
       "size", "The number of code points, bytes, elements or entries.",
@@ -216,7 +216,7 @@ extension Context {
 }
 
 extension NumberText {
-  /// Decimal digits with an optional sign, nothing else.
+  /// Decimal digits with an optional sign.
   static func int(_ bytes: UnsafeRawBufferPointer) -> Int64? {
     guard let first = bytes.first else { return nil }
     let negative = first == 0x2D

@@ -255,7 +255,7 @@ extension FunctionRegistry {
 }
 
 extension Arguments {
-  /// The byte offset of the code point whose number is an argument; nil if the text has fewer.
+  /// The byte offset of the code point with this index; nil if the text has fewer.
   func position(_ index: Int, in text: UnsafeRawBufferPointer) -> Int? {
     guard self[index].asInt >= 0, let number = Int(exactly: self[index].asInt) else { return nil }
     return CodePoints.offset(of: number, in: text)

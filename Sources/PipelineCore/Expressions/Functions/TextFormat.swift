@@ -107,7 +107,7 @@ enum TextFormat {
     return nil
   }
 
-  /// What `%s` writes.
+  /// The output of `%s`.
   private static func text(
     _ value: Value, _ buffer: OutputBuffer, _ context: Context, depth: Int
   ) -> Value? {

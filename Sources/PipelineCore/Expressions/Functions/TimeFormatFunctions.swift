@@ -2,7 +2,7 @@ extension FunctionRegistry {
   private static let formDetails =
     "The form is a name or directives of strftime. Names: `rfc3339`, `iso8601`, `rfc1123` (as in HTTP), `rfc2822`, `rfc850`, `clf` (access logs), `ansic`, `syslog`, `unix`, `unixMillis`, `unixMicros`, `unixNanos`. Directives: `%Y %y %m %d %e %j %b %B %a %A %H %I %k %l %M %S %p %P %z %:z %Z %s %F %T %R %D %r %c %n %t %%`, with `%L`, `%f` and `%N` for the fraction of the second as 3, 6 and 9 digits, and only to write `%C %G %g %V %U %W %u %w`. Names of days and months are English."
 
-  /// Points in time as text in any form.
+  /// Timestamps as text in any format.
   static let timeFormats: [FunctionSpec] = [
     FunctionSpec(
       "parseTime", "The point in time that a text in some form stands for.",
@@ -46,7 +46,7 @@ extension FunctionRegistry {
       ], details: "\(formDetails) `%Z` is `UTC` or the offset."),
   ]
 
-  /// `reading`: how many arguments a call that reads has, 0 for one that writes.
+  /// `reading`: the number of arguments of a call that parses, 0 for one that formats.
   private static func formFault(_ constants: FunctionOverload.Constants, reading: Int) -> FunctionOverload.Preparation {
     if let zone = constants.count > 2 ? constants[2] : nil, zone.is(.string),
       TimeZones.offset(of: String(decoding: zone.rawBytes, as: UTF8.self), at: 0) == nil

@@ -25,10 +25,10 @@ extension FunctionRegistry {
     },
   ]
 
-  /// A timestamp on the clock of its zone.
+  /// A timestamp in its zone's local time.
   private struct Moment {
     var days: Int64
-    /// Within the day.
+    /// The second of the day.
     var second: Int64
     var nanoseconds: Int64
     var date: Calendar.Date { Calendar.date(days: days) }
