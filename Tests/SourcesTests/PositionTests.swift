@@ -128,10 +128,11 @@ import Testing
     var wanted: [String: [String]] = [:]
     var seen: [String: [String]] = [:]
     func file(_ text: String) -> String { String(text.dropFirst().prefix(1)) }
-    func write(_ name: String, _ count: Int) {
+    // What is written to `a.log` behind its renaming is of another file.
+    func write(_ name: String, _ count: Int, to path: String? = nil) {
       for _ in 0..<count {
         let text = "\(name)\(wanted[name]?.count ?? 0)"
-        scratch.append(text + "\n", to: "\(name).log")
+        scratch.append(text + "\n", to: "\(path ?? name).log")
         wanted[name, default: []].append("\"\(text)\"")
       }
     }
@@ -140,7 +141,8 @@ import Testing
     for round in 0..<4 {
       let sink = GatedSink()
       let running = try pipeline(yaml, sink, events: random.pick([1, 3, .max]), restoring: state)
-      for name in ["a", "b"] { write(name, 1 + random.below(9)) }
+      write(round < 2 ? "a" : "e", 1 + random.below(9), to: "a")
+      write("b", 1 + random.below(9))
       let all = wanted.values.reduce(0) { $0 + $1.count }
       left = all - seen.values.reduce(0) { $0 + $1.count }
       #expect(running.run { sink.held.count >= left })
@@ -153,7 +155,7 @@ import Testing
         sink.held.acknowledge(random.below(sink.held.turns.count))
       }
       state = try #require(acknowledgedState(running))
-      for name in ["a", "b", "d"] {
+      for name in ["a", "b", "d", "e"] {
         let turns = sink.held.turns.filter { $0.texts.first.map(file) == name }
         seen[name, default: []] += turns.prefix { $0.isAcknowledged }.flatMap(\.texts)
       }
@@ -228,15 +230,17 @@ import Testing
 
   /// When a checkpoint is acknowledged, the sink's file holds all that turns had taken by then; going on from any one gives every line
   /// once behind that.
-  @Test func aSettledCheckpointIsInTheFile() throws {
+  @Test(arguments: ["{ scan: { start: 0, next: running + 1 } }", "{ map: event.n + 1 }"])
+  func acknowledgedCheckpointsAreInTheFile(_ chain: String) throws {
     for number in 0..<20_000 { scratch.append("{\"n\":\(number)}\n", to: "in") }
     let yaml = """
       sources: { in: { file: { path: '\(scratch("in"))', decode: ndjson } } }
-      signals: { counted: { from: in, chain: [ { scan: { start: 0, next: running + 1 } } ] } }
+      signals: { counted: { from: in, chain: [ \(chain) ] } }
       sinks: { out: { from: counted, file: '\(scratch("out"))' } }
       """
     let first = try RealPipeline(yaml) {
       $0.reading.blockBytes = 1000
+      $0.reading.startsAllThreads = true
       $0.executor.limits.events = 200
     }
     let found = Mutex<[(lines: Int, state: [UInt8])]>([])

@@ -17,7 +17,7 @@ import Testing
 
   private static let steps = [
     "{ delay: 4ms }", "{ throttle: 2ms }", "{ bufferWithTime: 9ms }", "{ bufferWithCount: 3 }",
-    "{ scan: { start: 0, next: running + 1 } }", "{ window: { every: 10ms } }",
+    "{ scan: { start: 0, next: running + 1 } }",
     "{ groupBy: { key: '1', chain: [ { delay: 3ms } ] } }",
     "{ flattenMap: { policy: concat, signal: { values: { list: [1, 2], every: 2ms }, chain: [ { map: '[outer, event]' } ] } } }",
     "{ flattenMap: { signal: { from: { http: { url: 'http://ask.example/', decode: json } }, chain: [ { map: '[outer, event]' } ] } } }",
@@ -71,17 +71,21 @@ import Testing
     return (probe, shop)
   }
 
-  @Test(arguments: 0..<150 as Range<UInt64>)
-  func everyRowComesOnce(_ seed: UInt64) throws {
-    var random = SplitMix(seed)
-    let yaml = yaml(&random)
-    let end: Int64 = 150
-    let whole = try run(yaml, [], until: end)
-    var cuts: [Int64] = []
-    for _ in 0...random.below(4) { cuts.append((cuts.last ?? 0) + 1 + Int64(random.below(30))) }
-    let parts = try run(yaml, cuts, until: end)
-    #expect(parts.probe == whole.probe, "seed \(seed), suspended at \(cuts) ms\n\(yaml)")
-    #expect(parts.shop == whole.shop, "seed \(seed), suspended at \(cuts) ms\n\(yaml)")
-    #expect(!whole.probe.isEmpty || yaml.contains("bufferWith") || yaml.contains("throttle"))
+  @Test(arguments: 0..<8 as Range<UInt64>)
+  func everyRowComesOnce(_ part: UInt64) throws {
+    var busy = 0
+    for seed in stride(from: part, to: 200, by: 8) {
+      var random = SplitMix(seed)
+      let yaml = yaml(&random)
+      let end: Int64 = 150
+      let whole = try run(yaml, [], until: end)
+      var cuts: [Int64] = []
+      for _ in 0...random.below(4) { cuts.append((cuts.last ?? 0) + 1 + Int64(random.below(30))) }
+      let parts = try run(yaml, cuts, until: end)
+      #expect(parts.probe == whole.probe, "seed \(seed), suspended at \(cuts) ms\n\(yaml)")
+      #expect(parts.shop == whole.shop, "seed \(seed), suspended at \(cuts) ms\n\(yaml)")
+      if whole.probe.count > 2 { busy += 1 }
+    }
+    #expect(busy > 10)
   }
 }
