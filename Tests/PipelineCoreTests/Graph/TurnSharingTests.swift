@@ -134,7 +134,7 @@ import Testing
     #expect(log.all == ["inner", "batch", "rest"])
   }
 
-  /// The events of a batch are settled together, in the last of its turns.
+  /// The events of a batch are acknowledged together, in the last of its turns.
   @Test func theRestBelongsToTheSameEvents() {
     let executor = executor
     let log = log
@@ -149,7 +149,7 @@ import Testing
     _ = executor.runOne()
     #expect(log.all == ["rest"])
     _ = executor.runOne()
-    #expect(log.all == ["rest", "end", "settled"])
+    #expect(log.all == ["rest", "end", "acknowledged"])
   }
 
   @Test(arguments: [nil, "the disk is full"] as [String?])
