@@ -31,21 +31,30 @@ class Counter:
     def name(self):
         return "perf" if self.by_perf else "valgrind"
 
-    def count(self, command, environment=None):
-        """Instructions of one run, of the program itself, not of the kernel."""
-        environment = {**os.environ, **(environment or {})}
+    def counted(self, command):
+        """The command that runs another one and says on standard error how many instructions it took."""
         if self.by_perf:
-            done = subprocess.run(["perf", "stat", "-x,", "-e", "instructions:u", *command],
-                                  env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-            found = re.search(r"^(\d+),", done.stderr, re.M)
-        else:
-            done = subprocess.run(
-                ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null", *command],
-                env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-            found = re.search(r"I\s+refs:\s+([\d,]+)", done.stderr)
-        if done.returncode != 0 or not found:
-            raise Fault(f"{command[0]} could not be counted: {done.stderr[-500:]}")
+            return ["perf", "stat", "-x,", "-e", "instructions:u", *command]
+        return ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null", *command]
+
+    def found(self, command, code, noise):
+        """Instructions of a counted run that has ended, of the program itself, not of the kernel."""
+        found = re.search(r"^(\d+)," if self.by_perf else r"I\s+refs:\s+([\d,]+)", noise, re.M)
+        if code != 0 or not found:
+            raise Fault(f"{command[0]} could not be counted: {noise[-500:]}")
         return int(found[1].replace(",", ""))
+
+    def count(self, command, environment=None):
+        done = subprocess.run(
+            self.counted(command), env={**os.environ, **(environment or {})}, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE, text=True)
+        return self.found(command, done.returncode, done.stderr)
+
+    def of_events(self, program):
+        """Instructions of rxd for each event; `program` gives its arguments and environment for so many events."""
+        few, many = (self.count([self.rxd, "--quiet", *arguments], environment)
+                     for arguments, environment in map(program, (FEW, MANY)))
+        return (many - few) / (MANY - FEW)
 
     def per_event(self, workload):
         """(rxd, reference) instructions for each event; the reference is None for `cat`."""
@@ -65,7 +74,8 @@ class Counter:
         return (ours[1] - ours[0]) / events, (theirs[1] - theirs[0]) / events if theirs else None
 
 
-def table(bench, chosen):
+def table(bench, chosen, programs):
+    """`programs`: by their names, what else is counted: it takes the bench and a `Counter`."""
     counter = Counter(bench)
     for workload in chosen:  # Made before several ask for it at once.
         for events in (FEW, MANY):
@@ -78,4 +88,7 @@ def table(bench, chosen):
     for workload, (ours, theirs) in zip(chosen, counts):
         say(f"{workload.name:<19}{ours:>9.0f}" + (f"{theirs:>9.0f}{100 * theirs / ours:>7.0f}%" if theirs else ""))
         figures[workload.name] = {"rxd": ours, "reference": theirs}
+    for name, program in programs.items():
+        figures[name] = {"rxd": program(bench, counter)}
+        say(f"{name:<19}{figures[name]['rxd']:>9.0f}")
     return {"by": counter.name, "workloads": figures}

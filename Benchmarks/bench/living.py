@@ -254,6 +254,25 @@ def requests(bench, seconds=3, connections=64, rounds=3):
     return figures
 
 
+def counted_requests(bench, counter, seconds=5, connections=64):
+    """Instructions for each request of W11, beyond those of a server that nobody asks."""
+    def run(seconds):
+        output, port = bench.file("w11.counted"), free_port()
+        command = counter.counted([counter.rxd, "--quiet", pipeline("w9-ingest")])
+        requests = 0
+        with Watched(command, {"BENCH_PORT": str(port), "BENCH_OUTPUT": output}) as server:
+            wait_for_port(port, server)
+            if seconds:
+                done = subprocess.run([bench.program("kept"), str(port), str(connections), str(seconds)],
+                                      capture_output=True, text=True, check=True)
+                requests = json.loads(done.stdout)["requests"]
+        remove(output)
+        return counter.found(command, server.child.returncode, server.noise), requests
+
+    (idle, _), (busy, requests) = run(0), run(seconds)
+    return (busy - idle) / requests
+
+
 # Events a request, events, requests at once, compression, milliseconds that the server takes, rounds.
 SENDING = (
     (1, 5_000, 1, "none", 0, 3),

@@ -101,9 +101,9 @@ def files(bench):
     return {f"{what}, {cores}": one for (what, cores), one in figures.items()}
 
 
-def fan(bench):
-    """W18: twenty filters on one input, each into a file of its own."""
-    data, path = bench.generate("events", 1_000_000), bench.file("w18-fan.yaml")
+def fan_pipeline(bench):
+    """The pipeline file of W18, and of each sink its name, its condition and that of mawk."""
+    path = bench.file("w18-fan.yaml")
     conditions = [(f"service-{at}", f"event.service == '{service}'", f'"service":"{service}","upstream"')
                   for at, service in enumerate(SERVICES)]
     conditions += [(f"status-{status}", f"event.status == {status}", f"{STATUS}{status},") for status in STATUSES]
@@ -112,6 +112,13 @@ def fan(bench):
         for name, condition, _ in conditions:
             file.write(f"  {name}: {{ from: requests, chain: [ {{ filter: \"{condition}\" }} ],"
                        f" file: {{ path: \"${{BENCH_OUTPUT}}/{name}\", encode: ndjson }} }}\n")
+    return path, conditions
+
+
+def fan(bench):
+    """W18: twenty filters on one input, each into a file of its own."""
+    data = bench.generate("events", 1_000_000)
+    path, conditions = fan_pipeline(bench)
 
     def ours(out):
         return [bench.rxd, "--quiet", path], {"BENCH_INPUT": data, "BENCH_OUTPUT": out}
@@ -126,9 +133,8 @@ def fan(bench):
     return {f"{what}, {cores}": one for (what, cores), one in figures.items()}
 
 
-def pipelines(bench):
-    """W19: a hundred pipelines in one process, each with a file of its own, and one over the same files."""
-    directory = split(bench, 500_000, 5000)
+def pipeline_files(bench, directory):
+    """For each file of a directory a pipeline of its own: their names, and the directory of the pipelines."""
     names = sorted(os.listdir(directory))
     sources = fresh(bench, "w19-pipelines")
     for name in names:
@@ -136,6 +142,13 @@ def pipelines(bench):
             file.write(f"name: {name}\nsources: {{ requests: {{ file: {{ path: {directory}/{name}, decode: ndjson }} }} }}\n"
                        "sinks: { out: { from: requests, chain: [ { filter: event.status >= 500 } ],"
                        f" file: {{ path: \"${{BENCH_OUTPUT}}/{name}\", encode: ndjson }} }} }}\n")
+    return names, sources
+
+
+def pipelines(bench):
+    """W19: a hundred pipelines in one process, each with a file of its own, and one over the same files."""
+    directory = split(bench, 500_000, 5000)
+    names, sources = pipeline_files(bench, directory)
     figures = {}
     for what, command in ((f"{len(names)} pipelines", [bench.rxd, "--quiet", sources]),
                           ("one pipeline", pipeline(bench, "w17-files"))):
@@ -154,6 +167,24 @@ def pipelines(bench):
     say(f"{'':<15}{verdict([('MB', figures[f'{len(names)} pipelines']['peak'] / 1e6, 100, True)])}")
     shutil.rmtree(bench.file("w19.out"), ignore_errors=True)
     return figures
+
+
+def counted_files(bench, counter):
+    return counter.of_events(lambda events: (
+        [os.path.join(PIPELINES, "w17-files.yaml")],
+        {"BENCH_INPUT": split(bench, events, 100) + "/*.ndjson",
+         "BENCH_OUTPUT": os.path.join(fresh(bench, "counted.out"), "errors")}))
+
+
+def counted_fan(bench, counter):
+    return counter.of_events(lambda events: (
+        [fan_pipeline(bench)[0]],
+        {"BENCH_INPUT": bench.generate("events", events), "BENCH_OUTPUT": fresh(bench, "counted.out")}))
+
+
+def counted_pipelines(bench, counter):
+    return counter.of_events(lambda events: (
+        [pipeline_files(bench, split(bench, events, 1000))[1]], {"BENCH_OUTPUT": fresh(bench, "counted.out")}))
 
 
 ALL = {"w17-files": files, "w18-fan": fan, "w19-pipelines": pipelines}
