@@ -443,6 +443,8 @@ public struct File: SourceComponent {
       guard !isClosed else { return }
       let input = input(of: block)
       guard let decoder = input.decoder, let origin = input.origin else { return }
+      // The rest of another file's block may be sent in this turn, too.
+      if begun != nil { beginPiece() }
       piece = input
       take(block.lines.slab, offset: block.lines.offset, isLast: false, by: decoder, origin: origin)
       if isBatchDone { return end(block, input) }

@@ -117,7 +117,8 @@ public struct Stdin: SourceComponent {
 
     override func beginPiece() { beginPiece(of: sent) { [self] in unsentOffset ?? decodingPosition.offset } }
 
-    /// Takes one after the other. Where the rows of a piece need further turns, what is behind it waits for the last of them.
+    /// Takes the pieces one after the other. If the rows of a piece need further turns, the next piece waits for the
+    /// last of them.
     private func take(_ pieces: ArraySlice<DecodedPiece>) {
       if !isClosed { beginPiece() }
       var rest = pieces

@@ -23,10 +23,12 @@ extension Execution {
   ///   - keeping: Whether the events that a sink holds are part of the state.
   ///   - positions: With `.acknowledged`, sources go on in front of the first event that is not acknowledged. Steps have seen the events
   ///     behind it and see them again, so this fits pipelines whose steps keep nothing; ``checkpoint(_:)`` fits all.
+  ///     Nil, too, while not everything is acknowledged that a source has sent which has ended: an older state holds still.
   public func saveState(
     keeping: (SinkPlan) -> Bool = { _ in true }, positions: SavedPositions = .taken
   ) -> [UInt8]? {
-    draftState(keeping: keeping, positions: positions).map(finishState)
+    if positions == .acknowledged, hasUnacknowledgedEnd { return nil }
+    return draftState(keeping: keeping, positions: positions).map(finishState)
   }
 
   /// What became of a checkpoint.

@@ -125,6 +125,8 @@ public final class Execution {
   private(set) var justClosed: [RunningSource] = []
   /// What notes down where the pieces of this turn end.
   private var endingPieces: [() -> Void] = []
+  /// Sources that have ended and whose last pieces may not be acknowledged.
+  private var endedSources: [() -> Bool] = []
   /// The state at the moment of failure, until the end of that turn.
   private var draft: StateDraft?
   /// Reasons that were logged once: by step and code and, for conditions, by path.
@@ -469,6 +471,16 @@ public final class Execution {
       for sink in sinks where sink.isOpen { if let fault = sink.audit?.fault() { reportSink(fault) } }
     }
   }
+
+  /// A source has ended with a piece: `isAcknowledged` tells whether everything that it sent is acknowledged.
+  func ended(_ isAcknowledged: @escaping () -> Bool) {
+    guard outcome == nil else { return }
+    endedSources.removeAll { $0() }
+    endedSources.append(isAcknowledged)
+  }
+
+  /// Whether a source has ended and not everything that it sent is acknowledged.
+  var hasUnacknowledgedEnd: Bool { endedSources.contains { !$0() } }
 
   /// Calls `body` at the end of this turn, when all has happened that happens in it.
   func whenTurnEnds(_ body: @escaping () -> Void) { endingPieces.append(body) }

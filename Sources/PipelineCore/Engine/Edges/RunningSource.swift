@@ -86,7 +86,10 @@ open class RunningSource: OperatorNode {
   ) {
     guard hasPieces, ledger.isNew(turn: executor.turns) else { return }
     if let ack = ledger.begin() { executor.track(ack) }
-    execution.whenTurnEnds { ledger.end(at: position()) }
+    execution.whenTurnEnds { [self] in
+      ledger.end(at: position())
+      if isClosed { execution.ended { ledger.outstanding == 0 } }
+    }
   }
 
   // MARK: State
