@@ -272,6 +272,8 @@ public struct HTTPServerSource: SourceComponent {
       let node = Weak(self)
       let rules = rules
       let queue = server.queue
+      let feed = Feed(queue, executor, node)
+      let asksForAuth = if case .none = rules.auth { false } else { true }
       let services = execution.services
       let label = execution.plan.steps[nodeContext.step.number].label
       do throws(HTTPServerFailure) {
@@ -288,9 +290,9 @@ public struct HTTPServerSource: SourceComponent {
           case .acceptResumed: services.log(.info, label, "connections are accepted again")
           }
         } handOver: {
-          if queue.attend() { executor.postBatch { Node.takeNext(of: queue, node, executor) } }
+          if queue.attend() { feed.post() }
         } handler: { request in
-          if let refusal = rules.refusal(ofAuthorization: request.header("authorization")) {
+          if asksForAuth, let refusal = rules.refusal(ofAuthorization: request.header("authorization")) {
             request.reply.reply(refusal)
             return
           }
@@ -303,13 +305,28 @@ public struct HTTPServerSource: SourceComponent {
       }
     }
 
-    /// Takes the oldest waiting request, if there is one.
-    private static func takeNext(of queue: RequestQueue, _ node: Weak<Node>, _ executor: Executor) {
-      let next = queue.take()
-      // Posted before the turn continues: sinks check whether more input is at hand.
-      if next.isMoreToCome { executor.postBatch { Node.takeNext(of: queue, node, executor) } }
-      guard let request = next.request else { return }
-      if let node = node.object { node.take(request) } else { request.reply.reply(.stopped) }
+    /// Hands the requests of a queue to the pipeline, each in its own turn.
+    private final class Feed: Sendable {
+      let queue: RequestQueue
+      let executor: Executor
+      let node: Weak<Node>
+
+      init(_ queue: RequestQueue, _ executor: Executor, _ node: Weak<Node>) {
+        self.queue = queue
+        self.executor = executor
+        self.node = node
+      }
+
+      /// Posts a turn for the oldest waiting request; that turn posts the next one.
+      func post() { executor.postBatch { self.takeNext() } }
+
+      private func takeNext() {
+        let next = queue.take()
+        // Posted before the turn continues: sinks check whether more input is at hand.
+        if next.isMoreToCome { post() }
+        guard let request = next.request else { return }
+        if let node = node.object { node.take(request) } else { request.reply.reply(.stopped) }
+      }
     }
 
     private func take(_ request: ServerRequest) {
@@ -317,15 +334,15 @@ public struct HTTPServerSource: SourceComponent {
         request.reply.reply(.stopped)
         return
       }
-      var query: [(key: Value, value: Value)] = []
-      for pair in request.query where !query.contains(where: { $0.key.rawBytes.elementsEqual(pair.name.utf8) }) {
-        query.append((arena.string(pair.name), arena.string(pair.value)))
-      }
-      let method = arena.string(request.method)
-      let path = arena.string(request.path)
-      let queryMap = arena.map(query)
-      let fields = OwnedValue(
-        arena.map(["method": method, "path": path, "query": queryMap, "peer": arena.string(request.peer)]))
+      let method = Value.string(arena.copy(request.methodBytes))
+      let path = Value.string(arena.copy(request.pathBytes))
+      let query = query(of: request)
+      let members = arena.entries(4)
+      members[0] = Entry(key: .literal("method"), value: method)
+      members[1] = Entry(key: .literal("path"), value: path)
+      members[2] = Entry(key: .literal("query"), value: query)
+      members[3] = Entry(key: .literal("peer"), value: arena.string(request.peer))
+      let fields = OwnedValue(Value(kind: .map, pointer: members.baseAddress, length: 4))
       let source = Origin(
         source: origin.source, path: request.path, receivedAt: executor.wallTime, fields: fields,
         reply: request.reply)
@@ -334,7 +351,7 @@ public struct HTTPServerSource: SourceComponent {
       guard let body = content(of: request, source) else { return }
       if rules.answer == .written { executor.track(Ack { reply.reply(.after($0)) }) }
       guard parameters.decode != nil else {
-        produce(event(request, body, method, path, queryMap), origin: source)
+        produce(event(request, body, method, path, query), origin: source)
         if rules.answer == .accepted { reply.reply(.accepted) }
         return
       }
@@ -347,6 +364,15 @@ public struct HTTPServerSource: SourceComponent {
       } else if rules.answer == .accepted {
         reply.reply(.accepted)
       }
+    }
+
+    /// The query as a map; of repeated names the first value.
+    private func query(of request: ServerRequest) -> Value {
+      var members: [(key: Value, value: Value)] = []
+      for pair in request.query where !members.contains(where: { $0.key.rawBytes.elementsEqual(pair.name.utf8) }) {
+        members.append((arena.string(pair.name), arena.string(pair.value)))
+      }
+      return arena.map(members)
     }
 
     /// The decompressed body; nil: decompression failed, and the request has been answered.

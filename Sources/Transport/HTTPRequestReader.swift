@@ -3,40 +3,73 @@ import PipelineCore
 
 /// The head of a request: its bytes, and the ranges of its parts.
 ///
-/// Immutable once the reader has returned it.
+/// Immutable once the reader has returned it. Pointers into it are valid as long as it lives.
 final class RequestHead: @unchecked Sendable {
   struct Field: Sendable {
     var name: Range<Int32>
     var value: Range<Int32>
   }
-  /// The lines of the head.
-  let bytes: [UInt8]
+  private let memory: UnsafeMutableRawPointer
+  private let most: Int
+  private let count: Int
   let method: Range<Int32>
   let target: Range<Int32>
   /// The target up to the `?`.
   let path: Range<Int32>
-  var fields: [Field]
+  @exclusivity(unchecked) private var fieldCount = 0
   /// Whether the version is HTTP/1.0.
-  var isOld = false
+  @exclusivity(unchecked) var isOld = false
   /// The length of the body: 0 if there is none, or it is chunked.
-  var length = 0
-  var isChunked = false
+  @exclusivity(unchecked) var length = 0
+  @exclusivity(unchecked) var isChunked = false
   /// Whether the client wants to send further requests on the connection.
-  var isKeptAlive = true
+  @exclusivity(unchecked) var isKeptAlive = true
   /// Whether the client waits for `100 Continue` before it sends the body.
-  var expectsContinue = false
+  @exclusivity(unchecked) var expectsContinue = false
+  /// Whether the body has a content coding.
+  @exclusivity(unchecked) var isCoded = false
 
-  init(bytes: [UInt8], method: Range<Int32>, target: Range<Int32>, path: Range<Int32>) {
-    self.bytes = bytes
+  /// A copy of the lines, with room for so many fields.
+  init(
+    _ lines: UnsafeRawBufferPointer, maxFields: Int, method: Range<Int32>, target: Range<Int32>, path: Range<Int32>
+  ) {
+    most = maxFields
+    count = lines.count
+    memory = malloc(maxFields * MemoryLayout<Field>.stride + lines.count)!
+    if let source = lines.baseAddress {
+      memcpy(memory + maxFields * MemoryLayout<Field>.stride, source, lines.count)
+    }
     self.method = method
     self.target = target
     self.path = path
-    fields = []
   }
+
+  deinit { free(memory) }
+
+  /// The lines of the head.
+  var bytes: UnsafeRawBufferPointer {
+    UnsafeRawBufferPointer(start: memory + most * MemoryLayout<Field>.stride, count: count)
+  }
+
+  var fields: UnsafeBufferPointer<Field> {
+    UnsafeBufferPointer(start: memory.assumingMemoryBound(to: Field.self), count: fieldCount)
+  }
+
+  /// Adds a field, for which there must be room.
+  func append(_ field: Field) {
+    precondition(fieldCount < most, "a head has no room")
+    memory.bindMemory(to: Field.self, capacity: most)[fieldCount] = field
+    fieldCount &+= 1
+  }
+
+  /// Whether the answer has no body, because the method is HEAD.
+  var isForHeadersOnly: Bool { self[method].elementsEqual("HEAD".utf8) }
 
   func text(_ range: Range<Int32>) -> String { String(decoding: self[range], as: UTF8.self) }
 
-  subscript(_ range: Range<Int32>) -> ArraySlice<UInt8> { bytes[Int(range.lowerBound)..<Int(range.upperBound)] }
+  subscript(_ range: Range<Int32>) -> UnsafeRawBufferPointer {
+    UnsafeRawBufferPointer(rebasing: bytes[Int(range.lowerBound)..<Int(range.upperBound)])
+  }
 
   /// The value of the only field with that name; nil if there is none, or several. `name` is in lower case.
   func value(of name: StaticString) -> String? {
@@ -44,11 +77,11 @@ final class RequestHead: @unchecked Sendable {
   }
 
   func matches(_ field: Field, _ name: StaticString) -> Bool {
-    HTTPRequestReader.isSame(self[field.name], name)
+    field.name.count == name.utf8CodeUnitCount && HTTPRequestReader.isSame(self[field.name], name)
   }
 
   /// The memory that the head occupies.
-  var byteCount: Int { bytes.count + fields.count * MemoryLayout<Field>.stride }
+  var byteCount: Int { count + most * MemoryLayout<Field>.stride }
 }
 
 /// Parses the requests of one connection (RFC 9112). Anything that two parsers could understand differently is
@@ -206,12 +239,17 @@ struct HTTPRequestReader {
 
   @inline(__always)
   private static func isInToken(_ byte: UInt8) -> Bool {
-    if (byte | 0x20) &- 97 < 26 || byte &- 48 < 10 { return true }
-    // !#$%&'*+-.^_`|~
-    switch byte {
-    case 0x21, 0x23...0x27, 0x2A, 0x2B, 0x2D, 0x2E, 0x5E...0x60, 0x7C, 0x7E: return true
-    default: return false
+    // A bit for each: digits and !#$%&'*+-. below 64, letters and ^_`|~ from 64 on.
+    let low: UInt64 = 0x03FF_6CFA_0000_0000
+    let high: UInt64 = 0x57FF_FFFF_C7FF_FFFE
+    return byte < 128 && ((byte < 64 ? low : high) >> UInt64(byte & 63)) & 1 != 0
+  }
+
+  private static func isEqual(_ bytes: Slice<UnsafeRawBufferPointer>, _ text: StaticString) -> Bool {
+    guard bytes.count == text.utf8CodeUnitCount, let start = UnsafeRawBufferPointer(rebasing: bytes).baseAddress else {
+      return false
     }
+    return memcmp(start, text.utf8Start, bytes.count) == 0
   }
 
   /// Whether the texts are equal, ignoring case; `name` is in lower case.
@@ -262,7 +300,7 @@ struct HTTPRequestReader {
       let rest = UnsafeRawBufferPointer(rebasing: bytes[at...])
       let end = at + (rest.offset(of: Self.lineFeed).map { $0 - 1 } ?? rest.count)
       guard let found = field(bytes, at..<end) else { return fail() }
-      head.fields.append(found)
+      head.append(found)
       at = end + 2
       let value = bytes[Int(found.value.lowerBound)..<Int(found.value.upperBound)]
       switch found.name.count {
@@ -280,6 +318,7 @@ struct HTTPRequestReader {
         lengths += 1
         guard let length = Self.decimal(value) else { return fail() }
         head.length = length
+      case 16 where head.matches(found, "content-encoding"): head.isCoded = true
       case 17 where head.matches(found, "transfer-encoding"):
         encodings += 1
         guard Self.isSame(value, "chunked"), !head.isOld else { return fail() }
@@ -298,19 +337,19 @@ struct HTTPRequestReader {
   private func requestLine(_ bytes: UnsafeRawBufferPointer, _ end: Int) -> RequestHead? {
     let line = bytes[..<end]
     guard let first = line.firstIndex(of: 0x20), first > 0, line[..<first].allSatisfy(Self.isInToken),
-      !line[..<first].elementsEqual("CONNECT".utf8),
+      !Self.isEqual(line[..<first], "CONNECT"),
       let second = line[(first + 1)...].firstIndex(of: 0x20), second > first + 1
     else { return nil }
     let target = line[(first + 1)..<second]
     guard target.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else { return nil }
     let version = line[(second + 1)...]
-    let isOld = version.elementsEqual("HTTP/1.0".utf8)
-    guard isOld || version.elementsEqual("HTTP/1.1".utf8) else { return nil }
+    let isOld = Self.isEqual(version, "HTTP/1.0")
+    guard isOld || Self.isEqual(version, "HTTP/1.1") else { return nil }
     let path = target.firstIndex(of: UInt8(ascii: "?")) ?? second
+    // The first line has no field.
     let head = RequestHead(
-      bytes: Array(bytes), method: 0..<Int32(first), target: Int32(first + 1)..<Int32(second),
+      bytes, maxFields: max(0, lines - 1), method: 0..<Int32(first), target: Int32(first + 1)..<Int32(second),
       path: Int32(first + 1)..<Int32(path))
-    head.fields.reserveCapacity(lines)
     head.isOld = isOld
     return head
   }
@@ -320,7 +359,10 @@ struct HTTPRequestReader {
     let text = UnsafeRawBufferPointer(rebasing: bytes[line])
     guard let colon = text.offset(of: UInt8(ascii: ":")), colon > 0 else { return nil }
     for index in 0..<colon where !Self.isInToken(text[index]) { return nil }
-    for index in (colon + 1)..<text.count where !Self.isInValue(text[index]) { return nil }
+    // No early exit, so that the loop is vectorized.
+    var isSound = true
+    for index in (colon + 1)..<text.count { isSound = isSound && Self.isInValue(text[index]) }
+    guard isSound else { return nil }
     let value = Self.trimmed(text[(colon + 1)...])
     let start = line.lowerBound
     return RequestHead.Field(

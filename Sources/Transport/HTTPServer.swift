@@ -33,6 +33,9 @@ public final class ServerRequest: Sendable {
   }
 
   public var method: String { head.text(head.method) }
+  /// The method, and the path without decoding, in ASCII; valid as long as the request lives.
+  public var methodBytes: UnsafeRawBufferPointer { head[head.method] }
+  public var pathBytes: UnsafeRawBufferPointer { head[head.path] }
   /// The target as in the request line.
   public var target: String { head.text(head.target) }
   /// The target up to the `?`, not decoded.
@@ -40,7 +43,7 @@ public final class ServerRequest: Sendable {
   /// Names and values after the `?`, decoded, in their order; bytes that are not UTF-8 are replaced.
   public var query: [(name: String, value: String)] {
     guard head.path.upperBound < head.target.upperBound else { return [] }
-    return FormText.pairs(head[(head.path.upperBound + 1)..<head.target.upperBound])
+    return FormText.pairs(Array(head[(head.path.upperBound + 1)..<head.target.upperBound])[...])
   }
   public var headers: [HTTPHeader] { head.fields.map { HTTPHeader(head.text($0.name), head.text($0.value)) } }
   /// The value of the first header with that name, in lower case.
@@ -136,7 +139,7 @@ public final class HTTPServer: Sendable {
   ) throws(HTTPServerFailure) -> Int {
     let pause = options.acceptPause
     // All connections share the only loop.
-    let round = ServingRound(Self.group.any(), handler, handOver)
+    let round = ServingRound(Self.group.any(), options, handler, handOver)
     let bootstrap = ServerBootstrap(group: Self.group)
       .serverChannelOption(.backlog, value: 256)
       .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
@@ -231,13 +234,22 @@ final class ServingRound: @unchecked Sendable {
   }
 
   private let loop: any EventLoop
+  /// The options of the server, and the limits that each request needs.
+  let options: HTTPServer.Options
+  let replyTimeout: Int64
+  let queueTimeout: Int64
+  let maxBodyBytes: Int
+  /// The instant of the answers being written; otherwise nil. One reading of the clock serves all of them.
+  @exclusivity(unchecked) private(set) var instant: NIODeadline?
+  /// The last answer that consists of a status alone, as sent.
+  @exclusivity(unchecked) private var lastPlain: (status: Int, bytes: [UInt8]) = (0, [])
   private let handler: @Sendable (ServerRequest) -> Void
   private let handOver: @Sendable () -> Void
   /// The number of requests in this round of the loop.
-  private var count = 0
+  @exclusivity(unchecked) private var count = 0
   private let answers = Mutex<[Answer]>([])
   /// The answers being written; otherwise empty.
-  private var due: [Answer] = []
+  @exclusivity(unchecked) private var due: [Answer] = []
   /// The buffer for answers.
   let output = OutputBuffer()
   /// The memory kept for the next answer, in bytes.
@@ -246,12 +258,26 @@ final class ServingRound: @unchecked Sendable {
   private static let enough = 32
 
   init(
-    _ loop: any EventLoop, _ handler: @escaping @Sendable (ServerRequest) -> Void,
+    _ loop: any EventLoop, _ options: HTTPServer.Options, _ handler: @escaping @Sendable (ServerRequest) -> Void,
     _ handOver: @escaping @Sendable () -> Void
   ) {
     self.loop = loop
+    self.options = options
+    replyTimeout = max(options.rules.replyTimeout.nanoseconds, 1_000_000)
+    queueTimeout = max(options.rules.queueTimeout.nanoseconds, 1_000_000)
+    maxBodyBytes = options.rules.maxBodyBytes
     self.handler = handler
     self.handOver = handOver
+  }
+
+  /// The answer that consists of a status alone, for a connection that stays open.
+  func plain(_ status: Int) -> [UInt8] {
+    if lastPlain.status != status {
+      output.clear()
+      ServerConnection.write(status, [], [], connection: nil, to: output)
+      lastPlain = (status, Array(output.bytes))
+    }
+    return lastPlain.bytes
   }
 
   /// Passes a request on. The loop runs the posted task after it has handled all ready connections.
@@ -277,6 +303,8 @@ final class ServingRound: @unchecked Sendable {
     guard isFirst else { return }
     loop.execute { [self] in
       answers.withLock { swap(&$0, &due) }
+      instant = .now()
+      defer { instant = nil }
       for one in due {
         one.connection.answer(one.exchange, status: one.status, headers: one.headers, body: one.body)
       }

@@ -25,38 +25,40 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   private let channel: any Channel
   private let round: ServingRound
   private let peer: String
-  private var context: ChannelHandlerContext?
+  @exclusivity(unchecked) private var context: ChannelHandlerContext?
   /// The socket, while the channel is active; -1 without one.
-  private var socket: Int32 = -1
+  @exclusivity(unchecked) private var socket: Int32 = -1
   /// The writes that the channel has not completed: later bytes must go through the channel too.
-  private var writesOfChannel = 0
-  private var reader: HTTPRequestReader
-  private var phase = Phase.head
-  private var isFirst = true
-  private var closesAfterAnswer = false
+  @exclusivity(unchecked) private var writesOfChannel = 0
+  @exclusivity(unchecked) private var reader: HTTPRequestReader
+  @exclusivity(unchecked) private var phase = Phase.head
+  @exclusivity(unchecked) private var isFirst = true
+  @exclusivity(unchecked) private var closesAfterAnswer = false
   /// The client has closed its side.
-  private var isInputClosed = false
+  @exclusivity(unchecked) private var isInputClosed = false
   /// Bytes that belong to no part of a request yet: a piece of a head, or requests that came before the answer to an
   /// earlier one. Counted against the budget.
-  private var pending: [UInt8] = []
-  private var isConsuming = false
+  @exclusivity(unchecked) private var pending: [UInt8] = []
+  @exclusivity(unchecked) private var isConsuming = false
   /// The channel wants to read, but `pending` comes first.
-  private var isReadHeld = false
-  private var request: RequestHead?
+  @exclusivity(unchecked) private var isReadHeld = false
+  @exclusivity(unchecked) private var request: RequestHead?
   /// Accounts for the memory of the request.
-  private var charge: ByteCharge?
-  private var body = Slab.empty
+  @exclusivity(unchecked) private var charge: ByteCharge?
+  @exclusivity(unchecked) private var body = Slab.empty
+  /// Whether the time limit of the present body runs.
+  @exclusivity(unchecked) private var isBodyLimited = false
   /// Bytes of the body so far, including discarded ones.
-  private var received = 0
-  private var coding: Decompressor.Format?
+  @exclusivity(unchecked) private var received = 0
+  @exclusivity(unchecked) private var coding: Decompressor.Format?
   /// The answer at the end of the request, whatever its body.
-  private var verdict: ServerAnswer?
-  private var exchange: ServerExchange?
+  @exclusivity(unchecked) private var verdict: ServerAnswer?
+  @exclusivity(unchecked) private var exchange: ServerExchange?
   /// The deadline for an answer.
-  private var answerDeadline = NIODeadline.distantFuture
-  private var deadline = NIODeadline.distantFuture
-  private var timer: Scheduled<Void>?
-  private var timerDeadline = NIODeadline.distantFuture
+  @exclusivity(unchecked) private var answerDeadline = NIODeadline.distantFuture
+  @exclusivity(unchecked) private var deadline = NIODeadline.distantFuture
+  @exclusivity(unchecked) private var timer: Scheduled<Void>?
+  @exclusivity(unchecked) private var timerDeadline = NIODeadline.distantFuture
 
   init(_ server: HTTPServer, _ channel: any Channel, _ round: ServingRound) {
     self.server = server
@@ -149,7 +151,13 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
       let (used, part) = reader.next(UnsafeRawBufferPointer(rebasing: bytes[at...]))
       at += used
       switch part {
-      case .more: return at
+      case .more:
+        // A body that arrived with its head needs no limit.
+        if phase == .body, !isBodyLimited {
+          isBodyLimited = true
+          limit(server.options.bodyTimeout)
+        }
+        return at
       case .head(let head): receive(head)
       case .body(let bytes): receive(bytes)
       case .end: receiveEnd()
@@ -186,13 +194,14 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     verdict = nil
     coding = nil
     phase = .body
-    limit(server.options.bodyTimeout)
+    isBodyLimited = false
     closesAfterAnswer = closesAfterAnswer || !head.isKeptAlive
-    if let refusal = server.options.rules.refusal(ofBytes: head.length) { return refuse(refusal) }
-    let path = head.text(head.path)
+    if head.length > round.maxBodyBytes, let refusal = round.options.rules.refusal(ofBytes: head.length) {
+      return refuse(refusal)
+    }
     verdict =
-      server.options.rules.refusal(ofPath: path[...], method: head.text(head.method))
-      ?? takeCoding(head) ?? admit(head)
+      round.options.rules.refusal(ofPath: head[head.path], method: head[head.method])
+      ?? (head.isCoded ? takeCoding(head) : nil) ?? admit(head)
     guard head.expectsContinue else { return }
     if let verdict { return refuse(verdict) }
     round.output.clear()
@@ -224,13 +233,15 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
 
   private func receive(_ bytes: UnsafeRawBufferPointer) {
     received += bytes.count
-    if let refusal = server.options.rules.refusal(ofBytes: received) { return refuse(refusal) }
+    if received > round.maxBodyBytes, let refusal = round.options.rules.refusal(ofBytes: received) {
+      return refuse(refusal)
+    }
     guard verdict == nil, let request else { return }
     if received > body.capacity {
       // No more than announced; without an announcement, twice as much each time.
       let wanted = max(
         min(request.length, 64 << 10), received,
-        min(2 * body.capacity, server.options.rules.maxBodyBytes), 1 << 10)
+        min(2 * body.capacity, round.maxBodyBytes), 1 << 10)
       let room = request.isChunked ? wanted : min(wanted, request.length)
       guard let charge, charge.grow(by: room - body.capacity) else {
         letGo()
@@ -250,9 +261,8 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     if let verdict { return write(verdict) }
     phase = .answering
     let now = NIODeadline.now()
-    answerDeadline = now + .nanoseconds(max(server.options.rules.replyTimeout.nanoseconds, 1_000_000))
-    let queueTimeout = server.options.rules.queueTimeout
-    limit(until: min(answerDeadline, now + .nanoseconds(max(queueTimeout.nanoseconds, 1_000_000))))
+    answerDeadline = now + .nanoseconds(round.replyTimeout)
+    limit(until: min(answerDeadline, now + .nanoseconds(round.queueTimeout)))
     let exchange = ServerExchange(self, round)
     self.exchange = exchange
     let request = ServerRequest(
@@ -290,7 +300,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   private func cancelExchange() {
     guard let exchange else { return }
     exchange.disconnect()
-    if let number = exchange.number { _ = server.queue.withdraw(number) }
+    if let number = exchange.number, !exchange.isTaken { _ = server.queue.withdraw(number) }
     self.exchange = nil
   }
 
@@ -305,19 +315,26 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     } else if request?.isOld == true {
       connection = "keep-alive"
     }
-    let isBodyLeftOut = request.map { $0[$0.method].elementsEqual("HEAD".utf8) } ?? false
+    let head = request
     request = nil
-    let output = round.output
-    output.clear()
-    Self.write(status, headers, body, isBodyLeftOut: isBodyLeftOut, connection: connection, to: output)
-    let isSent = send(output.bytes) { [self] result in
+    let done: (Result<Void, any Error>) -> Void = { [self] result in
       switch result {
       case .success: answered()
       case .failure: self.context?.close(promise: nil)
       }
     }
-    // The memory of a large answer is not kept.
-    if output.count > ServingRound.keptOutput { output.clear(keeping: ServingRound.keptOutput) }
+    let isSent: Bool
+    if headers.isEmpty, body.isEmpty, connection == nil {
+      isSent = round.plain(status).withUnsafeBytes { send($0, done) }
+    } else {
+      let output = round.output
+      output.clear()
+      let isBodyLeftOut = head?.isForHeadersOnly ?? false
+      Self.write(status, headers, body, isBodyLeftOut: isBodyLeftOut, connection: connection, to: output)
+      isSent = send(output.bytes, done)
+      // The memory of a large answer is not kept.
+      if output.count > ServingRound.keptOutput { output.clear(keeping: ServingRound.keptOutput) }
+    }
     if isSent {
       answered()
     } else if phase == .writing {
@@ -415,7 +432,9 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   // MARK: - Time
 
   /// Limits the present phase.
-  private func limit(_ span: TimeSpan) { limit(until: .now() + .nanoseconds(max(span.nanoseconds, 1_000_000))) }
+  private func limit(_ span: TimeSpan) {
+    limit(until: (round.instant ?? .now()) + .nanoseconds(max(span.nanoseconds, 1_000_000)))
+  }
 
   private func limit(until instant: NIODeadline) {
     deadline = instant
@@ -464,7 +483,11 @@ final class ServerExchange: @unchecked Sendable {
   private let connection: Mutex<ServerConnection?>
   private let round: ServingRound
   /// The number in the server's queue; nil: never queued. Used on the network thread.
-  var number: UInt64?
+  @exclusivity(unchecked) var number: UInt64?
+  private let taken = Atomic(false)
+  /// Whether the pipeline has taken the request out of the queue.
+  var isTaken: Bool { taken.load(ordering: .relaxed) }
+  func take() { taken.store(true, ordering: .relaxed) }
 
   init(_ connection: ServerConnection, _ round: ServingRound) {
     self.connection = Mutex(connection)

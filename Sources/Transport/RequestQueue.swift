@@ -26,6 +26,7 @@ public final class RequestQueue: Sendable {
       while head < entries.count {
         defer { head += 1 }
         guard let request = entries[head].request.take() else { continue }
+        request.exchange.take()
         count -= 1
         return request
       }

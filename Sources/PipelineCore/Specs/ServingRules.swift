@@ -42,10 +42,29 @@ public struct ServingRules: Sendable {
   }
 
   /// The answer to a request that is not served; nil: it is. `path` has no query.
-  public func refusal(ofPath path: Substring, method: String) -> ServerAnswer? {
-    if let only = self.path, !path.utf8.elementsEqual(only.utf8) { return ServerAnswer(404) }
-    if let methods, !methods.contains(where: { $0.utf8.elementsEqual(method.utf8) }) { return ServerAnswer(405) }
+  public func refusal(ofPath path: UnsafeRawBufferPointer, method: UnsafeRawBufferPointer) -> ServerAnswer? {
+    if let only = self.path, !Self.isSame(path, only) { return ServerAnswer(404) }
+    if let methods, !methods.contains(where: { Self.isSame(method, $0) }) { return ServerAnswer(405) }
     return nil
+  }
+
+  /// The same of texts.
+  public func refusal(ofPath path: Substring, method: String) -> ServerAnswer? {
+    var path = path
+    var method = method
+    return path.withUTF8 { path in
+      method.withUTF8 { refusal(ofPath: UnsafeRawBufferPointer(path), method: UnsafeRawBufferPointer($0)) }
+    }
+  }
+
+  private static func isSame(_ bytes: UnsafeRawBufferPointer, _ text: String) -> Bool {
+    var text = text
+    return text.withUTF8 { text in
+      guard text.count == bytes.count, let start = text.baseAddress, let other = bytes.baseAddress else {
+        return text.count == bytes.count
+      }
+      return areEqual(other, start, text.count)
+    }
   }
 
   /// The answer to a client without the right credentials; nil: it is admitted. `authorization` is the header of that
