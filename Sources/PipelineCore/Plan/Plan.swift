@@ -245,6 +245,8 @@ public final class Segment: @unchecked Sendable {
   /// Frozen after compilation.
   public let projection: Projection
   public internal(set) var usesMeta = false
+  /// The members of `meta` that are read; nil: all may be.
+  var metaMembers: Set<String>? = []
   public internal(set) var usesNow = false
   public internal(set) var hasPrograms = false
   /// The number of variables in a frame.

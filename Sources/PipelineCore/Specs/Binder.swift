@@ -98,7 +98,10 @@ public struct Binder {
   private func note(_ checked: CheckedExpression, _ scope: ExpressionScope) {
     segment.hasPrograms = true
     segment.variableCount = max(segment.variableCount, scope.variables.count)
-    if checked.reads.contains(where: { $0.variable == "meta" }) { segment.usesMeta = true }
+    for read in checked.reads where read.variable == "meta" {
+      segment.usesMeta = true
+      if let member = read.fields.first { segment.metaMembers?.insert(member) } else { segment.metaMembers = nil }
+    }
     if checked.reads.contains(where: { $0.variable == "now" }) { segment.usesNow = true }
     compilation.expressions.append(ExpressionReport(step: step, checked: checked))
   }

@@ -19,6 +19,7 @@ public final class EventFrame {
     outer = scope.outer
     error = scope.error
     usesMeta = segment.usesMeta
+    read = Meta(segment.metaMembers)
     readsPaths = segment.projection.hasPaths
     projection = .passUnretained(segment.projection.filling)
     sharesReading = segment.projection.filling !== segment.projection
@@ -38,6 +39,7 @@ public final class EventFrame {
     outer = nil
     error = nil
     usesMeta = false
+    read = Meta([])
     readsPaths = segment.projection.hasPaths
     projection = .passUnretained(segment.projection.filling)
     sharesReading = segment.projection.filling !== segment.projection
@@ -59,6 +61,7 @@ public final class EventFrame {
 
   // Copies of what every event needs, so that reading them avoids retain and release.
   private let usesMeta: Bool
+  private let read: Meta
   private let readsPaths: Bool
   private let projection: Unmanaged<Projection>
   /// `projection` also serves other chains.
@@ -142,25 +145,43 @@ public final class EventFrame {
     return frame.areEqual(a, b)
   }
 
+  /// What expressions see as `meta`: of its members those that are read.
+  private struct Meta {
+    let source, time, path, offset, key: Bool
+    /// How many are read.
+    let count: Int
+
+    init(_ members: Set<String>?) {
+      func isRead(_ name: String) -> Bool { members?.contains(name) ?? true }
+      source = isRead("source")
+      time = isRead("time")
+      path = isRead("path")
+      offset = isRead("offset")
+      key = isRead("key")
+      count = members?.count ?? .max
+    }
+  }
+
   private func meta(of event: Event) -> Value {
     guard let execution else { return .absent }
     return event.origin._withUnsafeGuaranteedRef { origin in
       let arena = execution.executor.arena
       let fields = origin.fields.value
       let members = arena.entries(5 + (fields.is(.map) ? Int(fields.length) : 0))
-      members[0] = Entry(key: .literal("source"), value: arena.string(origin.source))
-      members[1] = Entry(
-        key: .literal("time"),
-        value: .timestamp(wallTime: origin.receivedAt == 0 ? execution.executor.wallTime : origin.receivedAt))
-      var count = 2
+      var count = 0
       func add(_ key: StaticString, _ value: Value) {
         members[count] = Entry(key: .literal(key), value: value)
         count &+= 1
       }
-      if let path = origin.path { add("path", arena.string(path)) }
-      if event.position >= 0 { add("offset", .int(event.position)) }
-      if !event.key.isAbsent { add("key", event.key) }
-      if fields.is(.map) {
+      if read.source { add("source", arena.string(origin.source)) }
+      if read.time {
+        add("time", .timestamp(wallTime: origin.receivedAt == 0 ? execution.executor.wallTime : origin.receivedAt))
+      }
+      if read.path, let path = origin.path { add("path", arena.string(path)) }
+      if read.offset, event.position >= 0 { add("offset", .int(event.position)) }
+      if read.key, !event.key.isAbsent { add("key", event.key) }
+      // What the source knows is few, so all of it comes where the rest does not hold all that is read.
+      if count < read.count, fields.is(.map) {
         for entry in fields.entries {
           members[count] = entry
           count &+= 1
