@@ -42,6 +42,8 @@ class StreamSink: RunningSink {
   private static let copiedBlock = 64 << 10
   /// A smaller block is left to the thread that runs the turn, which may be a reading thread.
   private static let leftBlock = 16 << 10
+  /// Whether `buffer` holds bytes of batches: the thread that hands over batches also writes them, however many.
+  @exclusivity(unchecked) private var holdsBatches = false
 
   /// The threads that do the work, in words.
   static let threads = "encoded on the pipeline's thread or where it is decoded, written there or by its own thread"
@@ -99,6 +101,7 @@ class StreamSink: RunningSink {
     if portion.bytes.count < Self.copiedBlock {
       buffer.append(portion.bytes)
       buffered &+= portion.events
+      holdsBatches = true
     } else if let writer {
       handOver()
       let bytes = FileWriter.Bytes(portion.bytes, heldBy: portion.memory)
@@ -157,7 +160,9 @@ class StreamSink: RunningSink {
     buffer = spare.take()
     // The bytes of a turn are taken as a whole; beyond the limit, the pipeline's input is paused. A turn that blocked
     // for a reader could not be stopped.
-    if full.count < Self.leftBlock, isLeft(to: writer) {
+    let mayBeLeft = full.count < Self.leftBlock || holdsBatches
+    holdsBatches = false
+    if mayBeLeft, isLeft(to: writer) {
       writer.leave(full, completion(returning: full))
     } else {
       writer.add(full, completion(returning: full))
