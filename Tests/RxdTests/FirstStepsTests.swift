@@ -71,7 +71,8 @@ struct FirstStepsTests {
 
   @Test(arguments: [
     ("csv", "delimiter"), ("json", "validate"), ("regex", "pattern"), ("logfmt", "types"), ("text", "invalidUTF8"),
-    ("share", "replay"), ("cold", "anew"), ("executing", "command"), ("enabled", "command"), ("chain", "operators"),
+    ("share", "replay"), ("cold", "separately"), ("executing", "command"), ("enabled", "command"),
+    ("chain", "operators"),
   ]) func describeKnowsFormatsAndWords(_ name: String, _ part: String) throws {
     let page = try Rxd.run("describe", name)
     #expect(page.status == 0, "\(page.errors)")

@@ -93,7 +93,7 @@ struct TestVerbTests {
     #expect(try Rxd.run("test", path, "--coverage-min", "83", "--filter", "triples").status == 0)
     let least = try Rxd.run("test", path, "--coverage-min", "84", "--filter", "triples")
     #expect(least.status == 1)
-    #expect(least.errors.contains("less than 84"))
+    #expect(least.errors.contains("is below 84.0 %"))
     #expect(try Rxd.run("test", path, "--coverage-min", "101").status == 64)
   }
 

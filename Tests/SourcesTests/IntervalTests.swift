@@ -71,7 +71,7 @@ import Testing
     ("{ cron: '@daily', timezone: Europe/Atlantis }", "there is no time zone 'Europe/Atlantis'"),
     ("{ cron: '@daily', timezone: ../../etc/passwd }", "there is no time zone"),
     ("0s", "every"),
-    ("{ cron: '0 0 30 2 *' }", "never comes"),
+    ("{ cron: '0 0 30 2 *' }", "never fires"),
     ("{ cron: '61 * * * *' }", "'61' is no minute"),
   ])
   func refuses(_ parameters: String, _ reason: String) {
