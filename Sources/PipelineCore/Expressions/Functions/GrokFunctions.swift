@@ -47,10 +47,13 @@ extension FunctionRegistry {
         )
       ],
       details:
-        "Fields are maps in maps, numbers are numbers, and `-` for a missing value leaves its field out. The fields that a pattern of one's own names are named as it says. All else is as with `grok`."
+        """
+        Fields are maps in maps, numbers are numbers, and `-` for a missing value leaves its field out. Fields of \
+        your own patterns keep their names. Everything else is as in `grok`.
+        """
     ),
     FunctionSpec(
-      "redact", "A text with what a pattern matches, or a value with the fields of some names, replaced by [REDACTED].",
+      "redact", "A text with the matches of a pattern, or a value with some fields, replaced by [REDACTED].",
       [
         .global([.string, .string], .string, prepare: prepareRedaction) { redactText($0) },
         .global([.string, .string, .string], .string, prepare: prepareRedaction) { redactText($0) },
@@ -67,7 +70,7 @@ extension FunctionRegistry {
         ),
       ],
       details:
-        "The pattern is one of `grok`. Names of fields are found at any depth, whatever the case of their letters."
+        "The pattern is one of `grok`. Fields are found by name at any depth, in upper or lower case."
     ),
   ]
 
@@ -75,8 +78,31 @@ extension FunctionRegistry {
     let sets = GrokLibrary.sets.map { set in
       "- \(set.title): \(GrokLibrary.names(of: set.text).map { "`\($0)`" }.joined(separator: " "))"
     }
-    return
-      "`%{NAME}` stands for a well-known pattern, `%{NAME:field}` keeps what it matched as a text, `%{NAME:field:int}` as a number; the types are \(GrokPattern.Conversion.allCases.map { "`\($0.rawValue)`" }.joined(separator: ", ")), where `long` is `int`, `double` is `float`, `boolean` is `bool`, and `number` is whatever the text is. Named groups, `(?<field>...)`, are fields, too. `outer.field` and `[outer][field]` are fields of a map. A part that did not match leaves its field out; where several with one name did, the field is a list of them all. A text that does not match is an error.\n\nPatterns of one's own are given as a map behind the pattern, or, for the whole file, under `patterns`; they go before the well-known ones.\n\nThe rest of a pattern is a regular expression as Oniguruma and Ruby write it, matched in one pass, in time linear in the text, anywhere in it: `.` matches line breaks, too, `^` and `$` stand at lines (`\\A` and `\\z` at the ends of the text), `\\w` and `\\b` know the letters of all scripts, `\\d` and `\\h` are ASCII. One character before or behind can be looked at, as in `(?<![0-9])` and `(?![0-9])`. Atomic groups and possessive quantifiers are taken where they match what plain ones do. References to groups, conditions and longer looks around are errors that say so.\n\nThe patterns are written anew from what the formats say, so they differ here and there from Logstash's: `NUMBER` has an exponent, `TZ` more zones, `SYSLOG5424SD` minds quotes, `WINPATH` ends before a quote, `HOSTNAME` and `EMAILLOCALPART` have no limit to their length, `CATALINALOG` and `TOMCATLOG` keep the level in a field of its own, and the patterns of Zeek and Bro leave a field out whose value is `-` or `(empty)`.\n\n\(sets.joined(separator: "\n"))"
+    let types = GrokPattern.Conversion.allCases.map { "`\($0.rawValue)`" }.joined(separator: ", ")
+    return """
+      `%{NAME}` stands for a well-known pattern, `%{NAME:field}` keeps what it matched as a text, `%{NAME:field:int}` \
+      as a number; the types are \(types), where `long` is `int`, `double` is `float`, `boolean` is `bool`, and \
+      `number` is whatever the text is. Named groups, `(?<field>...)`, are fields, too. `outer.field` and \
+      `[outer][field]` are fields of a map. A part that does not match sets no field; if several parts with one name \
+      match, the field is a list of their values. A text that does not match is an error.
+
+      Your own patterns are given as a map after the pattern or, for the whole file, under `patterns`; they take \
+      precedence over the well-known ones.
+
+      The rest of a pattern is a regular expression as Oniguruma and Ruby write it, matched in one pass, in time \
+      linear in the text, anywhere in it: `.` matches line breaks, too, `^` and `$` stand at lines (`\\A` and `\\z` \
+      at the ends of the text), `\\w` and `\\b` know the letters of all scripts, `\\d` and `\\h` are ASCII. \
+      Lookaround sees one character, as in `(?<![0-9])` and `(?![0-9])`. Atomic groups and possessive quantifiers are \
+      accepted where they match the same texts as plain ones. References to groups, conditions and longer lookaround \
+      are refused with a message.
+
+      The patterns are written from the specifications of the formats, so some differ from Logstash's: `NUMBER` has \
+      an exponent, `TZ` more zones, `SYSLOG5424SD` respects quotes, `WINPATH` ends before a quote, `HOSTNAME` and \
+      `EMAILLOCALPART` have no limit to their length, `CATALINALOG` and `TOMCATLOG` keep the level in a field of its \
+      own, and the patterns of Zeek and Bro leave a field out whose value is `-` or `(empty)`.
+
+      \(sets.joined(separator: "\n"))
+      """
   }
 
   // MARK: Patterns

@@ -85,7 +85,11 @@ extension FunctionRegistry {
         ("hash('a')", "'af63dc4c8601ec8c'"),
       ],
       details:
-        "The second argument is `md5`, `sha1`, `sha224`, `sha256`, `sha384`, `sha512`, `crc32`, `xxh3` or `fnv1a`. Without it the hash is `fnv1a` with 64 bits: quick, the same in every run, and no secret. `md5` and `sha1` are there to meet what others wrote; nothing new should rest on them."
+        """
+        The second argument is `md5`, `sha1`, `sha224`, `sha256`, `sha384`, `sha512`, `crc32`, `xxh3` or `fnv1a`. \
+        Without it the hash is `fnv1a` with 64 bits: quick, the same in every run, and no secret. `md5` and `sha1` \
+        are for compatibility with existing data; use another for new data.
+        """
     ),
     FunctionSpec(
       "hmac", "The hash of a text or of bytes with a secret key (RFC 2104), in hexadecimal digits.",

@@ -27,7 +27,7 @@ extension FunctionRegistry {
       functions: time + timeFormats),
     Family(
       title: "Parsing", summary: "Texts that hold fields.", functions: parsing),
-    Family(title: "Encodings", summary: "Values as texts and back.", functions: encodings),
+    Family(title: "Encodings", summary: "Values encoded as text and decoded.", functions: encodings),
     Family(
       title: "Hashes and names", summary: "Fixed-length values that depend only on the input.", functions: hashes),
     Family(title: "Addresses", summary: "IP addresses and ranges of them.", functions: network),

@@ -43,7 +43,7 @@ extension FunctionRegistry {
         "Of a map all levels are opened, and the keys of each are joined by a point or the separator; lists and empty maps stay as they are."
     ),
     FunctionSpec(
-      "distinct", "The list without elements that stood in it before.",
+      "distinct", "The list without repeated elements.",
       [
         .member([.list(t)], .list(t)) { arguments in
           let context = arguments.context
@@ -66,11 +66,11 @@ extension FunctionRegistry {
       [.member([.list(t)], .optional(t)) { $0.context.arena.optional($0[0].elements.last) }],
       examples: [("[1, 2].last().value()", "2")]),
     FunctionSpec(
-      "unwrapOpt", "What the optionals of a list hold, without those that hold nothing.",
+      "unwrapOpt", "The values of the optionals in a list, without the empty ones.",
       [.member([.list(.optional(t))], .list(t), unwrap)],
       examples: [("[optional.of(1), optional.none()].unwrapOpt()", "[1]")]),
     FunctionSpec(
-      "optional.unwrap", "What the optionals of a list hold, without those that hold nothing.",
+      "optional.unwrap", "The values of the optionals in a list, without the empty ones.",
       [.global([.list(.optional(t))], .list(t), unwrap)],
       examples: [("optional.unwrap([optional.of(1), optional.none()])", "[1]")]),
     FunctionSpec(

@@ -2,10 +2,13 @@ extension FunctionRegistry {
   /// The macros: they look like calls, but the parser handles them, so the checker never finds them by name.
   static let macros: [FunctionSpec] = [
     FunctionSpec(
-      macro: "has", "Whether a field is there.", forms: ["has(map.field) -> bool"],
+      macro: "has", "Whether a field exists.", forms: ["has(map.field) -> bool"],
       examples: [("has({'a': null}.a)", "true"), ("has(dyn({'a': 1}).a.c)", "false")],
       details:
-        "In pipelines nothing is there in null and in values that are no maps. What `has` has found may be read behind `&&`."
+        """
+        In pipelines null and values that are not maps have no fields. After `&&` an expression can read the field \
+        that `has` has found.
+        """
     ),
     FunctionSpec(
       macro: "all", "Whether a condition holds for every element of a list or key of a map.",
@@ -24,7 +27,7 @@ extension FunctionRegistry {
       forms: ["list.existsOne(item, bool) -> bool", "map.existsOne(key, value, bool) -> bool"],
       examples: [("[1, 2, 3].existsOne(n, n > 2)", "true")]),
     FunctionSpec(
-      macro: "map", "The list of what an expression gives for each element, or for those that fulfil a condition.",
+      macro: "map", "The values of an expression for each element, or for the elements that fulfil a condition.",
       forms: ["list.map(item, T) -> list(T)", "list.map(item, bool, T) -> list(T)", "map.map(key, T) -> list(T)"],
       examples: [
         ("[1, 2].map(n, n * 10)", "[10, 20]"), ("[1, 2].map(n, n > 1, n * 10)", "[20]"),
@@ -35,27 +38,30 @@ extension FunctionRegistry {
       forms: ["list.filter(item, bool) -> list", "map.filter(key, bool) -> list"],
       examples: [("[1, 2, 3].filter(n, n != 2)", "[1, 3]")]),
     FunctionSpec(
-      macro: "sortBy", "The elements of a list in the ascending order of what an expression gives for each.",
+      macro: "sortBy", "The elements of a list in ascending order of the value of an expression.",
       forms: ["list.sortBy(item, T) -> list"], examples: [("['bb', 'a'].sortBy(s, size(s))", "['a', 'bb']")]),
     FunctionSpec(
-      macro: "transformList", "The list of what an expression of index and element, or key and value, gives.",
+      macro: "transformList", "The values of an expression of index and element, or of key and value.",
       forms: ["list.transformList(index, item, T) -> list(T)", "map.transformList(key, value, bool, T) -> list(T)"],
       examples: [("['a', 'b'].transformList(i, s, s + string(i))", "['a0', 'b1']")]),
     FunctionSpec(
-      macro: "transformMap", "The map with the same keys, or indices, and what an expression gives as values.",
+      macro: "transformMap", "The map with the same keys, or the indices as keys, and the values of an expression.",
       forms: ["map.transformMap(key, value, T) -> map", "map.transformMap(key, value, bool, T) -> map"],
       examples: [("{'a': 1, 'b': 2}.transformMap(k, v, v > 1, v * 10)", "{'b': 20}")]),
     FunctionSpec(
-      macro: "transformMapEntry", "One map of the maps that an expression gives; two with the same key are an error.",
+      macro: "transformMapEntry",
+      """
+      One map of all the maps that an expression makes; a key that occurs twice is an error.
+      """,
       forms: [
         "map.transformMapEntry(key, value, map) -> map", "list.transformMapEntry(index, item, bool, map) -> map",
       ], examples: [("{'a': 1}.transformMapEntry(k, v, {k.upperAscii(): v})", "{'A': 1}")]),
     FunctionSpec(
-      macro: "optMap", "The optional of what an expression gives for the value of an optional, if it has one.",
+      macro: "optMap", "Applies an expression to the value of an optional; without a value the optional stays empty.",
       forms: ["optional.optMap(value, T) -> optional_type(T)"],
       examples: [("optional.of(2).optMap(n, n * 10).value()", "20")]),
     FunctionSpec(
-      macro: "optFlatMap", "The optional that an expression gives for the value of an optional, if it has one.",
+      macro: "optFlatMap", "Applies an expression that makes an optional to the value of an optional, if it has one.",
       forms: ["optional.optFlatMap(value, optional_type(T)) -> optional_type(T)"],
       examples: [("optional.of([1]).optFlatMap(l, l.first()).value()", "1")]),
     FunctionSpec(

@@ -4,14 +4,14 @@ extension FunctionRegistry {
   /// Maps, which the language can build but not edit.
   static let maps: [FunctionSpec] = [
     FunctionSpec(
-      "merge", "One map with the entries of both; where both have a key the second's value counts.",
+      "merge", "One map with the entries of both; for a key in both the value of the second counts.",
       [.global([anyMap, anyMap], anyMap, merge), .member([anyMap, anyMap], anyMap, merge)],
       examples: [
         ("merge({'a': 1, 'b': 2}, {'b': 3})", "{'a': 1, 'b': 3}"), ("{'a': 1}.merge({'b': 2})", "{'a': 1, 'b': 2}"),
       ]
     ),
     FunctionSpec(
-      "mergeDeep", "One map with the entries of both; where both have a map under a key, these are merged, too.",
+      "mergeDeep", "One map with the entries of both; if both have a map under one key, these maps are merged too.",
       [
         .global([anyMap, anyMap], anyMap) { mergeDeep($0[0], $0[1], $0.context, depth: 0) },
         .member([anyMap, anyMap], anyMap) { mergeDeep($0[0], $0[1], $0.context, depth: 0) },

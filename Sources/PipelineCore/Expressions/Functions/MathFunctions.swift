@@ -55,7 +55,7 @@ extension FunctionRegistry {
     bits("math.bitOr", "The bits set in either number.", ("4, 1", "5")) { $0 | $1 },
     bits("math.bitXor", "The bits set in one of the numbers only.", ("1, 3", "2")) { $0 ^ $1 },
     FunctionSpec(
-      "math.bitNot", "The number with every bit turned over.",
+      "math.bitNot", "The number with every bit inverted.",
       [.global([.int], .int) { .int(~$0[0].asInt) }, .global([.uint], .uint) { .uint(~$0[0].asUInt) }],
       examples: [("math.bitNot(1)", "-2")]),
     shift("math.bitShiftLeft", "The bits moved to the left.", ("1, 2", "4")) { $0 << $1 },

@@ -252,7 +252,7 @@ extension FunctionRegistry {
         },
       ], examples: [("cidr('10.0.0.0/8').containsCIDR('10.1.0.0/16')", "true")]),
     FunctionSpec(
-      "masked", "The range with the bits of its address cleared that do not count.",
+      "masked", "The range with the bits of its address after the prefix cleared.",
       [
         .member([cidrType], cidrType) { arguments in
           let range = range(arguments[0])
@@ -261,7 +261,7 @@ extension FunctionRegistry {
         }
       ], examples: [("string(cidr('10.1.2.3/8').masked())", "'10.0.0.0/8'")]),
     FunctionSpec(
-      "prefixLength", "How many bits of the range's address count.",
+      "prefixLength", "The length of the range's prefix in bits.",
       [.member([cidrType], .int) { .int(range($0[0]).prefix) }],
       examples: [("cidr('10.0.0.0/8').prefixLength()", "8")]),
   ]

@@ -33,22 +33,25 @@ extension FunctionRegistry {
         ("optional.try(int('7')).orValue(0)", "7"), ("optional.try(1 / 0).orValue(-1)", "-1"),
       ],
       details:
-        "It takes every failure for an answer but one: where the expression exceeds what one evaluation may take of time and memory, the whole fails."
+        """
+        One failure is not caught: an expression that exceeds the limits of one evaluation in time or memory fails \
+        as a whole.
+        """
     ),
     FunctionSpec(
-      "hasValue", "Whether the optional holds something.",
+      "hasValue", "Whether the optional has a value.",
       [.member([.optional(t)], .bool) { .bool($0[0].pointer != nil) }],
       examples: [("{'a': 1}.?a.hasValue()", "true")]),
     FunctionSpec(
-      "value", "What the optional holds; an error if nothing.",
+      "value", "The value of the optional; an error if it has none.",
       [.member([.optional(t)], t) { $0[0].wrapped ?? $0.context.failure(.emptyOptional) }],
       examples: [("{'a': 1}.?a.value()", "1")]),
     FunctionSpec(
-      "or", "The optional if it holds something, else the other.",
+      "or", "The optional if it has a value, else the other optional.",
       [.member([.optional(t), .optional(t)], .optional(t)) { $0[0].pointer != nil ? $0[0] : $0[1] }],
       examples: [("optional.none().or(optional.of(2)).value()", "2")]),
     FunctionSpec(
-      "orValue", "What the optional holds, else the other value.",
+      "orValue", "The value of the optional if it has one, else the other value.",
       [.member([.optional(t), t], t) { $0[0].wrapped ?? $0[1] }],
       examples: [("optional.of(dyn({'a': 1})).?b.orValue(0)", "0")]),
   ]

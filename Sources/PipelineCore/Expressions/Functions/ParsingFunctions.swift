@@ -36,10 +36,13 @@ extension FunctionRegistry {
         ("parseLogfmt('a= b=\"say \\\\\"no\\\\\"\"').b", "'say \"no\"'"),
       ],
       details:
-        "A key without `=` is `true`, with nothing behind the `=` it is `''`. Within quotes JSON's escapes hold. Of equal keys the first counts."
+        """
+        A key without `=` has the value `true`; a key with nothing after `=` has the value `''`. JSON's escapes \
+        apply within quotes. Of equal keys the first counts.
+        """
     ),
     FunctionSpec(
-      "parseKv", "The fields of a text of pairs; the separators are white space and =, unless said otherwise.",
+      "parseKv", "The fields of a text of pairs; the separators are white space and =, unless others are given.",
       [
         .global([.string], fields) { pairs($0, PairReader()) },
         .global([.string, .string, .string], fields, prepare: separatorFault) { arguments in
@@ -58,7 +61,7 @@ extension FunctionRegistry {
         "The second argument stands between pairs, the third between key and value; white space around both is left out. A value between double quotes may hold either. A key without value is `true`. Of equal keys the first counts."
     ),
     FunctionSpec(
-      "parseUrl", "The parts of a URL that are there: scheme, user, password, host, port, path, query, fragment.",
+      "parseUrl", "The parts of a URL: scheme, user, password, host, port, path, query, fragment.",
       [
         .global([.string], fields) { arguments in
           URLParts(arguments[0], arguments.context)?.value

@@ -2,7 +2,7 @@ extension FunctionRegistry {
   /// Patterns in RE2's syntax, after the regex extension of the language.
   static let regex: [FunctionSpec] = [
     FunctionSpec(
-      "regex.replace", "The text with matches replaced, all or at most so many; \\\\1 stands for group 1.",
+      "regex.replace", "The text with the matches replaced, all or a limited number; \\\\1 stands for group 1.",
       [
         .global([.string, .string, .string], .string, prepare: prepared { replace($0, limit: -1, $1) }) {
           replace($0, limit: -1)
@@ -12,12 +12,12 @@ extension FunctionRegistry {
         },
       ], examples: [("regex.replace('a1b22', r'[0-9]+', '#')", "'a#b#'")]),
     FunctionSpec(
-      "regex.extract", "The first match as an optional: its group if the pattern has one, else the whole.",
+      "regex.extract", "The first match as an optional: its group if the pattern has one, else the whole match.",
       [
         .global([.string, .string], .optional(.string), prepare: prepared { extract($0, $1) }) { extract($0) }
       ], examples: [("regex.extract('id=42', r'id=(\\d+)').value()", "'42'")]),
     FunctionSpec(
-      "regex.extractAll", "All matches: their group if the pattern has one, else the whole.",
+      "regex.extractAll", "All matches: their group if the pattern has one, else the whole match.",
       [
         .global([.string, .string], .list(.string), prepare: prepared { extractAll($0, $1) }) { extractAll($0) }
       ], examples: [("regex.extractAll('a1b22', r'\\d+')", "['1', '22']")]),

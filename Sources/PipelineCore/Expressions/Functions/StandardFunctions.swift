@@ -15,7 +15,7 @@ extension FunctionRegistry {
       ],
       examples: [("size('née')", "3"), ("[1, 2].size()", "2")]),
     FunctionSpec(
-      "contains", "Whether a text has another within it.",
+      "contains", "Whether a text contains another.",
       [
         .member([.string, .string], .bool) {
           .bool(CodePoints.find($0[1].rawBytes, in: $0[0].rawBytes) != nil)
@@ -71,10 +71,10 @@ extension FunctionRegistry {
       [.global([t], .type(t)) { $0.context.type(of: $0[0]) }],
       examples: [("type(1) == int", "true")]),
     FunctionSpec(
-      "dyn", "The value, its type forgotten by the checker.", [.global([t], .dyn) { $0[0] }],
+      "dyn", "The value with a type that the checker does not know.", [.global([t], .dyn) { $0[0] }],
       examples: [("dyn(1) == 1.0", "true")]),
     FunctionSpec(
-      "bool", "The bool that a text names: 1, t, true, True, TRUE or 0, f, false, False, FALSE.",
+      "bool", "The bool that a text stands for: 1, t, true, True, TRUE or 0, f, false, False, FALSE.",
       [
         .global([.bool], .bool) { $0[0] },
         .global([.string], .bool) { arguments in

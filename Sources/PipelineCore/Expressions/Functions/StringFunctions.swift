@@ -13,7 +13,10 @@ extension FunctionRegistry {
         }
       ], examples: [("'tacocat'.charAt(3)", "'o'")]),
     FunctionSpec(
-      "indexOf", "Where a text first stands within another, from a position on; -1 if nowhere.",
+      "indexOf",
+      """
+      The position of the first occurrence of a text in another, from a position on; -1 if there is none.
+      """,
       [
         .member([.string, .string], .int) { indexOf($0, from: 0) },
         .member([.string, .string, .int], .int) { arguments in
@@ -24,7 +27,10 @@ extension FunctionRegistry {
         },
       ], examples: [("'tacocat'.indexOf('ac')", "1"), ("'tacocat'.indexOf('a', 3)", "5")]),
     FunctionSpec(
-      "lastIndexOf", "Where a text last stands within another, up to a position; -1 if nowhere.",
+      "lastIndexOf",
+      """
+      The position of the last occurrence of a text in another, up to a position; -1 if there is none.
+      """,
       [
         .member([.string, .string], .int) { lastIndexOf($0, upTo: $0[0].rawBytes.count) },
         .member([.string, .string, .int], .int) { arguments in
@@ -49,14 +55,14 @@ extension FunctionRegistry {
       [.member([.string], .string) { mapBytes($0) { $0 >= 0x61 && $0 <= 0x7A ? $0 & 0xDF : $0 } }],
       examples: [("'tacoCat'.upperAscii()", "'TACOCAT'")]),
     FunctionSpec(
-      "replace", "The text with a part replaced, everywhere or at most so many times.",
+      "replace", "The text with the occurrences of a part replaced, all or a limited number.",
       [
         .member([.string, .string, .string], .string) { replace($0, limit: -1) },
         .member([.string, .string, .string, .int], .string) { replace($0, limit: $0[3].asInt) },
       ],
       examples: [("'hello hello'.replace('he', 'we')", "'wello wello'")]),
     FunctionSpec(
-      "split", "The pieces between separators, all or at most so many.",
+      "split", "The pieces of a text between separators; the number of pieces can be limited.",
       [
         .member([.string, .string], .list(.string)) { split($0, limit: -1) },
         .member([.string, .string, .int], .list(.string)) { split($0, limit: $0[2].asInt) },
@@ -99,7 +105,7 @@ extension FunctionRegistry {
         }
       ], examples: [("'  a b '.trim()", "'a b'")]),
     FunctionSpec(
-      "reverse", "The characters of a text, or the elements of a list, the other way round.",
+      "reverse", "The characters of a text, or the elements of a list, in reverse order.",
       [
         .member([.string], .string) { arguments in
           let text = arguments[0].rawBytes
@@ -117,7 +123,7 @@ extension FunctionRegistry {
         },
       ], examples: [("'abc'.reverse()", "'cba'"), ("[1, 2].reverse()", "[2, 1]")]),
     FunctionSpec(
-      "strings.quote", "The text between double quotes, with escapes for what needs one.",
+      "strings.quote", "The text in double quotes, with escapes where they are needed.",
       [
         .global([.string], .string) { arguments in
           arguments.context.build { buffer in

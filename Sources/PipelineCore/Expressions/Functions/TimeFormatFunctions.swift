@@ -5,7 +5,7 @@ extension FunctionRegistry {
   /// Timestamps as text in any format.
   static let timeFormats: [FunctionSpec] = [
     FunctionSpec(
-      "parseTime", "The point in time that a text in some form stands for.",
+      "parseTime", "The point in time that a text in a given form stands for.",
       [
         .global([.string, .string], .timestamp, prepare: { formFault($0, reading: 2) }) { read($0) },
         .global([.string, .string, .string], .timestamp, prepare: { formFault($0, reading: 3) }) { read($0) },
@@ -27,10 +27,15 @@ extension FunctionRegistry {
         ("parseTime('20260131T1200', 'iso8601')", "timestamp('2026-01-31T12:00:00Z')"),
       ],
       details:
-        "\(formDetails)\n\nThe third argument is the zone of texts that name none; without it that is UTC. Where the form has no year, the fourth argument, most often `now`, gives it: the result is the latest such time up to a day behind it. White space in the form fits any white space. Of a local time that comes twice the earlier is meant."
+        """
+        \(formDetails)\n\nThe third argument is the zone of texts that name none; without it that is UTC. Where \
+        the form has no year, the fourth argument, most often `now`, gives it: the result is the latest such time \
+        up to a day behind it. White space in the form fits any white space. For a local time that occurs twice \
+        the earlier one is used.
+        """
     ),
     FunctionSpec(
-      "formatTime", "A point in time as text in some form, in UTC or a zone.",
+      "formatTime", "A point in time as text in a given form, in UTC or a zone.",
       [
         .global([.timestamp, .string], .string, prepare: { formFault($0, reading: 0) }) { write($0) },
         .global([.timestamp, .string, .string], .string, prepare: { formFault($0, reading: 0) }) { write($0) },
