@@ -335,7 +335,7 @@ public struct HTTP: SourceComponent {
 
     override func stop() {
       cancelWake(&timer)
-      goOn(with: &held)
+      goOn(with: &held, isGivenUp: true)
       let running = exchange
       exchange = nil
       running?.cancel()

@@ -177,7 +177,7 @@ struct Retry: OperatorComponent {
 
     override func stop() {
       if timer.isSet { execution.pauseEnds(self) }
-      goOn(with: &held)
+      goOn(with: &held, isGivenUp: true)
       cancelWake(&timer)
       super.stop()
     }

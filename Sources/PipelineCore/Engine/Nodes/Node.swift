@@ -180,15 +180,19 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
     return ack
   }
 
-  /// Ends a hold: what this turn makes of the call, or of its being given up, is what is waited for now. Where the pipeline is over, what was
-  /// waited for has failed.
-  public final func goOn(with held: inout Ack?) {
+  /// Ends a hold: its source now waits for what this turn makes of the answer, or of giving up the call. If the pipeline is over, the
+  /// hold has failed.
+  ///
+  /// - Parameter isGivenUp: A call that this turn begins for another event is not waited for: else a row of calls, each of which replaces the one
+  ///   before, would never be acknowledged.
+  public final func goOn(with held: inout Ack?, isGivenUp: Bool = false) {
     guard let ack = held.take() else { return }
     if execution.isOver {
       ack.release(.failed("the pipeline ended before"))
-    } else {
-      executor.track(ack)
+      return
     }
+    if isGivenUp, executor.eventAck == nil, let own = executor.ack { executor.eventAck = .some(own) }
+    executor.track(ack)
   }
 
   // MARK: Records

@@ -62,7 +62,7 @@ open class QueueingNode: MultiInletNode {
   public final func forgetWaiting() {
     let left = waiting
     waiting = []
-    for var one in left { goOn(with: &one.ack) }
+    for var one in left { goOn(with: &one.ack, isGivenUp: true) }
     backlog.update(0, queueLimit, executor)
   }
 

@@ -100,7 +100,8 @@ public final class Executor: @unchecked Sendable {
   public var runInline: @Sendable (_ batch: @escaping Work, _ isInner: Bool) -> Bool = { _, _ in false }
   /// The acknowledgement of this turn's events, if their source wants one.
   public private(set) var ack: Ack?
-  /// Set while a queued event begins its call: the acknowledgement of that event alone, if its source wants one.
+  /// What a call that begins now holds in place of `ack`: set while a queued event begins its call, and where this turn has given up
+  /// another event's call.
   var eventAck: Ack??
   /// Whether `ack` includes several others.
   private var tracksSeveral = false
@@ -386,6 +387,7 @@ public final class Executor: @unchecked Sendable {
       ack = nil
       tracksSeveral = false
       tracksBatch = false
+      eventAck = nil
       ended.release()
     }
   }
