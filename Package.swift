@@ -3,21 +3,13 @@ import PackageDescription
 
 // C libraries come from Debian; `scripts/install-packages` installs them.
 
-/// Two accesses to one variable at a time are found while developing: a debug build, which runs all tests, checks them. A
-/// release build does not spend a tenth of its time on looking again.
-///
-/// Values are two words that are written and read one after the other. Vectorised straight-line code would read both at
-/// once, and wait each time until what was just written has reached the cache.
-let checked: [SwiftSetting] = [
-  .unsafeFlags(
-    ["-enforce-exclusivity=unchecked", "-Xllvm", "-vectorize-slp=false"], .when(configuration: .release))
-]
-
 let package = Package(
   name: "rxd",
   products: [
     .executable(name: "rxd", targets: ["rxd"]),
+    // For other packages: no target of theirs needs unsafe flags, and `Tests/Embedding` depends on them as a version.
     .library(name: "PipelineCore", targets: ["PipelineCore"]),
+    .library(name: "PipelineRuntime", targets: ["PipelineRuntime"]),
     // For tests: loaded before the C library.
     .library(name: "CHang", type: .dynamic, targets: ["CHang"]),
   ],
@@ -50,27 +42,24 @@ let package = Package(
       name: "PipelineCore",
       dependencies: [
         "CDigest", "CJSON", "CRE2", "CYAML", .product(name: "DequeModule", package: "swift-collections"),
-      ],
-      swiftSettings: checked),
+      ]),
     .target(
       name: "Transport",
       dependencies: [
         "PipelineCore", "CCompress", "CCurl", "CLinux",
         .product(name: "NIOCore", package: "swift-nio"),
         .product(name: "NIOPosix", package: "swift-nio"),
-      ],
-      swiftSettings: checked),
-    .target(name: "Sources_", dependencies: ["PipelineCore", "Transport"], swiftSettings: checked),
+      ]),
+    .target(name: "Sources_", dependencies: ["PipelineCore", "Transport"]),
     .target(
       name: "Sinks",
       dependencies: [
         "PipelineCore", "Transport", .product(name: "DequeModule", package: "swift-collections"),
-      ],
-      swiftSettings: checked),
+      ]),
     // Loads pipeline files of this machine and runs them in real time.
     .target(
       name: "PipelineRuntime",
-      dependencies: ["PipelineCore", "Sources_", "Sinks", "Transport", "CLinux"], swiftSettings: checked),
+      dependencies: ["PipelineCore", "Sources_", "Sinks", "Transport", "CLinux"]),
     .executableTarget(
       name: "rxd",
       dependencies: [
@@ -94,14 +83,15 @@ let package = Package(
     .target(
       name: "PipelineHost", dependencies: ["PipelineCore", "PipelineRuntime", "Sources_", "Sinks", "Transport"],
       path: "Tests/PipelineHost"),
+    // For developers: writes docs/reference; not installed.
+    .executableTarget(name: "reference", dependencies: ["PipelineCore", "PipelineRuntime"]),
     // For developers: runs the conformance vectors of the expression language; not installed.
     .executableTarget(name: "conformance", dependencies: ["PipelineCore", "PipelineTestSupport"]),
     // For developers: times expressions and counts what they allocate; not installed. Its C target
     // takes the place of malloc in every program that links it.
     .target(name: "CCounting", path: "Benchmarks/CCounting"),
     .target(
-      name: "Measuring", dependencies: ["PipelineCore", "CCounting"], path: "Benchmarks/Measuring",
-      swiftSettings: checked),
+      name: "Measuring", dependencies: ["PipelineCore", "CCounting"], path: "Benchmarks/Measuring"),
     .executableTarget(
       name: "measure", dependencies: ["Measuring"], path: "Benchmarks/measure",
       // Each call of these goes to what rx_references.c in CCounting has in its place.

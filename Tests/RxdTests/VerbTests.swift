@@ -199,14 +199,13 @@ struct VerbTests {
   }
 
   @Test func theReferenceHasAPageForEach() throws {
-    let folder = try Scratch()
-    #expect(try Rxd.run("reference", folder.path).status == 0)
-    let index = try String(contentsOfFile: folder.path + "/README.md", encoding: .utf8)
+    let folder = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../docs/reference").path
+    let index = try String(contentsOfFile: folder + "/README.md", encoding: .utf8)
     for line in index.split(separator: "\n") where line.hasPrefix("| [") {
       let link = try #require(line.split(separator: "(").dropFirst().first?.split(separator: ")").first)
-      #expect(FileManager.default.fileExists(atPath: "\(folder.path)/\(link)"))
+      #expect(FileManager.default.fileExists(atPath: "\(folder)/\(link)"))
     }
-    let page = try String(contentsOfFile: folder.path + "/operators/throttle.md", encoding: .utf8)
+    let page = try String(contentsOfFile: folder + "/operators/throttle.md", encoding: .utf8)
     #expect(page.contains("| `quiet` | duration | required |"))
   }
 
@@ -216,6 +215,5 @@ struct VerbTests {
     for verb in ["run", "check", "list", "describe", "explain", "graph", "eval", "schema", "completion"] {
       #expect(help.output.contains("\n  \(verb)"), "\(verb)")
     }
-    #expect(!help.output.contains("reference"))
   }
 }

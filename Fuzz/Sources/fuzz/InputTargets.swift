@@ -2,17 +2,12 @@ import PipelineCore
 
 /// What comes from outside: pipeline files and the input of decoders.
 enum InputTargets {
-  private static let compiler = PipelineCompiler(.operators)
+  private static let front = FrontEnd(.operators)
 
   /// The text as a pipeline file, up to its plan.
   static func pipeline(_ input: UnsafeRawBufferPointer) {
     var diagnostics = Diagnostics()
-    let source = SourceText(name: "f.yaml", bytes: Array(input))
-    if let root = YAMLReader.read(source, into: &diagnostics) {
-      let node = Interpolation.noEnvironment.apply(to: root, into: &diagnostics)
-      let file = PipelineFileParser.parse(node, into: &diagnostics)
-      _ = compiler.compile(file, into: &diagnostics)
-    }
+    diagnostics.report(contentsOf: front.compile(SourceText(name: "f.yaml", bytes: Array(input))).diagnostics)
     ExpressionTargets.show(diagnostics)
   }
 

@@ -60,12 +60,12 @@ struct Describe: ParsableCommand {
       page += "\nExamples:\n"
       for example in entry.examples {
         page += Layout.wrap("# " + example.title, indent: 2)
-        for line in text(example) { page += "  \(line)\n" }
+        for line in SpecText.text(example) { page += "  \(line)\n" }
       }
     }
     let edges = entry.edges.rows
     if !edges.isEmpty { page += "\nAt the edges:\n" + Layout.table(edges.map { [$0.title, $0.text] }) }
-    page += "\nKeeps:\n" + Layout.wrap(kept(entry), indent: 2)
+    page += "\nKeeps:\n" + Layout.wrap(SpecText.kept(entry), indent: 2)
     if !entry.useCases.isEmpty {
       page += "\nUse it to ...\n"
       for useCase in entry.useCases {
@@ -93,12 +93,6 @@ struct Describe: ParsableCommand {
     return page
   }
 
-  /// The memory of a running component, at least a sentence.
-  static func kept(_ entry: CatalogueEntry) -> String {
-    [entry.memory.isEmpty ? "Nothing." : entry.memory, entry.persistence.meaning ?? ""].filter { !$0.isEmpty }
-      .joined(separator: " ")
-  }
-
   static func page(_ function: FunctionSpec) -> String {
     var page = "\(function.name) (\(function.isMacro ? "macro" : "function"))\n\n"
     page += Layout.wrap(function.summary, indent: 2) + "\n"
@@ -116,78 +110,19 @@ struct Describe: ParsableCommand {
     parameters.flatMap { info -> [[String]] in
       let fallback = info.isRequired ? "required" : info.defaultText.map { "default \($0)" } ?? ""
       var help = info.help
-      if let range = Self.range(info) { help += " \(range)" }
-      if typeName(info.shape).contains("choice") {
-        help += " One of: \(choices(info.shape).map(\.name).joined(separator: ", "))."
+      if let range = SpecText.range(info) { help += " \(range)" }
+      if SpecText.typeName(info.shape).contains("choice") {
+        help += " One of: \(SpecText.choices(info.shape).map(\.name).joined(separator: ", "))."
       }
       let margin = String(repeating: "  ", count: depth)
-      var rows = [[margin + info.name, typeName(info.shape), fallback, help]]
+      var rows = [[margin + info.name, SpecText.typeName(info.shape), fallback, help]]
       if depth < 3 {
-        for fields in records(info.shape) { rows += Self.rows(fields, depth: depth + 1) }
+        for fields in SpecText.records(info.shape) { rows += Self.rows(fields, depth: depth + 1) }
       }
       return rows
     }
   }
 
-  static func range(_ info: ParameterInfo) -> String? {
-    guard let range = info.range else { return nil }
-    switch info.shape {
-    case .int, .number:
-      return range.upperBound == .max
-        ? "At least \(range.lowerBound)." : "From \(range.lowerBound) to \(range.upperBound)."
-    case .duration where range.lowerBound > 0:
-      return range.lowerBound == 1
-        ? "Longer than 0." : "At least \(TimeSpan(nanoseconds: range.lowerBound))."
-    default: return nil
-    }
-  }
-
-  /// The type in a word or two; the fields of a record are listed after it.
-  static func typeName(_ shape: ParameterShape) -> String {
-    switch shape {
-    case .choice(let choices):
-      choices.count <= 3 ? choices.map(\.name).joined(separator: "|") : "choice"
-    case .list(let element): "list of \(typeName(element))"
-    case .table(let element): "names to \(typeName(element))"
-    case .mapping: "expressions"
-    case .record: "mapping"
-    case .oneOf(let shapes): shapes.map(typeName).joined(separator: " or ")
-    default: "\(shape)"
-    }
-  }
-
-  static func choices(_ shape: ParameterShape) -> [ParameterShape.Choice] {
-    switch shape {
-    case .choice(let choices): choices
-    case .oneOf(let shapes): shapes.flatMap(choices)
-    case .list(let element), .table(let element): choices(element)
-    default: []
-    }
-  }
-
-  static func records(_ shape: ParameterShape) -> [[ParameterInfo]] {
-    switch shape {
-    case .record(let fields): [fields]
-    case .oneOf(let shapes): shapes.flatMap(records)
-    case .list(let element), .table(let element): records(element)
-    default: []
-    }
-  }
-
-  /// An example as lines of text.
-  static func text(_ example: Example) -> [String] {
-    switch example.body {
-    case .marble(let step, let inputs, let output, let values):
-      let width = max(inputs.map(\.name.utf8.count).max() ?? 0, 3)
-      func row(_ name: String, _ text: String) -> String {
-        "  " + name + String(repeating: " ", count: width - name.utf8.count) + "  " + text
-      }
-      return [step] + inputs.map { row($0.name, $0.marbles) } + [row("out", output)]
-        + values.map { "  with \($0.0) = \($0.1)" }
-    case .pipeline(let text), .snippet(let text):
-      return text.split(separator: "\n", omittingEmptySubsequences: false).map(String.init)
-    }
-  }
 }
 
 /// Text in columns.

@@ -139,11 +139,11 @@ struct DescribedWord {
   }()
 
   private static func records(_ shape: ParameterShape) -> [ParameterInfo] {
-    Describe.records(shape).flatMap { $0 }
+    SpecText.records(shape).flatMap { $0 }
   }
 
   private static func fields(_ shape: ParameterShape) -> [ParameterInfo] {
-    Describe.records(shape).flatMap { $0 }
+    SpecText.records(shape).flatMap { $0 }
   }
 
   private static func sentence(_ phrase: String) -> String {

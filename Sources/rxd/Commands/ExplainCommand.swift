@@ -36,7 +36,7 @@ struct Explain: ParsableCommand {
       throw ExitStatus.usage
     }
     Console.print("\(code.name) (\(code.severity.rawValue)): \(code.summary)")
-    Console.print(Codes.phase(code))
+    Console.print(code.phase)
     guard let example = CodeExample.of(code) else { return }
     func show(_ title: String, _ text: String) {
       Console.print("\n\(title)")
@@ -60,21 +60,5 @@ struct Explain: ParsableCommand {
       show(example.events.count == 1 ? "With the event:" : "With the events:", example.events.joined(separator: "\n"))
     }
     show("Write:", example.right)
-  }
-}
-
-enum Codes {
-  /// When a code of this range is reported.
-  static func phase(_ code: Diagnostic.Code) -> String {
-    switch code.name.dropFirst(2).first {
-    case "1": "Reported while a file is read: text and YAML."
-    case "2": "Reported while the grammar and the parameters of a pipeline file are checked."
-    case "3": "Reported while names and wiring are checked."
-    case "4": "Reported while expressions and templates are checked."
-    case "5": "Given as the reason of an event that was rejected while the pipeline runs."
-    case "6": "Reported by 'rxd test'."
-    case "7": "Reported about the environment: variables, secrets, files, plugins."
-    default: "A bug in rxd."
-    }
   }
 }

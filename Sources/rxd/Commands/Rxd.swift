@@ -16,7 +16,7 @@ struct Rxd: ParsableCommand {
     version: Version.line,
     subcommands: [
       Run.self, Check.self, Test.self, List.self, Describe.self, Explain.self, Graph.self, Eval.self,
-      SchemaVerb.self, Completion.self, VersionVerb.self, ReferenceVerb.self,
+      SchemaVerb.self, Completion.self, VersionVerb.self,
     ],
     defaultSubcommand: Run.self)
 }

@@ -4,7 +4,7 @@ import PipelineRuntime
 /// The index from questions to components: the use cases of the specs, by topic.
 enum QuestionIndex {
   static var page: String {
-    var page = ReferenceVerb.note + "# I want to ...\n\n"
+    var page = ReferencePages.note + "# I want to ...\n\n"
     page += "Each line leads to a page; the YAML is a step of a chain, or what stands under a name.\n\n"
     let sections = UseCase.Topic.allCases.map { ($0, rows($0)) }.filter { !$0.1.isEmpty }
     page += sections.map { "[\($0.0.rawValue)](#\(anchor($0.0.rawValue)))" }.joined(separator: " · ") + "\n"

@@ -41,7 +41,7 @@ struct ComponentPage {
 
   var text: String {
     let (second, rest) = Self.firstSentence(entry.details)
-    var page = ReferenceVerb.note + "# \(entry.name)\n\n*\(entry.kind.rawValue)*\n\n**\(entry.summary)**"
+    var page = ReferencePages.note + "# \(entry.name)\n\n*\(entry.kind.rawValue)*\n\n**\(entry.summary)**"
     page += second.isEmpty ? "\n" : " \(second)\n"
     let drawn = entry.examples.first { isDrawn($0) }
     if let drawn { page += "\n\(image(drawn))\n" }
@@ -53,7 +53,7 @@ struct ComponentPage {
       page += "\n## At the edges\n\n| | |\n|---|---|\n"
       for edge in edges { page += "| \(edge.title) | \(Self.cell(edge.text)) |\n" }
     }
-    page += "\n## Keeps\n\n\(Describe.kept(entry))\n"
+    page += "\n## Keeps\n\n\(SpecText.kept(entry))\n"
     if !entry.useCases.isEmpty {
       page += "\n## Use it to ...\n\n"
       for useCase in entry.useCases {
@@ -85,14 +85,14 @@ struct ComponentPage {
   private func rows(_ parameters: [ParameterInfo], _ prefix: String, _ depth: Int = 0) -> [String] {
     parameters.flatMap { info -> [String] in
       let fallback = info.isRequired ? "required" : info.defaultText.map { "`\(Self.cell($0))`" } ?? ""
-      let help = ([info.help] + [Describe.range(info)].compactMap { $0 }).joined(separator: " ")
+      let help = ([info.help] + [SpecText.range(info)].compactMap { $0 }).joined(separator: " ")
       let type = Self.cell(typeName(info.shape))
       var rows = ["| `\(prefix)\(info.name)` | \(type) | \(fallback) | \(Self.cell(help)) |\n"]
-      for choice in Describe.choices(info.shape) {
+      for choice in SpecText.choices(info.shape) {
         rows.append("| | | | `\(choice.name)`: \(Self.cell(choice.help)) |\n")
       }
       if depth < 3 {
-        for fields in Describe.records(info.shape) {
+        for fields in SpecText.records(info.shape) {
           rows += self.rows(fields, "\(prefix)\(info.name).", depth + 1)
         }
       }
@@ -104,7 +104,7 @@ struct ComponentPage {
     switch shape {
     case .choice: "choice"
     case .oneOf(let shapes): shapes.map(typeName).joined(separator: " or ")
-    default: Describe.typeName(shape)
+    default: SpecText.typeName(shape)
     }
   }
 
@@ -131,9 +131,9 @@ struct ComponentPage {
   private func capitalized(_ text: String) -> String { text.prefix(1).uppercased() + text.dropFirst() }
 
   private func image(_ example: Example) -> String {
-    let words = Describe.text(example).dropFirst().joined(separator: ", ")
+    let words = SpecText.text(example).dropFirst().joined(separator: ", ")
     var quoted = ""
-    for scalar in Layout.lines(words, .max).joined(separator: " ").unicodeScalars {
+    for scalar in words.split { $0 == " " || $0 == "\n" }.joined(separator: " ").unicodeScalars {
       if "[]\\`*_<>|#!".unicodeScalars.contains(scalar) { quoted += "\\" }
       quoted.unicodeScalars.append(scalar)
     }
@@ -169,7 +169,7 @@ extension MarblePicture {
   init?(_ example: Example, of component: String) {
     guard case .marble(let step, let inputs, let output, let values) = example.body else { return nil }
     title = "\(component): \(example.title)"
-    description = Describe.text(example).joined(separator: "\n")
+    description = SpecText.text(example).joined(separator: "\n")
     rows = []
     self.values = values
     for input in inputs {

@@ -1,53 +1,24 @@
-import ArgumentParser
-import Glibc
 import PipelineCore
 import PipelineRuntime
-import Transport
 
-/// `rxd reference DIRECTORY`: writes the reference. For developers; `make docs` calls it.
-struct ReferenceVerb: ParsableCommand {
-  static let configuration = CommandConfiguration(
-    commandName: "reference", abstract: "Writes the reference of all components as Markdown and pictures.",
-    shouldDisplay: false)
+/// The generated reference: an index, one page a component with its pictures, functions, codes and questions.
+struct ReferencePages {
+  /// Path below the folder of the reference, and text.
+  typealias Page = (path: String, text: String)
 
-  @Argument(help: "Where to.", completion: .directory)
-  var directory: String
-
-  func run() throws {
-    var pages = [
+  /// All of them. Throws if an example that a picture needs is missing.
+  func pages() throws(DiamondPicture.Missing) -> [Page] {
+    var pages: [Page] = [
       ("README.md", index()), ("codes.md", codes()), ("functions.md", functions()),
       ("questions.md", QuestionIndex.page),
     ]
-    for kind in ComponentKind.allCases { mkdir("\(directory)/\(folder(kind))", 0o755) }
     for entry in Catalogue.builtIn.components {
       let component = ComponentPage(entry)
       pages.append(("\(folder(entry.kind))/\(entry.name).md", component.text))
-      let pictures = component.pictures
-      if pictures.isEmpty { continue }
-      mkdir("\(directory)/\(folder(entry.kind))/marbles", 0o755)
-      pages += pictures.map { ("\(folder(entry.kind))/marbles/\($0.name)", $0.text) }
+      pages += component.pictures.map { ("\(folder(entry.kind))/marbles/\($0.name)", $0.text) }
     }
-    do {
-      pages.append(("diamond.svg", try DiamondPicture.svg(Catalogue.builtIn)))
-    } catch {
-      Console.printError(error.message)
-      throw ExitStatus.failure
-    }
-    for (path, text) in pages {
-      do throws(PosixError) {
-        let full = "\(directory)/\(path)"
-        let failure: PosixError? = Array(text.utf8).withUnsafeBytes { bytes in
-          do throws(PosixError) {
-            try replaceFile(full, with: bytes, permissions: 0o644)
-            return nil
-          } catch { return error }
-        }
-        if let failure { throw failure }
-      } catch {
-        Console.printError(error.message)
-        throw ExitStatus.inputOutput
-      }
-    }
+    pages.append(("diamond.svg", try DiamondPicture.svg(Catalogue.builtIn)))
+    return pages
   }
 
   private func folder(_ kind: ComponentKind) -> String { ComponentPage.folder(kind) }
@@ -85,8 +56,8 @@ struct ReferenceVerb: ParsableCommand {
     page += "`rxd explain CODE` tells the same. A code never changes its meaning.\n"
     var phase = ""
     for code in Diagnostic.Code.all.sorted(by: { $0.name < $1.name }) {
-      if Codes.phase(code) != phase {
-        phase = Codes.phase(code)
+      if code.phase != phase {
+        phase = code.phase
         page += "\n## \(code.name.prefix(3))xx\n\n\(phase)\n\n| code | kind | meaning |\n|---|---|---|\n"
       }
       page += "| `\(code.name)` | \(code.severity.rawValue) | \(ComponentPage.cell(code.summary)) |\n"

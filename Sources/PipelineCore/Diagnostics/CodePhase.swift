@@ -1,0 +1,15 @@
+extension Diagnostic.Code {
+  /// When a code of this range is reported, one sentence.
+  public var phase: String {
+    switch name.dropFirst(2).first {
+    case "1": "Reported while a file is read: text and YAML."
+    case "2": "Reported while the grammar and the parameters of a pipeline file are checked."
+    case "3": "Reported while names and wiring are checked."
+    case "4": "Reported while expressions and templates are checked."
+    case "5": "Given as the reason of an event that was rejected while the pipeline runs."
+    case "6": "Reported by 'rxd test'."
+    case "7": "Reported about the environment: variables, secrets, files, plugins."
+    default: "A bug in rxd."
+    }
+  }
+}

@@ -1,0 +1,82 @@
+import Glibc
+public import PipelineCore
+import Synchronization
+internal import Transport
+
+/// One pipeline in this process, for programs that embed rxd.
+///
+/// ```swift
+/// let pipeline = try Pipeline("""
+///   sources: { lines: { stdin: { decode: lines } } }
+///   sinks: { out: { from: lines, chain: [ filter: size(event) > 3 ], stdout: { encode: text } } }
+///   """)
+/// let outcome = pipeline.run()
+/// ```
+///
+/// A process that writes to pipes ignores SIGPIPE itself; this library changes no signal handling.
+public final class Pipeline: Sendable {
+  /// The text has errors; nothing was started.
+  public struct Invalid: Error, CustomStringConvertible {
+    /// Errors and warnings, each with its place.
+    public let diagnostics: [Diagnostic]
+    /// As `rxd check` prints them.
+    public var description: String { DiagnosticRenderer().text(diagnostics) }
+  }
+
+  private let loop = Loop()
+  private let launch: PipelineLaunch
+  private let outcome = Mutex<Execution.Outcome?>(nil)
+  /// Warnings of the front end.
+  public let warnings: [Diagnostic]
+
+  /// Compiles a pipeline file's text; starts nothing.
+  ///
+  /// - Parameters:
+  ///   - text: a pipeline file.
+  ///   - name: what diagnostics call the text.
+  ///   - catalogue: the components that the text can name; `.builtIn.adding(...)` for components of your own.
+  ///   - variables: values of `${NAME}` and of `env`; the process's environment is not read.
+  ///   - log: receives log lines: level, component, message. Called on any thread; must not block.
+  ///   - deadLetter: receives each rejected event that no sink reads, one JSON document. Called on the pipeline's thread.
+  public init(
+    _ text: String, name: String = "pipeline.yaml", catalogue: Catalogue = .builtIn, variables: [String: String] = [:],
+    log: @escaping @Sendable (Services.Level, String, String) -> Void = { _, _, _ in },
+    deadLetter: @escaping @Sendable (UnsafeRawBufferPointer) -> Void = { _ in }
+  ) throws(Invalid) {
+    let front = FrontEnd(
+      catalogue, values: Interpolation(variables: variables), environment: variables, files: .system)
+    let result = front.compile(text, name: name)
+    guard let plan = result.plan else { throw Invalid(diagnostics: result.diagnostics) }
+    warnings = result.diagnostics
+    let services = Services(
+      http: DeferredHTTPClient(), log: log, deadLetter: deadLetter,
+      random: {
+        var generator = SystemRandomNumberGenerator()
+        return generator.next()
+      },
+      worker: { WorkThread("rxd \($0)") })
+    launch = PipelineLaunch(plan, loop: loop, services: services)
+  }
+
+  /// Runs the pipeline on the calling thread until it has ended; call it once.
+  public func run() -> Execution.Outcome {
+    launch.start { [self] report in
+      switch report {
+      case .launched: return
+      case .ended(let outcome, _, state: _): end(outcome)
+      case .suspended, .cancelled: end(.completed)
+      }
+    }
+    loop.run()
+    return outcome.withLock { $0 } ?? .completed
+  }
+
+  /// Ends the sources; `run` returns when everything that they have sent is written. From any thread.
+  public func stop() { launch.drain() }
+
+  private func end(_ outcome: Execution.Outcome) {
+    self.outcome.withLock { $0 = outcome }
+    launch.retire()
+    loop.stop()
+  }
+}
