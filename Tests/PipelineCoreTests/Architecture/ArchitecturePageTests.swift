@@ -1,0 +1,29 @@
+import Foundation
+import Testing
+
+/// The files and links that docs/architecture.md names exist.
+@Suite struct ArchitecturePageTests {
+  private static let root = packageRoot
+
+  private static func exists(_ path: String) -> Bool {
+    FileManager.default.fileExists(atPath: root.appending(path: path).standardizedFileURL.path)
+  }
+
+  @Test func everyHopIsAFile() throws {
+    let page = try String(contentsOf: Self.root.appending(path: "docs/architecture.md"), encoding: .utf8)
+    let paths = page.matches(of: #/`([\w+/]+\.swift)`/#).map { String($0.1) }
+    #expect(paths.count > 25)
+    for path in paths {
+      #expect(Self.exists("Sources/\(path)") || Self.exists("Sources/PipelineCore/\(path)"), "\(path)")
+    }
+    for link in page.matches(of: #/\]\(([^)#]+)[^)]*\)/#) { #expect(Self.exists("docs/\(link.1)"), "\(link.1)") }
+  }
+
+  /// Each folder of the core has a row.
+  @Test func everyRoomIsNamed() throws {
+    let page = try String(contentsOf: Self.root.appending(path: "docs/architecture.md"), encoding: .utf8)
+    let core = Self.root.appending(path: "Sources/PipelineCore")
+    let files = try FileManager.default.subpathsOfDirectory(atPath: core.path).filter { $0.hasSuffix(".swift") }
+    for room in Set(files.map { String($0.prefix { $0 != "/" }) }) { #expect(page.contains("`\(room)`"), "\(room)") }
+  }
+}
