@@ -133,7 +133,7 @@ struct ComponentPage {
   private func image(_ example: Example) -> String {
     let words = SpecText.text(example).dropFirst().joined(separator: ", ")
     var quoted = ""
-    for scalar in words.split { $0 == " " || $0 == "\n" }.joined(separator: " ").unicodeScalars {
+    for scalar in words.split(whereSeparator: { $0 == " " || $0 == "\n" }).joined(separator: " ").unicodeScalars {
       if "[]\\`*_<>|#!".unicodeScalars.contains(scalar) { quoted += "\\" }
       quoted.unicodeScalars.append(scalar)
     }

@@ -332,7 +332,6 @@ public final class Program: @unchecked Sendable {
     }
     let message = reason.message(detail, note)
     guard error.length > 0, Int(error.length) <= spans.count else { return message }
-    let span = spans[Int(error.length) - 1]
     let source = source(Int32(error.length) - 1)
     return source.utf8.count <= 80 ? "\(message) (\(source))" : message
   }
