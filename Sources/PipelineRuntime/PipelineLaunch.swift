@@ -19,13 +19,20 @@ package final class PipelineLaunch: @unchecked Sendable {
   /// Used only in turns of `executor`.
   private let execution: Execution
   private var state: [UInt8]?
+  private let countsSteps: Bool
+  /// What the steps have done, if that was asked for: behind the last report.
+  package private(set) var statistics: PipelineStatistics?
 
   /// - Parameters:
   ///   - state: what an earlier run has left, to go on from.
   ///   - isRestarted: whether another run follows a failure.
-  package init(_ plan: Plan, loop: Loop, services: Services, restoring state: [UInt8]? = nil, isRestarted: Bool = false)
-  {
+  ///   - countsSteps: whether ``statistics`` are asked for.
+  package init(
+    _ plan: Plan, loop: Loop, services: Services, restoring state: [UInt8]? = nil, isRestarted: Bool = false,
+    countsSteps: Bool = false
+  ) {
     self.plan = plan
+    self.countsSteps = countsSteps
     self.loop = loop
     self.state = state
     executor = Executor(clock: SystemClock.shared)
@@ -39,6 +46,7 @@ package final class PipelineLaunch: @unchecked Sendable {
     executor.post { [self] in
       if execution.outcome != nil { return }
       execution.launch(restoring: state.take()) { [unowned self] outcome in
+        count()
         if outcome == .completed, let state = execution.savedState {
           report(.suspended(state: state, execution.counters))
         } else {
@@ -50,7 +58,9 @@ package final class PipelineLaunch: @unchecked Sendable {
     }
   }
 
-  /// Ends the sources; everything that they have sent is processed.
+  private func count() { if countsSteps { statistics = execution.statistics } }
+
+  /// Ends the sources; what they have sent so far is seen through.
   package func drain() {
     executor.post { [self] in
       if execution.outcome == nil { execution.drain() }
@@ -78,6 +88,7 @@ package final class PipelineLaunch: @unchecked Sendable {
     executor.post { [self] in
       guard execution.outcome == nil else { return }
       execution.cancel()
+      count()
       report(.cancelled(execution.counters, state: execution.savedState))
     }
   }

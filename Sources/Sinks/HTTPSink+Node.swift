@@ -249,6 +249,7 @@ extension HTTPSink {
       answered(request)
       isRefused = false
       countSent(request.items.count)
+      countBytes(request.items.reduce(0) { $0 + $1.body.count })
       acknowledge(request.items)
     }
 

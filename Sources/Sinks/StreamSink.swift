@@ -25,6 +25,7 @@ class StreamSink: RunningSink {
   /// How many events have been handed to the writer; of these, how many have been counted as delivered.
   private var handedOver = 0
   private var counted = 0
+  private var countedBytes = 0
   private let delivery = Delivery()
   private var isInputPaused = false
   @exclusivity(unchecked) private var isOver = false
@@ -214,6 +215,9 @@ class StreamSink: RunningSink {
     let delivered = delivery.delivered
     countSent(delivered - counted)
     counted = delivered
+    let written = delivery.written
+    countBytes(written - countedBytes)
+    countedBytes = written
   }
 
   /// Nothing more is written: whatever has not been written is lost.
@@ -303,10 +307,13 @@ class StreamSink: RunningSink {
 /// How many events have been delivered. Counted by the writing thread, read in turns.
 private final class Delivery: Sendable {
   private let total = Atomic(0)
+  private let bytes = Atomic(0)
   private let first = Mutex<PosixError?>(nil)
 
   var delivered: Int { total.load(ordering: .acquiring) }
-  /// Why other events were not delivered; the first failure.
+  /// How many bytes the system has taken.
+  var written: Int { bytes.load(ordering: .acquiring) }
+  /// Why others were not; the first failure.
   var failure: PosixError? { first.withLock { $0 } }
 
   func count(_ events: Int) { total.add(events, ordering: .releasing) }
@@ -316,9 +323,12 @@ private final class Delivery: Sendable {
     _ events: Int, _ result: Result<Void, FileWriter.WriteFailure>, _ bytes: () -> UnsafeRawBufferPointer
   ) {
     switch result {
-    case .success: total.add(events, ordering: .releasing)
+    case .success:
+      self.bytes.add(bytes().count, ordering: .releasing)
+      total.add(events, ordering: .releasing)
     case .failure(let failure):
       first.withLock { $0 = $0 ?? failure.error }
+      self.bytes.add(failure.written, ordering: .releasing)
       total.add(Self.whole(events, in: bytes(), until: failure.written), ordering: .releasing)
     }
   }

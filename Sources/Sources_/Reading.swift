@@ -150,7 +150,7 @@ private final class StageThread: @unchecked Sendable {
   }
 
   func make(_ read: BlockReader.Piece) -> DecodedPiece {
-    if worker == nil { worker = placement.makeWorker() }
+    if worker == nil { worker = placement.makeWorker(clock: monotonicNow) }
     let start = monotonicNow()
     var piece = decoding.decode(read, isPassedOn: placement.passesThrough)
     guard let worker else {

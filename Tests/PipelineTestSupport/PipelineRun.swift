@@ -13,6 +13,8 @@ public struct PipelineRun {
   public var deadLetters: [String] = []
   public var log: [String] = []
   public var counters = Execution.Counters()
+  /// What the last execution has counted of each step and edge.
+  public let statistics: PipelineStatistics
   public var turns: UInt64 = 0
   /// Whether it stopped by itself within the limits.
   public var isQuiet = true
@@ -75,6 +77,8 @@ public struct PipelineRun {
     public var laterPlan: Plan?
     /// What becomes of saved bytes.
     public var damage: ([UInt8]) -> [UInt8] = { $0 }
+    /// Called with each execution before it is launched.
+    public var prepare: (Execution) -> Void = { _ in }
     public init() {}
   }
 
@@ -108,6 +112,7 @@ public struct PipelineRun {
       stage.time.run(executor, turnLimit: 1000)
     }
     counters = running.counters
+    statistics = running.statistics
     turns = executor.turns
     deadLetters = stage.box.deadLetters
     log = stage.box.log
@@ -194,6 +199,7 @@ public struct PipelineRun {
       watchers += hot.map(\.1)
       execution.taps = hot.map { Tap(.signal($0.0), $0.1) }
       let execution = self.execution
+      options.prepare(execution)
       if state == nil {
         nonisolated(unsafe) let running = execution
         executor.post { running.launch { _ in } }

@@ -32,6 +32,41 @@ struct RunTests {
     }
   }
 
+  /// A line for each step in the order of the file, beside what the pipeline writes.
+  @Test func statsTellWhatEachStepDid() throws {
+    let folder = try Scratch()
+    let file = try folder.write("echo.yaml", Self.echo)
+    let input = "{\"a\":1}\n{\"a\":2}\nnonsense\n{\"a\":3}\n{\"b\":3}\n"
+    let run = try Rxd.run("run", "--stats", file, input: input)
+    #expect(run.status == 0 && run.output == "{\"a\":2}\n{\"a\":3}\n", "\(run.output)\(run.errors)")
+    let lines = run.errors.split(separator: "\n").map(String.init)
+    #expect(
+      lines.allSatisfy { !$0.contains("echo.yaml:") || $0.count <= 80 || $0.contains("warning") }, "\(run.errors)")
+    let rows = lines.map { $0.split(separator: " ").map(String.init) }.filter {
+      $0.first?.hasPrefix("echo.yaml:") == true
+    }
+    func row(_ step: String) -> [String]? { rows.first { $0.count > 2 && $0[2] == step } }
+    // Place, owner, step, in, out, dropped, rejected.
+    #expect(row("stdin")?.prefix(7) == ["echo.yaml:1", "lines", "stdin", "5", "4", "0", "1"], "\(run.errors)")
+    #expect(row("filter")?[3..<7] == ["4", "2", "2", "0"], "\(run.errors)")
+    #expect(row("stdout")?[3..<7] == ["2", "2", "0", "0"], "\(run.errors)")
+    #expect(run.errors.contains("\(input.utf8.count) bytes read, to \(input.utf8.count)"), "\(run.errors)")
+    #expect(run.errors.contains("16 bytes written"), "\(run.errors)")
+    #expect(rows.prefix(3).map { $0[2] } == ["stdin", "filter", "stdout"])
+
+    let machine = try Rxd.run(
+      "run", file, input: input.replacingOccurrences(of: "nonsense\n", with: ""),
+      environment: ["RXD_STATS": "1", "RXD_STATS_FORMAT": "json", "RXD_LOG_LEVEL": "error"])
+    let begin = try #require(machine.errors.range(of: "{"))
+    let json = try #require(
+      try JSONSerialization.jsonObject(with: Data(machine.errors[begin.lowerBound...].utf8)) as? [String: Any])
+    let steps = try #require(json["steps"] as? [[String: Any]])
+    let filter = try #require(steps.first { ($0["step"] as? String)?.hasSuffix("filter") == true })
+    #expect(filter["in"] as? Int == 4 && filter["dropped"] as? Int == 1 && filter["undecided"] as? Int == 1)
+    #expect((json["edges"] as? [[String: Any]])?.contains { $0["events"] as? Int == 2 } == true)
+    #expect(try Rxd.run("run", "--stats-format", "xml", file).status == 64)
+  }
+
   /// `threads` changes who decodes, and nothing that is written.
   @Test(arguments: ["threads: 1", "threads: 2", "threads: 5", ""])
   func standardInputComesInOrder(_ threads: String) throws {

@@ -11,6 +11,8 @@ import Testing
     var files: [String]
     var deadLetters: [String]
     var counters: Execution.Counters
+    /// What each step and each edge has counted.
+    var steps: [String]
     var outcome: Execution.Outcome?
   }
 
@@ -40,7 +42,7 @@ import Testing
     return Run(
       written: Written(
         files: ["out", "bad", "third"].map(folder.read), deadLetters: pipeline.deadLetters, counters: pipeline.counters,
-        outcome: outcome),
+        steps: pipeline.execution.statistics.counts, outcome: outcome),
       encodedBlocks: pipeline.execution.encodedBlocks)
   }
 
@@ -165,6 +167,39 @@ import Testing
   }
 
   /// In 2,000 good lines no more than the first blocks are run in turns.
+  /// Whoever attaches to an edge in the middle of a run sees each event in its order; blocks come ready before and after.
+  @Test(arguments: [0, 1, 2]) func edgesAreWatchedForAWhile(_ place: Int) throws {
+    let input = Input((0..<20_000).map { #"{"n":\#($0)}"# })
+    let text = Self.pipeline("ndjson", ["{ filter: event.n % 2 == 0 }", "{ map: { n: event.n + 1 } }"], "ndjson")
+    let unwatched = try run(text, input, threads: 2, blockBytes: 1000)
+    let folder = Scratch()
+    let observer = FirstEvents(100)
+    let pipeline = try RealPipeline("threads: 2\n" + text(input.path, folder)) { execution in
+      execution.reading.blockBytes = 1000
+      execution.reading.startsAllThreads = true
+      nonisolated(unsafe) let running = execution
+      observer.attachLater(to: running, after: 3) { plan in
+        // To the source's signal, to the filter, from the filter to the map, and from that to the sink.
+        let all = plan.edges.indices.dropFirst().filter { plan.name(of: plan.edges[$0].to).contains("out") }
+        return EdgeID(all[place])
+      }
+    }
+    #expect(pipeline.runToEnd(within: .seconds(60)) == .completed)
+    #expect(folder.read("out") == unwatched.written.files[0])
+    #expect(pipeline.execution.statistics.counts == unwatched.written.steps)
+    #expect(observer.before >= 3, "blocks came ready before")
+    #expect(pipeline.execution.encodedBlocks > observer.encodedAtEnd, "blocks came ready afterwards")
+    #expect(observer.seen.count == 100)
+    // Each event behind the one before; of an edge behind the filter every second one.
+    let first = try #require(observer.seen.first)
+    #expect(observer.seen == (0..<100).map { first + Int64($0 * (place == 0 ? 1 : 2)) })
+    if place == 0 {
+      #expect(observer.verdicts == observer.seen.map { $0 % 2 == 0 ? .passed : .dropped })
+    } else {
+      #expect(observer.verdicts == observer.seen.map { _ in .passed })
+    }
+  }
+
   @Test func mostBlocksComeReady() throws {
     let lines = (0..<2000).map { #"{"n":\#($0),"s":"a"}"# }
     let made = try run(
@@ -227,5 +262,48 @@ import Testing
     #expect(isSame)
     #expect(many.encodedBlocks == 0)
     #expect(many.written.counters.rejected == 572)
+  }
+}
+
+/// Sees some events of an edge, and detaches itself.
+private final class FirstEvents: EdgeObserver {
+  private let limit: Int
+  private var edge: EdgeID?
+  private unowned(unsafe) var execution: Execution?
+  /// Blocks that came ready before it was attached, and until it was detached.
+  private(set) var before = 0
+  private(set) var encodedAtEnd = 0
+  private(set) var seen: [Int64] = []
+  private(set) var verdicts: [Verdict] = []
+
+  init(_ limit: Int) { self.limit = limit }
+
+  /// Waits, turn by turn, until so many blocks have come ready.
+  func attachLater(to execution: Execution, after blocks: Int, _ edge: @escaping (Plan) -> EdgeID) {
+    self.execution = execution
+    nonisolated(unsafe) let (observer, running, find) = (self, execution, edge)
+    execution.executor.post {
+      if running.outcome != nil { return }
+      guard running.encodedBlocks >= blocks else {
+        observer.attachLater(to: running, after: blocks, find)
+        return
+      }
+      observer.before = running.encodedBlocks
+      let edge = find(running.plan)
+      observer.edge = edge
+      running.attach(observer, to: edge)
+    }
+  }
+
+  override func receive(_ event: Event) {
+    let members = OwnedValue(event.value).json
+    seen.append(Int64(members.filter(\.isNumber)) ?? -1)
+  }
+
+  override func decided(_ verdict: Verdict) {
+    verdicts.append(verdict)
+    guard seen.count == limit, let execution, let edge else { return }
+    encodedAtEnd = execution.encodedBlocks
+    execution.detach(self, from: edge)
   }
 }

@@ -41,7 +41,7 @@ public final class BlockDecoding: @unchecked Sendable {
     if !decoder.index(slab, offset: offset, isPassedOn: isPassedOn, into: rows.batch) {
       decoder.decode(slab, 0..<slab.count, offset: offset, isLast: isLast, arena: rows.arena, into: rows.batch)
     }
-    return DecodedBlock(slab, rows, self)
+    return DecodedBlock(slab, rows, self, end: offset &+ Int64(slab.count))
   }
 
   fileprivate func giveBack(_ rows: Rows) {
@@ -57,8 +57,12 @@ public final class DecodedBlock: @unchecked Sendable {
   private let rows: BlockDecoding.Rows
   private let decoding: BlockDecoding
 
-  fileprivate init(_ slab: Slab, _ rows: BlockDecoding.Rows, _ decoding: BlockDecoding) {
+  /// Where it ends in the input.
+  let end: Int64
+
+  fileprivate init(_ slab: Slab, _ rows: BlockDecoding.Rows, _ decoding: BlockDecoding, end: Int64) {
     self.slab = slab
+    self.end = end
     self.rows = rows
     self.decoding = decoding
   }
@@ -66,4 +70,5 @@ public final class DecodedBlock: @unchecked Sendable {
   deinit { decoding.giveBack(rows) }
 
   var batch: RowBatch { rows.batch }
+  var bytes: Int { slab.count }
 }

@@ -120,7 +120,7 @@ struct Aggregate: FusableOperator {
     init(_ figures: Figures) { self.figures = figures }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
-      guard let refusal = figures.form.evaluate(frame) ?? figures.add(frame, at: 0) else { return .drop }
+      guard let refusal = figures.form.evaluate(frame) ?? figures.add(frame, at: 0) else { return .keep }
       return refused(event, refusal, frame, run)
     }
 
@@ -158,7 +158,7 @@ struct Aggregate: FusableOperator {
       frame.set(1, .int(index))
       if isInPlace, foldInPlace(frame) {
         index &+= 1
-        return .drop
+        return .keep
       }
       return fold(event, frame, run)
     }
@@ -175,16 +175,17 @@ struct Aggregate: FusableOperator {
     private func fold(_ event: Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
       let value = program.evaluate(frame)
       if value.isError {
-        _ = failed(event, value, program, frame, run)
+        return failed(event, value, program, frame, run) == .pass ? .keep : .gone
       } else if value.isDeeper(than: Scan.Step.depthLimit) {
         run.rejectRow(
           event, .limitReached, "the value of aggregate is nested more than \(Scan.Step.depthLimit) deep")
+        return .gone
       } else {
         index &+= 1
         running.assign(value)
         isInPlace = memberCount > 0 && running.isMap(ofScalars: Int(memberCount))
       }
-      return .drop
+      return .keep
     }
 
     override func complete(_ run: FusedRun) -> Value? { running.value }

@@ -1,5 +1,7 @@
 /// `concat`: one signal after the other.
 struct Concat: CombiningOperator {
+  static let relaysEvents = true
+
   static let spec = ComponentSpec<Concat>(
     "concat",
     summary: "Sends the events of its inputs one after the other.",

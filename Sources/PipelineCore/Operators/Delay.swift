@@ -5,6 +5,8 @@ struct Delay: OperatorComponent {
   var by = TimeSpan.zero
   var limit = 10_000
 
+  static let relaysEvents = true
+
   static let spec = ComponentSpec<Delay>(
     "delay",
     summary: "Sends each event, and the completion, a fixed time later.",
@@ -68,6 +70,8 @@ struct Delay: OperatorComponent {
     }
 
     override func complete() { endTimer = wake(after: parameters.by, Self.end) }
+
+    override var heldCount: Int { waiting.count }
 
     override func stop() {
       for index in waiting.indices { cancelWake(&waiting[index].timer) }

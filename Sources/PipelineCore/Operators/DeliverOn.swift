@@ -8,6 +8,8 @@ struct DeliverOn: OperatorComponent {
 
   init() {}
 
+  static let relaysEvents = true
+
   static let spec = ComponentSpec<DeliverOn>(
     "deliverOn",
     summary: "Delivers events and the end from the queue of a named scheduler.",
@@ -91,6 +93,8 @@ struct DeliverOn: OperatorComponent {
       case .failed(let failure): finish(failing: failure)
       }
     }
+
+    override var heldCount: Int { waiting.count { if case .next = $0 { true } else { false } } }
 
     override func stop() {
       for _ in waiting { execution.priorities.remove(precedence) }

@@ -16,6 +16,8 @@ struct Do: OperatorComponent {
   var maxConcurrent = 16
   var queueLimit = 1000
 
+  static let relaysEvents = true
+
   static let spec = ComponentSpec<Do>(
     "do",
     summary: "Runs another signal for each event as a side effect, and passes everything on.",
@@ -107,6 +109,7 @@ struct Do: OperatorComponent {
       drop(inlet)
       let outer = inlet.scope.outer
       outer?.keep(in: arena)
+      countMade()
       reject(Event(outer?.value ?? .null), .innerSignalFailed, failure.message, at: failure.location)
       if advance() { endIfOver() }
     }

@@ -2,6 +2,8 @@
 struct Finally: OperatorComponent {
   var signal = SignalParameter()
 
+  static let relaysEvents = true
+
   static let spec = ComponentSpec<Finally>(
     "finally",
     summary: "Runs another signal to its end before it passes on the completion or the error.",

@@ -18,6 +18,8 @@ struct Gate: OperatorComponent {
   var whileClosed = WhileClosed.drop
   var limit = 10_000
 
+  static let relaysEvents = true
+
   static let spec = ComponentSpec<Gate>(
     "gate",
     summary: "Passes on events while the newest event of another signal is true.",
@@ -86,8 +88,12 @@ struct Gate: OperatorComponent {
         return
       }
       switch parameters.whileClosed {
-      case .drop: return
-      case .latest: held.removeAll()
+      case .drop:
+        countDropped()
+        return
+      case .latest:
+        countSuperseded(held.count)
+        held.removeAll()
       case .hold:
         if held.count == parameters.limit, let oldest = held.popFirst() {
           oldest.keep(in: arena)
@@ -101,6 +107,7 @@ struct Gate: OperatorComponent {
 
     override func receive(_ event: Event, from inlet: Inlet) {
       guard let truth = event.value.truth else {
+        countMade()
         reject(
           event, .unexpectedValue, "the signal of 'gate' must send true or false, not \(event.value.kindName)")
         return
@@ -129,6 +136,8 @@ struct Gate: OperatorComponent {
     private func finishIfOver() {
       if held.isEmpty || inletCount == 0 { finish() }
     }
+
+    override var heldCount: Int { held.count }
 
     override func stop() {
       held.removeAll()

@@ -159,8 +159,7 @@ struct GroupBy: OperatorComponent {
     }
 
     private func makeSharedRun() -> FusedRun? {
-      // An observer of subscriptions must see each one.
-      guard let plan, execution.subscriptionProbe == nil else { return nil }
+      guard let plan else { return nil }
       let input: SignalPlan
       switch plan.kind {
       case .run(_, let origin): input = origin

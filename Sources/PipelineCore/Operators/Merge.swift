@@ -1,5 +1,7 @@
 /// `merge`: the events of several signals as they come.
 struct Merge: CombiningOperator {
+  static let relaysEvents = true
+
   static let spec = ComponentSpec<Merge>(
     "merge",
     summary: "Sends the events of all its inputs as they come.",

@@ -1,5 +1,7 @@
 /// `race`: the signal that sends first.
 struct Race: CombiningOperator {
+  static let relaysEvents = true
+
   static let spec = ComponentSpec<Race>(
     "race",
     summary: "Continues with the input that sends first, and cancels the others.",

@@ -31,6 +31,8 @@ struct RateLimit: OperatorComponent {
   var excess = Excess.drop
   var limit = 1000
 
+  static let relaysEvents = true
+
   static let spec = ComponentSpec<RateLimit>(
     "rateLimit",
     summary: "Limits how many events pass in each period.",
@@ -130,7 +132,7 @@ struct RateLimit: OperatorComponent {
     override func receive(_ event: Event) {
       // The timer of this very instant may still be due.
       if end <= now { endPeriod() }
-      guard !isClosed else { return }
+      guard !isClosed else { return countDropped() }
       if end <= now {
         end = now + parameters.per
         passed = 0
@@ -140,6 +142,8 @@ struct RateLimit: OperatorComponent {
         emit(event)
       } else if parameters.mode != .leading {
         hold(event)
+      } else {
+        countDropped()
       }
     }
 
@@ -149,6 +153,7 @@ struct RateLimit: OperatorComponent {
         timer = wake(at: end)
       } else {
         held?.assign(event)
+        countSuperseded()
       }
     }
 
@@ -174,6 +179,8 @@ struct RateLimit: OperatorComponent {
       endPeriod()
       finish()
     }
+
+    override var heldCount: Int { held == nil ? 0 : 1 }
 
     override func stop() {
       cancelWake(&timer)
@@ -232,7 +239,7 @@ struct RateLimit: OperatorComponent {
         return
       }
       switch parameters.excess {
-      case .drop: break
+      case .drop: countDropped()
       case .route:
         reject(
           event, .limitReached,
@@ -267,6 +274,8 @@ struct RateLimit: OperatorComponent {
       hasEnded = true
       if waiting.isEmpty { finish() }
     }
+
+    override var heldCount: Int { waiting.count }
 
     override func stop() {
       cancelWake(&timer)

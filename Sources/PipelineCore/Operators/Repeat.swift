@@ -3,6 +3,8 @@ struct Repeat: OperatorComponent {
   var count = Retry.Count(limit: nil)
   var delay = TimeSpan.zero
 
+  static let relaysEvents = true
+
   static let spec = ComponentSpec<Repeat>(
     "repeat",
     summary: "Subscribes again when the signal completes.",

@@ -34,6 +34,8 @@ struct Retry: OperatorComponent {
   var budget: Int?
   var per = TimeSpan.seconds(60)
 
+  static let relaysEvents = true
+
   static let spec = ComponentSpec<Retry>(
     "retry",
     summary: "Subscribes again when the signal fails.",

@@ -64,7 +64,7 @@ struct Scan: FusableOperator {
       if value.isDeeper(than: Self.depthLimit) {
         run.rejectRow(
           event, .limitReached, "the value of scan is nested more than \(Self.depthLimit) deep")
-        return .drop
+        return .gone
       }
       index &+= 1
       running.assign(value, retiring: run.arena)

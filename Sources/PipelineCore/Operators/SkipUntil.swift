@@ -3,6 +3,8 @@ struct SkipUntil: OperatorComponent {
   var condition = ExpressionParameter()
   var signal = SignalParameter()
 
+  static let relaysEvents = true
+
   static let spec = ComponentSpec<SkipUntil>(
     "skipUntil",
     summary: "Drops events until one fulfils a condition, or until another signal sends an event.",
@@ -56,8 +58,9 @@ struct SkipUntil: OperatorComponent {
 
     override func receive(_ event: Event) {
       if !isOpen {
-        guard let program = parameters.condition.program, let holds = decide(event, program, frame), holds
-        else { return }
+        guard let program = parameters.condition.program else { return countDropped() }
+        guard let holds = decide(event, program, frame) else { return }
+        guard holds else { return countDropped() }
         isOpen = true
       }
       emit(event)

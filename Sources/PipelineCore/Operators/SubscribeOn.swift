@@ -5,6 +5,8 @@ struct SubscribeOn: OperatorComponent {
 
   init() {}
 
+  static let relaysEvents = true
+
   static let spec = ComponentSpec<SubscribeOn>(
     "subscribeOn",
     summary: "Subscribes upstream from the queue of a named scheduler.",

@@ -4,6 +4,8 @@ internal import DequeModule
 struct TakeLast: OperatorComponent {
   var count = 0
 
+  static let relaysEvents = true
+
   static let spec = ComponentSpec<TakeLast>(
     "takeLast",
     summary: "Keeps the last events and sends them when the signal completes.",
@@ -45,8 +47,11 @@ struct TakeLast: OperatorComponent {
     }
 
     override func receive(_ event: Event) {
-      guard count > 0 else { return }
-      if kept.count == count { kept.removeFirst() }
+      guard count > 0 else { return countDropped() }
+      if kept.count == count {
+        kept.removeFirst()
+        countSuperseded()
+      }
       kept.append(OwnedEvent(event))
     }
 
@@ -57,6 +62,8 @@ struct TakeLast: OperatorComponent {
       }
       finish()
     }
+
+    override var heldCount: Int { kept.count }
 
     override func stop() { kept.removeAll() }
 

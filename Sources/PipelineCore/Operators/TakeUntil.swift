@@ -3,6 +3,8 @@ struct TakeUntil: OperatorComponent {
   var signal = SignalParameter()
   var condition = ExpressionParameter()
 
+  static let relaysEvents = true
+
   static let spec = ComponentSpec<TakeUntil>(
     "takeUntil",
     summary: "Passes on events until another signal sends or completes, or until a condition holds.",
@@ -69,6 +71,7 @@ struct TakeUntil: OperatorComponent {
       if let program = parameters.condition.program {
         guard let holds = decide(event, program, frame) else { return }
         if holds {
+          countDropped()
           finish()
           return
         }

@@ -16,6 +16,8 @@ struct Throttle: OperatorComponent {
   var maxWait: TimeSpan?
   var edge = Edge.trailing
 
+  static let relaysEvents = true
+
   static let spec = ComponentSpec<Throttle>(
     "throttle",
     summary: "Holds the newest event and sends it once the signal has been quiet for a while.",
@@ -92,7 +94,7 @@ struct Throttle: OperatorComponent {
       cancelWake(&timer)
       if parameters.edge != .trailing, isFirst || parameters.edge == .leading {
         timer = wake(after: parameters.quiet)
-        if isFirst { emit(event) }
+        if isFirst { emit(event) } else { countDropped() }
         return
       }
       if held == nil {
@@ -100,6 +102,7 @@ struct Throttle: OperatorComponent {
         if let maxWait = parameters.maxWait { deadline = wake(after: maxWait) }
       } else {
         held?.assign(event)
+        countSuperseded()
       }
       timer = wake(after: parameters.quiet)
     }
@@ -113,6 +116,7 @@ struct Throttle: OperatorComponent {
       let verdict = program.evaluate(frame)
       if verdict.isError, !failed(event, verdict, program, frame) { return false }
       if verdict.isTrue { return true }
+      countSuperseded(heldCount)
       drop()
       emit(event)
       return false
@@ -124,6 +128,8 @@ struct Throttle: OperatorComponent {
       flush()
       finish()
     }
+
+    override var heldCount: Int { held == nil ? 0 : 1 }
 
     override func stop() { drop() }
 

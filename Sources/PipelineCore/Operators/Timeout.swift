@@ -2,6 +2,8 @@
 struct Timeout: OperatorComponent {
   var after = TimeSpan.zero
 
+  static let relaysEvents = true
+
   static let spec = ComponentSpec<Timeout>(
     "timeout",
     summary: "Ends the signal with an error if it has not completed in time.",

@@ -72,7 +72,7 @@ extension Window {
         if let idle = form.idle, !timer.isSet { timer = wake(at: last + idle, Self.idleToken) }
       }
       clock.advance(to: time &- form.lateness)
-      return refusal ?? .drop
+      return refusal ?? .keep
     }
 
     private func nanoseconds(_ value: Value) -> Int64? {

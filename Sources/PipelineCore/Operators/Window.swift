@@ -362,7 +362,7 @@ struct Window: FusableOperator {
     final func refusal(of event: Event, _ run: FusedRun) -> StepVerdict? {
       if kept.count < form.bound { return nil }
       run.rejectRow(event, .limitReached, "window has \(Printable.count(kept.count, "event")), its limit `max`")
-      return .drop
+      return .gone
     }
 
     /// Sends a window; state must be consistent before.
@@ -389,7 +389,11 @@ struct Window: FusableOperator {
         value = builder.build(frame, &failing)
       }
       if value.isError, let failing {
-        if failed(nothing, value, failing.takeUnretainedValue(), frame, run) == .pass { send(.null) }
+        if failed(nothing, value, failing.takeUnretainedValue(), frame, run) == .pass {
+          send(.null)
+        } else {
+          countMade()
+        }
         return
       }
       send(value.is(.optional) ? value.wrapped ?? .null : value)
@@ -431,7 +435,7 @@ struct Window: FusableOperator {
       fresh += 1
       held += 1
       if held == form.count { flush() }
-      return .drop
+      return .keep
     }
 
     private func flush() {
@@ -510,7 +514,7 @@ struct Window: FusableOperator {
       }
       fresh += 1
       if !timer.isSet { setTimer(nextEnd) }
-      return .drop
+      return .keep
     }
 
     override func timeCame(_ token: Int) { close() }
@@ -603,13 +607,13 @@ struct Window: FusableOperator {
         kept.append(Kept(at: now.nanoseconds, wall: wall, event: form.held(event)))
       }
       last = now
-      guard isFirst else { return .drop }
+      guard isFirst else { return .keep }
       timer = wake(at: end)
       if let maxLength = form.maxLength {
         latest = now + maxLength
         deadline = wake(at: latest)
       }
-      return .drop
+      return .keep
     }
 
     /// The timer is not moved for each event; a timer that fires too early is set again.

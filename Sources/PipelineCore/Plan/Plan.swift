@@ -18,6 +18,11 @@ public final class Plan: Sendable {
   /// The location of the source that reads standard input; nil: there is none.
   public let standardInput: SourceLocation?
 
+  /// The ways between the steps, by ``EdgeID``; the first is none.
+  public let edges: [EdgePlan]
+  /// Sources and operators, by the numbers of their steps.
+  let components: [Int: any Component]
+
   /// The parallel stages, by the step IDs of sources.
   let stages: [StepID: ParallelStage]
 
@@ -36,6 +41,7 @@ public final class Plan: Sendable {
     self.steps = steps
     self.expressions = expressions
     self.standardInput = standardInput
+    (edges, components) = Plan.edges(named, sinks)
     stages = Plan.stages(named, sinks)
   }
 
@@ -154,6 +160,8 @@ public final class SignalPlan: Sendable {
   public let kind: Kind
   public let step: StepID
   public let type: EventType
+  /// Over which edge of the plan its events go. Set when the plan is made, never after.
+  nonisolated(unsafe) var edge = EdgeID.none
   /// The key of a reference in a saved state; unique in the plan.
   let reference: String
   /// How many nodes with `settle` are in a row up to here.

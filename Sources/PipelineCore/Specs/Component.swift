@@ -75,6 +75,9 @@ extension SourceComponent {
 
 /// A step of a chain, or a combination of signals.
 public protocol OperatorComponent: Component {
+  /// Whether each event that its steps send is one that came over an input: those that come are sent once, are held, or have been
+  /// counted as left out (``OperatorNode/countDropped(_:)``) or given up.
+  static var relaysEvents: Bool { get }
   /// Whether it subscribes its inputs more than once, or after its own start. Inner signals need not be declared.
   static var subscribesAgain: Bool { get }
   /// Signals that a step subscribes beside its input, such as the command that it executes.
@@ -100,6 +103,7 @@ extension OperatorComponent {
   public static var subscribesAgain: Bool { false }
   public static var isHidden: Bool { false }
   public static var onlyListens: Bool { false }
+  public static var relaysEvents: Bool { false }
   public func outputType(_ inputs: [EventType]) -> EventType { inputs.first ?? .dyn }
 }
 

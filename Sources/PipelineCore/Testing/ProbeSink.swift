@@ -92,12 +92,12 @@ public struct ProbeSink: SinkComponent {
     }
   }
 
-  /// Records a signal as a further subscriber.
-  public static func tap(_ recording: Recording, _ executor: Executor) -> Downstream {
+  /// Records a signal, as an observer.
+  public static func tap(_ recording: Recording, _ executor: Executor) -> EdgeObserver {
     Watcher(recording, executor)
   }
 
-  private final class Watcher: SignalWatcher {
+  private final class Watcher: EdgeObserver {
     private let recording: Recording
     private let executor: Executor
     init(_ recording: Recording, _ executor: Executor) {

@@ -59,7 +59,6 @@ private final class TestRun {
   private let recordings: [ProbeSink.Recording]
   /// The answers to the events of inputs, by the index of their sources in the plan.
   private var replies: [Int: ReplyRecording] = [:]
-  private var watchers: [Downstream] = []
   /// Replaced at each restart.
   private var executor: Executor
   private var execution: Execution
@@ -139,6 +138,7 @@ private final class TestRun {
     nonisolated(unsafe) let launched = execution
     executor.post { launched.cancel() }
     time.run(executor, until: executor.now, turnLimit: 1000)
+    coverage?.add(execution)
     client.stop()
     return result
   }
@@ -160,7 +160,6 @@ private final class TestRun {
     ) { first, _ in first }
     execution.originOverride = { inputs[ObjectIdentifier($0)] }
     execution.sourceFilter = { $0.runsOnVirtualTime ? $0 : SilentSource() }
-    coverage?.watch(execution)
     var sinks: [String: ProbeSink.Recording] = [:]
     for (expectation, recording) in zip(test.expectations, recordings) {
       let target: Tap.Target
@@ -173,7 +172,6 @@ private final class TestRun {
       case .errors(let owner): target = .errors(owner)
       }
       let watcher = ProbeSink.tap(recording, executor)
-      watchers.append(watcher)
       execution.taps.append(Tap(target, watcher, isPassive: true))
     }
     let plan = plan
@@ -276,10 +274,10 @@ private final class TestRun {
     executor.post { old.cancel() }
     _ = executor.runOne()
     turns += executor.turns
+    coverage?.add(old)
     executor = Executor(clock: time)
     client.attach(executor)
     execution = Self.execution(plan, executor, client, deadLetters)
-    watchers = []
     launch(state)
     _ = executor.runOne()
     client.forgetOrphans()

@@ -35,6 +35,16 @@ struct Run: ParsableCommand {
       """, valueName: "dir"), completion: .directory)
   var stateDirectory: String?
 
+  @Flag(
+    help:
+      "Print at the end, to standard error, what each step did with its events: in, out, dropped, rejected. (RXD_STATS)"
+  )
+  var stats = false
+
+  @Option(
+    help: ArgumentHelp("The form of --stats: text or json; default is text. (RXD_STATS_FORMAT)", valueName: "form"))
+  var statsFormat: StatisticsReport.Form?
+
   @Flag(name: .shortAndLong, help: "Warnings of the files count as errors. (RXD_DENY_WARNINGS)")
   var denyWarnings = false
 
@@ -44,7 +54,8 @@ struct Run: ParsableCommand {
   func run() throws {
     try RunSettings(
       input: input.settings, daemon: daemon, gracefulShutdownLimitSecs: gracefulShutdownLimitSecs,
-      stateDirectory: stateDirectory, denyWarnings: denyWarnings, logging: logging.settings, color: color.color
+      stateDirectory: stateDirectory, stats: stats, statsFormat: statsFormat, denyWarnings: denyWarnings,
+      logging: logging.settings, color: color.color
     ).run()
   }
 }
@@ -55,6 +66,8 @@ struct RunSettings {
   var daemon = false
   var gracefulShutdownLimitSecs: Int?
   var stateDirectory: String?
+  var stats = false
+  var statsFormat: StatisticsReport.Form?
   var denyWarnings = false
   var logging = LogSettings()
   var color: ColorMode?
@@ -74,6 +87,8 @@ struct RunSettings {
     var options = Supervisor.Options()
     options.isDaemon = try flag(daemon, "RXD_DAEMON") || notify != nil
     options.drainLimit = .seconds(Int64(limit))
+    let form = try setting(statsFormat, "RXD_STATS_FORMAT")
+    if try flag(stats, "RXD_STATS") { options.statistics = form ?? .text }
 
     _ = try input.environment.inputs()
     // Patterns, directories and variables are read again at each reload.

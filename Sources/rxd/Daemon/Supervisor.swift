@@ -16,7 +16,9 @@ final class Supervisor {
     var isDaemon = false
     /// How long stopping may take before the rest is cancelled.
     var drainLimit = TimeSpan.seconds(60)
-    /// Reads and compiles all files.
+    /// What every run of a pipeline has done is printed when it ends, in this form.
+    var statistics: StatisticsReport.Form?
+    /// Reads and compiles all files anew.
     var load: () -> [PipelineLoader.Loaded] = { [] }
   }
 
@@ -307,7 +309,8 @@ final class Supervisor {
     services.deadLetter = deadLetters.writer(slot.name)
     services.keepsDeadLetters = deadLetters.areKept
     let run = PipelineLaunch(
-      slot.plan, loop: loop, services: services, restoring: slot.saved, isRestarted: options.isDaemon)
+      slot.plan, loop: loop, services: services, restoring: slot.saved, isRestarted: options.isDaemon,
+      countsSteps: options.statistics != nil)
     slot.run = run
     slot.hasLaunched = false
     slot.state = .running
@@ -329,6 +332,9 @@ final class Supervisor {
     slot.drainDeadline = nil
     slot.isSuspending = false
     slot.count(counters)
+    if let form = options.statistics, let statistics = run.statistics {
+      Console.note(StatisticsReport(plan: run.plan, statistics: statistics).text(form))
+    }
   }
 
   private func ended(_ slot: PipelineSlot, _ outcome: Execution.Outcome) {

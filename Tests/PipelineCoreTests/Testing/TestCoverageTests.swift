@@ -104,6 +104,33 @@ import Testing
       ])
   }
 
+  /// Nothing is made another way because it is looked at: groups still share one run of their steps, and fixed values are sent
+  /// without a subscription, so turns and counts are those of a run without coverage.
+  @Test func theGraphIsThatOfProduction() throws {
+    let text = """
+      sources: { a: { stdin: {} } }
+      signals:
+        s:
+          from: a
+          chain:
+            - groupBy: { key: event, chain: [ { filter: event > 1 }, { map: event + 1 } ] }
+            - flattenMap: { signal: { from: { values: [1, 2] }, chain: [ { map: outer }, { filter: event > 0 } ] } }
+      sinks: { out: { from: s, discard: {} } }
+      tests: [ { name: x, inputs: { a: "123|" }, expect: { out: { events: [], more: true } } } ]
+      """
+    let suite = try TestSuite(SourceText(name: "t.yaml", text: text))
+    let runner = TestRunner(suite.plan)
+    let test = try #require(suite.tests.first)
+    let coverage = TestCoverage(suite.plan)
+    #expect(runner.run(test).turns == runner.run(test, coverage: coverage).turns)
+    // The chain of the groups is one run that nobody subscribes, and yet its edges count.
+    let chain = try #require(coverage.edges.first { suite.plan.name(of: $0.plan.from).hasSuffix("filter") })
+    #expect(chain.plan.isBetweenFusedSteps && chain.events == 2 && chain.subscriptions == 0)
+    let values = try #require(coverage.edges.first { suite.plan.name(of: $0.plan.from).hasSuffix("values") })
+    #expect(values.events == 4)
+    #expect(coverage.points.allSatisfy { $0.isReached || $0.message.contains("drops nothing") })
+  }
+
   @Test func sharesAreOfAHundred() {
     #expect(TestCoverage.Share([]).percent == 100)
     #expect(TestCoverage.Share([]).description == "0/0")

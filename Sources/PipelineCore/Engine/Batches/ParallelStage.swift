@@ -105,6 +105,8 @@ public struct Batch {
     case encoded(EncodedBlock)
   }
   let content: Content
+  /// How many events there are at this place of the graph.
+  private(set) var events: Int
 
   /// The part of the batch that one sink writes.
   public struct Portion {
@@ -115,8 +117,29 @@ public struct Batch {
     public let memory: AnyObject
   }
 
-  init(_ lines: PassThroughLines) { content = .lines(lines) }
-  init(_ block: EncodedBlock) { content = .encoded(block) }
+  init(_ lines: PassThroughLines) {
+    content = .lines(lines)
+    events = lines.count
+  }
+
+  init(_ block: EncodedBlock) {
+    content = .encoded(block)
+    events = block.received
+  }
+
+  /// It has come through a step on another thread: adds what that has counted.
+  mutating func pass(_ step: StepID, _ counters: UnsafeMutablePointer<StepCounters>) {
+    guard case .encoded(let block) = content else { return }
+    var dropped: UInt64?
+    // Several sinks may have the step on their ways; what it drops is the same on each.
+    for done in block.counts where done.step == step {
+      dropped = dropped ?? done.dropped
+      counters.pointee.timed &+= done.timed
+      counters.pointee.nanoseconds &+= done.nanoseconds
+    }
+    counters.pointee.dropped &+= dropped ?? 0
+    events -= Int(dropped ?? 0)
+  }
 
   /// How many events the source made.
   var received: Int {
@@ -152,8 +175,19 @@ public final class EncodedBlock: @unchecked Sendable {
   private let sent: [Int]
   /// How many events the source made.
   let received: Int
+  /// What a step has done with the block, on the way to one of the sinks.
+  struct Count: Sendable {
+    var step: StepID
+    var dropped: UInt64
+    var timed: UInt64
+    var nanoseconds: Int64
+  }
+  let counts: [Count]
 
-  init(_ spare: SpareOutput, _ sinks: [StepID], _ buffers: [OutputBuffer], sent: [Int], received: Int) {
+  init(
+    _ spare: SpareOutput, _ sinks: [StepID], _ buffers: [OutputBuffer], sent: [Int], received: Int, counts: [Count]
+  ) {
+    self.counts = counts
     self.spare = spare
     self.sinks = sinks
     self.buffers = buffers

@@ -46,10 +46,12 @@ public final class StagePlacement: Sendable {
     set { handedOver.store(newValue, ordering: .relaxed) }
   }
 
-  /// A worker for one thread; nil while the turns do the work.
-  public func makeWorker() -> StageWorker? {
+  /// For one thread; nil as long as the turns do the work.
+  ///
+  /// - Parameter clock: Nanoseconds, of which differences count.
+  public func makeWorker(clock: @escaping () -> Int64) -> StageWorker? {
     guard let stage, state.withLock({ $0.isBeside }) else { return nil }
-    return StageWorker(stage, spare)
+    return StageWorker(stage, spare, clock)
   }
 
   /// Reports how many nanoseconds the decoding of a block took.
@@ -132,22 +134,38 @@ public final class StageWorker {
   private var rest = 0
   /// Whether a block that passes through unchanged still needs the steps.
   private let hasSteps: Bool
+  /// What the steps count of one block: of each branch, one behind the other.
+  private let counters: UnsafeMutablePointer<StepCounters>
+  private let ids: [StepID]
+  private let clock: () -> Int64
+  /// The time of so many events of each block is taken.
+  private static let timed = 8
 
-  init(_ stage: ParallelStage, _ spare: SpareOutput) {
+  init(_ stage: ParallelStage, _ spare: SpareOutput, _ clock: @escaping () -> Int64) {
     self.spare = spare
+    self.clock = clock
+    ids = stage.branches.flatMap { $0.parts.flatMap { $0.steps.map(\.id) } }
+    counters = .allocate(capacity: ids.count)
+    counters.initialize(repeating: StepCounters(), count: ids.count)
+    let counters = counters
+    var first = 0
     var banks: [ObjectIdentifier: SlotBank] = [:]
     let (arena, json) = (arena, json)
     let branches = stage.branches.map { branch in
       guard let encoder = branch.component.streamEncoding?.makeEncoder() else {
         preconditionFailure("a sink of a stage writes no stream")
       }
-      let steps = FusedSteps(branch.parts) { segment in
-        let reading = segment.projection.filling
-        if reading.isShared, banks[ObjectIdentifier(reading)] == nil {
-          banks[ObjectIdentifier(reading)] = SlotBank(reading.slotCount)
-        }
-        return EventFrame(segment, arena: arena, json: json, bank: banks[ObjectIdentifier(reading)])
-      }
+      let own = first
+      first += branch.parts.reduce(0) { $0 + $1.steps.count }
+      let steps = FusedSteps(
+        branch.parts, counting: { _, index in counters + (own + index) },
+        frame: { segment in
+          let reading = segment.projection.filling
+          if reading.isShared, banks[ObjectIdentifier(reading)] == nil {
+            banks[ObjectIdentifier(reading)] = SlotBank(reading.slotCount)
+          }
+          return EventFrame(segment, arena: arena, json: json, bank: banks[ObjectIdentifier(reading)])
+        })
       return Branch(steps: steps, encoder: encoder)
     }
     sinks = stage.branches.map(\.sink)
@@ -162,6 +180,7 @@ public final class StageWorker {
     for branch in branches { branch.steps.deallocate() }
     branches.deinitialize()
     branches.deallocate()
+    counters.deallocate()
     for bank in banks { bank.release() }
     banks.deallocate()
   }
@@ -185,11 +204,32 @@ public final class StageWorker {
       return nil
     }
     failures = 0
-    return EncodedBlock(spare, sinks, buffers, sent: sent, received: received)
+    let counts = ids.indices.map {
+      EncodedBlock.Count(
+        step: ids[$0], dropped: counters[$0].dropped, timed: counters[$0].timed, nanoseconds: counters[$0].nanoseconds)
+    }
+    return EncodedBlock(spare, sinks, buffers, sent: sent, received: received, counts: counts)
+  }
+
+  /// Passes an event through the steps of a branch, and takes their time.
+  @inline(never)
+  private func passTimed(_ event: UnsafeMutablePointer<Event>, _ steps: FusedSteps, _ step: inout Int)
+    -> FusedSteps.Progress
+  {
+    while step < steps.count {
+      let start = clock()
+      let progress = steps.passOne(event, at: step)
+      steps[step].counters.pointee.nanoseconds &+= clock() &- start
+      steps[step].counters.pointee.timed &+= 1
+      guard case .passed = progress else { return progress }
+      step += 1
+    }
+    return .passed
   }
 
   private func encode(_ rows: RowBatch, into buffers: [OutputBuffer], _ sent: inout [Int]) -> Int? {
     var received = 0
+    counters.update(repeating: StepCounters(), count: ids.count)
     let isDone = buffers.withUnsafeBufferPointer { buffers in
       sent.withUnsafeMutableBufferPointer { sent in
         rows.forEachValue(tokens: json.indexed) { value in
@@ -202,11 +242,15 @@ public final class StageWorker {
           for index in branches.indices {
             var event = Event(value)
             var step = 0
-            switch withUnsafeMutablePointer(to: &event, { branches[index].steps.passPure($0, from: &step) }) {
+            let progress = withUnsafeMutablePointer(to: &event) {
+              received > Self.timed
+                ? branches[index].steps.passPure($0, from: &step) : passTimed($0, branches[index].steps, &step)
+            }
+            switch progress {
             case .passed:
               guard branches[index].encoder.append(event.value, to: buffers[index]) == nil else { return false }
               sent[index] &+= 1
-            case .dropped: continue
+            case .dropped: branches[index].steps[step].counters.pointee.dropped &+= 1
             case .failed, .unreadable, .notPure: return false
             }
           }

@@ -64,6 +64,7 @@ open class DecodingSource: RunningSource {
     beginPiece()
     emitRemainder()
     unsentOffset = nil
+    countBytes(slab.count, to: offset &+ Int64(slab.count))
     arena.keep(slab)
     arena.keep(origin)
     rows.clear()
@@ -79,6 +80,7 @@ open class DecodingSource: RunningSource {
     beginPiece()
     emitRemainder()
     unsentOffset = nil
+    countBytes(block.bytes, to: block.end)
     if let encoded, handOver(Batch(encoded)) {
       execution.encodedBlocks += 1
       return

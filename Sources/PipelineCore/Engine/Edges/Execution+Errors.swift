@@ -57,6 +57,7 @@ extension Execution {
 
   func reject(_ rejection: Rejection, step: StepID) {
     tally.rejected &+= 1
+    meters.step(step).pointee.rejected &+= 1
     let info = plan.steps[step.number]
     let arena = executor.arena
     var members: [(key: Value, value: Value)] = [
@@ -106,6 +107,7 @@ extension Execution {
     what: String = Execution.undecidedEvent
   ) {
     tally.undecided &+= 1
+    meters.step(step).pointee.undecided &+= 1
     guard logged.count < 1000 else { return }
     let text = message()
     let info = plan.steps[step.number]

@@ -165,24 +165,23 @@ extension Execution {
 
   /// Runs `signal` as it was when its state was saved.
   func restore(
-    _ signal: SignalPlan, _ scope: Scope, to downstream: Downstream, _ restoration: Restoration
+    _ signal: SignalPlan, _ scope: Scope, to edge: Edge, _ restoration: Restoration
   ) -> any Subscription {
     switch signal.kind {
     case .named(let index):
       let record = restoration.record(reference: signal.reference)
       guard plan.named[index].isCold else {
         let serial = record.flatMap { restoration.serial($0) }
-        return restoration.within(restoration.root) { named[index].subscribe(downstream, serial: serial) }
+        return restoration.within(restoration.root) { named[index].subscribe(edge, serial: serial) }
       }
       let section = record.flatMap { try? Restoration.Section($0) } ?? .init()
-      return restoration.within(section) {
-        subscribe(plan.named[index].body, scope.forColdSignal(topScope), to: downstream)
-      }
+      return restoration.within(section) { runCold(index, scope, to: edge) }
     case .errors(let owner):
       let record = restoration.record(reference: signal.reference)
-      return errorsOutput(owner).subscribe(downstream, serial: record.flatMap { restoration.serial($0) })
+      return errorsOutput(owner).subscribe(edge, serial: record.flatMap { restoration.serial($0) })
     case .source(let component, let segment):
-      let node = makeSource(component, nodeContext(signal, scope, segment), downstream)
+      let context = nodeContext(signal, scope, segment, over: edge)
+      let node = makeSource(component, context, edge)
       let version = node.persistence.version
       guard let record = restoration.record(signal.step, version: version) else {
         start(node)
@@ -194,13 +193,14 @@ extension Execution {
         return node
       } catch {
         restoration.refuse(signal.step, error)
-        node.cancel()
-        let fresh = makeSource(component, nodeContext(signal, scope, segment), downstream)
+        node.giveUp()
+        let fresh = makeSource(component, context, edge)
         start(fresh)
         return fresh
       }
     case .node(let component, let segment, let inputs):
-      let node = component.makeNode(nodeContext(signal, scope, segment, inputs), downstream: downstream)
+      let context = nodeContext(signal, scope, segment, inputs, over: edge)
+      let node = makeNode(component, context, edge)
       if let run = node as? FusedRun {
         run.restoreSteps(restoration)
         run.start()
@@ -216,8 +216,8 @@ extension Execution {
         return node
       } catch {
         restoration.refuse(signal.step, error)
-        node.cancel()
-        let fresh = component.makeNode(nodeContext(signal, scope, segment, inputs), downstream: downstream)
+        node.giveUp()
+        let fresh = makeNode(component, context, edge)
         fresh.start()
         return fresh
       }
@@ -225,9 +225,9 @@ extension Execution {
       guard let subject = scope.subject else {
         preconditionFailure("a chain's input outside of the node that feeds it")
       }
-      return subject.subscribe(downstream)
+      return subject.subscribe(edge)
     case .run(let run, let input):
-      let node = FusedRun(run, nodeContext(signal, scope, .empty, [input]), downstream: downstream)
+      let node = makeRun(run, nodeContext(signal, scope, .empty, [input], over: edge), edge)
       node.restoreSteps(restoration)
       node.start()
       return node

@@ -47,8 +47,8 @@ public final class Execution {
   public var reading = Reading()
   /// How many blocks came encoded (``ParallelStage``).
   public internal(set) var encodedBlocks = 0
-  /// Observes all subscriptions, for tests.
-  var subscriptionProbe: (any SubscriptionProbe)?
+  /// What passes from step to step.
+  let meters: Meters
   /// Replaces sinks, for tests.
   public var sinkOverride: ((String) -> (any SinkComponent)?)?
   /// Whether every event that a sink takes is followed until the sink has acknowledged it (``SinkAudit``): in debug builds, unless
@@ -157,6 +157,8 @@ public final class Execution {
     self.plan = plan
     self.executor = executor
     self.services = services
+    meters = Meters(plan, executor)
+    executor.lookedAtClock = { [unowned meters] in meters.looked(at: $0) }
     executor.turnEnded = { [unowned self] in self.turnEnded() }
     executor.becameQuiet = { [unowned self] in self.becameQuiet() }
   }
@@ -181,7 +183,7 @@ public final class Execution {
     for (index, sink) in plan.sinks.enumerated() {
       let nodeContext = NodeContext(
         execution: self, step: sink.step, location: sink.location, scope: topScope, plan: nil,
-        segment: sink.segment, inputs: [])
+        edge: meters.edge(.none), segment: sink.segment, inputs: [])
       let component = sinkOverride?(sink.name) ?? sink.component
       let node = component.makeSink(nodeContext)
       node.index = index
@@ -292,15 +294,6 @@ public final class Execution {
 
   /// Further subscribers of named signals, for tests.
   public var taps: [Tap] = []
-
-  /// Reports everything that happens in a shared signal with another subscriber to `downstream`; false if it has none,
-  /// or if the signal is made anew for each reference.
-  func watch(_ index: Int, _ downstream: Downstream) -> Bool {
-    guard !plan.named[index].isCold, plan.named[index].references > 0, let watcher = downstream as? SignalWatcher
-    else { return false }
-    named[index].watcher = watcher
-    return true
-  }
 
   /// Ends the sources as if they had completed, so that operators flush what they hold; work under way is finished.
   public func drain() {
@@ -460,6 +453,7 @@ public final class Execution {
       for end in endingPieces { end() }
       endingPieces.removeAll(keepingCapacity: true)
     }
+    if meters.isTiming { meters.stopTiming(executor.now) }
     for bank in banks.values { bank.forget() }
     let wasFree = !executor.isInputPaused
     for sink in sinks where sink.isOpen { sink.node.turnEnded() }
@@ -507,58 +501,73 @@ public final class Execution {
 
   /// Runs `signal` for `downstream`. Unless it is part of a larger wiring, events may come before the call returns.
   public func subscribe(_ signal: SignalPlan, _ scope: Scope, to downstream: Downstream) -> any Subscription {
-    if let restoration { return restore(signal, scope, to: downstream, restoration) }
-    guard wiring == nil else { return wire(signal, scope, to: downstream) }
+    subscribe(signal, scope, to: Edge(meters.edge(signal.edge), to: downstream))
+  }
+
+  func subscribe(_ signal: SignalPlan, _ scope: Scope, to edge: Edge) -> any Subscription {
+    edge.counters.began()
+    return run(signal, scope, to: edge)
+  }
+
+  /// Runs the signal without counting a subscription: the body of a cold signal is part of that of its reference.
+  private func run(_ signal: SignalPlan, _ scope: Scope, to edge: Edge) -> any Subscription {
+    if let restoration { return restore(signal, scope, to: edge, restoration) }
+    guard wiring == nil else { return make(signal, scope, to: edge) }
     let wired = enterWiring(scope)
-    let subscription = wire(signal, scope, to: downstream)
+    let subscription = make(signal, scope, to: edge)
     executor.nested { begin(wired) }
     return subscription
   }
 
-  private func wire(_ signal: SignalPlan, _ scope: Scope, to downstream: Downstream) -> any Subscription {
-    if let subscriptionProbe { return subscriptionProbe.subscribe(signal, scope, to: downstream, in: self) }
-    return make(signal, scope, to: downstream)
+  /// Runs an instance of a cold signal. What it sends passes the edge of the reference.
+  func runCold(_ index: Int, _ scope: Scope, to edge: Edge) -> any Subscription {
+    run(plan.named[index].body, scope.forColdSignal(topScope), to: edge)
   }
 
-  func make(_ signal: SignalPlan, _ scope: Scope, to downstream: Downstream) -> any Subscription {
+  private func make(_ signal: SignalPlan, _ scope: Scope, to edge: Edge) -> any Subscription {
     switch signal.kind {
     case .named(let index):
-      if plan.named[index].isCold {
-        return subscribe(plan.named[index].body, scope.forColdSignal(topScope), to: downstream)
-      }
-      return named[index].subscribe(downstream)
+      return plan.named[index].isCold ? runCold(index, scope, to: edge) : named[index].subscribe(edge)
     case .errors(let owner):
-      return errorsOutput(owner).subscribe(downstream)
+      return errorsOutput(owner).subscribe(edge)
     case .source(let component, let segment):
-      let node = makeSource(component, nodeContext(signal, scope, segment), downstream)
+      let node = makeSource(component, nodeContext(signal, scope, segment, over: edge), edge)
       start(node)
       return node
     case .node(let component, let segment, let inputs):
-      let node = component.makeNode(nodeContext(signal, scope, segment, inputs), downstream: downstream)
+      let node = makeNode(component, nodeContext(signal, scope, segment, inputs, over: edge), edge)
       node.start()
       return node
     case .input:
       guard let subject = scope.subject else {
         preconditionFailure("a chain's input outside of the node that feeds it")
       }
-      return subject.subscribe(downstream)
+      return subject.subscribe(edge)
     case .run(let run, let input):
-      let node = FusedRun(run, nodeContext(signal, scope, .empty, [input]), downstream: downstream)
+      let node = makeRun(run, nodeContext(signal, scope, .empty, [input], over: edge), edge)
       node.start()
       return node
     }
   }
 
-  func nodeContext(_ signal: SignalPlan, _ scope: Scope, _ segment: Segment, _ inputs: [SignalPlan] = []) -> NodeContext
-  {
-    NodeContext(
-      execution: self, step: signal.step, location: plan.steps[signal.step.number].location, scope: scope,
-      plan: signal, segment: segment, inputs: inputs)
+  func makeNode(_ component: any OperatorComponent, _ nodeContext: NodeContext, _ edge: Edge) -> OperatorNode {
+    edge.downstream._withUnsafeGuaranteedRef { component.makeNode(nodeContext, downstream: $0) }
   }
 
-  func makeSource(_ component: any SourceComponent, _ nodeContext: NodeContext, _ downstream: Downstream)
-    -> RunningSource
-  {
+  func makeRun(_ run: FusedRunPlan, _ nodeContext: NodeContext, _ edge: Edge) -> FusedRun {
+    edge.downstream._withUnsafeGuaranteedRef { FusedRun(run, nodeContext, downstream: $0) }
+  }
+
+  /// `edge`: over which the node sends; nil: that of the plan.
+  func nodeContext(
+    _ signal: SignalPlan, _ scope: Scope, _ segment: Segment, _ inputs: [SignalPlan] = [], over edge: Edge? = nil
+  ) -> NodeContext {
+    NodeContext(
+      execution: self, step: signal.step, location: plan.steps[signal.step.number].location, scope: scope,
+      plan: signal, edge: edge?.counters ?? meters.edge(signal.edge), segment: segment, inputs: inputs)
+  }
+
+  func makeSource(_ component: any SourceComponent, _ nodeContext: NodeContext, _ edge: Edge) -> RunningSource {
     var replacement: (any SourceComponent)?
     if let sourceOverride {
       let owner = plan.steps[nodeContext.step.number].owner
@@ -568,7 +577,9 @@ public final class Execution {
     }
     if let originOverride, let plan = nodeContext.plan { replacement = originOverride(plan) }
     if replacement == nil, let sourceFilter { replacement = sourceFilter(component) }
-    let node = (replacement ?? component).makeSource(nodeContext, downstream: downstream)
+    let node = edge.downstream._withUnsafeGuaranteedRef {
+      (replacement ?? component).makeSource(nodeContext, downstream: $0)
+    }
     node.replacement = replacement
     node.serial = nextSubscription()
     runningSources.append(node)

@@ -15,8 +15,12 @@ open class RunningSink: Downstream {
   private let book = ReceiptBook()
   private var isUnread = false
 
+  /// What is counted of the sink.
+  private let counters: UnsafeMutablePointer<StepCounters>
+
   public init(_ nodeContext: NodeContext) {
     self.nodeContext = nodeContext
+    counters = nodeContext.execution.meters.step(nodeContext.step)
     super.init()
   }
 
@@ -130,13 +134,22 @@ open class RunningSink: Downstream {
 
   /// Counts events that have been delivered and were taken on receipts. In turns.
   @inline(__always)
-  public final func countSent(_ count: Int = 1) { if takesEvents { execution.tally.sent &+= UInt64(count) } }
+  public final func countSent(_ count: Int = 1) {
+    counters.pointee.delivered &+= UInt64(count)
+    if takesEvents { execution.tally.sent &+= UInt64(count) }
+  }
+
+  /// Counts bytes that have been delivered, as they were encoded. In turns.
+  public final func countBytes(_ bytes: Int) { counters.pointee.bytes &+= UInt64(bytes) }
 
   /// Called before the counters are read: count what was delivered off the pipeline thread since the last call.
   open func countDelivered() {}
 
-  /// Counts events that the sink had taken and that are lost with nothing but a log line. Called in turns.
-  public final func countUndelivered(_ count: Int) { execution.tally.undelivered &+= UInt64(count) }
+  /// Counts events that this sink had taken and that are lost, without a word to anybody but the log. In turns.
+  public final func countUndelivered(_ count: Int) {
+    counters.pointee.held &+= UInt64(count)
+    execution.tally.undelivered &+= UInt64(count)
+  }
 
   /// Whether the errors output of this sink has a reader.
   public final var errorsAreRead: Bool { execution.sinks[index].errors.isClaimed }

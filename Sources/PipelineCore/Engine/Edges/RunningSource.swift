@@ -136,7 +136,13 @@ open class RunningSource: OperatorNode {
     }
   }
 
-  /// Emits one event made by this source.
+  /// Counts bytes of the input. `position`: where they end in it. In turns.
+  final func countBytes(_ bytes: Int, to position: Int64) {
+    counters.pointee.bytes &+= UInt64(bytes)
+    counters.pointee.position = position
+  }
+
+  /// Emits one event that this source made.
   public final func produce(_ value: Value, position: Int64 = -1) {
     execution.tally.received &+= 1
     emit(Event(value, from: own, position: position))

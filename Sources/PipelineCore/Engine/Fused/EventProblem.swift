@@ -45,7 +45,9 @@ extension Execution {
     let location = problem.location ?? plan.steps[step.number].location
     switch policy {
     case .drop: undecided(problem.message, at: step, location: location, what: problem.dropped)
-    case .fail: return .fail(SignalFailure(problem.kind, problem.message, at: location))
+    case .fail:
+      meters.step(step).pointee.failed &+= 1
+      return .fail(SignalFailure(problem.kind, problem.message, at: location))
     case .route, .keep: reject(Rejection(event, problem.code, problem.message, at: location), step: step)
     }
     return .gone

@@ -2,8 +2,12 @@
 public enum StepVerdict {
   /// The event goes on, perhaps with another value.
   case pass
-  /// The event ends here.
+  /// The event ends here, as the step is there to do.
   case drop
+  /// The event ends here: the step keeps it, or has used it for what it makes.
+  case keep
+  /// The event ends here, and has been counted: its error policy said so, or it was rejected.
+  case gone
   /// The event goes on, and the signal completes after it.
   case passAndFinish
   /// The signal completes without the event.
@@ -61,6 +65,11 @@ public final class FusedRun: OperatorNode {
   private var clocks: [Int: EventClock] = [:]
   /// Whether a ``ParallelStage`` may contain the run.
   private let isPure: Bool
+  /// Of the edge over which events reach the first step.
+  private let entry: UnsafeMutablePointer<EdgeCounters>
+  /// Of the edges between the steps; they are not counted, for what passes them follows from what the steps drop.
+  private let between: UnsafeMutablePointer<EdgeCounters>
+  private let meters: Meters
 
   private final class OwnChain: FusedChain {
     private let run: Unmanaged<FusedRun>
@@ -74,12 +83,19 @@ public final class FusedRun: OperatorNode {
   private var completingKey = Value.absent
 
   init(_ plan: FusedRunPlan, _ nodeContext: NodeContext, downstream: Downstream) {
-    let steps = FusedSteps(plan.parts) { segment in
-      nodeContext.scope.frames?.frame(segment, nodeContext.scope, nodeContext.execution)
-        ?? EventFrame(segment, nodeContext.scope, nodeContext.execution)
-    }
+    let meters = nodeContext.execution.meters
+    self.meters = meters
+    let steps = FusedSteps(
+      plan.parts, counting: { id, _ in meters.step(id) },
+      frame: { segment in
+        nodeContext.scope.frames?.frame(segment, nodeContext.scope, nodeContext.execution)
+          ?? EventFrame(segment, nodeContext.scope, nodeContext.execution)
+      })
     self.steps = steps
     isPure = plan.isPure
+    entry = nodeContext.inputs.first.map { meters.edge($0.edge) } ?? meters.edge(.none)
+    let last = nodeContext.plan?.edge.number ?? 0
+    between = meters.edge(EdgeID(max(0, last - steps.count + 1)))
     components = plan.parts.flatMap { $0.steps.map(\.component) }
     late = components.indices.filter { steps[$0].step.takeUnretainedValue() is LateStep }
     super.init(nodeContext, downstream: downstream)
@@ -139,10 +155,19 @@ public final class FusedRun: OperatorNode {
   public override func receive(_ event: Event) {
     var event = event.copied
     let ended = withUnsafeMutablePointer(to: &event) { run($0, from: 0, nil) }
-    if ended >= 0 {
-      complete(from: ended + 1, nil)
-      finish()
-    }
+    if ended >= 0 { end(with: ended) }
+  }
+
+  override func receiveWatched(_ event: Event) {
+    var event = event.copied
+    let ended = withUnsafeMutablePointer(to: &event) { runWatched($0, from: 0, nil) }
+    if ended >= 0 { end(with: ended) }
+  }
+
+  /// The step has completed with an event.
+  private func end(with step: Int) {
+    complete(from: step + 1, nil)
+    finish()
   }
 
   /// An encoded block has already passed these steps.
@@ -151,7 +176,11 @@ public final class FusedRun: OperatorNode {
     return isAccepted(batch)
   }
 
-  public override func receive(_ batch: Batch) { emit(batch) }
+  public override func receive(_ batch: Batch) {
+    var batch = batch
+    for step in steps { batch.pass(step.id, step.counters) }
+    emit(batch)
+  }
 
   /// Passes the event through the steps from index `first` on and emits it. Returns the index of the last step that
   /// completes with the event, or -1.
@@ -167,7 +196,9 @@ public final class FusedRun: OperatorNode {
       case .passed:
         emit(event.pointee.copied)
         return ended
-      case .dropped: return ended
+      case .dropped:
+        steps[index].counters.pointee.dropped &+= 1
+        return ended
       case .notPure:
         current = index
         verdict = steps.apply(event, at: index, own, self)
@@ -179,13 +210,73 @@ public final class FusedRun: OperatorNode {
       }
       switch verdict {
       case .pass: index &+= 1
-      case .drop: return ended
+      case .drop:
+        steps[index].counters.pointee.dropped &+= 1
+        return ended
+      case .keep:
+        steps[index].counters.pointee.kept &+= 1
+        return ended
+      case .gone: return ended
       case .passAndFinish:
         ended = index
         index &+= 1
-      case .finish: return index
+      case .finish:
+        steps[index].counters.pointee.dropped &+= 1
+        return index
       }
     }
+  }
+
+  /// The same, step by step: the edges between the steps show what passes, and each step's time is taken by itself.
+  @inline(never)
+  private func runWatched(_ event: UnsafeMutablePointer<Event>, from first: Int, _ own: OwnSteps?) -> Int {
+    var index = first
+    var ended = -1
+    while index < steps.count {
+      let at = index
+      if at > 0 { (between + (at - 1)).show(event.pointee) }
+      var shown = Verdict.passed
+      var verdict = StepVerdict.pass
+      let before = steps[at].counters.pointee
+      // The first step's time is that of the edge by which the event has come.
+      meters.timed(at > 0 ? steps[at].id.number : -1) {
+        switch steps.passOne(event, at: at, own) {
+        case .passed: verdict = .pass
+        case .dropped: verdict = .drop
+        case .notPure:
+          current = at
+          verdict = steps.apply(event, at: at, own, self)
+        case .failed: verdict = failed(event.pointee, at: at, own)
+        case .unreadable:
+          current = at
+          rejectUnreadable(event.pointee)
+          verdict = .gone
+        }
+      }
+      switch verdict {
+      case .pass, .passAndFinish: break
+      case .drop, .finish:
+        steps[at].counters.pointee.dropped &+= 1
+        shown = .dropped
+      case .keep:
+        steps[at].counters.pointee.kept &+= 1
+        shown = .kept
+      case .gone:
+        let after = steps[at].counters.pointee
+        shown = after.failed != before.failed ? .failed : after.rejected != before.rejected ? .rejected : .undecided
+      }
+      if at > 0 { (between + (at - 1)).show(shown) }
+      switch verdict {
+      case .pass: index = at + 1
+      case .passAndFinish:
+        ended = at
+        index = at + 1
+      case .drop, .keep, .gone: return ended
+      case .finish: return at
+      }
+    }
+    emit(event.pointee.copied)
+    return ended
   }
 
   @inline(never)
@@ -205,10 +296,10 @@ public final class FusedRun: OperatorNode {
   func verdict(on event: Event, of step: FusedStep, because problem: () -> EventProblem) -> StepVerdict {
     switch execution.outcome(of: event, at: currentStep, standard: step.standardPolicy, because: problem) {
     case .pass: return .pass
-    case .gone: return .drop
+    case .gone: return .gone
     case .fail(let failure):
       finish(failing: failure)
-      return .drop
+      return .gone
     }
   }
 
@@ -226,10 +317,16 @@ public final class FusedRun: OperatorNode {
       let step = own?[index] ?? steps[index].step
       completingKey = chain?.key ?? .absent
       var ended = index
-      if let last = step._withUnsafeGuaranteedRef({ $0.complete(self) }) {
+      let counters = steps[index].counters
+      let given = counters.pointee.given
+      let last = step._withUnsafeGuaranteedRef { $0.complete(self) }
+      // What it made and could not send was given up in place of it.
+      if !(step.takeUnretainedValue() is LateStep) { counters.pointee.made &+= counters.pointee.given &- given }
+      if let last {
+        counters.pointee.made &+= 1
         var event = Event(last)
         if let chain { event.key = chain.key }
-        ended = max(ended, withUnsafeMutablePointer(to: &event) { run($0, from: index + 1, own) })
+        ended = max(ended, withUnsafeMutablePointer(to: &event) { go(on: $0, from: index + 1, own) })
       }
       index = ended + 1
     }
@@ -258,13 +355,22 @@ public final class FusedRun: OperatorNode {
   func send(_ value: Value, from step: LateStep, at index: Int, _ chain: FusedChain) {
     var event = Event(value)
     event.key = chain.key
+    steps[index].counters.pointee.made &+= 1
     let outer = current
-    let ended = withUnsafeMutablePointer(to: &event) { run($0, from: index + 1, chain.steps) }
+    let ended = withUnsafeMutablePointer(to: &event) { go(on: $0, from: index + 1, chain.steps) }
     current = outer
     guard ended >= 0, !chain.hasEnded else { return }
     complete(from: ended + 1, chain === ownChain ? nil : chain)
     chain.ended()
   }
+
+  /// Passes on what a step has made.
+  private func go(on event: UnsafeMutablePointer<Event>, from index: Int, _ own: OwnSteps?) -> Int {
+    entry.pointee.watchers > 0 || meters.isTiming ? runWatched(event, from: index, own) : run(event, from: index, own)
+  }
+
+  /// A step has made an event and given it up.
+  func countMade(at index: Int) { steps[index].counters.pointee.made &+= 1 }
 
   func frame(at index: Int) -> EventFrame { steps[index].frame._withUnsafeGuaranteedRef { $0 } }
 
@@ -330,7 +436,13 @@ public final class FusedRun: OperatorNode {
   /// Passes an event through a chain's steps, which may change it; returns whether the chain has completed.
   @inline(never)
   func pass(_ event: UnsafeMutablePointer<Event>, through chain: FusedChain, _ own: OwnSteps) -> Bool {
-    let ended = run(event, from: 0, own)
+    entry.pointee.credit &-= 1
+    var ended = -1
+    if entry.pointee.credit == 0 {
+      entry.watch(event.pointee) { ended = runWatched(event, from: 0, own) }
+    } else {
+      ended = run(event, from: 0, own)
+    }
     if ended >= 0 { complete(from: ended + 1, chain) }
     return ended >= 0
   }

@@ -11,12 +11,31 @@ struct FusedSteps: RandomAccessCollection {
     var loads: Bool
     /// `step` is a ``PureStep``.
     var isPure: Bool
-    var id: StepID
+    private let number: Int32
+    /// Of the step, for the thread that runs it.
+    let counters: UnsafeMutablePointer<StepCounters>
+    var id: StepID { StepID(Int(number)) }
+
+    init(
+      step: Unmanaged<FusedStep>, frame: Unmanaged<EventFrame>, loads: Bool, isPure: Bool, id: StepID,
+      counters: UnsafeMutablePointer<StepCounters>
+    ) {
+      self.step = step
+      self.frame = frame
+      self.loads = loads
+      self.isPure = isPure
+      number = Int32(id.number)
+      self.counters = counters
+    }
   }
 
   private let steps: UnsafeMutableBufferPointer<Step>
 
-  init(_ parts: [FusedRunPlan.Part], frame: (Segment) -> EventFrame) {
+  /// - Parameter counters: Of a step, and its place among these steps.
+  init(
+    _ parts: [FusedRunPlan.Part], counting counters: (StepID, Int) -> UnsafeMutablePointer<StepCounters>,
+    frame: (Segment) -> EventFrame
+  ) {
     var steps: [Step] = []
     for part in parts {
       let frame = frame(part.segment)
@@ -24,7 +43,8 @@ struct FusedSteps: RandomAccessCollection {
         steps.append(
           Step(
             step: .passRetained(step.component.makeStep()), frame: .passRetained(frame),
-            loads: index == 0 && part.segment.needsLoading, isPure: type(of: step.component).isPure, id: step.id))
+            loads: index == 0 && part.segment.needsLoading, isPure: type(of: step.component).isPure, id: step.id,
+            counters: counters(step.id, steps.count)))
       }
     }
     self.steps = .allocate(capacity: steps.count)
@@ -68,27 +88,35 @@ struct FusedSteps: RandomAccessCollection {
   ) -> Progress {
     let count = steps.count
     while index < count {
-      let step = steps[index]
-      if step.loads, !step.frame._withUnsafeGuaranteedRef({ $0.isLoaded(with: UnsafePointer(event)) }) {
-        return .unreadable
-      }
-      guard step.isPure else { return .notPure }
-      let running = if let own { own[index] } else { step.step }
-      let verdict = step.frame._withUnsafeGuaranteedRef { frame in
-        running._withUnsafeGuaranteedRef {
-          unsafeDowncast($0, to: PureStep.self).transform(&event.pointee.value, frame)
-        }
-      }
-      switch verdict {
-      case .pass: index &+= 1
-      case .drop: return .dropped
-      case .failed: return .failed
-      }
+      let progress = passOne(event, at: index, own)
+      guard case .passed = progress else { return progress }
+      index &+= 1
     }
     return .passed
   }
 
-  /// Runs the step at `index`, which is not pure.
+  /// Passes the event through the step at `index`, if that is a pure one.
+  @inline(__always)
+  func passOne(_ event: UnsafeMutablePointer<Event>, at index: Int, _ own: FusedRun.OwnSteps? = nil) -> Progress {
+    let step = steps[index]
+    if step.loads, !step.frame._withUnsafeGuaranteedRef({ $0.isLoaded(with: UnsafePointer(event)) }) {
+      return .unreadable
+    }
+    guard step.isPure else { return .notPure }
+    let running = if let own { own[index] } else { step.step }
+    let verdict = step.frame._withUnsafeGuaranteedRef { frame in
+      running._withUnsafeGuaranteedRef {
+        unsafeDowncast($0, to: PureStep.self).transform(&event.pointee.value, frame)
+      }
+    }
+    return switch verdict {
+    case .pass: .passed
+    case .drop: .dropped
+    case .failed: .failed
+    }
+  }
+
+  /// What the step at `index`, which is not pure, says of the event.
   @inline(__always)
   func apply(_ event: UnsafeMutablePointer<Event>, at index: Int, _ own: FusedRun.OwnSteps?, _ run: FusedRun)
     -> StepVerdict

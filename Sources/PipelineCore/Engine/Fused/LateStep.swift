@@ -102,6 +102,9 @@ open class LateStep: FusedStep, TimerTarget {
     if !isStopped { run.send(value, from: self, at: index, chain) }
   }
 
+  /// Counts an event that it has made and given up.
+  final func countMade() { run.countMade(at: index) }
+
   /// The event time of the stream at this step.
   final func makeClock() -> EventClock { run.clock(at: index) }
 

@@ -4,18 +4,19 @@ final class ErrorsSignal {
   private var subscribers: [Subscriber] = []
 
   private final class Subscriber: NumberedSubscription {
-    let downstream: Unmanaged<Downstream>
+    let edge: Edge
     let signal: ErrorsSignal
     let serial: UInt64
     var isClosed = false
-    init(_ downstream: Downstream, _ signal: ErrorsSignal, _ serial: UInt64) {
-      self.downstream = .passUnretained(downstream)
+    init(_ edge: Edge, _ signal: ErrorsSignal, _ serial: UInt64) {
+      self.edge = edge
       self.signal = signal
       self.serial = serial
     }
     func cancel() {
       guard !isClosed else { return }
       isClosed = true
+      edge.counters.cancelled()
       signal.execution.executor.releaseLater(self)
       signal.subscribers.removeAll { $0 === self }
     }
@@ -28,12 +29,12 @@ final class ErrorsSignal {
 
   var isClaimed: Bool { !subscribers.isEmpty }
 
-  func subscribe(_ downstream: Downstream, serial: UInt64? = nil) -> any Subscription {
+  func subscribe(_ edge: Edge, serial: UInt64? = nil) -> any Subscription {
     if isOver {
-      downstream.complete()
+      edge.complete()
       return NoSubscription.make()
     }
-    let subscriber = Subscriber(downstream, self, serial ?? execution.nextSubscription())
+    let subscriber = Subscriber(edge, self, serial ?? execution.nextSubscription())
     let place = serial == nil ? nil : subscribers.firstIndex { $0.serial > subscriber.serial }
     subscribers.insert(subscriber, at: place ?? subscribers.count)
     return subscriber
@@ -41,7 +42,7 @@ final class ErrorsSignal {
 
   func send(_ event: Event) {
     for subscriber in subscribers where !subscriber.isClosed {
-      subscriber.downstream._withUnsafeGuaranteedRef { $0.receive(event) }
+      subscriber.edge.pass(event)
     }
   }
 
@@ -52,7 +53,7 @@ final class ErrorsSignal {
     for subscriber in reported where !subscriber.isClosed {
       subscriber.isClosed = true
       execution.executor.releaseLater(subscriber)
-      subscriber.downstream._withUnsafeGuaranteedRef { $0.complete() }
+      subscriber.edge.complete()
     }
   }
 }

@@ -4,10 +4,13 @@
 /// The difference cannot be observed: nothing of the signal exists between the events of its node.
 final class ImmediateSignal {
   private unowned(unsafe) let node: OperatorNode
+  private let signal: SignalPlan
   private let source: SignalPlan
   private let values: OwnedValue
   private let plan: (run: FusedRunPlan, signal: SignalPlan)?
   private let outlet: Outlet
+  /// Over which the source sends.
+  private let edge: UnsafeMutablePointer<EdgeCounters>
   private var run: FusedRun?
   /// The origin of the source's events, with the reply target of the event for which the signal was made.
   private var origin: Origin
@@ -15,8 +18,6 @@ final class ImmediateSignal {
 
   /// Nil if `signal` must be subscribed.
   init?(_ signal: SignalPlan, in node: OperatorNode) {
-    // An observer of subscriptions must see each one.
-    guard node.execution.subscriptionProbe == nil else { return nil }
     var source = signal
     var plan: (FusedRunPlan, SignalPlan)?
     if case .run(let run, let input) = signal.kind {
@@ -28,10 +29,12 @@ final class ImmediateSignal {
     if let filter = node.execution.sourceFilter { component = filter(component) }
     guard let values = component.immediateValues else { return nil }
     self.node = node
+    self.signal = signal
     self.source = source
     self.values = values
     self.plan = plan
     outlet = Outlet(node)
+    edge = node.execution.meters.edge(source.edge)
     outerOrigin = .none
     origin = Origin(source: node.execution.plan.steps[source.step.number].owner)
   }
@@ -40,6 +43,10 @@ final class ImmediateSignal {
   func send(for event: Event, _ goesOn: () -> Bool) {
     if event.origin.toOpaque() != Unmanaged.passUnretained(outerOrigin).toOpaque() { setOrigin(event.origin) }
     let run = runningSteps()
+    let edge = Edge(edge, to: run ?? outlet)
+    edge.counters.began()
+    let last = run == nil ? edge.counters : node.execution.meters.edge(signal.edge)
+    if run != nil { last.began() }
     // `send` may be entered again for another event.
     let origin = origin
     let list = values.value
@@ -49,12 +56,14 @@ final class ImmediateSignal {
       let sent = Event(list.is(.list) ? list.elements[index] : list, origin: origin, position: Int64(index))
       if let run {
         run.setOuter(event.value)
-        run.receive(sent)
+        edge.pass(sent)
         if run.isClosed { break }
       } else {
-        node.emit(sent)
+        edge.pass(sent)
       }
     }
+    edge.counters.completed()
+    if let run, !run.isClosed { last.completed() }
     if origin.reply != nil { letGo() }
   }
 

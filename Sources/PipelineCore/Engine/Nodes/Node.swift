@@ -2,6 +2,8 @@
 open class Downstream {
   public init() {}
   open func receive(_ event: Event) {}
+  /// The same while somebody watches edges inside of it, or the time of its steps is taken.
+  func receiveWatched(_ event: Event) { receive(event) }
   /// Whether this receiver and everything downstream accept these events all at once.
   open func accepts(_ batch: Batch) -> Bool { false }
   /// Receives many events at once; call it only if ``accepts(_:)`` is true.
@@ -36,14 +38,17 @@ final class NoSubscription: Subscription {
 /// node is kept to the end of the turn, so no node is freed while control is inside it.
 open class OperatorNode: Downstream, Subscription, TimerTarget {
   public let nodeContext: NodeContext
-  private let downstream: Unmanaged<Downstream>
+  private let edge: Edge
+  /// What is counted of the step, over all of its nodes.
+  let counters: UnsafeMutablePointer<StepCounters>
   private var upstreams: [(input: Int, subscription: any Subscription)] = []
   // Nodes run on one thread at a time, and no access outlasts a load or a store.
   @exclusivity(unchecked) public private(set) var isClosed = false
 
   public init(_ nodeContext: NodeContext, downstream: Downstream) {
     self.nodeContext = nodeContext
-    self.downstream = .passUnretained(downstream)
+    edge = Edge(nodeContext.edge, to: downstream)
+    counters = nodeContext.execution.meters.step(nodeContext.step)
     super.init()
   }
 
@@ -69,6 +74,10 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
   /// Continues the work deferred by `later`.
   open func resumed(_ token: Int) {}
 
+  /// How many of the events that came over its inputs it holds; for a step that ``OperatorComponent/relaysEvents``. Asked when
+  /// it ends, before `stop`.
+  open var heldCount: Int { 0 }
+
   // MARK: State, to override where the spec says `persistence: .state`
 
   /// Writes the state of this class, timers included. The graph writes inputs, inlets and everything upstream.
@@ -81,42 +90,45 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
 
   /// Whether everything downstream accepts these events at once.
   final func isAccepted(_ batch: Batch) -> Bool {
-    !isClosed && downstream._withUnsafeGuaranteedRef { $0.accepts(batch) }
+    !isClosed && edge.accepts(batch)
   }
 
   /// Emits many events at once; call it only if ``isAccepted(_:)`` is true.
   final func emit(_ batch: Batch) {
-    guard !isClosed else { return }
-    downstream._withUnsafeGuaranteedRef { $0.receive(batch) }
+    if !isClosed { edge.pass(batch) }
   }
 
   @inline(__always)
   public final func emit(_ event: Event) {
-    guard !isClosed else { return }
-    downstream._withUnsafeGuaranteedRef { $0.receive(event) }
+    if !isClosed { edge.pass(event) }
   }
 
   /// Completes: first everything upstream is released, then the downstream is notified.
   public final func finish() {
     guard !isClosed else { return }
     close()
-    downstream._withUnsafeGuaranteedRef { $0.complete() }
+    edge.complete()
   }
 
   public final func finish(failing failure: SignalFailure) {
     guard !isClosed else { return }
     close()
-    downstream._withUnsafeGuaranteedRef { $0.fail(failure) }
+    edge.fail(failure)
   }
 
   public final func cancel() {
     guard !isClosed else { return }
+    edge.counters.cancelled()
     close()
   }
+
+  /// Ends a node that another one replaces; its subscription goes on.
+  final func giveUp() { if !isClosed { close() } }
 
   private func close() {
     isClosed = true
     executor.releaseLater(self)
+    counters.pointee.held &+= UInt64(heldCount)
     stop()
     closed()
     let current = upstreams
@@ -134,6 +146,13 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
     execution.reject(
       Rejection(event, code, message, at: location ?? nodeContext.location), at: nodeContext)
   }
+
+  /// Counts an event that the step leaves out, as it is there to do.
+  public final func countDropped(_ count: Int = 1) { counters.pointee.dropped &+= UInt64(count) }
+  /// Counts an event that did not come over an input and was given up.
+  public final func countMade() { counters.pointee.made &+= 1 }
+  /// Counts an event whose place a newer one takes.
+  public final func countSuperseded(_ count: Int = 1) { counters.pointee.superseded &+= UInt64(count) }
 
   // MARK: What a node may ask for
 
@@ -268,6 +287,8 @@ public struct NodeContext {
   public let scope: Scope
   /// The plan of the node; nil: a sink.
   unowned(unsafe) let plan: SignalPlan?
+  /// What is counted of the edge over which the node sends; of a sink, nothing.
+  let edge: UnsafeMutablePointer<EdgeCounters>
   /// What the step's expressions share.
   public let segment: Segment
   /// The inputs of the step; the first is the chain's.

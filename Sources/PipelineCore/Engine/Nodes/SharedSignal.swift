@@ -5,14 +5,6 @@ protocol NumberedSubscription: Subscription {
   var serial: UInt64 { get }
 }
 
-/// An observer that receives all events of a named signal and does not count as a subscriber; for tests.
-class SignalWatcher: Downstream {
-  /// The signal starts.
-  func began() {}
-  /// The signal is cancelled before its end.
-  func cancelled() {}
-}
-
 /// A running named signal: one subscription upstream, many downstream.
 ///
 /// The first subscriber starts it, the last to leave stops it, and a subscriber that comes after its end starts it
@@ -28,7 +20,7 @@ final class SharedSignal: Downstream {
     }
   }
   /// The receiver, if there is just one. Unmanaged like `receivers`, so that an event avoids retain and release.
-  @exclusivity(unchecked) private var only: Unmanaged<Downstream>?
+  @exclusivity(unchecked) private var only: Edge?
   /// The same as `subscribers`. A removed subscriber lives to the end of the turn.
   @exclusivity(unchecked) private var receivers: [Unmanaged<Subscriber>] = []
   private var connection: (any Subscription)?
@@ -44,12 +36,6 @@ final class SharedSignal: Downstream {
   private var ending: Ending?
   /// Whether it ran when its state was saved.
   private var wasConnected: Bool?
-  unowned(unsafe) var watcher: SignalWatcher? {
-    didSet {
-      chooseOnly()
-      if isConnected { watcher?.began() }
-    }
-  }
 
   init(_ execution: Execution, _ index: Int) {
     self.execution = execution
@@ -58,8 +44,7 @@ final class SharedSignal: Downstream {
   }
 
   private func chooseOnly() {
-    let isPlain = watcher == nil && sharing.replay == 0
-    only = subscribers.count == 1 && isPlain ? subscribers[0].downstream : nil
+    only = subscribers.count == 1 && sharing.replay == 0 ? subscribers[0].edge : nil
   }
 
   var isConnected: Bool { connection != nil }
@@ -118,7 +103,6 @@ final class SharedSignal: Downstream {
     kept.removeAll()
     guard let connection else { return }
     self.connection = nil
-    watcher?.cancelled()
     connection.cancel()
   }
 
@@ -128,7 +112,6 @@ final class SharedSignal: Downstream {
     // Events may come before `subscribe` returns; this keeps a second subscriber, made by such an event, from
     // connecting again.
     connection = NoSubscription.make()
-    watcher?.began()
     let made = execution.subscribe(execution.plan.named[index].body, execution.topScope, to: self)
     if connection == nil { made.cancel() } else { connection = made }
   }
@@ -158,28 +141,28 @@ final class SharedSignal: Downstream {
       let entry = kept[place]
       next = entry.number + 1
       entry.event.keep(in: execution.executor.arena)
-      subscriber.downstream._withUnsafeGuaranteedRef { $0.receive(entry.event.event) }
+      subscriber.edge.pass(entry.event.event)
     }
     subscriber.isCatchingUp = false
     guard let ending, !subscriber.isClosed else { return }
     subscriber.isClosed = true
     execution.executor.releaseLater(subscriber)
     switch ending {
-    case .completed: subscriber.downstream._withUnsafeGuaranteedRef { $0.complete() }
-    case .failed(let failure): subscriber.downstream._withUnsafeGuaranteedRef { $0.fail(failure) }
+    case .completed: subscriber.edge.complete()
+    case .failed(let failure): subscriber.edge.fail(failure)
     }
   }
 
   private final class Subscriber: NumberedSubscription {
-    let downstream: Unmanaged<Downstream>
+    let edge: Edge
     let shared: SharedSignal
     let serial: UInt64
     @exclusivity(unchecked) var isClosed = false
     /// The subscriber receives kept events, and nothing else meanwhile.
     @exclusivity(unchecked) var isCatchingUp = false
 
-    init(_ downstream: Downstream, _ shared: SharedSignal, _ serial: UInt64) {
-      self.downstream = .passUnretained(downstream)
+    init(_ edge: Edge, _ shared: SharedSignal, _ serial: UInt64) {
+      self.edge = edge
       self.shared = shared
       self.serial = serial
     }
@@ -187,6 +170,7 @@ final class SharedSignal: Downstream {
     func cancel() {
       guard !isClosed else { return }
       isClosed = true
+      edge.counters.cancelled()
       shared.remove(self)
     }
 
@@ -199,8 +183,8 @@ final class SharedSignal: Downstream {
   }
 
   /// `serial`: the number of the subscription in a saved state; nil: the newest.
-  func subscribe(_ downstream: Downstream, serial: UInt64? = nil) -> any Subscription {
-    let subscriber = Subscriber(downstream, self, serial ?? execution.nextSubscription())
+  func subscribe(_ edge: Edge, serial: UInt64? = nil) -> any Subscription {
+    let subscriber = Subscriber(edge, self, serial ?? execution.nextSubscription())
     if ending != nil || serial == nil && !kept.isEmpty {
       subscriber.isCatchingUp = true
       execution.whenWired { [self] in catchUp(subscriber) }
@@ -224,48 +208,36 @@ final class SharedSignal: Downstream {
 
   override func receive(_ event: Event) {
     if let only {
-      only._withUnsafeGuaranteedRef { $0.receive(event) }
+      only.pass(event)
       return
     }
     if sharing.replay > 0 { keep(event) }
-    if let watcher { watcher.receive(event) }
     for receiver in receivers {
       receiver._withUnsafeGuaranteedRef { subscriber in
         guard !subscriber.isClosed, !subscriber.isCatchingUp else { return }
-        subscriber.downstream._withUnsafeGuaranteedRef { $0.receive(event) }
+        subscriber.edge.pass(event)
       }
     }
   }
 
   override func accepts(_ batch: Batch) -> Bool {
-    watcher == nil && sharing.replay == 0 && !subscribers.isEmpty
-      && subscribers.allSatisfy { subscriber in
-        !subscriber.isCatchingUp && !subscriber.isClosed
-          && subscriber.downstream._withUnsafeGuaranteedRef { $0.accepts(batch) }
-      }
+    sharing.replay == 0 && !subscribers.isEmpty
+      && subscribers.allSatisfy { !$0.isCatchingUp && !$0.isClosed && $0.edge.accepts(batch) }
   }
 
   override func receive(_ batch: Batch) {
-    for subscriber in subscribers where !subscriber.isClosed {
-      subscriber.downstream._withUnsafeGuaranteedRef { $0.receive(batch) }
-    }
+    for subscriber in subscribers where !subscriber.isClosed { subscriber.edge.pass(batch) }
   }
 
   override func complete() {
-    watcher?.complete()
     if !sharing.again { ending = .completed }
-    for subscriber in end() where subscriber.hearsTheEnd() {
-      subscriber.downstream._withUnsafeGuaranteedRef { $0.complete() }
-    }
+    for subscriber in end() where subscriber.hearsTheEnd() { subscriber.edge.complete() }
     execution.namedStopped(index)
   }
 
   override func fail(_ failure: SignalFailure) {
-    watcher?.fail(failure)
     if !sharing.again { ending = .failed(failure) }
-    for subscriber in end() where subscriber.hearsTheEnd() {
-      subscriber.downstream._withUnsafeGuaranteedRef { $0.fail(failure) }
-    }
+    for subscriber in end() where subscriber.hearsTheEnd() { subscriber.edge.fail(failure) }
     execution.namedStopped(index)
   }
 

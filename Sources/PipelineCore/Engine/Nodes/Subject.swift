@@ -2,10 +2,10 @@
 /// receives nothing. Events without a subscriber are lost. An ended subject stays ended.
 final class Subject: Downstream {
   private var subscriber: Subscriber? {
-    didSet { target = subscriber?.downstream }
+    didSet { target = subscriber?.edge }
   }
   /// The receiver, unmanaged to avoid retain and release.
-  @exclusivity(unchecked) private var target: Unmanaged<Downstream>?
+  @exclusivity(unchecked) private var target: Edge?
   /// No event can come any more, for any subscriber.
   private(set) var hasEnded: Bool
 
@@ -15,18 +15,23 @@ final class Subject: Downstream {
   }
 
   private final class Subscriber: Subscription {
-    let downstream: Unmanaged<Downstream>
+    let edge: Edge
     /// Nil: cancelled, or the end was delivered.
     unowned(unsafe) var subject: Subject?
 
-    init(_ downstream: Downstream, _ subject: Subject) {
-      self.downstream = .passUnretained(downstream)
+    init(_ edge: Edge, _ subject: Subject) {
+      self.edge = edge
       self.subject = subject
     }
 
     var isClosed: Bool { subject == nil }
 
     func cancel() {
+      if subject != nil { edge.counters.cancelled() }
+      close()
+    }
+
+    func close() {
       subject?.subscriber = nil
       subject = nil
     }
@@ -34,30 +39,33 @@ final class Subject: Downstream {
 
   deinit { subscriber?.subject = nil }
 
-  func subscribe(_ downstream: Downstream) -> any Subscription {
+  func subscribe(_ edge: Edge) -> any Subscription {
     if hasEnded {
-      downstream.complete()
+      edge.complete()
       return NoSubscription.make()
     }
-    guard self.subscriber == nil else { return NoSubscription.make() }
-    let subscriber = Subscriber(downstream, self)
+    guard self.subscriber == nil else {
+      edge.counters.cancelled()
+      return NoSubscription.make()
+    }
+    let subscriber = Subscriber(edge, self)
     self.subscriber = subscriber
     return subscriber
   }
 
   override func receive(_ event: Event) {
-    target?._withUnsafeGuaranteedRef { $0.receive(event) }
+    target?.pass(event)
   }
 
-  override func complete() { end()?._withUnsafeGuaranteedRef { $0.complete() } }
+  override func complete() { end()?.complete() }
 
-  override func fail(_ failure: SignalFailure) { end()?._withUnsafeGuaranteedRef { $0.fail(failure) } }
+  override func fail(_ failure: SignalFailure) { end()?.fail(failure) }
 
-  private func end() -> Unmanaged<Downstream>? {
+  private func end() -> Edge? {
     hasEnded = true
-    let reported = subscriber
-    reported?.cancel()
-    return reported?.downstream
+    let told = subscriber
+    told?.close()
+    return told?.edge
   }
 }
 

@@ -114,6 +114,10 @@ public final class Executor: @unchecked Sendable {
   var turnAck: Ack { ack ?? checkpoint }
   /// The work that the thread of an inline run does after the turns; nil in other turns.
   private var workAfterTurn: [Work]?
+  /// Called during a turn, between two events or before the first, when ``nextSample`` has come; and at each look at the clock
+  /// from then on, until the turn ends.
+  var lookedAtClock: (Instant) -> Void = { _ in }
+  var nextSample = Instant(nanoseconds: .min)
   /// Called at the end of each turn, while its values are still valid.
   var turnEnded: () -> Void = {}
   /// Called in a turn when nothing is left to do in it; may cause more.
@@ -366,6 +370,7 @@ public final class Executor: @unchecked Sendable {
     lastCheck = now
     eventsLeft = limits.events
     grant()
+    if now >= nextSample { lookedAtClock(now) }
     work()
     runDeferred(yielding: true)
     if deferredHead == deferred.count {
@@ -431,6 +436,7 @@ public final class Executor: @unchecked Sendable {
     let time = clock.now
     let elapsed = time - lastCheck
     lastCheck = time
+    if time >= nextSample { lookedAtClock(time) }
     eventsLeft -= granted
     // The next events probably take as long as the last ones.
     stride = elapsed > TurnLimits.checkInterval ? max(1, stride / 4) : min(TurnLimits.longestStride, stride * 2)

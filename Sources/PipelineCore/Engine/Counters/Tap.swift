@@ -1,23 +1,34 @@
-/// An observer of a named signal from outside the plan.
+/// An observer of a named signal or of an errors output, attached from the launch on.
+///
+/// It watches the edge of the signal. Where nobody in the plan runs that signal, it also subscribes it, and watches the edge of
+/// that subscription.
 public final class Tap {
   public enum Target: Sendable, Equatable {
     case signal(Int)
     case errors(ErrorsOwner)
   }
   private let target: Target
-  private let downstream: Downstream
+  private let observer: EdgeObserver
   private let isPassive: Bool
+  /// Subscribes, and does nothing with what comes.
+  private let reader = Downstream()
+  private var edge: UnsafeMutablePointer<EdgeCounters>?
   private var subscription: (any Subscription)?
   /// The subscribed signal, and the key in a saved state.
   private var signal: SignalPlan?
   private var reference = ""
 
-  /// `isPassive`: a signal that anything else refers to is only watched, through all its runs; the tap is then no
-  /// subscriber and does not keep the signal running.
-  public init(_ target: Target, _ downstream: Downstream, isPassive: Bool = false) {
+  /// `isPassive`: a signal to which anything else refers is only watched, through all of its runs; the tap
+  /// is no subscriber of it and does not keep it running.
+  public init(_ target: Target, _ observer: EdgeObserver, isPassive: Bool = false) {
     self.target = target
-    self.downstream = downstream
+    self.observer = observer
     self.isPassive = isPassive
+  }
+
+  deinit {
+    edge?.free()
+    edge?.deallocate()
   }
 
   func disconnect() {
@@ -29,7 +40,11 @@ public final class Tap {
     let kind: SignalPlan.Kind
     switch target {
     case .signal(let index):
-      if isPassive, execution.watch(index, downstream) { return }
+      let named = execution.plan.named[index]
+      if isPassive, !named.isCold, named.references > 0 {
+        execution.attach(observer, to: named.body.edge)
+        return
+      }
       kind = .named(index)
     case .errors(let owner): kind = .errors(owner)
     }
@@ -40,7 +55,11 @@ public final class Tap {
       subscription = NoSubscription.make()
       return
     }
-    subscription = execution.subscribe(signal, execution.topScope, to: downstream)
+    let edge = UnsafeMutablePointer<EdgeCounters>.allocate(capacity: 1)
+    edge.initialize(to: EdgeCounters(execution.meters, to: -1))
+    edge.add(observer)
+    self.edge = edge
+    subscription = execution.subscribe(signal, execution.topScope, to: Edge(edge, to: reader))
   }
 
   /// Writes the subscription, so that the tap is the same subscriber after a restart.
@@ -49,12 +68,4 @@ public final class Tap {
     state.record(.reference(reference)) { $0.write(subscription.isClosed) }
     execution.record(subscription, of: signal, &state)
   }
-}
-
-/// Stands between subscribers and the signals that they subscribe.
-protocol SubscriptionProbe: AnyObject {
-  /// Subscribes `signal`, or a replacement, by ``Execution/make(_:_:to:)``.
-  func subscribe(
-    _ signal: SignalPlan, _ scope: Scope, to downstream: Downstream, in execution: Execution
-  ) -> any Subscription
 }

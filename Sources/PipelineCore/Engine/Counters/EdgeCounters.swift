@@ -1,0 +1,166 @@
+/// What passes one edge of the plan, over all of its subscriptions.
+///
+/// A plain record of the thread that runs the turns. Passing costs one subtraction: `credit` tells how many events may still
+/// pass before somebody looks, and the count follows from it.
+struct EdgeCounters {
+  /// How many more events may pass until the edge is looked at: one where somebody watches it or its time is taken.
+  var credit = Self.unseen
+  /// What `credit` was when it was renewed last.
+  private var granted = Self.unseen
+  /// What had passed then.
+  private var before: UInt64 = 0
+  fileprivate(set) var subscriptions: UInt64 = 0
+  /// How many of these have not ended.
+  fileprivate(set) var open = 0
+  fileprivate(set) var failures: UInt64 = 0
+  /// Observers of this edge, and of edges between the fused steps that it leads to.
+  fileprivate(set) var watchers = 0
+  fileprivate var observers: Unmanaged<EdgeObservers>?
+  unowned(unsafe) let meters: Meters
+  /// The step that it leads to; -1: none.
+  let consumer: Int
+
+  private static let unseen = Int.max >> 1
+
+  init(_ meters: Meters, to consumer: Int) {
+    self.meters = meters
+    self.consumer = consumer
+  }
+
+  /// How many events have passed.
+  var passed: UInt64 { before &+ UInt64(granted &- credit) }
+
+  mutating func renew() {
+    before = passed
+    granted = watchers > 0 || meters.isTiming ? 1 : Self.unseen
+    credit = granted
+  }
+
+  mutating func pass(_ events: Int) { before &+= UInt64(events) }
+}
+
+/// Where a running signal sends: the one place where events, and batches of them, pass from step to step.
+struct Edge {
+  let downstream: Unmanaged<Downstream>
+  let counters: UnsafeMutablePointer<EdgeCounters>
+
+  init(_ counters: UnsafeMutablePointer<EdgeCounters>, to downstream: Downstream) {
+    self.counters = counters
+    self.downstream = .passUnretained(downstream)
+  }
+
+  @inline(__always)
+  func pass(_ event: Event) {
+    counters.pointee.credit &-= 1
+    if counters.pointee.credit == 0 {
+      passWatched(event)
+    } else {
+      downstream._withUnsafeGuaranteedRef { $0.receive(event) }
+    }
+  }
+
+  @inline(never)
+  private func passWatched(_ event: Event) {
+    counters.watch(event) { downstream._withUnsafeGuaranteedRef { $0.receiveWatched(event) } }
+  }
+
+  /// Whether downstream takes these events at once. Whoever watches sees each.
+  func accepts(_ batch: Batch) -> Bool {
+    counters.pointee.watchers == 0 && downstream._withUnsafeGuaranteedRef { $0.accepts(batch) }
+  }
+
+  func pass(_ batch: Batch) {
+    counters.pointee.pass(batch.events)
+    downstream._withUnsafeGuaranteedRef { $0.receive(batch) }
+  }
+
+  func complete() {
+    counters.completed()
+    downstream._withUnsafeGuaranteedRef { $0.complete() }
+  }
+
+  func fail(_ failure: SignalFailure) {
+    counters.failed(failure)
+    downstream._withUnsafeGuaranteedRef { $0.fail(failure) }
+  }
+}
+
+extension UnsafeMutablePointer<EdgeCounters> {
+  func began() {
+    pointee.subscriptions &+= 1
+    pointee.open &+= 1
+    pointee.observers?.takeUnretainedValue().tell { $0.began() }
+  }
+
+  func completed() {
+    pointee.open &-= 1
+    pointee.observers?.takeUnretainedValue().tell { $0.complete() }
+  }
+
+  func failed(_ failure: SignalFailure) {
+    pointee.open &-= 1
+    pointee.failures &+= 1
+    pointee.observers?.takeUnretainedValue().tell { $0.fail(failure) }
+  }
+
+  func cancelled() {
+    pointee.open &-= 1
+    pointee.observers?.takeUnretainedValue().tell { $0.cancelled() }
+  }
+
+  /// Shows an event that passes to whoever watches, and takes the time of the step that deals with it in `body`.
+  func watch(_ event: Event, _ body: () -> Void) {
+    pointee.renew()
+    let meters = pointee.meters
+    guard let observers = pointee.observers?.takeUnretainedValue() else {
+      meters.timed(pointee.consumer, body)
+      return
+    }
+    observers.tell { $0.receive(event) }
+    let before = meters.account(of: pointee.consumer)
+    meters.timed(pointee.consumer, body)
+    let verdict = meters.account(of: pointee.consumer).verdict(since: before)
+    observers.tell { $0.decided(verdict) }
+  }
+
+  /// The same for an edge between fused steps.
+  func show(_ event: Event) { pointee.observers?.takeUnretainedValue().tell { $0.receive(event) } }
+  func show(_ verdict: Verdict) { pointee.observers?.takeUnretainedValue().tell { $0.decided(verdict) } }
+
+  func add(_ observer: EdgeObserver) {
+    if pointee.observers == nil { pointee.observers = .passRetained(EdgeObservers()) }
+    pointee.observers?.takeUnretainedValue().list.append(observer)
+    watchedBy(1)
+    if pointee.open > 0 { observer.began() }
+  }
+
+  /// False: it was none.
+  func remove(_ observer: EdgeObserver) -> Bool {
+    guard let observers = pointee.observers?.takeUnretainedValue(),
+      let index = observers.list.firstIndex(where: { $0 === observer })
+    else { return false }
+    observers.list.remove(at: index)
+    watchedBy(-1)
+    return true
+  }
+
+  func watchedBy(_ more: Int) {
+    pointee.watchers &+= more
+    pointee.renew()
+  }
+
+  func free() {
+    pointee.observers?.release()
+    deinitialize(count: 1)
+  }
+}
+
+/// The observers of one edge, in the order in which they came.
+final class EdgeObservers {
+  var list: [EdgeObserver] = []
+
+  /// One may come or go meanwhile: who has gone is told nothing more.
+  func tell(_ body: (EdgeObserver) -> Void) {
+    for observer in list where list.contains(where: { $0 === observer }) { body(observer) }
+  }
+}

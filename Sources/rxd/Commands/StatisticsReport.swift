@@ -1,0 +1,119 @@
+import ArgumentParser
+import PipelineCore
+
+/// What `rxd run --stats` prints at the end of a pipeline.
+struct StatisticsReport {
+  enum Form: String, CaseIterable, ExpressibleByArgument { case text, json }
+
+  let plan: Plan
+  let statistics: PipelineStatistics
+
+  func text(_ form: Form) -> String { form == .json ? json : table }
+
+  /// The steps that stand in the file, in its order.
+  private var steps: [(plan: StepPlan, counted: PipelineStatistics.Step)] {
+    statistics.steps.filter { plan.stands($0.step) }.map { (plan.steps[$0.step.number], $0) }
+      .sorted { $0.plan.location.offset < $1.plan.location.offset }
+  }
+
+  // MARK: For people
+
+  private static let widths = (place: 18, step: 21, number: 8, time: 7)
+
+  /// At most 80 columns.
+  private var table: String {
+    var lines = ["\(plan.name): what its steps did with events", ""]
+    lines.append(Self.line("place", "step", ["in", "out", "dropped", "rejected"], "time"))
+    for (step, counted) in steps {
+      let numbers = [
+        counted.received, counted.sent, counted.dropped &+ counted.superseded &+ counted.undecided,
+        counted.rejected &+ counted.failed,
+      ].map { Self.shown($0) }
+      lines.append(
+        Self.line(
+          Self.cut(Self.place(step), Self.widths.place, atStart: true), Self.cut(step.label, Self.widths.step), numbers,
+          counted.nanoseconds.map(Self.shown(nanoseconds:)) ?? "-"))
+    }
+    let ends = steps.filter { $0.counted.bytes != nil || $0.counted.position != nil }
+    if !ends.isEmpty { lines.append("") }
+    for (step, counted) in ends {
+      let isSink = plan.sinks.contains { $0.step == counted.step }
+      var line = Self.padded(Self.cut(Self.place(step), Self.widths.place, atStart: true), Self.widths.place) + "  "
+      line += Self.padded(Self.cut(step.label, Self.widths.step), Self.widths.step)
+      line += "  \(counted.bytes ?? 0) bytes \(isSink ? "written" : "read")"
+      if let position = counted.position { line += ", to \(position)" }
+      lines.append(line)
+    }
+    return lines.joined(separator: "\n")
+  }
+
+  private static func line(_ place: String, _ step: String, _ numbers: [String], _ time: String) -> String {
+    var line = padded(place, widths.place) + "  " + padded(step, widths.step)
+    for number in numbers { line += " " + padded(number, widths.number, atStart: true) }
+    return line + " " + padded(time, widths.time - 1, atStart: true)
+  }
+
+  private static func place(_ step: StepPlan) -> String {
+    let name = step.location.text.name.split(separator: "/").last.map(String.init) ?? ""
+    return "\(name):\(step.location.line)"
+  }
+
+  private static func padded(_ text: String, _ width: Int, atStart: Bool = false) -> String {
+    let pad = String(repeating: " ", count: max(0, width - text.unicodeScalars.count))
+    return atStart ? pad + text : text + pad
+  }
+
+  private static func cut(_ text: String, _ width: Int, atStart: Bool = false) -> String {
+    let shown = Printable.cut(text, limit: 300)
+    guard shown.unicodeScalars.count > width else { return shown }
+    return atStart
+      ? "…" + String(String.UnicodeScalarView(shown.unicodeScalars.suffix(width - 1)))
+      : String(String.UnicodeScalarView(shown.unicodeScalars.prefix(width - 1))) + "…"
+  }
+
+  private static func shown(_ count: UInt64) -> String {
+    if count < 100_000_000 { return String(count) }
+    return count < 100_000_000_000 ? "\(count / 1_000_000)M" : "\(count / 1_000_000_000)G"
+  }
+
+  private static func shown(nanoseconds: UInt64) -> String {
+    switch nanoseconds {
+    case ..<1_000: "\(nanoseconds)ns"
+    case ..<1_000_000: "\(nanoseconds / 1_000)us"
+    case ..<10_000_000_000: "\(nanoseconds / 1_000_000)ms"
+    default: "\(nanoseconds / 1_000_000_000)s"
+    }
+  }
+
+  // MARK: For programs
+
+  private var json: String {
+    func number(_ count: UInt64) -> JSONText { .int(Int(clamping: count)) }
+    let steps: [JSONText] = steps.map { step, counted in
+      var members: [(String, JSONText)] = [
+        ("step", .string(step.label)), ("at", .string("\(step.location)")), ("in", number(counted.received)),
+        ("inner_in", number(counted.receivedInner)), ("made", number(counted.made)), ("out", number(counted.sent)),
+        ("kept", number(counted.kept)), ("dropped", number(counted.dropped)),
+        ("superseded", number(counted.superseded)), ("undecided", number(counted.undecided)),
+        ("rejected", number(counted.rejected)), ("failed", number(counted.failed)), ("held", number(counted.held)),
+      ]
+      if let time = counted.nanoseconds {
+        members.append(("nanoseconds", number(time)))
+        members.append(("timed_events", number(counted.samples)))
+      }
+      if let bytes = counted.bytes { members.append(("bytes", number(bytes))) }
+      if let position = counted.position { members.append(("position", .int(Int(position)))) }
+      return .object(members)
+    }
+    let edges: [JSONText] = statistics.edges.dropFirst().compactMap { edge in
+      guard edge.events > 0 || edge.subscriptions > 0 else { return nil }
+      return .object([
+        ("from", .string(plan.name(of: edge.plan.from))), ("to", .string(plan.name(of: edge.plan.to))),
+        ("events", number(edge.events)),
+      ])
+    }
+    return JSONText.object([
+      ("pipeline", .string(plan.name)), ("steps", .array(steps)), ("edges", .array(edges)),
+    ]).text
+  }
+}

@@ -1,0 +1,145 @@
+import PipelineCore
+import PipelineTestSupport
+import Testing
+
+/// What is counted where events pass: the sums agree, whoever watches sees just that, and watching changes nothing.
+@Suite struct CounterTests {
+  /// Counts what it sees.
+  private final class Watcher: EdgeObserver {
+    var events: UInt64 = 0
+    var open = 0
+    /// Events without a verdict so far, and verdicts.
+    var undecided = 0
+    var verdicts: [Verdict: Int] = [:]
+    override func receive(_ event: Event) {
+      events += 1
+      undecided += 1
+    }
+    override func decided(_ verdict: Verdict) {
+      undecided -= 1
+      verdicts[verdict, default: 0] += 1
+    }
+    override func began() { open += 1 }
+    override func complete() { open -= 1 }
+    override func fail(_ failure: SignalFailure) { open -= 1 }
+    override func cancelled() { open -= 1 }
+  }
+
+  private func sources(_ graph: GraphGenerator.Graph) -> [String: any SourceComponent] {
+    graph.scripts.mapValues { ScriptedSource($0.script) as any SourceComponent }
+  }
+
+  @Test(arguments: 0..<8) func sumsAgree(_ part: Int) throws {
+    var exact = 0
+    for seed in stride(from: UInt64(part), to: RandomGraphTests.count, by: 8) {
+      var generator = GraphGenerator(seed: seed)
+      generator.hasCommands = seed % 3 == 0
+      let graph = generator.graph()
+      guard let plan = try? PipelineRun.compile(graph.yaml) else { continue }
+      let run = PipelineRun(plan, sources: sources(graph))
+      guard run.isQuiet else { continue }
+      let faults = run.statistics.faults(plan, received: run.counters.received)
+      if !faults.isEmpty { Issue.record("seed \(seed): \(faults.joined(separator: "\n"))\n\(graph.yaml)") }
+      // Sinks count by themselves what comes to them.
+      for sink in plan.sinks {
+        let step = run.statistics.steps[sink.step.number]
+        let events = run.texts[sink.name, default: []].count
+        if step.received != UInt64(events) {
+          Issue.record("seed \(seed): \(sink.name) got \(events), and \(step.received) were counted\n\(graph.yaml)")
+        }
+      }
+      exact += run.statistics.steps.count { $0.isExact && $0.received > 0 }
+    }
+    #expect(exact > 50)
+  }
+
+  @Test(arguments: 0..<8) func watchersSeeWhatIsCounted(_ part: Int) throws {
+    var seen: UInt64 = 0
+    var fused = 0
+    for seed in stride(from: UInt64(part), to: RandomGraphTests.count, by: 8) {
+      var generator = GraphGenerator(seed: seed)
+      generator.hasCommands = seed % 3 == 0
+      let graph = generator.graph()
+      guard let plan = try? PipelineRun.compile(graph.yaml) else { continue }
+      let plain = PipelineRun(plan, sources: sources(graph))
+      guard plain.isQuiet else { continue }
+      var watchers: [Watcher] = []
+      var options = PipelineRun.Options()
+      options.prepare = { execution in
+        watchers = plan.edges.indices.map { _ in Watcher() }
+        for number in plan.edges.indices.dropFirst() { execution.attach(watchers[number], to: EdgeID(number)) }
+      }
+      let watched = PipelineRun(plan, sources: sources(graph), options: options)
+      if watched.sinks != plain.sinks
+        || watched.statistics.counts != plain.statistics.counts || watched.deadLetters != plain.deadLetters
+      {
+        Issue.record("seed \(seed): watching gives\n\(watched.sinks)\nnot\n\(plain.sinks)\n\(graph.yaml)")
+      }
+      for (number, edge) in plain.statistics.edges.enumerated().dropFirst() {
+        seen += edge.events
+        if plan.edges[number].isBetweenFusedSteps { fused += Int(edge.events) }
+        if watchers[number].events != edge.events {
+          Issue.record(
+            "seed \(seed): \(plan.name(of: edge.plan.from)) to \(plan.name(of: edge.plan.to)): \(edge.events) counted, \(watchers[number].events) seen\n\(graph.yaml)"
+          )
+        }
+        if watchers[number].undecided != 0 { Issue.record("seed \(seed): events have no verdict\n\(graph.yaml)") }
+      }
+    }
+    #expect(seen > 1000)
+    #expect(fused > 50)
+  }
+
+  /// An edge between fused steps, from the middle of a run on, and not to its end.
+  @Test func anObserverComesAndGoes() throws {
+    let yaml = """
+      sources: { a: { marbles: '-1-2-3-4-5-6|' } }
+      sinks: { out: { from: a, chain: [ { filter: event != 2 }, { map: event * 10 }, { filter: event != 40 } ], probe: {} } }
+      """
+    let plan = try PipelineRun.compile(yaml)
+    let edge = try #require(plan.edges.indices.first { plan.name(of: plan.edges[$0].from).hasSuffix("map") })
+    final class Values: EdgeObserver {
+      var lines: [String] = []
+      override func receive(_ event: Event) { lines.append("\(event.value.asInt)") }
+      override func decided(_ verdict: Verdict) { lines.append(verdict.rawValue) }
+    }
+    let observer = Values()
+    var running: Execution?
+    var options = PipelineRun.Options()
+    options.prepare = { running = $0 }
+    // The first turn is the launch.
+    options.cutAfter = { turn in
+      if turn == 3 { running?.attach(observer, to: EdgeID(edge)) }
+      if turn == 6 { running?.detach(observer, from: EdgeID(edge)) }
+      return false
+    }
+    let run = try PipelineRun(yaml, sources: [:], options: options)
+    #expect(run.texts["out"] == ["10", "30", "50", "60"])
+    #expect(observer.lines == ["30", "passed", "40", "dropped", "50", "passed"])
+    let steps = Dictionary(uniqueKeysWithValues: run.statistics.steps.map { (plan.steps[$0.step.number].label, $0) })
+    let first = try #require(steps["out/0 filter"] ?? steps["out/1 filter"])
+    #expect(first.received == 6 && first.dropped == 1 && first.sent == 5)
+  }
+
+  @Test func verdictsHaveNames() throws {
+    let yaml = """
+      sources: { a: { marbles: '-1-2-3-4|' } }
+      sinks:
+        out:
+          from: a
+          chain: [ { filter: 6 / (dyn(event) - 2) > 0 }, { map: 6 / (dyn(event) - 3) }, { throttle: 1ms }, { takeLast: 1 } ]
+          probe: {}
+      """
+    let run = try PipelineRun(yaml, sources: [:])
+    let plan = try PipelineRun.compile(yaml)
+    func step(_ keyword: String) -> PipelineStatistics.Step? {
+      run.statistics.steps.first { plan.steps[$0.step.number].keyword == keyword }
+    }
+    // 1 is left out, 2 cannot be decided, 3 is rejected.
+    let filter = try #require(step("filter"))
+    #expect((filter.received, filter.dropped, filter.undecided, filter.sent) == (4, 1, 1, 2))
+    let map = try #require(step("map"))
+    #expect((map.received, map.rejected, map.sent) == (2, 1, 1))
+    #expect(run.statistics.faults(plan, received: run.counters.received) == [])
+  }
+}
