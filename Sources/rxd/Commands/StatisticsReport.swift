@@ -18,7 +18,7 @@ struct StatisticsReport {
 
   // MARK: For people
 
-  private static let widths = (place: 18, step: 21, number: 8, time: 7)
+  private static let widths = (place: 16, step: 19, number: 8, time: 7)
 
   /// At most 80 columns.
   private var table: String {

@@ -39,6 +39,8 @@ final class Meters {
   private let plan: Plan
   /// The time of events is being taken.
   private(set) var isTiming = false
+  /// An event has been timed in this sample.
+  private var hasTimed = false
   /// Of what is being timed: what the steps behind it took.
   private var inner: Int64 = 0
   /// By step: the edges over which it sends, where these have counters of their own.
@@ -109,6 +111,7 @@ final class Meters {
       body()
       return
     }
+    hasTimed = true
     let outer = inner
     inner = 0
     let start = executor.instant
@@ -133,7 +136,9 @@ final class Meters {
   func stopTiming(_ now: Instant) {
     guard isTiming else { return }
     isTiming = false
-    executor.nextSample = now + Self.period
+    // A sample without an event says nothing: the next turn takes another.
+    executor.nextSample = hasTimed ? now + Self.period : now
+    hasTimed = false
     renew()
   }
 
