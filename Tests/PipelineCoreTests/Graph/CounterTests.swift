@@ -34,7 +34,13 @@ import Testing
     for seed in stride(from: UInt64(part), to: RandomGraphTests.count, by: 8) {
       var generator = GraphGenerator(seed: seed)
       generator.hasCommands = seed % 3 == 0
-      let graph = generator.graph()
+      var graph = generator.graph()
+      // Fused steps in each.
+      graph.yaml.replace(
+        ", probe: {} }\n  other",
+        with:
+          ", chain: [ { filter: dyn(event) != 3 }, { map: '[event]' }, { skip: 1 }, { scan: { start: 0, next: running + 1 } } ], probe: {} }\n  other"
+      )
       guard let plan = try? PipelineRun.compile(graph.yaml) else { continue }
       let run = PipelineRun(plan, sources: sources(graph))
       guard run.isQuiet else { continue }
@@ -59,7 +65,13 @@ import Testing
     for seed in stride(from: UInt64(part), to: RandomGraphTests.count, by: 8) {
       var generator = GraphGenerator(seed: seed)
       generator.hasCommands = seed % 3 == 0
-      let graph = generator.graph()
+      var graph = generator.graph()
+      // Fused steps in each.
+      graph.yaml.replace(
+        ", probe: {} }\n  other",
+        with:
+          ", chain: [ { filter: dyn(event) != 3 }, { map: '[event]' }, { skip: 1 }, { scan: { start: 0, next: running + 1 } } ], probe: {} }\n  other"
+      )
       guard let plan = try? PipelineRun.compile(graph.yaml) else { continue }
       let plain = PipelineRun(plan, sources: sources(graph))
       guard plain.isQuiet else { continue }
