@@ -18,6 +18,8 @@ public struct Discard: SinkComponent {
     ],
     seeAlso: ["stdout"])
 
+  public var confirmation: SinkConfirmation { .dropped }
+
   public func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(nodeContext) }
 
   final class Node: RunningSink {

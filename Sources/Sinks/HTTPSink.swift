@@ -241,6 +241,7 @@ public struct HTTPSink: SinkComponent {
   }
 
   public var sendsRequests: Bool { true }
+  public var confirmation: SinkConfirmation { .receiver }
   public var encoding: EncodeParameter? { encode }
 
   public var threads: String? {

@@ -41,6 +41,7 @@ public struct Reply: SinkComponent {
   public func validate(_ context: inout DecodingContext) { headers.validateHeaders(isRequest: false, &context) }
 
   public var answersEvents: Bool { true }
+  public var confirmation: SinkConfirmation { .client }
   public var encoding: EncodeParameter? { encode }
 
   public var threads: String? { "encoded on the pipeline thread, sent by the threads of the HTTP server" }

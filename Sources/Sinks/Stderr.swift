@@ -28,6 +28,7 @@ public struct Stderr: SinkComponent {
 
   public var threads: String? { StreamSink.threads }
   public var encoding: EncodeParameter? { encode }
+  public var confirmation: SinkConfirmation { .system }
   public var streamEncoding: EncodeParameter? {
     var encode = encode
     encode.options.escapeControls = isatty(2) == 1

@@ -37,6 +37,7 @@ public struct Stdout: SinkComponent {
 
   public var threads: String? { StreamSink.threads }
   public var encoding: EncodeParameter? { encode }
+  public var confirmation: SinkConfirmation { .system }
   public var streamEncoding: EncodeParameter? {
     var encode = encode
     encode.options.escapeControls = isatty(1) == 1

@@ -81,6 +81,8 @@ public struct File: SourceComponent {
   public var outputType: EventType { decode.options.eventType }
   public var decodesBlocks: Bool { !follow }
   public var readsFiles: [FilePathParameter] { paths }
+  // It opens regular files only.
+  public var recovery: SourceRecovery { .position }
 
   public func threads(_ limit: Int?) -> String? {
     follow

@@ -124,6 +124,7 @@ public struct HTTP: SourceComponent {
   }
 
   public var runsOnVirtualTime: Bool { true }
+  public var recovery: SourceRecovery { .request }
 
   public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     Node(self, nodeContext, downstream)

@@ -210,6 +210,8 @@ public struct HTTPServerSource: SourceComponent {
   }
 
   public var serving: ServingRules? { rules }
+  // A client that is answered 202 before its events are safe does not send them again.
+  public var recovery: SourceRecovery { rules.answer == .accepted ? .never : .sender }
 
   public var listens: ListenAddress? {
     ListenAddress(host: address.host, port: address.port, location: address.location)

@@ -66,6 +66,7 @@ public struct Interval: SourceComponent {
   }
 
   public var runsOnVirtualTime: Bool { true }
+  public var recovery: SourceRecovery { .made }
 
   public var pace: EventPace? { every.map { .every($0) } }
 

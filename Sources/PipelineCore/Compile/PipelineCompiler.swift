@@ -114,7 +114,7 @@ final class Compilation: SignalCompiler {
     let plan = Plan(
       name: file.name.value, description: file.description?.value, threads: file.threads?.value, source: file.source,
       named: named, sinks: sinks, rootSubscribers: rootSubscribers, steps: steps, expressions: expressions,
-      standardInput: standardInputs.first)
+      standardInput: standardInputs.first, delivery: file.delivery, require: file.require)
     plan.reportSharedAddresses(into: &diagnostics)
     plan.reportUnansweredRequests(into: &diagnostics)
     return diagnostics.hasErrors ? nil : plan
@@ -166,7 +166,7 @@ final class Compilation: SignalCompiler {
     for source in file.sources { refuseOptions(source.node.options, known: Self.sourceOptions) }
     for signal in file.signals { refuseOptions(signal.node.options, known: ["description", "cold", "share"]) }
     for command in file.commands { refuseOptions(command.node.options, known: ["description"]) }
-    for sink in file.sinks { refuseOptions(sink.node.component.options, known: ["description"]) }
+    for sink in file.sinks { refuseOptions(sink.node.component.options, known: ["description", "delivery"]) }
   }
 
   /// The grok patterns that the file defines.
@@ -205,7 +205,7 @@ final class Compilation: SignalCompiler {
     return sharing ?? Sharing()
   }
 
-  private static let sourceOptions = ["description", "onError", "cold", "share", "schema"]
+  static let sourceOptions = ["description", "onError", "cold", "share", "schema", "delivery"]
 
   private func isCold(_ options: [OptionNode]) -> Bool {
     guard let option = options["cold"] else { return false }
@@ -525,7 +525,8 @@ final class Compilation: SignalCompiler {
         keyword: node.keyword.value, owner: context.owner,
         label: name.map { "\(label) (\($0))" } ?? "\(label) \(node.keyword.value)",
         location: node.keyword.location, onError: policy,
-        key: key("\(context.path)/\(name ?? node.keyword.value)"), fingerprint: fingerprint(node, more)))
+        key: key("\(context.path)/\(name ?? node.keyword.value)"), fingerprint: fingerprint(node, more),
+        delivery: node.options["delivery"].flatMap { delivery($0, of: node, context) }))
     return StepID(steps.count - 1)
   }
 

@@ -7,6 +7,10 @@ public struct PipelineFile: Sendable {
   public var description: Located<String>?
   /// How many threads may decode one input; nil: as many as there are processors.
   public var threads: Located<Int>?
+  /// Nil: the lightest mode that loses no event.
+  public var delivery: Located<Delivery>?
+  /// The least guarantee of every path; nil: none is required.
+  public var require: Located<DeliveryRequirement>?
   /// The range of `threads`.
   static let threadRange = 1...256
   public var sources: [NamedNode<SourceNode>] = []

@@ -85,6 +85,8 @@ public struct PipelineFileParser {
       case "name": if let name = pipelineName(value) { file.name = name }
       case "description": file.description = text(value, "description")
       case "threads": file.threads = threads(value)
+      case "delivery": file.delivery = delivery(value)
+      case "require": file.require = requirement(value)
       case "sources":
         file.sources = section(entry, &names, "a source") { $0.component($1, in: .source) }
       case "signals":
@@ -160,6 +162,45 @@ public struct PipelineFileParser {
         help: "Write a number from 1 to \(range.upperBound), or leave it out: then it is that of the processors")
       return nil
     }
+  }
+
+  private mutating func delivery(_ node: YAMLNode) -> Located<Delivery>? {
+    if node.isPlaceholder { return nil }
+    let choices = Delivery.allCases.map(\.rawValue)
+    switch node.decodeChoice("'delivery'", choices) {
+    case .success(let text): return Delivery(rawValue: text).map { Located($0, at: node.location) }
+    case .failure(let diagnostic):
+      let asked = node.scalar.flatMap { DeliveryRequirement(rawValue: Suggestion.camelCase($0.string)) }
+      report(
+        diagnostic, at: node,
+        helping: asked.map {
+          "A guarantee is written 'require: \($0.rawValue)'; 'delivery' takes \(Suggestion.list(choices))"
+        })
+      return nil
+    }
+  }
+
+  private mutating func requirement(_ node: YAMLNode) -> Located<DeliveryRequirement>? {
+    if node.isPlaceholder { return nil }
+    let choices = DeliveryRequirement.allCases.map(\.rawValue)
+    switch node.decodeChoice("'require'", choices) {
+    case .success(let text): return DeliveryRequirement(rawValue: text).map { Located($0, at: node.location) }
+    case .failure(let diagnostic):
+      let mode = node.scalar.flatMap { Delivery(rawValue: Suggestion.camelCase($0.string)) }
+      report(
+        diagnostic, at: node,
+        helping: mode.map {
+          "A mode is written 'delivery: \($0.rawValue)'; 'require' takes \(Suggestion.list(choices))"
+        })
+      return nil
+    }
+  }
+
+  /// Reports an error of `node`'s value; `help` replaces its help and its fixes.
+  private mutating func report(_ diagnostic: Diagnostic, at node: YAMLNode, helping help: String?) {
+    report(
+      diagnostic.code, diagnostic.message, node.location, notes: help == nil ? diagnostic.notes : [],
+      help: help ?? diagnostic.help, fixIts: help == nil ? diagnostic.fixIts : [])
   }
 
   /// Parses `NAME: node` under a top-level key; the names must differ from all in `names`.

@@ -4,11 +4,12 @@
 /// counting as a component.
 public enum ReservedKeys {
   public static let topLevel = [
-    "name", "description", "threads", "sources", "signals", "commands", "sinks", "tests", "patterns",
+    "name", "description", "threads", "delivery", "require", "sources", "signals", "commands", "sinks", "tests",
+    "patterns",
     "plugins", "defaults",
   ]
   public static let source = [
-    "description", "onError", "buffer", "cold", "share", "schema", "movedFrom",
+    "description", "onError", "buffer", "cold", "share", "schema", "delivery", "movedFrom",
   ]
   /// Beside the origin; `reduce` only beside `combineLatest` and `zip`.
   public static let signal = [
@@ -18,7 +19,7 @@ public enum ReservedKeys {
   /// Parameters of operators that are written beside the operator, because its value is a mapping of the event.
   static let stepParameters = ["message"]
   public static let sink = [
-    "from", "chain", "description", "onError", "buffer", "whenFull", "require", "movedFrom",
+    "from", "chain", "description", "onError", "buffer", "whenFull", "delivery", "require", "movedFrom",
   ]
   public static let command = ["run", "enabled"] + commandParameters + ["description", "movedFrom"]
   /// The parameters of the component `command`, beside `run`.

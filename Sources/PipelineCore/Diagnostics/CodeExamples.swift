@@ -239,6 +239,9 @@ public struct CodeExample: Sendable {
       "sources: { a: { interval: 1ms } }\nsinks: { out: { from: a, chain: [ { join: { signal: a, within: 1m } } ], stdout: {} } }"
     ),
 
+    "RX339": file(
+      "sources: { s: { stdin: {} } }\nsinks: { out: { from: s, stdout: {}, delivery: durable } }",
+      "sources: { s: { stdin: {} } }\nsinks: { out: { from: s, stdout: {}, delivery: bestEffort } }"),
     "RX338": when(
       "Two files that run together say 'name: shop', or have one name but for their directories.",
       do: "Give each its own 'name': state and figures are kept under it."),

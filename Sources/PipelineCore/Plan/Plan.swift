@@ -17,6 +17,12 @@ public final class Plan: Sendable {
   public let threads: Int?
   /// The location of the source that reads standard input; nil: there is none.
   public let standardInput: SourceLocation?
+  /// The mode that the file asks for; see ``delivery(hasStateDirectory:)``.
+  let requestedDelivery: Located<Delivery>?
+  /// The least guarantee that the file asks for.
+  let requirement: Located<DeliveryRequirement>?
+  /// All sources, in the order of the plan.
+  let sources: [PlannedSource]
 
   /// The ways between the steps, by ``EdgeID``; the first is none.
   public let edges: [EdgePlan]
@@ -29,7 +35,8 @@ public final class Plan: Sendable {
   public init(
     name: String, description: String?, threads: Int? = nil, source: SourceText, named: [NamedPlan], sinks: [SinkPlan],
     rootSubscribers: [Int] = [], steps: [StepPlan], expressions: [ExpressionReport],
-    standardInput: SourceLocation? = nil
+    standardInput: SourceLocation? = nil, delivery: Located<Delivery>? = nil,
+    require: Located<DeliveryRequirement>? = nil
   ) {
     self.name = name
     self.description = description
@@ -41,7 +48,9 @@ public final class Plan: Sendable {
     self.steps = steps
     self.expressions = expressions
     self.standardInput = standardInput
-    (edges, components) = Plan.edges(named, sinks)
+    requestedDelivery = delivery
+    requirement = require
+    (edges, components, sources) = Plan.edges(named, sinks)
     stages = Plan.stages(named, sinks)
   }
 
@@ -129,6 +138,8 @@ public struct StepPlan: Sendable {
   var key: String
   /// Hash of the parameters; state saved under another hash is refused.
   var fingerprint: UInt64
+  /// The `delivery` beside a source or a sink, always ``Delivery/bestEffort``; nil: that of the pipeline holds.
+  public var delivery: Located<Delivery>?
 }
 
 /// What happens to an event for which a step fails.

@@ -32,7 +32,7 @@ extension Plan {
   /// All edges, the first of which is none, and what stands at the steps between them; tells each signal its own.
   static func edges(
     _ named: [NamedPlan], _ sinks: [SinkPlan]
-  ) -> (edges: [EdgePlan], components: [Int: any Component]) {
+  ) -> (edges: [EdgePlan], components: [Int: any Component], sources: [PlannedSource]) {
     var walk = EdgeWalk()
     for (index, named) in named.enumerated() { walk.visit(named.body, to: .named(index)) }
     for sink in sinks { walk.visit(sink.input, to: .step(sink.step), input: 0) }
@@ -45,7 +45,7 @@ extension Plan {
         hops += 1
       }
     }
-    return (walk.edges, walk.components)
+    return (walk.edges, walk.components, walk.sources)
   }
 }
 
@@ -75,6 +75,7 @@ private struct EdgeWalk {
   var edges = [EdgePlan(from: .nothing, to: .nothing)]
   /// By the number of the step.
   private(set) var components: [Int: any Component] = [:]
+  private(set) var sources: [PlannedSource] = []
   private var seen: Set<ObjectIdentifier> = []
 
   mutating func visit(_ signal: SignalPlan, to end: EdgePlan.End, input: Int? = nil, fedBy feeder: StepID? = nil) {
@@ -85,6 +86,7 @@ private struct EdgeWalk {
     case .errors(let owner): from = .errors(owner)
     case .input: from = feeder.map { .feed($0) } ?? .nothing
     case .source(let component, _):
+      sources.append(PlannedSource(step: signal.step, component: component, isInner: feeder != nil))
       visitInner(component, signal.step)
       from = .step(signal.step)
     case .node(let component, _, let inputs):

@@ -55,6 +55,8 @@ public protocol SourceComponent: Component {
   var readsFiles: [FilePathParameter] { get }
   /// Whether it reads standard input, which only one source of a process can.
   var readsStandardInput: Bool { get }
+  /// How its events come again after the process was killed before they were delivered.
+  var recovery: SourceRecovery { get }
   /// Which threads read and decode, in words; nil: nothing to report. `limit`: the plan's ``Plan/threads``.
   func threads(_ limit: Int?) -> String?
   func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource
@@ -67,6 +69,7 @@ extension SourceComponent {
   public var decodesBlocks: Bool { false }
   public var readsFiles: [FilePathParameter] { [] }
   public var readsStandardInput: Bool { false }
+  public var recovery: SourceRecovery { .never }
   public func threads(_ limit: Int?) -> String? { nil }
   public var outputType: EventType { .dyn }
   public var runsOnVirtualTime: Bool { false }
@@ -176,6 +179,8 @@ public protocol SinkComponent: Component {
   /// The encoding of a sink that writes a stream, so that a ``ParallelStage`` may encode for it; nil: it must receive
   /// each event.
   var streamEncoding: EncodeParameter? { get }
+  /// What is certain of an event that it has acknowledged.
+  var confirmation: SinkConfirmation { get }
   func makeSink(_ nodeContext: NodeContext) -> RunningSink
 }
 
@@ -186,6 +191,7 @@ extension SinkComponent {
   public var sendsRequests: Bool { false }
   public var encoding: EncodeParameter? { nil }
   public var streamEncoding: EncodeParameter? { nil }
+  public var confirmation: SinkConfirmation { .nothing }
 }
 
 /// The kinds of components, by where they may occur.

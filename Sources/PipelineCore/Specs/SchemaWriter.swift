@@ -63,6 +63,13 @@ public struct SchemaWriter {
     return .object(members + more)
   }
 
+  /// One of these words, each with its meaning.
+  private static func choice(_ words: [(name: String, help: String)], _ description: String) -> JSONText {
+    described(
+      any([.object([("enum", .array(words.map { .string($0.name) }))]), reference("placeholder")]),
+      description + " " + words.map { "\($0.name): \($0.help)." }.joined(separator: " "))
+  }
+
   /// Exactly one of these keys.
   private static func exactlyOne(_ keys: [String]) -> JSONText {
     .array(keys.map { .object([("required", .array([.string($0)]))]) })
@@ -89,6 +96,18 @@ public struct SchemaWriter {
           number of processors.
           """
         )
+      ),
+      (
+        "delivery",
+        Self.choice(
+          Delivery.allCases.map { ($0.rawValue, $0.help) },
+          "What is kept on disk, if there is a state directory. Default: the lightest that loses no event.")
+      ),
+      (
+        "require",
+        Self.choice(
+          DeliveryRequirement.allCases.map { ($0.rawValue, $0.help) },
+          "The least guarantee that every path from a source to a sink must have; less is an error.")
       ),
       ("sources", Self.described(Self.named(Self.reference("source")), "Where events come from.")),
       ("signals", Self.described(Self.named(Self.reference("signal")), "What happens to them.")),
@@ -256,6 +275,13 @@ public struct SchemaWriter {
             ("enum", .array(policies)),
             ("description", .string("What happens to an event for which the step fails.")),
           ])
+        )
+      case "delivery":
+        return (
+          key,
+          Self.choice(
+            [(Delivery.bestEffort.rawValue, "its events count as delivered at once")],
+            "Takes the source or sink out of the pipeline's delivery guarantee.")
         )
       case "cold": return (key, Self.reference("boolean"))
       case "schema": return (key, Self.reference("eventSchema"))

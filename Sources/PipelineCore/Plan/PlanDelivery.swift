@@ -1,0 +1,24 @@
+/// A source of the plan.
+struct PlannedSource {
+  var step: StepID
+  var component: any SourceComponent
+  /// Whether it starts an inner signal, made anew for each event.
+  var isInner: Bool
+}
+
+extension Plan {
+  /// The mode that the pipeline runs in.
+  ///
+  /// Without a state directory there is nowhere to keep anything. With one it is the mode that the file asks for, by
+  /// default the lightest that loses no event: checkpoints where every source can repeat what came after one.
+  public func delivery(hasStateDirectory: Bool) -> Delivery {
+    guard hasStateDirectory else { return .bestEffort }
+    if let requestedDelivery { return requestedDelivery.value }
+    let canRepeat = sources.allSatisfy { isBestEffort($0.step) || $0.component.recovery.canRepeat }
+    return canRepeat ? .light : .durable
+  }
+
+  /// Whether the file takes this source or sink out of the promise: what a sink takes counts as delivered, and the events
+  /// of a source are acknowledged, at once.
+  public func isBestEffort(_ step: StepID) -> Bool { steps[step.number].delivery != nil }
+}

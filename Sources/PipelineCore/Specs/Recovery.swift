@@ -1,0 +1,48 @@
+/// How the events of a source come again after the process was killed before they were delivered. From the weakest to
+/// the strongest.
+public enum SourceRecovery: Sendable, Equatable {
+  /// They do not: what has been read is gone from where it was, as with a pipe.
+  case never
+  /// Their sender waits for an answer, and sends again what has none.
+  case sender
+  /// The source asks for them again, and may receive others, as with a poll.
+  case request
+  /// The source reads them again from a saved position.
+  case position
+  /// rxd makes them, of the time or of constants; its place in them is state.
+  case made
+
+  /// Whether no event is lost if the source continues from a checkpoint that is older than what it has sent.
+  public var canRepeat: Bool {
+    switch self {
+    case .never, .sender: false
+    case .request, .position, .made: true
+    }
+  }
+}
+
+/// What is certain of an event that a sink has acknowledged. From the weakest to the strongest.
+public enum SinkConfirmation: Sendable, Equatable {
+  /// Nothing: the sink does not know what became of it.
+  case nothing
+  /// The sink drops its events on purpose.
+  case dropped
+  /// It goes with the connection of a client that waits for it, and that asks again if it does not come.
+  case client
+  /// The system has its bytes: they survive this process, but not a power cut.
+  case system
+  /// As `system`, but on the disk within this time.
+  case systemWithin(TimeSpan)
+  /// It is on the disk.
+  case disk
+  /// Its receiver has said so.
+  case receiver
+
+  /// Whether the event survives a power cut of this machine.
+  public var survivesPowerCut: Bool {
+    switch self {
+    case .nothing, .system, .systemWithin: false
+    case .dropped, .client, .disk, .receiver: true
+    }
+  }
+}
