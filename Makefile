@@ -10,7 +10,7 @@ RXD := $(BUILD)/release/rxd
 RELEASE := swift build --no-color-diagnostics -c release --static-swift-stdlib --disable-local-rpath \
   -Xswiftc -enforce-exclusivity=unchecked -Xswiftc -Xllvm -Xswiftc -vectorize-slp=false
 
-.PHONY: run test build packages test-packages bench-packages bench bench-check fuzz fmt lint docs check-docs install uninstall clean
+.PHONY: run test build packages test-packages bench-packages bench bench-check fuzz faults fmt lint docs check-docs install uninstall clean
 
 ## Installs missing packages, builds, and shows search as you type, without internet.
 run: build
@@ -22,6 +22,7 @@ test: test-packages build
 	swift build --no-color-diagnostics --build-tests
 	RXD=$(CURDIR)/$(RXD) swift test --no-color-diagnostics --skip-build
 	Tests/Embedding/run
+	Tests/Faults/run --self-test
 	python3 -B -m unittest discover -s Benchmarks/bench -t Benchmarks
 	$(MAKE) --no-print-directory lint check-docs
 
@@ -51,6 +52,10 @@ bench-packages:
 ## Fuzzes the expression language, the YAML reader and the decoders, FUZZ_SECONDS (60) each.
 fuzz: packages
 	Fuzz/run
+
+## Kills, cuts and starves rxd, and judges what it delivered; takes an hour. FAULTS="kill/file-http --rounds 100" runs less.
+faults: test-packages build
+	Tests/Faults/run --rxd $(RXD) $(FAULTS)
 
 fmt:
 	swift format --in-place --recursive Sources Tests Package.swift
