@@ -1,12 +1,16 @@
 """Proves that the judge finds what is planted."""
 import random
 
+from .feeds import HTTPFeed
 from .oracle import Judge, line
+from .scenarios.kill import DiamondJudge
+from .server import ANSWERS, Server
 
 
 def run():
     """Plants faults in synthetic deliveries; 0 if the judge counts each of them exactly, else 1."""
-    failures = 0
+    failures = sum(not _tell(name, body()) for name, body in (
+        ("the diamond's judge", _diamond), ("the scripted server", _server), ("a refusing server", _refused)))
     for name, plant, expected in PLANTS:
         for seed in range(20):
             events = [line(b"a", n, b"xyz") for n in range(1, 1_001)]
@@ -27,6 +31,68 @@ def run():
             print(f"ok    {name}")
     print("the judge finds everything planted" if not failures else f"{failures} plants are not found")
     return 1 if failures else 0
+
+
+def _tell(name, problem):
+    print(f"FAIL  {name}: {problem}" if problem else f"ok    {name}")
+    return not problem
+
+
+def _diamond():
+    """Outputs without a gap are whole; a missing, a repeated and an impossible one are counted."""
+    def output(k, b, c):
+        return b'{"k":%d,"b":%s,"c":%s}\n' % (k, line(b"a", b)[:-1], line(b"a", c)[:-1])
+    whole = [output(k, 4_999 + k, 5_000) for k in range(1, 101)]
+    for outputs, expected in (
+            (whole, (0, 0, 0)), (whole[:50] + whole[51:], (2, 0, 0)), (whole[:50] + whole[40:], (0, 10, 0)),
+            (whole + [output(101, 5_100, 4_999)], (1, 0, 1)), (whole[:-1], (1, 0, 0))):
+        last = 5_100 if len(outputs) == 101 else 5_099
+        judge = DiamondJudge()
+        judge.sending(b"a", last)
+        judge.promised(b"a", 1, last)
+        judge.deliver(b"".join(outputs))
+        verdict = judge.verdict()
+        found = (verdict.lost, verdict.repeated, verdict.invented)
+        if found != expected:
+            return f"{found} instead of {expected}"
+    return None
+
+
+def _server():
+    """Each answer of the script is given, and only accepted bodies reach the judge."""
+    judge = Judge()
+    server = Server(judge, list(ANSWERS), reset_after=100)
+    feed = HTTPFeed(judge, "a", server.port)
+    feed.timeout = 0.2
+    try:
+        answers = [feed.post(3) for _ in ANSWERS]
+        wanted = [200, 500, 503, 429, None, None, None]
+        if answers != wanted:
+            return f"{answers} instead of {wanted}"
+        delivered = {n for n in range(1, 22) if judge.has(b"a", n)}
+        expected = {1, 2, 3, 19, 20, 21}  # Those of `200` and of `partial`.
+        return None if delivered == expected else f"delivered {sorted(delivered)} instead of {sorted(expected)}"
+    finally:
+        feed.close()
+        server.down()
+
+
+def _refused():
+    """A server that is down refuses, and answers again when it is up."""
+    judge = Judge()
+    server = Server(judge)
+    feed = HTTPFeed(judge, "a", server.port)
+    try:
+        first = feed.post(1)
+        server.down()
+        second, third = feed.post(1), feed.post(1)
+        server.up()
+        fourth = feed.post(1)
+        found = (first, second, third, fourth, judge.verdict().lost)
+        return None if found == (200, None, None, 200, 0) else f"{found}"
+    finally:
+        feed.close()
+        server.down()
 
 
 def _nothing(events, _):

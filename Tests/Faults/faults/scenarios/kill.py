@@ -14,7 +14,10 @@ CASES = {
     "server-http": ("http", "http", 2_000),
     "server-delay-file": ("http", "file", 0),
     "server-window-http": ("http", "http", 4_000),
+    "flaky": ("http", "http", 4_000),
 }
+#: What the web service of `flaky` answers.
+ANSWERS = {"200": 80, "503": 5, "500": 5, "429": 3, "reset": 4, "partial": 2, "hang": 1}
 #: Kills of one process after the other before everything is drained and judged.
 SERIES = 50
 
@@ -32,7 +35,8 @@ def run(options):
             count = min(SERIES, rounds - done)
             generator = random.Random(f"{options.seed}/{case}/{done}")
             judge = DiamondJudge() if case == "diamond" else None
-            with World(case, source, sink, options.seed + done, options.rate, keep=options.keep, judge=judge) as world:
+            with World(case, source, sink, options.seed + done, options.rate, keep=options.keep, judge=judge,
+                       script=ANSWERS if case == "flaky" else "200") as world:
                 world.start()
                 if world.rxd.ready() is None:
                     report.require("starts", False)
@@ -40,8 +44,9 @@ def run(options):
                     break
                 world.feed()
                 for _ in range(count):
-                    # The first instants after the start belong to the range: recovery is killed, too.
-                    ready = world.rxd.run_for(generator.uniform(0, 0.5))
+                    # One in five comes while it starts: recovery is killed, too.
+                    ready = world.rxd.run_for(
+                        generator.uniform(0, 0.08 if generator.random() < 0.2 else 0.5))
                     if ready is not None:
                         readies.append(ready)
                     if world.rxd.alive:
@@ -52,6 +57,8 @@ def run(options):
                 ready = world.rxd.ready()
                 unready += ready is None
                 world.stop_feeds()
+                if world.server:
+                    world.server.up("200")
                 drained = world.drain()
                 time = world.fresh() if drained else None
                 fresh.append(time if time is not None else 99)

@@ -9,8 +9,14 @@ from ..process import Directory, at_end, mount, undo
 from ..report import Report, percentile
 from ..world import World
 
-#: name: sink
-CASES = {"server-http": "http", "server-delay-http": "http", "server-sync-file": "file"}
+#: name: (source, sink)
+CASES = {
+    "server-http": ("http", "http"),
+    "server-delay-http": ("http", "http"),
+    "server-sync-file": ("http", "file"),
+    "file-http": ("file", "http"),
+    "file-sync-file": ("file", "file"),
+}
 
 
 class Disk:
@@ -46,8 +52,8 @@ def _run(*command):
 
 def run(options):
     """Cuts the power under load; the judge's acknowledgements lie outside of the disk."""
-    rounds = options.rounds or (4 if options.quick else 340)
-    for case, sink in CASES.items():
+    rounds = options.rounds or (3 if options.quick else 200)
+    for case, (source, sink) in CASES.items():
         if options.wants(case):
             report = Report(f"powercut/{case}", options.seed)
             directory = Directory()
@@ -57,20 +63,20 @@ def run(options):
                 report.skip(f"needs root and a loop device ({error})")
             else:
                 try:
-                    cuts(options, report, case, sink, disk, rounds)
+                    cuts(options, report, case, source, sink, disk, rounds)
                 finally:
                     disk.close()
             directory.remove()
             yield report.end()
 
 
-def cuts(options, report, case, sink, disk, rounds):
+def cuts(options, report, case, source, sink, disk, rounds):
     totals, opened, hits, dropped, dead, times = Verdict(), 0, 0, 0, 0, []
     for i in range(rounds):
         generator = random.Random(f"{options.seed}/{case}/{i}")
         state = os.path.join(disk.path, "state")
         os.mkdir(state, 0o700)
-        with World(case, "http", sink, options.seed + i, options.rate, state=state, keep=options.keep) as world:
+        with World(case, source, sink, options.seed + i, options.rate, state=state, keep=options.keep) as world:
             if sink == "file":
                 world.out = os.path.join(disk.path, "out.ndjson")
                 world.environment["OUT"] = world.out
@@ -131,7 +137,7 @@ def cuts(options, report, case, sink, disk, rounds):
     report.figure("with a dead sink", dead)
     report.figure("unsynced control writes dropped", dropped)
     report.least("hit", hits, rounds * 9 // 10)
-    if rounds >= 4:
+    if rounds >= 3:
         report.least("drops unsynced writes", dropped, 1)
     report.least("store opens", opened, rounds)
     report.verdict(totals)
