@@ -22,6 +22,7 @@ class World:
         self.directory = Directory(keep)
         self.judge = judge or Judge()
         self.state = state or self.directory / "state"
+        self.stateless = False
         os.makedirs(self.state, 0o700, exist_ok=True)
         self.log = self.directory / "log"
         self.out = self.directory / "out.ndjson"
@@ -46,7 +47,7 @@ class World:
         if isinstance(self.feeds[0], PipeFeed):
             options.setdefault("stdin", self.feeds[0].reader)
         environment = {**self.environment, **options.pop("environment", {})}
-        self.rxd = Rxd(pipelines or pipeline(self.name), self.state, self.directory.path, environment, log=self.log,
+        self.rxd = Rxd(pipelines or pipeline(self.name), None if self.stateless else self.state, self.directory.path, environment, log=self.log,
                        **options)
         return self.rxd.start()
 

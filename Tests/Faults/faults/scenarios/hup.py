@@ -57,6 +57,7 @@ def run(options):
             world.start(path)
             report.require("starts", world.rxd.ready() is not None)
             world.feed()
+            descriptors, threads = open_things(world)
             if dead:
                 world.server.down()
             begin = time.monotonic()
@@ -86,10 +87,21 @@ def run(options):
             report.most("fresh event, in s", world.fresh() if drained else None, 5)
             feed = world.feeds[0]
             report.require("fresh events pass the last file", judge.versions.get((feed.name, feed.n)) == serial)
+            more = [b - a for a, b in zip((descriptors, threads), open_things(world))]
+            report.most("more descriptors", more[0], 8)
+            report.most("more threads", more[1], 4)
             report.require("exit status 0", world.rxd.stop() == 0)
             report.verdict(world.judged(), None)
             report.notes += world.tail(8)
         yield report.end()
+
+
+def open_things(world):
+    """The numbers of descriptors and of threads."""
+    try:
+        return tuple(len(os.listdir(f"/proc/{world.rxd.pid}/{kind}")) for kind in ("fd", "task"))
+    except OSError:
+        return 0, 0
 
 
 def text(source, serial):

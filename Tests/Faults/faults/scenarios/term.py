@@ -14,6 +14,7 @@ CASES = {
     "server-http": ("http", "http"),
     "server-delay-file": ("http", "file"),
     "server-window-http": ("http", "http"),
+    "dead-sink": ("http", "http"),
 }
 SERIES = 25
 #: Seconds for a stop; the sinks are alive, so it needs a fraction.
@@ -33,6 +34,8 @@ def run(options):
             generator = random.Random(f"{options.seed}/{case}/{done}")
             with World(case, source, sink, options.seed + done, options.rate, keep=options.keep) as world:
                 world.start()
+                if case == "dead-sink":
+                    world.server.down()
                 world.feed()
                 for _ in range(count):
                     # One in ten comes while it starts.
@@ -56,6 +59,8 @@ def run(options):
                     world.start()
                 world.rxd.ready()
                 world.stop_feeds()
+                if world.server:
+                    world.server.up()
                 drained = world.drain()
                 fresh_time = world.fresh() if drained else None
                 fresh.append(fresh_time if fresh_time is not None else 99)
