@@ -108,6 +108,8 @@ let package = Package(
     .testTarget(
       name: "TransportTests",
       dependencies: ["Transport", "CCurl", "PipelineCore", "PipelineHost", "PipelineTestSupport"]),
+    .testTarget(
+      name: "PipelineRuntimeTests", dependencies: ["PipelineCore", "PipelineHost", "PipelineRuntime"]),
     // Runs the built binary; the dependency is there so that it is built.
     .testTarget(name: "RxdTests", dependencies: ["rxd", "CLinux", "PipelineHost"]),
     .testTarget(name: "SourcesTests", dependencies: ["PipelineHost", "PipelineTestSupport", "Sources_", "rxd"]),

@@ -158,7 +158,8 @@ package final class Loop: @unchecked Sendable {
       if let next = round.next {
         run(next, others: round.deadline)
       } else {
-        sleep(until: [round.deadline, limit == .distantFuture ? nil : limit].compactMap(\.self).min())
+        let deadline = min(round.deadline ?? .distantFuture, limit)
+        sleep(until: deadline == .distantFuture ? nil : deadline)
       }
       if limit != .distantFuture, SystemClock.shared.now >= limit { return }
     }

@@ -260,9 +260,11 @@ public struct PipelineRun {
   }
 }
 
-/// An HTTP client that nobody may use.
-final class NoHTTPClient: HTTPClient {
-  func send(
+/// A client for pipelines that make no requests: a request ends the tests.
+public final class NoHTTPClient: HTTPClient {
+  public init() {}
+
+  public func send(
     _ request: HTTPRequest, _ completion: @escaping @Sendable (Result<HTTPResponse, HTTPFailure>) -> Void
   ) -> any Cancellable {
     fatalError("no request was expected")

@@ -20,7 +20,7 @@ extension PipelineStatistics {
       let went =
         step.sent &+ step.kept &+ step.dropped &+ step.superseded &+ step.undecided &+ step.rejected &+ step.failed
         &+ step.held
-      if step.isExact, plan.stands(step.step), step.received &+ step.made != went {
+      if step.isExact, plan.isInFile(step.step), step.received &+ step.made != went {
         faults.append("\(label): \(step.received) and \(step.made) made are not \(went): \(step)")
       }
       let out = edges.filter { $0.plan.from == .step(step.step) }.reduce(0) { $0 &+ $1.events }

@@ -1,42 +1,42 @@
-/// The way that events take from one step to the next, by its index in ``Plan/edges``.
+/// Identifies an edge of the plan, by its index in ``Plan/edges``.
 public struct EdgeID: Hashable, Sendable {
   public var number: Int
   public init(_ number: Int) { self.number = number }
-  /// Of what stands outside of the plan.
+  /// The edge of everything that is not part of the plan.
   static let none = EdgeID(0)
 }
 
-/// An edge of the graph as the pipeline file has it. However often a signal is subscribed, its edge is one.
+/// An edge of the graph as written in the pipeline file. All subscriptions of a signal share its edge.
 public struct EdgePlan: Hashable, Sendable {
   public enum End: Hashable, Sendable {
     case step(StepID)
-    /// A named source or signal, which passes on to each reference.
+    /// A named source or signal, which sends to each reader.
     case named(Int)
     case errors(ErrorsOwner)
-    /// What the step feeds into the chain among its parameters.
+    /// The events that the step feeds into the chain among its parameters.
     case feed(StepID)
     case nothing
   }
   public var from: End
   public var to: End
-  /// Which input of the step it leads to; nil: it comes from an inner signal, or leads to no step.
+  /// The index of the step's input; nil: the edge comes from an inner signal, or leads to no step.
   public var input: Int?
-  /// The edge by which events reach the fused steps between two of which this one lies; nil: it leads to another node.
+  /// For an edge between two fused steps, the edge by which events reach the first of them; nil for other edges.
   var entry: EdgeID?
 
-  /// Whether one node has the steps at both of its ends.
+  /// Whether one node runs the steps at both ends.
   public var isBetweenFusedSteps: Bool { entry != nil }
 }
 
 extension Plan {
-  /// All edges, the first of which is none, and what stands at the steps between them; tells each signal its own.
+  /// All edges, the first of which is ``EdgeID/none``, and the component of each step. Sets the edge of each signal.
   static func edges(
     _ named: [NamedPlan], _ sinks: [SinkPlan]
   ) -> (edges: [EdgePlan], components: [Int: any Component], sources: [PlannedSource]) {
     var walk = EdgeWalk()
     for (index, named) in named.enumerated() { walk.visit(named.body, to: .named(index)) }
     for sink in sinks { walk.visit(sink.input, to: .step(sink.step), input: 0) }
-    // Each reference to a cold signal runs the signal's steps for itself: what they send passes the reference's edge.
+    // Each reader of a cold signal runs the signal's steps itself, and their events pass the reader's edge.
     let last = named.map { $0.isCold ? walk.edges[$0.body.edge.number].from : nil }
     for index in walk.edges.indices {
       var hops = 0
@@ -51,7 +51,7 @@ extension Plan {
 
 extension Plan {
   /// Whether the file has the step: a source, an operator, a sink.
-  public func stands(_ step: StepID) -> Bool {
+  public func isInFile(_ step: StepID) -> Bool {
     guard let component = components[step.number] else { return sinks.contains { $0.step == step } }
     guard let step = component as? any OperatorComponent else { return true }
     return !type(of: step).isHidden && !type(of: step).onlyListens
@@ -59,7 +59,7 @@ extension Plan {
 
   public func isSource(_ step: StepID) -> Bool { components[step.number] is any SourceComponent }
 
-  /// What an edge leads from or to, in the words of the file.
+  /// The name of an edge's end, as the file has it.
   public func name(of end: EdgePlan.End) -> String {
     switch end {
     case .step(let step), .feed(let step): steps[step.number].label
@@ -70,10 +70,10 @@ extension Plan {
   }
 }
 
-/// Numbers the edges in the order of the file, those of fused steps one behind the other.
+/// Numbers the edges in the order of the file, those of neighbouring fused steps consecutively.
 private struct EdgeWalk {
   var edges = [EdgePlan(from: .nothing, to: .nothing)]
-  /// By the number of the step.
+  /// The component of each step, by the step's number.
   private(set) var components: [Int: any Component] = [:]
   private(set) var sources: [PlannedSource] = []
   private var seen: Set<ObjectIdentifier> = []

@@ -1,7 +1,7 @@
 import ArgumentParser
 import PipelineCore
 
-/// What `rxd run --stats` prints at the end of a pipeline.
+/// The report of `rxd run --stats` at the end of a pipeline.
 struct StatisticsReport {
   enum Form: String, CaseIterable, ExpressibleByArgument { case text, json }
 
@@ -10,9 +10,9 @@ struct StatisticsReport {
 
   func text(_ form: Form) -> String { form == .json ? json : table }
 
-  /// The steps that stand in the file, in its order.
+  /// The steps of the file, in its order.
   private var steps: [(plan: StepPlan, counted: PipelineStatistics.Step)] {
-    statistics.steps.filter { plan.stands($0.step) }.map { (plan.steps[$0.step.number], $0) }
+    statistics.steps.filter { plan.isInFile($0.step) }.map { (plan.steps[$0.step.number], $0) }
       .sorted { $0.plan.location.offset < $1.plan.location.offset }
   }
 
@@ -41,7 +41,7 @@ struct StatisticsReport {
       var line = Self.padded(Self.cut(Self.place(step), Self.widths.place, atStart: true), Self.widths.place) + "  "
       line += Self.padded(Self.cut(step.label, Self.widths.step), Self.widths.step)
       line += "  \(counted.bytes ?? 0) bytes \(isSink ? "written" : "read")"
-      if let position = counted.position { line += ", to \(position)" }
+      if let position = counted.position { line += ", up to offset \(position)" }
       lines.append(line)
     }
     return lines.joined(separator: "\n")

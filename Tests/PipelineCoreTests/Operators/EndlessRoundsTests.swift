@@ -120,7 +120,7 @@ import Testing
     let executor = Executor(clock: time)
     let execution = Execution(
       plan: plan, executor: executor,
-      services: Services(http: UnusedHTTP(), log: { _, _, _ in }, deadLetter: { _ in }, random: { 0 }))
+      services: Services(http: NoHTTPClient(), log: { _, _, _ in }, deadLetter: { _ in }, random: { 0 }))
     let recording = ProbeSink.Recording()
     execution.sinkOverride = { _ in ProbeSink(recording) }
     nonisolated(unsafe) let running = execution
@@ -140,13 +140,5 @@ import Testing
     executor.post { running.drain() }
     for _ in 0..<3 { _ = executor.runOne() }
     #expect(running.outcome == .completed)
-  }
-
-  private final class UnusedHTTP: HTTPClient {
-    func send(
-      _ request: HTTPRequest, _ completion: @escaping @Sendable (Result<HTTPResponse, HTTPFailure>) -> Void
-    ) -> any Cancellable {
-      fatalError("no request was expected")
-    }
   }
 }

@@ -16,7 +16,7 @@ import Testing
       executor = Executor(clock: time)
       execution = Execution(
         plan: plan, executor: executor,
-        services: Services(http: NoClient(), log: { _, _, _ in }, deadLetter: { _ in }, random: { 1 }))
+        services: Services(http: NoHTTPClient(), log: { _, _, _ in }, deadLetter: { _ in }, random: { 1 }))
       recordings = Dictionary(
         uniqueKeysWithValues: plan.sinks.map { ($0.name, (ProbeSink.Recording(), LateSink.Turns())) })
       let recordings = recordings
@@ -59,12 +59,6 @@ import Testing
         return zip(values, turns.all).filter { isWanted($0.1) }.map(\.0)
       }
     }
-  }
-
-  private final class NoClient: HTTPClient {
-    func send(
-      _ request: HTTPRequest, _ completion: @escaping @Sendable (Result<HTTPResponse, HTTPFailure>) -> Void
-    ) -> any Cancellable { fatalError("no request was expected") }
   }
 
   /// What has become of checkpoints.

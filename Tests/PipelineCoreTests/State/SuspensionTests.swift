@@ -17,7 +17,7 @@ import Testing
       self.executor = executor
       execution = Execution(
         plan: plan, executor: executor,
-        services: Services(http: NoClient(), log: { _, _, _ in }, deadLetter: { _ in }, random: { 1 }))
+        services: Services(http: NoHTTPClient(), log: { _, _, _ in }, deadLetter: { _ in }, random: { 1 }))
       recordings = Dictionary(uniqueKeysWithValues: plan.sinks.map { ($0.name, ProbeSink.Recording()) })
       execution.keepsStateOnFailure = true
       let recordings = recordings
@@ -55,12 +55,6 @@ import Testing
         }
       }
     }
-  }
-
-  private final class NoClient: HTTPClient {
-    func send(
-      _ request: HTTPRequest, _ completion: @escaping @Sendable (Result<HTTPResponse, HTTPFailure>) -> Void
-    ) -> any Cancellable { fatalError("no request was expected") }
   }
 
   /// A suspension saves what saving between two turns does, and nothing is flushed by it.

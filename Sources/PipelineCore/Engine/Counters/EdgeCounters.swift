@@ -1,23 +1,23 @@
-/// What passes one edge of the plan, over all of its subscriptions.
+/// Counts the events that pass one edge of the plan, over all of its subscriptions.
 ///
-/// A plain record of the thread that runs the turns. Passing costs one subtraction: `credit` tells how many events may still
-/// pass before somebody looks, and the count follows from it.
+/// Only the thread that runs the turns uses it. Passing an event costs one subtraction: `credit` is the number of events
+/// that may pass before the edge is examined, and the count follows from it.
 struct EdgeCounters {
-  /// How many more events may pass until the edge is looked at: one where somebody watches it or its time is taken.
+  /// How many more events may pass until the edge is examined: one while it is observed or timed.
   var credit = Self.unseen
-  /// What `credit` was when it was renewed last.
+  /// The value of `credit` at the last `renew()`.
   private var granted = Self.unseen
-  /// What had passed then.
+  /// The events that had passed at the last `renew()`.
   private var before: UInt64 = 0
   fileprivate(set) var subscriptions: UInt64 = 0
-  /// How many of these have not ended.
+  /// The number of subscriptions that have not ended.
   fileprivate(set) var open = 0
   fileprivate(set) var failures: UInt64 = 0
-  /// Observers of this edge, and of edges between the fused steps that it leads to.
+  /// The number of observers of this edge, and of the edges between the fused steps downstream of it.
   fileprivate(set) var watchers = 0
   fileprivate var observers: Unmanaged<EdgeObservers>?
   unowned(unsafe) let meters: Meters
-  /// The step that it leads to; -1: none.
+  /// The number of the step downstream; -1: none.
   let consumer: Int
 
   private static let unseen = Int.max >> 1
@@ -39,7 +39,7 @@ struct EdgeCounters {
   mutating func pass(_ events: Int) { before &+= UInt64(events) }
 }
 
-/// Where a running signal sends: the one place where events, and batches of them, pass from step to step.
+/// The output of a running signal. All events, and batches of them, pass from step to step here.
 struct Edge {
   let downstream: Unmanaged<Downstream>
   let counters: UnsafeMutablePointer<EdgeCounters>
@@ -64,7 +64,7 @@ struct Edge {
     counters.watch(event) { downstream._withUnsafeGuaranteedRef { $0.receiveWatched(event) } }
   }
 
-  /// Whether downstream takes these events at once. Whoever watches sees each.
+  /// Whether downstream takes these events all at once; false while the edge is observed, because observers see each event.
   func accepts(_ batch: Batch) -> Bool {
     counters.pointee.watchers == 0 && downstream._withUnsafeGuaranteedRef { $0.accepts(batch) }
   }
@@ -89,26 +89,27 @@ extension UnsafeMutablePointer<EdgeCounters> {
   func began() {
     pointee.subscriptions &+= 1
     pointee.open &+= 1
-    pointee.observers?.takeUnretainedValue().tell { $0.began() }
+    pointee.observers?.takeUnretainedValue().notify { $0.began() }
   }
 
   func completed() {
     pointee.open &-= 1
-    pointee.observers?.takeUnretainedValue().tell { $0.complete() }
+    pointee.observers?.takeUnretainedValue().notify { $0.complete() }
   }
 
   func failed(_ failure: SignalFailure) {
     pointee.open &-= 1
     pointee.failures &+= 1
-    pointee.observers?.takeUnretainedValue().tell { $0.fail(failure) }
+    pointee.observers?.takeUnretainedValue().notify { $0.fail(failure) }
   }
 
   func cancelled() {
     pointee.open &-= 1
-    pointee.observers?.takeUnretainedValue().tell { $0.cancelled() }
+    pointee.observers?.takeUnretainedValue().notify { $0.cancelled() }
   }
 
-  /// Shows an event that passes to whoever watches, and takes the time of the step that deals with it in `body`.
+  /// Runs `body`, in which the step downstream processes `event`: shows the event and its verdict to the observers, and
+  /// takes the step's time.
   func watch(_ event: Event, _ body: () -> Void) {
     pointee.renew()
     let meters = pointee.meters
@@ -116,16 +117,16 @@ extension UnsafeMutablePointer<EdgeCounters> {
       meters.timed(pointee.consumer, body)
       return
     }
-    observers.tell { $0.receive(event) }
+    observers.notify { $0.receive(event) }
     let before = meters.account(of: pointee.consumer)
     meters.timed(pointee.consumer, body)
     let verdict = meters.account(of: pointee.consumer).verdict(since: before)
-    observers.tell { $0.decided(verdict) }
+    observers.notify { $0.decided(verdict) }
   }
 
   /// The same for an edge between fused steps.
-  func show(_ event: Event) { pointee.observers?.takeUnretainedValue().tell { $0.receive(event) } }
-  func show(_ verdict: Verdict) { pointee.observers?.takeUnretainedValue().tell { $0.decided(verdict) } }
+  func show(_ event: Event) { pointee.observers?.takeUnretainedValue().notify { $0.receive(event) } }
+  func show(_ verdict: Verdict) { pointee.observers?.takeUnretainedValue().notify { $0.decided(verdict) } }
 
   func add(_ observer: EdgeObserver) {
     if pointee.observers == nil { pointee.observers = .passRetained(EdgeObservers()) }
@@ -134,7 +135,7 @@ extension UnsafeMutablePointer<EdgeCounters> {
     if pointee.open > 0 { observer.began() }
   }
 
-  /// False: it was none.
+  /// Returns false if `observer` does not observe this edge.
   func remove(_ observer: EdgeObserver) -> Bool {
     guard let observers = pointee.observers?.takeUnretainedValue(),
       let index = observers.list.firstIndex(where: { $0 === observer })
@@ -155,12 +156,12 @@ extension UnsafeMutablePointer<EdgeCounters> {
   }
 }
 
-/// The observers of one edge, in the order in which they came.
+/// The observers of one edge, in the order in which they were attached.
 final class EdgeObservers {
   var list: [EdgeObserver] = []
 
-  /// One may come or go meanwhile: who has gone is told nothing more.
-  func tell(_ body: (EdgeObserver) -> Void) {
+  /// Calls `body` for each observer. `body` may attach and detach observers; a detached one is not called any more.
+  func notify(_ body: (EdgeObserver) -> Void) {
     for observer in list where list.contains(where: { $0 === observer }) { body(observer) }
   }
 }

@@ -1,45 +1,44 @@
-/// Watches an edge while the graph runs: sees each event that passes, and what becomes of it.
+/// Observes an edge while the graph runs: receives each event that passes, and its verdict.
 ///
-/// It is no subscriber: it keeps nothing running and changes nothing. While it is attached, batches are divided, so a
-/// ``ParallelStage`` that sends over the edge leaves its work to the turns. Called in turns.
+/// An observer is no subscriber: it keeps no signal running and changes no result. While it is attached, events pass the edge
+/// one by one, so a ``ParallelStage`` that sends over the edge leaves its work to the turns. All methods are called in turns.
 open class EdgeObserver: Downstream {
-  /// A subscription begins, or one is there already when the observer is attached.
+  /// A subscription begins, or exists when the observer is attached.
   open func began() {}
   /// An event passes. It is valid until the end of the turn.
   open override func receive(_ event: Event) {}
-  /// What has become of the event that came last and has had no verdict yet: events that an event causes come, and are
-  /// decided, before it is.
+  /// Receives the verdict on the newest event without one. Events caused by an event are received and decided before it.
   open func decided(_ verdict: Verdict) {}
   /// A subscription was cancelled before its end.
   open func cancelled() {}
 }
 
-/// What becomes of an event at a step.
+/// The disposition of an event at a step.
 public enum Verdict: String, Sendable, CaseIterable {
-  /// It went on, or was delivered to whoever writes.
+  /// The event went on, or a sink delivered it.
   case passed
-  /// The step keeps it, or has used it for what it makes.
+  /// The step keeps the event, or used it for an event that it makes.
   case kept
-  /// Left out, as the step is there to do.
+  /// The step dropped the event, as it is meant to.
   case dropped
-  /// A newer event took its place.
+  /// A newer event replaced it.
   case superseded
   /// Dropped because a condition, or another expression, failed.
   case undecided
-  /// It went to the errors output.
+  /// The event went to the errors output.
   case rejected
-  /// It ended the signal with an error.
+  /// The event ended the signal with an error.
   case failed
 }
 
 extension Execution {
-  /// Shows `observer` all that passes the edge from now on. Call it in a turn.
+  /// Notifies `observer` of all that passes the edge from now on. Call it in a turn.
   public func attach(_ observer: EdgeObserver, to edge: EdgeID) {
     meters.edge(edge).add(observer)
     if let entry = plan.edges[edge.number].entry { meters.edge(entry).watchedBy(1) }
   }
 
-  /// Ends that. Call it in a turn.
+  /// Ends the notifications; does nothing if `observer` is not attached to the edge. Call it in a turn.
   public func detach(_ observer: EdgeObserver, from edge: EdgeID) {
     guard meters.edge(edge).remove(observer) else { return }
     if let entry = plan.edges[edge.number].entry { meters.edge(entry).watchedBy(-1) }

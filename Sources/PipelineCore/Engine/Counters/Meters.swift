@@ -1,35 +1,36 @@
-/// What one step has done with events, beside those that its edges count. Written by one thread.
+/// Counts the verdicts of one step; the step's edges count the events that pass. Written by one thread.
 struct StepCounters {
-  /// Events of its own, in place of none that came: figures, windows, values at the end.
+  /// Events that the step made itself: figures, windows, values at the end.
   var made: UInt64 = 0
-  /// Kept, or used for what it makes.
+  /// Events that the step keeps, or used for events that it makes.
   var kept: UInt64 = 0
   var dropped: UInt64 = 0
   var superseded: UInt64 = 0
   var undecided: UInt64 = 0
   var rejected: UInt64 = 0
   var failed: UInt64 = 0
-  /// Held when its subscription ended: lost, or part of a saved state.
+  /// Events held when the subscription ended: lost, or part of a saved state.
   var held: UInt64 = 0
-  /// Of a sink: delivered.
+  /// Events that a sink delivered.
   var delivered: UInt64 = 0
-  /// Of a source or sink: read or written.
+  /// Bytes that a source read or a sink wrote.
   var bytes: UInt64 = 0
-  /// Of a source: where in its input the next event will be looked for; -1: unknown.
+  /// The offset in a source's input behind the last event; -1: unknown.
   var position: Int64 = -1
-  /// Nanoseconds that so many events took in the step, without the steps behind it.
+  /// The time in the step, without the steps downstream, of the `timed` events.
   var nanoseconds: Int64 = 0
+  /// The number of events whose time was taken.
   var timed: UInt64 = 0
 
-  /// Events that came to the step and did not go on.
+  /// Events that did not go on from the step.
   var stopped: UInt64 { kept &+ dropped &+ superseded &+ given }
-  /// Events that it could not deal with.
+  /// Events that the step could not process.
   var given: UInt64 { undecided &+ rejected &+ failed }
 }
 
 /// The counters of one execution: of each edge and each step of the plan.
 ///
-/// They are always on. About every 50 ms the time of a few events is taken, step by step.
+/// The counters are always on. About every 50 ms the time of a few events is taken, step by step.
 final class Meters {
   private let edges: UnsafeMutablePointer<EdgeCounters>
   private let edgeCount: Int
@@ -41,12 +42,12 @@ final class Meters {
   private(set) var isTiming = false
   /// An event has been timed in this sample.
   private var hasTimed = false
-  /// Of what is being timed: what the steps behind it took.
+  /// The time of the steps downstream of the step that is being timed.
   private var inner: Int64 = 0
-  /// By step: the edges over which it sends, where these have counters of their own.
+  /// For each step, the edges that leave it and have counters of their own.
   private let outlets: [[Int]]
 
-  /// How long from one sample to the next.
+  /// The time between samples.
   private static let period = TimeSpan.milliseconds(50)
 
   init(_ plan: Plan, _ executor: Executor) {
@@ -79,11 +80,11 @@ final class Meters {
 
   // MARK: Verdicts
 
-  /// What a step has done so far, as far as it tells what becomes of one more event.
+  /// The counts of a step before an event; compared with those after it, they give the event's verdict.
   struct Account {
     var counters: StepCounters
     var sent: UInt64
-    /// What it does not give up goes on, though nothing that is counted shows it: into a sink, or to the next fused step.
+    /// Events that go on leave no count: into a sink, or to the next fused step.
     var passesSilently: Bool
 
     func verdict(since before: Account) -> Verdict {
@@ -105,7 +106,7 @@ final class Meters {
 
   // MARK: Time
 
-  /// Does `body` and counts its time as the step's, but for what steps behind it took; -1: as that of whoever is timed around.
+  /// Runs `body` and adds its time, without that of the steps downstream, to the step; with -1 the enclosing step has it.
   func timed(_ step: Int, _ body: () -> Void) {
     guard isTiming, step >= 0 else {
       body()
@@ -122,8 +123,8 @@ final class Meters {
     inner = outer &+ time
   }
 
-  /// The clock was looked at: begins a sample, or ends one.
-  func looked(at now: Instant) {
+  /// Begins or ends a sample; called when the clock has been read.
+  func clockWasRead(at now: Instant) {
     if isTiming {
       stopTiming(now)
     } else if now >= executor.nextSample {
@@ -136,7 +137,7 @@ final class Meters {
   func stopTiming(_ now: Instant) {
     guard isTiming else { return }
     isTiming = false
-    // A sample without an event says nothing: the next turn takes another.
+    // After a sample without an event the next turn takes another.
     executor.nextSample = hasTimed ? now + Self.period : now
     hasTimed = false
     renew()

@@ -1,18 +1,18 @@
-/// What has passed through a pipeline so far, edge by edge and step by step.
+/// The counts of a pipeline so far, edge by edge and step by step.
 public struct PipelineStatistics: Sendable {
   /// One edge of the plan, over all of its subscriptions.
   public struct Edge: Sendable {
     public let plan: EdgePlan
     /// Events that passed.
     public var events: UInt64 = 0
-    /// How often it was subscribed.
+    /// The number of subscriptions.
     public var subscriptions: UInt64 = 0
-    /// How many of these ended with an error.
+    /// The number of subscriptions that ended with an error.
     public var failures: UInt64 = 0
 
     public init(_ plan: EdgePlan) { self.plan = plan }
 
-    /// Adds what another execution of the plan has counted.
+    /// Adds the counts of another execution of the plan.
     public mutating func add(_ other: Edge) {
       events &+= other.events
       subscriptions &+= other.subscriptions
@@ -26,12 +26,12 @@ public struct PipelineStatistics: Sendable {
   /// sends what it delivers.
   public struct Step: Sendable {
     public var step: StepID
-    /// Events that came over its inputs; of a source, those that it read or made, so that it has no `made`.
+    /// Events that came over the step's inputs; of a source, those that it read or made (`made` is then 0).
     public var received: UInt64 = 0
-    /// Events of its inner signals.
+    /// Events of the step's inner signals.
     public var receivedInner: UInt64 = 0
     public var sent: UInt64 = 0
-    /// Events that it made of others, or of none: values at the end, windows, figures.
+    /// Events that the step made: values at the end, windows, figures.
     public var made: UInt64 = 0
     public var kept: UInt64 = 0
     public var dropped: UInt64 = 0
@@ -39,20 +39,20 @@ public struct PipelineStatistics: Sendable {
     public var undecided: UInt64 = 0
     public var rejected: UInt64 = 0
     public var failed: UInt64 = 0
-    /// What it held when its subscriptions ended; of a sink, what it could not deliver.
+    /// Events that the step held when its subscriptions ended; of a sink, those that it could not deliver.
     public var held: UInt64 = 0
-    /// Read by a source, delivered by a sink; nil: it counts none.
+    /// Bytes that a source read or a sink delivered; nil: the component counts no bytes.
     public var bytes: UInt64?
-    /// Where a source will go on reading in the input that it read last; nil: unknown.
+    /// The offset at which a source continues in the input that it read last; nil: unknown.
     public var position: Int64?
-    /// Nanoseconds spent in it, estimated from `samples` events; nil: none was timed.
+    /// The time in the step, estimated from `samples` events; nil: none was timed.
     public var nanoseconds: UInt64?
     public var samples: UInt64 = 0
-    /// Each event that comes is passed on once or has one of these verdicts. Other steps make events of their own, as
-    /// `combineLatest` does.
+    /// Each event that comes is passed on once or has one of these verdicts. False for steps that make events of several, as
+    /// `combineLatest` does; their `kept` is what is left.
     public var isExact = false
 
-    /// Events that it could not deal with.
+    /// Events that the step could not process.
     public var givenUp: UInt64 { undecided &+ rejected &+ failed }
   }
 
@@ -62,7 +62,7 @@ public struct PipelineStatistics: Sendable {
 }
 
 extension Execution {
-  /// What has passed so far. In turns, or when the pipeline has ended.
+  /// The counts so far. Read it in a turn, or when the pipeline has ended.
   public var statistics: PipelineStatistics {
     for sink in sinks { sink.node.countDelivered() }
     var edges = plan.edges.enumerated().map { number, edge in
@@ -81,11 +81,11 @@ extension Execution {
         superseded: counters.superseded, undecided: counters.undecided, rejected: counters.rejected,
         failed: counters.failed, held: counters.held, samples: counters.timed)
     }
-    // In the order of the edges, each lies behind those that lead to the step from which it comes, as far as that one is fused.
+    // An edge that leaves a fused step follows the edges that lead to that step.
     for (number, edge) in plan.edges.enumerated() {
       if edge.entry != nil, case .step(let from) = edge.from {
         let counters = meters.step(from).pointee
-        // What the steps leave out is counted; what passes between them follows.
+        // Steps count what they stop; the events that pass between them follow.
         edges[number].events = steps[from.number].received &+ counters.made &- counters.stopped
         edges[number].subscriptions = edges[edge.entry?.number ?? 0].subscriptions
       }

@@ -1,7 +1,7 @@
 /// An observer of a named signal or of an errors output, attached from the launch on.
 ///
-/// It watches the edge of the signal. Where nobody in the plan runs that signal, it also subscribes it, and watches the edge of
-/// that subscription.
+/// A tap observes the edge of the signal. If nothing in the plan runs that signal, the tap also subscribes it, and observes
+/// the edge of that subscription.
 public final class Tap {
   public enum Target: Sendable, Equatable {
     case signal(Int)
@@ -10,7 +10,7 @@ public final class Tap {
   private let target: Target
   private let observer: EdgeObserver
   private let isPassive: Bool
-  /// Subscribes, and does nothing with what comes.
+  /// Subscribes and ignores all events.
   private let reader = Downstream()
   private var edge: UnsafeMutablePointer<EdgeCounters>?
   private var subscription: (any Subscription)?
@@ -18,8 +18,8 @@ public final class Tap {
   private var signal: SignalPlan?
   private var reference = ""
 
-  /// `isPassive`: a signal to which anything else refers is only watched, through all of its runs; the tap
-  /// is no subscriber of it and does not keep it running.
+  /// - Parameter isPassive: A signal that has a reader is only observed, through all of its runs: the tap does not subscribe
+  ///   it and does not keep it running.
   public init(_ target: Target, _ observer: EdgeObserver, isPassive: Bool = false) {
     self.target = target
     self.observer = observer

@@ -158,7 +158,7 @@ public final class Execution {
     self.executor = executor
     self.services = services
     meters = Meters(plan, executor)
-    executor.lookedAtClock = { [unowned meters] in meters.looked(at: $0) }
+    executor.lookedAtClock = { [unowned meters] in meters.clockWasRead(at: $0) }
     executor.turnEnded = { [unowned self] in self.turnEnded() }
     executor.becameQuiet = { [unowned self] in self.becameQuiet() }
   }

@@ -2,9 +2,8 @@ import PipelineCore
 import PipelineTestSupport
 import Testing
 
-/// What is counted where events pass: the sums agree, whoever watches sees just that, and watching changes nothing.
+/// Counters and observers of edges: the sums agree, observers see what is counted, and observing changes nothing.
 @Suite struct CounterTests {
-  /// Counts what it sees.
   private final class Watcher: EdgeObserver {
     var events: UInt64 = 0
     var open = 0
@@ -29,18 +28,21 @@ import Testing
     graph.scripts.mapValues { ScriptedSource($0.script) as any SourceComponent }
   }
 
+  /// A random graph whose first sink has fused steps.
+  private func graph(_ seed: UInt64) -> GraphGenerator.Graph {
+    var generator = GraphGenerator(seed: seed)
+    generator.hasCommands = seed % 3 == 0
+    var graph = generator.graph()
+    let chain =
+      "[ { filter: dyn(event) != 3 }, { map: '[event]' }, { skip: 1 }, { scan: { start: 0, next: running + 1 } } ]"
+    graph.yaml.replace(", probe: {} }\n  other", with: ", chain: \(chain), probe: {} }\n  other")
+    return graph
+  }
+
   @Test(arguments: 0..<8) func sumsAgree(_ part: Int) throws {
     var exact = 0
     for seed in stride(from: UInt64(part), to: RandomGraphTests.count, by: 8) {
-      var generator = GraphGenerator(seed: seed)
-      generator.hasCommands = seed % 3 == 0
-      var graph = generator.graph()
-      // Fused steps in each.
-      graph.yaml.replace(
-        ", probe: {} }\n  other",
-        with:
-          ", chain: [ { filter: dyn(event) != 3 }, { map: '[event]' }, { skip: 1 }, { scan: { start: 0, next: running + 1 } } ], probe: {} }\n  other"
-      )
+      let graph = graph(seed)
       guard let plan = try? PipelineRun.compile(graph.yaml) else { continue }
       let run = PipelineRun(plan, sources: sources(graph))
       guard run.isQuiet else { continue }
@@ -63,15 +65,7 @@ import Testing
     var seen: UInt64 = 0
     var fused = 0
     for seed in stride(from: UInt64(part), to: RandomGraphTests.count, by: 8) {
-      var generator = GraphGenerator(seed: seed)
-      generator.hasCommands = seed % 3 == 0
-      var graph = generator.graph()
-      // Fused steps in each.
-      graph.yaml.replace(
-        ", probe: {} }\n  other",
-        with:
-          ", chain: [ { filter: dyn(event) != 3 }, { map: '[event]' }, { skip: 1 }, { scan: { start: 0, next: running + 1 } } ], probe: {} }\n  other"
-      )
+      let graph = graph(seed)
       guard let plan = try? PipelineRun.compile(graph.yaml) else { continue }
       let plain = PipelineRun(plan, sources: sources(graph))
       guard plain.isQuiet else { continue }

@@ -1,0 +1,101 @@
+import Foundation
+import PipelineCore
+import PipelineRuntime
+import Testing
+
+/// The loop that runs the turns of the program.
+@Suite struct LoopTests {
+  private final class Owner {}
+
+  /// Calls of a test, by the thread of the loop and by others.
+  private final class Calls: @unchecked Sendable {
+    private let lock = NSLock()
+    private var names: [String] = []
+    func add(_ name: String) { lock.withLock { names.append(name) } }
+    var all: [String] { lock.withLock { names } }
+  }
+
+  private func later(_ span: TimeSpan) -> Instant { SystemClock.shared.now + span }
+
+  @Test func runsWhatIsPostedInOrder() {
+    let (loop, calls) = (Loop(), Calls())
+    let executor = Executor(clock: SystemClock.shared)
+    loop.add(executor, owner: Owner())
+    for name in ["a", "b", "c"] { executor.post { calls.add(name) } }
+    loop.run(until: later(.seconds(60))) { calls.all.count == 3 }
+    #expect(calls.all == ["a", "b", "c"])
+    #expect(loop.load == 1)
+  }
+
+  /// What another thread posts wakes a loop that sleeps.
+  @Test func isWokenByOtherThreads() {
+    let (loop, calls) = (Loop(), Calls())
+    let executor = Executor(clock: SystemClock.shared)
+    loop.add(executor, owner: Owner())
+    Thread.detachNewThread { executor.post { calls.add("other") } }
+    loop.run(until: later(.seconds(60))) { !calls.all.isEmpty }
+    #expect(calls.all == ["other"])
+    Thread.detachNewThread { loop.stop() }
+    loop.run()
+  }
+
+  @Test func returnsAtItsLimit() {
+    let loop = Loop()
+    let limit = later(.milliseconds(5))
+    loop.run(until: limit) { false }
+    #expect(SystemClock.shared.now >= limit)
+  }
+
+  /// No turn of an executor runs after `remove` has reported.
+  @Test func whatIsRemovedRunsNoMore() {
+    let (loop, calls) = (Loop(), Calls())
+    let executor = Executor(clock: SystemClock.shared)
+    loop.add(executor, owner: Owner())
+    loop.remove(executor) { calls.add("removed") }
+    loop.run(until: later(.seconds(60))) { !calls.all.isEmpty }
+    executor.post { calls.add("turn") }
+    loop.run(until: later(.milliseconds(2))) { false }
+    #expect(calls.all == ["removed"])
+    #expect(loop.load == 0)
+  }
+
+  /// A thread may run a turn in place of the loop's only while that sleeps.
+  @Test func runsInlineOnlyWhileItSleeps() {
+    let (loop, calls) = (Loop(), Calls())
+    let executor = Executor(clock: SystemClock.shared)
+    loop.add(executor, owner: Owner())
+    // The loop does not sleep: nobody has called `run`.
+    let isTaken = executor.runInline({ calls.add("early") }, false)
+    #expect(!isTaken)
+    nonisolated(unsafe) let inline = executor.runInline
+    Thread.detachNewThread {
+      while !inline({ calls.add("inline") }, false) { sched_yield() }
+      loop.wake()
+    }
+    loop.run(until: later(.seconds(60))) { !calls.all.isEmpty }
+    #expect(calls.all == ["inline"])
+    #expect(loop.inlineRuns == 1)
+  }
+
+  /// Two executors that always have something to do get equal shares, within a few quanta.
+  @Test func busyExecutorsShareTheTime() {
+    let loop = Loop()
+    nonisolated(unsafe) var used = [TimeSpan.zero, .zero]
+    let executors = [0, 1].map { _ in Executor(clock: SystemClock.shared) }
+    // One has turns ten times as long as the other's.
+    @Sendable func work(_ index: Int) {
+      let begin = SystemClock.shared.now
+      let end = begin + TimeSpan(nanoseconds: index == 0 ? 20_000 : 200_000)
+      while SystemClock.shared.now < end {}
+      used[index] = used[index] + (SystemClock.shared.now - begin)
+      executors[index].post { work(index) }
+    }
+    for index in [0, 1] {
+      loop.add(executors[index], owner: Owner())
+      executors[index].post { work(index) }
+    }
+    loop.run(until: later(.seconds(60))) { (used[0] + used[1]).nanoseconds > 300_000_000 }
+    let share = Double(used[0].nanoseconds) / Double((used[0] + used[1]).nanoseconds)
+    #expect(share > 0.25 && share < 0.75, "the first had \(share) of the time")
+  }
+}
