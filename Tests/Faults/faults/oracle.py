@@ -1,7 +1,7 @@
 """The oracle: events that can be recognised, and the judge of what was delivered.
 
-An event is `{"src":"a","n":7,"pad":"...","sum":C}`. The numbers of a source are consecutive and begin with 1; `sum` is the
-CRC-32 of the other members. A feed says what it sends and what it was promised; a sink hands over what it received.
+An event is `{"src":"a","n":7,"pad":"...","sum":C}`. The numbers of a source are consecutive and begin with 1; `sum` is
+the CRC-32 of the other members. A feed says what it sends and what it was promised; a sink hands over what it received.
 """
 import dataclasses
 import json

@@ -15,7 +15,8 @@ BODIES = {
 
 
 class Server:
-    """`script`: an answer for all requests, a list of answers whose last one repeats, or a mapping of answers to weights.
+    """`script`: an answer for all requests, a list of answers whose last one repeats, or a mapping of answers to
+    weights.
 
     `reset` reads `reset_after` bytes of the request and resets the connection. `partial` takes the events, sends half a
     response and closes: the sender cannot know. `hang` reads and never answers. `down()` refuses connections.

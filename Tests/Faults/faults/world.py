@@ -47,7 +47,8 @@ class World:
         if isinstance(self.feeds[0], PipeFeed):
             options.setdefault("stdin", self.feeds[0].reader)
         environment = {**self.environment, **options.pop("environment", {})}
-        self.rxd = Rxd(pipelines or pipeline(self.name), None if self.stateless else self.state, self.directory.path, environment, log=self.log,
+        state = None if self.stateless else self.state
+        self.rxd = Rxd(pipelines or pipeline(self.name), state, self.directory.path, environment, log=self.log,
                        **options)
         return self.rxd.start()
 

@@ -49,8 +49,8 @@ def run(options):
 def stepped(world, compiler):
     """The environment with the clock that `step` steps."""
     library = world.directory / "step.so"
-    subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", library, os.path.join(HERE, "preload", "step.c"), "-ldl"],
-                   check=True)
+    source = os.path.join(HERE, "preload", "step.c")
+    subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
     step(world, 0)
     return {"LD_PRELOAD": library, "STEP_FILE": world.directory / "step"}
 
@@ -81,8 +81,8 @@ def steps(options, compiler):
         for kind, pace in PACE.items():
             times = world.judge.times.get(kind, [])
             gaps = [1_000 * (b - a) for a, b in zip(times, times[1:-1])]
-            # Scheduling on a busy machine delays single events; a timer that follows the wall clock is off by an hour, and
-            # one that drifts is off on average.
+            # A busy machine delays single events; a timer that follows the wall clock is off by an hour, and one that
+            # drifts is off on average.
             average = sum(gaps) / len(gaps) if gaps else 0
             report.most(f"{kind}: mean error in ms", round(abs(average - pace), 1), 5 if len(gaps) > 10 else 20)
             report.most(f"{kind}: longest gap in ms", round(max(gaps, default=9e9)), pace + 250)

@@ -1,4 +1,4 @@
-"""The tests reach what they are after: without a state directory a SIGKILL repeats and loses events, and the judge sees it."""
+"""Without a state directory a SIGKILL repeats and loses events: the tests reach what they are after."""
 import random
 
 from ..report import Report

@@ -1,7 +1,6 @@
 """Full, read-only and shared state directories."""
 import os
 import shutil
-import time
 
 from ..process import Rxd, mount, undo, wait_until
 from ..report import Report

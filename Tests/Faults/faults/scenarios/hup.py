@@ -15,7 +15,7 @@ CASES = {"file-http": ("file", False), "server-http": ("http", False), "dead-sin
 
 SOURCES = {"file": '{file: {path: "${IN}", follow: true, decode: json}}',
            "http": '{httpServer: {address: "127.0.0.1:${PORT}", decode: ndjson}}'}
-# One flow mapping: cut anywhere, it is not YAML. The file of versions shows which one runs while the other sink is dead.
+# One flow mapping: cut anywhere, it is not YAML. The file of versions shows which one runs, with a dead sink too.
 FORM = """{name: hup, sources: {in: %(source)s, tick: {interval: 20ms}},
  sinks: {version: {from: tick, chain: [{map: %(serial)d}], file: {path: "${OUT}", mode: replace}},
   out: {from: in, chain: [{map: {v: %(serial)d, e: event}}],

@@ -29,7 +29,7 @@ def run(options):
         if not options.wants(case):
             continue
         report = Report(f"kill/{case}", options.seed)
-        totals, hits, repeats, readies, fresh, delivered, unready = Verdict(), 0, 0, [], [], 0, 0
+        totals, hits, readies, fresh, delivered, unready, same_key = Verdict(), 0, [], [], 0, 0, 0
         done = 0
         while done < rounds:
             count = min(SERIES, rounds - done)
@@ -71,11 +71,13 @@ def run(options):
                 if not drained or verdict.lost or verdict.damaged:
                     report.notes += world.tail()
                 if world.server:
-                    report.figures["with a known key"] = report.figures.get("with a known key", 0) + world.server.same_key
+                    same_key += world.server.same_key
             done += count
         report.figure("kills", done)
         report.least("hit", hits, done * 9 // 10)
         report.verdict(totals, per_kill * done)
+        if sink == "http":
+            report.figure("repeated with a known key", same_key)
         if done >= 1_000 and delivered:
             report.most("repeated %", 100 * totals.repeated / delivered, 0.5)
         report.require("starts again", not unready)
@@ -86,8 +88,8 @@ def run(options):
 
 
 class DiamondJudge(Judge):
-    """Of outputs `{"k": count, "b": event, "c": event}`: `b` runs through all events from the first output on, `k` counts
-    the outputs without a gap."""
+    """Of outputs `{"k": count, "b": event, "c": event}`: `b` runs through all events from the first output on, and `k`
+    counts the outputs without a gap."""
 
     def __init__(self):
         super().__init__()

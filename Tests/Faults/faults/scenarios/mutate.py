@@ -2,7 +2,7 @@
 import os
 import random
 import shutil
-import signal
+import time
 
 from ..oracle import Judge
 from ..process import Directory, wait_until
@@ -97,7 +97,6 @@ def mutate(options, case, rounds):
 
 def one(world, judge, feed, times):
     """Starts rxd and lets it drain: ran, refused, hung or crashed."""
-    import time
     world.start()
     begin = time.monotonic()
     ready = world.rxd.ready(10)

@@ -1,6 +1,5 @@
 """Rotations of a followed file: by rename, by rename with a SIGKILL in each, and by copy and truncation."""
 import random
-import time
 
 from ..oracle import Verdict
 from ..report import Report
@@ -26,7 +25,8 @@ def run(options):
 def rename(options, rounds):
     """Rotations with rxd running all the time."""
     report = Report("rotate/rename", options.seed)
-    with World("file-http", "file", "http", options.seed, RATE, rotate="rename", lines=LINES, old=100, keep=options.keep) as world:
+    with World("file-http", "file", "http", options.seed, RATE, rotate="rename", lines=LINES, old=100,
+               keep=options.keep) as world:
         world.start()
         report.require("starts", world.rxd.ready() is not None)
         feed = world.feeds[0]
@@ -86,7 +86,8 @@ def rename_kill(options, rounds):
 def copytruncate(options, rounds):
     """What is written between the copy and the truncation is lost for every reader; nothing else may be."""
     report = Report("rotate/copytruncate", options.seed)
-    with World("file-http", "file", "http", options.seed, 20_000, rotate="copytruncate", lines=8_000, old=1, keep=options.keep) as world:
+    with World("file-http", "file", "http", options.seed, 20_000, rotate="copytruncate", lines=8_000, old=1,
+               keep=options.keep) as world:
         world.start()
         report.require("starts", world.rxd.ready() is not None)
         feed = world.feeds[0]
