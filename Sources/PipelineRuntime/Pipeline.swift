@@ -47,6 +47,8 @@ public final class Pipeline: Sendable {
       catalogue, values: Interpolation(variables: variables), environment: variables, files: .system)
     let result = front.compile(text, name: name)
     guard let plan = result.plan else { throw Invalid(diagnostics: result.diagnostics) }
+    let shortfalls = plan.deliveryShortfalls(hasStateDirectory: false)
+    guard shortfalls.isEmpty else { throw Invalid(diagnostics: result.diagnostics + shortfalls) }
     warnings = result.diagnostics
     let services = Services(
       http: DeferredHTTPClient(), log: log, deadLetter: deadLetter,

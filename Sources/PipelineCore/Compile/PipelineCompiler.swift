@@ -117,6 +117,7 @@ final class Compilation: SignalCompiler {
       standardInput: standardInputs.first, delivery: file.delivery, require: file.require)
     plan.reportSharedAddresses(into: &diagnostics)
     plan.reportUnansweredRequests(into: &diagnostics)
+    for shortfall in plan.deliveryShortfalls(hasStateDirectory: true) { diagnostics.report(shortfall) }
     return diagnostics.hasErrors ? nil : plan
   }
 

@@ -203,9 +203,9 @@ public struct CodeExample: Sendable {
       "sources: { s: { stdin: {} } }\nsignals: { x: { merge: [s, x] } }\nsinks: { out: { from: x, stdout: {} } }",
       "sources: { s: { stdin: {} } }\nsignals: { x: { from: s } }\nsinks: { out: { from: x, stdout: {} } }"),
     "RX304": file("sources: { s: { stdin: {} }, t: { values: [1] } }\nsinks: { out: { from: s, stdout: {} } }", sound),
-    "RX305": when(
-      "A path cannot keep the guarantee that 'require' asks for.",
-      do: "Lower 'require', or use a source that can read again."),
+    "RX305": file(
+      "require: atLeastOnce\nsources: { s: { stdin: {} } }\nsinks: { out: { from: s, stdout: {} } }",
+      "require: atLeastOnce\nsources: { s: { file: in.log } }\nsinks: { out: { from: s, stdout: {} } }"),
     "RX306": file(
       "sources: { s: { stdin: {} } }\nsignals: { x: { from: s, reduce: s + 1 } }\nsinks: { out: { from: x, stdout: {} } }",
       "sources: { s: { stdin: {} } }\nsignals: { x: { from: s, chain: [ { map: event + '!' } ] } }\nsinks: { out: { from: x, stdout: {} } }"

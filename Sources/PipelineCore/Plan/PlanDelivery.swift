@@ -10,10 +10,12 @@ extension Plan {
   /// The mode that the pipeline runs in.
   ///
   /// Without a state directory there is nowhere to keep anything. With one it is the mode that the file asks for, by
-  /// default the lightest that loses no event: checkpoints where every source can repeat what came after one.
+  /// default the lightest that gives what the file requires and loses no event: checkpoints where every source can repeat
+  /// what came after one.
   public func delivery(hasStateDirectory: Bool) -> Delivery {
     guard hasStateDirectory else { return .bestEffort }
     if let requestedDelivery { return requestedDelivery.value }
+    if requirement?.value == .durable { return .durable }
     let canRepeat = sources.allSatisfy { isBestEffort($0.step) || $0.component.recovery.canRepeat }
     return canRepeat ? .light : .durable
   }

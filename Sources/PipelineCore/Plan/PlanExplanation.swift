@@ -41,6 +41,8 @@ public struct PlanExplanation {
       step(sink.step, 2)
       if let threads = sink.component.threads { say(3, threads) }
     }
+    say(0, "")
+    for line in plan.deliveryLines() { say(0, line) }
   }
 
   /// Hot or cold, as far as the file decides.

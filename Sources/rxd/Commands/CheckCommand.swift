@@ -27,11 +27,15 @@ struct Check: ParsableCommand {
   @Flag(name: .shortAndLong, help: "Print nothing for files without errors.")
   var quiet = false
 
+  @Flag(name: .shortAndLong, help: "Print the delivery guarantee of each path from a source to a sink, too.")
+  var verbose = false
+
   @OptionGroup var color: ColorOptions
 
   func run() throws {
     try CheckSettings(
-      input: input.settings, denyWarnings: denyWarnings, format: format, quiet: quiet, color: color.color
+      input: input.settings, denyWarnings: denyWarnings, format: format, quiet: quiet, verbose: verbose,
+      color: color.color
     ).run()
   }
 }
@@ -42,6 +46,7 @@ struct CheckSettings {
   var denyWarnings = false
   var format = Check.Format.text
   var quiet = false
+  var verbose = false
   var color: ColorMode?
 
   func run() throws {
@@ -58,7 +63,9 @@ struct CheckSettings {
       Console.print(renderer.text(diagnostics), terminator: "")
       if !quiet {
         for result in results {
-          if let plan = result.plan { Console.print("\(result.path): ok (\(Self.contents(plan)))") }
+          guard let plan = result.plan else { continue }
+          Console.print("\(result.path): ok (\(Self.contents(plan)))")
+          if verbose { for line in plan.deliveryLines() { Console.print("  " + line) } }
         }
       }
     case .json: Console.print(renderer.json(diagnostics))

@@ -67,7 +67,9 @@ enum PlainArguments {
         case ("-d", _), ("--deny-warnings", _):
           run.denyWarnings = true
           check.denyWarnings = true
-        case ("-v", false), ("--verbose", false): run.logging.verbose += 1
+        case ("-v", _), ("--verbose", _):
+          run.logging.verbose += 1
+          check.verbose = true
         case ("-q", _), ("--quiet", _):
           run.logging.quiet += 1
           check.quiet = true

@@ -95,6 +95,7 @@ struct RunSettings {
     _ = try input.selection()
     let denied = try flag(denyWarnings, "RXD_DENY_WARNINGS")
     let input = input
+    let keepsState = stateDirectoryPath != nil
     options.load = {
       guard let inputs = try? input.environment.inputs(), let selection = try? input.selection()
       else {
@@ -104,10 +105,16 @@ struct RunSettings {
       let front = PipelineLoader(inputs, checksFiles: true)
       var results = selection.missing.map { PipelineLoader.Loaded(unreadable: "", $0) }
       results += front.load(selection.paths)
+      if !keepsState { results = results.map(\.withoutStateDirectory) }
       return denied ? results.map(\.withoutWarnings) : results
     }
     let loaded = options.load()
     try report(loaded, log, options)
+    if log.minimum.map({ $0 <= .debug }) == true {
+      for plan in loaded.compactMap(\.plan) {
+        log.write(.debug, plan.name, plan.deliveryNote(hasStateDirectory: keepsState), limited: false)
+      }
+    }
     let signals: Signals
     do throws(PosixError) { signals = try Signals() } catch {
       Console.printError(error.message)
@@ -126,14 +133,18 @@ struct RunSettings {
     _exit(supervisor.run(loaded))
   }
 
-  /// Opened before anything is read: without storage for dead letters nothing must start.
-  private func deadLetters(_ log: LogWriter) throws -> DeadLetters {
+  /// The state directory that was named; nil: none was.
+  private var stateDirectoryPath: String? {
     // The service manager may name several directories; the first is the unit's.
     let managed = ProcessEnvironment["STATE_DIRECTORY"]?.split(separator: ":").first.map(String.init)
-    let named = [stateDirectory, ProcessEnvironment["RXD_STATE_DIR"], managed].compactMap { $0 }
+    return [stateDirectory, ProcessEnvironment["RXD_STATE_DIR"], managed].compactMap { $0 }.first { !$0.isEmpty }
+  }
+
+  /// Opened before anything is read: without storage for dead letters nothing must start.
+  private func deadLetters(_ log: LogWriter) throws -> DeadLetters {
     do throws(StateDirectory.Refusal) {
       var state: StateDirectory?
-      if let path = named.first(where: { !$0.isEmpty }) { state = try StateDirectory(path) }
+      if let path = stateDirectoryPath { state = try StateDirectory(path) }
       return try DeadLetters(state, log: log)
     } catch {
       switch error {
@@ -174,6 +185,14 @@ struct RunSettings {
 }
 
 extension PipelineLoader.Loaded {
+  /// Refused if the file requires more than a run without a state directory can promise.
+  var withoutStateDirectory: Self {
+    var result = self
+    result.diagnostics += self.plan?.deliveryShortfalls(hasStateDirectory: false) ?? []
+    if result.hasErrors { result.plan = nil }
+    return result
+  }
+
   /// The diagnostics with warnings as errors.
   var withoutWarnings: Self {
     var result = self

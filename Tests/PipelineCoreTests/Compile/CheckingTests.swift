@@ -38,7 +38,7 @@ import Testing
     #expect(text == (try? String(contentsOf: file, encoding: .utf8)), "\(name)")
   }
 
-  @Test(arguments: ["mistakes", "warnings", "schemas", "requests"])
+  @Test(arguments: ["mistakes", "warnings", "schemas", "requests", "delivery"])
   func reportIsAsKept(_ name: String) throws {
     let diagnostics = Self.check(try Self.read(name + ".yaml"), name + ".yaml").diagnostics
     try compare(DiagnosticRenderer().text(diagnostics), name + ".txt")

@@ -1,0 +1,379 @@
+/// What is promised for the events on the way from one source to one sink.
+public struct DeliveryPath: Sendable, Equatable {
+  /// From the weakest to the strongest.
+  public enum Level: Int, Sendable, Comparable {
+    /// A crash loses events under way.
+    case bestEffort
+    /// What the source has read is safe once it is committed; the rest goes with the process.
+    case onceCommitted
+    /// A killed process loses no event; some are delivered again.
+    case atLeastOnce
+    /// Neither a killed process nor a power cut loses what the source was answered for; some are delivered again.
+    case durable
+
+    public static func < (a: Level, b: Level) -> Bool { a.rawValue < b.rawValue }
+
+    public var name: String {
+      switch self {
+      case .bestEffort: "best effort"
+      case .onceCommitted: "at least once from the commit on"
+      case .atLeastOnce: "at least once"
+      case .durable: "durable"
+      }
+    }
+  }
+
+  /// One reason why the level is no higher.
+  public struct Limit: Sendable, Equatable {
+    /// The highest level that a path with it has.
+    public var level: Level
+    /// What may happen, a clause.
+    public var effect: String
+    /// Why, a clause.
+    public var cause: String
+    /// What to do, a sentence.
+    public var remedy: String
+    /// Nil: no line of the file is the reason.
+    public var location: SourceLocation?
+  }
+
+  /// The source and the sink, in the names of the file.
+  public var source: String
+  public var sink: String
+  /// Everything that limits it, the weakest first.
+  public var limits: [Limit]
+
+  public var level: Level { limits.first?.level ?? .durable }
+
+  /// `events -> out: at least once: after a crash ... (shop.yaml:9: ...)`.
+  public var line: String {
+    let reasons = limits.prefix { $0.level == level }.map { limit -> String in
+      let place = limit.location.map { "\($0.text.name):\($0.line): " } ?? ""
+      return "\(limit.effect) (\(place)\(limit.cause))"
+    }
+    let words =
+      reasons.isEmpty
+      ? "neither a crash nor a power cut loses an event; those under way are delivered again"
+      : reasons.joined(separator: ", and ")
+    return "\(source) -> \(sink): \(level.name): \(words)"
+  }
+}
+
+extension DeliveryRequirement {
+  var level: DeliveryPath.Level { self == .durable ? .durable : .atLeastOnce }
+}
+
+extension Plan {
+  /// The guarantee of every path from a source to a sink, through signals, errors outputs and commands: sink by sink, the
+  /// sources in the order of the plan.
+  ///
+  /// Sources of inner signals count where they bring in events of their own, as a `file` does, and not where they ask or
+  /// compute for the event that the signal is made for.
+  public func deliveryPaths(hasStateDirectory: Bool) -> [DeliveryPath] {
+    let mode = delivery(hasStateDirectory: hasStateDirectory)
+    let reach = SourceReach(self)
+    var paths: [DeliveryPath] = []
+    for sink in sinks {
+      let found = reach.sources(of: sink)
+      for source in sources {
+        guard let weakness = found[source.step.number], !source.isInner || !source.component.recovery.belongsToOuter
+        else { continue }
+        var limits = limits(mode, hasStateDirectory)
+        limits += self.limits(of: source, mode, weakness)
+        limits += self.limits(of: sink)
+        // A stable order: equal levels stay from source to sink.
+        let sorted = limits.enumerated().sorted { ($0.element.level, $0.offset) < ($1.element.level, $1.offset) }
+        paths.append(DeliveryPath(source: name(of: source), sink: sink.name, limits: sorted.map(\.element)))
+      }
+    }
+    return paths
+  }
+
+  /// The name of a source, or of what contains it: `http in books`.
+  private func name(of source: PlannedSource) -> String {
+    let step = steps[source.step.number]
+    let isNamed = named.contains { $0.kind == .source && $0.name == step.owner }
+    return isNamed ? step.owner : "\(step.keyword) in \(step.owner)"
+  }
+
+  private func limits(_ mode: Delivery, _ hasStateDirectory: Bool) -> [DeliveryPath.Limit] {
+    switch mode {
+    case .durable: []
+    case .light:
+      [
+        .init(
+          level: .atLeastOnce, effect: "after a crash, events since the last checkpoint are delivered again",
+          cause: requestedDelivery == nil
+            ? "'light' is the lightest mode that loses nothing here" : "'delivery: light'",
+          remedy: "Write 'delivery: durable'", location: requestedDelivery?.location)
+      ]
+    case .bestEffort:
+      [
+        hasStateDirectory
+          ? .init(
+            level: .bestEffort, effect: "a crash loses events under way", cause: "'delivery: bestEffort'",
+            remedy: "Write 'delivery: durable', or leave 'delivery' out", location: requestedDelivery?.location)
+          : .init(
+            level: .bestEffort, effect: "a crash loses events under way", cause: "there is no state directory",
+            remedy: "Run it with '--state-dir DIR', or as a service with 'StateDirectory='", location: nil)
+      ]
+    }
+  }
+
+  private func limits(
+    of source: PlannedSource, _ mode: Delivery, _ weakness: SourceReach.Weakness
+  ) -> [DeliveryPath.Limit] {
+    if mode == .bestEffort { return [] }
+    let step = steps[source.step.number]
+    if let own = step.delivery {
+      return [Self.outside(step, own, "a crash loses events that were acknowledged at once")]
+    }
+    var limits: [DeliveryPath.Limit] = []
+    switch source.component.recovery {
+    case .never:
+      let isAnswered = source.component.serving != nil
+      let cause =
+        isAnswered
+        ? "'\(step.keyword)' answers its clients before their events are safe"
+        : "'\(step.keyword)' cannot be read again"
+      let remedy =
+        isAnswered
+        ? "Answer when they are: 'answer: written'" : "Read a 'file', or let 'httpServer' receive the events"
+      limits.append(
+        mode == .durable
+          ? .init(
+            level: .onceCommitted, effect: "what was read and not yet committed goes with the process", cause: cause,
+            remedy: remedy, location: step.location)
+          : .init(
+            level: .bestEffort, effect: "a crash loses what came since the last checkpoint", cause: cause,
+            remedy: "Write 'delivery: durable', which loses only what is not yet committed", location: step.location))
+    case .sender:
+      if mode == .light, let kept = weakness.keeps {
+        limits.append(
+          .init(
+            level: .bestEffort,
+            effect: "a crash loses what '\(steps[kept.number].keyword)' keeps since the last checkpoint",
+            cause: "the senders of '\(step.keyword)' do not send again what was answered",
+            remedy: "Write 'delivery: durable', or leave 'delivery' out",
+            location: requestedDelivery?.location ?? step.location))
+      }
+    case .request, .position, .made: break
+    }
+    if let step = weakness.forgets {
+      let step = steps[step.number]
+      limits.append(
+        .init(
+          level: .bestEffort, effect: "what '\(step.keyword)' keeps goes with the process",
+          cause: "its state cannot be saved", remedy: "Use a step whose state can be saved", location: step.location))
+    }
+    return limits
+  }
+
+  private func limits(of sink: SinkPlan) -> [DeliveryPath.Limit] {
+    let step = steps[sink.step.number]
+    if let own = step.delivery {
+      return [Self.outside(step, own, "a crash loses events that count as delivered at once")]
+    }
+    let effect: String
+    switch sink.component.confirmation {
+    case .dropped, .client, .disk, .receiver: return []
+    case .nothing:
+      return [
+        .init(
+          level: .bestEffort, effect: "events may be lost on the way to their receiver",
+          cause: "'\(step.keyword)' does not know what arrives", remedy: "Use a sink that does, such as 'http'",
+          location: step.location)
+      ]
+    case .system: effect = "a power cut can lose what is not yet on a disk"
+    case .systemWithin(let span): effect = "a power cut can lose the last \(span)"
+    }
+    let isFile = sink.component.writesFile != nil
+    return [
+      .init(
+        level: .atLeastOnce, effect: effect,
+        cause: isFile
+          ? "'\(step.keyword)' does not sync each write" : "'\(step.keyword)' leaves its data to the system",
+        remedy: isFile ? "Write 'sync: batch' at '\(step.keyword)'" : "Use a 'file' with 'sync: batch', or 'http'",
+        location: step.location)
+    ]
+  }
+
+  private static func outside(_ step: StepPlan, _ own: Located<Delivery>, _ effect: String) -> DeliveryPath.Limit {
+    .init(
+      level: .bestEffort, effect: effect, cause: "'\(step.keyword)' has 'delivery: bestEffort'", remedy: "Remove it",
+      location: own.location)
+  }
+}
+
+extension SourceRecovery {
+  /// Whether the source of an inner signal answers to the event that the signal is made for, and has no events of its own.
+  fileprivate var belongsToOuter: Bool { self == .made || self == .request }
+}
+
+// MARK: What 'require' asks for
+
+extension Plan {
+  /// An error for each reason why a path has less than `require` asks for. Nothing if the file requires nothing.
+  public func deliveryShortfalls(hasStateDirectory: Bool) -> [Diagnostic] {
+    guard let requirement else { return [] }
+    var found: [(limit: DeliveryPath.Limit, first: DeliveryPath, more: Int)] = []
+    for path in deliveryPaths(hasStateDirectory: hasStateDirectory) {
+      for limit in path.limits where limit.level < requirement.value.level {
+        if let at = found.firstIndex(where: { $0.limit == limit }) {
+          found[at].more += 1
+        } else {
+          found.append((limit, path, 0))
+        }
+      }
+    }
+    return found.map { limit, path, more in
+      var notes: [Diagnostic.Note] = []
+      if limit.location != nil { notes.append(.init("required here", at: requirement.location)) }
+      if more > 0 { notes.append(.init("this limits \(Printable.count(more, "more path")), too")) }
+      return Diagnostic(
+        .weakGuarantee,
+        """
+        the path from '\(path.source)' to '\(path.sink)' is only \(limit.level.name): \(limit.effect), because \
+        \(limit.cause)
+        """, at: limit.location ?? requirement.location, notes: notes,
+        help: "\(limit.remedy); or ask for less than 'require: \(requirement.value.rawValue)'")
+    }
+  }
+}
+
+// MARK: The way upstream
+
+/// From which sources the events of each sink come, and what the steps on the way do with them.
+private struct SourceReach {
+  /// What on the way from a source limits the guarantee.
+  struct Weakness {
+    /// A step with state.
+    var keeps: StepID?
+    /// A step whose state cannot be saved.
+    var forgets: StepID?
+
+    var rank: Int { (keeps == nil ? 0 : 1) + (forgets == nil ? 0 : 2) }
+  }
+
+  private let plan: Plan
+  /// For each command, by its index in `plan.named`, the signals whose events execute it.
+  private let callers: [Int: [SignalPlan]]
+
+  init(_ plan: Plan) {
+    self.plan = plan
+    var walk = Callers(plan: plan)
+    for named in plan.named { walk.visit(named.body, []) }
+    for sink in plan.sinks { walk.visit(sink.input, []) }
+    callers = walk.found
+  }
+
+  /// By the numbers of their steps, with the weakest way.
+  func sources(of sink: SinkPlan) -> [Int: Weakness] {
+    var walk = Walk(plan: plan, callers: callers)
+    walk.visit(sink.input, Weakness())
+    return walk.found
+  }
+
+  private struct Walk {
+    let plan: Plan
+    let callers: [Int: [SignalPlan]]
+    var found: [Int: Weakness] = [:]
+    /// With which weaknesses a signal has been visited, as bits.
+    private var seen: [ObjectIdentifier: UInt8] = [:]
+    private var seenCallers: [Int: UInt8] = [:]
+
+    init(plan: Plan, callers: [Int: [SignalPlan]]) {
+      self.plan = plan
+      self.callers = callers
+    }
+
+    mutating func visit(_ signal: SignalPlan, _ weakness: Weakness) {
+      let bit = UInt8(1) << UInt8(weakness.rank)
+      let before = seen[ObjectIdentifier(signal), default: 0]
+      if before & bit != 0 { return }
+      seen[ObjectIdentifier(signal)] = before | bit
+      switch signal.kind {
+      case .input: break
+      case .named(let index): visit(plan.named[index].body, weakness)
+      case .errors(.named(let index)): visitWhole(index, weakness)
+      case .errors(.sink(let index)): visit(plan.sinks[index].input, weakness)
+      case .source:
+        let known = found[signal.step.number]
+        if known.map({ $0.rank < weakness.rank }) ?? true { found[signal.step.number] = weakness }
+      case .run(let run, let input):
+        var weakness = weakness
+        for step in run.parts.flatMap(\.steps) { weakness.add(step.component, step.id) }
+        for inner in run.parts.flatMap(\.steps).flatMap(\.component.innerPlans) { visit(inner, weakness) }
+        visit(input, weakness)
+      case .node(let component, _, let inputs):
+        var weakness = weakness
+        weakness.add(component, signal.step)
+        for inner in component.innerPlans { visit(inner, weakness) }
+        if type(of: component).onlyListens {
+          // An output of a command: its events come of those that execute the command.
+          for case .named(let index) in inputs.map(\.kind) { visitWhole(index, weakness) }
+        } else if type(of: component).isHidden {
+          if let first = inputs.first { visit(first, weakness) }
+        } else {
+          for input in inputs { visit(input, weakness) }
+        }
+      }
+    }
+
+    /// A named signal; if it is a command, with those that execute it.
+    private mutating func visitWhole(_ index: Int, _ weakness: Weakness) {
+      visit(plan.named[index].body, weakness)
+      let bit = UInt8(1) << UInt8(weakness.rank)
+      if seenCallers[index, default: 0] & bit != 0 { return }
+      seenCallers[index, default: 0] |= bit
+      for caller in callers[index] ?? [] { visit(caller, weakness) }
+    }
+  }
+
+  /// Finds the steps that execute commands: those with a command among their inputs.
+  private struct Callers {
+    let plan: Plan
+    var found: [Int: [SignalPlan]] = [:]
+    private var seen: Set<ObjectIdentifier> = []
+
+    init(plan: Plan) { self.plan = plan }
+
+    /// `outside`: the inputs of the steps whose parameters contain the signal.
+    mutating func visit(_ signal: SignalPlan, _ outside: [SignalPlan]) {
+      guard seen.insert(ObjectIdentifier(signal)).inserted else { return }
+      switch signal.kind {
+      case .input, .named, .errors: break
+      case .source(let component, _):
+        for inner in component.innerPlans { visit(inner, outside) }
+      case .run(let run, let input):
+        for inner in run.parts.flatMap(\.steps).flatMap(\.component.innerPlans) { visit(inner, outside + [input]) }
+        visit(input, outside)
+      case .node(let component, _, let inputs):
+        if !type(of: component).onlyListens, !type(of: component).isHidden {
+          for case .named(let index) in inputs.dropFirst().map(\.kind) where plan.named[index].kind == .command {
+            found[index, default: []] += inputs.prefix(1) + outside
+          }
+        }
+        for inner in component.innerPlans { visit(inner, outside + inputs) }
+        for input in inputs { visit(input, outside) }
+      }
+    }
+  }
+}
+
+extension SourceReach.Weakness {
+  fileprivate mutating func add(_ component: any Component, _ step: StepID) {
+    if component.persistence != .nothing {
+      keeps = keeps ?? step
+    } else if component.forgetsState {
+      forgets = forgets ?? step
+    }
+  }
+}
+
+extension Component {
+  /// Whether a step keeps something that it cannot save. The graph saves inner signals.
+  fileprivate var forgetsState: Bool {
+    Self.spec.persistence == .nothing && !Self.spec.memory.isEmpty && innerPlans.isEmpty
+  }
+}

@@ -1,0 +1,53 @@
+/// The delivery guarantees of a pipeline in words, for `rxd check -v`, `rxd explain` and `rxd run -v`.
+extension Plan {
+  /// At most this many paths have a line of their own.
+  static let maximumPathLines = 100
+
+  /// The mode and its reason, a line for each path, and what holds without a state directory. Lines after the first are
+  /// indented.
+  public func deliveryLines() -> [String] {
+    var lines = [modeLine]
+    let paths = deliveryPaths(hasStateDirectory: true)
+    lines += paths.prefix(Self.maximumPathLines).map { "  " + $0.line }
+    if paths.count > Self.maximumPathLines {
+      let rest = paths.dropFirst(Self.maximumPathLines)
+      let weakest = rest.map(\.level).min() ?? .durable
+      lines.append("  and \(Printable.count(rest.count, "more path")), the weakest of them \(weakest.name)")
+    }
+    if requestedDelivery?.value != .bestEffort {
+      lines.append(
+        "  without a state directory: "
+          + (requirement == nil ? "best effort: a crash loses events under way" : "it does not start"))
+    }
+    return lines
+  }
+
+  private var modeLine: String {
+    func place(_ location: SourceLocation) -> String { "\(location.text.name):\(location.line)" }
+    let mode = delivery(hasStateDirectory: true)
+    let name = "delivery: \(mode.rawValue)"
+    if let requestedDelivery { return "\(name), as the file says (\(place(requestedDelivery.location)))" }
+    guard mode == .durable else { return "\(name), because every source can repeat its events" }
+    if let requirement, requirement.value == .durable {
+      return "\(name), because the file requires it (\(place(requirement.location)))"
+    }
+    let first = sources.first { !isBestEffort($0.step) && !$0.component.recovery.canRepeat }
+    guard let step = first.map({ steps[$0.step.number] }) else { return name }
+    return "\(name), because '\(step.keyword)' cannot repeat its events (\(place(step.location)))"
+  }
+
+  /// What a run promises, one sentence without a full stop; without a state directory, also what it would promise with
+  /// one.
+  public func deliveryNote(hasStateDirectory: Bool) -> String {
+    let weakest = deliveryPaths(hasStateDirectory: true).map(\.level).min() ?? .durable
+    let mode = delivery(hasStateDirectory: true)
+    if requestedDelivery?.value == .bestEffort {
+      return "delivery is best effort, as the file says: a crash loses events under way"
+    }
+    if hasStateDirectory { return "delivery is \(mode.rawValue): \(weakest.name) on the weakest path" }
+    return """
+      delivery is best effort, because there is no state directory: a crash loses events under way; with --state-dir DIR it \
+      is \(mode.rawValue): \(weakest.name) on the weakest path
+      """
+  }
+}
