@@ -29,7 +29,8 @@ public final class Pipeline: Sendable {
   /// Warnings of the front end.
   public let warnings: [Diagnostic]
 
-  /// Compiles a pipeline file's text; starts nothing.
+  /// Compiles a pipeline file's text; starts nothing. A text with `require` is refused: nothing is kept on disk here, so
+  /// delivery is best effort.
   ///
   /// - Parameters:
   ///   - text: a pipeline file.

@@ -96,6 +96,16 @@ enum GeneralUseCases {
     .init(.operating, "answer requests in tests", "stubs:", "../testing.md", "testing"),
     .init(.operating, "try one expression out", "rxd eval EXPRESSION", "../expressions.md", "guide to expressions"),
     .init(.operating, "see how a file will run", "rxd explain FILE", "../performance.md", "performance"),
+    .init(
+      .operating, "lose no event when the process is killed", "require: atLeastOnce",
+      "../reliability.md#what-is-promised", "what is promised"),
+    .init(
+      .operating, "know what is promised for my events", "rxd check -v FILE", "../reliability.md#what-is-promised",
+      "what is promised"),
+    .init(
+      .operating, "keep an unimportant sink from holding up a pipeline",
+      "{ from: SIGNAL, stdout: {}, delivery: bestEffort }",
+      "../reliability.md#ask-for-a-guarantee", "delivery"),
     .init(.operating, "draw a pipeline", "rxd graph --format svg FILE", "../../README.md#a-tour", "tour"),
     .init(.operating, "have completion and checks in my editor", "rxd schema", "../../README.md#a-tour", "tour"),
     .init(

@@ -72,6 +72,26 @@ struct DescribedWord {
       summary: "Declares the fields of the events, which expressions are checked against.",
       example: "orders: { stdin: { decode: json }, schema: { id: int, note: string? } }"),
     .init(
+      name: "delivery", kind: "key of the file, a source or a sink",
+      summary: "Decides what is kept on disk for the events of the pipeline, if there is a state directory.",
+      details:
+        words(Delivery.allCases.map { ($0.rawValue, $0.help) })
+          + """
+           The default is the lightest that loses no event.
+
+          Beside a source or a sink it can only be bestEffort: the events of the source are acknowledged at once, and what \
+          the sink takes counts as delivered. 'rxd check -v FILE' prints what each path promises.
+          """,
+      example: "delivery: durable\nsinks:\n  screen: { from: orders, stdout: {}, delivery: bestEffort }",
+      seeAlso: ["require"]),
+    .init(
+      name: "require", kind: "key of the file",
+      summary: "Makes it an error if a path from a source to a sink has a weaker delivery guarantee.",
+      details:
+        words(DeliveryRequirement.allCases.map { ($0.rawValue, $0.help) })
+        + " A file that requires a guarantee does not run without a state directory.",
+      example: "require: atLeastOnce", seeAlso: ["delivery"]),
+    .init(
       name: "errors", kind: "output",
       summary: "Sends the events that a source, a signal, a command or a sink rejected, with the reason.",
       example: "sinks:\n  rejected: { from: orders.errors, file: rejected.ndjson }", seeAlso: ["onError"]),
@@ -144,6 +164,11 @@ struct DescribedWord {
 
   private static func fields(_ shape: ParameterShape) -> [ParameterInfo] {
     SpecText.records(shape).flatMap { $0 }
+  }
+
+  /// The words of a key, each with its meaning.
+  private static func words(_ words: [(name: String, help: String)]) -> String {
+    words.map { "\($0.name): \($0.help)" }.joined(separator: "; ") + "."
   }
 
   private static func sentence(_ phrase: String) -> String {

@@ -1,3 +1,4 @@
+import Foundation
 import PipelineRuntime
 import PipelineTestSupport
 import Sinks
@@ -326,6 +327,16 @@ import Testing
     #expect(lines.count == 103)
     #expect(
       lines.suffix(2).first == "  and 3 more paths, the weakest of them at least once from the commit on")
+  }
+
+  /// The first example of docs/reliability.md, and what the page prints below it.
+  @Test func thePageShowsWhatIsPrinted() throws {
+    let page = try String(contentsOf: packageRoot.appending(path: "docs/reliability.md"), encoding: .utf8)
+    let parts = page.components(separatedBy: "```")
+    let yaml = String(try #require(parts.first { $0.hasPrefix("yaml\n") }).dropFirst(5))
+    let shown = try #require(parts.first { $0.hasPrefix("\ndelivery:") }).dropFirst().split(separator: "\n").map(String.init)
+    let plan = try #require(FrontEnd(.builtIn).compile(yaml, name: "shop.yaml").plan)
+    #expect(plan.deliveryLines() == shown)
   }
 
   // MARK: Steps that cannot save their state
