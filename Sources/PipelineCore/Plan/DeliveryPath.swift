@@ -29,8 +29,8 @@ public struct DeliveryPath: Sendable, Equatable {
     public var level: Level
     /// What may happen, a clause.
     public var effect: String
-    /// Why, a clause.
-    public var cause: String
+    /// Why, a clause; nil: it is what the pipeline's mode is.
+    public var cause: String?
     /// What to do, a sentence.
     public var remedy: String
     /// Nil: no line of the file is the reason.
@@ -49,12 +49,12 @@ public struct DeliveryPath: Sendable, Equatable {
   public var line: String {
     let reasons = limits.prefix { $0.level == level }.map { limit -> String in
       let place = limit.location.map { "\($0.text.name):\($0.line): " } ?? ""
-      return "\(limit.effect) (\(place)\(limit.cause))"
+      return limit.effect + (limit.cause.map { " (\(place)\($0))" } ?? "")
     }
     let words =
       reasons.isEmpty
       ? "neither a crash nor a power cut loses an event; those under way are delivered again"
-      : reasons.joined(separator: ", and ")
+      : reasons.joined(separator: "; ")
     return "\(source) -> \(sink): \(level.name): \(words)"
   }
 }
@@ -103,8 +103,7 @@ extension Plan {
       [
         .init(
           level: .atLeastOnce, effect: "after a crash, events since the last checkpoint are delivered again",
-          cause: requestedDelivery == nil
-            ? "'light' is the lightest mode that loses nothing here" : "'delivery: light'",
+          cause: requestedDelivery.map { "'delivery: \($0.value.rawValue)'" },
           remedy: "Write 'delivery: durable'", location: requestedDelivery?.location)
       ]
     case .bestEffort:
@@ -233,8 +232,8 @@ extension Plan {
       return Diagnostic(
         .weakGuarantee,
         """
-        the path from '\(path.source)' to '\(path.sink)' is only \(limit.level.name): \(limit.effect), because \
-        \(limit.cause)
+        the path from '\(path.source)' to '\(path.sink)' is only \(limit.level.name): \(limit.effect)\
+        \(limit.cause.map { ", because \($0)" } ?? "")
         """, at: limit.location ?? requirement.location, notes: notes,
         help: "\(limit.remedy); or ask for less than 'require: \(requirement.value.rawValue)'")
     }

@@ -124,11 +124,11 @@ import Testing
           seen: { from: lines, stdout: {} }
         """) == [
           "delivery: light, because every source can repeat its events",
-          "  lines -> copy: at least once: after a crash, events since the last checkpoint are delivered again ('light' is the lightest mode that loses nothing here), and a power cut can lose what is not yet on a disk (p.yaml:3: 'file' does not sync each write)",
-          "  lines -> late: at least once: after a crash, events since the last checkpoint are delivered again ('light' is the lightest mode that loses nothing here), and a power cut can lose the last 1s (p.yaml:4: 'file' does not sync each write)",
-          "  lines -> safe: at least once: after a crash, events since the last checkpoint are delivered again ('light' is the lightest mode that loses nothing here)",
-          "  lines -> sent: at least once: after a crash, events since the last checkpoint are delivered again ('light' is the lightest mode that loses nothing here)",
-          "  lines -> seen: at least once: after a crash, events since the last checkpoint are delivered again ('light' is the lightest mode that loses nothing here), and a power cut can lose what is not yet on a disk (p.yaml:7: 'stdout' leaves its data to the system)",
+          "  lines -> copy: at least once: after a crash, events since the last checkpoint are delivered again; a power cut can lose what is not yet on a disk (p.yaml:3: 'file' does not sync each write)",
+          "  lines -> late: at least once: after a crash, events since the last checkpoint are delivered again; a power cut can lose the last 1s (p.yaml:4: 'file' does not sync each write)",
+          "  lines -> safe: at least once: after a crash, events since the last checkpoint are delivered again",
+          "  lines -> sent: at least once: after a crash, events since the last checkpoint are delivered again",
+          "  lines -> seen: at least once: after a crash, events since the last checkpoint are delivered again; a power cut can lose what is not yet on a disk (p.yaml:7: 'stdout' leaves its data to the system)",
           "  without a state directory: best effort: a crash loses events under way",
         ])
   }
@@ -334,7 +334,8 @@ import Testing
     let page = try String(contentsOf: packageRoot.appending(path: "docs/reliability.md"), encoding: .utf8)
     let parts = page.components(separatedBy: "```")
     let yaml = String(try #require(parts.first { $0.hasPrefix("yaml\n") }).dropFirst(5))
-    let shown = try #require(parts.first { $0.hasPrefix("\ndelivery:") }).dropFirst().split(separator: "\n").map(String.init)
+    let shown = try #require(parts.first { $0.hasPrefix("\ndelivery:") }).dropFirst().split(separator: "\n").map(
+      String.init)
     let plan = try #require(FrontEnd(.builtIn).compile(yaml, name: "shop.yaml").plan)
     #expect(plan.deliveryLines() == shown)
   }
