@@ -22,7 +22,7 @@ extension Diagnostic.Code {
     Figures consist of aggregates, such as count() and sum(event.x); 'event' exists only inside of aggregates.
     """)
   public static let raisedDelivery = Diagnostic.Code(
-    "RX339", "A source or sink can leave its pipeline's delivery guarantee, and not have another one.")
+    "RX339", "A source or sink can leave its pipeline's delivery guarantee, but not choose one of its own.")
   static let compile: [Diagnostic.Code] = [
     .sectionWithoutEngine, .signalsTooDeep, .schemaType, .schemaFile, .schemaPart,
     .addressInUseTwice, .unansweredRequests, .limitTooSmall, .aggregateMisplaced, .raisedDelivery,

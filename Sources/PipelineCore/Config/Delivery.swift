@@ -12,8 +12,8 @@ public enum Delivery: String, Sendable, CaseIterable, Comparable {
   /// For the reference, a clause.
   public var help: String {
     switch self {
-    case .bestEffort: "nothing is kept on disk: a killed process loses the events that are not yet written"
-    case .light: "checkpoints: after a crash, sources read again from the last one"
+    case .bestEffort: "nothing is kept on disk, and a killed process loses the events that are not yet written"
+    case .light: "checkpoints are kept, and after a crash sources read again from the last one"
     case .durable: "events are on disk before their source is answered, and stay there until they are delivered"
     }
   }

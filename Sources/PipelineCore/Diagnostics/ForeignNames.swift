@@ -329,6 +329,11 @@ enum ForeignNames {
     ("signals", "", "transforms pipelines pipeline streams signal flows nodes filters processors"),
     ("from", "", "source input inputs upstream sources listen tee"),
     ("commands", "", "actions command"),
+    (
+      "delivery", "What is kept on disk for events is 'delivery'",
+      "acknowledgements acknowledgement deliveryMode durability durable persistent persistence queueType qos"
+    ),
+    ("require", "A guarantee is asked for with 'require'", "guarantee guarantees deliveryGuarantee atLeastOnce"),
     ("description", "", "desc comment doc summary title"),
     ("expect", "", "outputs output expected assert then"),
     ("inputs", "", "input given sources"),

@@ -212,7 +212,8 @@ extension SourceRecovery {
 // MARK: What 'require' asks for
 
 extension Plan {
-  /// An error for each reason why a path has less than `require` asks for. Nothing if the file requires nothing.
+  /// An error for each reason why a path has less than `require` asks for, in the order of the file. Nothing if the file
+  /// requires nothing.
   public func deliveryShortfalls(hasStateDirectory: Bool) -> [Diagnostic] {
     guard let requirement else { return [] }
     var found: [(limit: DeliveryPath.Limit, first: DeliveryPath, more: Int)] = []
@@ -225,7 +226,8 @@ extension Plan {
         }
       }
     }
-    return found.map { limit, path, more in
+    func offset(_ limit: DeliveryPath.Limit) -> Int { limit.location?.offset ?? requirement.location.offset }
+    return found.sorted { offset($0.limit) < offset($1.limit) }.map { limit, path, more in
       var notes: [Diagnostic.Note] = []
       if limit.location != nil { notes.append(.init("required here", at: requirement.location)) }
       if more > 0 { notes.append(.init("this limits \(Printable.count(more, "more path")), too")) }

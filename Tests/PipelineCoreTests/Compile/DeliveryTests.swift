@@ -232,7 +232,7 @@ import Testing
         signals:
           both: { merge: [a, b] }
           late: { from: both, chain: [ { delay: 1s } ] }
-          timed: { from: late, chain: [ { sample: c } ] }
+          timed: { from: late, chain: [ { sample: { at: c } } ] }
         sinks:
           x: { from: a, http: 'http://127.0.0.1:1/' }
           y: { from: both, http: 'http://127.0.0.1:1/' }
@@ -421,10 +421,10 @@ import Testing
       sinks: { x: { from: all, stdout: {} }, y: { from: c, discard: {} } }
       """
     ).diagnostics
-    #expect(diagnostics.map { "\($0.location?.line ?? 0):\($0.location?.column ?? 0)" } == ["4:26", "2:57"])
+    #expect(diagnostics.map { "\($0.location?.line ?? 0):\($0.location?.column ?? 0)" } == ["2:57", "4:26"])
     #expect(
       diagnostics.map { $0.notes.map(\.message) } == [
-        ["required here", "this limits 2 more paths, too"], ["required here", "this limits 1 more path, too"],
+        ["required here", "this limits 1 more path, too"], ["required here", "this limits 2 more paths, too"],
       ])
   }
 
@@ -464,7 +464,7 @@ import Testing
     (
       "delivery: [durable]", "error[RX203]: 'delivery' takes one of 'bestEffort', 'light' and 'durable', not a list", ""
     ),
-    ("delivery:", "error[RX203]: 'delivery' takes one of 'bestEffort', 'light' and 'durable', not null", ""),
+    ("delivery:", "error[RX203]: 'delivery' takes one of 'bestEffort', 'light' and 'durable', not nothing", ""),
     (
       "require: at-least-once", "error[RX224]: 'require' cannot be 'at-least-once'",
       "Names are written in camelCase: 'atLeastOnce'"
@@ -513,7 +513,7 @@ import Testing
     ),
     (
       "sources: { a: { file: a.log } }\nsinks: { out: { from: a, chain: [ { map: event, delivery: bestEffort } ], discard: {} } }",
-      "p.yaml:2:49: error[RX209]: a step has no key 'delivery'", ""
+      "p.yaml:2:49: error[RX209]: an operator has no key 'delivery'", ""
     ),
     (
       "sources: { a: { file: a.log } }\nsignals: { s: { from: a, delivery: bestEffort } }\nsinks: { out: { from: s, discard: {} } }",
