@@ -344,7 +344,6 @@ import Testing
 
   /// A step that keeps what it cannot save.
   private struct Forgetful: OperatorComponent {
-    init() {}
     static let spec = ComponentSpec<Forgetful>("forgetful", summary: "Keeps events.", memory: "All events.")
     func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
       preconditionFailure("never run")
