@@ -11,6 +11,9 @@ CASES = {
     "file-file": ("file", "file", 0),
     "file-http": ("file", "http", 2_000),
     "diamond": ("file", "http", 2_000),
+    "durable-file": ("file", "file", 0),
+    "durable-http": ("file", "http", 2_000),
+    "durable-diamond": ("file", "http", 2_000),
     "server-http": ("http", "http", 2_000),
     "server-delay-file": ("http", "file", 0),
     "server-window-http": ("http", "http", 4_000),
@@ -24,7 +27,7 @@ SERIES = 50
 
 def run(options):
     """Kills rxd again and again while events come, lets it drain, and judges what the sinks have."""
-    rounds = options.rounds or (10 if options.quick else 1_000)
+    rounds = options.rounds or (8 if options.quick else 1_000)
     for case, (source, sink, per_kill) in CASES.items():
         if not options.wants(case):
             continue
@@ -34,7 +37,7 @@ def run(options):
         while done < rounds:
             count = min(SERIES, rounds - done)
             generator = random.Random(f"{options.seed}/{case}/{done}")
-            judge = DiamondJudge() if case == "diamond" else None
+            judge = DiamondJudge() if case.endswith("diamond") else None
             with World(case, source, sink, options.seed + done, options.rate, keep=options.keep, judge=judge,
                        script=ANSWERS if case == "flaky" else "200") as world:
                 world.start()
