@@ -54,6 +54,9 @@ struct ComponentPage {
       for edge in edges { page += "| \(edge.title) | \(Self.cell(edge.text)) |\n" }
     }
     page += "\n## Keeps\n\n\(SpecText.kept(entry))\n"
+    if let crash = entry.afterCrash {
+      page += "\n## After a crash\n\n\(crash) [What is promised](../../reliability.md#what-is-promised)\n"
+    }
     if !entry.useCases.isEmpty {
       page += "\n## Use it to ...\n\n"
       for useCase in entry.useCases {

@@ -58,6 +58,7 @@ public struct CatalogueEntry: Sendable {
     var knownAs: [String]
     var useCases: [UseCase]
     var seeAlso: [String]
+    var afterCrash: String?
   }
 
   public var summary: String { describe().summary }
@@ -71,12 +72,14 @@ public struct CatalogueEntry: Sendable {
   public var knownAs: [String] { describe().knownAs }
   public var useCases: [UseCase] { describe().useCases }
   public var seeAlso: [String] { describe().seeAlso }
+  /// What a crash means for the events of a source or sink with default parameters; nil: an operator.
+  public var afterCrash: String? { describe().afterCrash }
   /// The name in the component's own spec; `name` must equal it.
   var nameInSpec: String { describe().name }
 
   /// `name` must equal the spec's; without it the spec is made immediately.
   public init<C: SourceComponent>(source: C.Type, _ name: String? = nil) {
-    self.init(C.self, .source, name) { .source($0) }
+    self.init(C.self, .source, name, afterCrash: { $0.recovery.meaning }) { .source($0) }
   }
   public init<C: OperatorComponent>(operator: C.Type, _ name: String? = nil) {
     self.init(C.self, .operator, name) { .operator($0) }
@@ -93,12 +96,13 @@ public struct CatalogueEntry: Sendable {
     self.init(C.self, .command, name) { .command($0) }
   }
   public init<C: SinkComponent>(sink: C.Type, _ name: String? = nil) {
-    self.init(C.self, .sink, name) { .sink($0) }
+    self.init(C.self, .sink, name, afterCrash: { $0.confirmation.meaning }) { .sink($0) }
   }
 
   private init<C: Component>(
     _ type: C.Type, _ kind: ComponentKind, _ name: String?, minimumInputs: Int = 1, makesTuple: Bool = false,
-    isRowWise: Bool = false, changesValue: Bool = true, wrap: @escaping @Sendable (C) -> DecodedComponent
+    isRowWise: Bool = false, changesValue: Bool = true, afterCrash: @escaping @Sendable (C) -> String? = { _ in nil },
+    wrap: @escaping @Sendable (C) -> DecodedComponent
   ) {
     self.kind = kind
     self.name = name ?? C.spec.name
@@ -113,7 +117,7 @@ public struct CatalogueEntry: Sendable {
         name: spec.name, summary: spec.summary, details: spec.details, parameters: spec.parameters.map(\.info),
         examples: spec.examples, edges: spec.edges, memory: spec.memory, persistence: spec.persistence,
         knownAs: spec.knownAs,
-        useCases: spec.useCases, seeAlso: spec.seeAlso)
+        useCases: spec.useCases, seeAlso: spec.seeAlso, afterCrash: afterCrash(C()))
     }
   }
 }

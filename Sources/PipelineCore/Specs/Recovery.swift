@@ -19,6 +19,21 @@ public enum SourceRecovery: Sendable, Equatable {
     case .request, .position, .made: true
     }
   }
+
+  /// What happens to events of the source after a crash, for the reference.
+  var meaning: String {
+    switch self {
+    case .never:
+      """
+      What was read cannot be read again: in a durable pipeline it is safe once it is committed, in others a crash loses \
+      what came since the last checkpoint.
+      """
+    case .sender: "Senders that have no answer send their events again."
+    case .request: "It asks again; the server may answer differently."
+    case .position: "It is read again from its saved position."
+    case .made: "It goes on from its saved place and schedule."
+    }
+  }
 }
 
 /// What is certain of an event that a sink has acknowledged. From the weakest to the strongest.
@@ -43,6 +58,19 @@ public enum SinkConfirmation: Sendable, Equatable {
     switch self {
     case .nothing, .system, .systemWithin: false
     case .dropped, .client, .disk, .receiver: true
+    }
+  }
+
+  /// What happens to events of the sink after a crash, for the reference.
+  var meaning: String {
+    switch self {
+    case .nothing: "Events may be lost: the sink does not know what arrives."
+    case .dropped: "Events are dropped on purpose, so none is lost."
+    case .client: "A client that has no answer asks again."
+    case .system: "What it has written survives a crash; a power cut can lose what is not yet on a disk."
+    case .systemWithin(let span): "What it has written survives a crash; a power cut can lose the last \(span)."
+    case .disk: "What it has written is on the disk."
+    case .receiver: "Events that the receiver has not acknowledged are sent again."
     }
   }
 }

@@ -66,6 +66,7 @@ struct Describe: ParsableCommand {
     let edges = entry.edges.rows
     if !edges.isEmpty { page += "\nAt the edges:\n" + Layout.table(edges.map { [$0.title, $0.text] }) }
     page += "\nKeeps:\n" + Layout.wrap(SpecText.kept(entry), indent: 2)
+    if let crash = entry.afterCrash { page += "\nAfter a crash:\n" + Layout.wrap(crash, indent: 2) }
     if !entry.useCases.isEmpty {
       page += "\nUse it to ...\n"
       for useCase in entry.useCases {
