@@ -29,9 +29,9 @@ public enum SourceRecovery: Sendable, Equatable {
       what came since the last checkpoint.
       """
     case .sender: "Senders that have no answer send their events again."
-    case .request: "It asks again; the server may answer differently."
-    case .position: "It is read again from its saved position."
-    case .made: "It goes on from its saved place and schedule."
+    case .request: "With a state directory it asks again; the server may answer differently."
+    case .position: "With a state directory it is read again from its saved position."
+    case .made: "With a state directory it goes on from its saved place and schedule."
     }
   }
 }
