@@ -157,7 +157,7 @@ def second(options, report):
         report.require("starts after a kill", world.rxd.ready() is not None)
         report.most("fresh event, in s", world.fresh(), 5)
         report.require("exit status 0", world.rxd.stop() == 0)
-        report.verdict(world.judged(), 0)
+        report.verdict(world.judged(), 2_000)
 
 
 def refused(report, world, rxd, status):

@@ -24,7 +24,8 @@ def run(options):
 def mutate(options, case, rounds):
     report = Report(f"mutate/{case}", options.seed)
     generator = random.Random(f"{options.seed}/{case}")
-    counts = dict.fromkeys(("crashed", "hung", "damaged", "invented", "silent loss", "refused", "whole"), 0)
+    counts = dict.fromkeys(
+        ("crashed", "hung", "damaged", "invented", "silent loss", "refused", "whole", "cut off"), 0)
     kinds, times = {}, []
     with World("server-delay-http", "http", "http", options.seed, 4_000, keep=options.keep) as world:
         world.start()
@@ -55,7 +56,7 @@ def mutate(options, case, rounds):
             judge = world.judge = world.server.judge = Judge()
             for name, (sent, spans) in owed.items():
                 judge.sources[name] = source = judge.source(name)
-                source.sent, source.owed = sent, spans
+                source.sent, source.owed = sent, [list(span) for span in spans]
             for feed in world.feeds:
                 feed.judge = judge
                 feed.disconnect()
@@ -71,12 +72,13 @@ def mutate(options, case, rounds):
                 counts["damaged"] += verdict.damaged
                 counts["invented"] += verdict.invented
             elif verdict.lost and not loud:
-                counts["silent loss"] += 1
+                counts["cut off" if ends_early(kind) else "silent loss"] += 1
             elif outcome == "refused":
                 counts["refused"] += 1
             elif not verdict.lost:
                 counts["whole"] += 1
-            bad = outcome in ("crashed", "hung") or verdict.damaged or verdict.invented or verdict.lost and not loud
+            bad = outcome in ("crashed", "hung") or verdict.damaged or verdict.invented or \
+                verdict.lost and not loud and not ends_early(kind)
             if bad or not i and (verdict.lost or outcome != "ran"):
                 report.note(f"copy {i} ({kind}): {outcome} {world.rxd.child.returncode}, {verdict}")
                 report.notes += text.splitlines()[-4:]
@@ -89,10 +91,17 @@ def mutate(options, case, rounds):
     report.figure("copies", sum(kinds.values()))
     report.figure("refused with a message", counts["refused"])
     report.figure("drained whole", counts["whole"])
+    report.figure("without the end of the log, or without the file", counts["cut off"])
     for name in ("crashed", "hung", "damaged", "invented", "silent loss"):
         report.most(name, counts[name], 0)
     report.figure("p99 in s", round(percentile(times, 0.99) or 0, 2))
     return report.end()
+
+
+def ends_early(kind):
+    """A log that ends early looks as after a power cut, and a directory without a store as a new one: nothing can tell."""
+    action, _, name = kind.partition(" of ")
+    return action == "missing" or action == "cut" and name.endswith("-wal")
 
 
 def one(world, judge, feed, times):
@@ -129,7 +138,8 @@ def change(directory, files, generator):
     """Damages one of the files; what was done."""
     # Large files are the store; small ones get their turn, too.
     weights = [max(os.path.getsize(os.path.join(directory, name)), PAGE) for name in files]
-    path = os.path.join(directory, generator.choices(files, weights)[0])
+    name = generator.choices(files, weights)[0]
+    path = os.path.join(directory, name)
     kind = generator.choice(["bit", "bits", "bytes", "cut", "zero page", "random page", "swap", "longer", "head",
                              "missing", "page copied"])
     with open(path, "rb") as file:
@@ -162,7 +172,7 @@ def change(directory, files, generator):
         data[at] = generator.randrange(256)
     elif kind == "missing":
         os.unlink(path)
-        return kind
+        return f"{kind} of {os.path.basename(name)}"
     elif kind == "page copied" and pages > 1:
         a, b = (one * PAGE for one in generator.sample(range(pages), 2))
         data[a:a + PAGE] = data[b:b + PAGE]
@@ -171,4 +181,4 @@ def change(directory, files, generator):
         del data[generator.randrange(size):]
     with open(path, "wb") as file:
         file.write(data)
-    return kind
+    return f"{kind} of {os.path.basename(name)}"
