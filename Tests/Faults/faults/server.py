@@ -28,7 +28,8 @@ class Server:
         self.reset_after = reset_after
         self.script = script
         self.step = 0
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
+        self.closed = threading.Condition(self.lock)
         self.connections = set()
         self.arrivals = []  # (monotonic seconds, body) if `keeps` is set.
         self.keeps = False
@@ -67,6 +68,13 @@ class Server:
         for one in connections:
             _reset(one)
 
+    def settle(self, seconds=5):
+        """Waits until everything that an ended sender has sent is with the judge: its connections are closed."""
+        end = time.monotonic() + seconds
+        with self.closed:
+            while self.connections and (rest := end - time.monotonic()) > 0:
+                self.closed.wait(rest)
+
     def _accept(self, listener):
         while True:
             try:
@@ -103,9 +111,10 @@ class Server:
         except OSError:
             pass
         finally:
+            connection.close()
             with self.lock:
                 self.connections.discard(connection)
-            connection.close()
+                self.closed.notify_all()
 
     def _request(self, connection, buffer):
         """Reads a request and answers it; whether the connection goes on."""

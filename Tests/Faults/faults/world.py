@@ -46,6 +46,8 @@ class World:
         """Starts rxd; not yet ready."""
         if isinstance(self.feeds[0], PipeFeed):
             options.setdefault("stdin", self.feeds[0].reader)
+        if self.server:
+            self.server.settle()
         environment = {**self.environment, **options.pop("environment", {})}
         state = None if self.stateless else self.state
         self.rxd = Rxd(pipelines or pipeline(self.name), state, self.directory.path, environment, log=self.log,

