@@ -16,7 +16,7 @@ public struct FileSink: SinkComponent {
     case never, batch, interval
     var help: String {
       switch self {
-      case .never: "the kernel decides when data reaches the disk"
+      case .never: "the kernel decides when data reaches the disk; with a state directory, at most 100 ms after a write"
       case .batch: "after each write"
       case .interval: "at most `syncInterval` after a write"
       }
@@ -35,10 +35,16 @@ public struct FileSink: SinkComponent {
     "file",
     summary: "Writes events to a file.",
     details: """
-      A file that log rotation renames is reopened. If an earlier run left the last line incomplete, a line feed is \
-      written before the first event. While the disk is full, the pipeline waits. An event counts as delivered when \
-      the system has taken it, with `sync: batch` when it is on the disk. Events that cannot be written when the \
-      pipeline ends are counted as undelivered in a warning.
+      A file that log rotation renames is reopened. While the disk is full, the pipeline waits. An event counts as \
+      delivered when the system has taken it, with `sync: batch` or a state directory when it is on the disk. Events \
+      that cannot be written when the pipeline ends are counted as undelivered in a warning.
+
+      With a state directory, a pipeline that goes on after a crash cuts off what it had written after its last \
+      checkpoint, and writes it again: each row is in the file once. That also holds for a file that was renamed in \
+      its directory meanwhile. A file that is shorter than at the checkpoint, is gone, or was replaced is left alone, \
+      and a warning says that lines may be repeated; so it is with a file that others write to, too. A reader that \
+      has read the cut lines sees the file become shorter. Without a state directory, and where nothing can be cut, a \
+      line that an earlier run left incomplete gets its line feed before the first event.
       """,
     parameters: [
       .init("path", \.path, primary: true, required: true, "The file; its directory must exist."),
@@ -56,6 +62,7 @@ public struct FileSink: SinkComponent {
       error: "A file that cannot be written ends the pipeline; a full disk makes it wait.",
       completion: "Waiting events are written, then the file is closed.",
       disposal: "Waiting events are written within the time limit for stopping."),
+    memory: "With `mode: append`: which file it writes, and where that ends.",
     knownAs: ["Vector file", "Benthos file"],
     useCases: [
       .init(.writing, "append events to a file", "file: { path: out.ndjson }"),

@@ -8,7 +8,7 @@ class StreamSink: RunningSink {
   private let encode: EncodeParameter
   private let encoder: any EventEncoder
   private let target: FileWriter.Target
-  private let options: FileWriter.Options
+  private var options: FileWriter.Options
   private var writer: FileWriter?
   // Touched in turns only, which never overlap.
   @exclusivity(unchecked) private var buffer = OutputBuffer(capacity: 64 << 10) {
@@ -27,6 +27,10 @@ class StreamSink: RunningSink {
   private var counted = 0
   private var countedBytes = 0
   private let delivery = Delivery()
+  /// What the encoder had written before the first event of this execution.
+  private var encoderMemory: [String] = []
+  /// The place that was saved would be in a file that others write to; that has been reported.
+  private var hasReportedSharing = false
   private var isInputPaused = false
   @exclusivity(unchecked) private var isOver = false
   /// Why the last write failed, found while the sink was finishing.
@@ -65,10 +69,13 @@ class StreamSink: RunningSink {
   override func open() {
     let label = execution.plan.steps[nodeContext.step.number].label
     let services = execution.services
+    if execution.acknowledgesOnDisk { options.sync = options.sync.acknowledging }
     do throws(PosixError) {
-      writer = try FileWriter(target, options: options) { error in
+      let writer = try FileWriter(target, options: options) { error in
         services.log(.error, label, "\(error.message); waiting until it can be written")
       }
+      self.writer = writer
+      goOn(writer)
     } catch {
       fail(because: SignalFailure(.sink, error.message, at: nodeContext.location))
     }
@@ -106,8 +113,12 @@ class StreamSink: RunningSink {
     } else if let writer {
       handOver()
       let bytes = FileWriter.Bytes(portion.bytes, heldBy: portion.memory)
-      let done = completion(of: portion.events) { bytes.bytes }
-      if isLeft(to: writer) { writer.leave(bytes, done) } else { writer.add(bytes, done) }
+      let (done, acknowledged) = completion(of: portion.events) { bytes.bytes }
+      if isLeft(to: writer) {
+        writer.leave(bytes, done, acknowledging: acknowledged)
+      } else {
+        writer.add(bytes, done, acknowledging: acknowledged)
+      }
       holdBack(writer)
     }
   }
@@ -116,15 +127,18 @@ class StreamSink: RunningSink {
   /// alive.
   private func completion(
     of events: Int, _ bytes: @escaping @Sendable () -> UnsafeRawBufferPointer
-  ) -> FileWriter.Completion {
-    let node = Weak(self)
-    let executor = executor
+  ) -> (FileWriter.Completion, FileWriter.Acknowledgement) {
     let delivery = delivery
     handedOver += events
-    let receipt = take(events)
+    return ({ result in delivery.count(events, result, bytes) }, acknowledgement([take(events)]))
+  }
+
+  /// Acknowledges what a block holds.
+  private func acknowledgement(_ receipts: [Receipt]) -> FileWriter.Acknowledgement {
+    let executor = executor
+    let node = Weak(self)
     return { result in
-      delivery.count(events, result, bytes)
-      receipt.acknowledgeAll(result)
+      for receipt in receipts { receipt.acknowledgeAll(result) }
       if case .failure(let failure) = result { executor.post { node.object?.failed(failure.error) } }
     }
   }
@@ -163,10 +177,11 @@ class StreamSink: RunningSink {
     // for a reader could not be stopped.
     let mayBeLeft = full.count < Self.leftBlock || holdsBatches
     holdsBatches = false
+    let (done, acknowledged) = completion(returning: full)
     if mayBeLeft, isLeft(to: writer) {
-      writer.leave(full, completion(returning: full))
+      writer.leave(full, done, acknowledging: acknowledged)
     } else {
-      writer.add(full, completion(returning: full))
+      writer.add(full, done, acknowledging: acknowledged)
     }
     holdBack(writer)
   }
@@ -186,23 +201,21 @@ class StreamSink: RunningSink {
     }
   }
 
-  private func completion(returning buffer: OutputBuffer) -> FileWriter.Completion {
-    let executor = executor
-    let node = Weak(self)
+  private func completion(
+    returning buffer: OutputBuffer
+  ) -> (FileWriter.Completion, FileWriter.Acknowledgement) {
     let spare = spare
-    let receipts = receipts
     let delivery = delivery
     let events = buffered
+    let acknowledged = acknowledgement(receipts)
     handedOver += events
     forgetBuffered()
-    return { result in
-      delivery.count(events, result) { buffer.bytes }
-      for receipt in receipts { receipt.acknowledgeAll(result) }
-      switch result {
-      case .success: spare.put(buffer)
-      case .failure(let failure): executor.post { node.object?.failed(failure.error) }
-      }
-    }
+    return (
+      { result in
+        delivery.count(events, result) { buffer.bytes }
+        if case .success = result { spare.put(buffer) }
+      }, acknowledged
+    )
   }
 
   private func forgetBuffered() {
@@ -232,11 +245,64 @@ class StreamSink: RunningSink {
     forgetBuffered()
     guard left > 0, !isUnread else { return }
     countUndelivered(left)
-    execution.services.log(
-      .warning, execution.plan.steps[nodeContext.step.number].label,
-      (nodeContext.location.map { "\($0): " } ?? "")
-        + "\(left) event\(left == 1 ? " was" : "s were") taken but not delivered: \(reason)")
+    log(.warning, "\(left) event\(left == 1 ? " was" : "s were") taken but not delivered: \(reason)")
   }
+
+  // MARK: - The place
+
+  override var placeVersion: Int { 1 }
+
+  override var mark: Int64 { (writer?.added ?? 0) &+ Int64(buffer.count) }
+
+  override func acknowledgeSoon() {
+    handOver()
+    writer?.acknowledgeSoon()
+  }
+
+  override func savePlace(_ state: inout StateWriter) {
+    let saved = savedMark ?? mark
+    let place = state.positions == .taken ? writer?.place(after: saved) : nil
+    state.write(place)
+    state.write(saved > 0 ? encoder.memory : encoderMemory)
+    guard place == nil, !hasReportedSharing, writer?.isShared == true else { return }
+    hasReportedSharing = true
+    log(.warning, "others write to \(target.name), too: after a crash, lines may be repeated")
+  }
+
+  override func restorePlace(_ state: inout StateReader) throws(StateFault) {
+    let place = try state.read(FilePosition?.self)
+    let memory = try state.read([String].self)
+    // Another path is another file.
+    guard case .append(let path, _) = target, let place, place.path == path else { return }
+    options.resume = place
+    encoderMemory = memory
+  }
+
+  /// Goes on where an earlier execution ended.
+  private func goOn(_ writer: FileWriter) {
+    let memory = encoderMemory
+    encoderMemory = []
+    switch writer.resumption {
+    case nil: return
+    case .exact: break
+    case .cut(let path, let bytes):
+      log(.info, "cut \(bytes) bytes off \(path) that were written after the last checkpoint; they are written again")
+    case .lost(let reason):
+      log(.warning, reason)
+      return
+    }
+    // A renamed file has a successor, which begins anew.
+    guard writer.place(after: 0)?.offset == options.resume?.offset, encoder.goOn(after: memory) else { return }
+    encoderMemory = memory
+  }
+
+  private func log(_ level: Services.Level, _ message: String) {
+    execution.services.log(
+      level, execution.plan.steps[nodeContext.step.number].label,
+      (nodeContext.location.map { "\($0): " } ?? "") + message)
+  }
+
+  // MARK: - The end
 
   private func hasRoom() {
     guard isInputPaused else { return }
@@ -368,6 +434,18 @@ extension Receipt {
     case .success: acknowledgeAll()
     case .failure(let failure) where failure.error.isBrokenPipe: dropAll(failure.error.message)
     case .failure(let failure): acknowledgeAll(.failed(failure.error.message))
+    }
+  }
+}
+
+extension FileWriter.Sync {
+  /// The same promise, and acknowledgements that wait for the device.
+  var acknowledging: FileWriter.Sync {
+    let limit = TimeSpan.milliseconds(100)
+    return switch self {
+    case .batch: .batch
+    case .never: .acknowledged(within: limit)
+    case .interval(let interval), .acknowledged(let interval): .acknowledged(within: min(interval, limit))
     }
   }
 }

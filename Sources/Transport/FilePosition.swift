@@ -1,3 +1,5 @@
+import CLinux
+import Glibc
 import PipelineCore
 
 /// How far a file has been read, in a form that survives a restart: the file is identified by its inode and first
@@ -49,5 +51,58 @@ extension FilePosition: StateValue {
     offset = try state.read()
     born = try state.read()
     guard offset >= 0, !path.utf8.contains(0) else { throw StateFault("a file position is none") }
+  }
+}
+
+extension FilePosition {
+  /// A position in an open file.
+  init(
+    of file: FileDescriptor, _ status: FileDescriptor.Status, _ path: String, head: [UInt8], offset: Int64 = 0
+  ) {
+    self.init(
+      path: path, device: status.device, inode: status.inode, fingerprint: FollowedFile.hash(head[...]),
+      fingerprintBytes: head.count, offset: offset, born: rx_birth_time(file.number))
+  }
+
+  /// The start of an open file.
+  public init(of file: FileDescriptor, _ status: FileDescriptor.Status, _ path: String) {
+    self.init(of: file, status, path, head: file.head())
+  }
+
+  /// The file under another name in its directory, as log rotation leaves it; nil: it is not there.
+  ///
+  /// - Parameter open: Opens a path; nil: it cannot be opened.
+  public func findRenamed(_ open: (String) -> FileDescriptor?) -> (file: FileDescriptor, status: FileDescriptor.Status)?
+  {
+    let (directory, _) = splitPath(path)
+    for (name, inode) in (try? directoryEntries(directory)) ?? [] where inode == self.inode {
+      guard let file = open(Glob.join(directory, name)), let status = try? file.status(), status.kind == .regular,
+        file.isFile(of: self, status)
+      else { continue }
+      return (file, status)
+    }
+    return nil
+  }
+}
+
+extension FileDescriptor {
+  /// The first bytes of a regular file, at most ``FollowedFile/headBytes``; empty without permission to read.
+  func head() -> [UInt8] {
+    [UInt8](unsafeUninitializedCapacity: FollowedFile.headBytes) { buffer, count in
+      let (start, size) = (buffer.baseAddress, buffer.count)
+      count = max(0, uninterrupted { pread(number, start, size, 0) })
+    }
+  }
+
+  /// Whether the position belongs to this file: it has the inode, the birth time and the first bytes.
+  public func isFile(of position: FilePosition, _ status: Status) -> Bool {
+    guard status.inode == position.inode else { return false }
+    let born = rx_birth_time(number)
+    guard born == 0 || position.born == 0 || born == position.born else { return false }
+    let head = head()
+    // Without permission to read, the rest must do.
+    if head.isEmpty, status.size > 0 { return true }
+    return head.count >= position.fingerprintBytes
+      && FollowedFile.hash(head.prefix(position.fingerprintBytes)) == position.fingerprint
   }
 }

@@ -10,10 +10,12 @@ import Synchronization
 /// written before it.
 ///
 /// Appending to a file whose last line lacks its newline, as after a crash, writes a newline first, so that no new line
-/// is joined to the torn one.
+/// is joined to the torn one. A writer that knows where an earlier one ended (``Options/resume``) cuts the file back to
+/// that place instead.
 ///
 /// A thread without other work can write in place of the writer's thread: it queues a block with `leave` and then calls
-/// `write()`, which saves waking a thread. That is for files only, which rarely block, and not if data must be synced.
+/// `write()`, which saves waking a thread. That is for files only, which rarely block, and not if each write must be
+/// synced.
 public final class FileWriter: Sendable {
   public enum Target: Sendable {
     /// A stream opened by the caller.
@@ -32,6 +34,9 @@ public final class FileWriter: Sendable {
     case batch
     /// At most this long after the write; completions do not wait for it.
     case interval(TimeSpan)
+    /// At most this long after the write. Completions do not wait for it, acknowledgements do: many blocks share a sync,
+    /// and writing goes on meanwhile.
+    case acknowledged(within: TimeSpan)
   }
 
   public struct Options: Sendable {
@@ -40,7 +45,19 @@ public final class FileWriter: Sendable {
     public var sync = Sync.never
     /// Whether the writer waits while the disk is full; otherwise that is a failure.
     public var waitsForRoom = true
+    /// Where an earlier writer ended (``FileWriter/place(after:)``): what the file has behind that is cut off.
+    public var resume: FilePosition?
     public init() {}
+  }
+
+  /// What became of ``Options/resume``.
+  public enum Resumption: Sendable, Equatable {
+    /// The file ends there.
+    case exact
+    /// The file was longer. If it had been renamed, `path` is its new name.
+    case cut(path: String, bytes: Int64)
+    /// The place is not in the file any more, or cannot be restored, and why: a clause for a message.
+    case lost(String)
   }
 
   /// Why a block does not count as written.
@@ -55,7 +72,11 @@ public final class FileWriter: Sendable {
     }
   }
 
+  /// Called when the system has taken a block, or did not: its memory is the caller's again.
   public typealias Completion = @Sendable (Result<Void, WriteFailure>) -> Void
+  /// Called once after the completion, when the block need not be written again: with ``Sync/acknowledged(within:)`` when
+  /// it is on the device, otherwise at once.
+  public typealias Acknowledgement = @Sendable (Result<Void, WriteFailure>) -> Void
 
   /// Immutable bytes in memory retained by `owner`.
   public struct Bytes: @unchecked Sendable {
@@ -92,12 +113,31 @@ public final class FileWriter: Sendable {
   struct Block: Sendable {
     var content: Content
     var completion: Completion?
+    var acknowledgement: Acknowledgement?
+
+    func end(_ result: Result<Void, WriteFailure>) {
+      completion?(result)
+      acknowledgement?(result)
+    }
   }
 
   private struct State {
     var queue: [Block] = []
     /// Bytes queued or being written.
     var bytes = 0
+    /// All bytes of blocks that were queued, and those of them that have been written.
+    var added: Int64 = 0
+    var written: Int64 = 0
+    /// What has been written to which file; at least the newest.
+    var stretches: [WriterWork.Stretch]
+    /// The open file.
+    var file: SyncedFile?
+    /// Of blocks that are written and not synced.
+    var unsynced: [Acknowledgement] = []
+    /// When they must be synced, on the monotonic clock.
+    var syncDue: Int64?
+    /// A sync is due as soon as this many bytes have been written.
+    var awaited: Int64?
     /// A thread is writing.
     var isWriting = false
     /// How many calls of `write` wait for room.
@@ -119,6 +159,8 @@ public final class FileWriter: Sendable {
   public let mayBeLeft: Bool
   /// Woken when the thread must stop its present call.
   private let cancellation: WakeEvent
+  /// What became of ``Options/resume``; nil without.
+  public let resumption: Resumption?
 
   /// Opens the target and starts the thread.
   /// - Parameter trouble: Called on the writer's thread when the disk is full, once for each time.
@@ -129,10 +171,11 @@ public final class FileWriter: Sendable {
     self.target = target
     self.options = options
     self.trouble = trouble
-    state = Guarded(State())
     cancellation = try WakeEvent()
     work = try WriterWork(target, options: options, cancellation: cancellation, trouble: trouble)
-    mayBeLeft = options.sync == .never && work.isRegular
+    resumption = work.resumption
+    state = Guarded(State(stretches: work.stretches, file: work.file))
+    mayBeLeft = work.isRegular && (options.sync == .never || options.acknowledgesLater)
     let state = state
     let work = work
     let thread = try OwnThread("rxd write") { Self.run(work, state) }
@@ -175,23 +218,30 @@ public final class FileWriter: Sendable {
   public var failure: PosixError? { state.withLock { $0.failure } }
 
   /// Queues a buffer even if the queue is full, for callers with their own backpressure. Never waits.
-  public func add(_ buffer: OutputBuffer, _ completion: Completion? = nil) {
-    _ = enqueue(Block(content: .buffer(buffer), completion: completion), whenFull: .exceed)
+  public func add(
+    _ buffer: OutputBuffer, _ completion: Completion? = nil, acknowledging: Acknowledgement? = nil
+  ) {
+    _ = enqueue(
+      Block(content: .buffer(buffer), completion: completion, acknowledgement: acknowledging), whenFull: .exceed)
   }
 
   /// Does the same for bytes with another owner.
-  public func add(_ bytes: Bytes, _ completion: Completion? = nil) {
-    _ = enqueue(Block(content: .held(bytes), completion: completion), whenFull: .exceed)
+  public func add(_ bytes: Bytes, _ completion: Completion? = nil, acknowledging: Acknowledgement? = nil) {
+    _ = enqueue(Block(content: .held(bytes), completion: completion, acknowledgement: acknowledging), whenFull: .exceed)
   }
 
   /// Queues a buffer; the caller must ensure that some thread calls `write()` soon. Never waits.
-  public func leave(_ buffer: OutputBuffer, _ completion: Completion? = nil) {
-    _ = enqueue(Block(content: .buffer(buffer), completion: completion), whenFull: .exceed, isLeft: mayBeLeft)
+  public func leave(
+    _ buffer: OutputBuffer, _ completion: Completion? = nil, acknowledging: Acknowledgement? = nil
+  ) {
+    let block = Block(content: .buffer(buffer), completion: completion, acknowledgement: acknowledging)
+    _ = enqueue(block, whenFull: .exceed, isLeft: mayBeLeft)
   }
 
   /// Does the same for bytes with another owner.
-  public func leave(_ bytes: Bytes, _ completion: Completion? = nil) {
-    _ = enqueue(Block(content: .held(bytes), completion: completion), whenFull: .exceed, isLeft: mayBeLeft)
+  public func leave(_ bytes: Bytes, _ completion: Completion? = nil, acknowledging: Acknowledgement? = nil) {
+    let block = Block(content: .held(bytes), completion: completion, acknowledgement: acknowledging)
+    _ = enqueue(block, whenFull: .exceed, isLeft: mayBeLeft)
   }
 
   /// Writes the queued blocks on the calling thread, unless another thread is writing, which then does it. May block as
@@ -226,6 +276,7 @@ public final class FileWriter: Sendable {
         return nil
       }
       state.bytes += count
+      state.added &+= Int64(count)
       state.queue.append(block)
       return .taken
     }
@@ -235,7 +286,7 @@ public final class FileWriter: Sendable {
       return true
     case .full, nil: return false
     case .refused(let error):
-      block.completion?(.failure(WriteFailure(error, written: 0)))
+      block.end(.failure(WriteFailure(error, written: 0)))
       return false
     }
   }
@@ -264,24 +315,70 @@ public final class FileWriter: Sendable {
     state.notify()
   }
 
+  private enum Job {
+    case write([Block])
+    /// The time of the next sync has changed.
+    case wait
+    case close
+  }
+
   private static func run(_ work: WriterWork, _ state: Guarded<State>) {
+    var syncDue: Int64?
     while true {
-      let taken = state.wait(until: work.nextSync) { state -> (blocks: [Block], closed: Bool)? in
-        if let blocks = take(&state) { return (blocks, false) }
-        return state.closed && !state.isWriting ? ([], true) : nil
+      if let due = syncDue, monotonicNow() >= due { acknowledgeWritten(work, state) }
+      let deadline = work.options.acknowledgesLater ? syncDue : work.nextSync
+      let job = state.wait(until: deadline) { state -> Job? in
+        if state.syncDue != syncDue {
+          syncDue = state.syncDue
+          return .wait
+        }
+        if let blocks = take(&state) { return .write(blocks) }
+        return state.closed && !state.isWriting ? .close : nil
       }
-      if let taken, !taken.closed {
-        write(taken.blocks, work, state)
+      switch job {
+      case .write(let blocks):
+        write(blocks, work, state)
         continue
+      case .wait: continue
+      case nil where work.options.acknowledgesLater: continue
+      case .close, nil: break
       }
-      if let failure = work.syncIfDue(closing: taken != nil) {
+      if let failure = work.syncIfDue(closing: job != nil) {
         state.withLock { $0.failure = $0.failure ?? failure }
       }
-      if taken != nil {
+      if job != nil {
+        acknowledgeWritten(work, state)
         state.withLock { $0.ended = true }
         state.notify()
         return
       }
+    }
+  }
+
+  /// Syncs, and acknowledges the blocks that had been written before. Other threads may write meanwhile.
+  private static func acknowledgeWritten(_ work: WriterWork, _ state: Guarded<State>) {
+    let (acknowledgements, file) = state.withLock { state -> ([Acknowledgement], SyncedFile?) in
+      defer {
+        state.unsynced = []
+        state.syncDue = nil
+      }
+      return (state.unsynced, state.file)
+    }
+    if acknowledgements.isEmpty { return }
+    // What was written to files before this one was synced when this one was opened.
+    var failure: PosixError?
+    do throws(PosixError) {
+      try work.syncCalls.during { () throws(PosixError) in try file?.sync() }
+    } catch {
+      failure = error
+    }
+    // Of what was written before another failure it is not known that it has been synced.
+    failure = state.withLock { state in
+      state.failure = state.failure ?? failure
+      return state.failure
+    }
+    for acknowledge in acknowledgements {
+      acknowledge(failure.map { .failure(WriteFailure($0, written: 0)) } ?? .success(()))
     }
   }
 
@@ -296,7 +393,17 @@ public final class FileWriter: Sendable {
   private static func write(_ blocks: [Block], _ work: WriterWork, _ state: Guarded<State>) {
     let outcome = work.write(blocks)
     let failure = outcome.failure
-    if let failure { state.withLock { $0.failure = failure } }
+    let stretches = work.changedStretches()
+    if failure != nil || stretches != nil {
+      // Known before the completions: whoever waits for them may ask for places.
+      state.withLock { state in
+        state.failure = state.failure ?? failure
+        guard let stretches else { return }
+        state.stretches = state.stretches.extended(by: stretches)
+        state.file = work.file
+      }
+    }
+    let isLater = work.options.acknowledgesLater && failure == nil
     // Each failure goes out before its completion, which returns the buffer: its new owner may clear it.
     var total = 0
     for block in blocks {
@@ -304,16 +411,20 @@ public final class FileWriter: Sendable {
       if let failure {
         // Of blocks written together, the system has taken the first bytes.
         let written = min(count, max(0, outcome.written - total))
-        block.completion?(.failure(WriteFailure(failure, written: written)))
-      } else {
+        block.end(.failure(WriteFailure(failure, written: written)))
+      } else if isLater {
         block.completion?(.success(()))
+      } else {
+        block.end(.success(()))
       }
       total += count
     }
     let (waiting, isAwaited) = state.withLock { state -> ([@Sendable () -> Void], Bool) in
       state.bytes -= total
+      state.written &+= Int64(total)
       state.isWriting = false
-      let isAwaited = state.closed || state.waiters > 0 || !state.queue.isEmpty
+      var isAwaited = state.closed || state.waiters > 0 || !state.queue.isEmpty
+      if isLater { isAwaited = noteUnsynced(blocks, work.options, &state) || isAwaited }
       guard state.bytes <= work.options.queueBytes / 2 || failure != nil else { return ([], isAwaited) }
       defer { state.waitingForRoom = [] }
       return (state.waitingForRoom, isAwaited)
@@ -321,6 +432,58 @@ public final class FileWriter: Sendable {
     if isAwaited { state.notify() }
     for body in waiting { body() }
   }
+
+  /// The blocks are written and must be synced; returns whether the writer's thread must know.
+  private static func noteUnsynced(_ blocks: [Block], _ options: Options, _ state: inout State) -> Bool {
+    let due = state.syncDue
+    state.unsynced += blocks.lazy.compactMap(\.acknowledgement)
+    if state.unsynced.isEmpty { return false }
+    if let awaited = state.awaited, state.written >= awaited {
+      state.awaited = nil
+      state.syncDue = .min
+    } else if case .acknowledged(let limit) = options.sync, due == nil {
+      state.syncDue = monotonicNow() &+ max(0, min(limit.nanoseconds, 1 << 60))
+    }
+    return state.syncDue != due
+  }
+
+  /// With ``Sync/acknowledged(within:)``: has everything that was queued so far be synced and acknowledged as soon as it
+  /// is written.
+  public func acknowledgeSoon() {
+    let isDue = state.withLock { state in
+      guard options.acknowledgesLater else { return false }
+      if state.written < state.added {
+        state.awaited = state.added
+        return false
+      }
+      if state.unsynced.isEmpty { return false }
+      state.syncDue = .min
+      return true
+    }
+    if isDue { state.notify() }
+  }
+
+  // MARK: - Places
+
+  /// How many bytes have been queued so far.
+  public var added: Int64 { state.withLock(\.added) }
+
+  /// Where the file ends when so many of the queued bytes have been written, as far as is known now: a rotation may send
+  /// what is still queued to another file. Nil: the target is not a regular file for appending, or others write to it.
+  /// Of places before the one that was asked for last, nothing is known any more.
+  public func place(after count: Int64) -> FilePosition? {
+    state.withLock { state in
+      if let index = state.stretches.lastIndex(where: { $0.start <= count }) { state.stretches.removeFirst(index) }
+      return state.stretches.first?.place(after: count)
+    }
+  }
+
+  /// Whether others write to the file, too.
+  public var isShared: Bool { state.withLock { $0.stretches.last?.isShared ?? false } }
+}
+
+extension FileWriter.Options {
+  var acknowledgesLater: Bool { if case .acknowledged = sync { true } else { false } }
 }
 
 extension FileWriter.Target {

@@ -7,8 +7,17 @@ final class WriterWork: @unchecked Sendable {
   private let target: FileWriter.Target
   private let cancellation: WakeEvent
   private let trouble: @Sendable (PosixError) -> Void
-  private var file: FileDescriptor?
+  private(set) var file: SyncedFile?
   private var identity: (device: UInt64, inode: UInt64)?
+  /// What has been written to which regular file, as far as it has changed.
+  private(set) var stretches: [Stretch] = []
+  private var haveStretchesChanged = false
+  /// What became of the place where an earlier writer ended.
+  private(set) var resumption: FileWriter.Resumption?
+  /// How many bytes of blocks have been written so far.
+  private var written: Int64 = 0
+  /// The size of the file behind them.
+  private var end: Int64 = 0
   /// The first opened target is a file for appending.
   private(set) var isRegular = false
   /// The file ends within a line that this writer did not write.
@@ -17,6 +26,8 @@ final class WriterWork: @unchecked Sendable {
   private var failure: PosixError?
   private let scratch = OutputBuffer()
   private let calls: WriterCalls.Clock
+  /// The syncs of another thread.
+  let syncCalls: WriterCalls.Clock
   /// Writing to the target waits for a device only, not for a reader.
   private var waitsForDevice = false
   /// The bytes that the system has taken in the present `write`.
@@ -37,18 +48,23 @@ final class WriterWork: @unchecked Sendable {
     self.cancellation = cancellation
     self.trouble = trouble
     calls = WriterCalls.add(target.name)
+    syncCalls = WriterCalls.add(target.name)
     switch target {
     case .descriptor(let descriptor):
-      file = Self.withoutBlocking(descriptor)
+      file = SyncedFile(Self.withoutBlocking(descriptor))
       waitsForDevice = (try? descriptor.status())?.kind == .regular
     case .append:
-      try openForAppending()
+      try openForAppending(resuming: options.resume)
       isRegular = waitsForDevice
+      haveStretchesChanged = false
     case .replace(let path, _): removeLeftovers(of: path)
     }
   }
 
-  deinit { WriterCalls.remove(calls) }
+  deinit {
+    WriterCalls.remove(calls)
+    WriterCalls.remove(syncCalls)
+  }
 
   private func sync() throws(PosixError) {
     guard let file else { return }
@@ -75,6 +91,7 @@ final class WriterWork: @unchecked Sendable {
       if needsNewline {
         try writeAll([10])
         needsNewline = false
+        end += 1
         taken = 0
       }
       if blocks.count == 1 {
@@ -84,8 +101,9 @@ final class WriterWork: @unchecked Sendable {
         for block in blocks { try write(block.content) }
         try flushScratch()
       }
+      if waitsForDevice { noteWritten(taken) }
       switch options.sync {
-      case .never: break
+      case .never, .acknowledged: break
       case .batch:
         taken = 0
         try sync()
@@ -154,9 +172,9 @@ final class WriterWork: @unchecked Sendable {
     try waitingForRoom { () throws(PosixError) in
       let done =
         try self.waitsForDevice
-        ? self.calls.during { () throws(PosixError) in try file.write(bytes, written: &written) }
-        : file.write(bytes, written: &written, stop: self.cancellation)
-      if !done { throw PosixError("write to", file.name, code: ECANCELED, detail: "it was given up") }
+        ? self.calls.during { () throws(PosixError) in try file.descriptor.write(bytes, written: &written) }
+        : file.descriptor.write(bytes, written: &written, stop: self.cancellation)
+      if !done { throw PosixError("write to", file.descriptor.name, code: ECANCELED, detail: "it was given up") }
     }
   }
 
@@ -202,15 +220,27 @@ final class WriterWork: @unchecked Sendable {
     return number < 0 ? file : FileDescriptor(number, name: file.name)
   }
 
-  private func openForAppending() throws(PosixError) {
+  private func openForAppending(resuming saved: FilePosition? = nil) throws(PosixError) {
     guard case .append(let path, let permissions) = target else { return }
     let opened = try FileDescriptor.openForAppending(path, permissions: permissions)
-    let status = try opened.status()
+    var status = try opened.status()
     needsNewline = false
     waitsForDevice = status.kind == .regular
-    if waitsForDevice { needsNewline = opened.endsWithinLine(size: status.size) }
+    if waitsForDevice {
+      if let saved {
+        let found = PlaceOfWriter(saved, path).restore(in: opened, status)
+        resumption = found.resumption
+        if let size = found.size { status.size = size }
+        // The place is behind a whole event, whatever that ends with.
+        needsNewline = found.size == nil && opened.endsWithinLine(size: status.size)
+      } else {
+        needsNewline = opened.endsWithinLine(size: status.size)
+      }
+    }
     identity = (status.device, status.inode)
-    file = opened
+    file = SyncedFile(opened, inDirectory: waitsForDevice)
+    guard waitsForDevice else { return }
+    begin(Stretch(opened, status, path, after: written, needsNewline: needsNewline))
   }
 
   /// Follows a log rotation: reopens the path if it names another file.
@@ -218,10 +248,46 @@ final class WriterWork: @unchecked Sendable {
     if let now = FileDescriptor.Status(path: path), let identity,
       now.device == identity.device, now.inode == identity.inode
     {
+      if waitsForDevice, now.size != end { changed(now, path) }
       return
     }
-    if nextSync != nil || options.sync == .batch { try sync() }
+    if nextSync != nil || options.sync == .batch || options.acknowledgesLater { try sync() }
     nextSync = nil
     try openForAppending()
+  }
+
+  // MARK: - What has been written where
+
+  /// The file was truncated, or others write to it.
+  private func changed(_ status: FileDescriptor.Status, _ path: String) {
+    guard let opened = file?.descriptor else { return }
+    let isShared = stretches.last?.isShared == true || status.size > end
+    needsNewline = status.size < end && opened.endsWithinLine(size: status.size)
+    // What an earlier stretch says of this file is not true any more.
+    stretches = []
+    begin(
+      Stretch(opened, status, path, after: written, needsNewline: needsNewline, isShared: isShared, isSameFile: true))
+  }
+
+  private func begin(_ stretch: Stretch) {
+    stretches.append(stretch)
+    end = stretch.size
+    haveStretchesChanged = true
+  }
+
+  private func noteWritten(_ count: Int) {
+    written &+= Int64(count)
+    end &+= Int64(count)
+    guard let last = stretches.indices.last, let file else { return }
+    if stretches[last].readHead(of: file.descriptor) { haveStretchesChanged = true }
+  }
+
+  /// The stretches since the last call, the newest one again; nil: nothing is new.
+  func changedStretches() -> [Stretch]? {
+    guard haveStretchesChanged else { return nil }
+    haveStretchesChanged = false
+    let changed = stretches
+    stretches = Array(stretches.suffix(1))
+    return changed
   }
 }

@@ -228,6 +228,126 @@ import Testing
     #expect(directory.read("out").utf8.count == 100)
   }
 
+  /// Blocks count as written at once; their acknowledgements wait for a sync that they share.
+  @Test func acknowledgesManyBlocksWithOneSync() throws {
+    var options = FileWriter.Options()
+    options.sync = .acknowledged(within: .seconds(3600))
+    let writer = try FileWriter(.append(path: directory("out")), options: options)
+    #expect(writer.mayBeLeft, "other threads may write during a sync")
+    let written = Results()
+    let acknowledged = Results()
+    func add(_ text: String) {
+      let buffer = OutputBuffer()
+      buffer.append(text)
+      writer.add(buffer, written.take, acknowledging: acknowledged.take)
+    }
+    for number in 0..<20 { add("\(number)\n") }
+    #expect(written.wait(20) == Array(repeating: nil, count: 20))
+    #expect(acknowledged.state.withLock { $0.isEmpty })
+    writer.acknowledgeSoon()
+    #expect(acknowledged.wait(20) == Array(repeating: nil, count: 20))
+    // What is still queued when somebody waits is part of it.
+    for number in 20..<30 { add("\(number)\n") }
+    writer.acknowledgeSoon()
+    #expect(acknowledged.wait(30) == Array(repeating: nil, count: 30))
+    rename(directory("out"), directory("out.1"))
+    add("30\n")
+    add("31\n")
+    writer.close()
+    #expect(acknowledged.wait(32) == Array(repeating: nil, count: 32))
+    #expect(directory.read("out.1") + directory.read("out") == (0..<32).map { "\($0)\n" }.joined())
+    add("late")
+    #expect(acknowledged.wait(33).last??.code == ECANCELED)
+  }
+
+  @Test func acknowledgesWithinItsLimit() throws {
+    var options = FileWriter.Options()
+    options.sync = .acknowledged(within: .milliseconds(1))
+    let writer = try FileWriter(.append(path: directory("out")), options: options)
+    let results = Results()
+    for number in 0..<100 {
+      let buffer = OutputBuffer()
+      buffer.append("\(number)\n")
+      if number % 2 == 0 {
+        writer.add(buffer, acknowledging: results.take)
+      } else {
+        writer.leave(buffer, acknowledging: results.take)
+        writer.write()
+      }
+      if number % 10 == 9 { #expect(results.wait(number + 1).allSatisfy { $0 == nil }) }
+    }
+    #expect(results.wait(100).count == 100)
+    writer.close()
+    #expect(directory.read("out") == (0..<100).map { "\($0)\n" }.joined())
+  }
+
+  // MARK: Places
+
+  private func add(_ text: String, to writer: FileWriter) {
+    let results = Results()
+    writer.write(Array(text.utf8), results.take)
+    #expect(results.wait(1) == [nil])
+  }
+
+  private func reopened(_ place: FilePosition?) throws -> FileWriter {
+    var options = FileWriter.Options()
+    options.resume = place
+    return try FileWriter(.append(path: directory("out")), options: options)
+  }
+
+  /// Places are those of the moments for which they are asked, also behind rotations and truncations.
+  @Test func knowsWhereItsBytesEnded() throws {
+    directory.append("torn", to: "out")
+    let writer = try FileWriter(.append(path: directory("out")))
+    #expect(writer.place(after: 0)?.offset == 4)
+    add("one\n", to: writer)
+    #expect(writer.place(after: 4)?.offset == 9, "the line feed behind the torn line counts")
+    let first = writer.place(after: 4)
+    rename(directory("out"), directory("out.1"))
+    add("two\n", to: writer)
+    add("three\n", to: writer)
+    #expect(writer.added == 14)
+    #expect(writer.place(after: 4) != first, "what comes next is in the new file")
+    #expect(writer.place(after: 8)?.offset == 4)
+    #expect(writer.place(after: 14)?.offset == 10)
+    truncate(directory("out"), 0)
+    add("four\n", to: writer)
+    #expect(writer.place(after: 14)?.offset == 0)
+    #expect(writer.place(after: 19)?.offset == 5)
+    #expect(!writer.isShared)
+    directory.append("other\n", to: "out")
+    add("five\n", to: writer)
+    #expect(writer.place(after: 24) == nil)
+    #expect(writer.isShared)
+    writer.close()
+    #expect(directory.read("out") == "four\nother\nfive\n")
+  }
+
+  @Test func cutsBackToAPlace() throws {
+    let first = try FileWriter(.append(path: directory("out")))
+    add("one\n", to: first)
+    let place = first.place(after: 4)
+    add("two\n", to: first)
+    first.close()
+    let second = try reopened(place)
+    #expect(second.resumption == .cut(path: directory("out"), bytes: 4))
+    add("2\n", to: second)
+    second.close()
+    #expect(directory.read("out") == "one\n2\n")
+    #expect(try reopened(second.place(after: 2)).resumption == .exact)
+    // Renamed, it is still the same file, and its successor is left alone.
+    rename(directory("out"), directory("out.1"))
+    #expect(try reopened(place).resumption == .cut(path: directory("out.1"), bytes: 2))
+    #expect(directory.read("out.1") == "one\n")
+    directory.append("x", to: "out.1")
+    directory.append("y\n", to: "out")
+    guard case .lost = try reopened(place).resumption else {
+      Issue.record("a file that stands there already may have been written to")
+      return
+    }
+    #expect(directory.read("out") == "y\n")
+  }
+
   @Test func replacesInOneStep() throws {
     let results = Results()
     directory.append("old", to: "out")

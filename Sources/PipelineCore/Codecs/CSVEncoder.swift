@@ -49,6 +49,20 @@ final class CSVEncoder: EventEncoder {
     if options.columns == nil { columns = nil }
   }
 
+  /// The columns, once an event has determined them or their header is written.
+  var memory: [String] {
+    guard let columns, !headerIsDue || options.columns == nil else { return [] }
+    return columns.keys.map { String(decoding: $0.rawBytes, as: UTF8.self) }
+  }
+
+  func goOn(after memory: [String]) -> Bool {
+    if memory.isEmpty { return true }
+    if let own = options.columns, own != memory { return false }
+    columns = FieldNames(memory.map { Array($0.utf8) })
+    headerIsDue = false
+    return true
+  }
+
   func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
     defer { arena.reset() }
     let value = parser.expand(value, into: arena)

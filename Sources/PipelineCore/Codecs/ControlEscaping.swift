@@ -22,6 +22,10 @@ final class ControlEscapingEncoder: EventEncoder {
 
   func reset() { encoder.reset() }
 
+  var memory: [String] { encoder.memory }
+
+  func goOn(after memory: [String]) -> Bool { encoder.goOn(after: memory) }
+
   func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
     text.clear()
     if let failure = encoder.append(value, to: text) { return failure }

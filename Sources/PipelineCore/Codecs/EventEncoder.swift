@@ -12,6 +12,12 @@ public protocol EventEncoder: AnyObject {
   /// The next event starts an output: a CSV header is due again.
   func reset()
 
+  /// What another encoder with the same options needs to continue the output after the last event; empty: nothing.
+  var memory: [String] { get }
+
+  /// Continues an output, before the first event. False: `memory` does not fit these options.
+  func goOn(after memory: [String]) -> Bool
+
   /// Whether lines of this kind are encoded unchanged.
   func passes(_ kind: PassThroughLines.Kind) -> Bool
 
@@ -22,6 +28,8 @@ public protocol EventEncoder: AnyObject {
 extension EventEncoder {
   public var keepsState: Bool { false }
   public func reset() {}
+  public var memory: [String] { [] }
+  public func goOn(after memory: [String]) -> Bool { memory.isEmpty }
   public func passes(_ kind: PassThroughLines.Kind) -> Bool { false }
   public func appendHeader(to output: OutputBuffer) {}
 }

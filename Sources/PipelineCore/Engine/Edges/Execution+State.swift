@@ -6,6 +6,11 @@ enum SinkStatus: UInt8 {
   case drained
 }
 
+extension SinkPlan {
+  /// The key of the sink's place in a saved state.
+  var placeReference: String { "\(reference).place" }
+}
+
 extension RootSubscriber {
   /// The key of the root subscriber in a saved state.
   static func reference(_ signal: String) -> String { "drivers.\(signal)" }
@@ -53,6 +58,7 @@ extension Execution {
       case .failed(let reason): done(.failed(reason))
       }
     }
+    for sink in sinks where sink.isOpen { sink.node.acknowledgeSoon() }
     return true
   }
 
@@ -79,6 +85,12 @@ extension Execution {
         let key = StateTable.Key.step(
           sink.step, version: open.persistence.version, fitsOtherParameters: open.persistence.fitsOtherParameters)
         state.record(key) { state in state.own(sink.step, open.node.save) }
+      }
+      if open.node.placeVersion > 0, status != .drained {
+        state.record(.reference(sink.placeReference)) { state in
+          state.write(open.node.placeVersion)
+          open.node.savePlace(&state)
+        }
       }
       if status == .open { record(open.upstream, of: sink.input, &state) }
     }
@@ -130,10 +142,17 @@ extension Execution {
     return state.bytes
   }
 
-  /// Restores the undelivered events of a sink.
+  /// Restores the place of a sink, and its undelivered events.
   func restore(
     _ node: RunningSink, _ sink: SinkPlan, _ component: any SinkComponent, _ restoration: Restoration
   ) {
+    if node.placeVersion > 0, let place = restoration.record(reference: sink.placeReference) {
+      do throws(StateFault) {
+        try restorePlace(node, place)
+      } catch {
+        restoration.refuse(sink.step, error)
+      }
+    }
     let version = component.persistence.version
     guard version > 0, let record = restoration.record(sink.step, version: version) else { return }
     var reader = record.reader.reader(
@@ -144,6 +163,17 @@ extension Execution {
     } catch {
       restoration.refuse(sink.step, error)
     }
+  }
+
+  private func restorePlace(_ node: RunningSink, _ place: StateReader) throws(StateFault) {
+    var place = place
+    let version = try place.read(Int.self)
+    guard version > 0, version <= node.placeVersion else {
+      throw StateFault("its place is of version \(version), and this version of rxd reads \(node.placeVersion)")
+    }
+    var reader = place.reader(version: version, target: nil)
+    try node.restorePlace(&reader)
+    guard reader.isAtEnd else { throw StateFault("there is more than the sink reads") }
   }
 
   /// Writes the records of everything that runs for `subscription`.

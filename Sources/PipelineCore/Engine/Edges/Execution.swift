@@ -47,6 +47,9 @@ public final class Execution {
   public var reading = Reading()
   /// How many blocks came encoded (``ParallelStage``).
   public internal(set) var encodedBlocks = 0
+  /// Whether sinks acknowledge what they write to files only when it is on the disk, whatever their `sync` says: where states are kept on
+  /// disk, which must not be ahead of the files. Set before the launch.
+  public var acknowledgesOnDisk = false
   /// What passes from step to step.
   let meters: Meters
   /// Replaces sinks, for tests.

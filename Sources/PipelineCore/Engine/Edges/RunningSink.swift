@@ -63,6 +63,25 @@ open class RunningSink: Downstream {
   /// more. A sink that is not carried gets ``finish()`` in its place.
   open func suspend() {}
 
+  // MARK: The place, to override where the target keeps what was written, and can be cut back
+
+  /// The version of what ``savePlace(_:)`` writes; 0: the sink has no place.
+  open var placeVersion: Int { 0 }
+  /// Writes where the target ends behind the events up to ``savedMark``. It is part of every state, also of one without the events
+  /// that the sink holds (``save(_:)``). An execution that goes on from the state gets what came later again, so its sink cuts
+  /// off what the target has behind the place. Nothing, if the state has ``SavedPositions/acknowledged`` positions: these say nothing about
+  /// how far this sink is.
+  open func savePlace(_ state: inout StateWriter) {}
+  /// Reads what `savePlace` wrote; called before `open`, which cuts the target back.
+  open func restorePlace(_ state: inout StateReader) throws(StateFault) {}
+  /// How much the sink has taken since it was opened, in a unit of its own. In turns.
+  open var mark: Int64 { 0 }
+  /// The ``mark`` behind the last event that need not come again after a crash; nil: behind all that it has taken. Set by whoever
+  /// keeps the events themselves until they are delivered, before the state is saved in which they are kept no more.
+  public final var savedMark: Int64?
+  /// A checkpoint waits for what the sink has taken: write it and acknowledge it now. Called between two turns, or at the beginning of one.
+  open func acknowledgeSoon() {}
+
   /// The pipeline ends without draining: release everything, write nothing more.
   open func cancel() {}
 

@@ -1,0 +1,159 @@
+import Glibc
+import PipelineCore
+import Synchronization
+
+/// An open file with the directory entry that leads to it. Any thread may sync it.
+final class SyncedFile: Sendable {
+  let descriptor: FileDescriptor
+  /// The directory must be synced before the file counts as on the device: the file may be new.
+  private let isDirectoryDue: Atomic<Bool>
+
+  init(_ descriptor: FileDescriptor, inDirectory: Bool = false) {
+    self.descriptor = descriptor
+    isDirectoryDue = Atomic(inDirectory)
+  }
+
+  /// Returns when the written data is on the device, under its name. See ``FileDescriptor/sync()``.
+  func sync() throws(PosixError) {
+    try descriptor.sync()
+    guard isDirectoryDue.load(ordering: .acquiring) else { return }
+    do throws(PosixError) {
+      try syncDirectory(splitPath(descriptor.path ?? descriptor.name).directory)
+    } catch {
+      // A directory that may be entered and not read cannot be synced.
+      if error.code != EACCES, error.code != ENOENT { throw error }
+    }
+    isDirectoryDue.store(false, ordering: .releasing)
+  }
+}
+
+extension FileDescriptor {
+  /// The path of the open file at present, without symbolic links; nil: it has none.
+  var path: String? {
+    var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
+    let count = readlink("/proc/self/fd/\(number)", &buffer, buffer.count - 1)
+    guard count > 0, buffer[0] == CChar(bitPattern: UInt8(ascii: "/")) else { return nil }
+    return String(decoding: buffer.prefix(count).map { UInt8(bitPattern: $0) }, as: UTF8.self)
+  }
+}
+
+extension WriterWork {
+  /// What was written to one file in one go: from its opening, or from a change by others, on.
+  struct Stretch: Sendable {
+    /// How many bytes had been written before.
+    let start: Int64
+    /// The size of the file then.
+    let size: Int64
+    /// A line feed is written first.
+    let needsNewline: Bool
+    /// Others write to the file, too.
+    let isShared: Bool
+    /// The file is that of the stretch before, whose places it has no more.
+    let isSameFile: Bool
+    private var position: FilePosition
+    private var head: [UInt8]
+
+    init(
+      _ file: FileDescriptor, _ status: FileDescriptor.Status, _ path: String, after written: Int64, needsNewline: Bool,
+      isShared: Bool = false, isSameFile: Bool = false
+    ) {
+      start = written
+      size = status.size
+      self.needsNewline = needsNewline
+      self.isShared = isShared
+      self.isSameFile = isSameFile
+      head = file.head()
+      position = FilePosition(of: file, status, path, head: head)
+    }
+
+    /// Reads the first bytes as long as there are few; returns whether there are more than before.
+    mutating func readHead(of file: FileDescriptor) -> Bool {
+      guard head.count < FollowedFile.headBytes else { return false }
+      let now = file.head()
+      defer { head = now }
+      return now.count != head.count
+    }
+
+    /// Where the file ends when so many bytes have been written in all; nil: nobody knows.
+    func place(after count: Int64) -> FilePosition? {
+      if isShared { return nil }
+      var place = position
+      // What was written before a truncation is in the file no more.
+      place.offset = count <= start ? size : size + (needsNewline ? 1 : 0) + (count - start)
+      // Bytes behind the place may be others after a crash.
+      let head = head.prefix(Int(min(place.offset, Int64(head.count))))
+      place.fingerprintBytes = head.count
+      place.fingerprint = FollowedFile.hash(head)
+      return place
+    }
+  }
+
+  /// The most stretches that are remembered: one for each rotation of the file since a place was last asked for.
+  static let mostStretches = 64
+}
+
+extension [WriterWork.Stretch] {
+  /// With the newer ones, the first of which is the last of these if it begins at the same byte.
+  func extended(by newer: [WriterWork.Stretch]) -> [WriterWork.Stretch] {
+    guard let first = newer.first else { return self }
+    var all = filter { $0.start < first.start } + newer
+    if let known = all.lastIndex(where: \.isSameFile) { all.removeFirst(known) }
+    return all.count > WriterWork.mostStretches ? Array(all.suffix(WriterWork.mostStretches)) : all
+  }
+}
+
+/// The place in a file where a writer ended that is gone: what the file has behind it will be written again.
+struct PlaceOfWriter {
+  private let saved: FilePosition
+  /// The path that the writer appends to.
+  private let path: String
+
+  init(_ saved: FilePosition, _ path: String) {
+    self.saved = saved
+    self.path = path
+  }
+
+  /// Cuts the file back to the place.
+  ///
+  /// - Parameter opened: What the path names now.
+  /// - Returns: `size`: that of `opened`, if the place is in it.
+  func restore(
+    in opened: FileDescriptor, _ status: FileDescriptor.Status
+  ) -> (resumption: FileWriter.Resumption, size: Int64?) {
+    if opened.isFile(of: saved, status) {
+      let resumption = cut(opened, status, path)
+      if case .lost = resumption { return (resumption, nil) }
+      return (resumption, saved.offset)
+    }
+    guard let (renamed, other) = find() else {
+      return (.lost("\(path) was truncated, removed or replaced since the last checkpoint; lines may be repeated"), nil)
+    }
+    let resumption = cut(renamed, other, renamed.name)
+    // What the new file has may have been written by this sink, or by others.
+    if status.size > 0 {
+      return (.lost("\(path) was replaced since the last checkpoint; its lines may be repeated"), nil)
+    }
+    return (resumption, nil)
+  }
+
+  private func cut(
+    _ file: FileDescriptor, _ status: FileDescriptor.Status, _ path: String
+  ) -> FileWriter.Resumption {
+    if status.size < saved.offset {
+      return .lost(
+        "\(path) has \(status.size) bytes, and had \(saved.offset) at the last checkpoint; lines may be repeated")
+    }
+    if status.size == saved.offset { return .exact }
+    if uninterrupted({ ftruncate(file.number, off_t(saved.offset)) }) != 0 {
+      return .lost("\(PosixError("shorten", path).message); lines may be repeated")
+    }
+    return .cut(path: path, bytes: status.size - saved.offset)
+  }
+
+  private func find() -> (FileDescriptor, FileDescriptor.Status)? {
+    saved.findRenamed { path in
+      let number = uninterrupted { open(path, O_RDWR | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW) }
+      return number < 0 ? nil : FileDescriptor(number, name: path)
+    }
+  }
+}
