@@ -32,6 +32,11 @@ public struct File: SourceComponent {
       source never completes. If a directory cannot be listed for a while, that is a warning: its known files are \
       read on, and listing is tried again. A compressed file (gzip, zstd, xz, bzip2) is an error; with `follow` it \
       is skipped with a warning. `meta.path` and `meta.offset` give the origin of an event.
+
+      With a state directory, reading goes on after the last event of the saved state. A file is known by its inode, \
+      its birth time and its first bytes. One that was renamed meanwhile is read to its end before its successors; so \
+      is, from its copy, one that was copied and truncated, if the copy has the same name plus a suffix. A file that \
+      was compressed, moved to another directory or removed meanwhile cannot be read on, which is a warning.
       """,
     parameters: [
       .init("path", \.paths, primary: true, required: true, "A path, or several."),
@@ -186,16 +191,14 @@ public struct File: SourceComponent {
         var first: FileDescriptor?
         place = DecodingPosition()
         if let resumption {
-          let path = resumption.position.path
-          current = nil
-          let file = try FileDescriptor.openForReading(path)
+          let file = try reopen(resumption.position)
           let status = try file.status()
-          if resumption.position.isOf(status), resumption.place.offset <= status.size {
+          if file.isFile(of: resumption.position, status), resumption.place.offset <= status.size {
             place = resumption.place
           } else {
-            log(.warning, "\(path) was replaced or truncated; it is read from its start")
+            log(.warning, "\(file.name) was replaced or truncated; it is read from its start")
           }
-          opened(status, path)
+          opened(FilePosition(of: file, status, resumption.position.path))
           first = file
         }
         options.offset = place.offset
@@ -211,6 +214,27 @@ public struct File: SourceComponent {
       }
     }
 
+    /// Opens the file that was being read; another one of its name if it is gone.
+    private func reopen(_ position: FilePosition) throws(PosixError) -> FileDescriptor {
+      let named: FileDescriptor
+      do throws(PosixError) {
+        named = try FileDescriptor.openForReading(position.path)
+        if file(named, isOf: position) { return named }
+      } catch {
+        guard let renamed = Self.renamed(position) else { throw error }
+        return renamed
+      }
+      return Self.renamed(position) ?? named
+    }
+
+    private func file(_ file: FileDescriptor, isOf position: FilePosition) -> Bool {
+      (try? file.status()).map { file.isFile(of: position, $0) } ?? false
+    }
+
+    private static func renamed(_ position: FilePosition) -> FileDescriptor? {
+      position.findRenamed { try? FileDescriptor.openForReading($0) }?.file
+    }
+
     /// Behind the last row that a turn has sent.
     private var taken: Place {
       Place(
@@ -221,9 +245,9 @@ public struct File: SourceComponent {
     override func beginPiece() { beginPiece(of: places) { [self] in taken } }
 
     /// The next pieces belong to this file.
-    private func opened(_ status: FileDescriptor.Status, _ path: String) {
-      current = FilePosition(of: status, path)
-      fileOrigin = Origin(source: origin.source, path: path, receivedAt: executor.wallTime, reply: origin.reply)
+    private func opened(_ start: FilePosition) {
+      current = start
+      fileOrigin = Origin(source: origin.source, path: start.path, receivedAt: executor.wallTime, reply: origin.reply)
     }
 
     /// Takes the pieces one after the other. If the rows of a piece need further turns, the next piece waits for the
@@ -233,7 +257,7 @@ public struct File: SourceComponent {
       var rest = pieces
       while !isClosed, let piece = rest.popFirst() {
         if let file = piece.opened {
-          opened(file.status, file.path)
+          opened(file)
           place = DecodingPosition()
           if waiting.last == file.path { waiting.removeLast() }
         }
@@ -324,6 +348,8 @@ public struct File: SourceComponent {
     private var found = 0
     /// An earlier execution has started with these files.
     private var isResumed = false
+    /// When its state was saved, in nanoseconds since 1970.
+    private var savedAt: Int64 = 0
     /// The file whose rows are being sent.
     private var piece: Input?
     /// Files that have been read to their ends, as long as not all of it is acknowledged.
@@ -376,6 +402,7 @@ public struct File: SourceComponent {
       // Files that an earlier execution did not know are new.
       options.start = parameters.start == .beginning || isResumed ? .beginning : .end
       options.resume = inReadingOrder(Array(inputs.values)).map(\.position)
+      options.savedAt = savedAt
       options.maxLine = parameters.maxLine.bytes
       options.whenTooLong = parameters.whenTooLong.policy
       options.rotateWait = parameters.rotateWait
@@ -389,10 +416,11 @@ public struct File: SourceComponent {
       do throws(PosixError) {
         let follower = try FileFollower(options)
         self.follower = follower
-        let positions = try follower.start(
+        // The positions are right before anything else can happen, such as a checkpoint.
+        _ = try follower.start(
           deliver: { block in _ = inputQueue.deliver(here: block.isNewest) { node.object?.take(block) } },
-          notice: { notice in _ = inputQueue.deliver { node.object?.note(notice) } })
-        for position in positions { moved(to: position) }
+          notice: { notice in _ = inputQueue.deliver { node.object?.note(notice) } },
+          early: { [unowned self] in note($0) })
       } catch {
         finish(failing: SignalFailure(.source, error.message, at: nodeContext.location))
       }
@@ -519,6 +547,12 @@ public struct File: SourceComponent {
       case .lost(let position):
         inputs[FileKey(position)] = nil
         execution.services.log(.warning, label, "\(position.path) was removed or truncated")
+      case .copied(let position, let copy):
+        // What the decoder knows belongs to what was copied.
+        let memory = inputs.removeValue(forKey: FileKey(position))?.memory ?? []
+        inputs[FileKey(copy)] = makeInput(copy, memory: memory)
+        execution.services.log(
+          .info, label, "\(position.path) was truncated; what had not been read is read from its copy \(copy.path)")
       case .overflow:
         execution.services.log(.warning, label, "the kernel dropped file events; all files were checked")
       case .polling(let error):
@@ -561,6 +595,7 @@ public struct File: SourceComponent {
         if !wasNamed || parameters.reads(input.position.path) { inputs[FileKey(input.position)] = input }
       }
       isResumed = true
+      savedAt = executor.wallTime &- state.elapsed.nanoseconds
     }
 
     /// The next execution reads again what no turn has sent.
@@ -581,19 +616,6 @@ extension File {
   /// Whether the path is configured.
   fileprivate func reads(_ path: String) -> Bool {
     paths.contains { $0.text == path || Glob.isPattern($0.text) && Glob.matches($0.text, path) }
-  }
-}
-
-extension FilePosition {
-  /// The start of a file.
-  fileprivate init(of status: FileDescriptor.Status, _ path: String) {
-    self.init(
-      path: path, device: status.device, inode: status.inode, fingerprint: 0, fingerprintBytes: 0, offset: 0)
-  }
-
-  /// Whether the position belongs to that file.
-  fileprivate func isOf(_ status: FileDescriptor.Status) -> Bool {
-    device == status.device && inode == status.inode
   }
 }
 

@@ -70,7 +70,7 @@ extension DecoderOptions {
 /// A decoded piece of an input.
 struct DecodedPiece: Sendable {
   /// Set at the start of a file.
-  var opened: (status: FileDescriptor.Status, path: String)?
+  var opened: FilePosition?
   /// Set after the last row of a file, if there are several files.
   var closesFile = false
   /// Nil if there is nothing to decode.
@@ -168,9 +168,9 @@ extension BlockDecoding {
     case .block(let block):
       let rows = decode(block.slab, offset: block.offset, isLast: false, isPassedOn: isPassedOn)
       return DecodedPiece(rows: rows, longLine: block.longLine, place: position(behind: block.endOffset))
-    case .opened(let status, let path):
+    case .opened(let start):
       reset()
-      return DecodedPiece(opened: (status, path))
+      return DecodedPiece(opened: start)
     case .closed(let offset): return DecodedPiece(closesFile: true, rows: finish(offset))
     case .end(let end):
       guard case .finished(let offset) = end else { return DecodedPiece(end: end) }

@@ -41,8 +41,8 @@ public final class BlockReader: Sendable {
 
   /// The result of a read.
   public enum Piece: Sendable {
-    /// The following pieces belong to this file; only if paths are read.
-    case opened(FileDescriptor.Status, String)
+    /// The following pieces belong to the file that starts there; only if paths are read.
+    case opened(FilePosition)
     case block(LineBlock)
     /// The file has been read to its end; only if paths are read.
     case closed(offset: Int64)

@@ -122,7 +122,7 @@ struct BlockReading {
     guard file == nil, let path = waiting.popLast() else { return }
     let next = try FileDescriptor.openForReading(path)
     let status = try next.status()
-    pieces.append(.opened(status, path))
+    pieces.append(.opened(FilePosition(of: next, status, path)))
     file = next
     self.status = status
     isPrepared = false

@@ -18,7 +18,8 @@ public struct FileBlock: Sendable {
 /// - A file is identified by device and inode. A renamed file is read to its end, until nothing has been added for
 ///   `rotateWait`; then its last line is delivered even without a newline.
 /// - A file that has become shorter, or starts with other bytes, is read from its start, and reported: data written
-///   between the last read and the truncation is lost (`copytruncate`).
+///   between the last read and the truncation is lost (`copytruncate`), unless that was while nobody followed it and a
+///   copy is there.
 /// - Files that appear later are read from their start.
 /// - A file with two names is read once.
 /// - While a directory cannot be listed, its files keep their names: only a successful listing shows that a file has
@@ -35,6 +36,9 @@ public final class FileFollower: Sendable {
     public var start = Start.end
     /// The positions where earlier reading ended.
     public var resume: [FilePosition] = []
+    /// When these were noted, in nanoseconds since 1970. A file that was truncated since is read to its end from a copy
+    /// that is younger; 0: copies are not looked for.
+    public var savedAt: Int64 = 0
     /// The longest line in bytes, without its newline.
     public var maxLine = 1 << 20
     public var whenTooLong = LongLine.Policy.cut
@@ -65,6 +69,9 @@ public final class FileFollower: Sendable {
     case recovered(path: String)
     /// The file of a position in `resume` is gone or shorter now.
     case lost(FilePosition)
+    /// The file of a position in `resume` was truncated, and a copy has what was not read (`copytruncate`): that is
+    /// read to its end first, from the second position on.
+    case copied(FilePosition, FilePosition)
     /// The kernel dropped events; all files have been checked.
     case overflow
     /// There are no more watches: files are polled once a second instead.
@@ -83,16 +90,18 @@ public final class FileFollower: Sendable {
   /// Opens the existing files and starts the thread; called once. The callbacks are called on that thread only, one at
   /// a time, and may block. `end` is called once, after `stop`, with the position of each file.
   ///
+  /// - Parameter early: Receives the notices of the start in place of `notice`, before the call returns.
   /// - Returns: The positions where reading starts in the existing files.
   @discardableResult
   public func start(
     deliver: @escaping @Sendable (FileBlock) -> Void,
     notice: @escaping @Sendable (Notice) -> Void = { _ in },
-    end: @escaping @Sendable ([FilePosition]) -> Void = { _ in }
+    end: @escaping @Sendable ([FilePosition]) -> Void = { _ in }, early: ((Notice) -> Void)? = nil
   ) throws(PosixError) -> [FilePosition] {
     let work = FollowerWork(options, stopEvent, deliver, notice)
     work.prepare()
     let positions = work.positions
+    if let early { work.handOut(early) }
     // The thread also runs turns of the pipeline, and needs as much stack as a pipeline thread.
     let started = try OwnThread("rxd follow", stackBytes: 8 << 20) {
       work.run()

@@ -71,8 +71,12 @@ final class FollowedFile {
 
   /// Whether the position belongs to this file.
   func isSame(as position: FilePosition) -> Bool {
-    key.inode == position.inode && (born == 0 || position.born == 0 || born == position.born)
-      && head.count >= position.fingerprintBytes
+    key.inode == position.inode && (born == 0 || position.born == 0 || born == position.born) && startsAs(position)
+  }
+
+  /// Whether the file starts with the same bytes as that of the position.
+  func startsAs(_ position: FilePosition) -> Bool {
+    head.count >= position.fingerprintBytes
       && Self.hash(head.prefix(position.fingerprintBytes)) == position.fingerprint
   }
 

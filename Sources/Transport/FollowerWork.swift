@@ -40,6 +40,7 @@ final class FollowerWork: @unchecked Sendable {
   /// When to scan again because of such paths, on the monotonic clock, and the last pause.
   private var nextPoll: Int64?
   private var pollPause: Int64 = 0
+  private lazy var resumedPaths = Set(options.resume.map(\.path))
   private var nextOrder = 0
   private var isPolling = false
   /// Files may have come or lost their names: their order must be checked.
@@ -80,6 +81,12 @@ final class FollowerWork: @unchecked Sendable {
     watchDirectories()
     resume(options.resume)
     scan(isFirst: true)
+  }
+
+  /// Hands out the notices of `prepare` in place of `run`.
+  func handOut(_ early: (FileFollower.Notice) -> Void) {
+    for notice in self.early ?? [] { early(notice) }
+    self.early = []
   }
 
   func run() {
@@ -396,7 +403,7 @@ final class FollowerWork: @unchecked Sendable {
     nextPoll = monotonicNow() &+ pollPause
   }
 
-  private func isResumed(_ path: String) -> Bool { options.resume.contains { $0.path == path } }
+  private func isResumed(_ path: String) -> Bool { resumedPaths.contains(path) }
 
   private func report(_ error: PosixError) {
     if error.code != ENOENT, reported.insert(error.path).inserted { notice(.failed(error)) }
@@ -429,46 +436,69 @@ final class FollowerWork: @unchecked Sendable {
 
   private func resume(_ positions: [FilePosition]) {
     unresolved = []
+    var listings = DirectoryListings(options.list)
     // All of them are known before successors are searched, which are files without a position.
     var resumed: [(file: FollowedFile, path: String)] = []
     for position in positions {
-      switch find(position) {
+      switch find(position, &listings) {
       case .failure(let error):
         // Its file may exist: it is neither lost nor new.
         unresolved.append(position)
         failed(error)
-      case .success(let file?):
-        guard byKey[file.key] == nil else { continue }
-        let size = (try? file.file.status())?.size ?? 0
-        if position.offset <= size {
-          file.seek(to: position.offset)
+      case .success(let file):
+        if let file, byKey[file.key] != nil { continue }
+        let size = file.flatMap { try? $0.file.status().size } ?? 0
+        let isWhole = file != nil && position.offset <= size
+        if isWhole {
+          file?.seek(to: position.offset)
+        } else if let copy = findCopy(of: position, &listings) {
+          copy.seek(to: position.offset)
+          notice(.copied(position, copy.position))
+          goOn(copy)
+          resumed.append((copy, position.path))
         } else {
           notice(.lost(position))
         }
-        // The order of the positions is the reading order.
-        file.order = nextOrder
-        nextOrder += 1
-        add(file)
+        guard let file else { continue }
+        goOn(file)
         resumed.append((file, position.path))
-      case .success(nil): notice(.lost(position))
       }
     }
-    for (file, path) in resumed { addSuccessors(of: file, path) }
+    for (file, path) in resumed { addSuccessors(of: file, path, &listings) }
+  }
+
+  /// Adds a file that has a position. The order of the positions is the reading order.
+  private func goOn(_ file: FollowedFile) {
+    file.order = nextOrder
+    nextOrder += 1
+    add(file)
   }
 
   /// The file of the position: under its name, or under another one in the same directory; nil: it is gone.
-  private func find(_ position: FilePosition) -> Result<FollowedFile?, PosixError> {
+  private func find(
+    _ position: FilePosition, _ listings: inout DirectoryListings
+  ) -> Result<FollowedFile?, PosixError> {
     do throws(PosixError) {
       if let file = try openIfPresent(position.path), file.isSame(as: position) { return .success(file) }
       let (directory, _) = splitPath(position.path)
-      // Tests replace the listing of directories.
-      _ = try options.list(directory)
-      for (name, inode) in try directoryEntries(directory) where inode == position.inode {
+      for name in try listings[directory].names(of: position.inode) {
         if let file = try openIfPresent(Glob.join(directory, name)), file.isSame(as: position) { return .success(file) }
       }
       return .success(nil)
     } catch {
       return Self.isAbsence(error) ? .success(nil) : .failure(error)
+    }
+  }
+
+  /// The copy of a file that was truncated since the position was noted: younger than that, with the same name plus a
+  /// suffix, starting with the same bytes, and at least as long as the file had been.
+  private func findCopy(of position: FilePosition, _ listings: inout DirectoryListings) -> FollowedFile? {
+    guard options.savedAt > 0, position.fingerprintBytes > 0, position.offset > 0 else { return nil }
+    // The clock of births lags by some milliseconds.
+    let earliest = options.savedAt &- 1_000_000_000
+    return siblings(of: position.path, &listings).first { copy in
+      copy.born >= earliest && copy.key.inode != position.inode && byKey[copy.key] == nil
+        && copy.startsAs(position) && ((try? copy.file.status().size) ?? 0) >= position.offset
     }
   }
 
@@ -484,22 +514,24 @@ final class FollowerWork: @unchecked Sendable {
 
   /// Adds files that took the name of `file` and were renamed in turn while the follower was not running: younger, with
   /// the same name plus a suffix, not compressed.
-  private func addSuccessors(of file: FollowedFile, _ path: String) {
+  private func addSuccessors(of file: FollowedFile, _ path: String, _ listings: inout DirectoryListings) {
     guard file.path != path, file.born != 0 else { return }
-    let (directory, base) = splitPath(path)
-    let endings = [".gz", ".xz", ".bz2", ".zst"]
     var found: [FollowedFile] = []
-    for (name, _) in (try? directoryEntries(directory)) ?? [] {
-      guard name.hasPrefix(base + ".") || name.hasPrefix(base + "-"),
-        !endings.contains(where: { name.hasSuffix($0) })
-      else { continue }
-      let path = Glob.join(directory, name)
-      guard !options.paths.contains(where: { Glob.matches($0, path) }), let other = open(path),
-        other.born > file.born, byKey[other.key] == nil
-      else { continue }
+    for other in siblings(of: path, &listings) where other.born > file.born && byKey[other.key] == nil {
+      if options.paths.contains(where: { Glob.matches($0, other.path) }) { continue }
       if !found.contains(where: { $0.key == other.key }) { found.append(other) }
     }
     for file in Self.oldestFirst(found) { add(file) }
+  }
+
+  /// The files beside that of the path with the same name plus a suffix, not compressed.
+  private func siblings(of path: String, _ listings: inout DirectoryListings) -> [FollowedFile] {
+    let (directory, base) = splitPath(path)
+    let endings = [".gz", ".xz", ".bz2", ".zst"]
+    let names = (try? listings[directory].names(with: [base + ".", base + "-"])) ?? []
+    return names.compactMap { name in
+      endings.contains { name.hasSuffix($0) } ? nil : open(Glob.join(directory, name))
+    }
   }
 
   /// Sorts by birth. The clock of births ticks every few milliseconds, so for equal times the higher number at the end
@@ -588,6 +620,55 @@ final class FollowerWork: @unchecked Sendable {
     if finishedOrder.count > Self.maxFinished {
       for key in finishedOrder.prefix(Self.maxFinished / 2) { finished[key] = nil }
       finishedOrder.removeFirst(Self.maxFinished / 2)
+    }
+  }
+}
+
+/// What directories hold, listed once each.
+private struct DirectoryListings {
+  struct Listing {
+    private var byInode: [UInt64: [String]] = [:]
+    /// In the order of their bytes.
+    private var names: [String] = []
+
+    init(_ entries: [(name: String, inode: UInt64)]) {
+      for (name, inode) in entries { byInode[inode, default: []].append(name) }
+      names = entries.map(\.name).sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }
+    }
+
+    func names(of inode: UInt64) -> [String] { byInode[inode] ?? [] }
+
+    /// Those that start with one of the prefixes.
+    func names(with prefixes: [String]) -> [String] {
+      prefixes.flatMap { prefix in
+        var (first, end) = (0, names.count)
+        while first < end {
+          let middle = (first + end) / 2
+          if names[middle].utf8.lexicographicallyPrecedes(prefix.utf8) { first = middle + 1 } else { end = middle }
+        }
+        return names[first...].prefix { $0.utf8.starts(with: prefix.utf8) }
+      }
+    }
+  }
+
+  private let list: Glob.Lister
+  private var known: [String: Result<Listing, PosixError>] = [:]
+
+  init(_ list: @escaping Glob.Lister) { self.list = list }
+
+  subscript(directory: String) -> Listing {
+    mutating get throws(PosixError) {
+      if let listing = known[directory] { return try listing.get() }
+      let listing: Result<Listing, PosixError>
+      do throws(PosixError) {
+        // Tests replace the listing of directories.
+        _ = try list(directory)
+        listing = .success(Listing(try directoryEntries(directory)))
+      } catch {
+        listing = .failure(error)
+      }
+      known[directory] = listing
+      return try listing.get()
     }
   }
 }

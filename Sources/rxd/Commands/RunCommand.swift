@@ -76,6 +76,12 @@ struct RunSettings {
     Signals.endAtOnce()
     var noCore = rlimit(rlim_cur: 0, rlim_max: 0)
     setrlimit(__rlimit_resource_t(RLIMIT_CORE.rawValue), &noCore)
+    // A followed file and a connection need a descriptor each; the usual limit of 1,024 is for programs that call `select`.
+    var files = rlimit()
+    if getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &files) == 0, files.rlim_cur < files.rlim_max {
+      files.rlim_cur = files.rlim_max
+      setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &files)
+    }
 
     let limit = try setting(gracefulShutdownLimitSecs, "RXD_GRACEFUL_SHUTDOWN_LIMIT_SECS") ?? 60
     guard (0...86_400).contains(limit) else {

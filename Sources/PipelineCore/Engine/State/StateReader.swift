@@ -68,6 +68,9 @@ public struct StateReader {
     return try read()
   }
 
+  /// How long ago the state was saved.
+  public var elapsed: TimeSpan { context.elapsed }
+
   // MARK: Building blocks
 
   /// The moment that relative times count from.

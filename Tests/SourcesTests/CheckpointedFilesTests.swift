@@ -1,0 +1,297 @@
+import Foundation
+import Glibc
+import PipelineCore
+import PipelineHost
+import PipelineTestSupport
+import Synchronization
+import Testing
+
+/// A pipeline is lost behind a checkpoint, and whatever happens to its files meanwhile: the next one sends what came after the
+/// checkpoint, all of it and nothing else.
+@Suite struct CheckpointedFilesTests {
+  let scratch = Scratch()
+
+  private func yaml(_ file: String) -> String {
+    """
+    sources: { input: { file: \(file) } }
+    sinks: { out: { from: input, chain: [ { map: event } ], probe: {} } }
+    """
+  }
+
+  /// The state at this moment, once it is acknowledged. Then the pipeline is lost.
+  private func lose(_ pipeline: RealPipeline) throws -> [UInt8] {
+    let found = Mutex<Execution.Checkpoint?>(nil)
+    let ring = pipeline.ring
+    pipeline.inTurn { pipeline in
+      _ = pipeline.execution.checkpoint { outcome in
+        found.withLock { $0 = outcome }
+        ring()
+      }
+    }
+    pipeline.run { found.withLock { $0 } != nil }
+    pipeline.inTurn { $0.execution.cancel() }
+    pipeline.run { pipeline.execution.outcome != nil }
+    guard case .acknowledged(let state) = found.withLock({ $0 }) else { throw Lost() }
+    return state
+  }
+  private struct Lost: Error {}
+
+  /// Reads what is there, `seen` events, and is lost.
+  private func lose(_ file: String, behind seen: [String]) throws -> [UInt8] {
+    let first = try RealPipeline(yaml(file))
+    first.run { first.events.count >= seen.count }
+    #expect(first.events == seen)
+    return try lose(first)
+  }
+
+  /// Goes on; another event, of a file that comes last, shows that nothing else is to come.
+  private func goOn(_ file: String, _ state: [UInt8], until count: Int) throws -> RealPipeline {
+    let second = try RealPipeline(yaml(file), restoring: state)
+    #expect(second.execution.refusals.map(\.message) == [])
+    second.run { second.events.count >= count }
+    scratch.append("end\n", to: "zz.log")
+    second.run { second.events.count >= count + 1 }
+    #expect(second.events.last == "\"end\"")
+    return second
+  }
+
+  private func expect(_ lines: [String], _ file: String, _ state: [UInt8]) throws {
+    let second = try goOn(file, state, until: lines.count)
+    #expect(second.events.dropLast() == lines.map { "\"\($0)\"" }[...])
+  }
+
+  private var logs: String { "{ path: ['\(scratch("a.log"))', '\(scratch("zz.log"))'], follow: true }" }
+
+  private func move(_ name: String, to other: String) { #expect(rename(scratch(name), scratch(other)) == 0) }
+
+  // MARK: Decoding
+
+  @Test func theHeaderOfATable() throws {
+    scratch.append("name,n\nann,1\nbo", to: "a.csv")
+    let file = "{ path: '\(scratch("a.csv"))', follow: true, decode: csv }"
+    let state = try lose(file, behind: [#"{"name":"ann","n":"1"}"#])
+    scratch.append("b,2\n", to: "a.csv")
+    let second = try RealPipeline(yaml(file), restoring: state)
+    second.run { second.events.count >= 1 }
+    #expect(second.events == [#"{"name":"bob","n":"2"}"#])
+  }
+
+  /// The header has been read, and no row.
+  @Test func aHeaderWithoutRows() throws {
+    scratch.append("name,n\n", to: "a.csv")
+    let file = "{ path: '\(scratch("a.csv"))', follow: true, decode: csv }"
+    let first = try RealPipeline(yaml(file))
+    first.run { first.execution.hasBegun }
+    let state = try lose(first)
+    scratch.append("ann,1\n", to: "a.csv")
+    let second = try RealPipeline(yaml(file), restoring: state)
+    second.run { second.events.count >= 1 }
+    #expect(second.events == [#"{"name":"ann","n":"1"}"#])
+  }
+
+  @Test func aPartOfALine() throws {
+    scratch.append("1\n2", to: "a.log")
+    let state = try lose(logs, behind: ["\"1\""])
+    scratch.append("2\n3\n", to: "a.log")
+    try expect(["22", "3"], logs, state)
+  }
+
+  /// A line that is longer than allowed and not at its end yet.
+  @Test(arguments: ["cut", "drop", "reject"]) func aPartOfALongLine(_ policy: String) throws {
+    let file = """
+      { path: ['\(scratch("a.log"))', '\(scratch("zz.log"))'], follow: true, maxLine: 16B, whenTooLong: \(policy) }
+      """
+    scratch.append("1\nabcdefghijklmnopqrstuvwxyz", to: "a.log")
+    let state = try lose(file, behind: ["\"1\""])
+    scratch.append("0123456789\n2\n", to: "a.log")
+    let wanted = policy == "cut" ? ["abcdefghijklmnop", "2"] : ["2"]
+    let second = try goOn(file, state, until: wanted.count)
+    #expect(second.events.dropLast() == wanted.map { "\"\($0)\"" }[...])
+    #expect(second.deadLetters.count == (policy == "reject" ? 1 : 0))
+  }
+
+  /// Files that are read once, lost at random moments again and again, with lines that are too long among them.
+  @Test(arguments: ["cut", "drop", "reject"], 0..<6 as Range<UInt64>)
+  func filesThatAreReadOnce(_ policy: String, _ seed: UInt64) throws {
+    var random = SplitMix(seed)
+    var wanted: [String] = []
+    for name in ["a", "b", "c"] {
+      for number in 0..<200 {
+        let isLong = random.below(8) == 0
+        let line = "\(name)\(number)" + (isLong ? String(repeating: "x", count: 20 + random.below(300)) : "")
+        scratch.append(line + "\n", to: name)
+        if !isLong { wanted.append("\"\(line)\"") } else if policy == "cut" { wanted.append("\"\(line.prefix(16))\"") }
+      }
+    }
+    let text = yaml("{ path: '\(scratch("?"))', maxLine: 16B, whenTooLong: \(policy) }")
+    var state: [UInt8]?
+    var seen: [String] = []
+    for _ in 0..<5 {
+      let pipeline = try RealPipeline(text, restoring: state) {
+        $0.reading.blockBytes = 64
+        $0.reading.startsAllThreads = true
+        $0.executor.limits.events = 1 + random.below(5)
+      }
+      let count = 1 + random.below(100)
+      pipeline.run { pipeline.events.count >= count || pipeline.outcome != nil }
+      if pipeline.outcome != nil { break }
+      // Turns go on between the checkpoint and the loss; what they send comes again.
+      let at = Mutex(0)
+      nonisolated(unsafe) let running = pipeline
+      pipeline.inTurn { _ in at.withLock { $0 = running.events.count } }
+      state = try lose(pipeline)
+      let sure = at.withLock { $0 }
+      seen += pipeline.events.prefix(sure)
+      #expect(seen == Array(wanted.prefix(seen.count)))
+    }
+    let last = try RealPipeline(text, restoring: state)
+    last.runToEnd()
+    #expect(seen + last.events == wanted, "seed \(seed)")
+  }
+
+  // MARK: Rotation
+
+  @Test func rotatedMeanwhile() throws {
+    scratch.append("1\n", to: "a.log")
+    let state = try lose(logs, behind: ["\"1\""])
+    scratch.append("2\n", to: "a.log")
+    move("a.log", to: "a.log.1")
+    scratch.append("3\n", to: "a.log")
+    try expect(["2", "3"], logs, state)
+  }
+
+  @Test func rotatedSeveralTimesMeanwhile() throws {
+    scratch.append("1\n", to: "a.log")
+    let state = try lose(logs, behind: ["\"1\""])
+    scratch.append("2\n", to: "a.log")
+    move("a.log", to: "a.log.1")
+    scratch.append("3\n", to: "a.log")
+    // Births are told apart by a clock of the file system that ticks every few milliseconds.
+    move("a.log.1", to: "a.log.2")
+    move("a.log", to: "a.log.1")
+    scratch.append("4\n", to: "a.log")
+    try expect(["2", "3", "4"], logs, state)
+  }
+
+  /// It was being read to its end when the pipeline was lost.
+  @Test func rotatedBefore() throws {
+    scratch.append("1\n", to: "a.log")
+    let first = try RealPipeline(yaml(logs))
+    first.run { first.events.count == 1 }
+    move("a.log", to: "a.log.1")
+    scratch.append("2\n", to: "a.log")
+    first.run { first.events.count == 2 }
+    let state = try lose(first)
+    // The program that writes has not reopened it yet.
+    scratch.append("3\n", to: "a.log.1")
+    try expect(["3"], logs, state)
+  }
+
+  /// Compressed by rotation, a file cannot be read to its end.
+  @Test func compressedMeanwhile() throws {
+    scratch.append("1\n", to: "a.log")
+    let state = try lose(logs, behind: ["\"1\""])
+    unlink(scratch("a.log"))
+    scratch.append([0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 3], to: "a.log.1.gz")
+    scratch.append("3\n", to: "a.log")
+    let second = try goOn(logs, state, until: 1)
+    #expect(second.events == ["\"3\"", "\"end\""])
+    #expect(second.log.contains { $0.hasPrefix("warning") && $0.contains("removed or truncated") })
+  }
+
+  /// The copy has what was not read before the truncation; the file is shorter now, or longer.
+  @Test(arguments: [["9"], ["9", "10", "11", "12", "13"]]) func copiedAndTruncatedMeanwhile(_ new: [String]) throws {
+    scratch.append("1\n2\n3\n", to: "a.log")
+    let state = try lose(logs, behind: ["\"1\"", "\"2\"", "\"3\""])
+    scratch.append("4\n", to: "a.log")
+    scratch.append(scratch.read("a.log"), to: "a.log.1")
+    truncate(scratch("a.log"), 0)
+    scratch.append(new.map { $0 + "\n" }.joined(), to: "a.log")
+    try expect(["4"] + new, logs, state)
+  }
+
+  /// Truncated without a copy, what had not been read is lost, and what is new is read.
+  @Test(arguments: [["9"], ["9", "10", "11", "12", "13"]]) func truncatedMeanwhile(_ new: [String]) throws {
+    scratch.append("1\n2\n3\n", to: "a.log")
+    let state = try lose(logs, behind: ["\"1\"", "\"2\"", "\"3\""])
+    truncate(scratch("a.log"), 0)
+    scratch.append(new.map { $0 + "\n" }.joined(), to: "a.log")
+    try expect(new, logs, state)
+  }
+
+  /// The header of the copy is that of the file; the file has a new one.
+  @Test func aTableThatWasCopiedAndTruncated() throws {
+    let file = "{ path: '\(scratch("a.csv"))', follow: true, decode: csv }"
+    scratch.append("name\nann\n", to: "a.csv")
+    let state = try lose(file, behind: [#"{"name":"ann"}"#])
+    scratch.append("bob\n", to: "a.csv")
+    scratch.append(scratch.read("a.csv"), to: "a.csv.1")
+    truncate(scratch("a.csv"), 0)
+    scratch.append("n\n1\n", to: "a.csv")
+    let second = try RealPipeline(yaml(file), restoring: state)
+    second.run { second.events.count >= 2 }
+    #expect(second.events == [#"{"name":"bob"}"#, #"{"n":"1"}"#])
+  }
+
+  // MARK: Other files under the same name
+
+  @Test func removedMeanwhile() throws {
+    scratch.append("1\n", to: "a.log")
+    let state = try lose(logs, behind: ["\"1\""])
+    unlink(scratch("a.log"))
+    try expect([], logs, state)
+  }
+
+  /// The new file begins with the same bytes, and may have the inode of the old one.
+  @Test func madeAnewMeanwhile() throws {
+    for round in 0..<20 {
+      scratch.append("1\n", to: "a.log")
+      let state = try lose(logs, behind: ["\"1\""])
+      unlink(scratch("a.log"))
+      scratch.append("1\n\(round)\n", to: "a.log")
+      try expect(["1", "\(round)"], logs, state)
+      unlink(scratch("a.log"))
+      unlink(scratch("zz.log"))
+    }
+  }
+
+  /// A file that is read once and was replaced is read from its start; one that was renamed, from where reading ended.
+  @Test(arguments: [true, false]) func aFileReadOnceThatIsAnotherOne(_ isRenamed: Bool) throws {
+    scratch.append((0..<200).map { "\($0)\n" }.joined(), to: "a")
+    let text = yaml("'\(scratch("a"))'")
+    let first = try RealPipeline(text) { $0.reading.blockBytes = 64 }
+    first.run { first.events.count >= 20 }
+    let state = try lose(first)
+    if isRenamed { move("a", to: "b") } else { unlink(scratch("a")) }
+    // Often it has the same inode.
+    scratch.append((0..<300).map { "\($0)\n" }.joined(), to: "a")
+    let second = try RealPipeline(text, restoring: state)
+    second.runToEnd()
+    let begin = try #require(second.events.first.flatMap { Int($0.dropFirst().dropLast()) })
+    #expect(second.events.count == (isRenamed ? 200 - begin : 300))
+    #expect(begin == 0 || isRenamed)
+  }
+
+  // MARK: Many files
+
+  /// Half of ten thousand files are rotated while nobody looks.
+  @Test(.timeLimit(.minutes(5))) func tenThousandFiles() throws {
+    var limit = rlimit()
+    getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+    let count = min(10_000, (Int(clamping: limit.rlim_cur) - 500) / 2)
+    for number in 0..<count { scratch.append("\(number)\n", to: "\(number).log") }
+    let file = "{ path: '\(scratch("*.log"))', follow: true }"
+    let first = try RealPipeline(yaml(file))
+    first.run { first.counters.received == UInt64(count) }
+    let state = try lose(first)
+    for number in stride(from: 0, to: count, by: 2) {
+      scratch.append("\(number)\n", to: "\(number).log")
+      move("\(number).log", to: "\(number).log.1")
+      scratch.append("\(number + count)\n", to: "\(number).log")
+    }
+    let second = try RealPipeline(yaml(file), restoring: state)
+    second.run { second.counters.received == UInt64(count) }
+    let wanted = stride(from: 0, to: count, by: 2).flatMap { ["\"\($0)\"", "\"\($0 + count)\""] }
+    #expect(second.events.sorted() == wanted.sorted())
+  }
+}
