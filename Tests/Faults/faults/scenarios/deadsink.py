@@ -11,7 +11,7 @@ MIB = 1 << 20
 
 def run(options):
     """Sends as fast as rxd takes it, while the sink refuses connections."""
-    seconds = options.seconds or (8 if options.quick else 600)
+    seconds = options.seconds or (4 if options.quick else 600)
     for case, source in CASES.items():
         if not options.wants(case):
             continue

@@ -18,7 +18,7 @@ def run(options):
     """Makes a store with events that wait, and starts rxd with damaged copies of it."""
     for case in CASES:
         if options.wants(case):
-            yield mutate(options, case, options.rounds or (25 if options.quick else 5_000))
+            yield mutate(options, case, options.rounds or (12 if options.quick else 5_000))
 
 
 def mutate(options, case, rounds):
