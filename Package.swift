@@ -35,6 +35,7 @@ let package = Package(
     .target(name: "CDigest", path: "Sources/CDigest"),
     .target(name: "CCompress", path: "Sources/CCompress"),
     .target(name: "CEdit", path: "Sources/CEdit"),
+    .target(name: "CSQLite", path: "Sources/CSQLite"),
 
     .target(name: "CLinux", path: "Sources/CLinux"),
 
@@ -50,6 +51,8 @@ let package = Package(
         .product(name: "NIOCore", package: "swift-nio"),
         .product(name: "NIOPosix", package: "swift-nio"),
       ]),
+    // What a pipeline keeps between runs of the process, on SQLite.
+    .target(name: "Storage", dependencies: ["PipelineCore", "Transport", "CSQLite", "CDigest"]),
     .target(name: "Sources_", dependencies: ["PipelineCore", "Transport"]),
     .target(
       name: "Sinks",
@@ -63,7 +66,7 @@ let package = Package(
     .executableTarget(
       name: "rxd",
       dependencies: [
-        "PipelineCore", "PipelineRuntime", "Sources_", "Sinks", "Transport", "CEdit", "CLinux",
+        "PipelineCore", "PipelineRuntime", "Sources_", "Sinks", "Storage", "Transport", "CEdit", "CLinux",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
         .product(name: "Logging", package: "swift-log"),
       ],
@@ -112,6 +115,7 @@ let package = Package(
       name: "PipelineRuntimeTests", dependencies: ["PipelineCore", "PipelineHost", "PipelineRuntime"]),
     // Runs the built binary; the dependency is there so that it is built.
     .testTarget(name: "RxdTests", dependencies: ["rxd", "CLinux", "PipelineHost"]),
+    .testTarget(name: "StorageTests", dependencies: ["PipelineHost", "PipelineTestSupport", "Storage"]),
     .testTarget(name: "SourcesTests", dependencies: ["PipelineHost", "PipelineTestSupport", "Sources_", "rxd"]),
     .testTarget(name: "SinksTests", dependencies: ["CInflate", "PipelineHost", "PipelineTestSupport", "Sinks", "rxd"]),
     .target(name: "CHang", path: "Tests/CHang"),

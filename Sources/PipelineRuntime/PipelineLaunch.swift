@@ -20,6 +20,7 @@ package final class PipelineLaunch: @unchecked Sendable {
   private let execution: Execution
   private var state: [UInt8]?
   private let countsSteps: Bool
+  private let commits: Bool
   /// What the steps have done, if that was asked for: behind the last report.
   package private(set) var statistics: PipelineStatistics?
 
@@ -27,17 +28,20 @@ package final class PipelineLaunch: @unchecked Sendable {
   ///   - state: what an earlier run has left, to go on from.
   ///   - isRestarted: whether another run follows a failure.
   ///   - countsSteps: whether ``statistics`` are asked for.
+  ///   - delivery: how its state is kept; nil: nothing is.
   package init(
     _ plan: Plan, loop: Loop, services: Services, restoring state: [UInt8]? = nil, isRestarted: Bool = false,
-    countsSteps: Bool = false
+    countsSteps: Bool = false, delivery: DeliveryOptions? = nil
   ) {
     self.plan = plan
+    commits = delivery != nil
     self.countsSteps = countsSteps
     self.loop = loop
     self.state = state
     executor = Executor(clock: SystemClock.shared)
     execution = Execution(plan: plan, executor: executor, services: services)
     execution.keepsStateOnFailure = isRestarted
+    if let delivery { execution.commit(with: delivery) }
   }
 
   /// `report` is called on the loop's thread: `launched` at most once, then one of the others once.
@@ -46,16 +50,25 @@ package final class PipelineLaunch: @unchecked Sendable {
     executor.post { [self] in
       if execution.outcome != nil { return }
       execution.launch(restoring: state.take()) { [unowned self] outcome in
-        count()
-        if outcome == .completed, let state = execution.savedState {
-          report(.suspended(state: state, execution.counters))
-        } else {
-          report(.ended(outcome, execution.counters, state: execution.savedState))
+        whenCommitted { [unowned self] in
+          if outcome == .completed, let state = execution.savedState {
+            report(.suspended(state: state, execution.counters))
+          } else {
+            report(.ended(outcome, execution.counters, state: execution.savedState))
+          }
         }
       }
       if execution.outcome == nil { report(.launched) }
       for refusal in execution.refusals { execution.services.log(.warning, plan.name, refusal.line) }
     }
+  }
+
+  /// Calls `report` in this turn or, where state is kept, in one after the last commit.
+  private func whenCommitted(_ report: @escaping @Sendable () -> Void) {
+    count()
+    guard commits else { return report() }
+    let executor = executor
+    execution.finishCommits { executor.post(report) }
   }
 
   private func count() { if countsSteps { statistics = execution.statistics } }
@@ -88,8 +101,7 @@ package final class PipelineLaunch: @unchecked Sendable {
     executor.post { [self] in
       guard execution.outcome == nil else { return }
       execution.cancel()
-      count()
-      report(.cancelled(execution.counters, state: execution.savedState))
+      whenCommitted { [unowned self] in report(.cancelled(execution.counters, state: execution.savedState)) }
     }
   }
 

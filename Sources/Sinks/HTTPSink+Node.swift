@@ -83,7 +83,7 @@ extension HTTPSink {
       case .success(let bytes):
         let receipt = take(1, joining: receipt)
         self.receipt = receipt
-        queue.append(Item(body: bytes, event: OwnedEvent(event), receipt: receipt))
+        queue.append(Item(body: bytes, event: OwnedEvent(event), receipt: receipt, id: deliveryID))
         updatePressure()
       }
     }
@@ -94,10 +94,10 @@ extension HTTPSink {
       let (count, bytes) = (queue.count, queue.bytes)
       if !isInputPaused, count > parameters.queue || bytes > Self.largestQueue {
         isInputPaused = true
-        executor.pauseInput(.output)
+        pauseInput()
       } else if isInputPaused, count <= parameters.queue / 2, bytes <= Self.largestQueue / 2 {
         isInputPaused = false
-        executor.resumeInput(.output)
+        resumeInput()
       }
     }
 
@@ -120,18 +120,29 @@ extension HTTPSink {
       isBatchDue = false
       unset(&flush)
       defer { updatePressure() }
-      return queue.makeRequest(key: newKey())
+      return queue.makeRequest(key: newKey)
     }
 
-    /// A hexadecimal number of 128 bits.
-    private func newKey() -> String {
+    /// A hexadecimal number of 128 bits: of the names of the events or, where they have none, random.
+    private func newKey(_ items: [Item]) -> String {
       let digits = Array("0123456789abcdef".utf8)
       var text: [UInt8] = []
-      for _ in 0..<2 {
-        let number = execution.services.random()
+      for number in Self.names(items) ?? [execution.services.random(), execution.services.random()] {
         for shift in stride(from: 60, through: 0, by: -4) { text.append(digits[Int(number >> UInt64(shift) & 15)]) }
       }
       return String(decoding: text, as: UTF8.self)
+    }
+
+    /// The store of the events, and a number that only a request of the same events has.
+    private static func names(_ items: [Item]) -> [UInt64]? {
+      guard let store = items.first?.id?.store else { return nil }
+      var print = Fingerprint()
+      for item in items {
+        guard let id = item.id else { return nil }
+        print.add(UInt64(bitPattern: id.row))
+        print.add(UInt64(id.index))
+      }
+      return [store, print.value]
     }
 
     private func begin(_ request: Request) {
@@ -410,7 +421,7 @@ extension HTTPSink {
       exchanges = [:]
       if isInputPaused {
         isInputPaused = false
-        executor.resumeInput(.output)
+        resumeInput()
       }
       return left
     }

@@ -8,6 +8,8 @@ extension HTTPSink {
     var event: OwnedEvent
     /// The receipt on which the sink took it.
     var receipt: Receipt
+    /// What it is called whenever it is sent again, also after a restart; nil: it has no such name.
+    var id: DeliveryID?
   }
 
   /// Events of one request, from when they leave the queue until the server has answered for them.
@@ -15,7 +17,8 @@ extension HTTPSink {
     /// The number of its first event among all events of the sink, from 0. No two requests share an event.
     let place: Int
     let items: [Item]
-    /// 32 hexadecimal digits, the same in each attempt.
+    /// 32 hexadecimal digits, the same in each attempt. Where its events have names, the same whenever the same events are sent in
+    /// one request.
     let key: String
     /// The number of attempts.
     var attempts = 0
@@ -82,7 +85,7 @@ extension HTTPSink {
     }
 
     /// Makes a request of the oldest events; there must be at least one.
-    mutating func makeRequest(key: String) -> Request {
+    mutating func makeRequest(key: ([Item]) -> String) -> Request {
       var items: [Item] = []
       var size = 0
       while items.count < largest, let first = events.first {
@@ -92,14 +95,15 @@ extension HTTPSink {
       }
       bytes -= size
       defer { place += items.count }
-      return Request(place: place, items: items, key: key)
+      return Request(place: place, items: items, key: key(items))
     }
 
     /// Replaces a request of two or more events by its halves.
-    mutating func halve(_ request: Request, key: () -> String) {
+    mutating func halve(_ request: Request, key: ([Item]) -> String) {
       let middle = request.items.count / 2
-      insert(Request(place: request.place, items: Array(request.items[..<middle]), key: key()))
-      insert(Request(place: request.place + middle, items: Array(request.items[middle...]), key: key()))
+      for part in [request.items[..<middle], request.items[middle...]] {
+        insert(Request(place: request.place + part.startIndex, items: Array(part), key: key(Array(part))))
+      }
     }
 
     /// The server does not accept this many events in a request.

@@ -2,7 +2,7 @@ import PipelineCore
 
 extension HTTPSink.Queue {
   /// Writes the requests to be repeated, those under way (`others`), and the events after them.
-  func save(to state: inout StateWriter, beside others: [HTTPSink.Request], newKey: () -> String) {
+  func save(to state: inout StateWriter, beside others: [HTTPSink.Request], newKey: ([HTTPSink.Item]) -> String) {
     let all = (others + requests).sorted { $0.place < $1.place }
     let kept = all.compactMap { $0.kept(newKey) }
     state.write(each: kept) { state, request in
@@ -32,9 +32,9 @@ extension HTTPSink.Queue {
 extension HTTPSink.Request {
   /// The request without events with an acknowledgement, whose source is notified of their failure; nil if no other is
   /// left.
-  fileprivate func kept(_ newKey: () -> String) -> Self? {
+  fileprivate func kept(_ newKey: ([HTTPSink.Item]) -> String) -> Self? {
     let left = items.filter { !$0.receipt.notifiesSender }
     if left.count == items.count { return self }
-    return left.isEmpty ? nil : HTTPSink.Request(place: place, items: left, key: newKey(), attempts: attempts)
+    return left.isEmpty ? nil : HTTPSink.Request(place: place, items: left, key: newKey(left), attempts: attempts)
   }
 }

@@ -111,11 +111,26 @@ public struct Reply: SinkComponent {
         target.reply(status: 500, headers: [], body: [])
         return
       }
-      if target.reply(status: status, headers: headers, body: Array(buffer.bytes)) {
-        delivered()
-      } else {
-        reject(event, "the request has already been answered, or its client has disconnected")
+      let body = Array(buffer.bytes)
+      guard execution.answersAfterCommits else {
+        if target.reply(status: status, headers: headers, body: body) { delivered() } else { reject(event, Self.late) }
+        return
+      }
+      // What the client is promised must be on the disk.
+      let receipt = take(1)
+      let event = OwnedEvent(event)
+      execution.whenCommitted { [weak self, headers] in
+        let isFirst = target.reply(status: status, headers: headers, body: body)
+        guard let self else { return }
+        if isFirst {
+          receipt.acknowledge(1)
+          countSent(1)
+        } else {
+          reject(event.event, Self.late, on: receipt)
+        }
       }
     }
+
+    private static let late = "the request has already been answered, or its client has disconnected"
   }
 }

@@ -194,7 +194,7 @@ class StreamSink: RunningSink {
   private func holdBack(_ writer: FileWriter) {
     if !isInputPaused, writer.queuedBytes > options.queueBytes / 2 {
       isInputPaused = true
-      executor.pauseInput(.output)
+      pauseInput()
       let executor = executor
       let node = Weak(self)
       writer.whenRoom { executor.post { node.object?.hasRoom() } }
@@ -243,7 +243,7 @@ class StreamSink: RunningSink {
       if isUnread { receipt.dropAll(reason) } else { receipt.acknowledgeAll(.failed(reason)) }
     }
     forgetBuffered()
-    guard left > 0, !isUnread else { return }
+    guard left > 0, !isUnread, !isRepeatedLater else { return }
     countUndelivered(left)
     log(.warning, "\(left) event\(left == 1 ? " was" : "s were") taken but not delivered: \(reason)")
   }
@@ -307,7 +307,7 @@ class StreamSink: RunningSink {
   private func hasRoom() {
     guard isInputPaused else { return }
     isInputPaused = false
-    executor.resumeInput(.output)
+    resumeInput()
   }
 
   private func failed(_ error: PosixError) {

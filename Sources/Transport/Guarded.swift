@@ -1,12 +1,12 @@
 import Glibc
 
 /// A value behind a lock, with a way to wait for changes. Waits use the monotonic clock.
-final class Guarded<Value>: @unchecked Sendable {
+package final class Guarded<Value>: @unchecked Sendable {
   private let value: UnsafeMutablePointer<Value>
   private let lock: UnsafeMutablePointer<pthread_mutex_t>
   private let changed: UnsafeMutablePointer<pthread_cond_t>
 
-  init(_ initial: consuming Value) {
+  package init(_ initial: consuming Value) {
     value = .allocate(capacity: 1)
     value.initialize(to: initial)
     lock = .allocate(capacity: 1)
@@ -28,7 +28,7 @@ final class Guarded<Value>: @unchecked Sendable {
     value.deallocate()
   }
 
-  func withLock<Result>(_ body: (inout Value) -> Result) -> Result {
+  package func withLock<Result>(_ body: (inout Value) -> Result) -> Result {
     pthread_mutex_lock(lock)
     defer { pthread_mutex_unlock(lock) }
     return body(&value.pointee)
@@ -37,7 +37,7 @@ final class Guarded<Value>: @unchecked Sendable {
   /// Calls `attempt`, and again after each `notify`, until it returns a value.
   /// - Parameter deadline: On the monotonic clock, in nanoseconds; nil waits for ever.
   /// - Returns: The result of `attempt`; nil if the deadline passed first.
-  func wait<Result>(until deadline: Int64?, _ attempt: (inout Value) -> Result?) -> Result? {
+  package func wait<Result>(until deadline: Int64?, _ attempt: (inout Value) -> Result?) -> Result? {
     pthread_mutex_lock(lock)
     defer { pthread_mutex_unlock(lock) }
     while true {
@@ -54,7 +54,7 @@ final class Guarded<Value>: @unchecked Sendable {
   }
 
   /// Wakes all waiters after a change.
-  func notify() { pthread_cond_broadcast(changed) }
+  package func notify() { pthread_cond_broadcast(changed) }
 }
 
 /// Nanoseconds on the monotonic clock.

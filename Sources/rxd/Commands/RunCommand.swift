@@ -30,8 +30,9 @@ struct Run: ParsableCommand {
     name: .customLong("state-dir"),
     help: ArgumentHelp(
       """
-      The state directory, used by this process only. It stores dead letters: rejected events without a reader. \
-      Without a state directory they are printed to standard error. (RXD_STATE_DIR, STATE_DIRECTORY)
+      The state directory, used by this process only. It keeps what pipelines must not lose when the process ends: \
+      state, positions, events to deliver, and dead letters: rejected events without a reader. Without a state \
+      directory nothing is kept, and dead letters are printed to standard error. (RXD_STATE_DIR, STATE_DIRECTORY)
       """, valueName: "dir"), completion: .directory)
   var stateDirectory: String?
 
@@ -127,10 +128,11 @@ struct RunSettings {
       throw ExitStatus.failure
     }
     if options.isDaemon { rx_forbid_dumps() }
-    let deadLetters = try deadLetters(log)
+    let (deadLetters, stores) = try storage(log)
     let supervisor: Supervisor
     do throws(PosixError) {
-      supervisor = try Supervisor(options, log: log, deadLetters: deadLetters, signals: signals, notify: notify)
+      supervisor = try Supervisor(
+        options, log: log, deadLetters: deadLetters, stores: stores, signals: signals, notify: notify)
     } catch {
       Console.printError(error.message)
       throw ExitStatus.failure
@@ -147,11 +149,11 @@ struct RunSettings {
   }
 
   /// Opened before anything is read: without storage for dead letters nothing must start.
-  private func deadLetters(_ log: LogWriter) throws -> DeadLetters {
+  private func storage(_ log: LogWriter) throws -> (DeadLetters, Stores?) {
     do throws(StateDirectory.Refusal) {
-      var state: StateDirectory?
-      if let path = stateDirectoryPath { state = try StateDirectory(path) }
-      return try DeadLetters(state, log: log)
+      guard let path = stateDirectoryPath else { return (try DeadLetters(nil, log: log), nil) }
+      let state = try StateDirectory(path)
+      return (try DeadLetters(state, log: log), try Stores(state, log: log))
     } catch {
       switch error {
       case .unusable(let message):

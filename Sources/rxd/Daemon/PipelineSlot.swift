@@ -1,6 +1,7 @@
 import Logging
 import PipelineCore
 import PipelineRuntime
+import Storage
 
 /// One pipeline file of the process, through all its runs.
 final class PipelineSlot {
@@ -34,6 +35,8 @@ final class PipelineSlot {
   var next: Version?
   /// The state left by the previous run, until the next one has started from it.
   var saved: [UInt8]?
+  /// Where the state is kept; nil: nowhere, or it has not been opened.
+  var store: DiskStore?
   /// The version before a reload, in case the new version does not start.
   var previous: Version?
   /// The file is gone: the slot is removed after its run.

@@ -3,6 +3,7 @@ import Glibc
 import Logging
 import PipelineCore
 import PipelineRuntime
+import Storage
 import Synchronization
 import Transport
 
@@ -32,6 +33,7 @@ final class Supervisor {
   private let logger: Logger
   private let services: Services
   private let deadLetters: DeadLetters
+  private let stores: Stores?
   private let notify: Notify?
   private let signals: Signals
   private let wake: WakeEvent
@@ -64,8 +66,9 @@ final class Supervisor {
   }
 
   init(
-    _ options: Options, log: LogWriter, deadLetters: DeadLetters, signals: Signals, notify: Notify?
+    _ options: Options, log: LogWriter, deadLetters: DeadLetters, stores: Stores?, signals: Signals, notify: Notify?
   ) throws(PosixError) {
+    self.stores = stores
     self.options = options
     self.log = log
     self.deadLetters = deadLetters
@@ -174,7 +177,7 @@ final class Supervisor {
       case .suspended(let state, let counters):
         release(id, slot, run, counters)
         slot.saved = state
-        if isStopping || slot.isLeaving { flush(slot) } else { proceed(slot) }
+        if (isStopping || slot.isLeaving) && slot.store == nil { flush(slot) } else { proceed(slot) }
       case .cancelled(let counters, let state):
         release(id, slot, run, counters)
         if let state { slot.saved = state }
@@ -308,9 +311,17 @@ final class Supervisor {
     var services = services
     services.deadLetter = deadLetters.writer(slot.name)
     services.keepsDeadLetters = deadLetters.areKept
+    let delivery: DeliveryOptions?
+    do throws(StoreRefusal) {
+      delivery = try openStore(slot)
+    } catch {
+      slot.startedAt = now
+      ended(slot, .failed(SignalFailure(.user, error.message)))
+      return
+    }
     let run = PipelineLaunch(
       slot.plan, loop: loop, services: services, restoring: slot.saved, isRestarted: options.isDaemon,
-      countsSteps: options.statistics != nil)
+      countsSteps: options.statistics != nil, delivery: delivery)
     slot.run = run
     slot.hasLaunched = false
     slot.state = .running
@@ -321,6 +332,37 @@ final class Supervisor {
     let post = poster()
     slot.report = { post(.report(id, $0)) }
     run.start { post(.report(id, $0)) }
+  }
+
+  /// Opens the store of a slot unless it is open, and takes over what an earlier process has left.
+  /// - Returns: How the run keeps its state; nil: it keeps nothing.
+  private func openStore(_ slot: PipelineSlot) throws(StoreRefusal) -> DeliveryOptions? {
+    guard let stores, slot.plan.delivery(hasStateDirectory: true) != .bestEffort else { return nil }
+    let store: DiskStore
+    if let open = slot.store {
+      store = open
+    } else {
+      store = try stores.open(slot.name)
+      slot.store = store
+      slot.saved = store.savedState
+    }
+    for (sink, backlog) in store.backlogs.sorted(by: { $0.key < $1.key })
+    where backlog.rows > 0 && !slot.plan.sinks.contains(where: { $0.name == sink }) {
+      log.write(
+        .warning, slot.name,
+        "\(Printable.count(backlog.events, "event")) wait for the sink '\(sink)', which the file has no more; they are kept"
+      )
+    }
+    return DeliveryOptions(store: store, isDurable: slot.plan.delivery(hasStateDirectory: true) == .durable)
+  }
+
+  /// Closes the store of a pipeline that does not run any more.
+  private func closeStore(_ slot: PipelineSlot) {
+    guard let store = slot.store else { return }
+    slot.store = nil
+    if !store.close(within: Self.closingLimit) {
+      logger.error("the state could not be written", metadata: ["component_id": "\(slot.name)"])
+    }
   }
 
   private func release(
@@ -384,8 +426,10 @@ final class Supervisor {
       slot.adopt(next)
       launch(slot)
     } else if slot.isLeaving {
+      closeStore(slot)
       slots.removeAll { $0 === slot }
     } else {
+      closeStore(slot)
       slot.state = .over
       reportStatus()
     }
@@ -406,8 +450,14 @@ final class Supervisor {
     }
     guard slot.state != .draining else { return }
     slot.state = .draining
-    slot.drainDeadline = now + limit
-    run.drain()
+    if slot.store != nil {
+      slot.isSuspending = true
+      slot.drainDeadline = now + min(limit, Self.answerLimit)
+      run.suspend(for: slot.plan)
+    } else {
+      slot.drainDeadline = now + limit
+      run.drain()
+    }
   }
 
   /// Suspends the run of a slot so that `version` continues from its state.

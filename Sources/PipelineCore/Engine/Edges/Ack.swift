@@ -22,6 +22,8 @@ public final class Ack: Sendable {
     case request
     /// The position of a source.
     case piece
+    /// A row of the outbox, which is delivered again after a failure.
+    case row
     /// Everything since the last checkpoint that nothing else asks for.
     case checkpoint
     /// Several others.
@@ -70,9 +72,18 @@ public final class Ack: Sendable {
   /// saved nor a dead letter.
   public var notifiesSender: Bool {
     switch purpose {
-    case .request: true
+    case .request, .row: true
     case .piece, .checkpoint: false
     case .several: state.withLock(\.members).allSatisfy(\.notifiesSender)
+    }
+  }
+
+  /// Whether a sender waits that must not be notified before what its events have caused is on the disk.
+  var waitsForCommit: Bool {
+    switch purpose {
+    case .request: true
+    case .piece, .checkpoint, .row: false
+    case .several: state.withLock(\.members).contains(where: \.waitsForCommit)
     }
   }
 

@@ -80,7 +80,13 @@ extension Execution {
     }
     let text = OutputBuffer()
     JSONWriter.append(letter.value, to: text)
-    services.deadLetter(text.bytes)
+    if let committer {
+      committer.add(
+        StoredDeadLetter(
+          time: executor.wallTime, code: rejection.code.name, step: info.label, document: Array(text.bytes)))
+    } else {
+      services.deadLetter(text.bytes)
+    }
   }
 
   /// What the log says was dropped: the first where a condition fails, the second where another expression fails under

@@ -33,8 +33,11 @@ extension Execution {
     keeping: (SinkPlan) -> Bool = { _ in true }, positions: SavedPositions = .taken
   ) -> [UInt8]? {
     if positions == .acknowledged, hasUnacknowledgedEnd { return nil }
-    return draftState(keeping: keeping, positions: positions).map(finishState)
+    return draftState(keeping: keeping, positions: positions).map { finishState($0).bytes }
   }
+
+  /// The state as ``saveState(keeping:positions:)`` gives it, without what sinks hold, in parts.
+  func saveParts() -> SavedState? { draftState(keeping: { _ in false }).map(finishState) }
 
   /// What became of a checkpoint.
   public enum Checkpoint: Sendable, Equatable {
@@ -67,6 +70,8 @@ extension Execution {
     fileprivate let table: StateTable.Builder
     fileprivate let context: StateWriter.Context
     fileprivate var records: StateWriter
+    /// Where records end that change independently of each other.
+    fileprivate var ends: [Int] = []
   }
 
   /// Writes the state of everything that runs.
@@ -77,7 +82,9 @@ extension Execution {
     let table = StateTable.Builder(plan)
     let context = StateWriter.Context(executor, table, positions)
     var state = StateWriter(context)
+    var ends: [Int] = []
     for (index, sink) in plan.sinks.enumerated() {
+      defer { ends.append(state.bytes.count) }
       let open = sinks[index]
       let status: SinkStatus = !open.isOpen ? .drained : open.node.hasCompleted ? .ended : .open
       state.record(.reference(sink.reference)) { $0.write(status.rawValue) }
@@ -99,25 +106,24 @@ extension Execution {
       if let upstream = rootSubscriber.upstream, let signal = rootSubscriber.signal {
         record(upstream, of: signal, &state)
       }
+      ends.append(state.bytes.count)
     }
     for tap in taps { tap.record(self, &state) }
-    for signal in named { signal.record(&state) }
-    return StateDraft(table: table, context: context, records: state)
+    for signal in named {
+      signal.record(&state)
+      ends.append(state.bytes.count)
+    }
+    return StateDraft(table: table, context: context, records: state, ends: ends)
   }
 
   /// Adds the positions of sources that were closed in this turn, and encodes the state.
-  func finishState(_ draft: StateDraft) -> [UInt8] {
+  func finishState(_ draft: StateDraft) -> SavedState {
     let table = draft.table
     let context = draft.context
     var records = draft.records
     for source in justClosed where !table.hasRecord(of: source.nodeContext.step) { source.record(&records) }
     var origins = StateWriter(context)
-    origins.write(each: context.origins) { state, origin in
-      state.write(origin.source)
-      state.write(origin.path)
-      state.write(origin.receivedAt)
-      state.write(origin.fields)
-    }
+    origins.writeOrigins()
     stateSizes = table.sizes
     stateFaults = table.faults.map { key, fault in
       let step: StepPlan? = if case .step(let id, _, _) = key { plan.steps[id.number] } else { nil }
@@ -137,9 +143,10 @@ extension Execution {
       $0.append(fixed: $1.1)
     }
     state.append(origins)
+    let head = state.bytes.count + StateWriter.partHead
     state.part { $0.append(records) }
     state.append(fixed: Fingerprint.of(state.bytes))
-    return state.bytes
+    return SavedState(state.bytes, ends: [head] + draft.ends.map { head + $0 })
   }
 
   /// Restores the place of a sink, and its undelivered events.

@@ -52,6 +52,11 @@ public final class Execution {
   public var acknowledgesOnDisk = false
   /// What passes from step to step.
   let meters: Meters
+  /// Commits state and outbox; nil: nothing is kept.
+  private(set) var committer: Committer?
+  private var delivery: DeliveryOptions?
+  /// The outbox row that is given to its sink at the moment, and the index of the event in it: the same whenever it is repeated.
+  final var deliveredEvent: DeliveryID?
   /// Replaces sinks, for tests.
   public var sinkOverride: ((String) -> (any SinkComponent)?)?
   /// Whether every event that a sink takes is followed until the sink has acknowledged it (``SinkAudit``): in debug builds, unless
@@ -112,7 +117,8 @@ public final class Execution {
   private var holds = 0
   /// The state from which another execution can continue: set when this one was suspended, or failed with
   /// ``keepsStateOnFailure`` set.
-  public private(set) var savedState: [UInt8]?
+  public var savedState: [UInt8]? { savedParts?.bytes }
+  private var savedParts: SavedState?
   /// A failure leaves a ``savedState``: what failed starts anew there, everything else continues, and sources continue
   /// after the events that they sent.
   public var keepsStateOnFailure = false
@@ -168,6 +174,33 @@ public final class Execution {
 
   // MARK: Life
 
+  /// Has state, positions and outbox committed from the launch on. Called before it.
+  public func commit(with options: DeliveryOptions) {
+    delivery = options
+    committer = Committer(self, options)
+    keepsStateOnFailure = true
+  }
+
+  /// Commits the last state of an execution that has ended, or was cancelled: ``savedState``; without one, a completed pipeline
+  /// begins anew next time, and a failed one goes on from its last commit. Called in a turn; `done` is called once, on any thread, when it is
+  /// on the disk; at once where nothing is kept.
+  public func finishCommits(_ done: @escaping @Sendable () -> Void) {
+    guard let committer else { return done() }
+    if let savedParts {
+      committer.finish(.replace(savedParts), done)
+    } else {
+      committer.finish(outcome == .completed ? .clear : .keep, done)
+    }
+  }
+
+  /// Whether senders are answered when what their events have caused is on the disk.
+  public var answersAfterCommits: Bool { committer?.isDurable == true }
+
+  /// Calls `body` in this turn or, in durable delivery, in a later one, when what this turn does is on the disk.
+  public func whenCommitted(_ body: @escaping () -> Void) {
+    if let committer, committer.isDurable { committer.whenCommitted(body) } else { body() }
+  }
+
   /// Wires the graph and starts the sources. Call it in a turn; `onEnd` is called once, in a turn.
   ///
   /// `state`: the result of ``saveState()`` of the same pipeline; everything continues from there. A step whose state
@@ -188,9 +221,11 @@ public final class Execution {
         execution: self, step: sink.step, location: sink.location, scope: topScope, plan: nil,
         edge: meters.edge(.none), segment: sink.segment, inputs: [])
       let component = sinkOverride?(sink.name) ?? sink.component
-      let node = component.makeSink(nodeContext)
+      let made = component.makeSink(nodeContext)
+      made.index = index
+      if let restoration { restore(made, sink, component, restoration) }
+      let node = outbox(of: made, component) ?? made
       node.index = index
-      if let restoration { restore(node, sink, component, restoration) }
       node.takesEvents = !plan.readsOnlyErrors(sink.input)
       let isDrained = restoration?.status(sink) == .drained
       let audit = auditsSinks ? SinkAudit(node) : nil
@@ -234,6 +269,14 @@ public final class Execution {
     hasBegun = true
     completeErrors()
     endIfOver()
+  }
+
+  /// The outbox of a sink; nil: the sink gets events in the turns.
+  private func outbox(of sink: RunningSink, _ component: any SinkComponent) -> OutboxSink? {
+    guard let committer, let delivery, delivery.isDurable, !component.answersEvents,
+      !plan.isBestEffort(sink.nodeContext.step)
+    else { return nil }
+    return OutboxSink(sink, committer, delivery)
   }
 
   // MARK: Wiring
@@ -381,7 +424,7 @@ public final class Execution {
   /// Takes the state of a pipeline that is being suspended without waiting any longer for answers under way.
   public func freeze() {
     guard let keeping = suspension, !isSuspended, !isStopping, outcome == nil else { return }
-    savedState = saveState(keeping: keeping)
+    savedParts = draftState(keeping: keeping).map(finishState)
     isSuspended = true
     isStopping = true
     executor.dropRemainders("the pipeline was suspended")
@@ -392,7 +435,9 @@ public final class Execution {
     for source in runningSources { source.cancel() }
     runningSources = []
     for (index, sink) in sinks.enumerated() where outcome == nil && sink.isOpen {
-      if sink.isPersistent, keeping(plan.sinks[index]) {
+      if let outbox = sink.node as? OutboxSink {
+        outbox.suspend()
+      } else if sink.isPersistent, keeping(plan.sinks[index]) {
         sink.node.suspend()
         sink.node.drained()
       } else {
@@ -448,7 +493,7 @@ public final class Execution {
   private func turnEnded() {
     if let draft {
       self.draft = nil
-      savedState = finishState(draft)
+      savedParts = finishState(draft)
       release()
     }
     if !justClosed.isEmpty { justClosed = [] }
@@ -464,6 +509,7 @@ public final class Execution {
     if wasFree, executor.isInputPaused {
       for sink in sinks where sink.isOpen { sink.node.turnEnded() }
     }
+    committer?.turnEnded()
     if auditsSinks, outcome == nil {
       for sink in sinks where sink.isOpen { if let fault = sink.audit?.fault() { reportSink(fault) } }
     }

@@ -1,3 +1,13 @@
+/// Which event of an outbox it is. No two events of any outbox have the same.
+public struct DeliveryID: Sendable, Hashable {
+  /// A number that no other store has.
+  public var store: UInt64
+  /// The number of its row, ascending in the order of delivery.
+  public var row: Int64
+  /// Its index in the row, from 0.
+  public var index: Int
+}
+
 /// A running sink: the end of a signal.
 open class RunningSink: Downstream {
   public let nodeContext: NodeContext
@@ -13,6 +23,10 @@ open class RunningSink: Downstream {
   /// Events that an earlier execution had taken.
   private var restored = 0
   private let book = ReceiptBook()
+  /// Whether somebody waits for what it takes; false: the file says `delivery: bestEffort`.
+  private let isFollowed: Bool
+  /// What gives it rows of the outbox, in durable delivery.
+  weak final var outbox: OutboxSink?
   private var isUnread = false
 
   /// What is counted of the sink.
@@ -21,6 +35,7 @@ open class RunningSink: Downstream {
   public init(_ nodeContext: NodeContext) {
     self.nodeContext = nodeContext
     counters = nodeContext.execution.meters.step(nodeContext.step)
+    isFollowed = !nodeContext.execution.plan.isBestEffort(nodeContext.step)
     super.init()
   }
 
@@ -106,7 +121,7 @@ open class RunningSink: Downstream {
   public final func drained() {
     guard !isDrained else { return }
     isDrained = true
-    execution.sinkDrained(index)
+    if let outbox { outbox.targetDrained() } else { execution.sinkDrained(index) }
   }
 
   /// The reader has gone away (a closed pipe): ends the sink quietly, as if it were complete.
@@ -123,13 +138,31 @@ open class RunningSink: Downstream {
     execution.sinkFailed(index, failure)
   }
 
+  /// Whether the next run delivers again what this one has taken and not delivered: it is in the outbox.
+  public final var isRepeatedLater: Bool { outbox != nil }
+
+  /// What the event that is being received is called whenever it is delivered again; nil: it has no such name.
+  public final var deliveryID: DeliveryID? { outbox == nil ? nil : execution.deliveredEvent }
+
+  // MARK: Pauses
+
+  /// The sink takes no more for the moment: nothing comes until ``resumeInput()``, but for what the turn still sends. Nests. In durable
+  /// delivery only its own outbox waits; otherwise the input of the pipeline.
+  public final func pauseInput() {
+    if let outbox { outbox.hold() } else { executor.pauseInput(.output) }
+  }
+
+  public final func resumeInput() {
+    if let outbox { outbox.resume() } else { executor.resumeInput(.output) }
+  }
+
   // MARK: What becomes of events
 
   /// A receipt for events that came in this turn, which the sink acknowledges later. In turns.
   ///
   /// - Parameter open: A receipt of the sink that may take them in, too; it does if nothing tells the events apart.
   public final func take(_ events: Int, joining open: Receipt? = nil) -> Receipt {
-    book.take(events, executor.turnAck, joining: open)
+    book.take(events, isFollowed ? executor.turnAck : Ack(.row) { _ in }, joining: open)
   }
 
   /// A receipt for events of a saved state, which an earlier execution had taken. In turns, by `restore`.
@@ -144,6 +177,9 @@ open class RunningSink: Downstream {
     acknowledgedAtOnce &+= count
     countSent(count)
   }
+
+  /// Events of this turn are in hands that deliver and count them.
+  final func accept(_ count: Int) { acknowledgedAtOnce &+= count }
 
   /// How many events it has acknowledged at once or taken on receipts; for audits. A sink that passes everything to another one asks that.
   open var accounted: Int { acknowledgedAtOnce + book.taken - restored }
@@ -166,6 +202,7 @@ open class RunningSink: Downstream {
 
   /// Counts events that this sink had taken and that are lost, without a word to anybody but the log. In turns.
   public final func countUndelivered(_ count: Int) {
+    if isRepeatedLater { return }
     counters.pointee.held &+= UInt64(count)
     execution.tally.undelivered &+= UInt64(count)
   }

@@ -89,16 +89,10 @@ final class Restoration {
     for _ in 0..<(try reader.count()) { definitions[try reader.read()] = try reader.fixed64() }
     for (index, definition) in SignalDefinitions.all(plan).enumerated()
     where definitions[plan.named[index].name] != definition { renewed.insert(index) }
-    for _ in 0..<(try reader.count()) { context.origins.append(try Self.origin(&reader)) }
+    try reader.readOrigins()
     root = try Section(try reader.part())
     guard reader.isAtEnd else { throw StateFault("there is more than it says") }
     compare()
-  }
-
-  static func origin(_ reader: inout StateReader) throws(StateFault) -> Origin {
-    Origin(
-      source: try reader.read(), path: try reader.read(), receivedAt: try reader.read(),
-      fields: try reader.read())
   }
 
   /// Finds the steps that are the same as before.

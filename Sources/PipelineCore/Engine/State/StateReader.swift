@@ -17,14 +17,31 @@ public struct StateReader {
   /// The context that all readers of one restoration share.
   final class Context {
     let executor: Executor
-    let json = JSONParser()
-    let arena = Arena()
+    let json: JSONParser
+    let arena: Arena
+    /// Whether the arena holds nothing but what is being read.
+    private let ownsArena: Bool
     var origins: [Origin] = []
     /// The time that has passed since the state was saved.
     var elapsed = TimeSpan.zero
     /// The highest timer number in the state.
     var lastTimer: UInt64 = 0
-    init(_ executor: Executor) { self.executor = executor }
+    init(_ executor: Executor) {
+      self.executor = executor
+      arena = Arena()
+      json = JSONParser()
+      ownsArena = true
+    }
+
+    /// For reading into the memory of a turn.
+    init(_ executor: Executor, arena: Arena, json: JSONParser) {
+      self.executor = executor
+      self.arena = arena
+      self.json = json
+      ownsArena = false
+    }
+
+    func valueIsOwned() { if ownsArena { arena.reset() } }
   }
 
   init(
@@ -117,6 +134,22 @@ public struct StateReader {
     return context.executor.reschedule(at: deadline, sequence, target, token)
   }
 
+  /// Reads the origins that ``StateWriter/writeOrigins()`` wrote.
+  mutating func readOrigins() throws(StateFault) {
+    for _ in 0..<(try count()) {
+      let origin = Origin(source: try read(), path: try read(), receivedAt: try read(), fields: try read())
+      context.origins.append(origin)
+    }
+  }
+
+  /// Reads an event whose values live in the context's arena.
+  mutating func event() throws(StateFault) -> Event {
+    let value = try value(StateWriter.depthLimit)
+    let key = try self.value(StateWriter.depthLimit)
+    let origin = try origin()
+    return Event(value, key: key, origin: origin, position: try read())
+  }
+
   mutating func origin() throws(StateFault) -> Origin {
     let index = try UInt64(from: &self)
     if index == 0 { return .none }
@@ -125,7 +158,7 @@ public struct StateReader {
   }
 
   mutating func ownedValue() throws(StateFault) -> OwnedValue {
-    defer { context.arena.reset() }
+    defer { context.valueIsOwned() }
     return OwnedValue(try value(StateWriter.depthLimit))
   }
 

@@ -85,12 +85,14 @@ extension StateTable.Entry: StateValue {
 }
 
 /// FNV-1a, 64 bits: detects damage, not attacks.
-struct Fingerprint {
-  private(set) var value: UInt64 = 0xCBF2_9CE4_8422_2325
+public struct Fingerprint {
+  public private(set) var value: UInt64 = 0xCBF2_9CE4_8422_2325
 
   mutating func add(_ byte: UInt8) { value = (value ^ UInt64(byte)) &* 0x0000_0100_0000_01B3 }
   mutating func add(_ bytes: some Sequence<UInt8>) { for byte in bytes { add(byte) } }
-  mutating func add(_ number: UInt64) {
+  public init() {}
+
+  public mutating func add(_ number: UInt64) {
     for shift in stride(from: UInt64(0), to: 64, by: 8) { add(UInt8(truncatingIfNeeded: number &>> shift)) }
   }
 

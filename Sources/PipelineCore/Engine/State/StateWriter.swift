@@ -78,6 +78,18 @@ public struct StateWriter {
     }
   }
 
+  mutating func truncate(to count: Int) { bytes.removeLast(bytes.count - count) }
+
+  /// Writes the origins that have been numbered, which ``StateReader/readOrigins()`` reads.
+  mutating func writeOrigins() {
+    write(each: context.origins) { state, origin in
+      state.write(origin.source)
+      state.write(origin.path)
+      state.write(origin.receivedAt)
+      state.write(origin.fields)
+    }
+  }
+
   mutating func append(_ other: StateWriter) { bytes.append(contentsOf: other.bytes) }
 
   mutating func append(counted content: UnsafeRawBufferPointer) {
@@ -155,6 +167,9 @@ public struct StateWriter {
     body(&self)
     if bytes.count > start { context.steps.sizes[step, default: 0] += bytes.count - start }
   }
+
+  /// How many bytes a part has before its contents.
+  static let partHead = 4
 
   /// Writes what `body` writes, preceded by its length.
   mutating func part(_ body: (inout StateWriter) -> Void) {

@@ -1,0 +1,41 @@
+// libsqlite3, loaded when the first store is opened: a process without a state directory does not map it. Until
+// `rx_sqlite_load` has returned true, no other function may be called.
+#ifndef RX_SQLITE_H
+#define RX_SQLITE_H
+#include <sqlite3.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/// Loads the library unless that has been done. False: it cannot be loaded, and `why` has the reason, `size` bytes at
+/// most with the closing 0. Thread-safe.
+bool rx_sqlite_load(char *why, size_t size);
+
+/// Opens `path` for this process alone, in the form that stores need: extended result codes, double-quoted strings
+/// refused, defensive, no trusted schema. `*db` is set where memory was left for it, also after a failure.
+int rx_sqlite_open(const char *path, bool writable, sqlite3 **db);
+int rx_sqlite_close(sqlite3 *db);
+int rx_sqlite_exec(sqlite3 *db, const char *sql);
+const char *rx_sqlite_message(sqlite3 *db);
+const char *rx_sqlite_name(int code);
+int rx_sqlite_changes(sqlite3 *db);
+bool rx_sqlite_in_transaction(sqlite3 *db);
+/// The error number of the last system call that failed in it; 0: none has.
+int rx_sqlite_errno(sqlite3 *db);
+/// Writes what the log has to the database and empties the log.
+int rx_sqlite_truncate_log(sqlite3 *db);
+/// As much of the log as can be written without waiting.
+int rx_sqlite_checkpoint(sqlite3 *db);
+
+int rx_sqlite_prepare(sqlite3 *db, const char *sql, sqlite3_stmt **statement);
+void rx_sqlite_finalize(sqlite3_stmt *statement);
+int rx_sqlite_step(sqlite3_stmt *statement);
+int rx_sqlite_reset(sqlite3_stmt *statement);
+int rx_sqlite_bind_int(sqlite3_stmt *statement, int index, sqlite3_int64 value);
+/// The bytes must stay until the statement is reset.
+int rx_sqlite_bind_bytes(sqlite3_stmt *statement, int index, const void *bytes, size_t count);
+int rx_sqlite_bind_text(sqlite3_stmt *statement, int index, const char *text, size_t count);
+sqlite3_int64 rx_sqlite_int(sqlite3_stmt *statement, int column);
+/// Valid until the next step.
+const void *rx_sqlite_bytes(sqlite3_stmt *statement, int column, size_t *count);
+bool rx_sqlite_is_null(sqlite3_stmt *statement, int column);
+#endif

@@ -1,0 +1,88 @@
+#include "rx_sqlite.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+// The functions of the library, by the types that its header gives them.
+#define FUNCTIONS(X) \
+  X(open_v2) X(close) X(exec) X(errmsg) X(errstr) X(changes) X(get_autocommit) X(system_errno) X(wal_checkpoint_v2) \
+  X(prepare_v2) X(finalize) X(step) X(reset) X(bind_int64) X(bind_blob64) X(bind_text64) X(column_int64) \
+  X(column_blob) X(column_bytes) X(column_type) X(db_config)
+#define FIELD(name) __typeof__(&sqlite3_##name) name;
+static struct { FUNCTIONS(FIELD) } lib;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool is_loaded;
+
+bool rx_sqlite_load(char *why, size_t size) {
+  pthread_mutex_lock(&lock);
+  if (!is_loaded) {
+    const char *fault = NULL;
+    void *handle = dlopen("libsqlite3.so.0", RTLD_LAZY | RTLD_LOCAL);
+    if (!handle) {
+      fault = dlerror();
+    } else {
+#define FIND(name) \
+  if (!fault && !(lib.name = (__typeof__(lib.name))dlsym(handle, "sqlite3_" #name))) fault = "it lacks sqlite3_" #name;
+      FUNCTIONS(FIND)
+    }
+    is_loaded = !fault;
+    if (fault && size) snprintf(why, size, "%s", fault);
+  }
+  bool loaded = is_loaded;
+  pthread_mutex_unlock(&lock);
+  return loaded;
+}
+
+int rx_sqlite_open(const char *path, bool writable, sqlite3 **db) {
+  int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE | SQLITE_OPEN_NOFOLLOW;
+  flags |= writable ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
+  int code = lib.open_v2(path, db, flags, NULL);
+  if (code != SQLITE_OK) return code;
+  lib.db_config(*db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+  lib.db_config(*db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+  lib.db_config(*db, SQLITE_DBCONFIG_DQS_DML, 0, NULL);
+  lib.db_config(*db, SQLITE_DBCONFIG_DQS_DDL, 0, NULL);
+  return SQLITE_OK;
+}
+
+int rx_sqlite_close(sqlite3 *db) { return lib.close(db); }
+int rx_sqlite_exec(sqlite3 *db, const char *sql) { return lib.exec(db, sql, NULL, NULL, NULL); }
+const char *rx_sqlite_message(sqlite3 *db) { return lib.errmsg(db); }
+const char *rx_sqlite_name(int code) { return lib.errstr(code); }
+int rx_sqlite_changes(sqlite3 *db) { return lib.changes(db); }
+bool rx_sqlite_in_transaction(sqlite3 *db) { return !lib.get_autocommit(db); }
+int rx_sqlite_errno(sqlite3 *db) { return lib.system_errno(db); }
+int rx_sqlite_truncate_log(sqlite3 *db) {
+  return lib.wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+}
+int rx_sqlite_checkpoint(sqlite3 *db) {
+  return lib.wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+}
+
+int rx_sqlite_prepare(sqlite3 *db, const char *sql, sqlite3_stmt **statement) {
+  return lib.prepare_v2(db, sql, -1, statement, NULL);
+}
+void rx_sqlite_finalize(sqlite3_stmt *statement) { lib.finalize(statement); }
+int rx_sqlite_step(sqlite3_stmt *statement) { return lib.step(statement); }
+int rx_sqlite_reset(sqlite3_stmt *statement) { return lib.reset(statement); }
+int rx_sqlite_bind_int(sqlite3_stmt *statement, int index, sqlite3_int64 value) {
+  return lib.bind_int64(statement, index, value);
+}
+int rx_sqlite_bind_bytes(sqlite3_stmt *statement, int index, const void *bytes, size_t count) {
+  return lib.bind_blob64(statement, index, bytes ? bytes : "", count, SQLITE_STATIC);
+}
+int rx_sqlite_bind_text(sqlite3_stmt *statement, int index, const char *text, size_t count) {
+  return lib.bind_text64(statement, index, text, count, SQLITE_TRANSIENT, SQLITE_UTF8);
+}
+sqlite3_int64 rx_sqlite_int(sqlite3_stmt *statement, int column) { return lib.column_int64(statement, column); }
+const void *rx_sqlite_bytes(sqlite3_stmt *statement, int column, size_t *count) {
+  const void *bytes = lib.column_blob(statement, column);
+  *count = (size_t)lib.column_bytes(statement, column);
+  return bytes;
+}
+bool rx_sqlite_is_null(sqlite3_stmt *statement, int column) {
+  return lib.column_type(statement, column) == SQLITE_NULL;
+}

@@ -1,0 +1,245 @@
+import Synchronization
+
+/// Commits what a pipeline must not forget: its state with the positions of its sources and, in durable delivery, what its sinks have to
+/// deliver. docs/decisions/0040-commits.md has the reasons.
+///
+/// The end of a turn is a consistent cut: what the past can still cause is in the state of operators, their timers, the calls under way and
+/// the rows on their way to sinks. A *commit* takes all of it at the end of one turn.
+///
+/// - **Light**: sinks write in the turn. A commit is a checkpoint: taken now, written when every effect of the turns before it is
+///   acknowledged.
+/// - **Durable**: sinks write rows (``OutboxSink``), which are part of the commit, so it is written at once. Senders that wait for an
+///   acknowledgement get it when the commit that has their turn is on the disk.
+///
+/// One commit is under way at a time; what happens meanwhile goes into the next one, so slow disks get larger commits. Used in turns.
+final class Committer: TimerTarget {
+  private unowned let execution: Execution
+  private let executor: Executor
+  private let options: DeliveryOptions
+  private var transaction = StoreTransaction()
+  /// What the next commit releases.
+  private var waiting: [() -> Void] = []
+  private var isUnderWay = false
+  /// Since the last commit, something has happened.
+  private var hasChanged = false
+  /// Since the last commit, something has happened that somebody waits for.
+  private var isUrgent = false
+  /// The turn that does nothing but what committing needs.
+  private var ownTurn: UInt64 = 0
+  private var wake = Wake.none
+  /// When the next commit may be taken if nobody waits for it, and if somebody does.
+  private var nextRegular: Instant
+  private var nextUrgent: Instant
+  private var lastRow: Int64
+  /// An effect has failed, so no later checkpoint can be acknowledged.
+  private var hasFailed = false
+  /// The pipeline ends: nothing is committed any more but by `finish`.
+  private var isOver = false
+  /// What rows in no finished commit have, in bytes.
+  private var uncommitted = 0
+  private var isInputPaused = false
+
+  var isDurable: Bool { options.isDurable }
+  /// A number that no other store has.
+  var identity: UInt64 { options.store.identity }
+
+  init(_ execution: Execution, _ options: DeliveryOptions) {
+    self.execution = execution
+    self.options = options
+    executor = execution.executor
+    lastRow = options.store.lastRow
+    nextRegular = executor.now
+    nextUrgent = executor.now
+  }
+
+  func backlog(of sink: String) -> OutboxBacklog { options.store.backlogs[sink] ?? OutboxBacklog() }
+
+  func read(
+    rowsOf sink: String, after number: Int64, _ done: @escaping @Sendable ([OutboxRow]) -> Void
+  ) {
+    options.store.read(rowsOf: sink, after: number, bytes: options.readBytes, done)
+  }
+
+  /// Rows that need to be delivered no more and are in no commit yet. From any thread.
+  final class RemovedRows: Sendable {
+    private let rows = Mutex<[RemovedRow]>([])
+    func add(_ row: RemovedRow) { rows.withLock { $0.append(row) } }
+    var isEmpty: Bool { rows.withLock(\.isEmpty) }
+    func take() -> [RemovedRow] {
+      rows.withLock { rows in
+        defer { rows = [] }
+        return rows
+      }
+    }
+  }
+  let removed = RemovedRows()
+
+  // MARK: What a commit gets
+
+  /// Adds a row; `committed` is called in a turn when it is on the disk.
+  func add(_ events: Int, _ bytes: [UInt8], of sink: String, committed: @escaping (OutboxRow) -> Void) {
+    lastRow += 1
+    let row = OutboxRow(number: lastRow, sink: sink, events: events, bytes: bytes)
+    transaction.rows.append(row)
+    waiting.append { committed(row) }
+    uncommitted += bytes.count
+    isUrgent = true
+    if !isInputPaused, uncommitted > options.uncommittedBytes {
+      isInputPaused = true
+      executor.pauseInput(.output)
+    }
+  }
+
+  func add(_ letter: StoredDeadLetter) { transaction.deadLetters.append(letter) }
+
+  /// Calls `body` in a turn when what has happened so far is on the disk.
+  func whenCommitted(_ body: @escaping () -> Void) {
+    waiting.append(body)
+    isUrgent = true
+  }
+
+  // MARK: When
+
+  /// Marks this turn as one that changes nothing of the state.
+  func turnIsOwn() { ownTurn = executor.turns }
+
+  var isOwnTurn: Bool { ownTurn == executor.turns }
+
+  /// Called at the end of each turn, after the sinks.
+  func turnEnded() {
+    guard !isOver else { return }
+    if let ack = executor.ack, isDurable, ack.waitsForCommit {
+      ack.hold()
+      whenCommitted { ack.release() }
+    }
+    if !isOwnTurn || !transaction.isEmpty || !waiting.isEmpty || !removed.isEmpty { hasChanged = true }
+    guard hasChanged, !isUnderWay, !hasFailed else { return }
+    let due = isUrgent && isDurable ? nextUrgent : nextRegular
+    if due <= executor.now { return commit() }
+    unset()
+    wake = executor.wake(at: due, self)
+  }
+
+  func woke(_ token: Int) {
+    wake = .none
+    turnIsOwn()
+  }
+
+  private func unset() {
+    if wake.isSet { executor.cancel(wake) }
+    wake = .none
+  }
+
+  // MARK: Committing
+
+  private func commit() {
+    let start = executor.instant
+    // A pipeline that is being drained has no state any more; its rows are committed all the same, and its input is repeated.
+    let state = execution.saveParts()
+    transaction.removed += removed.take()
+    if state == nil, transaction.isEmpty, waiting.isEmpty { return }
+    if let state { transaction.state = .replace(state) }
+    let cost = executor.instant - start
+    unset()
+    // Taking the state may use a fiftieth of the time; where somebody waits, a tenth.
+    nextRegular = executor.now + max(options.interval, TimeSpan(nanoseconds: cost.nanoseconds &* 50))
+    nextUrgent = executor.now + TimeSpan(nanoseconds: cost.nanoseconds &* 10)
+    let (taken, released, bytes) = (transaction, waiting, uncommitted)
+    transaction = StoreTransaction()
+    waiting = []
+    hasChanged = false
+    isUrgent = false
+    isUnderWay = true
+    let box = Box(self, released, bytes)
+    let (store, executor) = (options.store, executor)
+    let isOnDisk: @Sendable () -> Void = { executor.post { box.isOnDisk() } }
+    if isDurable {
+      store.commit(taken, isOnDisk)
+    } else {
+      executor.setCheckpoint { outcome in
+        switch outcome {
+        case .acknowledged: store.commit(taken, isOnDisk)
+        case .failed: executor.post { box.failed() }
+        }
+      }
+    }
+  }
+
+  /// What waits for a commit, on its way through the store. Touched in turns only.
+  private final class Box: @unchecked Sendable {
+    weak var committer: Committer?
+    let released: [() -> Void]
+    let bytes: Int
+
+    init(_ committer: Committer, _ released: [() -> Void], _ bytes: Int) {
+      self.committer = committer
+      self.released = released
+      self.bytes = bytes
+    }
+
+    func isOnDisk() { committer?.isOnDisk(released, bytes) }
+    func failed() { committer?.failed() }
+  }
+
+  private func isOnDisk(_ released: [() -> Void], _ bytes: Int) {
+    turnIsOwn()
+    isUnderWay = false
+    uncommitted -= bytes
+    if isInputPaused, uncommitted <= options.uncommittedBytes / 2 {
+      isInputPaused = false
+      executor.resumeInput(.output)
+    }
+    for release in released { release() }
+  }
+
+  /// Something before the checkpoint was not delivered: the last commit holds.
+  private func failed() {
+    turnIsOwn()
+    isUnderWay = false
+    hasFailed = true
+  }
+
+  // MARK: The end
+
+  /// The last commit of a pipeline that has ended or is suspended. `done` is called once, on any thread, when it is on the disk.
+  ///
+  /// - Parameter state: Nil: the state of the commit before stays.
+  func finish(_ state: StoreTransaction.StateChange, _ done: @escaping @Sendable () -> Void) {
+    unset()
+    var last = transaction
+    transaction = StoreTransaction()
+    last.state = state
+    last.removed += removed.take()
+    // Rows that the state is not ahead of come again.
+    if case .keep = state { last.rows = [] }
+    let box = Box(self, waiting, uncommitted)
+    waiting = []
+    isOver = true
+    let executor = executor
+    options.store.commit(last) {
+      executor.post { for release in box.released { release() } }
+      done()
+    }
+  }
+}
+
+/// How a pipeline's commits are made.
+public struct DeliveryOptions: Sendable {
+  public var store: any PipelineStore
+  /// Sinks deliver from the outbox.
+  public var isDurable: Bool
+  /// The time between two commits that nobody waits for.
+  public var interval = TimeSpan.milliseconds(100)
+  /// The input waits while rows that are in no finished commit have more bytes.
+  public var uncommittedBytes = 8 << 20
+  /// What a sink's rows may take in memory, and how many bytes are read at once.
+  public var memoryBytes = 8 << 20
+  public var readBytes = 2 << 20
+  /// What a sink's rows may take on the disk.
+  public var outboxBytes = 1 << 30
+
+  public init(store: any PipelineStore, isDurable: Bool) {
+    self.store = store
+    self.isDurable = isDurable
+  }
+}

@@ -1,0 +1,72 @@
+/// Writes events as the bytes of an outbox row: values, keys, origins and positions, in the form of a saved state.
+///
+/// ```
+/// format:1
+/// origins      those of the events
+/// events       value, key, index of the origin, position
+/// ```
+struct EventRowWriter {
+  fileprivate static let format: UInt8 = 1
+  private let context: StateWriter.Context
+  private var events: StateWriter
+  private(set) var count = 0
+
+  init(_ execution: Execution) {
+    context = StateWriter.Context(execution.executor, StateTable.Builder(execution.plan), .taken)
+    events = StateWriter(context)
+  }
+
+  /// About as many bytes as the row will have.
+  var size: Int { events.bytes.count }
+
+  /// Adds an event. Returns why it cannot be kept, if it cannot.
+  mutating func append(_ event: Event) -> StateFault? {
+    let start = events.bytes.count
+    events.write(event)
+    if let fault = context.fault {
+      context.fault = nil
+      events.truncate(to: start)
+      return fault
+    }
+    count += 1
+    return nil
+  }
+
+  func finish() -> [UInt8] {
+    var row = StateWriter(context)
+    row.append(Self.format)
+    row.writeOrigins()
+    row.append(events)
+    return row.bytes
+  }
+}
+
+/// Reads the events of an outbox row. They are valid until the end of the turn.
+struct EventRowReader {
+  private var reader: StateReader
+  private let row: OutboxRow
+  private var next = 0
+
+  init(_ row: OutboxRow, _ execution: Execution) throws(StateFault) {
+    let arena = execution.executor.arena
+    let context = StateReader.Context(execution.executor, arena: arena, json: execution.json)
+    reader = StateReader(row.bytes, 0..<row.bytes.count, context)
+    self.row = row
+    let format = try reader.byte()
+    guard format == EventRowWriter.format else {
+      throw StateFault("its format is \(format), and this version of rxd reads \(EventRowWriter.format)")
+    }
+    try reader.readOrigins()
+    for origin in context.origins { arena.keep(origin) }
+  }
+
+  /// The next event; nil: there is none.
+  mutating func nextEvent() throws(StateFault) -> Event? {
+    guard next < row.events else {
+      guard reader.isAtEnd else { throw StateFault("there is more than it says") }
+      return nil
+    }
+    next += 1
+    return try reader.event()
+  }
+}

@@ -1,0 +1,249 @@
+internal import DequeModule
+
+/// Stands before a sink in durable delivery: what it takes becomes rows of the outbox, and goes to the sink when they are on the disk.
+///
+/// Rows are delivered in their order, each in a turn of its own, and removed when the sink has acknowledged all of their events. A sink that
+/// takes no more (a full queue, a dead server) holds up its own rows only; the input waits when the outbox is full.
+final class OutboxSink: RunningSink {
+  let target: RunningSink
+  private let committer: Committer
+  private let options: DeliveryOptions
+  private let name: String
+  private var writer: EventRowWriter
+  /// Rows on the disk that have not been delivered, the oldest ones of them.
+  private var ready: Deque<OutboxRow> = []
+  private var readyBytes = 0
+  /// Behind `ready` there are rows that are on the disk only.
+  private var isSpilled = false
+  private var isReading = false
+  /// The last row that has been given to the sink, or is in `ready`.
+  private var lastKnown: Int64
+  /// The last row on the disk.
+  private var lastCommitted: Int64
+  /// Rows that are not in a commit yet, or not delivered.
+  private var openRows: Int
+  /// What they have, in bytes.
+  private var openBytes: Int
+  /// Rows that are given to the sink and not acknowledged.
+  private var underWay: [Int64: Int] = [:]
+  private var isDelivering = false
+  /// Input waits: the next row comes after the next turn.
+  private var letsInputPass = false
+  /// How often the sink has asked for a pause.
+  private var holds = 0
+  private var isFull = false
+  private var isFinishing = false
+  private var isEnding = false
+  /// A row is cut at this size, so that its turn is short.
+  private static let rowBytes = 256 << 10
+
+  init(_ target: RunningSink, _ committer: Committer, _ options: DeliveryOptions) {
+    self.target = target
+    self.committer = committer
+    self.options = options
+    let nodeContext = target.nodeContext
+    name = nodeContext.execution.plan.steps[nodeContext.step.number].owner
+    let backlog = committer.backlog(of: name)
+    lastKnown = backlog.first - 1
+    lastCommitted = backlog.last
+    openRows = backlog.rows
+    openBytes = backlog.bytes
+    isSpilled = backlog.rows > 0
+    writer = EventRowWriter(nodeContext.execution)
+    super.init(nodeContext)
+    target.outbox = self
+  }
+
+  override func open() {
+    target.index = index
+    target.takesEvents = takesEvents
+    target.open()
+    updatePressure()
+    if isSpilled { deliverSoon() }
+  }
+
+  // MARK: From the graph
+
+  override func receive(_ event: Event) {
+    if let fault = writer.append(event) { return reject(event, "the event cannot be kept: \(fault.message)") }
+    accept(1)
+    if writer.size >= Self.rowBytes { endRow() }
+  }
+
+  override func turnEnded() {
+    endRow()
+    target.turnEnded()
+    if letsInputPass, !committer.isOwnTurn {
+      letsInputPass = false
+      deliverSoon()
+    }
+  }
+
+  private func endRow() {
+    guard writer.count > 0 else { return }
+    let bytes = writer.finish()
+    openRows += 1
+    openBytes += bytes.count
+    committer.add(writer.count, bytes, of: name) { [weak self] row in self?.committed(row) }
+    writer = EventRowWriter(nodeContext.execution)
+    updatePressure()
+  }
+
+  private func updatePressure() {
+    let isFull = openBytes > (self.isFull ? options.outboxBytes / 10 * 9 : options.outboxBytes)
+    guard isFull != self.isFull else { return }
+    self.isFull = isFull
+    if isFull {
+      execution.services.log(
+        .warning, execution.plan.steps[nodeContext.step.number].label,
+        "the outbox is full: \(openBytes) bytes wait to be delivered; the pipeline's input waits too")
+      executor.pauseInput(.output)
+    } else {
+      executor.resumeInput(.output)
+    }
+  }
+
+  // MARK: To the sink
+
+  private func committed(_ row: OutboxRow) {
+    lastCommitted = row.number
+    guard !isEnding else { return }
+    if !isSpilled, readyBytes + row.bytes.count <= options.memoryBytes {
+      ready.append(row)
+      readyBytes += row.bytes.count
+      lastKnown = row.number
+    } else {
+      isSpilled = true
+    }
+    deliverSoon()
+  }
+
+  /// The sink asks for a pause, which `resume` ends; nests.
+  func hold() { holds += 1 }
+
+  func resume() {
+    holds -= 1
+    if holds == 0 { deliverSoon() }
+  }
+
+  private func deliverSoon() {
+    guard !isDelivering, !letsInputPass, !isEnding, holds == 0, openRows > 0 else { return }
+    if ready.isEmpty { return readMore() }
+    isDelivering = true
+    let node = Weak(self)
+    executor.post { node.object?.deliver() }
+  }
+
+  private func readMore() {
+    guard isSpilled, !isReading else { return }
+    isReading = true
+    let node = Weak(self)
+    let executor = executor
+    committer.read(rowsOf: name, after: lastKnown) { rows in executor.post { node.object?.have(rows) } }
+  }
+
+  private func have(_ rows: [OutboxRow]) {
+    committer.turnIsOwn()
+    isReading = false
+    guard !isEnding else { return }
+    for row in rows {
+      ready.append(row)
+      readyBytes += row.bytes.count
+      lastKnown = row.number
+    }
+    if rows.isEmpty {
+      // What the store does not give any more is damaged, and reported by it.
+      lastKnown = lastCommitted
+      openRows = underWay.count + ready.count
+      openBytes = underWay.values.reduce(0, +) + readyBytes
+      updatePressure()
+    }
+    isSpilled = lastKnown < lastCommitted
+    deliverSoon()
+    drainIfDone()
+  }
+
+  /// Gives one row to the sink.
+  private func deliver() {
+    isDelivering = false
+    committer.turnIsOwn()
+    guard !isEnding, holds == 0, let row = ready.popFirst() else { return }
+    readyBytes -= row.bytes.count
+    underWay[row.number] = row.bytes.count
+    let (executor, node, removed) = (executor, Weak(self), committer.removed)
+    let delivered = RemovedRow(number: row.number, sink: name, events: row.events, size: row.bytes.count)
+    executor.track(
+      Ack(.row) { outcome in
+        if outcome == .acknowledged { removed.add(delivered) }
+        executor.post { node.object?.acknowledged(delivered.number, outcome) }
+      })
+    do throws(StateFault) {
+      var events = try EventRowReader(row, execution)
+      var index = 0
+      while let event = try events.nextEvent() {
+        execution.deliveredEvent = DeliveryID(store: committer.identity, row: row.number, index: index)
+        target.receive(event)
+        index += 1
+      }
+    } catch {
+      execution.services.log(
+        .error, execution.plan.steps[nodeContext.step.number].label,
+        "a row of the outbox cannot be read, so \(row.events) events are lost: \(error.message)")
+      target.countUndelivered(row.events)
+    }
+    execution.deliveredEvent = nil
+    if executor.hasBatchAtHand { letsInputPass = true } else { deliverSoon() }
+  }
+
+  private func acknowledged(_ number: Int64, _ outcome: Ack.Outcome) {
+    committer.turnIsOwn()
+    guard let bytes = underWay.removeValue(forKey: number), outcome == .acknowledged else { return }
+    openRows -= 1
+    openBytes -= bytes
+    updatePressure()
+    drainIfDone()
+  }
+
+  // MARK: The end
+
+  override var awaitsAnswers: Bool { openRows > 0 || target.awaitsAnswers }
+
+  override func finish() {
+    endRow()
+    isFinishing = true
+    drainIfDone()
+  }
+
+  /// The sink is completed when every row is delivered.
+  private func drainIfDone() {
+    guard isFinishing, !isEnding, openRows == 0 else { return }
+    isEnding = true
+    target.complete()
+  }
+
+  /// The sink has written everything that it was given.
+  func targetDrained() {
+    isEnding = true
+    drained()
+  }
+
+  override func countDelivered() { target.countDelivered() }
+
+  /// What is not delivered stays in the outbox: the sink finishes what it was given.
+  override func suspend() {
+    endRow()
+    guard !isEnding else { return }
+    isEnding = true
+    target.complete()
+  }
+
+  override func cancel() {
+    endRow()
+    isEnding = true
+    if isFull {
+      isFull = false
+      executor.resumeInput(.output)
+    }
+    target.cancel()
+  }
+}

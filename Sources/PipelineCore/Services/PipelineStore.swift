@@ -1,0 +1,136 @@
+/// What keeps one pipeline's state, outbox and dead letters on disk, between runs of the process.
+///
+/// A commit is one transaction: all of it is on the disk, or nothing. The core asks; `Storage` implements it on SQLite, tests in memory.
+public protocol PipelineStore: AnyObject, Sendable {
+  /// Commits `transaction` behind those before it. `done` is called once, on any thread, when it is on the disk. While the disk
+  /// does not take it, the store tries again; if it is closed before, `done` is released without a call.
+  func commit(_ transaction: StoreTransaction, _ done: @escaping @Sendable () -> Void)
+
+  /// Reads outbox rows of `sink` with numbers above `number`, in order: at least one if there is one, then as many as fit in `bytes`.
+  /// Rows whose bytes are damaged are reported by the store and left out.
+  /// `done` is called once, on any thread.
+  func read(rowsOf sink: String, after number: Int64, bytes: Int, _ done: @escaping @Sendable ([OutboxRow]) -> Void)
+
+  /// What the outbox holds of each sink, all commits included that are done.
+  var backlogs: [String: OutboxBacklog] { get }
+
+  /// The highest number that a row has ever had.
+  var lastRow: Int64 { get }
+
+  /// A number that no other store has; part of the identity of rows.
+  var identity: UInt64 { get }
+}
+
+/// What one commit changes.
+public struct StoreTransaction: Sendable {
+  public enum StateChange: Sendable {
+    /// The state of the commit before stays.
+    case keep
+    /// From now on a new run goes on from this state.
+    case replace(SavedState)
+    /// The pipeline has completed: a new run begins anew.
+    case clear
+  }
+
+  public var state = StateChange.keep
+  /// New rows, in the order of their numbers.
+  public var rows: [OutboxRow] = []
+  /// Rows that have been delivered or dropped.
+  public var removed: [RemovedRow] = []
+  public var deadLetters: [StoredDeadLetter] = []
+
+  public init() {}
+
+  /// Whether it changes nothing.
+  public var isEmpty: Bool {
+    if case .keep = state { rows.isEmpty && removed.isEmpty && deadLetters.isEmpty } else { false }
+  }
+}
+
+/// The bytes of a saved state, in parts of which a store writes only those that have changed.
+public struct SavedState: Sendable, Equatable {
+  public var bytes: [UInt8]
+  /// Where parts end, ascending; the last is `bytes.count`.
+  public var ends: [Int]
+
+  public init(_ bytes: [UInt8], ends: [Int] = []) {
+    self.bytes = bytes
+    self.ends = ends.last == bytes.count ? ends : ends + [bytes.count]
+  }
+}
+
+/// Events that a sink has to deliver, committed together.
+public struct OutboxRow: Sendable {
+  /// Ascending within a store; never used twice.
+  public var number: Int64
+  public var sink: String
+  public var events: Int
+  public var bytes: [UInt8]
+
+  public init(number: Int64, sink: String, events: Int, bytes: [UInt8]) {
+    self.number = number
+    self.sink = sink
+    self.events = events
+    self.bytes = bytes
+  }
+}
+
+/// What a row was that is not needed any more.
+public struct RemovedRow: Sendable {
+  public var number: Int64
+  public var sink: String
+  public var events: Int
+  /// How many bytes it had.
+  public var size: Int
+
+  public init(number: Int64, sink: String, events: Int, size: Int) {
+    self.number = number
+    self.sink = sink
+    self.events = events
+    self.size = size
+  }
+}
+
+/// How much a sink has to deliver.
+public struct OutboxBacklog: Sendable, Equatable {
+  public var rows = 0
+  public var events = 0
+  public var bytes = 0
+  /// A number that no row of it is below, and that of its last row; 0: it has none.
+  public var first: Int64 = 0
+  public var last: Int64 = 0
+  public init() {}
+
+  public mutating func add(_ row: OutboxRow) {
+    rows += 1
+    events += row.events
+    bytes += row.bytes.count
+    if rows == 1 { first = row.number }
+    last = row.number
+  }
+
+  public mutating func remove(_ row: RemovedRow) {
+    rows -= 1
+    events -= row.events
+    bytes -= row.size
+  }
+}
+
+/// A rejected event that nothing reads.
+public struct StoredDeadLetter: Sendable {
+  /// Nanoseconds since 1970.
+  public var time: Int64
+  /// The code of the reason, `RX501`.
+  public var code: String
+  /// The label of the step that rejected it.
+  public var step: String
+  /// A JSON document.
+  public var document: [UInt8]
+
+  public init(time: Int64, code: String, step: String, document: [UInt8]) {
+    self.time = time
+    self.code = code
+    self.step = step
+    self.document = document
+  }
+}

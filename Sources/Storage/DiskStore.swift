@@ -1,0 +1,322 @@
+import Glibc
+public import PipelineCore
+import Transport
+
+/// The store of one pipeline: a SQLite file with a thread that writes to it.
+///
+/// Transactions that come while one is being written are written together in the next. While the disk is full or fails, the file is opened
+/// anew and the same transactions are written again, after growing pauses: nothing is reported as on the disk after a failed sync.
+public final class DiskStore: PipelineStore {
+  public typealias Log = @Sendable (Services.Level, String) -> Void
+
+  fileprivate struct Request {
+    var transaction: StoreTransaction
+    var done: @Sendable () -> Void
+  }
+  fileprivate enum Job {
+    case read(sink: String, after: Int64, bytes: Int, done: @Sendable ([OutboxRow]) -> Void)
+  }
+  fileprivate struct State {
+    var requests: [Request] = []
+    var jobs: [Job] = []
+    var isClosing = false
+    var isOver = false
+    var backlogs: [String: OutboxBacklog] = [:]
+    var lastRow: Int64 = 0
+    var statistics = StoreStatistics()
+    var reportDeadLetters: @Sendable (Int) -> Void = { _ in }
+  }
+
+  private let state: Guarded<State>
+  private let path: String
+  private let log: Log
+  public let identity: UInt64
+  /// What an earlier run has left to go on from; nil: there is nothing.
+  public let savedState: [UInt8]?
+  /// The pauses between attempts to write.
+  private static let firstPause: Int64 = 100_000_000
+  private static let longestPause: Int64 = 5_000_000_000
+  /// What dead letters may take.
+  private static let deadLetterBytes: Int64 = 256 << 20
+
+  /// Opens the store at `path`, creates it if there is none, and starts its thread.
+  ///
+  /// A damaged store is set aside under another name; what can be read of it is taken over, and the log says what is lost.
+  /// - Throws: ``StoreRefusal``: another program's file, a newer format, a directory that cannot be written to.
+  public init(_ path: String, log: @escaping Log) throws(StoreRefusal) {
+    self.path = path
+    self.log = log
+    let opened: (file: StoreFile, state: [UInt8]?, backlogs: [String: OutboxBacklog])
+    do {
+      opened = try Self.open(path)
+    } catch let refusal as StoreRefusal {
+      throw refusal
+    } catch let error as DatabaseError where !error.isDamage {
+      throw StoreRefusal("the store \(path) cannot be opened: \(error.message)")
+    } catch {
+      let reason = (error as? StoreDamage)?.message ?? (error as? DatabaseError)?.message ?? "\(error)"
+      do {
+        try Salvage(path, log).run(because: reason)
+        opened = try Self.open(path)
+      } catch {
+        throw StoreRefusal(
+          "the store \(path) is damaged (\(reason)), and what can be read of it cannot be taken over: \(error)")
+      }
+    }
+    identity = opened.file.identity
+    savedState = opened.state
+    state = Guarded(State(backlogs: opened.backlogs, lastRow: opened.file.lastRow))
+    nonisolated(unsafe) let file = opened.file
+    do throws(PosixError) {
+      _ = try OwnThread("rxd store", stackBytes: 512 << 10) { [state] in
+        Writer(path, file, state, log).run()
+      }
+    } catch {
+      throw StoreRefusal(error.message)
+    }
+  }
+
+  private static func open(_ path: String) throws -> (StoreFile, [UInt8]?, [String: OutboxBacklog]) {
+    let file = try StoreFile(path)
+    return (file, try file.state(), try file.backlogs())
+  }
+
+  public var backlogs: [String: OutboxBacklog] { state.withLock(\.backlogs) }
+  public var lastRow: Int64 { state.withLock(\.lastRow) }
+  /// Counters since the store was opened.
+  public var statistics: StoreStatistics { state.withLock(\.statistics) }
+
+  /// Called on the store's thread when dead letters are on the disk, with how many have come since the last call; at most once a second.
+  public var reportDeadLetters: @Sendable (Int) -> Void {
+    get { state.withLock(\.reportDeadLetters) }
+    set { state.withLock { $0.reportDeadLetters = newValue } }
+  }
+
+  public func commit(_ transaction: StoreTransaction, _ done: @escaping @Sendable () -> Void) {
+    let isOver = state.withLock { state in
+      for row in transaction.rows { state.lastRow = max(state.lastRow, row.number) }
+      if !state.isOver { state.requests.append(Request(transaction: transaction, done: done)) }
+      return state.isOver
+    }
+    if !isOver { state.notify() }
+  }
+
+  public func read(
+    rowsOf sink: String, after number: Int64, bytes: Int, _ done: @escaping @Sendable ([OutboxRow]) -> Void
+  ) {
+    state.withLock { $0.jobs.append(.read(sink: sink, after: number, bytes: bytes, done: done)) }
+    state.notify()
+  }
+
+  /// Writes what has been asked for, and closes the file. Returns whether all of it was written within `limit`; what was not is lost,
+  /// and repeated by sources that can be read again.
+  @discardableResult
+  public func close(within limit: TimeSpan) -> Bool {
+    state.withLock { $0.isClosing = true }
+    state.notify()
+    let deadline = monotonicNow() + limit.nanoseconds
+    return state.wait(until: deadline) { $0.isOver ? true : nil } ?? false
+  }
+
+  deinit {
+    state.withLock { $0.isClosing = true }
+    state.notify()
+  }
+
+  // MARK: The thread
+
+  private final class Writer {
+    private let path: String
+    private var file: StoreFile?
+    private let state: Guarded<State>
+    private let log: Log
+    private var pause = DiskStore.firstPause
+    private var isFailing = false
+    /// Since dead letters were bounded, and since they were reported.
+    private var letters = 0
+    private var unreported = 0
+    private var nextReport: Int64 = 0
+
+    init(_ path: String, _ file: StoreFile, _ state: Guarded<State>, _ log: @escaping Log) {
+      self.path = path
+      self.file = file
+      self.state = state
+      self.log = log
+    }
+
+    func run() {
+      while true {
+        let work = state.wait(until: nil) { state -> (requests: [Request], jobs: [Job], isClosing: Bool)? in
+          guard !state.requests.isEmpty || !state.jobs.isEmpty || state.isClosing else { return nil }
+          defer {
+            state.requests = []
+            state.jobs = []
+          }
+          return (state.requests, state.jobs, state.isClosing)
+        }
+        guard let work else { continue }
+        if !work.requests.isEmpty, !write(work.requests) { break }
+        for job in work.jobs { run(job) }
+        if work.requests.isEmpty, work.jobs.isEmpty, work.isClosing { break }
+        if !work.requests.isEmpty, state.withLock({ $0.requests.isEmpty }) { tidy() }
+      }
+      reportLetters()
+      do { try file?.end() } catch { log(.warning, "the store \(path) cannot be closed in order: \(error)") }
+      file = nil
+      state.withLock { $0.isOver = true }
+      state.notify()
+    }
+
+    /// False: it was closed before it could write.
+    private func write(_ requests: [Request]) -> Bool {
+      while true {
+        let start = monotonicNow()
+        do throws(DatabaseError) {
+          if file == nil { file = try reopen() }
+          try file?.write(requests.map(\.transaction))
+          let took = monotonicNow() - start
+          if isFailing {
+            isFailing = false
+            pause = DiskStore.firstPause
+            log(.info, "the store \(path) can be written again")
+          }
+          state.withLock { state in
+            for request in requests { state.count(request.transaction) }
+            state.statistics.count(requests.map(\.transaction), took)
+          }
+          count(requests.reduce(0) { $0 + $1.transaction.deadLetters.count })
+          for request in requests { request.done() }
+          return true
+        } catch {
+          if !isFailing { log(.error, "the store \(path) cannot be written: \(error.message); trying again") }
+          isFailing = true
+          // After a failed sync nobody knows what is on the disk: the file is opened anew, and all of it is written again.
+          file = nil
+          if error.isDamage, salvage(because: error.message) { continue }
+        }
+        let end = monotonicNow() + pause
+        pause = min(pause * 2, DiskStore.longestPause)
+        if state.wait(until: end, { $0.isClosing ? true : nil }) == true, monotonicNow() < end {
+          // One more attempt, unless this was it.
+          if (try? retry(requests)) != nil { return true }
+          return false
+        }
+      }
+    }
+
+    private func count(_ new: Int) {
+      letters += new
+      unreported += new
+      if monotonicNow() >= nextReport { reportLetters() }
+    }
+
+    private func reportLetters() {
+      guard unreported > 0 else { return }
+      let report = state.withLock(\.reportDeadLetters)
+      report(unreported)
+      unreported = 0
+      nextReport = monotonicNow() + 1_000_000_000
+    }
+
+    /// Sets the damaged file aside and takes over what can be read of it; false: that failed.
+    private func salvage(because reason: String) -> Bool {
+      file = nil
+      do {
+        try Salvage(path, log).run(because: reason)
+        return true
+      } catch {
+        log(.error, "what can be read of the damaged store \(path) cannot be taken over: \(error)")
+        return false
+      }
+    }
+
+    private func retry(_ requests: [Request]) throws {
+      file = try reopen()
+      try file?.write(requests.map(\.transaction))
+      for request in requests { request.done() }
+    }
+
+    private func reopen() throws(DatabaseError) -> StoreFile {
+      do {
+        return try StoreFile(path)
+      } catch let error as DatabaseError {
+        throw error
+      } catch let damage as StoreDamage {
+        throw DatabaseError(code: 11, message: damage.message)
+      } catch {
+        throw DatabaseError(code: 1, message: "\(error)")
+      }
+    }
+
+    private func run(_ job: Job) {
+      switch job {
+      case .read(let sink, let number, let bytes, let done):
+        var damaged: [RemovedRow] = []
+        var rows: [OutboxRow] = []
+        for attempt in 1...2 {
+          damaged = []
+          do throws(DatabaseError) {
+            if file == nil { file = try reopen() }
+            rows = try file?.rows(of: sink, after: number, bytes: bytes) { damaged.append($0) } ?? []
+            break
+          } catch {
+            log(.error, "the outbox of '\(sink)' cannot be read: \(error.message)")
+            guard attempt == 1, error.isDamage, salvage(because: error.message) else { break }
+          }
+        }
+        if !damaged.isEmpty {
+          let events = damaged.reduce(0) { $0 + $1.events }
+          log(.error, "\(Printable.count(events, "event")) of the outbox of '\(sink)' are lost: their rows are damaged")
+          var transaction = StoreTransaction()
+          transaction.removed = damaged
+          _ = write([Request(transaction: transaction, done: {})])
+        }
+        done(rows)
+      }
+    }
+
+    /// What need not be done at once, while nothing else waits.
+    private func tidy() {
+      do throws(DatabaseError) {
+        if letters >= 1000 {
+          letters = 0
+          let dropped = try file?.boundDeadLetters(to: DiskStore.deadLetterBytes) ?? 0
+          if dropped > 0 {
+            log(
+              .warning, "the oldest \(Printable.count(dropped, "dead letter")) were dropped: they had more than 256 MiB"
+            )
+          }
+        }
+        try file?.shrink()
+      } catch {
+        log(.warning, "the store \(path) cannot be tidied up: \(error.message)")
+      }
+    }
+  }
+}
+
+/// What a store has done since it was opened.
+public struct StoreStatistics: Sendable {
+  public var commits: UInt64 = 0
+  public var rows: UInt64 = 0
+  public var bytes: UInt64 = 0
+  /// How long commits took, in nanoseconds: a count for each power of two.
+  public var durations = [UInt64](repeating: 0, count: 64)
+
+  mutating func count(_ transactions: [StoreTransaction], _ nanoseconds: Int64) {
+    commits += 1
+    for transaction in transactions {
+      rows += UInt64(transaction.rows.count)
+      bytes += UInt64(transaction.rows.reduce(0) { $0 + $1.bytes.count })
+      if case .replace(let state) = transaction.state { bytes += UInt64(state.bytes.count) }
+    }
+    durations[max(0, 63 - max(1, nanoseconds).leadingZeroBitCount)] += 1
+  }
+}
+
+extension DiskStore.State {
+  mutating func count(_ transaction: StoreTransaction) {
+    for row in transaction.rows { backlogs[row.sink, default: OutboxBacklog()].add(row) }
+    for row in transaction.removed { backlogs[row.sink]?.remove(row) }
+  }
+}

@@ -1,0 +1,229 @@
+import Glibc
+import PipelineCore
+import Transport
+
+/// The open store of one pipeline, used by one thread.
+final class StoreFile {
+  private let path: String
+  private let database: Database
+  private let insertRow: Statement
+  private let deleteRow: Statement
+  private let insertPart: Statement
+  private let insertLetter: Statement
+  let identity: UInt64
+  private(set) var lastRow: Int64
+  /// The checksums of the parts of the state that are on the disk.
+  private var sums: [Int64] = []
+  private var commits = 0
+
+  /// Opens a store, or creates it.
+  /// - Throws: ``DatabaseError``, ``StoreDamage``, ``StoreRefusal``.
+  init(_ path: String) throws {
+    self.path = path
+    let isNew = access(path, F_OK) != 0
+    // SQLite makes files as the umask says, and others must not read events.
+    if isNew {
+      let number = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
+      if number < 0 { throw DatabaseError(code: 14, message: PosixError("open", path).message) }
+      close(number)
+    }
+    database = try Database(path, writable: true)
+    try database.execute(
+      """
+      PRAGMA page_size = 4096; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA busy_timeout = 5000; PRAGMA cell_size_check = ON;
+      PRAGMA mmap_size = 0; PRAGMA cache_size = -512; PRAGMA temp_store = MEMORY
+      """)
+    if try database.isEmpty {
+      // A crash between the two leaves an empty file, which is created again.
+      try database.execute(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; BEGIN IMMEDIATE;" + StoreSchema.create)
+      var generator = SystemRandomNumberGenerator()
+      try database.setMeta("identity", Int64(bitPattern: generator.next()))
+      try database.setMeta("last_row", 0)
+      try database.setMeta("parts", 0)
+      try database.setMeta("is_clean", 1)
+      try database.execute("COMMIT")
+      try Self.syncDirectory(of: path)
+    }
+    if let refusal = try database.refusal() { throw StoreRefusal("\(path) cannot be used: \(refusal)") }
+    try database.execute(
+      """
+      PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 1000;
+      PRAGMA journal_size_limit = 67108864
+      """)
+    guard let identity = try database.meta("identity") else { throw StoreDamage("its identity is missing") }
+    self.identity = UInt64(bitPattern: identity)
+    if try database.meta("is_clean") != 1, try Self.size(database) <= 256 << 20 {
+      let verdict = try database.text("PRAGMA quick_check(1)")
+      if verdict != "ok" { throw StoreDamage(verdict ?? "it cannot be checked") }
+    }
+    // After a crash the number may be that of a row that has been removed since.
+    lastRow = max(
+      try database.meta("last_row") ?? 0, try database.number("SELECT max(number) FROM outbox") ?? 0)
+    insertRow = try database.prepare(
+      "INSERT OR REPLACE INTO outbox(number, sink, events, size, sum, body) VALUES(?1, ?2, ?3, ?4, ?5, ?6)")
+    deleteRow = try database.prepare("DELETE FROM outbox WHERE number = ?1")
+    insertPart = try database.prepare("INSERT OR REPLACE INTO state(part, sum, body) VALUES(?1, ?2, ?3)")
+    insertLetter = try database.prepare(
+      """
+      INSERT INTO deadletter(time, code, step, size, sum, document) VALUES(?1, ?2, ?3, ?4, ?5, ?6)
+      """)
+    let statement = try database.prepare("SELECT sum FROM state ORDER BY part")
+    while try statement.step() { sums.append(statement.number(0)) }
+    if try database.meta("is_clean") == 1 { try database.setMeta("is_clean", 0) }
+  }
+
+  private static func size(_ database: Database) throws(DatabaseError) -> Int64 {
+    (try database.number("PRAGMA page_count") ?? 0) * (try database.number("PRAGMA page_size") ?? 0)
+  }
+
+  /// A new file survives a power cut only if its directory is on the disk.
+  static func syncDirectory(of path: String) throws {
+    let directory = path.lastIndex(of: "/").map { String(path[..<$0]) } ?? "."
+    let number = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    guard number >= 0 else { throw DatabaseError(code: 14, message: PosixError("open", directory).message) }
+    defer { close(number) }
+    if fsync(number) != 0 { throw DatabaseError(code: 10, message: PosixError("sync", directory).message) }
+  }
+
+  func state() throws -> [UInt8]? { try database.state() }
+  func backlogs() throws(DatabaseError) -> [String: OutboxBacklog] { try database.backlogs() }
+
+  // MARK: Writing
+
+  /// Writes transactions in one, and returns when it is on the disk. The same ones may be written again after an error, by a
+  /// file that has been opened anew.
+  func write(_ transactions: [StoreTransaction]) throws(DatabaseError) {
+    try database.execute("BEGIN IMMEDIATE")
+    do throws(DatabaseError) {
+      let before = (lastRow, sums)
+      do throws(DatabaseError) {
+        for transaction in transactions { try write(transaction) }
+        if lastRow != before.0 { try database.setMeta("last_row", lastRow) }
+        try database.execute("COMMIT")
+      } catch {
+        (lastRow, sums) = before
+        throw error
+      }
+    } catch {
+      if database.isInTransaction { try? database.execute("ROLLBACK") }
+      throw error
+    }
+    commits += 1
+  }
+
+  private func write(_ transaction: StoreTransaction) throws(DatabaseError) {
+    for row in transaction.rows {
+      insertRow.bind(1, row.number)
+      insertRow.bind(2, row.sink)
+      insertRow.bind(3, Int64(row.events))
+      insertRow.bind(4, Int64(row.bytes.count))
+      insertRow.bind(5, StoreSchema.sum(row.bytes, row.number))
+      try Self.run(insertRow, 6, row.bytes[...])
+      lastRow = max(lastRow, row.number)
+    }
+    for row in transaction.removed {
+      deleteRow.bind(1, row.number)
+      try deleteRow.run()
+    }
+    for letter in transaction.deadLetters { try write(letter) }
+    switch transaction.state {
+    case .keep: break
+    case .clear: try replace([], ends: [])
+    case .replace(let state): try replace(state.bytes, ends: state.ends)
+    }
+  }
+
+  private func write(_ letter: StoredDeadLetter) throws(DatabaseError) {
+    insertLetter.bind(1, letter.time)
+    insertLetter.bind(2, letter.code)
+    insertLetter.bind(3, letter.step)
+    insertLetter.bind(4, Int64(letter.document.count))
+    insertLetter.bind(5, StoreSchema.sum(letter.document, letter.time))
+    try Self.run(insertLetter, 6, letter.document[...])
+  }
+
+  /// Writes the parts that have changed.
+  private func replace(_ bytes: [UInt8], ends: [Int]) throws(DatabaseError) {
+    var part = 0
+    var start = 0
+    for end in ends {
+      while start < end {
+        let stop = min(end, start + StoreSchema.partBytes)
+        let sum = bytes.withUnsafeBytes {
+          StoreSchema.sum(UnsafeRawBufferPointer(rebasing: $0[start..<stop]), Int64(part))
+        }
+        if part >= sums.count || sums[part] != sum {
+          insertPart.bind(1, Int64(part))
+          insertPart.bind(2, sum)
+          try Self.run(insertPart, 3, bytes[start..<stop])
+          if part < sums.count { sums[part] = sum } else { sums.append(sum) }
+        }
+        part += 1
+        start = stop
+      }
+    }
+    if part < sums.count {
+      try database.execute("DELETE FROM state WHERE part >= \(part)")
+      sums.removeLast(sums.count - part)
+    }
+    if try database.meta("parts") != Int64(part) { try database.setMeta("parts", Int64(part)) }
+  }
+
+  private static func run(_ statement: Statement, _ index: Int32, _ bytes: ArraySlice<UInt8>) throws(DatabaseError) {
+    var failure: DatabaseError?
+    bytes.withUnsafeBytes { body in
+      statement.bind(index, body)
+      do throws(DatabaseError) { try statement.run() } catch { failure = error }
+    }
+    if let failure { throw failure }
+  }
+
+  /// Drops the oldest dead letters until the others have at most `bytes`; returns how many.
+  func boundDeadLetters(to bytes: Int64) throws(DatabaseError) -> Int {
+    let total = try database.number("SELECT total(size) FROM deadletter") ?? 0
+    guard total > bytes else { return 0 }
+    try database.execute(
+      """
+      DELETE FROM deadletter WHERE number <= (SELECT max(number) FROM
+        (SELECT number, sum(size) OVER (ORDER BY number DESC) AS behind FROM deadletter) WHERE behind > \(bytes / 10 * 9))
+      """)
+    return database.changes
+  }
+
+  // MARK: Reading
+
+  func rows(
+    of sink: String, after number: Int64, bytes: Int, damaged: (RemovedRow) -> Void
+  ) throws(DatabaseError) -> [OutboxRow] {
+    var rows: [OutboxRow] = []
+    var size = 0
+    try database.rows(of: sink, after: number, damaged: damaged) { row in
+      if !rows.isEmpty, size + row.bytes.count > bytes { return false }
+      size += row.bytes.count
+      rows.append(row)
+      return size < bytes
+    }
+    return rows
+  }
+
+  /// Gives space back to the file system, a little at a time.
+  func shrink() throws(DatabaseError) {
+    let free = try database.number("PRAGMA freelist_count") ?? 0
+    guard free > 1024, free > (try database.number("PRAGMA page_count") ?? 0) / 2 else { return }
+    let statement = try database.prepare("PRAGMA incremental_vacuum(2048)")
+    while try statement.step() {}
+  }
+
+  /// Marks the store as closed in order.
+  func end() throws(DatabaseError) {
+    try database.setMeta("is_clean", 1)
+    try database.truncateLog()
+  }
+}
+
+/// Why a store cannot be opened, which waiting does not mend. One sentence without a full stop.
+public struct StoreRefusal: Error, Sendable {
+  public var message: String
+  init(_ message: String) { self.message = message }
+}

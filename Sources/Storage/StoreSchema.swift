@@ -1,0 +1,125 @@
+import CDigest
+import PipelineCore
+
+/// The tables of a store, and what is read from them.
+///
+/// ```
+/// meta        identity, last_row, parts, is_clean, pipeline
+/// state       the saved state, in parts of at most 64 KiB
+/// outbox      rows that sinks have to deliver
+/// deadletter  rejected events that nothing reads
+/// ```
+///
+/// Every body has a checksum: SQLite checks the pages of its log, not those of the file.
+struct StoreSchema {
+  /// `rxds`, in the header of the file.
+  static let applicationID: Int64 = 0x7278_6473
+  static let version: Int64 = 1
+  static let partBytes = 64 << 10
+
+  static let create = """
+    CREATE TABLE meta(key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE TABLE state(part INTEGER PRIMARY KEY, sum INTEGER NOT NULL, body BLOB NOT NULL);
+    CREATE TABLE outbox(number INTEGER PRIMARY KEY, sink TEXT NOT NULL, events INTEGER NOT NULL,
+      size INTEGER NOT NULL, sum INTEGER NOT NULL, body BLOB NOT NULL);
+    CREATE INDEX outbox_sink ON outbox(sink, number, events, size);
+    CREATE TABLE deadletter(number INTEGER PRIMARY KEY, time INTEGER NOT NULL, code TEXT NOT NULL,
+      step TEXT NOT NULL, size INTEGER NOT NULL, sum INTEGER NOT NULL, document BLOB NOT NULL);
+    PRAGMA application_id = \(applicationID);
+    PRAGMA user_version = \(version);
+    """
+
+  /// The checksum of a body that belongs to the record with this number.
+  static func sum(_ bytes: UnsafeRawBufferPointer, _ number: Int64) -> Int64 {
+    Int64(bitPattern: rx_xxh3_seeded(bytes.baseAddress, bytes.count, UInt64(bitPattern: number)))
+  }
+
+  static func sum(_ bytes: [UInt8], _ number: Int64) -> Int64 { bytes.withUnsafeBytes { sum($0, number) } }
+}
+
+extension Database {
+  /// What is wrong with the file's kind; nil: it is a store of this version. A new file is none yet.
+  func refusal() throws(DatabaseError) -> String? {
+    let application = try number("PRAGMA application_id") ?? 0
+    let version = try number("PRAGMA user_version") ?? 0
+    guard application == StoreSchema.applicationID else { return "it is not a store of rxd" }
+    guard version <= StoreSchema.version else {
+      return "its format is \(version), and this version of rxd reads \(StoreSchema.version)"
+    }
+    return nil
+  }
+
+  var isEmpty: Bool { get throws(DatabaseError) { try number("SELECT count(*) FROM sqlite_master") == 0 } }
+
+  func meta(_ key: String) throws(DatabaseError) -> Int64? {
+    try number("SELECT value FROM meta WHERE key = '\(key)'")
+  }
+
+  func setMeta(_ key: String, _ value: Int64) throws(DatabaseError) {
+    try execute("INSERT OR REPLACE INTO meta(key, value) VALUES('\(key)', \(value))")
+  }
+
+  /// The saved state; nil: there is none.
+  /// - Throws: ``StoreDamage`` if a part is missing or damaged.
+  func state() throws -> [UInt8]? {
+    let parts = try meta("parts") ?? 0
+    guard parts > 0 else { return nil }
+    let statement = try prepare("SELECT part, sum, body FROM state ORDER BY part")
+    var bytes: [UInt8] = []
+    var count: Int64 = 0
+    while try statement.step() {
+      let body = statement.bytes(2)
+      guard statement.number(0) == count, StoreSchema.sum(body, count) == statement.number(1) else {
+        throw StoreDamage("part \(count) of the state is damaged")
+      }
+      bytes.append(contentsOf: body)
+      count += 1
+    }
+    guard count == parts else { throw StoreDamage("\(parts - count) of \(parts) parts of the state are missing") }
+    return bytes
+  }
+
+  func backlogs() throws(DatabaseError) -> [String: OutboxBacklog] {
+    let statement = try prepare(
+      "SELECT sink, count(*), sum(events), sum(size), min(number), max(number) FROM outbox GROUP BY sink")
+    var all: [String: OutboxBacklog] = [:]
+    while try statement.step() {
+      var backlog = OutboxBacklog()
+      backlog.rows = Int(statement.number(1))
+      backlog.events = Int(statement.number(2))
+      backlog.bytes = Int(statement.number(3))
+      backlog.first = statement.number(4)
+      backlog.last = statement.number(5)
+      all[statement.text(0)] = backlog
+    }
+    return all
+  }
+
+  /// Calls `body` for each undamaged row of the outbox behind `number`, until it returns false; `damaged` gets the others.
+  func rows(
+    of sink: String? = nil, after number: Int64, damaged: (RemovedRow) -> Void, _ body: (OutboxRow) -> Bool
+  ) throws(DatabaseError) {
+    let statement = try prepare(
+      "SELECT number, sink, events, sum, body FROM outbox WHERE number > ?1 "
+        + (sink == nil ? "" : "AND sink = ?2 ") + "ORDER BY number")
+    statement.bind(1, number)
+    if let sink { statement.bind(2, sink) }
+    while try statement.step() {
+      let number = statement.number(0)
+      let bytes = statement.bytes(4)
+      let events = Int(statement.number(2))
+      guard StoreSchema.sum(bytes, number) == statement.number(3), events >= 0 else {
+        damaged(RemovedRow(number: number, sink: statement.text(1), events: events, size: bytes.count))
+        continue
+      }
+      if !body(OutboxRow(number: number, sink: statement.text(1), events: events, bytes: Array(bytes))) { return }
+    }
+  }
+}
+
+/// A record of a store that is not what was written.
+struct StoreDamage: Error {
+  /// A clause: `part 3 of the state is damaged`.
+  var message: String
+  init(_ message: String) { self.message = message }
+}

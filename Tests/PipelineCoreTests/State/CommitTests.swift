@@ -1,0 +1,190 @@
+import PipelineCore
+import PipelineTestSupport
+import Testing
+
+/// What is committed is enough to go on from after a crash, in light and in durable delivery.
+@Suite struct CommitTests {
+  /// One execution on virtual time that keeps its state in a store, and whose sinks write late.
+  private final class Run {
+    let time = VirtualTime()
+    let executor: Executor
+    let execution: Execution
+    let store: MemoryStore
+    let recordings: [String: (recording: ProbeSink.Recording, turns: LateSink.Turns)]
+
+    /// - Parameter isDurable: Nil: nothing is kept.
+    init(
+      _ plan: Plan, _ scripts: [String: SignalHistory], isDurable: Bool?, on disk: MemoryStore.Disk = .init(),
+      _ change: (inout DeliveryOptions) -> Void = { _ in }
+    ) {
+      executor = Executor(clock: time)
+      execution = Execution(
+        plan: plan, executor: executor,
+        services: Services(http: NoHTTPClient(), log: { _, _, _ in }, deadLetter: { _ in }, random: { 1 }))
+      store = MemoryStore(disk)
+      if let isDurable {
+        var options = DeliveryOptions(store: store, isDurable: isDurable)
+        change(&options)
+        execution.commit(with: options)
+      }
+      recordings = Dictionary(
+        uniqueKeysWithValues: plan.sinks.map { ($0.name, (ProbeSink.Recording(), LateSink.Turns())) })
+      let recordings = recordings
+      execution.sinkOverride = { name in
+        recordings[name].map { LateSink($0.recording, turns: $0.turns, losesRest: true) }
+      }
+      execution.sourceOverride = { name in scripts[name].map { ScriptedSource($0.script) } }
+      turn { [state = disk.state] run in
+        run.execution.launch(restoring: state) { [unowned run] _ in run.execution.finishCommits {} }
+      }
+    }
+
+    func turn(_ work: @escaping (Run) -> Void) {
+      nonisolated(unsafe) let work = work
+      nonisolated(unsafe) unowned let run = self
+      executor.post { work(run) }
+      _ = executor.runOne()
+    }
+
+    /// Runs turns until the pipeline has ended and its last commit is on the disk. `takes`: whether the disk takes a commit now.
+    func advance(turns: Int, _ takes: () -> Bool = { true }) {
+      for _ in 0..<turns {
+        if takes() { store.takeOne() }
+        if executor.runOne() { continue }
+        if store.waiting > 0 {
+          store.takeOne()
+          continue
+        }
+        guard execution.outcome == nil, let next = executor.nextDeadline else { return }
+        time.advance(to: max(next, time.now))
+      }
+    }
+
+    var written: [String: [String]] {
+      recordings.mapValues { recording, _ in
+        recording.moments.compactMap { entry -> String? in
+          guard case .next(let value) = entry.moment else { return nil }
+          let text = OutputBuffer()
+          JSONWriter.append(value.value, to: text)
+          return String(decoding: text.bytes, as: UTF8.self)
+        }
+      }
+    }
+  }
+
+  /// Runs a random graph, loses the process at random turns, three times at most, and goes on from the disk. What was written before each
+  /// crash begins as an undisturbed run does, what is written after the last ends as that ends, and nothing between is missing.
+  private func crash(_ seed: UInt64, isDurable: Bool) throws {
+    var generator = GraphGenerator(seed: seed)
+    generator.hasCommands = seed % 2 == 0
+    let graph = generator.graph()
+    let plan = try PipelineRun.compile(graph.yaml)
+    let whole = Run(plan, graph.scripts, isDurable: nil)
+    whole.advance(turns: 5000)
+    guard whole.execution.outcome == .completed else { return }
+    let wanted = whole.written
+
+    var disk = MemoryStore.Disk()
+    var parts: [[String: [String]]] = []
+    for _ in 0...Int(generator.below(3)) {
+      let run = Run(plan, graph.scripts, isDurable: isDurable, on: disk) { $0.interval = .milliseconds(1) }
+      #expect(run.execution.refusals.map(\.message) == [])
+      run.advance(turns: 1 + Int(generator.below(60))) { generator.below(3) == 0 }
+      // The disk may have taken commits that the process has not heard of.
+      for _ in 0..<Int(generator.below(3)) { run.store.takeOne(isHeard: false) }
+      parts.append(run.written)
+      disk = run.store.disk
+      if run.execution.outcome != nil { break }
+      run.turn { $0.execution.cancel() }
+    }
+    // After the end of the pipeline the state is gone, and a new run would begin anew.
+    if disk.commits > 0, disk.state == nil, disk.rows.isEmpty { return }
+    let last = Run(plan, graph.scripts, isDurable: isDurable, on: disk)
+    last.advance(turns: 20_000)
+    parts.append(last.written)
+    #expect(last.execution.outcome == .completed, "seed \(seed)\n\(graph.yaml)")
+    #expect(last.store.disk.rows.isEmpty && last.store.disk.state == nil, "seed \(seed)\n\(graph.yaml)")
+    for (sink, values) in wanted {
+      #expect(
+        covers(values, parts.map { $0[sink] ?? [] }),
+        "seed \(seed), \(sink): \(parts.map { $0[sink] ?? [] }) of \(values)\n\(graph.yaml)")
+    }
+  }
+
+  /// Whether the parts, each a run of `whole` that begins where the one before ended or earlier, are all of it.
+  private func covers(_ whole: [String], _ parts: [[String]]) -> Bool {
+    // The lengths of the beginnings of `whole` that the parts up to now may have.
+    var reached: Set<Int> = [0]
+    for part in parts {
+      var next: Set<Int> = part.isEmpty ? reached : []
+      for start in 0...whole.count where !part.isEmpty && start + part.count <= whole.count {
+        guard Array(whole[start..<start + part.count]) == part else { continue }
+        if reached.contains(where: { $0 >= start }) {
+          next.insert(start + part.count)
+          // A repeat that ends before what had been reached loses nothing of it.
+          if let most = reached.max(), most > start + part.count { next.insert(most) }
+        }
+      }
+      reached = next
+    }
+    return reached.contains(whole.count)
+  }
+
+  @Test(arguments: 0..<300 as Range<UInt64>)
+  func nothingIsLostFromCheckpoints(_ seed: UInt64) throws { try crash(seed, isDurable: false) }
+
+  @Test(arguments: 0..<300 as Range<UInt64>)
+  func nothingIsLostFromTheOutbox(_ seed: UInt64) throws { try crash(seed, isDurable: true) }
+
+  private static let plain = "sources: { a: { scripted: {} } }\nsinks: { out: { from: a, probe: {} } }"
+  private static let nine = SignalHistory(
+    (0..<9).map { .init(at: .milliseconds(10 * $0), .next(.int($0))) } + [.init(at: .milliseconds(90), .complete)])
+
+  /// A sink gets an event only when it is on the disk.
+  @Test func nothingIsDeliveredBeforeItsCommit() throws {
+    let run = Run(try PipelineRun.compile(Self.plain), ["a": Self.nine], isDurable: true)
+    for _ in 0..<200 {
+      if run.executor.runOne() { continue }
+      guard let next = run.executor.nextDeadline else { break }
+      run.time.advance(to: max(next, run.time.now))
+    }
+    #expect(run.written["out"] == [] && run.store.disk.rows.isEmpty)
+    #expect(run.store.waiting == 1, "one commit is under way, and the rest waits for it")
+    run.advance(turns: 500)
+    #expect(run.written["out"] == (0..<9).map(String.init))
+    #expect(run.store.disk.commits <= 6, "events that come during a commit share the next")
+    #expect(run.execution.outcome == .completed && run.store.disk.state == nil && run.store.disk.rows.isEmpty)
+  }
+
+  /// Rows that do not fit in memory come from the disk, in their order.
+  @Test func longOutboxesStayOnTheDisk() throws {
+    let script = SignalHistory(
+      (0..<500).map { .init(at: .milliseconds(1 + $0), .next(.int($0))) } + [.init(at: .seconds(1), .complete)])
+    let plan = try PipelineRun.compile(Self.plain)
+    let run = Run(plan, ["a": script], isDurable: true) {
+      $0.memoryBytes = 100
+      $0.readBytes = 300
+    }
+    run.advance(turns: 50_000)
+    #expect(run.written["out"] == (0..<500).map(String.init))
+    #expect(run.execution.outcome == .completed && run.store.disk.rows.isEmpty)
+  }
+
+  /// A pipeline that does nothing commits nothing.
+  @Test func silenceIsNotCommitted() throws {
+    let script = SignalHistory([.init(at: .milliseconds(1), .next(.int(1))), .init(at: .seconds(60), .completed)])
+    for isDurable in [false, true] {
+      let run = Run(try PipelineRun.compile(Self.plain), ["a": script], isDurable: isDurable)
+      var turns = 0
+      while run.time.now < Instant(nanoseconds: 50_000_000_000), turns < 1000 {
+        turns += 1
+        run.store.takeOne()
+        if run.executor.runOne() { continue }
+        guard let next = run.executor.nextDeadline else { break }
+        run.time.advance(to: max(next, run.time.now))
+      }
+      #expect(run.store.disk.commits <= 3, "\(isDurable)")
+      #expect(turns < 40)
+    }
+  }
+}

@@ -1,0 +1,95 @@
+import PipelineCore
+import Synchronization
+
+/// A store in memory, whose disk takes a commit when the test says so.
+public final class MemoryStore: PipelineStore {
+  /// What survives a crash.
+  public struct Disk: Sendable {
+    public var state: [UInt8]?
+    public var rows: [Int64: OutboxRow] = [:]
+    public var lastRow: Int64 = 0
+    public var deadLetters: [StoredDeadLetter] = []
+    /// How many commits it has taken.
+    public var commits = 0
+    public init() {}
+
+    mutating func apply(_ transaction: StoreTransaction) {
+      commits += 1
+      switch transaction.state {
+      case .keep: break
+      case .clear: state = nil
+      case .replace(let saved):
+        precondition(saved.ends == saved.ends.sorted() && saved.ends.last == saved.bytes.count)
+        state = saved.bytes
+      }
+      for row in transaction.rows {
+        precondition(row.number > lastRow, "a number was used twice")
+        lastRow = row.number
+        rows[row.number] = row
+      }
+      for row in transaction.removed {
+        precondition(rows.removeValue(forKey: row.number)?.bytes.count == row.size, "a row was removed twice")
+      }
+      deadLetters += transaction.deadLetters
+    }
+  }
+
+  private struct State {
+    var disk: Disk
+    var waiting: [(StoreTransaction, @Sendable () -> Void)] = []
+  }
+  private let state: Mutex<State>
+  public let identity: UInt64 = 1
+  /// Whether commits are taken at once.
+  private let isImmediate: Bool
+
+  public init(_ disk: Disk = Disk(), isImmediate: Bool = false) {
+    state = Mutex(State(disk: disk))
+    self.isImmediate = isImmediate
+  }
+
+  public var disk: Disk { state.withLock(\.disk) }
+  public var lastRow: Int64 { state.withLock(\.disk.lastRow) }
+  public var waiting: Int { state.withLock(\.waiting.count) }
+
+  public func commit(_ transaction: StoreTransaction, _ done: @escaping @Sendable () -> Void) {
+    state.withLock { $0.waiting.append((transaction, done)) }
+    if isImmediate { takeOne() }
+  }
+
+  /// Takes the oldest commit that waits. `isHeard`: whether the process learns of it.
+  public func takeOne(isHeard: Bool = true) {
+    let done = state.withLock { state -> (@Sendable () -> Void)? in
+      guard !state.waiting.isEmpty else { return nil }
+      let (transaction, done) = state.waiting.removeFirst()
+      state.disk.apply(transaction)
+      return done
+    }
+    if isHeard { done?() }
+  }
+
+  public func read(
+    rowsOf sink: String, after number: Int64, bytes: Int, _ done: @escaping @Sendable ([OutboxRow]) -> Void
+  ) {
+    let rows = state.withLock { state in
+      state.disk.rows.values.filter { $0.sink == sink && $0.number > number }.sorted { $0.number < $1.number }
+    }
+    var size = 0
+    done(
+      Array(
+        rows.prefix {
+          defer { size += $0.bytes.count }
+          return size == 0 || size + $0.bytes.count <= bytes
+        }))
+  }
+
+  public var backlogs: [String: OutboxBacklog] {
+    state.withLock { state in
+      var all: [String: OutboxBacklog] = [:]
+      for row in state.disk.rows.values.sorted(by: { $0.number < $1.number }) {
+        all[row.sink, default: OutboxBacklog()].add(row)
+      }
+      return all
+    }
+  }
+}

@@ -1,0 +1,169 @@
+import Foundation
+import PipelineCore
+import PipelineHost
+import PipelineTestSupport
+import Testing
+
+@testable import Storage
+
+/// The SQLite file of a pipeline.
+@Suite struct DiskStoreTests {
+  private let folder = Scratch()
+  private var path: String { folder("a.db") }
+  private let lines = Lines()
+
+  private func open() throws -> DiskStore {
+    let lines = lines
+    return try DiskStore(path) { level, message in lines.add("\(level): \(message)") }
+  }
+
+  /// Commits and waits until it is on the disk.
+  private func commit(_ store: DiskStore, _ change: (inout StoreTransaction) -> Void) {
+    var transaction = StoreTransaction()
+    change(&transaction)
+    let done = DispatchSemaphore(value: 0)
+    store.commit(transaction) { done.signal() }
+    done.wait()
+  }
+
+  private func rows(_ store: DiskStore, of sink: String, after number: Int64 = 0, bytes: Int = 1 << 20) -> [Int64] {
+    let found = Box<[OutboxRow]>([])
+    let done = DispatchSemaphore(value: 0)
+    store.read(rowsOf: sink, after: number, bytes: bytes) {
+      found.value = $0
+      done.signal()
+    }
+    done.wait()
+    return found.value.map(\.number)
+  }
+
+  private func row(_ number: Int64, _ sink: String = "out", _ bytes: [UInt8] = [1, 2, 3]) -> OutboxRow {
+    OutboxRow(number: number, sink: sink, events: 2, bytes: bytes)
+  }
+
+  @Test func keepsStateAndRows() throws {
+    var store = try open()
+    #expect(store.savedState == nil)
+    let identity = store.identity
+    commit(store) {
+      $0.state = .replace(SavedState([1, 2, 3, 4], ends: [1, 3]))
+      $0.rows = [row(1), row(2, "other"), row(3)]
+    }
+    #expect(store.close(within: .seconds(30)))
+    store = try open()
+    #expect(store.savedState == [1, 2, 3, 4])
+    #expect(store.identity == identity && store.lastRow == 3)
+    #expect(rows(store, of: "out") == [1, 3] && rows(store, of: "other") == [2])
+    #expect(rows(store, of: "out", after: 1) == [3] && rows(store, of: "out", bytes: 1) == [1])
+    #expect(store.backlogs["out"]?.events == 4 && store.backlogs["out"]?.bytes == 6)
+    commit(store) {
+      $0.state = .clear
+      $0.removed = [RemovedRow(number: 1, sink: "out", events: 2, size: 3)]
+    }
+    #expect(store.backlogs["out"]?.rows == 1)
+    #expect(store.close(within: .seconds(30)))
+    store = try open()
+    #expect(store.savedState == nil && rows(store, of: "out") == [3])
+    #expect(lines.all.isEmpty)
+  }
+
+  /// Numbers of rows that are gone are not used again: readers tell repeats by them.
+  @Test func numbersAreNotUsedTwice() throws {
+    var store = try open()
+    commit(store) { $0.rows = [row(7)] }
+    commit(store) { $0.removed = [RemovedRow(number: 7, sink: "out", events: 2, size: 3)] }
+    #expect(store.close(within: .seconds(30)))
+    store = try open()
+    #expect(store.lastRow == 7)
+  }
+
+  /// A state of many parts that changes in one writes little.
+  @Test func writesOnlyPartsThatChange() throws {
+    let store = try open()
+    var bytes = [UInt8](repeating: 7, count: 1 << 20)
+    let ends = Array(stride(from: 1000, through: bytes.count, by: 1000))
+    commit(store) { $0.state = .replace(SavedState(bytes, ends: ends)) }
+    let before = try size(path + "-wal")
+    bytes[500_000] = 8
+    commit(store) { $0.state = .replace(SavedState(bytes, ends: ends)) }
+    let growth = try size(path + "-wal") - before
+    #expect(growth < 100_000, "the log has grown by \(growth) bytes")
+    #expect(store.close(within: .seconds(30)))
+    #expect(try open().savedState == bytes)
+  }
+
+  private func size(_ path: String) throws -> Int {
+    try #require(FileManager.default.attributesOfItem(atPath: path)[.size] as? Int)
+  }
+
+  @Test func othersCannotReadIt() throws {
+    let store = try open()
+    commit(store) { $0.rows = [row(1)] }
+    for name in [path, path + "-wal"] {
+      let mode = try #require(FileManager.default.attributesOfItem(atPath: name)[.posixPermissions] as? Int)
+      #expect(mode & 0o077 == 0, "\(name) has mode \(String(mode, radix: 8))")
+    }
+  }
+
+  @Test func refusesOtherFiles() throws {
+    folder.append(
+      "no database at all, but long enough to be looked at as one; " + String(repeating: "x", count: 4096), to: "a.db")
+    // It is set aside, as a damaged store would be, and nothing of it is lost.
+    let store = try open()
+    #expect(store.savedState == nil)
+    #expect(lines.all.contains { $0.contains("is kept as") })
+    #expect(folder.read("a.db.damaged-1").hasPrefix("no database"))
+  }
+
+  @Test func refusesNewerFormats() throws {
+    #expect(try open().close(within: .seconds(30)))
+    do {
+      let database = try Database(path, writable: true)
+      try database.execute("PRAGMA user_version = 99")
+    }
+    #expect { _ = try open() } throws: { "\(($0 as? StoreRefusal)?.message ?? "")".contains("its format is 99") }
+  }
+
+  /// Bytes that change on the disk are found, whatever they belong to; the rest is delivered.
+  @Test(arguments: 0..<40) func damageIsFound(seed: Int) throws {
+    var generator = SplitMix(UInt64(seed))
+    var store = try open()
+    let body = [UInt8](repeating: 0xAB, count: 3000)
+    commit(store) {
+      $0.state = .replace(SavedState([UInt8](repeating: 0xCD, count: 20_000), ends: [5000, 15_000]))
+      $0.rows = (1...50).map { row($0, "out", body) }
+    }
+    #expect(store.close(within: .seconds(30)))
+    var bytes = Array(try Data(contentsOf: URL(fileURLWithPath: path)))
+    let at = Int.random(in: 0..<bytes.count - 512, using: &generator)
+    for index in at..<at + Int.random(in: 1...512, using: &generator) { bytes[index] ^= 0x5A }
+    try Data(bytes).write(to: URL(fileURLWithPath: path))
+    do { store = try open() } catch {
+      Issue.record("refused: \(error)")
+      return
+    }
+    if let state = store.savedState { #expect(state == [UInt8](repeating: 0xCD, count: 20_000)) }
+    let found = Box<[OutboxRow]>([])
+    let done = DispatchSemaphore(value: 0)
+    store.read(rowsOf: "out", after: 0, bytes: 1 << 30) {
+      found.value = $0
+      done.signal()
+    }
+    done.wait()
+    #expect(found.value.allSatisfy { $0.bytes == body })
+    #expect(found.value.count >= 25 || !lines.all.isEmpty)
+    if store.savedState == nil || found.value.count < 50 { #expect(!lines.all.isEmpty, "\(found.value.count) rows") }
+  }
+}
+
+private final class Lines: @unchecked Sendable {
+  private let lock = NSLock()
+  private var texts: [String] = []
+  func add(_ text: String) { lock.withLock { texts.append(text) } }
+  var all: [String] { lock.withLock { texts } }
+}
+
+private final class Box<Value>: @unchecked Sendable {
+  var value: Value
+  init(_ value: Value) { self.value = value }
+}
