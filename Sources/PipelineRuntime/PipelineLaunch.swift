@@ -51,10 +51,10 @@ package final class PipelineLaunch: @unchecked Sendable {
       if execution.outcome != nil { return }
       execution.launch(restoring: state.take()) { [unowned self] outcome in
         whenCommitted { [unowned self] in
-          if outcome == .completed, let state = execution.savedState {
+          if outcome == .completed, let state = leftState {
             report(.suspended(state: state, execution.counters))
           } else {
-            report(.ended(outcome, execution.counters, state: execution.savedState))
+            report(.ended(outcome, execution.counters, state: leftState))
           }
         }
       }
@@ -62,6 +62,9 @@ package final class PipelineLaunch: @unchecked Sendable {
       for refusal in execution.refusals { execution.services.log(.warning, plan.name, refusal.line) }
     }
   }
+
+  /// The state to go on from; nil: there is none, or only that of an older commit.
+  private var leftState: [UInt8]? { execution.hasLostEvents ? nil : execution.savedState }
 
   /// Calls `report` in this turn or, where state is kept, in one after the last commit.
   private func whenCommitted(_ report: @escaping @Sendable () -> Void) {
@@ -101,7 +104,7 @@ package final class PipelineLaunch: @unchecked Sendable {
     executor.post { [self] in
       guard execution.outcome == nil else { return }
       execution.cancel()
-      whenCommitted { [unowned self] in report(.cancelled(execution.counters, state: execution.savedState)) }
+      whenCommitted { [unowned self] in report(.cancelled(execution.counters, state: leftState)) }
     }
   }
 

@@ -339,6 +339,8 @@ final class Supervisor {
   private func openStore(_ slot: PipelineSlot) throws(StoreRefusal) -> DeliveryOptions? {
     guard let stores, slot.plan.delivery(hasStateDirectory: true) != .bestEffort else { return nil }
     let store: DiskStore
+    // Where the last run has left no state in memory, that of its last commit holds.
+    if slot.saved == nil { closeStore(slot) }
     if let open = slot.store {
       store = open
     } else {

@@ -74,6 +74,14 @@ final class Committer: TimerTarget {
   }
   let removed = RemovedRows()
 
+  /// A checkpoint that waits for what came before it. Whoever takes it out commits it.
+  private final class Checkpoint: Sendable {
+    private let waiting = Mutex<StoreTransaction?>(nil)
+    func put(_ transaction: StoreTransaction) { waiting.withLock { $0 = transaction } }
+    func take() -> StoreTransaction? { waiting.withLock { $0.take() } }
+  }
+  private let checkpoint = Checkpoint()
+
   // MARK: What a commit gets
 
   /// Adds a row; `committed` is called in a turn when it is on the disk.
@@ -156,9 +164,10 @@ final class Committer: TimerTarget {
     if isDurable {
       store.commit(taken, isOnDisk)
     } else {
-      executor.setCheckpoint { outcome in
+      checkpoint.put(taken)
+      executor.setCheckpoint { [checkpoint] outcome in
         switch outcome {
-        case .acknowledged: store.commit(taken, isOnDisk)
+        case .acknowledged: if let taken = checkpoint.take() { store.commit(taken, isOnDisk) }
         case .failed: executor.post { box.failed() }
         }
       }
@@ -210,6 +219,8 @@ final class Committer: TimerTarget {
     transaction = StoreTransaction()
     last.state = state
     last.removed += removed.take()
+    // The state of a checkpoint that still waits is older.
+    if let waiting = checkpoint.take() { last.deadLetters = waiting.deadLetters + last.deadLetters }
     // Rows that the state is not ahead of come again.
     if case .keep = state { last.rows = [] }
     let box = Box(self, waiting, uncommitted)

@@ -181,17 +181,20 @@ public final class Execution {
     keepsStateOnFailure = true
   }
 
-  /// Commits the last state of an execution that has ended, or was cancelled: ``savedState``; without one, a completed pipeline
-  /// begins anew next time, and a failed one goes on from its last commit. Called in a turn; `done` is called once, on any thread, when it is
-  /// on the disk; at once where nothing is kept.
+  /// Commits the last state of an execution that has ended, or was cancelled: ``savedState``; without one, or where sinks could not write
+  /// what came before it, a completed pipeline begins anew next time, and any other goes on from its last commit. Called in a turn; `done` is
+  /// called once, on any thread, when it is on the disk; at once where nothing is kept.
   public func finishCommits(_ done: @escaping @Sendable () -> Void) {
     guard let committer else { return done() }
-    if let savedParts {
+    if let savedParts, !hasLostEvents {
       committer.finish(.replace(savedParts), done)
     } else {
       committer.finish(outcome == .completed ? .clear : .keep, done)
     }
   }
+
+  /// Whether a sink had taken events of this execution that it could not write when it ended: an older commit holds them.
+  public var hasLostEvents: Bool { committer != nil && tally.undelivered > 0 }
 
   /// Whether senders are answered when what their events have caused is on the disk.
   public var answersAfterCommits: Bool { committer?.isDurable == true }
