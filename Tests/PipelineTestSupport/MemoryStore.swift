@@ -75,12 +75,12 @@ public final class MemoryStore: PipelineStore {
       state.disk.rows.values.filter { $0.sink == sink && $0.number > number }.sorted { $0.number < $1.number }
     }
     var size = 0
-    done(
-      Array(
-        rows.prefix {
-          defer { size += $0.bytes.count }
-          return size == 0 || size + $0.bytes.count <= bytes
-        }))
+    var found: [OutboxRow] = []
+    for row in rows where found.isEmpty || size + row.bytes.count <= bytes {
+      size += row.bytes.count
+      found.append(row)
+    }
+    done(found)
   }
 
   public var backlogs: [String: OutboxBacklog] {

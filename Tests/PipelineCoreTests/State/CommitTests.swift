@@ -172,7 +172,7 @@ import Testing
 
   /// A pipeline that does nothing commits nothing.
   @Test func silenceIsNotCommitted() throws {
-    let script = SignalHistory([.init(at: .milliseconds(1), .next(.int(1))), .init(at: .seconds(60), .completed)])
+    let script = SignalHistory([.init(at: .milliseconds(1), .next(.int(1))), .init(at: .seconds(60), .complete)])
     for isDurable in [false, true] {
       let run = Run(try PipelineRun.compile(Self.plain), ["a": script], isDurable: isDurable)
       var turns = 0
