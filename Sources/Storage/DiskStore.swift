@@ -46,6 +46,12 @@ public final class DiskStore: PipelineStore {
   public init(_ path: String, log: @escaping Log) throws(StoreRefusal) {
     self.path = path
     self.log = log
+    if let damage = LogCheck.damage(ofLog: path + "-wal") {
+      log(
+        .error,
+        "the log \(path)-wal is damaged behind \(Printable.count(damage.whole, "page")): what was committed in the next "
+          + "\(Printable.count(damage.lost, "page")) is lost")
+    }
     let opened: (file: StoreFile, state: [UInt8]?, backlogs: [String: OutboxBacklog])
     do {
       opened = try Self.open(path)

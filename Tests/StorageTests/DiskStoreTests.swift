@@ -96,6 +96,24 @@ import Testing
     try #require(FileManager.default.attributesOfItem(atPath: path)[.size] as? Int)
   }
 
+  /// SQLite takes the first damaged page for the end of its log. A log that a crash has cut off is no damage.
+  @Test(arguments: ["whole", "changed", "cut off"]) func damageOfTheLogIsReported(what: String) throws {
+    let store = try open()
+    for number in 1...20 { commit(store) { $0.rows = [row(Int64(number), "out", [UInt8](repeating: 7, count: 3000))] } }
+    // What a kill leaves: a store that is closed empties its log.
+    let left = folder("left.db")
+    try FileManager.default.copyItem(atPath: path, toPath: left)
+    var log = try Data(contentsOf: URL(fileURLWithPath: path + "-wal"))
+    if what == "changed" { log[log.count / 2] ^= 1 }
+    if what == "cut off" { log.removeLast(log.count / 2) }
+    try log.write(to: URL(fileURLWithPath: left + "-wal"))
+    let lines = lines
+    let again = try DiskStore(left) { level, message in lines.add("\(level): \(message)") }
+    #expect(lines.all.contains { $0.contains("is damaged behind") } == (what == "changed"), "\(lines.all)")
+    let rows = again.backlogs["out"]?.rows ?? 0
+    #expect(what == "whole" ? rows == 20 : rows < 20)
+  }
+
   @Test func othersCannotReadIt() throws {
     let store = try open()
     commit(store) { $0.rows = [row(1)] }
