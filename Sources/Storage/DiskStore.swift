@@ -72,11 +72,10 @@ public final class DiskStore: PipelineStore {
     identity = opened.file.identity
     savedState = opened.state
     state = Guarded(State(backlogs: opened.backlogs, lastRow: opened.file.lastRow))
-    nonisolated(unsafe) let file = opened.file
+    // The writer alone holds the file, so that it is closed before `close` returns.
+    nonisolated(unsafe) let writer = Writer(path, opened.file, state, log)
     do throws(PosixError) {
-      _ = try OwnThread("rxd store", stackBytes: 512 << 10) { [state] in
-        Writer(path, file, state, log).run()
-      }
+      _ = try OwnThread("rxd store", stackBytes: 512 << 10) { writer.run() }
     } catch {
       throw StoreRefusal(error.message)
     }

@@ -4,7 +4,7 @@ internal import DequeModule
 ///
 /// Rows are delivered in their order, each in a turn of its own, and removed when the sink has acknowledged all of their events. A sink that
 /// takes no more (a full queue, a dead server) holds up its own rows only; the input waits when the outbox is full.
-final class OutboxSink: RunningSink {
+final class OutboxSink: RunningSink, TimerTarget {
   let target: RunningSink
   private let committer: Committer
   private let options: DeliveryOptions
@@ -34,6 +34,12 @@ final class OutboxSink: RunningSink {
   private var isFull = false
   private var isFinishing = false
   private var isEnding = false
+  /// The sink has ended.
+  private var isDone = false
+  /// When the sink is cancelled that was to finish what it had been given.
+  private var patience = Wake.none
+  /// How long that may take: whatever is not acknowledged then stays in the outbox.
+  private static let finishLimit = TimeSpan.seconds(2)
   /// A row is cut at this size, so that its turn is short.
   private static let rowBytes = 256 << 10
 
@@ -224,6 +230,9 @@ final class OutboxSink: RunningSink {
   /// The sink has written everything that it was given.
   func targetDrained() {
     isEnding = true
+    isDone = true
+    if patience.isSet { executor.cancel(patience) }
+    patience = .none
     drained()
   }
 
@@ -235,11 +244,21 @@ final class OutboxSink: RunningSink {
     guard !isEnding else { return }
     isEnding = true
     target.complete()
+    if !isDone { patience = executor.wake(at: executor.now + Self.finishLimit, self) }
+  }
+
+  func woke(_ token: Int) {
+    patience = .none
+    guard !isDone else { return }
+    target.cancel()
+    targetDrained()
   }
 
   override func cancel() {
     endRow()
     isEnding = true
+    if patience.isSet { executor.cancel(patience) }
+    patience = .none
     if isFull {
       isFull = false
       executor.resumeInput(.output)
