@@ -38,6 +38,8 @@ final class Committer: TimerTarget {
   /// What rows in no finished commit have, in bytes.
   private var uncommitted = 0
   private var isInputPaused = false
+  /// The state is being taken for a commit that others follow.
+  private(set) var isCommitting = false
 
   var isDurable: Bool { options.isDurable }
   /// A number that no other store has.
@@ -142,10 +144,14 @@ final class Committer: TimerTarget {
 
   private func commit() {
     let start = executor.instant
-    // A pipeline that is being drained has no state any more; its rows are committed all the same, and its input is repeated.
+    // The place of a sink in the state must be behind the rows that go with it.
+    guard execution.hasState else { return }
+    let gone = removed.take()
+    for row in gone { execution.outbox(of: row.sink)?.isRemoved(row) }
+    isCommitting = true
     let state = execution.saveParts()
-    transaction.removed += removed.take()
-    if state == nil, transaction.isEmpty, waiting.isEmpty { return }
+    isCommitting = false
+    transaction.removed += gone
     if let state { transaction.state = .replace(state) }
     let cost = executor.instant - start
     unset()
@@ -171,6 +177,7 @@ final class Committer: TimerTarget {
         case .failed: executor.post { box.failed() }
         }
       }
+      execution.acknowledgeSoon()
     }
   }
 
@@ -221,8 +228,12 @@ final class Committer: TimerTarget {
     last.removed += removed.take()
     // The state of a checkpoint that still waits is older.
     if let waiting = checkpoint.take() { last.deadLetters = waiting.deadLetters + last.deadLetters }
-    // Rows that the state is not ahead of come again.
-    if case .keep = state { last.rows = [] }
+    // The older state may say that sinks cut off what came after it, and senders send again what it does not have.
+    if case .keep = state {
+      last.rows = []
+      last.removed = []
+      waiting = []
+    }
     let box = Box(self, waiting, uncommitted)
     waiting = []
     isOver = true

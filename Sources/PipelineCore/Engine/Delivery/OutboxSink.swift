@@ -24,8 +24,12 @@ final class OutboxSink: RunningSink, TimerTarget {
   private var openRows: Int
   /// What they have, in bytes.
   private var openBytes: Int
-  /// Rows that are given to the sink and not acknowledged.
+  /// Rows that are given to the sink and not acknowledged: their bytes.
   private var underWay: [Int64: Int] = [:]
+  /// Where the sink was behind rows that are given to it and in no commit that removes them.
+  private var marks: [Int64: Int64] = [:]
+  /// Where it was behind the rows that commits have removed, this one included.
+  private var removedMark: Int64 = 0
   private var isDelivering = false
   /// Input waits: the next row comes after the next turn.
   private var letsInputPass = false
@@ -198,6 +202,7 @@ final class OutboxSink: RunningSink, TimerTarget {
       target.countUndelivered(row.events)
     }
     execution.deliveredEvent = nil
+    if target.placeVersion > 0 { marks[row.number] = target.mark }
     if executor.hasBatchAtHand { letsInputPass = true } else { deliverSoon() }
   }
 
@@ -208,6 +213,24 @@ final class OutboxSink: RunningSink, TimerTarget {
     openBytes -= bytes
     updatePressure()
     drainIfDone()
+  }
+
+  // MARK: The place of the sink
+
+  override var placeVersion: Int { target.placeVersion }
+  override var mark: Int64 { target.mark }
+  override func acknowledgeSoon() { target.acknowledgeSoon() }
+
+  /// The commit that is being taken removes this row.
+  func isRemoved(_ row: RemovedRow) {
+    if let mark = marks.removeValue(forKey: row.number) { removedMark = max(removedMark, mark) }
+  }
+
+  /// A row that a commit removes must not be cut off, and one that it does not remove comes again. The last state removes whatever the
+  /// sink acknowledges after it, so there the place is behind all that the sink has.
+  override func savePlace(_ state: inout StateWriter) {
+    target.savedMark = committer.isCommitting ? removedMark : nil
+    target.savePlace(&state)
   }
 
   // MARK: The end

@@ -61,9 +61,15 @@ extension Execution {
       case .failed(let reason): done(.failed(reason))
       }
     }
-    for sink in sinks where sink.isOpen { sink.node.acknowledgeSoon() }
+    acknowledgeSoon()
     return true
   }
+
+  /// Has sinks write and acknowledge what they have taken.
+  func acknowledgeSoon() { for sink in sinks where sink.isOpen { sink.node.acknowledgeSoon() } }
+
+  /// Whether there is a state to save: the pipeline goes on.
+  var hasState: Bool { outcome == nil && !isStopping && (!sinks.isEmpty || !rootSubscribers.isEmpty) }
 
   /// A state to which the positions of sources can still be added.
   struct StateDraft {
@@ -78,7 +84,7 @@ extension Execution {
   func draftState(
     keeping: (SinkPlan) -> Bool = { _ in true }, positions: SavedPositions = .taken
   ) -> StateDraft? {
-    guard outcome == nil, !isStopping, !sinks.isEmpty || !rootSubscribers.isEmpty else { return nil }
+    guard hasState else { return nil }
     let table = StateTable.Builder(plan)
     let context = StateWriter.Context(executor, table, positions)
     var state = StateWriter(context)

@@ -179,6 +179,7 @@ public final class Execution {
     delivery = options
     committer = Committer(self, options)
     keepsStateOnFailure = true
+    acknowledgesOnDisk = true
   }
 
   /// Commits the last state of an execution that has ended, or was cancelled: ``savedState``; without one, or where sinks could not write
@@ -272,6 +273,11 @@ public final class Execution {
     hasBegun = true
     completeErrors()
     endIfOver()
+  }
+
+  /// The outbox of the sink of that name.
+  func outbox(of sink: String) -> OutboxSink? {
+    plan.sinks.firstIndex { $0.name == sink }.flatMap { sinks[$0].node as? OutboxSink }
   }
 
   /// The outbox of a sink; nil: the sink gets events in the turns.
