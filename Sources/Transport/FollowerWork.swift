@@ -479,16 +479,29 @@ final class FollowerWork: @unchecked Sendable {
     _ position: FilePosition, _ listings: inout DirectoryListings
   ) -> Result<FollowedFile?, PosixError> {
     do throws(PosixError) {
-      if let file = try openIfPresent(position.path), file.isSame(as: position) { return .success(file) }
       let (directory, _) = splitPath(position.path)
-      for name in try listings[directory].names(of: position.inode) {
-        if let file = try openIfPresent(Glob.join(directory, name)), file.isSame(as: position) { return .success(file) }
+      for _ in 0..<Self.rotationLimit {
+        if let file = try openIfPresent(position.path), file.isSame(as: position) { return .success(file) }
+        var isMoving = false
+        for name in try listings[directory].names(of: position.inode) {
+          let file = try openIfPresent(Glob.join(directory, name))
+          if let file, file.isSame(as: position) { return .success(file) }
+          if file?.key.inode != position.inode { isMoving = true }
+        }
+        if !isMoving { return .success(nil) }
+        // It got another name after the directory was listed.
+        listings.forget(directory)
       }
       return .success(nil)
     } catch {
       return Self.isAbsence(error) ? .success(nil) : .failure(error)
     }
   }
+
+  /// How often a directory is listed again because its files are renamed meanwhile.
+  private static let rotationLimit = 100
+  /// The same for files beside it, of which some may be unreadable for good.
+  private static let siblingLimit = 10
 
   /// The copy of a file that was truncated since the position was noted: younger than that, with the same name plus a
   /// suffix, starting with the same bytes, and at least as long as the file had been.
@@ -528,10 +541,18 @@ final class FollowerWork: @unchecked Sendable {
   private func siblings(of path: String, _ listings: inout DirectoryListings) -> [FollowedFile] {
     let (directory, base) = splitPath(path)
     let endings = [".gz", ".xz", ".bz2", ".zst"]
-    let names = (try? listings[directory].names(with: [base + ".", base + "-"])) ?? []
-    return names.compactMap { name in
-      endings.contains { name.hasSuffix($0) } ? nil : open(Glob.join(directory, name))
+    for attempt in 1...Self.siblingLimit {
+      let names = ((try? listings[directory].names(with: [base + ".", base + "-"])) ?? []).filter { name in
+        !endings.contains { name.hasSuffix($0) }
+      }
+      let files = names.compactMap { open(Glob.join(directory, $0)) }
+      let keys = Set(files.map(\.key))
+      // Where a name is gone, or two lead to one file, files were renamed after the directory was listed.
+      if files.count == names.count, keys.count == files.count { return files }
+      if attempt == Self.siblingLimit { return files }
+      listings.forget(directory)
     }
+    return []
   }
 
   /// Sorts by birth. The clock of births ticks every few milliseconds, so for equal times the higher number at the end
@@ -655,6 +676,9 @@ private struct DirectoryListings {
   private var known: [String: Result<Listing, PosixError>] = [:]
 
   init(_ list: @escaping Glob.Lister) { self.list = list }
+
+  /// Has a directory listed again when it is next asked for.
+  mutating func forget(_ directory: String) { known[directory] = nil }
 
   subscript(directory: String) -> Listing {
     mutating get throws(PosixError) {
