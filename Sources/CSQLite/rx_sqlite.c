@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 // The functions of the library, by the types that its header gives them.
@@ -36,9 +37,32 @@ bool rx_sqlite_load(char *why, size_t size) {
   return loaded;
 }
 
+static int open_with(const char *path, int flags, sqlite3 **db);
+
 int rx_sqlite_open(const char *path, bool writable, sqlite3 **db) {
   int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE | SQLITE_OPEN_NOFOLLOW;
   flags |= writable ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
+  return open_with(path, flags, db);
+}
+
+int rx_sqlite_open_quiet(const char *path, sqlite3 **db) {
+  // A URI; what has a meaning in one is escaped.
+  size_t length = strlen(path);
+  char *uri = malloc(3 * length + sizeof "file:?immutable=1");
+  if (!uri) return SQLITE_NOMEM;
+  char *out = uri + sprintf(uri, "file:");
+  for (const char *in = path; *in; in++) {
+    bool is_plain = *in != '%' && *in != '?' && *in != '#';
+    out += sprintf(out, is_plain ? "%c" : "%%%02X", (unsigned char)*in);
+  }
+  strcpy(out, "?immutable=1");
+  int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE | SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_URI;
+  int code = open_with(uri, flags | SQLITE_OPEN_READONLY, db);
+  free(uri);
+  return code;
+}
+
+static int open_with(const char *path, int flags, sqlite3 **db) {
   int code = lib.open_v2(path, db, flags, NULL);
   if (code != SQLITE_OK) return code;
   lib.db_config(*db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);

@@ -613,6 +613,39 @@ public struct File: SourceComponent {
 }
 
 extension File {
+  /// Followed files and those read once have different forms, of which only the right one fits.
+  public static func savedPositions(_ state: inout StateReader) throws(StateFault) -> [SavedPosition] {
+    var other = state
+    do throws(StateFault) { return try followedPositions(&state) } catch { return try oncePositions(&other) }
+  }
+
+  /// What `Following` saves.
+  private static func followedPositions(_ state: inout StateReader) throws(StateFault) -> [SavedPosition] {
+    _ = try state.read([String].self)
+    var positions: [SavedPosition] = []
+    for _ in 0..<(try state.count()) {
+      let file = try state.read(FilePosition.self)
+      _ = try state.read([UInt8].self)
+      positions.append(SavedPosition(path: file.path, inode: file.inode, offset: file.offset))
+    }
+    _ = try state.read(String.self)
+    guard state.isAtEnd else { throw StateFault("it is not that of followed files") }
+    return positions
+  }
+
+  /// What `Reading` saves.
+  private static func oncePositions(_ state: inout StateReader) throws(StateFault) -> [SavedPosition] {
+    let finished = try state.read([String].self)
+    let waiting = try state.read([String].self)
+    let current = try state.read(FilePosition?.self)
+    let place = try state.read(DecodingPosition.self)
+    var positions = finished.map { SavedPosition(path: $0, offset: nil) }
+    if let current {
+      positions.append(SavedPosition(path: current.path, inode: current.inode, offset: place.offset))
+    }
+    return positions + waiting.reversed().map { SavedPosition(path: $0, offset: 0) }
+  }
+
   /// Whether the path is configured.
   fileprivate func reads(_ path: String) -> Bool {
     paths.contains { $0.text == path || Glob.isPattern($0.text) && Glob.matches($0.text, path) }

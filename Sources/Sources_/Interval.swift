@@ -206,3 +206,10 @@ public struct Interval: SourceComponent {
     override func stop() { cancelWake(&timer) }
   }
 }
+
+extension Interval {
+  public static func savedPositions(_ state: inout StateReader) throws(StateFault) -> [SavedPosition] {
+    _ = try state.read(Instant.self)
+    return [SavedPosition(offset: try state.read(Int64.self), unit: "ticks")]
+  }
+}

@@ -202,3 +202,9 @@ public struct Stdin: SourceComponent {
     }
   }
 }
+
+extension Stdin {
+  public static func savedPositions(_ state: inout StateReader) throws(StateFault) -> [SavedPosition] {
+    [SavedPosition(offset: try state.read(DecodingPosition.self).offset)]
+  }
+}

@@ -110,3 +110,9 @@ public struct Values: SourceComponent {
     override func stop() { cancelWake(&timer) }
   }
 }
+
+extension Values {
+  public static func savedPositions(_ state: inout StateReader) throws(StateFault) -> [SavedPosition] {
+    [SavedPosition(offset: Int64(try state.read(Int.self)), unit: "values")]
+  }
+}

@@ -23,15 +23,27 @@ final class Database {
   let path: String
   private let handle: OpaquePointer
 
-  /// Opens the file; a writer creates it if there is none.
-  init(_ path: String, writable: Bool) throws(DatabaseError) {
+  enum Mode {
+    /// Creates the file if there is none.
+    case writing
+    case reading
+    /// For a file that no process writes to: changes nothing beside it.
+    case quietReading
+  }
+
+  convenience init(_ path: String, writable: Bool) throws(DatabaseError) {
+    try self.init(path, writable ? .writing : .reading)
+  }
+
+  init(_ path: String, _ mode: Mode) throws(DatabaseError) {
     var why = [CChar](repeating: 0, count: 256)
     guard rx_sqlite_load(&why, why.count) else {
       let reason = String(decoding: why.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
       throw DatabaseError(code: SQLITE_MISUSE, message: "libsqlite3 cannot be loaded: \(reason)")
     }
     var opened: OpaquePointer?
-    let code = rx_sqlite_open(path, writable, &opened)
+    let code =
+      mode == .quietReading ? rx_sqlite_open_quiet(path, &opened) : rx_sqlite_open(path, mode == .writing, &opened)
     guard let opened else { throw DatabaseError(code: code, message: Self.name(code)) }
     handle = opened
     self.path = path

@@ -5,13 +5,14 @@ import Transport
 /// The open store of one pipeline, used by one thread.
 final class StoreFile {
   private let path: String
-  private let database: Database
+  let database: Database
   private let insertRow: Statement
   private let deleteRow: Statement
   private let insertPart: Statement
   private let insertLetter: Statement
   let identity: UInt64
-  private(set) var lastRow: Int64
+  /// The highest number that a row has ever had.
+  var lastRow: Int64
   /// The checksums of the parts of the state that are on the disk.
   private var sums: [Int64] = []
   private var commits = 0
@@ -95,11 +96,18 @@ final class StoreFile {
   /// Writes transactions in one, and returns when it is on the disk. The same ones may be written again after an error, by a
   /// file that has been opened anew.
   func write(_ transactions: [StoreTransaction]) throws(DatabaseError) {
+    try change { file throws(DatabaseError) in
+      for transaction in transactions { try file.write(transaction) }
+    }
+  }
+
+  /// Runs `body` in one transaction, and returns when it is on the disk.
+  func change(_ body: (StoreFile) throws(DatabaseError) -> Void) throws(DatabaseError) {
     try database.execute("BEGIN IMMEDIATE")
     do throws(DatabaseError) {
       let before = (lastRow, sums)
       do throws(DatabaseError) {
-        for transaction in transactions { try write(transaction) }
+        try body(self)
         if lastRow != before.0 { try database.setMeta("last_row", lastRow) }
         try database.execute("COMMIT")
       } catch {
@@ -113,7 +121,8 @@ final class StoreFile {
     commits += 1
   }
 
-  private func write(_ transaction: StoreTransaction) throws(DatabaseError) {
+  /// Writes a part of a transaction.
+  func write(_ transaction: StoreTransaction) throws(DatabaseError) {
     for row in transaction.rows {
       insertRow.bind(1, row.number)
       insertRow.bind(2, row.sink)

@@ -75,8 +75,11 @@ enum GeneralUseCases {
       .failing, "keep the events that a sink cannot deliver", "kept: { from: SINK.errors, file: kept.ndjson }",
       "\(contracts)#what-a-sink-gives-up", "what a sink gives up"),
     .init(
-      .failing, "find the events that failed and that nothing reads", "rxd run --state-dir DIR FILE",
-      "\(contracts)#dead-letters", "dead letters"),
+      .failing, "find the events that failed and that nothing reads", "rxd deadletters show NAME",
+      "../state.md#dead-letters", "dead letters"),
+    .init(
+      .failing, "deliver events once more that a sink could not deliver", "rxd deadletters replay NAME",
+      "../state.md#dead-letters", "dead letters"),
     .init(
       .failing, "decide what becomes of an event that fails at a step", "- { filter: event.level > 3, onError: route }",
       "\(contracts)#a-failed-event-is-not-a-failed-signal", "onError"),

@@ -27,9 +27,13 @@ struct DeadLetterTests {
     return Rxd.Outcome(status: try process.wait(), output: output, errors: errors)
   }
 
-  private func letters(_ state: String) -> [[String: Any]] {
-    let text = (try? String(contentsOfFile: state + "/dead-letters/halves.ndjson", encoding: .utf8)) ?? ""
-    return text.split(separator: "\n").compactMap {
+  /// The pipeline without a store, so that its dead letters go to a file.
+  private static let bestEffort = pipeline.replacing("name: halves\n", with: "name: halves\ndelivery: bestEffort\n")
+
+  /// What `rxd deadletters show` prints.
+  private func letters(_ state: String) throws -> [[String: Any]] {
+    let shown = try Rxd.run("deadletters", "show", "halves", "--state-dir", state)
+    return shown.output.split(separator: "\n").compactMap {
       try? JSONSerialization.jsonObject(with: Data($0.utf8)) as? [String: Any]
     }
   }
@@ -39,25 +43,61 @@ struct DeadLetterTests {
     return stat(path, &status) == 0 ? status.st_mode & 0o777 : 0
   }
 
-  @Test func goToTheFileOfThePipeline() throws {
-    let folder = try Scratch()
-    let state = folder.path + "/state"
-    for round in 1...2 {
-      let outcome = try run(folder, ["--state-dir", state])
-      #expect(outcome.status == 0)
-      #expect(outcome.output == "1\n2\n")
-      #expect(outcome.errors.contains("halves: 1 rejected event is in \(state)/dead-letters/halves.ndjson"))
-      #expect(outcome.errors.contains("1 rejected"))
-      #expect(!outcome.errors.contains("\"event\""), "\(outcome.errors)")
-      #expect(letters(state).count == round)
-    }
-    let letter = try #require(letters(state).first)
+  private func check(_ letter: [String: Any]) throws {
     #expect(letter["event"] as? String == "x")
     #expect(letter["pipeline"] as? String == "halves")
     #expect(letter["step"] as? String == "out/1 map")
     #expect(letter["code"] as? String == "RX503")
     let time = try #require(letter["time"] as? String)
     #expect(time.wholeMatch(of: #/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/#) != nil)
+  }
+
+  @Test func goToTheStoreOfThePipeline() throws {
+    let folder = try Scratch()
+    let state = folder.path + "/state"
+    for round in 1...2 {
+      let outcome = try run(folder, ["--state-dir", state])
+      #expect(outcome.status == 0)
+      #expect(outcome.output == "1\n2\n")
+      #expect(
+        outcome.errors.contains(
+          "1 rejected event is kept: 'rxd deadletters show halves --state-dir \(state)' shows what and why"))
+      #expect(!outcome.errors.contains("\"event\""), "\(outcome.errors)")
+      #expect(try letters(state).count == round)
+    }
+    let all = try letters(state)
+    try check(try #require(all.first))
+    #expect(all.compactMap { $0["id"] as? Int } == [1, 2])
+    #expect(mode(state) == 0o700 && mode(state + "/pipelines") == 0o700)
+    #expect(mode(state + "/pipelines/halves.db") == 0o600)
+    #expect(!FileManager.default.fileExists(atPath: state + "/dead-letters/halves.ndjson"))
+  }
+
+  /// The service manager's own directory is one.
+  @Test func theDirectoryMayBeALink() throws {
+    let folder = try Scratch()
+    mkdir(folder.path + "/real", 0o700)
+    symlink("real", folder.path + "/state")
+    let outcome = try run(folder, ["--state-dir", folder.path + "/state"])
+    #expect(outcome.status == 0, "\(outcome.errors)")
+    #expect(try letters(folder.path + "/state").count == 1)
+  }
+
+  @Test func withoutAStoreTheyGoToTheFileOfThePipeline() throws {
+    let folder = try Scratch()
+    let state = folder.path + "/state"
+    for round in 1...2 {
+      let outcome = try run(folder, ["--state-dir", state], Self.bestEffort)
+      #expect(outcome.status == 0)
+      #expect(outcome.output == "1\n2\n")
+      #expect(outcome.errors.contains("halves: 1 rejected event is in \(state)/dead-letters/halves.ndjson"))
+      #expect(outcome.errors.contains("1 rejected"))
+      #expect(!outcome.errors.contains("\"event\""), "\(outcome.errors)")
+      #expect(try letters(state).count == round)
+    }
+    let letter = try #require(try letters(state).first)
+    try check(letter)
+    #expect(letter["id"] == nil)
     #expect(mode(state) == 0o700 && mode(state + "/dead-letters") == 0o700)
     #expect(mode(state + "/dead-letters/halves.ndjson") == 0o600)
   }
@@ -74,19 +114,19 @@ struct DeadLetterTests {
     let outcome = try run(
       folder, ["--state-dir=" + state], Self.pipeline + "  lost: { from: out.errors, stdout: json }\n")
     #expect(outcome.output.contains("\"event\":\"x\""))
-    #expect(letters(state).isEmpty)
-    #expect(!outcome.errors.contains("dead-letters"))
+    #expect(try letters(state).isEmpty)
+    #expect(!outcome.errors.contains("deadletters"))
   }
 
   @Test func theEnvironmentNamesTheDirectoryToo() throws {
     let folder = try Scratch()
     let (own, managed) = (folder.path + "/own", folder.path + "/managed")
     _ = try run(folder, [], environment: ["STATE_DIRECTORY": managed + ":/nonexistent"])
-    #expect(letters(managed).count == 1)
+    #expect(try letters(managed).count == 1)
     _ = try run(folder, [], environment: ["STATE_DIRECTORY": managed, "RXD_STATE_DIR": own])
-    #expect(letters(managed).count == 1 && letters(own).count == 1)
+    #expect(try letters(managed).count == 1 && letters(own).count == 1)
     _ = try run(folder, ["--state-dir", folder.path + "/named"], environment: ["RXD_STATE_DIR": own])
-    #expect(letters(own).count == 1 && letters(folder.path + "/named").count == 1)
+    #expect(try letters(own).count == 1 && letters(folder.path + "/named").count == 1)
   }
 
   @Test func oneProcessHasIt() throws {
@@ -121,22 +161,28 @@ struct DeadLetterTests {
     }
   }
 
-  /// What a server has not acknowledged when the time for stopping is over.
+  /// What a server has not acknowledged when the time for stopping is over, without a store that would keep it.
   @Test func whatIsLeftIsKept() throws {
     let folder = try Scratch()
     let state = folder.path + "/state"
     // Nobody listens there.
     let file = try folder.write(
       "halves.yaml",
-      "sources: { n: { values: [1, 2, 3] } }\nsinks: { out: { from: n, http: 'http://127.0.0.1:1/' } }\n")
+      """
+      delivery: bestEffort
+      sources: { n: { values: [1, 2, 3] } }
+      sinks: { out: { from: n, http: 'http://127.0.0.1:1/' } }
+
+      """)
     let process = try RunningRxd(
       [file, "--state-dir", state, "--log-format", "text", "--graceful-shutdown-limit-secs", "0"])
     try process.errorLine(with: "trying again")
     process.send(SIGTERM)
     #expect(try process.wait() == 1)
-    #expect(letters(state).compactMap { $0["event"] as? Int } == [1, 2, 3])
+    let left = try letters(state)
+    #expect(left.compactMap { $0["event"] as? Int } == [1, 2, 3])
     #expect(
-      letters(state).allSatisfy {
+      left.allSatisfy {
         ($0["error"] as? String)?.hasPrefix("the server had not acknowledged the event when the pipeline ended") == true
       })
   }
@@ -149,7 +195,7 @@ struct DeadLetterTests {
     chmod(state, 0o700)
     let precious = try folder.write("precious", "")
     symlink(precious, state + "/dead-letters/halves.ndjson")
-    let outcome = try run(folder, ["--state-dir", state])
+    let outcome = try run(folder, ["--state-dir", state], Self.bestEffort)
     #expect(outcome.status == 0)
     #expect(outcome.errors.contains("Too many levels of symbolic links; rejected events are told here instead"))
     #expect(outcome.errors.contains("\"event\":\"x\""))

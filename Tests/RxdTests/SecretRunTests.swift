@@ -19,7 +19,8 @@ struct SecretRunTests {
   private func files(below path: String) -> String {
     let all = FileManager.default.enumerator(atPath: path)?.allObjects as? [String] ?? []
     return all.filter { !$0.hasPrefix("secrets") && !$0.hasSuffix(".yaml") }
-      .compactMap { try? String(contentsOfFile: path + "/" + $0, encoding: .utf8) }.joined()
+      .compactMap { FileManager.default.contents(atPath: path + "/" + $0) }
+      .map { String(decoding: $0, as: UTF8.self) }.joined()
   }
 
   @Test(arguments: ["text", "json"]) func neitherLogNorDeadLettersShowIt(_ form: String) throws {
@@ -49,7 +50,7 @@ struct SecretRunTests {
   }
 
   /// Data may carry it too: what the log shows of an event, of its error and as a rejected event hides it. Sinks and dead
-  /// letters in files have the data as it is.
+  /// letters on disk have the data as it is.
   @Test(arguments: ["text", "json"]) func dataShowsItInSinksOnly(_ form: String) throws {
     let (folder, options) = try scratch()
     let file = try folder.write(

@@ -212,7 +212,10 @@ struct VerbTests {
   @Test func helpNamesEveryVerb() throws {
     let help = try Rxd.run("--help")
     #expect(help.status == 0)
-    for verb in ["run", "check", "list", "describe", "explain", "graph", "eval", "schema", "completion"] {
+    let verbs = [
+      "run", "check", "list", "describe", "explain", "graph", "eval", "state", "deadletters", "schema", "completion",
+    ]
+    for verb in verbs {
       #expect(help.output.contains("\n  \(verb)"), "\(verb)")
     }
   }

@@ -13,6 +13,9 @@ bool rx_sqlite_load(char *why, size_t size);
 /// Opens `path` for this process alone, in the form that stores need: extended result codes, double-quoted strings
 /// refused, defensive, no trusted schema. `*db` is set where memory was left for it, also after a failure.
 int rx_sqlite_open(const char *path, bool writable, sqlite3 **db);
+/// Opens a file that no process writes to, for reading: without locks, and without the two files that SQLite keeps beside
+/// one. The result of reading is undefined if somebody writes to it all the same.
+int rx_sqlite_open_quiet(const char *path, sqlite3 **db);
 int rx_sqlite_close(sqlite3 *db);
 int rx_sqlite_exec(sqlite3 *db, const char *sql);
 const char *rx_sqlite_message(sqlite3 *db);

@@ -44,6 +44,8 @@ public struct CatalogueEntry: Sendable {
   let changesValue: Bool
   let decode: @Sendable (YAMLNode?, inout DecodingContext) -> DecodedComponent
   private let describe: @Sendable () -> Description
+  /// Of a source: ``SourceComponent/savedPositions(_:)``.
+  let savedPositions: (@Sendable (inout StateReader) throws(StateFault) -> [SavedPosition])?
 
   /// The part of the spec that the reference, the schema and suggestions need.
   private struct Description {
@@ -79,7 +81,9 @@ public struct CatalogueEntry: Sendable {
 
   /// `name` must equal the spec's; without it the spec is made immediately.
   public init<C: SourceComponent>(source: C.Type, _ name: String? = nil) {
-    self.init(C.self, .source, name, afterCrash: { $0.recovery.meaning }) { .source($0) }
+    self.init(
+      C.self, .source, name, afterCrash: { $0.recovery.meaning },
+      savedPositions: { state throws(StateFault) in try C.savedPositions(&state) }, wrap: { .source($0) })
   }
   public init<C: OperatorComponent>(operator: C.Type, _ name: String? = nil) {
     self.init(C.self, .operator, name) { .operator($0) }
@@ -96,14 +100,16 @@ public struct CatalogueEntry: Sendable {
     self.init(C.self, .command, name) { .command($0) }
   }
   public init<C: SinkComponent>(sink: C.Type, _ name: String? = nil) {
-    self.init(C.self, .sink, name, afterCrash: { $0.confirmation.meaning }) { .sink($0) }
+    self.init(C.self, .sink, name, afterCrash: { $0.confirmation.meaning }, wrap: { .sink($0) })
   }
 
   private init<C: Component>(
     _ type: C.Type, _ kind: ComponentKind, _ name: String?, minimumInputs: Int = 1, makesTuple: Bool = false,
     isRowWise: Bool = false, changesValue: Bool = true, afterCrash: @escaping @Sendable (C) -> String? = { _ in nil },
+    savedPositions: (@Sendable (inout StateReader) throws(StateFault) -> [SavedPosition])? = nil,
     wrap: @escaping @Sendable (C) -> DecodedComponent
   ) {
+    self.savedPositions = savedPositions
     self.kind = kind
     self.name = name ?? C.spec.name
     self.minimumInputs = minimumInputs

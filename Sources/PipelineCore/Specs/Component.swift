@@ -59,6 +59,8 @@ public protocol SourceComponent: Component {
   var recovery: SourceRecovery { get }
   /// Which threads read and decode, in words; nil: nothing to report. `limit`: the plan's ``Plan/threads``.
   func threads(_ limit: Int?) -> String?
+  /// How far a saved state has read: reads what the `save` of its nodes wrote. Empty: the source has no position, or it cannot be told.
+  static func savedPositions(_ state: inout StateReader) throws(StateFault) -> [SavedPosition]
   func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource
 }
 
@@ -71,6 +73,7 @@ extension SourceComponent {
   public var readsStandardInput: Bool { false }
   public var recovery: SourceRecovery { .never }
   public func threads(_ limit: Int?) -> String? { nil }
+  public static func savedPositions(_ state: inout StateReader) throws(StateFault) -> [SavedPosition] { [] }
   public var outputType: EventType { .dyn }
   public var runsOnVirtualTime: Bool { false }
   public var immediateValues: OwnedValue? { nil }

@@ -10,6 +10,8 @@ enum ExitStatus {
   /// A pipeline or a test failed.
   static let failure = ExitCode(1)
   static let usage = ExitCode(64)
+  /// An input file has not the form that it must have.
+  static let data = ExitCode(65)
   /// An input file is missing.
   static let noInput = ExitCode(66)
   static let unavailable = ExitCode(69)
@@ -47,6 +49,9 @@ enum Console {
         + message.split(separator: "\n", omittingEmptySubsequences: false)
         .map { Printable.cut(String($0), limit: 8192) }.joined(separator: "\n"))
   }
+
+  /// Writes a question to standard error, without a line end.
+  static func ask(_ text: String) throws { try FileDescriptor.standardError.write(Array(text.utf8)) }
 
   static func note(_ text: String) {
     try? FileDescriptor.standardError.write(Array((text + "\n").utf8))

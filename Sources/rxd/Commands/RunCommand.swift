@@ -102,7 +102,7 @@ struct RunSettings {
     _ = try input.selection()
     let denied = try flag(denyWarnings, "RXD_DENY_WARNINGS")
     let input = input
-    let keepsState = stateDirectoryPath != nil
+    let keepsState = StateDirectory.named(stateDirectory) != nil
     options.load = {
       guard let inputs = try? input.environment.inputs(), let selection = try? input.selection()
       else {
@@ -141,17 +141,10 @@ struct RunSettings {
     _exit(supervisor.run(loaded))
   }
 
-  /// The state directory that was named; nil: none was.
-  private var stateDirectoryPath: String? {
-    // The service manager may name several directories; the first is the unit's.
-    let managed = ProcessEnvironment["STATE_DIRECTORY"]?.split(separator: ":").first.map(String.init)
-    return [stateDirectory, ProcessEnvironment["RXD_STATE_DIR"], managed].compactMap { $0 }.first { !$0.isEmpty }
-  }
-
   /// Opened before anything is read: without storage for dead letters nothing must start.
   private func storage(_ log: LogWriter) throws -> (DeadLetters, Stores?) {
     do throws(StateDirectory.Refusal) {
-      guard let path = stateDirectoryPath else { return (try DeadLetters(nil, log: log), nil) }
+      guard let path = StateDirectory.named(stateDirectory) else { return (try DeadLetters(nil, log: log), nil) }
       let state = try StateDirectory(path)
       return (try DeadLetters(state, log: log), try Stores(state, log: log))
     } catch {

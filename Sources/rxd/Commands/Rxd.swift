@@ -16,6 +16,7 @@ struct Rxd: ParsableCommand {
     version: Version.line,
     subcommands: [
       Run.self, Check.self, Test.self, List.self, Describe.self, Explain.self, Graph.self, Eval.self,
+      StateVerb.self, DeadLettersVerb.self,
       SchemaVerb.self, Completion.self, VersionVerb.self,
     ],
     defaultSubcommand: Run.self)

@@ -227,8 +227,10 @@ final class LogWriter: Sendable {
   }
 
   /// RFC 3339 in UTC with milliseconds.
-  static func appendTimestamp(to line: OutputBuffer) {
-    let wall = SystemClock.shared.wallTime
+  static func appendTimestamp(to line: OutputBuffer) { appendTimestamp(SystemClock.shared.wallTime, to: line) }
+
+  /// - Parameter wall: Nanoseconds since 1970.
+  static func appendTimestamp(_ wall: Int64, to line: OutputBuffer) {
     var seconds = time_t(wall / 1_000_000_000)
     var parts = tm()
     gmtime_r(&seconds, &parts)

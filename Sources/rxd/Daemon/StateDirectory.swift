@@ -1,4 +1,5 @@
 import Glibc
+import PipelineRuntime
 import Transport
 
 /// The storage of a process between its runs. It belongs to one process at a time, and to one user.
@@ -22,9 +23,15 @@ final class StateDirectory: Sendable {
     directory = try Self.open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, path)
     try Self.check(directory)
     lock = try Self.open(directory.number, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, path + "/lock")
-    if flock(lock.number, LOCK_EX | LOCK_NB) != 0 {
+    // `rxd state` looks whether somebody has the lock, and has it for a moment itself.
+    var attempts = 1
+    while flock(lock.number, LOCK_EX | LOCK_NB) != 0 {
       guard errno == EWOULDBLOCK else { throw Self.refusal("lock", path) }
-      throw .inUse("the state directory \(path) is in use by \(Self.owner(lock))")
+      guard attempts < 5 else {
+        throw .inUse("the state directory \(path) is in use by \(Self.owner(lock))")
+      }
+      attempts += 1
+      usleep(20_000)
     }
     ftruncate(lock.number, 0)
     do throws(PosixError) { try lock.write(Array("\(getpid())\n".utf8)) } catch { throw .unusable(error.message) }
@@ -37,6 +44,22 @@ final class StateDirectory: Sendable {
     let folder = try Self.open(directory.number, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, path)
     try Self.check(folder)
     return folder
+  }
+
+  /// The directory that is named: on the command line, otherwise by `RXD_STATE_DIR`, otherwise by the service manager. Nil: none is.
+  static func named(_ given: String?) -> String? {
+    // The service manager may name several directories; the first is the unit's.
+    let managed = ProcessEnvironment["STATE_DIRECTORY"]?.split(separator: ":").first.map(String.init)
+    return [given, ProcessEnvironment["RXD_STATE_DIR"], managed].compactMap { $0 }.first { !$0.isEmpty }
+  }
+
+  /// Who has the lock of a directory, `process 4711`; nil: nobody. Changes nothing.
+  static func user(of path: String) -> String? {
+    let number = Glibc.open(path + "/lock", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+    guard number >= 0 else { return nil }
+    let lock = FileDescriptor(number, name: path + "/lock")
+    guard flock(lock.number, LOCK_SH | LOCK_NB) != 0, errno == EWOULDBLOCK else { return nil }
+    return owner(lock)
   }
 
   private static func open(_ parent: Int32, _ name: String, _ flags: Int32, _ path: String) throws(Refusal)

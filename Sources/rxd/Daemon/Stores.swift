@@ -1,3 +1,4 @@
+import Glibc
 import PipelineCore
 import Storage
 import Transport
@@ -17,15 +18,24 @@ final class Stores: Sendable {
     directory = try state.folder(Self.folder)
   }
 
+  /// Where the store of a pipeline is. The state directory may be a symbolic link, which SQLite is told to refuse.
+  static func path(_ pipeline: String, in state: String) -> String {
+    let real = realpath(state, nil)
+    defer { free(real) }
+    return "\(real.map { String(cString: $0) } ?? state)/\(folder)/\(pipeline).db"
+  }
+
   /// Opens the store of a pipeline; creates it if there is none.
   func open(_ pipeline: String) throws(StoreRefusal) -> DiskStore {
     let log = log
-    let store = try DiskStore("\(directory.name)/\(pipeline).db") { level, message in
+    let state = state.path
+    let store = try DiskStore(Self.path(pipeline, in: state)) { level, message in
       log.write(level.logLevel, pipeline, message)
     }
     store.reportDeadLetters = { count in
       let what = count == 1 ? "1 rejected event is kept" : "\(count) rejected events are kept"
-      log.write(.warning, pipeline, "\(what): 'rxd deadletters show \(pipeline)' shows what and why")
+      log.write(
+        .warning, pipeline, "\(what): 'rxd deadletters show \(pipeline) --state-dir \(state)' shows what and why")
     }
     return store
   }

@@ -349,13 +349,20 @@ final class Supervisor {
       slot.saved = store.savedState
     }
     for (sink, backlog) in store.backlogs.sorted(by: { $0.key < $1.key })
-    where backlog.rows > 0 && !slot.plan.sinks.contains(where: { $0.name == sink }) {
+    where backlog.rows > 0 && !slot.plan.sinks.contains(where: { $0.name == sink && !slot.plan.isBestEffort($0.step) })
+    {
       log.write(
         .warning, slot.name,
-        "\(Printable.count(backlog.events, "event")) wait for the sink '\(sink)', which the file has no more; they are kept"
+        """
+        \(Printable.count(backlog.events, "event")) wait for the sink '\(sink)', which the file has no more, or whose \
+        delivery is best effort; they are kept
+        """
       )
     }
-    return DeliveryOptions(store: store, isDurable: slot.plan.delivery(hasStateDirectory: true) == .durable)
+    // Rows that wait are delivered in durable mode only: those of an earlier version of the file, or of replayed dead letters.
+    let hasRows = store.backlogs.values.contains { $0.rows > 0 }
+    return DeliveryOptions(
+      store: store, isDurable: hasRows || slot.plan.delivery(hasStateDirectory: true) == .durable)
   }
 
   /// Closes the store of a pipeline that does not run any more.

@@ -6,13 +6,15 @@
 /// events       value, key, index of the origin, position
 /// ```
 struct EventRowWriter {
-  fileprivate static let format: UInt8 = 1
+  static let format: UInt8 = 1
   private let context: StateWriter.Context
   private var events: StateWriter
   private(set) var count = 0
 
-  init(_ execution: Execution) {
-    context = StateWriter.Context(execution.executor, StateTable.Builder(execution.plan), .taken)
+  init(_ execution: Execution) { self.init(execution.executor) }
+
+  init(_ executor: Executor) {
+    context = StateWriter.Context(executor, StateTable.Builder(), .taken)
     events = StateWriter(context)
   }
 

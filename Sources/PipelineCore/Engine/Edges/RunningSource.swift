@@ -164,13 +164,16 @@ open class RunningSource: OperatorNode {
     rejectInput(bytes, .inputNotDecodable, because: failure, origin: origin, position: position)
   }
 
+  /// How much of rejected input is kept.
+  static let shownInputBytes = 4096
+
   /// Rejects input for another reason than a decoding failure. The signal fails with `failure` under `onError: fail`.
   public final func rejectInput(
     _ bytes: UnsafeRawBufferPointer, _ code: Diagnostic.Code, because failure: SignalFailure, origin: Origin? = nil,
     position: Int64 = -1
   ) {
     execution.tally.received &+= 1
-    let shown = UnsafeRawBufferPointer(rebasing: bytes.prefix(4096))
+    let shown = UnsafeRawBufferPointer(rebasing: bytes.prefix(Self.shownInputBytes))
     let text = String(decoding: shown, as: UTF8.self)
     refuse(
       Event(arena.string(text), origin: origin ?? self.origin, position: position), code, because: failure, "input")

@@ -65,33 +65,13 @@ final class Restoration {
   }
 
   private func read(_ bytes: [UInt8], _ context: StateReader.Context) throws(StateFault) {
-    guard bytes.count > StateTable.magic.count + 9, bytes.starts(with: StateTable.magic) else {
-      throw StateFault("it is none")
-    }
-    let format = bytes[StateTable.magic.count]
-    guard format == StateTable.format else {
-      throw StateFault("its format is \(format), and this version of rxd reads \(StateTable.format)")
-    }
-    var end = StateReader(bytes, bytes.count - 8..<bytes.count, context)
-    guard try end.fixed64() == Fingerprint.of(bytes.dropLast(8)) else { throw StateFault("it is damaged") }
-    var reader = StateReader(bytes, StateTable.magic.count + 1..<bytes.count - 8, context)
-    let savedAt = try Int64(from: &reader)
-    context.lastTimer = try reader.read()
+    let contents = try StateContents(bytes, context)
     lastTimer = context.lastTimer
-    lastSubscription = try reader.read()
-    // Numbering continues from the saved numbers, which must leave room.
-    guard context.lastTimer < 1 << 62, lastSubscription < 1 << 62 else { throw StateFault("it is damaged") }
-    // If the clock was set back, no time has passed.
-    let (elapsed, overflow) = context.executor.wallTime.subtractingReportingOverflow(savedAt)
-    context.elapsed = TimeSpan(nanoseconds: overflow ? 0 : max(0, elapsed))
-    entries = try reader.read()
-    var definitions: [String: UInt64] = [:]
-    for _ in 0..<(try reader.count()) { definitions[try reader.read()] = try reader.fixed64() }
+    lastSubscription = contents.lastSubscription
+    entries = contents.entries
     for (index, definition) in SignalDefinitions.all(plan).enumerated()
-    where definitions[plan.named[index].name] != definition { renewed.insert(index) }
-    try reader.readOrigins()
-    root = try Section(try reader.part())
-    guard reader.isAtEnd else { throw StateFault("there is more than it says") }
+    where contents.definitions[plan.named[index].name] != definition { renewed.insert(index) }
+    root = contents.root
     compare()
   }
 
@@ -121,7 +101,7 @@ final class Restoration {
     }
   }
 
-  private static func keyword(_ name: String) -> String {
+  static func keyword(_ name: String) -> String {
     String(
       decoding: name.utf8.split(separator: UInt8(ascii: "/")).last?.prefix { $0 != UInt8(ascii: "#") } ?? [],
       as: UTF8.self)

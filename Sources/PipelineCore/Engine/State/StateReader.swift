@@ -93,7 +93,13 @@ public struct StateReader {
   /// The moment that relative times count from.
   var now: Instant { context.executor.now + TimeSpan(nanoseconds: 0 &- context.elapsed.nanoseconds) }
 
-  var isAtEnd: Bool { at == end }
+  /// Whether everything has been read.
+  public var isAtEnd: Bool { at == end }
+
+  /// The index of the next byte in the saved state.
+  var offset: Int { at }
+  /// How many bytes are left.
+  var remaining: Int { end - at }
 
   mutating func byte() throws(StateFault) -> UInt8 {
     guard at < end else { throw .truncated }

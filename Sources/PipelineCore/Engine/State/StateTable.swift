@@ -34,7 +34,7 @@ enum StateTable {
 
   /// Numbers the keys of the records that are written.
   final class Builder {
-    private let plan: Plan
+    private let steps: [StepPlan]
     private var index: [Key: Int] = [:]
     private(set) var entries: [Entry] = []
     /// How many bytes of its own each step wrote.
@@ -44,7 +44,10 @@ enum StateTable {
 
     private var written: Set<StepID> = []
 
-    init(_ plan: Plan) { self.plan = plan }
+    init(_ plan: Plan) { steps = plan.steps }
+
+    /// For values that belong to no step.
+    init() { steps = [] }
 
     func hasRecord(of step: StepID) -> Bool { written.contains(step) }
 
@@ -54,7 +57,7 @@ enum StateTable {
       index[key] = entries.count
       switch key {
       case .step(let id, let version, let fitsOtherParameters):
-        let step = plan.steps[id.number]
+        let step = steps[id.number]
         entries.append(
           Entry(
             isStep: true, name: step.key, version: version, fingerprint: step.fingerprint,

@@ -103,9 +103,9 @@ extension FunctionRegistry {
   }
 }
 
-enum Base64 {
+package enum Base64 {
   /// Standard or URL-safe alphabet, padding optional; nil for anything else.
-  static func decode(_ text: UnsafeRawBufferPointer) -> [UInt8]? {
+  package static func decode(_ text: UnsafeRawBufferPointer) -> [UInt8]? {
     var end = text.count
     while end > 0, text[end - 1] == 0x3D, text.count - end < 2 { end -= 1 }
     guard end % 4 != 1 else { return nil }

@@ -1,0 +1,109 @@
+/// A stored dead letter, taken apart: what ``Execution/reject(_:step:)`` wrote.
+public struct DeadLetterDocument {
+  /// The reason, one sentence.
+  public let error: String
+  /// `RX504`.
+  public let code: String
+  /// The label of the step that rejected the event: `out http`, `books/2 filter`.
+  public let step: String
+  /// The location of the step in the pipeline file.
+  public let at: String
+  /// The name of the source; nil: unknown.
+  public let source: String?
+  /// The file, URL or peer that the event came from; nil: unknown.
+  public let path: String?
+  /// The position there; nil: unknown.
+  public let offset: Int64?
+  /// The event as JSON text.
+  public let event: [UInt8]
+  /// When and in which pipeline, as lines of dead-letter files say it; nil: they do not.
+  public let time: String?
+  public let pipeline: String?
+
+  /// Nil: it is no dead letter.
+  public init?(_ document: [UInt8]) {
+    let arena = Arena()
+    let output = OutputBuffer()
+    let found = document.withUnsafeBytes { bytes -> DeadLetterDocument? in
+      let map = JSONParser().open(bytes)
+      guard map.is(.jsonMap) else { return nil }
+      func member(_ name: StaticString) -> Value {
+        JSONParser.lookup(map, key: UnsafeRawBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount))
+      }
+      func text(_ name: StaticString) -> String? {
+        let value = member(name)
+        guard value.is(.string) else { return nil }
+        let plain = value.isEscaped ? JSONParser.unescape(value, into: arena) : value
+        return plain.is(.string) ? String(decoding: plain.rawBytes, as: UTF8.self) : nil
+      }
+      guard let error = text("error"), let code = text("code"), let step = text("step") else { return nil }
+      let event = member("event")
+      guard !event.isAbsent, !event.isError, JSONWriter.append(event, to: output) == nil else { return nil }
+      let offset = member("offset")
+      return DeadLetterDocument(
+        error: error, code: code, step: step, at: text("at") ?? "", source: text("source"), path: text("path"),
+        offset: offset.is(.int) ? offset.asInt : nil, event: Array(output.bytes), time: text("time"),
+        pipeline: text("pipeline"))
+    }
+    guard let found else { return nil }
+    self = found
+  }
+
+  private init(
+    error: String, code: String, step: String, at: String, source: String?, path: String?, offset: Int64?,
+    event: [UInt8], time: String?, pipeline: String?
+  ) {
+    self.error = error
+    self.code = code
+    self.step = step
+    self.at = at
+    self.source = source
+    self.path = path
+    self.offset = offset
+    self.event = event
+    self.time = time
+    self.pipeline = pipeline
+  }
+
+  /// The sink that could not deliver the event; nil: another step, a decoder, or a step in the sink's chain rejected it.
+  public var sink: String? {
+    guard code == Diagnostic.Code.eventNotDeliverable.name else { return nil }
+    let name = step.prefix { $0 != " " }
+    return name.isEmpty || name.contains("/") ? nil : String(name)
+  }
+
+  /// Why the event is not all of what the step rejected; nil: it is.
+  public var isCutBecause: String? {
+    // A line longer than 'maxLine' has its beginning only, however long that is.
+    guard code == Diagnostic.Code.inputNotDecodable.name,
+      event.count >= RunningSource.shownInputBytes || error.contains("'maxLine'")
+    else { return nil }
+    var place = [source.map { "the source '\($0)'" }, path].compactMap { $0 }.joined(separator: ", ")
+    if let offset { place += "\(place.isEmpty ? "" : ", ")offset \(offset)" }
+    return "it has only the beginning of the input" + (place.isEmpty ? "" : "; all of it is at its origin: \(place)")
+  }
+
+  /// A row of the outbox with the event, for its sink.
+  ///
+  /// The event is the one of the letter: what JSON has no form for (bytes, times, durations) is text now, and of the metadata there are
+  /// the source, path and offset.
+  /// - Parameters:
+  ///   - number: The row's.
+  ///   - receivedAt: The time of the letter, in nanoseconds since 1970.
+  /// - Throws: The event is nested too deep.
+  public func row(
+    _ number: Int64, for sink: String, receivedAt: Int64, clock: any Clock
+  ) throws(StateFault) -> OutboxRow {
+    var writer = EventRowWriter(Executor(clock: clock))
+    let origin = Origin(source: source ?? "", path: path, receivedAt: receivedAt)
+    let fault = event.withUnsafeBytes { text -> StateFault? in
+      let value = JSONParser().open(text)
+      if value.isError { return StateFault("its event is not JSON") }
+      return withExtendedLifetime(origin) {
+        writer.append(Event(value, origin: source == nil ? .none : origin, position: offset ?? -1))
+      }
+    }
+    if let fault { throw fault }
+    return OutboxRow(number: number, sink: sink, events: 1, bytes: writer.finish())
+  }
+}

@@ -1,0 +1,103 @@
+/// What is in a saved state, for people who look at it. Needs no pipeline file.
+public struct SavedStateReport {
+  /// What one step keeps, in all of its subscriptions outside of inner signals; an inner signal counts with the step that made it.
+  public struct Step: Sendable {
+    /// The name of the step in the state: signal and keyword, or the `name:` that the file gives it.
+    public var name: String
+    /// The version of the form.
+    public var version: Int
+    public var bytes: Int
+    /// How far a source has read; empty: it is no source, or its positions cannot be told.
+    public var positions: [SavedPosition]
+    /// Whether the state is used even if the step's parameters have changed.
+    public var fitsOtherParameters: Bool
+  }
+
+  /// The wall-clock time of saving, in nanoseconds since 1970.
+  public let savedAt: Int64
+  /// The size of all of it, in bytes.
+  public let bytes: Int
+  public let steps: [Step]
+  /// The sinks, and whether their input has ended.
+  public let sinks: [(name: String, hasEnded: Bool)]
+
+  /// - Parameters:
+  ///   - catalogue: Tells positions of sources.
+  ///   - clock: For times since the saving.
+  /// - Throws: Not a saved state, a newer format, or damaged.
+  public init(_ bytes: [UInt8], catalogue: Catalogue, clock: any Clock) throws(StateFault) {
+    let context = StateReader.Context(Executor(clock: clock))
+    let contents = try StateContents(bytes, context)
+    savedAt = contents.savedAt
+    self.bytes = bytes.count
+    var steps: [Int: Step] = [:]
+    var sinks: [(String, Bool)] = []
+    for (entry, reader) in contents.root.records {
+      guard contents.entries.indices.contains(entry) else { throw StateFault("a record is nobody's") }
+      let about = contents.entries[entry]
+      guard about.isStep else {
+        if about.name.hasPrefix("sinks."), reader.remaining == 1 {
+          var reader = reader
+          sinks.append((String(about.name.dropFirst(6)), try reader.byte() != SinkStatus.open.rawValue))
+        }
+        continue
+      }
+      var step =
+        steps[entry]
+        ?? Step(
+          name: about.name, version: about.version, bytes: 0, positions: [],
+          fitsOtherParameters: about.fitsOtherParameters)
+      step.bytes += reader.remaining
+      step.positions += Self.positions(about, reader, catalogue)
+      steps[entry] = step
+    }
+    self.sinks = sinks
+    self.steps = steps.sorted { $0.key < $1.key }.map(\.value)
+  }
+
+  private static func positions(
+    _ entry: StateTable.Entry, _ record: StateReader, _ catalogue: Catalogue
+  ) -> [SavedPosition] {
+    guard let read = catalogue.component(.source, Restoration.keyword(entry.name))?.savedPositions else { return [] }
+    var reader = record.reader(version: entry.version, target: nil)
+    do throws(StateFault) {
+      // The number of the subscription.
+      _ = try reader.read(UInt64.self)
+      return try read(&reader)
+    } catch {
+      return []
+    }
+  }
+
+  /// The state without what the step keeps, and how many bytes that was; nil: the state has no such step.
+  ///
+  /// - Throws: Not a saved state, a newer format, or damaged.
+  public static func removing(
+    _ step: String, from bytes: [UInt8], clock: any Clock
+  ) throws(StateFault) -> (state: [UInt8], removed: Int)? {
+    let context = StateReader.Context(Executor(clock: clock))
+    let contents = try StateContents(bytes, context)
+    guard let entry = contents.entries.firstIndex(where: { $0.isStep && $0.name == step }) else { return nil }
+    let removed = contents.root.records.reduce(0) { $0 + ($1.entry == entry ? $1.reader.remaining : 0) }
+    return (contents.removing(entry, from: bytes, context), removed)
+  }
+}
+
+/// How far a source has read, as a saved state has it.
+public struct SavedPosition: Sendable, Equatable {
+  /// The file; nil: the source reads none.
+  public var path: String?
+  /// The inode of the file; 0: unknown.
+  public var inode: UInt64
+  /// What has been read: bytes, or, without `path`, what `unit` says. Nil: all of it.
+  public var offset: Int64?
+  /// `bytes`, `values`, `ticks`.
+  public var unit: String
+
+  public init(path: String? = nil, inode: UInt64 = 0, offset: Int64?, unit: String = "bytes") {
+    self.path = path
+    self.inode = inode
+    self.offset = offset
+    self.unit = unit
+  }
+}

@@ -1,0 +1,75 @@
+/// The bytes of a saved state, taken apart as ``StateTable`` describes them. Needs no plan.
+struct StateContents {
+  /// The wall-clock time of saving, in nanoseconds since 1970.
+  let savedAt: Int64
+  let lastSubscription: UInt64
+  let entries: [StateTable.Entry]
+  /// The hashes of the named signals.
+  let definitions: [String: UInt64]
+  let root: Restoration.Section
+  /// Where the table of the entries and the root section lie in the bytes.
+  private let table: Range<Int>
+  private let rootSection: Range<Int>
+
+  /// - Throws: Not a saved state, a newer format, or damaged.
+  init(_ bytes: [UInt8], _ context: StateReader.Context) throws(StateFault) {
+    guard bytes.count > StateTable.magic.count + 9, bytes.starts(with: StateTable.magic) else {
+      throw StateFault("it is none")
+    }
+    let format = bytes[StateTable.magic.count]
+    guard format == StateTable.format else {
+      throw StateFault("its format is \(format), and this version of rxd reads \(StateTable.format)")
+    }
+    var end = StateReader(bytes, bytes.count - 8..<bytes.count, context)
+    guard try end.fixed64() == Fingerprint.of(bytes.dropLast(8)) else { throw StateFault("it is damaged") }
+    var reader = StateReader(bytes, StateTable.magic.count + 1..<bytes.count - 8, context)
+    savedAt = try Int64(from: &reader)
+    context.lastTimer = try reader.read()
+    lastSubscription = try reader.read()
+    // Numbering continues from the saved numbers, which must leave room.
+    guard context.lastTimer < 1 << 62, lastSubscription < 1 << 62 else { throw StateFault("it is damaged") }
+    // If the clock was set back, no time has passed.
+    let (elapsed, overflow) = context.executor.wallTime.subtractingReportingOverflow(savedAt)
+    context.elapsed = TimeSpan(nanoseconds: overflow ? 0 : max(0, elapsed))
+    let tableStart = reader.offset
+    entries = try reader.read()
+    table = tableStart..<reader.offset
+    var definitions: [String: UInt64] = [:]
+    for _ in 0..<(try reader.count()) { definitions[try reader.read()] = try reader.fixed64() }
+    self.definitions = definitions
+    try reader.readOrigins()
+    let rootStart = reader.offset
+    root = try Restoration.Section(try reader.part())
+    rootSection = rootStart..<reader.offset
+    guard reader.isAtEnd else { throw StateFault("there is more than it says") }
+  }
+
+  /// The same state without what the entry keeps, so that its step starts empty.
+  ///
+  /// Its records in the root section are left out. Those in inner signals stay until the next saving, and belong to nobody: the table has
+  /// no name for them.
+  func removing(_ entry: Int, from bytes: [UInt8], _ context: StateReader.Context) -> [UInt8] {
+    let writing = StateWriter.Context(context.executor, StateTable.Builder(), .taken)
+    var entries = entries
+    entries[entry] = StateTable.Entry(isStep: false, name: "", version: 0, fingerprint: 0)
+    var table = StateWriter(writing)
+    table.write(entries)
+    var records = StateWriter(writing)
+    records.part { state in
+      for record in root.records where record.entry != entry {
+        state.write(UInt64(record.entry))
+        state.part { part in
+          let start = record.reader.offset
+          for byte in bytes[start..<start + record.reader.remaining] { part.append(byte) }
+        }
+      }
+    }
+    var result = Array(bytes[..<self.table.lowerBound])
+    result += table.bytes
+    result += bytes[self.table.upperBound..<rootSection.lowerBound]
+    result += records.bytes
+    var checksum = StateWriter(writing)
+    checksum.append(fixed: Fingerprint.of(result))
+    return result + checksum.bytes
+  }
+}

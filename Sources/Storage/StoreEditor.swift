@@ -1,0 +1,105 @@
+public import PipelineCore
+
+/// Changes the store of a pipeline that does not run. Whoever uses it has the lock of the state directory.
+///
+/// Each change is one transaction, on the disk when the call returns. Used by one thread.
+public final class StoreEditor {
+  private let file: StoreFile
+
+  /// Opens the store at `path`; creates it if there is none.
+  /// - Throws: ``StoreRefusal``: another program's file, a newer format, damage, a directory that cannot be written to.
+  public init(_ path: String) throws(StoreRefusal) {
+    do {
+      file = try StoreFile(path)
+    } catch let refusal as StoreRefusal {
+      throw refusal
+    } catch let damage as StoreDamage {
+      throw Self.damaged(path, damage.message)
+    } catch let error as DatabaseError {
+      throw error.isDamage
+        ? Self.damaged(path, error.message) : StoreRefusal("\(path) cannot be opened: \(error.message)")
+    } catch {
+      throw StoreRefusal("\(path) cannot be opened: \(error)")
+    }
+  }
+
+  private static func damaged(_ path: String, _ why: String) -> StoreRefusal {
+    StoreRefusal(
+      "\(path) is damaged (\(why)). A start of the pipeline sets it aside and takes over what can be read")
+  }
+
+  private func change(_ body: (StoreFile) throws(DatabaseError) -> Void) throws(StoreRefusal) {
+    do throws(DatabaseError) { try file.change(body) } catch {
+      throw StoreRefusal("the store cannot be changed: \(error.message)")
+    }
+  }
+
+  /// The highest number that a row of the outbox has ever had.
+  public var lastRow: Int64 { file.lastRow }
+
+  /// Another state; nil: the pipeline begins anew.
+  public func replaceState(_ state: [UInt8]?) throws(StoreRefusal) {
+    var transaction = StoreTransaction()
+    transaction.state = state.map { .replace(SavedState($0)) } ?? .clear
+    try change { file throws(DatabaseError) in try file.write(transaction) }
+  }
+
+  /// Removes what the sink has to deliver.
+  public func removeRows(of sink: String) throws(StoreRefusal) {
+    try change { file throws(DatabaseError) in
+      let statement = try file.database.prepare("DELETE FROM outbox WHERE sink = ?1")
+      statement.bind(1, sink)
+      try statement.run()
+    }
+  }
+
+  /// Removes dead letters and adds rows to the outbox.
+  public func removeLetters(_ numbers: some Sequence<Int64>, adding rows: [OutboxRow] = []) throws(StoreRefusal) {
+    var transaction = StoreTransaction()
+    transaction.rows = rows
+    try change { file throws(DatabaseError) in
+      try file.write(transaction)
+      let statement = try file.database.prepare("DELETE FROM deadletter WHERE number = ?1")
+      for number in numbers {
+        statement.bind(1, number)
+        try statement.run()
+      }
+    }
+  }
+
+  /// Replaces everything in the store.
+  public func replaceAll(with contents: StoreContents) throws(StoreRefusal) {
+    var transaction = StoreTransaction()
+    transaction.state = contents.state.map { .replace(SavedState($0)) } ?? .clear
+    transaction.rows = contents.rows
+    transaction.deadLetters = contents.deadLetters
+    try change { file throws(DatabaseError) in
+      try file.database.execute("DELETE FROM outbox; DELETE FROM deadletter")
+      try file.write(transaction)
+      // No number is used twice, whichever of the two used it.
+      file.lastRow = max(file.lastRow, contents.lastRow)
+      try file.database.setMeta("identity", Int64(bitPattern: contents.identity))
+    }
+  }
+
+  /// Closes the store in order.
+  public func close() throws(StoreRefusal) {
+    do throws(DatabaseError) { try file.end() } catch {
+      throw StoreRefusal("the store cannot be closed: \(error.message)")
+    }
+  }
+}
+
+/// All that a store has.
+public struct StoreContents: Sendable {
+  public var identity: UInt64
+  public var lastRow: Int64
+  public var state: [UInt8]?
+  public var rows: [OutboxRow] = []
+  public var deadLetters: [StoredDeadLetter] = []
+
+  public init(identity: UInt64, lastRow: Int64) {
+    self.identity = identity
+    self.lastRow = lastRow
+  }
+}

@@ -1,0 +1,202 @@
+import CSQLite
+import Glibc
+public import PipelineCore
+import Transport
+
+/// Reads the store of a pipeline, also while a daemon has it open. Changes nothing of it.
+///
+/// All that one reader gives is of one moment. Used by one thread.
+public final class StoreReader {
+  public let path: String
+  private let database: Database
+  /// The file as it was when it was opened, if it is read without locks.
+  private let quiet: FileTimes?
+
+  /// Opens the store at `path`.
+  /// - Throws: ``StoreRefusal``: there is none, another program's file, a newer format, or damage.
+  public init(_ path: String) throws(StoreRefusal) {
+    self.path = path
+    guard let times = FileTimes(path) else {
+      throw StoreRefusal(errno == ENOENT ? "there is no store \(path)" : PosixError("open", path).message)
+    }
+    // A store that was closed in order has no log. Reading it as SQLite usually does would make one.
+    let isQuiet = FileTimes(path + "-wal") == nil
+    quiet = isQuiet ? times : nil
+    do throws(DatabaseError) {
+      database = try Database(path, isQuiet ? .quietReading : .reading)
+      try database.execute("PRAGMA busy_timeout = 5000; PRAGMA query_only = ON; PRAGMA cell_size_check = ON; BEGIN")
+      if let refusal = try database.refusal() { throw DatabaseError(code: SQLITE_NOTADB, message: refusal) }
+    } catch {
+      throw StoreRefusal("\(path) cannot be read: \(Self.clause(error))")
+    }
+  }
+
+  private static func clause(_ error: DatabaseError) -> String {
+    error.code == SQLITE_NOTADB && error.message.hasPrefix("file is not") ? "it is not a store of rxd" : error.message
+  }
+
+  /// Says of an error what it means for the whole store.
+  private func refusal(_ message: String) -> StoreRefusal {
+    if let quiet, FileTimes(path) != quiet || FileTimes(path + "-wal") != nil {
+      return StoreRefusal("\(path) has changed while it was read: try again")
+    }
+    return StoreRefusal(
+      "\(path) cannot be read: \(message). A start of the pipeline sets a damaged store aside and takes over what can be read"
+    )
+  }
+
+  private func reading<T>(_ body: () throws -> T) throws(StoreRefusal) -> T {
+    do {
+      return try body()
+    } catch let error as DatabaseError {
+      throw refusal(error.message)
+    } catch let damage as StoreDamage {
+      throw refusal(damage.message)
+    } catch {
+      throw refusal("\(error)")
+    }
+  }
+
+  /// When the store was last written, in nanoseconds since 1970.
+  public var writtenAt: Int64 { max(FileTimes(path)?.modified ?? 0, FileTimes(path + "-wal")?.modified ?? 0) }
+
+  public func identity() throws(StoreRefusal) -> UInt64 {
+    try reading { UInt64(bitPattern: try database.meta("identity") ?? 0) }
+  }
+
+  /// The highest number that a row of the outbox has ever had.
+  public func lastRow() throws(StoreRefusal) -> Int64 {
+    try reading { try database.meta("last_row") ?? 0 }
+  }
+
+  /// The saved state; nil: there is none.
+  public func state() throws(StoreRefusal) -> [UInt8]? { try reading { try database.state() } }
+
+  /// How many bytes the saved state has, unchecked; 0: there is none.
+  public func stateBytes() throws(StoreRefusal) -> Int {
+    try reading { Int(try database.number("SELECT total(length(body)) FROM state") ?? 0) }
+  }
+
+  /// What sinks have to deliver.
+  public func backlogs() throws(StoreRefusal) -> [String: OutboxBacklog] { try reading { try database.backlogs() } }
+
+  /// Calls `body` for each row of the outbox, in order, until it returns false. Returns how many rows are damaged, which are left out.
+  @discardableResult
+  public func rows(of sink: String? = nil, _ body: (OutboxRow) -> Bool) throws(StoreRefusal) -> Int {
+    try reading {
+      var damaged = 0
+      try database.rows(of: sink, after: .min, damaged: { _ in damaged += 1 }, body)
+      return damaged
+    }
+  }
+
+  /// All of it.
+  public func contents() throws(StoreRefusal) -> StoreContents {
+    var contents = StoreContents(identity: try identity(), lastRow: try lastRow())
+    contents.state = try state()
+    var damaged = try rows { row in
+      contents.rows.append(row)
+      return true
+    }
+    // After a crash the number may be that of a row that has been written since.
+    contents.lastRow = max(contents.lastRow, contents.rows.last?.number ?? 0)
+    damaged += try letters { letter in
+      contents.deadLetters.append(letter.letter)
+      return true
+    }
+    if damaged > 0 { throw refusal("\(Printable.count(damaged, "record")) are damaged") }
+    return contents
+  }
+
+  /// Dead letters by step and code, in the order of the first.
+  public func letterCounts() throws(StoreRefusal) -> [DeadLetterCount] { try reading { try database.letterCounts() } }
+
+  /// The numbers of all dead letters, damaged ones included.
+  public func letterNumbers() throws(StoreRefusal) -> [Int64] {
+    try reading {
+      let statement = try database.prepare("SELECT number FROM deadletter ORDER BY number")
+      var numbers: [Int64] = []
+      while try statement.step() { numbers.append(statement.number(0)) }
+      return numbers
+    }
+  }
+
+  /// Calls `body` for each dead letter, the oldest first, until it returns false. Returns how many are damaged, which are left out.
+  @discardableResult
+  public func letters(_ body: (NumberedDeadLetter) -> Bool) throws(StoreRefusal) -> Int {
+    try reading { try database.letters(body) }
+  }
+}
+
+/// Dead letters of one step and code.
+public struct DeadLetterCount: Sendable, Equatable {
+  public var step: String
+  public var code: String
+  public var count: Int
+  /// The times of the first and the last, in nanoseconds since 1970.
+  public var first: Int64
+  public var last: Int64
+
+  public init(step: String, code: String, count: Int, first: Int64, last: Int64) {
+    self.step = step
+    self.code = code
+    self.count = count
+    self.first = first
+    self.last = last
+  }
+}
+
+/// A dead letter with its number in the store.
+public struct NumberedDeadLetter: Sendable {
+  public var number: Int64
+  public var letter: StoredDeadLetter
+}
+
+extension Database {
+  func letterCounts() throws(DatabaseError) -> [DeadLetterCount] {
+    let statement = try prepare(
+      "SELECT step, code, count(*), min(time), max(time) FROM deadletter GROUP BY step, code ORDER BY min(number)")
+    var counts: [DeadLetterCount] = []
+    while try statement.step() {
+      counts.append(
+        DeadLetterCount(
+          step: statement.text(0), code: statement.text(1), count: Int(statement.number(2)),
+          first: statement.number(3), last: statement.number(4)))
+    }
+    return counts
+  }
+
+  func letters(_ body: (NumberedDeadLetter) -> Bool) throws(DatabaseError) -> Int {
+    let statement = try prepare("SELECT number, time, code, step, sum, document FROM deadletter ORDER BY number")
+    var damaged = 0
+    while try statement.step() {
+      let document = statement.bytes(5)
+      let time = statement.number(1)
+      guard StoreSchema.sum(document, time) == statement.number(4) else {
+        damaged += 1
+        continue
+      }
+      let letter = StoredDeadLetter(
+        time: time, code: statement.text(2), step: statement.text(3), document: Array(document))
+      if !body(NumberedDeadLetter(number: statement.number(0), letter: letter)) { break }
+    }
+    return damaged
+  }
+}
+
+/// What tells whether a file has been written to.
+private struct FileTimes: Equatable {
+  var inode: UInt64
+  var size: Int64
+  /// Nanoseconds since 1970.
+  var modified: Int64
+
+  /// Nil: there is no such file, and `errno` says why.
+  init?(_ path: String) {
+    var status = stat()
+    guard lstat(path, &status) == 0 else { return nil }
+    inode = UInt64(status.st_ino)
+    size = Int64(status.st_size)
+    modified = Int64(status.st_mtim.tv_sec) * 1_000_000_000 + Int64(status.st_mtim.tv_nsec)
+  }
+}

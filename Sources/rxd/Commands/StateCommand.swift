@@ -1,0 +1,244 @@
+import ArgumentParser
+import Glibc
+import PipelineCore
+import PipelineRuntime
+import Storage
+import Transport
+
+/// `rxd state`: what pipelines keep on disk.
+struct StateVerb: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "state", abstract: "Shows, saves, restores and resets what pipelines keep in a state directory.",
+    discussion: """
+      'ls', 'show' and 'export' read, also while rxd runs, and change nothing. 'import' and 'reset' need the directory \
+      for themselves: while rxd runs they end with 75.
+      """,
+    subcommands: [Listing.self, Show.self, Export.self, Import.self, Reset.self])
+
+  struct Listing: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      commandName: "ls", abstract: "Lists the pipelines of a state directory.", aliases: ["list"])
+
+    @OptionGroup var directory: StateDirectoryOptions
+    @Option(help: ArgumentHelp("The format: text or json.", valueName: "form"))
+    var format = List.Format.text
+
+    func run() throws {
+      let folder = try directory.folder()
+      var found: [PipelineState] = []
+      var hasFailed = false
+      for pipeline in try folder.pipelines() {
+        do throws(StoreRefusal) { found.append(try PipelineState(pipeline, folder)) } catch {
+          Console.printError(error.message)
+          hasFailed = true
+        }
+      }
+      let user = folder.user
+      switch format {
+      case .text:
+        var table = TextTable(
+          "PIPELINE", "COMMITTED", "STATE BYTES", "TO DELIVER", "DEAD LETTERS", numbers: [2, 4])
+        for state in found {
+          table.add(
+            state.name, StoredTime.text(state.committedAt), "\(state.stateBytes)", state.toDeliver,
+            "\(state.deadLetters)")
+        }
+        Console.print(table.text)
+        Console.print("\n\(user.map { "In use by \($0)." } ?? "No process uses the directory.")")
+      case .json: Console.print(JSONText.array(found.map { $0.json(user) }).text)
+      }
+      if hasFailed { throw ExitStatus.inputOutput }
+    }
+  }
+
+  struct Show: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Shows what one pipeline keeps: positions, steps, events to deliver.",
+      discussion: """
+        The names of steps are those that 'rxd state reset --step' takes. Timers are inside the bytes of their steps.
+        """)
+
+    @Argument(help: "The pipeline.")
+    var name: String
+    @OptionGroup var directory: StateDirectoryOptions
+    @Option(help: ArgumentHelp("The format: text or json.", valueName: "form"))
+    var format = List.Format.text
+
+    func run() throws {
+      let folder = try directory.folder()
+      try folder.checkExistence(name)
+      let state = try StateFolder.exits { () throws(StoreRefusal) in try PipelineState(name, folder) }
+      let report: SavedStateReport?
+      do throws(StateFault) {
+        report = try state.bytes.map { bytes throws(StateFault) in
+          try SavedStateReport(bytes, catalogue: .builtIn, clock: SystemClock.shared)
+        }
+      } catch {
+        Console.printError("the state of '\(name)' cannot be read: \(error.message)")
+        throw ExitStatus.inputOutput
+      }
+      switch format {
+      case .text: Console.print(state.text(report, folder.user))
+      case .json: Console.print(state.json(folder.user, report).text)
+      }
+    }
+  }
+
+  struct Export: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Prints all that one pipeline keeps as a JSON document, for 'rxd state import'.",
+      discussion:
+        "State, rows to deliver and dead letters are base64. Whoever can read the document can read the events.")
+
+    @Argument(help: "The pipeline.")
+    var name: String
+    @OptionGroup var directory: StateDirectoryOptions
+
+    func run() throws {
+      let reader = try directory.folder().read(name)
+      try StateFolder.exits { () throws(StoreRefusal) in
+        let document = ExportedState(pipeline: name, try reader.contents())
+        document.write { Console.write($0) }
+      }
+    }
+  }
+
+  struct Import: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Replaces all that one pipeline keeps by an exported document.",
+      discussion: "The state directory is made if there is none.")
+
+    @Argument(help: "The pipeline.")
+    var name: String
+    @Argument(help: "The document, or - for standard input.", completion: .file(extensions: ["json"]))
+    var file: String
+    @Flag(help: "Replace what the pipeline keeps now without a question.")
+    var yes = false
+    @OptionGroup var directory: StateDirectoryOptions
+
+    func run() throws {
+      guard ExportedState.isName(name) else { throw ValidationError("'\(name)' is no name of a pipeline.") }
+      let text: [UInt8]
+      do throws(PosixError) { text = try ExportedState.read(file) } catch {
+        Console.printError(error.message)
+        throw ExitStatus.noInput
+      }
+      let document: ExportedState
+      do throws(ExportedState.Fault) { document = try ExportedState(text) } catch {
+        Console.printError("\(file) is no exported state: \(error.message)")
+        throw ExitStatus.data
+      }
+      let path = try directory.path(mayBeMissing: true)
+      try StateFolder.locked(path, makesStores: true) {
+        let folder = StateFolder(path: path)
+        if access(folder.store(name), F_OK) == 0 {
+          let old = try StateFolder.exits { () throws(StoreRefusal) in try PipelineState(name, folder) }
+          if old.isWorthAsking {
+            try StateFolder.confirm("This replaces what '\(name)' keeps: \(old.summary).", yes)
+          }
+        }
+        try folder.edit(name) { try $0.replaceAll(with: document.contents) }
+      }
+      let contents = document.contents
+      Console.print(
+        "'\(name)' now has \(contents.state.map { "a state of \(Printable.count($0.count, "byte"))" } ?? "no state"), "
+          + "\(Printable.count(contents.rows.reduce(0) { $0 + $1.events }, "event")) to deliver and "
+          + Printable.count(contents.deadLetters.count, "dead letter"))
+    }
+  }
+
+  struct Reset: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Lets a pipeline, or one step of it, begin anew.",
+      discussion: """
+        Without --step and --outbox the whole state goes, with the positions of sources: files are read again from their \
+        starts. Events to deliver and dead letters stay.
+        """)
+
+    @Argument(help: "The pipeline.")
+    var name: String
+    @Option(help: ArgumentHelp("Only this step, as 'rxd state show' names it.", valueName: "step"))
+    var step: String?
+    @Option(help: ArgumentHelp("Only the events that this sink has to deliver; they are lost.", valueName: "sink"))
+    var outbox: String?
+    @Flag(help: "Do it without a question.")
+    var yes = false
+    @OptionGroup var directory: StateDirectoryOptions
+
+    func validate() throws {
+      if step != nil, outbox != nil { throw ValidationError("--step and --outbox do not go together.") }
+    }
+
+    func run() throws {
+      let folder = try directory.folder()
+      try folder.checkExistence(name)
+      try StateFolder.locked(folder.path) {
+        if let outbox {
+          try removeRows(of: outbox, folder)
+        } else if let step {
+          try remove(step, folder)
+        } else {
+          try removeState(folder)
+        }
+      }
+    }
+
+    private func removeRows(of sink: String, _ folder: StateFolder) throws {
+      let backlogs = try StateFolder.exits { () throws(StoreRefusal) in
+        try StoreReader(folder.store(name)).backlogs()
+      }
+      guard let backlog = backlogs[sink], backlog.rows > 0 else {
+        let known = backlogs.keys.sorted().joined(separator: ", ")
+        Console.printError(
+          "nothing is to be delivered to '\(sink)'"
+            + (known.isEmpty ? "" : "; events wait for: \(known)"))
+        throw ExitStatus.noInput
+      }
+      let what = "\(Printable.count(backlog.events, "event")) that '\(sink)' has to deliver"
+      try StateFolder.confirm("This drops \(what).", yes)
+      try folder.edit(name) { try $0.removeRows(of: sink) }
+      Console.print("removed from '\(name)': \(what)")
+    }
+
+    private func remove(_ step: String, _ folder: StateFolder) throws {
+      let bytes = try StateFolder.exits { () throws(StoreRefusal) in try StoreReader(folder.store(name)).state() }
+      let left: (state: [UInt8], removed: Int)?
+      let report: SavedStateReport?
+      do throws(StateFault) {
+        left = try bytes.flatMap { bytes throws(StateFault) in
+          try SavedStateReport.removing(step, from: bytes, clock: SystemClock.shared)
+        }
+        report = try bytes.map { bytes throws(StateFault) in
+          try SavedStateReport(bytes, catalogue: .builtIn, clock: SystemClock.shared)
+        }
+      } catch {
+        Console.printError("the state of '\(name)' cannot be read: \(error.message)")
+        throw ExitStatus.inputOutput
+      }
+      guard let left else {
+        let known = report?.steps.map(\.name).joined(separator: ", ") ?? ""
+        Console.printError(
+          "'\(name)' keeps nothing of a step '\(step)'" + (known.isEmpty ? "" : "; it does of: \(known)"))
+        throw ExitStatus.noInput
+      }
+      try StateFolder.confirm("This removes what '\(step)' keeps.", yes)
+      try folder.edit(name) { try $0.replaceState(left.state) }
+      Console.print("removed from '\(name)': what '\(step)' kept, \(Printable.count(left.removed, "byte"))")
+    }
+
+    private func removeState(_ folder: StateFolder) throws {
+      let old = try StateFolder.exits { () throws(StoreRefusal) in try PipelineState(name, folder) }
+      guard old.stateBytes > 0 else {
+        Console.print("'\(name)' has no state; it begins anew anyway")
+        return
+      }
+      try StateFolder.confirm("This removes the state of '\(name)', with the positions of its sources.", yes)
+      try folder.edit(name) { try $0.replaceState(nil) }
+      Console.print("removed from '\(name)': the state, \(Printable.count(old.stateBytes, "byte"))")
+      if old.events > 0 {
+        Console.print(
+          "\(Printable.count(old.events, "event")) to deliver stay: '--outbox SINK' removes those of a sink")
+      }
+    }
+  }
+}

@@ -1,0 +1,188 @@
+import ArgumentParser
+import Glibc
+import PipelineCore
+import PipelineRuntime
+import Storage
+
+/// The state directory, for the verbs that look at it.
+struct StateDirectoryOptions: ParsableArguments {
+  @Option(
+    name: .customLong("state-dir"),
+    help: ArgumentHelp("The state directory, as 'rxd run' has it. (RXD_STATE_DIR, STATE_DIRECTORY)", valueName: "dir"),
+    completion: .directory)
+  var stateDirectory: String?
+
+  /// The directory, or an error if none is named or there is none.
+  func folder() throws -> StateFolder { StateFolder(path: try path()) }
+
+  func path(mayBeMissing: Bool = false) throws -> String {
+    guard let path = StateDirectory.named(stateDirectory) else {
+      throw ValidationError("Name the state directory with --state-dir.")
+    }
+    var status = stat()
+    if !mayBeMissing, stat(path, &status) != 0 {
+      Console.printError("there is no state directory \(path)")
+      throw ExitStatus.noInput
+    }
+    return path
+  }
+}
+
+/// The stores and files of a state directory, without its lock.
+struct StateFolder {
+  let path: String
+
+  /// The process that uses the directory, `process 4711`; nil: none does.
+  var user: String? { StateDirectory.user(of: path) }
+
+  /// The pipelines that have a store, by name.
+  func pipelines() throws -> [String] { try names(in: Stores.folder, ending: ".db") }
+
+  /// The pipelines that have files of dead letters, by name.
+  func pipelinesWithFiles() throws -> [String] {
+    Array(
+      Set(
+        try names(in: DeadLetters.folder, ending: ".ndjson") + names(in: DeadLetters.folder, ending: ".ndjson.1"))
+    ).sorted()
+  }
+
+  private func names(in folder: String, ending: String) throws -> [String] {
+    let folder = "\(path)/\(folder)"
+    guard let directory = opendir(folder) else {
+      if errno == ENOENT { return [] }
+      let reason = String(cString: strerror(errno))
+      Console.printError("cannot read \(folder): \(reason)")
+      throw ExitStatus.inputOutput
+    }
+    defer { closedir(directory) }
+    var names: [String] = []
+    while let entry = readdir(directory) {
+      let name = withUnsafePointer(to: &entry.pointee.d_name) {
+        $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+      }
+      if name.hasSuffix(ending), name.utf8.count > ending.utf8.count {
+        names.append(String(name.dropLast(ending.count)))
+      }
+    }
+    return names.sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }
+  }
+
+  func store(_ pipeline: String) -> String { Stores.path(pipeline, in: path) }
+
+  /// The files of dead letters of a pipeline, the older one first.
+  func files(_ pipeline: String) -> [String] {
+    [".ndjson.1", ".ndjson"].map { "\(path)/\(DeadLetters.folder)/\(pipeline)\($0)" }.filter { access($0, F_OK) == 0 }
+  }
+
+  /// Opens the store of a pipeline for reading.
+  func read(_ pipeline: String) throws -> StoreReader {
+    try checkExistence(pipeline)
+    return try Self.exits { () throws(StoreRefusal) in try StoreReader(store(pipeline)) }
+  }
+
+  /// Throws if the pipeline has no store.
+  func checkExistence(_ pipeline: String) throws {
+    guard !pipeline.contains("/"), access(store(pipeline), F_OK) == 0 else {
+      let known = try pipelines()
+      Console.printError(
+        "the state directory \(path) has no pipeline '\(pipeline)'; it has "
+          + (known.isEmpty ? "none" : known.joined(separator: ", ")))
+      throw ExitStatus.noInput
+    }
+  }
+
+  /// Runs `body` while this process has the directory for itself.
+  ///
+  /// - Parameter makesStores: Make the directory and its folder of stores if there is none.
+  static func locked<T>(_ path: String, makesStores: Bool = false, _ body: () throws -> T) throws -> T {
+    let lock: StateDirectory
+    do throws(StateDirectory.Refusal) {
+      lock = try StateDirectory(path)
+      if makesStores { _ = try lock.folder(Stores.folder) }
+    } catch {
+      switch error {
+      case .unusable(let message):
+        Console.printError(message)
+        throw ExitStatus.inputOutput
+      case .inUse(let message):
+        Console.printError("\(message): stop it first")
+        throw ExitStatus.temporary
+      }
+    }
+    return try withExtendedLifetime(lock) { try body() }
+  }
+
+  /// Changes the store of a pipeline.
+  func edit<T>(_ pipeline: String, _ body: (StoreEditor) throws -> T) throws -> T {
+    let editor = try Self.exits { () throws(StoreRefusal) in try StoreEditor(store(pipeline)) }
+    let result: T
+    do { result = try body(editor) } catch let refusal as StoreRefusal {
+      Console.printError(refusal.message)
+      throw ExitStatus.inputOutput
+    }
+    try Self.exits { () throws(StoreRefusal) in try editor.close() }
+    return result
+  }
+
+  /// Runs `body`; a refusal is printed and ends the verb.
+  static func exits<T>(_ body: () throws(StoreRefusal) -> T) throws -> T {
+    do throws(StoreRefusal) { return try body() } catch {
+      Console.printError(error.message)
+      throw ExitStatus.inputOutput
+    }
+  }
+
+  /// Lets through what destroys something: `--yes`, or a person's consent at a terminal.
+  static func confirm(_ question: String, _ yes: Bool) throws {
+    if yes { return }
+    guard isatty(0) == 1, isatty(2) == 1 else {
+      throw ValidationError("\(question) Add --yes to do it.")
+    }
+    try? Console.ask("\(question) [y/N] ")
+    guard let answer = readLine(), ["y", "yes"].contains(answer.lowercased()) else {
+      Console.printError("nothing was changed")
+      throw ExitStatus.failure
+    }
+  }
+}
+
+/// Text in columns.
+struct TextTable {
+  private var rows: [[String]] = []
+  /// Columns whose cells end at the same place.
+  var numbers: Set<Int> = []
+
+  init(_ head: String..., numbers: Set<Int> = []) {
+    rows = [head]
+    self.numbers = numbers
+  }
+
+  mutating func add(_ cells: String...) { rows.append(cells.map { Printable.cut($0, limit: 300) }) }
+
+  var text: String {
+    let widths = (rows.first ?? []).indices.map { column in rows.map { $0[column].unicodeScalars.count }.max() ?? 0 }
+    return rows.map { row in
+      var line = ""
+      for (column, cell) in row.enumerated() {
+        let pad = String(repeating: " ", count: widths[column] - cell.unicodeScalars.count)
+        if column > 0 { line += "  " }
+        if numbers.contains(column) {
+          line += pad + cell
+        } else {
+          line += column == row.count - 1 ? cell : cell + pad
+        }
+      }
+      return line
+    }.joined(separator: "\n")
+  }
+}
+
+/// Wall-clock times of stores.
+enum StoredTime {
+  /// RFC 3339 in UTC with milliseconds, as in logs.
+  static func text(_ nanoseconds: Int64) -> String {
+    let output = OutputBuffer(capacity: 32)
+    LogWriter.appendTimestamp(nanoseconds, to: output)
+    return String(decoding: output.bytes, as: UTF8.self)
+  }
+}
