@@ -70,33 +70,37 @@ extension Plan {
   /// Sources of inner signals count where they bring in events of their own, as a `file` does, and not where they ask or
   /// compute for the event that the signal is made for.
   public func deliveryPaths(hasStateDirectory: Bool) -> [DeliveryPath] {
-    let mode = delivery(hasStateDirectory: hasStateDirectory)
-    let reach = SourceReach(self)
+    deliveryPaths(hasStateDirectory: hasStateDirectory, atMost: .max).paths
+  }
+
+  /// The first `limit` paths, the number of the others, and the weakest level of all and of the others.
+  func deliveryPaths(
+    hasStateDirectory: Bool, atMost limit: Int
+  ) -> (paths: [DeliveryPath], others: Int, weakest: DeliveryPath.Level, weakestOther: DeliveryPath.Level) {
+    let map = DeliveryMap(self, hasStateDirectory)
     var paths: [DeliveryPath] = []
-    for sink in sinks {
-      let found = reach.sources(of: sink)
-      for source in sources {
-        guard let weakness = found[source.step.number], !source.isInner || !source.component.recovery.belongsToOuter
-        else { continue }
-        var limits = limits(mode, hasStateDirectory)
-        limits += self.limits(of: source, mode, weakness)
-        limits += self.limits(of: sink)
-        // A stable order: equal levels stay from source to sink.
-        let sorted = limits.enumerated().sorted { ($0.element.level, $0.offset) < ($1.element.level, $1.offset) }
-        paths.append(DeliveryPath(source: name(of: source), sink: sink.name, limits: sorted.map(\.element)))
+    var others = 0
+    var weakest = DeliveryPath.Level.durable
+    var weakestOther = DeliveryPath.Level.durable
+    map.visit { path in
+      weakest = min(weakest, path.level)
+      if paths.count < limit {
+        paths.append(map.path(path))
+      } else {
+        others += 1
+        weakestOther = min(weakestOther, path.level)
       }
     }
-    return paths
+    return (paths, others, weakest, weakestOther)
   }
 
   /// The name of a source, or of what contains it: `http in books`.
-  private func name(of source: PlannedSource) -> String {
+  fileprivate func name(of source: PlannedSource, _ sourceNames: Set<String>) -> String {
     let step = steps[source.step.number]
-    let isNamed = named.contains { $0.kind == .source && $0.name == step.owner }
-    return isNamed ? step.owner : "\(step.keyword) in \(step.owner)"
+    return sourceNames.contains(step.owner) ? step.owner : "\(step.keyword) in \(step.owner)"
   }
 
-  private func limits(_ mode: Delivery, _ hasStateDirectory: Bool) -> [DeliveryPath.Limit] {
+  fileprivate func limits(_ mode: Delivery, _ hasStateDirectory: Bool) -> [DeliveryPath.Limit] {
     switch mode {
     case .durable: []
     case .light:
@@ -119,7 +123,7 @@ extension Plan {
     }
   }
 
-  private func limits(
+  fileprivate func limits(
     of source: PlannedSource, _ mode: Delivery, _ weakness: SourceReach.Weakness
   ) -> [DeliveryPath.Limit] {
     if mode == .bestEffort { return [] }
@@ -168,7 +172,7 @@ extension Plan {
     return limits
   }
 
-  private func limits(of sink: SinkPlan) -> [DeliveryPath.Limit] {
+  fileprivate func limits(of sink: SinkPlan) -> [DeliveryPath.Limit] {
     let step = steps[sink.step.number]
     if let own = step.delivery {
       return [Self.outside(step, own, "a crash loses events that count as delivered at once")]
@@ -216,18 +220,26 @@ extension Plan {
   /// requires nothing.
   public func deliveryShortfalls(hasStateDirectory: Bool) -> [Diagnostic] {
     guard let requirement else { return [] }
-    var found: [(limit: DeliveryPath.Limit, first: DeliveryPath, more: Int)] = []
-    for path in deliveryPaths(hasStateDirectory: hasStateDirectory) {
-      for limit in path.limits where limit.level < requirement.value.level {
-        if let at = found.firstIndex(where: { $0.limit == limit }) {
-          found[at].more += 1
-        } else {
-          found.append((limit, path, 0))
+    var found: [(limit: DeliveryPath.Limit, first: DeliveryMap.Path, more: Int)] = []
+    var index: [String: Int] = [:]
+    let map = DeliveryMap(self, hasStateDirectory)
+    map.visit { path in
+      guard path.level < requirement.value.level else { return }
+      for limits in [map.ofMode, path.ofSource, map.ofSinks[path.sink]] {
+        for limit in limits where limit.level < requirement.value.level {
+          let key = "\(limit.location?.offset ?? -1) \(limit.effect)"
+          if let at = index[key] {
+            found[at].more += 1
+          } else {
+            index[key] = found.count
+            found.append((limit, path, 0))
+          }
         }
       }
     }
     func offset(_ limit: DeliveryPath.Limit) -> Int { limit.location?.offset ?? requirement.location.offset }
-    return found.sorted { offset($0.limit) < offset($1.limit) }.map { limit, path, more in
+    return found.sorted { offset($0.limit) < offset($1.limit) }.map { limit, first, more in
+      let path = map.path(first)
       var notes: [Diagnostic.Note] = []
       if limit.location != nil { notes.append(.init("required here", at: requirement.location)) }
       if more > 0 { notes.append(.init("this limits \(Printable.count(more, "more path")), too")) }
@@ -242,9 +254,84 @@ extension Plan {
   }
 }
 
+// MARK: All paths
+
+/// The paths of a plan, and what limits each. There may be as many as sources times sinks, so what they have in common is
+/// made once.
+private struct DeliveryMap {
+  /// A path, by the indexes of its ends, with what limits it at its source.
+  struct Path {
+    var source: Int
+    var sink: Int
+    var ofSource: [DeliveryPath.Limit]
+    var level: DeliveryPath.Level
+  }
+
+  let ofMode: [DeliveryPath.Limit]
+  let ofSinks: [[DeliveryPath.Limit]]
+  private let plan: Plan
+  private let mode: Delivery
+  private let reach: SourceReach
+  private let sourceNames: Set<String>
+
+  init(_ plan: Plan, _ hasStateDirectory: Bool) {
+    self.plan = plan
+    mode = plan.delivery(hasStateDirectory: hasStateDirectory)
+    ofMode = plan.limits(mode, hasStateDirectory)
+    ofSinks = plan.sinks.map { plan.limits(of: $0) }
+    reach = SourceReach(plan)
+    sourceNames = Set(plan.named.lazy.filter { $0.kind == .source }.map(\.name))
+  }
+
+  /// Sink by sink, the sources in the order of the plan.
+  func visit(_ body: (Path) -> Void) {
+    func level(_ limits: [DeliveryPath.Limit]) -> DeliveryPath.Level { limits.map(\.level).min() ?? .durable }
+    let ofMode = level(ofMode)
+    /// What begins the sinks' own steps: many sinks read one signal.
+    var known: [Int: [Int: SourceReach.Weakness]] = [:]
+    /// The limits of sources on ways without weakness.
+    var usual: [Int: [DeliveryPath.Limit]] = [:]
+    for (sink, sinkPlan) in plan.sinks.enumerated() {
+      let (signal, own) = reach.origin(of: sinkPlan.input)
+      let found: [Int: SourceReach.Weakness]
+      if case .named(let index) = signal.kind {
+        found = known[index] ?? reach.sources(of: signal)
+        known[index] = found
+      } else {
+        found = reach.sources(of: signal)
+      }
+      let ofSink = min(ofMode, level(ofSinks[sink]))
+      for (source, planned) in plan.sources.enumerated() {
+        guard let upstream = found[planned.step.number], !planned.isInner || !planned.component.recovery.belongsToOuter
+        else { continue }
+        let weakness = own.joined(upstream)
+        let limits: [DeliveryPath.Limit]
+        if weakness.rank == 0 {
+          limits = usual[source] ?? plan.limits(of: planned, mode, weakness)
+          usual[source] = limits
+        } else {
+          limits = plan.limits(of: planned, mode, weakness)
+        }
+        body(Path(source: source, sink: sink, ofSource: limits, level: min(ofSink, level(limits))))
+      }
+    }
+  }
+
+  /// The path in words.
+  func path(_ path: Path) -> DeliveryPath {
+    let limits = ofMode + path.ofSource + ofSinks[path.sink]
+    // A stable order: equal levels stay from source to sink.
+    let sorted = limits.enumerated().sorted { ($0.element.level, $0.offset) < ($1.element.level, $1.offset) }
+    return DeliveryPath(
+      source: plan.name(of: plan.sources[path.source], sourceNames), sink: plan.sinks[path.sink].name,
+      limits: sorted.map(\.element))
+  }
+}
+
 // MARK: The way upstream
 
-/// From which sources the events of each sink come, and what the steps on the way do with them.
+/// From which sources the events of a signal come, and what the steps on the way do with them. Signals may be thousands
+/// in a row, so nothing here calls itself.
 private struct SourceReach {
   /// What on the way from a source limits the guarantee.
   struct Weakness {
@@ -254,6 +341,10 @@ private struct SourceReach {
     var forgets: StepID?
 
     var rank: Int { (keeps == nil ? 0 : 1) + (forgets == nil ? 0 : 2) }
+
+    func joined(_ other: Weakness) -> Weakness {
+      Weakness(keeps: keeps ?? other.keeps, forgets: forgets ?? other.forgets)
+    }
   }
 
   private let plan: Plan
@@ -262,104 +353,106 @@ private struct SourceReach {
 
   init(_ plan: Plan) {
     self.plan = plan
-    var walk = Callers(plan: plan)
-    for named in plan.named { walk.visit(named.body, []) }
-    for sink in plan.sinks { walk.visit(sink.input, []) }
-    callers = walk.found
+    callers = plan.named.contains { $0.kind == .command } ? Self.callers(plan) : [:]
+  }
+
+  /// The named signal that a chain begins with, and what its steps keep; or a signal further downstream, if the chain is
+  /// not that simple.
+  func origin(of signal: SignalPlan) -> (signal: SignalPlan, weakness: Weakness) {
+    var signal = signal
+    var weakness = Weakness()
+    while true {
+      switch signal.kind {
+      case .run(let run, let input) where run.innerPlans.isEmpty:
+        for step in run.parts.flatMap(\.steps) { weakness.add(step.component, step.id) }
+        signal = input
+      case .node(let component, _, let inputs)
+      where inputs.count == 1 && component.innerPlans.isEmpty && !type(of: component).onlyListens:
+        weakness.add(component, signal.step)
+        signal = inputs[0]
+      default: return (signal, weakness)
+      }
+    }
   }
 
   /// By the numbers of their steps, with the weakest way.
-  func sources(of sink: SinkPlan) -> [Int: Weakness] {
-    var walk = Walk(plan: plan, callers: callers)
-    walk.visit(sink.input, Weakness())
-    return walk.found
-  }
-
-  private struct Walk {
-    let plan: Plan
-    let callers: [Int: [SignalPlan]]
+  func sources(of signal: SignalPlan) -> [Int: Weakness] {
     var found: [Int: Weakness] = [:]
-    /// With which weaknesses a signal has been visited, as bits.
-    private var seen: [ObjectIdentifier: UInt8] = [:]
-    private var seenCallers: [Int: UInt8] = [:]
+    /// With which weaknesses a signal, or a command with those that execute it, has been visited, as bits.
+    var seen: [ObjectIdentifier: UInt8] = [:]
+    var seenWhole: [Int: UInt8] = [:]
+    var waiting = [(signal, Weakness())]
 
-    init(plan: Plan, callers: [Int: [SignalPlan]]) {
-      self.plan = plan
-      self.callers = callers
+    /// A named signal; if it is a command, with those that execute it.
+    func addWhole(_ index: Int, _ weakness: Weakness) {
+      waiting.append((plan.named[index].body, weakness))
+      let bit = UInt8(1) << UInt8(weakness.rank)
+      if seenWhole[index, default: 0] & bit != 0 { return }
+      seenWhole[index, default: 0] |= bit
+      for caller in callers[index] ?? [] { waiting.append((caller, weakness)) }
     }
 
-    mutating func visit(_ signal: SignalPlan, _ weakness: Weakness) {
+    while case (let signal, var weakness)? = waiting.popLast() {
       let bit = UInt8(1) << UInt8(weakness.rank)
       let before = seen[ObjectIdentifier(signal), default: 0]
-      if before & bit != 0 { return }
+      if before & bit != 0 { continue }
       seen[ObjectIdentifier(signal)] = before | bit
       switch signal.kind {
       case .input: break
-      case .named(let index): visit(plan.named[index].body, weakness)
-      case .errors(.named(let index)): visitWhole(index, weakness)
-      case .errors(.sink(let index)): visit(plan.sinks[index].input, weakness)
+      case .named(let index): waiting.append((plan.named[index].body, weakness))
+      case .errors(.named(let index)): addWhole(index, weakness)
+      case .errors(.sink(let index)): waiting.append((plan.sinks[index].input, weakness))
       case .source:
         let known = found[signal.step.number]
         if known.map({ $0.rank < weakness.rank }) ?? true { found[signal.step.number] = weakness }
       case .run(let run, let input):
-        var weakness = weakness
         for step in run.parts.flatMap(\.steps) { weakness.add(step.component, step.id) }
-        for inner in run.parts.flatMap(\.steps).flatMap(\.component.innerPlans) { visit(inner, weakness) }
-        visit(input, weakness)
+        for next in run.innerPlans + [input] { waiting.append((next, weakness)) }
       case .node(let component, _, let inputs):
-        var weakness = weakness
         weakness.add(component, signal.step)
-        for inner in component.innerPlans { visit(inner, weakness) }
+        for inner in component.innerPlans { waiting.append((inner, weakness)) }
         if type(of: component).onlyListens {
           // An output of a command: its events come of those that execute the command.
-          for case .named(let index) in inputs.map(\.kind) { visitWhole(index, weakness) }
-        } else if type(of: component).isHidden {
-          if let first = inputs.first { visit(first, weakness) }
+          for case .named(let index) in inputs.map(\.kind) { addWhole(index, weakness) }
         } else {
-          for input in inputs { visit(input, weakness) }
+          for input in type(of: component).isHidden ? inputs.prefix(1) : inputs[...] {
+            waiting.append((input, weakness))
+          }
         }
       }
     }
-
-    /// A named signal; if it is a command, with those that execute it.
-    private mutating func visitWhole(_ index: Int, _ weakness: Weakness) {
-      visit(plan.named[index].body, weakness)
-      let bit = UInt8(1) << UInt8(weakness.rank)
-      if seenCallers[index, default: 0] & bit != 0 { return }
-      seenCallers[index, default: 0] |= bit
-      for caller in callers[index] ?? [] { visit(caller, weakness) }
-    }
+    return found
   }
 
   /// Finds the steps that execute commands: those with a command among their inputs.
-  private struct Callers {
-    let plan: Plan
+  private static func callers(_ plan: Plan) -> [Int: [SignalPlan]] {
     var found: [Int: [SignalPlan]] = [:]
-    private var seen: Set<ObjectIdentifier> = []
-
-    init(plan: Plan) { self.plan = plan }
-
+    var seen: Set<ObjectIdentifier> = []
     /// `outside`: the inputs of the steps whose parameters contain the signal.
-    mutating func visit(_ signal: SignalPlan, _ outside: [SignalPlan]) {
-      guard seen.insert(ObjectIdentifier(signal)).inserted else { return }
+    var waiting = (plan.named.map(\.body) + plan.sinks.map(\.input)).map { (signal: $0, outside: [SignalPlan]()) }
+    while let (signal, outside) = waiting.popLast() {
+      guard seen.insert(ObjectIdentifier(signal)).inserted else { continue }
       switch signal.kind {
-      case .input, .named, .errors: break
-      case .source(let component, _):
-        for inner in component.innerPlans { visit(inner, outside) }
+      case .input, .named, .errors, .source: break
       case .run(let run, let input):
-        for inner in run.parts.flatMap(\.steps).flatMap(\.component.innerPlans) { visit(inner, outside + [input]) }
-        visit(input, outside)
+        for inner in run.innerPlans { waiting.append((inner, outside + [input])) }
+        waiting.append((input, outside))
       case .node(let component, _, let inputs):
         if !type(of: component).onlyListens, !type(of: component).isHidden {
           for case .named(let index) in inputs.dropFirst().map(\.kind) where plan.named[index].kind == .command {
             found[index, default: []] += inputs.prefix(1) + outside
           }
         }
-        for inner in component.innerPlans { visit(inner, outside + inputs) }
-        for input in inputs { visit(input, outside) }
+        for inner in component.innerPlans { waiting.append((inner, outside + inputs)) }
+        for input in inputs { waiting.append((input, outside)) }
       }
     }
+    return found
   }
+}
+
+extension FusedRunPlan {
+  fileprivate var innerPlans: [SignalPlan] { parts.flatMap(\.steps).flatMap(\.component.innerPlans) }
 }
 
 extension SourceReach.Weakness {

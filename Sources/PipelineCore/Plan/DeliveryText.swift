@@ -7,12 +7,10 @@ extension Plan {
   /// indented.
   public func deliveryLines() -> [String] {
     var lines = [modeLine]
-    let paths = deliveryPaths(hasStateDirectory: true)
-    lines += paths.prefix(Self.maximumPathLines).map { "  " + $0.line }
-    if paths.count > Self.maximumPathLines {
-      let rest = paths.dropFirst(Self.maximumPathLines)
-      let weakest = rest.map(\.level).min() ?? .durable
-      lines.append("  and \(Printable.count(rest.count, "more path")), the weakest of them \(weakest.name)")
+    let (paths, others, _, weakest) = deliveryPaths(hasStateDirectory: true, atMost: Self.maximumPathLines)
+    lines += paths.map { "  " + $0.line }
+    if others > 0 {
+      lines.append("  and \(Printable.count(others, "more path")), the weakest of them \(weakest.name)")
     }
     if requestedDelivery?.value != .bestEffort {
       lines.append(
@@ -39,7 +37,7 @@ extension Plan {
   /// What a run promises, one sentence without a full stop; without a state directory, also what it would promise with
   /// one.
   public func deliveryNote(hasStateDirectory: Bool) -> String {
-    let weakest = deliveryPaths(hasStateDirectory: true).map(\.level).min() ?? .durable
+    let weakest = deliveryPaths(hasStateDirectory: true, atMost: 0).weakest
     let mode = delivery(hasStateDirectory: true)
     if requestedDelivery?.value == .bestEffort {
       return "delivery is best effort, as the file says: a crash loses events under way"

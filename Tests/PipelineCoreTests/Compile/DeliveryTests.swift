@@ -340,6 +340,29 @@ import Testing
     #expect(plan.deliveryLines() == shown)
   }
 
+  /// Thousands of signals in a row, and millions of paths, are no trouble.
+  @Test(.timeLimit(.minutes(5))) func largeGraphs() throws {
+    let deep = (0..<2000).map { "  g\($0): { from: \($0 == 0 ? "a" : "g\($0 - 1)"), chain: [ { delay: 1s } ] }\n" }
+      .joined()
+    #expect(
+      try lines("sources: { a: { stdin: {} } }\nsignals:\n\(deep)sinks: { out: { from: g1999, discard: {} } }")[1]
+        .hasPrefix("  a -> out: at least once from the commit on"))
+    let count = 700
+    let wide = """
+      sources:
+      \((0..<count).map { "  s\($0): { file: '\($0).log' }\n" }.joined())
+      signals: { all: { merge: [ \((0..<count).map { "s\($0)" }.joined(separator: ", ")) ] } }
+      sinks:
+      \((0..<count).map { "  o\($0): { from: all, chain: [ { delay: 1s } ], discard: {} }\n" }.joined())
+      """
+    #expect(try lines(wide).contains("  and \(count * count - 100) more paths, the weakest of them at least once"))
+    let refused = Self.check("require: durable\ndelivery: light\n" + wide).diagnostics
+    #expect(
+      refused.map { $0.notes.map(\.message) } == [
+        ["required here", "this limits \(count * count - 1) more paths, too"]
+      ])
+  }
+
   // MARK: Steps that cannot save their state
 
   /// A step that keeps what it cannot save.
