@@ -75,13 +75,8 @@ public struct FileSink: SinkComponent {
   public var encoding: EncodeParameter? { encode }
   public var streamEncoding: EncodeParameter? { mode == .append ? encode : nil }
   public var writesFile: FilePathParameter? { path }
-  public var confirmation: SinkConfirmation {
-    switch sync {
-    case .never: .system
-    case .batch: .disk
-    case .interval: .systemWithin(syncInterval)
-    }
-  }
+  // Whatever `sync` says: see `Execution.acknowledgesOnDisk`.
+  public var confirmation: SinkConfirmation { .disk }
 
   public func makeSink(_ nodeContext: NodeContext) -> RunningSink {
     var options = FileWriter.Options()

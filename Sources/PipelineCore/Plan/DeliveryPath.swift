@@ -177,7 +177,6 @@ extension Plan {
     if let own = step.delivery {
       return [Self.outside(step, own, "a crash loses events that count as delivered at once")]
     }
-    let effect: String
     switch sink.component.confirmation {
     case .dropped, .client, .disk, .receiver: return []
     case .nothing:
@@ -187,18 +186,14 @@ extension Plan {
           cause: "'\(step.keyword)' does not know what arrives", remedy: "Use a sink that does, such as 'http'",
           location: step.location)
       ]
-    case .system: effect = "a power cut can lose what is not yet on a disk"
-    case .systemWithin(let span): effect = "a power cut can lose the last \(span)"
+    case .system:
+      return [
+        .init(
+          level: .atLeastOnce, effect: "a power cut can lose what is not yet on a disk",
+          cause: "'\(step.keyword)' leaves its data to the system", remedy: "Use a 'file' or 'http'",
+          location: step.location)
+      ]
     }
-    let isFile = sink.component.writesFile != nil
-    return [
-      .init(
-        level: .atLeastOnce, effect: effect,
-        cause: isFile
-          ? "'\(step.keyword)' does not sync each write" : "'\(step.keyword)' leaves its data to the system",
-        remedy: isFile ? "Write 'sync: batch' at '\(step.keyword)'" : "Use a 'file' with 'sync: batch', or 'http'",
-        location: step.location)
-    ]
   }
 
   private static func outside(_ step: StepPlan, _ own: Located<Delivery>, _ effect: String) -> DeliveryPath.Limit {

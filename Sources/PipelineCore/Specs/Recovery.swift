@@ -36,7 +36,8 @@ public enum SourceRecovery: Sendable, Equatable {
   }
 }
 
-/// What is certain of an event that a sink has acknowledged. From the weakest to the strongest.
+/// What is certain of an event that a sink has acknowledged, in a pipeline with a state directory. From the weakest to the
+/// strongest.
 public enum SinkConfirmation: Sendable, Equatable {
   /// Nothing: the sink does not know what became of it.
   case nothing
@@ -46,20 +47,10 @@ public enum SinkConfirmation: Sendable, Equatable {
   case client
   /// The system has its bytes: they survive this process, but not a power cut.
   case system
-  /// As `system`, but on the disk within this time.
-  case systemWithin(TimeSpan)
   /// It is on the disk.
   case disk
   /// Its receiver has said so.
   case receiver
-
-  /// Whether the event survives a power cut of this machine.
-  public var survivesPowerCut: Bool {
-    switch self {
-    case .nothing, .system, .systemWithin: false
-    case .dropped, .client, .disk, .receiver: true
-    }
-  }
 
   /// What happens to events of the sink after a crash, for the reference.
   var meaning: String {
@@ -68,8 +59,11 @@ public enum SinkConfirmation: Sendable, Equatable {
     case .dropped: "Events are dropped on purpose, so none is lost."
     case .client: "A client that has no answer asks again."
     case .system: "What it has written survives a crash; a power cut can lose what is not yet on a disk."
-    case .systemWithin(let span): "What it has written survives a crash; a power cut can lose the last \(span)."
-    case .disk: "What it has written is on the disk."
+    case .disk:
+      """
+      With a state directory what it has acknowledged is on the disk; without one a power cut can lose what the system \
+      has not yet written to it.
+      """
     case .receiver: "Events that the receiver has not acknowledged are sent again."
     }
   }
