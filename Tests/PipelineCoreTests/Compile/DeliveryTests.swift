@@ -347,7 +347,7 @@ import Testing
     #expect(
       try lines("sources: { a: { stdin: {} } }\nsignals:\n\(deep)sinks: { out: { from: g1999, discard: {} } }")[1]
         .hasPrefix("  a -> out: at least once from the commit on"))
-    let count = 700
+    let count = 200
     let wide = """
       sources:
       \((0..<count).map { "  s\($0): { file: '\($0).log' }\n" }.joined())
