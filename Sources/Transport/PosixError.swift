@@ -39,7 +39,7 @@ public struct PosixError: Error, Sendable, Equatable, CustomStringConvertible {
 
 /// Repeats a call as long as a signal interrupts it. `call` returns -1 on failure and sets errno.
 @inline(__always)
-func uninterrupted<Result: SignedInteger>(_ call: () -> Result) -> Result {
+package func uninterrupted<Result: SignedInteger>(_ call: () -> Result) -> Result {
   while true {
     let result = call()
     if result != -1 || errno != EINTR { return result }

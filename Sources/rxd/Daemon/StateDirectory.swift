@@ -25,7 +25,8 @@ final class StateDirectory: Sendable {
     lock = try Self.open(directory.number, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, path + "/lock")
     // `rxd state` looks whether somebody has the lock, and has it for a moment itself.
     var attempts = 1
-    while flock(lock.number, LOCK_EX | LOCK_NB) != 0 {
+    let number = lock.number
+    while uninterrupted({ flock(number, LOCK_EX | LOCK_NB) }) != 0 {
       guard errno == EWOULDBLOCK else { throw Self.refusal("lock", path) }
       guard attempts < 5 else {
         throw .inUse("the state directory \(path) is in use by \(Self.owner(lock))")
@@ -65,7 +66,7 @@ final class StateDirectory: Sendable {
   private static func open(_ parent: Int32, _ name: String, _ flags: Int32, _ path: String) throws(Refusal)
     -> FileDescriptor
   {
-    let number = openat(parent, name, flags | O_CLOEXEC, 0o600)
+    let number = uninterrupted { openat(parent, name, flags | O_CLOEXEC, 0o600) }
     if number < 0 { throw refusal("open", path) }
     return FileDescriptor(number, name: path)
   }
