@@ -500,8 +500,6 @@ final class FollowerWork: @unchecked Sendable {
 
   /// How often a directory is listed again because its files are renamed meanwhile.
   private static let rotationLimit = 100
-  /// The same for files beside it, of which some may be unreadable for good.
-  private static let siblingLimit = 10
 
   /// The copy of a file that was truncated since the position was noted: younger than that, with the same name plus a
   /// suffix, starting with the same bytes, and at least as long as the file had been.
@@ -541,18 +539,28 @@ final class FollowerWork: @unchecked Sendable {
   private func siblings(of path: String, _ listings: inout DirectoryListings) -> [FollowedFile] {
     let (directory, base) = splitPath(path)
     let endings = [".gz", ".xz", ".bz2", ".zst"]
-    for attempt in 1...Self.siblingLimit {
+    var before: [FollowedFile.Key] = []
+    var files: [FollowedFile] = []
+    for _ in 0..<Self.rotationLimit {
       let names = ((try? listings[directory].names(with: [base + ".", base + "-"])) ?? []).filter { name in
         !endings.contains { name.hasSuffix($0) }
       }
-      let files = names.compactMap { open(Glob.join(directory, $0)) }
-      let keys = Set(files.map(\.key))
-      // Where a name is gone, or two lead to one file, files were renamed after the directory was listed.
-      if files.count == names.count, keys.count == files.count { return files }
-      if attempt == Self.siblingLimit { return files }
+      var isMoving = false
+      files = names.compactMap { name in
+        let path = Glob.join(directory, name)
+        if let file = open(path) { return file }
+        // One that cannot be read stays so; one that is gone has another name now.
+        if case .failure(let error) = FileDescriptor.Status.read(path), Self.isAbsence(error) { isMoving = true }
+        return nil
+      }
+      // Two names of one file were given to it one after the other, unless it has two for good.
+      let keys = files.map(\.key)
+      if Set(keys).count < keys.count, keys != before { isMoving = true }
+      if !isMoving { break }
+      before = keys
       listings.forget(directory)
     }
-    return []
+    return files
   }
 
   /// Sorts by birth. The clock of births ticks every few milliseconds, so for equal times the higher number at the end
