@@ -526,6 +526,7 @@ final class FollowerWork: @unchecked Sendable {
   /// Adds files that took the name of `file` and were renamed in turn while the follower was not running: younger, with
   /// the same name plus a suffix, not compressed.
   private func addSuccessors(of file: FollowedFile, _ path: String, _ listings: inout DirectoryListings) {
+    let path = pathBeforeRotation(path)
     guard file.path != path, file.born != 0 else { return }
     var found: [FollowedFile] = []
     for other in siblings(of: path, &listings) where other.born > file.born && byKey[other.key] == nil {
@@ -533,6 +534,19 @@ final class FollowerWork: @unchecked Sendable {
       if !found.contains(where: { $0.key == other.key }) { found.append(other) }
     }
     for file in Self.oldestFirst(found) { add(file) }
+  }
+
+  /// The path that is followed, of a file that had been renamed when its position was noted: `in.log` for `in.log.2`.
+  private func pathBeforeRotation(_ path: String) -> String {
+    let (directory, name) = splitPath(path)
+    var base = name[...]
+    while !base.isEmpty {
+      let path = Glob.join(directory, String(base))
+      if options.paths.contains(where: { Glob.matches($0, path) }) { return path }
+      guard let end = base.lastIndex(where: { $0 == "." || $0 == "-" }) else { break }
+      base = base[..<end]
+    }
+    return path
   }
 
   /// The files beside that of the path with the same name plus a suffix, not compressed.
