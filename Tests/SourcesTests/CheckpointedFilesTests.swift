@@ -187,6 +187,23 @@ import Testing
     try expect(["3"], logs, state)
   }
 
+  /// The only file of the state had been renamed already when it was saved, and is renamed again with a younger one before it.
+  @Test func rotatedBeforeAndMeanwhile() throws {
+    scratch.append("1\n", to: "a.log")
+    let state = try lose(logs, behind: ["\"1\""])
+    move("a.log", to: "a.log.1")
+    scratch.append("2\n", to: "a.log.1")
+    let second = try RealPipeline(yaml(logs), restoring: state)
+    second.run { !second.events.isEmpty }
+    #expect(second.events == ["\"2\""])
+    let renamed = try lose(second)
+    move("a.log.1", to: "a.log.3")
+    scratch.append("3\n", to: "a.log.2")
+    scratch.append("4\n", to: "a.log.1")
+    scratch.append("5\n", to: "a.log")
+    try expect(["3", "4", "5"], logs, renamed)
+  }
+
   /// Compressed by rotation, a file cannot be read to its end.
   @Test func compressedMeanwhile() throws {
     scratch.append("1\n", to: "a.log")
