@@ -464,7 +464,7 @@ final class FollowerWork: @unchecked Sendable {
         resumed.append((file, position.path))
       }
     }
-    for (file, path) in resumed { addSuccessors(of: file, path, &listings) }
+    addSuccessors(of: resumed, &listings)
   }
 
   /// Adds a file that has a position. The order of the positions is the reading order.
@@ -523,17 +523,24 @@ final class FollowerWork: @unchecked Sendable {
     }
   }
 
-  /// Adds files that took the name of `file` and were renamed in turn while the follower was not running: younger, with
-  /// the same name plus a suffix, not compressed.
-  private func addSuccessors(of file: FollowedFile, _ path: String, _ listings: inout DirectoryListings) {
-    let path = pathBeforeRotation(path)
-    guard file.path != path, file.born != 0 else { return }
-    var found: [FollowedFile] = []
-    for other in siblings(of: path, &listings) where other.born > file.born && byKey[other.key] == nil {
-      if options.paths.contains(where: { Glob.matches($0, other.path) }) { continue }
-      if !found.contains(where: { $0.key == other.key }) { found.append(other) }
+  /// Adds files that took the name of one of `files` and were renamed in turn while the follower was not running: younger, with
+  /// the same name plus a suffix, not compressed. `path`: the name that the file had when its position was noted.
+  private func addSuccessors(of files: [(file: FollowedFile, path: String)], _ listings: inout DirectoryListings) {
+    // The oldest file of each followed path that has another name now.
+    var oldest: [String: FollowedFile] = [:]
+    for (file, path) in files where file.born != 0 {
+      let path = pathBeforeRotation(path)
+      guard file.path != path, file.born < oldest[path]?.born ?? .max else { continue }
+      oldest[path] = file
     }
-    for file in Self.oldestFirst(found) { add(file) }
+    for (path, file) in oldest.sorted(by: { $0.key < $1.key }) {
+      var found: [FollowedFile] = []
+      for other in siblings(of: path, &listings) where other.born > file.born && byKey[other.key] == nil {
+        if options.paths.contains(where: { Glob.matches($0, other.path) }) { continue }
+        if !found.contains(where: { $0.key == other.key }) { found.append(other) }
+      }
+      for file in Self.oldestFirst(found) { add(file) }
+    }
   }
 
   /// The path that is followed, of a file that had been renamed when its position was noted: `in.log` for `in.log.2`.
