@@ -23,6 +23,15 @@ package final class PipelineLaunch: @unchecked Sendable {
   private let commits: Bool
   /// What the steps have done, if that was asked for: behind the last report.
   package private(set) var statistics: PipelineStatistics?
+  /// What became of the state that the run was to go on from.
+  package struct Restored: Sendable {
+    /// The names of the steps that go on.
+    package var kept: [String]
+    /// What could not be used, and why.
+    package var refusals: [Diagnostic]
+  }
+  /// Nil: the run began without a state. Behind the first report.
+  package private(set) var restored: Restored?
 
   /// - Parameters:
   ///   - state: what an earlier run has left, to go on from.
@@ -50,6 +59,7 @@ package final class PipelineLaunch: @unchecked Sendable {
     executor.post { [self] in
       if execution.outcome != nil { return }
       execution.launch(restoring: state.take()) { [unowned self] outcome in
+        noteRestored()
         whenCommitted { [unowned self] in
           if outcome == .completed, let state = leftState {
             report(.suspended(state: state, execution.counters))
@@ -58,6 +68,7 @@ package final class PipelineLaunch: @unchecked Sendable {
           }
         }
       }
+      noteRestored()
       if execution.outcome == nil { report(.launched) }
       for refusal in execution.refusals { execution.services.log(.warning, plan.name, refusal.line) }
     }
@@ -72,6 +83,10 @@ package final class PipelineLaunch: @unchecked Sendable {
     guard commits else { return report() }
     let executor = executor
     execution.finishCommits { executor.post(report) }
+  }
+
+  private func noteRestored() {
+    if restored == nil { restored = execution.restoredSteps.map { Restored(kept: $0, refusals: execution.refusals) } }
   }
 
   private func count() { if countsSteps { statistics = execution.statistics } }

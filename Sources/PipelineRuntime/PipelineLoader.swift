@@ -29,6 +29,8 @@ package struct PipelineLoader {
     package var values = 0
     /// The file could not be opened, which has its own exit status.
     package var isUnreadable = false
+    /// The further files that its text refers to: schemas and secrets.
+    package var uses: [String] = []
 
     /// The result for a file that cannot be read.
     package init(unreadable path: String, _ diagnostic: Diagnostic) {
@@ -37,10 +39,11 @@ package struct PipelineLoader {
       isUnreadable = true
     }
 
-    init(path: String, _ compiled: FrontEnd.Result, values: Int) {
+    init(path: String, _ compiled: FrontEnd.Result, values: Int, uses: [String]) {
       self.path = path
       self.compiled = compiled
       self.values = values
+      self.uses = uses
     }
 
     package subscript<T>(dynamicMember member: WritableKeyPath<FrontEnd.Result, T>) -> T {
@@ -91,7 +94,7 @@ package struct PipelineLoader {
     if inputs.readsEnvironment || !inputs.overrides.isEmpty { front.values = Self.interpolation(inputs, used) }
     front.compiler.schemas = Self.schemas(beside: path, used)
     let compiled = front.compile(source)
-    return Loaded(path: path, compiled, values: used.hash)
+    return Loaded(path: path, compiled, values: used.hash, uses: used.files)
   }
 
   /// Compiles the same file with other values of some variables.
@@ -141,6 +144,7 @@ package struct PipelineLoader {
     let directory = path.lastIndex(of: "/").map { String(path[...$0]) } ?? ""
     return SchemaFiles { name in
       let place = name.hasPrefix("/") ? name : directory + name
+      used.note(file: place)
       do throws(PosixError) {
         let text = try read(place)
         _ = used.note(place, .found(text.bytes))
@@ -162,12 +166,17 @@ package struct PipelineLoader {
         }
         return used.note(name, value.map { .found($0) } ?? .missing)
       },
-      secret: { name in used.note(name, Self.secret(name, inputs)) })
+      secret: { name in used.note(name, Self.secret(name, inputs, used)) })
   }
 
-  /// Records the values that were used, as a hash that reveals nothing.
+  /// Records the values that were used, as a hash that reveals nothing, and the files that were looked for.
   private final class UsedValues: Sendable {
     private let hasher = Mutex(Hasher())
+    private let names = Mutex<[String]>([])
+
+    var files: [String] { names.withLock { $0 } }
+
+    func note(file: String) { names.withLock { $0.append(file) } }
 
     var hash: Int { hasher.withLock { $0.finalize() } }
 
@@ -181,7 +190,7 @@ package struct PipelineLoader {
   }
 
   /// Secrets are files: first systemd's credentials, then the given directories, then /run/secrets.
-  private static func secret(_ name: String, _ inputs: Inputs) -> Interpolation.Lookup {
+  private static func secret(_ name: String, _ inputs: Inputs, _ used: UsedValues) -> Interpolation.Lookup {
     var places: [(directory: String, isPrivate: Bool)] = []
     if let credentials = ProcessEnvironment["CREDENTIALS_DIRECTORY"], !credentials.isEmpty {
       places.append((credentials, true))
@@ -191,6 +200,7 @@ package struct PipelineLoader {
     places.append(("/run/secrets", true))
     for place in places {
       let path = "\(place.directory)/\(name)"
+      used.note(file: path)
       var status = stat()
       guard stat(path, &status) == 0 else { continue }
       if !place.isPrivate, status.st_mode & 0o007 != 0 {

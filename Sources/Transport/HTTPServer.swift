@@ -137,10 +137,29 @@ public final class HTTPServer: Sendable {
     notify: @escaping @Sendable (Notice) -> Void = { _ in }, handOver: @escaping @Sendable () -> Void = {},
     handler: @escaping @Sendable (ServerRequest) -> Void
   ) throws(HTTPServerFailure) -> Int {
+    let bootstrap = bootstrap(notify, handOver, handler).childChannelOption(.socketOption(.tcp_nodelay), value: 1)
+    return try listen { try bootstrap.bind(host: options.host, port: options.port).wait() }
+  }
+
+  /// Starts serving a Unix socket that listens already. The descriptor stays the caller's.
+  /// - Parameter handler: As for ``start(notify:handOver:handler:)``.
+  public func start(on socket: Int32, handler: @escaping @Sendable (ServerRequest) -> Void) throws(HTTPServerFailure) {
+    let own = fcntl(socket, F_DUPFD_CLOEXEC, 0)
+    guard own >= 0 else {
+      throw HTTPServerFailure(kind: .other, message: "cannot serve a socket: \(PosixError.text(errno))")
+    }
+    let bootstrap = bootstrap({ _ in }, {}, handler)
+    _ = try listen { try bootstrap.withBoundSocket(own).wait() }
+  }
+
+  private func bootstrap(
+    _ notify: @escaping @Sendable (Notice) -> Void, _ handOver: @escaping @Sendable () -> Void,
+    _ handler: @escaping @Sendable (ServerRequest) -> Void
+  ) -> ServerBootstrap {
     let pause = options.acceptPause
     // All connections share the only loop.
     let round = ServingRound(Self.group.any(), options, handler, handOver)
-    let bootstrap = ServerBootstrap(group: Self.group)
+    return ServerBootstrap(group: Self.group)
       .serverChannelOption(.backlog, value: 256)
       .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
       .serverChannelInitializer { channel in
@@ -148,13 +167,15 @@ public final class HTTPServer: Sendable {
           try channel.pipeline.syncOperations.addHandler(AcceptGate(pause, notify))
         }
       }
-      .childChannelOption(.socketOption(.tcp_nodelay), value: 1)
       .childChannelOption(.allowRemoteHalfClosure, value: true)
       .childChannelInitializer { [self] channel in
         channel.eventLoop.makeCompletedFuture { try configure(channel, round) }
       }
+  }
+
+  private func listen(_ open: () throws -> any Channel) throws(HTTPServerFailure) -> Int {
     do {
-      let listener = try bootstrap.bind(host: options.host, port: options.port).wait()
+      let listener = try open()
       state.withLock {
         $0.listener = listener
         $0.stopping = false

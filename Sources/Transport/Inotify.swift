@@ -1,8 +1,8 @@
 import Glibc
 
 /// Kernel events of directories and files.
-final class Inotify {
-  struct Event {
+package final class Inotify {
+  package struct Event {
     var watch: Int32
     var mask: UInt32
     /// Pairs the two events of a rename.
@@ -15,12 +15,14 @@ final class Inotify {
   /// Entries of a directory are created, removed, renamed or change their permissions; or the directory itself.
   static let directoryEvents = UInt32(
     IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF)
+  /// The same, and what is written to the entries.
+  package static let contentEvents = directoryEvents | UInt32(IN_MODIFY | IN_CLOSE_WRITE)
   static let fileEvents = UInt32(IN_MODIFY | IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF)
 
-  let descriptor: Int32
+  package let descriptor: Int32
   private let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 64 << 10, alignment: 8)
 
-  init() throws(PosixError) {
+  package init() throws(PosixError) {
     descriptor = inotify_init1(Int32(IN_CLOEXEC) | Int32(IN_NONBLOCK))
     if descriptor < 0 {
       buffer.deallocate()
@@ -34,16 +36,16 @@ final class Inotify {
   }
 
   /// Watches the file at the path; the same file gives the same number.
-  func watch(_ path: String, _ events: UInt32) throws(PosixError) -> Int32 {
+  package func watch(_ path: String, _ events: UInt32) throws(PosixError) -> Int32 {
     let watch = inotify_add_watch(descriptor, path, events)
     if watch < 0 { throw PosixError("watch", path) }
     return watch
   }
 
-  func unwatch(_ watch: Int32) { inotify_rm_watch(descriptor, watch) }
+  package func unwatch(_ watch: Int32) { inotify_rm_watch(descriptor, watch) }
 
   /// The events since the last call, in order. Never waits.
-  func read() -> [Event] {
+  package func read() -> [Event] {
     var events: [Event] = []
     while true {
       let count = uninterrupted { Glibc.read(descriptor, buffer.baseAddress, buffer.count) }

@@ -8,6 +8,8 @@
 extern const int RX_O_TMPFILE;
 /// A new eventfd, close-on-exec and non-blocking; -1 and errno on failure.
 int rx_eventfd(void);
+/// A new Unix stream socket, close-on-exec and non-blocking; -1 and errno on failure.
+int rx_local_socket(void);
 /// Waits until there is something to read, or so long, or a signal comes; whether there is.
 int rx_wait_readable(int descriptor, int64_t nanoseconds);
 /// A pipe whose both ends are close-on-exec; -1 and errno on failure.

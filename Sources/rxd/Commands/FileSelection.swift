@@ -9,6 +9,8 @@ struct FileSelection {
   private(set) var paths: [String] = []
   /// Paths that do not exist or cannot be listed.
   private(set) var missing: [Diagnostic] = []
+  /// The directories that were searched: what appears there may belong to the selection.
+  private(set) var directories: Set<String> = []
 
   /// Adds the files of `argument`. An existing path stands for itself, with any characters.
   mutating func add(_ argument: String) {
@@ -68,6 +70,7 @@ struct FileSelection {
   /// Adds the pipeline files of a directory, which may have none.
   mutating func addDirectory(_ path: String, recursive: Bool, mayBeEmpty: Bool = false) {
     let before = paths.count
+    directories.insert(path)
     guard let names = Self.entries(of: path) else {
       miss("the directory \(Printable.quote(path)) cannot be read: \(String(cString: strerror(errno)))")
       return
@@ -86,17 +89,24 @@ struct FileSelection {
   }
 
   private mutating func addPattern(_ pattern: String) {
+    // Each part that ends at a slash matches directories.
+    var end = pattern.utf8.lastIndex(of: UInt8(ascii: "/"))
+    if end == nil { directories.insert(".") }
+    while let slash = end {
+      let part = String(pattern[..<slash])
+      directories.formUnion(part.isEmpty ? ["/"] : Self.matches(part).filter { Self.kind($0) == .directory })
+      end = pattern.utf8[..<slash].lastIndex(of: UInt8(ascii: "/"))
+    }
+    let found = Self.matches(pattern)
+    if found.isEmpty { return miss("no file matches \(Printable.quote(pattern))") }
+    for path in found where Self.kind(path) == .file { append(path) }
+  }
+
+  private static func matches(_ pattern: String) -> [String] {
     var found = glob_t()
     defer { globfree(&found) }
-    guard glob(pattern, 0, nil, &found) == 0 else {
-      miss("no file matches \(Printable.quote(pattern))")
-      return
-    }
-    for index in 0..<Int(found.gl_pathc) {
-      guard let path = found.gl_pathv[index] else { continue }
-      let text = String(cString: path)
-      if Self.kind(text) == .file { append(text) }
-    }
+    guard glob(pattern, 0, nil, &found) == 0 else { return [] }
+    return (0..<Int(found.gl_pathc)).compactMap { found.gl_pathv[$0].map { String(cString: $0) } }
   }
 
   private mutating func append(_ path: String) {

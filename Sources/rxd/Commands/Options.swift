@@ -73,6 +73,18 @@ struct InputSettings {
   var directories: [String] = []
   var environment = EnvironmentSettings()
 
+  /// The paths that are named, no patterns.
+  var names: [String] {
+    let given = files + configs
+    let named =
+      given.isEmpty && directories.isEmpty
+      ? (ProcessEnvironment["RXD_CONFIG"] ?? "").split(separator: ",").map(String.init) : given
+    return named.filter { name in
+      name != "-" && name != "..." && !name.hasSuffix("/...")
+        && !name.utf8.contains(where: { [0x2A, 0x3F, 0x5B].contains($0) })
+    }
+  }
+
   /// The selected files, or a usage error if there are none.
   func selection() throws -> FileSelection {
     var selection = FileSelection()
@@ -128,11 +140,15 @@ struct EnvironmentSettings {
   var envFile: [String] = []
   var secretsDir: [String] = []
 
+  /// The files of variables.
+  var files: [String] {
+    (envFile.isEmpty ? ProcessEnvironment["RXD_ENV_FILE"].map { [$0] } ?? [] : envFile).filter { !$0.isEmpty }
+  }
+
   func inputs() throws -> PipelineLoader.Inputs {
     var inputs = PipelineLoader.Inputs()
     inputs.readsEnvironment = try !flag(noEnvironment, "RXD_NO_ENVIRONMENT")
-    let files = envFile.isEmpty ? ProcessEnvironment["RXD_ENV_FILE"].map { [$0] } ?? [] : envFile
-    for file in files where !file.isEmpty {
+    for file in files {
       do throws(PosixError) {
         inputs.variables.merge(try PipelineLoader.readVariables(file)) { $1 }
       } catch {

@@ -47,6 +47,9 @@ enum PlainArguments {
       case ("--state-dir", false):
         guard let value = value() else { return nil }
         run.stateDirectory = value
+      case ("--control-socket", false):
+        guard let value = value() else { return nil }
+        run.controlSocket = value
       case ("--log-level", false):
         guard let level = value().flatMap(Services.Level.init(rawValue:)) else { return nil }
         run.logging.level = level
@@ -64,6 +67,7 @@ enum PlainArguments {
         guard attached == nil else { return nil }
         switch (name, isCheck) {
         case ("--daemon", false): run.daemon = true
+        case ("-w", false), ("--watch-config", false): run.watchConfig = true
         case ("-d", _), ("--deny-warnings", _):
           run.denyWarnings = true
           check.denyWarnings = true

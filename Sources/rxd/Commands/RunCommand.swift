@@ -49,6 +49,28 @@ struct Run: ParsableCommand {
   @Flag(name: .shortAndLong, help: "Warnings of the files count as errors. (RXD_DENY_WARNINGS)")
   var denyWarnings = false
 
+  @Flag(
+    name: [.customShort("w"), .customLong("watch-config")],
+    help: "Reload when the files, or files that they use, have changed. (RXD_WATCH_CONFIG)")
+  var watchConfig = false
+
+  @Option(
+    help: ArgumentHelp(
+      """
+      How --watch-config notices changes: inotify, or poll, for network file systems; default is inotify. \
+      (RXD_WATCH_CONFIG_METHOD)
+      """, valueName: "method"))
+  var watchConfigMethod: ConfigWatch.Method?
+
+  @Option(
+    help: ArgumentHelp(
+      """
+      The Unix socket for 'rxd reload' and other requests; none for no socket. By default it is control.sock in the \
+      runtime directory of the service manager, otherwise in the state directory. (RXD_CONTROL_SOCKET, \
+      RUNTIME_DIRECTORY)
+      """, valueName: "path"), completion: .file())
+  var controlSocket: String?
+
   @OptionGroup var logging: LogOptions
   @OptionGroup var color: ColorOptions
 
@@ -56,6 +78,7 @@ struct Run: ParsableCommand {
     try RunSettings(
       input: input.settings, daemon: daemon, gracefulShutdownLimitSecs: gracefulShutdownLimitSecs,
       stateDirectory: stateDirectory, stats: stats, statsFormat: statsFormat, denyWarnings: denyWarnings,
+      watchConfig: watchConfig, watchConfigMethod: watchConfigMethod, controlSocket: controlSocket,
       logging: logging.settings, color: color.color
     ).run()
   }
@@ -70,6 +93,9 @@ struct RunSettings {
   var stats = false
   var statsFormat: StatisticsReport.Form?
   var denyWarnings = false
+  var watchConfig = false
+  var watchConfigMethod: ConfigWatch.Method?
+  var controlSocket: String?
   var logging = LogSettings()
   var color: ColorMode?
 
@@ -102,6 +128,7 @@ struct RunSettings {
     _ = try input.selection()
     let denied = try flag(denyWarnings, "RXD_DENY_WARNINGS")
     let input = input
+    let used = UsedFiles(input)
     let keepsState = StateDirectory.named(stateDirectory) != nil
     options.load = {
       guard let inputs = try? input.environment.inputs(), let selection = try? input.selection()
@@ -112,9 +139,12 @@ struct RunSettings {
       let front = PipelineLoader(inputs, checksFiles: true)
       var results = selection.missing.map { PipelineLoader.Loaded(unreadable: "", $0) }
       results += front.load(selection.paths)
+      used.note(results)
       if !keepsState { results = results.map(\.withoutStateDirectory) }
       return denied ? results.map(\.withoutWarnings) : results
     }
+    let watch = try watch(used)
+    watch?.willLoad()
     let loaded = options.load()
     try report(loaded, log, options)
     if log.minimum.map({ $0 <= .debug }) == true {
@@ -129,6 +159,8 @@ struct RunSettings {
     }
     if options.isDaemon { rx_forbid_dumps() }
     let (deadLetters, stores) = try storage(log)
+    options.watch = watch
+    options.control = try control(log)
     let supervisor: Supervisor
     do throws(PosixError) {
       supervisor = try Supervisor(
@@ -139,6 +171,37 @@ struct RunSettings {
     }
     // Threads of libraries may still run: nothing is torn down under them.
     _exit(supervisor.run(loaded))
+  }
+
+  /// What notices changes of the files; nil: nothing does.
+  private func watch(_ used: UsedFiles) throws -> ConfigWatch? {
+    let method = try setting(watchConfigMethod, "RXD_WATCH_CONFIG_METHOD")
+    guard try flag(watchConfig, "RXD_WATCH_CONFIG") else { return nil }
+    do throws(PosixError) { return try ConfigWatch(method ?? .inotify) { used.files } } catch {
+      Console.printError("\(error.message); '--watch-config-method poll' needs no watches of the system")
+      throw ExitStatus.system
+    }
+  }
+
+  /// The control socket, before anything starts: another process may have it.
+  private func control(_ log: LogWriter) throws -> LocalSocket? {
+    guard let (path, isAsked) = ControlSocket.path(controlSocket, state: StateDirectory.named(stateDirectory)) else {
+      return nil
+    }
+    do throws(LocalSocket.Refusal) { return try LocalSocket(path) } catch {
+      switch error {
+      case .inUse(let path):
+        Console.printError(
+          "another process listens on the control socket \(path): stop it, or name another path with --control-socket")
+        throw ExitStatus.temporary
+      case .failed(let error) where isAsked:
+        Console.printError(error.message)
+        throw ExitStatus.inputOutput
+      case .failed(let error):
+        log.write(.warning, "", "\(error.message); 'rxd reload' cannot reach this process")
+        return nil
+      }
+    }
   }
 
   /// Opened before anything is read: without storage for dead letters nothing must start.
@@ -182,6 +245,32 @@ struct RunSettings {
     // A daemon runs the files without errors; files named on the command line run all or none.
     if broken.isEmpty || options.isDaemon && broken.count < loaded.count { return }
     throw broken.allSatisfy(\.isUnreadable) ? ExitStatus.noInput : ExitStatus.configuration
+  }
+}
+
+/// The files of a process, to be watched.
+private final class UsedFiles {
+  private let input: InputSettings
+  /// The schemas and secrets that the texts refer to.
+  private var further: Set<String> = []
+
+  init(_ input: InputSettings) { self.input = input }
+
+  func note(_ results: [PipelineLoader.Loaded]) {
+    let found = Set(results.flatMap(\.uses))
+    // A text with errors may not have come to all of them.
+    further = results.contains(where: \.hasErrors) ? further.union(found) : found
+  }
+
+  var files: ConfigWatch.Files {
+    var files = ConfigWatch.Files(paths: further.union(input.environment.files))
+    // A named file that is missing appears by its name.
+    files.paths.formUnion(input.names)
+    if let selection = try? input.selection() {
+      files.paths.formUnion(selection.paths.filter { $0 != "-" })
+      files.directories = selection.directories
+    }
+    return files
   }
 }
 

@@ -15,7 +15,7 @@ struct Rxd: ParsableCommand {
       """,
     version: Version.line,
     subcommands: [
-      Run.self, Check.self, Test.self, List.self, Describe.self, Explain.self, Graph.self, Eval.self,
+      Run.self, Reload.self, Check.self, Test.self, List.self, Describe.self, Explain.self, Graph.self, Eval.self,
       StateVerb.self, DeadLettersVerb.self,
       SchemaVerb.self, Completion.self, VersionVerb.self,
     ],

@@ -41,7 +41,15 @@ final class PipelineSlot {
   var previous: Version?
   /// The file is gone: the slot is removed after its run.
   var isLeaving = false
-  var state = State.running
+  var state = State.running {
+    didSet { if state != oldValue { since = SystemClock.shared.wallTime } }
+  }
+  /// When `state` began: wall-clock nanoseconds since 1970.
+  private(set) var since = SystemClock.shared.wallTime
+  /// Why the last run has failed; nil: it has not.
+  var failure: String?
+  /// Why the next run begins without a state, if it does.
+  var loss: String?
   var run: PipelineLaunch?
   /// The report handler of the current run.
   var report: (@Sendable (PipelineLaunch.Report) -> Void)?

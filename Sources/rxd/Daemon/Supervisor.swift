@@ -21,11 +21,16 @@ final class Supervisor {
     var statistics: StatisticsReport.Form?
     /// Reads and compiles all files anew.
     var load: () -> [PipelineLoader.Loaded] = { [] }
+    /// Notices changes of the files.
+    var watch: ConfigWatch?
+    /// Where requests come in.
+    var control: LocalSocket?
   }
 
   private enum Message: Sendable {
     case report(Int, PipelineLaunch.Report)
     case heldBack
+    case request(ControlRequest)
   }
 
   let options: Options
@@ -44,6 +49,10 @@ final class Supervisor {
   private var nextRun = 0
   private var isReady = false
   private var reload: Reload?
+  private var lastReload: ReloadVerdict?
+  private let startedAt = SystemClock.shared.wallTime
+  /// The network thread accepts connections to the control socket.
+  private var servesControl = false
   private var stopDeadline: Instant?
   private var stoppedAt: Instant?
   /// An earlier further signal is a duplicate, as timeout(1) sends, not a person's second attempt.
@@ -59,7 +68,17 @@ final class Supervisor {
   private var hasFailed = false
 
   /// A reload whose pipelines are changing from the old files to the new ones.
-  private struct Reload { var started: Instant }
+  private struct Reload {
+    var started: Instant
+    var at = SystemClock.shared.wallTime
+    /// What it does to each pipeline, by its path.
+    var changes: [String: ReloadVerdict.Change] = [:]
+    var diagnostics: [Diagnostic] = []
+    /// Who waits for the verdict.
+    var requests: [ControlRequest] = []
+
+    var isDecided: Bool { !changes.values.contains { $0.kind == .pending } }
+  }
 
   private final class Mailbox: Sendable {
     let messages = Mutex<[Message]>([])
@@ -111,7 +130,9 @@ final class Supervisor {
     for slot in slots { launch(slot) }
     if let interval = feedInterval { nextFeed = now + interval }
     reportIfReady()
+    options.watch?.didLoad(at: now)
     for signal in early { _ = take(signal: signal) }
+    defer { options.control?.remove() }
     while !isOver {
       wait()
       for message in mailbox.messages.withLock({ box in
@@ -140,12 +161,16 @@ final class Supervisor {
   }
 
   private func wait() {
-    let deadlines = slots.flatMap { [$0.retryAt, $0.drainDeadline] } + [stopDeadline, nextFeed, nextSummary, forgetAt]
+    let deadlines =
+      slots.flatMap { [$0.retryAt, $0.drainDeadline] }
+      + [stopDeadline, nextFeed, nextSummary, forgetAt, options.watch?.lookAt]
     let deadline = deadlines.compactMap { $0 }.min()
     var entries = [
       pollfd(fd: signals.descriptor, events: Int16(POLLIN), revents: 0),
       pollfd(fd: wake.descriptor, events: Int16(POLLIN), revents: 0),
       pollfd(fd: clockWatch, events: Int16(POLLIN), revents: 0),
+      pollfd(fd: options.watch?.descriptor ?? -1, events: Int16(POLLIN), revents: 0),
+      pollfd(fd: servesControl ? -1 : options.control?.descriptor ?? -1, events: Int16(POLLIN), revents: 0),
     ]
     var timeout: Int32 = -1
     if let deadline {
@@ -157,22 +182,31 @@ final class Supervisor {
     if entries[2].revents != 0, rx_clock_was_set(clockWatch) {
       for slot in slots { slot.run?.clockWasSet() }
     }
+    if entries[3].revents != 0 { options.watch?.noteEvent(at: now) }
+    if entries[4].revents != 0 { serveControl() }
   }
 
   private func take(_ message: Message) {
     switch message {
     case .heldBack: nextSummary = log.summarize()
+    case .request(let request): ControlRoom.answer(request, self)
     case .report(let id, let report):
       guard let (slot, run) = runs[id] else { return }
       switch report {
       case .launched:
+        decide(slot, run)
         slot.hasLaunched = true
         slot.saved = nil
         slot.previous = nil
         if options.isDaemon { logger.debug("started", metadata: ["component_id": "\(slot.name)"]) }
       case .ended(let outcome, let counters, let state):
         release(id, slot, run, counters)
-        if let state { slot.saved = state }
+        if outcome == .completed { decide(slot, run) }
+        if let state {
+          slot.saved = state
+        } else {
+          slot.loss = outcome == .completed ? "it had completed" : "it had failed"
+        }
         ended(slot, outcome)
       case .suspended(let state, let counters):
         release(id, slot, run, counters)
@@ -180,7 +214,7 @@ final class Supervisor {
         if (isStopping || slot.isLeaving) && slot.store == nil { flush(slot) } else { proceed(slot) }
       case .cancelled(let counters, let state):
         release(id, slot, run, counters)
-        if let state { slot.saved = state }
+        if let state { slot.saved = state } else { slot.loss = "its sinks were not done within the limit" }
         if slot.state == .draining {
           logger.warning(
             "cancelled: it was not done within the limit", metadata: ["component_id": "\(slot.name)"])
@@ -200,6 +234,10 @@ final class Supervisor {
       hasFailed = true
       stopDeadline = now + .seconds(1)
       for slot in slots { cancel(slot) }
+    }
+    if let watch = options.watch, let at = watch.lookAt, now >= at, watch.look(at: now), !isStopping {
+      logger.debug("files have changed")
+      reloadAll()
     }
     for slot in slots {
       if let at = slot.retryAt, now >= at {
@@ -253,9 +291,7 @@ final class Supervisor {
       notify?.send("READY=1\nSTATUS=\(status)")
     } else if let reload {
       self.reload = nil
-      let took = (now - reload.started).nanoseconds / 1_000_000
-      logger.notice("reloaded in \(took) ms: \(status)")
-      notify?.send("READY=1\nSTATUS=\(status)")
+      complete(reload)
     }
   }
 
@@ -324,6 +360,7 @@ final class Supervisor {
       countsSteps: options.statistics != nil, delivery: delivery)
     slot.run = run
     slot.hasLaunched = false
+    if slot.saved != nil { slot.loss = nil }
     slot.state = .running
     slot.startedAt = now
     let id = nextRun
@@ -392,6 +429,7 @@ final class Supervisor {
     if case .failed(let failure) = outcome {
       if goBack(slot, failure) { return }
       let place = failure.location.map { " (\($0))" } ?? ""
+      slot.failure = "\(failure.message)\(place)"
       let isFinal = !options.isDaemon || slot.state == .draining
       var message = "failed: \(failure.message)\(place)"
       if !isFinal {
@@ -401,10 +439,12 @@ final class Supervisor {
           ? "; it failed \(PipelineSlot.burst) times within a minute, so the next try is in 5 minutes"
           : "; starting again in \(Self.shown(delay))"
         logger.error("\(message)", metadata: ["component_id": "\(slot.name)"])
+        decide(slot, failed: message)
         reportStatus()
         return
       }
       logger.error("\(message)", metadata: ["component_id": "\(slot.name)"])
+      if slot.next == nil { decide(slot, failed: message) }
       slot.hasFailed = true
       if !options.isDaemon || isStopping { hasFailed = true }
     }
@@ -420,7 +460,10 @@ final class Supervisor {
     logger.error(
       "not reloaded: \(failure.message)\(place); the pipeline runs on as it was",
       metadata: ["component_id": "\(slot.name)"])
-    if slot.next == nil { slot.next = previous }
+    if slot.next == nil {
+      slot.next = previous
+      decide(slot, failed: "\(failure.message)\(place); the pipeline runs on as it was")
+    }
     proceed(slot)
     return true
   }
@@ -542,24 +585,57 @@ final class Supervisor {
 
   // MARK: Reload
 
+  /// Reloads for a client, which gets the verdict when the new files run or are refused; with `wait=false` when the
+  /// files have been checked.
+  func reload(for request: ControlRequest) {
+    if isStopping { return request.answer(503, .object([("error", .string("the process is stopping"))])) }
+    reloadAll(for: request)
+  }
+
   /// Reads all files again and changes to their present versions; if any has errors, everything stays as it is.
   /// Pipelines whose files and inserted values have the same meaning are not touched; others continue from their state,
   /// as far as their steps are the same.
-  private func reloadAll() {
+  ///
+  /// A reload that is under way goes on as part of this one: who waits for it gets the verdict of both.
+  private func reloadAll(for request: ControlRequest? = nil) {
     let started = now
     notify?.send("RELOADING=1\nMONOTONIC_USEC=\(started.nanoseconds / 1000)\nSTATUS=reloading")
+    options.watch?.willLoad()
     let loaded = options.load()
+    options.watch?.didLoad(at: now)
+    let diagnostics = loaded.flatMap(\.diagnostics)
     if loaded.contains(where: \.hasErrors) {
-      for diagnostic in loaded.flatMap(\.diagnostics) where diagnostic.severity == .error {
+      for diagnostic in diagnostics where diagnostic.severity == .error {
         log.write(.error, "", diagnostic.line, limited: false)
       }
-      logger.error("not reloaded: the files have errors, so the pipelines run on as they are")
-      notify?.send("READY=1\nSTATUS=\(status); the last reload found errors")
+      let summary = "not reloaded: the files have errors, so the pipelines run on as they are"
+      logger.error("\(summary)")
+      let verdict = ReloadVerdict(
+        result: .refused, at: SystemClock.shared.wallTime, duration: now - started, diagnostics: diagnostics,
+        summary: summary)
+      lastReload = verdict
+      // With a reload under way the process is ready when that is done.
+      if reload == nil { notify?.send("READY=1\nSTATUS=\(status); the last reload found errors") }
+      if let request { answer(request, verdict) }
       return
     }
     broken = []
-    reload = Reload(started: started)
-    for slot in slots where !loaded.contains(where: { $0.path == slot.path }) {
+    var reload = reload ?? Reload(started: started)
+    reload.diagnostics = diagnostics
+    if let request {
+      if request.query["wait"] == "false" {
+        answer(
+          request,
+          ReloadVerdict(
+            result: .accepted, at: reload.at, duration: now - started, diagnostics: diagnostics,
+            summary: "the files have no errors; the change is under way"))
+      } else {
+        reload.requests.append(request)
+      }
+    }
+    self.reload = reload
+    for slot in slots where !slot.isLeaving && !loaded.contains(where: { $0.path == slot.path }) {
+      note(.removed, slot)
       slot.isLeaving = true
       slot.next = nil
       drain(slot, within: options.drainLimit)
@@ -569,6 +645,7 @@ final class Supervisor {
       guard let slot = slots.first(where: { $0.path == result.path }) else {
         let slot = PipelineSlot(path: result.path, version)
         slots.append(slot)
+        note(.added, slot)
         launch(slot)
         continue
       }
@@ -576,12 +653,114 @@ final class Supervisor {
       slot.isLeaving = false
       if isSame, slot.state == .running {
         slot.next = nil
+        note(.unchanged, slot)
         continue
       }
       // It ended successfully and has not changed.
-      if isSame, slot.state == .over, !slot.hasFailed { continue }
+      if isSame, slot.state == .over, !slot.hasFailed {
+        note(.unchanged, slot)
+        continue
+      }
+      note(.pending, slot, named: version.plan.name)
       move(slot, to: version)
     }
+  }
+
+  /// Notes what the reload does to a pipeline. That a later part of it finds the file unchanged is no news.
+  private func note(_ kind: ReloadVerdict.Change.Kind, _ slot: PipelineSlot, named name: String? = nil) {
+    if kind == .unchanged, reload?.changes[slot.path] != nil { return }
+    reload?.changes[slot.path] = .init(kind: kind, name: name ?? slot.name, file: slot.path)
+  }
+
+  /// A pipeline of the reload runs.
+  private func decide(_ slot: PipelineSlot, _ run: PipelineLaunch) {
+    guard var change = reload?.changes[slot.path], change.kind == .pending || change.kind == .added, slot.next == nil
+    else { return }
+    change.kept = run.restored?.kept ?? []
+    change.lost = run.restored?.refusals.map(\.line) ?? []
+    if change.kind == .pending {
+      change.kind = run.restored == nil ? .restarted : .reloaded
+      if change.kind == .restarted { change.reason = slot.loss ?? "it had no state" }
+    }
+    reload?.changes[slot.path] = change
+  }
+
+  /// A pipeline of the reload does not run from its new file.
+  private func decide(_ slot: PipelineSlot, failed reason: String) {
+    guard let change = reload?.changes[slot.path], [.pending, .added].contains(change.kind) else { return }
+    reload?.changes[slot.path]?.kind = .failed
+    reload?.changes[slot.path]?.reason = reason
+  }
+
+  /// The changes of the reload are done.
+  private func complete(_ reload: Reload) {
+    let changes = reload.changes.sorted { $0.key.utf8.lexicographicallyPrecedes($1.key.utf8) }.map(\.value)
+    let failed = changes.filter { $0.kind == .failed || $0.kind == .pending }
+    let took = now - reload.started
+    let summary = "reloaded in \(took.nanoseconds / 1_000_000) ms: \(status)"
+    logger.notice("\(summary)")
+    let verdict = ReloadVerdict(
+      result: failed.isEmpty ? .reloaded : .failed, at: reload.at, duration: took, changes: changes,
+      diagnostics: reload.diagnostics,
+      summary: failed.isEmpty ? summary : "not reloaded: \(failed.map(\.name).joined(separator: ", ")); \(status)")
+    lastReload = verdict
+    notify?.send("READY=1\nSTATUS=\(status)")
+    for request in reload.requests { answer(request, verdict) }
+  }
+
+  private func answer(_ request: ControlRequest, _ verdict: ReloadVerdict) {
+    if request.wantsText {
+      request.answer(verdict.status, text: verdict.text(colors: request.wantsColors))
+    } else {
+      request.answer(verdict.status, verdict.json())
+    }
+  }
+
+  // MARK: Requests
+
+  /// The first client connects: from now on the network thread accepts.
+  private func serveControl() {
+    guard let control = options.control, !servesControl else { return }
+    servesControl = true
+    let post = poster()
+    do throws(HTTPServerFailure) {
+      try ControlSocket.serve(control) { post(.request($0)) }
+    } catch {
+      logger.error("\(error.message); 'rxd reload' cannot reach this process")
+    }
+  }
+
+  /// The answer to `GET /status`.
+  var statusDocument: JSONText {
+    .object([
+      ("version", .string(Version.number)), ("pid", .int(Int(getpid()))),
+      ("started", .string(StoredTime.text(startedAt))),
+      ("status", .string(status)), ("daemon", .bool(options.isDaemon)), ("stopping", .bool(isStopping)),
+      ("reloading", .bool(reload != nil)),
+      ("pipelines", .array(slots.map(\.document))),
+      ("broken_files", .array(broken.map(JSONText.string))),
+      ("last_reload", lastReload?.json(complete: false) ?? .null),
+    ])
+  }
+}
+
+extension PipelineSlot {
+  /// How the pipeline is, for `GET /status`.
+  fileprivate var document: JSONText {
+    let word =
+      switch state {
+      case .running: hasLaunched ? "running" : "starting"
+      case .draining: isLeaving ? "leaving" : "stopping"
+      case .waiting: "restarting"
+      case .failed: "failed"
+      case .over: hasFailed ? "failed" : "completed"
+      }
+    var members: [(String, JSONText)] = [
+      ("name", .string(name)), ("file", .string(path)), ("state", .string(word)),
+      ("since", .string(StoredTime.text(since))),
+    ]
+    if let failure { members.append(("last_failure", .string(failure))) }
+    return .object(members)
   }
 }
 

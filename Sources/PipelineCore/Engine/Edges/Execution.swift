@@ -93,6 +93,8 @@ public final class Execution {
   public internal(set) var stateFaults: [Diagnostic] = []
   /// What of the restored state could not be used, and why.
   public private(set) var refusals: [Diagnostic] = []
+  /// The names of the steps that go on from the restored state; nil: there was none.
+  public private(set) var restoredSteps: [String]?
   /// The graph is being wired for the first time: sinks and errors outputs are incomplete.
   private(set) var isLaunching = false
   /// The subscription that is being wired; nil while events flow.
@@ -696,6 +698,7 @@ public final class Execution {
   private func goOn(_ restoration: Restoration) {
     self.restoration = nil
     refusals = restoration.refusals
+    restoredSteps = restoration.kept
     runningSources.sort { $0.serial < $1.serial }
     for step in restoration.deferred.sorted(by: { $0.position < $1.position }) {
       step.node.later(step.token)

@@ -64,6 +64,11 @@ final class Restoration {
     }
   }
 
+  /// The names of the steps that go on from the state, in the order of the file.
+  var kept: [String] {
+    steps.sorted { $0.key < $1.key }.filter { !refused.contains($0.key) }.map { entries[$0.value].name }
+  }
+
   private func read(_ bytes: [UInt8], _ context: StateReader.Context) throws(StateFault) {
     let contents = try StateContents(bytes, context)
     lastTimer = context.lastTimer

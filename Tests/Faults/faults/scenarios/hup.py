@@ -3,20 +3,24 @@ import json
 import os
 import random
 import signal
+import subprocess
 import time
 
+from ..feeds import HTTPFeed
 from ..oracle import Judge
 from ..process import wait_until
 from ..report import Report
 from ..world import World
 
-#: name: (source, whether the sink is dead meanwhile)
-CASES = {"file-http": ("file", False), "server-http": ("http", False), "dead-sink": ("file", True)}
+#: name: (sources, whether the sink is dead meanwhile)
+CASES = {"file-http": ("file", False), "server-http": ("http", False), "both-http": ("file http", False),
+         "dead-sink": ("file", True)}
+MIB = 1 << 20
 
 SOURCES = {"file": '{file: {path: "${IN}", follow: true, decode: json}}',
            "http": '{httpServer: {address: "127.0.0.1:${PORT}", decode: ndjson}}'}
 # One flow mapping: cut anywhere, it is not YAML. The file of versions shows which one runs, with a dead sink too.
-FORM = """{name: hup, sources: {in: %(source)s, tick: {interval: 20ms}},
+FORM = """{name: hup, sources: {%(sources)s, tick: {interval: 20ms}}, signals: {in: {merge: [%(names)s]}},
  sinks: {version: {from: tick, chain: [{map: %(serial)d}], file: {path: "${OUT}", mode: replace}},
   out: {from: in, chain: [{map: {v: %(serial)d, e: event}}],
    http: {url: "${URL}", encode: ndjson, batch: {count: 500, every: 20ms}, retry: {delay: 10ms, maxDelay: 200ms}}}}}
@@ -29,12 +33,18 @@ class Versions(Judge):
     def __init__(self):
         super().__init__()
         self.versions = {}
+        self.newest = 0
+        self.backwards = 0
 
     def _line(self, text):
         try:
             value = json.loads(text)
             event, version = value["e"], value["v"]
-            self.versions[(event["src"].encode(), event["n"])] = version
+            key = (event["src"].encode(), event["n"])
+            if key not in self.versions:
+                self.backwards += version < self.newest
+                self.newest = max(self.newest, version)
+            self.versions[key] = version
         except (ValueError, KeyError, TypeError, AttributeError):
             self._damage(text)
             return
@@ -50,16 +60,25 @@ def run(options):
         report = Report(f"hup/{case}", options.seed)
         generator = random.Random(f"{options.seed}/{case}")
         judge = Versions()
-        with World(case, source, "http", options.seed, 5_000, judge=judge, keep=options.keep) as world:
+        with World(case, source.split()[0], "http", options.seed, 5_000, judge=judge, keep=options.keep) as world:
+            if source == "file http":
+                world.feeds.append(HTTPFeed(judge, "posts", world.port, 2_500))
             path = world.directory / "hup.yaml"
             serial = 1
             write(path, text(source, serial))
             world.start(path)
             report.require("starts", world.rxd.ready() is not None)
             world.feed()
-            descriptors, threads = open_things(world)
+            # The first reload, and the first request, start what stays.
+            serial += 1
+            write(path, text(source, serial))
+            verdict, first = reload(world)
+            report.require("the first reload", verdict.get("result") == "reloaded", verdict.get("summary"))
+            world.rxd.run_for(1)
+            before = resources(world)
             if dead:
                 world.server.down()
+                world.rxd.run_for(0.5)
             begin = time.monotonic()
             broken = 0
             for i in range(count):
@@ -73,27 +92,56 @@ def run(options):
                     break
             serial += 1
             write(path, text(source, serial))
-            world.rxd.signal(signal.SIGHUP)
             signalled = time.monotonic()
-            report.figure("signals", i + 2)
+            verdict, took = reload(world)
+            report.figure("signals", i + 1)
             report.figure("broken files", broken)
             report.figure("seconds", round(signalled - begin, 1))
-            world.stop_feeds()
+            report.figure("first reload, in s", first)
+            report.most("last reload, in s", took if verdict.get("result") == "reloaded" else None, 5)
+            pipelines = verdict.get("pipelines") or [{}]
+            # Nothing is to be seen of the last edit if a signal before it had read it.
+            report.require("state goes on", pipelines[0].get("result") == "unchanged"
+                           or any(name.endswith("/file") or "httpServer" in name or name.startswith("tick")
+                                  for name in pipelines[0].get("kept", [])), pipelines[0])
             runs = wait_until(lambda: version(world.out) == serial, 5)
             report.most("the last file runs, after s", time.monotonic() - signalled if runs else None, 5)
+            world.stop_feeds()
             if dead:
                 world.server.up()
             drained = world.drain()
             report.most("fresh event, in s", world.fresh() if drained else None, 5)
             feed = world.feeds[0]
             report.require("fresh events pass the last file", judge.versions.get((feed.name, feed.n)) == serial)
-            more = [b - a for a, b in zip((descriptors, threads), open_things(world))]
+            # Connections of the feeds and of the sink come and go.
+            more = [b - a for a, b in zip(before, resources(world))]
             report.most("more descriptors", more[0], 8)
-            report.most("more threads", more[1], 4)
+            report.most("more threads", more[1], 2)
+            report.most("more MiB", round(more[2] / MIB, 1), 24)
             report.require("exit status 0", world.rxd.stop() == 0)
             report.verdict(world.judged(), None)
+            # Two versions that ran at the same time would be seen in turns.
+            report.most("events of an older version behind a newer", judge.backwards, 0)
             report.notes += world.tail(8)
         yield report.end()
+
+
+def reload(world):
+    """`rxd reload --wait`; its verdict, and how long it took in seconds."""
+    begin = time.monotonic()
+    done = subprocess.run(
+        [world.rxd.program, "reload", "--wait", "--format", "json", "--timeout", "20", "--state-dir", world.state],
+        capture_output=True, text=True)
+    took = time.monotonic() - begin
+    try:
+        return json.loads(done.stdout), took
+    except ValueError:
+        return {"result": done.returncode, "summary": done.stderr}, took
+
+
+def resources(world):
+    """The numbers of descriptors and of threads, and the resident bytes."""
+    return (*open_things(world), world.rxd.resident())
 
 
 def open_things(world):
@@ -105,7 +153,9 @@ def open_things(world):
 
 
 def text(source, serial):
-    return FORM % {"source": SOURCES[source], "serial": serial}
+    sources = source.split()
+    return FORM % {"sources": ", ".join(f"{name}_in: {SOURCES[name]}" for name in sources),
+                   "names": ", ".join(f"{name}_in" for name in sources), "serial": serial}
 
 
 def version(path):

@@ -1,0 +1,123 @@
+import CLinux
+import Glibc
+
+/// A Unix socket that listens, for its user only (mode 0600).
+public final class LocalSocket: Sendable {
+  /// Why there is no socket.
+  public enum Refusal: Error {
+    /// A process listens on the path.
+    case inUse(path: String)
+    case failed(PosixError)
+  }
+
+  public let path: String
+  /// Readable while a connection waits to be accepted.
+  public let descriptor: Int32
+  /// Which file the path is, so that no other one is removed.
+  private let file: (device: dev_t, inode: ino_t)
+
+  /// Listens on `path`, at most 107 bytes. The socket of a process that has ended is replaced.
+  public init(_ path: String) throws(Refusal) {
+    self.path = path
+    // Looking at an old socket, removing it and listening is one step for all processes that do it here.
+    let directory = open(Self.directory(of: path), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    defer { if directory >= 0 { close(directory) } }
+    if directory >= 0 {
+      var attempts = 0
+      while flock(directory, LOCK_EX | LOCK_NB) != 0, attempts < 20 {
+        attempts += 1
+        usleep(10_000)
+      }
+    }
+    let socket = rx_local_socket()
+    guard socket >= 0 else { throw .failed(PosixError("make the socket", path)) }
+    do throws(Refusal) {
+      // The mode of an unbound socket is that of the file which binding makes: at no moment can others connect.
+      guard fchmod(socket, 0o600) == 0 else { throw .failed(PosixError("make the socket", path)) }
+      var code = try Self.call(bind, socket, path)
+      if code == EADDRINUSE {
+        try Self.removeStale(path)
+        code = try Self.call(bind, socket, path)
+      }
+      guard code == 0 else { throw .failed(PosixError("make the socket", path, code: code)) }
+      var status = stat()
+      guard listen(socket, 32) == 0, lstat(path, &status) == 0 else {
+        throw .failed(PosixError("listen on the socket", path))
+      }
+      file = (status.st_dev, status.st_ino)
+      descriptor = socket
+    } catch {
+      close(socket)
+      throw error
+    }
+  }
+
+  deinit { close(descriptor) }
+
+  /// Removes the path, unless it is another file by now.
+  public func remove() {
+    var status = stat()
+    if lstat(path, &status) == 0, status.st_dev == file.device, status.st_ino == file.inode { unlink(path) }
+  }
+
+  /// Connects to the socket at `path`; the connection never blocks.
+  public static func connect(to path: String) throws(PosixError) -> FileDescriptor {
+    let socket = rx_local_socket()
+    guard socket >= 0 else { throw PosixError("connect to", path) }
+    let connection = FileDescriptor(socket, name: path)
+    let code: Int32
+    do throws(Refusal) { code = try call(Glibc.connect, socket, path) } catch {
+      throw PosixError("connect to", path, code: ENAMETOOLONG)
+    }
+    guard code == 0 else { throw PosixError("connect to", path, code: code) }
+    return connection
+  }
+
+  private static func directory(of path: String) -> String {
+    guard let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")) else { return "." }
+    return slash == path.startIndex ? "/" : String(path[..<slash])
+  }
+
+  /// Removes a socket on which nobody listens.
+  private static func removeStale(_ path: String) throws(Refusal) {
+    var status = stat()
+    guard lstat(path, &status) == 0 else { return }
+    guard status.st_mode & S_IFMT == S_IFSOCK else {
+      throw .failed(PosixError("make the socket", path, code: EEXIST, detail: "there is a file that is no socket"))
+    }
+    switch liveness(path) {
+    case 0, EAGAIN: throw .inUse(path: path)  // A full queue of connections is somebody's, too.
+    case ECONNREFUSED: break
+    case let code: throw .failed(PosixError("connect to", path, code: code))
+    }
+    if unlink(path) != 0, errno != ENOENT { throw .failed(PosixError("remove", path)) }
+  }
+
+  /// The errno of a connection; 0: a process listens.
+  private static func liveness(_ path: String) -> Int32 {
+    do throws(PosixError) { _ = try connect(to: path) } catch { return error.code }
+    return 0
+  }
+
+  /// Binds or connects; returns 0 or the errno.
+  private static func call(
+    _ function: (Int32, UnsafePointer<sockaddr>, socklen_t) -> Int32, _ socket: Int32, _ path: String
+  ) throws(Refusal) -> Int32 {
+    var address = sockaddr_un()
+    address.sun_family = sa_family_t(AF_UNIX)
+    let bytes = Array(path.utf8)
+    guard bytes.count < MemoryLayout.size(ofValue: address.sun_path), !bytes.contains(0) else {
+      throw .failed(PosixError("make the socket", path, code: ENAMETOOLONG, detail: "the path has more than 107 bytes"))
+    }
+    withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: bytes) }
+    return withUnsafePointer(to: &address) {
+      $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
+        var result: Int32
+        repeat {
+          result = function(socket, address, socklen_t(MemoryLayout<sockaddr_un>.size)) == 0 ? 0 : errno
+        } while result == EINTR
+        return result
+      }
+    }
+  }
+}

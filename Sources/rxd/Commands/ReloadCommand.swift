@@ -1,0 +1,153 @@
+import ArgumentParser
+import Glibc
+import PipelineCore
+import PipelineRuntime
+import Transport
+
+/// `rxd reload`: asks the running process over its control socket.
+struct Reload: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    abstract: "Has the running rxd read its files again.",
+    discussion: """
+      The files are checked first. If one has errors, nothing changes, and the report of 'rxd check' is printed. \
+      Pipelines whose files mean the same are not touched; others go on with their state, as far as their steps are the \
+      same. With --wait the verdict names what became of each pipeline, step by step.
+
+      The exit status is 0 if the new files run (without --wait: if they have no errors), 78 if they were refused, 1 \
+      if a pipeline does not run from its new file, 69 if no process answers, 75 if the answer takes too long.
+      """)
+
+  enum Format: String, CaseIterable, ExpressibleByArgument { case text, json }
+
+  @Flag(help: "Wait until the new files run, and print what became of each pipeline.")
+  var wait = false
+
+  @Option(help: ArgumentHelp("How long to wait for the answer; default is 60.", valueName: "seconds"))
+  var timeout = 60
+
+  @Option(
+    help: ArgumentHelp(
+      """
+      The control socket of the process. By default control.sock in the runtime directory of the service manager, in \
+      the state directory, or in /run/rxd. (RXD_CONTROL_SOCKET, RUNTIME_DIRECTORY)
+      """, valueName: "path"), completion: .file())
+  var socket: String?
+
+  @Option(
+    name: .customLong("state-dir"),
+    help: ArgumentHelp(
+      "The state directory of the process, to find its socket. (RXD_STATE_DIR, STATE_DIRECTORY)", valueName: "dir"),
+    completion: .directory)
+  var stateDirectory: String?
+
+  @Option(help: ArgumentHelp("The format: text or json.", valueName: "form"))
+  var format = Format.text
+
+  @OptionGroup var color: ColorOptions
+
+  func validate() throws {
+    guard (1...86_400).contains(timeout) else {
+      throw ValidationError("--timeout is between 1 and 86400 seconds, not \(timeout).")
+    }
+  }
+
+  func run() throws {
+    let colors = Console.colors(try color.mode(), on: 1)
+    let target = "/reload?wait=\(wait)&format=\(format.rawValue)&colors=\(colors)"
+    let client = try ControlClient(socket, state: StateDirectory.named(stateDirectory))
+    let answer: ControlClient.Answer
+    do throws(ControlClient.Failure) {
+      answer = try client.ask("POST", target, within: .seconds(Int64(timeout)))
+    } catch {
+      Console.printError(error.message)
+      throw error.isLate ? ExitStatus.temporary : ExitStatus.unavailable
+    }
+    Console.write(answer.body)
+    switch answer.status {
+    case 200, 202: return
+    case 422: throw ExitStatus.configuration
+    case 500: throw ExitStatus.failure
+    case 504: throw ExitStatus.temporary
+    default:
+      Console.printError("the process at \(client.path) answered with the status \(answer.status)")
+      throw ExitStatus.unavailable
+    }
+  }
+}
+
+/// Asks a running process over its control socket.
+struct ControlClient {
+  struct Answer {
+    var status: Int
+    var body: [UInt8]
+  }
+
+  struct Failure: Error {
+    var message: String
+    /// The process has taken the request and not answered yet.
+    var isLate = false
+  }
+
+  let path: String
+
+  /// Finds the socket: see ``ControlSocket/candidates(_:state:)``.
+  init(_ given: String?, state: String?) throws {
+    let candidates = ControlSocket.candidates(given, state: state)
+    if candidates == ["none"] { throw ValidationError("Name the control socket of the process with --socket.") }
+    guard let found = candidates.first(where: { access($0, F_OK) == 0 }) else {
+      Console.printError(
+        """
+        no rxd answers: there is no control socket \(candidates.joined(separator: ", nor "))
+        Start rxd as a service, with --state-dir or with --control-socket PATH, and name that socket with --socket PATH.
+        """)
+      throw ExitStatus.unavailable
+    }
+    path = found
+  }
+
+  /// Sends a request without a body and waits for the answer.
+  func ask(_ method: String, _ target: String, within limit: TimeSpan) throws(Failure) -> Answer {
+    let deadline = SystemClock.shared.now + limit
+    let connection: FileDescriptor
+    do throws(PosixError) { connection = try LocalSocket.connect(to: path) } catch {
+      switch error.code {
+      case ECONNREFUSED:
+        throw Failure(message: "no rxd answers at \(path): its process has ended; start it again")
+      case EACCES, EPERM:
+        throw Failure(message: "\(error.message); the socket belongs to another user: run this as that user or as root")
+      case EAGAIN: throw Failure(message: "\(path) has too many clients; try again later", isLate: true)
+      default: throw Failure(message: error.message)
+      }
+    }
+    // With `close` the answer is all that comes.
+    let request = Array(
+      "\(method) \(target) HTTP/1.1\r\nHost: rxd\r\nConnection: close\r\nContent-Length: 0\r\n\r\n".utf8)
+    guard send(connection.number, request, request.count, Int32(MSG_NOSIGNAL)) == request.count else {
+      throw Failure(message: PosixError("write to", path).message)
+    }
+    var bytes: [UInt8] = []
+    var chunk = [UInt8](repeating: 0, count: 64 << 10)
+    while true {
+      let left = (deadline - SystemClock.shared.now).nanoseconds
+      guard left > 0 else {
+        throw Failure(
+          message: """
+            no answer from \(path) within \(limit); the request goes on there, and \
+            'curl --unix-socket \(path) http://rxd/status' shows how far it is
+            """, isLate: true)
+      }
+      var entry = pollfd(fd: connection.number, events: Int16(POLLIN), revents: 0)
+      guard poll(&entry, 1, Int32(clamping: left / 1_000_000 + 1)) > 0 else { continue }
+      let count = recv(connection.number, &chunk, chunk.count, 0)
+      if count < 0, errno == EAGAIN || errno == EINTR { continue }
+      guard count > 0 else { break }
+      bytes += chunk[..<count]
+      guard bytes.count <= 64 << 20 else { throw Failure(message: "the answer from \(path) has no end") }
+    }
+    let parts = String(decoding: bytes.prefix(64), as: UTF8.self).split(separator: " ")
+    guard let head = bytes.firstRange(of: Array("\r\n\r\n".utf8)), parts.count > 1, parts[0] == "HTTP/1.1",
+      let status = Int(parts[1])
+    else { throw Failure(message: "the process at \(path) has ended, or is no rxd: it sent no answer") }
+    return Answer(status: status, body: Array(bytes[head.upperBound...]))
+  }
+}

@@ -1,0 +1,161 @@
+import ArgumentParser
+import Glibc
+import PipelineCore
+import Transport
+
+/// Notices that the pipeline files, or files that they use, have changed.
+///
+/// What counts is what the files are: identity, size and times of all of them. Events of the kernel only say when to
+/// look. Files that differ from those that were loaded are loaded once they have been the same for ``quiet``, so that a
+/// file that is being written is not.
+final class ConfigWatch {
+  enum Method: String, CaseIterable, ExpressibleByArgument { case inotify, poll }
+
+  static let quiet = TimeSpan.milliseconds(250)
+  static let pollInterval = TimeSpan.seconds(1)
+
+  /// What tells one content of a file from another.
+  private struct Stamp: Equatable {
+    var device: UInt64 = 0
+    var inode: UInt64 = 0
+    var size: Int64 = 0
+    var modified: Int64 = 0
+    var changed: Int64 = 0
+
+    /// All zero: there is no such file.
+    init(_ path: String) {
+      var status = stat()
+      guard stat(path, &status) == 0 else { return }
+      device = UInt64(status.st_dev)
+      inode = UInt64(status.st_ino)
+      // Of a directory only its being there counts: its entries are looked up.
+      guard status.st_mode & S_IFMT != S_IFDIR else { return }
+      size = Int64(status.st_size)
+      modified = Int64(status.st_mtim.tv_sec) &* 1_000_000_000 &+ Int64(status.st_mtim.tv_nsec)
+      changed = Int64(status.st_ctim.tv_sec) &* 1_000_000_000 &+ Int64(status.st_ctim.tv_nsec)
+    }
+  }
+
+  /// The files that matter, and the directories that are searched for them.
+  struct Files {
+    var paths: Set<String> = []
+    var directories: Set<String> = []
+  }
+
+  private let files: () -> Files
+  private let inotify: Inotify?
+  /// The directories that the kernel watches.
+  private var watches: [String: Int32] = [:]
+  private var loaded: [String: Stamp] = [:]
+  /// What the files were at the last look, if that was not what was loaded.
+  private var candidate: [String: Stamp]?
+  /// When to look.
+  private(set) var lookAt: Instant?
+
+  /// - Parameter files: What to watch; asked at each look.
+  init(_ method: Method, _ files: @escaping () -> Files) throws(PosixError) {
+    self.files = files
+    inotify = method == .inotify ? try Inotify() : nil
+  }
+
+  /// Readable when something may have happened; -1 while a look is due anyway.
+  var descriptor: Int32 { lookAt == nil ? inotify?.descriptor ?? -1 : -1 }
+
+  /// The descriptor is readable.
+  func noteEvent(at now: Instant) {
+    if lookAt == nil { lookAt = now + Self.quiet }
+  }
+
+  /// Called before the files are loaded: changes from now on are changes.
+  func willLoad() {
+    loaded = stamps(files())
+    candidate = nil
+  }
+
+  /// Called when the files are loaded, which may have shown that they use others.
+  func didLoad(at now: Instant) {
+    let files = files()
+    for (path, stamp) in stamps(files) where loaded[path] == nil { loaded[path] = stamp }
+    watch(files)
+    lookAt = now + (inotify == nil ? Self.pollInterval : Self.quiet)
+  }
+
+  /// Looks; returns whether the files are to be loaded.
+  func look(at now: Instant) -> Bool {
+    lookAt = inotify == nil ? now + Self.pollInterval : nil
+    // Whatever happens after this makes an event.
+    _ = inotify?.read()
+    let files = files()
+    watch(files)
+    let found = stamps(files)
+    if found == loaded {
+      candidate = nil
+      return false
+    }
+    if found == candidate { return true }
+    candidate = found
+    lookAt = now + Self.quiet
+    return false
+  }
+
+  private func stamps(_ files: Files) -> [String: Stamp] {
+    var stamps: [String: Stamp] = [:]
+    for path in files.paths.union(files.directories) { stamps[path] = Stamp(path) }
+    return stamps
+  }
+
+  // MARK: The kernel's watches
+
+  private func watch(_ files: Files) {
+    guard let inotify else { return }
+    var wanted = files.directories
+    for path in files.paths { Self.addDirectories(of: path, to: &wanted) }
+    var watches: [String: Int32] = [:]
+    for directory in wanted {
+      // What is missing appears in what is there.
+      var present = directory
+      while true {
+        if let number = try? inotify.watch(present, Inotify.contentEvents) {
+          watches[present] = number
+          break
+        }
+        if present == "/" || present == "." { break }
+        present = Self.directory(of: present)
+      }
+    }
+    let used = Set(watches.values)
+    for number in Set(self.watches.values).subtracting(used) { inotify.unwatch(number) }
+    self.watches = watches
+  }
+
+  /// Adds the directories whose entries decide which file `path` is: its own, and those of each symbolic link on the way.
+  private static func addDirectories(of path: String, to directories: inout Set<String>) {
+    var waiting = [path]
+    var seen: Set<String> = []
+    while let path = waiting.popLast() {
+      guard seen.count < 64, seen.insert(path).inserted else { continue }
+      let parent = directory(of: path)
+      directories.insert(parent)
+      if let target = link(path) { waiting.append(target.hasPrefix("/") ? target : "\(parent)/\(target)") }
+      // A link among the parents is an entry that can change, too.
+      if parent != "/", parent != "." {
+        var above = parent
+        while above != "/", above != "." {
+          if link(above) != nil { waiting.append(above) }
+          above = directory(of: above)
+        }
+      }
+    }
+  }
+
+  private static func link(_ path: String) -> String? {
+    var target = [CChar](repeating: 0, count: Int(PATH_MAX))
+    let count = readlink(path, &target, target.count)
+    return count > 0 ? String(decoding: target[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self) : nil
+  }
+
+  private static func directory(of path: String) -> String {
+    guard let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")) else { return "." }
+    return slash == path.startIndex ? "/" : String(path[..<slash])
+  }
+}

@@ -1,0 +1,116 @@
+import Glibc
+import PipelineCore
+import PipelineRuntime
+import Transport
+
+/// Where a running process is asked: HTTP/1.1 over a Unix socket.
+enum ControlSocket {
+  static let variable = "RXD_CONTROL_SOCKET"
+  static let name = "control.sock"
+  /// Where the service's socket is.
+  static let usual = "/run/rxd/control.sock"
+
+  /// The path of a process's own socket; nil: it has none.
+  ///
+  /// - Parameters:
+  ///   - given: That of the command line, `none` for none.
+  ///   - state: The state directory.
+  /// - Returns: `isAsked`: a person has named the path, so it must work.
+  static func path(_ given: String?, state: String?) -> (path: String, isAsked: Bool)? {
+    if let asked = named(given) { return asked == "none" ? nil : (asked, true) }
+    return [runtimeDirectory, state].compactMap { $0 }.first.map { (file(in: $0), false) }
+  }
+
+  /// Where to look for the socket of another process, the first that exists counts.
+  static func candidates(_ given: String?, state: String?) -> [String] {
+    if let asked = named(given) { return [asked] }
+    return [runtimeDirectory.map(file), state.map(file), usual].compactMap { $0 }
+  }
+
+  private static func named(_ given: String?) -> String? {
+    [given, ProcessEnvironment[variable]].compactMap { $0 }.first { !$0.isEmpty }
+  }
+
+  /// That of the service manager, which may name several; the first is the unit's.
+  private static var runtimeDirectory: String? {
+    ProcessEnvironment["RUNTIME_DIRECTORY"]?.split(separator: ":").first.map(String.init)
+  }
+
+  private static func file(in directory: String) -> String {
+    directory.hasSuffix("/") ? directory + name : "\(directory)/\(name)"
+  }
+
+  /// Serves the requests that come to `socket`. The network thread starts here, so this is called when the first client
+  /// connects.
+  static func serve(
+    _ socket: LocalSocket, _ take: @escaping @Sendable (ControlRequest) -> Void
+  ) throws(HTTPServerFailure) {
+    var options = HTTPServer.Options()
+    options.maxHeaderBytes = 16 << 10
+    options.rules.maxConnections = 32
+    options.rules.maxBodyBytes = 64 << 10
+    options.rules.maxBufferedBytes = 1 << 20
+    // A reload waits for sinks.
+    options.rules.replyTimeout = .seconds(600)
+    options.halfClosedTimeout = .seconds(600)
+    try HTTPServer(options: options).start(on: socket.descriptor) { take(ControlRequest($0)) }
+  }
+}
+
+/// One request to the control socket.
+struct ControlRequest: Sendable {
+  private let request: ServerRequest
+  let query: [String: String]
+
+  init(_ request: ServerRequest) {
+    self.request = request
+    query = Dictionary(request.query) { $1 }
+  }
+
+  var method: String { request.method }
+  var path: String { request.path }
+  /// The answer is for a person to read.
+  var wantsText: Bool { query["format"] == "text" }
+  /// The text may have colours.
+  var wantsColors: Bool { query["colors"] == "true" }
+
+  func answer(_ status: Int, _ body: JSONText, headers: [(name: String, value: String)] = []) {
+    request.reply.reply(
+      status: status, headers: [("Content-Type", "application/json")] + headers, body: Array((body.text + "\n").utf8))
+  }
+
+  func answer(_ status: Int, text: String) {
+    request.reply.reply(
+      status: status, headers: [("Content-Type", "text/plain; charset=utf-8")], body: Array(text.utf8))
+  }
+}
+
+/// What the control socket can be asked, one entry for each path.
+struct ControlRoom {
+  var method: String
+  var path: String
+  /// Called on the main thread.
+  var answer: (Supervisor, ControlRequest) -> Void
+
+  static var all: [ControlRoom] {
+    [
+      ControlRoom(method: "POST", path: "/reload") { $0.reload(for: $1) },
+      ControlRoom(method: "GET", path: "/status") { $1.answer(200, $0.statusDocument) },
+    ]
+  }
+
+  /// Finds who answers.
+  static func answer(_ request: ControlRequest, _ supervisor: Supervisor) {
+    let rooms = all.filter { $0.path == request.path }
+    if let room = rooms.first(where: { $0.method == request.method }) { return room.answer(supervisor, request) }
+    let known = JSONText.array(all.map { .string("\($0.method) \($0.path)") })
+    if rooms.isEmpty {
+      request.answer(404, .object([("error", .string("there is no \(request.path)")), ("known", known)]))
+    } else {
+      let allowed = rooms.map(\.method).joined(separator: ", ")
+      request.answer(
+        405, .object([("error", .string("\(request.path) takes \(allowed)")), ("known", known)]),
+        headers: [("Allow", allowed)])
+    }
+  }
+}

@@ -1,0 +1,110 @@
+import PipelineCore
+import PipelineRuntime
+
+/// What a reload has done.
+struct ReloadVerdict {
+  enum Result: String {
+    /// The new files run.
+    case reloaded
+    /// The files have errors: nothing has changed.
+    case refused
+    /// The files have no errors, but at least one pipeline does not run from its new file.
+    case failed
+    /// The files have no errors; the change is under way.
+    case accepted
+  }
+
+  /// What it has done to one pipeline.
+  struct Change {
+    enum Kind: String {
+      /// The file means the same: the pipeline was not touched.
+      case unchanged
+      /// Goes on with its state from the new file.
+      case reloaded
+      /// Runs from the new file, and began without the state of the old one.
+      case restarted
+      case added, removed
+      /// Does not run from its new file.
+      case failed
+      /// Not decided yet.
+      case pending
+    }
+
+    var kind: Kind
+    var name: String
+    var file: String
+    /// The steps that go on with what they kept.
+    var kept: [String] = []
+    /// What could not be taken over, and why: one line each.
+    var lost: [String] = []
+    /// Why it is so.
+    var reason: String?
+
+    fileprivate var json: JSONText {
+      var members: [(String, JSONText)] = [
+        ("name", .string(name)), ("file", .string(file)), ("result", .string(kind.rawValue)),
+      ]
+      if !kept.isEmpty { members.append(("kept", .array(kept.map(JSONText.string)))) }
+      if !lost.isEmpty { members.append(("lost", .array(lost.map(JSONText.string)))) }
+      if let reason { members.append(("reason", .string(reason))) }
+      return .object(members)
+    }
+
+    fileprivate var text: String {
+      let what =
+        switch kind {
+        case .unchanged: "unchanged"
+        case .reloaded: "reloaded with its state"
+        case .restarted: "restarted without its state"
+        case .added: "added"
+        case .removed: "removed"
+        case .failed: "not reloaded"
+        case .pending: "under way"
+        }
+      var lines = ["\(name): \(what)" + (reason.map { ": \($0)" } ?? "")]
+      if !kept.isEmpty { lines.append("  goes on: \(kept.joined(separator: ", "))") }
+      lines += lost.map { "  lost: \($0)" }
+      return lines.map { Printable.cut($0, limit: 8192) + "\n" }.joined()
+    }
+  }
+
+  var result: Result
+  /// Wall-clock nanoseconds since 1970.
+  var at: Int64
+  var duration: TimeSpan
+  var changes: [Change] = []
+  /// What `rxd check` reports of the files.
+  var diagnostics: [Diagnostic] = []
+  /// One sentence.
+  var summary: String
+
+  /// The status of HTTP.
+  var status: Int {
+    switch result {
+    case .reloaded: 200
+    case .accepted: 202
+    case .refused: 422
+    case .failed: 500
+    }
+  }
+
+  /// - Parameter complete: With the pipelines that have not changed and the report of `rxd check`.
+  func json(complete: Bool = true) -> JSONText {
+    var members: [(String, JSONText)] = [
+      ("result", .string(result.rawValue)), ("at", .string(StoredTime.text(at))),
+      ("milliseconds", .int(Int(duration.nanoseconds / 1_000_000))), ("summary", .string(summary)),
+    ]
+    let shown = complete ? changes : changes.filter { $0.kind != .unchanged }
+    members.append(("pipelines", .array(shown.map(\.json))))
+    if !diagnostics.isEmpty {
+      members.append(("diagnostics", .array(diagnostics.prefix(200).map { .string($0.line) })))
+      if complete { members.append(("report", .string(DiagnosticRenderer().text(diagnostics)))) }
+    }
+    return .object(members)
+  }
+
+  /// For a person: the report of `rxd check`, a line or more for each pipeline, and the result.
+  func text(colors: Bool) -> String {
+    DiagnosticRenderer(colors: colors).text(diagnostics) + changes.map(\.text).joined() + summary + "\n"
+  }
+}

@@ -1,0 +1,225 @@
+import Foundation
+import Testing
+
+private let hasCurl = VerbTests.has("curl", "--version")
+
+/// The control socket of a running process, and `rxd reload`, which asks it.
+@Suite(.timeLimit(.minutes(10)))
+struct ControlSocketTests {
+  private let folder: Scratch
+  private var socket: String { folder.path + "/c.sock" }
+
+  init() throws { folder = try Scratch() }
+
+  /// Starts a process that says `text` once its pipelines run.
+  private func start(
+    _ arguments: [String], socket: String? = nil, environment: [String: String] = [:]
+  ) throws -> RunningRxd {
+    let process = try RunningRxd(
+      ["--daemon", "--log-format", "text", "--control-socket", socket ?? self.socket] + arguments,
+      environment: environment)
+    #expect(try process.line() == "one")
+    return process
+  }
+
+  private func end(_ process: RunningRxd) throws {
+    process.send(SIGTERM)
+    #expect(try process.wait() == 0)
+  }
+
+  private func reload(_ arguments: String...) throws -> Rxd.Outcome {
+    try Rxd.run(arguments: ["reload", "--socket", socket] + arguments)
+  }
+
+  /// What the socket answers, with the status behind it.
+  private func curl(_ arguments: String...) throws -> String {
+    try Program.run(
+      "/usr/bin/env", ["curl", "-sS", "-m", "60", "-w", "%{http_code}", "--unix-socket", socket] + arguments
+    ).output
+  }
+
+  private func object(_ text: String) throws -> [String: Any] {
+    try #require(try JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any])
+  }
+
+  @Test(.enabled(if: hasCurl, "needs curl")) func tellsTheStatus() throws {
+    let file = try folder.write("a.yaml", DaemonTests.saying("one"))
+    let process = try start([file])
+    var status = stat()
+    #expect(lstat(socket, &status) == 0 && status.st_mode & 0o777 == 0o600)
+    let answer = try curl("http://rxd/status")
+    #expect(answer.hasSuffix("200"))
+    let document = try object(String(answer.dropLast(3)))
+    #expect(document["pid"] as? Int == Int(process.pid))
+    #expect(document["version"] as? String == "0.1.0" && document["last_reload"] is NSNull)
+    let pipelines = try #require(document["pipelines"] as? [[String: Any]])
+    #expect(pipelines.count == 1 && pipelines[0]["name"] as? String == "a")
+    #expect(pipelines[0]["state"] as? String == "running" && pipelines[0]["file"] as? String == file)
+    #expect((pipelines[0]["since"] as? String)?.wholeMatch(of: /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/) != nil)
+    #expect(try curl("http://rxd/nothing").hasSuffix("404"))
+    #expect(try curl("http://rxd/reload").hasSuffix("405"))
+    #expect(
+      try curl("-X", "POST", "--data", String(repeating: "x", count: 70_000), "http://rxd/reload").hasSuffix("413"))
+    #expect(try curl("-X", "POST", "http://rxd/reload").contains(#""result": "reloaded""#))
+    let last = try object(String(curl("http://rxd/status").dropLast(3)))["last_reload"] as? [String: Any]
+    #expect(last?["result"] as? String == "reloaded")
+    try end(process)
+    #expect(lstat(socket, &status) != 0)
+  }
+
+  /// Nobody pays for a socket that nobody uses.
+  @Test func theFirstRequestStartsTheThread() throws {
+    let process = try start([try folder.write("a.yaml", DaemonTests.saying("one"))])
+    func threads() throws -> Int {
+      let tasks = "/proc/\(process.pid)/task"
+      return try FileManager.default.contentsOfDirectory(atPath: tasks).count {
+        ((try? String(contentsOfFile: "\(tasks)/\($0)/comm", encoding: .utf8)) ?? "").hasPrefix("NIO")
+      }
+    }
+    #expect(try threads() == 0)
+    #expect(try reload().status == 0)
+    #expect(try threads() == 1)
+    #expect(try reload().status == 0)
+    #expect(try threads() == 1)
+    try end(process)
+  }
+
+  // MARK: The verdict
+
+  private func totals(_ log: String, start: Int = 0, map: String = "event") -> String {
+    """
+    sources: { lines: { file: { path: '\(log)', follow: true } } }
+    signals: { total: { from: lines, chain: [ { scan: { start: \(start), next: running + int(event) } }, { map: \(map) } ] } }
+    sinks: { out: { from: total, discard: {} } }
+
+    """
+  }
+
+  @Test func theVerdictNamesEachPipelineAndStep() throws {
+    let log = try folder.write("in.log", "1\n")
+    let pipelines = folder.path + "/p"
+    try FileManager.default.createDirectory(atPath: pipelines, withIntermediateDirectories: false)
+    try folder.write("p/same.yaml", DaemonTests.saying("one"))
+    try folder.write("p/total.yaml", totals(log))
+    try folder.write("p/begun.yaml", totals(log))
+    try folder.write("p/old.yaml", totals(log))
+    let process = try start(["-C", pipelines])
+    try folder.write("p/total.yaml", totals(log, map: "event + 1"))
+    try folder.write("p/begun.yaml", totals(log, start: 100))
+    try folder.write("p/new.yaml", totals(log))
+    try FileManager.default.removeItem(atPath: pipelines + "/old.yaml")
+    let outcome = try reload("--wait")
+    #expect(outcome.status == 0, "\(outcome.errors)")
+    let lines = outcome.lines
+    #expect(lines.contains("same: unchanged"), "\(outcome.output)")
+    #expect(lines.contains("new: added") && lines.contains("old: removed"), "\(outcome.output)")
+    let total = try #require(lines.firstIndex(of: "total: reloaded with its state"))
+    #expect(lines[total + 1].contains("lines/file") && lines[total + 1].contains("total/scan"), "\(outcome.output)")
+    let begun = try #require(lines.firstIndex(of: "begun: reloaded with its state"))
+    #expect(lines[begun + 1].contains("lines/file") && !lines[begun + 1].contains("total/scan"), "\(outcome.output)")
+    #expect(lines[begun + 2].hasPrefix("  lost: ") && lines[begun + 2].contains("the step has changed since"))
+    #expect(lines.last?.hasPrefix("reloaded in ") == true && lines.last?.contains("4 pipelines running") == true)
+
+    let again = try object(try reload("--wait", "--format", "json").output)
+    #expect(again["result"] as? String == "reloaded")
+    let results = try #require(again["pipelines"] as? [[String: Any]]).map { $0["result"] as? String }
+    #expect(results == ["unchanged", "unchanged", "unchanged", "unchanged"])
+    try end(process)
+  }
+
+  @Test func filesWithErrorsAreRefusedAsCheckPrintsThem() throws {
+    let file = try folder.write("a.yaml", DaemonTests.saying("one"))
+    let process = try start([file])
+    try folder.write("a.yaml", DaemonTests.saying("two").replacingOccurrences(of: "from: all", with: "from: al"))
+    let check = try Rxd.run("check", file)
+    #expect(check.status == 78 && check.output.contains("RX3"))
+    for arguments in [["--wait"], []] {
+      let outcome = try Rxd.run(arguments: ["reload", "--socket", socket] + arguments)
+      #expect(outcome.status == 78)
+      #expect(
+        outcome.output
+          == check.output + "not reloaded: the files have errors, so the pipelines run on as they are\n")
+    }
+    try process.errorLine(with: "not reloaded")
+    try folder.write("a.yaml", DaemonTests.saying("two"))
+    let accepted = try reload()
+    #expect(accepted.status == 0 && accepted.output == "the files have no errors; the change is under way\n")
+    #expect(try process.line() == "two")
+    try end(process)
+  }
+
+  @Test func aVersionThatDoesNotStartIsAFailure() throws {
+    let taken = try FreePort()
+    let file = try folder.write("a.yaml", DaemonTests.saying("one"))
+    let process = try start([file])
+    let text = DaemonTests.saying("one")
+      .replacingOccurrences(
+        of: "sources: {",
+        with: "sources: { posts: { httpServer: { address: 127.0.0.1:\(taken.number), decode: ndjson } },"
+      )
+      .replacingOccurrences(of: "sinks: {", with: "sinks: { posted: { from: posts, discard: {} },")
+    try folder.write("a.yaml", text)
+    try taken.listen()
+    let outcome = try reload("--wait")
+    #expect(outcome.status == 1)
+    #expect(
+      outcome.output.contains(
+        #/a: not reloaded: cannot listen on 127\.0\.0\.1:\d+: .*; the pipeline runs on as it was\n/#),
+      "\(outcome.output)")
+    try end(process)
+  }
+
+  // MARK: Where it is
+
+  @Test func oldSocketsAreReplacedAndLiveOnesAreNot() throws {
+    let file = try folder.write("a.yaml", DaemonTests.saying("one"))
+    let first = try start([file])
+    let second = try Rxd.run("run", file, "--control-socket", socket)
+    #expect(second.status == 75)
+    #expect(second.errors.contains("another process listens on the control socket \(socket)"), "\(second.errors)")
+    #expect(try reload("--wait").status == 0)
+    first.send(SIGKILL)
+    _ = try first.wait()
+    let nobody = try reload()
+    #expect(nobody.status == 69 && nobody.errors.contains("no rxd answers at \(socket)"), "\(nobody.errors)")
+    let third = try start([file])
+    #expect(try reload("--wait").status == 0)
+    try end(third)
+    let nothing = try reload()
+    #expect(nothing.status == 69 && nothing.errors.contains("there is no control socket \(socket)"))
+
+    try folder.write("c.sock", "precious")
+    let refused = try Rxd.run("run", file, "--control-socket", socket)
+    #expect(refused.status == 74 && refused.errors.contains("no socket"), "\(refused.errors)")
+    #expect(try String(contentsOfFile: socket, encoding: .utf8) == "precious")
+  }
+
+  /// The places of the socket when none is named, for the process and for who asks it.
+  @Test func theSocketIsInTheRuntimeOrStateDirectory() throws {
+    let file = try folder.write("a.yaml", DaemonTests.saying("one"))
+    let state = folder.path + "/state"
+    let runtime = folder.path + "/run"
+    try FileManager.default.createDirectory(atPath: runtime, withIntermediateDirectories: false)
+    func start(_ arguments: [String], _ environment: [String: String]) throws -> RunningRxd {
+      let process = try RunningRxd(["--daemon", file] + arguments, environment: environment)
+      #expect(try process.line() == "one")
+      return process
+    }
+    func exists(_ path: String) -> Bool { access(path, F_OK) == 0 }
+    var process = try start(["--state-dir", state], [:])
+    #expect(exists(state + "/control.sock"))
+    #expect(try Rxd.run("reload", "--wait", "--state-dir", state).status == 0)
+    #expect(try Rxd.run("reload", environment: ["STATE_DIRECTORY": state]).status == 0)
+    try end(process)
+    process = try start(["--state-dir", state], ["RUNTIME_DIRECTORY": runtime + ":/elsewhere"])
+    #expect(exists(runtime + "/control.sock") && !exists(state + "/control.sock"))
+    #expect(try Rxd.run("reload", "--wait", environment: ["RUNTIME_DIRECTORY": runtime]).status == 0)
+    try end(process)
+    process = try start(["--state-dir", state, "--control-socket", "none"], ["RUNTIME_DIRECTORY": runtime])
+    #expect(!exists(runtime + "/control.sock") && !exists(state + "/control.sock"))
+    try end(process)
+    process = try start([], ["RXD_CONTROL_SOCKET": socket])
+    #expect(try Rxd.run("reload", "--wait", environment: ["RXD_CONTROL_SOCKET": socket]).status == 0)
+    try end(process)
+  }
+}
