@@ -213,7 +213,8 @@ struct VerbTests {
     let help = try Rxd.run("--help")
     #expect(help.status == 0)
     let verbs = [
-      "run", "reload", "check", "list", "describe", "explain", "graph", "eval", "state", "deadletters", "schema", "completion",
+      "run", "reload", "check", "list", "describe", "explain", "graph", "eval", "state", "deadletters", "schema",
+      "completion",
     ]
     for verb in verbs {
       #expect(help.output.contains("\n  \(verb)"), "\(verb)")
