@@ -19,6 +19,7 @@ package final class PipelineLaunch: @unchecked Sendable {
   /// Used only in turns of `executor`.
   private let execution: Execution
   private var state: [UInt8]?
+  private let isMoved: Bool
   private let countsSteps: Bool
   private let commits: Bool
   /// What the steps have done, if that was asked for: behind the last report.
@@ -35,18 +36,20 @@ package final class PipelineLaunch: @unchecked Sendable {
 
   /// - Parameters:
   ///   - state: what an earlier run has left, to go on from.
+  ///   - isMoved: whether that run has ended a moment ago, for this one to replace it.
   ///   - isRestarted: whether another run follows a failure.
   ///   - countsSteps: whether ``statistics`` are asked for.
   ///   - delivery: how its state is kept; nil: nothing is.
   package init(
-    _ plan: Plan, loop: Loop, services: Services, restoring state: [UInt8]? = nil, isRestarted: Bool = false,
-    countsSteps: Bool = false, delivery: DeliveryOptions? = nil
+    _ plan: Plan, loop: Loop, services: Services, restoring state: [UInt8]? = nil, isMoved: Bool = false,
+    isRestarted: Bool = false, countsSteps: Bool = false, delivery: DeliveryOptions? = nil
   ) {
     self.plan = plan
     commits = delivery != nil
     self.countsSteps = countsSteps
     self.loop = loop
     self.state = state
+    self.isMoved = isMoved
     executor = Executor(clock: SystemClock.shared)
     execution = Execution(plan: plan, executor: executor, services: services)
     execution.keepsStateOnFailure = isRestarted
@@ -58,7 +61,7 @@ package final class PipelineLaunch: @unchecked Sendable {
     loop.add(executor, owner: self)
     executor.post { [self] in
       if execution.outcome != nil { return }
-      execution.launch(restoring: state.take()) { [unowned self] outcome in
+      execution.launch(restoring: state.take(), isMoved: isMoved) { [unowned self] outcome in
         noteRestored()
         whenCommitted { [unowned self] in
           if outcome == .completed, let state = leftState {

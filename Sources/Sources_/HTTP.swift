@@ -102,6 +102,9 @@ public struct HTTP: SourceComponent {
       repeated, and the schedule of `every` continues.
       """,
     persistence: .state(version: 1),
+    lateness: .leavesOut("Requests that were due are left out; the next one comes in its period.") { http, _ in
+      http.every == nil ? "it asks once" : nil
+    },
     knownAs: ["Vector http_client", "Benthos http_client", "Logstash http_poller"],
     useCases: [
       .init(.reading, "poll a URL periodically", "http: { url: \"http://127.0.0.1:8080/status\", every: 10s }"),
@@ -209,6 +212,8 @@ public struct HTTP: SourceComponent {
       // The previous response may still have events to send.
       if exchange == nil, isBatchDone { request() }
     }
+
+    override func skipped(_ token: Int, _ late: Lateness) { schedule() }
 
     private func request() {
       frame.loadNothing()

@@ -14,14 +14,17 @@ public struct Interval: SourceComponent {
     "interval",
     summary: "Sends an event at a fixed interval, or by a cron schedule.",
     details: """
-      The event is `{ tick, time }`: the number of the tick, from 1, and the time of day. Intervals are measured on \
-      the monotonic clock from the start, so delays do not add up and setting the clock has no effect; missed ticks, \
-      as while a laptop slept, are skipped. A schedule follows the clock of its time zone, with the rules of cron. \
+      The event is `{ tick, time, missed }`: its number, from 1, the time of day, and how many times of the schedule \
+      have passed without an event since the last one, as while a laptop slept or, with a state directory, rxd was \
+      down. `missed` is 0 in the usual case. After such a time one event comes at once, unless `whenLate` says \
+      otherwise, and then the next in the schedule. Intervals are measured on the monotonic clock from the start, so \
+      delays do not add up and setting the clock has no effect. A schedule follows the clock of its time zone, with the rules of cron. \
       If it names minutes and hours, each time of day runs once: a time skipped by a change of the clock of up to \
       three hours (the start of summer time, or a clock that is set) runs at the moment of the change, and a \
       repeated time does not run again. A schedule whose minute or hour starts with `*` follows the clock: it skips \
       what the clock skips, and runs in both of two equal hours. After a larger change, the schedule continues from \
-      the new time. The source never completes.
+      the new time, and what lies between is not missed. `missed` counts at most 100,000 times of a schedule. The \
+      source never completes.
       """,
     parameters: [
       .init("every", \.every, primary: true, range: 1_000...Int64.max, "The period."),
@@ -40,7 +43,11 @@ public struct Interval: SourceComponent {
         "interval: { cron: '30 6 * * 1-5', timezone: Europe/Berlin }"),
     ],
     edges: EdgeCases(empty: "", error: "", completion: "Never.", disposal: "Frees its timer."),
-    persistence: .state(version: 1), knownAs: ["RxJS interval", "Benthos generate", "Tremor metronome, crononome"],
+    persistence: .state(version: 2),
+    lateness: .leavesOut("Ticks that were due are left out; the next one has their number in `missed`.") {
+      interval, value in
+      value == .resume && interval.cron != nil ? "a schedule follows the clock on the wall" : nil
+    }, knownAs: ["RxJS interval", "Benthos generate", "Tremor metronome, crononome"],
     useCases: [
       .init(.reading, "do something every ten seconds", "interval: 10s"),
       .init(.reading, "do something at a time of day", "interval: { cron: '0 6 * * *', timezone: Europe/Berlin }"),
@@ -62,7 +69,8 @@ public struct Interval: SourceComponent {
   }
 
   public var outputType: EventType {
-    EventType(.object(fields: [.init("tick", .int), .init("time", .timestamp)], open: false))
+    EventType(
+      .object(fields: [.init("tick", .int), .init("time", .timestamp), .init("missed", .int)], open: false))
   }
 
   public var runsOnVirtualTime: Bool { true }
@@ -81,6 +89,10 @@ public struct Interval: SourceComponent {
     /// How many ticks there have been. Time that has gone by does not come again, so a state always holds those that were taken.
     private let ticks = PositionLedger<Int64>(0)
     private var timer = Wake.none
+    /// Without a schedule: how many periods have passed since `start`, with an event or without.
+    private var passed: Int64 = 0
+    /// How many times have passed without an event since the last one.
+    private var missed: Int64 = 0
     /// With a schedule: the wall-clock second that the timer waits for.
     private var scheduled: Int64 = 0
     /// With a schedule: both clocks at the last check.
@@ -139,11 +151,31 @@ public struct Interval: SourceComponent {
     override func woke(_ token: Int) {
       timer = .none
       guard let cron = parameters.cron else {
+        // The last of them has this event.
+        missed &+= max(0, periods(until: now) - 1)
         schedule()
         send()
         return
       }
       runDue(cron.schedule)
+    }
+
+    /// The periods that have passed since this was asked last.
+    private func periods(until instant: Instant) -> Int64 {
+      guard let every = parameters.every else { return 0 }
+      let before = passed
+      passed = max(before, (instant - start).nanoseconds / every.nanoseconds)
+      return passed - before
+    }
+
+    override func skipped(_ token: Int, _ late: Lateness) {
+      timer = .none
+      guard let cron = parameters.cron else {
+        missed &+= periods(until: late.restored)
+        schedule()
+        return
+      }
+      runDue(cron.schedule, isSkipped: true)
     }
 
     override func clockWasSet() {
@@ -156,8 +188,22 @@ public struct Interval: SourceComponent {
     private static let correction: Int64 = 3 * 3600 * 1_000_000_000
     private static let minute: Int64 = 60_000_000_000
 
-    /// Sends what is due by the present clock, which may have been set since the last check.
-    private func runDue(_ schedule: CronSchedule) {
+    /// The most times of a schedule that `missed` counts: counting them must not hold up the start.
+    private static let countLimit: Int64 = 100_000
+
+    /// How many times of the schedule lie behind `scheduled`, up to and including `wallTime`.
+    private func times(of schedule: CronSchedule, until wallTime: Int64) -> Int64 {
+      var count: Int64 = 0
+      var time = scheduled
+      while count < Self.countLimit, let next = schedule.next(after: time, in: parameters.timezone), next <= wallTime {
+        count += 1
+        time = next
+      }
+      return count
+    }
+
+    /// Sends what is due by the present clock, which may have been set since the last check. `isSkipped`: leaves it out.
+    private func runDue(_ schedule: CronSchedule, isSkipped: Bool = false) {
       let wallTime = executor.wallTime
       let step = wallTime &- seen.wallTime &- (now - seen.instant).nanoseconds
       if step.magnitude > Self.correction.magnitude {
@@ -171,17 +217,21 @@ public struct Interval: SourceComponent {
         // The clock has skipped the time by more than a delay could.
         follow(schedule, after: wallTime)
       } else {
+        missed &+= times(of: schedule, until: wallTime) &+ (isSkipped ? 1 : 0)
         follow(schedule, after: max(scheduled, wallTime))
-        send()
+        if !isSkipped { send() }
       }
     }
 
     private func send() {
       beginPiece(of: ticks) { self.tick }
       tick &+= 1
+      let missed = missed
+      self.missed = 0
       produce(
-        arena.map(["tick": .int(tick), "time": .timestamp(wallTime: executor.wallTime)]),
-        position: tick)
+        arena.map([
+          "tick": .int(tick), "time": .timestamp(wallTime: executor.wallTime), "missed": .int(missed),
+        ]), position: tick)
     }
 
     override func save(_ state: inout StateWriter) {
@@ -189,6 +239,8 @@ public struct Interval: SourceComponent {
       state.write(tick)
       state.write(scheduled)
       state.write(timer)
+      state.write(passed)
+      state.write(missed)
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
@@ -197,9 +249,17 @@ public struct Interval: SourceComponent {
       ticks.reset(to: tick)
       scheduled = try state.read()
       timer = try state.read()
+      if state.version > 1 {
+        passed = try state.read()
+        missed = try state.read()
+        guard passed >= 0, missed >= 0 else { throw StateFault("a number of ticks is negative") }
+      } else {
+        _ = periods(until: state.now)
+      }
       if parameters.cron != nil {
         watchClock()
-        seen = (now, executor.wallTime)
+        // A clock that was set back meanwhile is noticed by the first check.
+        seen = (now, max(executor.wallTime, state.savedAt))
       }
     }
 

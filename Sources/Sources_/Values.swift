@@ -24,7 +24,9 @@ public struct Values: SourceComponent {
     edges: EdgeCases(
       empty: "An empty list completes at once.", error: "", completion: "After the last value.",
       disposal: "Frees its timer; the remaining values are not sent."),
-    persistence: .state(version: 1), knownAs: ["RxJS of, from", "Benthos generate"],
+    persistence: .state(version: 1),
+    lateness: .always("each value is sent once") { values, _ in values.every == nil ? "it keeps no time" : nil },
+    knownAs: ["RxJS of, from", "Benthos generate"],
     useCases: [
       .init(.reading, "try a chain out with values of my own", "values: [1, 2, 3]"),
       .init(.reading, "send events at a fixed rate", "values: { list: [tick, tock], every: 1s }"),

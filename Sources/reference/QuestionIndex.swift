@@ -109,6 +109,9 @@ enum GeneralUseCases {
       .operating, "keep an unimportant sink from holding up a pipeline",
       "{ from: SIGNAL, stdout: {}, delivery: bestEffort }",
       "../reliability.md#ask-for-a-guarantee", "delivery"),
+    .init(
+      .operating, "decide what happens to timers that were due while rxd was down", "whenLate: skip",
+      "../reliability.md#time-that-passed-while-down", "time while down"),
     .init(.operating, "draw a pipeline", "rxd graph --format svg FILE", "../../README.md#a-tour", "tour"),
     .init(.operating, "have completion and checks in my editor", "rxd schema", "../../README.md#a-tour", "tour"),
     .init(

@@ -26,10 +26,10 @@ public final class VirtualPipeline {
   ///   - wallTime: the time of day at the start, in seconds since 1970.
   ///   - random: the number that jitter is made of.
   ///   - worker: who works beside the turns; if left out, everything is done in them.
-  ///   - state: what another run saved, to go on from.
+  ///   - state: what another run saved, to go on from; `isMoved`: a moment ago.
   public init(
     _ yaml: String, wallTime: Int64 = 1_767_225_600, random: UInt64 = 0, worker: any Worker = ImmediateWorker(),
-    restoring state: [UInt8]? = nil
+    restoring state: [UInt8]? = nil, isMoved: Bool = false
   ) throws {
     let plan = try PipelineText.compile(yaml)
     time = VirtualTime(origin: wallTime * 1_000_000_000)
@@ -50,7 +50,7 @@ public final class VirtualPipeline {
     http.now = { [executor] in executor.now }
     http.later = { [executor] in executor.post($0) }
     inTurn { pipeline in
-      pipeline.execution.launch(restoring: state) { [unowned pipeline] in pipeline.outcome = $0 }
+      pipeline.execution.launch(restoring: state, isMoved: isMoved) { [unowned pipeline] in pipeline.outcome = $0 }
     }
   }
 

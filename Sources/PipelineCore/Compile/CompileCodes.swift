@@ -23,8 +23,11 @@ extension Diagnostic.Code {
     """)
   public static let raisedDelivery = Diagnostic.Code(
     "RX339", "A source or sink can leave its pipeline's delivery guarantee, but not choose one of its own.")
+  public static let lateWithoutMeaning = Diagnostic.Code(
+    "RX340", "A source or step cannot do what 'whenLate' says.")
   static let compile: [Diagnostic.Code] = [
     .sectionWithoutEngine, .signalsTooDeep, .schemaType, .schemaFile, .schemaPart,
     .addressInUseTwice, .unansweredRequests, .limitTooSmall, .aggregateMisplaced, .raisedDelivery,
+    .lateWithoutMeaning,
   ]
 }

@@ -114,7 +114,8 @@ final class Compilation: SignalCompiler {
     let plan = Plan(
       name: file.name.value, description: file.description?.value, threads: file.threads?.value, source: file.source,
       named: named, sinks: sinks, rootSubscribers: rootSubscribers, steps: steps, expressions: expressions,
-      standardInput: standardInputs.first, delivery: file.delivery, require: file.require)
+      standardInput: standardInputs.first, delivery: file.delivery, require: file.require,
+      whenLate: file.whenLate)
     plan.reportSharedAddresses(into: &diagnostics)
     plan.reportUnansweredRequests(into: &diagnostics)
     for shortfall in plan.deliveryShortfalls(hasStateDirectory: true) { diagnostics.report(shortfall) }
@@ -206,7 +207,7 @@ final class Compilation: SignalCompiler {
     return sharing ?? Sharing()
   }
 
-  static let sourceOptions = ["description", "onError", "cold", "share", "schema", "delivery"]
+  static let sourceOptions = ["description", "onError", "cold", "share", "schema", "delivery", "whenLate"]
 
   private func isCold(_ options: [OptionNode]) -> Bool {
     guard let option = options["cold"] else { return false }
@@ -309,6 +310,7 @@ final class Compilation: SignalCompiler {
     guard let entry = entry(.source, node) else { return nil }
     var (component, isWhole) = decode(entry, node)
     guard case .source(var source) = component else { return nil }
+    if isWhole { settleLateness(of: source, node, step) }
     let segment = makeSegment()
     // An inner source's parameters see the event for which the inner signal is made.
     let inputs = context.outer.map { [$0] } ?? []
@@ -428,6 +430,7 @@ final class Compilation: SignalCompiler {
       var (decoded, isWhole) = decode(entry, node)
       switch decoded {
       case .row(var row):
+        if isWhole { settleLateness(of: row, node, step) }
         let segment = open ?? (position == 0 ? firstSegment(of: input, projection) : makeSegment())
         isWhole = bind(&row, [type], segment, context, step, node.location) && isWhole
         guard isWhole else {
@@ -449,6 +452,7 @@ final class Compilation: SignalCompiler {
         type = passing(type, row.outputType([type]), step)
         if entry.changesValue { open = nil }
       case .operator(var component):
+        if isWhole { settleLateness(of: component, node, step) }
         closeRun()
         open = nil
         let segment = makeSegment(position == 0 ? projection : nil)

@@ -11,6 +11,8 @@ public struct PipelineFile: Sendable {
   public var delivery: Located<Delivery>?
   /// The least guarantee of every path; nil: none is required.
   public var require: Located<DeliveryRequirement>?
+  /// What becomes of time that passed while the pipeline was down; nil: ``WhenLate/fire``.
+  public var whenLate: Located<WhenLate>?
   /// The range of `threads`.
   static let threadRange = 1...256
   public var sources: [NamedNode<SourceNode>] = []

@@ -87,6 +87,7 @@ public struct PipelineFileParser {
       case "threads": file.threads = threads(value)
       case "delivery": file.delivery = delivery(value)
       case "require": file.require = requirement(value)
+      case "whenLate": file.whenLate = whenLate(value)
       case "sources":
         file.sources = section(entry, &names, "a source") { $0.component($1, in: .source) }
       case "signals":
@@ -192,6 +193,16 @@ public struct PipelineFileParser {
         helping: mode.map {
           "A mode is written 'delivery: \($0.rawValue)'; 'require' takes \(Suggestion.list(choices))"
         })
+      return nil
+    }
+  }
+
+  private mutating func whenLate(_ node: YAMLNode) -> Located<WhenLate>? {
+    if node.isPlaceholder { return nil }
+    switch node.decodeChoice("'whenLate'", WhenLate.allCases.map(\.rawValue)) {
+    case .success(let text): return WhenLate(rawValue: text).map { Located($0, at: node.location) }
+    case .failure(let diagnostic):
+      report(diagnostic, at: node, helping: nil)
       return nil
     }
   }

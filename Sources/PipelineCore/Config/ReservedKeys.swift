@@ -4,18 +4,17 @@
 /// counting as a component.
 public enum ReservedKeys {
   public static let topLevel = [
-    "name", "description", "threads", "delivery", "require", "sources", "signals", "commands", "sinks", "tests",
-    "patterns",
-    "plugins", "defaults",
+    "name", "description", "threads", "delivery", "require", "whenLate", "sources", "signals", "commands", "sinks",
+    "tests", "patterns", "plugins", "defaults",
   ]
   public static let source = [
-    "description", "onError", "buffer", "cold", "share", "schema", "delivery", "movedFrom",
+    "description", "onError", "buffer", "cold", "share", "schema", "delivery", "whenLate", "movedFrom",
   ]
   /// Beside the origin; `reduce` only beside `combineLatest` and `zip`.
   public static let signal = [
     "from", "chain", "description", "onError", "buffer", "cold", "share", "schema", "movedFrom",
   ]
-  public static let step = ["name", "description", "onError", "movedFrom"] + stepParameters
+  public static let step = ["name", "description", "onError", "whenLate", "movedFrom"] + stepParameters
   /// Parameters of operators that are written beside the operator, because its value is a mapping of the event.
   static let stepParameters = ["message"]
   public static let sink = [

@@ -242,6 +242,7 @@ public struct CodeExample: Sendable {
     "RX339": file(
       "sources: { s: { stdin: {} } }\nsinks: { out: { from: s, stdout: {}, delivery: durable } }",
       "sources: { s: { stdin: {} } }\nsinks: { out: { from: s, stdout: {}, delivery: bestEffort } }"),
+    "RX340": step("{ timeout: 5s, whenLate: skip }", "{ timeout: 5s, whenLate: resume }"),
     "RX338": when(
       "Two files that run together say 'name: shop', or have one name but for their directories.",
       do: "Give each its own 'name': state and figures are kept under it."),

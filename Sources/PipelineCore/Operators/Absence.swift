@@ -36,6 +36,7 @@ struct Absence: OperatorComponent {
       completion: "Passed on at once; no absence is reported after the end.",
       disposal: "Unsubscribes from the input and frees its timer."),
     memory: "The time of the last event, and one timer.", persistence: .state(version: 1),
+    lateness: .leavesOut("Time while the pipeline was down is no silence: it is counted anew from the start."),
     knownAs: ["Esper pattern timers", "Riemann expired events"],
     useCases: [
       .init(.time, "notice when nothing has come for a while", "absence: 5m"),
@@ -93,6 +94,16 @@ struct Absence: OperatorComponent {
       }
       frame.set(0, silence)
       if let value = build(builder, Event(.null), frame) { emit(Event(value)) }
+    }
+
+    /// Nobody listened: the silence is counted anew.
+    override func skipped(_ token: Int, _ late: Lateness) {
+      guard last + parameters.after <= late.restored else {
+        woke(token)
+        return
+      }
+      last = late.restored
+      timer = wake(at: last + parameters.after)
     }
 
     override func stop() { cancelWake(&timer) }

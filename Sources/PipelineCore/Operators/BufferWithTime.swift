@@ -30,6 +30,7 @@ struct BufferWithTime: OperatorComponent {
       completion: "Sends the rest, if there is any, then completes.",
       disposal: "Unsubscribes from the input, frees its timer and drops its state."),
     memory: "The events of the current list.", persistence: .state(version: 1),
+    lateness: .leavesOut("A list that was due is dropped."),
     knownAs: ["RxJS bufferTime (periodic)"],
     useCases: [
       .init(.gathering, "gather what comes within a second of each other into one list", "bufferWithTime: 1s"),
@@ -63,6 +64,13 @@ struct BufferWithTime: OperatorComponent {
     }
 
     override func woke(_ token: Int) { flush() }
+
+    override func skipped(_ token: Int, _ late: Lateness) {
+      cancelWake(&timer)
+      countMade()
+      countDropped()
+      events = []
+    }
 
     override func complete() {
       flush()

@@ -53,6 +53,7 @@ struct CircuitBreaker: OperatorComponent {
     memory:
       "The running inner signals with their events, the events that wait, and the times of at most `failures` failures.",
     persistence: .state(version: 1),
+    lateness: .always("a pause that is over is over"),
     knownAs: ["Hystrix", "resilience4j", "Envoy outlier detection"],
     useCases: [
       .init(

@@ -28,7 +28,8 @@ struct Delay: OperatorComponent {
       empty: "Completes after the delay.", error: "Passed on at once; waiting events are dropped.",
       completion: "Passed on after the delay, after the last event.",
       disposal: "Unsubscribes from the input; waiting events are dropped and the timers freed."),
-    memory: "The events of the last `by`.", persistence: .state(version: 1), knownAs: ["RxJS delay"],
+    memory: "The events of the last `by`.", persistence: .state(version: 1),
+    lateness: .leavesOut("Events that were due are dropped."), knownAs: ["RxJS delay"],
     useCases: [
       .init(.time, "delay everything by a fixed time", "delay: 10s")
     ],
@@ -66,6 +67,15 @@ struct Delay: OperatorComponent {
         first.event.keep(in: arena)
         emit(first.event.event)
       }
+      if token == Self.end { finish() }
+    }
+
+    override func skipped(_ token: Int, _ late: Lateness) {
+      while let first = waiting.first, first.due <= late.due {
+        waiting.removeFirst()
+        countDropped()
+      }
+      backlog.update(waiting.count, parameters.limit, executor)
       if token == Self.end { finish() }
     }
 

@@ -36,6 +36,9 @@ struct Distinct: FusableOperator {
     memory:
       "The bytes of at most `memory` values, each for at most `within`; the oldest is forgotten first.",
     persistence: .state(version: 2),
+    lateness: .always("a value that was remembered for long enough is forgotten") { distinct, _ in
+      distinct.within == nil ? "it keeps no time without 'within'" : nil
+    },
     knownAs: ["RxJS distinct", "Benthos dedupe", "Vector dedupe"],
     useCases: [
       .init(.choosing, "drop what has come before, however long ago", "distinct"),

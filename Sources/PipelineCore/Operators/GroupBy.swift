@@ -33,6 +33,9 @@ struct GroupBy: OperatorComponent {
       disposal: "Unsubscribes from the input and cancels all groups with their timers."),
     memory: "The state of each group's chain, at most `maxGroups`; with `idle`, one timer each.",
     persistence: .state(version: 3),
+    lateness: .always("a group that was idle for too long is closed") { group, _ in
+      group.idle == nil ? "it keeps no time without 'idle'" : nil
+    },
     knownAs: ["RxJS groupBy with mergeMap", "Riemann by"],
     useCases: [
       .init(

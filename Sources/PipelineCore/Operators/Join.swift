@@ -69,6 +69,7 @@ struct Join: OperatorComponent {
         """),
     memory: "The events of both signals that came less than `within` ago, at most `limit` of each, and one timer.",
     persistence: .state(version: 2),
+    lateness: .always("an event that is too old for a partner is too old"),
     knownAs: ["RxJava join", "Flink interval join", "ksqlDB stream-stream join"],
     useCases: [
       .init(

@@ -74,6 +74,10 @@ struct RateLimit: OperatorComponent {
       disposal: "Unsubscribes from the input; held and waiting events are dropped and the timer freed."),
     memory: "A few numbers; the newest event (`trailing`, `both`) or the events that wait (`excess: wait`).",
     persistence: .state(version: 1),
+    lateness: .leavesOut("A held event that was due is dropped (`trailing`, `both`).") { rateLimit, value in
+      if value != .skip || rateLimit.mode == .trailing || rateLimit.mode == .both { return nil }
+      return rateLimit.excess == .wait ? "an event that waits for its token is sent, however late" : "it holds no event"
+    },
     knownAs: [
       "RxJS throttleTime (leading), auditTime (trailing)", "Combine throttle", "Benthos rate_limit",
       "Vector throttle",
@@ -155,6 +159,12 @@ struct RateLimit: OperatorComponent {
         held?.assign(event)
         countSuperseded()
       }
+    }
+
+    override func skipped(_ token: Int, _ late: Lateness) {
+      cancelWake(&timer)
+      if held != nil { countDropped() }
+      held = nil
     }
 
     /// Sends the held event; with `both` that starts the next period.

@@ -30,7 +30,8 @@ struct Repeat: OperatorComponent {
       empty: "Subscribes again; after 1000 such rounds in a row, every 10 ms. Without `count` for ever.",
       completion: "Subscribes again; after the last round it completes.",
       disposal: "Unsubscribes from upstream; no further round starts."),
-    memory: "The number of rounds and one timer.", persistence: .state(version: 2), knownAs: ["RxJS repeat"],
+    memory: "The number of rounds and one timer.", persistence: .state(version: 2),
+    lateness: .always("without its next round the signal would never end"), knownAs: ["RxJS repeat"],
     useCases: [
       .init(.failing, "restart a signal when it has completed", "repeat: { count: 3 }"),
       .init(.reading, "poll again some time after each response", "repeat: { delay: 10s }"),

@@ -75,7 +75,8 @@ struct Retry: OperatorComponent {
       error: "Subscribes again after the pause; the error of the last attempt is passed on.",
       disposal: "Unsubscribes from upstream and frees its timer; no further attempt starts."),
     memory: "The number of attempts, the times of at most `budget` of them, and one timer.",
-    persistence: .state(version: 3), knownAs: ["RxJS retry", "Combine retry"],
+    persistence: .state(version: 3),
+    lateness: .always("without its next attempt the signal would never end"), knownAs: ["RxJS retry", "Combine retry"],
     useCases: [
       .init(.failing, "try again after an error", "retry: 3"),
       .init(.failing, "wait longer after each failure", "retry: { count: 5, delay: 1s, backoff: 2, maxDelay: 1m }"),

@@ -30,6 +30,9 @@ struct Sample: OperatorComponent {
       completion: "Passed on at once, from either side; an unsampled event is dropped.",
       disposal: "Unsubscribes from both sides and frees its timer."),
     memory: "The newest event.", persistence: .state(version: 1),
+    lateness: .leavesOut("Samples that were due are left out; the next one comes in its period.") { sample, _ in
+      sample.every == nil ? "it goes by another signal" : nil
+    },
     knownAs: ["RxJS sample (only new values)", "RxJS auditTime"],
     useCases: [
       .init(.time, "have the newest value once a second", "sample: 1s"),
@@ -80,6 +83,12 @@ struct Sample: OperatorComponent {
     override func woke(_ token: Int) {
       if let every = parameters.every { timer = wake(after: every) }
       send()
+    }
+
+    override func skipped(_ token: Int, _ late: Lateness) {
+      guard let every = parameters.every else { return }
+      let periods = (late.restored - late.due).nanoseconds / every.nanoseconds &+ 1
+      timer = wake(at: late.due + TimeSpan(nanoseconds: every.nanoseconds &* periods))
     }
 
     private func send() {

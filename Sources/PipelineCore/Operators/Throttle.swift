@@ -58,6 +58,7 @@ struct Throttle: OperatorComponent {
         """,
       disposal: "Unsubscribes from the input; the held event is dropped and the timers freed."),
     memory: "The newest event and one timer.", persistence: .state(version: 1),
+    lateness: .leavesOut("A held event that was due is dropped."),
     knownAs: ["RxJS debounceTime", "Combine debounce", "lodash debounce"],
     useCases: [
       .init(.time, "act only when typing pauses", "throttle: 300ms"),
@@ -123,6 +124,11 @@ struct Throttle: OperatorComponent {
     }
 
     override func woke(_ token: Int) { flush() }
+
+    override func skipped(_ token: Int, _ late: Lateness) {
+      countDropped(heldCount)
+      drop()
+    }
 
     override func complete() {
       flush()

@@ -26,6 +26,7 @@ struct Timeout: OperatorComponent {
         Unsubscribes from the input and frees its timer.
         """),
     memory: "One timer.", persistence: .state(version: 1),
+    lateness: .always("without its time limit the signal might never end"),
     knownAs: ["ReactiveSwift timeout", "not RxJS timeout, which measures gaps"],
     useCases: [
       .init(.failing, "give up a request that takes too long", "timeout: 5s")

@@ -26,6 +26,7 @@ struct TimeoutBetween: OperatorComponent {
         """),
     memory: "The time of the last event, and one timer.",
     persistence: .state(version: 1),
+    lateness: .leavesOut("Time while the pipeline was down is no silence: it is counted anew from the start."),
     knownAs: ["RxJS timeout with each", "RxSwift timeout", "Combine timeout"],
     useCases: [
       .init(.failing, "fail when a stream stalls", "timeoutBetween: 30s")
@@ -65,6 +66,16 @@ struct TimeoutBetween: OperatorComponent {
       } else {
         finish(failing: SignalFailure(.timeout, "nothing came for \(gap)", at: nodeContext.location))
       }
+    }
+
+    /// Nobody listened: the gap is counted anew.
+    override func skipped(_ token: Int, _ late: Lateness) {
+      guard last + gap <= late.restored else {
+        woke(token)
+        return
+      }
+      last = late.restored
+      timer = wake(at: last + gap)
     }
 
     override func stop() { cancelWake(&timer) }

@@ -122,6 +122,12 @@ struct Window: FusableOperator {
       as `map`, `filter` and `set`.
       """,
     persistence: .state(version: 2),
+    lateness: .leavesOut("Windows that were due are dropped.") { window, value in
+      if window.count != nil { return "it goes by number" }
+      guard window.time.isGiven else { return nil }
+      if window.idle == nil { return "it goes by the times of events" }
+      return value == .skip ? "the events of an idle stream are complete, however late" : nil
+    },
     knownAs: [
       "RxJS bufferTime, bufferCount, windowTime", "Flink and Kafka Streams windows", "Benthos windowing buffer",
       "Vector reduce",
@@ -519,6 +525,21 @@ struct Window: FusableOperator {
 
     override func timeCame(_ token: Int) { close() }
 
+    /// Goes on at the first window that ends after the start.
+    override func timeSkipped(_ token: Int, _ late: Lateness) {
+      cancelWake(&timer)
+      while end <= late.restored.nanoseconds {
+        let window = window(end)
+        if form.sendsEmpty || !window.isEmpty { countSkipped() }
+        removeFirst(kept.firstIndex { $0.at >= end &+ form.every &- form.length } ?? kept.count)
+        // Windows without events need no round each.
+        let rounds = kept.isEmpty ? (late.restored.nanoseconds &- end) / form.every : 0
+        end = end &+ (rounds &+ 1) &* form.every
+      }
+      fresh = eventCount
+      if form.sendsEmpty || !kept.isEmpty { setTimer(end) }
+    }
+
     private func close(before event: Event, _ frame: EventFrame) {
       close()
       // The sent window has loaded the frame without an event.
@@ -619,6 +640,18 @@ struct Window: FusableOperator {
     /// The timer is not moved for each event; a timer that fires too early is set again.
     override func timeCame(_ token: Int) {
       if end <= now || latest <= now { close() } else { timer = wake(at: end) }
+    }
+
+    override func timeSkipped(_ token: Int, _ late: Lateness) {
+      guard end <= late.restored || latest <= late.restored else {
+        timeCame(token)
+        return
+      }
+      cancelWake(&timer)
+      cancelWake(&deadline)
+      latest = .distantFuture
+      if !kept.isEmpty { countSkipped() }
+      removeFirst(kept.count)
     }
 
     private func close(before event: Event, _ frame: EventFrame) {

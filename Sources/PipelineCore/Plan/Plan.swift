@@ -19,6 +19,9 @@ public final class Plan: Sendable {
   public let standardInput: SourceLocation?
   /// The mode that the file asks for; see ``delivery(hasStateDirectory:)``.
   let requestedDelivery: Located<Delivery>?
+  /// What the file says becomes of time that passed while the pipeline was down; nil: ``WhenLate/fire``. ``StepPlan/whenLate`` is what holds
+  /// for a step.
+  public let whenLate: Located<WhenLate>?
   /// The least guarantee that the file asks for.
   let requirement: Located<DeliveryRequirement>?
   /// All sources, in the order of the plan.
@@ -36,8 +39,9 @@ public final class Plan: Sendable {
     name: String, description: String?, threads: Int? = nil, source: SourceText, named: [NamedPlan], sinks: [SinkPlan],
     rootSubscribers: [Int] = [], steps: [StepPlan], expressions: [ExpressionReport],
     standardInput: SourceLocation? = nil, delivery: Located<Delivery>? = nil,
-    require: Located<DeliveryRequirement>? = nil
+    require: Located<DeliveryRequirement>? = nil, whenLate: Located<WhenLate>? = nil
   ) {
+    self.whenLate = whenLate
     self.name = name
     self.description = description
     self.threads = threads
@@ -140,6 +144,10 @@ public struct StepPlan: Sendable {
   var fingerprint: UInt64
   /// The `delivery` beside a source or a sink, always ``Delivery/bestEffort``; nil: that of the pipeline holds.
   public var delivery: Located<Delivery>?
+  /// What becomes of time that passed while the pipeline was down.
+  public var whenLate = WhenLate.fire
+  /// Whether the file says so beside the step.
+  var ownsWhenLate = false
 }
 
 /// What happens to an event for which a step fails.

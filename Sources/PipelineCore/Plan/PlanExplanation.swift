@@ -116,7 +116,8 @@ public struct PlanExplanation {
 
   private mutating func step(_ id: StepID, _ depth: Int) {
     let info = plan.steps[id.number]
-    let policy = info.onError.map { ", onError: \($0.rawValue)" } ?? ""
+    var policy = info.onError.map { ", onError: \($0.rawValue)" } ?? ""
+    if info.ownsWhenLate || info.whenLate != .fire { policy += ", whenLate: \(info.whenLate.rawValue)" }
     say(depth, "\(info.keyword) (line \(info.location.line)\(policy))")
     for report in plan.expressions where report.step == id {
       let checked = report.checked

@@ -57,6 +57,7 @@ public struct CatalogueEntry: Sendable {
     var edges: EdgeCases
     var memory: String
     var persistence: Persistence
+    var lateness: String?
     var knownAs: [String]
     var useCases: [UseCase]
     var seeAlso: [String]
@@ -71,6 +72,8 @@ public struct CatalogueEntry: Sendable {
   public var memory: String { describe().memory }
   /// What of a running one outlives the process.
   public var persistence: Persistence { describe().persistence }
+  /// What `whenLate` may be, a sentence or two; nil: a running one keeps no time.
+  public var lateness: String? { describe().lateness }
   public var knownAs: [String] { describe().knownAs }
   public var useCases: [UseCase] { describe().useCases }
   public var seeAlso: [String] { describe().seeAlso }
@@ -122,7 +125,7 @@ public struct CatalogueEntry: Sendable {
       return Description(
         name: spec.name, summary: spec.summary, details: spec.details, parameters: spec.parameters.map(\.info),
         examples: spec.examples, edges: spec.edges, memory: spec.memory, persistence: spec.persistence,
-        knownAs: spec.knownAs,
+        lateness: spec.lateness?.meaning, knownAs: spec.knownAs,
         useCases: spec.useCases, seeAlso: spec.seeAlso, afterCrash: afterCrash(C()))
     }
   }

@@ -14,6 +14,8 @@ public struct ComponentSpec<C: Component>: Sendable {
   public var memory: String
   /// What of that outlives the process.
   public var persistence: Persistence
+  /// What `whenLate` may say; nil: a running one keeps no time.
+  public var lateness: LatenessRule<C>?
   /// The names in other libraries and daemons: `RxJS debounceTime`.
   public var knownAs: [String]
   /// What users want to do with it; makes the index of the reference.
@@ -23,6 +25,7 @@ public struct ComponentSpec<C: Component>: Sendable {
   public init(
     _ name: String, summary: String, details: String = "", parameters: [Parameter<C>] = [],
     examples: [Example] = [], edges: EdgeCases = EdgeCases(), memory: String = "", persistence: Persistence = .nothing,
+    lateness: LatenessRule<C>? = nil,
     knownAs: [String] = [], useCases: [UseCase] = [], seeAlso: [String] = []
   ) {
     self.name = name
@@ -33,6 +36,7 @@ public struct ComponentSpec<C: Component>: Sendable {
     self.edges = edges
     self.memory = memory
     self.persistence = persistence
+    self.lateness = lateness
     self.knownAs = knownAs
     self.useCases = useCases
     self.seeAlso = seeAlso

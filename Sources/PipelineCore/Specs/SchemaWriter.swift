@@ -70,6 +70,8 @@ public struct SchemaWriter {
       description + " " + words.map { "\($0.name): \($0.help)." }.joined(separator: " "))
   }
 
+  private static var lateWords: [(name: String, help: String)] { WhenLate.allCases.map { ($0.rawValue, $0.help) } }
+
   /// Exactly one of these keys.
   private static func exactlyOne(_ keys: [String]) -> JSONText {
     .array(keys.map { .object([("required", .array([.string($0)]))]) })
@@ -108,6 +110,10 @@ public struct SchemaWriter {
         Self.choice(
           DeliveryRequirement.allCases.map { ($0.rawValue, $0.help) },
           "The least guarantee that every path from a source to a sink must have; less is an error.")
+      ),
+      (
+        "whenLate",
+        Self.choice(Self.lateWords, "What becomes of time that passed while the pipeline was down. Default: fire.")
       ),
       ("sources", Self.described(Self.named(Self.reference("source")), "Where events come from.")),
       ("signals", Self.described(Self.named(Self.reference("signal")), "What happens to them.")),
@@ -282,6 +288,12 @@ public struct SchemaWriter {
           Self.choice(
             [(Delivery.bestEffort.rawValue, "its events count as delivered at once")],
             "Takes the source or sink out of the pipeline's delivery guarantee.")
+        )
+      case "whenLate":
+        return (
+          key,
+          Self.choice(
+            Self.lateWords, "What becomes of time that passed while the pipeline was down. Default: that of the file.")
         )
       case "cold": return (key, Self.reference("boolean"))
       case "schema": return (key, Self.reference("eventSchema"))

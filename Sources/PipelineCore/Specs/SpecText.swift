@@ -2,8 +2,10 @@
 package enum SpecText {
   /// The memory of a running component, at least a sentence.
   package static func kept(_ entry: CatalogueEntry) -> String {
-    [entry.memory.isEmpty ? "Nothing." : entry.memory, entry.persistence.meaning ?? ""].filter { !$0.isEmpty }
-      .joined(separator: " ")
+    [entry.memory.isEmpty ? "Nothing." : entry.memory, entry.persistence.meaning ?? "", entry.lateness ?? ""].filter {
+      !$0.isEmpty
+    }
+    .joined(separator: " ")
   }
 
   /// The range of a parameter's values, one sentence; nil where the type says all.

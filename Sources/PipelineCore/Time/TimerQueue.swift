@@ -2,6 +2,33 @@
 public protocol TimerTarget: AnyObject {
   /// `token` is the value passed to `schedule`; the target defines its meaning.
   func woke(_ token: Int)
+  /// The time of a restored timer came while the pipeline was down, and what was due is to be left out. The default does it all the same.
+  func skipped(_ token: Int, _ late: Lateness)
+}
+
+extension TimerTarget {
+  public func skipped(_ token: Int, _ late: Lateness) { woke(token) }
+}
+
+/// The times of a timer that was due while the pipeline was down.
+public struct Lateness: Sendable {
+  /// When it was due; before `restored`.
+  public var due: Instant
+  /// When the pipeline started again.
+  public var restored: Instant
+}
+
+/// Leaves out what a restored timer was set for.
+final class SkippedTimer: TimerTarget {
+  private let target: any TimerTarget
+  private let late: Lateness
+
+  init(_ target: any TimerTarget, _ late: Lateness) {
+    self.target = target
+    self.late = late
+  }
+
+  func woke(_ token: Int) { target.skipped(token, late) }
 }
 
 /// A pending timer; cancelling one that has fired or was cancelled does nothing.

@@ -92,6 +92,20 @@ struct DescribedWord {
         + " A file that requires a guarantee does not run without a state directory.",
       example: "require: atLeastOnce", seeAlso: ["delivery"]),
     .init(
+      name: "whenLate", kind: "key of the file, a source or a step",
+      summary: "Decides what becomes of time that passed while the pipeline was down, if there is a state directory.",
+      details:
+        words(WhenLate.allCases.map { ($0.rawValue, $0.help) })
+          + """
+           The default is fire. At the top of the file it holds for every source and step for which it has a meaning, and \
+          fire for the others; 'rxd describe NAME' says what skip leaves out.
+
+          A clock that was set back counts as if no time had passed. A reload is no time: everything goes on.
+          """,
+      example:
+        "whenLate: skip\nsources:\n  tick: { interval: 1m }\n  daily: { interval: { cron: '0 6 * * *' }, whenLate: fire }",
+      seeAlso: ["delivery", "interval"]),
+    .init(
       name: "errors", kind: "output",
       summary: "Sends the events that a source, a signal, a command or a sink rejected, with the reason.",
       example: "sinks:\n  rejected: { from: orders.errors, file: rejected.ndjson }", seeAlso: ["onError"]),

@@ -35,6 +35,8 @@ final class PipelineSlot {
   var next: Version?
   /// The state left by the previous run, until the next one has started from it.
   var saved: [UInt8]?
+  /// The state was left a moment ago, by a run that another version replaces: the pipeline was not down.
+  var isMoved = false
   /// Where the state is kept; nil: nowhere, or it has not been opened.
   var store: DiskStore?
   /// The version before a reload, in case the new version does not start.
@@ -101,6 +103,7 @@ final class PipelineSlot {
   /// Decides when to restart after a failure: 0.1 s, doubling to 30 s, shortened by a random part, so that pipelines
   /// that failed together do not restart together.
   func fail(at now: Instant, random: UInt64) -> TimeSpan {
+    isMoved = false
     failures = failures.filter { now < $0 + Self.calm } + [now]
     if now - startedAt >= Self.calm { attempt = 0 }
     if failures.count > Self.burst {

@@ -197,6 +197,7 @@ final class Supervisor {
         decide(slot, run)
         slot.hasLaunched = true
         slot.saved = nil
+        slot.isMoved = false
         slot.previous = nil
         if options.isDaemon { logger.debug("started", metadata: ["component_id": "\(slot.name)"]) }
       case .ended(let outcome, let counters, let state):
@@ -204,6 +205,7 @@ final class Supervisor {
         if outcome == .completed { decide(slot, run) }
         if let state {
           slot.saved = state
+          slot.isMoved = false
         } else {
           slot.loss = outcome == .completed ? "it had completed" : "it had failed"
         }
@@ -211,6 +213,7 @@ final class Supervisor {
       case .suspended(let state, let counters):
         release(id, slot, run, counters)
         slot.saved = state
+        slot.isMoved = true
         if (isStopping || slot.isLeaving) && slot.store == nil { flush(slot) } else { proceed(slot) }
       case .cancelled(let counters, let state):
         release(id, slot, run, counters)
@@ -356,8 +359,8 @@ final class Supervisor {
       return
     }
     let run = PipelineLaunch(
-      slot.plan, loop: loop, services: services, restoring: slot.saved, isRestarted: options.isDaemon,
-      countsSteps: options.statistics != nil, delivery: delivery)
+      slot.plan, loop: loop, services: services, restoring: slot.saved, isMoved: slot.isMoved,
+      isRestarted: options.isDaemon, countsSteps: options.statistics != nil, delivery: delivery)
     slot.run = run
     slot.hasLaunched = false
     if slot.saved != nil { slot.loss = nil }

@@ -210,10 +210,16 @@ public final class Execution {
   /// Wires the graph and starts the sources. Call it in a turn; `onEnd` is called once, in a turn.
   ///
   /// `state`: the result of ``saveState()`` of the same pipeline; everything continues from there. A step whose state
-  /// no longer fits starts empty, and ``refusals`` says why.
-  public func launch(restoring state: [UInt8]? = nil, onEnd: @escaping (Outcome) -> Void) {
+  /// no longer fits starts empty, and ``refusals`` says why. `isMoved`: it comes from another version of the pipeline, which this one
+  /// replaces: the pipeline was not down, so ``Plan/whenLate`` does not apply.
+  public func launch(
+    restoring state: [UInt8]? = nil, isMoved: Bool = false, onEnd: @escaping (Outcome) -> Void
+  ) {
     self.onEnd = onEnd
-    if let state { restoration = Restoration(state, plan, executor) }
+    if let state {
+      restoration = Restoration(state, plan, executor, isMoved: isMoved)
+      executor.restoredAt = executor.now
+    }
     lastSubscription = restoration?.lastSubscription ?? 0
     executor.lastTimer = restoration?.lastTimer ?? 0
     named = plan.named.indices.map { SharedSignal(self, $0) }

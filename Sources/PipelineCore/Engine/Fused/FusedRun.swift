@@ -372,6 +372,11 @@ public final class FusedRun: OperatorNode {
   /// A step has made an event and given it up.
   func countMade(at index: Int) { steps[index].counters.pointee.made &+= 1 }
 
+  func countSkipped(at index: Int) {
+    steps[index].counters.pointee.made &+= 1
+    steps[index].counters.pointee.dropped &+= 1
+  }
+
   func frame(at index: Int) -> EventFrame { steps[index].frame._withUnsafeGuaranteedRef { $0 } }
 
   /// Runs `body` so that its rejections count as rejections of the step at `index`.

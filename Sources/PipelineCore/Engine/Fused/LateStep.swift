@@ -61,6 +61,8 @@ open class LateStep: FusedStep, TimerTarget {
   open func started() {}
   /// A timer is due, or event time has reached the requested time.
   open func timeCame(_ token: Int) {}
+  /// A restored timer was due while the pipeline was down, and what was due is to be left out: in place of `timeCame`.
+  open func timeSkipped(_ token: Int, _ late: Lateness) { timeCame(token) }
   /// Frees timers and state. Called once.
   open func stopped() {}
   /// Whether the step is as new, so that another step of its kind could take its place.
@@ -105,6 +107,9 @@ open class LateStep: FusedStep, TimerTarget {
   /// Counts an event that it has made and given up.
   final func countMade() { run.countMade(at: index) }
 
+  /// Counts an event that it would have made, and left out as its file says.
+  final func countSkipped() { run.countSkipped(at: index) }
+
   /// The event time of the stream at this step.
   final func makeClock() -> EventClock { run.clock(at: index) }
 
@@ -121,6 +126,12 @@ open class LateStep: FusedStep, TimerTarget {
   public final func woke(_ token: Int) {
     guard !isStopped else { return }
     run.acting(at: index) { timeCame(token) }
+    if isFresh { chain.becameFresh() }
+  }
+
+  public final func skipped(_ token: Int, _ late: Lateness) {
+    guard !isStopped else { return }
+    run.acting(at: index) { timeSkipped(token, late) }
     if isFresh { chain.becameFresh() }
   }
 

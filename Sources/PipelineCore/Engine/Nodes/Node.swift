@@ -67,6 +67,9 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
   open override func fail(_ failure: SignalFailure) { finish(failing: failure) }
   /// A timer that this node scheduled is due.
   open func woke(_ token: Int) {}
+  /// The time of a restored timer came while the pipeline was down, and what was due is to be left out: in place of `woke`, in the order of
+  /// the times. For a component whose spec says what `whenLate: skip` does.
+  open func skipped(_ token: Int, _ late: Lateness) { woke(token) }
   /// Subscribes the inputs; called once, when the node itself is subscribed.
   open func start() { if let input = nodeContext.inputs.first { subscribe(input) } }
   /// Frees what only this class knows: inner subscriptions, queues. Called once.

@@ -26,6 +26,8 @@ final class Restoration {
   }
 
   private let plan: Plan
+  /// The state moves to another version of the pipeline, which was not down.
+  private let isMoved: Bool
   private var entries: [StateTable.Entry] = []
   /// The table's index of each step of the plan that is the same step as before.
   private var steps: [Int: Int] = [:]
@@ -46,8 +48,9 @@ final class Restoration {
   private var refused: Set<Int> = []
 
   /// Decodes the bytes. Never fails: unreadable bytes are reported in `refusals`, and nothing is restored.
-  init(_ bytes: [UInt8], _ plan: Plan, _ executor: Executor) {
+  init(_ bytes: [UInt8], _ plan: Plan, _ executor: Executor, isMoved: Bool) {
     self.plan = plan
+    self.isMoved = isMoved
     do throws(StateFault) {
       try read(bytes, StateReader.Context(executor))
       section = root
@@ -122,7 +125,7 @@ final class Restoration {
       refuse(step, StateFault("its form is version \(saved), and this version of rxd reads \(version)"))
       return nil
     }
-    return (saved, reader)
+    return (saved, reader.following(isMoved ? .fire : plan.steps[step.number].whenLate))
   }
 
   /// Whether the definition of an ended signal has changed, so that it starts again.
@@ -133,7 +136,9 @@ final class Restoration {
   /// Whether the step's parameters have changed since its state was saved.
   func hasChanged(_ step: StepID) -> Bool { changed.contains(step.number) }
 
-  func record(reference: String) -> StateReader? { references[reference].flatMap { section[$0] } }
+  func record(reference: String) -> StateReader? {
+    references[reference].flatMap { section[$0] }?.following(isMoved ? .fire : plan.whenLate?.value ?? .fire)
+  }
 
   /// The number of a subscription.
   func serial(_ record: StateReader) -> UInt64? {

@@ -28,6 +28,7 @@ struct StateContents {
     lastSubscription = try reader.read()
     // Numbering continues from the saved numbers, which must leave room.
     guard context.lastTimer < 1 << 62, lastSubscription < 1 << 62 else { throw StateFault("it is damaged") }
+    context.savedAt = savedAt
     // If the clock was set back, no time has passed.
     let (elapsed, overflow) = context.executor.wallTime.subtractingReportingOverflow(savedAt)
     context.elapsed = TimeSpan(nanoseconds: overflow ? 0 : max(0, elapsed))

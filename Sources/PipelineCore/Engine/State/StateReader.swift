@@ -1,12 +1,14 @@
 /// Reads what a ``StateWriter`` wrote, in the same order: `held = try state.read()`.
 ///
-/// The bytes may be damaged: every value is checked. Times are relative to the moment of restoring.
+/// The bytes may be damaged: every value is checked. Times are those of the executor that restores.
 public struct StateReader {
   /// The version of the component's state when it was written.
   public let version: Int
   /// Whether the step's parameters have changed since. Such state is passed only to components with
   /// ``Persistence/position(version:)``.
   public let hasOtherParameters: Bool
+  /// What becomes of the time that has passed since the state was saved.
+  private(set) var whenLate: WhenLate
   private let bytes: [UInt8]
   private var at: Int
   private let end: Int
@@ -24,6 +26,8 @@ public struct StateReader {
     var origins: [Origin] = []
     /// The time that has passed since the state was saved.
     var elapsed = TimeSpan.zero
+    /// The wall-clock time of saving, in nanoseconds since 1970.
+    var savedAt: Int64 = 0
     /// The highest timer number in the state.
     var lastTimer: UInt64 = 0
     init(_ executor: Executor) {
@@ -46,8 +50,9 @@ public struct StateReader {
 
   init(
     _ bytes: [UInt8], _ range: Range<Int>, _ context: Context, version: Int = 0,
-    target: (any TimerTarget)? = nil, hasOtherParameters: Bool = false
+    target: (any TimerTarget)? = nil, hasOtherParameters: Bool = false, whenLate: WhenLate = .fire
   ) {
+    self.whenLate = whenLate
     self.bytes = bytes
     at = range.lowerBound
     end = range.upperBound
@@ -85,13 +90,26 @@ public struct StateReader {
     return try read()
   }
 
-  /// How long ago the state was saved.
+  /// How long ago the state was saved; 0 if the clock was set back since.
   public var elapsed: TimeSpan { context.elapsed }
+
+  /// The wall-clock time of saving, in nanoseconds since 1970.
+  public var savedAt: Int64 { context.savedAt }
+
+  /// The moment of saving, which relative times count from: now, if the pipeline's clock stood still since.
+  public var now: Instant {
+    whenLate == .resume
+      ? context.executor.now : context.executor.now + TimeSpan(nanoseconds: 0 &- context.elapsed.nanoseconds)
+  }
 
   // MARK: Building blocks
 
-  /// The moment that relative times count from.
-  var now: Instant { context.executor.now + TimeSpan(nanoseconds: 0 &- context.elapsed.nanoseconds) }
+  /// The same part, read by a step with this rule.
+  func following(_ rule: WhenLate) -> StateReader {
+    var reader = self
+    reader.whenLate = rule
+    return reader
+  }
 
   /// Whether everything has been read.
   public var isAtEnd: Bool { at == end }
@@ -126,18 +144,24 @@ public struct StateReader {
     for index in 0..<4 { count |= Int(try byte()) << (8 * index) }
     guard count <= end - at else { throw .truncated }
     defer { at += count }
-    return StateReader(bytes, at..<at + count, context, version: version, target: target)
+    return StateReader(bytes, at..<at + count, context, version: version, target: target, whenLate: whenLate)
   }
 
   /// A reader of the same part for a component.
   func reader(version: Int, target: (any TimerTarget)?, hasOtherParameters: Bool = false) -> StateReader {
     StateReader(
-      bytes, at..<end, context, version: version, target: target, hasOtherParameters: hasOtherParameters)
+      bytes, at..<end, context, version: version, target: target, hasOtherParameters: hasOtherParameters,
+      whenLate: whenLate)
   }
 
   func schedule(at deadline: Instant, _ sequence: UInt64, _ token: Int) throws(StateFault) -> Wake {
     guard let target, sequence <= context.lastTimer else { throw StateFault("a timer is nobody's") }
-    return context.executor.reschedule(at: deadline, sequence, target, token)
+    let now = context.executor.now
+    guard whenLate == .skip, context.elapsed > .zero, deadline <= now else {
+      return context.executor.reschedule(at: deadline, sequence, target, token)
+    }
+    let late = SkippedTimer(target, Lateness(due: deadline, restored: now))
+    return context.executor.reschedule(at: deadline, sequence, late, token)
   }
 
   /// Reads the origins that ``StateWriter/writeOrigins()`` wrote.

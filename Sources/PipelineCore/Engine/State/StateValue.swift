@@ -133,8 +133,7 @@ extension TimeSpan: StateValue {
   }
 }
 
-/// Written relative to the moment of saving. Read relative to the moment of restoring, less the time that has passed
-/// between the two.
+/// Written relative to the moment of saving, and read relative to ``StateReader/now``.
 extension Instant: StateValue {
   public func save(to state: inout StateWriter) {
     let isFinite = self != .distantFuture

@@ -59,6 +59,8 @@ public final class Executor: @unchecked Sendable {
   /// How many turns in a row were control work, or timers, while input may have waited.
   private var urgentRow = 0
   private var timerRow = 0
+  /// Timers that were due before come before anything else, however many they are: those of a restored state.
+  var restoredAt = Instant(nanoseconds: .min)
   /// The most turns of one kind in a row before the next kind gets one: no kind starves.
   private static let rowLimit = 1024
 
@@ -298,7 +300,7 @@ public final class Executor: @unchecked Sendable {
       return true
     }
     urgentRow = 0
-    if timerRow < Self.rowLimit, let due = timers.popDue(now) {
+    if timerRow < Self.rowLimit || isCatchingUp, let due = timers.popDue(now) {
       timerRow += 1
       turn { due.target.woke(due.token) }
       return true
@@ -320,6 +322,9 @@ public final class Executor: @unchecked Sendable {
     }
     return false
   }
+
+  /// Whether a timer was due while the pipeline was down.
+  private var isCatchingUp: Bool { timers.next.map { $0 < restoredAt } ?? false }
 
   private func takeUrgent() -> Work? {
     if urgentHead == urgent.count {

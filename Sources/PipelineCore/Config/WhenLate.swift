@@ -1,0 +1,18 @@
+/// What becomes of time that passed while a pipeline was down: from its last saved state to the start that restores it.
+public enum WhenLate: String, Sendable, CaseIterable {
+  /// The clock went on: what was due happens at the start, in the order of its times and before new input.
+  case fire
+  /// The clock went on: what was due is left out.
+  case skip
+  /// The clock stood still: everything comes after its remaining time.
+  case resume
+
+  /// For the reference, a clause.
+  public var help: String {
+    switch self {
+    case .fire: "what was due meanwhile happens at the start, in the order of its times and before new input"
+    case .skip: "what was due meanwhile is left out"
+    case .resume: "the pipeline's clock stood still, so everything comes after its remaining time"
+    }
+  }
+}

@@ -1,0 +1,47 @@
+/// What `whenLate` means for a component that keeps time: timers, or the ages of what it keeps.
+public struct LatenessRule<C: Component>: Sendable {
+  /// What `skip` does, one sentence; nil: it has no meaning.
+  public var skip: String?
+  /// Why `skip` has no meaning, a clause; empty if it has.
+  let withoutSkip: String
+  /// Why a value has no meaning with these parameters, a clause; nil: it has one.
+  let refusal: @Sendable (C, WhenLate) -> String?
+
+  /// The component does what `skip` says with ``OperatorNode/skipped(_:_:)`` or ``LateStep/timeSkipped(_:_:)``.
+  ///
+  /// - Parameters:
+  ///   - skip: what `skip` does, one sentence.
+  ///   - refusing: why a value has no meaning with these parameters, a clause; nil: it has one.
+  public static func leavesOut(
+    _ skip: String, refusing refusal: @escaping @Sendable (C, WhenLate) -> String? = { _, _ in nil }
+  ) -> LatenessRule {
+    LatenessRule(skip: skip, withoutSkip: "", refusal: refusal)
+  }
+
+  /// Nothing of the component can be left out: what was due happens, or its clock stands still.
+  ///
+  /// - Parameters:
+  ///   - reason: why, a clause.
+  ///   - refusing: why a value has no meaning with these parameters, a clause; nil: it has one.
+  public static func always(
+    _ reason: String, refusing refusal: @escaping @Sendable (C, WhenLate) -> String? = { _, _ in nil }
+  ) -> LatenessRule {
+    LatenessRule(skip: nil, withoutSkip: reason, refusal: refusal)
+  }
+}
+
+extension LatenessRule {
+  /// For the reference.
+  var meaning: String {
+    guard let skip else { return "`whenLate`: `fire` or `resume`." }
+    return "`whenLate`: `fire`, `skip` or `resume`. `skip`: \(skip)"
+  }
+}
+
+extension Component {
+  /// Why `whenLate` cannot have this value, a clause; nil: it can.
+  func refusal(of value: WhenLate) -> String? {
+    guard let rule = Self.spec.lateness else { return "it keeps no time" }
+    return rule.refusal(self, value) ?? (value == .skip && rule.skip == nil ? rule.withoutSkip : nil)
+  }
+}
