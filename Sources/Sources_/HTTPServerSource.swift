@@ -416,16 +416,16 @@ public struct HTTPServerSource: SourceComponent {
     /// Waiting clients are answered before the next execution listens.
     override func suspend() {
       super.suspend()
-      close()
+      close(handsOver: true)
     }
 
     override func stop() { close() }
 
-    private func close() {
+    private func close(handsOver: Bool = false) {
       guard let server else { return }
       self.server = nil
-      // The port is free when this returns, for the next listener.
-      server.stopListening()
+      // The port is free when this returns, for the next listener, or its socket is kept for it.
+      server.stopListening(handsOver: handsOver)
       for request in server.queue.close() { request.reply.reply(.stopped) }
       // Closing waits for answers under way; another thread does that, and the pipeline does not end before. A request
       // gets 503 as soon as nothing can answer it any more.

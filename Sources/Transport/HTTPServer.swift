@@ -138,7 +138,10 @@ public final class HTTPServer: Sendable {
     handler: @escaping @Sendable (ServerRequest) -> Void
   ) throws(HTTPServerFailure) -> Int {
     let bootstrap = bootstrap(notify, handOver, handler).childChannelOption(.socketOption(.tcp_nodelay), value: 1)
-    return try listen { try bootstrap.bind(host: options.host, port: options.port).wait() }
+    return try listen {
+      if let kept = KeptListeners.take(address) { return try bootstrap.withBoundSocket(kept).wait() }
+      return try bootstrap.bind(host: options.host, port: options.port).wait()
+    }
   }
 
   /// Starts serving a Unix socket that listens already. The descriptor stays the caller's.
@@ -186,13 +189,27 @@ public final class HTTPServer: Sendable {
     }
   }
 
+  private var address: String { "\(options.host):\(options.port)" }
+
   /// Accepts no more connections; the port is free when this returns. Not on the network thread.
-  public func stopListening() {
+  /// - Parameter handsOver: The next server of this address goes on with the listening socket, if there is a reload.
+  public func stopListening(handsOver: Bool = false) {
     let listener = state.withLock { state in
       state.stopping = true
       return state.listener.take()
     }
-    try? listener?.close().wait()
+    guard let listener else { return }
+    let address = address
+    // Where the system chooses the port, an address names no socket.
+    let keeps = handsOver && options.port != 0
+    try? listener.eventLoop.flatSubmit {
+      if keeps {
+        try? listener.pipeline.syncOperations.withUnsafeTransportIfAvailable { (socket: NIOBSDSocket.Handle) in
+          KeptListeners.keep(address, socket)
+        }
+      }
+      return listener.close()
+    }.wait()
   }
 
   /// Stops listening, closes idle connections, waits at most `limit` for answers that are due, then closes everything.

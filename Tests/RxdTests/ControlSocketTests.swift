@@ -197,7 +197,8 @@ struct ControlSocketTests {
   /// The places of the socket when none is named, for the process and for who asks it.
   @Test func theSocketIsInTheRuntimeOrStateDirectory() throws {
     let file = try folder.write("a.yaml", DaemonTests.saying("one"))
-    let state = folder.path + "/state"
+    // A new one for each process, so that none has said everything already.
+    let (first, second, third) = (folder.path + "/1", folder.path + "/2", folder.path + "/3")
     let runtime = folder.path + "/run"
     try FileManager.default.createDirectory(atPath: runtime, withIntermediateDirectories: false)
     func start(_ arguments: [String], _ environment: [String: String]) throws -> RunningRxd {
@@ -206,17 +207,17 @@ struct ControlSocketTests {
       return process
     }
     func exists(_ path: String) -> Bool { access(path, F_OK) == 0 }
-    var process = try start(["--state-dir", state], [:])
-    #expect(exists(state + "/control.sock"))
-    #expect(try Rxd.run("reload", "--wait", "--state-dir", state).status == 0)
-    #expect(try Rxd.run("reload", environment: ["STATE_DIRECTORY": state]).status == 0)
+    var process = try start(["--state-dir", first], [:])
+    #expect(exists(first + "/control.sock"))
+    #expect(try Rxd.run("reload", "--wait", "--state-dir", first).status == 0)
+    #expect(try Rxd.run("reload", environment: ["STATE_DIRECTORY": first]).status == 0)
     try end(process)
-    process = try start(["--state-dir", state], ["RUNTIME_DIRECTORY": runtime + ":/elsewhere"])
-    #expect(exists(runtime + "/control.sock") && !exists(state + "/control.sock"))
+    process = try start(["--state-dir", second], ["RUNTIME_DIRECTORY": runtime + ":/elsewhere"])
+    #expect(exists(runtime + "/control.sock") && !exists(second + "/control.sock"))
     #expect(try Rxd.run("reload", "--wait", environment: ["RUNTIME_DIRECTORY": runtime]).status == 0)
     try end(process)
-    process = try start(["--state-dir", state, "--control-socket", "none"], ["RUNTIME_DIRECTORY": runtime])
-    #expect(!exists(runtime + "/control.sock") && !exists(state + "/control.sock"))
+    process = try start(["--state-dir", third, "--control-socket", "none"], ["RUNTIME_DIRECTORY": runtime])
+    #expect(!exists(runtime + "/control.sock") && !exists(third + "/control.sock"))
     try end(process)
     process = try start([], ["RXD_CONTROL_SOCKET": socket])
     #expect(try Rxd.run("reload", "--wait", environment: ["RXD_CONTROL_SOCKET": socket]).status == 0)

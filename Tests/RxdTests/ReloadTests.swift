@@ -1,4 +1,5 @@
 import Foundation
+import PipelineHost
 import Testing
 
 /// SIGHUP in a process that has work to do: nothing is sent again, nothing is lost, nothing that means the same starts anew.
@@ -190,6 +191,83 @@ struct ReloadTests {
     #expect(try process.wait() == 0)
   }
 
+  /// Connections that come while a pipeline changes wait for its new version.
+  @Test func listeningSocketsStayOpen() throws {
+    let folder = try Scratch()
+    let free = try FreePort()
+    let port = free.number
+    func text(_ number: Int) -> String {
+      """
+      sources: { posts: { httpServer: { address: 127.0.0.1:\(port), decode: text } } }
+      signals: { named: { from: posts, chain: [ { map: "'\(number) ' + event" } ] } }
+      sinks: { out: { from: named, discard: {} } }
+
+      """
+    }
+    let file = try folder.write("a.yaml", text(0))
+    free.leave()
+    let process = try RunningRxd(["--daemon", file, "--log-format", "text"])
+    try process.errorLine(with: "listening on")
+    let clients = Clients(port: port)
+    clients.start()
+    for number in 1...30 {
+      try folder.write("a.yaml", text(number))
+      process.send(SIGHUP)
+      try process.errorLine(with: "reloaded")
+    }
+    clients.end()
+    #expect(clients.refused == 0)
+    #expect(clients.statuses[200, default: 0] > 30)
+    #expect(Set(clients.statuses.keys).isSubset(of: [200, 503]), "\(clients.statuses)")
+    // A new version without the server closes the socket.
+    try folder.write("a.yaml", DaemonTests.saying("gone"))
+    process.send(SIGHUP)
+    try process.errorLine(with: "reloaded")
+    #expect(throws: (any Error).self) { _ = try Connection(port: port) }
+    process.send(SIGTERM)
+    #expect(try process.wait() == 0)
+  }
+
+  /// What is on the disk belongs to the name of a pipeline, also when a reload changes that.
+  @Test func anotherNameHasAnotherStore() throws {
+    let folder = try Scratch()
+    let log = try folder.write("in.log", "1\n2\n")
+    let state = folder.path + "/state"
+    func text(_ name: String) -> String {
+      """
+      name: \(name)
+      sources: { lines: { file: { path: '\(log)', follow: true } } }
+      signals: { total: { from: lines, chain: [ { scan: { start: 0, next: running + int(event) } } ] } }
+      sinks: { out: { from: total, stdout: text } }
+
+      """
+    }
+    let file = try folder.write("a.yaml", text("first"))
+    func start() throws -> RunningRxd {
+      try RunningRxd(["--daemon", file, "--log-format", "text", "--state-dir", state])
+    }
+    var process = try start()
+    for total in ["1", "3"] { #expect(try process.line() == total) }
+    try folder.write("a.yaml", text("second"))
+    process.send(SIGHUP)
+    try process.errorLine(with: "reloaded in")
+    for total in ["1", "3"] { #expect(try process.line() == total) }
+    append("3\n", to: log)
+    #expect(try process.line() == "6")
+    process.send(SIGTERM)
+    #expect(try process.wait() == 0)
+    // A restart finds what the reload has left.
+    process = try start()
+    append("4\n", to: log)
+    #expect(try process.line() == "10")
+    try folder.write("a.yaml", text("first"))
+    process.send(SIGHUP)
+    for total in ["6", "10"] { #expect(try process.line() == total) }
+    process.send(SIGTERM)
+    #expect(try process.line() == nil)
+    #expect(try process.wait() == 0)
+  }
+
   /// A pipeline that has failed goes on where it was.
   @Test func aFailedPipelineGoesOn() throws {
     let folder = try Scratch()
@@ -213,10 +291,44 @@ struct ReloadTests {
   }
 }
 
+/// Connects again and again, each time with one request.
+private final class Clients: @unchecked Sendable {
+  private let port: Int
+  private let lock = NSLock()
+  private var isEnding = false
+  private let done = DispatchSemaphore(value: 0)
+  private(set) var refused = 0
+  private(set) var statuses: [Int: Int] = [:]
+
+  init(port: Int) { self.port = port }
+
+  func start() {
+    Thread { [self] in
+      while !lock.withLock({ isEnding }) {
+        guard let connection = try? Connection(port: port) else {
+          lock.withLock { refused += 1 }
+          continue
+        }
+        connection.post("x\n")
+        if let status = connection.status() { lock.withLock { statuses[status, default: 0] += 1 } }
+        connection.close()
+      }
+      done.signal()
+    }.start()
+  }
+
+  /// The results may be read after this.
+  func end() {
+    lock.withLock { isEnding = true }
+    done.wait()
+  }
+}
+
 /// A port of the loopback address that nobody uses; kept from others as long as this lives.
 final class FreePort {
   let number: Int
   private let descriptor: Int32
+  private var hasLeft = false
 
   init() throws {
     descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
@@ -239,5 +351,11 @@ final class FreePort {
     guard Glibc.listen(descriptor, 1) == 0 else { throw TimedOut(description: "cannot listen") }
   }
 
-  deinit { close(descriptor) }
+  /// Nobody has the port any more.
+  func leave() {
+    close(descriptor)
+    hasLeft = true
+  }
+
+  deinit { if !hasLeft { close(descriptor) } }
 }

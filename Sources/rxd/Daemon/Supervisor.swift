@@ -50,6 +50,8 @@ final class Supervisor {
   private var isReady = false
   private var reload: Reload?
   private var lastReload: ReloadVerdict?
+  /// Until then listening sockets are kept for the new versions of their pipelines.
+  private var keepingEnd: Instant?
   private let startedAt = SystemClock.shared.wallTime
   /// The network thread accepts connections to the control socket.
   private var servesControl = false
@@ -163,7 +165,7 @@ final class Supervisor {
   private func wait() {
     let deadlines =
       slots.flatMap { [$0.retryAt, $0.drainDeadline] }
-      + [stopDeadline, nextFeed, nextSummary, forgetAt, options.watch?.lookAt]
+      + [stopDeadline, nextFeed, nextSummary, forgetAt, keepingEnd, options.watch?.lookAt]
     let deadline = deadlines.compactMap { $0 }.min()
     var entries = [
       pollfd(fd: signals.descriptor, events: Int16(POLLIN), revents: 0),
@@ -273,6 +275,7 @@ final class Supervisor {
       nextFeed = now + interval
     }
     if let at = nextSummary, now >= at { nextSummary = log.summarize() }
+    if let at = keepingEnd, now >= at { endKeeping() }
     if let at = forgetAt, now >= at {
       forgetAt = nil
       // Reading and compiling files has loaded pages that running does not need.
@@ -294,6 +297,7 @@ final class Supervisor {
       notify?.send("READY=1\nSTATUS=\(status)")
     } else if let reload {
       self.reload = nil
+      endKeeping()
       complete(reload)
     }
   }
@@ -414,6 +418,15 @@ final class Supervisor {
     }
   }
 
+  /// A store belongs to a name: a pipeline that gets another one goes on from the store of that name, as at a start.
+  private func leaveStore(_ slot: PipelineSlot, for name: String) {
+    closeStore(slot)
+    slot.saved = nil
+    slot.loss = "its name was '\(slot.name)', and what that keeps stays under that name"
+    logger.warning(
+      "\(slot.loss ?? "")", metadata: ["component_id": "\(name)"])
+  }
+
   private func release(
     _ id: Int, _ slot: PipelineSlot, _ run: PipelineLaunch, _ counters: Execution.Counters
   ) {
@@ -478,6 +491,7 @@ final class Supervisor {
     if let next = slot.next, !isStopping {
       slot.next = nil
       slot.previous = slot.saved == nil ? nil : slot.current
+      if slot.store != nil, next.plan.name != slot.name { leaveStore(slot, for: next.plan.name) }
       slot.adopt(next)
       launch(slot)
     } else if slot.isLeaving {
@@ -564,6 +578,7 @@ final class Supervisor {
   }
 
   private func stop() {
+    endKeeping()
     stoppedAt = now
     stopDeadline = now + options.drainLimit
     let microseconds = options.drainLimit.nanoseconds / 1000 &+ 5_000_000
@@ -623,6 +638,8 @@ final class Supervisor {
       return
     }
     broken = []
+    KeptListeners.begin()
+    keepingEnd = started + Self.answerLimit + Self.closingLimit + .seconds(5)
     var reload = reload ?? Reload(started: started)
     reload.diagnostics = diagnostics
     if let request {
@@ -720,6 +737,12 @@ final class Supervisor {
   }
 
   // MARK: Requests
+
+  /// The listening sockets that no pipeline has taken over are closed.
+  private func endKeeping() {
+    keepingEnd = nil
+    KeptListeners.end()
+  }
 
   /// The first client connects: from now on the network thread accepts.
   private func serveControl() {
