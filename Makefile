@@ -23,6 +23,7 @@ test: test-packages build
 	RXD=$(CURDIR)/$(RXD) swift test --no-color-diagnostics --skip-build
 	Tests/Embedding/run
 	Tests/Faults/run --self-test
+	Tests/Faults/run hup/both-http --rounds 200 --rxd $(RXD)
 	python3 -B -m unittest discover -s Benchmarks/bench -t Benchmarks
 	$(MAKE) --no-print-directory lint check-docs
 
