@@ -50,7 +50,7 @@ def mutate(options, case, rounds):
         for i in range(rounds + 1):
             copy = Directory()
             world.state = copy / "state"
-            shutil.copytree(base, world.state)
+            shutil.copytree(base, world.state, ignore=shutil.ignore_patterns("*.sock"))
             kind = change(world.state, files, generator) if i else "nothing"
             kinds[kind] = kinds.get(kind, 0) + 1
             judge = world.judge = world.server.judge = Judge()

@@ -98,7 +98,7 @@ class Sweep:
         directory = Directory()
         world.state = directory / "state"
         trace = directory / "trace"
-        shutil.copytree(self.base, world.state)
+        shutil.copytree(self.base, world.state, ignore=shutil.ignore_patterns("*.sock"))
         judge = world.judge = world.server.judge = Judge()
         feed = world.feeds[0]
         feed.judge, feed.n, feed.timeout = judge, self.sent, 3
