@@ -35,8 +35,11 @@ public struct File: SourceComponent {
 
       With a state directory, reading goes on after the last event of the saved state. A file is known by its inode, \
       its birth time and its first bytes. One that was renamed meanwhile is read to its end before its successors; so \
-      is, from its copy, one that was copied and truncated, if the copy has the same name plus a suffix. A file that \
-      was compressed, moved to another directory or removed meanwhile cannot be read on, which is a warning.
+      is, from its copy, one that was copied and truncated, if the copy has the same name plus a suffix. Rotation may \
+      have compressed these files: `app.log` is read on in `app.log.1.gz` or `app.log-20261122.zst`, with offsets of \
+      the decompressed content. A compressed file that is damaged is a warning with the offset from which its content \
+      is lost; so is one that ends in the middle and does not grow for a minute. A file that was moved to another \
+      directory or removed meanwhile cannot be read on, which is a warning.
       """,
     parameters: [
       .init("path", \.paths, primary: true, required: true, "A path, or several."),
@@ -469,6 +472,13 @@ public struct File: SourceComponent {
       beginPiece(of: piece.places) { [self] in taken(of: piece) }
     }
 
+    /// The file goes on in another one, before its next event.
+    private func moved(from position: FilePosition, to copy: FilePosition) {
+      // What the decoder knows belongs to what was copied.
+      let memory = inputs.removeValue(forKey: FileKey(position))?.memory ?? []
+      inputs[FileKey(copy)] = makeInput(copy, memory: memory)
+    }
+
     private func take(_ block: FileBlock) {
       guard !isClosed else { return }
       let input = input(of: block)
@@ -546,13 +556,30 @@ public struct File: SourceComponent {
       case .recovered(let path): execution.services.log(.info, label, "\(path) can be read again")
       case .lost(let position):
         inputs[FileKey(position)] = nil
-        execution.services.log(.warning, label, "\(position.path) was removed or truncated")
+        execution.services.log(
+          .warning, label,
+          "\(position.path) was removed or truncated; what was added after byte \(position.offset) is lost")
       case .copied(let position, let copy):
-        // What the decoder knows belongs to what was copied.
-        let memory = inputs.removeValue(forKey: FileKey(position))?.memory ?? []
-        inputs[FileKey(copy)] = makeInput(copy, memory: memory)
+        moved(from: position, to: copy)
         execution.services.log(
           .info, label, "\(position.path) was truncated; what had not been read is read from its copy \(copy.path)")
+      case .compressed(let position, let copy):
+        moved(from: position, to: copy)
+        execution.services.log(
+          .info, label, "\(position.path) was compressed; what had not been read is read from \(copy.path)")
+      case .waiting(let path, let limit):
+        execution.services.log(
+          .info, label, "\(path) ends in the middle; the rest is awaited until it has not grown for \(limit)")
+      case .damaged(let position, let damage):
+        let reason =
+          switch damage {
+          case .damaged: "is damaged"
+          case .unfinished: "ends in the middle and does not grow"
+          case .tooShort: "is shorter than what was read"
+          }
+        execution.services.log(
+          .warning, label,
+          "\(position.path) \(reason); what follows byte \(position.offset) of its decompressed content is lost")
       case .overflow:
         execution.services.log(.warning, label, "the kernel dropped file events; all files were checked")
       case .polling(let error):

@@ -6,7 +6,7 @@ public enum Decompressor {
   public enum Format: String, Sendable, CaseIterable {
     case gzip, deflate, zstd
 
-    fileprivate var number: Int32 {
+    var number: Int32 {
       switch self {
       case .gzip: Int32(RX_GZIP)
       case .deflate: Int32(RX_DEFLATE)

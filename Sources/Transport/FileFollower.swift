@@ -20,6 +20,7 @@ public struct FileBlock: Sendable {
 /// - A file that has become shorter, or starts with other bytes, is read from its start, and reported: data written
 ///   between the last read and the truncation is lost (`copytruncate`), unless that was while nobody followed it and a
 ///   copy is there.
+/// - A file that was renamed and compressed (gzip, zstd) before it was read to its end is read on in the compressed one.
 /// - Files that appear later are read from their start.
 /// - A file with two names is read once.
 /// - While a directory cannot be listed, its files keep their names: only a successful listing shows that a file has
@@ -48,6 +49,8 @@ public final class FileFollower: Sendable {
     public var pace = TimeSpan(nanoseconds: 750_000)
     /// How long a file without a matching name is kept open after it last grew.
     public var rotateWait: TimeSpan = .seconds(5)
+    /// How long a compressed file that ends in the middle is waited for after it last grew.
+    var unfinishedWait: TimeSpan = .seconds(60)
     /// Lists directories; replaced in tests.
     var list: Glob.Lister = Glob.system
     public init(paths: [String]) { self.paths = paths }
@@ -72,10 +75,26 @@ public final class FileFollower: Sendable {
     /// The file of a position in `resume` was truncated, and a copy has what was not read (`copytruncate`): that is
     /// read to its end first, from the second position on.
     case copied(FilePosition, FilePosition)
+    /// The file of a position in `resume` was compressed: it is read on there, from the second position on.
+    case compressed(FilePosition, FilePosition)
+    /// A compressed file ends in the middle; it is read on if it grows within this time.
+    case waiting(path: String, TimeSpan)
+    /// What follows this position in the content of a compressed file cannot be read.
+    case damaged(FilePosition, Damage)
     /// The kernel dropped events; all files have been checked.
     case overflow
     /// There are no more watches: files are polled once a second instead.
     case polling(PosixError)
+  }
+
+  /// Why a compressed file cannot be read to its end.
+  public enum Damage: Sendable, Equatable {
+    /// It is not of its format, or needs too much memory.
+    case damaged
+    /// It ends in the middle, and does not grow.
+    case unfinished
+    /// Its content ends before the position.
+    case tooShort
   }
 
   private let options: Options

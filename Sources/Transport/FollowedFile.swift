@@ -32,7 +32,9 @@ final class FollowedFile {
   private(set) var lines: LineAssembler
   /// The file has been read to its end.
   private var isCaughtUp = false
-  /// The first bytes, which distinguish a rewritten file from a grown one.
+  /// The decompressed content; nil: the file is read as it is.
+  private let content: CompressedContent?
+  /// The first bytes, which distinguish a rewritten file from a grown one; of the content if that is decompressed.
   private var head: [UInt8] = [] { didSet { fingerprint = Self.hash(head[...]) } }
   private var fingerprint = FollowedFile.hash([])
 
@@ -44,8 +46,43 @@ final class FollowedFile {
     key = Key(status)
     born = rx_birth_time(file.number)
     lines = LineAssembler(maxLine: options.maxLine, policy: options.whenTooLong)
+    content = nil
     _ = checkHead()
   }
+
+  /// A file that rotation has compressed: its content is decompressed, and offsets count the bytes of that.
+  ///
+  /// - Parameter head: The first bytes of the content.
+  init(
+    _ file: FileDescriptor, _ status: FileDescriptor.Status, _ content: CompressedContent, head: [UInt8],
+    _ options: FileFollower.Options
+  ) {
+    self.file = file
+    path = file.name
+    key = Key(status)
+    born = rx_birth_time(file.number)
+    lines = LineAssembler(maxLine: options.maxLine, policy: options.whenTooLong)
+    self.content = content
+    isNamed = false
+    remember(head: head)
+  }
+
+  private func remember(head: [UInt8]) { self.head = head }
+
+  /// How far the content has been decompressed; nil: the file is read as it is.
+  var compressed: CompressedContent.State? { content?.state }
+
+  /// Whether the content is decompressed.
+  var isCompressed: Bool { content != nil }
+
+  /// Whether it is a compressed file that is read as it is, which is refused.
+  var isRefused: Bool { content == nil && head.withUnsafeBytes { Compression(startOf: $0) } != nil }
+
+  /// The end of a compressed content came before its starting offset.
+  var isTooShort: Bool { content.map { $0.offset < lines.readOffset } ?? false }
+
+  /// When it was last written to, in nanoseconds since 1970. Programs that compress a file keep this time.
+  var modified: Int64 { (try? file.status().modified) ?? 0 }
 
   /// Starts at this offset.
   func seek(to offset: Int64) { lines.reset(offset: offset) }
@@ -93,6 +130,7 @@ final class FollowedFile {
   func read(
     _ blockBytes: Int, small: UnsafeMutableRawBufferPointer, deliver: (LineBlock, _ isNewest: Bool) -> Void
   ) throws(PosixError) -> Progress {
+    if let content { return try read(content, blockBytes) { deliver($0, false) } }
     guard checkHead() else { return startAgain(deliver) }
     let reached = lines.readOffset
     if isCaughtUp {
@@ -127,6 +165,23 @@ final class FollowedFile {
     lines.filled(count) { deliver($0, isNewest) }
     if isCaughtUp { lines.release() }
     return isCaughtUp ? .caughtUp : .read
+  }
+
+  /// Decompresses once.
+  private func read(
+    _ content: CompressedContent, _ blockBytes: Int, deliver: (LineBlock) -> Void
+  ) throws(PosixError) -> Progress {
+    var room = UnsafeMutableRawBufferPointer(rebasing: lines.space(blockBytes).prefix(blockBytes))
+    let skipped = lines.readOffset &- content.offset
+    if skipped > 0 { room = UnsafeMutableRawBufferPointer(rebasing: room.prefix(Int(clamping: skipped))) }
+    let count = try content.read(into: room)
+    guard count > 0 else {
+      lines.release()
+      return .end
+    }
+    lastChange = monotonicNow()
+    if skipped <= 0 { lines.filled(count, deliver: deliver) }
+    return .read
   }
 
   /// Starts the replaced file from its beginning.

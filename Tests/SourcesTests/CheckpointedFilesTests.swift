@@ -204,16 +204,75 @@ import Testing
     try expect(["3", "4", "5"], logs, renamed)
   }
 
-  /// Compressed by rotation, a file cannot be read to its end.
+  private func gzip(_ name: String) throws {
+    let process = Process()
+    process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
+    process.arguments = ["gzip", scratch(name)]
+    try process.run()
+    process.waitUntilExit()
+    try #require(process.terminationStatus == 0)
+  }
+
   @Test func compressedMeanwhile() throws {
     scratch.append("1\n", to: "a.log")
     let state = try lose(logs, behind: ["\"1\""])
-    unlink(scratch("a.log"))
-    scratch.append([0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 3], to: "a.log.1.gz")
+    scratch.append("2\n", to: "a.log")
+    move("a.log", to: "a.log.2")
+    try gzip("a.log.2")
+    scratch.append("3\n", to: "a.log.1")
+    scratch.append("4\n", to: "a.log")
+    let second = try goOn(logs, state, until: 3)
+    #expect(second.events.dropLast() == ["\"2\"", "\"3\"", "\"4\""])
+    #expect(second.log.contains { $0.hasPrefix("info") && $0.contains("was compressed") })
+  }
+
+  /// Lost again and again while a compressed file is read.
+  @Test(arguments: 0..<4 as Range<UInt64>) func compressedMeanwhileAndLostAgain(_ seed: UInt64) throws {
+    var random = SplitMix(seed)
+    scratch.append("0\n", to: "a.log")
+    var state = try lose(logs, behind: ["\"0\""])
+    let lines = (1..<40_000).map { "\($0) \(random.next())" }
+    scratch.append(lines.map { $0 + "\n" }.joined(), to: "a.log")
+    move("a.log", to: "a.log.1")
+    try gzip("a.log.1")
+    scratch.append("end\n", to: "a.log")
+    var seen: [String] = []
+    let wanted = (lines + ["end"]).map { "\"\($0)\"" }
+    for _ in 0..<5 {
+      let pipeline = try RealPipeline(yaml(logs), restoring: state) { $0.executor.limits.events = 1 + random.below(50) }
+      let count = 1 + random.below(3000)
+      pipeline.run { pipeline.events.count >= count || seen.count + pipeline.events.count >= wanted.count }
+      let at = Mutex(0)
+      nonisolated(unsafe) let running = pipeline
+      pipeline.inTurn { _ in at.withLock { $0 = running.events.count } }
+      state = try lose(pipeline)
+      seen += pipeline.events.prefix(at.withLock { $0 })
+      #expect(seen == Array(wanted.prefix(seen.count)))
+    }
+    let last = try RealPipeline(yaml(logs), restoring: state)
+    last.run { seen.count + last.events.count >= wanted.count }
+    #expect(seen + last.events == wanted, "seed \(seed)")
+  }
+
+  /// What cannot be decompressed is lost, which is said with where that begins.
+  @Test func compressedAndDamagedMeanwhile() throws {
+    scratch.append("1\n", to: "a.log")
+    let state = try lose(logs, behind: ["\"1\""])
+    scratch.append("2\n", to: "a.log")
+    move("a.log", to: "a.log.1")
+    try gzip("a.log.1")
+    var bytes = [UInt8](FileManager.default.contents(atPath: scratch("a.log.1.gz")) ?? Data())
+    bytes[bytes.count - 8] ^= 1
+    unlink(scratch("a.log.1.gz"))
+    scratch.append(bytes, to: "a.log.1.gz")
     scratch.append("3\n", to: "a.log")
-    let second = try goOn(logs, state, until: 1)
-    #expect(second.events == ["\"3\"", "\"end\""])
-    #expect(second.log.contains { $0.hasPrefix("warning") && $0.contains("removed or truncated") })
+    let second = try goOn(logs, state, until: 2)
+    #expect(second.events.dropLast() == ["\"2\"", "\"3\""])
+    #expect(
+      second.log.contains {
+        $0.hasPrefix("warning")
+          && $0.contains("a.log.1.gz is damaged; what follows byte 4 of its decompressed content is lost")
+      })
   }
 
   /// The copy has what was not read before the truncation; the file is shorter now, or longer.

@@ -4,6 +4,7 @@ import os
 import random
 import shutil
 import socket
+import subprocess
 import threading
 import time
 
@@ -54,8 +55,8 @@ class Feed:
 class FileFeed(Feed):
     """Appends lines to a file.
 
-    `rotate`: None, "rename" or "copytruncate", every `lines` lines; `old` rotated files stay. A line may be written in
-    two pieces, as programs with small buffers do.
+    `rotate`: None, "rename", "gzip" (renamed, then compressed) or "copytruncate", every `lines` lines; `old` rotated
+    files stay. A line may be written in two pieces, as programs with small buffers do.
     """
 
     def __init__(self, judge, name, path, rate=20_000, rotate=None, lines=5_000, old=5, pad=b"", seed=0):
@@ -103,14 +104,15 @@ class FileFeed(Feed):
     def turn(self):
         """Rotates now."""
         with self.lock:
+            ending = ".gz" if self.rotate == "gzip" else ""
             for i in range(self.old, 0, -1):
-                old = f"{self.path}.{i}"
+                old = f"{self.path}.{i}{ending}"
                 if os.path.exists(old):
                     if i == self.old:
                         os.unlink(old)
                     else:
-                        os.rename(old, f"{self.path}.{i + 1}")
-            if self.rotate == "rename":
+                        os.rename(old, f"{self.path}.{i + 1}{ending}")
+            if self.rotate in ("rename", "gzip"):
                 os.rename(self.path, f"{self.path}.1")
                 os.close(self.file)
                 self.file = os.open(
@@ -125,6 +127,8 @@ class FileFeed(Feed):
         with self.rotated:
             self.rotations += 1
             self.rotated.notify_all()
+        if self.rotate == "gzip":
+            subprocess.run(["gzip", f"{self.path}.1"], check=True)
 
     def wait_rotation(self, seconds):
         """Waits for the next rotation."""

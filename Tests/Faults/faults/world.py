@@ -125,6 +125,11 @@ class World:
     def __exit__(self, *_):
         self.close()
 
+    def logged(self, text):
+        """In how many lines of the log the text is."""
+        with open(self.log, errors="replace") as file:
+            return sum(text in line for line in file)
+
     def tail(self, lines=12):
         """The end of the log."""
         try:

@@ -1,11 +1,11 @@
-"""Rotations of a followed file: by rename, by rename with a SIGKILL in each, and by copy and truncation."""
+"""Rotations of a followed file: by rename, also compressed, with a SIGKILL in each; by copy and truncation."""
 import random
 
 from ..oracle import Verdict
 from ..report import Report
 from ..world import World
 
-CASES = ["rename", "rename-kill", "copytruncate"]
+CASES = ["rename", "rename-kill", "gzip", "copytruncate"]
 #: Events per second.
 RATE = 50_000
 #: Lines between rotations.
@@ -18,6 +18,8 @@ def run(options):
         yield rename(options, options.rounds or (60 if options.quick else 1_000))
     if options.wants("rename-kill"):
         yield rename_kill(options, options.rounds or (12 if options.quick else 1_000))
+    if options.wants("gzip"):
+        yield rename_kill(options, options.rounds or (12 if options.quick else 1_000), "gzip")
     if options.wants("copytruncate"):
         yield copytruncate(options, options.rounds or (6 if options.quick else 200))
 
@@ -43,16 +45,19 @@ def rename(options, rounds):
     return report.end()
 
 
-def rename_kill(options, rounds):
-    """A SIGKILL at a random instant of the interval around each rotation."""
-    report = Report("rotate/rename-kill", options.seed)
-    totals, hits, rotations, done, fresh = Verdict(), 0, 0, 0, []
+def rename_kill(options, rounds, case="rename-kill"):
+    """A SIGKILL at a random instant of the interval around each rotation.
+
+    `gzip`: each rotated file is compressed at once by the real program, and every other life starts a rotation later.
+    """
+    report = Report(f"rotate/{case}", options.seed)
+    totals, hits, rotations, done, fresh, compressed = Verdict(), 0, 0, 0, [], 0
     while done < rounds:
         count = min(25, rounds - done)
-        generator = random.Random(f"{options.seed}/rename-kill/{done}")
+        generator = random.Random(f"{options.seed}/{case}/{done}")
         # At least one rotation in each life of 0.1 to 0.2 s: the file is short.
-        with World("file-http", "file", "http", options.seed + done, 20_000, rotate="rename", lines=1_000,
-                   old=1_000, keep=options.keep) as world:
+        with World("file-http", "file", "http", options.seed + done, 20_000, lines=1_000, old=1_000,
+                   rotate="gzip" if case == "gzip" else "rename", keep=options.keep) as world:
             world.start()
             world.rxd.ready()
             world.feed()
@@ -64,6 +69,8 @@ def rename_kill(options, rounds):
                 world.rxd.run_for(generator.uniform(0, 0.05))
                 hits += world.rxd.kill()
                 rotations += feed.rotations > before
+                if case == "gzip" and generator.random() < 0.5:
+                    feed.wait_rotation(5)
                 world.start()
             world.rxd.ready()
             world.stop_feeds()
@@ -71,6 +78,7 @@ def rename_kill(options, rounds):
             took = world.fresh() if drained else None
             fresh.append(took if took is not None else 99)
             world.rxd.stop()
+            compressed += world.logged("was compressed; what had not been read is read from")
             verdict = world.judged()
             totals.add(verdict)
             if verdict.lost or not drained:
@@ -78,6 +86,8 @@ def rename_kill(options, rounds):
         done += count
     report.figure("kills", done)
     report.least("hit", min(hits, rotations), done * 9 // 10)
+    if case == "gzip":
+        report.least("compressed files read on", compressed, done // 4)
     # Some lives are shorter than the time between two checkpoints: no bound for repeats.
     report.verdict(totals)
     report.most("fresh event, in s", max(fresh, default=99), 5)
