@@ -83,7 +83,8 @@ extension HTTPSink {
       case .success(let bytes):
         let receipt = take(1, joining: receipt)
         self.receipt = receipt
-        queue.append(Item(body: bytes, event: OwnedEvent(event), receipt: receipt, id: deliveryID))
+        queue.append(
+          Item(body: bytes, event: OwnedEvent(event), receipt: receipt, id: deliveryID(of: event, bytes)))
         updatePressure()
       }
     }
@@ -140,7 +141,7 @@ extension HTTPSink {
       for item in items {
         guard let id = item.id else { return nil }
         print.add(UInt64(bitPattern: id.row))
-        print.add(UInt64(id.index))
+        print.add(UInt64(bitPattern: Int64(id.index)))
       }
       return [store, print.value]
     }

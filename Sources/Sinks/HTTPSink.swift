@@ -114,7 +114,8 @@ public struct HTTPSink: SinkComponent {
       event is bad: the batch is halved until the bad event is alone, which goes to the errors output; 413 halves \
       the batch permanently. Other statuses (301, 401, 404 ...) mean that the configuration is wrong: if the errors \
       output has a reader, the events of the request go there with the reason, and the sink continues; otherwise the \
-      pipeline ends with an error. Each batch has an `Idempotency-Key` that stays the same when it is repeated.
+      pipeline ends with an error. Each batch has an `Idempotency-Key` that stays the same when it is repeated, and, with \
+      a state directory, where the events have names that tell them apart (docs/reliability.md), after a crash.
 
       A request that must be repeated delays all that have not started. After the pause the oldest one is tried \
       alone; once the server has accepted it, two may be under way, and one more after each further response, up to \
@@ -241,6 +242,7 @@ public struct HTTPSink: SinkComponent {
   }
 
   public var sendsRequests: Bool { true }
+  public var namesDeliveries: Bool { true }
   public var confirmation: SinkConfirmation { .receiver }
   public var encoding: EncodeParameter? { encode }
 

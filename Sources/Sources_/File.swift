@@ -91,6 +91,7 @@ public struct File: SourceComponent {
   public var readsFiles: [FilePathParameter] { paths }
   // It opens regular files only.
   public var recovery: SourceRecovery { .position }
+  public var namesEvents: Bool { true }
 
   public func threads(_ limit: Int?) -> String? {
     follow
@@ -250,7 +251,9 @@ public struct File: SourceComponent {
     /// The next pieces belong to this file.
     private func opened(_ start: FilePosition) {
       current = start
-      fileOrigin = Origin(source: origin.source, path: start.path, receivedAt: executor.wallTime, reply: origin.reply)
+      fileOrigin = Origin(
+        source: origin.source, path: start.path, receivedAt: executor.wallTime, reply: origin.reply,
+        identity: identity(start.fileName))
     }
 
     /// Takes the pieces one after the other. If the rows of a piece need further turns, the next piece waits for the
@@ -512,7 +515,9 @@ public struct File: SourceComponent {
         input.decoder?.reset(memory: input.memory)
       }
       if input.origin?.path != block.path {
-        input.origin = Origin(source: origin.source, path: block.path, receivedAt: executor.wallTime)
+        input.origin = Origin(
+          source: origin.source, path: block.path, receivedAt: executor.wallTime,
+          identity: identity(block.position.fileName))
       }
       if inputs[key] == nil { inputs[key] = input }
       latest = (key, input)

@@ -308,8 +308,8 @@ public struct HTTP: SourceComponent {
     private func makeOrigin(_ response: HTTPResponse?, _ url: String) -> Origin {
       let fields = response.map { OwnedValue(arena.map(["status": .int($0.status)])) } ?? OwnedValue()
       return Origin(
-        source: origin.source, path: Self.shown(url), receivedAt: executor.wallTime, fields: fields, reply: origin.reply
-      )
+        source: origin.source, path: Self.shown(url), receivedAt: executor.wallTime, fields: fields,
+        reply: origin.reply, identity: origin.identity)
     }
 
     /// A URL for messages: without the query, which may contain keys.

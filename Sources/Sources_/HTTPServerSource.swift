@@ -211,6 +211,7 @@ public struct HTTPServerSource: SourceComponent {
 
   public var serving: ServingRules? { rules }
   // A client that is answered 202 before its events are safe does not send them again.
+  public var namesEvents: Bool { true }
   public var recovery: SourceRecovery { rules.answer == .accepted ? .never : .sender }
 
   public var listens: ListenAddress? {
@@ -347,13 +348,13 @@ public struct HTTPServerSource: SourceComponent {
       let fields = OwnedValue(Value(kind: .map, pointer: members.baseAddress, length: 4))
       let source = Origin(
         source: origin.source, path: request.path, receivedAt: executor.wallTime, fields: fields,
-        reply: request.reply)
+        reply: request.reply, identity: freshIdentity())
       arena.keep(source)
       let reply = request.reply
       guard let body = content(of: request, source) else { return }
       if rules.answer == .written { executor.track(Ack { reply.reply(.after($0)) }) }
       guard parameters.decode != nil else {
-        produce(event(request, body, method, path, query), origin: source)
+        produce(event(request, body, method, path, query), origin: source, position: source.identity == nil ? -1 : 0)
         if rules.answer == .accepted { reply.reply(.accepted) }
         return
       }

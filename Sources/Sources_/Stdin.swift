@@ -42,6 +42,7 @@ public struct Stdin: SourceComponent {
     seeAlso: ["file"])
 
   public var outputType: EventType { decode.options.eventType }
+  public var namesEvents: Bool { true }
   public var decodesBlocks: Bool { true }
   public var readsStandardInput: Bool { true }
 
@@ -72,7 +73,7 @@ public struct Stdin: SourceComponent {
     /// Holds the execution until everything that was read has been sent.
     private var isPausing = false
     private lazy var lineOrigin = Origin(
-      source: origin.source, receivedAt: executor.wallTime, reply: origin.reply)
+      source: origin.source, receivedAt: executor.wallTime, reply: origin.reply, identity: freshIdentity())
 
     init(_ parameters: Stdin, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters

@@ -42,6 +42,7 @@ public struct Values: SourceComponent {
 
   public var runsOnVirtualTime: Bool { true }
   public var recovery: SourceRecovery { .made }
+  public var namesEvents: Bool { true }
 
   public var pace: EventPace? { every.map { .every($0) } }
 

@@ -31,6 +31,13 @@ public struct FilePosition: Sendable, Equatable {
   }
 }
 
+extension FilePosition {
+  /// Names the file, whatever its path: by its inode and its birth time or, where the file system tells none, its path.
+  public var fileName: String {
+    String(inode, radix: 16) + "-" + (born == 0 ? path : String(UInt64(bitPattern: born), radix: 16))
+  }
+}
+
 extension FilePosition: StateValue {
   public func save(to state: inout StateWriter) {
     state.write(path)

@@ -27,9 +27,11 @@ public final class VirtualPipeline {
   ///   - random: the number that jitter is made of.
   ///   - worker: who works beside the turns; if left out, everything is done in them.
   ///   - state: what another run saved, to go on from; `isMoved`: a moment ago.
+  ///   - delivery: how its state is kept; nil: nothing is.
   public init(
     _ yaml: String, wallTime: Int64 = 1_767_225_600, random: UInt64 = 0, worker: any Worker = ImmediateWorker(),
-    restoring state: [UInt8]? = nil, isMoved: Bool = false
+    restoring state: [UInt8]? = nil, isMoved: Bool = false,
+    delivery: DeliveryOptions? = nil
   ) throws {
     let plan = try PipelineText.compile(yaml)
     time = VirtualTime(origin: wallTime * 1_000_000_000)
@@ -47,6 +49,7 @@ public final class VirtualPipeline {
     let recorded = probes
     execution.sinkOverride = { name in recorded[name].map { ProbeSink($0) } }
     execution.reportSink = { fault in _ = "sink fault: \(fault)\n".withCString { write(2, $0, strlen($0)) } }
+    if let delivery { execution.commit(with: delivery) }
     http.now = { [executor] in executor.now }
     http.later = { [executor] in executor.post($0) }
     inTurn { pipeline in

@@ -12,11 +12,14 @@ public final class Origin: Sendable {
   public let fields: OwnedValue
   /// Answers the request that contained the events, if it waits for an answer.
   public let reply: (any ReplyTarget)?
+  /// Names the events, where somebody asks for their names; nil: nobody does, or they have none.
+  public let identity: EventIdentity?
 
   public init(
     source: String, path: String? = nil, receivedAt: Int64 = 0, fields: OwnedValue = OwnedValue(),
-    reply: (any ReplyTarget)? = nil
+    reply: (any ReplyTarget)? = nil, identity: EventIdentity? = nil
   ) {
+    self.identity = identity
     self.source = source
     self.path = path
     self.receivedAt = receivedAt
@@ -26,11 +29,25 @@ public final class Origin: Sendable {
 
   /// The same origin without a waiting request.
   var withoutReply: Origin {
-    reply == nil ? self : Origin(source: source, path: path, receivedAt: receivedAt, fields: fields)
+    reply == nil ? self : Origin(source: source, path: path, receivedAt: receivedAt, fields: fields, identity: identity)
+  }
+
+  /// The same origin for one event with this name.
+  func with(_ identity: EventIdentity) -> Origin {
+    Origin(
+      source: source, path: path, receivedAt: receivedAt, fields: fields, reply: reply, identity: identity)
   }
 
   /// The origin of events without a source: values of tests, folds, combinations.
   public static let none = Origin(source: "")
+}
+
+/// What names the events of an origin, and names them again when they are read again, or delivered again from an outbox. Unique in its pipeline.
+public enum EventIdentity: Sendable, Equatable {
+  /// The events are told apart by their positions: the identity of a source, of a file, of a request.
+  case origin(String)
+  /// The origin of one event: its whole name.
+  case event(String)
 }
 
 /// Takes the answer to an event: the HTTP request that `httpServer` received.
@@ -77,6 +94,18 @@ public struct Event {
   }
 
   private static let none = Unmanaged.passUnretained(Origin.none)
+
+  /// The name of the event, reproducible when it is read or delivered again; nil: it has none, or nobody asks for names
+  /// (``Execution/namesEvents``).
+  public var id: String? {
+    origin._withUnsafeGuaranteedRef { origin in
+      switch origin.identity {
+      case nil: nil
+      case .event(let name): name
+      case .origin(let name): position >= 0 ? "\(name):\(position)" : nil
+      }
+    }
+  }
 
   /// The same event with another value.
   @inline(__always)

@@ -1,5 +1,5 @@
 /// `flattenMap`: a signal, or a list, for each event.
-struct FlattenMap: OperatorComponent {
+struct FlattenMap: OperatorComponent, NamingOperator {
   enum Policy: String, ChoiceParameter {
     case merge, concat, latest, exhaust
     var help: String {
@@ -126,9 +126,19 @@ struct FlattenMap: OperatorComponent {
           event, .unexpectedValue, "flattenMap needs a list, but the expression returns \(value.kindName)")
         return
       }
-      for element in value.elements {
+      guard let id = event.id else {
+        for element in value.elements {
+          if isClosed { return }
+          emit(event.with(element))
+        }
+        return
+      }
+      let step = execution.plan.steps[nodeContext.step.number].key
+      for (index, element) in value.elements.enumerated() {
         if isClosed { return }
-        emit(event.with(element))
+        let origin = event.origin.takeUnretainedValue().with(.event("\(id):\(step):\(index)"))
+        arena.keep(origin)
+        emit(Event(element, key: event.key, origin: origin, position: event.position))
       }
     }
   }

@@ -1,5 +1,5 @@
 /// `merge`: the events of several signals as they come.
-struct Merge: CombiningOperator {
+struct Merge: CombiningOperator, NamingOperator {
   static let relaysEvents = true
 
   static let spec = ComponentSpec<Merge>(

@@ -57,6 +57,8 @@ public protocol SourceComponent: Component {
   var readsStandardInput: Bool { get }
   /// How its events come again after the process was killed before they were delivered.
   var recovery: SourceRecovery { get }
+  /// Whether its events have names that come again with them (``Event/id``): their positions in it, in a file, in a request.
+  var namesEvents: Bool { get }
   /// Which threads read and decode, in words; nil: nothing to report. `limit`: the plan's ``Plan/threads``.
   func threads(_ limit: Int?) -> String?
   /// How far a saved state has read: reads what the `save` of its nodes wrote. Empty: the source has no position, or it cannot be told.
@@ -72,6 +74,7 @@ extension SourceComponent {
   public var readsFiles: [FilePathParameter] { [] }
   public var readsStandardInput: Bool { false }
   public var recovery: SourceRecovery { .never }
+  public var namesEvents: Bool { false }
   public func threads(_ limit: Int?) -> String? { nil }
   public static func savedPositions(_ state: inout StateReader) throws(StateFault) -> [SavedPosition] { [] }
   public var outputType: EventType { .dyn }
@@ -182,6 +185,8 @@ public protocol SinkComponent: Component {
   /// The encoding of a sink that writes a stream, so that a ``ParallelStage`` may encode for it; nil: it must receive
   /// each event.
   var streamEncoding: EncodeParameter? { get }
+  /// Whether it tells its receiver the names of what it sends (``RunningSink/deliveryID(of:)``).
+  var namesDeliveries: Bool { get }
   /// What is certain of an event that it has acknowledged.
   var confirmation: SinkConfirmation { get }
   func makeSink(_ nodeContext: NodeContext) -> RunningSink
@@ -192,6 +197,7 @@ extension SinkComponent {
   public var threads: String? { nil }
   public var writesFile: FilePathParameter? { nil }
   public var sendsRequests: Bool { false }
+  public var namesDeliveries: Bool { false }
   public var encoding: EncodeParameter? { nil }
   public var streamEncoding: EncodeParameter? { nil }
   public var confirmation: SinkConfirmation { .nothing }

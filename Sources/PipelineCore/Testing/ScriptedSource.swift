@@ -76,10 +76,24 @@ public struct ScriptedSource: SourceComponent {
       switch script[index].moment {
       case .next(let value):
         value.keep(in: arena)
-        if let clients { ask(clients, index, value.value) } else { produce(value.value) }
+        if let clients {
+          ask(clients, index, value.value)
+        } else if let identity = identity(of: index) {
+          let own = origin.with(identity)
+          arena.keep(own)
+          produce(value.value, origin: own)
+        } else {
+          produce(value.value)
+        }
       case .complete: finish()
       case .fail(let failure): finish(failing: failure)
       }
+    }
+
+    /// The event's name; nil: nobody asks for it. Its position is no name, because the source that it stands for may have none.
+    private func identity(of index: Int) -> EventIdentity? {
+      guard case .origin(let name)? = origin.identity else { return nil }
+      return .event("\(name):\(index)")
     }
 
     /// A request: if the server answers by itself, the pipeline does not receive it.
@@ -87,7 +101,8 @@ public struct ScriptedSource: SourceComponent {
       guard let client = clients.ask(index + 1, TestValue(value)) else { return }
       let answer = clients.rules.answer
       if answer == .written { executor.track(Ack { client.reply(.after($0)) }) }
-      let own = Origin(source: origin.source, receivedAt: executor.wallTime, reply: client)
+      let own = Origin(
+        source: origin.source, receivedAt: executor.wallTime, reply: client, identity: identity(of: index))
       arena.keep(own)
       produce(value, origin: own)
       if answer == .accepted { client.reply(.accepted) }

@@ -127,8 +127,12 @@ struct DescribedWord {
       example: "filter: event.status >= 500"),
     .init(
       name: "meta", kind: "variable of expressions",
-      summary: "Is the origin of the event: source, time, path, offset, key.",
-      example: "map: meta.path"),
+      summary: "Is the origin of the event: source, time, path, offset, key, id.",
+      details: """
+        'id' names the event, and is the same when the event is read again after a crash or delivered again. Events that are \
+        made by time or of several have none. A member that is not known is missing.
+        """,
+      example: "set: { id: meta.id }"),
     .init(
       name: "now", kind: "variable of expressions", summary: "Is the time of the event, a timestamp.",
       example: "set: { seen: now }"),

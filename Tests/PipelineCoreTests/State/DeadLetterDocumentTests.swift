@@ -53,7 +53,7 @@ import Testing
     let context = StateReader.Context(Executor(clock: time))
     var reader = StateReader(row.bytes, 0..<row.bytes.count, context)
     #expect(try reader.byte() == EventRowWriter.format)
-    try reader.readOrigins()
+    try reader.readOrigins(haveIdentities: false)
     let read = try reader.event()
     let output = OutputBuffer()
     #expect(JSONWriter.append(read.value, to: output) == nil)

@@ -196,7 +196,7 @@ import Testing
     }
   }
 
-  @Test(arguments: [(4, 3, "its format is 3"), (0, 0x58, "it is none"), (30, 0xFF, "it is damaged")])
+  @Test(arguments: [(4, 4, "its format is 4"), (0, 0x58, "it is none"), (30, 0xFF, "it is damaged")])
   func anUnknownFormIsRefused(_ at: Int, _ byte: UInt8, _ reason: String) throws {
     let run = try run(pipeline(sum), ["a": "1-2-3|"], cutAfter: 2) {
       $0.damage = { state in

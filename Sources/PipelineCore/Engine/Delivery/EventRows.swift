@@ -1,12 +1,13 @@
 /// Writes events as the bytes of an outbox row: values, keys, origins and positions, in the form of a saved state.
 ///
 /// ```
-/// format:1
+/// format:1 or 2, where origins have identities
 /// origins      those of the events
 /// events       value, key, index of the origin, position
 /// ```
 struct EventRowWriter {
   static let format: UInt8 = 1
+  static let formatWithIdentities: UInt8 = 2
   private let context: StateWriter.Context
   private var events: StateWriter
   private(set) var count = 0
@@ -36,7 +37,7 @@ struct EventRowWriter {
 
   func finish() -> [UInt8] {
     var row = StateWriter(context)
-    row.append(Self.format)
+    row.append(row.hasIdentities ? Self.formatWithIdentities : Self.format)
     row.writeOrigins()
     row.append(events)
     return row.bytes
@@ -55,10 +56,11 @@ struct EventRowReader {
     reader = StateReader(row.bytes, 0..<row.bytes.count, context)
     self.row = row
     let format = try reader.byte()
-    guard format == EventRowWriter.format else {
-      throw StateFault("its format is \(format), and this version of rxd reads \(EventRowWriter.format)")
+    let (plain, named) = (EventRowWriter.format, EventRowWriter.formatWithIdentities)
+    guard format == plain || format == named else {
+      throw StateFault("its format is \(format), and this version of rxd reads \(plain) and \(named)")
     }
-    try reader.readOrigins()
+    try reader.readOrigins(haveIdentities: format == named)
     for origin in context.origins { arena.keep(origin) }
   }
 

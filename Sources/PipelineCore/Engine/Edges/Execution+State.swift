@@ -139,7 +139,7 @@ extension Execution {
     }
     var state = StateWriter(context)
     for byte in StateTable.magic { state.append(byte) }
-    state.append(StateTable.format)
+    state.append(origins.hasIdentities ? StateTable.formatWithIdentities : StateTable.format)
     state.write(executor.wallTime)
     state.write(executor.lastTimer)
     state.write(lastSubscription)

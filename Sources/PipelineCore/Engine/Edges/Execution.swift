@@ -202,6 +202,15 @@ public final class Execution {
   /// Whether senders are answered when what their events have caused is on the disk.
   public var answersAfterCommits: Bool { committer?.isDurable == true }
 
+  /// Whether sources name their events: an expression reads the names, or a sink without an outbox may repeat what it has sent after a crash.
+  public private(set) lazy var namesEvents =
+    plan.readsNames
+    || committer?.isDurable == false
+      && plan.sinks.contains { $0.component.namesDeliveries && plan.tellsEventsApart(at: $0) }
+
+  /// A number that no other store has; nil: nothing is kept on disk.
+  var storeIdentity: UInt64? { committer?.identity }
+
   /// Calls `body` in this turn or, in durable delivery, in a later one, when what this turn does is on the disk.
   public func whenCommitted(_ body: @escaping () -> Void) {
     if let committer, committer.isDurable { committer.whenCommitted(body) } else { body() }

@@ -1,10 +1,10 @@
-/// Which event of an outbox it is. No two events of any outbox have the same.
+/// Which event of an outbox it is, or what an event without an outbox is called. No two events of any sink with a store have the same.
 public struct DeliveryID: Sendable, Hashable {
   /// A number that no other store has.
   public var store: UInt64
   /// The number of its row, ascending in the order of delivery.
   public var row: Int64
-  /// Its index in the row, from 0.
+  /// Its index in the row, from 0; -1: there is no row, and `row` is a hash of the sink and the event's name and contents.
   public var index: Int
 }
 
@@ -142,7 +142,25 @@ open class RunningSink: Downstream {
   public final var isRepeatedLater: Bool { outbox != nil }
 
   /// What the event that is being received is called whenever it is delivered again; nil: it has no such name.
-  public final var deliveryID: DeliveryID? { outbox == nil ? nil : execution.deliveredEvent }
+  ///
+  /// - Parameter body: The encoded event. It is a part of the name where the event comes from no outbox, so that only equal deliveries have one name.
+  public final func deliveryID(of event: Event, _ body: some Sequence<UInt8>) -> DeliveryID? {
+    if outbox != nil { return execution.deliveredEvent }
+    guard tellsEventsApart, let store = execution.storeIdentity, let id = event.id else { return nil }
+    var print = Fingerprint()
+    print.add(execution.plan.steps[nodeContext.step.number].owner.utf8)
+    print.add(UInt64(id.utf8.count))
+    print.add(id.utf8)
+    print.add(body)
+    return DeliveryID(store: store, row: Int64(bitPattern: print.value), index: -1)
+  }
+
+  private lazy var tellsEventsApart: Bool = {
+    guard execution.namesEvents, let sink = execution.plan.sinks.first(where: { $0.step == nodeContext.step }) else {
+      return false
+    }
+    return execution.plan.tellsEventsApart(at: sink)
+  }()
 
   // MARK: Pauses
 

@@ -18,10 +18,35 @@ open class RunningSource: OperatorNode {
 
   public override init(_ nodeContext: NodeContext, downstream: Downstream) {
     let step = nodeContext.execution.plan.steps[nodeContext.step.number]
-    origin = Origin(source: step.owner, receivedAt: 0, reply: nodeContext.scope.origin.reply)
+    origin = Origin(
+      source: step.owner, receivedAt: 0, reply: nodeContext.scope.origin.reply, identity: Self.identity(nodeContext))
     own = .passUnretained(origin)
     unmanagedExecutor = .passUnretained(nodeContext.execution.executor)
     super.init(nodeContext, downstream: downstream)
+  }
+
+  /// Names the source, after the event for which its inner signal was made. Nil: nobody asks for names, or its events have none.
+  private static func identity(_ nodeContext: NodeContext) -> EventIdentity? {
+    guard nodeContext.execution.namesEvents, case .source(let component, _)? = nodeContext.plan?.kind else {
+      return nil
+    }
+    let name = nodeContext.execution.plan.steps[nodeContext.step.number].key
+    if nodeContext.scope.isForSomething {
+      guard case .event(let outer)? = nodeContext.scope.origin.identity else { return nil }
+      return .origin("\(outer):\(name)")
+    }
+    return component.namesEvents ? .origin(name) : nil
+  }
+
+  /// The identity of one of several inputs of this source: a file, a request.
+  public final func identity(_ input: @autoclosure () -> String) -> EventIdentity? {
+    guard case .origin(let name)? = origin.identity else { return nil }
+    return .origin("\(name):\(input())")
+  }
+
+  /// A number that comes with nothing else, for inputs that cannot be read again.
+  public final func freshIdentity() -> EventIdentity? {
+    identity(String(execution.services.random(), radix: 16) + String(execution.services.random(), radix: 16))
   }
 
   /// Starts. Called once; may emit before it returns.

@@ -147,7 +147,7 @@ public final class EventFrame {
 
   /// What expressions see as `meta`: of its members those that are read.
   private struct Meta {
-    let source, time, path, offset, key: Bool
+    let source, time, path, offset, key, id: Bool
     /// How many are read.
     let count: Int
 
@@ -158,6 +158,7 @@ public final class EventFrame {
       path = isRead("path")
       offset = isRead("offset")
       key = isRead("key")
+      id = isRead("id")
       count = members?.count ?? .max
     }
   }
@@ -167,7 +168,7 @@ public final class EventFrame {
     return event.origin._withUnsafeGuaranteedRef { origin in
       let arena = execution.executor.arena
       let fields = origin.fields.value
-      let members = arena.entries(5 + (fields.is(.map) ? Int(fields.length) : 0))
+      let members = arena.entries(6 + (fields.is(.map) ? Int(fields.length) : 0))
       var count = 0
       func add(_ key: StaticString, _ value: Value) {
         members[count] = Entry(key: .literal(key), value: value)
@@ -180,6 +181,7 @@ public final class EventFrame {
       if read.path, let path = origin.path { add("path", arena.string(path)) }
       if read.offset, event.position >= 0 { add("offset", .int(event.position)) }
       if read.key, !event.key.isAbsent { add("key", event.key) }
+      if read.id, let id = event.id { add("id", arena.string(id)) }
       // What the source knows is few, so all of it comes where the rest does not hold all that is read.
       if count < read.count, fields.is(.map) {
         for entry in fields.entries {

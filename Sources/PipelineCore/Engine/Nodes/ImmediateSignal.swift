@@ -48,7 +48,11 @@ final class ImmediateSignal {
     let last = run == nil ? edge.counters : node.execution.meters.edge(signal.edge)
     if run != nil { last.began() }
     // `send` may be entered again for another event.
-    let origin = origin
+    var origin = origin
+    if let id = event.id {
+      origin = origin.with(.origin("\(id):\(node.execution.plan.steps[source.step.number].key)"))
+      node.arena.keep(origin)
+    }
     let list = values.value
     let count = list.is(.list) ? list.elements.count : 1
     for index in 0..<count where goesOn() {

@@ -374,8 +374,11 @@ public final class Scope {
   var isForSomething: Bool { outer != nil || error != nil }
 
   public func with(outer event: Event) -> Scope {
-    Scope(
-      outer: OwnedValue(event.value), error: error, origin: event.origin.takeUnretainedValue(),
+    var origin = event.origin.takeUnretainedValue()
+    // The sources of the inner signal name their events after it.
+    if case .origin? = origin.identity, let id = event.id { origin = origin.with(.event(id)) }
+    return Scope(
+      outer: OwnedValue(event.value), error: error, origin: origin,
       key: event.key.isAbsent ? key : OwnedValue(event.key), subject: subject, work: work)
   }
 

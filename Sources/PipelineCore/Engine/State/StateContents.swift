@@ -17,8 +17,10 @@ struct StateContents {
       throw StateFault("it is none")
     }
     let format = bytes[StateTable.magic.count]
-    guard format == StateTable.format else {
-      throw StateFault("its format is \(format), and this version of rxd reads \(StateTable.format)")
+    guard format == StateTable.format || format == StateTable.formatWithIdentities else {
+      throw StateFault(
+        "its format is \(format), and this version of rxd reads \(StateTable.format) and \(StateTable.formatWithIdentities)"
+      )
     }
     var end = StateReader(bytes, bytes.count - 8..<bytes.count, context)
     guard try end.fixed64() == Fingerprint.of(bytes.dropLast(8)) else { throw StateFault("it is damaged") }
@@ -38,7 +40,7 @@ struct StateContents {
     var definitions: [String: UInt64] = [:]
     for _ in 0..<(try reader.count()) { definitions[try reader.read()] = try reader.fixed64() }
     self.definitions = definitions
-    try reader.readOrigins()
+    try reader.readOrigins(haveIdentities: format == StateTable.formatWithIdentities)
     let rootStart = reader.offset
     root = try Restoration.Section(try reader.part())
     rootSection = rootStart..<reader.offset

@@ -165,10 +165,20 @@ public struct StateReader {
   }
 
   /// Reads the origins that ``StateWriter/writeOrigins()`` wrote.
-  mutating func readOrigins() throws(StateFault) {
+  mutating func readOrigins(haveIdentities: Bool) throws(StateFault) {
     for _ in 0..<(try count()) {
-      let origin = Origin(source: try read(), path: try read(), receivedAt: try read(), fields: try read())
+      var origin = Origin(source: try read(), path: try read(), receivedAt: try read(), fields: try read())
+      if haveIdentities, let identity = try identity() { origin = origin.with(identity) }
       context.origins.append(origin)
+    }
+  }
+
+  private mutating func identity() throws(StateFault) -> EventIdentity? {
+    switch try byte() {
+    case 0: nil
+    case 1: .origin(try read())
+    case 2: .event(try read())
+    default: throw StateFault("an identity is of no known kind")
     }
   }
 

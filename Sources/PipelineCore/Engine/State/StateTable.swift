@@ -1,7 +1,7 @@
 /// The format of a saved state.
 ///
 /// ```
-/// "rxds" format:2            magic and format
+/// "rxds" format:2 or 3       magic and format; 3: origins have identities
 /// wall time, last timer, last subscription
 /// table                      the steps of the records: name, state version, fingerprint, fits other parameters
 /// definitions                a hash for each named signal
@@ -15,6 +15,7 @@
 enum StateTable {
   static let magic = Array("rxds".utf8)
   static let format: UInt8 = 2
+  static let formatWithIdentities: UInt8 = 3
 
   /// The owner of a record.
   enum Key: Hashable {

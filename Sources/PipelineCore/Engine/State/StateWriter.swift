@@ -21,6 +21,7 @@ public struct StateWriter {
     let steps: StateTable.Builder
     let positions: SavedPositions
     private(set) var origins: [Origin] = []
+    private(set) var hasIdentities = false
     private var originIndex: [ObjectIdentifier: Int] = [:]
     /// Why the record that is being written cannot be used.
     var fault: StateFault?
@@ -36,6 +37,7 @@ public struct StateWriter {
       if origin === Origin.none { return 0 }
       if let known = originIndex[ObjectIdentifier(origin)] { return known }
       origins.append(origin)
+      if origin.identity != nil { hasIdentities = true }
       originIndex[ObjectIdentifier(origin)] = origins.count
       return origins.count
     }
@@ -82,13 +84,27 @@ public struct StateWriter {
 
   /// Writes the origins that have been numbered, which ``StateReader/readOrigins()`` reads.
   mutating func writeOrigins() {
+    let hasIdentities = hasIdentities
     write(each: context.origins) { state, origin in
       state.write(origin.source)
       state.write(origin.path)
       state.write(origin.receivedAt)
       state.write(origin.fields)
+      guard hasIdentities else { return }
+      switch origin.identity {
+      case nil: state.write(UInt8(0))
+      case .origin(let name):
+        state.write(UInt8(1))
+        state.write(name)
+      case .event(let name):
+        state.write(UInt8(2))
+        state.write(name)
+      }
     }
   }
+
+  /// Whether an origin has an identity, which another format has.
+  var hasIdentities: Bool { context.hasIdentities }
 
   mutating func append(_ other: StateWriter) { bytes.append(contentsOf: other.bytes) }
 

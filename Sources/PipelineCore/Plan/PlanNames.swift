@@ -1,0 +1,46 @@
+/// Names of events: who asks for them, and where they tell events apart.
+extension Plan {
+  /// Whether an expression reads `meta.id`, or the whole of `meta`.
+  var readsNames: Bool {
+    expressions.contains { report in
+      report.checked.reads.contains { $0.variable == "meta" && ($0.fields.first ?? "id") == "id" }
+    }
+  }
+
+  /// Whether each event that a sink takes has a name that no other event of the sink has, however often the pipeline starts: every source
+  /// names its events and reaches the sink in one way, and every step between sends each event at most once, or a list of its own for it.
+  /// Events without a name, such as lists of several, may be among them.
+  func tellsEventsApart(at sink: SinkPlan) -> Bool {
+    var seen: Set<Int> = []
+    return tellsApart(sink.input, &seen)
+  }
+
+  private func tellsApart(_ signal: SignalPlan, _ seen: inout Set<Int>) -> Bool {
+    switch signal.kind {
+    case .named(let index):
+      return !plan(index).isCold && plan(index).sharing.replay == 0 && tellsApart(plan(index).body, &seen)
+    case .source(let component, _): return component.namesEvents && seen.insert(signal.step.number).inserted
+    case .run(_, let input): return tellsApart(input, &seen)
+    case .node(let component, _, let inputs):
+      guard component.keepsNames else { return false }
+      return inputs.allSatisfy { tellsApart($0, &seen) }
+    case .errors, .input: return false
+    }
+  }
+
+  private func plan(_ index: Int) -> NamedPlan { named[index] }
+}
+
+extension OperatorComponent {
+  /// Whether it sends each event of its inputs at most once, under its name, or events that it names after it.
+  fileprivate var keepsNames: Bool {
+    switch self {
+    case is any FusableOperator: true
+    case is any NamingOperator: innerPlans.isEmpty
+    default: Self.relaysEvents && !Self.subscribesAgain && innerPlans.isEmpty
+    }
+  }
+}
+
+/// A combination that relays the events of its inputs, or a step that names the events it makes of one.
+protocol NamingOperator: OperatorComponent {}
