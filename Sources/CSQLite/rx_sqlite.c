@@ -82,9 +82,6 @@ int rx_sqlite_errno(sqlite3 *db) { return lib.system_errno(db); }
 int rx_sqlite_truncate_log(sqlite3 *db) {
   return lib.wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
 }
-int rx_sqlite_checkpoint(sqlite3 *db) {
-  return lib.wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
-}
 
 int rx_sqlite_prepare(sqlite3 *db, const char *sql, sqlite3_stmt **statement) {
   return lib.prepare_v2(db, sql, -1, statement, NULL);

@@ -11,11 +11,6 @@ struct DatabaseError: Error {
 
   /// The file is no database, or damaged.
   var isDamage: Bool { [SQLITE_CORRUPT, SQLITE_NOTADB, SQLITE_FORMAT].contains(code & 0xFF) }
-  /// Opening it or writing to it may succeed when somebody has made room, or has given permission.
-  var isForeign: Bool {
-    [SQLITE_FULL, SQLITE_IOERR, SQLITE_CANTOPEN, SQLITE_READONLY, SQLITE_PERM, SQLITE_BUSY, SQLITE_LOCKED].contains(
-      code & 0xFF)
-  }
 }
 
 /// One connection to a SQLite file. Used by one thread at a time.

@@ -36,7 +36,7 @@ public final class DiskStore: PipelineStore {
   /// The pauses between attempts to write.
   private static let firstPause: Int64 = 100_000_000
   private static let longestPause: Int64 = 5_000_000_000
-  /// What dead letters may take.
+  /// The most that the dead letters of a store may have, in bytes; then the oldest are dropped.
   private static let deadLetterBytes: Int64 = 256 << 20
 
   /// Opens the store at `path`, creates it if there is none, and starts its thread.
@@ -137,9 +137,11 @@ public final class DiskStore: PipelineStore {
     private let log: Log
     private var pause = DiskStore.firstPause
     private var isFailing = false
-    /// Since dead letters were bounded, and since they were reported.
-    private var letters = 0
+    /// How many dead letters have come since ``DiskStore/reportDeadLetters`` was last called.
     private var unreported = 0
+    /// How many commits have been made since the file was last tidied up, and whether they had dead letters.
+    private var untidied = 0
+    private var hasNewLetters = false
     private var nextReport: Int64 = 0
 
     init(_ path: String, _ file: StoreFile, _ state: Guarded<State>, _ log: @escaping Log) {
@@ -163,7 +165,7 @@ public final class DiskStore: PipelineStore {
         if !work.requests.isEmpty, !write(work.requests) { break }
         for job in work.jobs { run(job) }
         if work.requests.isEmpty, work.jobs.isEmpty, work.isClosing { break }
-        if !work.requests.isEmpty, state.withLock({ $0.requests.isEmpty }) { tidy() }
+        if untidied >= 256, state.withLock({ $0.requests.isEmpty }) { tidy() }
       }
       reportLetters()
       do { try file?.end() } catch { log(.warning, "the store \(path) cannot be closed in order: \(error)") }
@@ -187,9 +189,10 @@ public final class DiskStore: PipelineStore {
           }
           state.withLock { state in
             for request in requests { state.count(request.transaction) }
-            state.statistics.count(requests.map(\.transaction), took)
+            state.statistics.count(took)
           }
-          count(requests.reduce(0) { $0 + $1.transaction.deadLetters.count })
+          untidied += 1
+          count(deadLetters: requests.reduce(0) { $0 + $1.transaction.deadLetters.count })
           for request in requests { request.done() }
           return true
         } catch {
@@ -209,8 +212,8 @@ public final class DiskStore: PipelineStore {
       }
     }
 
-    private func count(_ new: Int) {
-      letters += new
+    private func count(deadLetters new: Int) {
+      hasNewLetters = hasNewLetters || new > 0
       unreported += new
       if monotonicNow() >= nextReport { reportLetters() }
     }
@@ -283,8 +286,9 @@ public final class DiskStore: PipelineStore {
     /// What need not be done at once, while nothing else waits.
     private func tidy() {
       do throws(DatabaseError) {
-        if letters >= 1000 {
-          letters = 0
+        untidied = 0
+        if hasNewLetters {
+          hasNewLetters = false
           let dropped = try file?.boundDeadLetters(to: DiskStore.deadLetterBytes) ?? 0
           if dropped > 0 {
             log(
@@ -302,20 +306,26 @@ public final class DiskStore: PipelineStore {
 
 /// What a store has done since it was opened.
 public struct StoreStatistics: Sendable {
-  public var commits: UInt64 = 0
-  public var rows: UInt64 = 0
-  public var bytes: UInt64 = 0
-  /// How long commits took, in nanoseconds: a count for each power of two.
-  public var durations = [UInt64](repeating: 0, count: 64)
+  public private(set) var commits: UInt64 = 0
+  /// How many commits took less than twice as many nanoseconds as the power of two of the index, and not less than that.
+  private var durations = [UInt64](repeating: 0, count: 63)
 
-  mutating func count(_ transactions: [StoreTransaction], _ nanoseconds: Int64) {
+  public init() {}
+
+  public mutating func count(_ nanoseconds: Int64) {
     commits += 1
-    for transaction in transactions {
-      rows += UInt64(transaction.rows.count)
-      bytes += UInt64(transaction.rows.reduce(0) { $0 + $1.bytes.count })
-      if case .replace(let state) = transaction.state { bytes += UInt64(state.bytes.count) }
+    durations[63 - max(1, nanoseconds).leadingZeroBitCount] += 1
+  }
+
+  /// A time within which 99 % of the commits were on the disk: at most twice the exact one. Nil: there was none.
+  public var percentile99: TimeSpan? {
+    guard commits > 0 else { return nil }
+    var left = commits - commits / 100
+    for (power, count) in durations.enumerated() {
+      if count >= left { return TimeSpan(nanoseconds: power < 62 ? 1 << Int64(power + 1) : .max) }
+      left -= count
     }
-    durations[max(0, 63 - max(1, nanoseconds).leadingZeroBitCount)] += 1
+    return nil
   }
 }
 

@@ -15,7 +15,8 @@ final class StoreFile {
   var lastRow: Int64
   /// The checksums of the parts of the state that are on the disk.
   private var sums: [Int64] = []
-  private var commits = 0
+  /// What dead letters have; nil: it has not been counted yet.
+  private var deadLetterBytes: Int64?
 
   /// Opens a store, or creates it.
   /// - Throws: ``DatabaseError``, ``StoreDamage``, ``StoreRefusal``.
@@ -112,13 +113,13 @@ final class StoreFile {
         try database.execute("COMMIT")
       } catch {
         (lastRow, sums) = before
+        deadLetterBytes = nil
         throw error
       }
     } catch {
       if database.isInTransaction { try? database.execute("ROLLBACK") }
       throw error
     }
-    commits += 1
   }
 
   /// Writes a part of a transaction.
@@ -151,6 +152,7 @@ final class StoreFile {
     insertLetter.bind(4, Int64(letter.document.count))
     insertLetter.bind(5, StoreSchema.sum(letter.document, letter.time))
     try Self.run(insertLetter, 6, letter.document[...])
+    if let bytes = deadLetterBytes { deadLetterBytes = bytes + Int64(letter.document.count) }
   }
 
   /// Writes the parts that have changed.
@@ -189,15 +191,25 @@ final class StoreFile {
     if let failure { throw failure }
   }
 
-  /// Drops the oldest dead letters until the others have at most `bytes`; returns how many.
+  /// Once dead letters have more than `bytes`, drops the oldest until the others have at most nine tenths of that; returns how many.
   func boundDeadLetters(to bytes: Int64) throws(DatabaseError) -> Int {
-    let total = try database.number("SELECT total(size) FROM deadletter") ?? 0
+    var total: Int64
+    if let known = deadLetterBytes {
+      total = known
+    } else {
+      total = try database.number("SELECT total(size) FROM deadletter") ?? 0
+    }
+    deadLetterBytes = total
     guard total > bytes else { return 0 }
-    try database.execute(
-      """
-      DELETE FROM deadletter WHERE number <= (SELECT max(number) FROM
-        (SELECT number, sum(size) OVER (ORDER BY number DESC) AS behind FROM deadletter) WHERE behind > \(bytes / 10 * 9))
-      """)
+    var last: Int64 = 0
+    let oldest = try database.prepare("SELECT number, size FROM deadletter ORDER BY number")
+    while total > bytes / 10 * 9, try oldest.step() {
+      last = oldest.number(0)
+      total -= oldest.number(1)
+    }
+    oldest.reset()
+    try database.execute("DELETE FROM deadletter WHERE number <= \(last)")
+    deadLetterBytes = total
     return database.changes
   }
 

@@ -114,6 +114,48 @@ import Testing
     #expect(what == "whole" ? rows == 20 : rows < 20)
   }
 
+  /// The oldest dead letters go, and the sum is right after a restart, too.
+  @Test func deadLettersAreBounded() throws {
+    func letters(_ range: Range<Int64>) -> StoreTransaction {
+      var transaction = StoreTransaction()
+      transaction.deadLetters = range.map {
+        StoredDeadLetter(time: $0, code: "RX501", step: "in file", document: [UInt8](repeating: 0x20, count: 1000))
+      }
+      return transaction
+    }
+    func times(_ file: StoreFile) throws -> ClosedRange<Int64>? {
+      guard let first = try file.database.number("SELECT min(time) FROM deadletter"),
+        let last = try file.database.number("SELECT max(time) FROM deadletter")
+      else { return nil }
+      return first...last
+    }
+    do {
+      let file = try StoreFile(path)
+      try file.write([letters(0..<40)])
+      #expect(try file.boundDeadLetters(to: 50_000) == 0)
+      try file.write([letters(40..<60)])
+      #expect(try file.boundDeadLetters(to: 50_000) == 15)
+      #expect(try times(file) == 15...59)
+    }
+    let file = try StoreFile(path)
+    try file.write([letters(60..<70)])
+    #expect(try file.boundDeadLetters(to: 50_000) == 10)
+    #expect(try times(file) == 25...69)
+    #expect(try file.boundDeadLetters(to: 50_000) == 0)
+  }
+
+  @Test func percentilesAreUpperBounds() {
+    var statistics = StoreStatistics()
+    #expect(statistics.percentile99 == nil)
+    for _ in 0..<99 { statistics.count(1_000_000) }
+    statistics.count(40_000_000)
+    #expect(statistics.percentile99 == TimeSpan(nanoseconds: 1 << 20))
+    for _ in 0..<9 { statistics.count(40_000_000) }
+    #expect(statistics.percentile99 == TimeSpan(nanoseconds: 1 << 26))
+    statistics.count(.max)
+    #expect(statistics.commits == 110)
+  }
+
   @Test func othersCannotReadIt() throws {
     let store = try open()
     commit(store) { $0.rows = [row(1)] }

@@ -26,8 +26,6 @@ bool rx_sqlite_in_transaction(sqlite3 *db);
 int rx_sqlite_errno(sqlite3 *db);
 /// Writes what the log has to the database and empties the log.
 int rx_sqlite_truncate_log(sqlite3 *db);
-/// As much of the log as can be written without waiting.
-int rx_sqlite_checkpoint(sqlite3 *db);
 
 int rx_sqlite_prepare(sqlite3 *db, const char *sql, sqlite3_stmt **statement);
 void rx_sqlite_finalize(sqlite3_stmt *statement);

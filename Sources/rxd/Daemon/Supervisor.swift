@@ -413,6 +413,12 @@ final class Supervisor {
   private func closeStore(_ slot: PipelineSlot) {
     guard let store = slot.store else { return }
     slot.store = nil
+    let statistics = store.statistics
+    if let time = statistics.percentile99 {
+      logger.debug(
+        "\(Printable.count(Int(statistics.commits), "commit")), 99 % of them within \(Self.shown(time))",
+        metadata: ["component_id": "\(slot.name)"])
+    }
     if !store.close(within: Self.closingLimit) {
       logger.error("the state could not be written", metadata: ["component_id": "\(slot.name)"])
     }

@@ -27,6 +27,8 @@ final class Committer: TimerTarget {
   /// The turn that does nothing but what committing needs.
   private var ownTurn: UInt64 = 0
   private var wake = Wake.none
+  /// When `wake` is due.
+  private var wakeTime: Instant?
   /// When the next commit may be taken if nobody waits for it, and if somebody does.
   private var nextRegular: Instant
   private var nextUrgent: Instant
@@ -76,7 +78,7 @@ final class Committer: TimerTarget {
   }
   let removed = RemovedRows()
 
-  /// A checkpoint that waits for what came before it. Whoever takes it out commits it.
+  /// The transaction of a checkpoint that waits for acknowledgements: either the last of them commits it or `finish` takes it back.
   private final class Checkpoint: Sendable {
     private let waiting = Mutex<StoreTransaction?>(nil)
     func put(_ transaction: StoreTransaction) { waiting.withLock { $0 = transaction } }
@@ -126,18 +128,22 @@ final class Committer: TimerTarget {
     guard hasChanged, !isUnderWay, !hasFailed else { return }
     let due = isUrgent && isDurable ? nextUrgent : nextRegular
     if due <= executor.now { return commit() }
+    guard wakeTime != due else { return }
     unset()
+    wakeTime = due
     wake = executor.wake(at: due, self)
   }
 
   func woke(_ token: Int) {
     wake = .none
+    wakeTime = nil
     turnIsOwn()
   }
 
   private func unset() {
     if wake.isSet { executor.cancel(wake) }
     wake = .none
+    wakeTime = nil
   }
 
   // MARK: Committing
@@ -171,13 +177,12 @@ final class Committer: TimerTarget {
       store.commit(taken, isOnDisk)
     } else {
       checkpoint.put(taken)
-      executor.setCheckpoint { [checkpoint] outcome in
+      execution.whenAcknowledged { [checkpoint] outcome in
         switch outcome {
         case .acknowledged: if let taken = checkpoint.take() { store.commit(taken, isOnDisk) }
-        case .failed: executor.post { box.failed() }
+        case .failed(let reason): executor.post { box.failed(reason) }
         }
       }
-      execution.acknowledgeSoon()
     }
   }
 
@@ -194,7 +199,7 @@ final class Committer: TimerTarget {
     }
 
     func isOnDisk() { committer?.isOnDisk(released, bytes) }
-    func failed() { committer?.failed() }
+    func failed(_ reason: String) { committer?.failed(reason) }
   }
 
   private func isOnDisk(_ released: [() -> Void], _ bytes: Int) {
@@ -209,10 +214,16 @@ final class Committer: TimerTarget {
   }
 
   /// Something before the checkpoint was not delivered: the last commit holds.
-  private func failed() {
+  private func failed(_ reason: String) {
     turnIsOwn()
     isUnderWay = false
     hasFailed = true
+    // A pipeline that ends because of it says so itself.
+    guard execution.hasState else { return }
+    execution.services.log(
+      .error, execution.plan.name,
+      "an event was not delivered (\(reason)), so nothing is committed any more: the next start repeats what came after the last commit"
+    )
   }
 
   // MARK: The end

@@ -55,18 +55,21 @@ extension Execution {
   /// - Returns: False if the pipeline has ended or is about to; `done` is not called.
   public func checkpoint(_ done: @escaping @Sendable (Checkpoint) -> Void) -> Bool {
     guard let state = saveState(keeping: { _ in false }) else { return false }
-    executor.setCheckpoint { outcome in
+    whenAcknowledged { outcome in
       switch outcome {
       case .acknowledged: done(.acknowledged(state))
       case .failed(let reason): done(.failed(reason))
       }
     }
-    acknowledgeSoon()
     return true
   }
 
-  /// Has sinks write and acknowledge what they have taken.
-  func acknowledgeSoon() { for sink in sinks where sink.isOpen { sink.node.acknowledgeSoon() } }
+  /// Calls `done` once, on any thread, when every effect of the turns up to now is acknowledged, or cannot be any more. Sinks write
+  /// and acknowledge what they have taken without waiting for more.
+  func whenAcknowledged(_ done: @escaping @Sendable (Ack.Outcome) -> Void) {
+    executor.setCheckpoint(done)
+    for sink in sinks where sink.isOpen { sink.node.acknowledgeSoon() }
+  }
 
   /// Whether there is a state to save: the pipeline goes on.
   var hasState: Bool { outcome == nil && !isStopping && (!sinks.isEmpty || !rootSubscribers.isEmpty) }

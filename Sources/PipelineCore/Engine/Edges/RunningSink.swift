@@ -23,8 +23,8 @@ open class RunningSink: Downstream {
   /// Events that an earlier execution had taken.
   private var restored = 0
   private let book = ReceiptBook()
-  /// Whether somebody waits for what it takes; false: the file says `delivery: bestEffort`.
-  private let isFollowed: Bool
+  /// What its receipts hold in place of the turn's acknowledgement where the file says `delivery: bestEffort`: nobody waits for it.
+  private let unfollowed: Ack?
   /// What gives it rows of the outbox, in durable delivery.
   weak final var outbox: OutboxSink?
   private var isUnread = false
@@ -35,7 +35,7 @@ open class RunningSink: Downstream {
   public init(_ nodeContext: NodeContext) {
     self.nodeContext = nodeContext
     counters = nodeContext.execution.meters.step(nodeContext.step)
-    isFollowed = !nodeContext.execution.plan.isBestEffort(nodeContext.step)
+    unfollowed = nodeContext.execution.plan.isBestEffort(nodeContext.step) ? Ack(.row) { _ in } : nil
     super.init()
   }
 
@@ -180,7 +180,7 @@ open class RunningSink: Downstream {
   ///
   /// - Parameter open: A receipt of the sink that may take them in, too; it does if nothing tells the events apart.
   public final func take(_ events: Int, joining open: Receipt? = nil) -> Receipt {
-    book.take(events, isFollowed ? executor.turnAck : Ack(.row) { _ in }, joining: open)
+    book.take(events, unfollowed ?? executor.turnAck, joining: open)
   }
 
   /// A receipt for events of a saved state, which an earlier execution had taken. In turns, by `restore`.
