@@ -21,6 +21,9 @@ public protocol EventEncoder: AnyObject {
   /// Whether lines of this kind are encoded unchanged.
   func passes(_ kind: PassThroughLines.Kind) -> Bool
 
+  /// What each line of its output is, if every event is exactly one line from which it can be read again; nil: it is not so.
+  var lines: PassThroughLines.Kind? { get }
+
   /// Appends what an output of already encoded events must start with: the header of CSV.
   func appendHeader(to output: OutputBuffer)
 }
@@ -31,6 +34,7 @@ extension EventEncoder {
   public var memory: [String] { [] }
   public func goOn(after memory: [String]) -> Bool { memory.isEmpty }
   public func passes(_ kind: PassThroughLines.Kind) -> Bool { false }
+  public var lines: PassThroughLines.Kind? { nil }
   public func appendHeader(to output: OutputBuffer) {}
 }
 
@@ -98,6 +102,7 @@ final class JSONEventEncoder: EventEncoder {
   var mediaType: StaticString { terminated && layout == .compact ? "application/x-ndjson" : "application/json" }
 
   func passes(_ kind: PassThroughLines.Kind) -> Bool { kind == .documents && terminated && layout == .compact }
+  var lines: PassThroughLines.Kind? { terminated && layout == .compact ? .documents : nil }
 
   func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
     if let failure = JSONWriter.append(value, to: output, layout: layout) { return failure }
@@ -128,6 +133,7 @@ final class LinesEncoder: EventEncoder {
   var mediaType: StaticString { "text/plain; charset=utf-8" }
 
   func passes(_ kind: PassThroughLines.Kind) -> Bool { true }
+  var lines: PassThroughLines.Kind? { .strings }
 
   func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
     let start = output.count

@@ -60,14 +60,14 @@ public final class RowBatch {
   ) {
     form = .documents(lines, text: text, offset: offset)
     if rx_lines_pass_through(self.lines) {
-      passThrough = PassThroughLines(slab: slab, bytes: text, count: lines.count, kind: .documents)
+      passThrough = PassThroughLines(memory: slab, bytes: text, count: lines.count, kind: .documents)
     }
   }
 
   /// Sets the form to `count` documents that pass through, without an index.
   func holdDocuments(_ count: Int, _ text: UnsafeRawBufferPointer, offset: Int64, in slab: Slab) {
     form = .lazy(text, offset: offset)
-    passThrough = PassThroughLines(slab: slab, bytes: text, count: count, kind: .documents)
+    passThrough = PassThroughLines(memory: slab, bytes: text, count: count, kind: .documents)
   }
 
   /// Indexes the documents of a block that was only counted, because a step reads them.
@@ -81,7 +81,7 @@ public final class RowBatch {
     form = .lines(text, offset: offset)
     guard text.last == 0x0A, text.offset(of: 0x0D) == nil else { return }
     let count = rx_count_feeds(text.baseAddress?.assumingMemoryBound(to: CChar.self), text.count)
-    passThrough = PassThroughLines(slab: slab, bytes: text, count: count, kind: .strings)
+    passThrough = PassThroughLines(memory: slab, bytes: text, count: count, kind: .strings)
   }
 
   /// The number of documents, if they pass through and counting them is fast; nothing else is found.
@@ -177,16 +177,16 @@ public final class RowBatch {
   }
 }
 
-/// Events that are the unchanged lines of a piece of memory.
+/// Events that are the lines of a piece of memory.
 public struct PassThroughLines {
   public enum Kind: Sendable {
-    /// Each line is a JSON object or array.
+    /// Each line is a JSON document.
     case documents
     /// Each line is text without line breaks.
     case strings
   }
   /// Owns the memory of `bytes`.
-  public let slab: Slab
+  public let memory: AnyObject
   /// Every line with its line feed.
   public let bytes: UnsafeRawBufferPointer
   public let count: Int

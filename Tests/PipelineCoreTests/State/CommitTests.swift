@@ -170,6 +170,30 @@ import Testing
     #expect(run.execution.outcome == .completed && run.store.disk.rows.isEmpty)
   }
 
+  /// A file was changed while its sink had lines to deliver: the sink of that name gets the events that the lines say.
+  @Test func linesForAnotherSink() throws {
+    let script = SignalHistory([.init(at: .seconds(1), .complete)])
+    func written(_ rows: [(kind: UInt8, events: Int, lines: String)]) throws -> (events: [String], lost: UInt64) {
+      var disk = MemoryStore.Disk()
+      for (index, row) in rows.enumerated() {
+        let number = Int64(index + 1)
+        disk.rows[number] = OutboxRow(
+          number: number, sink: "out", events: row.events, bytes: [row.kind] + Array(row.lines.utf8))
+        disk.lastRow = number
+      }
+      let run = Run(try PipelineRun.compile(Self.plain), ["a": script], isDurable: true, on: disk)
+      run.advance(turns: 500)
+      #expect(run.execution.outcome == .completed && run.store.disk.rows.isEmpty)
+      return (run.written["out"] ?? [], run.execution.counters.undelivered)
+    }
+    let both = try written([(2, 3, "{\"a\":1}\n[2,3]\n4.5\n"), (3, 2, "x y\n\"\n")])
+    #expect(both.events == [#"{"a":1}"#, "[2,3]", "4.5", #""x y""#, #""\"""#])
+    #expect(both.lost == 0)
+    // A row of an unknown kind is reported, and what comes behind it is delivered.
+    let rest = try written([(9, 2, "1\n2\n"), (2, 1, "3\n")])
+    #expect(rest.events == ["3"])
+  }
+
   /// A pipeline that does nothing commits nothing.
   @Test func silenceIsNotCommitted() throws {
     let script = SignalHistory([.init(at: .milliseconds(1), .next(.int(1))), .init(at: .seconds(60), .complete)])

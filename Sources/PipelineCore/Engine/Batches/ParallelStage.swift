@@ -161,8 +161,20 @@ public struct Batch {
   public func portion(of sink: StepID, encodedBy encoder: any EventEncoder) -> Portion? {
     switch content {
     case .lines(let lines):
-      return encoder.passes(lines.kind) ? Portion(bytes: lines.bytes, events: lines.count, memory: lines.slab) : nil
+      return encoder.passes(lines.kind) ? Portion(bytes: lines.bytes, events: lines.count, memory: lines.memory) : nil
     case .encoded(let block): return block.portion(of: sink)
+    }
+  }
+}
+
+extension Batch {
+  /// The part that the sink with this step ID writes, as lines from which its events can be read again; nil: there are none.
+  func lines(of sink: StepID, encodedBy encoder: any EventEncoder) -> PassThroughLines? {
+    switch content {
+    case .lines(let lines): return encoder.passes(lines.kind) ? lines : nil
+    case .encoded(let block):
+      guard let kind = encoder.lines, let portion = block.portion(of: sink) else { return nil }
+      return PassThroughLines(memory: portion.memory, bytes: portion.bytes, count: portion.events, kind: kind)
     }
   }
 }

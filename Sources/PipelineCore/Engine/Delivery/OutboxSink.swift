@@ -9,7 +9,11 @@ final class OutboxSink: RunningSink, TimerTarget {
   private let committer: Committer
   private let options: DeliveryOptions
   private let name: String
+  /// The row that is being made: of events, or of lines.
   private var writer: EventRowWriter
+  private var lines = LineRow()
+  /// What the sink encodes a stream with; nil: it writes none.
+  private let encoder: (any EventEncoder)?
   /// Rows on the disk that have not been delivered, the oldest ones of them.
   private var ready: Deque<OutboxRow> = []
   private var readyBytes = 0
@@ -47,7 +51,7 @@ final class OutboxSink: RunningSink, TimerTarget {
   /// A row is cut at this size, so that its turn is short.
   private static let rowBytes = 256 << 10
 
-  init(_ target: RunningSink, _ committer: Committer, _ options: DeliveryOptions) {
+  init(_ target: RunningSink, _ component: any SinkComponent, _ committer: Committer, _ options: DeliveryOptions) {
     self.target = target
     self.committer = committer
     self.options = options
@@ -60,6 +64,7 @@ final class OutboxSink: RunningSink, TimerTarget {
     openBytes = backlog.bytes
     isSpilled = backlog.rows > 0
     writer = EventRowWriter(nodeContext.execution)
+    encoder = component.streamEncoding?.makeEncoder()
     super.init(nodeContext)
     target.outbox = self
   }
@@ -75,9 +80,23 @@ final class OutboxSink: RunningSink, TimerTarget {
   // MARK: From the graph
 
   override func receive(_ event: Event) {
+    if lines.count > 0 { endRow() }
     if let fault = writer.append(event) { return reject(event, "the event cannot be kept: \(fault.message)") }
     accept(1)
     if writer.size >= Self.rowBytes { endRow() }
+  }
+
+  override func accepts(_ batch: Batch) -> Bool {
+    guard let encoder, target.accepts(batch) else { return false }
+    return batch.lines(of: nodeContext.step, encodedBy: encoder) != nil
+  }
+
+  override func receive(_ batch: Batch) {
+    guard let encoder, let new = batch.lines(of: nodeContext.step, encodedBy: encoder), new.count > 0 else { return }
+    if writer.count > 0 || lines.kind.map({ $0 != new.kind }) ?? false { endRow() }
+    lines.append(new)
+    accept(new.count)
+    if lines.bytes.count >= Self.rowBytes { endRow() }
   }
 
   override func turnEnded() {
@@ -90,12 +109,19 @@ final class OutboxSink: RunningSink, TimerTarget {
   }
 
   private func endRow() {
-    guard writer.count > 0 else { return }
-    let bytes = writer.finish()
+    if writer.count > 0 {
+      add(writer.count, writer.finish())
+      writer = EventRowWriter(nodeContext.execution)
+    } else if lines.count > 0 {
+      add(lines.count, lines.bytes)
+      lines = LineRow()
+    }
+  }
+
+  private func add(_ events: Int, _ bytes: [UInt8]) {
     openRows += 1
     openBytes += bytes.count
-    committer.add(writer.count, bytes, of: name) { [weak self] row in self?.committed(row) }
-    writer = EventRowWriter(nodeContext.execution)
+    committer.add(events, bytes, of: name) { [weak self] row in self?.committed(row) }
     updatePressure()
   }
 
@@ -188,13 +214,7 @@ final class OutboxSink: RunningSink, TimerTarget {
         executor.post { node.object?.acknowledged(delivered.number, outcome) }
       })
     do throws(StateFault) {
-      var events = try EventRowReader(row, execution)
-      var index = 0
-      while let event = try events.nextEvent() {
-        execution.deliveredEvent = DeliveryID(store: committer.identity, row: row.number, index: index)
-        target.receive(event)
-        index += 1
-      }
+      try give(row)
     } catch {
       execution.services.log(
         .error, execution.plan.steps[nodeContext.step.number].label,
@@ -204,6 +224,23 @@ final class OutboxSink: RunningSink, TimerTarget {
     execution.deliveredEvent = nil
     if target.placeVersion > 0 { marks[row.number] = target.mark }
     if executor.hasBatchAtHand { letsInputPass = true } else { deliverSoon() }
+  }
+
+  private func give(_ row: OutboxRow) throws(StateFault) {
+    var index = 0
+    func give(_ event: Event) {
+      execution.deliveredEvent = DeliveryID(store: committer.identity, row: row.number, index: index)
+      target.receive(event)
+      index += 1
+    }
+    if let lines = LineRow.lines(row) {
+      let batch = Batch(lines)
+      guard !target.accepts(batch) else { return target.receive(batch) }
+      try lines.forEachEvent(execution, give)
+    } else {
+      var events = try EventRowReader(row, execution)
+      while let event = try events.nextEvent() { give(event) }
+    }
   }
 
   private func acknowledged(_ number: Int64, _ outcome: Ack.Outcome) {

@@ -302,7 +302,7 @@ public final class Execution {
     guard let committer, let delivery, delivery.isDurable, !component.answersEvents,
       !plan.isBestEffort(sink.nodeContext.step)
     else { return nil }
-    return OutboxSink(sink, committer, delivery)
+    return OutboxSink(sink, component, committer, delivery)
   }
 
   // MARK: Wiring

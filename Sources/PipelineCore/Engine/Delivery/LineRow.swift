@@ -1,0 +1,57 @@
+/// An outbox row whose events are lines, as they came encoded for a sink that writes a stream. The sink gets them as they are; any other
+/// sink of that name, after a change of the file, gets what the lines say.
+///
+/// ```
+/// kind         documents:2, strings:3
+/// lines        each with a line feed
+/// ```
+struct LineRow {
+  private(set) var bytes: [UInt8] = []
+  private(set) var count = 0
+
+  /// The kind of the lines; nil: there are none.
+  var kind: PassThroughLines.Kind? { bytes.first.flatMap(Self.kind) }
+
+  private static func kind(_ first: UInt8) -> PassThroughLines.Kind? {
+    switch first {
+    case 2: .documents
+    case 3: .strings
+    default: nil
+    }
+  }
+
+  /// Appends lines of its kind.
+  mutating func append(_ lines: PassThroughLines) {
+    if bytes.isEmpty { bytes.append(lines.kind == .documents ? 2 : 3) }
+    bytes.append(contentsOf: lines.bytes)
+    count += lines.count
+  }
+
+  /// The lines of a row; nil: it is another kind of row.
+  static func lines(_ row: OutboxRow) -> PassThroughLines? {
+    guard let first = row.bytes.first, let kind = kind(first) else { return nil }
+    let slab = row.bytes.withUnsafeBytes { Slab(UnsafeRawBufferPointer(rebasing: $0.dropFirst())) }
+    return PassThroughLines(memory: slab, bytes: slab.bytes, count: row.events, kind: kind)
+  }
+}
+
+extension PassThroughLines {
+  /// Calls `body` for the event of each line, which is valid until the end of the turn.
+  func forEachEvent(_ execution: Execution, _ body: (Event) -> Void) throws(StateFault) {
+    let arena = execution.executor.arena
+    arena.keep(memory)
+    var found = 0
+    var fault: StateFault?
+    bytes.forEachLine { line, _ in
+      let value = kind == .strings ? Value.string(line) : execution.json.parse(line, into: arena)
+      guard !value.isError else {
+        fault = StateFault("line \(found + 1) is no JSON document")
+        return
+      }
+      found += 1
+      body(Event(value))
+    }
+    if let fault { throw fault }
+    guard found == count else { throw StateFault("it has \(found) lines and says \(count)") }
+  }
+}
