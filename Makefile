@@ -24,6 +24,8 @@ test: test-packages build
 	Tests/Embedding/run
 	Tests/Faults/run --self-test
 	Tests/Faults/run hup/both-http --rounds 200 --rxd $(RXD)
+	Tests/Faults/run --quick --rxd $(RXD) kill/file-file kill/durable-http kill/server-delay-file term/file-http \
+	  mutate/killed syscalls/kill
 	python3 -B -m unittest discover -s Benchmarks/bench -t Benchmarks
 	$(MAKE) --no-print-directory lint check-docs
 

@@ -9,6 +9,7 @@ extension HTTPSink {
     private let writer: BodyWriter
     private var options = HTTPOptions()
     private var queue: Queue
+    private var share: MemoryShare
     private var pace: Pace
     /// The requests under way, by number.
     private var exchanges: [Int: Exchange] = [:]
@@ -31,6 +32,10 @@ extension HTTPSink {
     private var receipt: Receipt?
     /// Why the sink ended before its input did.
     private var fault: String?
+    /// The pipeline is about to be suspended: no request begins any more.
+    private var isSuspending = false
+    /// Holds the execution until the requests under way are answered, until this is due.
+    private var patience = Wake.none
 
     private struct Exchange {
       var request: Request
@@ -40,6 +45,9 @@ extension HTTPSink {
 
     private static let flushes = 1
     private static let resumes = 2
+    private static let waitsNoLonger = 3
+    /// How long a suspended pipeline waits for answers, at most.
+    private static let longestWait = TimeSpan.seconds(2)
     /// The limit of waiting bytes.
     private static let largestQueue = 16 << 20
     /// Smaller bodies fit in one packet without compression.
@@ -49,6 +57,7 @@ extension HTTPSink {
       self.parameters = parameters
       writer = BodyWriter(parameters.encode, parameters.batch.form)
       queue = Queue(parameters.batch)
+      share = MemoryShare(of: nodeContext.execution.services.memory)
       pace = Pace(most: parameters.maxConcurrent, parameters.retry)
       options.timeout = parameters.timeout
       options.connectTimeout = parameters.connectTimeout
@@ -93,10 +102,12 @@ extension HTTPSink {
 
     private func updatePressure() {
       let (count, bytes) = (queue.count, queue.bytes)
-      if !isInputPaused, count > parameters.queue || bytes > Self.largestQueue {
+      share.set(bytes)
+      let room = execution.services.memory.room(Self.largestQueue)
+      if !isInputPaused, count > parameters.queue || bytes > room {
         isInputPaused = true
         pauseInput()
-      } else if isInputPaused, count <= parameters.queue / 2, bytes <= Self.largestQueue / 2 {
+      } else if isInputPaused, count <= parameters.queue / 2, bytes <= room / 2 {
         isInputPaused = false
         resumeInput()
       }
@@ -106,8 +117,9 @@ extension HTTPSink {
 
     /// Starts as many requests as allowed.
     private func sendNext() {
-      while !isOver, pace.admits(beside: exchanges.count), let request = next() { begin(request) }
+      while !isOver, !isSuspending, pace.admits(beside: exchanges.count), let request = next() { begin(request) }
       if isFinishing, !isOver, exchanges.isEmpty, queue.isEmpty { over() }
+      if exchanges.isEmpty { waitNoLonger() }
     }
 
     /// The next request, if one is due.
@@ -166,7 +178,8 @@ extension HTTPSink {
       guard !isOver, var request = exchanges.removeValue(forKey: place)?.request else { return }
       request.compressed = bytes
       // Another request may have failed meanwhile.
-      if pace.confirms(place) { send(request) } else { queue.insert(request) }
+      if !isSuspending, pace.confirms(place) { send(request) } else { queue.insert(request) }
+      if isSuspending { sendNext() }
     }
 
     /// - Parameter body: The body, if it has already been made.
@@ -337,10 +350,15 @@ extension HTTPSink {
     }
 
     func woke(_ token: Int) {
-      if token == Self.resumes {
+      switch token {
+      case Self.resumes:
         resumption = .none
         pace.resume()
-      } else {
+      case Self.waitsNoLonger:
+        patience = .none
+        execution.release()
+        return
+      default:
         flush = .none
         isBatchDue = true
       }
@@ -403,6 +421,20 @@ extension HTTPSink {
       updatePressure()
     }
 
+    /// Requests under way are answered soon, or repeated by the next execution.
+    override func willSuspend() {
+      isSuspending = true
+      guard !isOver, !exchanges.isEmpty else { return }
+      execution.hold()
+      patience = executor.schedule(at: executor.now + Self.longestWait, self, Self.waitsNoLonger)
+    }
+
+    private func waitNoLonger() {
+      guard patience.isSet else { return }
+      unset(&patience)
+      execution.release()
+    }
+
     override func suspend() {
       for (item, _) in close() {
         // What the state does not hold, its sender sends again.
@@ -420,6 +452,7 @@ extension HTTPSink {
       worker = nil
       let left = queue.removeAll(beside: exchanges.values.map(\.request))
       exchanges = [:]
+      waitNoLonger()
       if isInputPaused {
         isInputPaused = false
         resumeInput()

@@ -37,7 +37,7 @@ struct LogCheck {
       let size = fstat(file, &status) == 0 ? Int(status.st_size) : 0
       let isEmpty = header.allSatisfy { $0 == 0 }
       return isEmpty || size <= headerBytes + frameBytes + 512
-        ? nil : Damage(whole: 0, lost: size / (frameBytes + 4096))
+        ? nil : Damage(whole: 0, lost: size / (frameBytes + StoreSchema.pageBytes))
     }
     let (first, second) = (number(header, 16), number(header, 20))
     let frame = UnsafeMutableRawBufferPointer.allocate(byteCount: frameBytes + pageBytes, alignment: 8)

@@ -32,8 +32,8 @@ final class StoreFile {
     database = try Database(path, writable: true)
     try database.execute(
       """
-      PRAGMA busy_timeout = 5000; PRAGMA page_size = 4096; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA cell_size_check = ON;
-      PRAGMA mmap_size = 0; PRAGMA cache_size = -512; PRAGMA temp_store = MEMORY
+      PRAGMA busy_timeout = 5000; PRAGMA page_size = \(StoreSchema.pageBytes); PRAGMA auto_vacuum = INCREMENTAL; PRAGMA cell_size_check = ON;
+      PRAGMA mmap_size = 0; PRAGMA cache_size = -2048; PRAGMA temp_store = MEMORY
       """)
     if try database.isEmpty {
       // A crash between the two leaves an empty file, which is created again.

@@ -88,9 +88,11 @@ public final class VirtualPipeline {
     settle()
   }
 
-  /// Ends it so that another one can go on from what this returns.
+  /// Ends it so that another one can go on from what this returns, without waiting for answers under way.
   public func suspend() -> [UInt8]? {
     inTurn { $0.execution.suspend() }
+    settle()
+    inTurn { $0.execution.freeze() }
     settle()
     return execution.savedState
   }

@@ -48,6 +48,40 @@ import Testing
     #expect(first.http.bodies == ["1\n2\n", "3\n4\n", "5\n6\n"])
   }
 
+  /// A request under way is answered, and not repeated; no other begins.
+  @Test func anAnswerIsAwaited() throws {
+    let first = try VirtualPipeline(yaml("http://h.example/"))
+    first.run(until: .zero)
+    first.inTurn { $0.execution.suspend() }
+    first.run(until: .seconds(1))
+    #expect(first.outcome == nil)
+    first.http.open.first?.answer(200)
+    first.settle()
+    #expect(first.outcome == .completed)
+    #expect(first.http.bodies == ["1\n2\n"])
+    let second = try VirtualPipeline(yaml("http://h.example/"), restoring: try #require(first.execution.savedState))
+    second.http.script = { _, _ in ScriptedHTTP.status(200) }
+    second.run(until: .milliseconds(10))
+    #expect(second.http.bodies == ["3\n4\n", "5\n6\n"])
+  }
+
+  /// A dead server is not waited for longer than two seconds; a failed request waits for the next execution.
+  @Test(arguments: [nil, 503]) func anAnswerThatDoesNotCome(_ status: Int?) throws {
+    let first = try VirtualPipeline(yaml("http://h.example/"))
+    first.run(until: .zero)
+    first.inTurn { $0.execution.suspend() }
+    first.settle()
+    if let status { first.http.open.first?.answer(status) } else { first.run(until: .milliseconds(1999)) }
+    first.settle()
+    #expect((first.outcome == nil) == (status == nil))
+    first.run(until: .seconds(2))
+    #expect(first.outcome == .completed)
+    let second = try VirtualPipeline(yaml("http://h.example/"), restoring: try #require(first.execution.savedState))
+    second.http.script = { _, _ in ScriptedHTTP.status(200) }
+    second.run(until: .milliseconds(10))
+    #expect(second.http.bodies == ["1\n2\n", "3\n4\n", "5\n6\n"])
+  }
+
   /// A failure of the pipeline leaves the queue to the next run, too.
   @Test func aFailureKeepsTheQueue() throws {
     func text(_ divisor: Int) -> String {

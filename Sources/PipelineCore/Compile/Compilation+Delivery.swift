@@ -23,4 +23,54 @@ extension Compilation {
     }
     return nil
   }
+
+  /// `buffer` and `whenFull` beside a sink.
+  func outboxLimit(of node: ComponentNode, _ component: any SinkComponent) -> OutboxLimit {
+    var limit = OutboxLimit()
+    let given = node.options.filter { ["buffer", "whenFull"].contains($0.key.value) && !$0.value.isPlaceholder }
+    limit.location = given.first?.key.location
+    for option in given {
+      let what = "'\(option.key.value)'"
+      do throws(Diagnostic) {
+        if option.key.value == "whenFull" {
+          let choice = try option.value.decodeChoice(what, OutboxLimit.Policy.allCases.map(\.rawValue)).get()
+          limit.policy = OutboxLimit.Policy(rawValue: choice) ?? .block
+        } else {
+          limit.bytes = try option.value.decodeSize(what).get()
+          if !OutboxLimit.range.contains(limit.bytes) {
+            throw Diagnostic(
+              .outOfRange, "\(what) must be from 1 MiB to 1 TiB", at: option.value.location,
+              help: "Write 'buffer: 256MiB'")
+          }
+        }
+      } catch {
+        diagnostics.report(error)
+      }
+      if let reason = withoutOutbox(node, component) {
+        diagnostics.report(
+          Diagnostic(
+            .noOutbox, "\(what) says what happens to events that wait on disk, and \(reason.why)",
+            at: option.key.location,
+            help: reason.remedy))
+      }
+    }
+    return limit
+  }
+
+  /// Why the sink has no outbox, and what to do; nil: it has one.
+  private func withoutOutbox(_ node: ComponentNode, _ component: any SinkComponent) -> (why: String, remedy: String)? {
+    if component.answersEvents {
+      return ("'\(node.keyword.value)' answers a client that waits", "Remove it")
+    }
+    if node.options["delivery"] != nil {
+      return ("with 'delivery: bestEffort' none do", "Remove one of the two")
+    }
+    if let asked = file.delivery, asked.value != .durable {
+      return (
+        "with 'delivery: \(asked.value.rawValue)' none do: the input waits for the sink",
+        "Write 'delivery: durable' at the top of the file, or remove \(node.options["whenFull"] == nil ? "'buffer'" : "'whenFull'")"
+      )
+    }
+    return nil
+  }
 }

@@ -25,9 +25,11 @@ extension Diagnostic.Code {
     "RX339", "A source or sink can leave its pipeline's delivery guarantee, but not choose one of its own.")
   public static let lateWithoutMeaning = Diagnostic.Code(
     "RX340", "A source or step cannot do what 'whenLate' says.")
+  public static let noOutbox = Diagnostic.Code(
+    "RX341", "Only a sink whose pipeline keeps events on disk can say what happens when too many wait for it.")
   static let compile: [Diagnostic.Code] = [
     .sectionWithoutEngine, .signalsTooDeep, .schemaType, .schemaFile, .schemaPart,
     .addressInUseTwice, .unansweredRequests, .limitTooSmall, .aggregateMisplaced, .raisedDelivery,
-    .lateWithoutMeaning,
+    .lateWithoutMeaning, .noOutbox,
   ]
 }

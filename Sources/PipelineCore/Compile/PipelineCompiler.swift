@@ -168,8 +168,10 @@ final class Compilation: SignalCompiler {
     for source in file.sources { refuseOptions(source.node.options, known: Self.sourceOptions) }
     for signal in file.signals { refuseOptions(signal.node.options, known: ["description", "cold", "share"]) }
     for command in file.commands { refuseOptions(command.node.options, known: ["description"]) }
-    for sink in file.sinks { refuseOptions(sink.node.component.options, known: ["description", "delivery"]) }
+    for sink in file.sinks { refuseOptions(sink.node.component.options, known: Self.sinkOptions) }
   }
+
+  static let sinkOptions = ["description", "delivery", "buffer", "whenFull"]
 
   /// The grok patterns that the file defines.
   private(set) lazy var patterns = GrokDefinitions(
@@ -505,7 +507,7 @@ final class Compilation: SignalCompiler {
     guard isWhole, let input else { return nil }
     return SinkPlan(
       name: named.name.value, step: step, keyword: entry.name, input: input, component: sink,
-      segment: segment, location: named.name.location)
+      segment: segment, location: named.name.location, outboxLimit: outboxLimit(of: node, sink))
   }
 
   // MARK: Components

@@ -44,3 +44,30 @@ public enum DeliveryRequirement: String, Sendable, CaseIterable {
     }
   }
 }
+
+/// How much may wait for a sink in its outbox, and what happens beyond: `buffer:` and `whenFull:` beside a sink.
+public struct OutboxLimit: Sendable {
+  public enum Policy: String, Sendable, CaseIterable {
+    case block, dropOldest, dropNewest
+
+    /// For the reference, a clause.
+    public var help: String {
+      switch self {
+      case .block: "the input of the pipeline waits until the sink has delivered some"
+      case .dropOldest: "the events that wait longest are dropped"
+      case .dropNewest: "new events for this sink are dropped"
+      }
+    }
+  }
+
+  /// In bytes.
+  public static let range = 1 << 20...1 << 40
+  public static let standard = 1 << 30
+
+  public var policy = Policy.block
+  public var bytes = standard
+  /// The first of the two in the file; nil: neither is in it.
+  public var location: SourceLocation?
+
+  public init() {}
+}

@@ -513,7 +513,7 @@ public struct PipelineFileParser {
         help: place == .step
           ? "Begin each operator with '- '; parameters of '\(Printable.cut(first.name))' stand "
             + "inside its value"
-          : "If \(others.joined(separator: ", ")) are parameters, put them inside: "
+          : "If \(others.joined(separator: ", ")) \(others.count == 1 ? "is a parameter, put it" : "are parameters, put them") inside: "
             + "\(Printable.cut(first.name)): { ... }")
       return nil
     }

@@ -243,6 +243,10 @@ public struct CodeExample: Sendable {
       "sources: { s: { stdin: {} } }\nsinks: { out: { from: s, stdout: {}, delivery: durable } }",
       "sources: { s: { stdin: {} } }\nsinks: { out: { from: s, stdout: {}, delivery: bestEffort } }"),
     "RX340": step("{ timeout: 5s, whenLate: skip }", "{ timeout: 5s, whenLate: resume }"),
+    "RX341": file(
+      "delivery: light\nsources: { s: { file: a.log } }\nsinks: { out: { from: s, stdout: {}, whenFull: dropOldest } }",
+      "delivery: durable\nsources: { s: { file: a.log } }\nsinks: { out: { from: s, stdout: {}, whenFull: dropOldest } }"
+    ),
     "RX338": when(
       "Two files that run together say 'name: shop', or have one name but for their directories.",
       do: "Give each its own 'name': state and figures are kept under it."),

@@ -29,6 +29,9 @@ extension Plan {
     if let requirement, requirement.value == .durable {
       return "\(name), because the file requires it (\(place(requirement.location)))"
     }
+    if let limit = sinks.lazy.compactMap(\.outboxLimit.location).first {
+      return "\(name), because a sink limits what waits for it (\(place(limit)))"
+    }
     let first = sources.first { !isBestEffort($0.step) && !$0.component.recovery.canRepeat }
     guard let step = first.map({ steps[$0.step.number] }) else { return name }
     return "\(name), because '\(step.keyword)' cannot repeat its events (\(place(step.location)))"

@@ -122,6 +122,7 @@ public struct SinkPlan: Sendable {
   public var component: any SinkComponent
   public var segment: Segment
   public var location: SourceLocation
+  public var outboxLimit = OutboxLimit()
   /// The key of the sink in a saved state.
   var reference: String { "sinks.\(name)" }
 }

@@ -11,11 +11,12 @@ extension Plan {
   ///
   /// Without a state directory there is nowhere to keep anything. With one it is the mode that the file asks for, by
   /// default the lightest that gives what the file requires and loses no event: checkpoints where every source can repeat
-  /// what came after one.
+  /// what came after one, and no sink limits what waits for it on disk.
   public func delivery(hasStateDirectory: Bool) -> Delivery {
     guard hasStateDirectory else { return .bestEffort }
     if let requestedDelivery { return requestedDelivery.value }
     if requirement?.value == .durable { return .durable }
+    if sinks.contains(where: { $0.outboxLimit.location != nil }) { return .durable }
     let canRepeat = sources.allSatisfy { isBestEffort($0.step) || $0.component.recovery.canRepeat }
     return canRepeat ? .light : .durable
   }

@@ -20,6 +20,8 @@ public struct Services: Sendable {
   /// Makes a worker that runs jobs off the pipeline thread; the text names its purpose. The default runs everything in
   /// the turns.
   public var worker: @Sendable (String) -> any Worker
+  /// What the queues of all pipelines that share it may hold.
+  public var memory = MemoryBudget()
 
   public init(
     http: any HTTPClient, log: @escaping @Sendable (Level, String, String) -> Void,

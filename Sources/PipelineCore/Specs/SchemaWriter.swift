@@ -295,6 +295,21 @@ public struct SchemaWriter {
           Self.choice(
             Self.lateWords, "What becomes of time that passed while the pipeline was down. Default: that of the file.")
         )
+      case "whenFull":
+        return (
+          key,
+          Self.choice(
+            OutboxLimit.Policy.allCases.map { ($0.rawValue, $0.help) },
+            "What happens when the events that wait for the sink on disk take more than 'buffer'.")
+        )
+      case "buffer":
+        return (
+          key,
+          .object([
+            ("type", .string("string")),
+            ("description", .string("What events that wait for the sink may take on disk. Default: 1GiB.")),
+          ])
+        )
       case "cold": return (key, Self.reference("boolean"))
       case "schema": return (key, Self.reference("eventSchema"))
       case "description", "name": return (key, Self.reference("text"))

@@ -85,6 +85,24 @@ struct DescribedWord {
       example: "delivery: durable\nsinks:\n  screen: { from: orders, stdout: {}, delivery: bestEffort }",
       seeAlso: ["require"]),
     .init(
+      name: "whenFull", kind: "key of a sink",
+      summary: "Decides what happens when more events wait for the sink on disk than 'buffer' allows.",
+      details:
+        words(OutboxLimit.Policy.allCases.map { ($0.rawValue, $0.help) })
+          + """
+           The default is block.
+
+          Events wait on disk in durable delivery, which is the default of a pipeline with 'whenFull' or 'buffer'; without a \
+          state directory, the input waits. Dropped events are counted, and the log says how many they were.
+          """,
+      example: "sinks:\n  shop: { from: orders, http: 'http://127.0.0.1:9000/', buffer: 256MiB, whenFull: dropOldest }",
+      seeAlso: ["buffer", "delivery"]),
+    .init(
+      name: "buffer", kind: "key of a sink",
+      summary: "Limits what the events that wait for the sink may take on disk: 1MiB to 1TiB, 1GiB by default.",
+      example: "sinks:\n  shop: { from: orders, http: 'http://127.0.0.1:9000/', buffer: 256MiB }", seeAlso: ["whenFull"]
+    ),
+    .init(
       name: "require", kind: "key of the file",
       summary: "Makes it an error if a path from a source to a sink has a weaker delivery guarantee.",
       details:

@@ -23,6 +23,16 @@ func setting<Value: ExpressibleByArgument>(_ given: Value?, _ variable: String) 
   return value
 }
 
+/// A number of bytes, `64MiB`.
+struct ByteSize: ExpressibleByArgument {
+  var bytes: Int
+
+  init?(argument: String) {
+    guard case .success(let bytes) = Units.size(LocatedText(argument)) else { return nil }
+    self.bytes = bytes
+  }
+}
+
 /// The value of a flag: from the command line, or `RXD_...` with true or false, 1 or 0.
 func flag(_ given: Bool, _ variable: String) throws -> Bool {
   if given { return true }

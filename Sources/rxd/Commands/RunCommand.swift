@@ -36,6 +36,14 @@ struct Run: ParsableCommand {
       """, valueName: "dir"), completion: .directory)
   var stateDirectory: String?
 
+  @Option(
+    help: ArgumentHelp(
+      """
+      What events that wait to be delivered may have in memory, for all pipelines together: 256MiB by default. Beyond, inputs wait, or \
+      events wait on disk. (RXD_QUEUE_MEMORY)
+      """, valueName: "size"))
+  var queueMemory: ByteSize?
+
   @Flag(
     help:
       "Print at the end, to standard error, what each step did with its events: in, out, dropped, rejected. (RXD_STATS)"
@@ -77,7 +85,8 @@ struct Run: ParsableCommand {
   func run() throws {
     try RunSettings(
       input: input.settings, daemon: daemon, gracefulShutdownLimitSecs: gracefulShutdownLimitSecs,
-      stateDirectory: stateDirectory, stats: stats, statsFormat: statsFormat, denyWarnings: denyWarnings,
+      stateDirectory: stateDirectory, queueMemory: queueMemory, stats: stats, statsFormat: statsFormat,
+      denyWarnings: denyWarnings,
       watchConfig: watchConfig, watchConfigMethod: watchConfigMethod, controlSocket: controlSocket,
       logging: logging.settings, color: color.color
     ).run()
@@ -90,6 +99,7 @@ struct RunSettings {
   var daemon = false
   var gracefulShutdownLimitSecs: Int?
   var stateDirectory: String?
+  var queueMemory: ByteSize?
   var stats = false
   var statsFormat: StatisticsReport.Form?
   var denyWarnings = false
@@ -120,6 +130,10 @@ struct RunSettings {
     var options = Supervisor.Options()
     options.isDaemon = try flag(daemon, "RXD_DAEMON") || notify != nil
     options.drainLimit = .seconds(Int64(limit))
+    if let size = try setting(queueMemory, "RXD_QUEUE_MEMORY")?.bytes {
+      guard size >= 1 << 20 else { throw ValidationError("The memory of queues is at least 1MiB, not \(size) bytes.") }
+      options.queueMemory = size
+    }
     let form = try setting(statsFormat, "RXD_STATS_FORMAT")
     if try flag(stats, "RXD_STATS") { options.statistics = form ?? .text }
 

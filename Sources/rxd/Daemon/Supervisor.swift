@@ -17,6 +17,8 @@ final class Supervisor {
     var isDaemon = false
     /// How long stopping may take before the rest is cancelled.
     var drainLimit = TimeSpan.seconds(60)
+    /// What queues may hold in memory, in bytes.
+    var queueMemory = MemoryBudget.standard
     /// What every run of a pipeline has done is printed when it ends, in this form.
     var statistics: StatisticsReport.Form?
     /// Reads and compiles all files anew.
@@ -94,7 +96,7 @@ final class Supervisor {
     self.log = log
     self.deadLetters = deadLetters
     logger = log.logger("")
-    services = .real(log)
+    services = .real(log, memory: options.queueMemory)
     self.signals = signals
     self.notify = notify
     wake = try WakeEvent()

@@ -537,6 +537,29 @@ import Testing
       "p.yaml:2:49: error[RX209]: an operator has no key 'delivery'", ""
     ),
     (
+      "delivery: light\nsources: { a: { file: a.log } }\nsinks: { out: { from: a, discard: {}, whenFull: dropOldest } }",
+      "p.yaml:3:39: error[RX341]: 'whenFull' says what happens to events that wait on disk, and with 'delivery: light' none do: the input waits for the sink",
+      "Write 'delivery: durable' at the top of the file, or remove 'whenFull'"
+    ),
+    (
+      "sources: { a: { file: a.log } }\nsinks: { out: { from: a, discard: {}, delivery: bestEffort, buffer: 2MiB } }",
+      "p.yaml:2:61: error[RX341]: 'buffer' says what happens to events that wait on disk, and with 'delivery: bestEffort' none do",
+      "Remove one of the two"
+    ),
+    (
+      "sources: { a: { httpServer: 8080 } }\nsinks: { out: { from: a, reply: {}, whenFull: block } }",
+      "p.yaml:2:37: error[RX341]: 'whenFull' says what happens to events that wait on disk, and 'reply' answers a client that waits",
+      "Remove it"
+    ),
+    (
+      "sources: { a: { file: a.log } }\nsinks: { out: { from: a, discard: {}, whenFull: dropoldest } }",
+      "p.yaml:2:49: error[RX224]: 'whenFull' cannot be 'dropoldest'", "Did you mean 'dropOldest'?"
+    ),
+    (
+      "sources: { a: { file: a.log } }\nsinks: { out: { from: a, discard: {}, buffer: 3kB } }",
+      "p.yaml:2:47: error[RX223]: 'buffer' must be from 1 MiB to 1 TiB", "Write 'buffer: 256MiB'"
+    ),
+    (
       "sources: { a: { file: a.log } }\nsignals: { s: { from: a, delivery: bestEffort } }\nsinks: { out: { from: s, discard: {} } }",
       "p.yaml:2:26: error[RX201]: a signal has no key 'delivery'", ""
     ),

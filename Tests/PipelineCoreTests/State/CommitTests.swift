@@ -1,6 +1,7 @@
-import PipelineCore
 import PipelineTestSupport
 import Testing
+
+@testable import PipelineCore
 
 /// What is committed is enough to go on from after a crash, in light and in durable delivery.
 @Suite struct CommitTests {
@@ -15,12 +16,12 @@ import Testing
     /// - Parameter isDurable: Nil: nothing is kept.
     init(
       _ plan: Plan, _ scripts: [String: SignalHistory], isDurable: Bool?, on disk: MemoryStore.Disk = .init(),
-      _ change: (inout DeliveryOptions) -> Void = { _ in }
+      memory: MemoryBudget = MemoryBudget(), _ change: (inout DeliveryOptions) -> Void = { _ in }
     ) {
       executor = Executor(clock: time)
-      execution = Execution(
-        plan: plan, executor: executor,
-        services: Services(http: NoHTTPClient(), log: { _, _, _ in }, deadLetter: { _ in }, random: { 1 }))
+      var services = Services(http: NoHTTPClient(), log: { _, _, _ in }, deadLetter: { _ in }, random: { 1 })
+      services.memory = memory
+      execution = Execution(plan: plan, executor: executor, services: services)
       store = MemoryStore(disk)
       if let isDurable {
         var options = DeliveryOptions(store: store, isDurable: isDurable)
@@ -192,6 +193,87 @@ import Testing
     // A row of an unknown kind is reported, and what comes behind it is delivered.
     let rest = try written([(9, 2, "1\n2\n"), (2, 1, "3\n")])
     #expect(rest.events == ["3"])
+  }
+
+  /// Forty events of 100,000 bytes, each with its number before it.
+  private static let large: SignalHistory = {
+    let text = String(repeating: "x", count: 100_000)
+    var entries: [SignalHistory.Entry] = []
+    for number in 0..<40 {
+      let event = TestValue.text("\(number) " + text)
+      entries.append(SignalHistory.Entry(at: .milliseconds(10 + 10 * Int64(number)), .next(event)))
+    }
+    entries.append(SignalHistory.Entry(at: .seconds(1), .complete))
+    return SignalHistory(entries)
+  }()
+
+  /// A sink that takes nothing has at most `buffer` waiting, in memory or on the disk. What is dropped is counted.
+  @Test(arguments: OutboxLimit.Policy.allCases, [64 << 10, 8 << 20])
+  func fullOutboxes(_ policy: OutboxLimit.Policy, _ memory: Int) throws {
+    let script = Self.large
+    let plan = try PipelineRun.compile(
+      "sources: { a: { scripted: {} } }\nsinks: { out: { from: a, probe: {}, buffer: 1MiB, whenFull: \(policy.rawValue) } }"
+    )
+    #expect(plan.delivery(hasStateDirectory: true) == .durable)
+    let run = Run(plan, ["a": script], isDurable: true) {
+      $0.memoryBytes = memory
+      $0.readBytes = memory
+    }
+    run.turn { $0.execution.outbox(of: "out")?.hold() }
+    for _ in 0..<2000 {
+      run.store.takeOne()
+      if run.executor.runOne() { continue }
+      guard let next = run.executor.nextDeadline else { break }
+      run.time.advance(to: max(next, run.time.now))
+    }
+    #expect(run.written["out"] == [])
+    let kept = run.store.disk.rows.values.reduce(0) { $0 + $1.events }
+    switch policy {
+    case .block: #expect(run.executor.isInputPaused)
+    case .dropOldest, .dropNewest:
+      #expect(!run.executor.isInputPaused)
+      #expect(kept == (policy == .dropOldest ? 10 : 11), "the row that is over the limit is the last that comes")
+    }
+    run.turn { $0.execution.outbox(of: "out")?.resume() }
+    run.advance(turns: 5000)
+    #expect(run.execution.outcome == .completed && run.store.disk.rows.isEmpty)
+    let numbers = (run.written["out"] ?? []).compactMap { text in Int(text.dropFirst().prefix { $0 != " " }) }
+    switch policy {
+    case .block: #expect(numbers == Array(0..<40))
+    case .dropOldest: #expect(numbers == Array(30..<40))
+    case .dropNewest: #expect(numbers == Array(0..<11))
+    }
+    let dropped = run.execution.statistics.steps.reduce(0) { $0 + $1.dropped }
+    #expect(dropped == UInt64(40 - numbers.count))
+  }
+
+  /// Where the queues of all pipelines hold more than their budget, what waits is on the disk only.
+  @Test func queuesShareABudget() throws {
+    let plan = try PipelineRun.compile(Self.plain)
+    func held(_ budget: MemoryBudget) throws -> [Int] {
+      let runs = try (0..<2).map { _ in
+        let run = Run(plan, ["a": Self.large], isDurable: true, memory: budget) { $0.memoryBytes = 8 << 20 }
+        run.turn { $0.execution.outbox(of: "out")?.hold() }
+        for _ in 0..<2000 {
+          run.store.takeOne()
+          if run.executor.runOne() { continue }
+          guard let next = run.executor.nextDeadline else { break }
+          run.time.advance(to: max(next, run.time.now))
+        }
+        return run
+      }
+      let held = budget.held
+      for run in runs {
+        run.turn { $0.execution.outbox(of: "out")?.resume() }
+        run.advance(turns: 5000)
+        #expect(run.execution.outcome == .completed && run.written["out"]?.count == 40)
+      }
+      return [held, budget.held]
+    }
+    #expect(try held(MemoryBudget(100 << 20))[0] > 8_000_000)
+    let small = try held(MemoryBudget(1 << 20))
+    #expect(small[0] < (1 << 20) + 2 * (1 << 20) + 300_000, "an eighth of its room for each, and a row")
+    #expect(small[1] < 300_000)
   }
 
   /// A pipeline that does nothing commits nothing.

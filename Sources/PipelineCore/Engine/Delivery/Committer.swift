@@ -38,7 +38,10 @@ final class Committer: TimerTarget {
   /// The pipeline ends: nothing is committed any more but by `finish`.
   private var isOver = false
   /// What rows in no finished commit have, in bytes.
-  private var uncommitted = 0
+  private var uncommitted = 0 {
+    didSet { share.set(uncommitted) }
+  }
+  private var share: MemoryShare
   private var isInputPaused = false
   /// The state is being taken for a commit that others follow.
   private(set) var isCommitting = false
@@ -52,6 +55,7 @@ final class Committer: TimerTarget {
     self.options = options
     executor = execution.executor
     lastRow = options.store.lastRow
+    share = MemoryShare(of: execution.services.memory)
     nextRegular = executor.now
     nextUrgent = executor.now
   }
@@ -96,7 +100,7 @@ final class Committer: TimerTarget {
     waiting.append { committed(row) }
     uncommitted += bytes.count
     isUrgent = true
-    if !isInputPaused, uncommitted > options.uncommittedBytes {
+    if !isInputPaused, uncommitted > execution.services.memory.room(options.uncommittedBytes) {
       isInputPaused = true
       executor.pauseInput(.output)
     }
@@ -268,8 +272,6 @@ public struct DeliveryOptions: Sendable {
   /// What a sink's rows may take in memory, and how many bytes are read at once.
   public var memoryBytes = 8 << 20
   public var readBytes = 2 << 20
-  /// What a sink's rows may take on the disk.
-  public var outboxBytes = 1 << 30
 
   public init(store: any PipelineStore, isDurable: Bool) {
     self.store = store

@@ -3,11 +3,13 @@ internal import DequeModule
 /// Stands before a sink in durable delivery: what it takes becomes rows of the outbox, and goes to the sink when they are on the disk.
 ///
 /// Rows are delivered in their order, each in a turn of its own, and removed when the sink has acknowledged all of their events. A sink that
-/// takes no more (a full queue, a dead server) holds up its own rows only; the input waits when the outbox is full.
+/// takes no more (a full queue, a dead server) holds up its own rows only. When they are more than ``OutboxLimit/bytes``, the input waits, or
+/// events are dropped.
 final class OutboxSink: RunningSink, TimerTarget {
   let target: RunningSink
   private let committer: Committer
   private let options: DeliveryOptions
+  private let limit: OutboxLimit
   private let name: String
   /// The row that is being made: of events, or of lines.
   private var writer: EventRowWriter
@@ -16,7 +18,10 @@ final class OutboxSink: RunningSink, TimerTarget {
   private let encoder: (any EventEncoder)?
   /// Rows on the disk that have not been delivered, the oldest ones of them.
   private var ready: Deque<OutboxRow> = []
-  private var readyBytes = 0
+  private var readyBytes = 0 {
+    didSet { share.set(readyBytes) }
+  }
+  private var share: MemoryShare
   /// Behind `ready` there are rows that are on the disk only.
   private var isSpilled = false
   private var isReading = false
@@ -40,6 +45,9 @@ final class OutboxSink: RunningSink, TimerTarget {
   /// How often the sink has asked for a pause.
   private var holds = 0
   private var isFull = false
+  private var isInputPaused = false
+  /// How many events have been dropped since the outbox was full.
+  private var dropped = 0
   private var isFinishing = false
   private var isEnding = false
   /// The sink has ended.
@@ -51,12 +59,16 @@ final class OutboxSink: RunningSink, TimerTarget {
   /// A row is cut at this size, so that its turn is short.
   private static let rowBytes = 256 << 10
 
-  init(_ target: RunningSink, _ component: any SinkComponent, _ committer: Committer, _ options: DeliveryOptions) {
+  init(
+    _ target: RunningSink, _ plan: SinkPlan, _ component: any SinkComponent, _ committer: Committer,
+    _ options: DeliveryOptions
+  ) {
     self.target = target
     self.committer = committer
     self.options = options
     let nodeContext = target.nodeContext
-    name = nodeContext.execution.plan.steps[nodeContext.step.number].owner
+    limit = plan.outboxLimit
+    name = plan.name
     let backlog = committer.backlog(of: name)
     lastKnown = backlog.first - 1
     lastCommitted = backlog.last
@@ -65,6 +77,7 @@ final class OutboxSink: RunningSink, TimerTarget {
     isSpilled = backlog.rows > 0
     writer = EventRowWriter(nodeContext.execution)
     encoder = component.streamEncoding?.makeEncoder()
+    share = MemoryShare(of: nodeContext.execution.services.memory)
     super.init(nodeContext)
     target.outbox = self
   }
@@ -80,6 +93,7 @@ final class OutboxSink: RunningSink, TimerTarget {
   // MARK: From the graph
 
   override func receive(_ event: Event) {
+    if isFull, limit.policy == .dropNewest { return drop(1) }
     if lines.count > 0 { endRow() }
     if let fault = writer.append(event) { return reject(event, "the event cannot be kept: \(fault.message)") }
     accept(1)
@@ -93,6 +107,7 @@ final class OutboxSink: RunningSink, TimerTarget {
 
   override func receive(_ batch: Batch) {
     guard let encoder, let new = batch.lines(of: nodeContext.step, encodedBy: encoder), new.count > 0 else { return }
+    if isFull, limit.policy == .dropNewest { return drop(new.count) }
     if writer.count > 0 || lines.kind.map({ $0 != new.kind }) ?? false { endRow() }
     lines.append(new)
     accept(new.count)
@@ -125,17 +140,57 @@ final class OutboxSink: RunningSink, TimerTarget {
     updatePressure()
   }
 
+  // MARK: The limit
+
   private func updatePressure() {
-    let isFull = openBytes > (self.isFull ? options.outboxBytes / 10 * 9 : options.outboxBytes)
-    guard isFull != self.isFull else { return }
-    self.isFull = isFull
+    if limit.policy == .dropOldest { dropOldest() }
+    let isFull = openBytes > (self.isFull ? limit.bytes / 10 * 9 : limit.bytes)
+    if isFull != self.isFull {
+      self.isFull = isFull
+      reportFull()
+    }
+    // Where the oldest are dropped, what is over the limit is on its way from the disk.
+    let mustWait = limit.policy == .block ? isFull : limit.policy == .dropOldest && openBytes > limit.bytes / 10 * 11
+    guard mustWait != isInputPaused else { return }
+    isInputPaused = mustWait
+    if mustWait { executor.pauseInput(.output) } else { executor.resumeInput(.output) }
+  }
+
+  private func reportFull() {
+    func log(_ level: Services.Level, _ text: String) {
+      execution.services.log(level, execution.plan.steps[nodeContext.step.number].label, text)
+    }
+    let what =
+      switch limit.policy {
+      case .block: "the pipeline's input waits too"
+      case .dropOldest: "the oldest are dropped"
+      case .dropNewest: "new events are dropped"
+      }
     if isFull {
-      execution.services.log(
-        .warning, execution.plan.steps[nodeContext.step.number].label,
-        "the outbox is full: \(openBytes) bytes wait to be delivered; the pipeline's input waits too")
-      executor.pauseInput(.output)
-    } else {
-      executor.resumeInput(.output)
+      log(.warning, "the outbox is full: \(openBytes) bytes wait to be delivered; \(what)")
+    } else if dropped > 0 {
+      log(.warning, "the outbox has room again; \(Printable.count(dropped, "event")) were dropped")
+      dropped = 0
+    }
+  }
+
+  /// Drops events that come now.
+  private func drop(_ events: Int) {
+    accept(events)
+    countDropped(events)
+    dropped += events
+  }
+
+  /// Drops the oldest rows that are not given to the sink.
+  private func dropOldest() {
+    while openBytes > limit.bytes, !isEnding {
+      guard let row = ready.popFirst() else { return readMore() }
+      readyBytes -= row.bytes.count
+      openRows -= 1
+      openBytes -= row.bytes.count
+      countDropped(row.events)
+      dropped += row.events
+      committer.removed.add(RemovedRow(number: row.number, sink: name, events: row.events, size: row.bytes.count))
     }
   }
 
@@ -144,14 +199,25 @@ final class OutboxSink: RunningSink, TimerTarget {
   private func committed(_ row: OutboxRow) {
     lastCommitted = row.number
     guard !isEnding else { return }
-    if !isSpilled, readyBytes + row.bytes.count <= options.memoryBytes {
+    if !isSpilled, readyBytes + row.bytes.count <= execution.services.memory.room(options.memoryBytes) {
       ready.append(row)
       readyBytes += row.bytes.count
       lastKnown = row.number
     } else {
       isSpilled = true
+      leave()
     }
     deliverSoon()
+  }
+
+  /// Leaves rows on the disk that there is no room for any more; they are read when their time comes.
+  private func leave() {
+    let room = execution.services.memory.room(options.memoryBytes)
+    while readyBytes > room, ready.count > 1, let row = ready.popLast() {
+      readyBytes -= row.bytes.count
+      lastKnown = ready.last?.number ?? lastKnown
+      isSpilled = true
+    }
   }
 
   /// The sink asks for a pause, which `resume` ends; nests.
@@ -192,9 +258,9 @@ final class OutboxSink: RunningSink, TimerTarget {
       lastKnown = lastCommitted
       openRows = underWay.count + ready.count
       openBytes = underWay.values.reduce(0, +) + readyBytes
-      updatePressure()
     }
     isSpilled = lastKnown < lastCommitted
+    updatePressure()
     deliverSoon()
     drainIfDone()
   }
@@ -319,8 +385,8 @@ final class OutboxSink: RunningSink, TimerTarget {
     isEnding = true
     if patience.isSet { executor.cancel(patience) }
     patience = .none
-    if isFull {
-      isFull = false
+    if isInputPaused {
+      isInputPaused = false
       executor.resumeInput(.output)
     }
     target.cancel()

@@ -245,7 +245,7 @@ public final class Execution {
       let made = component.makeSink(nodeContext)
       made.index = index
       if let restoration { restore(made, sink, component, restoration) }
-      let node = outbox(of: made, component) ?? made
+      let node = outbox(of: made, sink, component) ?? made
       node.index = index
       node.takesEvents = !plan.readsOnlyErrors(sink.input)
       let isDrained = restoration?.status(sink) == .drained
@@ -298,11 +298,11 @@ public final class Execution {
   }
 
   /// The outbox of a sink; nil: the sink gets events in the turns.
-  private func outbox(of sink: RunningSink, _ component: any SinkComponent) -> OutboxSink? {
+  private func outbox(of sink: RunningSink, _ plan: SinkPlan, _ component: any SinkComponent) -> OutboxSink? {
     guard let committer, let delivery, delivery.isDurable, !component.answersEvents,
-      !plan.isBestEffort(sink.nodeContext.step)
+      !self.plan.isBestEffort(sink.nodeContext.step)
     else { return nil }
-    return OutboxSink(sink, component, committer, delivery)
+    return OutboxSink(sink, plan, component, committer, delivery)
   }
 
   // MARK: Wiring
@@ -433,7 +433,8 @@ public final class Execution {
   /// docs/contracts.md, "How things end":
   ///
   /// 1. Sources give back what no turn has taken (``RunningSource/suspend()``): their positions point in front of it. What
-  ///    cannot be given back is sent first: clients of a server that wait for an answer get it. ``freeze()`` cuts that short.
+  ///    cannot be given back is sent first: clients of a server that wait for an answer get it. Sinks wait for answers, too
+  ///    (``RunningSink/willSuspend()``). ``freeze()`` cuts that short.
   /// 2. The state is saved, with what operators hold, their timers and the calls under way. Nothing is flushed; the graph is cancelled.
   /// 3. Sinks finish what they hold, or release what the state holds (``RunningSink/suspend()``), and acknowledge their receipts. Then `onEnd` of
   ///    ``launch(restoring:onEnd:)`` is called.
@@ -444,6 +445,9 @@ public final class Execution {
     guard outcome == nil, !isStopping, suspension == nil else { return }
     suspension = keeping
     for source in runningSources where !source.isClosed { source.suspend() }
+    for (index, sink) in sinks.enumerated() where sink.isOpen && sink.isPersistent && keeping(plan.sinks[index]) {
+      sink.node.willSuspend()
+    }
     if holds == 0 { freeze() }
   }
 

@@ -74,6 +74,10 @@ open class RunningSink: Downstream {
   open func save(_ state: inout StateWriter) {}
   /// Reads what `save` wrote, in the same order; called before `open`. Must change nothing if it throws.
   open func restore(_ state: inout StateReader) throws(StateFault) {}
+  /// The pipeline is about to be suspended, and its sources have stopped: begin nothing that the next execution can begin. A sink that waits
+  /// for answers may hold the execution (``Execution/hold()``) until they have come, for a short time, so that nothing is done twice. Called
+  /// where `suspend` may follow.
+  open func willSuspend() {}
   /// The pipeline is suspended and what `save` wrote is delivered by the next execution: release it, acknowledge its receipts, write nothing
   /// more. A sink that is not carried gets ``finish()`` in its place.
   open func suspend() {}
@@ -224,6 +228,9 @@ open class RunningSink: Downstream {
     counters.pointee.held &+= UInt64(count)
     execution.tally.undelivered &+= UInt64(count)
   }
+
+  /// Counts events that this sink was to take and that are dropped, because the file says so. In turns.
+  final func countDropped(_ count: Int) { counters.pointee.dropped &+= UInt64(count) }
 
   /// Whether the errors output of this sink has a reader.
   public final var errorsAreRead: Bool { execution.sinks[index].errors.isClaimed }
