@@ -50,7 +50,7 @@ final class StoreFile {
     if let refusal = try database.refusal() { throw StoreRefusal("\(path) cannot be used: \(refusal)") }
     try database.execute(
       """
-      PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 1000;
+      PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 4000;
       PRAGMA journal_size_limit = 67108864
       """)
     guard let identity = try database.meta("identity") else { throw StoreDamage("its identity is missing") }
