@@ -10,7 +10,7 @@ import Testing
   private static let count = 20_000
 
   @Test(arguments: [
-    ("ndjson", "ndjson", UInt8(2)), ("ndjson", "lines", 3), ("lines", "lines", 3),
+    ("ndjson", "ndjson", UInt8(16)), ("ndjson", "lines", 17), ("lines", "lines", 17),
     ("ndjson", "{ csv: { columns: [n] } }", 1),
   ])
   func fileToFile(_ decode: String, _ encode: String, _ kind: UInt8) throws {
@@ -47,5 +47,18 @@ import Testing
       return encode.contains("csv") ? "\(number)\n" : "{\"n\":\(number)}\n"
     }
     #expect(scratch.read("out.log") == (encode.contains("csv") ? "n\n" : "") + wanted.joined())
+  }
+
+  /// Rows of events with names are another format, and no lines.
+  @Test func namedEvents() throws {
+    scratch.append("a\nb\n", to: "in.log")
+    let store = MemoryStore(isImmediate: true)
+    let pipeline = try RealPipeline(
+      """
+      sources: { in: { file: '\(scratch("in.log"))' } }
+      sinks: { out: { from: in, chain: [ { map: "[event, size(meta.id) > 0]" } ], file: '\(scratch("out.log"))' } }
+      """, before: { $0.commit(with: DeliveryOptions(store: store, isDurable: true)) })
+    pipeline.run { pipeline.outcome != nil }
+    #expect(scratch.read("out.log") == "[\"a\",true]\n[\"b\",true]\n")
   }
 }

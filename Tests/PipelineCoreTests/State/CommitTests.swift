@@ -187,11 +187,11 @@ import Testing
       #expect(run.execution.outcome == .completed && run.store.disk.rows.isEmpty)
       return (run.written["out"] ?? [], run.execution.counters.undelivered)
     }
-    let both = try written([(2, 3, "{\"a\":1}\n[2,3]\n4.5\n"), (3, 2, "x y\n\"\n")])
+    let both = try written([(16, 3, "{\"a\":1}\n[2,3]\n4.5\n"), (17, 2, "x y\n\"\n")])
     #expect(both.events == [#"{"a":1}"#, "[2,3]", "4.5", #""x y""#, #""\"""#])
     #expect(both.lost == 0)
     // A row of an unknown kind is reported, and what comes behind it is delivered.
-    let rest = try written([(9, 2, "1\n2\n"), (2, 1, "3\n")])
+    let rest = try written([(9, 2, "1\n2\n"), (16, 1, "3\n")])
     #expect(rest.events == ["3"])
   }
 

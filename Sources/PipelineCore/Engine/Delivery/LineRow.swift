@@ -2,10 +2,12 @@
 /// sink of that name, after a change of the file, gets what the lines say.
 ///
 /// ```
-/// kind         documents:2, strings:3
+/// kind         documents:16, strings:17; lower numbers are formats of rows of events (``EventRowWriter``)
 /// lines        each with a line feed
 /// ```
 struct LineRow {
+  static let documents: UInt8 = 16
+  static let strings: UInt8 = 17
   private(set) var bytes: [UInt8] = []
   private(set) var count = 0
 
@@ -14,15 +16,15 @@ struct LineRow {
 
   private static func kind(_ first: UInt8) -> PassThroughLines.Kind? {
     switch first {
-    case 2: .documents
-    case 3: .strings
+    case Self.documents: .documents
+    case Self.strings: .strings
     default: nil
     }
   }
 
   /// Appends lines of its kind.
   mutating func append(_ lines: PassThroughLines) {
-    if bytes.isEmpty { bytes.append(lines.kind == .documents ? 2 : 3) }
+    if bytes.isEmpty { bytes.append(lines.kind == .documents ? Self.documents : Self.strings) }
     bytes.append(contentsOf: lines.bytes)
     count += lines.count
   }
