@@ -1,4 +1,5 @@
 import PipelineTestSupport
+import Synchronization
 import Testing
 
 @testable import PipelineCore
@@ -11,6 +12,12 @@ import Testing
     let executor: Executor
     let execution: Execution
     let store: MemoryStore
+    private let notes = Notes()
+    var log: [String] { notes.lines.withLock { $0 } }
+
+    private final class Notes: Sendable {
+      let lines = Mutex<[String]>([])
+    }
     let recordings: [String: (recording: ProbeSink.Recording, turns: LateSink.Turns)]
 
     /// - Parameter isDurable: Nil: nothing is kept.
@@ -19,7 +26,11 @@ import Testing
       memory: MemoryBudget = MemoryBudget(), _ change: (inout DeliveryOptions) -> Void = { _ in }
     ) {
       executor = Executor(clock: time)
-      var services = Services(http: NoHTTPClient(), log: { _, _, _ in }, deadLetter: { _ in }, random: { 1 })
+      let notes = notes
+      var services = Services(
+        http: NoHTTPClient(), log: { _, _, message in notes.lines.withLock { $0.append(message) } },
+        deadLetter: { _ in },
+        random: { 1 })
       services.memory = memory
       execution = Execution(plan: plan, executor: executor, services: services)
       store = MemoryStore(disk)
@@ -57,6 +68,17 @@ import Testing
           continue
         }
         guard execution.outcome == nil, let next = executor.nextDeadline else { return }
+        time.advance(to: max(next, time.now))
+      }
+    }
+
+    /// Runs everything that happens while the sink `out` takes nothing.
+    func advanceWithoutSink() {
+      turn { $0.execution.outbox(of: "out")?.hold() }
+      for _ in 0..<2000 {
+        store.takeOne()
+        if executor.runOne() { continue }
+        guard let next = executor.nextDeadline else { return }
         time.advance(to: max(next, time.now))
       }
     }
@@ -219,13 +241,7 @@ import Testing
       $0.memoryBytes = memory
       $0.readBytes = memory
     }
-    run.turn { $0.execution.outbox(of: "out")?.hold() }
-    for _ in 0..<2000 {
-      run.store.takeOne()
-      if run.executor.runOne() { continue }
-      guard let next = run.executor.nextDeadline else { break }
-      run.time.advance(to: max(next, run.time.now))
-    }
+    run.advanceWithoutSink()
     #expect(run.written["out"] == [])
     let kept = run.store.disk.rows.values.reduce(0) { $0 + $1.events }
     switch policy {
@@ -245,6 +261,10 @@ import Testing
     }
     let dropped = run.execution.statistics.steps.reduce(0) { $0 + $1.dropped }
     #expect(dropped == UInt64(40 - numbers.count))
+    // Nothing is lost in silence, and one full outbox is not one message for each row.
+    #expect(run.log.filter { $0.contains("the outbox is full") }.count == 1)
+    let reports = run.log.filter { $0.contains("dropped \(dropped) events") }
+    #expect(reports.count == (policy == .block ? 0 : 1), "\(run.log)")
   }
 
   /// Where the queues of all pipelines hold more than their budget, what waits is on the disk only.
@@ -253,13 +273,7 @@ import Testing
     func held(_ budget: MemoryBudget) throws -> [Int] {
       let runs = try (0..<2).map { _ in
         let run = Run(plan, ["a": Self.large], isDurable: true, memory: budget) { $0.memoryBytes = 8 << 20 }
-        run.turn { $0.execution.outbox(of: "out")?.hold() }
-        for _ in 0..<2000 {
-          run.store.takeOne()
-          if run.executor.runOne() { continue }
-          guard let next = run.executor.nextDeadline else { break }
-          run.time.advance(to: max(next, run.time.now))
-        }
+        run.advanceWithoutSink()
         return run
       }
       let held = budget.held

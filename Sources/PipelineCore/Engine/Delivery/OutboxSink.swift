@@ -143,12 +143,14 @@ final class OutboxSink: RunningSink, TimerTarget {
   // MARK: The limit
 
   private func updatePressure() {
-    if limit.policy == .dropOldest { dropOldest() }
-    let isFull = openBytes > (self.isFull ? limit.bytes / 10 * 9 : limit.bytes)
+    // Where the oldest are dropped it stays almost full; that is one report, not one for each row.
+    let room = limit.policy == .dropOldest ? limit.bytes / 2 : limit.bytes / 10 * 9
+    let isFull = openBytes > (self.isFull ? room : limit.bytes)
     if isFull != self.isFull {
       self.isFull = isFull
       reportFull()
     }
+    if limit.policy == .dropOldest { dropOldest() }
     // Where the oldest are dropped, what is over the limit is on its way from the disk.
     let mustWait = limit.policy == .block ? isFull : limit.policy == .dropOldest && openBytes > limit.bytes / 10 * 11
     guard mustWait != isInputPaused else { return }
@@ -157,9 +159,6 @@ final class OutboxSink: RunningSink, TimerTarget {
   }
 
   private func reportFull() {
-    func log(_ level: Services.Level, _ text: String) {
-      execution.services.log(level, execution.plan.steps[nodeContext.step.number].label, text)
-    }
     let what =
       switch limit.policy {
       case .block: "the pipeline's input waits too"
@@ -167,11 +166,20 @@ final class OutboxSink: RunningSink, TimerTarget {
       case .dropNewest: "new events are dropped"
       }
     if isFull {
-      log(.warning, "the outbox is full: \(openBytes) bytes wait to be delivered; \(what)")
-    } else if dropped > 0 {
-      log(.warning, "the outbox has room again; \(Printable.count(dropped, "event")) were dropped")
-      dropped = 0
+      execution.services.log(
+        .warning, execution.plan.steps[nodeContext.step.number].label,
+        "the outbox is full: \(openBytes) bytes wait to be delivered; \(what)")
+    } else {
+      reportDropped("the outbox has room again")
     }
+  }
+
+  private func reportDropped(_ now: String) {
+    guard dropped > 0 else { return }
+    execution.services.log(
+      .warning, execution.plan.steps[nodeContext.step.number].label,
+      "\(now); it dropped \(Printable.count(dropped, "event")) while it was full")
+    dropped = 0
   }
 
   /// Drops events that come now.
@@ -359,6 +367,7 @@ final class OutboxSink: RunningSink, TimerTarget {
     isDone = true
     if patience.isSet { executor.cancel(patience) }
     patience = .none
+    reportDropped("the outbox is left")
     drained()
   }
 
@@ -389,6 +398,7 @@ final class OutboxSink: RunningSink, TimerTarget {
       isInputPaused = false
       executor.resumeInput(.output)
     }
+    reportDropped("the outbox is left")
     target.cancel()
   }
 }
