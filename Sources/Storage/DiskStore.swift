@@ -36,7 +36,7 @@ public final class DiskStore: PipelineStore {
   /// The pauses between attempts to write.
   private static let firstPause: Int64 = 100_000_000
   private static let longestPause: Int64 = 5_000_000_000
-  /// The most that the dead letters of a store may have, in bytes; then the oldest are dropped.
+  /// The limit of all dead letters of a store, in bytes. Beyond it the oldest are deleted.
   private static let deadLetterBytes: Int64 = 256 << 20
 
   /// Opens the store at `path`, creates it if there is none, and starts its thread.
@@ -137,10 +137,11 @@ public final class DiskStore: PipelineStore {
     private let log: Log
     private var pause = DiskStore.firstPause
     private var isFailing = false
-    /// How many dead letters have come since ``DiskStore/reportDeadLetters`` was last called.
+    /// The number of new dead letters that have not been reported.
     private var unreported = 0
-    /// How many commits have been made since the file was last tidied up, and whether they had dead letters.
+    /// The number of commits since `tidy` last ran.
     private var untidied = 0
+    /// Whether one of them had dead letters.
     private var hasNewLetters = false
     private var nextReport: Int64 = 0
 

@@ -15,7 +15,7 @@ final class StoreFile {
   var lastRow: Int64
   /// The checksums of the parts of the state that are on the disk.
   private var sums: [Int64] = []
-  /// What dead letters have; nil: it has not been counted yet.
+  /// The size of all dead letters, in bytes; nil: not counted yet.
   private var deadLetterBytes: Int64?
 
   /// Opens a store, or creates it.
@@ -191,7 +191,8 @@ final class StoreFile {
     if let failure { throw failure }
   }
 
-  /// Once dead letters have more than `bytes`, drops the oldest until the others have at most nine tenths of that; returns how many.
+  /// Deletes the oldest dead letters if all of them are larger than `bytes`, until the rest is at most nine tenths of it. Returns the number of
+  /// deleted ones.
   func boundDeadLetters(to bytes: Int64) throws(DatabaseError) -> Int {
     var total: Int64
     if let known = deadLetterBytes {

@@ -32,7 +32,7 @@ public struct FilePosition: Sendable, Equatable {
 }
 
 extension FilePosition {
-  /// Names the file, whatever its path: by its inode and its birth time or, where the file system tells none, its path.
+  /// The name of the file: its inode and birth time, which a new path does not change. Where the file system has no birth times, the path.
   public var fileName: String {
     String(inode, radix: 16) + "-" + (born == 0 ? path : String(UInt64(bitPattern: born), radix: 16))
   }

@@ -114,7 +114,7 @@ import Testing
     #expect(what == "whole" ? rows == 20 : rows < 20)
   }
 
-  /// The oldest dead letters go, and the sum is right after a restart, too.
+  /// The oldest dead letters are deleted, also after a restart.
   @Test func deadLettersAreBounded() throws {
     func letters(_ range: Range<Int64>) -> StoreTransaction {
       var transaction = StoreTransaction()

@@ -44,7 +44,7 @@ public final class Origin: Sendable {
 
 /// What names the events of an origin, and names them again when they are read again, or delivered again from an outbox. Unique in its pipeline.
 public enum EventIdentity: Sendable, Equatable {
-  /// The events are told apart by their positions: the identity of a source, of a file, of a request.
+  /// The name of a source, a file or a request. With its position, each event of it has a name of its own.
   case origin(String)
   /// The origin of one event: its whole name.
   case event(String)

@@ -185,7 +185,7 @@ public protocol SinkComponent: Component {
   /// The encoding of a sink that writes a stream, so that a ``ParallelStage`` may encode for it; nil: it must receive
   /// each event.
   var streamEncoding: EncodeParameter? { get }
-  /// Whether it tells its receiver the names of what it sends (``RunningSink/deliveryID(of:)``).
+  /// Whether it sends the names of events to its receiver (``RunningSink/deliveryID(of:)``).
   var namesDeliveries: Bool { get }
   /// What is certain of an event that it has acknowledged.
   var confirmation: SinkConfirmation { get }

@@ -14,7 +14,7 @@ final class ConfigWatch {
   static let quiet = TimeSpan.milliseconds(250)
   static let pollInterval = TimeSpan.seconds(1)
 
-  /// What tells one content of a file from another.
+  /// Changes whenever the content of a file changes.
   private struct Stamp: Equatable {
     var device: UInt64 = 0
     var inode: UInt64 = 0
