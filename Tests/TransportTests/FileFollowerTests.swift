@@ -331,6 +331,47 @@ import Testing
     #expect(second.seen.wait(for: "3\n4\n5\n"))
   }
 
+  /// The positions were noted when a file had been found and an older one, which had lost its name meanwhile, had not.
+  @Test(arguments: [false, true]) func resumesBetweenTwoFilesThatItKnew(_ isCompressed: Bool) throws {
+    directory.append("1\n", to: "a.log")
+    let first = try Running([directory("a.log")])
+    #expect(first.seen.wait(for: "1\n"))
+    let oldest = first.stop()
+    rename(directory("a.log"), directory("a.log.2"))
+    directory.append("2\n", to: "a.log.2")
+    directory.append("3\n", to: "a.log.1")
+    directory.append("4\n", to: "a.log")
+    let second = try Running([directory("a.log")])
+    #expect(second.seen.wait(for: "4\n"))
+    var youngest = second.stop()
+    youngest[0].offset = 0
+    if isCompressed {
+      // Compression keeps the time of the last write.
+      let modified = [timespec](repeating: timespec(tv_sec: time(nil) - 10, tv_nsec: 0), count: 2)
+      #expect(utimensat(AT_FDCWD, directory("a.log.2"), modified, 0) == 0)
+      let later = [timespec](repeating: timespec(tv_sec: time(nil) - 5, tv_nsec: 0), count: 2)
+      #expect(utimensat(AT_FDCWD, directory("a.log.1"), later, 0) == 0)
+      try run(["gzip", directory("a.log.1")])
+    }
+    let ending = isCompressed ? ".gz" : ""
+    for (name, next) in [("a.log.2", "a.log.3"), ("a.log.1" + ending, "a.log.2" + ending), ("a.log", "a.log.1")] {
+      #expect(rename(directory(name), directory(next)) == 0)
+    }
+    directory.append("5\n", to: "a.log")
+    let last = try Running([directory("a.log")]) { $0.resume = oldest + youngest }
+    #expect(last.seen.wait { $0.bytes.count >= 8 })
+    #expect(last.seen.text == "2\n3\n4\n5\n")
+  }
+
+  private func run(_ command: [String]) throws {
+    let process = Process()
+    process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
+    process.arguments = command
+    try process.run()
+    process.waitUntilExit()
+    try #require(process.terminationStatus == 0)
+  }
+
   @Test func startsAnewWhenThePositionIsOfAnotherFile() throws {
     directory.append("old old old\n", to: "a.log")
     let first = try Running([directory("a.log")])

@@ -1,0 +1,193 @@
+import CLinux
+import Glibc
+import PipelineCore
+
+/// Which files there are: finds, opens and watches them.
+extension FollowerWork {
+  func watchDirectories() {
+    // A directory may appear after the search and before its parent is watched: repeats as long as there are new ones.
+    for _ in 0..<16 where !watchPresentDirectories() { return }
+  }
+
+  /// Returns whether all were watched before.
+  func watchPresentDirectories() -> Bool {
+    guard let inotify else { return false }
+    var foundNew = false
+    var wanted: Set<String> = []
+    var isComplete = true
+    for pattern in options.paths {
+      for directory in Glob.directories(pattern) {
+        let found = Glob.expand(directory, directoriesOnly: true, by: options.list)
+        wanted.formUnion(found.paths)
+        for failure in found.failures { failed(failure) }
+        if !found.failures.allSatisfy(Self.isAbsence) { isComplete = false }
+      }
+      // A missing directory is awaited in its nearest existing parent.
+      var base = Glob.directories(pattern).last ?? "."
+      while FileDescriptor.Status(path: base)?.kind != .directory, base != "/", base != "." {
+        base = splitPath(base).directory
+      }
+      wanted.insert(base)
+    }
+    for path in wanted {
+      do throws(PosixError) {
+        let watch = try inotify.watch(path, Inotify.directoryEvents)
+        if let old = directoryWatches[path], old != watch {
+          inotify.unwatch(old)
+          directories[old] = nil
+        }
+        if directories.updateValue(path, forKey: watch) == nil { foundNew = true }
+        directoryWatches[path] = watch
+        seenDirectories.insert(path)
+      } catch {
+        if error.code == ENOSPC { poll(instead: error) } else { failed(error) }
+      }
+    }
+    guard isComplete else { return foundNew }
+    for (path, watch) in directoryWatches where !wanted.contains(path) {
+      inotify.unwatch(watch)
+      directories[watch] = nil
+      directoryWatches[path] = nil
+    }
+    return foundNew
+  }
+
+  /// Finds the files of the paths, opens new ones, and marks those that have lost their name.
+  func scan(isFirst: Bool = false) {
+    if !isFirst {
+      failing = []
+      watchDirectories()
+      if !unresolved.isEmpty { resume(unresolved) }
+    }
+    mustSort = true
+    var named: Set<Key> = []
+    var found: [FollowedFile] = []
+    for path in matchingPaths() {
+      let status: FileDescriptor.Status
+      switch FileDescriptor.Status.read(path) {
+      case .success(let known): status = known
+      case .failure(let error):
+        failed(error)
+        continue
+      }
+      if let known = byKey[Key(status)] {
+        if !unopened.isEmpty { unopened.remove(path) }
+        if named.insert(Key(status)).inserted, known.path != path {
+          known.path = path
+          known.isDirty = true
+        }
+        continue
+      }
+      do throws(PosixError) {
+        let file = try FileDescriptor.openForReading(path)
+        let status = try file.status()  // The path may lead elsewhere by now.
+        reported.remove(path)
+        if !unopened.isEmpty { unopened.remove(path) }
+        guard byKey[Key(status)] == nil, named.insert(Key(status)).inserted else { continue }
+        // Its starting position is not known yet.
+        if unresolved.contains(where: { $0.inode == status.inode }) { continue }
+        let followed = FollowedFile(file, status, options)
+        if hasDecompressed(followed) { continue }
+        if !wasFinished(followed), isFirst, options.start == .end, !isResumed(path) {
+          try followed.seek(toLineAfter: status.size)
+        }
+        found.append(followed)
+      } catch { if error.detail == nil { failed(error) } else { report(error) } }
+    }
+    for file in files {
+      if file.isCompressed { continue }
+      var isNamed = named.contains(file.key)
+      if !isNamed, file.isNamed, !failing.isEmpty { isNamed = mayBeNamed(file) }
+      if file.isNamed, !isNamed {
+        // Data written before the rename comes before the successor's.
+        file.isDirty = true
+        file.lastChange = monotonicNow()
+      }
+      file.isNamed = isNamed
+    }
+    for file in ReadingOrder.oldestFirst(found) { add(file) }
+    lookAgainIfNeeded()
+  }
+
+  func matchingPaths() -> [String] {
+    options.paths.flatMap { pattern in
+      let found = Glob.expand(pattern, by: options.list)
+      for failure in found.failures { failed(failure) }
+      return found.paths
+    }
+  }
+
+  /// After an incomplete scan: whether the file may still have its old name.
+  func mayBeNamed(_ file: FollowedFile) -> Bool {
+    switch FileDescriptor.Status.read(file.path) {
+    case .success(let status): Key(status) == file.key
+    case .failure(let error): !Self.isAbsence(error)
+    }
+  }
+
+  static func isAbsence(_ error: PosixError) -> Bool { error.code == ENOENT || error.code == ENOTDIR }
+
+  /// A path could not be read. A missing path is awaited silently; a directory that has existed may come back without
+  /// an event, as on a network.
+  func failed(_ error: PosixError) {
+    guard !Self.isAbsence(error) || seenDirectories.contains(error.path) else { return }
+    failing.insert(error.path)
+    if troubled.insert(error.path).inserted { notice(.retrying(error)) }
+  }
+
+  /// Called after a scan.
+  func lookAgainIfNeeded() {
+    for path in troubled.subtracting(failing).sorted() {
+      troubled.remove(path)
+      notice(.recovered(path: path))
+    }
+    if !failing.isEmpty || !unresolved.isEmpty {
+      lookAgain()
+    } else if !files.contains(where: \.isUnreadable) {
+      nextPoll = nil
+      pollPause = 0
+    }
+  }
+
+  func lookAgain() {
+    guard nextPoll == nil else { return }
+    pollPause = min(max(pollPause * 2, Self.firstPause), Self.longestPause)
+    nextPoll = monotonicNow() &+ pollPause
+  }
+
+  func isResumed(_ path: String) -> Bool { resumedPaths.contains(path) }
+
+  func report(_ error: PosixError) {
+    if error.code != ENOENT, reported.insert(error.path).inserted { notice(.failed(error)) }
+  }
+
+  func add(_ file: FollowedFile) {
+    // As it is, it is refused.
+    if let refused = byKey[file.key] { forget(refused) }
+    mustSort = true
+    files.append(file)
+    byKey[file.key] = file
+    if let inotify {
+      do throws(PosixError) {
+        // Through the descriptor: the name may lead to another file by now.
+        file.watch = try inotify.watch("/proc/self/fd/\(file.file.number)", Inotify.fileEvents)
+        fileWatches[file.watch] = file
+      } catch { poll(instead: error) }
+    }
+    notice(.opened(file.position))
+  }
+
+  /// Resumes a file that had been closed; returns whether it is one.
+  func wasFinished(_ file: FollowedFile) -> Bool {
+    guard let record = finished[file.key], record.born == file.born,
+      record.position.fingerprintBytes > 0, file.isSame(as: record.position)
+    else { return false }
+    file.seek(to: record.position.offset)
+    return true
+  }
+
+  /// Whether the file is neither followed nor has been.
+  func isNew(_ file: FollowedFile) -> Bool {
+    byKey[file.key].map { $0.isRefused } ?? (finished[file.key]?.born != file.born)
+  }
+}
