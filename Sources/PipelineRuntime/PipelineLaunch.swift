@@ -126,6 +126,11 @@ package final class PipelineLaunch: @unchecked Sendable {
     }
   }
 
+  /// Calls `body` with the execution between two turns, on the thread that runs them, unless the run is retired before.
+  package func inspect(_ body: @escaping @Sendable (Execution) -> Void) {
+    executor.inspect { [self] in body(execution) }
+  }
+
   /// Removes the run from its loop; called once, after the last report.
   package func retire() { loop.remove(executor) }
 }

@@ -93,12 +93,22 @@ extension HTTPSink {
         let receipt = take(1, joining: receipt)
         self.receipt = receipt
         queue.append(
-          Item(body: bytes, event: OwnedEvent(event), receipt: receipt, id: deliveryID(of: event, bytes)))
+          Item(
+            body: bytes, event: OwnedEvent(event), receipt: receipt, id: deliveryID(of: event, bytes),
+            since: executor.now))
         updatePressure()
       }
     }
 
     override func turnEnded() { sendNext() }
+
+    override var queued: PipelineStatistics.Queue? {
+      let underWay = exchanges.values.reduce(0) { $0 + $1.request.items.count }
+      let oldest = (exchanges.values.lazy.compactMap(\.request.items.first?.since) + queue.oldest).min()
+      return PipelineStatistics.Queue(
+        events: queue.total + underWay, bytes: queue.bytes, inFlight: exchanges.count,
+        oldest: oldest.map { executor.now - $0 })
+    }
 
     private func updatePressure() {
       let (count, bytes) = (queue.count, queue.bytes)
@@ -343,7 +353,10 @@ extension HTTPSink {
       trouble.failures += 1
       let pause = pace.pause(after: request.attempts, random: execution.services.random())
       pace.failed(request.place, executor.now, pause: after ?? pause)
-      if !isLast { queue.insert(request) }
+      if !isLast {
+        countRetry()
+        queue.insert(request)
+      }
       unset(&resumption)
       if let instant = pace.resumesAt { resumption = executor.schedule(at: instant, self, Self.resumes) }
       if isLast { reject(request.items, giving) }
@@ -405,7 +418,7 @@ extension HTTPSink {
             lost += 1
             return nil
           }
-          return Item(body: bytes, event: event, receipt: takeBack(1))
+          return Item(body: bytes, event: event, receipt: takeBack(1), since: executor.now)
         }
       } catch {
         for (item, _) in restored.removeAll(beside: []) { item.receipt.acknowledge(1) }

@@ -10,6 +10,8 @@ extension HTTPSink {
     var receipt: Receipt
     /// What it is called whenever it is sent again, also after a restart; nil: it has no such name.
     var id: DeliveryID?
+    /// When the sink took it.
+    var since: Instant
   }
 
   /// Events of one request, from when they leave the queue until the server has answered for them.
@@ -48,6 +50,10 @@ extension HTTPSink {
 
     /// The number of events that are in no request yet.
     var count: Int { events.count }
+    /// The number of all events.
+    var total: Int { events.count + requests.reduce(0) { $0 + $1.items.count } }
+    /// When the oldest came, of those that no request has and of each waiting request.
+    var oldest: [Instant] { [events.first?.since].compactMap { $0 } + requests.compactMap(\.items.first?.since) }
     var isEmpty: Bool { requests.isEmpty && events.isEmpty }
     /// Whether the events fill a request.
     var isFull: Bool { count >= largest || bytes >= largestBytes }

@@ -224,6 +224,11 @@ class StreamSink: RunningSink {
     receipted = 0
   }
 
+  override var queued: PipelineStatistics.Queue? {
+    PipelineStatistics.Queue(
+      events: max(0, handedOver + buffered - delivery.delivered), bytes: (writer?.queuedBytes ?? 0) + buffer.count)
+  }
+
   override func countDelivered() {
     let delivered = delivery.delivered
     countSent(delivered - counted)

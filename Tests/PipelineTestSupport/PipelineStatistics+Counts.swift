@@ -19,8 +19,8 @@ extension PipelineStatistics {
       let label = plan.steps[step.step.number].label
       let went =
         step.sent &+ step.kept &+ step.dropped &+ step.superseded &+ step.undecided &+ step.rejected &+ step.failed
-        &+ step.held
-      if step.isExact, plan.isInFile(step.step), step.received &+ step.made != went {
+        &+ step.held &+ step.holding
+      if step.isExact, plan.isInFile(step.step), step.received &+ step.restored &+ step.made != went {
         faults.append("\(label): \(step.received) and \(step.made) made are not \(went): \(step)")
       }
       let out = edges.filter { $0.plan.from == .step(step.step) }.reduce(0) { $0 &+ $1.events }
@@ -31,6 +31,13 @@ extension PipelineStatistics {
         faults.append("\(label): fewer than none pass")
       }
       if plan.isSource(step.step) { made &+= step.received }
+    }
+    // A name sends to each of its readers what comes to it, while the reader is subscribed.
+    for (number, named) in plan.named.enumerated() where !named.isCold && named.sharing == Sharing() {
+      let came = edges.filter { $0.plan.to == .named(number) }.reduce(0) { $0 &+ $1.events }
+      for edge in edges where edge.plan.from == .named(number) && edge.events > came &* edge.subscriptions {
+        faults.append("\(named.name): \(came) came, \(edge.events) went to \(plan.name(of: edge.plan.to))")
+      }
     }
     if made != received { faults.append("sources made \(made), but \(received) were received") }
     return faults

@@ -62,6 +62,27 @@ import Testing
     #expect(request.headers.filter { $0.name.lowercased() == "content-type" }.count == 1)
   }
 
+  @Test func saysWhatWaits() throws {
+    let sending = try pipeline("queue: 2", events: "[1, 2, 3, 4]", pace: "1s")
+    func sink() throws -> PipelineStatistics.Step {
+      try #require(sending.execution.statistics.steps.first { $0.step == sending.execution.plan.sinks[0].step })
+    }
+    sending.run(until: .seconds(4))
+    // One is under way; the input waits because three are more than `queue`.
+    let waiting = try sink()
+    #expect(waiting.queue == PipelineStatistics.Queue(events: 4, bytes: 6, inFlight: 1, oldest: .seconds(3)))
+    #expect(waiting.holding == 4 && waiting.isPausing && waiting.retries == 0)
+    sending.http.exchanges[0].answer(503)
+    sending.run(until: .seconds(10))
+    #expect(try sink().retries == 1)
+    sending.http.script = { _, _ in ScriptedHTTP.status(200) }
+    if sending.http.exchanges.count > 1 { sending.http.exchanges[1].answer(200) }
+    sending.run()
+    let over = try sink()
+    #expect(over.queue?.events == 0 && over.holding == 0 && !over.isPausing)
+    #expect(over.paused > .zero && over.sent == 4)
+  }
+
   // MARK: Batches
 
   @Test func batchesByCount() throws {

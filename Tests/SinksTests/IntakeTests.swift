@@ -55,6 +55,40 @@ import Testing
     #expect(gate.signals == 1)
   }
 
+  @Test func theTimeThatASourceWaitsIsCounted() {
+    #expect(deliver("a") && deliver("b"))
+    nonisolated(unsafe) let pipeline = pipeline
+    nonisolated(unsafe) var whileWaiting: PipelineStatistics.Step?
+    nonisolated(unsafe) let source: () -> PipelineStatistics.Step? = {
+      pipeline.execution.statistics.steps.first { pipeline.execution.plan.isSource($0.step) }
+    }
+    #expect(source()?.waited == .zero)
+    gate.waits.withLock {
+      $0 = {
+        pipeline.time.advance(to: pipeline.time.now + .milliseconds(30))
+        whileWaiting = source()
+        pipeline.settle()
+      }
+    }
+    #expect(deliver("c"))
+    #expect(whileWaiting?.isWaiting == true && whileWaiting?.waited == .milliseconds(30))
+    #expect(source()?.isWaiting == false && source()?.waited == .milliseconds(30))
+  }
+
+  /// A look at the pipeline is no turn, and needs none.
+  @Test func inspectionsComeBetweenTurns() {
+    let log = log
+    let executor = pipeline.execution.executor
+    let turns = executor.turns
+    executor.inspect { log.add("seen") }
+    pipeline.settle()
+    #expect(log.all == ["seen"] && executor.turns == turns)
+    #expect(deliver("a"))
+    executor.inspect { log.add("seen") }
+    pipeline.settle()
+    #expect(log.all.count == 3 && executor.turns == turns + 1)
+  }
+
   @Test func whoeverWaitsIsLetGoAtTheEnd() {
     let inputQueue = inputQueue
     gate.waits.withLock { $0 = { inputQueue.stop() } }

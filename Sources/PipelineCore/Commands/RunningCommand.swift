@@ -170,7 +170,7 @@ extension Command {
       case .queue:
         caller.began()
         waiting.append(request)
-        backlog.update(waiting.count, parameters.queueLimit, executor)
+        backlog.update(waiting.count, parameters.queueLimit, self)
         return .accepted
       case .latest:
         caller.began()
@@ -282,7 +282,7 @@ extension Command {
         }
         rounds += 1
         let next = waiting.removeFirst()
-        backlog.update(waiting.count, parameters.queueLimit, executor)
+        backlog.update(waiting.count, parameters.queueLimit, self)
         begin(next)
       }
       isAdvancing = false
@@ -318,7 +318,7 @@ extension Command {
       super.stop()
       execution.commands[parameters.index] = nil
       waiting.removeAll()
-      backlog.update(0, parameters.queueLimit, executor)
+      backlog.update(0, parameters.queueLimit, self)
       executions = [:]
       kept.removeAll()
     }
@@ -354,7 +354,7 @@ extension Command {
         }
       }
       for _ in 0..<(try state.count()) { waiting.append(try Request(&state)) }
-      backlog.restore(try state.read(), executor)
+      backlog.restore(try state.read(), self)
       lastValue = try state.read()
       kept = Deque(try state.read([OwnedEvent].self))
       guard kept.count <= parameters.replay, UInt64(kept.count) <= lastValue, lastValue < 1 << 62 else {

@@ -57,13 +57,13 @@ struct Delay: OperatorComponent {
       let due = now + parameters.by
       let timer = waiting.last?.due == due ? Wake.none : wake(at: due)
       waiting.append((due, OwnedEvent(event), timer))
-      backlog.update(waiting.count, parameters.limit, executor)
+      backlog.update(waiting.count, parameters.limit, self)
     }
 
     override func woke(_ token: Int) {
       while let first = waiting.first, first.due <= now, !isClosed {
         waiting.removeFirst()
-        backlog.update(waiting.count, parameters.limit, executor)
+        backlog.update(waiting.count, parameters.limit, self)
         first.event.keep(in: arena)
         emit(first.event.event)
       }
@@ -75,7 +75,7 @@ struct Delay: OperatorComponent {
         waiting.removeFirst()
         countDropped()
       }
-      backlog.update(waiting.count, parameters.limit, executor)
+      backlog.update(waiting.count, parameters.limit, self)
       if token == Self.end { finish() }
     }
 
@@ -87,7 +87,7 @@ struct Delay: OperatorComponent {
       for index in waiting.indices { cancelWake(&waiting[index].timer) }
       cancelWake(&endTimer)
       waiting.removeAll()
-      backlog.update(0, parameters.limit, executor)
+      backlog.update(0, parameters.limit, self)
     }
 
     override func save(_ state: inout StateWriter) {
@@ -105,7 +105,7 @@ struct Delay: OperatorComponent {
         waiting.append((try state.read(), try state.read(), try state.read()))
       }
       endTimer = try state.read()
-      backlog.restore(try state.read(), executor)
+      backlog.restore(try state.read(), self)
     }
   }
 }

@@ -68,7 +68,7 @@ struct DeliverOn: OperatorComponent {
     private func put(_ item: Item) {
       guard !isClosed else { return }
       waiting.append(item)
-      backlog.update(waiting.count, limit, executor)
+      backlog.update(waiting.count, limit, self)
       execution.priorities.add(precedence)
       later()
     }
@@ -83,7 +83,7 @@ struct DeliverOn: OperatorComponent {
         return
       }
       guard let item = waiting.popFirst() else { return }
-      backlog.update(waiting.count, limit, executor)
+      backlog.update(waiting.count, limit, self)
       execution.priorities.remove(precedence)
       switch item {
       case .next(let event):
@@ -99,7 +99,7 @@ struct DeliverOn: OperatorComponent {
     override func stop() {
       for _ in waiting { execution.priorities.remove(precedence) }
       waiting.removeAll()
-      backlog.update(0, limit, executor)
+      backlog.update(0, limit, self)
     }
 
     override func save(_ state: inout StateWriter) {
@@ -129,7 +129,7 @@ struct DeliverOn: OperatorComponent {
       let wasOver = try state.read(Bool.self)
       for _ in items { execution.priorities.add(precedence) }
       waiting = items
-      backlog.restore(wasOver, executor)
+      backlog.restore(wasOver, self)
     }
   }
 }

@@ -256,7 +256,7 @@ struct RateLimit: OperatorComponent {
           "more than \(parameters.count) event\(parameters.count == 1 ? "" : "s") came in \(parameters.per)")
       case .wait:
         waiting.append(OwnedEvent(event))
-        backlog.update(waiting.count, parameters.limit, executor)
+        backlog.update(waiting.count, parameters.limit, self)
         if !timer.isSet { setTimer() }
       }
     }
@@ -269,7 +269,7 @@ struct RateLimit: OperatorComponent {
       timer = .none
       while !isClosed, !waiting.isEmpty, takeToken() {
         let event = waiting.removeFirst()
-        backlog.update(waiting.count, parameters.limit, executor)
+        backlog.update(waiting.count, parameters.limit, self)
         event.keep(in: arena)
         emit(event.event)
       }
@@ -290,7 +290,7 @@ struct RateLimit: OperatorComponent {
     override func stop() {
       cancelWake(&timer)
       waiting.removeAll()
-      backlog.update(0, parameters.limit, executor)
+      backlog.update(0, parameters.limit, self)
     }
 
     override func save(_ state: inout StateWriter) {
@@ -306,7 +306,7 @@ struct RateLimit: OperatorComponent {
       waiting = Deque(try state.read([OwnedEvent].self))
       timer = try state.read()
       hasEnded = try state.read()
-      backlog.restore(try state.read(), executor)
+      backlog.restore(try state.read(), self)
     }
   }
 }

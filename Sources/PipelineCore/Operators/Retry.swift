@@ -143,6 +143,7 @@ struct Retry: OperatorComponent {
       }
       let pause = max(pause(attempts), pace.end(now))
       attempts += 1
+      countRetry()
       execution.warn(nodeContext.step, "\(failure.message); trying again")
       if pause == .zero {
         later()

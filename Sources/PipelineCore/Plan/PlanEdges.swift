@@ -59,6 +59,18 @@ extension Plan {
 
   public func isSource(_ step: StepID) -> Bool { components[step.number] is any SourceComponent }
 
+  /// The name of a step that views and metrics use: signal and keyword, or the name that the file gives it. It stays the same when another
+  /// step is inserted, and no two steps have the same.
+  public func id(of step: StepID) -> String { steps[step.number].key }
+
+  /// The name of an edge's end, with the names of steps that ``id(of:)-(StepID)`` gives.
+  public func id(of end: EdgePlan.End) -> String {
+    switch end {
+    case .step(let step), .feed(let step): id(of: step)
+    default: name(of: end)
+    }
+  }
+
   /// The name of an edge's end, as the file has it.
   public func name(of end: EdgePlan.End) -> String {
     switch end {

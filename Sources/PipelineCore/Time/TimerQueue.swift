@@ -20,7 +20,7 @@ public struct Lateness: Sendable {
 
 /// Leaves out what a restored timer was set for.
 final class SkippedTimer: TimerTarget {
-  private let target: any TimerTarget
+  let target: any TimerTarget
   private let late: Lateness
 
   init(_ target: any TimerTarget, _ late: Lateness) {
@@ -92,6 +92,14 @@ struct TimerQueue {
     heap.append(Entry(deadline: deadline.nanoseconds, sequence: number, slot: slot))
     Self.siftUp(&heap, &places, heap.count - 1)
     return Wake(slot: slot, generation: slots[Int(slot)].generation)
+  }
+
+  /// Calls `body` with the deadline and the target of pending timers, in no order, of at most `limit`; returns whether these are all.
+  func visit(limit: Int, _ body: (Instant, any TimerTarget) -> Void) -> Bool {
+    for entry in heap.prefix(limit) {
+      if let target = slots[Int(entry.slot)].target { body(Instant(nanoseconds: entry.deadline), target) }
+    }
+    return heap.count <= limit
   }
 
   /// The number of the timer that was scheduled last.

@@ -12,8 +12,7 @@ struct StatisticsReport {
 
   /// The steps of the file, in its order.
   private var steps: [(plan: StepPlan, counted: PipelineStatistics.Step)] {
-    statistics.steps.filter { plan.isInFile($0.step) }.map { (plan.steps[$0.step.number], $0) }
-      .sorted { $0.plan.location.offset < $1.plan.location.offset }
+    plan.fileSteps(statistics).map { (plan.steps[$0.step.number], $0) }
   }
 
   // MARK: For people
@@ -88,32 +87,6 @@ struct StatisticsReport {
   // MARK: For programs
 
   private var json: String {
-    func number(_ count: UInt64) -> JSONText { .int(Int(clamping: count)) }
-    let steps: [JSONText] = steps.map { step, counted in
-      var members: [(String, JSONText)] = [
-        ("step", .string(step.label)), ("at", .string("\(step.location)")), ("in", number(counted.received)),
-        ("inner_in", number(counted.receivedInner)), ("made", number(counted.made)), ("out", number(counted.sent)),
-        ("kept", number(counted.kept)), ("dropped", number(counted.dropped)),
-        ("superseded", number(counted.superseded)), ("undecided", number(counted.undecided)),
-        ("rejected", number(counted.rejected)), ("failed", number(counted.failed)), ("held", number(counted.held)),
-      ]
-      if let time = counted.nanoseconds {
-        members.append(("nanoseconds", number(time)))
-        members.append(("timed_events", number(counted.samples)))
-      }
-      if let bytes = counted.bytes { members.append(("bytes", number(bytes))) }
-      if let position = counted.position { members.append(("position", .int(Int(position)))) }
-      return .object(members)
-    }
-    let edges: [JSONText] = statistics.edges.dropFirst().compactMap { edge in
-      guard edge.events > 0 || edge.subscriptions > 0 else { return nil }
-      return .object([
-        ("from", .string(plan.name(of: edge.plan.from))), ("to", .string(plan.name(of: edge.plan.to))),
-        ("events", number(edge.events)),
-      ])
-    }
-    return JSONText.object([
-      ("pipeline", .string(plan.name)), ("steps", .array(steps)), ("edges", .array(edges)),
-    ]).text
+    JSONText.object([("pipeline", .string(plan.name))] + statistics.members(of: plan)).text
   }
 }

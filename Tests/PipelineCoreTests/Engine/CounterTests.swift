@@ -1,6 +1,7 @@
-import PipelineCore
 import PipelineTestSupport
 import Testing
+
+@testable import PipelineCore
 
 /// Counters and observers of edges: the sums agree, observers see what is counted, and observing changes nothing.
 @Suite struct CounterTests {
@@ -59,6 +60,100 @@ import Testing
       exact += run.statistics.steps.count { $0.isExact && $0.received > 0 }
     }
     #expect(exact > 50)
+  }
+
+  /// At any moment of a run, what came in has a verdict or is held: if everything is cancelled then, as much is given up, and a run that goes
+  /// on from the saved state has no more of it.
+  @Test(arguments: 0..<8) func whatIsHeldIsCounted(_ part: Int) throws {
+    var holding: UInt64 = 0
+    var restored: UInt64 = 0
+    for seed in stride(from: UInt64(part), to: RandomGraphTests.count, by: 8) {
+      let graph = graph(seed)
+      guard let plan = try? PipelineRun.compile(graph.yaml) else { continue }
+      var running: Execution?
+      var before: PipelineStatistics?
+      var options = PipelineRun.Options()
+      var faults: [String] = []
+      options.prepare = { execution in
+        if let running, let before {
+          for (was, now) in zip(before.steps, running.statistics.steps) where was.isExact && plan.isInFile(was.step) {
+            holding += was.holding
+            if now.held &- was.held != was.holding || now.holding != 0 || now.sent != was.sent {
+              faults.append("\(plan.steps[was.step.number].label): \(was), and after the end \(now)")
+            }
+          }
+        }
+        running = execution
+      }
+      options.cutAfter = { turn in
+        before = running?.statistics
+        let received = running?.counters.received ?? 0
+        faults += before?.faults(plan, received: received) ?? []
+        return turn % 5 == Int(seed % 5)
+      }
+      let run = PipelineRun(plan, sources: sources(graph), options: options)
+      guard run.isQuiet else { continue }
+      faults += run.statistics.faults(plan, received: run.counters.received)
+      restored += run.statistics.steps.reduce(0) { $0 + $1.restored }
+      if !faults.isEmpty { Issue.record("seed \(seed): \(faults.joined(separator: "\n"))\n\(graph.yaml)") }
+    }
+    #expect(holding > 5)
+    #expect(restored > 0)
+  }
+
+  /// What a step keeps and waits for, in the middle of a run.
+  @Test func whatThereIsNow() throws {
+    let yaml = """
+      sources: { a: { marbles: '-1-2-3-4-5-6 10ms |' } }
+      signals:
+        late: { from: a, chain: [ { delay: { by: 4ms, limit: 2 } } ] }
+        inner: { from: a, chain: [ { flattenMap: { policy: concat, signal: { from: { marbles: '---- ---- ---- #' }, chain: [ { retry: { count: 1 } } ] } } } ] }
+      sinks: { out: { from: late, probe: {} }, other: { from: inner, probe: {} } }
+      """
+    let plan = try PipelineRun.compile(yaml)
+    var running: Execution?
+    var seen: [PipelineStatistics] = []
+    var options = PipelineRun.Options()
+    options.prepare = { running = $0 }
+    options.cutAfter = { _ in
+      if let running { seen.append(running.statistics) }
+      return false
+    }
+    let run = try PipelineRun(yaml, sources: [:], options: options)
+    func steps(_ keyword: String) -> [PipelineStatistics.Step] {
+      seen.flatMap(\.steps).filter { plan.steps[$0.step.number].keyword == keyword }
+    }
+    let delay = steps("delay")
+    #expect(delay.map(\.holding).max() ?? 0 >= 2)
+    #expect(delay.contains { $0.timers == 1 && $0.nextTimer == .milliseconds(4) })
+    #expect(delay.last.map { $0.holding == 0 && $0.timers == 0 && !$0.isPausing } == true)
+    let flatten = steps("flattenMap")
+    #expect(flatten.contains { $0.inner == 1 && $0.holding >= 3 })
+    #expect(flatten.last?.holding == 0 || run.outcome != .completed)
+    let retry = steps("retry")
+    #expect(retry.map(\.retries).max() == 1)
+    #expect(seen.map(\.turns) == seen.map(\.turns).sorted())
+  }
+
+  @Test func agesOfAQueue() {
+    var ages = QueueAges()
+    let start = Instant(nanoseconds: 0)
+    #expect(ages.oldest == nil)
+    ages.add(2, at: start)
+    ages.add(3, at: start + .milliseconds(500))
+    ages.add(1, at: start + .seconds(2))
+    #expect(ages.oldest == start)
+    ages.remove(4)
+    #expect(ages.oldest == start)
+    ages.remove(1)
+    #expect(ages.oldest == start + .seconds(2))
+    ages.remove(1)
+    #expect(ages.oldest == nil)
+    // A day of one event a second: what is kept is bounded, and the oldest is known to a few minutes.
+    for second in 0..<86_400 { ages.add(1, at: start + .seconds(Int64(second))) }
+    ages.remove(43_200)
+    let oldest = ages.oldest.map { ($0 - start).nanoseconds / 1_000_000_000 } ?? 0
+    #expect(oldest > 43_200 - 300 && oldest <= 43_200)
   }
 
   @Test(arguments: 0..<8) func watchersSeeWhatIsCounted(_ part: Int) throws {

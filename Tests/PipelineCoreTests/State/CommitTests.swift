@@ -244,6 +244,13 @@ import Testing
     run.advanceWithoutSink()
     #expect(run.written["out"] == [])
     let kept = run.store.disk.rows.values.reduce(0) { $0 + $1.events }
+    func sink() throws -> PipelineStatistics.Step {
+      try #require(run.execution.statistics.steps.first { $0.step == plan.sinks[0].step })
+    }
+    let full = try sink()
+    #expect(full.outbox?.events == kept && full.holding == UInt64(kept))
+    #expect(full.outbox?.oldest.map { $0 >= .zero && $0 <= .seconds(2) } == true)
+    #expect(full.isPausing == (policy == .block))
     switch policy {
     case .block: #expect(run.executor.isInputPaused)
     case .dropOldest, .dropNewest:
@@ -253,6 +260,8 @@ import Testing
     run.turn { $0.execution.outbox(of: "out")?.resume() }
     run.advance(turns: 5000)
     #expect(run.execution.outcome == .completed && run.store.disk.rows.isEmpty)
+    let empty = try sink()
+    #expect(empty.outbox == PipelineStatistics.Queue() && empty.holding == 0 && !empty.isPausing)
     let numbers = (run.written["out"] ?? []).compactMap { text in Int(text.dropFirst().prefix { $0 != " " }) }
     switch policy {
     case .block: #expect(numbers == Array(0..<40))

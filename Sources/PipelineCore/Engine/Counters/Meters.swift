@@ -1,3 +1,5 @@
+import Synchronization
+
 /// Counts the verdicts of one step; the step's edges count the events that pass. Written by one thread.
 struct StepCounters {
   /// Events that the step made itself: figures, windows, values at the end.
@@ -11,6 +13,18 @@ struct StepCounters {
   var failed: UInt64 = 0
   /// Events held when the subscription ended: lost, or part of a saved state.
   var held: UInt64 = 0
+  /// Events of a saved state, which an earlier execution had taken.
+  var restored: UInt64 = 0
+  /// Attempts that repeated a failed one.
+  var retries: UInt64 = 0
+  /// The number of events in the step's queues.
+  var waiting = 0
+  /// How many of the step's nodes pause the input.
+  var pauses = 0
+  /// When the first of them began to.
+  var pausedSince = Instant(nanoseconds: 0)
+  /// The time of pauses that have ended, in nanoseconds.
+  var paused: Int64 = 0
   /// Events that a sink delivered.
   var delivered: UInt64 = 0
   /// Bytes that a source read or a sink wrote.
@@ -26,6 +40,48 @@ struct StepCounters {
   var stopped: UInt64 { kept &+ dropped &+ superseded &+ given }
   /// Events that the step could not process.
   var given: UInt64 { undecided &+ rejected &+ failed }
+}
+
+extension UnsafeMutablePointer<StepCounters> {
+  /// The step pauses the input. In turns.
+  func beganPause(at now: Instant) {
+    if pointee.pauses == 0 { pointee.pausedSince = now }
+    pointee.pauses += 1
+  }
+
+  func endedPause(at now: Instant) {
+    pointee.pauses -= 1
+    if pointee.pauses == 0 { pointee.paused &+= (now - pointee.pausedSince).nanoseconds }
+  }
+}
+
+/// How long the threads of one source have waited for room in its ``InputQueue``. Used on any thread, and only by those that wait.
+final class SourceWaits: Sendable {
+  private struct State {
+    var waited: Int64 = 0
+    var threads = 0
+    var since = Instant(nanoseconds: 0)
+  }
+  private let state = Mutex(State())
+
+  func began(at now: Instant) {
+    state.withLock {
+      if $0.threads == 0 { $0.since = now }
+      $0.threads += 1
+    }
+  }
+
+  func ended(at now: Instant) {
+    state.withLock {
+      $0.threads -= 1
+      if $0.threads == 0 { $0.waited &+= max(0, (now - $0.since).nanoseconds) }
+    }
+  }
+
+  /// The time during which at least one thread waited, in nanoseconds, and whether one waits.
+  func waited(until now: Instant) -> (nanoseconds: Int64, isWaiting: Bool) {
+    state.withLock { ($0.waited &+ ($0.threads > 0 ? max(0, (now - $0.since).nanoseconds) : 0), $0.threads > 0) }
+  }
 }
 
 /// The counters of one execution: of each edge and each step of the plan.
@@ -47,6 +103,9 @@ final class Meters {
   /// For each step, the edges that leave it and have counters of their own.
   private let outlets: [[Int]]
 
+  /// The waits of each source, by the number of its step.
+  let waits: [Int: SourceWaits]
+
   /// The time between samples.
   private static let period = TimeSpan.milliseconds(50)
 
@@ -63,6 +122,7 @@ final class Meters {
       if case .step(let step) = edge.from { outlets[step.number].append(number) }
     }
     self.outlets = outlets
+    waits = plan.components.compactMapValues { $0 is any SourceComponent ? SourceWaits() : nil }
     for (number, edge) in plan.edges.enumerated() {
       let consumer = if case .step(let step) = edge.to { step.number } else { -1 }
       (edges + number).initialize(to: EdgeCounters(self, to: consumer))

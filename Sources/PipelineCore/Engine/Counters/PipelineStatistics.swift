@@ -7,8 +7,13 @@ public struct PipelineStatistics: Sendable {
     public var events: UInt64 = 0
     /// The number of subscriptions.
     public var subscriptions: UInt64 = 0
+    /// The number of subscriptions that have not ended.
+    public var open = 0
     /// The number of subscriptions that ended with an error.
     public var failures: UInt64 = 0
+    /// Bytes of the events: of an edge that leaves a source, as they were read, rejected input included; of one that leads to a sink, as they
+    /// were written. Nil: events have no bytes there, or the component counts none.
+    public var bytes: UInt64?
 
     public init(_ plan: EdgePlan) { self.plan = plan }
 
@@ -17,13 +22,14 @@ public struct PipelineStatistics: Sendable {
       events &+= other.events
       subscriptions &+= other.subscriptions
       failures &+= other.failures
+      if let more = other.bytes { bytes = (bytes ?? 0) &+ more }
     }
   }
 
   /// One step: a source, an operator, a sink.
   ///
-  /// `received + made == sent + kept + dropped + superseded + undecided + rejected + failed + held` where ``isExact``; a sink
-  /// sends what it delivers.
+  /// `received + restored + made == sent + kept + dropped + superseded + undecided + rejected + failed + held + holding` where ``isExact``; a
+  /// sink sends what it delivers.
   public struct Step: Sendable {
     public var step: StepID
     /// Events that came over the step's inputs; of a source, those that it read or made (`made` is then 0).
@@ -41,6 +47,29 @@ public struct PipelineStatistics: Sendable {
     public var failed: UInt64 = 0
     /// Events that the step held when its subscriptions ended; of a sink, those that it could not deliver.
     public var held: UInt64 = 0
+    /// Events that an earlier execution had taken, and that the step got with its saved state.
+    public var restored: UInt64 = 0
+    /// Events that the step holds now and will send, deliver or give up; of other steps than exact ones, those in its queues.
+    public var holding: UInt64 = 0
+    /// The number of its inner signals, groups or executions that have not ended.
+    public var inner = 0
+    /// Its pending timers, and the time until the next of them; negative: it is due.
+    public var timers = 0
+    public var nextTimer: TimeSpan?
+    /// Attempts that repeated a failed one.
+    public var retries: UInt64 = 0
+    /// What a sink has taken and not delivered; with an ``outbox``, what it was given of that.
+    public var queue: Queue?
+    /// The rows of a sink on disk, in durable delivery.
+    public var outbox: Queue?
+    /// How long the step has paused the input, and whether it does.
+    public var paused = TimeSpan.zero
+    public var isPausing = false
+    /// How long the threads of a source have waited for room in the pipeline, and whether one waits.
+    public var waited = TimeSpan.zero
+    public var isWaiting = false
+    /// Bytes of its own in the state that was saved last; nil: none was saved, or it has none.
+    public var stateBytes: Int?
     /// Bytes that a source read or a sink delivered; nil: the component counts no bytes.
     public var bytes: UInt64?
     /// The offset at which a source continues in the input that it read last; nil: unknown.
@@ -54,15 +83,74 @@ public struct PipelineStatistics: Sendable {
 
     /// Events that the step could not process.
     public var givenUp: UInt64 { undecided &+ rejected &+ failed }
+
+    /// Adds what an earlier execution has counted; what there is now stays.
+    public mutating func add(_ earlier: Step) {
+      received &+= earlier.received
+      receivedInner &+= earlier.receivedInner
+      sent &+= earlier.sent
+      made &+= earlier.made
+      kept &+= earlier.kept
+      dropped &+= earlier.dropped
+      superseded &+= earlier.superseded
+      undecided &+= earlier.undecided
+      rejected &+= earlier.rejected
+      failed &+= earlier.failed
+      held &+= earlier.held
+      restored &+= earlier.restored
+      retries &+= earlier.retries
+      samples &+= earlier.samples
+      paused = paused + earlier.paused
+      waited = waited + earlier.waited
+      if let more = earlier.bytes { bytes = (bytes ?? 0) &+ more }
+      if let more = earlier.nanoseconds { nanoseconds = (nanoseconds ?? 0) &+ more }
+    }
   }
 
+  /// Nothing has been counted.
+  public init(of plan: Plan) {
+    edges = plan.edges.map { Edge($0) }
+    steps = plan.steps.indices.map { Step(step: StepID($0)) }
+  }
+
+  /// What waits for delivery.
+  public struct Queue: Sendable, Equatable {
+    public var events = 0
+    public var bytes = 0
+    /// Requests that wait for an answer.
+    public var inFlight = 0
+    /// How long the oldest event has waited, to a second or a thousandth of the time; nil: unknown, or there is none.
+    public var oldest: TimeSpan?
+
+    public init(events: Int = 0, bytes: Int = 0, inFlight: Int = 0, oldest: TimeSpan? = nil) {
+      self.events = events
+      self.bytes = bytes
+      self.inFlight = inFlight
+      self.oldest = oldest
+    }
+  }
+
+  /// When the counts were read, on the monotonic clock.
+  public var instant = Instant(nanoseconds: 0)
+  public var turns: UInt64 = 0
+  /// All pending timers, and whether those of each step are counted: they are unless there are very many.
+  public var timers = 0
+  public var timersAreCounted = true
+  /// How long the input has been paused, and whether it is.
+  public var paused = TimeSpan.zero
+  public var isInputPaused = false
   public var edges: [Edge]
   /// In the order of ``Plan/steps``.
   public var steps: [Step]
+
+  public init(edges: [Edge], steps: [Step]) {
+    self.edges = edges
+    self.steps = steps
+  }
 }
 
 extension Execution {
-  /// The counts so far. Read it in a turn, or when the pipeline has ended.
+  /// The counts so far. Read it between two turns, in a turn, or when the pipeline has ended.
   public var statistics: PipelineStatistics {
     for sink in sinks { sink.node.countDelivered() }
     var edges = plan.edges.enumerated().map { number, edge in
@@ -70,6 +158,7 @@ extension Execution {
       let counters = meters.edge(EdgeID(number)).pointee
       counted.events = counters.passed
       counted.subscriptions = counters.subscriptions
+      counted.open = counters.open
       counted.failures = counters.failures
       return counted
     }
@@ -79,7 +168,8 @@ extension Execution {
       return PipelineStatistics.Step(
         step: StepID(number), made: counters.made, kept: counters.kept, dropped: counters.dropped,
         superseded: counters.superseded, undecided: counters.undecided, rejected: counters.rejected,
-        failed: counters.failed, held: counters.held, samples: counters.timed)
+        failed: counters.failed, held: counters.held, restored: counters.restored, retries: counters.retries,
+        samples: counters.timed)
     }
     // An edge that leaves a fused step follows the edges that lead to that step.
     for (number, edge) in plan.edges.enumerated() {
@@ -88,11 +178,17 @@ extension Execution {
         // Steps count what they stop; the events that pass between them follow.
         edges[number].events = steps[from.number].received &+ counters.made &- counters.stopped
         edges[number].subscriptions = edges[edge.entry?.number ?? 0].subscriptions
+        edges[number].open = edges[edge.entry?.number ?? 0].open
       }
       let events = edges[number].events
       if case .step(let from) = edge.from { steps[from.number].sent &+= events }
       guard case .step(let to) = edge.to else { continue }
-      if edge.input == nil { steps[to.number].receivedInner &+= events } else { steps[to.number].received &+= events }
+      if edge.input == nil {
+        steps[to.number].receivedInner &+= events
+        steps[to.number].inner += edges[number].open
+      } else {
+        steps[to.number].received &+= events
+      }
     }
     for (number, component) in plan.components {
       switch component {
@@ -121,6 +217,65 @@ extension Execution {
       let events = max(counters.timed, steps[number].received &+ steps[number].receivedInner)
       steps[number].nanoseconds = UInt64(Double(counters.nanoseconds) / Double(counters.timed) * Double(events))
     }
-    return PipelineStatistics(edges: edges, steps: steps)
+    var statistics = PipelineStatistics(edges: edges, steps: steps)
+    addPresent(to: &statistics)
+    return statistics
   }
+
+  /// What there is now, beside what has been counted.
+  private func addPresent(to statistics: inout PipelineStatistics) {
+    let now = executor.instant
+    statistics.instant = now
+    statistics.turns = executor.turns
+    statistics.paused = executor.timePaused(until: now)
+    statistics.isInputPaused = executor.isInputPaused
+    statistics.timers = executor.pendingTimers
+    statistics.timersAreCounted = executor.visitTimers(limit: Self.countedTimers) { deadline, target in
+      let step: StepID
+      switch (target as? SkippedTimer)?.target ?? target {
+      case let node as OperatorNode: step = node.nodeContext.step
+      case let sink as RunningSink: step = sink.nodeContext.step
+      default: return
+      }
+      let left = deadline - now
+      statistics.steps[step.number].timers += 1
+      statistics.steps[step.number].nextTimer = min(left, statistics.steps[step.number].nextTimer ?? left)
+    }
+    for number in statistics.steps.indices {
+      let counters = meters.step(StepID(number)).pointee
+      statistics.steps[number].isPausing = counters.pauses > 0
+      statistics.steps[number].paused = TimeSpan(
+        nanoseconds: counters.paused &+ (counters.pauses > 0 ? max(0, (now - counters.pausedSince).nanoseconds) : 0))
+      if let size = stateSizes[StepID(number)], size > 0 { statistics.steps[number].stateBytes = size }
+      let step = statistics.steps[number]
+      if step.isExact {
+        let came = step.received &+ step.restored &+ step.made
+        let gone = step.sent &+ step.kept &+ step.dropped &+ step.superseded &+ step.givenUp &+ step.held
+        statistics.steps[number].holding = came > gone ? came &- gone : 0
+      } else {
+        statistics.steps[number].holding = UInt64(max(0, counters.waiting))
+      }
+    }
+    for (number, waits) in meters.waits {
+      let waited = waits.waited(until: now)
+      statistics.steps[number].waited = TimeSpan(nanoseconds: waited.nanoseconds)
+      statistics.steps[number].isWaiting = waited.isWaiting
+    }
+    for sink in sinks {
+      let number = sink.node.nodeContext.step.number
+      statistics.steps[number].queue = sink.node.queued
+      statistics.steps[number].outbox = (sink.node as? OutboxSink)?.outboxed
+    }
+    for (number, edge) in plan.edges.enumerated() {
+      if case .step(let step) = edge.from, plan.isSource(step) {
+        statistics.edges[number].bytes = statistics.steps[step.number].bytes
+      }
+      if case .step(let step) = edge.to, plan.sinks.contains(where: { $0.step == step }) {
+        statistics.edges[number].bytes = statistics.steps[step.number].bytes
+      }
+    }
+  }
+
+  /// The timers of each step are counted up to so many, which takes about a millisecond.
+  private static let countedTimers = 1 << 15
 }

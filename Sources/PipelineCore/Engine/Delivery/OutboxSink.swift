@@ -33,6 +33,10 @@ final class OutboxSink: RunningSink, TimerTarget {
   private var openRows: Int
   /// What they have, in bytes.
   private var openBytes: Int
+  /// How many events they have.
+  private var openEvents: Int
+  /// When they came.
+  private var ages = QueueAges()
   /// Rows that are given to the sink and not acknowledged: their bytes.
   private var underWay: [Int64: Int] = [:]
   /// Where the sink was behind rows that are given to it and in no commit that removes them.
@@ -74,12 +78,15 @@ final class OutboxSink: RunningSink, TimerTarget {
     lastCommitted = backlog.last
     openRows = backlog.rows
     openBytes = backlog.bytes
+    openEvents = backlog.events
     isSpilled = backlog.rows > 0
     writer = EventRowWriter(nodeContext.execution)
     encoder = component.streamEncoding?.makeEncoder()
     share = MemoryShare(of: nodeContext.execution.services.memory)
     super.init(nodeContext)
     target.outbox = self
+    countRestored(backlog.events)
+    if openEvents > 0 { ages.add(openEvents, at: executor.now) }
   }
 
   override func open() {
@@ -136,6 +143,8 @@ final class OutboxSink: RunningSink, TimerTarget {
   private func add(_ events: Int, _ bytes: [UInt8]) {
     openRows += 1
     openBytes += bytes.count
+    openEvents += events
+    ages.add(events, at: executor.now)
     committer.add(events, bytes, of: name) { [weak self] row in self?.committed(row) }
     updatePressure()
   }
@@ -155,7 +164,7 @@ final class OutboxSink: RunningSink, TimerTarget {
     let mustWait = limit.policy == .block ? isFull : limit.policy == .dropOldest && openBytes > limit.bytes / 10 * 11
     guard mustWait != isInputPaused else { return }
     isInputPaused = mustWait
-    if mustWait { executor.pauseInput(.output) } else { executor.resumeInput(.output) }
+    if mustWait { beginPause() } else { endPause() }
   }
 
   private func reportFull() {
@@ -196,10 +205,24 @@ final class OutboxSink: RunningSink, TimerTarget {
       readyBytes -= row.bytes.count
       openRows -= 1
       openBytes -= row.bytes.count
+      remove(row.events)
       countDropped(row.events)
       dropped += row.events
       committer.removed.add(RemovedRow(number: row.number, sink: name, events: row.events, size: row.bytes.count))
     }
+  }
+
+  private func remove(_ events: Int) {
+    openEvents -= events
+    ages.remove(events)
+  }
+
+  override var queued: PipelineStatistics.Queue? { target.queued }
+
+  /// What waits to be delivered, what the sink has in hands included.
+  var outboxed: PipelineStatistics.Queue {
+    PipelineStatistics.Queue(
+      events: max(0, openEvents), bytes: openBytes, oldest: ages.oldest.map { executor.now - $0 })
   }
 
   // MARK: To the sink
@@ -266,6 +289,7 @@ final class OutboxSink: RunningSink, TimerTarget {
       lastKnown = lastCommitted
       openRows = underWay.count + ready.count
       openBytes = underWay.values.reduce(0, +) + readyBytes
+      if openRows == 0 { remove(openEvents) }
     }
     isSpilled = lastKnown < lastCommitted
     updatePressure()
@@ -285,7 +309,7 @@ final class OutboxSink: RunningSink, TimerTarget {
     executor.track(
       Ack(.row) { outcome in
         if outcome == .acknowledged { removed.add(delivered) }
-        executor.post { node.object?.acknowledged(delivered.number, outcome) }
+        executor.post { node.object?.acknowledged(delivered.number, delivered.events, outcome) }
       })
     do throws(StateFault) {
       try give(row)
@@ -317,11 +341,12 @@ final class OutboxSink: RunningSink, TimerTarget {
     }
   }
 
-  private func acknowledged(_ number: Int64, _ outcome: Ack.Outcome) {
+  private func acknowledged(_ number: Int64, _ events: Int, _ outcome: Ack.Outcome) {
     committer.turnIsOwn()
     guard let bytes = underWay.removeValue(forKey: number), outcome == .acknowledged else { return }
     openRows -= 1
     openBytes -= bytes
+    remove(events)
     updatePressure()
     drainIfDone()
   }
@@ -396,7 +421,7 @@ final class OutboxSink: RunningSink, TimerTarget {
     patience = .none
     if isInputPaused {
       isInputPaused = false
-      executor.resumeInput(.output)
+      endPause()
     }
     reportDropped("the outbox is left")
     target.cancel()

@@ -171,12 +171,34 @@ open class RunningSink: Downstream {
   /// The sink takes no more for the moment: nothing comes until ``resumeInput()``, but for what the turn still sends. Nests. In durable
   /// delivery only its own outbox waits; otherwise the input of the pipeline.
   public final func pauseInput() {
-    if let outbox { outbox.hold() } else { executor.pauseInput(.output) }
+    if let outbox { outbox.hold() } else { beginPause() }
   }
 
   public final func resumeInput() {
-    if let outbox { outbox.resume() } else { executor.resumeInput(.output) }
+    if let outbox { outbox.resume() } else { endPause() }
   }
+
+  /// Pauses the input of the pipeline, whatever stands before this sink.
+  final func beginPause() {
+    executor.pauseInput(.output)
+    counters.beganPause(at: executor.now)
+  }
+
+  final func endPause() {
+    executor.resumeInput(.output)
+    counters.endedPause(at: executor.now)
+  }
+
+  // MARK: What waits
+
+  /// What the sink has taken and not delivered; nil: it is not known. Asked between two turns.
+  open var queued: PipelineStatistics.Queue? { nil }
+
+  /// Counts an attempt that repeats a failed one. In turns.
+  public final func countRetry() { counters.pointee.retries &+= 1 }
+
+  /// Counts events of an earlier execution that this one delivers.
+  final func countRestored(_ count: Int) { counters.pointee.restored &+= UInt64(count) }
 
   // MARK: What becomes of events
 
@@ -190,6 +212,7 @@ open class RunningSink: Downstream {
   /// A receipt for events of a saved state, which an earlier execution had taken. In turns, by `restore`.
   public final func takeBack(_ events: Int) -> Receipt {
     restored += events
+    counters.pointee.restored &+= UInt64(events)
     return take(events)
   }
 

@@ -241,6 +241,7 @@ public final class InputQueue: @unchecked Sendable {
   private let executor: Executor
   private let limit: Int
   private let isInner: Bool
+  private let waits: SourceWaits?
 
   /// Blocks a thread. Each signal releases one thread, including one that waits later.
   public protocol Gate: Sendable {
@@ -252,6 +253,7 @@ public final class InputQueue: @unchecked Sendable {
   public init(_ nodeContext: NodeContext, limit: Int = 2, gate: any Gate) {
     executor = nodeContext.execution.executor
     isInner = nodeContext.scope.outer != nil
+    waits = nodeContext.execution.meters.waits[nodeContext.step.number]
     self.limit = limit
     room = gate
   }
@@ -276,7 +278,9 @@ public final class InputQueue: @unchecked Sendable {
       }
       if verdict == false { return false }
       if verdict == true { break }
+      waits?.began(at: executor.instant)
       room.wait()
+      waits?.ended(at: executor.instant)
     }
     executor.postBatch(inner: isInner) { [self] in
       let isAwaited = state.withLock {

@@ -157,6 +157,9 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
   /// Counts an event whose place a newer one takes.
   public final func countSuperseded(_ count: Int = 1) { counters.pointee.superseded &+= UInt64(count) }
 
+  /// Counts an attempt that repeats a failed one.
+  public final func countRetry() { counters.pointee.retries &+= 1 }
+
   // MARK: What a node may ask for
 
   public final func wake(after span: TimeSpan, _ token: Int = 0) -> Wake {
@@ -266,6 +269,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
     for step in deferred { restoration.deferred.append((step.position, self, step.token)) }
     for input in inputs { subscribe(nodeContext.inputs[input]) }
     reopen(inlets, restoration)
+    counters.pointee.restored &+= UInt64(heldCount)
     restored()
   }
 

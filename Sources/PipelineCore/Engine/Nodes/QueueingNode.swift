@@ -32,7 +32,7 @@ open class QueueingNode: MultiInletNode {
       begin(event)
     } else {
       waiting.append(Waiting(event: OwnedEvent(event), ack: holdAck()))
-      backlog.update(waiting.count, queueLimit, executor)
+      backlog.update(waiting.count, queueLimit, self)
     }
   }
 
@@ -42,7 +42,7 @@ open class QueueingNode: MultiInletNode {
     guard !isAdvancing else { return false }
     isAdvancing = true
     while !isClosed, active < maxConcurrent, var next = waiting.popFirst() {
-      backlog.update(waiting.count, queueLimit, executor)
+      backlog.update(waiting.count, queueLimit, self)
       // A call that it makes is not waited for by those whose call has ended in this turn, or they would wait for ever.
       let outer = executor.eventAck
       executor.eventAck = .some(next.ack)
@@ -63,7 +63,7 @@ open class QueueingNode: MultiInletNode {
     let left = waiting
     waiting = []
     for var one in left { goOn(with: &one.ack, isGivenUp: true) }
-    backlog.update(0, queueLimit, executor)
+    backlog.update(0, queueLimit, self)
   }
 
   /// An override must call `super.stop()`.
@@ -83,6 +83,6 @@ open class QueueingNode: MultiInletNode {
   public final func saveBacklog(_ state: inout StateWriter) { state.write(backlog.isOver) }
 
   public final func restoreBacklog(_ state: inout StateReader) throws(StateFault) {
-    backlog.restore(try state.read(), executor)
+    backlog.restore(try state.read(), self)
   }
 }

@@ -40,6 +40,8 @@ public final class Executor: @unchecked Sendable {
     /// Input of the sources of inner signals: held back only while an output pauses the input, because a full queue may
     /// wait for it.
     var innerBatches: [Work] = []
+    /// What looks at the pipeline between two turns.
+    var inspections: [Work] = []
   }
 
   /// The rest of a batch whose turn was spent.
@@ -128,6 +130,9 @@ public final class Executor: @unchecked Sendable {
   /// How many sinks, and how many full queues, pause the input.
   private var pausingOutputs = 0
   private var pausingQueues = 0
+  /// When the input was paused, and how long it has been in pauses that have ended.
+  private var pausedSince = Instant(nanoseconds: 0)
+  private var paused = TimeSpan.zero
   /// Steps that must not run on the stack of their caller: the next round of a repeat.
   private var deferred: [(node: OperatorNode, token: Int)] = []
   private var deferredHead = 0
@@ -180,6 +185,13 @@ public final class Executor: @unchecked Sendable {
     mailbox.withLock { box in
       if inner { box.innerBatches.append(work) } else { box.batches.append(work) }
     }
+    setNeedsTurn()
+  }
+
+  /// Calls `inspection` between two turns, on the thread that runs them. It must change nothing that a turn sees, and is released without
+  /// a call if no turn can come any more.
+  public func inspect(_ inspection: @escaping Work) {
+    mailbox.withLock { $0.inspections.append(inspection) }
     setNeedsTurn()
   }
 
@@ -330,9 +342,13 @@ public final class Executor: @unchecked Sendable {
     if urgentHead == urgent.count {
       urgent.removeAll(keepingCapacity: true)
       urgentHead = 0
-      mailbox.withLock { box in
+      let inspections: [Work]? = mailbox.withLock { box in
         if !box.urgent.isEmpty { swap(&box.urgent, &urgent) }
+        if box.inspections.isEmpty { return nil }
+        defer { box.inspections = [] }
+        return box.inspections
       }
+      if let inspections { for inspect in inspections { inspect() } }
       if urgent.isEmpty { return nil }
     }
     defer {
@@ -602,11 +618,23 @@ public final class Executor: @unchecked Sendable {
 
   /// Pauses the input; nests. Each call needs one ``resumeInput(_:)``.
   public func pauseInput(_ pressure: Pressure) {
+    if !isInputPaused { pausedSince = now }
     if pressure == .output { pausingOutputs += 1 } else { pausingQueues += 1 }
   }
 
   public func resumeInput(_ pressure: Pressure) {
     if pressure == .output { pausingOutputs -= 1 } else { pausingQueues -= 1 }
     precondition(pausingOutputs >= 0 && pausingQueues >= 0, "input resumed more often than paused")
+    if !isInputPaused { paused = paused + (now - pausedSince) }
+  }
+
+  /// How long the input has been paused, until `time`.
+  func timePaused(until time: Instant) -> TimeSpan {
+    isInputPaused ? paused + max(.zero, time - pausedSince) : paused
+  }
+
+  /// Calls `body` with the deadline and the target of pending timers, of at most `limit`; returns whether these are all.
+  func visitTimers(limit: Int, _ body: (Instant, any TimerTarget) -> Void) -> Bool {
+    timers.visit(limit: limit, body)
   }
 }

@@ -1,0 +1,93 @@
+import PipelineCore
+
+extension PipelineStatistics {
+  /// The counts as members of a JSON object, for `rxd run --stats` and `GET /stats`.
+  func members(of plan: Plan) -> [(String, JSONText)] {
+    let steps = plan.fileSteps(self).map { $0.document(of: plan) }
+    let edges: [JSONText] = edges.dropFirst().compactMap { edge in
+      guard edge.events > 0 || edge.subscriptions > 0 else { return nil }
+      var members: [(String, JSONText)] = [
+        ("from", .string(plan.id(of: edge.plan.from))), ("to", .string(plan.id(of: edge.plan.to))),
+        ("output", .string(edge.plan.output)), ("events", .count(edge.events)), ("open", .int(edge.open)),
+        ("failures", .count(edge.failures)),
+      ]
+      if let bytes = edge.bytes { members.append(("bytes", .count(bytes))) }
+      return .object(members)
+    }
+    return [
+      ("turns", .count(turns)), ("timers", .int(timers)), ("paused_nanoseconds", .int(Int(paused.nanoseconds))),
+      ("is_paused", .bool(isInputPaused)), ("steps", .array(steps)), ("edges", .array(edges)),
+    ]
+  }
+}
+
+extension PipelineStatistics.Step {
+  fileprivate func document(of plan: Plan) -> JSONText {
+    let step = plan.steps[self.step.number]
+    var members: [(String, JSONText)] = [
+      ("id", .string(plan.id(of: self.step))), ("step", .string(step.label)),
+      ("kind", .string(plan.kind(of: self.step))), ("type", .string(step.keyword)),
+      ("at", .string("\(step.location)")), ("in", .count(received)), ("inner_in", .count(receivedInner)),
+      ("made", .count(made)), ("out", .count(sent)), ("kept", .count(kept)), ("dropped", .count(dropped)),
+      ("superseded", .count(superseded)), ("undecided", .count(undecided)), ("rejected", .count(rejected)),
+      ("failed", .count(failed)), ("held", .count(held)), ("restored", .count(restored)),
+      ("holding", .count(holding)),
+    ]
+    if let nanoseconds {
+      members.append(("nanoseconds", .count(nanoseconds)))
+      members.append(("timed_events", .count(samples)))
+    }
+    if let bytes { members.append(("bytes", .count(bytes))) }
+    if let position { members.append(("position", .int(Int(position)))) }
+    if inner > 0 { members.append(("inner", .int(inner))) }
+    if timers > 0 {
+      members.append(("timers", .int(timers)))
+      members.append(("next_timer_nanoseconds", .int(Int(nextTimer?.nanoseconds ?? 0))))
+    }
+    if retries > 0 { members.append(("retries", .count(retries))) }
+    if let stateBytes { members.append(("state_bytes", .int(stateBytes))) }
+    if paused > .zero || isPausing {
+      members.append(("pauses_input", .bool(isPausing)))
+      members.append(("paused_nanoseconds", .int(Int(paused.nanoseconds))))
+    }
+    if plan.isSource(self.step) {
+      members.append(("waits", .bool(isWaiting)))
+      members.append(("waited_nanoseconds", .int(Int(waited.nanoseconds))))
+    }
+    if let queue { members.append(("queue", queue.document)) }
+    if let outbox { members.append(("outbox", outbox.document)) }
+    return .object(members)
+  }
+}
+
+extension PipelineStatistics.Queue {
+  fileprivate var document: JSONText {
+    var members: [(String, JSONText)] = [
+      ("events", .int(events)), ("bytes", .int(bytes)), ("in_flight", .int(inFlight)),
+    ]
+    if let oldest { members.append(("oldest_nanoseconds", .int(Int(oldest.nanoseconds)))) }
+    return .object(members)
+  }
+}
+
+extension Plan {
+  /// The steps of the file, in its order.
+  func fileSteps(_ statistics: PipelineStatistics) -> [PipelineStatistics.Step] {
+    statistics.steps.filter { isInFile($0.step) }
+      .sorted { steps[$0.step.number].location.offset < steps[$1.step.number].location.offset }
+  }
+
+  /// `source`, `operator` or `sink`.
+  func kind(of step: StepID) -> String {
+    isSource(step) ? "source" : sinks.contains { $0.step == step } ? "sink" : "operator"
+  }
+}
+
+extension EdgePlan {
+  /// `errors` or `events`.
+  var output: String { if case .errors = from { "errors" } else { "events" } }
+}
+
+extension JSONText {
+  static func count(_ number: UInt64) -> JSONText { .int(Int(clamping: number)) }
+}
