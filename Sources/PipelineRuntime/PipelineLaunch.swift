@@ -20,9 +20,8 @@ package final class PipelineLaunch: @unchecked Sendable {
   private let execution: Execution
   private var state: [UInt8]?
   private let isMoved: Bool
-  private let countsSteps: Bool
   private let commits: Bool
-  /// What the steps have done, if that was asked for: behind the last report.
+  /// What the steps have done: behind the last report.
   package private(set) var statistics: PipelineStatistics?
   /// What became of the state that the run was to go on from.
   package struct Restored: Sendable {
@@ -38,15 +37,13 @@ package final class PipelineLaunch: @unchecked Sendable {
   ///   - state: what an earlier run has left, to go on from.
   ///   - isMoved: whether that run has ended a moment ago, for this one to replace it.
   ///   - isRestarted: whether another run follows a failure.
-  ///   - countsSteps: whether ``statistics`` are asked for.
   ///   - delivery: how its state is kept; nil: nothing is.
   package init(
     _ plan: Plan, loop: Loop, services: Services, restoring state: [UInt8]? = nil, isMoved: Bool = false,
-    isRestarted: Bool = false, countsSteps: Bool = false, delivery: DeliveryOptions? = nil
+    isRestarted: Bool = false, delivery: DeliveryOptions? = nil
   ) {
     self.plan = plan
     commits = delivery != nil
-    self.countsSteps = countsSteps
     self.loop = loop
     self.state = state
     self.isMoved = isMoved
@@ -92,7 +89,7 @@ package final class PipelineLaunch: @unchecked Sendable {
     if restored == nil { restored = execution.restoredSteps.map { Restored(kept: $0, refusals: execution.refusals) } }
   }
 
-  private func count() { if countsSteps { statistics = execution.statistics } }
+  private func count() { statistics = execution.statistics }
 
   /// Ends the sources; what they have sent so far is seen through.
   package func drain() {

@@ -61,7 +61,11 @@ extension Plan {
 
   /// The name of a step that views and metrics use: signal and keyword, or the name that the file gives it. It stays the same when another
   /// step is inserted, and no two steps have the same.
-  public func id(of step: StepID) -> String { steps[step.number].key }
+  public func id(of step: StepID) -> String {
+    let key = steps[step.number].key
+    // The names of sinks and signals differ, and have no dots.
+    return key.hasPrefix("sinks.") ? String(key.dropFirst("sinks.".count)) : key
+  }
 
   /// The name of an edge's end, with the names of steps that ``id(of:)-(StepID)`` gives.
   public func id(of end: EdgePlan.End) -> String {

@@ -79,6 +79,22 @@ struct Run: ParsableCommand {
       """, valueName: "path"), completion: .file())
   var controlSocket: String?
 
+  @Option(
+    help: ArgumentHelp(
+      """
+      Serve /metrics, /health and /ready over TCP, beside the control socket: HOST:PORT, or a port of 127.0.0.1. Beyond this \
+      machine only with --metrics-token-file. (RXD_METRICS_LISTEN)
+      """, valueName: "address"))
+  var metricsListen: String?
+
+  @Option(
+    help: ArgumentHelp(
+      """
+      A file whose first line clients of --metrics-listen must send as 'Authorization: Bearer ...'. \
+      (RXD_METRICS_TOKEN_FILE)
+      """, valueName: "file"), completion: .file())
+  var metricsTokenFile: String?
+
   @OptionGroup var logging: LogOptions
   @OptionGroup var color: ColorOptions
 
@@ -88,7 +104,7 @@ struct Run: ParsableCommand {
       stateDirectory: stateDirectory, queueMemory: queueMemory, stats: stats, statsFormat: statsFormat,
       denyWarnings: denyWarnings,
       watchConfig: watchConfig, watchConfigMethod: watchConfigMethod, controlSocket: controlSocket,
-      logging: logging.settings, color: color.color
+      metricsListen: metricsListen, metricsTokenFile: metricsTokenFile, logging: logging.settings, color: color.color
     ).run()
   }
 }
@@ -106,6 +122,8 @@ struct RunSettings {
   var watchConfig = false
   var watchConfigMethod: ConfigWatch.Method?
   var controlSocket: String?
+  var metricsListen: String?
+  var metricsTokenFile: String?
   var logging = LogSettings()
   var color: ColorMode?
 
@@ -174,6 +192,7 @@ struct RunSettings {
     if options.isDaemon { rx_forbid_dumps() }
     let (deadLetters, stores) = try storage(log)
     options.watch = watch
+    options.metrics = try metrics()
     options.control = try control(log)
     let supervisor: Supervisor
     do throws(PosixError) {
@@ -194,6 +213,31 @@ struct RunSettings {
     do throws(PosixError) { return try ConfigWatch(method ?? .inotify) { used.files } } catch {
       Console.printError("\(error.message); '--watch-config-method poll' needs no watches of the system")
       throw ExitStatus.system
+    }
+  }
+
+  /// Where metrics are served over TCP; nil: nowhere.
+  private func metrics() throws -> MetricsListener? {
+    guard let text = try setting(metricsListen, "RXD_METRICS_LISTEN") else { return nil }
+    guard let address = MetricsListener.Address(text) else {
+      throw ValidationError("--metrics-listen takes HOST:PORT or a port, such as 127.0.0.1:7930, not '\(text)'.")
+    }
+    guard let path = try setting(metricsTokenFile, "RXD_METRICS_TOKEN_FILE") else {
+      guard address.isLoopback else {
+        throw ValidationError(
+          "--metrics-listen \(text) can be reached from other machines: name a file with a token by --metrics-token-file, or listen on 127.0.0.1."
+        )
+      }
+      return MetricsListener(address: address, token: nil)
+    }
+    do throws(PosixError) {
+      guard let token = try MetricsListener.token(from: path) else {
+        throw PosixError("use", path, code: EINVAL, detail: "its first line is empty")
+      }
+      return MetricsListener(address: address, token: token)
+    } catch {
+      Console.printError(error.message)
+      throw ExitStatus.noInput
     }
   }
 

@@ -61,14 +61,18 @@ enum ControlSocket {
 struct ControlRequest: Sendable {
   private let request: ServerRequest
   let query: [String: String]
+  /// It came over TCP, where only some things are served.
+  let isRemote: Bool
 
-  init(_ request: ServerRequest) {
+  init(_ request: ServerRequest, isRemote: Bool = false) {
     self.request = request
+    self.isRemote = isRemote
     query = Dictionary(request.query) { $1 }
   }
 
   var method: String { request.method }
   var path: String { request.path }
+  var accept: String? { request.header("accept") }
   /// The answer is for a person to read.
   var wantsText: Bool { query["format"] == "text" }
   /// The text may have colours.
@@ -79,9 +83,8 @@ struct ControlRequest: Sendable {
       status: status, headers: [("Content-Type", "application/json")] + headers, body: Array((body.text + "\n").utf8))
   }
 
-  func answer(_ status: Int, text: String) {
-    request.reply.reply(
-      status: status, headers: [("Content-Type", "text/plain; charset=utf-8")], body: Array(text.utf8))
+  func answer(_ status: Int, text: String, type: String = "text/plain; charset=utf-8") {
+    request.reply.reply(status: status, headers: [("Content-Type", type)], body: Array(text.utf8))
   }
 }
 
@@ -89,6 +92,8 @@ struct ControlRequest: Sendable {
 struct ControlRoom {
   var method: String
   var path: String
+  /// It is served over TCP, too, where that was asked for.
+  var isPublic = false
   /// Called on the main thread.
   var answer: (Supervisor, ControlRequest) -> Void
 
@@ -96,14 +101,19 @@ struct ControlRoom {
     [
       ControlRoom(method: "POST", path: "/reload") { $0.reload(for: $1) },
       ControlRoom(method: "GET", path: "/status") { $1.answer(200, $0.statusDocument) },
+      ControlRoom(method: "GET", path: "/stats") { $0.answerStatistics($1) },
+      ControlRoom(method: "GET", path: "/metrics", isPublic: true) { $0.answerMetrics($1) },
+      ControlRoom(method: "GET", path: "/health", isPublic: true) { $0.answerHealth($1) },
+      ControlRoom(method: "GET", path: "/ready", isPublic: true) { $0.answerReadiness($1) },
     ]
   }
 
   /// Finds who answers.
   static func answer(_ request: ControlRequest, _ supervisor: Supervisor) {
-    let rooms = all.filter { $0.path == request.path }
+    let served = all.filter { $0.isPublic || !request.isRemote }
+    let rooms = served.filter { $0.path == request.path }
     if let room = rooms.first(where: { $0.method == request.method }) { return room.answer(supervisor, request) }
-    let known = JSONText.array(all.map { .string("\($0.method) \($0.path)") })
+    let known = JSONText.array(served.map { .string("\($0.method) \($0.path)") })
     if rooms.isEmpty {
       request.answer(404, .object([("error", .string("there is no \(request.path)")), ("known", known)]))
     } else {

@@ -64,6 +64,10 @@ final class PipelineSlot {
   /// The run is being suspended; `drainDeadline` ends the wait for answers under way.
   var isSuspending = false
   var totals = Execution.Counters()
+  /// What the runs that have ended have counted.
+  var past = PastCounts()
+  /// How often it has failed and was to start again.
+  private(set) var restarts = 0
 
   /// Restarts in a row; reset after a minute without a failure.
   private var attempt = 0
@@ -104,6 +108,7 @@ final class PipelineSlot {
   /// that failed together do not restart together.
   func fail(at now: Instant, random: UInt64) -> TimeSpan {
     isMoved = false
+    restarts += 1
     failures = failures.filter { now < $0 + Self.calm } + [now]
     if now - startedAt >= Self.calm { attempt = 0 }
     if failures.count > Self.burst {

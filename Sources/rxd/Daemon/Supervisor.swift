@@ -27,12 +27,16 @@ final class Supervisor {
     var watch: ConfigWatch?
     /// Where requests come in.
     var control: LocalSocket?
+    /// Where metrics are asked for over TCP.
+    var metrics: MetricsListener?
   }
 
-  private enum Message: Sendable {
+  enum Message: Sendable {
     case report(Int, PipelineLaunch.Report)
     case heldBack
     case request(ControlRequest)
+    /// The look at all pipelines is done.
+    case observed
   }
 
   let options: Options
@@ -51,10 +55,16 @@ final class Supervisor {
   private var nextRun = 0
   private var isReady = false
   private var reload: Reload?
-  private var lastReload: ReloadVerdict?
+  private(set) var lastReload: ReloadVerdict? {
+    didSet { if let result = lastReload?.result { reloadCounts[result.rawValue, default: 0] += 1 } }
+  }
+  /// How many reloads had which result.
+  private(set) var reloadCounts: [String: Int] = [:]
+  /// A look at all pipelines that is under way.
+  var observation: Observation?
   /// Until then listening sockets are kept for the new versions of their pipelines.
   private var keepingEnd: Instant?
-  private let startedAt = SystemClock.shared.wallTime
+  let startedAt = SystemClock.shared.wallTime
   /// The network thread accepts connections to the control socket.
   private var servesControl = false
   private var stopDeadline: Instant?
@@ -107,10 +117,10 @@ final class Supervisor {
   /// Files with errors, which a daemon skips.
   private var broken: [String] = []
 
-  private var now: Instant { SystemClock.shared.now }
-  private var isStopping: Bool { stopDeadline != nil }
+  var now: Instant { SystemClock.shared.now }
+  var isStopping: Bool { stopDeadline != nil }
 
-  private func poster() -> @Sendable (Message) -> Void {
+  func poster() -> @Sendable (Message) -> Void {
     let mailbox = mailbox
     let wake = wake
     return { message in
@@ -128,6 +138,7 @@ final class Supervisor {
     while let signal = signals.next() { early.append(signal) }
     if early.contains(SIGQUIT) { return 128 + SIGQUIT }
     if early.contains(SIGTERM) || early.contains(SIGINT) { return ExitStatus.success.rawValue }
+    guard startMetrics() else { return ExitStatus.inputOutput.rawValue }
     for result in loaded { add(result) }
     broken = loaded.filter(\.hasErrors).map { Printable.cut($0.path, limit: 200) }
     balance(slots.count)
@@ -167,7 +178,7 @@ final class Supervisor {
   private func wait() {
     let deadlines =
       slots.flatMap { [$0.retryAt, $0.drainDeadline] }
-      + [stopDeadline, nextFeed, nextSummary, forgetAt, keepingEnd, options.watch?.lookAt]
+      + [stopDeadline, nextFeed, nextSummary, forgetAt, keepingEnd, options.watch?.lookAt, observation?.deadline]
     let deadline = deadlines.compactMap { $0 }.min()
     var entries = [
       pollfd(fd: signals.descriptor, events: Int16(POLLIN), revents: 0),
@@ -194,6 +205,7 @@ final class Supervisor {
     switch message {
     case .heldBack: nextSummary = log.summarize()
     case .request(let request): ControlRoom.answer(request, self)
+    case .observed: endObservation()
     case .report(let id, let report):
       guard let (slot, run) = runs[id] else { return }
       switch report {
@@ -278,6 +290,7 @@ final class Supervisor {
     }
     if let at = nextSummary, now >= at { nextSummary = log.summarize() }
     if let at = keepingEnd, now >= at { endKeeping() }
+    if let at = observation?.deadline, now >= at { endObservation() }
     if let at = forgetAt, now >= at {
       forgetAt = nil
       // Reading and compiling files has loaded pages that running does not need.
@@ -305,7 +318,7 @@ final class Supervisor {
   }
 
   /// `3 pipelines running, 1 failed (search)`.
-  private var status: String {
+  var status: String {
     func names(_ slots: [PipelineSlot]) -> String {
       slots.prefix(5).map(\.name).joined(separator: ", ") + (slots.count > 5 ? ", ..." : "")
     }
@@ -366,7 +379,7 @@ final class Supervisor {
     }
     let run = PipelineLaunch(
       slot.plan, loop: loop, services: services, restoring: slot.saved, isMoved: slot.isMoved,
-      isRestarted: options.isDaemon, countsSteps: options.statistics != nil, delivery: delivery)
+      isRestarted: options.isDaemon, delivery: delivery)
     slot.run = run
     slot.hasLaunched = false
     if slot.saved != nil { slot.loss = nil }
@@ -444,7 +457,9 @@ final class Supervisor {
     slot.drainDeadline = nil
     slot.isSuspending = false
     slot.count(counters)
-    if let form = options.statistics, let statistics = run.statistics {
+    guard let statistics = run.statistics else { return }
+    slot.past.add(statistics, of: run.plan)
+    if let form = options.statistics {
       Console.note(StatisticsReport(plan: run.plan, statistics: statistics).text(form))
     }
   }
@@ -764,6 +779,20 @@ final class Supervisor {
     }
   }
 
+  /// Serves metrics over TCP, if that was asked for; false: it cannot.
+  private func startMetrics() -> Bool {
+    guard let metrics = options.metrics else { return true }
+    let post = poster()
+    do throws(HTTPServerFailure) {
+      let port = try metrics.start { post(.request($0)) }
+      logger.debug("metrics are served on port \(port)")
+      return true
+    } catch {
+      Console.printError("--metrics-listen: \(error.message)")
+      return false
+    }
+  }
+
   /// The answer to `GET /status`.
   var statusDocument: JSONText {
     .object([
@@ -779,18 +808,21 @@ final class Supervisor {
 }
 
 extension PipelineSlot {
+  /// How the pipeline is, in a word of `GET /status`.
+  var stateName: String {
+    switch state {
+    case .running: hasLaunched ? "running" : "starting"
+    case .draining: isLeaving ? "leaving" : "stopping"
+    case .waiting: "restarting"
+    case .failed: "failed"
+    case .over: hasFailed ? "failed" : "completed"
+    }
+  }
+
   /// How the pipeline is, for `GET /status`.
   fileprivate var document: JSONText {
-    let word =
-      switch state {
-      case .running: hasLaunched ? "running" : "starting"
-      case .draining: isLeaving ? "leaving" : "stopping"
-      case .waiting: "restarting"
-      case .failed: "failed"
-      case .over: hasFailed ? "failed" : "completed"
-      }
     var members: [(String, JSONText)] = [
-      ("name", .string(name)), ("file", .string(path)), ("state", .string(word)),
+      ("name", .string(name)), ("file", .string(path)), ("state", .string(stateName)),
       ("since", .string(StoredTime.text(since))),
     ]
     if let failure { members.append(("last_failure", .string(failure))) }

@@ -1,0 +1,102 @@
+import PipelineCore
+
+/// One metric with all its samples.
+struct MetricFamily {
+  enum Kind: String { case counter, gauge, info }
+
+  struct Sample {
+    var labels: [(name: String, value: String)]
+    var value: String
+  }
+
+  /// Without `_total` and `_info`.
+  var name: String
+  var kind: Kind
+  /// One sentence without a full stop.
+  var help: String
+  var samples: [Sample] = []
+
+  init(_ name: String, _ kind: Kind, _ help: String) {
+    self.name = name
+    self.kind = kind
+    self.help = help
+  }
+
+  mutating func add(_ labels: [(name: String, value: String)], _ count: UInt64) {
+    samples.append(Sample(labels: labels, value: String(count)))
+  }
+
+  mutating func add(_ labels: [(name: String, value: String)], _ number: Int) {
+    samples.append(Sample(labels: labels, value: String(number)))
+  }
+
+  mutating func add(_ labels: [(name: String, value: String)], seconds span: TimeSpan) {
+    samples.append(Sample(labels: labels, value: String(Double(span.nanoseconds) / 1e9)))
+  }
+}
+
+/// The text forms of metrics.
+enum MetricsFormat {
+  /// Prometheus text 0.0.4.
+  case prometheus
+  /// OpenMetrics 1.0.
+  case openMetrics
+
+  /// The form that a client's `Accept` asks for.
+  init(accept: String?) {
+    self = accept?.lowercased().contains("application/openmetrics-text") == true ? .openMetrics : .prometheus
+  }
+
+  var contentType: String {
+    switch self {
+    case .prometheus: "text/plain; version=0.0.4; charset=utf-8"
+    case .openMetrics: "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    }
+  }
+
+  /// The metrics as text; families without samples are left out.
+  func text(_ families: [MetricFamily]) -> String {
+    var text = ""
+    for family in families where !family.samples.isEmpty {
+      let suffix =
+        switch family.kind {
+        case .counter: "_total"
+        case .info: "_info"
+        case .gauge: ""
+        }
+      let described = self == .openMetrics ? family.name : family.name + suffix
+      let kind = self == .prometheus && family.kind == .info ? "gauge" : family.kind.rawValue
+      text += "# HELP \(described) \(family.help)\n# TYPE \(described) \(kind)\n"
+      for sample in family.samples {
+        text += family.name
+        text += suffix
+        if !sample.labels.isEmpty {
+          text += "{"
+          for (index, label) in sample.labels.enumerated() {
+            if index > 0 { text += "," }
+            text += label.name
+            text += "=\""
+            Self.escape(label.value, to: &text)
+            text += "\""
+          }
+          text += "}"
+        }
+        text += " "
+        text += sample.value
+        text += "\n"
+      }
+    }
+    return self == .openMetrics ? text + "# EOF\n" : text
+  }
+
+  private static func escape(_ value: String, to text: inout String) {
+    for scalar in value.unicodeScalars {
+      switch scalar {
+      case "\\": text += "\\\\"
+      case "\"": text += "\\\""
+      case "\n": text += "\\n"
+      default: text.unicodeScalars.append(scalar)
+      }
+    }
+  }
+}

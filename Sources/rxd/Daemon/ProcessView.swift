@@ -1,0 +1,81 @@
+import PipelineCore
+import Synchronization
+
+/// What the process runs and has done, at one moment: the one source of metrics, of `rxd top` and of every other view.
+struct ProcessView {
+  struct Pipeline {
+    var name: String
+    var file: String
+    /// As in `GET /status`.
+    var state: String
+    /// When `state` began: wall-clock nanoseconds since 1970.
+    var since: Int64
+    var isRunning: Bool
+    /// How often it has failed and was started again.
+    var restarts: Int
+    var plan: Plan
+    /// With the counts of earlier runs.
+    var statistics: PipelineStatistics
+    /// False: one event has kept the pipeline busy too long, so this is what earlier runs have counted.
+    var isCurrent: Bool
+  }
+
+  /// Wall-clock nanoseconds since 1970.
+  var at: Int64
+  /// On the monotonic clock.
+  var instant: Instant
+  var startedAt: Int64
+  var isStopping: Bool
+  /// By their results.
+  var reloads: [String: Int]
+  /// Whether the last reload, if any, has led to the new files.
+  var lastReloadSucceeded: Bool
+  var pipelines: [Pipeline]
+
+  /// The answer to `GET /stats`.
+  var document: JSONText {
+    .object([
+      ("version", .string(Version.number)), ("at", .string(StoredTime.text(at))),
+      ("monotonic_nanoseconds", .int(Int(instant.nanoseconds))),
+      (
+        "pipelines",
+        .array(
+          pipelines.map { pipeline in
+            .object(
+              [
+                ("name", .string(pipeline.name)), ("file", .string(pipeline.file)), ("state", .string(pipeline.state)),
+                ("since", .string(StoredTime.text(pipeline.since))), ("restarts", .int(pipeline.restarts)),
+                ("current", .bool(pipeline.isCurrent)),
+              ] + pipeline.statistics.members(of: pipeline.plan))
+          })
+      ),
+    ])
+  }
+}
+
+/// Collects the statistics of several runs, each taken between two turns of its pipeline.
+final class StatisticsGathering: Sendable {
+  private struct State {
+    var results: [Int: PipelineStatistics] = [:]
+    var left: Int
+  }
+  private let state: Mutex<State>
+  private let done: @Sendable () -> Void
+
+  /// `done` is called on any thread when `count` runs have answered.
+  init(_ count: Int, done: @escaping @Sendable () -> Void) {
+    state = Mutex(State(left: count))
+    self.done = done
+  }
+
+  func take(_ run: Int, _ statistics: PipelineStatistics) {
+    let isLast = state.withLock {
+      $0.results[run] = statistics
+      $0.left -= 1
+      return $0.left == 0
+    }
+    if isLast { done() }
+  }
+
+  var results: [Int: PipelineStatistics] { state.withLock { $0.results } }
+}

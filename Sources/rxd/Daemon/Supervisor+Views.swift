@@ -1,0 +1,104 @@
+import PipelineCore
+import PipelineRuntime
+
+/// A look at all pipelines that is under way.
+struct Observation {
+  /// The runs that are asked.
+  var runs: [ObjectIdentifier: Int]
+  var gathering: StatisticsGathering
+  /// Runs that have not answered until then are left out.
+  var deadline: Instant
+  var waiting: [(ProcessView) -> Void]
+}
+
+extension Supervisor {
+  /// How long an event may keep a pipeline busy before it is left out of a view.
+  private static let patience = TimeSpan.seconds(1)
+
+  /// Calls `body` on the main thread with what the process runs and has done. Views that are asked for meanwhile share one look.
+  func observe(_ body: @escaping (ProcessView) -> Void) {
+    if observation != nil {
+      observation?.waiting.append(body)
+      return
+    }
+    let running = slots.compactMap { slot in slot.run.map { (slot, $0) } }
+    let post = poster()
+    let gathering = StatisticsGathering(running.count) { post(.observed) }
+    var runs: [ObjectIdentifier: Int] = [:]
+    for (index, (slot, run)) in running.enumerated() {
+      runs[ObjectIdentifier(slot)] = index
+      run.inspect { gathering.take(index, $0.statistics) }
+    }
+    observation = Observation(runs: runs, gathering: gathering, deadline: now + Self.patience, waiting: [body])
+    if running.isEmpty { endObservation() }
+  }
+
+  /// All runs have answered, or had the time to.
+  func endObservation() {
+    guard let done = observation else { return }
+    observation = nil
+    let results = done.gathering.results
+    let view = ProcessView(
+      at: SystemClock.shared.wallTime, instant: now, startedAt: startedAt, isStopping: isStopping,
+      reloads: reloadCounts,
+      lastReloadSucceeded: lastReload.map { $0.result == .reloaded } ?? true,
+      pipelines: slots.map { slot in
+        let statistics = done.runs[ObjectIdentifier(slot)].flatMap { results[$0] }
+        // A run that began or ended meanwhile has another plan.
+        let isSame = statistics.map {
+          $0.steps.count == slot.plan.steps.count && $0.edges.count == slot.plan.edges.count
+        }
+        return ProcessView.Pipeline(
+          name: slot.name, file: slot.path, state: slot.stateName, since: slot.since, isRunning: slot.run != nil,
+          restarts: slot.restarts, plan: slot.plan,
+          statistics: slot.past.added(to: isSame == true ? statistics : nil, of: slot.plan),
+          isCurrent: slot.run == nil || isSame == true)
+      })
+    for body in done.waiting { body(view) }
+  }
+
+  // MARK: Answers
+
+  /// `GET /metrics`.
+  func answerMetrics(_ request: ControlRequest) {
+    let format = MetricsFormat(accept: request.accept)
+    observe { request.answer(200, text: format.text(Metrics($0).families), type: format.contentType) }
+  }
+
+  /// `GET /stats`.
+  func answerStatistics(_ request: ControlRequest) { observe { request.answer(200, $0.document) } }
+
+  /// `GET /health`: whether the process does its work, and goes on with it.
+  func answerHealth(_ request: ControlRequest) {
+    request.answer(
+      isStopping ? 503 : 200,
+      .object([("status", .string(isStopping ? "stopping" : "ok")), ("pipelines", .string(status))]))
+  }
+
+  /// `GET /ready`: whether every pipeline runs, or has done all that it had to do.
+  func answerReadiness(_ request: ControlRequest) {
+    let waiting = slots.filter { !$0.isReady }
+    let isReady = waiting.isEmpty && !isStopping
+    request.answer(
+      isReady ? 200 : 503,
+      .object([
+        ("ready", .bool(isReady)), ("stopping", .bool(isStopping)),
+        (
+          "waiting",
+          .array(waiting.map { .object([("name", .string($0.name)), ("state", .string($0.stateName))]) })
+        ),
+      ]))
+  }
+}
+
+extension PipelineSlot {
+  /// Whether the pipeline runs, or has completed. A reload does not make it unready.
+  fileprivate var isReady: Bool {
+    switch state {
+    case .running: hasLaunched || saved != nil
+    case .draining: true
+    case .waiting, .failed: false
+    case .over: !hasFailed
+    }
+  }
+}

@@ -1,0 +1,255 @@
+import Foundation
+import Testing
+
+private let hasCurl = VerbTests.has("curl", "--version")
+private let hasPrometheus = VerbTests.has("promtool", "--version") && VerbTests.has("prometheus", "--version")
+
+/// Metrics, health and readiness, over the control socket and over TCP.
+@Suite(.timeLimit(.minutes(10)), .enabled(if: hasCurl, "needs curl"))
+struct MetricsTests {
+  private let folder: Scratch
+  private var socket: String { folder.path + "/c.sock" }
+
+  init() throws { folder = try Scratch() }
+
+  /// Reads `file`, lets pass what is above 2, and says that in the file `out`.
+  private func pipeline(_ file: String, out: String = "out", map: String = "event * 1") -> String {
+    """
+    name: tail
+    sources: { lines: { file: { path: '\(file)', follow: true } } }
+    signals:
+      large: { from: lines, chain: [ { map: int(event) }, { filter: event > 2 }, { map: \(map) } ] }
+      slow: { from: large, chain: [ { delay: 1h } ] }
+    sinks:
+      out: { from: large, file: { path: '\(folder.path)/\(out)' } }
+      later: { from: slow, discard: {} }
+      bad: { from: large.errors, file: { path: '\(folder.path)/\(out).bad' } }
+
+    """
+  }
+
+  private func start(_ arguments: [String]) throws -> RunningRxd {
+    try RunningRxd(["--daemon", "--log-format", "text", "--control-socket", socket] + arguments)
+  }
+
+  private func end(_ process: RunningRxd) throws {
+    // Delayed events would be waited for.
+    process.send(SIGQUIT)
+    #expect(try process.wait() == 128 + SIGQUIT)
+  }
+
+  private func get(_ path: String, _ more: String...) throws -> String {
+    try Program.run(
+      "/usr/bin/env", ["curl", "-sS", "-m", "60", "--unix-socket", socket, "http://rxd\(path)"] + more
+    ).output
+  }
+
+  /// The answer to `path` as soon as it contains all of `texts`.
+  private func wait(_ path: String, until texts: String...) throws -> String {
+    let deadline = Deadline(after: RunningRxd.limit)
+    while true {
+      let answer = try get(path)
+      if texts.allSatisfy(answer.contains) { return answer }
+      guard !deadline.isOver else { throw TimedOut(description: "\(texts) are not in \(answer)") }
+    }
+  }
+
+  private static let passed =
+    #"rxd_component_sent_events_total{pipeline="tail",component_id="large/filter",component_kind="operator",component_type="filter"}"#
+
+  @Test func metricsCountWhatHappened() throws {
+    let input = try folder.write("in", "1\n2\n3\n4\nx\n")
+    let process = try start([try folder.write("a.yaml", pipeline(input))])
+    let text = try wait("/metrics", until: "\(Self.passed) 2\n")
+    for line in [
+      #"rxd_build_info{version="0.1.0"} 1"#,
+      #"rxd_pipeline_running{pipeline="tail"} 1"#,
+      #"rxd_component_received_events_total{pipeline="tail",component_id="lines/file",component_kind="source",component_type="file"} 5"#,
+      #"rxd_component_received_bytes_total{pipeline="tail",component_id="lines/file",component_kind="source",component_type="file"} 10"#,
+      #"rxd_component_discarded_events_total{pipeline="tail",component_id="large/filter",component_kind="operator",component_type="filter",intentional="true",reason="dropped"} 2"#,
+      #"rxd_component_errors_total{pipeline="tail",component_id="large/map",component_kind="operator",component_type="map",error_type="rejected",stage="processing"} 1"#,
+      #"rxd_component_held_events{pipeline="tail",component_id="slow/delay",component_kind="operator",component_type="delay"} 2"#,
+      #"rxd_component_pending_timers{pipeline="tail",component_id="slow/delay",component_kind="operator",component_type="delay"} 1"#,
+      #"rxd_edge_events_total{pipeline="tail",from="large/filter",to="large/map#2",output="events"} 2"#,
+      #"rxd_edge_events_total{pipeline="tail",from="large.errors",to="bad/file",output="errors"} 1"#,
+      #"rxd_reloads_total{result="refused"} 0"#,
+    ] { #expect(text.contains(line + "\n"), "\(line)\n\(text)") }
+    #expect(!text.contains("# EOF"))
+
+    let open = try get("/metrics", "-H", "Accept: application/openmetrics-text; version=1.0.0, text/plain;q=0.5")
+    #expect(open.hasSuffix("# EOF\n") && open.contains("# TYPE rxd_edge_events counter\n"))
+    #expect(open.contains("# TYPE rxd_build info\n") && open.contains(#"rxd_build_info{version="0.1.0"} 1"#))
+    let head = try get("/metrics", "-I", "-X", "GET", "-H", "Accept: application/openmetrics-text")
+    #expect(head.contains("Content-Type: application/openmetrics-text; version=1.0.0; charset=utf-8"))
+
+    // Series are unique.
+    let series = text.split(separator: "\n").filter { !$0.hasPrefix("#") }
+      .map { line in line.lastIndex(of: " ").map { line[..<$0] } ?? line }
+    #expect(Set(series).count == series.count && series.count > 100)
+    try end(process)
+  }
+
+  /// Counts go on over a reload, for steps that are still there.
+  @Test func countsGoOnOverAReload() throws {
+    let input = try folder.write("in", "3\n4\n")
+    let file = try folder.write("a.yaml", pipeline(input))
+    let process = try start([file])
+    _ = try wait("/metrics", until: "\(Self.passed) 2\n")
+    try folder.write(
+      "a.yaml",
+      pipeline(input, map: "event * 2").replacing("{ filter: event > 2 },", with: "{ filter: event > 2 }, { skip: 0 },")
+    )
+    #expect(try Rxd.run("reload", "--wait", "--socket", socket).status == 0)
+    let handle = try #require(FileHandle(forWritingAtPath: input))
+    try handle.seekToEnd()
+    try handle.write(contentsOf: Data("5\n".utf8))
+    let text = try wait("/metrics", until: "\(Self.passed) 3\n")
+    #expect(text.contains(#"rxd_reloads_total{result="reloaded"} 1"# + "\n"))
+    #expect(text.contains(#"component_id="large/skip",component_kind="operator",component_type="skip"} 1"#))
+    // What an earlier run held is held on, not twice.
+    #expect(
+      text.contains(
+        #"rxd_component_held_events{pipeline="tail",component_id="slow/delay",component_kind="operator",component_type="delay"} 3"#
+      ))
+    try end(process)
+  }
+
+  @Test func readinessSaysWhatIsMissing() throws {
+    let input = try folder.write("in", "3\n")
+    let good = try folder.write("a.yaml", pipeline(input))
+    let bad = try folder.write(
+      "b.yaml", "name: b\nsources: { a: { error: { message: no } } }\nsinks: { out: { from: a, discard: {} } }\n")
+    let process = try start([good, bad])
+    _ = try wait("/metrics", until: #"rxd_pipeline_state{pipeline="b",state="restarting"} 1"#)
+    let answer = try get("/ready", "-w", "%{http_code}")
+    #expect(answer.hasSuffix("503") && answer.contains(#""name": "b""#) && !answer.contains(#""name": "tail""#))
+    #expect(try get("/health", "-w", "%{http_code}").hasSuffix("200"))
+    try folder.write("b.yaml", "name: b\nsources: { a: { never: {} } }\nsinks: { out: { from: a, discard: {} } }\n")
+    #expect(try Rxd.run("reload", "--wait", "--socket", socket).status == 0)
+    #expect(try get("/ready", "-w", "%{http_code}").hasSuffix("200"))
+    try end(process)
+  }
+
+  /// Over TCP there is nothing but what monitoring needs, and only for who knows the token.
+  @Test func tcpServesLittle() throws {
+    let port = try FreePort()
+    port.leave()
+    let file = try folder.write("a.yaml", pipeline(try folder.write("in", "3\n")))
+    let token = try folder.write("token", "s3cret-token\n")
+    let process = try start([file, "--metrics-listen", "127.0.0.1:\(port.number)", "--metrics-token-file", token])
+    _ = try wait("/metrics", until: "\(Self.passed) 1\n")
+    func tcp(_ path: String, _ more: String...) throws -> String {
+      try Program.run(
+        "/usr/bin/env",
+        ["curl", "-sS", "-m", "60", "-o", "/dev/null", "-w", "%{http_code}", "http://127.0.0.1:\(port.number)\(path)"]
+          + more
+      ).output
+    }
+    let known = "Authorization: Bearer s3cret-token"
+    #expect(try tcp("/metrics") == "401" && tcp("/metrics", "-H", "Authorization: Bearer s3cret-toke") == "401")
+    #expect(try tcp("/metrics", "-H", known) == "200" && tcp("/ready", "-H", known) == "200")
+    #expect(try tcp("/status", "-H", known) == "404" && tcp("/stats", "-H", known) == "404")
+    #expect(try tcp("/reload", "-X", "POST", "-H", known) == "404")
+    try end(process)
+  }
+
+  @Test func whatCannotBeServedIsRefused() throws {
+    let file = try folder.write("a.yaml", pipeline(try folder.write("in", "3\n")))
+    for address in ["0.0.0.0:7930", "[::]:7930", "example.org:80"] {
+      let outcome = try Rxd.run("run", file, "--metrics-listen", address)
+      #expect(outcome.status == 64 && outcome.errors.contains("--metrics-token-file"), "\(outcome.errors)")
+    }
+    for address in ["127.0.0.1", "localhost:", "::1:80", "a:b:1", "127.0.0.1:99999"] {
+      #expect(try Rxd.run("run", file, "--metrics-listen", address).status == 64)
+    }
+    let taken = try FreePort()
+    try taken.listen()
+    let outcome = try Rxd.run("run", file, "--metrics-listen", "\(taken.number)")
+    #expect(outcome.status == 74 && outcome.errors.contains("another program listens there"), "\(outcome.errors)")
+  }
+
+  // MARK: Prometheus
+
+  private func promtool(_ arguments: String..., input: String? = nil) throws -> (status: Int32, output: String) {
+    guard let input else { return try Program.run("/usr/bin/env", ["promtool"] + arguments) }
+    let file = try folder.write("metrics", input)
+    return try Program.run("/bin/sh", ["-c", "promtool \(arguments.joined(separator: " ")) < \(file)"])
+  }
+
+  @Test(.enabled(if: hasPrometheus, "needs prometheus")) func promtoolAcceptsAll() throws {
+    let process = try start([try folder.write("a.yaml", pipeline(try folder.write("in", "1\n3\n")))])
+    let metrics = try wait("/metrics", until: "\(Self.passed) 1\n")
+    let checked = try promtool("check", "metrics", input: metrics)
+    #expect(checked.status == 0 && checked.output.isEmpty, "\(checked.output)")
+    let monitoring = Rxd.root + "/docs/monitoring"
+    let rules = try promtool("check", "rules", monitoring + "/rxd-alerts.yaml")
+    #expect(rules.status == 0, "\(rules.output)")
+    let tests = try promtool("test", "rules", monitoring + "/rxd-alerts_test.yaml")
+    #expect(tests.status == 0, "\(tests.output)")
+    // Dashboard and rules ask for nothing that is not there.
+    let described = Set(metrics.matches(of: #/TYPE (\S+) /#).map { String($0.1) })
+    for name in ["rxd-alerts.yaml", "rxd-dashboard.json"] {
+      let text = try String(contentsOfFile: monitoring + "/" + name, encoding: .utf8)
+      let asked = Set(text.matches(of: /\b(?:rxd|process)_[a-z_]+/).map { String($0.0) })
+      #expect(asked.count > 5 && asked.isSubset(of: described), "\(name): \(asked.subtracting(described))")
+    }
+    _ = try JSONSerialization.jsonObject(
+      with: try Data(contentsOf: URL(fileURLWithPath: monitoring + "/rxd-dashboard.json")))
+    try end(process)
+  }
+
+  /// A real server scrapes rxd and evaluates the rules.
+  @Test(.enabled(if: hasPrometheus, "needs prometheus")) func prometheusScrapes() throws {
+    let (own, server) = (try FreePort(), try FreePort())
+    own.leave()
+    server.leave()
+    let token = try folder.write("token", "s3cret-token\n")
+    let file = try folder.write("a.yaml", pipeline(try folder.write("in", "1\n3\n4\nx\n")))
+    let process = try start([file, "--metrics-listen", "\(own.number)", "--metrics-token-file", token])
+    let configuration = try folder.write(
+      "prometheus.yml",
+      """
+      global: { scrape_interval: 1s, evaluation_interval: 1s }
+      rule_files: [ '\(Rxd.root)/docs/monitoring/rxd-alerts.yaml' ]
+      scrape_configs:
+        - job_name: rxd
+          authorization: { credentials_file: '\(token)' }
+          static_configs: [ { targets: [ '127.0.0.1:\(own.number)' ] } ]
+
+      """)
+    let prometheus = Process()
+    prometheus.executableURL = URL(fileURLWithPath: "/usr/bin/prometheus")
+    prometheus.arguments = [
+      "--config.file=\(configuration)", "--storage.tsdb.path=\(folder.path)/tsdb", "--log.level=error",
+      "--web.listen-address=127.0.0.1:\(server.number)",
+    ]
+    prometheus.standardOutput = FileHandle.nullDevice
+    prometheus.standardError = FileHandle.nullDevice
+    try prometheus.run()
+    defer {
+      prometheus.terminate()
+      prometheus.waitUntilExit()
+    }
+    func asked(_ path: String, _ parameters: String..., until text: String) throws -> String {
+      let deadline = Deadline(after: RunningRxd.limit)
+      while true {
+        let answer = try Program.run(
+          "/usr/bin/env",
+          ["curl", "-sS", "-m", "60", "-G", "http://127.0.0.1:\(server.number)\(path)"]
+            + parameters.flatMap { ["--data-urlencode", $0] }
+        ).output
+        if answer.contains(text) { return answer }
+        guard !deadline.isOver else { throw TimedOut(description: "\(text) is not in \(answer)") }
+        usleep(100_000)
+      }
+    }
+    _ = try asked(
+      "/api/v1/query", "query=sum(rxd_component_sent_events_total{pipeline=\"tail\",component_id=\"large/filter\"})",
+      until: #","2"]"#)
+    _ = try asked("/api/v1/query", "query=rxd_edge_events_total{to=\"bad/file\"}", until: #""from":"large.errors""#)
+    // Every rule has been evaluated, without an error.
+    let rules = try asked("/api/v1/rules", until: #""health":"ok""#)
+    #expect(!rules.contains(#""health":"err""#), "\(rules)")
+    try end(process)
+  }
+}
