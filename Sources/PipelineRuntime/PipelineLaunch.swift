@@ -106,6 +106,11 @@ package final class PipelineLaunch: @unchecked Sendable {
     }
   }
 
+  /// Hands over a copy of the state as it is, in a turn; nil: the run has ended or is about to.
+  package func snapshot(_ done: @escaping @Sendable ([UInt8]?) -> Void) {
+    executor.post { [self] in done(execution.outcome == nil ? execution.saveState() : nil) }
+  }
+
   /// Suspends without waiting for answers under way.
   package func freeze() { executor.post { [self] in execution.freeze() } }
 

@@ -83,6 +83,13 @@ extension HTTPSink {
       }
     }
 
+    override func dryRun() {
+      open()
+      if !isOver, let fault = execution.services.http.fault {
+        fail(because: SignalFailure(.sink, fault.message, at: nodeContext.location))
+      }
+    }
+
     // MARK: Taking events in
 
     override func receive(_ event: Event) {

@@ -81,6 +81,14 @@ class StreamSink: RunningSink {
     }
   }
 
+  override func dryRun() {
+    do throws(PosixError) {
+      try target.check()
+    } catch {
+      fail(because: SignalFailure(.sink, error.message, at: nodeContext.location))
+    }
+  }
+
   override func receive(_ event: Event) {
     guard !isOver else { return }
     let isLarge = current._withUnsafeGuaranteedRef { buffer in

@@ -146,6 +146,17 @@ public struct File: SourceComponent {
       read()
     }
 
+    override func dryRun() {
+      if current == nil, waiting.isEmpty, finished.isEmpty { waiting = files(except: []) }
+      if let fault { return finish(failing: fault) }
+      guard makeDecoder(parameters.decode.options) != nil, current == nil, let next = waiting.last else { return }
+      do throws(PosixError) {
+        _ = try FileDescriptor.openForReading(next)
+      } catch {
+        finish(failing: SignalFailure(.source, error.message, at: nodeContext.location))
+      }
+    }
+
     /// The files of the paths, in reverse. Files that cannot be listed are missing; ``fault`` is then set.
     private func files(except known: [String]) -> [String] {
       var seen = Set(known)
@@ -431,6 +442,8 @@ public struct File: SourceComponent {
         finish(failing: SignalFailure(.source, error.message, at: nodeContext.location))
       }
     }
+
+    override func dryRun() { _ = makeDecoder(parameters.decode.options) }
 
     private func makeInput(_ position: FilePosition, memory: [UInt8] = []) -> Input {
       found += 1

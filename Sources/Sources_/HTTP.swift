@@ -172,6 +172,12 @@ public struct HTTP: SourceComponent {
       if parameters.every == nil || parameters.immediate { request() }
     }
 
+    override func dryRun() {
+      if let fault = execution.services.http.fault {
+        endPipeline(because: SignalFailure(.source, fault.message, at: nodeContext.location))
+      }
+    }
+
     override func save(_ state: inout StateWriter) {
       // A response that has not been sent completely, or is not acknowledged if that counts, is requested again.
       state.write(

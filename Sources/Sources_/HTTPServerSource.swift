@@ -260,16 +260,34 @@ public struct HTTPServerSource: SourceComponent {
       super.init(nodeContext, downstream: downstream)
     }
 
-    override func begin() {
-      if var decoding = parameters.decode?.options {
-        decoding.unit = .body
-        decoder = makeDecoder(decoding)
-        guard decoder != nil else { return }
-      }
+    private var options: HTTPServer.Options {
       var options = HTTPServer.Options()
       options.host = parameters.address.host
       options.port = parameters.address.port
       options.rules = rules
+      return options
+    }
+
+    private func makesDecoder() -> Bool {
+      guard var decoding = parameters.decode?.options else { return true }
+      decoding.unit = .body
+      decoder = makeDecoder(decoding)
+      return decoder != nil
+    }
+
+    /// Nobody else gets the address until the reload is over.
+    override func dryRun() {
+      guard makesDecoder() else { return }
+      do throws(HTTPServerFailure) {
+        try HTTPServer.reserve(options)
+      } catch {
+        finish(failing: SignalFailure(.source, error.message, at: nodeContext.location))
+      }
+    }
+
+    override func begin() {
+      guard makesDecoder() else { return }
+      let options = options
       let server = HTTPServer(options: options)
       let executor = executor
       let node = Weak(self)

@@ -116,6 +116,8 @@ public struct Stdin: SourceComponent {
       }
     }
 
+    override func dryRun() { _ = makeDecoder(parameters.decode.options) }
+
     override func beginPiece() { beginPiece(of: sent) { [self] in unsentOffset ?? decodingPosition.offset } }
 
     /// Takes the pieces one after the other. If the rows of a piece need further turns, the next piece waits for the

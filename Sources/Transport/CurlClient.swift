@@ -10,11 +10,20 @@ public import PipelineCore
 /// first byte of the response, it is replaced and the request sent again, once.
 public final class CurlClient: HTTPClient {
   private let loop: CurlLoop
+  private let library: @Sendable () -> HTTPFailure?
 
-  public init() { loop = CurlLoop(Self.prepareLibrary) }
+  public init() {
+    library = Self.prepareLibrary
+    loop = CurlLoop(Self.prepareLibrary)
+  }
 
   /// A client with a library that may be missing, for tests.
-  init(library: @escaping @Sendable () -> HTTPFailure?) { loop = CurlLoop(library) }
+  init(library: @escaping @Sendable () -> HTTPFailure?) {
+    self.library = library
+    loop = CurlLoop(library)
+  }
+
+  public var fault: HTTPFailure? { library() }
 
   /// Loads libcurl; nil, or why that failed: `unavailable` if it never will succeed.
   static func prepareLibrary() -> HTTPFailure? {

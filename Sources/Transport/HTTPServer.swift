@@ -1,3 +1,4 @@
+import CLinux
 import Glibc
 import NIOCore
 import NIOPosix
@@ -183,13 +184,14 @@ public final class HTTPServer: Sendable {
         $0.listener = listener
         $0.stopping = false
       }
+      KeptListeners.begins(options.port)
       return listener.localAddress?.port ?? options.port
     } catch {
-      throw failure(error)
+      throw options.failure(error)
     }
   }
 
-  private var address: String { "\(options.host):\(options.port)" }
+  private var address: String { options.address }
 
   /// Accepts no more connections; the port is free when this returns. Not on the network thread.
   /// - Parameter handsOver: The next server of this address goes on with the listening socket, if there is a reload.
@@ -199,6 +201,7 @@ public final class HTTPServer: Sendable {
       return state.listener.take()
     }
     guard let listener else { return }
+    defer { KeptListeners.ends(options.port) }
     let address = address
     // Where the system chooses the port, an address names no socket.
     let keeps = handsOver && options.port != 0
@@ -232,9 +235,15 @@ public final class HTTPServer: Sendable {
     try pipeline.addHandler(ServerConnection(self, channel, round))
   }
 
-  private func failure(_ error: any Error) -> HTTPServerFailure {
-    let host = HTTPSyntax.printable(options.host)
-    let place = "\(host):\(options.port)"
+}
+
+extension HTTPServer.Options {
+  var address: String { "\(host):\(port)" }
+
+  /// Why the address cannot be listened on.
+  fileprivate func failure(_ error: any Error) -> HTTPServerFailure {
+    let host = HTTPSyntax.printable(self.host)
+    let place = "\(host):\(port)"
     guard let error = error as? IOError else {
       return HTTPServerFailure(
         kind: .noSuchAddress, message: "cannot listen on \(place): \(host) cannot be resolved")
@@ -255,6 +264,28 @@ public final class HTTPServer: Sendable {
     default:
       HTTPServerFailure(
         kind: .other, message: "cannot listen on \(place): \(PosixError.text(error.errnoCode))")
+    }
+  }
+}
+
+extension HTTPServer {
+  /// Binds the address for a server that starts soon, while listeners are kept (``KeptListeners/begin()``): nobody else gets it until then. Nothing
+  /// connects before the server listens. Does nothing if a server of this process has the port, which may be about to leave it.
+  public static func reserve(_ options: Options) throws(HTTPServerFailure) {
+    guard options.port != 0, !KeptListeners.hasOwn(options.port, options.address) else { return }
+    do {
+      let address = try SocketAddress.makeAddressResolvingHost(options.host, port: options.port)
+      let number = rx_stream_socket(address.protocol.rawValue)
+      guard number >= 0 else { throw IOError(errnoCode: errno, reason: "socket") }
+      defer { close(number) }
+      var yes: Int32 = 1
+      setsockopt(number, SOL_SOCKET, SO_REUSEADDR, &yes, socklen_t(MemoryLayout<Int32>.size))
+      guard address.withSockAddr({ bind(number, $0, socklen_t($1)) }) == 0 else {
+        throw IOError(errnoCode: errno, reason: "bind")
+      }
+      KeptListeners.keep(options.address, number)
+    } catch {
+      throw options.failure(error)
     }
   }
 }

@@ -10,6 +10,8 @@ extern const int RX_O_TMPFILE;
 int rx_eventfd(void);
 /// A new Unix stream socket, close-on-exec and non-blocking; -1 and errno on failure.
 int rx_local_socket(void);
+/// The same of another family.
+int rx_stream_socket(int family);
 /// Waits until there is something to read, or so long, or a signal comes; whether there is.
 int rx_wait_readable(int descriptor, int64_t nanoseconds);
 /// A pipe whose both ends are close-on-exec; -1 and errno on failure.

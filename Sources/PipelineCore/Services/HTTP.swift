@@ -5,6 +5,13 @@ public protocol HTTPClient: AnyObject, Sendable {
   func send(
     _ request: HTTPRequest, _ completion: @escaping @Sendable (Result<HTTPResponse, HTTPFailure>) -> Void
   ) -> any Cancellable
+
+  /// Why no request can be made on this machine; nil: none is known. May load a library.
+  var fault: HTTPFailure? { get }
+}
+
+extension HTTPClient {
+  public var fault: HTTPFailure? { nil }
 }
 
 /// An activity that runs until it is cancelled. Cancelling twice is harmless.

@@ -39,6 +39,8 @@ final class PipelineSlot {
   var isMoved = false
   /// Where the state is kept; nil: nowhere, or it has not been opened.
   var store: DiskStore?
+  /// `next` is tried out (``Execution/dryRun(_:services:clock:restoring:)``) as soon as the state of the run is there.
+  var isTrying = false
   /// The version before a reload, in case the new version does not start.
   var previous: Version?
   /// The file is gone: the slot is removed after its run.
@@ -85,7 +87,7 @@ final class PipelineSlot {
   /// Whether the running version equals the file's.
   var isSettled: Bool {
     switch state {
-    case .running: hasLaunched
+    case .running: hasLaunched && !isTrying
     // A reload does not wait for removed pipelines.
     case .draining: isLeaving
     case .waiting, .failed, .over: true

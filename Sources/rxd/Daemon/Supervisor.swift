@@ -33,6 +33,8 @@ final class Supervisor {
 
   enum Message: Sendable {
     case report(Int, PipelineLaunch.Report)
+    /// The state of a run, which goes on; nil: it has ended or is about to.
+    case snapshot(Int, [UInt8]?)
     case heldBack
     case request(ControlRequest)
     /// The look at all pipelines is done.
@@ -41,58 +43,45 @@ final class Supervisor {
 
   let options: Options
   let log: LogWriter
-  private let logger: Logger
-  private let services: Services
-  private let deadLetters: DeadLetters
-  private let stores: Stores?
-  private let notify: Notify?
-  private let signals: Signals
-  private let wake: WakeEvent
+  let logger: Logger
+  let services: Services
+  let deadLetters: DeadLetters
+  let stores: Stores?
+  let notify: Notify?
+  let signals: Signals
+  let wake: WakeEvent
   private let mailbox = Mailbox()
-  private var loops: [Loop] = []
-  private(set) var slots: [PipelineSlot] = []
-  private var runs: [Int: (slot: PipelineSlot, run: PipelineLaunch)] = [:]
-  private var nextRun = 0
-  private var isReady = false
-  private var reload: Reload?
-  private(set) var lastReload: ReloadVerdict? {
+  var loops: [Loop] = []
+  var slots: [PipelineSlot] = []
+  var runs: [Int: (slot: PipelineSlot, run: PipelineLaunch)] = [:]
+  var nextRun = 0
+  var isReady = false
+  var reload: Reload?
+  var lastReload: ReloadVerdict? {
     didSet { if let result = lastReload?.result { reloadCounts[result.rawValue, default: 0] += 1 } }
   }
   /// How many reloads had which result.
-  private(set) var reloadCounts: [String: Int] = [:]
+  var reloadCounts: [String: Int] = [:]
   /// A look at all pipelines that is under way.
   var observation: Observation?
   /// Until then listening sockets are kept for the new versions of their pipelines.
-  private var keepingEnd: Instant?
+  var keepingEnd: Instant?
   let startedAt = SystemClock.shared.wallTime
   /// The network thread accepts connections to the control socket.
-  private var servesControl = false
-  private var stopDeadline: Instant?
-  private var stoppedAt: Instant?
+  var servesControl = false
+  var stopDeadline: Instant?
+  var stoppedAt: Instant?
   /// An earlier further signal is a duplicate, as timeout(1) sends, not a person's second attempt.
   private static let patience = TimeSpan.seconds(1)
   /// Readable when the wall clock has been set.
-  private let clockWatch = rx_clock_watch()
+  let clockWatch = rx_clock_watch()
   /// The limit for stopping has passed.
-  private var isCancelling = false
-  private var nextFeed: Instant?
-  private var nextSummary: Instant?
+  var isCancelling = false
+  var nextFeed: Instant?
+  var nextSummary: Instant?
   /// When to free memory that only the start needed.
-  private var forgetAt: Instant?
-  private var hasFailed = false
-
-  /// A reload whose pipelines are changing from the old files to the new ones.
-  private struct Reload {
-    var started: Instant
-    var at = SystemClock.shared.wallTime
-    /// What it does to each pipeline, by its path.
-    var changes: [String: ReloadVerdict.Change] = [:]
-    var diagnostics: [Diagnostic] = []
-    /// Who waits for the verdict.
-    var requests: [ControlRequest] = []
-
-    var isDecided: Bool { !changes.values.contains { $0.kind == .pending } }
-  }
+  var forgetAt: Instant?
+  var hasFailed = false
 
   private final class Mailbox: Sendable {
     let messages = Mutex<[Message]>([])
@@ -115,7 +104,7 @@ final class Supervisor {
   }
 
   /// Files with errors, which a daemon skips.
-  private var broken: [String] = []
+  var broken: [String] = []
 
   var now: Instant { SystemClock.shared.now }
   var isStopping: Bool { stopDeadline != nil }
@@ -170,12 +159,12 @@ final class Supervisor {
     return hasFailed ? ExitStatus.failure.rawValue : ExitStatus.success.rawValue
   }
 
-  private var isOver: Bool {
+  var isOver: Bool {
     if slots.isEmpty { return isStopping || !options.isDaemon }
     return slots.allSatisfy { $0.state == .over }
   }
 
-  private func wait() {
+  func wait() {
     let deadlines =
       slots.flatMap { [$0.retryAt, $0.drainDeadline] }
       + [stopDeadline, nextFeed, nextSummary, forgetAt, keepingEnd, options.watch?.lookAt, observation?.deadline]
@@ -201,11 +190,12 @@ final class Supervisor {
     if entries[4].revents != 0 { serveControl() }
   }
 
-  private func take(_ message: Message) {
+  func take(_ message: Message) {
     switch message {
     case .heldBack: nextSummary = log.summarize()
     case .request(let request): ControlRoom.answer(request, self)
     case .observed: endObservation()
+    case .snapshot(let id, let state): if let (slot, run) = runs[id] { tryOut(slot, run, state) }
     case .report(let id, let report):
       guard let (slot, run) = runs[id] else { return }
       switch report {
@@ -244,7 +234,7 @@ final class Supervisor {
   }
 
   /// Handles everything that is due; returns an exit status if the process must end at once.
-  private func passTime() -> Int32? {
+  func passTime() -> Int32? {
     let now = now
     if let deadline = stopDeadline, now >= deadline {
       if isCancelling { return abort() }
@@ -299,12 +289,12 @@ final class Supervisor {
     return nil
   }
 
-  private var feedInterval: TimeSpan? {
+  var feedInterval: TimeSpan? {
     notify?.watchdogMicroseconds.map { TimeSpan(nanoseconds: max(1, $0 / 2) &* 1000) }
   }
 
   /// Notifies the service manager when all requested changes are done.
-  private func reportIfReady() {
+  func reportIfReady() {
     guard !isStopping, slots.allSatisfy(\.isSettled) else { return }
     if !isReady {
       isReady = true
@@ -336,18 +326,18 @@ final class Supervisor {
     return parts.joined(separator: ", ")
   }
 
-  private func reportStatus() {
+  func reportStatus() {
     if isReady, !isStopping { notify?.send("STATUS=\(status)") }
   }
 
   // MARK: Life of a pipeline
 
-  private func add(_ result: PipelineLoader.Loaded) {
+  func add(_ result: PipelineLoader.Loaded) {
     if let version = result.version { slots.append(PipelineSlot(path: result.path, version)) }
   }
 
   /// Starts loops for `count` pipelines, at most one for each core.
-  private func balance(_ count: Int) {
+  func balance(_ count: Int) {
     while loops.count < min(count, Processors.available) {
       let loop = Loop()
       do throws(PosixError) {
@@ -363,7 +353,7 @@ final class Supervisor {
     }
   }
 
-  private func launch(_ slot: PipelineSlot) {
+  func launch(_ slot: PipelineSlot) {
     balance(slots.count)
     guard let loop = loops.min(by: { $0.load < $1.load }) else { return }
     var services = services
@@ -393,62 +383,7 @@ final class Supervisor {
     run.start { post(.report(id, $0)) }
   }
 
-  /// Opens the store of a slot unless it is open, and takes over what an earlier process has left.
-  /// - Returns: How the run keeps its state; nil: it keeps nothing.
-  private func openStore(_ slot: PipelineSlot) throws(StoreRefusal) -> DeliveryOptions? {
-    guard let stores, slot.plan.delivery(hasStateDirectory: true) != .bestEffort else { return nil }
-    let store: DiskStore
-    // Where the last run has left no state in memory, that of its last commit holds.
-    if slot.saved == nil { closeStore(slot) }
-    if let open = slot.store {
-      store = open
-    } else {
-      store = try stores.open(slot.name)
-      slot.store = store
-      slot.saved = store.savedState
-    }
-    for (sink, backlog) in store.backlogs.sorted(by: { $0.key < $1.key })
-    where backlog.rows > 0 && !slot.plan.sinks.contains(where: { $0.name == sink && !slot.plan.isBestEffort($0.step) })
-    {
-      log.write(
-        .warning, slot.name,
-        """
-        \(Printable.count(backlog.events, "event")) wait for the sink '\(sink)', which the file has no more, or whose \
-        delivery is best effort; they are kept
-        """
-      )
-    }
-    // Rows that wait are delivered in durable mode only: those of an earlier version of the file, or of replayed dead letters.
-    let hasRows = store.backlogs.values.contains { $0.rows > 0 }
-    return DeliveryOptions(
-      store: store, isDurable: hasRows || slot.plan.delivery(hasStateDirectory: true) == .durable)
-  }
-
-  /// Closes the store of a pipeline that does not run any more.
-  private func closeStore(_ slot: PipelineSlot) {
-    guard let store = slot.store else { return }
-    slot.store = nil
-    let statistics = store.statistics
-    if let time = statistics.percentile99 {
-      logger.debug(
-        "\(Printable.count(Int(statistics.commits), "commit")), 99 % of them within \(Self.shown(time))",
-        metadata: ["component_id": "\(slot.name)"])
-    }
-    if !store.close(within: Self.closingLimit) {
-      logger.error("the state could not be written", metadata: ["component_id": "\(slot.name)"])
-    }
-  }
-
-  /// A store belongs to a name: a pipeline that gets another one goes on from the store of that name, as at a start.
-  private func leaveStore(_ slot: PipelineSlot, for name: String) {
-    closeStore(slot)
-    slot.saved = nil
-    slot.loss = "its name was '\(slot.name)', and what that keeps stays under that name"
-    logger.warning(
-      "\(slot.loss ?? "")", metadata: ["component_id": "\(name)"])
-  }
-
-  private func release(
+  func release(
     _ id: Int, _ slot: PipelineSlot, _ run: PipelineLaunch, _ counters: Execution.Counters
   ) {
     runs[id] = nil
@@ -456,6 +391,7 @@ final class Supervisor {
     slot.run = nil
     slot.drainDeadline = nil
     slot.isSuspending = false
+    slot.isTrying = false
     slot.count(counters)
     guard let statistics = run.statistics else { return }
     slot.past.add(statistics, of: run.plan)
@@ -464,7 +400,7 @@ final class Supervisor {
     }
   }
 
-  private func ended(_ slot: PipelineSlot, _ outcome: Execution.Outcome) {
+  func ended(_ slot: PipelineSlot, _ outcome: Execution.Outcome) {
     if case .failed(let failure) = outcome {
       if goBack(slot, failure) { return }
       let place = failure.location.map { " (\($0))" } ?? ""
@@ -490,25 +426,8 @@ final class Supervisor {
     proceed(slot)
   }
 
-  /// Called if the version of a reload does not start (a port in use, a missing directory): runs the previous version
-  /// again from its state; returns whether there is one.
-  private func goBack(_ slot: PipelineSlot, _ failure: SignalFailure) -> Bool {
-    guard let previous = slot.previous, !slot.hasLaunched, !isStopping else { return false }
-    slot.previous = nil
-    let place = failure.location.map { " (\($0))" } ?? ""
-    logger.error(
-      "not reloaded: \(failure.message)\(place); the pipeline runs on as it was",
-      metadata: ["component_id": "\(slot.name)"])
-    if slot.next == nil {
-      slot.next = previous
-      decide(slot, failed: "\(failure.message)\(place); the pipeline runs on as it was")
-    }
-    proceed(slot)
-    return true
-  }
-
   /// The run of a slot has ended: starts its new version, or removes the slot.
-  private func proceed(_ slot: PipelineSlot) {
+  func proceed(_ slot: PipelineSlot) {
     slot.summarize(log)
     slot.totals = Execution.Counters()
     if let next = slot.next, !isStopping {
@@ -528,13 +447,13 @@ final class Supervisor {
   }
 
   /// Stopped for good while it was being suspended: the events that its operators hold must still be sent.
-  private func flush(_ slot: PipelineSlot) {
+  func flush(_ slot: PipelineSlot) {
     slot.next = nil
     launch(slot)
     drain(slot, within: stopDeadline.map { $0 - now } ?? options.drainLimit)
   }
 
-  private func drain(_ slot: PipelineSlot, within limit: TimeSpan) {
+  func drain(_ slot: PipelineSlot, within limit: TimeSpan) {
     slot.retryAt = nil
     guard let run = slot.run else {
       proceed(slot)
@@ -552,37 +471,22 @@ final class Supervisor {
     }
   }
 
-  /// Suspends the run of a slot so that `version` continues from its state.
-  private func move(_ slot: PipelineSlot, to version: PipelineSlot.Version) {
-    slot.retryAt = nil
-    slot.next = version
-    guard let run = slot.run else {
-      proceed(slot)
-      return
-    }
-    guard slot.state != .draining else { return }
-    slot.state = .draining
-    slot.isSuspending = true
-    slot.drainDeadline = now + min(options.drainLimit, Self.answerLimit)
-    run.suspend(for: version.plan)
-  }
-
   /// How long a reload waits for answers to clients.
-  private static let answerLimit = TimeSpan.seconds(10)
+  static let answerLimit = TimeSpan.seconds(10)
   /// How long a reload then waits for sinks to write.
-  private static let closingLimit = TimeSpan.seconds(5)
+  static let closingLimit = TimeSpan.seconds(5)
 
-  private func cancel(_ slot: PipelineSlot) {
+  func cancel(_ slot: PipelineSlot) {
     if let run = slot.run, let report = slot.report { run.cancel(report) }
   }
 
-  private static func shown(_ span: TimeSpan) -> String {
+  static func shown(_ span: TimeSpan) -> String {
     "\(TimeSpan.milliseconds(max(1, span.nanoseconds / 1_000_000)))"
   }
 
   // MARK: Signals
 
-  private func take(signal: Int32) -> Int32? {
+  func take(signal: Int32) -> Int32? {
     switch signal {
     case SIGHUP:
       if !isStopping { reloadAll() }
@@ -600,7 +504,7 @@ final class Supervisor {
     return nil
   }
 
-  private func stop() {
+  func stop() {
     endKeeping()
     stoppedAt = now
     stopDeadline = now + options.drainLimit
@@ -612,7 +516,7 @@ final class Supervisor {
   }
 
   /// Ends the process without waiting.
-  private func abort(_ signal: Int32? = nil) -> Int32 {
+  func abort(_ signal: Int32? = nil) -> Int32 {
     if signal == nil {
       let left = slots.filter { $0.run != nil }.map(\.name).joined(separator: ", ")
       logger.error("ended without waiting for \(left)")
@@ -624,151 +528,16 @@ final class Supervisor {
     return signal.map { 128 + $0 } ?? ExitStatus.failure.rawValue
   }
 
-  // MARK: Reload
-
-  /// Reloads for a client, which gets the verdict when the new files run or are refused; with `wait=false` when the
-  /// files have been checked.
-  func reload(for request: ControlRequest) {
-    if isStopping { return request.answer(503, .object([("error", .string("the process is stopping"))])) }
-    reloadAll(for: request)
-  }
-
-  /// Reads all files again and changes to their present versions; if any has errors, everything stays as it is.
-  /// Pipelines whose files and inserted values have the same meaning are not touched; others continue from their state,
-  /// as far as their steps are the same.
-  ///
-  /// A reload that is under way goes on as part of this one: who waits for it gets the verdict of both.
-  private func reloadAll(for request: ControlRequest? = nil) {
-    let started = now
-    notify?.send("RELOADING=1\nMONOTONIC_USEC=\(started.nanoseconds / 1000)\nSTATUS=reloading")
-    options.watch?.willLoad()
-    let loaded = options.load()
-    options.watch?.didLoad(at: now)
-    let diagnostics = loaded.flatMap(\.diagnostics)
-    if loaded.contains(where: \.hasErrors) {
-      for diagnostic in diagnostics where diagnostic.severity == .error {
-        log.write(.error, "", diagnostic.line, limited: false)
-      }
-      let summary = "not reloaded: the files have errors, so the pipelines run on as they are"
-      logger.error("\(summary)")
-      let verdict = ReloadVerdict(
-        result: .refused, at: SystemClock.shared.wallTime, duration: now - started, diagnostics: diagnostics,
-        summary: summary)
-      lastReload = verdict
-      // With a reload under way the process is ready when that is done.
-      if reload == nil { notify?.send("READY=1\nSTATUS=\(status); the last reload found errors") }
-      if let request { answer(request, verdict) }
-      return
-    }
-    broken = []
-    KeptListeners.begin()
-    keepingEnd = started + Self.answerLimit + Self.closingLimit + .seconds(5)
-    var reload = reload ?? Reload(started: started)
-    reload.diagnostics = diagnostics
-    if let request {
-      if request.query["wait"] == "false" {
-        answer(
-          request,
-          ReloadVerdict(
-            result: .accepted, at: reload.at, duration: now - started, diagnostics: diagnostics,
-            summary: "the files have no errors; the change is under way"))
-      } else {
-        reload.requests.append(request)
-      }
-    }
-    self.reload = reload
-    for slot in slots where !slot.isLeaving && !loaded.contains(where: { $0.path == slot.path }) {
-      note(.removed, slot)
-      slot.isLeaving = true
-      slot.next = nil
-      drain(slot, within: options.drainLimit)
-    }
-    for result in loaded {
-      guard let version = result.version else { continue }
-      guard let slot = slots.first(where: { $0.path == result.path }) else {
-        let slot = PipelineSlot(path: result.path, version)
-        slots.append(slot)
-        note(.added, slot)
-        launch(slot)
-        continue
-      }
-      let isSame = slot.current.means(version)
-      slot.isLeaving = false
-      if isSame, slot.state == .running {
-        slot.next = nil
-        note(.unchanged, slot)
-        continue
-      }
-      // It ended successfully and has not changed.
-      if isSame, slot.state == .over, !slot.hasFailed {
-        note(.unchanged, slot)
-        continue
-      }
-      note(.pending, slot, named: version.plan.name)
-      move(slot, to: version)
-    }
-  }
-
-  /// Notes what the reload does to a pipeline. That a later part of it finds the file unchanged is no news.
-  private func note(_ kind: ReloadVerdict.Change.Kind, _ slot: PipelineSlot, named name: String? = nil) {
-    if kind == .unchanged, reload?.changes[slot.path] != nil { return }
-    reload?.changes[slot.path] = .init(kind: kind, name: name ?? slot.name, file: slot.path)
-  }
-
-  /// A pipeline of the reload runs.
-  private func decide(_ slot: PipelineSlot, _ run: PipelineLaunch) {
-    guard var change = reload?.changes[slot.path], change.kind == .pending || change.kind == .added, slot.next == nil
-    else { return }
-    change.kept = run.restored?.kept ?? []
-    change.lost = run.restored?.refusals.map(\.line) ?? []
-    if change.kind == .pending {
-      change.kind = run.restored == nil ? .restarted : .reloaded
-      if change.kind == .restarted { change.reason = slot.loss ?? "it had no state" }
-    }
-    reload?.changes[slot.path] = change
-  }
-
-  /// A pipeline of the reload does not run from its new file.
-  private func decide(_ slot: PipelineSlot, failed reason: String) {
-    guard let change = reload?.changes[slot.path], [.pending, .added].contains(change.kind) else { return }
-    reload?.changes[slot.path]?.kind = .failed
-    reload?.changes[slot.path]?.reason = reason
-  }
-
-  /// The changes of the reload are done.
-  private func complete(_ reload: Reload) {
-    let changes = reload.changes.sorted { $0.key.utf8.lexicographicallyPrecedes($1.key.utf8) }.map(\.value)
-    let failed = changes.filter { $0.kind == .failed || $0.kind == .pending }
-    let took = now - reload.started
-    let summary = "reloaded in \(took.nanoseconds / 1_000_000) ms: \(status)"
-    logger.notice("\(summary)")
-    let verdict = ReloadVerdict(
-      result: failed.isEmpty ? .reloaded : .failed, at: reload.at, duration: took, changes: changes,
-      diagnostics: reload.diagnostics,
-      summary: failed.isEmpty ? summary : "not reloaded: \(failed.map(\.name).joined(separator: ", ")); \(status)")
-    lastReload = verdict
-    notify?.send("READY=1\nSTATUS=\(status)")
-    for request in reload.requests { answer(request, verdict) }
-  }
-
-  private func answer(_ request: ControlRequest, _ verdict: ReloadVerdict) {
-    if request.wantsText {
-      request.answer(verdict.status, text: verdict.text(colors: request.wantsColors))
-    } else {
-      request.answer(verdict.status, verdict.json())
-    }
-  }
-
   // MARK: Requests
 
   /// The listening sockets that no pipeline has taken over are closed.
-  private func endKeeping() {
+  func endKeeping() {
     keepingEnd = nil
     KeptListeners.end()
   }
 
   /// The first client connects: from now on the network thread accepts.
-  private func serveControl() {
+  func serveControl() {
     guard let control = options.control, !servesControl else { return }
     servesControl = true
     let post = poster()
@@ -791,42 +560,6 @@ final class Supervisor {
       Console.printError("--metrics-listen: \(error.message)")
       return false
     }
-  }
-
-  /// The answer to `GET /status`.
-  var statusDocument: JSONText {
-    .object([
-      ("version", .string(Version.number)), ("pid", .int(Int(getpid()))),
-      ("started", .string(StoredTime.text(startedAt))),
-      ("status", .string(status)), ("daemon", .bool(options.isDaemon)), ("stopping", .bool(isStopping)),
-      ("reloading", .bool(reload != nil)),
-      ("pipelines", .array(slots.map(\.document))),
-      ("broken_files", .array(broken.map(JSONText.string))),
-      ("last_reload", lastReload?.json(complete: false) ?? .null),
-    ])
-  }
-}
-
-extension PipelineSlot {
-  /// How the pipeline is, in a word of `GET /status`.
-  var stateName: String {
-    switch state {
-    case .running: hasLaunched ? "running" : "starting"
-    case .draining: isLeaving ? "leaving" : "stopping"
-    case .waiting: "restarting"
-    case .failed: "failed"
-    case .over: hasFailed ? "failed" : "completed"
-    }
-  }
-
-  /// How the pipeline is, for `GET /status`.
-  fileprivate var document: JSONText {
-    var members: [(String, JSONText)] = [
-      ("name", .string(name)), ("file", .string(path)), ("state", .string(stateName)),
-      ("since", .string(StoredTime.text(since))),
-    ]
-    if let failure { members.append(("last_failure", .string(failure))) }
-    return .object(members)
   }
 }
 

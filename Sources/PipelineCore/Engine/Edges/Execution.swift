@@ -95,6 +95,10 @@ public final class Execution {
   public private(set) var refusals: [Diagnostic] = []
   /// The names of the steps that go on from the restored state; nil: there was none.
   public private(set) var restoredSteps: [String]?
+  /// Nothing opens and nothing starts: see ``dryRun(restoring:)``.
+  var isDryRun = false
+  /// Why a dry run could use nothing of its state.
+  private(set) var unreadable: Diagnostic?
   /// The graph is being wired for the first time: sinks and errors outputs are incomplete.
   private(set) var isLaunching = false
   /// The subscription that is being wired; nil while events flow.
@@ -254,7 +258,7 @@ public final class Execution {
         OpenSink(
           node: node, upstream: NoSubscription.make(), errors: ErrorsSignal(self), isOpen: !isDrained,
           audit: audit, persistence: component.persistence))
-      if isDrained { openSinks -= 1 } else { node.open() }
+      if isDrained { openSinks -= 1 } else if isDryRun { node.dryRun() } else { node.open() }
       if outcome != nil {
         leaveWiring(whole)
         isLaunching = false
@@ -340,7 +344,7 @@ public final class Execution {
   /// subscriber, after what the nodes send of their own, such as the value of `startWith`.
   private func begin(_ wired: Wiring) {
     wiring = nil
-    if !wired.nodes.isEmpty {
+    if !wired.nodes.isEmpty, !isDryRun {
       let outer = beginning
       beginning = wired
       var next = 0
@@ -679,6 +683,7 @@ public final class Execution {
   /// `resuming`: the source has restored state.
   func start(_ node: RunningSource, resuming: Bool = false) {
     if node.isClosed { return }
+    if isDryRun, wiring == nil, beginning == nil { return node.dryRun() }
     // A source of an inner signal that a starting node subscribed starts with that inner signal.
     let scope = node.nodeContext.scope
     if let later = wiring ?? beginning, wiring != nil || scope === topScope || scope.isBeside(later.scope) {
@@ -718,6 +723,10 @@ public final class Execution {
     self.restoration = nil
     refusals = restoration.refusals
     restoredSteps = restoration.kept
+    if isDryRun {
+      unreadable = restoration.unreadable
+      return
+    }
     runningSources.sort { $0.serial < $1.serial }
     for step in restoration.deferred.sorted(by: { $0.position < $1.position }) {
       step.node.later(step.token)

@@ -52,6 +52,10 @@ open class RunningSink: Downstream {
   /// Opens the target. Called once, before any source starts; call `fail(because:)` if it cannot be opened.
   open func open() {}
 
+  /// In place of `open` in a dry run, while another execution may hold the target: call `fail(because:)` if `open` could not succeed.
+  /// Nothing is opened that others notice, and nothing is kept.
+  open func dryRun() {}
+
   /// The input is complete: write what is held, then call `drained()`, in this turn or a later one.
   open func finish() { drained() }
 

@@ -55,6 +55,10 @@ open class RunningSource: OperatorNode {
   /// Continues after `restore`, in place of `begin`. Called once; may emit before it returns.
   open func resume() {}
 
+  /// In place of `begin` and `resume` in a dry run, while another execution may read the same input: finish with a failure if they could
+  /// not succeed. Nothing is opened that others notice, and nothing is kept.
+  open func dryRun() {}
+
   /// For a source whose state is a position (``Persistence/position(version:)``): whether it has one yet.
   open var hasPosition: Bool { true }
 

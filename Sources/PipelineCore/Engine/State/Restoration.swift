@@ -46,6 +46,8 @@ final class Restoration {
   /// What could not be used, at most one for each step.
   private(set) var refusals: [Diagnostic] = []
   private var refused: Set<Int> = []
+  /// Why nothing of the state can be used; nil: it can be read.
+  private(set) var unreadable: Diagnostic?
 
   /// Decodes the bytes. Never fails: unreadable bytes are reported in `refusals`, and nothing is restored.
   init(_ bytes: [UInt8], _ plan: Plan, _ executor: Executor, isMoved: Bool) {
@@ -64,6 +66,7 @@ final class Restoration {
           .stateRefused, "the saved state of '\(plan.name)' cannot be used: \(error.message)", at: nil,
           help: "Everything starts empty")
       ]
+      unreadable = refusals.first
     }
   }
 

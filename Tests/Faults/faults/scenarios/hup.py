@@ -3,7 +3,9 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
+import threading
 import time
 
 from ..feeds import HTTPFeed
@@ -13,8 +15,12 @@ from ..report import Report
 from ..world import World
 
 #: name: (sources, whether the sink is dead meanwhile)
-CASES = {"file-http": ("file", False), "server-http": ("http", False), "both-http": ("file http", False),
+STORMS = {"file-http": ("file", False), "server-http": ("http", False), "both-http": ("file http", False),
          "dead-sink": ("file", True)}
+#: name: (source, sink)
+PAUSES = {"pause-file": ("file", "file"), "pause-file-http": ("file", "http"), "pause-server": ("http", "file"),
+          "pause-refused": ("file", "file")}
+CASES = [*PAUSES, *STORMS]
 MIB = 1 << 20
 
 SOURCES = {"file": '{file: {path: "${IN}", follow: true, decode: json}}',
@@ -53,7 +59,10 @@ class Versions(Judge):
 
 def run(options):
     """Edits the file and sends SIGHUP, by the clock."""
-    for case, (source, dead) in CASES.items():
+    for case in PAUSES:
+        if options.wants(case):
+            yield pause(options, case)
+    for case, (source, dead) in STORMS.items():
         if not options.wants(case):
             continue
         count = options.rounds or (100 if options.quick else 1_000)
@@ -124,6 +133,99 @@ def run(options):
             report.most("events of an older version behind a newer", judge.backwards, 0)
             report.notes += world.tail(8)
         yield report.end()
+
+
+def pause(options, case):
+    """The longest time without an event around each of many reloads, at ten events each 5 ms."""
+    source, sink = PAUSES[case]
+    count = options.rounds or (10 if options.quick else 50)
+    report = Report(f"hup/{case}", options.seed)
+    judge = Arrivals()
+    out = ('http: {url: "${URL}", encode: ndjson, batch: {count: 100, every: 1ms}}' if sink == "http"
+           else 'file: {path: "${OUT}"}')
+    # Another process has the address that the new version asks for.
+    taken = socket.create_server(("127.0.0.1", 0))
+    wanted = "refused" if case == "pause-refused" else "reloaded"
+    form = (f"{{name: pause, sources: {{in: {SOURCES[source]}%s}}, sinks: {{out: {{from: in, chain: "
+            f"[{{filter: 'event.n != %d'}}], {out}}}%s}}}}\n")
+
+    def version(number):
+        if number < 0 or wanted == "reloaded":
+            return form % ("", number, "")
+        address = "127.0.0.1:%d" % taken.getsockname()[1]
+        return form % (f', more: {{httpServer: {{address: "{address}"}}}}', -number, ", none: {from: more, discard: {}}")
+
+    with World(case, source, sink, options.seed, 2_000, feeds=1, judge=judge, keep=options.keep) as world:
+        path = world.directory / "pause.yaml"
+        write(path, version(-1))
+        world.start(path)
+        report.require("starts", world.rxd.ready() is not None)
+        if sink == "file":
+            judge.watch(world.out)
+        world.feed()
+        world.rxd.run_for(1)
+        times, usual, results = [], [], 0
+        for i in range(count):
+            begin = time.monotonic()
+            world.rxd.run_for(0.2)
+            usual.append(judge.longest(begin, time.monotonic()))
+            write(path, version(i + 1 if wanted == "refused" else -2 - i))
+            begin = time.monotonic()
+            verdict, _ = reload(world)
+            world.rxd.run_for(0.05)
+            results += verdict.get("result") == ("failed" if wanted == "refused" else "reloaded")
+            times.append(judge.longest(begin, time.monotonic()))
+        world.stop_feeds()
+        world.drain()
+        judge.stop()
+        taken.close()
+        report.least(wanted, results, count)
+        report.require("exit status 0", world.rxd.stop() == 0)
+        report.verdict(world.judged(), None)
+        for name, values in (("pause", times), ("without reload", usual)):
+            values.sort()
+            report.figure(f"{name}, median ms", round(values[len(values) // 2] * 1000, 1))
+            report.figure(f"{name}, longest ms", round(values[-1] * 1000, 1))
+    return report.end()
+
+
+class Arrivals(Judge):
+    """Notes when output arrives."""
+
+    def __init__(self):
+        super().__init__()
+        self.times = []
+        self.watching = None
+        self.done = threading.Event()
+
+    def deliver(self, *arguments, **options):
+        if self.watching is None:
+            self.times.append(time.monotonic())
+        return super().deliver(*arguments, **options)
+
+    def watch(self, path):
+        """Looks at the size of a file from now on."""
+        self.watching = threading.Thread(target=self._look, args=(path,), daemon=True)
+        self.watching.start()
+
+    def _look(self, path):
+        size = 0
+        while not self.done.wait(0.0005):
+            try:
+                now = os.stat(path).st_size
+            except FileNotFoundError:
+                continue
+            if now != size:
+                self.times.append(time.monotonic())
+                size = now
+
+    def stop(self):
+        self.done.set()
+
+    def longest(self, begin, end):
+        """The longest time between two arrivals, in seconds."""
+        times = [begin, *(at for at in list(self.times) if begin <= at <= end), end]
+        return max(b - a for a, b in zip(times, times[1:]))
 
 
 def reload(world):

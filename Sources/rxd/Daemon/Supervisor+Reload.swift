@@ -1,0 +1,228 @@
+import Logging
+import PipelineCore
+import PipelineRuntime
+import Storage
+import Transport
+
+extension Supervisor {
+  /// A reload whose pipelines are changing from the old files to the new ones.
+  struct Reload {
+    var started: Instant
+    var at = SystemClock.shared.wallTime
+    /// What it does to each pipeline, by its path.
+    var changes: [String: ReloadVerdict.Change] = [:]
+    var diagnostics: [Diagnostic] = []
+    /// Who waits for the verdict.
+    var requests: [ControlRequest] = []
+
+    var isDecided: Bool { !changes.values.contains { $0.kind == .pending } }
+  }
+
+  /// Reloads for a client, which gets the verdict when the new files run or are refused; with `wait=false` when the
+  /// files have been checked.
+  func reload(for request: ControlRequest) {
+    if isStopping { return request.answer(503, .object([("error", .string("the process is stopping"))])) }
+    reloadAll(for: request)
+  }
+
+  /// Reads all files again and changes to their present versions; if any has errors, everything stays as it is.
+  /// Pipelines whose files and inserted values have the same meaning are not touched; others continue from their state,
+  /// as far as their steps are the same.
+  ///
+  /// A reload that is under way goes on as part of this one: who waits for it gets the verdict of both.
+  func reloadAll(for request: ControlRequest? = nil) {
+    let started = now
+    notify?.send("RELOADING=1\nMONOTONIC_USEC=\(started.nanoseconds / 1000)\nSTATUS=reloading")
+    options.watch?.willLoad()
+    let loaded = options.load()
+    options.watch?.didLoad(at: now)
+    let diagnostics = loaded.flatMap(\.diagnostics)
+    if loaded.contains(where: \.hasErrors) {
+      for diagnostic in diagnostics where diagnostic.severity == .error {
+        log.write(.error, "", diagnostic.line, limited: false)
+      }
+      let summary = "not reloaded: the files have errors, so the pipelines run on as they are"
+      logger.error("\(summary)")
+      let verdict = ReloadVerdict(
+        result: .refused, at: SystemClock.shared.wallTime, duration: now - started, diagnostics: diagnostics,
+        summary: summary)
+      lastReload = verdict
+      // With a reload under way the process is ready when that is done.
+      if reload == nil { notify?.send("READY=1\nSTATUS=\(status); the last reload found errors") }
+      if let request { answer(request, verdict) }
+      return
+    }
+    broken = []
+    KeptListeners.begin()
+    keepingEnd = started + Self.answerLimit + Self.closingLimit + .seconds(5)
+    var reload = reload ?? Reload(started: started)
+    reload.diagnostics = diagnostics
+    if let request {
+      if request.query["wait"] == "false" {
+        answer(
+          request,
+          ReloadVerdict(
+            result: .accepted, at: reload.at, duration: now - started, diagnostics: diagnostics,
+            summary: "the files have no errors; the change is under way"))
+      } else {
+        reload.requests.append(request)
+      }
+    }
+    self.reload = reload
+    for slot in slots where !slot.isLeaving && !loaded.contains(where: { $0.path == slot.path }) {
+      note(.removed, slot)
+      slot.isLeaving = true
+      slot.next = nil
+      drain(slot, within: options.drainLimit)
+    }
+    for result in loaded {
+      guard let version = result.version else { continue }
+      guard let slot = slots.first(where: { $0.path == result.path }) else {
+        let slot = PipelineSlot(path: result.path, version)
+        slots.append(slot)
+        note(.added, slot)
+        launch(slot)
+        continue
+      }
+      let isSame = slot.current.means(version)
+      slot.isLeaving = false
+      if isSame, slot.state == .running {
+        slot.next = nil
+        // A version that was to be tried out is no longer wanted.
+        if slot.isTrying { self.reload?.changes[slot.path] = nil }
+        note(.unchanged, slot)
+        continue
+      }
+      // It ended successfully and has not changed.
+      if isSame, slot.state == .over, !slot.hasFailed {
+        note(.unchanged, slot)
+        continue
+      }
+      note(.pending, slot, named: version.plan.name)
+      move(slot, to: version)
+    }
+  }
+
+  /// Notes what the reload does to a pipeline. That a later part of it finds the file unchanged is no news.
+  func note(_ kind: ReloadVerdict.Change.Kind, _ slot: PipelineSlot, named name: String? = nil) {
+    if kind == .unchanged, reload?.changes[slot.path] != nil { return }
+    reload?.changes[slot.path] = .init(kind: kind, name: name ?? slot.name, file: slot.path)
+  }
+
+  /// A pipeline of the reload runs.
+  func decide(_ slot: PipelineSlot, _ run: PipelineLaunch) {
+    guard var change = reload?.changes[slot.path], change.kind == .pending || change.kind == .added, slot.next == nil
+    else { return }
+    change.kept = run.restored?.kept ?? []
+    change.lost = run.restored?.refusals.map(\.line) ?? []
+    if change.kind == .pending {
+      change.kind = run.restored == nil ? .restarted : .reloaded
+      if change.kind == .restarted { change.reason = slot.loss ?? "it had no state" }
+    }
+    reload?.changes[slot.path] = change
+  }
+
+  /// A pipeline of the reload does not run from its new file.
+  func decide(_ slot: PipelineSlot, failed reason: String) {
+    guard let change = reload?.changes[slot.path], [.pending, .added].contains(change.kind) else { return }
+    reload?.changes[slot.path]?.kind = .failed
+    reload?.changes[slot.path]?.reason = reason
+  }
+
+  /// The changes of the reload are done.
+  func complete(_ reload: Reload) {
+    let changes = reload.changes.sorted { $0.key.utf8.lexicographicallyPrecedes($1.key.utf8) }.map(\.value)
+    let failed = changes.filter { $0.kind == .failed || $0.kind == .pending }
+    let took = now - reload.started
+    let summary = "reloaded in \(took.nanoseconds / 1_000_000) ms: \(status)"
+    logger.notice("\(summary)")
+    let verdict = ReloadVerdict(
+      result: failed.isEmpty ? .reloaded : .failed, at: reload.at, duration: took, changes: changes,
+      diagnostics: reload.diagnostics,
+      summary: failed.isEmpty ? summary : "not reloaded: \(failed.map(\.name).joined(separator: ", ")); \(status)")
+    lastReload = verdict
+    notify?.send("READY=1\nSTATUS=\(status)")
+    for request in reload.requests { answer(request, verdict) }
+  }
+
+  func answer(_ request: ControlRequest, _ verdict: ReloadVerdict) {
+    if request.wantsText {
+      request.answer(verdict.status, text: verdict.text(colors: request.wantsColors))
+    } else {
+      request.answer(verdict.status, verdict.json())
+    }
+  }
+
+  /// Has `version` continue from the state of a slot's run: tries it out, and suspends the run if it could start.
+  func move(_ slot: PipelineSlot, to version: PipelineSlot.Version) {
+    slot.retryAt = nil
+    guard let run = slot.run else {
+      slot.next = version
+      return proceed(slot)
+    }
+    if slot.state == .draining {
+      // It is being suspended for an older version already.
+      if !isRefused(version, slot, restoring: nil) {
+        slot.next = version
+      } else if slot.next == nil {
+        slot.next = slot.current
+      }
+      return
+    }
+    slot.next = version
+    // Of the versions that come while the state is awaited the newest is tried out.
+    guard !slot.isTrying else { return }
+    guard slot.hasLaunched else { return suspend(slot, run, for: version) }
+    guard let id = runs.first(where: { $0.value.run === run })?.key else { return }
+    slot.isTrying = true
+    let post = poster()
+    run.snapshot { post(.snapshot(id, $0)) }
+  }
+
+  /// The state of a run has come, to try the next version out with it.
+  func tryOut(_ slot: PipelineSlot, _ run: PipelineLaunch, _ state: [UInt8]?) {
+    slot.isTrying = false
+    guard let version = slot.next, slot.state == .running, !isStopping else { return }
+    if isRefused(version, slot, restoring: state) { slot.next = nil } else { suspend(slot, run, for: version) }
+  }
+
+  /// Tries a version out; whether it could not start. Its pipeline has not noticed anything then.
+  private func isRefused(_ version: PipelineSlot.Version, _ slot: PipelineSlot, restoring state: [UInt8]?) -> Bool {
+    let began = now
+    let found = Execution.dryRun(
+      version.plan, services: services, clock: SystemClock.shared,
+      restoring: slot.name == version.plan.name ? state : nil)
+    logger.debug(
+      "tried the new version out in \((now - began).nanoseconds / 1000) us", metadata: ["component_id": "\(slot.name)"])
+    guard let failure = found.failure else { return false }
+    refuse(slot, failure)
+    return true
+  }
+
+  /// A new version of a pipeline does not start.
+  private func refuse(_ slot: PipelineSlot, _ failure: SignalFailure, isDecided: Bool = true) {
+    let place = failure.location.map { " (\($0))" } ?? ""
+    logger.error(
+      "not reloaded: \(failure.message)\(place); the pipeline runs on as it was",
+      metadata: ["component_id": "\(slot.name)"])
+    if isDecided { decide(slot, failed: "\(failure.message)\(place); the pipeline runs on as it was") }
+  }
+
+  private func suspend(_ slot: PipelineSlot, _ run: PipelineLaunch, for version: PipelineSlot.Version) {
+    slot.state = .draining
+    slot.isSuspending = true
+    slot.drainDeadline = now + min(options.drainLimit, Self.answerLimit)
+    run.suspend(for: version.plan)
+  }
+
+  /// Called if the version of a reload does not start although a dry run found nothing: runs the previous version
+  /// again from its state; returns whether there is one.
+  func goBack(_ slot: PipelineSlot, _ failure: SignalFailure) -> Bool {
+    guard let previous = slot.previous, !slot.hasLaunched, !isStopping else { return false }
+    slot.previous = nil
+    refuse(slot, failure, isDecided: slot.next == nil)
+    if slot.next == nil { slot.next = previous }
+    proceed(slot)
+    return true
+  }
+}

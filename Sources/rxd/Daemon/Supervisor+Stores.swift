@@ -1,0 +1,61 @@
+import Logging
+import PipelineCore
+import PipelineRuntime
+import Storage
+
+extension Supervisor {
+  /// Opens the store of a slot unless it is open, and takes over what an earlier process has left.
+  /// - Returns: How the run keeps its state; nil: it keeps nothing.
+  func openStore(_ slot: PipelineSlot) throws(StoreRefusal) -> DeliveryOptions? {
+    guard let stores, slot.plan.delivery(hasStateDirectory: true) != .bestEffort else { return nil }
+    let store: DiskStore
+    // Where the last run has left no state in memory, that of its last commit holds.
+    if slot.saved == nil { closeStore(slot) }
+    if let open = slot.store {
+      store = open
+    } else {
+      store = try stores.open(slot.name)
+      slot.store = store
+      slot.saved = store.savedState
+    }
+    for (sink, backlog) in store.backlogs.sorted(by: { $0.key < $1.key })
+    where backlog.rows > 0 && !slot.plan.sinks.contains(where: { $0.name == sink && !slot.plan.isBestEffort($0.step) })
+    {
+      log.write(
+        .warning, slot.name,
+        """
+        \(Printable.count(backlog.events, "event")) wait for the sink '\(sink)', which the file has no more, or whose \
+        delivery is best effort; they are kept
+        """
+      )
+    }
+    // Rows that wait are delivered in durable mode only: those of an earlier version of the file, or of replayed dead letters.
+    let hasRows = store.backlogs.values.contains { $0.rows > 0 }
+    return DeliveryOptions(
+      store: store, isDurable: hasRows || slot.plan.delivery(hasStateDirectory: true) == .durable)
+  }
+
+  /// Closes the store of a pipeline that does not run any more.
+  func closeStore(_ slot: PipelineSlot) {
+    guard let store = slot.store else { return }
+    slot.store = nil
+    let statistics = store.statistics
+    if let time = statistics.percentile99 {
+      logger.debug(
+        "\(Printable.count(Int(statistics.commits), "commit")), 99 % of them within \(Self.shown(time))",
+        metadata: ["component_id": "\(slot.name)"])
+    }
+    if !store.close(within: Self.closingLimit) {
+      logger.error("the state could not be written", metadata: ["component_id": "\(slot.name)"])
+    }
+  }
+
+  /// A store belongs to a name: a pipeline that gets another one goes on from the store of that name, as at a start.
+  func leaveStore(_ slot: PipelineSlot, for name: String) {
+    closeStore(slot)
+    slot.saved = nil
+    slot.loss = "its name was '\(slot.name)', and what that keeps stays under that name"
+    logger.warning(
+      "\(slot.loss ?? "")", metadata: ["component_id": "\(name)"])
+  }
+}
