@@ -21,6 +21,8 @@ package final class PipelineLaunch: @unchecked Sendable {
   private var state: [UInt8]?
   private let isMoved: Bool
   private let commits: Bool
+  /// Called in the turn of the launch, before anything is wired. Set before ``start(_:)``.
+  package var prepare: @Sendable (Execution) -> Void = { _ in }
   /// What the steps have done: behind the last report.
   package private(set) var statistics: PipelineStatistics?
   /// What became of the state that the run was to go on from.
@@ -58,6 +60,7 @@ package final class PipelineLaunch: @unchecked Sendable {
     loop.add(executor, owner: self)
     executor.post { [self] in
       if execution.outcome != nil { return }
+      prepare(execution)
       execution.launch(restoring: state.take(), isMoved: isMoved) { [unowned self] outcome in
         noteRestored()
         whenCommitted { [unowned self] in

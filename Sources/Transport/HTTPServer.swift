@@ -363,6 +363,9 @@ final class ServingRound: @unchecked Sendable {
     }
   }
 
+  /// Does something on the network thread. Callable from any thread.
+  func inLoop(_ work: @escaping @Sendable () -> Void) { loop.execute(work) }
+
   /// Passes an answer to its connection. Callable from any thread.
   func answer(_ answer: Answer) {
     let isFirst = answers.withLock { answers in

@@ -17,6 +17,8 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     /// Waiting for an answer.
     case answering
     case writing
+    /// An answer that comes bit by bit is under way; input is discarded.
+    case streaming
     /// The last answer has been written; further input is discarded.
     case closing
   }
@@ -54,6 +56,9 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   /// The answer at the end of the request, whatever its body.
   @exclusivity(unchecked) private var verdict: ServerAnswer?
   @exclusivity(unchecked) private var exchange: ServerExchange?
+  @exclusivity(unchecked) private var stream: ResponseStream?
+  /// The parts of the stream are chunks, and an empty one ends it.
+  @exclusivity(unchecked) private var isChunking = false
   /// The deadline for an answer.
   @exclusivity(unchecked) private var answerDeadline = NIODeadline.distantFuture
   @exclusivity(unchecked) private var deadline = NIODeadline.distantFuture
@@ -95,6 +100,8 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     timer?.cancel()
     timer = nil
     cancelExchange()
+    stream?.disconnect()
+    stream = nil
     letGo()
     setPending([])
     self.context = nil
@@ -103,7 +110,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   }
 
   func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-    guard phase != .closing else { return }
+    guard phase != .closing, phase != .streaming else { return }
     let bytes = unwrapInboundIn(data)
     if pending.isEmpty {
       bytes.withUnsafeReadableBytes { received in
@@ -118,7 +125,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
 
   /// While a request waits for its answer, no further input is read.
   func read(context: ChannelHandlerContext) {
-    if pending.isEmpty || phase == .head || phase == .body || phase == .closing {
+    if pending.isEmpty || phase == .head || phase == .body || phase == .closing || phase == .streaming {
       context.read()
     } else {
       isReadHeld = true
@@ -129,7 +136,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     guard case ChannelEvent.inputClosed = event else { return context.fireUserInboundEventTriggered(event) }
     isInputClosed = true
     switch phase {
-    case .head, .body, .closing: context.close(promise: nil)
+    case .head, .body, .closing, .streaming: context.close(promise: nil)
     case .writing: break
     case .answering:
       // The client has left, or only reads from now on. If the pipeline does not take the request soon, it is dropped.
@@ -346,7 +353,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   /// Writes an answer. Invalid headers, and those that the transport writes itself, are left out.
   static func write(
     _ status: Int, _ headers: [(name: String, value: String)], _ body: [UInt8], isBodyLeftOut: Bool = false,
-    connection: String?, to buffer: OutputBuffer
+    connection: String?, coding: String? = nil, to buffer: OutputBuffer
   ) {
     buffer.append("HTTP/1.1 ")
     buffer.append(String(status))
@@ -361,7 +368,9 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
       buffer.append("\r\n")
     }
     let hasBody = status >= 200 && status != 204 && status != 304
-    if hasBody {
+    if let coding {
+      if !coding.isEmpty { buffer.append("Transfer-Encoding: \(coding)\r\n") }
+    } else if hasBody {
       buffer.append("Content-Length: ")
       buffer.append(String(body.count))
       buffer.append("\r\n")
@@ -396,6 +405,68 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     }
     context.writeAndFlush(wrapOutboundOut(rest), promise: written)
     return false
+  }
+
+  // MARK: - Answers bit by bit
+
+  /// Begins the answer to an exchange; ignored if the exchange is over.
+  func begin(
+    _ stream: ResponseStream, _ exchange: ServerExchange, status: Int, headers: [(name: String, value: String)]
+  ) {
+    guard self.exchange === exchange, phase == .answering, context != nil else { return stream.disconnect() }
+    cancelExchange()
+    letGo()
+    setPending([])
+    isChunking = request?.isOld != true
+    request = nil
+    phase = .streaming
+    closesAfterAnswer = true
+    timer?.cancel()
+    timer = nil
+    self.stream = stream
+    let output = round.output
+    output.clear()
+    Self.write(
+      status, headers, [], isBodyLeftOut: true, connection: "close", coding: isChunking ? "chunked" : "", to: output)
+    if send(output.bytes, { [self] in wrote($0) }) { writeStream() }
+    if isReadHeld {
+      isReadHeld = false
+      context?.read()
+    }
+  }
+
+  private func wrote(_ result: Result<Void, any Error>) {
+    switch result {
+    case .success: writeStream()
+    case .failure: context?.close(promise: nil)
+    }
+  }
+
+  /// Writes what the stream has, unless the client has not taken the last part yet.
+  func writeStream() {
+    while let stream, phase == .streaming, writesOfChannel == 0 {
+      let output = round.output
+      output.clear()
+      switch stream.next() {
+      case .nothing: return
+      case .bytes(let bytes):
+        if isChunking { output.append(String(bytes.count, radix: 16) + "\r\n") }
+        output.append(bytes)
+        if isChunking { output.append("\r\n") }
+        let isSent = send(output.bytes) { [self] in wrote($0) }
+        if output.count > ServingRound.keptOutput { output.clear(keeping: ServingRound.keptOutput) }
+        if !isSent { return }
+      case .end:
+        self.stream = nil
+        if isChunking { output.append("0\r\n\r\n") }
+        phase = .writing
+        let isSent = send(output.bytes) { [self] result in
+          if case .success = result { answered() } else { context?.close(promise: nil) }
+        }
+        stream.disconnect()
+        if isSent { answered() } else { limit(server.options.writeTimeout) }
+      }
+    }
   }
 
   private func answered() {
@@ -459,6 +530,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
       write(ServerAnswer(408))
     case .body: refuse(ServerAnswer(408))
     case .answering: answerExpired()
+    case .streaming: break
     case .head, .writing, .closing: context.close(promise: nil)
     }
   }
@@ -500,6 +572,17 @@ final class ServerExchange: @unchecked Sendable {
     round.answer(
       ServingRound.Answer(connection: connection, exchange: self, status: status, headers: headers, body: body))
     return true
+  }
+
+  /// Nil: the request has been answered, or the client has left.
+  func stream(
+    status: Int, headers: [(name: String, value: String)], closed: @escaping @Sendable () -> Void
+  ) -> ResponseStream? {
+    guard let connection = connection.withLock({ $0.take() }) else { return nil }
+    let round = round
+    let stream = ResponseStream(schedule: { _ in round.inLoop { connection.writeStream() } }, closed: closed)
+    round.inLoop { [self] in connection.begin(stream, self, status: status, headers: headers) }
+    return stream
   }
 
   /// The client has disconnected.

@@ -29,7 +29,9 @@ struct MetricsTests {
   }
 
   private func start(_ arguments: [String]) throws -> RunningRxd {
-    try RunningRxd(["--daemon", "--log-format", "text", "--control-socket", socket] + arguments)
+    let process = try RunningRxd(["--daemon", "--log-format", "text", "--control-socket", socket] + arguments)
+    try process.waits(forSocket: socket)
+    return process
   }
 
   private func end(_ process: RunningRxd) throws {

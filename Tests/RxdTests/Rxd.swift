@@ -305,3 +305,14 @@ final class Scratch {
     return file
   }
 }
+
+extension RunningRxd {
+  /// Waits until the process listens on its control socket.
+  func waits(forSocket path: String) throws {
+    let deadline = Deadline(after: Self.limit)
+    while access(path, F_OK) != 0 {
+      guard !deadline.isOver else { throw TimedOut(description: "no socket \(path)") }
+      usleep(10_000)
+    }
+  }
+}

@@ -1,24 +1,29 @@
 /// Draws histories as marbles, one line each, with a common time axis.
-struct MarbleDrawing {
+public struct MarbleDrawing {
   /// The user's letters for values.
-  var letters: [(name: String, value: TestValue)] = []
-  var tick = TimeSpan.milliseconds(1)
+  public var letters: [(name: String, value: TestValue)] = []
+  public var tick = TimeSpan.milliseconds(1)
+
+  public init(letters: [(name: String, value: TestValue)] = [], tick: TimeSpan = .milliseconds(1)) {
+    self.letters = letters
+    self.tick = tick
+  }
 
   /// How many empty ticks are drawn before they become a pause.
   private static let longestDash = 24
 
-  struct Picture {
+  public struct Picture {
     /// One line for each history.
-    var lines: [String]
+    public var lines: [String]
     /// `A = {"x": 1}`, for values that are no letter or digit themselves.
-    var legend: [String]
+    public var legend: [String]
     /// The columns at which instants start.
     var columns: [(at: TimeSpan, column: Int)]
 
     func column(at instant: TimeSpan) -> Int? { columns.first { $0.at == instant }?.column }
   }
 
-  func draw(_ histories: [SignalHistory]) -> Picture {
+  public func draw(_ histories: [SignalHistory]) -> Picture {
     var names = MarbleNames(letters)
     var lines = [[String]](repeating: [], count: histories.count)
     var width = 0

@@ -57,6 +57,12 @@ enum Console {
     try? FileDescriptor.standardError.write(Array((text + "\n").utf8))
   }
 
+  /// The width of the terminal; 80 without one.
+  static var columns: Int {
+    var size = winsize()
+    return ioctl(1, UInt(TIOCGWINSZ), &size) == 0 && size.ws_col > 0 ? Int(size.ws_col) : 80
+  }
+
   /// Whether a stream shall be coloured.
   static func colors(_ mode: ColorMode, on descriptor: Int32) -> Bool {
     mode.isEnabled(

@@ -105,11 +105,8 @@ struct ControlClient {
     path = found
   }
 
-  /// Sends a request without a body and waits for the answer.
-  func ask(_ method: String, _ target: String, within limit: TimeSpan) throws(Failure) -> Answer {
-    let deadline = SystemClock.shared.now + limit
-    let connection: FileDescriptor
-    do throws(PosixError) { connection = try LocalSocket.connect(to: path) } catch {
+  func connect() throws(Failure) -> FileDescriptor {
+    do throws(PosixError) { return try LocalSocket.connect(to: path) } catch {
       switch error.code {
       case ECONNREFUSED:
         throw Failure(message: "no rxd answers at \(path): its process has ended; start it again")
@@ -119,12 +116,23 @@ struct ControlClient {
       default: throw Failure(message: error.message)
       }
     }
+  }
+
+  /// Sends a request without a body.
+  func send(_ method: String, _ target: String, over connection: FileDescriptor) throws(Failure) {
     // With `close` the answer is all that comes.
     let request = Array(
       "\(method) \(target) HTTP/1.1\r\nHost: rxd\r\nConnection: close\r\nContent-Length: 0\r\n\r\n".utf8)
-    guard send(connection.number, request, request.count, Int32(MSG_NOSIGNAL)) == request.count else {
+    guard Glibc.send(connection.number, request, request.count, Int32(MSG_NOSIGNAL)) == request.count else {
       throw Failure(message: PosixError("write to", path).message)
     }
+  }
+
+  /// Sends a request without a body and waits for the answer.
+  func ask(_ method: String, _ target: String, within limit: TimeSpan) throws(Failure) -> Answer {
+    let deadline = SystemClock.shared.now + limit
+    let connection = try connect()
+    try send(method, target, over: connection)
     var bytes: [UInt8] = []
     var chunk = [UInt8](repeating: 0, count: 64 << 10)
     while true {

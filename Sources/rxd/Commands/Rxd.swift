@@ -15,9 +15,8 @@ struct Rxd: ParsableCommand {
       """,
     version: Version.line,
     subcommands: [
-      Run.self, Reload.self, Check.self, Test.self, List.self, Describe.self, Explain.self, Graph.self, Eval.self,
-      StateVerb.self, DeadLettersVerb.self,
-      SchemaVerb.self, Completion.self, VersionVerb.self,
+      Run.self, Reload.self, TapVerb.self, Check.self, Test.self, List.self, Describe.self, Explain.self,
+      Graph.self, Eval.self, StateVerb.self, DeadLettersVerb.self, SchemaVerb.self, Completion.self, VersionVerb.self,
     ],
     defaultSubcommand: Run.self)
 }

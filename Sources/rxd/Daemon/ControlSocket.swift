@@ -78,6 +78,14 @@ struct ControlRequest: Sendable {
   /// The text may have colours.
   var wantsColors: Bool { query["colors"] == "true" }
 
+  /// All values of a name of the query, in their order.
+  func all(_ name: String) -> [String] { request.query.filter { $0.name == name }.map(\.value) }
+
+  /// Answers with lines that come one by one. Nil: the client has left.
+  func stream(_ type: String, closed: @escaping @Sendable () -> Void) -> ResponseStream? {
+    request.stream(status: 200, headers: [("Content-Type", type)], closed: closed)
+  }
+
   func answer(_ status: Int, _ body: JSONText, headers: [(name: String, value: String)] = []) {
     request.reply.reply(
       status: status, headers: [("Content-Type", "application/json")] + headers, body: Array((body.text + "\n").utf8))
@@ -102,6 +110,7 @@ struct ControlRoom {
       ControlRoom(method: "POST", path: "/reload") { $0.reload(for: $1) },
       ControlRoom(method: "GET", path: "/status") { $1.answer(200, $0.statusDocument) },
       ControlRoom(method: "GET", path: "/stats") { $0.answerStatistics($1) },
+      ControlRoom(method: "GET", path: "/tap") { $0.answerTap($1) },
       ControlRoom(method: "GET", path: "/metrics", isPublic: true) { $0.answerMetrics($1) },
       ControlRoom(method: "GET", path: "/health", isPublic: true) { $0.answerHealth($1) },
       ControlRoom(method: "GET", path: "/ready", isPublic: true) { $0.answerReadiness($1) },

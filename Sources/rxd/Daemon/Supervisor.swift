@@ -39,6 +39,8 @@ final class Supervisor {
     case request(ControlRequest)
     /// The look at all pipelines is done.
     case observed
+    /// The reader of a tap has left.
+    case tapClosed(ObjectIdentifier)
   }
 
   let options: Options
@@ -64,6 +66,8 @@ final class Supervisor {
   var reloadCounts: [String: Int] = [:]
   /// A look at all pipelines that is under way.
   var observation: Observation?
+  /// Who watches events of edges.
+  var taps: [TapSession] = []
   /// Until then listening sockets are kept for the new versions of their pipelines.
   var keepingEnd: Instant?
   let startedAt = SystemClock.shared.wallTime
@@ -196,6 +200,7 @@ final class Supervisor {
     case .request(let request): ControlRoom.answer(request, self)
     case .observed: endObservation()
     case .snapshot(let id, let state): if let (slot, run) = runs[id] { tryOut(slot, run, state) }
+    case .tapClosed(let tap): endTap(tap)
     case .report(let id, let report):
       guard let (slot, run) = runs[id] else { return }
       switch report {
@@ -380,6 +385,7 @@ final class Supervisor {
     runs[id] = (slot, run)
     let post = poster()
     slot.report = { post(.report(id, $0)) }
+    run.prepare = tapAttachment
     run.start { post(.report(id, $0)) }
   }
 

@@ -1,0 +1,96 @@
+import Synchronization
+
+/// The body of an answer that comes bit by bit, until it is ended or the client leaves. Thread-safe; nothing here waits for the client.
+public final class ResponseStream: Sendable {
+  /// The bytes that may wait for the client.
+  public static let room = 256 << 10
+
+  private struct State {
+    var waiting: [UInt8] = []
+    /// The connection takes what waits as soon as it can.
+    var isScheduled = false
+    var isEnding = false
+    var isOpen = true
+  }
+  private let state = Mutex(State())
+  private let schedule: @Sendable (ResponseStream) -> Void
+  private let closed: @Sendable () -> Void
+
+  /// - Parameters:
+  ///   - schedule: Has the connection take what waits; called on any thread.
+  ///   - closed: The client has left, or has got everything; called once, on the network thread.
+  init(schedule: @escaping @Sendable (ResponseStream) -> Void, closed: @escaping @Sendable () -> Void) {
+    self.schedule = schedule
+    self.closed = closed
+  }
+
+  /// Whether the client is there and more may be sent.
+  public var isOpen: Bool { state.withLock { $0.isOpen && !$0.isEnding } }
+
+  /// Sends `bytes`, all or none. False: the client reads too slowly, or has left.
+  @discardableResult
+  public func send(_ bytes: [UInt8]) -> Bool {
+    let verdict: (isTaken: Bool, wakes: Bool) = state.withLock { state in
+      guard state.isOpen, !state.isEnding, state.waiting.count + bytes.count <= Self.room else { return (false, false) }
+      state.waiting += bytes
+      defer { state.isScheduled = true }
+      return (true, !state.isScheduled)
+    }
+    if verdict.wakes { schedule(self) }
+    return verdict.isTaken
+  }
+
+  /// Ends the answer behind what has been sent.
+  public func end() {
+    let wakes = state.withLock { state in
+      guard state.isOpen, !state.isEnding else { return false }
+      state.isEnding = true
+      defer { state.isScheduled = true }
+      return !state.isScheduled
+    }
+    if wakes { schedule(self) }
+  }
+
+  /// What the connection is to do.
+  enum Portion {
+    case bytes([UInt8])
+    /// Nothing waits; `schedule` is called for what comes.
+    case nothing
+    case end
+  }
+
+  func next() -> Portion {
+    state.withLock { state in
+      if !state.waiting.isEmpty {
+        defer { state.waiting = [] }
+        return .bytes(state.waiting)
+      }
+      if state.isEnding { return .end }
+      state.isScheduled = false
+      return .nothing
+    }
+  }
+
+  /// The connection is gone.
+  func disconnect() {
+    let wasOpen = state.withLock { state in
+      defer {
+        state.isOpen = false
+        state.waiting = []
+      }
+      return state.isOpen
+    }
+    if wasOpen { closed() }
+  }
+}
+
+extension ServerRequest {
+  /// Answers with a body that comes bit by bit. Nil: the request has been answered, or its client has left.
+  ///
+  /// - Parameter closed: The client has left, or has got everything. Called once, on the network thread, perhaps before this returns.
+  public func stream(
+    status: Int, headers: [(name: String, value: String)] = [], closed: @escaping @Sendable () -> Void = {}
+  ) -> ResponseStream? {
+    exchange.stream(status: status, headers: headers, closed: closed)
+  }
+}

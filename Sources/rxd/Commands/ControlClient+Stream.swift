@@ -1,0 +1,118 @@
+import ArgumentParser
+import Glibc
+import PipelineCore
+import Transport
+
+/// Where a verb finds the process that it asks.
+struct ControlOptions: ParsableArguments {
+  @Option(
+    help: ArgumentHelp(
+      """
+      The control socket of the process. By default control.sock in the runtime directory of the service manager, in \
+      the state directory, or in /run/rxd. (RXD_CONTROL_SOCKET, RUNTIME_DIRECTORY)
+      """, valueName: "path"), completion: .file())
+  var socket: String?
+
+  @Option(
+    name: .customLong("state-dir"),
+    help: ArgumentHelp(
+      "The state directory of the process, to find its socket. (RXD_STATE_DIR, STATE_DIRECTORY)", valueName: "dir"),
+    completion: .directory)
+  var stateDirectory: String?
+
+  func client() throws -> ControlClient { try ControlClient(socket, state: StateDirectory.named(stateDirectory)) }
+}
+
+extension ControlClient {
+  /// Asks for an answer that comes bit by bit, until it ends.
+  ///
+  /// - Parameters:
+  ///   - idle: After such a time without bytes `take` is called without any, once.
+  ///   - take: Called with the bytes of an answer with the status 200.
+  /// - Returns: The status; the body only with another one than 200.
+  func stream(_ target: String, idle: TimeSpan?, take: (ArraySlice<UInt8>) -> Void) throws(Failure) -> Answer {
+    let connection = try connect()
+    try send("GET", target, over: connection)
+    var head: [UInt8] = []
+    var body = ChunkedBody()
+    var status = 0
+    var isQuiet = true
+    var chunk = [UInt8](repeating: 0, count: 64 << 10)
+    while true {
+      var entry = pollfd(fd: connection.number, events: Int16(POLLIN), revents: 0)
+      let patience = idle.flatMap { isQuiet ? nil : Int32(clamping: $0.nanoseconds / 1_000_000 + 1) } ?? -1
+      let ready = poll(&entry, 1, patience)
+      if ready < 0 { continue }
+      if ready == 0 {
+        take([])
+        isQuiet = true
+        continue
+      }
+      let count = recv(connection.number, &chunk, chunk.count, 0)
+      if count < 0, errno == EAGAIN || errno == EINTR { continue }
+      guard count > 0 else { break }
+      var bytes = chunk[..<count]
+      if status == 0 {
+        head += bytes
+        guard let end = head.firstRange(of: Array("\r\n\r\n".utf8)) else { continue }
+        status = Self.status(of: head)
+        bytes = head[end.upperBound...]
+        head = status == 200 ? [] : Array(bytes)
+      } else if status != 200 {
+        head += bytes
+      }
+      guard status == 200 else {
+        if head.count > 1 << 20 { break }
+        continue
+      }
+      let content = body.content(of: bytes)
+      if !content.isEmpty {
+        isQuiet = false
+        take(content[...])
+      }
+      if body.isOver { break }
+    }
+    guard status > 0 else {
+      throw Failure(message: "the process at \(path) has ended, or is no rxd: it sent no answer")
+    }
+    return Answer(status: status, body: status == 200 ? [] : head)
+  }
+
+  private static func status(of head: [UInt8]) -> Int {
+    let words = String(decoding: head.prefix(64), as: UTF8.self).split(separator: " ")
+    return words.count > 1 && words[0] == "HTTP/1.1" ? Int(words[1]) ?? 502 : 502
+  }
+}
+
+/// Takes the content out of a body in chunks.
+private struct ChunkedBody {
+  private var left = 0
+  private var line: [UInt8] = []
+  private(set) var isOver = false
+
+  mutating func content(of bytes: ArraySlice<UInt8>) -> [UInt8] {
+    var content: [UInt8] = []
+    var bytes = bytes
+    while !isOver, let byte = bytes.first {
+      if left > 0 {
+        let part = bytes.prefix(left)
+        content += part
+        left -= part.count
+        bytes = bytes.dropFirst(part.count)
+        continue
+      }
+      bytes = bytes.dropFirst()
+      guard byte == 0x0A else {
+        line.append(byte)
+        continue
+      }
+      let size = line.filter { $0 != 0x0D }
+      line = []
+      // The line end behind a chunk.
+      if size.isEmpty { continue }
+      left = Int(String(decoding: size, as: UTF8.self), radix: 16) ?? 0
+      isOver = left == 0
+    }
+    return content
+  }
+}

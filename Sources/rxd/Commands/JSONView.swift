@@ -1,0 +1,46 @@
+import PipelineCore
+
+/// A JSON document that another process has sent.
+struct JSONView {
+  private let arena: Arena
+  let value: Value
+
+  /// Nil: it is not JSON.
+  init?(_ text: [UInt8]) {
+    arena = Arena()
+    // What is parsed points into the text.
+    let memory = Slab(text)
+    document = memory
+    value = JSONParser().parse(memory.bytes, into: arena)
+    if value.isError { return nil }
+  }
+
+  private let document: Slab
+
+  private init(_ value: Value, of parent: JSONView) {
+    arena = parent.arena
+    document = parent.document
+    self.value = value
+  }
+
+  subscript(_ name: String) -> JSONView? {
+    guard value.isAnyMap else { return nil }
+    for entry in value.entries where String(decoding: entry.key.rawBytes, as: UTF8.self) == name {
+      return JSONView(entry.value, of: self)
+    }
+    return nil
+  }
+
+  var items: [JSONView] { value.isAnyList ? value.elements.map { JSONView($0, of: self) } : [] }
+
+  var text: String? {
+    guard value.is(.string) else { return nil }
+    return String(decoding: JSONParser.unescape(value, into: arena).rawBytes, as: UTF8.self)
+  }
+
+  var int: Int? { value.is(.int) ? Int(value.asInt) : nil }
+  var bool: Bool? { value.is(.bool) ? value.asBool : nil }
+
+  /// Any value as the tests of pipelines have it.
+  var testValue: TestValue { withExtendedLifetime(document) { TestValue(value) } }
+}

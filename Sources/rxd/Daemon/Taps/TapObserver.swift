@@ -1,0 +1,139 @@
+import PipelineCore
+
+/// Writes the events of one edge of one execution for a tap. Used in turns, or between two.
+final class TapObserver: EdgeObserver, @unchecked Sendable {
+  let edge: EdgeID
+  private let session: TapSession
+  private unowned let execution: Execution
+  private let condition: TapCondition?
+  /// `{"pipeline":"tail","from":"lines","to":"large/filter",`
+  private let head: [UInt8]
+  /// The signal is an inner one, which ends for each event.
+  private let isInner: Bool
+  private let output = OutputBuffer()
+  /// The lines of events without a verdict, innermost last; nil: the event is not shown.
+  private var undecided: [[UInt8]?] = []
+
+  /// Of larger events, no more than this is looked at.
+  private static let mostEncoded = 64 << 10
+
+  init(_ session: TapSession, _ execution: Execution, _ edge: EdgeID) {
+    self.session = session
+    self.execution = execution
+    self.edge = edge
+    condition = session.request.condition.map(TapCondition.init)
+    let plan = execution.plan
+    let ends = plan.edges[edge.number]
+    isInner = if case .step = ends.to { ends.input == nil } else { false }
+    let names = JSONText.object([
+      ("pipeline", .string(plan.name)), ("from", .string(plan.id(of: ends.from))),
+      ("to", .string(plan.id(of: ends.to))),
+    ]).text
+    head = Array(names.utf8.dropLast()) + Array(", ".utf8)
+  }
+
+  override func receive(_ event: Event) {
+    let verdict = condition?.verdict(on: event, execution) ?? .fulfilled
+    guard session.admits(at: execution.executor.now, verdict) else {
+      undecided.append(nil)
+      return
+    }
+    undecided.append(line(event))
+  }
+
+  override func decided(_ verdict: Verdict) {
+    guard let line = undecided.popLast(), let line else { return }
+    session.show(line + Array("\"verdict\": \"\(verdict.rawValue)\"}\n".utf8))
+  }
+
+  override func complete() { if !isInner { end("complete", nil) } }
+  override func fail(_ failure: SignalFailure) { end("error", failure.message) }
+
+  private func end(_ kind: String, _ message: String?) {
+    output.clear()
+    beginLine()
+    output.append("\"end\": \"\(kind)\"")
+    if let message {
+      output.append(", \"message\": ")
+      append(text: SecretMask.process.masked(message))
+    }
+    output.append("}\n")
+    session.send(Array(output.bytes))
+  }
+
+  /// Everything but the verdict.
+  private func line(_ event: Event) -> [UInt8] {
+    output.clear()
+    let failure = JSONWriter.append(event.value, to: output)
+    let size = output.count
+    var shown = Array(output.bytes.prefix(Self.mostEncoded))
+    let isWhole = failure == nil && size <= session.request.eventBytes
+    if isWhole {
+      shown = SecretMask.process.masked(json: shown)
+    } else {
+      let text = SecretMask.process.masked(String(decoding: shown, as: UTF8.self))
+      shown = Array(text.utf8.prefix(session.request.eventBytes))
+    }
+    output.clear()
+    beginLine()
+    output.append("\"event\": ")
+    if isWhole {
+      shown.withUnsafeBytes { output.append($0) }
+    } else {
+      append(text: String(decoding: shown, as: UTF8.self))
+      output.append(", \"cut\": true, \"bytes\": \(size)")
+    }
+    output.append(", ")
+    return Array(output.bytes)
+  }
+
+  private func beginLine() {
+    output.append(head)
+    output.append("\"time\": \"\(StoredTime.text(execution.executor.wallTime))\", ")
+    output.append("\"nanoseconds\": \(execution.executor.now.nanoseconds), ")
+  }
+
+  private func append(text: String) {
+    Array(text.utf8).withUnsafeBytes { bytes in _ = JSONWriter.append(.string(bytes), to: output) }
+  }
+}
+
+/// The condition of a tap, for the turns of one execution.
+final class TapCondition {
+  private let program: Program
+  private let projection = Projection()
+  private let frame: EvaluationFrame
+  private let arena = Arena()
+
+  /// What conditions see.
+  static func check(_ text: String, into diagnostics: inout Diagnostics) -> CheckedExpression? {
+    let scope = ExpressionScope([.init("event", .dyn), .init("meta"), .init("now", .timestamp)])
+    return ExpressionSyntax.parse(LocatedText(text), into: &diagnostics)?.check(in: scope, into: &diagnostics)
+  }
+
+  init(_ checked: CheckedExpression) {
+    program = checked.compile(projection: projection)
+    projection.freeze()
+    frame = EvaluationFrame(variables: 3, slots: projection.slotCount, arena: arena, json: JSONParser())
+  }
+
+  func verdict(on event: Event, _ execution: Execution) -> TapSession.ConditionVerdict {
+    defer { arena.reset() }
+    frame[0] = event.value
+    frame[1] = meta(of: event)
+    frame.now = .timestamp(wallTime: execution.executor.wallTime)
+    var result = projection.slotCount > 0 ? projection.fill(event.value, frame) : .null
+    if !result.isError { result = program.evaluate(frame) }
+    if result.isError || !result.is(.bool) { return .failed }
+    return result.isTrue ? .fulfilled : .notFulfilled
+  }
+
+  private func meta(of event: Event) -> Value {
+    let origin = event.origin.takeUnretainedValue()
+    var members: [(key: Value, value: Value)] = [(.literal("source"), arena.string(origin.source))]
+    if let path = origin.path { members.append((.literal("path"), arena.string(path))) }
+    if event.position >= 0 { members.append((.literal("offset"), .int(event.position))) }
+    if !event.key.isAbsent { members.append((.literal("key"), event.key)) }
+    return arena.map(members.map { (key: $0.key, value: $0.value) })
+  }
+}

@@ -1,0 +1,183 @@
+import PipelineCore
+import Synchronization
+import Transport
+
+/// One reader of events that pass edges of running pipelines. Lines of JSON go into the stream of its answer; what the reader does not take in
+/// time is counted and left out.
+///
+/// Observers call it in turns of their pipelines, which may run at the same time.
+final class TapSession: Sendable {
+  /// What a reader asks for.
+  struct Request: Sendable {
+    /// The name of the pipeline; `*` stands for any text.
+    var pipeline = "*"
+    var edges: [EdgePattern] = []
+    /// The condition that events must fulfil.
+    var condition: CheckedExpression?
+    /// Every how many of the events is shown.
+    var sample = 1
+    /// After how many shown events the tap ends; nil: it goes on.
+    var limit: Int?
+    /// How much of an event is shown.
+    var eventBytes = 2048
+
+    func means(_ plan: Plan) -> Bool { Wildcard.matches(pipeline, plan.name) }
+
+    /// The edges of a plan that it means, in the order of the file.
+    func edges(of plan: Plan) -> [EdgeID] {
+      let found = Set(edges.flatMap { $0.edges(of: plan) })
+      return found.sorted { $0.number < $1.number }
+    }
+  }
+
+  /// The most edges of a tap in one pipeline, and the most events a second that it shows.
+  static let mostEdges = 64
+  static let mostEvents = 1000
+
+  private struct State {
+    var stream: ResponseStream?
+    /// Events that passed, that were shown, that would have been but for the reader or ``mostEvents``, and for which the condition failed.
+    var seen: UInt64 = 0
+    var shown: UInt64 = 0
+    var missed: UInt64 = 0
+    var undecided: UInt64 = 0
+    /// What of `missed` the reader has been told.
+    var reported: UInt64 = 0
+    var sampled = 0
+    var second = Instant(nanoseconds: .min)
+    var inSecond = 0
+    var isOver = false
+  }
+  private let state: Mutex<State>
+  let request: Request
+  private let observers = Mutex<[ObjectIdentifier: [TapObserver]]>([:])
+
+  init(_ request: Request) {
+    self.request = request
+    state = Mutex(State())
+  }
+
+  /// Begins to send.
+  func open(_ stream: ResponseStream) { state.withLock { $0.stream = stream } }
+
+  // MARK: Pipelines. Between two turns, in a turn, or before the launch.
+
+  func attach(to execution: Execution) {
+    let plan = execution.plan
+    guard request.means(plan) else { return }
+    let edges = request.edges(of: plan).prefix(Self.mostEdges)
+    guard !edges.isEmpty, state.withLock({ !$0.isOver }) else { return }
+    send(Self.line([("pipeline", .string(plan.name)), ("edges", .array(edges.map { plan.description(of: $0) }))]))
+    let new = edges.map { TapObserver(self, execution, $0) }
+    for observer in new { execution.attach(observer, to: observer.edge) }
+    observers.withLock { $0[ObjectIdentifier(execution)] = new }
+  }
+
+  func detach(from execution: Execution) {
+    for observer in observers.withLock({ $0.removeValue(forKey: ObjectIdentifier(execution)) }) ?? [] {
+      execution.detach(observer, from: observer.edge)
+    }
+  }
+
+  // MARK: Events. In turns.
+
+  /// An event passes an edge: whether its line is wanted.
+  func admits(at now: Instant, _ verdict: ConditionVerdict) -> Bool {
+    state.withLock { state in
+      guard !state.isOver else { return false }
+      state.seen &+= 1
+      switch verdict {
+      case .fulfilled: break
+      case .failed:
+        state.undecided &+= 1
+        return false
+      case .notFulfilled: return false
+      }
+      state.sampled += 1
+      guard state.sampled >= request.sample else { return false }
+      state.sampled = 0
+      if state.second == Instant(nanoseconds: .min) || now >= state.second + .seconds(1) {
+        state.second = now
+        state.inSecond = 0
+      }
+      guard state.inSecond < Self.mostEvents else {
+        state.missed &+= 1
+        return false
+      }
+      state.inSecond += 1
+      return true
+    }
+  }
+
+  enum ConditionVerdict { case fulfilled, notFulfilled, failed }
+
+  /// Sends the line of an admitted event; counts it as missed if the reader does not keep up.
+  func show(_ line: [UInt8]) {
+    let isLast = state.withLock { state in
+      guard !state.isOver, let stream = state.stream else { return false }
+      var bytes: [UInt8] = []
+      if state.missed > state.reported { bytes = Self.line([("missed", .count(state.missed &- state.reported))]) }
+      guard stream.send(bytes + line) else {
+        state.missed &+= 1
+        return false
+      }
+      state.reported = state.missed
+      state.shown &+= 1
+      return request.limit.map { state.shown >= UInt64($0) } ?? false
+    }
+    if isLast { finish() }
+  }
+
+  /// Sends a line that is no event.
+  func send(_ line: [UInt8]) { state.withLock { _ = $0.stream?.send(line) } }
+
+  /// Ends the answer with what has been counted.
+  func finish() {
+    state.withLock { state in
+      guard !state.isOver else { return }
+      state.isOver = true
+      state.stream?.send(
+        Self.line([
+          (
+            "done",
+            .object([
+              ("seen", .count(state.seen)), ("shown", .count(state.shown)), ("missed", .count(state.missed)),
+              ("undecided", .count(state.undecided)),
+            ])
+          )
+        ]))
+      state.stream?.end()
+      state.stream = nil
+    }
+  }
+
+  /// The reader has left.
+  func abandon() {
+    state.withLock { state in
+      state.isOver = true
+      state.stream = nil
+    }
+  }
+
+  private static func line(_ members: [(String, JSONText)]) -> [UInt8] {
+    Array((JSONText.object(members).text.split(separator: "\n").map { $0.drop { $0 == " " } }.joined() + "\n").utf8)
+  }
+}
+
+extension Plan {
+  /// An edge for readers of taps.
+  fileprivate func description(of edge: EdgeID) -> JSONText {
+    let edge = edges[edge.number]
+    let place: SourceLocation? =
+      switch (edge.to, edge.from) {
+      case (.step(let step), _): steps[step.number].location
+      case (.named(let index), _): named[index].location
+      case (_, .step(let step)): steps[step.number].location
+      default: nil
+      }
+    return .object([
+      ("from", .string(id(of: edge.from))), ("to", .string(id(of: edge.to))),
+      ("at", place.map { .string("\($0)") } ?? .null),
+    ])
+  }
+}
