@@ -1,0 +1,139 @@
+import Glibc
+import PipelineCore
+import PipelineRuntime
+import Transport
+
+/// The loop of `rxd top`: looks, draws, reads keys.
+final class TopScreen {
+  private let client: ControlClient
+  private var table: TopTable
+  private let interval: TimeSpan
+  private let isTerminal: Bool
+  private var history: [String: [Double]] = [:]
+  /// Looks of the last minute, the oldest first.
+  private var looks: [LiveStatistics] = []
+  private var isPaused = false
+  /// The name being typed; nil: keys are commands.
+  private var typed: String?
+  private static let window = 60_000_000_000
+
+  init(_ client: ControlClient, _ table: TopTable, interval: TimeSpan, color: ColorMode) {
+    self.client = client
+    self.table = table
+    self.interval = interval
+    isTerminal = isatty(0) == 1 && isatty(1) == 1
+    self.table.colors = isTerminal && Console.colors(color, on: 1)
+  }
+
+  func run() throws(ControlClient.Failure) {
+    let saved = isTerminal ? RawTerminal() : nil
+    defer { saved?.restore() }
+    looks = [try TopVerb.look(client)]
+    var next = SystemClock.shared.now + interval
+    while true {
+      let left = max(0, (next - SystemClock.shared.now).nanoseconds / 1_000_000)
+      if isTerminal {
+        var entry = pollfd(fd: 0, events: Int16(POLLIN), revents: 0)
+        if poll(&entry, 1, Int32(clamping: left)) > 0 {
+          if !readKeys() { return }
+          draw()
+          continue
+        }
+      } else {
+        usleep(UInt32(clamping: left * 1000))
+      }
+      if SystemClock.shared.now < next { continue }
+      next = SystemClock.shared.now + interval
+      if isPaused { continue }
+      look(try TopVerb.look(client))
+      draw()
+    }
+  }
+
+  private func look(_ now: LiveStatistics) {
+    if let last = looks.last {
+      let rates = LiveRates(from: last, to: now)
+      var kept: [String: [Double]] = [:]
+      for row in rates.rows { kept[row.name] = ((history[row.name] ?? []) + [row.received]).suffix(20) }
+      history = kept
+    }
+    looks.append(now)
+    // The one before the window begins it.
+    while looks.count > 2, looks[1].nanoseconds < now.nanoseconds - Self.window { looks.removeFirst() }
+  }
+
+  private func draw() {
+    guard looks.count > 1, let first = looks.first, let last = looks.last else { return }
+    if isTerminal {
+      var size = winsize()
+      if ioctl(1, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 {
+        table.columns = max(80, Int(size.ws_col))
+        table.lines = max(8, Int(size.ws_row) - 1)
+      }
+    }
+    let text = table.text(
+      LiveRates(from: looks[looks.count - 2], to: last), longer: LiveRates(from: first, to: last), history: history)
+    guard isTerminal else { return Console.print(text) }
+    let hint =
+      typed.map { "filter: \($0)_" }
+      ?? (isPaused ? "paused; space goes on" : "q ends, s: order (\(table.order.rawValue)), / filters, space pauses")
+    // Each line clears what is behind it; the rest of the screen is cleared at the end.
+    let lines = text.split(separator: "\n", omittingEmptySubsequences: false).joined(separator: "\u{1B}[K\r\n")
+    Console.print("\u{1B}[H\(lines)\(hint)\u{1B}[K\u{1B}[J", terminator: "")
+  }
+
+  /// Returns false if the person wants to end.
+  private func readKeys() -> Bool {
+    var bytes = [UInt8](repeating: 0, count: 64)
+    let count = read(0, &bytes, bytes.count)
+    guard count > 0 else { return false }
+    for byte in bytes[..<count] {
+      if byte == 0x03 || byte == 0x04 { return false }
+      if let text = typed {
+        switch byte {
+        case 0x0D, 0x0A: typed = nil
+        case 0x1B:
+          typed = nil
+          table.filter = ""
+        case 0x7F, 0x08: typed = String(text.dropLast())
+        case 0x20...0x7E: typed = text + String(Unicode.Scalar(byte))
+        default: break
+        }
+        if let typed { table.filter = typed }
+        continue
+      }
+      switch byte {
+      case UInt8(ascii: "q"): return false
+      case UInt8(ascii: "s"):
+        let all = TopTable.Order.allCases
+        table.order = all[((all.firstIndex(of: table.order) ?? 0) + 1) % all.count]
+      case UInt8(ascii: "/"):
+        typed = ""
+        table.filter = ""
+      case UInt8(ascii: " "): isPaused.toggle()
+      default: break
+      }
+    }
+    return true
+  }
+}
+
+/// A terminal that hands over each key at once, with a screen of its own.
+private struct RawTerminal {
+  private let saved: termios
+
+  init?() {
+    var settings = termios()
+    guard tcgetattr(0, &settings) == 0 else { return nil }
+    saved = settings
+    settings.c_lflag &= ~tcflag_t(ICANON | ECHO | ISIG)
+    tcsetattr(0, TCSAFLUSH, &settings)
+    Console.print("\u{1B}[?1049h\u{1B}[?25l\u{1B}[2J", terminator: "")
+  }
+
+  func restore() {
+    var settings = saved
+    tcsetattr(0, TCSAFLUSH, &settings)
+    Console.print("\u{1B}[?25h\u{1B}[?1049l", terminator: "")
+  }
+}

@@ -1,0 +1,109 @@
+import Foundation
+import Testing
+
+/// `rxd top`: what a running process does, and what holds it back.
+@Suite(.timeLimit(.minutes(10)))
+struct TopTests {
+  private let folder: Scratch
+  private var socket: String { folder.path + "/c.sock" }
+
+  init() throws { folder = try Scratch() }
+
+  private func start(_ files: String...) throws -> RunningRxd {
+    let process = try RunningRxd(["--daemon", "--log-format", "text", "--control-socket", socket] + files)
+    try process.waits(forSocket: socket)
+    return process
+  }
+
+  private func end(_ process: RunningRxd) throws {
+    process.send(SIGQUIT)
+    #expect(try process.wait() == 128 + SIGQUIT)
+  }
+
+  private func top(_ arguments: String...) throws -> Rxd.Outcome {
+    try Rxd.run(arguments: ["top", "--socket", socket] + arguments)
+  }
+
+  private static let ticking = """
+    name: ticking
+    sources: { ticks: { interval: 2ms } }
+    signals: { few: { from: ticks, chain: [ { map: "{'n': 1}" }, { filter: event.n > 1 } ] } }
+    sinks: { none: { from: few, discard: {} } }
+
+    """
+
+  /// A sink whose server takes the connection and never answers.
+  private func blocked(_ port: FreePort) throws -> String {
+    let lines = try folder.write("lines", String(repeating: "{\"a\": 1}\n", count: 50_000))
+    return """
+      name: blocked
+      sources: { lines: { file: { path: '\(lines)', decode: ndjson } } }
+      sinks: { shop: { from: lines, http: { url: 'http://127.0.0.1:\(port.number)/', queue: 100, timeout: 10m } } }
+
+      """
+  }
+
+  /// The document of `--once` as soon as one of its sentences has `text`.
+  private func sentences(until text: String) throws -> [String] {
+    let deadline = Deadline(after: RunningRxd.limit)
+    while true {
+      let outcome = try top("--once", "--format", "json", "--interval", "500ms")
+      #expect(outcome.status == 0, "\(outcome.errors)")
+      let document = try #require(
+        try JSONSerialization.jsonObject(with: Data(outcome.output.utf8)) as? [String: Any])
+      let sentences = try #require(document["sentences"] as? [String])
+      if sentences.contains(where: { $0.contains(text) }) { return sentences }
+      guard !deadline.isOver else { throw TimedOut(description: "\(sentences)") }
+    }
+  }
+
+  @Test func saysWhatIsLeftOut() throws {
+    let process = try start(try folder.write("a.yaml", Self.ticking))
+    let sentences = try sentences(until: "`few/filter` at a.yaml:3 left out 100 % of ")
+    #expect(sentences.count == 1, "\(sentences)")
+    try end(process)
+  }
+
+  @Test func saysWhatHoldsBack() throws {
+    let port = try FreePort()
+    try port.listen()
+    let process = try start(
+      try folder.write("a.yaml", Self.ticking), try folder.write("b.yaml", try blocked(port)))
+    let sentences = try sentences(until: "`shop/http` holds back `blocked`")
+    // The worst comes first.
+    let worst = try #require(sentences.first)
+    #expect(worst.wholeMatch(of: #/`shop\/http` holds back `blocked`.*: [\d,]+ events wait.*/#) != nil, "\(worst)")
+    try end(process)
+  }
+
+  @Test func theTableFitsATerminalWithoutColours() throws {
+    let process = try start(try folder.write("a.yaml", Self.ticking))
+    _ = try sentences(until: "left out")
+    let outcome = try top("--once", "--color", "auto")
+    #expect(outcome.status == 0 && !outcome.output.contains("\u{1B}"))
+    #expect(outcome.lines.allSatisfy { $0.unicodeScalars.count <= 80 }, "\(outcome.output)")
+    let header = try #require(outcome.lines.firstIndex { $0.hasPrefix("STEP") })
+    let names = outcome.lines[(header + 1)...].map { $0.prefix { $0 != " " } }
+    #expect(names == ["ticks/interval", "few/map", "few/filter", "none/discard"])
+    let filtered = try top("--once", "--filter", "few", "--sort", "dropped")
+    #expect(filtered.lines.contains { $0.hasPrefix("few/filter") } && !filtered.output.contains("none/discard"))
+    let rows = filtered.lines.drop { !$0.hasPrefix("STEP by dropped") }.dropFirst()
+    #expect(rows.first?.hasPrefix("few/filter") == true, "\(filtered.output)")
+    try end(process)
+    #expect(try top("--once").status == 69)
+    #expect(try top("--format", "json").status == 64)
+  }
+
+  @Test func keysOnATerminal() throws {
+    let process = try start(try folder.write("a.yaml", Self.ticking))
+    let terminal = try Terminal("top", "--socket", socket, "--interval", "100ms")
+    try terminal.expect("few/filter")
+    try terminal.expect("q ends, s: order (file)")
+    try terminal.type("s", expecting: "s: order (name)")
+    try terminal.type("/none", expecting: "filter: none_")
+    try terminal.type("\r", expecting: "q ends")
+    try terminal.type("q", expecting: "\u{1B}[?1049l")
+    #expect(try terminal.wait() == 0)
+    try end(process)
+  }
+}
