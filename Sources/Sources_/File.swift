@@ -141,6 +141,14 @@ public struct File: SourceComponent {
       super.init(nodeContext, downstream: downstream)
     }
 
+    override var readFiles: [PipelineStatistics.ReadFile] {
+      let open = current.map {
+        PipelineStatistics.ReadFile(
+          path: $0.path, device: $0.device, inode: $0.inode, offset: unsentOffset ?? place.offset)
+      }
+      return [open].compactMap { $0 } + waiting.suffix(PipelineStatistics.mostFiles).map { .init(path: $0, offset: 0) }
+    }
+
     override func begin() {
       waiting = files(except: [])
       read()
@@ -412,6 +420,13 @@ public struct File: SourceComponent {
     init(_ parameters: File, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
       super.init(nodeContext, downstream: downstream)
+    }
+
+    override var readFiles: [PipelineStatistics.ReadFile] {
+      inputs.values.prefix(PipelineStatistics.mostFiles).map { input in
+        let position = input.position
+        return .init(path: position.path, device: position.device, inode: position.inode, offset: position.offset)
+      }
     }
 
     override func begin() {

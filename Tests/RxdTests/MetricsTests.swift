@@ -116,6 +116,40 @@ struct MetricsTests {
     try end(process)
   }
 
+  /// What a source has left to read, while a sink holds it back and when everything has been read.
+  @Test func lagIsWhatIsLeftToRead() throws {
+    let port = try FreePort()
+    try port.listen()
+    let lines = try folder.write("lines", String(repeating: "{\"a\": 1}\n", count: 500_000))
+    let sink = "http: { url: 'http://127.0.0.1:\(port.number)/', queue: 100, timeout: 10m }"
+    let blocked = """
+      name: blocked
+      sources: { lines: { file: { path: '\(lines)', decode: ndjson } } }
+      sinks: { shop: { from: lines, \(sink) } }
+
+      """
+    let process = try start([
+      try folder.write("a.yaml", pipeline(try folder.write("in", "1\n3\n"))), try folder.write("b.yaml", blocked),
+    ])
+    let waits =
+      #"rxd_source_wait_seconds_total{pipeline="blocked",component_id="lines/file",component_kind="source",component_type="file"} "#
+    let name =
+      #"rxd_source_lag_bytes{pipeline="blocked",component_id="lines/file",component_kind="source",component_type="file"} "#
+    func value(_ name: String, in text: String) -> Double? {
+      text.split(separator: "\n").first { $0.hasPrefix(name) }.flatMap { Double($0.dropFirst(name.count)) }
+    }
+    let deadline = Deadline(after: RunningRxd.limit)
+    var text = ""
+    repeat { text = try get("/metrics") } while (value(waits, in: text) ?? 0) == 0 && !deadline.isOver
+    let read = try #require(value(name.replacing("lag", with: "position"), in: text))
+    // What was read and waits in the pipeline's input is left, too.
+    let left = try #require(value(name, in: text))
+    #expect(left >= 4_500_000 - read && left < 4_500_000 && left > 4_000_000, "\(left) \(read)")
+    text = try wait("/metrics", until: "\(Self.passed) 1\n")
+    #expect(value(name.replacing("blocked", with: "tail"), in: text) == 0)
+    try end(process)
+  }
+
   @Test func readinessSaysWhatIsMissing() throws {
     let input = try folder.write("in", "3\n")
     let good = try folder.write("a.yaml", pipeline(input))

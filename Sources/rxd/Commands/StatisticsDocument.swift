@@ -39,6 +39,7 @@ extension PipelineStatistics.Step {
     }
     if let bytes { members.append(("bytes", .count(bytes))) }
     if let position { members.append(("position", .int(Int(position)))) }
+    if let lag { members.append(("lag_bytes", .int(Int(lag)))) }
     if inner > 0 { members.append(("inner", .int(inner))) }
     if timers > 0 {
       members.append(("timers", .int(timers)))

@@ -129,6 +129,8 @@ struct Metrics {
     var sentBytes = MetricFamily("rxd_component_sent_bytes", .counter, "Bytes that a sink has delivered")
     var position = MetricFamily(
       "rxd_source_position_bytes", .gauge, "Where a source goes on in the input that it read last")
+    var lag = MetricFamily(
+      "rxd_source_lag_bytes", .gauge, "Bytes of the files of a source that are left to read")
     var waited = MetricFamily(
       "rxd_source_wait_seconds", .counter, "Time in which a source had events and had to wait for the pipeline")
     for pipeline in pipelines {
@@ -167,12 +169,13 @@ struct Metrics {
         if let bytes = step.bytes {
           if kind == "source" { readBytes.add(labels, bytes) } else { sentBytes.add(labels, bytes) }
         }
+        if let bytes = step.lag { lag.add(labels, Int(bytes)) }
         if let offset = step.position { position.add(labels, Int(offset)) }
       }
     }
     return [
       received, sent, made, kept, discarded, errors, holding, inner, timers, state, time, retries, pauses, readBytes,
-      sentBytes, position, waited,
+      sentBytes, position, lag, waited,
     ]
   }
 

@@ -3,17 +3,23 @@ import PipelineRuntime
 
 /// A look at all pipelines that is under way.
 struct Observation {
+  /// Tells it from earlier ones, whose answers come too late.
+  var number: Int
   /// The runs that are asked.
   var runs: [ObjectIdentifier: Int]
   var gathering: StatisticsGathering
-  /// Runs that have not answered until then are left out.
+  /// What has not answered until then is left out.
   var deadline: Instant
   var waiting: [(ProcessView) -> Void]
+  /// The runs have answered; the sizes of files are being asked for, for these steps by pipeline and step.
+  var view: ProcessView?
+  var sized: [(pipeline: Int, step: Int)] = []
 }
 
 extension Supervisor {
-  /// How long an event may keep a pipeline busy before it is left out of a view.
+  /// How long an event may keep a pipeline busy before it is left out of a view, and how long files may take to say their size.
   private static let patience = TimeSpan.seconds(1)
+  private static let filePatience = TimeSpan.milliseconds(500)
 
   /// Calls `body` on the main thread with what the process runs and has done. Views that are asked for meanwhile share one look.
   func observe(_ body: @escaping (ProcessView) -> Void) {
@@ -23,27 +29,67 @@ extension Supervisor {
     }
     let running = slots.compactMap { slot in slot.run.map { (slot, $0) } }
     let post = poster()
-    let gathering = StatisticsGathering(running.count) { post(.observed) }
+    observations += 1
+    let number = observations
+    let gathering = StatisticsGathering(running.count) { post(.observed(number)) }
     var runs: [ObjectIdentifier: Int] = [:]
     for (index, (slot, run)) in running.enumerated() {
       runs[ObjectIdentifier(slot)] = index
       run.inspect { gathering.take(index, $0.statistics) }
     }
-    observation = Observation(runs: runs, gathering: gathering, deadline: now + Self.patience, waiting: [body])
+    observation = Observation(
+      number: number, runs: runs, gathering: gathering, deadline: now + Self.patience, waiting: [body])
     if running.isEmpty { endObservation() }
   }
 
-  /// All runs have answered, or had the time to.
+  /// All runs of a look have answered.
+  func observed(_ number: Int) {
+    if observation?.number == number, observation?.view == nil { endObservation() }
+  }
+
+  /// The files of a look have been asked for their sizes.
+  func sized(_ number: Int, _ lags: [Int64?]) {
+    guard observation?.number == number, var view = observation?.view else { return }
+    for (place, lag) in zip(observation?.sized ?? [], lags) {
+      view.pipelines[place.pipeline].statistics.steps[place.step].lag = lag
+    }
+    deliver(view)
+  }
+
+  /// Everything has answered, or had the time to.
   func endObservation() {
-    guard let done = observation else { return }
+    guard let observation else { return }
+    if let view = observation.view { return deliver(view) }
+    let view = view(of: observation)
+    var places: [(pipeline: Int, step: Int)] = []
+    var files: [[PipelineStatistics.ReadFile]] = []
+    for (pipeline, shown) in view.pipelines.enumerated() {
+      for (step, counted) in shown.statistics.steps.enumerated() where !counted.files.isEmpty {
+        places.append((pipeline, step))
+        files.append(counted.files)
+      }
+    }
+    let post = poster()
+    let number = observation.number
+    if files.isEmpty || !sourceLag.measure(files, { post(.sized(number, $0)) }) { return deliver(view) }
+    self.observation?.view = view
+    self.observation?.sized = places
+    self.observation?.deadline = now + Self.filePatience
+  }
+
+  private func deliver(_ view: ProcessView) {
+    let waiting = observation?.waiting ?? []
     observation = nil
-    let results = done.gathering.results
-    let view = ProcessView(
+    for body in waiting { body(view) }
+  }
+
+  private func view(of observation: Observation) -> ProcessView {
+    let results = observation.gathering.results
+    return ProcessView(
       at: SystemClock.shared.wallTime, instant: now, startedAt: startedAt, isStopping: isStopping,
-      reloads: reloadCounts,
-      lastReloadSucceeded: lastReload.map { $0.result == .reloaded } ?? true,
+      reloads: reloadCounts, lastReloadSucceeded: lastReload.map { $0.result == .reloaded } ?? true,
       pipelines: slots.map { slot in
-        let statistics = done.runs[ObjectIdentifier(slot)].flatMap { results[$0] }
+        let statistics = observation.runs[ObjectIdentifier(slot)].flatMap { results[$0] }
         // A run that began or ended meanwhile has another plan.
         let isSame = statistics.map {
           $0.steps.count == slot.plan.steps.count && $0.edges.count == slot.plan.edges.count
@@ -54,7 +100,6 @@ extension Supervisor {
           statistics: slot.past.added(to: isSame == true ? statistics : nil, of: slot.plan),
           isCurrent: slot.run == nil || isSame == true)
       })
-    for body in done.waiting { body(view) }
   }
 
   // MARK: Answers

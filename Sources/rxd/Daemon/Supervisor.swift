@@ -38,7 +38,9 @@ final class Supervisor {
     case heldBack
     case request(ControlRequest)
     /// The look at all pipelines is done.
-    case observed
+    case observed(Int)
+    /// The files of a look have said their sizes.
+    case sized(Int, [Int64?])
     /// The reader of a tap has left.
     case tapClosed(ObjectIdentifier)
   }
@@ -66,6 +68,8 @@ final class Supervisor {
   var reloadCounts: [String: Int] = [:]
   /// A look at all pipelines that is under way.
   var observation: Observation?
+  var observations = 0
+  let sourceLag = SourceLag()
   /// Who watches events of edges.
   var taps: [TapSession] = []
   /// Until then listening sockets are kept for the new versions of their pipelines.
@@ -198,7 +202,8 @@ final class Supervisor {
     switch message {
     case .heldBack: nextSummary = log.summarize()
     case .request(let request): ControlRoom.answer(request, self)
-    case .observed: endObservation()
+    case .observed(let number): observed(number)
+    case .sized(let number, let lags): sized(number, lags)
     case .snapshot(let id, let state): if let (slot, run) = runs[id] { tryOut(slot, run, state) }
     case .tapClosed(let tap): endTap(tap)
     case .report(let id, let report):

@@ -68,6 +68,10 @@ public struct PipelineStatistics: Sendable {
     /// How long the threads of a source have waited for room in the pipeline, and whether one waits.
     public var waited = TimeSpan.zero
     public var isWaiting = false
+    /// The files that a source reads or is to read, at most ``mostFiles``, and how far it is.
+    public var files: [ReadFile] = []
+    /// Bytes of these files that are left to read; nil: unknown. Set by whoever has looked at the files, which may take time.
+    public var lag: Int64?
     /// Bytes of its own in the state that was saved last; nil: none was saved, or it has none.
     public var stateBytes: Int?
     /// Bytes that a source read or a sink delivered; nil: the component counts no bytes.
@@ -112,6 +116,25 @@ public struct PipelineStatistics: Sendable {
     edges = plan.edges.map { Edge($0) }
     steps = plan.steps.indices.map { Step(step: StepID($0)) }
   }
+
+  /// A file that a source reads.
+  public struct ReadFile: Sendable, Equatable {
+    public var path: String
+    /// Which file it is; nil: the one of that path, which has not been opened.
+    public var device: UInt64?
+    public var inode: UInt64?
+    /// Where the source goes on in it.
+    public var offset: Int64
+
+    public init(path: String, device: UInt64? = nil, inode: UInt64? = nil, offset: Int64) {
+      self.path = path
+      self.device = device
+      self.inode = inode
+      self.offset = offset
+    }
+  }
+
+  public static let mostFiles = 100
 
   /// What waits for delivery.
   public struct Queue: Sendable, Equatable {
@@ -266,11 +289,17 @@ extension Execution {
       statistics.steps[number].queue = sink.node.queued
       statistics.steps[number].outbox = (sink.node as? OutboxSink)?.outboxed
     }
+    for source in runningSources where !source.isClosed && source.hasPieces {
+      let step = source.nodeContext.step.number
+      let room = PipelineStatistics.mostFiles - statistics.steps[step].files.count
+      if room > 0 { statistics.steps[step].files += source.readFiles.prefix(room) }
+    }
+    let sinkSteps = Set(plan.sinks.map(\.step))
     for (number, edge) in plan.edges.enumerated() {
       if case .step(let step) = edge.from, plan.isSource(step) {
         statistics.edges[number].bytes = statistics.steps[step.number].bytes
       }
-      if case .step(let step) = edge.to, plan.sinks.contains(where: { $0.step == step }) {
+      if case .step(let step) = edge.to, sinkSteps.contains(step) {
         statistics.edges[number].bytes = statistics.steps[step.number].bytes
       }
     }

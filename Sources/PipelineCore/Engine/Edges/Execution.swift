@@ -78,7 +78,7 @@ public final class Execution {
   private(set) var rootSubscribers: [RootSubscriber] = []
   /// The running commands, by their index in the plan.
   var commands: [Int: OperatorNode] = [:]
-  private var runningSources: [RunningSource] = []
+  private(set) var runningSources: [RunningSource] = []
   /// When `runningSources` has more elements, the ended sources are removed.
   private var sourcesToSweep = 64
   /// Which named signals may still run.

@@ -62,6 +62,9 @@ open class RunningSource: OperatorNode {
   /// For a source whose state is a position (``Persistence/position(version:)``): whether it has one yet.
   open var hasPosition: Bool { true }
 
+  /// The files that it reads or is to read, for whoever looks at the pipeline; asked between two turns.
+  open var readFiles: [PipelineStatistics.ReadFile] { [] }
+
   /// Whether it needs only time and never ends by itself: a test does not wait for its end.
   open var isEndless: Bool { false }
 

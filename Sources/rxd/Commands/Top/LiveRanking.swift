@@ -30,6 +30,9 @@ struct LiveRanking {
           30 + 10 * row.waited,
           "`\(step.id)` of `\(row.pipeline)` waited for the pipeline \(Self.percent(row.waited)) of the time")
       }
+      if let lag = step.lag, lag >= 10 << 20 {
+        add(25, "`\(step.id)` of `\(row.pipeline)` has \(Self.number(lag >> 20)) MiB left to read")
+      }
       if row.errorCount > 0 {
         add(
           50 + min(9, Double(row.errorCount) / max(1, Double(row.receivedCount)) * 9),

@@ -40,6 +40,8 @@ struct LiveStatistics {
     var waited: Int
     var queue: Queue?
     var outbox: Queue?
+    /// Bytes of its files that a source has left to read; nil: unknown.
+    var lag: Int?
 
     init(_ document: JSONView) {
       func number(_ name: String) -> Int { document[name]?.int ?? 0 }
@@ -63,6 +65,7 @@ struct LiveStatistics {
       waited = number("waited_nanoseconds")
       queue = Queue(document["queue"])
       outbox = Queue(document["outbox"])
+      lag = document["lag_bytes"]?.int
     }
   }
 
