@@ -38,6 +38,8 @@ let package = Package(
     .target(name: "CSQLite", path: "Sources/CSQLite"),
 
     .target(name: "CLinux", path: "Sources/CLinux"),
+    // rxd_plugin.h, which plugins are compiled with; `make install` puts it among the system's headers.
+    .target(name: "CPlugin", path: "Sources/CPlugin"),
 
     .target(
       name: "PipelineCore",
@@ -53,6 +55,13 @@ let package = Package(
       ]),
     // What a pipeline keeps between runs of the process, on SQLite.
     .target(name: "Storage", dependencies: ["PipelineCore", "Transport", "CSQLite", "CDigest"]),
+    // Components of plugins: shared libraries, and programs on their standard streams.
+    .target(
+      name: "PluginHost",
+      dependencies: [
+        "PipelineCore", "Transport", "CPlugin", "CDigest", "CLinux",
+        .product(name: "DequeModule", package: "swift-collections"),
+      ]),
     .target(name: "Sources_", dependencies: ["PipelineCore", "Transport"]),
     .target(
       name: "Sinks",
@@ -66,7 +75,7 @@ let package = Package(
     .executableTarget(
       name: "rxd",
       dependencies: [
-        "PipelineCore", "PipelineRuntime", "Sources_", "Sinks", "Storage", "Transport", "CEdit", "CLinux",
+        "PipelineCore", "PipelineRuntime", "PluginHost", "Sources_", "Sinks", "Storage", "Transport", "CEdit", "CLinux",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
         .product(name: "Logging", package: "swift-log"),
       ],

@@ -16,6 +16,8 @@ package struct PipelineLoader {
     package var overrides: [String: String] = [:]
     /// The directories of `${secret:NAME}`, besides the credentials directory.
     package var secretDirectories: [String] = []
+    /// Finds the components of plugins.
+    package var plugins: any PluginProvider = NoPlugins()
 
     package init() {}
   }
@@ -67,7 +69,9 @@ package struct PipelineLoader {
     environment.merge(inputs.overrides) { $1 }
     var files = inputs.readsEnvironment ? FileProbe.system : .none
     if !checksFiles { files.isMissingDirectory = { _ in false } }
-    front = FrontEnd(catalogue, environment: environment, files: files)
+    var front = FrontEnd(catalogue, environment: environment, files: files)
+    front.plugins = inputs.plugins
+    self.front = front
   }
 
   package func load(_ path: String) -> Loaded {

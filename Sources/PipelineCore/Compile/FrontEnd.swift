@@ -4,6 +4,8 @@ public struct FrontEnd: Sendable {
   public var compiler: PipelineCompiler
   /// What `${...}` stands for.
   public var values: Interpolation
+  /// Finds the components of plugins.
+  public var plugins: any PluginProvider = NoPlugins()
 
   /// - Parameters:
   ///   - catalogue: the components that files can name.
@@ -61,7 +63,12 @@ public struct FrontEnd: Sendable {
     var result = parse(source)
     guard let file = result.file else { return result }
     var diagnostics = Diagnostics()
-    let plan = compiler.compile(file, into: &diagnostics)
+    var compiler = compiler
+    let offered = plugins.components(of: file, into: &diagnostics)
+    if !offered.isEmpty { compiler.add(offered, into: &diagnostics) }
+    let isWhole = !diagnostics.hasErrors
+    // Without a plugin's components, further messages would mislead.
+    let plan = isWhole ? compiler.compile(file, into: &diagnostics) : nil
     result.diagnostics += diagnostics.all
     if !result.hasErrors { result.plan = plan }
     return result

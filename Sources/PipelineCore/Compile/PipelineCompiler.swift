@@ -163,7 +163,6 @@ final class Compilation: SignalCompiler {
     for signal in file.signals { add(signal.name, .signal, signal.node.options) }
     for command in file.commands { declare(command) { add($0, $1, [], cold: $2) } }
     for pattern in file.patterns { check(pattern) }
-    if let plugin = file.plugins.first { unfinished("plugins", plugin.name.location) }
     if let setting = file.defaults.first { unfinished("defaults", setting.name.location) }
     for source in file.sources { refuseOptions(source.node.options, known: Self.sourceOptions) }
     for signal in file.signals { refuseOptions(signal.node.options, known: ["description", "cold", "share"]) }
@@ -619,7 +618,7 @@ final class Compilation: SignalCompiler {
       inputs: inputs, location: location, segment: segment, context: context, compilation: self,
       seesError: C.seesError, seesParts: C.seesParts, feedsItsEvent: C.feedsItsEvent, step: step)
     component.bind(&binder)
-    for parameter in C.spec.parameters { parameter.bind(&component, &binder) }
+    for parameter in component.ownSpec.parameters { parameter.bind(&component, &binder) }
     diagnostics.report(contentsOf: binder.diagnostics.all)
     return !diagnostics.all.dropFirst(before).contains { $0.severity == .error }
   }

@@ -307,6 +307,9 @@ public struct CodeExample: Sendable {
     "RX510": running(
       file: command("run: { values: [1], chain: [ { try: outer > 0 } ] }"),
       command("run: { values: [1], chain: [ { try: outer > 0 }, { catch: { values: [none] } } ] }"), "0"),
+    "RX511": when(
+      "A plugin answers an event with an error, or its process ends three times when it is given the same event.",
+      do: "Read 'error' of the event in the errors output; where it is the plugin's fault, tell its author."),
     "RX520": running(
       "try: { where: event.n < 3, message: \"{{ event.n }} is too much\" }\nonError: route", "filter: event.n < 3",
       "{ \"n\": 5 }"),
@@ -358,7 +361,15 @@ public struct CodeExample: Sendable {
     "RX710": when(
       "A file that is named on the command line is missing, or its mode keeps you from reading it.",
       do: "Look at the path and 'ls -l'; a service runs as another user than you."),
-    "RX711": when("A plugin cannot be loaded.", do: "This version loads none: remove 'plugins'."),
+    "RX711": when(
+      "A plugin is not there, may be written by others, or does not start.",
+      do: "Do what the message says; 'rxd plugin check FILE' tries it out."),
+    "RX713": when(
+      "A plugin's spec lacks a member, or one has the wrong type.",
+      do: "Report it to the author of the plugin; docs/plugin-contract.md says what a spec contains."),
+    "RX714": when(
+      "A file in the plugin directory may be written by others, is no plugin, or its spec is not known yet.",
+      do: "Run 'rxd plugin check FILE', or remove the file."),
     "RX712": source(
       "http: { url: 'https://books.example/', tls: { ca: missing.pem } }", "http: { url: 'https://books.example/' }"),
 

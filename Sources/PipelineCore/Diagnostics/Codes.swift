@@ -184,12 +184,15 @@ extension Diagnostic.Code {
     "RX704", "The value of an environment variable or secret is not UTF-8, or too long.")
   public static let unreadableFile = Self("RX710", "A file cannot be read.")
   public static let pluginFailed = Self("RX711", "A plugin cannot be loaded.")
+  public static let pluginSpec = Self("RX713", "What a plugin says of itself is not what the contract asks for.")
+  public static let unusablePlugin = Self(
+    "RX714", "A plugin of the plugin directory cannot be used.", severity: .warning)
   public static let unreadableParameterFile = Self(
     "RX712", "A file that a parameter names cannot be read on this machine.", severity: .warning)
 
   static let environmentCodes: [Self] = [
     undefinedVariable, requiredVariable, undefinedSecret, unusableVariable, unreadableFile,
-    pluginFailed, unreadableParameterFile,
+    pluginFailed, unreadableParameterFile, pluginSpec, unusablePlugin,
   ]
 
   // MARK: RX9xx ourselves

@@ -31,9 +31,11 @@ extension Diagnostic.Code {
     "RX524", "The event would change the request in a way that is not allowed.")
   public static let pollFailed = Diagnostic.Code(
     "RX525", "A periodic request of a source failed.")
+  public static let pluginRefusal = Diagnostic.Code(
+    "RX511", "A plugin rejected an event, or ended three times when it was given it.")
   static let runtime: [Diagnostic.Code] = [
     .inputNotDecodable, .eventNotReadable, .expressionFailed, .eventNotDeliverable, .unexpectedValue,
     .limitReached, .stateRefused, .commandBusy, .commandDisabled, .executionFailed, .eventRefused, .eventTooLate,
-    .innerSignalFailed, .circuitOpen, .requestRefused, .pollFailed,
+    .innerSignalFailed, .circuitOpen, .requestRefused, .pollFailed, .pluginRefusal,
   ]
 }

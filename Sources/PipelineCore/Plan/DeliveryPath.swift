@@ -463,6 +463,6 @@ extension SourceReach.Weakness {
 extension Component {
   /// Whether a step keeps something that it cannot save. The graph saves inner signals.
   fileprivate var forgetsState: Bool {
-    Self.spec.persistence == .nothing && !Self.spec.memory.isEmpty && innerPlans.isEmpty
+    ownSpec.persistence == .nothing && !ownSpec.memory.isEmpty && innerPlans.isEmpty
   }
 }

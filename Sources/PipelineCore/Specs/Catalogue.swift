@@ -106,27 +106,49 @@ public struct CatalogueEntry: Sendable {
     self.init(C.self, .sink, name, afterCrash: { $0.confirmation.meaning }, wrap: { .sink($0) })
   }
 
+  /// One that a plugin offers; `make`: a component with the defaults.
+  public init<C: SourceComponent & PluginComponent>(plugin make: @escaping @Sendable () -> C) {
+    self.init(
+      C.self, .source, make().offered.name, spec: { make().offered.spec(make) }, afterCrash: { $0.recovery.meaning },
+      savedPositions: { state throws(StateFault) in try C.savedPositions(&state) }, wrap: { .source($0) })
+  }
+  public init<C: OperatorComponent & PluginComponent>(plugin make: @escaping @Sendable () -> C) {
+    self.init(C.self, .operator, make().offered.name, spec: { make().offered.spec(make) }) { .operator($0) }
+  }
+  public init<C: FusableOperator & PluginComponent>(pluginRow make: @escaping @Sendable () -> C) {
+    self.init(
+      C.self, .operator, make().offered.name, spec: { make().offered.spec(make) }, isRowWise: true,
+      changesValue: C.changesValue
+    ) { .row($0) }
+  }
+  public init<C: SinkComponent & PluginComponent>(plugin make: @escaping @Sendable () -> C) {
+    self.init(
+      C.self, .sink, make().offered.name, spec: { make().offered.spec(make) },
+      afterCrash: { $0.confirmation.meaning }, wrap: { .sink($0) })
+  }
+
   private init<C: Component>(
-    _ type: C.Type, _ kind: ComponentKind, _ name: String?, minimumInputs: Int = 1, makesTuple: Bool = false,
+    _ type: C.Type, _ kind: ComponentKind, _ name: String?, spec make: @escaping @Sendable () -> ComponentSpec<C> = { C.spec },
+    minimumInputs: Int = 1, makesTuple: Bool = false,
     isRowWise: Bool = false, changesValue: Bool = true, afterCrash: @escaping @Sendable (C) -> String? = { _ in nil },
     savedPositions: (@Sendable (inout StateReader) throws(StateFault) -> [SavedPosition])? = nil,
     wrap: @escaping @Sendable (C) -> DecodedComponent
   ) {
     self.savedPositions = savedPositions
     self.kind = kind
-    self.name = name ?? C.spec.name
+    self.name = name ?? make().name
     self.minimumInputs = minimumInputs
     self.makesTuple = makesTuple
     self.isRowWise = isRowWise
     self.changesValue = changesValue
-    decode = { node, context in wrap(C.spec.decode(node, &context)) }
+    decode = { node, context in wrap(make().decode(node, &context)) }
     describe = {
-      let spec = C.spec
+      let spec = make()
       return Description(
         name: spec.name, summary: spec.summary, details: spec.details, parameters: spec.parameters.map(\.info),
         examples: spec.examples, edges: spec.edges, memory: spec.memory, persistence: spec.persistence,
         lateness: spec.lateness?.meaning, knownAs: spec.knownAs,
-        useCases: spec.useCases, seeAlso: spec.seeAlso, afterCrash: afterCrash(C()))
+        useCases: spec.useCases, seeAlso: spec.seeAlso, afterCrash: afterCrash(spec.make()))
     }
   }
 }
@@ -148,7 +170,7 @@ extension ComponentSpec {
   func decode(_ node: YAMLNode?, _ context: inout DecodingContext) -> C {
     context.component = name
     let before = context.diagnostics.all.count
-    var component = C()
+    var component = make()
     let primary = parameters.first { $0.info.isPrimary }
     var given: Set<String> = []
     if let node, !(node.isNull && primary?.info.isWhole != true) {

@@ -3,6 +3,8 @@ public protocol Component: Sendable {
   /// The defaults; a required parameter has a placeholder until it is decoded.
   init()
   static var spec: ComponentSpec<Self> { get }
+  /// The spec of this very component: that of its type, unless a plugin offers it.
+  var ownSpec: ComponentSpec<Self> { get }
   /// Whether the expressions of the parameters, inner signals included, see `error`, as those of `catch` do.
   static var seesError: Bool { get }
   /// Whether the expressions of the parameters see the parts of an event of `combineLatest` or `zip` as variables.
@@ -21,10 +23,11 @@ public protocol Component: Sendable {
 
 extension Component {
   /// The signals and chains in the parameters, in the order of the parameters.
-  var innerPlans: [SignalPlan] { Self.spec.parameters.flatMap { $0.inner(self) } }
+  var innerPlans: [SignalPlan] { ownSpec.parameters.flatMap { $0.inner(self) } }
   /// What of a running one outlives the process.
-  var persistence: Persistence { Self.spec.persistence }
+  var persistence: Persistence { ownSpec.persistence }
 
+  public var ownSpec: ComponentSpec<Self> { Self.spec }
   public static func isPrimary(_ keys: [String]) -> Bool? { nil }
   public static var seesError: Bool { false }
   public static var seesParts: Bool { false }

@@ -21,6 +21,8 @@ public struct ComponentSpec<C: Component>: Sendable {
   /// What users want to do with it; makes the index of the reference.
   public var useCases: [UseCase]
   public var seeAlso: [String]
+  /// Makes a component with the defaults.
+  var make: @Sendable () -> C = { C() }
 
   public init(
     _ name: String, summary: String, details: String = "", parameters: [Parameter<C>] = [],

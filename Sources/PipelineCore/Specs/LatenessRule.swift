@@ -41,7 +41,7 @@ extension LatenessRule {
 extension Component {
   /// Why `whenLate` cannot have this value, a clause; nil: it can.
   func refusal(of value: WhenLate) -> String? {
-    guard let rule = Self.spec.lateness else { return "it keeps no time" }
+    guard let rule = ownSpec.lateness else { return "it keeps no time" }
     return rule.refusal(self, value) ?? (value == .skip && rule.skip == nil ? rule.withoutSkip : nil)
   }
 }

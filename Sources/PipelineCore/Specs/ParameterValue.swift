@@ -88,7 +88,7 @@ extension DecodingContext {
   }
 
   /// Reports a key that `what` does not have, with a suggestion.
-  mutating func unknownParameter(_ entry: YAMLEntry, _ what: String, among names: [String]) {
+  public mutating func unknownParameter(_ entry: YAMLEntry, _ what: String, among names: [String]) {
     if let problem = entry.missingSpace(among: names) {
       diagnostics.report(problem)
       return

@@ -23,7 +23,7 @@ struct Describe: ParsableCommand {
   }
 
   func run() throws {
-    let entries = Catalogue.builtIn.components.filter { $0.name == name }
+    let entries = Catalogue.installed().components.filter { $0.name == name }
     let function = FunctionRegistry.described(name)
     let words = DescribedWord.named(name)
     if entries.isEmpty, function == nil, words.isEmpty {

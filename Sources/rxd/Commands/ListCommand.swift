@@ -48,9 +48,11 @@ struct List: ParsableCommand {
     }
   }
 
+  private static let installed = Catalogue.installed()
+
   static func entries(_ subject: Subject) -> [(name: String, summary: String)] {
     func components(_ kind: ComponentKind) -> [(name: String, summary: String)] {
-      Catalogue.builtIn.components.filter { $0.kind == kind }.map { ($0.name, $0.summary) }
+      installed.components.filter { $0.kind == kind }.map { ($0.name, $0.summary) }
     }
     let unsorted: [(name: String, summary: String)] =
       switch subject {

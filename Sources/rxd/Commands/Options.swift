@@ -2,6 +2,7 @@ import ArgumentParser
 import Glibc
 import PipelineCore
 import PipelineRuntime
+import PluginHost
 import Transport
 
 extension ColorMode: ExpressibleByArgument {}
@@ -119,6 +120,29 @@ struct InputSettings {
   }
 }
 
+/// Where plugins are.
+struct PluginOptions: ParsableArguments {
+  @Option(
+    help: ArgumentHelp(
+      "A directory of plugins, whose components all files may use; may be repeated. (RXD_PLUGIN_DIR)", valueName: "dir"),
+    completion: .directory)
+  var pluginDir: [String] = []
+
+  /// Those that are given, else that of the installation, `lib/rxd/plugins` beside `bin`.
+  static func directories(_ given: [String]) -> [String] {
+    if !given.isEmpty { return given }
+    if let variable = ProcessEnvironment["RXD_PLUGIN_DIR"] {
+      return variable.split(separator: ":").map(String.init)
+    }
+    var buffer = [CChar](repeating: 0, count: Int(PATH_MAX) + 1)
+    let count = readlink("/proc/self/exe", &buffer, Int(PATH_MAX))
+    guard count > 0 else { return [] }
+    let program = String(decoding: buffer[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    guard program.hasSuffix("/bin/rxd") else { return [] }
+    return [String(program.dropLast("/bin/rxd".count)) + "/lib/rxd/plugins"]
+  }
+}
+
 struct EnvironmentOptions: ParsableArguments {
   @Flag(
     help: "Read nothing from the environment: variables without a default count as given. (RXD_NO_ENVIRONMENT)")
@@ -137,11 +161,17 @@ struct EnvironmentOptions: ParsableArguments {
     completion: .directory)
   var secretsDir: [String] = []
 
+  @OptionGroup var plugins: PluginOptions
+
   var settings: EnvironmentSettings {
-    EnvironmentSettings(noEnvironment: noEnvironment, envFile: envFile, secretsDir: secretsDir)
+    EnvironmentSettings(
+      noEnvironment: noEnvironment, envFile: envFile, secretsDir: secretsDir, pluginDir: plugins.pluginDir)
   }
 
-  func inputs() throws -> PipelineLoader.Inputs { try settings.inputs() }
+  /// - Parameter startsPlugins: Whether plugins that are not known may be started to ask what they offer.
+  func inputs(startsPlugins: Bool = false) throws -> PipelineLoader.Inputs {
+    try settings.inputs(startsPlugins: startsPlugins)
+  }
 }
 
 /// The environment of `${...}`, from any command line.
@@ -149,14 +179,17 @@ struct EnvironmentSettings {
   var noEnvironment = false
   var envFile: [String] = []
   var secretsDir: [String] = []
+  var pluginDir: [String] = []
 
   /// The files of variables.
   var files: [String] {
     (envFile.isEmpty ? ProcessEnvironment["RXD_ENV_FILE"].map { [$0] } ?? [] : envFile).filter { !$0.isEmpty }
   }
 
-  func inputs() throws -> PipelineLoader.Inputs {
+  /// - Parameter startsPlugins: Whether plugins that are not known may be started to ask what they offer.
+  func inputs(startsPlugins: Bool = false) throws -> PipelineLoader.Inputs {
     var inputs = PipelineLoader.Inputs()
+    inputs.plugins = LocalPlugins(asks: startsPlugins, directories: PluginOptions.directories(pluginDir))
     inputs.readsEnvironment = try !flag(noEnvironment, "RXD_NO_ENVIRONMENT")
     for file in files {
       do throws(PosixError) {

@@ -155,7 +155,7 @@ struct RunSettings {
     let form = try setting(statsFormat, "RXD_STATS_FORMAT")
     if try flag(stats, "RXD_STATS") { options.statistics = form ?? .text }
 
-    _ = try input.environment.inputs()
+    _ = try input.environment.inputs(startsPlugins: true)
     // Patterns, directories and variables are read again at each reload.
     _ = try input.selection()
     let denied = try flag(denyWarnings, "RXD_DENY_WARNINGS")
@@ -163,7 +163,7 @@ struct RunSettings {
     let used = UsedFiles(input)
     let keepsState = StateDirectory.named(stateDirectory) != nil
     options.load = {
-      guard let inputs = try? input.environment.inputs(), let selection = try? input.selection()
+      guard let inputs = try? input.environment.inputs(startsPlugins: true), let selection = try? input.selection()
       else {
         let diagnostic = Diagnostic(.unreadableFile, "the files cannot be looked up", at: nil)
         return [.init(unreadable: "", diagnostic)]

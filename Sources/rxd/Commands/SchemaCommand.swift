@@ -12,5 +12,5 @@ struct SchemaVerb: ParsableCommand {
       line '# yaml-language-server: $schema=rxd.schema.json'.
       """)
 
-  func run() { Console.print(SchemaWriter.schema(.builtIn).text) }
+  func run() { Console.print(SchemaWriter.schema(.installed()).text) }
 }

@@ -71,7 +71,7 @@ struct StateVerb: ParsableCommand {
       let report: SavedStateReport?
       do throws(StateFault) {
         report = try state.bytes.map { bytes throws(StateFault) in
-          try SavedStateReport(bytes, catalogue: .builtIn, clock: SystemClock.shared)
+          try SavedStateReport(bytes, catalogue: .installed(), clock: SystemClock.shared)
         }
       } catch {
         Console.printError("the state of '\(name)' cannot be read: \(error.message)")
@@ -209,7 +209,7 @@ struct StateVerb: ParsableCommand {
           try SavedStateReport.removing(step, from: bytes, clock: SystemClock.shared)
         }
         report = try bytes.map { bytes throws(StateFault) in
-          try SavedStateReport(bytes, catalogue: .builtIn, clock: SystemClock.shared)
+          try SavedStateReport(bytes, catalogue: .installed(), clock: SystemClock.shared)
         }
       } catch {
         Console.printError("the state of '\(name)' cannot be read: \(error.message)")

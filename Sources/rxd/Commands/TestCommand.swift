@@ -54,7 +54,7 @@ struct Test: ParsableCommand {
 
   func run() throws {
     let selection = try input.selection()
-    let front = PipelineLoader(try input.environment.inputs())
+    let front = PipelineLoader(try input.environment.inputs(startsPlugins: true))
     let colors = Console.colors(try color.mode(), on: 1)
     let renderer = DiagnosticRenderer(colors: colors, toolVersion: Version.number)
     let missing = selection.missing

@@ -560,7 +560,7 @@ public final class Execution {
   var hasUnacknowledgedEnd: Bool { endedSources.contains { !$0() } }
 
   /// Calls `body` at the end of this turn, when all has happened that happens in it.
-  func whenTurnEnds(_ body: @escaping () -> Void) { endingPieces.append(body) }
+  public func whenTurnEnds(_ body: @escaping () -> Void) { endingPieces.append(body) }
 
   /// Whether nothing can happen any more: no source runs, no timer is set, nothing is deferred, and no sink can still
   /// reject an event.
@@ -761,5 +761,5 @@ public final class Execution {
   }
 
   /// A failure reached a sink: nothing has handled it, so the pipeline ends.
-  func unhandled(_ failure: SignalFailure) { end(.failed(failure)) }
+  public func unhandled(_ failure: SignalFailure) { end(.failed(failure)) }
 }

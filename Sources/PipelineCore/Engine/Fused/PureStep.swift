@@ -20,7 +20,7 @@ open class PureStep: FusedStep {
 
   /// Fails because the step does not take the value.
   @inline(never)
-  final func refuse(_ code: Diagnostic.Code, _ message: String, _ frame: EventFrame) -> PureVerdict {
+  public final func refuse(_ code: Diagnostic.Code, _ message: String, _ frame: EventFrame) -> PureVerdict {
     frame.problem = .refused(code, message)
     return .failed
   }

@@ -13,6 +13,8 @@ public struct SignalFailure: Error, Sendable, Equatable {
     case expression
     /// The pipeline made the failure: `error:` in a test's marbles.
     case user
+    /// A plugin cannot continue.
+    case plugin
   }
 
   public var kind: Kind

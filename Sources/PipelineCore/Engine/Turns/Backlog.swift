@@ -1,11 +1,13 @@
 /// Backpressure of one operator's queue: pauses the pipeline's input while the queue is over its bound, and counts what waits.
-struct Backlog {
-  private(set) var isOver = false
+public struct Backlog {
+  public init() {}
+
+  public private(set) var isOver = false
   /// How many events waited at the last ``update(_:_:_:)``.
   private var count = 0
 
   /// Pauses the input if the operator paused it when its state was saved.
-  mutating func restore(_ wasOver: Bool, _ node: OperatorNode) {
+  public mutating func restore(_ wasOver: Bool, _ node: OperatorNode) {
     if wasOver, !isOver {
       isOver = true
       pause(node)
@@ -14,7 +16,7 @@ struct Backlog {
 
   /// Reports how many events wait. A queue that was over its bound resumes the input when it is down to half of the
   /// bound.
-  mutating func update(_ count: Int, _ limit: Int, _ node: OperatorNode) {
+  public mutating func update(_ count: Int, _ limit: Int, _ node: OperatorNode) {
     node.counters.pointee.waiting &+= count - self.count
     self.count = count
     if !isOver, count > limit {

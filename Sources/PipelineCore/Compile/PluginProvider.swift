@@ -1,0 +1,61 @@
+/// Finds what the plugins of this machine, and those that a pipeline file names, offer.
+public protocol PluginProvider: Sendable {
+  /// The components that the file may use beside the built-in ones. Reports what cannot be found or used.
+  func components(of file: PipelineFile, into diagnostics: inout Diagnostics) -> [OfferedComponent]
+}
+
+/// A component of a plugin, and where the file names the plugin.
+public struct OfferedComponent: Sendable {
+  public var entry: CatalogueEntry
+  /// The plugin, for messages.
+  public var plugin: String
+  /// Nil: the plugin is in the plugin directory.
+  public var location: SourceLocation?
+
+  public init(_ entry: CatalogueEntry, plugin: String, location: SourceLocation?) {
+    self.entry = entry
+    self.plugin = plugin
+    self.location = location
+  }
+}
+
+/// For programs and tests without plugins: a file that names one is refused.
+public struct NoPlugins: PluginProvider {
+  public init() {}
+
+  public func components(of file: PipelineFile, into diagnostics: inout Diagnostics) -> [OfferedComponent] {
+    for plugin in file.plugins {
+      diagnostics.report(
+        Diagnostic(
+          .pluginFailed, "the plugin '\(Printable.cut(plugin.name.value))' cannot be loaded: this program loads none",
+          at: plugin.name.location, help: "Run the file with 'rxd'"))
+    }
+    return []
+  }
+}
+
+extension PipelineCompiler {
+  /// Adds components of plugins to the catalogue. Reports names that are taken.
+  mutating func add(_ offered: [OfferedComponent], into diagnostics: inout Diagnostics) {
+    var added: [OfferedComponent] = []
+    for one in offered {
+      let kind = one.entry.kind
+      let isBuiltIn =
+        catalogue.component(kind, one.entry.name) != nil
+        || kind == .operator && catalogue.component(.combination, one.entry.name) != nil
+      let other = added.first { $0.entry.kind == kind && $0.entry.name == one.entry.name }
+      guard isBuiltIn || other != nil else {
+        added.append(one)
+        continue
+      }
+      diagnostics.report(
+        Diagnostic(
+          .pluginFailed,
+          """
+          the plugin '\(one.plugin)' offers the \(kind.rawValue) '\(one.entry.name)', which \
+          \(other.map { "the plugin '\($0.plugin)' offers, too" } ?? "is built in")
+          """, at: one.location ?? other?.location, help: "Use only one of them"))
+    }
+    catalogue = catalogue.adding(Catalogue(added.map(\.entry)))
+  }
+}

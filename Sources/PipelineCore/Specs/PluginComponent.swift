@@ -1,0 +1,86 @@
+/// A component that a plugin offers. What it is called and which parameters it has is known only when the plugin is, so its spec
+/// belongs to the value and not to the type.
+public protocol PluginComponent: Component {
+  /// What the plugin says of it.
+  var offered: PluginComponentSpec { get }
+  var arguments: PluginArguments { get set }
+}
+
+extension PluginComponent {
+  public static var spec: ComponentSpec<Self> { ComponentSpec("plugin", summary: "A component of a plugin.") }
+  public var ownSpec: ComponentSpec<Self> { offered.spec { self } }
+
+  public func validate(_ context: inout DecodingContext) {}
+}
+
+/// The decoded parameters of a plugin's component.
+public struct PluginArguments: Sendable {
+  /// In the order of the spec; nil: neither given nor with a default.
+  public internal(set) var values: [PluginValue?]
+  /// Where the file gives them.
+  public internal(set) var locations: [SourceLocation?]
+
+  public init(of spec: PluginComponentSpec) {
+    values = spec.parameters.map(\.fallback)
+    locations = spec.parameters.map { _ in nil }
+  }
+}
+
+extension PluginComponentSpec {
+  /// The same for the compiler, the reference and the checks. `make`: a component with the defaults.
+  public func spec<C: PluginComponent>(_ make: @escaping @Sendable () -> C) -> ComponentSpec<C> {
+    var spec = ComponentSpec<C>(
+      name, summary: summary, details: details,
+      parameters: parameters.enumerated().map { index, parameter in Parameter(parameter, index, of: self) },
+      examples: examples.map { Example.snippet($0.title, $0.yaml) },
+      memory: memory, persistence: persistence, knownAs: knownAs, seeAlso: seeAlso)
+    spec.make = make
+    if setsTimers { spec.lateness = .always("the plugin gets each timer that was due") }
+    return spec
+  }
+
+  /// The state of an operator belongs to its parameters; what a sink holds and where a source is do not.
+  private var persistence: Persistence {
+    switch kind {
+    case .sink: .position(version: 1)
+    case .source: recovery == .position ? .position(version: 1) : .nothing
+    default: form == .row ? .nothing : .state(version: 1 + stateVersion)
+    }
+  }
+}
+
+extension Parameter where C: PluginComponent {
+  init(_ parameter: PluginParameter, _ index: Int, of spec: PluginComponentSpec) {
+    let type = parameter.type
+    info = ParameterInfo(
+      name: parameter.name, help: parameter.help, isPrimary: parameter.isPrimary, isRequired: parameter.isRequired,
+      isWhole: false, shape: type.shape, defaultText: parameter.fallback?.defaultText, range: type.range, variables: [],
+      formerName: nil)
+    decode = { node, component, context in
+      context.range = type.range
+      context.parameter = parameter.name
+      if context.refusesSecret(in: node, type.shape) { return }
+      context.enter(parameter.name, at: node) { context in
+        if let value = type.decode(node, &context) {
+          component.arguments.values[index] = value
+          component.arguments.locations[index] = node.location
+        }
+      }
+      context.range = nil
+    }
+    bind = { component, binder in
+      switch component.arguments.values[index] {
+      case .expression(var value):
+        var expected: ExpressionType?
+        if case .expression(let result) = type { expected = result }
+        value.bind(&binder, ExpressionUse(variables: [], expecting: expected))
+        component.arguments.values[index] = .expression(value)
+      case .template(var value):
+        value.bind(&binder, ExpressionUse(variables: [], expecting: nil))
+        component.arguments.values[index] = .template(value)
+      default: break
+      }
+    }
+    inner = { _ in [] }
+  }
+}

@@ -1,0 +1,189 @@
+import Glibc
+import PipelineCore
+
+/// The plugins of this machine: those that pipeline files name, and those of the plugin directories.
+package struct LocalPlugins: PluginProvider {
+  /// Whether plugins whose spec is not known are loaded or started to ask for it, as for running a pipeline; otherwise nothing is.
+  package var asks: Bool
+  /// Every shared library and executable in them is a plugin.
+  package var directories: [String]
+  package var log: @Sendable (Services.Level, String) -> Void
+
+  package init(
+    asks: Bool, directories: [String], log: @escaping @Sendable (Services.Level, String) -> Void = { _, _ in }
+  ) {
+    self.asks = asks
+    self.directories = directories
+    self.log = log
+  }
+
+  package func components(of file: PipelineFile, into diagnostics: inout Diagnostics) -> [OfferedComponent] {
+    var offered: [OfferedComponent] = []
+    for found in installed() {
+      switch load(found) {
+      case .success(let plugin): offered += plugin.components(at: nil)
+      case .failure(let fault):
+        diagnostics.report(
+          Diagnostic(
+            .unusablePlugin, "the plugin '\(Printable.cut(found.path))' cannot be used: \(fault.message)", at: nil,
+            help: fault.help))
+      }
+    }
+    guard !file.plugins.isEmpty else { return offered }
+    let path = file.source.name
+    let directory = path.lastIndex(of: "/").map { String(path[...$0]) } ?? ""
+    for entry in file.plugins {
+      guard let declaration = PluginDeclaration.read(entry, in: directory, into: &diagnostics) else { continue }
+      switch load(declaration.file) {
+      case .success(let plugin): offered += plugin.components(at: declaration.location)
+      case .failure(let fault):
+        diagnostics.report(
+          Diagnostic(
+            .pluginFailed,
+            "the plugin '\(Printable.cut(entry.name.value))' cannot be used: \(fault.message)", at: declaration.location,
+            help: fault.help))
+        diagnostics.report(contentsOf: fault.diagnostics)
+      }
+    }
+    return offered
+  }
+
+  /// The files of the plugin directories, by name.
+  package func installed() -> [PluginFile] {
+    directories.flatMap { directory -> [PluginFile] in
+      guard let stream = opendir(directory) else { return [] }
+      defer { closedir(stream) }
+      var names: [String] = []
+      while let entry = readdir(stream) {
+        let name = withUnsafeBytes(of: entry.pointee.d_name) { bytes in
+          String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+        }
+        guard !name.hasPrefix("."), !name.hasSuffix(".spec") else { continue }
+        var status = stat()
+        let path = "\(directory)/\(name)"
+        guard stat(path, &status) == 0, status.st_mode & S_IFMT == S_IFREG else { continue }
+        if name.hasSuffix(".so") || status.st_mode & 0o111 != 0 { names.append(name) }
+      }
+      return names.sorted().map { PluginFile(path: "\(directory)/\($0)", directory: "\(directory)/") }
+    }
+  }
+
+  /// Why a plugin cannot be used.
+  package struct Fault: Error {
+    package var message: String
+    package var help: String?
+    /// What is wrong with its spec.
+    package var diagnostics: [Diagnostic] = []
+  }
+
+  package func load(_ file: PluginFile) -> Result<LoadedPlugin, Fault> {
+    if let refusal = file.refusal() { return .failure(Fault(message: refusal)) }
+    guard let digest = file.digest() else { return .failure(Fault(message: "'\(file.ownFile)' cannot be read")) }
+    if let document = SpecStore.document(file, digest) { return read(document, file, digest) }
+    guard asks else {
+      return .failure(
+        Fault(
+          message: "what it offers is not known yet, and checking starts no plugin",
+          help: "Run 'rxd plugin check \(Printable.cut(file.ownFile))' once; it starts the plugin and keeps its spec"))
+    }
+    return ask(file, digest)
+  }
+
+  /// Loads or starts a plugin and asks for its spec.
+  package func ask(_ file: PluginFile, _ digest: String) -> Result<LoadedPlugin, Fault> {
+    do throws(PluginFault) {
+      let document =
+        file.form == .native
+        ? try NativeLibrary.load(file, digest: digest).document : try ProcessPlugin.ask(file, log)
+      let result = read(document, file, digest)
+      if case .success = result { SpecStore.keep(document, digest) }
+      return result
+    } catch {
+      return .failure(Fault(message: error.message))
+    }
+  }
+
+  private func read(_ document: [UInt8], _ file: PluginFile, _ digest: String) -> Result<LoadedPlugin, Fault> {
+    var diagnostics = Diagnostics()
+    let source = SourceText(name: "\(file.ownFile) (spec)", bytes: document)
+    guard let spec = PluginSpecReader.read(source, into: &diagnostics) else {
+      return .failure(
+        Fault(
+          message: "its spec is not what the contract asks for", help: "docs/plugin-contract.md says what a spec contains",
+          diagnostics: diagnostics.all))
+    }
+    return .success(LoadedPlugin(file: file, spec: spec, digest: digest))
+  }
+}
+
+/// A plugin whose spec is known.
+package struct LoadedPlugin: Sendable {
+  package let file: PluginFile
+  package let spec: PluginSpec
+  package let digest: String
+
+  /// `location`: where the pipeline file names it.
+  package func components(at location: SourceLocation?) -> [OfferedComponent] {
+    let maker: any PluginMaker =
+      file.form == .native ? NativePlugin(file, digest) : ProcessPlugin(file, spec.document)
+    return spec.components.map { component in
+      let entry: CatalogueEntry =
+        switch component.kind {
+        case .source: CatalogueEntry(plugin: { PluginSource(component, maker) })
+        case .sink: CatalogueEntry(plugin: { PluginSink(component, maker) })
+        default:
+          component.form == .row
+            ? CatalogueEntry(pluginRow: { PluginRow(component, maker) })
+            : CatalogueEntry(plugin: { PluginOperator(component, maker) })
+        }
+      return OfferedComponent(entry, plugin: spec.name, location: location)
+    }
+  }
+
+  /// Why its functions do not fit its spec, a sentence for each; for native plugins.
+  package func problems() -> [String] {
+    guard file.form == .native else { return [] }
+    do throws(PluginFault) {
+      let library = try NativeLibrary.load(file, digest: digest)
+      return spec.components.compactMap { library.problem($0) }
+    } catch { return [error.message] }
+  }
+}
+
+/// A native plugin, which is loaded when it is first used.
+final class NativePlugin: PluginMaker {
+  let file: PluginFile
+  private let digest: String
+
+  init(_ file: PluginFile, _ digest: String) {
+    self.file = file
+    self.digest = digest
+  }
+
+  func makeInstance(
+    of spec: PluginComponentSpec, _ services: PluginServices, _ receiver: any PluginReceiver
+  ) -> any PluginInstance {
+    let (file, digest) = (file, digest)
+    return NativeInstance(services, receiver) { opening throws(PluginFault) in
+      try NativeLibrary.load(file, digest: digest).open(spec, opening, services.log)
+    }
+  }
+
+  func makeSource(of spec: PluginComponentSpec, _ services: PluginServices) -> any PluginSourceInstance {
+    let (file, digest) = (file, digest)
+    return NativeSource(services) { opening throws(PluginFault) in
+      try NativeLibrary.load(file, digest: digest).open(spec, opening, services.log)
+    }
+  }
+
+  func openRow(of spec: PluginComponentSpec, _ opening: PluginOpening) throws(PluginFault) -> any PluginRowFunction {
+    try NativeRow(try NativeLibrary.load(file, digest: digest).open(spec, opening) { _, _ in })
+  }
+}
+
+extension LoadedPlugin {
+  /// Writes the spec beside the plugin, for packages.
+  package func writeSpec() throws {
+    try SpecStore.write(spec.document, digest, to: SpecStore.fileBeside(file))
+  }
+}

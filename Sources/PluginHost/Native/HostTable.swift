@@ -1,0 +1,301 @@
+import CPlugin
+import Glibc
+import PipelineCore
+
+/// The functions of ``rxd_host``. Each is called by plugins, on any thread, with values of its own call.
+enum HostTable {
+  /// Lives as long as the process.
+  nonisolated(unsafe) static let pointer: UnsafePointer<rxd_host> = {
+    let table = UnsafeMutablePointer<rxd_host>.allocate(capacity: 1)
+    table.initialize(to: make())
+    return UnsafePointer(table)
+  }()
+
+  private static func make() -> rxd_host {
+    var host = rxd_host()
+    host.size = UInt32(MemoryLayout<rxd_host>.size)
+    host.contract = UInt32(PluginSpec.contract)
+    read(&host)
+    write(&host)
+    speak(&host)
+    operate(&host)
+    source(&host)
+    return host
+  }
+
+  // MARK: Reading
+
+  private static func read(_ host: inout rxd_host) {
+    host.kind = { Int32(HostTable.kind($0?.pointee.value ?? .absent)) }
+    host.boolean = { $0?.pointee.value.isTrue == true ? 1 : 0 }
+    host.integer = { value in
+      guard let value = value?.pointee.value else { return 0 }
+      return switch value.what {
+      case .int, .duration: value.asInt
+      case .uint: Int64(clamping: value.asUInt)
+      case .double: Int64(exactly: value.asDouble.rounded(.towardZero)) ?? (value.asDouble > 0 ? .max : value.asDouble < 0 ? .min : 0)
+      case .timestamp: value.asInt &* 1_000_000_000 &+ Int64(value.length)
+      default: 0
+      }
+    }
+    host.number = { value in
+      guard let value = value?.pointee.value else { return 0 }
+      return switch value.what {
+      case .int: Double(value.asInt)
+      case .uint: Double(value.asUInt)
+      case .double: value.asDouble
+      default: 0
+      }
+    }
+    host.text = { scope, value in
+      guard let scope, let value = value?.pointee.value, value.is(.string) || value.is(.bytes) else { return .none }
+      return rxd_text(JSONParser.unescape(value, into: scope.memory).rawBytes)
+    }
+    host.count = { scope, value in
+      guard let scope, let value = value?.pointee.value else { return 0 }
+      return switch HostTable.tree(value, scope).what {
+      case .list, .map: Int(HostTable.tree(value, scope).length)
+      default: 0
+      }
+    }
+    host.member = { scope, object, name in
+      guard let value = object?.pointee.value else { return Value.absent.lent }
+      return HostTable.member(value, name.buffer).lent
+    }
+    host.element = { scope, list, index in
+      guard let value = list?.pointee.value else { return Value.absent.lent }
+      switch value.what {
+      case .jsonList:
+        let element = JSONParser.element(value, at: index)
+        return (element.isError ? .absent : element).lent
+      case .list: return (index < Int(value.length) ? value.elements[index] : .absent).lent
+      default: return Value.absent.lent
+      }
+    }
+    host.entry = { scope, object, index, name in
+      guard let scope, let value = object?.pointee.value else { return Value.absent.lent }
+      let tree = HostTable.tree(value, scope)
+      guard tree.is(.map), index < Int(tree.length) else { return Value.absent.lent }
+      let entry = tree.entries[index]
+      name?.pointee = rxd_text(JSONParser.unescape(entry.key, into: scope.memory).rawBytes)
+      return entry.value.lent
+    }
+    host.json = { scope, value in
+      guard let scope, let value = value?.pointee.value else { return .none }
+      let buffer = OutputBuffer(capacity: 256)
+      guard JSONWriter.append(value, to: buffer) == nil else { return .none }
+      return rxd_text(scope.memory.copy(buffer.bytes))
+    }
+    host.encode = { scope, value in
+      guard let scope, let value = value?.pointee.value else { return .none }
+      return KeptValue.encode(value).withUnsafeBytes { rxd_text(scope.memory.copy($0)) }
+    }
+    host.decode = { scope, bytes, value in
+      guard let scope, let decoded = KeptValue.decode(Array(bytes.buffer)) else { return Int32(RXD_FAILED.rawValue) }
+      value?.pointee = scope.memory.copy(decoded.value).lent
+      return 0
+    }
+  }
+
+  private static func kind(_ value: Value) -> UInt32 {
+    switch value.what {
+    case .absent: RXD_ABSENT.rawValue
+    case .null: RXD_NULL.rawValue
+    case .bool: RXD_BOOL.rawValue
+    case .int: RXD_INT.rawValue
+    case .uint: RXD_UINT.rawValue
+    case .double: RXD_DOUBLE.rawValue
+    case .string: RXD_TEXT.rawValue
+    case .bytes: RXD_BYTES.rawValue
+    case .list, .jsonList: RXD_LIST.rawValue
+    case .map, .jsonMap: RXD_OBJECT.rawValue
+    case .timestamp: RXD_TIMESTAMP.rawValue
+    case .duration: RXD_DURATION.rawValue
+    case .type, .optional, .error: RXD_OTHER.rawValue
+    }
+  }
+
+  /// A list or a map that is no text any more.
+  private static func tree(_ value: Value, _ scope: UnsafeMutablePointer<rxd_scope>) -> Value {
+    guard value.is(.jsonMap) || value.is(.jsonList) else { return value }
+    let parsed = NativeParser.current.expand(value, into: scope.memory)
+    return parsed.isError ? .absent : parsed
+  }
+
+  @inline(__always)
+  private static func member(_ value: Value, _ name: UnsafeRawBufferPointer) -> Value {
+    if value.is(.jsonMap) {
+      let found = JSONParser.lookup(value, key: name)
+      return found.isError ? .absent : found
+    }
+    guard value.is(.map) else { return .absent }
+    for entry in value.entries where entry.key.is(.string) && Int(entry.key.length) == name.count {
+      if name.elementsEqual(entry.key.rawBytes) { return entry.value }
+    }
+    return .absent
+  }
+
+  // MARK: Making
+
+  private static func write(_ host: inout rxd_host) {
+    host.make_null = { Value.null.lent }
+    host.make_bool = { Value.bool($0 != 0).lent }
+    host.make_int = { Value.int($0).lent }
+    host.make_double = { Value.double($0).lent }
+    host.make_timestamp = { nanoseconds in
+      let seconds = nanoseconds >= 0 ? nanoseconds / 1_000_000_000 : (nanoseconds - 999_999_999) / 1_000_000_000
+      return Value.timestamp(seconds: seconds, nanoseconds: UInt32(nanoseconds - seconds * 1_000_000_000)).lent
+    }
+    host.make_duration = { Value.duration(nanoseconds: $0).lent }
+    host.make_text = { scope, text in
+      guard let scope else { return Value.absent.lent }
+      return HostTable.text(text, scope).lent
+    }
+    host.make_bytes = { scope, bytes in
+      guard let scope else { return Value.absent.lent }
+      return Value.bytes(scope.memory.copy(bytes.buffer)).lent
+    }
+    host.make_list = { scope, elements, count in
+      guard let scope else { return Value.absent.lent }
+      return scope.memory.list(UnsafeBufferPointer(start: elements, count: elements == nil ? 0 : count).map(\.value)).lent
+    }
+    host.make_object = { scope, names, values, count in
+      guard let scope, let names, let values else { return Value.absent.lent }
+      let members = (0..<count).map { (key: HostTable.text(names[$0], scope), value: values[$0].value) }
+      return scope.memory.map(members).lent
+    }
+    host.with_member = { scope, object, name, value in
+      guard let scope, let object = object?.pointee.value, let value = value?.pointee.value else {
+        return Value.absent.lent
+      }
+      return HostTable.with(object, HostTable.text(name, scope), value, scope).lent
+    }
+    host.parse_json = { scope, json, value in
+      guard let scope else { return Int32(RXD_FAILED.rawValue) }
+      let found = HostTable.json(json, scope.memory)
+      guard !found.isError else { return Int32(RXD_FAILED.rawValue) }
+      value?.pointee = found.lent
+      return 0
+    }
+  }
+
+  fileprivate static func text(_ text: rxd_text, _ scope: UnsafeMutablePointer<rxd_scope>) -> Value {
+    if UTF8Text.isValid(text.buffer) { return .string(scope.memory.copy(text.buffer)) }
+    return scope.memory.string(text.string)
+  }
+
+  /// Reads a document; JSON text is read with wide loads that may run past its end.
+  static func json(_ json: rxd_text, _ arena: Arena) -> Value {
+    let padded = arena.allocate(json.count + 64)
+    if let bytes = json.bytes { padded.copyMemory(from: bytes, byteCount: json.count) }
+    (padded + json.count).initializeMemory(as: UInt8.self, repeating: 0x20, count: 64)
+    return NativeParser.current.open(
+      UnsafeRawBufferPointer(start: padded, count: json.count), checking: .everything)
+  }
+
+  private static func with(
+    _ object: Value, _ name: Value, _ value: Value, _ scope: UnsafeMutablePointer<rxd_scope>
+  ) -> Value {
+    let tree = HostTable.tree(object, scope)
+    var members: [(key: Value, value: Value)] = []
+    var isThere = false
+    if tree.is(.map) {
+      members.reserveCapacity(Int(tree.length) + 1)
+      for entry in tree.entries {
+        let key = JSONParser.unescape(entry.key, into: scope.memory)
+        let isSame = key.rawBytes.elementsEqual(name.rawBytes)
+        if isSame { isThere = true }
+        members.append((key, isSame ? value : entry.value))
+      }
+    }
+    if !isThere { members.append((name, value)) }
+    return scope.memory.map(members)
+  }
+
+  // MARK: Log and failures
+
+  private static func speak(_ host: inout rxd_host) {
+    host.fail = { scope, message, place in
+      guard let scope else { return }
+      if let before = scope.pointee.failure { Unmanaged<NativeScope.Said>.fromOpaque(before).release() }
+      let said = NativeScope.Said(Printable.cut(message.string, limit: 500), place.string)
+      scope.pointee.failure = Unmanaged.passRetained(said).toOpaque()
+    }
+    host.log = { instance, level, message in
+      guard let target = instance?.pointee.target else { return }
+      let context = Unmanaged<NativeContext>.fromOpaque(target).takeUnretainedValue()
+      context.log(Services.Level(rawValue: level.string) ?? .info, message.string)
+    }
+    host.count_up = { instance, name, by in
+      guard let target = instance?.pointee.target else { return }
+      Unmanaged<NativeContext>.fromOpaque(target).takeUnretainedValue().count(name.string, by)
+    }
+  }
+
+  // MARK: Operators and sinks
+
+  private static func operate(_ host: inout rxd_host) {
+    host.send = { output, index, event in
+      guard let target = output?.pointee.target, let event else { return }
+      Unmanaged<NativeAnswers>.fromOpaque(target).takeUnretainedValue().send(index, event.pointee.value)
+    }
+    host.reject = { output, index, message in
+      guard let target = output?.pointee.target else { return }
+      Unmanaged<NativeAnswers>.fromOpaque(target).takeUnretainedValue()
+        .answer(index, .rejected(Printable.cut(message.string, limit: 500)))
+    }
+    host.timer = { output, name, after in
+      guard let target = output?.pointee.target else { return }
+      Unmanaged<NativeAnswers>.fromOpaque(target).takeUnretainedValue().set(name.string, after < 0 ? nil : after)
+    }
+    host.delivered = { verdicts, count in
+      guard let target = verdicts?.pointee.target else { return }
+      Unmanaged<NativeAnswers>.fromOpaque(target).takeUnretainedValue().delivered(count)
+    }
+    host.refuse = { verdicts, index, message in
+      guard let target = verdicts?.pointee.target else { return }
+      Unmanaged<NativeAnswers>.fromOpaque(target).takeUnretainedValue()
+        .answer(index, .rejected(Printable.cut(message.string, limit: 500)))
+    }
+  }
+
+  // MARK: Sources
+
+  private static func source(_ host: inout rxd_host) {
+    host.source_scope = { source in source.map { NativeSource.of($0).scope } ?? nil }
+    host.add = { source, event, token in
+      guard let source, let event else { return Int32(RXD_STOP.rawValue) }
+      return NativeSource.of(source).add(event.pointee.value, token)
+    }
+    host.add_json = { source, json, token in
+      guard let source else { return Int32(RXD_STOP.rawValue) }
+      return NativeSource.of(source).add(json: json, token)
+    }
+    host.flush = { source in source.map { NativeSource.of($0).flush() } ?? Int32(RXD_STOP.rawValue) }
+    host.position = { source, position in if let source { NativeSource.of(source).set(position: Array(position.buffer)) } }
+    host.acks = { source, acks, most, wait in
+      guard let source, let acks else { return 0 }
+      return NativeSource.of(source).take(UnsafeMutableBufferPointer(start: acks, count: most), wait)
+    }
+    host.wake_descriptor = { source in source.map { NativeSource.of($0).wakeDescriptor } ?? -1 }
+    host.is_stopping = { source in source.map { NativeSource.of($0).isStopping ? 1 : 0 } ?? 1 }
+  }
+}
+
+/// A JSON parser for each thread.
+enum NativeParser {
+  nonisolated(unsafe) private static let key: pthread_key_t = {
+    var key = pthread_key_t()
+    pthread_key_create(&key) { pointer in
+      if let pointer { Unmanaged<JSONParser>.fromOpaque(pointer).release() }
+    }
+    return key
+  }()
+
+  static var current: JSONParser {
+    if let known = pthread_getspecific(key) { return Unmanaged<JSONParser>.fromOpaque(known).takeUnretainedValue() }
+    let parser = JSONParser()
+    pthread_setspecific(key, Unmanaged.passRetained(parser).toOpaque())
+    return parser
+  }
+}

@@ -1,0 +1,106 @@
+import CPlugin
+import PipelineCore
+import Synchronization
+
+/// What belongs to one instance of a native plugin: its log and its counters. The plugin has a pointer to it.
+final class NativeContext: Sendable {
+  private let write: @Sendable (Services.Level, String) -> Void
+  private let counters = Mutex<[String: Int64]>([:])
+  /// More names than this are a mistake of the plugin.
+  private static let mostCounters = 100
+
+  init(_ log: @escaping @Sendable (Services.Level, String) -> Void) { write = log }
+
+  func log(_ level: Services.Level, _ message: String) { write(level, Printable.cut(message, limit: 2000)) }
+
+  func count(_ name: String, _ by: Int64) {
+    counters.withLock {
+      guard $0.count < Self.mostCounters || $0[name] != nil else { return }
+      $0[name, default: 0] &+= by
+    }
+  }
+
+  /// What it has counted, by name.
+  var counts: [String: Int64] { counters.withLock { $0 } }
+
+  /// Says what was counted, when the instance ends.
+  func report() {
+    let counts = counts.sorted { $0.key < $1.key }
+    guard !counts.isEmpty else { return }
+    write(.debug, "the plugin has counted " + counts.map { "\($0.key) \($0.value)" }.joined(separator: ", "))
+  }
+}
+
+/// An opened instance of a native plugin: its functions and its pointer.
+final class NativeHandle: @unchecked Sendable {
+  let component: rxd_component
+  let context: NativeContext
+  private(set) var pointer: UnsafeMutableRawPointer?
+  private let raw: UnsafeMutablePointer<rxd_instance>
+
+  init(
+    _ component: rxd_component, _ spec: PluginComponentSpec, _ opening: PluginOpening,
+    _ log: @escaping @Sendable (Services.Level, String) -> Void
+  ) throws(PluginFault) {
+    self.component = component
+    context = NativeContext(log)
+    raw = .allocate(capacity: 1)
+    raw.initialize(to: rxd_instance(target: Unmanaged.passUnretained(context).toOpaque()))
+    guard let open = component.open else { return }
+    let arena = Arena()
+    var scope = NativeScope(arena)
+    defer { scope.end() }
+    let instance = raw
+    var made: UnsafeMutableRawPointer?
+    var step = opening.step
+    let status = step.withUTF8 { step in
+      Self.lend(opening.state) { state in
+        Self.lend(opening.position) { position in
+          scope.lend { scope in
+            var raw = rxd_opening()
+            raw.size = UInt32(MemoryLayout<rxd_opening>.size)
+            raw.is_test = opening.isTest ? 1 : 0
+            raw.instance = instance
+            raw.scope = scope
+            raw.parameters = opening.parameters.value(spec, plain: false, in: arena).lent
+            raw.step = rxd_text(UnsafeRawBufferPointer(step))
+            raw.state = state
+            raw.state_version = UInt32(spec.stateVersion)
+            raw.position = position
+            return open(&raw, &made)
+          }
+        }
+      }
+    }
+    pointer = made
+    guard status == 0 else { throw scope.takeFailure() }
+  }
+
+  private static func lend<Result>(_ bytes: [UInt8]?, _ body: (rxd_text) -> Result) -> Result {
+    guard let bytes else { return body(.none) }
+    // An empty array may have no address, which would mean that there is none.
+    return (bytes + [0]).withUnsafeBytes { body(rxd_text(UnsafeRawBufferPointer(rebasing: $0.dropLast()))) }
+  }
+
+  deinit {
+    if let pointer { component.close?(pointer) }
+    context.report()
+    raw.deallocate()
+  }
+
+  /// The state behind everything that `process` was given; nil: it could not be had, which is logged.
+  func save() -> [UInt8]? {
+    guard let save = component.save else { return nil }
+    let arena = Arena()
+    var scope = NativeScope(arena)
+    defer { scope.end() }
+    var bytes = rxd_bytes()
+    let status = scope.lend { save(pointer, $0, &bytes) }
+    defer { bytes.release?(&bytes) }
+    guard status == 0 else {
+      context.log(.warning, "the state cannot be saved: \(scope.takeFailure().message)")
+      return nil
+    }
+    return Array(UnsafeRawBufferPointer(start: bytes.bytes, count: bytes.bytes == nil ? 0 : bytes.count))
+  }
+}

@@ -1,0 +1,154 @@
+import CPlugin
+import Glibc
+import PipelineCore
+import Synchronization
+
+/// A loaded shared library. It stays loaded: its functions may be on a stack, and its values in a state.
+final class NativeLibrary: @unchecked Sendable {
+  /// The document with its specs.
+  let document: [UInt8]
+  private let plugin: rxd_plugin
+
+  private static let loaded = Mutex<[String: Result<NativeLibrary, PluginFault>]>([:])
+
+  /// Loads a library once in a process; a changed file is loaded beside the old one.
+  static func load(_ file: PluginFile, digest: String) throws(PluginFault) -> NativeLibrary {
+    let key = "\(file.path) \(digest)"
+    let result = loaded.withLock { loaded -> Result<NativeLibrary, PluginFault> in
+      if let known = loaded[key] { return known }
+      let result: Result<NativeLibrary, PluginFault>
+      do throws(PluginFault) { result = .success(try NativeLibrary(file)) } catch { result = .failure(error) }
+      loaded[key] = result
+      return result
+    }
+    return try result.get()
+  }
+
+  private init(_ file: PluginFile) throws(PluginFault) {
+    var problem: UnsafePointer<CChar>?
+    guard let library = rx_load(file.path, &problem) else {
+      throw PluginFault("it cannot be loaded: \(problem.map { String(cString: $0) } ?? "no reason was given")")
+    }
+    guard let magic = rx_symbol(library, "rxd_plugin_magic") else {
+      throw PluginFault("it is no plugin: it does not export 'rxd_plugin_magic'")
+    }
+    try Self.check(magic.assumingMemoryBound(to: rxd_magic.self).pointee)
+    guard let symbol = rx_symbol(library, "rxd_plugin_init") else {
+      throw PluginFault("it is no plugin: it does not export 'rxd_plugin_init'")
+    }
+    let start = unsafeBitCast(symbol, to: (@convention(c) (UInt32, UnsafePointer<rxd_host>?, UnsafeMutablePointer<UnsafePointer<rxd_plugin>?>?, UnsafeMutablePointer<rxd_text>?) -> Int32).self)
+    var offered: UnsafePointer<rxd_plugin>?
+    var text = rxd_text.none
+    let status = start(UInt32(PluginSpec.contract), HostTable.pointer, &offered, &text)
+    guard status == 0, let offered else {
+      throw PluginFault(
+        "it refuses to start: \(text.count == 0 ? "it gave no reason" : Printable.cut(text.string, limit: 500))")
+    }
+    guard offered.pointee.size >= UInt32(MemoryLayout<rxd_plugin>.size) else {
+      throw PluginFault("its table has \(offered.pointee.size) bytes, and contract 1 has \(MemoryLayout<rxd_plugin>.size)")
+    }
+    plugin = offered.pointee
+    guard plugin.spec.bytes != nil, plugin.spec.count > 0, plugin.spec.count <= 16 << 20 else {
+      throw PluginFault("it has no spec")
+    }
+    guard plugin.component_count == 0 || plugin.components != nil && plugin.component_size >= 8 else {
+      throw PluginFault("its components have no table")
+    }
+    document = Array(plugin.spec.buffer)
+  }
+
+  private static func check(_ magic: rxd_magic) throws(PluginFault) {
+    let name = withUnsafeBytes(of: magic.name) { Array($0) }
+    guard name.starts(with: Array("rxdplug".utf8)) else {
+      throw PluginFault("it is no plugin: 'rxd_plugin_magic' is not that of rxd_plugin.h")
+    }
+    guard Int(magic.contract) <= PluginSpec.contract, magic.contract >= 1 else {
+      throw PluginFault("it was compiled for contract \(magic.contract), and this rxd knows \(PluginSpec.contract)")
+    }
+    guard magic.pointer_bytes == UInt8(MemoryLayout<Int>.size) else {
+      throw PluginFault(
+        "its pointers have \(magic.pointer_bytes) bytes, and those of this rxd have \(MemoryLayout<Int>.size)")
+    }
+    let isLittle = UInt16(1).littleEndian == 1
+    guard (magic.little_endian == 1) == isLittle else { throw PluginFault("its byte order is another one") }
+    guard magic.batch_format == 1 else {
+      throw PluginFault("its batches have format \(magic.batch_format), and this rxd knows 1")
+    }
+  }
+
+  // MARK: Components
+
+  /// The functions of a component; those that it does not have are null.
+  private func component(_ spec: PluginComponentSpec) throws(PluginFault) -> rxd_component {
+    let base = UnsafeRawPointer(plugin.components)
+    for index in 0..<Int(plugin.component_count) {
+      guard let start = base.map({ $0 + index * plugin.component_size }) else { break }
+      // Newer plugins have more, older ones less.
+      let size = min(Int(start.loadUnaligned(as: UInt32.self)), plugin.component_size, MemoryLayout<rxd_component>.size)
+      var component = rxd_component()
+      withUnsafeMutableBytes(of: &component) { $0.copyMemory(from: UnsafeRawBufferPointer(start: start, count: size)) }
+      if component.name.string == spec.name, component.kind.string == spec.kind.rawValue { return component }
+    }
+    throw PluginFault("its spec has the \(spec.kind.rawValue) '\(spec.name)', and its table of functions has not")
+  }
+
+  /// Why the functions do not fit the spec; nil: they do.
+  func problem(_ spec: PluginComponentSpec) -> String? {
+    do throws(PluginFault) {
+      let component = try component(spec)
+      let missing: String? =
+        switch spec.kind {
+        case .source: component.run == nil ? "run" : nil
+        case .sink: component.write == nil ? "write" : nil
+        default: spec.form == .row ? component.row == nil ? "row" : nil : component.process == nil ? "process" : nil
+        }
+      if let missing { return "the \(spec.kind.rawValue) '\(spec.name)' has no function '\(missing)'" }
+      if spec.stateVersion > 0, component.save == nil { return "'\(spec.name)' has state and no function 'save'" }
+      return nil
+    } catch { return error.message }
+  }
+
+  /// Opens an instance.
+  func open(
+    _ spec: PluginComponentSpec, _ opening: PluginOpening, _ log: @escaping @Sendable (Services.Level, String) -> Void
+  ) throws(PluginFault) -> NativeHandle {
+    try NativeHandle(try component(spec), spec, opening, log)
+  }
+}
+
+/// A pure function of a native plugin.
+final class NativeRow: PluginRowFunction {
+  private let handle: NativeHandle
+  private let instance: UInt
+  private let row: @Sendable @convention(c) (
+    UnsafeMutableRawPointer?, OpaqueScope?, UnsafeMutablePointer<rxd_value>?, UnsafePointer<rxd_value>?
+  ) -> Int32
+  typealias OpaqueScope = UnsafeMutablePointer<rxd_scope>
+
+  init(_ handle: NativeHandle) throws(PluginFault) {
+    guard let row = handle.component.row else { throw PluginFault("it has no function 'row'") }
+    self.handle = handle
+    self.row = unsafeBitCast(row, to: type(of: self.row))
+    instance = UInt(bitPattern: handle.pointer)
+  }
+
+  func call(_ value: inout Value, _ arguments: UnsafePointer<Value>?, _ arena: Arena) -> RowVerdict {
+    var scope = NativeScope(arena)
+    let status = scope.lend { scope in
+      withUnsafeMutableBytes(of: &value) { value in
+        row(
+          UnsafeMutableRawPointer(bitPattern: instance), scope, value.baseAddress?.assumingMemoryBound(to: rxd_value.self),
+          UnsafeRawPointer(arguments)?.assumingMemoryBound(to: rxd_value.self))
+      }
+    }
+    if status == 0 {
+      scope.end()
+      return .pass
+    }
+    if status == Int32(RXD_DROP.rawValue) {
+      scope.end()
+      return .drop
+    }
+    return .failed(scope.takeFailure().message)
+  }
+}

@@ -1,0 +1,63 @@
+import CPlugin
+import PipelineCore
+
+/// The memory of a call of a native plugin, and why the call failed. Lives on the stack of the caller.
+struct NativeScope {
+  private var raw: rxd_scope
+
+  /// `arena`: lives longer than the scope.
+  init(_ arena: Arena) { raw = rxd_scope(arena: Unmanaged.passUnretained(arena).toOpaque(), failure: nil) }
+
+  /// Calls `body` with the scope as the plugin gets it.
+  @inline(__always)
+  mutating func lend<Result>(_ body: (UnsafeMutablePointer<rxd_scope>) -> Result) -> Result {
+    withUnsafeMutablePointer(to: &raw, body)
+  }
+
+  /// What `fail` said, and forgets it.
+  mutating func takeFailure() -> PluginFault {
+    guard let failure = raw.failure else { return PluginFault("it failed without saying why") }
+    raw.failure = nil
+    let said = Unmanaged<Said>.fromOpaque(failure).takeRetainedValue()
+    return PluginFault(said.message, at: said.place)
+  }
+
+  /// Frees what a plugin said though it did not fail.
+  mutating func end() { if raw.failure != nil { _ = takeFailure() } }
+
+  final class Said {
+    let message: String
+    let place: String
+    init(_ message: String, _ place: String) {
+      self.message = message
+      self.place = place
+    }
+  }
+}
+
+extension UnsafeMutablePointer<rxd_scope> {
+  @inline(__always)
+  var memory: Arena { Unmanaged<Arena>.fromOpaque(pointee.arena).takeUnretainedValue() }
+}
+
+extension rxd_text {
+  @inline(__always)
+  var buffer: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: bytes, count: bytes == nil ? 0 : count) }
+  var string: String { String(decoding: buffer, as: UTF8.self) }
+
+  @inline(__always)
+  init(_ buffer: UnsafeRawBufferPointer) {
+    self.init(bytes: buffer.baseAddress?.assumingMemoryBound(to: CChar.self), count: buffer.count)
+  }
+
+  static var none: rxd_text { rxd_text(bytes: nil, count: 0) }
+}
+
+extension Value {
+  /// As a plugin sees it: the same two words.
+  @inline(__always) var lent: rxd_value { rxd_value(word: (payload, head)) }
+}
+
+extension rxd_value {
+  @inline(__always) var value: Value { Value(payload: word.0, head: word.1) }
+}

@@ -1,0 +1,159 @@
+import CPlugin
+import Glibc
+import PipelineCore
+import Transport
+
+/// A source of a native plugin, on a thread of its own.
+final class NativeSource: PluginSourceInstance, @unchecked Sendable {
+  private let services: PluginServices
+  private let make: @Sendable (PluginOpening) throws(PluginFault) -> NativeHandle
+  private let queue: InputQueue
+  private weak var receiver: (any PluginSourceReceiver)?
+
+  private struct Shared {
+    var acks: [rxd_ack] = []
+    var isStopping = false
+    var isClosed = false
+  }
+  private let shared = Guarded(Shared())
+  private let awake: WakeEvent?
+
+  // On the thread alone.
+  private var raw: UnsafeMutablePointer<rxd_source>
+  private var rawScope: UnsafeMutablePointer<rxd_scope>
+  private var arena = Arena()
+  private var batch = PluginSourceBatch()
+  private static let largestBatch = 1024
+
+  init(
+    _ services: PluginServices, _ make: @escaping @Sendable (PluginOpening) throws(PluginFault) -> NativeHandle
+  ) {
+    self.services = services
+    self.make = make
+    queue = InputQueue(services.executor, gate: SemaphoreGate())
+    awake = try? WakeEvent()
+    raw = .allocate(capacity: 1)
+    rawScope = .allocate(capacity: 1)
+    rawScope.initialize(to: rxd_scope(arena: nil, failure: nil))
+  }
+
+  deinit {
+    if let failure = rawScope.pointee.failure { Unmanaged<NativeScope.Said>.fromOpaque(failure).release() }
+    raw.deallocate()
+    rawScope.deallocate()
+  }
+
+  static func of(_ source: UnsafeMutablePointer<rxd_source>) -> NativeSource {
+    Unmanaged<NativeSource>.fromOpaque(source.pointee.target).takeUnretainedValue()
+  }
+
+  func start(_ opening: PluginOpening, _ receiver: any PluginSourceReceiver) {
+    self.receiver = receiver
+    do throws(PosixError) {
+      _ = try OwnThread("rxd plugin", stackBytes: 8 << 20) { [self] in run(opening) }
+    } catch {
+      end(.died("no thread for the plugin: \(error.message)"))
+    }
+  }
+
+  func settle(_ tokens: [UInt64], problem: String?) {
+    shared.withLock { shared in
+      guard !shared.isClosed else { return }
+      for token in tokens { shared.acks.append(rxd_ack(token: token, is_failed: problem == nil ? 0 : 1, reserved: 0)) }
+    }
+    shared.notify()
+    awake?.wake()
+  }
+
+  func stop() {
+    shared.withLock { $0.isStopping = true }
+    shared.notify()
+    awake?.wake()
+  }
+
+  func close() {
+    shared.withLock {
+      $0.isStopping = true
+      $0.isClosed = true
+    }
+    queue.stop()
+    shared.notify()
+    awake?.wake()
+  }
+
+  private func end(_ end: PluginSourceEnd) {
+    // Behind the events that came before.
+    _ = queue.deliver { [self] in receiver?.ended(end, of: self) }
+  }
+
+  // MARK: On the thread
+
+  private func run(_ opening: PluginOpening) {
+    let handle: NativeHandle
+    do throws(PluginFault) {
+      handle = try make(opening)
+    } catch {
+      return end(.refused("the plugin refuses: \(error.message)", place: error.place))
+    }
+    raw.initialize(to: rxd_source(target: Unmanaged.passUnretained(self).toOpaque()))
+    rawScope.pointee.arena = Unmanaged.passUnretained(arena).toOpaque()
+    let status = handle.component.run?(handle.pointer, rawScope, raw) ?? Int32(RXD_FAILED.rawValue)
+    if status == 0 || status == Int32(RXD_STOP.rawValue) {
+      // What it has added and not handed over.
+      _ = flush()
+      end(.complete)
+    } else {
+      var said = PluginFault("it failed without saying why")
+      if let failure = rawScope.pointee.failure {
+        rawScope.pointee.failure = nil
+        let text = Unmanaged<NativeScope.Said>.fromOpaque(failure).takeRetainedValue()
+        said = PluginFault(text.message, at: text.place)
+      }
+      end(.failed("the plugin failed: \(said.message)", place: said.place))
+    }
+  }
+
+  var scope: UnsafeMutablePointer<rxd_scope> { rawScope }
+  var isStopping: Bool { shared.withLock { $0.isStopping } }
+  var wakeDescriptor: Int32 { awake?.descriptor ?? -1 }
+
+  func add(_ value: Value, _ token: UInt64) -> Int32 {
+    if batch.events.count >= Self.largestBatch, flush() != 0 { return Int32(RXD_STOP.rawValue) }
+    batch.events.append(value)
+    if token != 0 { batch.tokens.append(token) }
+    return isStopping ? Int32(RXD_STOP.rawValue) : 0
+  }
+
+  func add(json: rxd_text, _ token: UInt64) -> Int32 {
+    if batch.events.count >= Self.largestBatch, flush() != 0 { return Int32(RXD_STOP.rawValue) }
+    let value = HostTable.json(json, arena)
+    return value.isError ? Int32(RXD_FAILED.rawValue) : add(value, token)
+  }
+
+  func set(position: [UInt8]) { batch.position = position }
+
+  func flush() -> Int32 {
+    guard !batch.events.isEmpty || batch.position != nil else { return isStopping ? Int32(RXD_STOP.rawValue) : 0 }
+    batch.owner = arena
+    let sent = batch
+    batch = PluginSourceBatch()
+    arena = Arena()
+    rawScope.pointee.arena = Unmanaged.passUnretained(arena).toOpaque()
+    let isTaken = queue.deliver { [self] in receiver?.take(sent, of: self) }
+    return isTaken && !isStopping ? 0 : Int32(RXD_STOP.rawValue)
+  }
+
+  func take(_ acks: UnsafeMutableBufferPointer<rxd_ack>, _ wait: Int64) -> Int {
+    let deadline = wait < 0 ? nil : monotonicNow() &+ wait
+    let found = shared.wait(until: deadline) { shared -> [rxd_ack]? in
+      guard !shared.acks.isEmpty || shared.isStopping || wait == 0 else { return nil }
+      let count = min(shared.acks.count, acks.count)
+      defer { shared.acks.removeFirst(count) }
+      return Array(shared.acks.prefix(count))
+    } ?? []
+    awake?.clear()
+    for (index, ack) in found.enumerated() { acks[index] = ack }
+    if shared.withLock({ !$0.acks.isEmpty || $0.isStopping }) { awake?.wake() }
+    return found.count
+  }
+}

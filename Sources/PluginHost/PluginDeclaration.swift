@@ -1,0 +1,93 @@
+import Glibc
+import PipelineCore
+
+/// A plugin that a pipeline file names.
+struct PluginDeclaration {
+  var file: PluginFile
+  var location: SourceLocation
+
+  private static let keys = ["path", "run", "env", "timeout", "memory", "cpu", "files", "processes"]
+
+  /// Reads one entry of `plugins:`; nil after an error, which is reported.
+  ///
+  /// - Parameter directory: Of the pipeline file; ends with `/`, or is empty.
+  static func read(
+    _ entry: NamedNode<YAMLNode>, in directory: String, into diagnostics: inout Diagnostics
+  ) -> PluginDeclaration? {
+    let node = entry.node
+    var context = DecodingContext(at: node.location)
+    context.component = entry.name.value
+    defer { diagnostics.report(contentsOf: context.diagnostics.all) }
+    if node.scalar != nil {
+      context.parameter = "path"
+      guard let path = String.decode(node, &context) else { return nil }
+      return PluginDeclaration(file: PluginFile(path: resolve(path, directory), directory: directory), location: node.location)
+    }
+    guard let entries = node.entries else {
+      diagnostics.report(
+        Diagnostic(
+          .wrongType, "the plugin '\(Printable.cut(entry.name.value))' must be a path or a mapping, not \(node.kindName)",
+          at: node.location, help: "Write a path, or { run: [PROGRAM, ARGUMENT, ...] }"))
+      return nil
+    }
+    var settings = ProcessSettings()
+    var path: String?
+    var run: [String] = []
+    for entry in entries {
+      context.parameter = entry.name
+      let value = entry.value
+      switch entry.name {
+      case "path": path = String.decode(value, &context)
+      case "run": run = [String].decode(value, &context) ?? []
+      case "env":
+        for one in Table<String>.decode(value, &context)?.entries ?? [] { settings.environment[one.name] = one.value }
+      case "timeout": if let span = TimeSpan.decode(value, &context) { settings.timeout = span }
+      case "memory": if let size = ByteSize.decode(value, &context) { settings.memory = size.bytes }
+      case "cpu":
+        if let span = TimeSpan.decode(value, &context) { settings.cpu = max(1, Int(span.nanoseconds / 1_000_000_000)) }
+      case "files": if let count = Int.decode(value, &context) { settings.files = count }
+      case "processes": if let count = Int.decode(value, &context) { settings.processes = count }
+      default: context.unknownParameter(entry, "a plugin", among: keys)
+      }
+    }
+    guard !context.diagnostics.hasErrors else { return nil }
+    switch (path, run.isEmpty) {
+    case (let path?, true):
+      var file = PluginFile(path: resolve(path, directory), directory: directory)
+      file.settings = settings
+      return PluginDeclaration(file: file, location: node.location)
+    case (nil, false):
+      guard let program = find(run[0], directory) else {
+        diagnostics.report(
+          Diagnostic(
+            .pluginFailed, "the program '\(Printable.cut(run[0]))' is not found", at: node["run"]?.location ?? node.location,
+            help: run[0].contains("/") ? "A relative path counts from the directory of the pipeline file" : "It is looked for in the directories of PATH"))
+        return nil
+      }
+      return PluginDeclaration(
+        file: PluginFile(
+          path: program, form: .program(arguments: Array(run.dropFirst())), directory: directory, settings: settings),
+        location: node.location)
+    default:
+      diagnostics.report(
+        Diagnostic(
+          .conflictingParameters, "a plugin has either 'path' or 'run'", at: node.location,
+          help: "'path' is a shared library or an executable; 'run' is a program with arguments"))
+      return nil
+    }
+  }
+
+  private static func resolve(_ path: String, _ directory: String) -> String {
+    path.hasPrefix("/") ? path : directory + path
+  }
+
+  /// The path of a program, looked for as a shell does.
+  private static func find(_ name: String, _ directory: String) -> String? {
+    if name.utf8.contains(UInt8(ascii: "/")) {
+      let path = resolve(name, directory)
+      return access(path, F_OK) == 0 ? path : nil
+    }
+    let places = getenv("PATH").map { String(cString: $0) } ?? "/usr/local/bin:/usr/bin:/bin"
+    return places.split(separator: ":").lazy.map { "\($0)/\(name)" }.first { access($0, X_OK) == 0 }
+  }
+}

@@ -1,0 +1,150 @@
+import CDigest
+import Glibc
+import PipelineCore
+import Transport
+
+/// A plugin as a pipeline file or the plugin directory names it.
+package struct PluginFile: Sendable, Hashable {
+  /// A shared library, or a program with its arguments.
+  package enum Form: Sendable, Hashable {
+    case native
+    case program(arguments: [String])
+  }
+
+  /// The path of the library, or of the program.
+  package var path: String
+  package var form: Form
+  package var settings = ProcessSettings()
+  /// The working directory of a program, from which relative paths count; ends with `/`, or is empty: that of rxd.
+  package var directory: String
+
+  package init(path: String, form: Form, directory: String, settings: ProcessSettings = ProcessSettings()) {
+    self.path = path
+    self.form = form
+    self.directory = directory
+    self.settings = settings
+  }
+
+  /// By the name: libraries end in `.so`.
+  package init(path: String, directory: String) {
+    self.init(
+      path: path, form: path.hasSuffix(".so") ? .native : .program(arguments: []), directory: directory)
+  }
+
+  /// For messages: the last part of the path of the library, the program or, of an interpreter, its first argument that is a path.
+  package var label: String {
+    var path = path
+    if case .program(let arguments) = form, let script = script(arguments) { path = script }
+    return String(path.split(separator: "/").last ?? Substring(path))
+  }
+
+  /// The first argument that names a file, as of an interpreter.
+  private func script(_ arguments: [String]) -> String? {
+    arguments.first { !$0.hasPrefix("-") && access(place(of: $0), R_OK) == 0 }.map { place(of: $0) }
+  }
+
+  private func place(of path: String) -> String { path.hasPrefix("/") ? path : directory + path }
+
+  /// The files that it is made of, for trust and digest.
+  var files: [String] {
+    if case .program(let arguments) = form, let script = script(arguments) { return [path, script] }
+    return [path]
+  }
+
+  /// The file itself, where it is one of the author's: not an interpreter.
+  package var ownFile: String { files[files.count - 1] }
+
+  // MARK: Trust
+
+  /// Why the plugin must not be used, a clause; nil: it may.
+  ///
+  /// A file, and the directories on its way, must belong to root or the user, and others must not be able to write them. A directory with
+  /// the sticky bit, such as `/tmp`, protects the files of the user.
+  package func refusal() -> String? {
+    for file in files {
+      guard let real = Self.realPath(file) else { return "'\(file)' cannot be opened: \(PosixError.text(errno))" }
+      var path = real
+      while true {
+        var status = stat()
+        guard stat(path, &status) == 0 else { return "'\(path)' cannot be opened: \(PosixError.text(errno))" }
+        let isDirectory = status.st_mode & S_IFMT == S_IFDIR
+        if path == real, status.st_mode & S_IFMT != S_IFREG { return "'\(path)' is no file" }
+        if status.st_uid != 0, status.st_uid != geteuid() {
+          return "'\(path)' belongs to the user \(status.st_uid), who could replace it"
+        }
+        let isOpen = status.st_mode & 0o002 != 0 || status.st_mode & 0o020 != 0 && status.st_gid != getegid() && status.st_gid != 0
+        if isOpen, !(isDirectory && status.st_mode & S_ISVTX != 0) {
+          return "others may write '\(path)': use chmod go-w on it"
+        }
+        guard path != "/" else { break }
+        path = path.lastIndex(of: "/").map { $0 == path.startIndex ? "/" : String(path[..<$0]) } ?? "/"
+      }
+    }
+    if case .program = form, access(path, X_OK) != 0 {
+      return "'\(path)' is not executable: use chmod +x on it, or name its interpreter with 'run'"
+    }
+    return nil
+  }
+
+  private static func realPath(_ path: String) -> String? {
+    guard let found = realpath(path, nil) else { return nil }
+    defer { free(found) }
+    return String(cString: found)
+  }
+
+  // MARK: Digest
+
+  /// A hash of the contents of its files, 32 hexadecimal digits and the size; nil: one cannot be read.
+  package func digest() -> String? {
+    var sums: (UInt64, UInt64) = (0, 0)
+    var size = 0
+    for file in files {
+      guard let bytes = Self.contents(file) else { return nil }
+      bytes.withUnsafeBytes {
+        sums.0 = rx_xxh3_seeded($0.baseAddress, $0.count, sums.0)
+        sums.1 = rx_xxh3_seeded($0.baseAddress, $0.count, sums.1 &+ 0x9E37_79B9_7F4A_7C15)
+      }
+      size += bytes.count
+    }
+    if case .program(let arguments) = form {
+      for argument in arguments { sums.0 = argument.utf8.reduce(sums.0) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 } }
+    }
+    func hex(_ number: UInt64) -> String {
+      let digits = String(number, radix: 16)
+      return String(repeating: "0", count: 16 - digits.count) + digits
+    }
+    return hex(sums.0) + hex(sums.1) + "-\(size)"
+  }
+
+  /// Nil: it cannot be read, or has more than 256 MiB.
+  static func contents(_ path: String) -> [UInt8]? {
+    guard let file = try? FileDescriptor.openForReading(path), let size = try? file.status().size,
+      size <= 256 << 20
+    else { return nil }
+    var bytes = [UInt8](repeating: 0, count: Int(size))
+    var at = 0
+    while at < bytes.count {
+      let count = bytes.withUnsafeMutableBytes {
+        (try? file.read(into: UnsafeMutableRawBufferPointer(rebasing: $0[at...]))) ?? nil
+      }
+      guard let count, count > 0 else { return nil }
+      at += count
+    }
+    return bytes
+  }
+}
+
+/// How a plugin's program is run.
+package struct ProcessSettings: Sendable, Hashable {
+  /// Variables of its environment, beside the common ones.
+  package var environment: [String: String] = [:]
+  /// The longest time without an answer while inputs wait for one.
+  package var timeout = TimeSpan.seconds(10)
+  /// Limits: bytes of private writable memory, seconds of processor time, descriptors, processes of the user; 0: none.
+  package var memory = 1 << 30
+  package var cpu = 0
+  package var files = 256
+  package var processes = 0
+
+  package init() {}
+}

@@ -1,0 +1,126 @@
+import PipelineCore
+
+/// What an instance is opened with.
+struct PluginOpening: Sendable {
+  /// Where it stands in the pipeline file, for messages: `out/2 shorten`.
+  var step: String
+  var parameters: PluginArguments
+  /// What it last saved; nil: nothing.
+  var state: [UInt8]?
+  /// Of a source: behind what it goes on; nil: nothing.
+  var position: [UInt8]?
+  /// Whether time is virtual.
+  var isTest = false
+}
+
+/// One input of an operator or a sink.
+struct PluginInput: Sendable {
+  enum Kind: Sendable {
+    case event
+    case timer(String)
+    case complete
+  }
+  /// Ascending within an instance.
+  var number: Int
+  var kind: Kind
+  /// The event; of others, without meaning.
+  var event: OwnedEvent
+  /// Of each parameter that is evaluated for an event, in the order of the spec; an absent one is not given.
+  var arguments: [OwnedValue] = []
+  /// When it came, in nanoseconds since 1970, and on the monotonic clock.
+  var wallTime: Int64 = 0
+  var time: Int64 = 0
+  /// Of a sink: the first one after a ``PluginAnswer/Verdict/again(_:)``.
+  var isAgain = false
+  /// Whether the instance is asked for its state behind this input.
+  var wantsState = false
+}
+
+/// What an instance has made of an input.
+struct PluginAnswer: @unchecked Sendable {
+  enum Verdict: Sendable {
+    /// Of a sink: it is delivered.
+    case done
+    /// It goes to the errors output.
+    case rejected(String)
+    /// Of a sink: it and what comes after it comes again.
+    case again(String)
+  }
+  var number: Int
+  var verdict = Verdict.done
+  /// What it sends; valid while `owner` lives.
+  var events: [Value] = []
+  var owner: AnyObject?
+  /// Names of timers, and when they are due from now, in nanoseconds; nil: never.
+  var timers: [(name: String, after: Int64?)] = []
+  /// What it has saved behind the input.
+  var state: [UInt8]?
+}
+
+/// Why an instance has ended without being asked to.
+struct PluginEnd: Sendable {
+  var reason: String
+  /// The place in the parameters, such as `server.port`; empty: none.
+  var place = ""
+  /// Whether it makes no sense to open it again.
+  var isFinal = false
+}
+
+/// What a node hears of its instance. Called in turns.
+protocol PluginReceiver: AnyObject {
+  /// Answers in the order of the inputs.
+  func take(_ answers: [PluginAnswer])
+  /// It has ended; nothing more comes.
+  func ended(_ end: PluginEnd)
+}
+
+/// A running instance of an operator or sink of a plugin.
+protocol PluginInstance: AnyObject {
+  /// Opens it. What comes of it, comes to the receiver.
+  func open(_ opening: PluginOpening)
+  /// Hands over inputs; never blocks, but in tests.
+  func submit(_ inputs: [PluginInput])
+  /// Nothing more comes for now.
+  func flush()
+  /// Ends it; nothing more comes.
+  func close()
+}
+
+/// A plugin that has been found, and makes instances of its components.
+protocol PluginMaker: AnyObject, Sendable {
+  var file: PluginFile { get }
+  func makeInstance(
+    of component: PluginComponentSpec, _ services: PluginServices, _ receiver: any PluginReceiver
+  ) -> any PluginInstance
+  func makeSource(of component: PluginComponentSpec, _ services: PluginServices) -> any PluginSourceInstance
+  /// Opens a pure function; throws why it cannot.
+  func openRow(of component: PluginComponentSpec, _ opening: PluginOpening) throws(PluginFault) -> any PluginRowFunction
+}
+
+/// Why a plugin cannot be used.
+package struct PluginFault: Error, Sendable {
+  package var message: String
+  var place = ""
+  init(_ message: String, at place: String = "") {
+    self.message = message
+    self.place = place
+  }
+}
+
+/// What an instance uses of the pipeline.
+struct PluginServices: @unchecked Sendable {
+  /// Where its answers become turns.
+  var executor: Executor
+  var log: @Sendable (Services.Level, String) -> Void
+  /// Runs blocking work of a native one.
+  var worker: any Worker
+  /// Whether everything happens in the turns: in tests.
+  var isImmediate: Bool { worker is ImmediateWorker }
+
+  init(_ execution: Execution, _ step: String) {
+    executor = execution.executor
+    let write = execution.services.log
+    log = { write($0, step, $1) }
+    worker = execution.services.worker("plugin")
+  }
+}

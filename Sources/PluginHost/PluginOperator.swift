@@ -1,0 +1,338 @@
+internal import DequeModule
+import PipelineCore
+
+/// An operator of a plugin that answers in later turns.
+struct PluginOperator: OperatorComponent, PluginComponent {
+  let offered: PluginComponentSpec
+  var arguments: PluginArguments
+  let maker: (any PluginMaker)?
+
+  init() {
+    offered = PluginComponentSpec(kind: .operator, name: "plugin", summary: "")
+    arguments = PluginArguments(of: offered)
+    maker = nil
+  }
+
+  init(_ offered: PluginComponentSpec, _ maker: any PluginMaker) {
+    self.offered = offered
+    self.maker = maker
+    arguments = PluginArguments(of: offered)
+  }
+
+  func outputType(_ inputs: [EventType]) -> EventType { EventType(offered.output) }
+
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(self, nodeContext, downstream)
+  }
+
+  /// Keeps each input until it is answered and, where the plugin has state, until a later state covers it. So a new instance can always
+  /// go on: it is opened with the last state, and is given the inputs since then; answers that have been taken before are not taken again.
+  final class Node: OperatorNode, PluginReceiver {
+    private let parameters: PluginOperator
+    private let perEvent: PerEventArguments
+    private lazy var frame = makeFrame()
+
+    private struct Entry {
+      var input: PluginInput
+      /// Whoever waits for the event.
+      var ack: Ack?
+      var isAnswered = false
+    }
+    /// Inputs in their order; those before `answered` are kept for the sake of the state.
+    private var entries = Deque<Entry>()
+    /// How many of the first entries are answered.
+    private var answered = 0
+    /// How many of the first entries the instance has been given.
+    private var submitted = 0
+    /// The number of the first entry.
+    private var first = 0
+    /// What the instance has last saved: behind what came before the first entry.
+    private var saved: [UInt8]?
+    private var sinceSave = 0
+
+    private var instance: (any PluginInstance)?
+    private var recovery = InstanceRecovery()
+    private var timers: [(name: String, token: Int, wake: Wake)] = []
+    private var nextToken = 1
+    private var backlog = Backlog()
+    private var isFlushing = false
+
+    /// After so many inputs the plugin is asked for its state.
+    private static let saveInterval = 256
+    private static let reopens = 0
+
+    init(_ parameters: PluginOperator, _ nodeContext: NodeContext, _ downstream: Downstream) {
+      self.parameters = parameters
+      perEvent = PerEventArguments(parameters.offered, parameters.arguments)
+      super.init(nodeContext, downstream: downstream)
+    }
+
+    private var label: String { execution.plan.steps[nodeContext.step.number].label }
+    private var hasState: Bool { parameters.offered.stateVersion > 0 }
+
+    override func start() {
+      open()
+      super.start()
+    }
+
+    override func restored() { open() }
+
+    private func open() {
+      guard !isClosed, let maker = parameters.maker else { return }
+      let instance = maker.makeInstance(of: parameters.offered, PluginServices(execution, label), self)
+      self.instance = instance
+      submitted = 0
+      instance.open(
+        PluginOpening(
+          step: label, parameters: parameters.arguments, state: saved,
+          isTest: execution.services.worker("plugin") is ImmediateWorker))
+      submit()
+    }
+
+    // MARK: Inputs
+
+    override func receive(_ event: Event) {
+      guard !isClosed else { return }
+      var arguments: [OwnedValue] = []
+      if !perEvent.isEmpty {
+        if let failure = frame.load(event) {
+          reject(event, .eventNotReadable, EventFrame.message(of: failure))
+          return
+        }
+        arguments.reserveCapacity(perEvent.count)
+        if let problem = perEvent.evaluate(frame, { arguments.append(OwnedValue($1)) }) {
+          reject(event, .expressionFailed, problem)
+          return
+        }
+      }
+      append(.event, OwnedEvent(event), arguments, holdAck())
+    }
+
+    override func complete() { append(.complete, OwnedEvent(Event(.null)), [], nil) }
+
+    override func woke(_ token: Int) {
+      guard token != Self.reopens else {
+        recovery.wake = .none
+        open()
+        return
+      }
+      guard let index = timers.firstIndex(where: { $0.token == token }) else { return }
+      append(.timer(timers.remove(at: index).name), OwnedEvent(Event(.null)), [], nil)
+    }
+
+    private func append(_ kind: PluginInput.Kind, _ event: OwnedEvent, _ arguments: [OwnedValue], _ ack: Ack?) {
+      var input = PluginInput(number: first + entries.count, kind: kind, event: event, arguments: arguments)
+      input.wallTime = executor.wallTime
+      input.time = executor.now.nanoseconds
+      sinceSave += 1
+      if hasState, sinceSave >= Self.saveInterval {
+        input.wantsState = true
+        sinceSave = 0
+      }
+      entries.append(Entry(input: input, ack: ack))
+      backlog.update(entries.count - answered, 2 * parameters.offered.credit, self)
+      flushLater()
+    }
+
+    /// What the turn appends is handed over together.
+    private func flushLater() {
+      guard !isFlushing else { return }
+      isFlushing = true
+      execution.whenTurnEnds { [self] in
+        isFlushing = false
+        submit()
+      }
+    }
+
+    private func submit() {
+      guard let instance, !isClosed else { return }
+      let most = recovery.isCautious ? 1 : parameters.offered.credit
+      let end = min(entries.count, max(submitted, answered + most))
+      // What is answered is given to a new instance again, all of it: it is part of its state.
+      guard submitted < end else { return }
+      let inputs = (submitted..<end).map { entries[$0].input }
+      submitted = end
+      instance.submit(inputs)
+    }
+
+    // MARK: Answers
+
+    func take(_ answers: [PluginAnswer]) {
+      for answer in answers {
+        guard !isClosed else { return }
+        take(answer)
+      }
+      forget()
+      backlog.update(entries.count - answered, 2 * parameters.offered.credit, self)
+      submit()
+    }
+
+    private func take(_ answer: PluginAnswer) {
+      let index = answer.number - first
+      guard entries.indices.contains(index) else { return }
+      if let state = answer.state { cover(state, index) }
+      // It is repeated for a state that the instance did not have.
+      guard !entries[index].isAnswered else { return }
+      guard index == answered else { return }
+      entries[index].isAnswered = true
+      answered += 1
+      recovery.answered()
+      let input = entries[index].input
+      goOn(with: &entries[index].ack)
+      for timer in answer.timers { set(timer.name, timer.after) }
+      if let owner = answer.owner { arena.keep(owner) }
+      input.event.keep(in: arena)
+      let event = input.event.event
+      if case .rejected(let message) = answer.verdict {
+        refuse(event, message, input.kind)
+      } else {
+        for value in answer.events { emit(event.with(value)) }
+      }
+      if case .complete = input.kind { finish() }
+    }
+
+    private func refuse(_ event: Event, _ message: String, _ kind: PluginInput.Kind) {
+      switch kind {
+      case .event: reject(event, .pluginRefusal, message)
+      case .timer, .complete: finish(failing: SignalFailure(.plugin, message, at: nodeContext.location))
+      }
+    }
+
+    private var covered = 0
+
+    /// The state covers everything up to the entry with this index.
+    private func cover(_ state: [UInt8], _ index: Int) {
+      saved = state
+      covered = index + 1
+    }
+
+    /// Forgets answered entries that no new instance needs.
+    private func forget() {
+      let count = hasState ? min(covered, answered) : answered
+      guard count > 0 else { return }
+      entries.removeFirst(count)
+      first += count
+      answered -= count
+      submitted -= count
+      covered -= min(covered, count)
+    }
+
+    private func set(_ name: String, _ after: Int64?) {
+      if let index = timers.firstIndex(where: { $0.name == name }) {
+        var timer = timers.remove(at: index)
+        cancelWake(&timer.wake)
+      }
+      guard let after, after >= 0 else { return }
+      timers.append((name, nextToken, wake(after: TimeSpan(nanoseconds: after), nextToken)))
+      nextToken += 1
+    }
+
+    // MARK: Ends of the instance
+
+    func ended(_ end: PluginEnd) {
+      instance = nil
+      guard !isClosed else { return }
+      if end.isFinal {
+        let at = parameters.arguments.location(end.place, parameters.offered) ?? nodeContext.location
+        execution.unhandled(SignalFailure(.plugin, end.reason, at: at))
+        return
+      }
+      switch recovery.died(
+        of: answered < submitted ? first + answered : nil, among: max(1, submitted - answered))
+      {
+      case .again(let pause):
+        execution.services.log(.warning, label, "\(end.reason); starting again in \(pause)")
+        recovery.wake = wake(after: pause, Self.reopens)
+      case .poisoned:
+        let input = entries[answered].input
+        execution.services.log(.error, label, "\(end.reason), for the third time with the same input")
+        var answer = PluginAnswer(number: input.number)
+        answer.verdict = .rejected("the plugin ended three times when it was given the event: \(end.reason)")
+        let index = answered
+        take(answer)
+        guard !isClosed else { return }
+        remove(index)
+        forget()
+        recovery.wake = wake(after: .milliseconds(100), Self.reopens)
+      }
+    }
+
+    /// Takes an answered input out of what a new instance is given.
+    private func remove(_ index: Int) {
+      entries.remove(at: index)
+      answered -= 1
+      if covered > index { covered -= 1 }
+      for at in index..<entries.count { entries[at].input.number -= 1 }
+      submitted = 0
+    }
+
+    // MARK: The end
+
+    override func stop() {
+      instance?.close()
+      instance = nil
+      cancelWake(&recovery.wake)
+      for index in timers.indices { cancelWake(&timers[index].wake) }
+      timers = []
+      let left = entries
+      entries = []
+      answered = 0
+      submitted = 0
+      for var entry in left where entry.ack != nil { goOn(with: &entry.ack, isGivenUp: true) }
+      backlog.update(0, 2 * parameters.offered.credit, self)
+    }
+
+    // MARK: State
+
+    override func save(_ state: inout StateWriter) {
+      state.write(parameters.offered.plugin)
+      state.write(saved)
+      state.write(answered)
+      state.write(each: entries) { state, entry in
+        switch entry.input.kind {
+        case .event:
+          state.write(UInt8(0))
+          state.write(entry.input.event)
+          state.write(each: entry.input.arguments)
+        case .timer(let name):
+          state.write(UInt8(1))
+          state.write(name)
+        case .complete: state.write(UInt8(2))
+        }
+      }
+      state.write(each: timers) { state, timer in
+        state.write(timer.name)
+        state.write(timer.token)
+        state.write(timer.wake)
+      }
+      state.write(nextToken)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      _ = try state.read(String.self)
+      saved = try state.read()
+      let answered = try state.read(in: 0...Int.max)
+      for _ in 0..<(try state.count()) {
+        var input = PluginInput(number: entries.count, kind: .event, event: OwnedEvent(Event(.null)))
+        switch try state.read(UInt8.self) {
+        case 0:
+          input.event = try state.read()
+          input.arguments = try state.read([OwnedValue].self)
+          guard input.arguments.count == perEvent.count || perEvent.isEmpty else {
+            throw StateFault("an event has other arguments")
+          }
+        case 1: input.kind = .timer(try state.read())
+        case 2: input.kind = .complete
+        default: throw StateFault("an input has an unknown kind")
+        }
+        entries.append(Entry(input: input, isAnswered: entries.count < answered))
+      }
+      guard answered <= entries.count else { throw StateFault("more inputs are answered than there are") }
+      self.answered = answered
+      for _ in 0..<(try state.count()) {
+        timers.append((try state.read(), try state.read(), try state.read()))
+      }
+      nextToken = try state.read(in: 1...Int.max)
+    }
+  }
+}

@@ -1,0 +1,83 @@
+import PipelineCore
+
+extension PluginArguments {
+  /// The parameters for the plugin as a value: those that are given or have a default, but for expressions and templates. Durations are
+  /// whole nanoseconds if `plain`, sizes bytes.
+  func value(_ spec: PluginComponentSpec, plain: Bool, in arena: Arena) -> Value {
+    var members: [(key: Value, value: Value)] = []
+    for (parameter, value) in zip(spec.parameters, values) where !parameter.type.isPerEvent {
+      guard let value else { continue }
+      members.append((arena.string(parameter.name), value.value(plain: plain, in: arena)))
+    }
+    return arena.map(members)
+  }
+
+  /// Where the file has the parameter at a place such as `server.port`.
+  func location(_ place: String, _ spec: PluginComponentSpec) -> SourceLocation? {
+    let name = place.prefix { $0 != "." && $0 != "[" }
+    guard let index = spec.parameters.firstIndex(where: { $0.name == name }) else { return nil }
+    return locations[index]
+  }
+}
+
+extension PluginValue {
+  fileprivate func value(plain: Bool, in arena: Arena) -> Value {
+    switch self {
+    case .boolean(let value): .bool(value)
+    case .integer(let value): .int(value)
+    case .number(let value): .double(value)
+    case .text(let value): arena.string(value)
+    case .secret(let value): arena.string(value.revealed)
+    case .duration(let span): plain ? .int(span.nanoseconds) : .duration(nanoseconds: span.nanoseconds)
+    case .size(let size): .int(size.bytes)
+    case .json(let literal): arena.copy(literal.value.value)
+    case .list(let values): arena.list(values.map { $0.value(plain: plain, in: arena) })
+    case .table(let entries):
+      arena.map(entries.map { (key: arena.string($0.name), value: $0.value.value(plain: plain, in: arena)) })
+    case .expression, .template: .null
+    }
+  }
+}
+
+/// Evaluates the parameters that come with each event.
+struct PerEventArguments {
+  private enum Part {
+    case none
+    case expression(Program)
+    case template(TemplateParameter)
+  }
+  private let parts: [Part]
+  private let buffer = OutputBuffer()
+  var isEmpty: Bool { parts.isEmpty }
+  var count: Int { parts.count }
+
+  init(_ spec: PluginComponentSpec, _ arguments: PluginArguments) {
+    parts = zip(spec.parameters, arguments.values).filter { $0.0.type.isPerEvent }.map { _, value in
+      switch value {
+      case .expression(let expression): expression.program.map { .expression($0) } ?? .none
+      case .template(let template): .template(template)
+      default: .none
+      }
+    }
+  }
+
+  /// Evaluates all for the event that is loaded into `frame`. Returns why it failed, or nil. `place`: of each result, valid in this turn.
+  func evaluate(_ frame: EventFrame, _ place: (Int, Value) -> Void) -> String? {
+    for (index, part) in parts.enumerated() {
+      switch part {
+      case .none: place(index, .absent)
+      case .expression(let program):
+        let value = program.evaluate(frame.frame)
+        if value.isError { return program.failureMessage(value, frame.frame) }
+        place(index, value)
+      case .template(let template):
+        buffer.clear()
+        if let error = template.render(frame, into: buffer) {
+          return template.program?.failureMessage(error, frame.frame) ?? "a template cannot be rendered"
+        }
+        place(index, .string(frame.frame.arena.copy(buffer.bytes)))
+      }
+    }
+    return nil
+  }
+}

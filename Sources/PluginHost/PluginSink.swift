@@ -1,0 +1,394 @@
+internal import DequeModule
+import PipelineCore
+
+/// A sink of a plugin.
+struct PluginSink: SinkComponent, PluginComponent {
+  let offered: PluginComponentSpec
+  var arguments: PluginArguments
+  let maker: (any PluginMaker)?
+
+  init() {
+    offered = PluginComponentSpec(kind: .sink, name: "plugin", summary: "")
+    arguments = PluginArguments(of: offered)
+    maker = nil
+  }
+
+  init(_ offered: PluginComponentSpec, _ maker: any PluginMaker) {
+    self.offered = offered
+    self.maker = maker
+    arguments = PluginArguments(of: offered)
+  }
+
+  var confirmation: SinkConfirmation { offered.confirmation }
+  var threads: String? { "a thread of the plugin writes" }
+
+  func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(self, nodeContext) }
+
+  /// Keeps each event until the plugin has answered for it.
+  final class Node: RunningSink, PluginReceiver, TimerTarget {
+    private let parameters: PluginSink
+    private let perEvent: PerEventArguments
+    private lazy var frame = makeFrame()
+
+    private struct Entry {
+      var input: PluginInput
+      var receipt: Receipt
+      /// The plugin has said what becomes of it.
+      var isAnswered = false
+      /// Its receipt is acknowledged.
+      var isSettled = false
+    }
+    private var entries = Deque<Entry>()
+    private var submitted = 0
+    private var first = 0
+    private var bytes = 0
+    private var share: MemoryShare
+    private var receipt: Receipt?
+
+    private var instance: (any PluginInstance)?
+    private var recovery = InstanceRecovery()
+    /// When what the plugin could not deliver is handed over again.
+    private var again = Wake.none
+    private var pause = TimeSpan.milliseconds(500)
+    private var isInTrouble = false
+    /// The completion has been handed over.
+    private var isCompleting = false
+    private var isFinishing = false
+    private var isOver = false
+    private var isInputPaused = false
+    private var isSuspending = false
+    private var patience = Wake.none
+
+    private static let reopens = 0
+    private static let repeats = 1
+    private static let waitsNoLonger = 2
+    /// The limit of waiting bytes.
+    private static let largestQueue = 16 << 20
+    private static let longestPause = TimeSpan.seconds(30)
+    private static let longestWait = TimeSpan.seconds(2)
+
+    init(_ parameters: PluginSink, _ nodeContext: NodeContext) {
+      self.parameters = parameters
+      perEvent = PerEventArguments(parameters.offered, parameters.arguments)
+      share = MemoryShare(of: nodeContext.execution.services.memory)
+      super.init(nodeContext)
+    }
+
+    private var label: String { execution.plan.steps[nodeContext.step.number].label }
+
+    override func open() { openInstance() }
+
+    private func openInstance() {
+      guard !isOver, let maker = parameters.maker else { return }
+      let instance = maker.makeInstance(of: parameters.offered, PluginServices(execution, label), self)
+      self.instance = instance
+      submitted = 0
+      instance.open(PluginOpening(step: label, parameters: parameters.arguments))
+      submit()
+    }
+
+    // MARK: Taking events in
+
+    override func receive(_ event: Event) {
+      guard !isOver else { return }
+      var arguments: [OwnedValue] = []
+      if !perEvent.isEmpty {
+        if let failure = frame.load(event) {
+          reject(event, EventFrame.message(of: failure))
+          return
+        }
+        arguments.reserveCapacity(perEvent.count)
+        if let problem = perEvent.evaluate(frame, { arguments.append(OwnedValue($1)) }) {
+          reject(event, problem)
+          return
+        }
+      }
+      let receipt = take(1, joining: receipt)
+      self.receipt = receipt
+      append(PluginInput(number: 0, kind: .event, event: OwnedEvent(event), arguments: arguments), receipt)
+      updatePressure()
+    }
+
+    private func append(_ input: PluginInput, _ receipt: Receipt) {
+      var input = input
+      input.number = first + entries.count
+      input.wallTime = executor.wallTime
+      input.time = executor.now.nanoseconds
+      bytes += input.event.byteCount
+      entries.append(Entry(input: input, receipt: receipt))
+    }
+
+    private func updatePressure() {
+      share.set(bytes)
+      let room = execution.services.memory.room(Self.largestQueue)
+      let most = 4 * parameters.offered.credit
+      if !isInputPaused, entries.count > most || bytes > room {
+        isInputPaused = true
+        pauseInput()
+      } else if isInputPaused, entries.count <= most / 2, bytes <= room / 2 {
+        isInputPaused = false
+        resumeInput()
+      }
+    }
+
+    override func turnEnded() { submit() }
+
+    private func submit() {
+      guard let instance, !isOver, !isSuspending, !again.isSet else { return }
+      let most = recovery.isCautious ? 1 : parameters.offered.credit
+      let end = min(entries.count, max(submitted, most))
+      if submitted < end {
+        let inputs = (submitted..<end).map { entries[$0].input }
+        submitted = end
+        instance.submit(inputs)
+        instance.flush()
+      }
+      guard isFinishing, entries.isEmpty, !isCompleting else { return }
+      isCompleting = true
+      instance.submit([PluginInput(number: first, kind: .complete, event: OwnedEvent(Event(.null)))])
+      instance.flush()
+    }
+
+    // MARK: Answers
+
+    func take(_ answers: [PluginAnswer]) {
+      var delivered = 0
+      for answer in answers where !isOver {
+        if isCompleting, answer.number == first, entries.isEmpty {
+          over()
+          return
+        }
+        let index = answer.number - first
+        guard entries.indices.contains(index), !entries[index].isAnswered else { continue }
+        switch answer.verdict {
+        case .done:
+          entries[index].isAnswered = true
+          delivered += 1
+          works()
+        case .rejected(let message):
+          entries[index].isAnswered = true
+          works()
+          let entry = entries[index]
+          entry.input.event.keep(in: executor.arena)
+          reject(entry.input.event.event, message, on: entry.receipt)
+          entries[index].isSettled = true
+        case .again(let message):
+          forget()
+          fails(message)
+          handOverAgain()
+        }
+      }
+      countSent(delivered)
+      forget()
+      updatePressure()
+      submit()
+      if entries.isEmpty { waitNoLonger() }
+    }
+
+    /// Acknowledges and forgets what is answered, from the first on.
+    private func forget() {
+      var count = 0
+      while count < entries.count, entries[count].isAnswered {
+        let entry = entries[count]
+        bytes -= entry.input.event.byteCount
+        if !entry.isSettled { entry.receipt.acknowledge(1) }
+        count += 1
+      }
+      entries.removeFirst(count)
+      first += count
+      submitted = max(0, submitted - count)
+    }
+
+    /// What is not answered gets new numbers and is handed over again, in order.
+    private func handOverAgain() {
+      first += submitted
+      for index in entries.indices { entries[index].input.number = first + index }
+      if !entries.isEmpty { entries[0].input.isAgain = true }
+      submitted = 0
+    }
+
+    private func works() {
+      recovery.answered()
+      pause = .milliseconds(500)
+      if isInTrouble {
+        isInTrouble = false
+        execution.services.log(.info, label, "the plugin delivers again")
+      }
+    }
+
+    private func fails(_ message: String) {
+      if !isInTrouble {
+        isInTrouble = true
+        execution.services.log(.warning, label, "\(message); trying again")
+      }
+      guard !again.isSet else { return }
+      again = executor.schedule(at: executor.now + pause, self, Self.repeats)
+      pause = min(TimeSpan(nanoseconds: pause.nanoseconds * 2), Self.longestPause)
+    }
+
+    func woke(_ token: Int) {
+      switch token {
+      case Self.reopens:
+        recovery.wake = .none
+        openInstance()
+      case Self.repeats:
+        again = .none
+        if instance == nil { openInstance() } else { submit() }
+      default:
+        patience = .none
+        execution.release()
+      }
+    }
+
+    func ended(_ end: PluginEnd) {
+      instance = nil
+      guard !isOver else { return }
+      if end.isFinal {
+        let at = parameters.arguments.location(end.place, parameters.offered) ?? nodeContext.location
+        fail(because: SignalFailure(.sink, end.reason, at: at))
+        cancel()
+        return
+      }
+      guard let head = entries.first else {
+        if isCompleting { return over() }
+        if case .again(let pause) = recovery.died(of: nil) {
+          execution.services.log(.warning, label, "\(end.reason); starting again in \(pause)")
+          recovery.wake = executor.schedule(at: executor.now + pause, self, Self.reopens)
+        }
+        return
+      }
+      guard submitted > 0 || !again.isSet else { return }
+      switch recovery.died(of: submitted > 0 ? head.input.number : nil, among: max(1, submitted)) {
+      case .again(let pause):
+        execution.services.log(.warning, label, "\(end.reason); starting again in \(pause)")
+        recovery.wake = executor.schedule(at: executor.now + pause, self, Self.reopens)
+      case .poisoned:
+        execution.services.log(.error, label, "\(end.reason), for the third time with the same event")
+        var answer = PluginAnswer(number: head.input.number)
+        answer.verdict = .rejected("the plugin ended three times when it was given the event: \(end.reason)")
+        take([answer])
+        recovery.wake = executor.schedule(at: executor.now + .milliseconds(100), self, Self.reopens)
+      }
+    }
+
+    // MARK: The end
+
+    override func finish() {
+      isFinishing = true
+      submit()
+    }
+
+    private func over() {
+      _ = close()
+      drained()
+    }
+
+    override var awaitsAnswers: Bool { !isOver && !entries.isEmpty }
+
+    /// Releases everything; returns what is not answered.
+    private func close() -> [Entry] {
+      guard !isOver else { return [] }
+      isOver = true
+      instance?.close()
+      instance = nil
+      unset(&again)
+      unset(&recovery.wake)
+      waitNoLonger()
+      forget()
+      let left = Array(entries.filter { !$0.isAnswered })
+      entries = []
+      bytes = 0
+      share.set(0)
+      if isInputPaused {
+        isInputPaused = false
+        resumeInput()
+      }
+      return left
+    }
+
+    override func rejectRemaining() -> Bool {
+      let left = close()
+      var rejected = 0
+      for entry in left {
+        if entry.receipt.notifiesSender {
+          entry.receipt.acknowledge(1, .failed("the plugin had not delivered it when the pipeline ended"))
+        } else {
+          rejected += 1
+          entry.input.event.keep(in: executor.arena)
+          reject(
+            entry.input.event.event, "the plugin had not delivered the event when the pipeline ended",
+            on: entry.receipt)
+        }
+      }
+      return rejected > 0
+    }
+
+    override func cancel() {
+      let left = close()
+      for entry in left {
+        entry.receipt.acknowledge(1, .failed("the plugin had not delivered it when the pipeline ended"))
+      }
+      guard !left.isEmpty else { return }
+      execution.services.log(
+        .warning, label,
+        "the plugin had not delivered \(left.count) event\(left.count == 1 ? "" : "s") when the pipeline ended")
+      countUndelivered(left.count { !$0.receipt.notifiesSender })
+    }
+
+    override func willSuspend() {
+      isSuspending = true
+      guard !isOver, submitted > 0 else { return }
+      execution.hold()
+      patience = executor.schedule(at: executor.now + Self.longestWait, self, Self.waitsNoLonger)
+    }
+
+    private func waitNoLonger() {
+      guard patience.isSet else { return }
+      unset(&patience)
+      execution.release()
+    }
+
+    override func suspend() {
+      for entry in close() {
+        // What the state does not hold, its sender sends again.
+        entry.receipt.acknowledge(
+          1, entry.receipt.notifiesSender ? .failed("the pipeline was suspended") : .acknowledged)
+      }
+    }
+
+    private func unset(_ timer: inout Wake) {
+      if timer.isSet { executor.unschedule(timer) }
+      timer = .none
+    }
+
+    // MARK: State
+
+    override func save(_ state: inout StateWriter) {
+      let kept = entries.filter { !$0.isAnswered && !$0.receipt.notifiesSender }
+      state.write(each: kept) { state, entry in
+        state.write(entry.input.event)
+        state.write(each: entry.input.arguments)
+      }
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      var restored: [PluginInput] = []
+      for _ in 0..<(try state.count()) {
+        restored.append(
+          PluginInput(
+            number: 0, kind: .event, event: try state.read(), arguments: try state.read([OwnedValue].self)))
+      }
+      // Other parameters may have other expressions; the events are evaluated again.
+      if state.hasOtherParameters, !perEvent.isEmpty {
+        for index in restored.indices {
+          var arguments: [OwnedValue] = []
+          let event = restored[index].event.event
+          let isFine = frame.load(event) == nil && perEvent.evaluate(frame) { arguments.append(OwnedValue($1)) } == nil
+          restored[index].arguments = isFine ? arguments : restored[index].arguments
+        }
+      }
+      for input in restored { append(input, takeBack(1)) }
+      updatePressure()
+    }
+  }
+}

@@ -1,0 +1,181 @@
+import PipelineCore
+
+/// A source of a plugin.
+struct PluginSource: SourceComponent, PluginComponent {
+  let offered: PluginComponentSpec
+  var arguments: PluginArguments
+  let maker: (any PluginMaker)?
+
+  init() {
+    offered = PluginComponentSpec(kind: .source, name: "plugin", summary: "")
+    arguments = PluginArguments(of: offered)
+    maker = nil
+  }
+
+  init(_ offered: PluginComponentSpec, _ maker: any PluginMaker) {
+    self.offered = offered
+    self.maker = maker
+    arguments = PluginArguments(of: offered)
+  }
+
+  var outputType: EventType { EventType(offered.output) }
+  var recovery: SourceRecovery { offered.recovery }
+  func threads(_ limit: Int?) -> String? { "a thread of the plugin reads" }
+
+  func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+    Node(self, nodeContext, downstream)
+  }
+
+  final class Node: RunningSource, PluginSourceReceiver {
+    private let parameters: PluginSource
+    private var instance: (any PluginSourceInstance)?
+    private var recovery = InstanceRecovery()
+    /// Behind the last event that a turn has taken.
+    private var position: [UInt8]?
+    private let taken = PositionLedger<[UInt8]?>(nil)
+    private var isDraining = false
+    private var isSuspended = false
+
+    init(_ parameters: PluginSource, _ nodeContext: NodeContext, _ downstream: Downstream) {
+      self.parameters = parameters
+      super.init(nodeContext, downstream: downstream)
+    }
+
+    private var label: String { execution.plan.steps[nodeContext.step.number].label }
+    private var hasPositions: Bool { parameters.offered.recovery == .position }
+
+    override func begin() { open() }
+    override func resume() { open() }
+
+    private func open() {
+      guard !isClosed, let maker = parameters.maker else { return }
+      let instance = maker.makeSource(of: parameters.offered, PluginServices(execution, label))
+      self.instance = instance
+      instance.start(
+        PluginOpening(step: label, parameters: parameters.arguments, position: hasPositions ? position : nil), self)
+    }
+
+    // MARK: What comes of the instance
+
+    func take(_ batch: PluginSourceBatch, of instance: any PluginSourceInstance) {
+      guard !isClosed, self.instance === instance else { return }
+      recovery.answered()
+      if hasPositions {
+        beginPiece(of: taken) { [self] in position }
+      } else if !batch.tokens.isEmpty {
+        let tokens = batch.tokens
+        executor.track(
+          Ack { [weak instance] outcome in
+            switch outcome {
+            case .acknowledged: instance?.settle(tokens, problem: nil)
+            case .failed(let reason): instance?.settle(tokens, problem: reason)
+            }
+          })
+      }
+      let origin = Origin(source: origin.source, receivedAt: executor.wallTime, reply: origin.reply)
+      arena.keep(origin)
+      if let owner = batch.owner { arena.keep(owner) }
+      for event in batch.events {
+        produce(event, origin: origin)
+        guard !isClosed else { return }
+      }
+      if let reached = batch.position { position = reached }
+    }
+
+    func ended(_ end: PluginSourceEnd, of instance: any PluginSourceInstance) {
+      guard !isClosed, self.instance === instance else { return }
+      self.instance = nil
+      switch end {
+      // The next execution goes on.
+      case .complete where isSuspended, .died where isSuspended: break
+      case .complete where isDraining: completeEarly()
+      case .complete: finish()
+      case .failed(let reason, let place):
+        let at = parameters.arguments.location(place, parameters.offered) ?? nodeContext.location
+        finish(failing: SignalFailure(.source, reason, at: at))
+      case .died(let reason):
+        if isDraining { return completeEarly() }
+        guard case .again(let pause) = recovery.died(of: nil) else { return }
+        execution.services.log(.warning, label, "\(reason); starting again in \(pause)")
+        recovery.wake = wake(after: pause)
+      case .refused(let reason, let place):
+        let at = parameters.arguments.location(place, parameters.offered) ?? nodeContext.location
+        endPipeline(because: SignalFailure(.plugin, reason, at: at))
+      }
+    }
+
+    override func woke(_ token: Int) {
+      recovery.wake = .none
+      open()
+    }
+
+    // MARK: The end
+
+    override func drain() {
+      guard let instance else { return completeEarly() }
+      isDraining = true
+      instance.stop()
+    }
+
+    override func suspend() {
+      isSuspended = true
+      instance?.stop()
+    }
+
+    override func stop() {
+      cancelWake(&recovery.wake)
+      instance?.close()
+      instance = nil
+    }
+
+    // MARK: State
+
+    override var hasPosition: Bool { position != nil }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(state.positions == .acknowledged ? taken.acknowledged : position)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      position = try state.read()
+      taken.reset(to: position)
+    }
+  }
+}
+
+/// Events that a source hands over together.
+struct PluginSourceBatch: @unchecked Sendable {
+  /// Valid while `owner` lives.
+  var events: [Value] = []
+  var owner: AnyObject?
+  /// Of events that ask what becomes of them.
+  var tokens: [UInt64] = []
+  /// Behind the last event; nil: as before.
+  var position: [UInt8]?
+}
+
+enum PluginSourceEnd: Sendable {
+  case complete
+  case failed(String, place: String)
+  /// Without being asked to: it is started again.
+  case died(String)
+  /// It cannot be opened with these parameters.
+  case refused(String, place: String)
+}
+
+/// A running instance of a source of a plugin.
+protocol PluginSourceInstance: AnyObject, Sendable {
+  func start(_ opening: PluginOpening, _ receiver: any PluginSourceReceiver)
+  /// Everything that the events with these tokens have caused is done, or has failed. From any thread.
+  func settle(_ tokens: [UInt64], problem: String?)
+  /// Asks it to send nothing more and to come to an end.
+  func stop()
+  /// Ends it; nothing more comes.
+  func close()
+}
+
+/// What a node hears of its source. Called in turns.
+protocol PluginSourceReceiver: AnyObject {
+  func take(_ batch: PluginSourceBatch, of instance: any PluginSourceInstance)
+  func ended(_ end: PluginSourceEnd, of instance: any PluginSourceInstance)
+}

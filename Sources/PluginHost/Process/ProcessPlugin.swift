@@ -1,0 +1,120 @@
+import PipelineCore
+
+/// A plugin that is a program: each instance is a process of its own.
+final class ProcessPlugin: PluginMaker {
+  let file: PluginFile
+  /// The document with its specs, as the pipeline file was checked with.
+  private let document: [UInt8]
+
+  init(_ file: PluginFile, _ document: [UInt8]) {
+    self.file = file
+    self.document = document
+  }
+
+  func makeInstance(
+    of spec: PluginComponentSpec, _ services: PluginServices, _ receiver: any PluginReceiver
+  ) -> any PluginInstance {
+    ProcessInstance(PluginProcess(file, expecting: document, services.log), spec, services, receiver)
+  }
+
+  func makeSource(of spec: PluginComponentSpec, _ services: PluginServices) -> any PluginSourceInstance {
+    ProcessSource(PluginProcess(file, expecting: document, services.log), spec, services)
+  }
+
+  func openRow(of spec: PluginComponentSpec, _ opening: PluginOpening) throws(PluginFault) -> any PluginRowFunction {
+    throw PluginFault("'form: row' is for native plugins")
+  }
+
+  /// Starts the program and asks for its spec.
+  static func ask(
+    _ file: PluginFile, _ log: @escaping @Sendable (Services.Level, String) -> Void
+  ) throws(PluginFault) -> [UInt8] {
+    let process = PluginProcess(file, expecting: nil, log)
+    let listener = SpecListener()
+    process.handler = listener
+    try process.start()
+    while process.spec == nil, process.step(until: nil) {}
+    defer { process.destroy() }
+    guard let spec = process.spec else { throw PluginFault(listener.reason ?? "it has ended without a spec") }
+    return spec
+  }
+
+  private final class SpecListener: FrameHandler {
+    var reason: String?
+    var waitingSince: Int64? { nil }
+    func take(_ frame: Value, _ block: LineBlock) -> String? { nil }
+    func tookAll() {}
+    func ended(_ reason: String, isFinal: Bool) { self.reason = reason }
+  }
+}
+
+/// Writes frames.
+struct FrameWriter {
+  let buffer = OutputBuffer(capacity: 64 << 10)
+  private let arena = Arena()
+
+  /// The first frame of an instance.
+  mutating func open(_ opening: PluginOpening, _ spec: PluginComponentSpec) -> [UInt8] {
+    buffer.clear()
+    buffer.append("{\"open\":1,\"kind\":\"\(spec.kind.rawValue)\",\"name\":\"\(spec.name)\",\"step\":")
+    append(arena.string(opening.step))
+    buffer.append(",\"parameters\":" as StaticString)
+    append(opening.parameters.value(spec, plain: true, in: arena))
+    if let state = opening.state {
+      buffer.append(",\"stateVersion\":\(spec.stateVersion),\"state\":")
+      buffer.append(state)
+    }
+    if let position = opening.position {
+      buffer.append(",\"position\":" as StaticString)
+      buffer.append(position)
+    }
+    if opening.isTest { buffer.append(",\"test\":true" as StaticString) }
+    buffer.append("}\n" as StaticString)
+    arena.reset()
+    return Array(buffer.bytes)
+  }
+
+  /// Appends the frame of an input; returns why it cannot be written, or nil.
+  mutating func append(_ input: PluginInput, id: Int, _ spec: PluginComponentSpec, _ perEvent: [PluginParameter]) -> String? {
+    let start = buffer.count
+    buffer.append("{\"id\":\(id),\"to\":1")
+    switch input.kind {
+    case .event:
+      buffer.append(",\"event\":" as StaticString)
+      if let failure = JSONWriter.append(input.event.event.value, to: buffer) {
+        buffer.truncate(to: start)
+        return "the event cannot be written: \(failure)"
+      }
+      if !input.arguments.isEmpty {
+        buffer.append(",\"with\":{" as StaticString)
+        var isFirst = true
+        for (parameter, argument) in zip(perEvent, input.arguments) where !argument.value.isAbsent {
+          buffer.append(isFirst ? "\"\(parameter.name)\":" : ",\"\(parameter.name)\":")
+          isFirst = false
+          if let failure = JSONWriter.append(argument.value, to: buffer) {
+            buffer.truncate(to: start)
+            return "'\(parameter.name)' cannot be written: \(failure)"
+          }
+        }
+        buffer.append("}" as StaticString)
+      }
+    case .timer(let name):
+      buffer.append(",\"timer\":" as StaticString)
+      append(arena.string(name))
+      arena.reset()
+    case .complete: buffer.append(",\"complete\":true" as StaticString)
+    }
+    if spec.hasClock { buffer.append(",\"now\":\(input.wallTime)") }
+    if input.isAgain { buffer.append(",\"again\":true" as StaticString) }
+    buffer.append("}\n" as StaticString)
+    if buffer.count - start > PluginProcess.frameLimit {
+      buffer.truncate(to: start)
+      return "the event has more than \(PluginProcess.frameLimit >> 20) MiB"
+    }
+    return nil
+  }
+
+  mutating func appendSave(id: Int) { buffer.append("{\"id\":\(id),\"to\":1,\"save\":true}\n") }
+
+  private func append(_ value: Value) { _ = JSONWriter.append(value, to: buffer) }
+}

@@ -1,0 +1,158 @@
+import PipelineCore
+import Synchronization
+import Transport
+
+/// A source of a plugin that is a program.
+final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendable {
+  private let process: PluginProcess
+  private let spec: PluginComponentSpec
+  private let services: PluginServices
+  private weak var receiver: (any PluginSourceReceiver)?
+
+  private struct Shared {
+    /// How many events the program may still send.
+    var credit = 0
+    var isClosed = false
+    var isStopping = false
+  }
+  private let shared = Mutex(Shared())
+  // On the thread of the program.
+  private var batch = PluginSourceBatch()
+  private var isComplete = false
+
+  init(_ process: PluginProcess, _ spec: PluginComponentSpec, _ services: PluginServices) {
+    self.process = process
+    self.spec = spec
+    self.services = services
+    process.handler = self
+  }
+
+  // MARK: From the node
+
+  func start(_ opening: PluginOpening, _ receiver: any PluginSourceReceiver) {
+    self.receiver = receiver
+    var writer = FrameWriter()
+    writer.open(opening, spec).withUnsafeBytes { process.send($0) }
+    grant(spec.credit)
+    do throws(PosixError) {
+      _ = try OwnThread("rxd plugin", stackBytes: 1 << 20) { [self] in
+        do throws(PluginFault) {
+          try process.start()
+          process.run()
+        } catch { end(.refused(error.message, place: "")) }
+      }
+    } catch {
+      end(.died("no thread for the plugin: \(error.message)"))
+    }
+  }
+
+  private func grant(_ events: Int) {
+    shared.withLock { $0.credit += events }
+    process.send("{\"to\":1,\"credit\":\(events)}\n")
+  }
+
+  func settle(_ tokens: [UInt64], problem: String?) {
+    guard !shared.withLock({ $0.isClosed }) else { return }
+    let list = tokens.map(String.init).joined(separator: ",")
+    guard let problem else { return process.send("{\"to\":1,\"acknowledged\":[\(list)]}\n") }
+    let text = OutputBuffer(capacity: 256)
+    _ = JSONWriter.append(Arena().string(Printable.cut(problem, limit: 300)), to: text)
+    process.send("{\"to\":1,\"failed\":[\(list)],\"reason\":\(String(decoding: text.bytes, as: UTF8.self))}\n")
+  }
+
+  func stop() {
+    let isNew = shared.withLock { shared in
+      defer { shared.isStopping = true }
+      return !shared.isStopping
+    }
+    if isNew { process.send("{\"to\":1,\"stop\":true}\n") }
+  }
+
+  func close() {
+    shared.withLock { $0.isClosed = true }
+    process.send("{\"close\":1}\n")
+    process.close()
+  }
+
+  private func end(_ end: PluginSourceEnd) {
+    // Behind the events that came before.
+    services.executor.postBatch { [self] in
+      if !shared.withLock({ $0.isClosed }) { receiver?.ended(end, of: self) }
+    }
+  }
+
+  // MARK: On the thread of the program
+
+  /// A source may have nothing to say for as long as it likes.
+  var waitingSince: Int64? { nil }
+
+  func take(_ frame: Value, _ block: LineBlock) -> String? {
+    if !frame["opened"].isAbsent {
+      if frame["error"].is(.string) {
+        end(.refused("the plugin refuses: \(frame["error"].text)", place: frame["at"].text))
+        process.close()
+      }
+      return nil
+    }
+    guard !frame["from"].isAbsent else { return "it has sent a frame that the contract does not have" }
+    if isComplete { return "it has sent something behind its end" }
+    let before = batch.events.count
+    let event = frame["event"]
+    if !event.isAbsent { batch.events.append(event) }
+    let events = frame["events"]
+    if events.is(.jsonList) {
+      var index = 0
+      while true {
+        let event = JSONParser.element(events, at: index)
+        if event.isAbsent || event.isError { break }
+        batch.events.append(event)
+        index += 1
+      }
+    }
+    batch.owner = block
+    let token = frame["token"]
+    if token.is(.int), token.asInt > 0 { batch.tokens.append(UInt64(token.asInt)) }
+    let position = frame["position"]
+    if !position.isAbsent {
+      let text = OutputBuffer(capacity: 256)
+      _ = JSONWriter.append(position, to: text)
+      batch.position = Array(text.bytes)
+    }
+    let sent = batch.events.count - before
+    let isOver = shared.withLock { shared in
+      shared.credit -= sent
+      return shared.credit < 0
+    }
+    if isOver { return "it has sent more events than it has credit for" }
+    if frame["complete"].isTrue {
+      flush()
+      isComplete = true
+      end(.complete)
+    } else if frame["error"].is(.string) {
+      flush()
+      isComplete = true
+      end(.failed("the plugin failed: \(Printable.cut(frame["error"].text, limit: 500))", place: ""))
+    }
+    return nil
+  }
+
+  func tookAll() { flush() }
+
+  private func flush() {
+    guard !batch.events.isEmpty || batch.position != nil else { return }
+    let sent = batch
+    batch = PluginSourceBatch()
+    // Waits while the input is paused; credit bounds how much does.
+    services.executor.postBatch { [self] in
+      receiver?.take(sent, of: self)
+      if !sent.events.isEmpty, !shared.withLock({ $0.isClosed }) { grant(sent.events.count) }
+    }
+  }
+
+  func ended(_ reason: String, isFinal: Bool) {
+    flush()
+    // The program has no other way to end than to say that it is complete.
+    guard !isComplete else { return }
+    end(isFinal ? .refused(reason, place: "") : .died(reason))
+  }
+}

@@ -1,0 +1,224 @@
+import ArgumentParser
+import Glibc
+import PipelineCore
+import PluginHost
+
+/// `rxd plugin`: what there is to do with plugins.
+struct PluginVerb: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "plugin", abstract: "Lists, describes and checks plugins.",
+    discussion: """
+      A plugin is a shared library or a program that adds sources, operators and sinks. Pipeline files name it under \
+      'plugins:', or it is in the plugin directory. Its spec is kept by the digest of its file, so that 'rxd check' \
+      starts nothing.
+      """,
+    subcommands: [PluginList.self, PluginInfo.self, PluginCheck.self])
+}
+
+/// A plugin on the command line.
+struct PluginArgument: ParsableArguments {
+  @Argument(
+    help: ArgumentHelp("A shared library or a program, with its arguments behind '--'.", valueName: "file"),
+    completion: .file())
+  var file: String
+
+  @Argument(help: ArgumentHelp("Arguments of the program.", valueName: "argument"))
+  var arguments: [String] = []
+
+  /// Relative paths count from the working directory.
+  func plugin() throws -> PluginFile {
+    var path = file
+    if !path.contains("/"), access(path, F_OK) != 0 {
+      let places = (getenv("PATH").map { String(cString: $0) } ?? "").split(separator: ":")
+      path = places.map { "\($0)/\(file)" }.first { access($0, X_OK) == 0 } ?? path
+    }
+    guard access(path, F_OK) == 0 else {
+      Console.printError("'\(path)' is not there")
+      throw ExitStatus.noInput
+    }
+    if !path.hasPrefix("/"), let here = getcwd(nil, 0) {
+      path = String(cString: here) + "/" + path
+      free(here)
+    }
+    if path.hasSuffix(".so") { return PluginFile(path: path, directory: "") }
+    return PluginFile(path: path, form: .program(arguments: arguments), directory: "")
+  }
+}
+
+/// `rxd plugin list`
+struct PluginList: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "list", abstract: "Lists the plugins of the plugin directory.",
+    discussion: "Starts nothing. The exit status is 1 if one of them cannot be used.")
+
+  @OptionGroup var options: PluginOptions
+  @Option(help: ArgumentHelp("The format: text or json.", valueName: "form"))
+  var format = List.Format.text
+
+  func run() throws {
+    let directories = PluginOptions.directories(options.pluginDir)
+    let plugins = LocalPlugins(asks: false, directories: directories)
+    let found = plugins.installed().map { ($0, plugins.load($0)) }
+    if format == .json {
+      Console.print(
+        JSONText.array(
+          found.map { file, result in
+            switch result {
+            case .success(let plugin): plugin.report
+            case .failure(let fault): .object([("path", .string(file.path)), ("problem", .string(fault.message))])
+            }
+          }
+        ).text)
+    } else if found.isEmpty {
+      Console.note(
+        directories.isEmpty
+          ? "There is no plugin directory: name one with --plugin-dir."
+          : "There is no plugin in \(directories.joined(separator: ", ")).")
+    } else {
+      for (file, result) in found {
+        switch result {
+        case .success(let plugin):
+          let names = plugin.spec.components.map { "\($0.kind.rawValue) \($0.name)" }.joined(separator: ", ")
+          Console.print("\(plugin.spec.name) \(plugin.spec.version)  \(names)  (\(file.path))")
+        case .failure(let fault):
+          Console.print("\(file.label)  cannot be used: \(fault.message)")
+          if let help = fault.help { Console.print("  \(help)") }
+        }
+      }
+    }
+    for (_, result) in found { if case .failure = result { throw ExitStatus.failure } }
+  }
+}
+
+/// `rxd plugin info FILE`
+struct PluginInfo: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "info", abstract: "Describes what a plugin offers.",
+    discussion: "Starts the plugin if its spec is not known yet. 'rxd describe NAME' describes its components in full.")
+
+  @OptionGroup var argument: PluginArgument
+  @Option(help: ArgumentHelp("The format: text or json.", valueName: "form"))
+  var format = List.Format.text
+
+  func run() throws {
+    let plugin = try LoadedPlugin.asked(argument.plugin())
+    if format == .json { return Console.print(plugin.report.text) }
+    let spec = plugin.spec
+    Console.print("\(spec.name) \(spec.version): \(spec.summary)")
+    Console.print("file    \(plugin.file.ownFile)")
+    Console.print("digest  \(plugin.digest)")
+    for offered in plugin.components(at: nil) {
+      let entry = offered.entry
+      Console.print("\n\(entry.kind.rawValue) \(entry.name): \(entry.summary)")
+      for parameter in entry.parameters {
+        let fallback = parameter.isRequired ? "required" : parameter.defaultText.map { "default \($0)" } ?? "optional"
+        Console.print("  \(parameter.name)  \(parameter.shape.description), \(fallback). \(parameter.help)")
+      }
+    }
+  }
+}
+
+/// `rxd plugin check FILE`
+struct PluginCheck: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "check", abstract: "Starts a plugin, checks its spec, and keeps it for 'rxd check'.",
+    discussion: """
+      Checks who may write the file, the spec, the functions of a shared library, and each example of the spec as a \
+      pipeline file. The exit status is 1 if something is wrong.
+      """)
+
+  @OptionGroup var argument: PluginArgument
+  @Flag(help: "Write the spec beside the plugin, FILE.spec, for packages.")
+  var write = false
+
+  func run() throws {
+    let plugin = try LoadedPlugin.asked(argument.plugin(), anew: true)
+    var problems = plugin.problems()
+    for component in plugin.spec.components {
+      if Catalogue.builtIn.component(component.kind, component.name) != nil {
+        problems.append("the \(component.kind.rawValue) '\(component.name)' is built in: it needs another name")
+      }
+    }
+    if problems.isEmpty { problems = plugin.exampleProblems() }
+    guard problems.isEmpty else {
+      for problem in problems { Console.printError("\(plugin.file.label): \(problem)") }
+      throw ExitStatus.failure
+    }
+    if write { try plugin.writeSpec() }
+    let count = plugin.spec.components.count
+    Console.print(
+      "\(plugin.file.label): \(plugin.spec.name) \(plugin.spec.version) is fine, with \(Printable.count(count, "component"))"
+        + (write ? "; its spec is in \(plugin.file.label).spec" : ""))
+  }
+}
+
+extension LoadedPlugin {
+  /// Loads or starts a plugin that is named on the command line; reports why it cannot be used.
+  static func asked(_ file: PluginFile, anew: Bool = false) throws -> LoadedPlugin {
+    let plugins = LocalPlugins(asks: true, directories: []) { level, message in
+      Console.printError("\(file.label): \(message)")
+    }
+    let result: Result<LoadedPlugin, LocalPlugins.Fault>
+    if anew, file.refusal() == nil, let digest = file.digest() {
+      result = plugins.ask(file, digest)
+    } else {
+      result = plugins.load(file)
+    }
+    switch result {
+    case .success(let plugin): return plugin
+    case .failure(let fault):
+      Console.printError("\(file.label): \(fault.message)" + (fault.help.map { "\n  \($0)" } ?? ""))
+      if !fault.diagnostics.isEmpty {
+        Console.note(DiagnosticRenderer(toolVersion: Version.number).text(fault.diagnostics))
+      }
+      throw ExitStatus.failure
+    }
+  }
+
+  /// What a program reads of it.
+  var report: JSONText {
+    .object([
+      ("plugin", .string(spec.name)), ("version", .string(spec.version)), ("summary", .string(spec.summary)),
+      ("path", .string(file.path)), ("digest", .string(digest)),
+      (
+        "components",
+        .array(
+          spec.components.map {
+            .object([
+              ("kind", .string($0.kind.rawValue)), ("name", .string($0.name)), ("summary", .string($0.summary)),
+            ])
+          })
+      ),
+    ])
+  }
+
+  /// What is wrong with the examples of its spec.
+  func exampleProblems() -> [String] {
+    let catalogue = Catalogue.builtIn.adding(Catalogue(components(at: nil).map(\.entry)))
+    var problems: [String] = []
+    for component in spec.components {
+      for example in component.examples {
+        let text = Self.pipeline(component.kind, example.yaml)
+        let result = FrontEnd(catalogue).compile(text, name: "example '\(example.title)'")
+        for diagnostic in result.diagnostics where diagnostic.severity == .error {
+          problems.append("the example '\(example.title)' of '\(component.name)': \(diagnostic.message)")
+        }
+      }
+    }
+    return problems
+  }
+
+  /// A pipeline file around a component as the spec's example has it.
+  private static func pipeline(_ kind: ComponentKind, _ yaml: String) -> String {
+    let body = yaml.split(separator: "\n", omittingEmptySubsequences: false)
+    func indented(_ spaces: Int) -> String {
+      body.map { String(repeating: " ", count: spaces) + $0 }.joined(separator: "\n")
+    }
+    switch kind {
+    case .source: return "sources:\n  in:\n\(indented(4))\nsinks:\n  out:\n    from: in\n    discard: {}\n"
+    case .sink: return "sources:\n  in:\n    values: [1]\nsinks:\n  out:\n    from: in\n\(indented(4))\n"
+    default:
+      return "sources:\n  in:\n    values: [{}]\nsinks:\n  out:\n    from: in\n    chain:\n      -\n\(indented(8))\n    discard: {}\n"
+    }
+  }
+}
