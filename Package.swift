@@ -124,6 +124,9 @@ let package = Package(
       name: "PipelineRuntimeTests", dependencies: ["PipelineCore", "PipelineHost", "PipelineRuntime"]),
     // Runs the built binary; the dependency is there so that it is built.
     .testTarget(name: "RxdTests", dependencies: ["rxd", "CLinux", "PipelineHost"]),
+    .testTarget(
+      name: "PluginHostTests", dependencies: ["CPlugin", "PipelineHost", "PipelineTestSupport", "PluginHost"],
+      exclude: ["Fixtures"]),
     .testTarget(name: "StorageTests", dependencies: ["PipelineHost", "PipelineTestSupport", "Storage"]),
     .testTarget(name: "SourcesTests", dependencies: ["PipelineHost", "PipelineTestSupport", "Sources_", "rxd"]),
     .testTarget(name: "SinksTests", dependencies: ["CInflate", "PipelineHost", "PipelineTestSupport", "Sinks", "rxd"]),

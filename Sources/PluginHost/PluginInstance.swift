@@ -64,6 +64,8 @@ struct PluginEnd: Sendable {
   var place = ""
   /// Whether it makes no sense to open it again.
   var isFinal = false
+  /// Whether it had been opened, so that an input may be at fault.
+  var wasOpen = true
 }
 
 /// What a node hears of its instance. Called in turns.

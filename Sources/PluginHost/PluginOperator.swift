@@ -238,7 +238,7 @@ struct PluginOperator: OperatorComponent, PluginComponent {
         return
       }
       switch recovery.died(
-        of: answered < submitted ? first + answered : nil, among: max(1, submitted - answered))
+        of: answered < submitted && end.wasOpen ? first + answered : nil, among: max(1, submitted - answered))
       {
       case .again(let pause):
         execution.services.log(.warning, label, "\(end.reason); starting again in \(pause)")

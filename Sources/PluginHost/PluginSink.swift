@@ -258,7 +258,7 @@ struct PluginSink: SinkComponent, PluginComponent {
         return
       }
       guard submitted > 0 || !again.isSet else { return }
-      switch recovery.died(of: submitted > 0 ? head.input.number : nil, among: max(1, submitted)) {
+      switch recovery.died(of: submitted > 0 && end.wasOpen ? head.input.number : nil, among: max(1, submitted)) {
       case .again(let pause):
         execution.services.log(.warning, label, "\(end.reason); starting again in \(pause)")
         recovery.wake = executor.schedule(at: executor.now + pause, self, Self.reopens)

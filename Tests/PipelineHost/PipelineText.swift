@@ -14,18 +14,20 @@ public enum PipelineText {
   }
 
   public static func compile(
-    _ yaml: String, name: String = "test.yaml", environment: [String: String] = [:]
+    _ yaml: String, name: String = "test.yaml", environment: [String: String] = [:],
+    plugins: any PluginProvider = NoPlugins()
   ) throws -> Plan {
-    let front = FrontEnd(catalogue, values: Interpolation(variables: environment), environment: environment)
+    var front = FrontEnd(catalogue, values: Interpolation(variables: environment), environment: environment)
+    front.plugins = plugins
     let result = front.compile(yaml, name: name)
     guard let plan = result.plan else { throw Refused(diagnostics: result.diagnostics) }
     return plan
   }
 
   /// What a text is refused for, one `line:column: message` each; empty if it is not.
-  public static func complaints(_ yaml: String) -> [String] {
+  public static func complaints(_ yaml: String, plugins: any PluginProvider = NoPlugins()) -> [String] {
     do {
-      _ = try compile(yaml)
+      _ = try compile(yaml, plugins: plugins)
       return []
     } catch let refused as Refused {
       return refused.diagnostics.map { diagnostic in

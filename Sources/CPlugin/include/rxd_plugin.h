@@ -128,7 +128,7 @@ typedef struct rxd_batch {
 
 /* An event of a source that has reached all sinks, or has not. */
 typedef struct rxd_ack {
-  uint64_t token;              /* that `send` was called with */
+  uint64_t token;              /* that `add` was called with; never 0, which asks for nothing */
   uint32_t is_failed;          /* 0: everything that it has caused is delivered, or kept on the disk */
   uint32_t reserved;
 } rxd_ack;

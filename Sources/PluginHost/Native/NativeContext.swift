@@ -5,30 +5,16 @@ import Synchronization
 /// What belongs to one instance of a native plugin: its log and its counters. The plugin has a pointer to it.
 final class NativeContext: Sendable {
   private let write: @Sendable (Services.Level, String) -> Void
-  private let counters = Mutex<[String: Int64]>([:])
-  /// More names than this are a mistake of the plugin.
-  private static let mostCounters = 100
+  private let counters = PluginCounters()
 
   init(_ log: @escaping @Sendable (Services.Level, String) -> Void) { write = log }
 
   func log(_ level: Services.Level, _ message: String) { write(level, Printable.cut(message, limit: 2000)) }
 
-  func count(_ name: String, _ by: Int64) {
-    counters.withLock {
-      guard $0.count < Self.mostCounters || $0[name] != nil else { return }
-      $0[name, default: 0] &+= by
-    }
-  }
-
-  /// What it has counted, by name.
-  var counts: [String: Int64] { counters.withLock { $0 } }
+  func count(_ name: String, _ by: Int64) { counters.count(name, by) }
 
   /// Says what was counted, when the instance ends.
-  func report() {
-    let counts = counts.sorted { $0.key < $1.key }
-    guard !counts.isEmpty else { return }
-    write(.debug, "the plugin has counted " + counts.map { "\($0.key) \($0.value)" }.joined(separator: ", "))
-  }
+  func report() { counters.report(write) }
 }
 
 /// An opened instance of a native plugin: its functions and its pointer.

@@ -51,6 +51,7 @@ final class PluginProcess: @unchecked Sendable {
   private var lastPing: (number: Int, at: Int64)?
   private var pings = 0
   private var lastFrame: Int64 = 0
+  private let counters = PluginCounters()
 
   /// The most bytes of a frame, both ways.
   static let frameLimit = 16 << 20
@@ -249,7 +250,7 @@ final class PluginProcess: @unchecked Sendable {
     } else if frame["pong"].is(.int) {
       lastPing = nil
     } else if frame["count"].is(.string) {
-      return
+      counters.count(frame["count"].text, frame["by"].is(.int) ? frame["by"].asInt : 1)
     } else if !frame["spec"].isAbsent {
       took(spec: frame["spec"])
     } else if spec == nil {
@@ -317,6 +318,7 @@ final class PluginProcess: @unchecked Sendable {
       Glibc.close(descriptors[index])
       descriptors[index] = -1
     }
+    counters.report(log)
     guard !isClosed else { return }
     let reason = fault.map { "the plugin broke the contract: \($0.reason)" } ?? "the plugin's process \(what)"
     handler?.ended(reason, isFinal: fault?.isFinal ?? false)

@@ -35,7 +35,9 @@ final class ProcessInstance: PluginInstance, FrameHandler, @unchecked Sendable {
     var isWaitingForAgain = false
   }
   private let shared = Mutex(Shared())
-  /// Answers that are complete, on the thread of the program.
+  // On the thread of the program.
+  private var isOpen = false
+  /// Answers that are complete.
   private var answers: [PluginAnswer] = []
 
   init(
@@ -152,9 +154,11 @@ final class ProcessInstance: PluginInstance, FrameHandler, @unchecked Sendable {
   func take(_ frame: Value, _ block: LineBlock) -> String? {
     let opened = frame["opened"]
     if !opened.isAbsent {
-      guard frame["error"].is(.string) else { return nil }
+      guard frame["error"].is(.string) else {
+        isOpen = true
+        return nil
+      }
       end(PluginEnd(reason: "the plugin refuses: \(frame["error"].text)", place: frame["at"].text, isFinal: true))
-      isClosed.store(false, ordering: .releasing)
       process.close()
       return nil
     }
@@ -251,6 +255,6 @@ final class ProcessInstance: PluginInstance, FrameHandler, @unchecked Sendable {
   func ended(_ reason: String, isFinal: Bool) {
     tookAll()
     shared.withLock { $0.awaited.removeAll() }
-    end(PluginEnd(reason: reason, isFinal: isFinal))
+    end(PluginEnd(reason: reason, isFinal: isFinal, wasOpen: isOpen))
   }
 }

@@ -1,0 +1,102 @@
+import Foundation
+import PipelineCore
+import PipelineHost
+import PluginHost
+import Synchronization
+import Testing
+
+/// Plugins that are made for the tests.
+enum PluginFixtures {
+  static let root = URL(fileURLWithPath: #filePath)
+    .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent().path
+  static let scratch = Scratch()
+  private static let made = Mutex<Set<String>>([])
+
+  struct Failed: Error, CustomStringConvertible {
+    var description: String
+  }
+
+  static func run(_ arguments: [String]) throws {
+    let process = Process()
+    process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
+    process.arguments = arguments
+    let pipe = Pipe()
+    process.standardError = pipe
+    process.standardOutput = pipe
+    try process.run()
+    let output = pipe.fileHandleForReading.readDataToEndOfFile()
+    process.waitUntilExit()
+    if process.terminationStatus != 0 { throw Failed(description: String(decoding: output, as: UTF8.self)) }
+  }
+
+  /// A build of `probe.c` with these macros; its path.
+  static func probe(_ name: String = "probe", _ macros: String...) throws -> String {
+    let path = scratch("\(name).so")
+    let isNew = made.withLock { $0.insert(path).inserted }
+    guard isNew || !FileManager.default.fileExists(atPath: path) else { return path }
+    try run(
+      ["clang", "-shared", "-fPIC", "-Wall", "-Werror", "-I", "\(root)/Sources/CPlugin/include", "-o", path]
+        + macros.map { "-D\($0)" } + ["\(root)/Tests/PluginHostTests/Fixtures/probe.c"])
+    return path
+  }
+
+  /// The components of the example in C.
+  static let example: Result<String, any Error> = Result {
+    let build = scratch("example")
+    try run(["make", "-s", "-C", "\(root)/Plugins/examples/native-c", "CC=clang", "BUILD=\(build)", "\(build)/example.so"])
+    return "\(build)/example.so"
+  }
+
+  /// A program in Python that answers by these lines; `EVENT` is the event and `f` the frame.
+  static func program(_ name: String, components: String, _ body: String) throws -> String {
+    let path = scratch(name)
+    let text = """
+      #!/usr/bin/env python3
+      import sys, json, os, time
+      state = None
+      def say(frame): print(json.dumps(frame), flush=True)
+      for line in sys.stdin:
+          f = json.loads(line)
+          if 'hello' in f: say({"spec": {"plugin": "\(name)", "version": "1", "summary": "For a test.", "components": \(components)}})
+          elif 'open' in f:
+              opening = f
+              state = f.get('state')
+              say({"opened": f['open']})
+          elif 'ping' in f: say({"pong": f['ping']})
+      \(body.split(separator: "\n").map { "    " + $0 }.joined(separator: "\n"))
+
+      """
+    try Data(text.utf8).write(to: URL(fileURLWithPath: path))
+    try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: path)
+    return path
+  }
+
+  static let plugins = LocalPlugins(asks: true, directories: [])
+
+  /// A pipeline on virtual time that sends values through a chain to the probe `out`.
+  static func pipeline(
+    _ plugin: String, values: String, chain: String, more: String = "", restoring state: [UInt8]? = nil
+  ) throws -> VirtualPipeline {
+    try VirtualPipeline(
+      """
+      plugins: ['\(plugin)']
+      sources: { in: { values: \(values) } }
+      sinks:
+        out:
+          from: in
+          chain: \(chain)
+          probe: {}
+      \(more)
+      """, restoring: state, plugins: plugins)
+  }
+}
+
+extension LocalPlugins {
+  /// Loads the file; why it cannot be used, or an empty text.
+  func refusal(_ path: String) -> String {
+    switch load(PluginFile(path: path, directory: "")) {
+    case .success(let plugin): plugin.problems().joined(separator: "; ")
+    case .failure(let fault): fault.message + fault.diagnostics.map { "; " + $0.message }.joined()
+    }
+  }
+}
