@@ -40,7 +40,8 @@ package struct LocalPlugins: PluginProvider {
         diagnostics.report(
           Diagnostic(
             .pluginFailed,
-            "the plugin '\(Printable.cut(entry.name.value))' cannot be used: \(fault.message)", at: declaration.location,
+            "the plugin '\(Printable.cut(entry.name.value))' cannot be used: \(fault.message)",
+            at: declaration.location,
             help: fault.help))
         diagnostics.report(contentsOf: fault.diagnostics)
       }
@@ -109,7 +110,8 @@ package struct LocalPlugins: PluginProvider {
     guard let spec = PluginSpecReader.read(source, into: &diagnostics) else {
       return .failure(
         Fault(
-          message: "its spec is not what the contract asks for", help: "docs/plugin-contract.md says what a spec contains",
+          message: "its spec is not what the contract asks for",
+          help: "docs/plugin-contract.md says what a spec contains",
           diagnostics: diagnostics.all))
     }
     return .success(LoadedPlugin(file: file, spec: spec, digest: digest))

@@ -21,12 +21,14 @@ struct PluginDeclaration {
     if node.scalar != nil {
       context.parameter = "path"
       guard let path = String.decode(node, &context) else { return nil }
-      return PluginDeclaration(file: PluginFile(path: resolve(path, directory), directory: directory), location: node.location)
+      return PluginDeclaration(
+        file: PluginFile(path: resolve(path, directory), directory: directory), location: node.location)
     }
     guard let entries = node.entries else {
       diagnostics.report(
         Diagnostic(
-          .wrongType, "the plugin '\(Printable.cut(entry.name.value))' must be a path or a mapping, not \(node.kindName)",
+          .wrongType,
+          "the plugin '\(Printable.cut(entry.name.value))' must be a path or a mapping, not \(node.kindName)",
           at: node.location, help: "Write a path, or { run: [PROGRAM, ARGUMENT, ...] }"))
       return nil
     }
@@ -60,8 +62,11 @@ struct PluginDeclaration {
       guard let program = find(run[0], directory) else {
         diagnostics.report(
           Diagnostic(
-            .pluginFailed, "the program '\(Printable.cut(run[0]))' is not found", at: node["run"]?.location ?? node.location,
-            help: run[0].contains("/") ? "A relative path counts from the directory of the pipeline file" : "It is looked for in the directories of PATH"))
+            .pluginFailed, "the program '\(Printable.cut(run[0]))' is not found",
+            at: node["run"]?.location ?? node.location,
+            help: run[0].contains("/")
+              ? "A relative path counts from the directory of the pipeline file"
+              : "It is looked for in the directories of PATH"))
         return nil
       }
       return PluginDeclaration(

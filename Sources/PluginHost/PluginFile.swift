@@ -72,7 +72,8 @@ package struct PluginFile: Sendable, Hashable {
         if status.st_uid != 0, status.st_uid != geteuid() {
           return "'\(path)' belongs to the user \(status.st_uid), who could replace it"
         }
-        let isOpen = status.st_mode & 0o002 != 0 || status.st_mode & 0o020 != 0 && status.st_gid != getegid() && status.st_gid != 0
+        let isOpen =
+          status.st_mode & 0o002 != 0 || status.st_mode & 0o020 != 0 && status.st_gid != getegid() && status.st_gid != 0
         if isOpen, !(isDirectory && status.st_mode & S_ISVTX != 0) {
           return "others may write '\(path)': use chmod go-w on it"
         }

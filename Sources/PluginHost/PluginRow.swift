@@ -24,7 +24,9 @@ struct PluginRow: FusableOperator, PluginComponent {
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(offered.output) }
 
-  func makeStep() -> FusedStep { Step(function?.open(offered, arguments) ?? .failure(PluginFault("it is not loaded")), self) }
+  func makeStep() -> FusedStep {
+    Step(function?.open(offered, arguments) ?? .failure(PluginFault("it is not loaded")), self)
+  }
 
   final class Step: PureStep {
     private let function: (any PluginRowFunction)?

@@ -43,7 +43,9 @@ enum PluginFixtures {
   /// The components of the example in C.
   static let example: Result<String, any Error> = Result {
     let build = scratch("example")
-    try run(["make", "-s", "-C", "\(root)/Plugins/examples/native-c", "CC=clang", "BUILD=\(build)", "\(build)/example.so"])
+    try run([
+      "make", "-s", "-C", "\(root)/Plugins/examples/native-c", "CC=clang", "BUILD=\(build)", "\(build)/example.so",
+    ])
     return "\(build)/example.so"
   }
 
@@ -54,10 +56,10 @@ enum PluginFixtures {
       #!/usr/bin/env python3
       import sys, json, os, time
       state = None
-      def say(frame): print(json.dumps(frame), flush=True)
+      def say(frame): print(json.dumps(frame, separators=(',', ':')), flush=True)
       for line in sys.stdin:
           f = json.loads(line)
-          if 'hello' in f: say({"spec": {"plugin": "\(name)", "version": "1", "summary": "For a test.", "components": \(components)}})
+          if 'hello' in f: say({"spec": {"plugin": "\(name)", "version": "1", "summary": "For a test.", "components": json.loads(r'''\(components)''')}})
           elif 'open' in f:
               opening = f
               state = f.get('state')

@@ -182,16 +182,18 @@ public struct PluginSpecReader {
         }
         choices.append(.init(word, help))
       }
-      if choices.isEmpty { report("\(what) needs 'choices'", node.location, "choices: [{\"name\": ..., \"help\": ...}]") }
+      if choices.isEmpty {
+        report("\(what) needs 'choices'", node.location, "choices: [{\"name\": ..., \"help\": ...}]")
+      }
       return .choice(choices)
     case "list", "table":
-      guard let element = type(node, "of", of: what) else { return nil }
-      switch element {
-      case .list, .table, .expression, .template, .choice:
-        report("'of' cannot be this type", node["of"]?.location ?? node.location, "Use 'json' for nested values")
+      let nested = ["list", "table", "expression", "template", "choice"]
+      if let of = node["of"], let word = of.string, nested.contains(word) {
+        report("'of' of \(what) cannot be '\(word)'", of.location, "Use 'json' for nested values")
         return nil
-      default: return name == "list" ? .list(element) : .table(element)
       }
+      guard let element = type(node, "of", of: what) else { return nil }
+      return name == "list" ? .list(element) : .table(element)
     default:
       let known = [
         "boolean", "integer", "number", "text", "secret", "duration", "size", "json", "choice", "list", "table",

@@ -113,13 +113,12 @@ public struct CatalogueEntry: Sendable {
       savedPositions: { state throws(StateFault) in try C.savedPositions(&state) }, wrap: { .source($0) })
   }
   public init<C: OperatorComponent & PluginComponent>(plugin make: @escaping @Sendable () -> C) {
-    self.init(C.self, .operator, make().offered.name, spec: { make().offered.spec(make) }) { .operator($0) }
+    self.init(C.self, .operator, make().offered.name, spec: { make().offered.spec(make) }, wrap: { .operator($0) })
   }
   public init<C: FusableOperator & PluginComponent>(pluginRow make: @escaping @Sendable () -> C) {
     self.init(
       C.self, .operator, make().offered.name, spec: { make().offered.spec(make) }, isRowWise: true,
-      changesValue: C.changesValue
-    ) { .row($0) }
+      changesValue: C.changesValue, wrap: { .row($0) })
   }
   public init<C: SinkComponent & PluginComponent>(plugin make: @escaping @Sendable () -> C) {
     self.init(
@@ -128,7 +127,8 @@ public struct CatalogueEntry: Sendable {
   }
 
   private init<C: Component>(
-    _ type: C.Type, _ kind: ComponentKind, _ name: String?, spec make: @escaping @Sendable () -> ComponentSpec<C> = { C.spec },
+    _ type: C.Type, _ kind: ComponentKind, _ name: String?,
+    spec make: @escaping @Sendable () -> ComponentSpec<C> = { C.spec },
     minimumInputs: Int = 1, makesTuple: Bool = false,
     isRowWise: Bool = false, changesValue: Bool = true, afterCrash: @escaping @Sendable (C) -> String? = { _ in nil },
     savedPositions: (@Sendable (inout StateReader) throws(StateFault) -> [SavedPosition])? = nil,

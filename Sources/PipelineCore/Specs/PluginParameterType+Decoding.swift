@@ -13,7 +13,8 @@ extension PluginParameterType {
       if let high = range?.upperBound, span.nanoseconds > high {
         context.badValue(
           node,
-          "'\(context.parameter)' of '\(context.component)' is \(node.shown), but must be at most \(TimeSpan(nanoseconds: high))")
+          "'\(context.parameter)' of '\(context.component)' is \(node.shown), but must be at most \(TimeSpan(nanoseconds: high))"
+        )
         return nil
       }
       return .duration(span)

@@ -33,7 +33,9 @@ enum HostTable {
       return switch value.what {
       case .int, .duration: value.asInt
       case .uint: Int64(clamping: value.asUInt)
-      case .double: Int64(exactly: value.asDouble.rounded(.towardZero)) ?? (value.asDouble > 0 ? .max : value.asDouble < 0 ? .min : 0)
+      case .double:
+        Int64(exactly: value.asDouble.rounded(.towardZero))
+          ?? (value.asDouble > 0 ? .max : value.asDouble < 0 ? .min : 0)
       case .timestamp: value.asInt &* 1_000_000_000 &+ Int64(value.length)
       default: 0
       }
@@ -157,7 +159,8 @@ enum HostTable {
     }
     host.make_list = { scope, elements, count in
       guard let scope else { return Value.absent.lent }
-      return scope.memory.list(UnsafeBufferPointer(start: elements, count: elements == nil ? 0 : count).map(\.value)).lent
+      return scope.memory.list(UnsafeBufferPointer(start: elements, count: elements == nil ? 0 : count).map(\.value))
+        .lent
     }
     host.make_object = { scope, names, values, count in
       guard let scope, let names, let values else { return Value.absent.lent }
@@ -272,7 +275,9 @@ enum HostTable {
       return NativeSource.of(source).add(json: json, token)
     }
     host.flush = { source in source.map { NativeSource.of($0).flush() } ?? Int32(RXD_STOP.rawValue) }
-    host.position = { source, position in if let source { NativeSource.of(source).set(position: Array(position.buffer)) } }
+    host.position = { source, position in
+      if let source { NativeSource.of(source).set(position: Array(position.buffer)) }
+    }
     host.acks = { source, acks, most, wait in
       guard let source, let acks else { return 0 }
       return NativeSource.of(source).take(UnsafeMutableBufferPointer(start: acks, count: most), wait)

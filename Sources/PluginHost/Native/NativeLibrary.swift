@@ -36,7 +36,12 @@ final class NativeLibrary: @unchecked Sendable {
     guard let symbol = rx_symbol(library, "rxd_plugin_init") else {
       throw PluginFault("it is no plugin: it does not export 'rxd_plugin_init'")
     }
-    let start = unsafeBitCast(symbol, to: (@convention(c) (UInt32, UnsafePointer<rxd_host>?, UnsafeMutablePointer<UnsafePointer<rxd_plugin>?>?, UnsafeMutablePointer<rxd_text>?) -> Int32).self)
+    let start = unsafeBitCast(
+      symbol,
+      to: (@convention(c) (
+        UInt32, UnsafePointer<rxd_host>?, UnsafeMutablePointer<UnsafePointer<rxd_plugin>?>?,
+        UnsafeMutablePointer<rxd_text>?
+      ) -> Int32).self)
     var offered: UnsafePointer<rxd_plugin>?
     var text = rxd_text.none
     let status = start(UInt32(PluginSpec.contract), HostTable.pointer, &offered, &text)
@@ -45,7 +50,8 @@ final class NativeLibrary: @unchecked Sendable {
         "it refuses to start: \(text.count == 0 ? "it gave no reason" : Printable.cut(text.string, limit: 500))")
     }
     guard offered.pointee.size >= UInt32(MemoryLayout<rxd_plugin>.size) else {
-      throw PluginFault("its table has \(offered.pointee.size) bytes, and contract 1 has \(MemoryLayout<rxd_plugin>.size)")
+      throw PluginFault(
+        "its table has \(offered.pointee.size) bytes, and contract 1 has \(MemoryLayout<rxd_plugin>.size)")
     }
     plugin = offered.pointee
     guard plugin.spec.bytes != nil, plugin.spec.count > 0, plugin.spec.count <= 16 << 20 else {
@@ -120,9 +126,10 @@ final class NativeLibrary: @unchecked Sendable {
 final class NativeRow: PluginRowFunction {
   private let handle: NativeHandle
   private let instance: UInt
-  private let row: @Sendable @convention(c) (
-    UnsafeMutableRawPointer?, OpaqueScope?, UnsafeMutablePointer<rxd_value>?, UnsafePointer<rxd_value>?
-  ) -> Int32
+  private let row:
+    @Sendable @convention(c) (
+      UnsafeMutableRawPointer?, OpaqueScope?, UnsafeMutablePointer<rxd_value>?, UnsafePointer<rxd_value>?
+    ) -> Int32
   typealias OpaqueScope = UnsafeMutablePointer<rxd_scope>
 
   init(_ handle: NativeHandle) throws(PluginFault) {
@@ -137,7 +144,8 @@ final class NativeRow: PluginRowFunction {
     let status = scope.lend { scope in
       withUnsafeMutableBytes(of: &value) { value in
         row(
-          UnsafeMutableRawPointer(bitPattern: instance), scope, value.baseAddress?.assumingMemoryBound(to: rxd_value.self),
+          UnsafeMutableRawPointer(bitPattern: instance), scope,
+          value.baseAddress?.assumingMemoryBound(to: rxd_value.self),
           UnsafeRawPointer(arguments)?.assumingMemoryBound(to: rxd_value.self))
       }
     }

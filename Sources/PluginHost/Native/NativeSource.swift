@@ -145,12 +145,13 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
 
   func take(_ acks: UnsafeMutableBufferPointer<rxd_ack>, _ wait: Int64) -> Int {
     let deadline = wait < 0 ? nil : monotonicNow() &+ wait
-    let found = shared.wait(until: deadline) { shared -> [rxd_ack]? in
-      guard !shared.acks.isEmpty || shared.isStopping || wait == 0 else { return nil }
-      let count = min(shared.acks.count, acks.count)
-      defer { shared.acks.removeFirst(count) }
-      return Array(shared.acks.prefix(count))
-    } ?? []
+    let found =
+      shared.wait(until: deadline) { shared -> [rxd_ack]? in
+        guard !shared.acks.isEmpty || shared.isStopping || wait == 0 else { return nil }
+        let count = min(shared.acks.count, acks.count)
+        defer { shared.acks.removeFirst(count) }
+        return Array(shared.acks.prefix(count))
+      } ?? []
     awake?.clear()
     for (index, ack) in found.enumerated() { acks[index] = ack }
     if shared.withLock({ !$0.acks.isEmpty || $0.isStopping }) { awake?.wake() }

@@ -16,7 +16,9 @@ final class LineBlock: @unchecked Sendable {
 
   deinit { free(memory) }
 
-  var room: UnsafeMutableRawBufferPointer { UnsafeMutableRawBufferPointer(start: memory + count, count: capacity - count) }
+  var room: UnsafeMutableRawBufferPointer {
+    UnsafeMutableRawBufferPointer(start: memory + count, count: capacity - count)
+  }
   var bytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: memory, count: count) }
 
   /// Makes room for more; only before values point into it.

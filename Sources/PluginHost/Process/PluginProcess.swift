@@ -96,13 +96,17 @@ final class PluginProcess: @unchecked Sendable {
       memory: UInt64(file.settings.memory), cpu: UInt64(file.settings.cpu), files: UInt64(file.settings.files),
       processes: UInt64(file.settings.processes))
     var environment = ["PATH": "/usr/local/bin:/usr/bin:/bin", "RXD_PLUGIN": "\(PluginSpec.contract)"]
-    for name in ["PATH", "LANG", "HOME", "TZ"] { if let value = getenv(name) { environment[name] = String(cString: value) } }
+    for name in ["PATH", "LANG", "HOME", "TZ"] {
+      if let value = getenv(name) { environment[name] = String(cString: value) }
+    }
     environment.merge(file.settings.environment) { $1 }
     let path = file.path
     let code = Self.strings([path] + arguments) { arguments in
       Self.strings(environment.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }) { environment in
         descriptors.withUnsafeMutableBufferPointer {
-          rx_start(path, arguments, environment, file.directory.isEmpty ? nil : file.directory, &limits, &process, $0.baseAddress)
+          rx_start(
+            path, arguments, environment, file.directory.isEmpty ? nil : file.directory, &limits, &process,
+            $0.baseAddress)
         }
       }
     }
@@ -191,7 +195,9 @@ final class PluginProcess: @unchecked Sendable {
       return fail("it has not answered for \(file.settings.timeout)")
     }
     if let ping = lastPing {
-      if now > ping.at + file.settings.timeout.nanoseconds { fail("it has not answered a ping for \(file.settings.timeout)") }
+      if now > ping.at + file.settings.timeout.nanoseconds {
+        fail("it has not answered a ping for \(file.settings.timeout)")
+      }
     } else if spec != nil, handler?.waitingSince == nil, now > lastFrame + Self.pingInterval {
       pings += 1
       lastPing = (pings, now)
@@ -282,6 +288,9 @@ final class PluginProcess: @unchecked Sendable {
     }
     errors.take(buffer[..<count], monotonicNow(), log)
   }
+
+  /// Whether it has broken the contract and its end has not been said yet.
+  var isEnding: Bool { fault != nil && !isDone }
 
   // MARK: The end
 

@@ -102,7 +102,7 @@ final class ProcessInstance: PluginInstance, FrameHandler, @unchecked Sendable {
   /// In tests: waits for the answers.
   private func pump() {
     takeFailed()
-    while shared.withLock({ !$0.awaited.isEmpty }), process.step(until: nil) {}
+    while shared.withLock({ !$0.awaited.isEmpty }) || process.isEnding, process.step(until: nil) {}
   }
 
   /// Inputs that could not be handed over and are next.
@@ -219,7 +219,9 @@ final class ProcessInstance: PluginInstance, FrameHandler, @unchecked Sendable {
       let tree = JSONParser().expand(timers, into: arena)
       for entry in tree.is(.map) ? Array(tree.entries) : [] {
         let name = String(decoding: JSONParser.unescape(entry.key, into: arena).rawBytes, as: UTF8.self)
-        guard entry.value.is(.int) || entry.value.isNull else { return "the timer '\(Printable.cut(name))' has no whole number" }
+        guard entry.value.is(.int) || entry.value.isNull else {
+          return "the timer '\(Printable.cut(name))' has no whole number"
+        }
         answer.timers.append((name, entry.value.isNull ? nil : entry.value.asInt))
       }
     }

@@ -75,7 +75,9 @@ struct FrameWriter {
   }
 
   /// Appends the frame of an input; returns why it cannot be written, or nil.
-  mutating func append(_ input: PluginInput, id: Int, _ spec: PluginComponentSpec, _ perEvent: [PluginParameter]) -> String? {
+  mutating func append(_ input: PluginInput, id: Int, _ spec: PluginComponentSpec, _ perEvent: [PluginParameter])
+    -> String?
+  {
     let start = buffer.count
     buffer.append("{\"id\":\(id),\"to\":1")
     switch input.kind {

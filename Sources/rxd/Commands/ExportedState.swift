@@ -134,7 +134,9 @@ struct ExportedState {
     if !reader.member("state").isNull {
       let bytes = try reader.bytes("state")
       contents.state = bytes
-      do throws(StateFault) { _ = try SavedStateReport(bytes, catalogue: .installed(), clock: SystemClock.shared) } catch {
+      do throws(StateFault) {
+        _ = try SavedStateReport(bytes, catalogue: .installed(), clock: SystemClock.shared)
+      } catch {
         throw Fault(message: "its state cannot be used: \(error.message)")
       }
     }

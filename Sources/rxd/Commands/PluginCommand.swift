@@ -218,7 +218,8 @@ extension LoadedPlugin {
     case .source: return "sources:\n  in:\n\(indented(4))\nsinks:\n  out:\n    from: in\n    discard: {}\n"
     case .sink: return "sources:\n  in:\n    values: [1]\nsinks:\n  out:\n    from: in\n\(indented(4))\n"
     default:
-      return "sources:\n  in:\n    values: [{}]\nsinks:\n  out:\n    from: in\n    chain:\n      -\n\(indented(8))\n    discard: {}\n"
+      return
+        "sources:\n  in:\n    values: [{}]\nsinks:\n  out:\n    from: in\n    chain:\n      -\n\(indented(8))\n    discard: {}\n"
     }
   }
 }

@@ -115,6 +115,7 @@ static int save(void *instance, rxd_scope *scope, rxd_bytes *state) {
   return RXD_OK;
 }
 
+#ifndef NO_WRITE
 static int write_probe(void *instance, rxd_scope *scope, const rxd_batch *batch, rxd_verdicts *verdicts) {
   probe *self = instance;
   if (strcmp(self->mode, "later") == 0 && self->failures++ < 3) {
@@ -134,6 +135,7 @@ static int write_probe(void *instance, rxd_scope *scope, const rxd_batch *batch,
   }
   return RXD_OK;
 }
+#endif
 
 static const rxd_component components[] = {
   {.size = sizeof(rxd_component), .name = {"probe", 5}, .kind = {"operator", 8}, .open = open_probe, .close = close_probe,
