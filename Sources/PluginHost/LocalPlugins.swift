@@ -37,6 +37,10 @@ package struct LocalPlugins: PluginProvider {
       switch load(declaration.file) {
       case .success(let plugin): offered += plugin.components(at: declaration.location)
       case .failure(let fault):
+        var fault = fault
+        if fault.isUnknown {
+          fault.help = "Run 'rxd plugin check \(Printable.cut(path))' once; it starts the plugin and keeps its spec"
+        }
         diagnostics.report(
           Diagnostic(
             .pluginFailed,
@@ -47,6 +51,13 @@ package struct LocalPlugins: PluginProvider {
       }
     }
     return offered
+  }
+
+  /// The plugins that a pipeline file names; reports what is wrong with how it does.
+  package func named(by file: PipelineFile, into diagnostics: inout Diagnostics) -> [PluginFile] {
+    let path = file.source.name
+    let directory = path.lastIndex(of: "/").map { String(path[...$0]) } ?? ""
+    return file.plugins.compactMap { PluginDeclaration.read($0, in: directory, into: &diagnostics)?.file }
   }
 
   /// The files of the plugin directories, by name.
@@ -73,6 +84,8 @@ package struct LocalPlugins: PluginProvider {
   package struct Fault: Error {
     package var message: String
     package var help: String?
+    /// Whether it has never been asked for its spec.
+    var isUnknown = false
     /// What is wrong with its spec.
     package var diagnostics: [Diagnostic] = []
   }
@@ -85,7 +98,8 @@ package struct LocalPlugins: PluginProvider {
       return .failure(
         Fault(
           message: "what it offers is not known yet, and checking starts no plugin",
-          help: "Run 'rxd plugin check \(Printable.cut(file.ownFile))' once; it starts the plugin and keeps its spec"))
+          help: "Run 'rxd plugin check \(Printable.cut(file.ownFile))' once; it starts the plugin and keeps its spec",
+          isUnknown: true))
     }
     return ask(file, digest)
   }
@@ -171,9 +185,11 @@ final class NativePlugin: PluginMaker {
     }
   }
 
-  func makeSource(of spec: PluginComponentSpec, _ services: PluginServices) -> any PluginSourceInstance {
+  func makeSource(
+    of spec: PluginComponentSpec, _ services: PluginServices, _ queue: InputQueue
+  ) -> any PluginSourceInstance {
     let (file, digest) = (file, digest)
-    return NativeSource(services) { opening throws(PluginFault) in
+    return NativeSource(services, queue) { opening throws(PluginFault) in
       try NativeLibrary.load(file, digest: digest).open(spec, opening, services.log)
     }
   }

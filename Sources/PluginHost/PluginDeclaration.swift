@@ -71,7 +71,9 @@ struct PluginDeclaration {
       }
       return PluginDeclaration(
         file: PluginFile(
-          path: program, form: .program(arguments: Array(run.dropFirst())), directory: directory, settings: settings),
+          path: program,
+          form: .program(arguments: Array(run.dropFirst()), isInterpreter: !run[0].utf8.contains(UInt8(ascii: "/"))),
+          directory: directory, settings: settings),
         location: node.location)
     default:
       diagnostics.report(

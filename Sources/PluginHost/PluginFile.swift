@@ -8,7 +8,8 @@ package struct PluginFile: Sendable, Hashable {
   /// A shared library, or a program with its arguments.
   package enum Form: Sendable, Hashable {
     case native
-    case program(arguments: [String])
+    /// `isInterpreter`: the program belongs to the system, and its first argument that is a file is the plugin.
+    case program(arguments: [String], isInterpreter: Bool = false)
   }
 
   /// The path of the library, or of the program.
@@ -33,8 +34,7 @@ package struct PluginFile: Sendable, Hashable {
 
   /// For messages: the last part of the path of the library, the program or, of an interpreter, its first argument that is a path.
   package var label: String {
-    var path = path
-    if case .program(let arguments) = form, let script = script(arguments) { path = script }
+    let path = ownFile
     return String(path.split(separator: "/").last ?? Substring(path))
   }
 
@@ -47,7 +47,7 @@ package struct PluginFile: Sendable, Hashable {
 
   /// The files that it is made of, for trust and digest.
   var files: [String] {
-    if case .program(let arguments) = form, let script = script(arguments) { return [path, script] }
+    if case .program(let arguments, true) = form, let script = script(arguments) { return [path, script] }
     return [path]
   }
 
@@ -107,7 +107,7 @@ package struct PluginFile: Sendable, Hashable {
       }
       size += bytes.count
     }
-    if case .program(let arguments) = form {
+    if case .program(let arguments, _) = form {
       for argument in arguments { sums.0 = argument.utf8.reduce(sums.0) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 } }
     }
     func hex(_ number: UInt64) -> String {

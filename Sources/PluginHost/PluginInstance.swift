@@ -4,6 +4,8 @@ import PipelineCore
 struct PluginOpening: Sendable {
   /// Where it stands in the pipeline file, for messages: `out/2 shorten`.
   var step: String
+  /// The pipeline's name.
+  var pipeline = ""
   var parameters: PluginArguments
   /// What it last saved; nil: nothing.
   var state: [UInt8]?
@@ -94,7 +96,10 @@ protocol PluginMaker: AnyObject, Sendable {
   func makeInstance(
     of component: PluginComponentSpec, _ services: PluginServices, _ receiver: any PluginReceiver
   ) -> any PluginInstance
-  func makeSource(of component: PluginComponentSpec, _ services: PluginServices) -> any PluginSourceInstance
+  /// `queue`: the way of a source's own thread into the pipeline.
+  func makeSource(
+    of component: PluginComponentSpec, _ services: PluginServices, _ queue: InputQueue
+  ) -> any PluginSourceInstance
   /// Opens a pure function; throws why it cannot.
   func openRow(of component: PluginComponentSpec, _ opening: PluginOpening) throws(PluginFault) -> any PluginRowFunction
 }

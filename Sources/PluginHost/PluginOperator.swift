@@ -75,7 +75,10 @@ struct PluginOperator: OperatorComponent, PluginComponent {
       super.start()
     }
 
-    override func restored() { open() }
+    override func restored() {
+      backlog.update(entries.count - answered, 2 * parameters.offered.credit, self)
+      open()
+    }
 
     private func open() {
       guard !isClosed, let maker = parameters.maker else { return }
@@ -84,7 +87,7 @@ struct PluginOperator: OperatorComponent, PluginComponent {
       submitted = 0
       instance.open(
         PluginOpening(
-          step: label, parameters: parameters.arguments, state: saved,
+          step: label, pipeline: execution.plan.name, parameters: parameters.arguments, state: saved,
           isTest: execution.services.worker("plugin") is ImmediateWorker))
       submit()
     }

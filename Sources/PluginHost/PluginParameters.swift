@@ -43,7 +43,7 @@ extension PluginValue {
 struct PerEventArguments {
   private enum Part {
     case none
-    case expression(Program)
+    case expression(Program, named: String, of: ExpressionType?)
     case template(TemplateParameter)
   }
   private let parts: [Part]
@@ -52,12 +52,34 @@ struct PerEventArguments {
   var count: Int { parts.count }
 
   init(_ spec: PluginComponentSpec, _ arguments: PluginArguments) {
-    parts = zip(spec.parameters, arguments.values).filter { $0.0.type.isPerEvent }.map { _, value in
+    parts = zip(spec.parameters, arguments.values).filter { $0.0.type.isPerEvent }.map { parameter, value in
       switch value {
-      case .expression(let expression): expression.program.map { .expression($0) } ?? .none
-      case .template(let template): .template(template)
-      default: .none
+      case .expression(let expression):
+        var result: ExpressionType?
+        if case .expression(let wanted) = parameter.type { result = wanted }
+        return expression.program.map { .expression($0, named: parameter.name, of: result) } ?? .none
+      case .template(let template): return .template(template)
+      default: return .none
       }
+    }
+  }
+
+  /// Whether a value may be of the type, as far as its kind tells.
+  private static func fits(_ value: Value, _ type: ExpressionType) -> Bool {
+    switch type {
+    case .bool: value.is(.bool)
+    case .int: value.is(.int)
+    case .uint: value.is(.uint) || value.is(.int) && value.asInt >= 0
+    case .double: value.is(.double) || value.is(.int) || value.is(.uint)
+    case .string: value.is(.string)
+    case .bytes: value.is(.bytes)
+    case .timestamp: value.is(.timestamp)
+    case .duration: value.is(.duration)
+    case .null: value.isNull
+    case .list: value.isAnyList
+    case .map, .object: value.isAnyMap
+    case .optional(let inner), .wrapper(let inner): value.isNull || value.isAbsent || fits(value, inner)
+    default: true
     }
   }
 
@@ -66,9 +88,10 @@ struct PerEventArguments {
     for (index, part) in parts.enumerated() {
       switch part {
       case .none: place(index, .absent)
-      case .expression(let program):
+      case .expression(let program, let name, let type):
         let value = program.evaluate(frame.frame)
         if value.isError { return program.failureMessage(value, frame.frame) }
+        if let type, !Self.fits(value, type) { return "'\(name)' is \(value.kindName), and must be \(type.inWords)" }
         place(index, value)
       case .template(let template):
         buffer.clear()

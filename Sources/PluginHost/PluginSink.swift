@@ -83,7 +83,7 @@ struct PluginSink: SinkComponent, PluginComponent {
       let instance = maker.makeInstance(of: parameters.offered, PluginServices(execution, label), self)
       self.instance = instance
       submitted = 0
-      instance.open(PluginOpening(step: label, parameters: parameters.arguments))
+      instance.open(PluginOpening(step: label, pipeline: execution.plan.name, parameters: parameters.arguments))
       submit()
     }
 
@@ -217,6 +217,7 @@ struct PluginSink: SinkComponent, PluginComponent {
     }
 
     private func fails(_ message: String) {
+      countRetry()
       if !isInTrouble {
         isInTrouble = true
         execution.services.log(.warning, label, "\(message); trying again")
@@ -281,6 +282,12 @@ struct PluginSink: SinkComponent, PluginComponent {
     private func over() {
       _ = close()
       drained()
+    }
+
+    override var queued: PipelineStatistics.Queue? {
+      PipelineStatistics.Queue(
+        events: entries.count { !$0.isAnswered }, bytes: bytes, inFlight: min(submitted, entries.count),
+        oldest: entries.first.map { executor.now - Instant(nanoseconds: $0.input.time) })
     }
 
     override var awaitsAnswers: Bool { !isOver && !entries.isEmpty }

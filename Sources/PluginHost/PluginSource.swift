@@ -1,4 +1,5 @@
 import PipelineCore
+import Transport
 
 /// A source of a plugin.
 struct PluginSource: SourceComponent, PluginComponent {
@@ -49,10 +50,13 @@ struct PluginSource: SourceComponent, PluginComponent {
 
     private func open() {
       guard !isClosed, let maker = parameters.maker else { return }
-      let instance = maker.makeSource(of: parameters.offered, PluginServices(execution, label))
+      let instance = maker.makeSource(
+        of: parameters.offered, PluginServices(execution, label), InputQueue(nodeContext, gate: SemaphoreGate()))
       self.instance = instance
       instance.start(
-        PluginOpening(step: label, parameters: parameters.arguments, position: hasPositions ? position : nil), self)
+        PluginOpening(
+          step: label, pipeline: execution.plan.name, parameters: parameters.arguments,
+          position: hasPositions ? position : nil), self)
     }
 
     // MARK: What comes of the instance
@@ -75,9 +79,14 @@ struct PluginSource: SourceComponent, PluginComponent {
       let origin = Origin(source: origin.source, receivedAt: executor.wallTime, reply: origin.reply)
       arena.keep(origin)
       if let owner = batch.owner { arena.keep(owner) }
-      for event in batch.events {
-        produce(event, origin: origin)
-        guard !isClosed else { return }
+      var rejections = batch.rejections[...]
+      for index in 0...batch.events.count {
+        while let next = rejections.first, next.index <= index {
+          rejections.removeFirst()
+          next.input.withUnsafeBytes { rejectInput($0, next.message, origin: origin) }
+        }
+        guard index < batch.events.count, !isClosed else { break }
+        produce(batch.events[index], origin: origin)
       }
       if let reached = batch.position { position = reached }
     }
@@ -152,6 +161,10 @@ struct PluginSourceBatch: @unchecked Sendable {
   var tokens: [UInt64] = []
   /// Behind the last event; nil: as before.
   var position: [UInt8]?
+  /// Input that is no event, and why; each comes before the event with its index.
+  var rejections: [(index: Int, input: [UInt8], message: String)] = []
+
+  var isEmpty: Bool { events.isEmpty && rejections.isEmpty && position == nil }
 }
 
 enum PluginSourceEnd: Sendable {

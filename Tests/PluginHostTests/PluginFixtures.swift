@@ -32,11 +32,16 @@ enum PluginFixtures {
   /// A build of `probe.c` with these macros; its path.
   static func probe(_ name: String = "probe", _ macros: String...) throws -> String {
     let path = scratch("\(name).so")
-    let isNew = made.withLock { $0.insert(path).inserted }
-    guard isNew || !FileManager.default.fileExists(atPath: path) else { return path }
-    try run(
-      ["clang", "-shared", "-fPIC", "-Wall", "-Werror", "-I", "\(root)/Sources/CPlugin/include", "-o", path]
-        + macros.map { "-D\($0)" } + ["\(root)/Tests/PluginHostTests/Fixtures/probe.c"])
+    let problem = made.withLock { made -> (any Error)? in
+      guard made.insert(path).inserted else { return nil }
+      do {
+        try run(
+          ["clang", "-shared", "-fPIC", "-Wall", "-Werror", "-I", "\(root)/Sources/CPlugin/include", "-o", path]
+            + macros.map { "-D\($0)" } + ["\(root)/Tests/PluginHostTests/Fixtures/probe.c"])
+        return nil
+      } catch { return error }
+    }
+    if let problem { throw problem }
     return path
   }
 
@@ -53,7 +58,7 @@ enum PluginFixtures {
   static func program(_ name: String, components: String, _ body: String) throws -> String {
     let path = scratch(name)
     let text = """
-      #!/usr/bin/env python3
+      #!/usr/bin/python3 -S
       import sys, json, os, time
       state = None
       def say(frame): print(json.dumps(frame, separators=(',', ':')), flush=True)

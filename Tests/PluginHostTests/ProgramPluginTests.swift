@@ -5,7 +5,7 @@ import PluginHost
 import Testing
 
 /// Programs on their standard streams. They run for real; the pipeline around them is on virtual time.
-@Suite(.timeLimit(.minutes(5))) struct ProgramPluginTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct ProgramPluginTests {
   private static let operators = #"[{"kind": "operator", "name": "work", "summary": "Works."}]"#
   private static let stateful =
     #"[{"kind": "operator", "name": "work", "summary": "Works.", "state": {"version": 1}, "timers": true, "clock": true}]"#

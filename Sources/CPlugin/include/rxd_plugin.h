@@ -13,6 +13,7 @@
  *   rxd_plugin_init returns, which live as long as the process.
  * - Texts are UTF-8 with a length, and have no zero at the end.
  * - No exception of C++ or Swift, and no longjmp, passes a function of this header.
+ * - Before the first `open` no function of the host is called but those without a scope that make values.
  * - Functions of one instance are called one at a time, `row` excepted. Different instances are independent.
  */
 #ifndef RXD_PLUGIN_H
@@ -186,18 +187,26 @@ typedef struct rxd_host {
 
   /* Sources, on the thread of `run`. */
   rxd_scope *(*source_scope)(rxd_source *);                    /* for the values of the events; empty after `flush` */
-  int (*add)(rxd_source *, const rxd_value *event, uint64_t token); /* RXD_STOP; the 1,025th flushes what is there first */
+  int (*add)(rxd_source *, const rxd_value *event, uint64_t token); /* RXD_STOP: the event is taken, and is the last; the
+                                                                       1,025th flushes what is there first */
   int (*add_json)(rxd_source *, rxd_text json, uint64_t token);/* the same; RXD_FAILED: no JSON, nothing was added */
   int (*flush)(rxd_source *);                                  /* hands them over; waits while there is no credit */
-  void (*position)(rxd_source *, rxd_text position);           /* behind the last event added; any bytes */
-  size_t (*acks)(rxd_source *, rxd_ack *acks, size_t most, int64_t wait_nanoseconds);
+  void (*position)(rxd_source *, rxd_text position);           /* behind the last event added, of which there may be none; any bytes */
+  size_t (*acks)(rxd_source *, rxd_ack *acks, size_t most, int64_t wait_nanoseconds); /* below 0: for ever; a stop ends one wait */
   int (*wake_descriptor)(rxd_source *);                        /* readable while acks wait, or the source is to stop */
-  int (*is_stopping)(rxd_source *);                            /* send nothing more, settle, and return from `run` */
+  int (*is_stopping)(rxd_source *);                            /* 1: send nothing more, settle, and return from `run`; 2: nothing
+                                                                  more becomes known: take what `acks` has, and return */
 
   /* A value as bytes that `decode` reads again, also in another process and a later version: for `save`. Unlike JSON they keep times,
    * durations, bytes, and numbers as they were written. */
   rxd_text (*encode)(rxd_scope *, const rxd_value *value);
   int (*decode)(rxd_scope *, rxd_text bytes, rxd_value *value); /* RXD_FAILED: they are no such bytes, and nothing was said */
+
+  /* Of a source: input that is no event, for the errors output. In the order of `add`. */
+  void (*reject_input)(rxd_source *, rxd_text input, rxd_text message, uint64_t token);
+  /* Of an instance, from any thread: 1 when nobody waits for what it does any more, so that a `process` or `write` under way
+   * may end early with RXD_RETRY or RXD_FAILED. The process waits 10 s for it before it exits. */
+  int (*is_closing)(rxd_instance *);
 } rxd_host;
 
 /* ---- What a plugin offers ---- */
@@ -221,6 +230,8 @@ typedef struct rxd_opening {
   rxd_text state;              /* that `save` made; `bytes` is NULL: none */
   uint32_t state_version;      /* of the spec that it was saved under */
   rxd_text position;           /* of a source: behind which it goes on; `bytes` is NULL: none */
+  rxd_text pipeline;           /* the pipeline's name */
+  rxd_text component;          /* the name of the component that is opened */
 } rxd_opening;
 
 typedef struct rxd_component {
@@ -233,7 +244,8 @@ typedef struct rxd_component {
   void (*close)(void *instance);
 
   /* A pure function of an event, its arguments and the parameters: called on any thread, several at once, in the turn
-   * of the event; must not block. RXD_OK: `*event` goes on, perhaps replaced. RXD_DROP, RXD_FAILED. */
+   * of the event; must not block. `arguments`: of each parameter of type expression or template, ABSENT for one that is not
+   * given. RXD_OK: `*event` goes on, perhaps replaced. RXD_DROP, RXD_FAILED. */
   int (*row)(void *instance, rxd_scope *, rxd_value *event, const rxd_value *arguments);
 
   /* An operator with state, time or calls: on a thread of its own. The inputs come in order, each once. */

@@ -136,7 +136,7 @@ extension ExpressionType: CustomStringConvertible {
 
 extension ExpressionType {
   /// The type in messages: `string or null` for a wrapper.
-  var inWords: String {
+  public var inWords: String {
     if case .wrapper(let inner) = self { return "\(inner.inWords) or null" }
     return description
   }

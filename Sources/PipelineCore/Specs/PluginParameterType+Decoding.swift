@@ -6,7 +6,11 @@ extension PluginParameterType {
     case .integer: return Int.decode(node, &context).map(PluginValue.integer)
     case .number: return Double.decode(node, &context).map(PluginValue.number)
     case .text: return String.decode(node, &context).map(PluginValue.text)
-    case .secret: return Secret.decode(node, &context).map(PluginValue.secret)
+    case .secret:
+      guard let secret = Secret.decode(node, &context) else { return nil }
+      // The plugin may print it.
+      SecretMask.process.note(Array(secret.revealed.utf8))
+      return .secret(secret)
     case .duration(let range):
       guard let span = TimeSpan.decode(node, &context) else { return nil }
       // The common type knows only the lower bound.

@@ -283,7 +283,15 @@ enum HostTable {
       return NativeSource.of(source).take(UnsafeMutableBufferPointer(start: acks, count: most), wait)
     }
     host.wake_descriptor = { source in source.map { NativeSource.of($0).wakeDescriptor } ?? -1 }
-    host.is_stopping = { source in source.map { NativeSource.of($0).isStopping ? 1 : 0 } ?? 1 }
+    host.is_stopping = { source in source.map { NativeSource.of($0).stopping } ?? 2 }
+    host.reject_input = { source, input, message, token in
+      if let source { NativeSource.of(source).reject(input, message, token) }
+    }
+    host.is_closing = { instance in
+      guard let target = instance?.pointee.target else { return 1 }
+      let context = Unmanaged<NativeContext>.fromOpaque(target).takeUnretainedValue()
+      return context.isClosing.load(ordering: .acquiring) ? 1 : 0
+    }
   }
 }
 

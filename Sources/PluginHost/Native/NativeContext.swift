@@ -4,6 +4,8 @@ import Synchronization
 
 /// What belongs to one instance of a native plugin: its log and its counters. The plugin has a pointer to it.
 final class NativeContext: Sendable {
+  /// Nobody waits for what the instance does any more.
+  let isClosing = Atomic(false)
   private let write: @Sendable (Services.Level, String) -> Void
   private let counters = PluginCounters()
 
@@ -21,6 +23,8 @@ final class NativeContext: Sendable {
 final class NativeHandle: @unchecked Sendable {
   let component: rxd_component
   let context: NativeContext
+  /// Nil: of a pure function, which has nothing to bring to an end.
+  private let life: PluginLife?
   private(set) var pointer: UnsafeMutableRawPointer?
   private let raw: UnsafeMutablePointer<rxd_instance>
 
@@ -29,6 +33,7 @@ final class NativeHandle: @unchecked Sendable {
     _ log: @escaping @Sendable (Services.Level, String) -> Void
   ) throws(PluginFault) {
     self.component = component
+    life = component.row == nil ? PluginLife() : nil
     context = NativeContext(log)
     raw = .allocate(capacity: 1)
     raw.initialize(to: rxd_instance(target: Unmanaged.passUnretained(context).toOpaque()))
@@ -39,6 +44,7 @@ final class NativeHandle: @unchecked Sendable {
     let instance = raw
     var made: UnsafeMutableRawPointer?
     var step = opening.step
+    let pipeline = arena.string(opening.pipeline)
     let status = step.withUTF8 { step in
       Self.lend(opening.state) { state in
         Self.lend(opening.position) { position in
@@ -53,6 +59,8 @@ final class NativeHandle: @unchecked Sendable {
             raw.state = state
             raw.state_version = UInt32(spec.stateVersion)
             raw.position = position
+            raw.pipeline = rxd_text(pipeline.rawBytes)
+            raw.component = component.name
             return open(&raw, &made)
           }
         }

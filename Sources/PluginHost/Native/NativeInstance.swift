@@ -12,6 +12,7 @@ final class NativeInstance: PluginInstance, @unchecked Sendable {
   /// A sink has asked for a pause: what was handed over before the next one that comes again is not for it.
   private var isWaiting = false
   private let isClosed = Atomic(false)
+  private let context = Mutex<NativeContext?>(nil)
 
   init(
     _ services: PluginServices, _ receiver: any PluginReceiver,
@@ -25,7 +26,9 @@ final class NativeInstance: PluginInstance, @unchecked Sendable {
   func open(_ opening: PluginOpening) {
     services.worker.enqueue { [self] in
       do throws(PluginFault) {
-        handle = try make(opening)
+        let opened = try make(opening)
+        context.withLock { $0 = opened.context }
+        handle = opened
       } catch {
         end(PluginEnd(reason: "the plugin refuses: \(error.message)", place: error.place, isFinal: true))
       }
@@ -38,6 +41,7 @@ final class NativeInstance: PluginInstance, @unchecked Sendable {
 
   func close() {
     isClosed.store(true, ordering: .releasing)
+    context.withLock { $0 }?.isClosing.store(true, ordering: .releasing)
     services.worker.enqueue { [self] in handle = nil }
   }
 

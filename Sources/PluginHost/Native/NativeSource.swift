@@ -14,6 +14,12 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
     var acks: [rxd_ack] = []
     var isStopping = false
     var isClosed = false
+    /// The stop has ended a wait.
+    var isStopKnown = false
+    /// How many events of those that were handed over are not settled.
+    var unsettled = 0
+    /// When it was closed, on the monotonic clock.
+    var closedAt: Int64 = 0
   }
   private let shared = Guarded(Shared())
   private let awake: WakeEvent?
@@ -26,11 +32,12 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
   private static let largestBatch = 1024
 
   init(
-    _ services: PluginServices, _ make: @escaping @Sendable (PluginOpening) throws(PluginFault) -> NativeHandle
+    _ services: PluginServices, _ queue: InputQueue,
+    _ make: @escaping @Sendable (PluginOpening) throws(PluginFault) -> NativeHandle
   ) {
     self.services = services
     self.make = make
-    queue = InputQueue(services.executor, gate: SemaphoreGate())
+    self.queue = queue
     awake = try? WakeEvent()
     raw = .allocate(capacity: 1)
     rawScope = .allocate(capacity: 1)
@@ -58,7 +65,7 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
 
   func settle(_ tokens: [UInt64], problem: String?) {
     shared.withLock { shared in
-      guard !shared.isClosed else { return }
+      shared.unsettled -= tokens.count
       for token in tokens { shared.acks.append(rxd_ack(token: token, is_failed: problem == nil ? 0 : 1, reserved: 0)) }
     }
     shared.notify()
@@ -75,6 +82,7 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
     shared.withLock {
       $0.isStopping = true
       $0.isClosed = true
+      $0.closedAt = monotonicNow()
     }
     queue.stop()
     shared.notify()
@@ -115,10 +123,24 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
 
   var scope: UnsafeMutablePointer<rxd_scope> { rawScope }
   var isStopping: Bool { shared.withLock { $0.isStopping } }
+  /// 0: it goes on; 1: it is to stop; 2: and nobody waits for it any more.
+  var stopping: Int32 { shared.withLock { Self.isOver($0) ? 2 : $0.isStopping ? 1 : 0 } }
+
+  /// Whether nothing more becomes known of what it has sent.
+  private static func isOver(_ shared: Shared) -> Bool {
+    shared.isClosed && (shared.unsettled == 0 || monotonicNow() > shared.closedAt + longestSettling)
+  }
+  private static let longestSettling: Int64 = 5_000_000_000
   var wakeDescriptor: Int32 { awake?.descriptor ?? -1 }
 
   func add(_ value: Value, _ token: UInt64) -> Int32 {
-    if batch.events.count >= Self.largestBatch, flush() != 0 { return Int32(RXD_STOP.rawValue) }
+    var value = value
+    if batch.events.count >= Self.largestBatch {
+      // It lives in the memory that goes with the full batch.
+      let owned = OwnedValue(value)
+      if flush() != 0 { return Int32(RXD_STOP.rawValue) }
+      value = arena.copy(owned.value)
+    }
     batch.events.append(value)
     if token != 0 { batch.tokens.append(token) }
     return isStopping ? Int32(RXD_STOP.rawValue) : 0
@@ -130,16 +152,23 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
     return value.isError ? Int32(RXD_FAILED.rawValue) : add(value, token)
   }
 
+  func reject(_ input: rxd_text, _ message: rxd_text, _ token: UInt64) {
+    batch.rejections.append((batch.events.count, Array(input.buffer), Printable.cut(message.string, limit: 500)))
+    if token != 0 { batch.tokens.append(token) }
+  }
+
   func set(position: [UInt8]) { batch.position = position }
 
   func flush() -> Int32 {
-    guard !batch.events.isEmpty || batch.position != nil else { return isStopping ? Int32(RXD_STOP.rawValue) : 0 }
+    guard !batch.isEmpty else { return isStopping ? Int32(RXD_STOP.rawValue) : 0 }
     batch.owner = arena
     let sent = batch
     batch = PluginSourceBatch()
     arena = Arena()
     rawScope.pointee.arena = Unmanaged.passUnretained(arena).toOpaque()
+    shared.withLock { $0.unsettled += sent.tokens.count }
     let isTaken = queue.deliver { [self] in receiver?.take(sent, of: self) }
+    if !isTaken { shared.withLock { $0.unsettled -= sent.tokens.count } }
     return isTaken && !isStopping ? 0 : Int32(RXD_STOP.rawValue)
   }
 
@@ -147,14 +176,16 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
     let deadline = wait < 0 ? nil : monotonicNow() &+ wait
     let found =
       shared.wait(until: deadline) { shared -> [rxd_ack]? in
-        guard !shared.acks.isEmpty || shared.isStopping || wait == 0 else { return nil }
+        let isNews = Self.isOver(shared) || shared.isStopping && !shared.isStopKnown
+        guard !shared.acks.isEmpty || isNews || wait == 0 else { return nil }
+        if shared.isStopping { shared.isStopKnown = true }
         let count = min(shared.acks.count, acks.count)
         defer { shared.acks.removeFirst(count) }
         return Array(shared.acks.prefix(count))
       } ?? []
     awake?.clear()
     for (index, ack) in found.enumerated() { acks[index] = ack }
-    if shared.withLock({ !$0.acks.isEmpty || $0.isStopping }) { awake?.wake() }
+    if shared.withLock({ !$0.acks.isEmpty || Self.isOver($0) }) { awake?.wake() }
     return found.count
   }
 }

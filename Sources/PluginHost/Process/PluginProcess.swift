@@ -28,6 +28,8 @@ final class PluginProcess: @unchecked Sendable {
   private struct Shared {
     var outgoing: [UInt8] = []
     var isClosing = false
+    /// When it is closed at the latest, on the monotonic clock.
+    var closing: Int64?
   }
   private let shared = Mutex(Shared())
   private let awake: WakeEvent?
@@ -52,6 +54,8 @@ final class PluginProcess: @unchecked Sendable {
   private var pings = 0
   private var lastFrame: Int64 = 0
   private let counters = PluginCounters()
+  /// From the start of the program to its end.
+  private var life: PluginLife?
 
   /// The most bytes of a frame, both ways.
   static let frameLimit = 16 << 20
@@ -86,11 +90,17 @@ final class PluginProcess: @unchecked Sendable {
     awake?.wake()
   }
 
+  /// Ends it when this time has passed, if nothing else does before.
+  func close(within nanoseconds: Int64) {
+    shared.withLock { $0.closing = monotonicNow() &+ nanoseconds }
+    awake?.wake()
+  }
+
   // MARK: On the thread
 
   /// Starts the program. Throws why it cannot.
   func start() throws(PluginFault) {
-    guard case .program(let arguments) = file.form else { throw PluginFault("it is no program") }
+    guard case .program(let arguments, _) = file.form else { throw PluginFault("it is no program") }
     if let refusal = file.refusal() { throw PluginFault(refusal) }
     var limits = rx_limits(
       memory: UInt64(file.settings.memory), cpu: UInt64(file.settings.cpu), files: UInt64(file.settings.files),
@@ -111,6 +121,7 @@ final class PluginProcess: @unchecked Sendable {
       }
     }
     guard code == 0 else { throw PluginFault("'\(path)' cannot be started: \(PosixError.text(code))") }
+    life = PluginLife()
     startedAt = monotonicNow()
     lastFrame = startedAt
     writing = Array("{\"hello\":\(PluginSpec.contract)}\n".utf8)
@@ -138,6 +149,7 @@ final class PluginProcess: @unchecked Sendable {
         shared.outgoing = []
         written = 0
       }
+      if let closing = shared.closing, monotonicNow() >= closing { shared.isClosing = true }
       return shared.isClosing
     }
     if isClosing, written == writing.count { closeInput() }
@@ -163,6 +175,7 @@ final class PluginProcess: @unchecked Sendable {
   private func due(_ now: Int64) -> Int64? {
     // Its end is seen by the end of its output, or here where a child of it keeps that open.
     var dues = [now + (closedAt > 0 || descriptors[1] < 0 ? Self.second / 100 : Self.pingInterval)]
+    if let closing = shared.withLock({ $0.closing }), closing > now { dues.append(closing) }
     if spec == nil { dues.append(startedAt + Self.startTimeout) }
     if let since = handler?.waitingSince { dues.append(max(since, startedAt) + file.settings.timeout.nanoseconds) }
     if let errors = errors.due { dues.append(errors) }
@@ -249,7 +262,9 @@ final class PluginProcess: @unchecked Sendable {
   private func take(_ line: UnsafeRawBufferPointer, _ block: LineBlock) {
     let frame = json.open(line, checking: .everything)
     guard frame.is(.jsonMap) else {
-      return fail("it has sent a line that is no JSON object: \(Printable.cut(line, limit: 200))")
+      return fail(
+        "it has sent a line that is no JSON object (its standard output belongs to rxd; messages go to standard error): \(Printable.cut(line, limit: 200))"
+      )
     }
     if frame["log"].is(.string) {
       log(Services.Level(rawValue: frame["log"].text) ?? .info, Printable.cut(frame["message"].text, limit: 2000))
@@ -323,13 +338,15 @@ final class PluginProcess: @unchecked Sendable {
     }
     errors.end(monotonicNow(), log)
     isDone = true
+    life = nil
     for index in descriptors.indices where descriptors[index] >= 0 {
       Glibc.close(descriptors[index])
       descriptors[index] = -1
     }
     counters.report(log)
     guard !isClosed else { return }
-    let reason = fault.map { "the plugin broke the contract: \($0.reason)" } ?? "the plugin's process \(what)"
+    let said = errors.last.isEmpty ? "" : ", after it had written: \(Printable.cut(errors.last, limit: 200))"
+    let reason = (fault.map { "the plugin broke the contract: \($0.reason)" } ?? "the plugin's process \(what)") + said
     handler?.ended(reason, isFinal: fault?.isFinal ?? false)
   }
 
@@ -343,12 +360,15 @@ final class PluginProcess: @unchecked Sendable {
     for descriptor in descriptors where descriptor >= 0 { Glibc.close(descriptor) }
     descriptors = [-1, -1, -1]
     isDone = true
+    life = nil
   }
 }
 
 /// The lines of a program's standard error on their way to the log: at most 20 a second.
 struct ErrorLines {
   private var partial: [UInt8] = []
+  /// The last line that was not empty.
+  private(set) var last: [UInt8] = []
   private var second: Int64 = 0
   private var lines = 0
   private var dropped = 0
@@ -386,6 +406,7 @@ struct ErrorLines {
       lines = 0
     }
     lines += 1
+    if !line.isEmpty { last = Array(line.prefix(400)) }
     if lines > Self.most {
       dropped += 1
     } else if !line.isEmpty {

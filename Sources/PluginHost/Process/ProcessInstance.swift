@@ -5,6 +5,9 @@ import Transport
 
 /// An operator or a sink of a plugin that is a program.
 final class ProcessInstance: PluginInstance, FrameHandler, @unchecked Sendable {
+  private let plugin: ProcessPlugin
+  /// Whether it counts among the plugin's instances.
+  private var counts = false
   private let process: PluginProcess
   private let spec: PluginComponentSpec
   private let perEvent: [PluginParameter]
@@ -31,7 +34,7 @@ final class ProcessInstance: PluginInstance, FrameHandler, @unchecked Sendable {
     var awaited = Deque<Awaited>()
     /// When the first of them was handed over, or the last answer came.
     var since: Int64 = 0
-    /// Answers to what was handed over before this one are not awaited.
+    /// A sink has asked for a pause: it ignores what comes before the next input that comes again.
     var isWaitingForAgain = false
   }
   private let shared = Mutex(Shared())
@@ -41,8 +44,10 @@ final class ProcessInstance: PluginInstance, FrameHandler, @unchecked Sendable {
   private var answers: [PluginAnswer] = []
 
   init(
-    _ process: PluginProcess, _ spec: PluginComponentSpec, _ services: PluginServices, _ receiver: any PluginReceiver
+    _ plugin: ProcessPlugin, _ process: PluginProcess, _ spec: PluginComponentSpec, _ services: PluginServices,
+    _ receiver: any PluginReceiver
   ) {
+    self.plugin = plugin
     self.process = process
     self.spec = spec
     self.services = services
@@ -51,11 +56,19 @@ final class ProcessInstance: PluginInstance, FrameHandler, @unchecked Sendable {
     process.handler = self
   }
 
-  deinit { if services.isImmediate { process.destroy() } }
+  deinit {
+    if counts { plugin.left() }
+    if services.isImmediate { process.destroy() }
+  }
 
   // MARK: From the node
 
   func open(_ opening: PluginOpening) {
+    counts = plugin.enter()
+    guard counts else {
+      let reason = "more than \(ProcessPlugin.mostInstances) instances of the plugin would run at once"
+      return end(PluginEnd(reason: reason, isFinal: true))
+    }
     let frame = writer.open(opening, spec)
     frame.withUnsafeBytes { process.send($0) }
     if services.isImmediate {
@@ -78,7 +91,10 @@ final class ProcessInstance: PluginInstance, FrameHandler, @unchecked Sendable {
 
   func submit(_ inputs: [PluginInput]) {
     writer.buffer.clear()
-    shared.withLock { shared in
+    let isIgnored = shared.withLock { shared -> Bool in
+      // The node learns of the pause in a later turn, and hands these over again.
+      if shared.isWaitingForAgain, inputs.first?.isAgain != true { return true }
+      shared.isWaitingForAgain = false
       if shared.awaited.isEmpty { shared.since = monotonicNow() }
       for input in inputs {
         let id = nextID
@@ -94,7 +110,9 @@ final class ProcessInstance: PluginInstance, FrameHandler, @unchecked Sendable {
           nextID += 1
         }
       }
+      return false
     }
+    if isIgnored { return }
     process.send(writer.buffer.bytes)
     if services.isImmediate { pump() } else { takeFailed() }
   }
@@ -197,7 +215,10 @@ final class ProcessInstance: PluginInstance, FrameHandler, @unchecked Sendable {
     } else if frame["retry"].is(.string), spec.kind == .sink {
       answer.verdict = .again(Printable.cut(frame["retry"].text, limit: 500))
       // What has been handed over since is ignored by the plugin.
-      shared.withLock { $0.awaited.removeAll() }
+      shared.withLock {
+        $0.awaited.removeAll()
+        $0.isWaitingForAgain = true
+      }
     } else {
       let events = frame["events"]
       if events.is(.jsonList) {

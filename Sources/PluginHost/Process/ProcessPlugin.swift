@@ -1,10 +1,24 @@
 import PipelineCore
+import Synchronization
 
 /// A plugin that is a program: each instance is a process of its own.
 final class ProcessPlugin: PluginMaker {
   let file: PluginFile
   /// The document with its specs, as the pipeline file was checked with.
   private let document: [UInt8]
+  /// How many instances run, in one pipeline file.
+  private let running = Atomic(0)
+  /// Each is a process: a plugin in a group or an inner signal could start thousands.
+  static let mostInstances = 64
+
+  /// Whether there may be one more; it ends with ``left()``.
+  func enter() -> Bool {
+    if running.add(1, ordering: .relaxed).newValue <= Self.mostInstances { return true }
+    running.subtract(1, ordering: .relaxed)
+    return false
+  }
+
+  func left() { running.subtract(1, ordering: .relaxed) }
 
   init(_ file: PluginFile, _ document: [UInt8]) {
     self.file = file
@@ -14,10 +28,12 @@ final class ProcessPlugin: PluginMaker {
   func makeInstance(
     of spec: PluginComponentSpec, _ services: PluginServices, _ receiver: any PluginReceiver
   ) -> any PluginInstance {
-    ProcessInstance(PluginProcess(file, expecting: document, services.log), spec, services, receiver)
+    ProcessInstance(self, PluginProcess(file, expecting: document, services.log), spec, services, receiver)
   }
 
-  func makeSource(of spec: PluginComponentSpec, _ services: PluginServices) -> any PluginSourceInstance {
+  func makeSource(
+    of spec: PluginComponentSpec, _ services: PluginServices, _ queue: InputQueue
+  ) -> any PluginSourceInstance {
     ProcessSource(PluginProcess(file, expecting: document, services.log), spec, services)
   }
 
@@ -58,6 +74,8 @@ struct FrameWriter {
     buffer.clear()
     buffer.append("{\"open\":1,\"kind\":\"\(spec.kind.rawValue)\",\"name\":\"\(spec.name)\",\"step\":")
     append(arena.string(opening.step))
+    buffer.append(",\"pipeline\":" as StaticString)
+    append(arena.string(opening.pipeline))
     buffer.append(",\"parameters\":" as StaticString)
     append(opening.parameters.value(spec, plain: true, in: arena))
     if let state = opening.state {

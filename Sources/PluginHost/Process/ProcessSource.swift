@@ -14,6 +14,8 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
     var credit = 0
     var isClosed = false
     var isStopping = false
+    /// How many events with a token are not settled.
+    var unsettled = 0
   }
   private let shared = Mutex(Shared())
   // On the thread of the program.
@@ -52,7 +54,11 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
   }
 
   func settle(_ tokens: [UInt64], problem: String?) {
-    guard !shared.withLock({ $0.isClosed }) else { return }
+    let isLast = shared.withLock { shared in
+      shared.unsettled -= tokens.count
+      return shared.isClosed && shared.unsettled <= 0
+    }
+    defer { if isLast { end() } }
     let list = tokens.map(String.init).joined(separator: ",")
     guard let problem else { return process.send("{\"to\":1,\"acknowledged\":[\(list)]}\n") }
     let text = OutputBuffer(capacity: 256)
@@ -69,7 +75,15 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
   }
 
   func close() {
-    shared.withLock { $0.isClosed = true }
+    let isSettled = shared.withLock { shared in
+      shared.isClosed = true
+      return shared.unsettled <= 0
+    }
+    // What its events have caused may become known only now, when the state is on the disk.
+    if isSettled { end() } else { process.close(within: 5_000_000_000) }
+  }
+
+  private func end() {
     process.send("{\"close\":1}\n")
     process.close()
   }
@@ -110,6 +124,17 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
       }
     }
     batch.owner = block
+    let rejected = frame["rejected"]
+    if !rejected.isAbsent {
+      let text = OutputBuffer(capacity: 256)
+      if rejected.is(.string) {
+        text.append(rejected.text)
+      } else {
+        _ = JSONWriter.append(rejected, to: text)
+      }
+      batch.rejections.append(
+        (batch.events.count, Array(text.bytes), Printable.cut(frame["reason"].text, limit: 500)))
+    }
     let token = frame["token"]
     if token.is(.int), token.asInt > 0 { batch.tokens.append(UInt64(token.asInt)) }
     let position = frame["position"]
@@ -139,9 +164,10 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
   func tookAll() { flush() }
 
   private func flush() {
-    guard !batch.events.isEmpty || batch.position != nil else { return }
+    guard !batch.isEmpty else { return }
     let sent = batch
     batch = PluginSourceBatch()
+    shared.withLock { $0.unsettled += sent.tokens.count }
     // Waits while the input is paused; credit bounds how much does.
     services.executor.postBatch { [self] in
       receiver?.take(sent, of: self)

@@ -128,11 +128,11 @@ struct PluginOptions: ParsableArguments {
     completion: .directory)
   var pluginDir: [String] = []
 
-  /// Those that are given, else that of the installation, `lib/rxd/plugins` beside `bin`.
+  /// Those that are given, else that of the installation, `lib/rxd/plugins` beside `bin`. Absolute paths.
   static func directories(_ given: [String]) -> [String] {
-    if !given.isEmpty { return given }
+    if !given.isEmpty { return given.map(absolute) }
     if let variable = ProcessEnvironment["RXD_PLUGIN_DIR"] {
-      return variable.split(separator: ":").map(String.init)
+      return variable.split(separator: ":").map { absolute(String($0)) }
     }
     var buffer = [CChar](repeating: 0, count: Int(PATH_MAX) + 1)
     let count = readlink("/proc/self/exe", &buffer, Int(PATH_MAX))
@@ -140,6 +140,12 @@ struct PluginOptions: ParsableArguments {
     let program = String(decoding: buffer[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self)
     guard program.hasSuffix("/bin/rxd") else { return [] }
     return [String(program.dropLast("/bin/rxd".count)) + "/lib/rxd/plugins"]
+  }
+
+  static func absolute(_ path: String) -> String {
+    guard !path.hasPrefix("/"), let here = getcwd(nil, 0) else { return path }
+    defer { free(here) }
+    return String(cString: here) + "/" + path
   }
 }
 

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Glibc
 import PipelineCore
+import PipelineRuntime
 import PluginHost
 
 /// `rxd plugin`: what there is to do with plugins.
@@ -18,7 +19,9 @@ struct PluginVerb: ParsableCommand {
 /// A plugin on the command line.
 struct PluginArgument: ParsableArguments {
   @Argument(
-    help: ArgumentHelp("A shared library or a program, with its arguments behind '--'.", valueName: "file"),
+    help: ArgumentHelp(
+      "A shared library, a program with its arguments behind '--', or a pipeline file that names plugins.",
+      valueName: "file"),
     completion: .file())
   var file: String
 
@@ -36,12 +39,10 @@ struct PluginArgument: ParsableArguments {
       Console.printError("'\(path)' is not there")
       throw ExitStatus.noInput
     }
-    if !path.hasPrefix("/"), let here = getcwd(nil, 0) {
-      path = String(cString: here) + "/" + path
-      free(here)
-    }
+    path = PluginOptions.absolute(path)
     if path.hasSuffix(".so") { return PluginFile(path: path, directory: "") }
-    return PluginFile(path: path, form: .program(arguments: arguments), directory: "")
+    return PluginFile(
+      path: path, form: .program(arguments: arguments, isInterpreter: !file.contains("/")), directory: "")
   }
 }
 
@@ -132,7 +133,26 @@ struct PluginCheck: ParsableCommand {
   var write = false
 
   func run() throws {
-    let plugin = try LoadedPlugin.asked(argument.plugin(), anew: true)
+    guard ![".yaml", ".yml"].contains(where: argument.file.hasSuffix) else { return try checkAll() }
+    try check(argument.plugin())
+  }
+
+  /// Checks the plugins that a pipeline file names.
+  private func checkAll() throws {
+    let loaded = PipelineLoader().load(argument.file)
+    var diagnostics = Diagnostics()
+    let files = loaded.file.map { LocalPlugins(asks: true, directories: []).named(by: $0, into: &diagnostics) } ?? []
+    guard loaded.file != nil, !diagnostics.hasErrors else {
+      Console.note(
+        DiagnosticRenderer(toolVersion: Version.number).text(loaded.file == nil ? loaded.diagnostics : diagnostics.all))
+      throw loaded.isUnreadable ? ExitStatus.noInput : ExitStatus.configuration
+    }
+    if files.isEmpty { Console.print("\(argument.file) names no plugin") }
+    for file in files { try check(file) }
+  }
+
+  private func check(_ file: PluginFile) throws {
+    let plugin = try LoadedPlugin.asked(file, anew: true)
     var problems = plugin.problems()
     for component in plugin.spec.components {
       if Catalogue.builtIn.component(component.kind, component.name) != nil {
@@ -216,10 +236,10 @@ extension LoadedPlugin {
     }
     switch kind {
     case .source: return "sources:\n  in:\n\(indented(4))\nsinks:\n  out:\n    from: in\n    discard: {}\n"
-    case .sink: return "sources:\n  in:\n    values: [1]\nsinks:\n  out:\n    from: in\n\(indented(4))\n"
+    case .sink: return "sources:\n  in:\n    stdin: { decode: json }\nsinks:\n  out:\n    from: in\n\(indented(4))\n"
     default:
       return
-        "sources:\n  in:\n    values: [{}]\nsinks:\n  out:\n    from: in\n    chain:\n      -\n\(indented(8))\n    discard: {}\n"
+        "sources:\n  in:\n    stdin: { decode: json }\nsinks:\n  out:\n    from: in\n    chain:\n      -\n\(indented(8))\n    discard: {}\n"
     }
   }
 }

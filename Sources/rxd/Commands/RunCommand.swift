@@ -4,6 +4,7 @@ import Glibc
 import Logging
 import PipelineCore
 import PipelineRuntime
+import PluginHost
 import Transport
 
 /// `rxd FILE...` and `rxd run FILE...`.
@@ -203,7 +204,10 @@ struct RunSettings {
       throw ExitStatus.failure
     }
     // Threads of libraries may still run: nothing is torn down under them.
-    _exit(supervisor.run(loaded))
+    let status = supervisor.run(loaded)
+    let left = LocalPlugins.waitForEnds()
+    if left > 0 { Console.printError("\(Printable.count(left, "instance")) of plugins did not come to an end") }
+    _exit(status)
   }
 
   /// What notices changes of the files; nil: nothing does.

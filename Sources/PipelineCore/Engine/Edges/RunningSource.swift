@@ -265,14 +265,6 @@ public final class InputQueue: @unchecked Sendable {
     room = gate
   }
 
-  /// Of a source that is known to its thread only by its executor.
-  public init(_ executor: Executor, limit: Int = 2, gate: any Gate) {
-    self.executor = executor
-    isInner = false
-    self.limit = limit
-    room = gate
-  }
-
   /// Hands over one batch; `body` runs in a turn. Blocks while `limit` batches wait.
   ///
   /// Returns false if the source was stopped: neither this batch nor a later one is taken.

@@ -1,0 +1,27 @@
+import Transport
+
+/// A running instance or program of a plugin, from its start to its end. The process waits for them before it exits.
+final class PluginLife: Sendable {
+  private static let count = Guarded(0)
+
+  init() { Self.count.withLock { $0 += 1 } }
+
+  deinit {
+    Self.count.withLock { $0 -= 1 }
+    Self.count.notify()
+  }
+
+  /// Waits until none is left. Returns how many are, when the time is over.
+  ///
+  /// - Parameter nanoseconds: How long, at most.
+  static func wait(_ nanoseconds: Int64) -> Int {
+    _ = count.wait(until: monotonicNow() &+ nanoseconds) { $0 == 0 ? true : nil }
+    return count.withLock { $0 }
+  }
+}
+
+extension LocalPlugins {
+  /// Waits until every plugin has come to its end, as long as the contract gives it: programs 5 s before they are told to end, and 5 s
+  /// before they are killed. Returns how many have not.
+  package static func waitForEnds() -> Int { PluginLife.wait(11_000_000_000) }
+}
