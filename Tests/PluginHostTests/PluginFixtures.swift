@@ -31,7 +31,7 @@ enum PluginFixtures {
 
   /// A build of `probe.c` with these macros; its path.
   static func probe(_ name: String = "probe", _ macros: String...) throws -> String {
-    let path = scratch("\(name).so")
+    let path = scratch("probe-\(name).so")
     let problem = made.withLock { made -> (any Error)? in
       guard made.insert(path).inserted else { return nil }
       do {
