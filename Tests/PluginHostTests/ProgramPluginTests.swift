@@ -158,8 +158,8 @@ import Testing
 
   @Test(
     arguments: [
-      ("garbage", "print('hello', flush=True)", "no JSON object: hello"),
-      ("number", "print('7', flush=True)", "no JSON object: 7"),
+      ("garbage", "print('hello', flush=True)", "standard error): hello"),
+      ("number", "print('7', flush=True)", "standard error): 7"),
       ("stranger", "say({'id': 99, 'events': []})", "answered 99, which is not the next one"),
       ("unknown", "say({'greeting': 1})", "a frame that the contract does not have"),
       ("long", "print('\"' + 'a' * (17 << 20) + '\"', flush=True)", "a frame of more than 16 MiB"),
