@@ -1,0 +1,121 @@
+"""Calls each component without rxd; `RXD=path` also runs pipelines in rxd."""
+
+import os
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent.parent / "testing"))
+import host  # noqa: E402
+
+plugin = host.Plugin(HERE / os.environ.get("BUILD", "build") / "example.so")
+
+
+def sent(answer):
+    return [item.get("event", item.get("error")) for item in answer["sent"]]
+
+
+class Shorten(unittest.TestCase):
+    def test_cuts_characters_not_bytes(self):
+        with plugin.open("operator", "exampleShorten", field="t", to=3) as shorten:
+            self.assertEqual(shorten.row({"t": "äöüß", "n": 1})["event"], {"t": "äöü", "n": 1})
+            self.assertEqual(shorten.row({"t": "äöü"})["event"], {"t": "äöü"})
+            self.assertEqual(shorten.row({"t": ""})["event"], {"t": ""})
+
+    def test_an_event_without_the_text_fails(self):
+        with plugin.open("operator", "exampleShorten", field="t") as shorten:
+            answer = shorten.row({"t": 5})
+            self.assertEqual((answer["status"], answer["error"]), (host.FAILED, "no text 't'"))
+
+    def test_an_empty_name_is_refused_at_its_place(self):
+        with self.assertRaises(host.Refused) as caught:
+            plugin.open("operator", "exampleShorten", field="")
+        self.assertEqual(caught.exception.at, "field")
+
+
+class RunningSum(unittest.TestCase):
+    def test_every_cut_and_restore_gives_the_same(self):
+        events = [{"n": n} for n in (1, 2, -5, 10)]
+        for cut in range(len(events) + 1):
+            with plugin.open("operator", "exampleRunningSum", field="n") as first:
+                answers = sent(first.process_events(*events[:cut]))
+                state = first.save()
+            with plugin.open("operator", "exampleRunningSum", state=state, field="n") as second:
+                answers += sent(second.process_events(*events[cut:]))
+            self.assertEqual([answer["sum"] for answer in answers], [1, 3, -2, 8], f"cut after {cut}")
+
+    def test_what_cannot_be_added_is_rejected_alone(self):
+        with plugin.open("operator", "exampleRunningSum", field="n") as running:
+            answers = sent(running.process_events({"n": 2**63 - 1}, {"n": 1}, {"n": "x"}, {"n": -1}))
+            self.assertEqual(answers[1:3], ["the sum needs more than 64 bits", "no whole number 'n'"])
+            self.assertEqual(answers[3]["sum"], 2**63 - 2)
+
+
+class Debounce(unittest.TestCase):
+    def test_the_last_event_leaves_when_the_timer_is_due(self):
+        with plugin.open("operator", "exampleDebounce", quiet="5ms") as debounce:
+            answer = debounce.process_events({"q": "a"}, {"q": "ab"})
+            self.assertEqual((answer["sent"], answer["timers"]), ([], {"quiet": 5_000_000}))
+            self.assertEqual(sent(debounce.process({"timer": "quiet"})), [{"q": "ab"}])
+            self.assertEqual(sent(debounce.process({"timer": "quiet"}, {"complete": True})), [])
+
+    def test_the_held_event_is_in_the_state_and_leaves_at_the_end(self):
+        with plugin.open("operator", "exampleDebounce") as first:
+            first.process_events({"q": "a"})
+            state = first.save()
+        with plugin.open("operator", "exampleDebounce", state=state) as second:
+            self.assertEqual(sent(second.process({"complete": True})), [{"q": "a"}])
+
+
+class Counter(unittest.TestCase):
+    def numbers(self, counter):
+        numbers, last = [], b""
+        while (batch := counter.take(0.2)) is not None:
+            numbers += [item["event"]["n"] for item in batch[0]]
+            last = batch[1]
+        return numbers, last
+
+    def test_counts_waits_for_credit_and_goes_on_behind_its_position(self):
+        with plugin.open("source", "exampleCounter", to=2500) as counter:
+            counter.start(credit=1000)
+            numbers, position = self.numbers(counter)
+            self.assertEqual((numbers, position), (list(range(1, 1001)), b"1000"))
+            self.assertEqual(counter.stop()["status"], host.OK)
+        with plugin.open("source", "exampleCounter", position=position, to=2500) as counter:
+            counter.start(credit=10_000)
+            self.assertEqual(counter.join()["status"], host.OK)
+            self.assertEqual(self.numbers(counter), (list(range(1001, 2501)), b"2500"))
+
+    def test_stops_at_once_while_it_waits(self):
+        with plugin.open("source", "exampleCounter", every="1h") as counter:
+            counter.start()
+            self.assertEqual(counter.take()[0][0]["event"], {"n": 1})
+            self.assertEqual(counter.stop(2)["status"], host.OK)
+
+
+class Log(unittest.TestCase):
+    def test_appends_lines_and_refuses_events_without_the_member(self):
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory) / "log"
+            path.write_text('{"id":0}\n{"torn')
+            with plugin.open("sink", "exampleLog", path=str(path), field="id") as log:
+                answer = log.write({"id": 1}, {"no": 2}, {"id": 3})
+                self.assertEqual((answer["status"], answer["refused"]), (host.OK, {"1": "no member 'id'"}))
+            self.assertEqual(path.read_text(), '{"id":0}\n{"torn\n{"id":1}\n{"id":3}\n')
+
+    def test_a_file_that_cannot_be_opened_is_refused_at_its_place(self):
+        with self.assertRaisesRegex(host.Refused, "cannot open the file: No such file or directory") as caught:
+            plugin.open("sink", "exampleLog", path="/nowhere/log")
+        self.assertEqual(caught.exception.at, "path")
+
+    def test_a_full_disk_asks_for_another_try(self):
+        with plugin.open("sink", "exampleLog", path="/dev/full") as log:
+            answer = log.write({"id": 1})
+            self.assertEqual(answer["status"], host.RETRY)
+            self.assertIn("No space left on device", answer["error"])
+
+
+if __name__ == "__main__":
+    unittest.main()
