@@ -265,7 +265,12 @@ static void put_string(FILE *to, const char *bytes, size_t count) {
   fputc('"', to);
 }
 
-static void put(FILE *to, const node *value) {
+/// `is_extended`: times, durations and bytes as `parse` reads them again.
+static void put_as(FILE *to, const node *value, int is_extended) {
+  if (is_extended && value != NULL && (value->kind == RXD_TIMESTAMP || value->kind == RXD_DURATION)) {
+    fprintf(to, "{\"$%s\":%" PRId64 "}", value->kind == RXD_TIMESTAMP ? "timestamp" : "duration", value->integer);
+    return;
+  }
   if (value == NULL) { fputs("null", to); return; }
   switch (value->kind) {
     case RXD_BOOL: fputs(value->integer ? "true" : "false", to); break;
@@ -297,13 +302,15 @@ static void put(FILE *to, const node *value) {
           put_string(to, value->items.names[i]->text.bytes, value->items.names[i]->text.count);
           fputc(':', to);
         }
-        put(to, value->items.values[i]);
+        put_as(to, value->items.values[i], is_extended);
       }
       fputc(value->kind == RXD_LIST ? ']' : '}', to);
       break;
     default: fputs("null", to);
   }
 }
+
+static void put(FILE *to, const node *value) { put_as(to, value, 0); }
 
 static void put_value(FILE *to, const rxd_value *value) {
   rxd_scope scope = {0};
@@ -376,11 +383,11 @@ static rxd_value host_entry(rxd_scope *scope, const rxd_value *object, size_t in
   *name = (rxd_text){node->items.names[index]->text.bytes, node->items.names[index]->text.count};
   return value_of(node->items.values[index]);
 }
-static rxd_text host_json(rxd_scope *scope, const rxd_value *value) {
+static rxd_text write_json(rxd_scope *scope, const rxd_value *value, int is_extended) {
   char *text = NULL;
   size_t count = 0;
   FILE *to = open_memstream(&text, &count);
-  put(to, tree_of(scope, value));
+  put_as(to, tree_of(scope, value), is_extended);
   fclose(to);
   char *bytes = allocate(scope, count);
   memcpy(bytes, text, count);
@@ -388,6 +395,8 @@ static rxd_text host_json(rxd_scope *scope, const rxd_value *value) {
   free(text);
   return (rxd_text){bytes, count};
 }
+static rxd_text host_json(rxd_scope *scope, const rxd_value *value) { return write_json(scope, value, 0); }
+static rxd_text host_encode(rxd_scope *scope, const rxd_value *value) { return write_json(scope, value, 1); }
 
 static rxd_value host_make_null(void) { return small(RXD_NULL, 0); }
 static rxd_value host_make_bool(int value) { return small(RXD_BOOL, value != 0); }
@@ -439,6 +448,13 @@ static rxd_value host_with_member(rxd_scope *scope, const rxd_value *object, rxd
 }
 static int host_parse_json(rxd_scope *scope, rxd_text json, rxd_value *value) {
   node *made = parse(scope, json.bytes, json.count, 0);
+  if (made == NULL) return RXD_FAILED;
+  *value = value_of(made);
+  return RXD_OK;
+}
+
+static int host_decode(rxd_scope *scope, rxd_text bytes, rxd_value *value) {
+  node *made = parse(scope, bytes.bytes, bytes.count, 1);
   if (made == NULL) return RXD_FAILED;
   *value = value_of(made);
   return RXD_OK;
@@ -606,7 +622,7 @@ static const rxd_host the_host = {
     host_make_timestamp, host_make_duration, host_make_text, host_make_bytes, host_make_list, host_make_object,
     host_with_member, host_parse_json, host_fail, host_log, host_count_up, host_send, host_reject, host_timer,
     host_delivered, host_refuse, host_source_scope, host_add, host_add_json, host_flush, host_position, host_acks,
-    host_wake_descriptor, host_is_stopping};
+    host_wake_descriptor, host_is_stopping, host_encode, host_decode};
 
 // ---- What Python calls. Texts that are returned are freed with `test_free`. ----
 

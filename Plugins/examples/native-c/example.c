@@ -175,17 +175,29 @@ static int running_sum_save(void *instance, rxd_scope *scope, rxd_bytes *state) 
 }
 
 // ---- exampleDebounce: a stream operator with a timer ----
-// Values end with the call, so the held event is JSON in between. rxd keeps the timer itself, also in a saved state.
+// Values end with the call, so the held event is encoded in between. rxd keeps the timer itself, also in a saved state.
 
 typedef struct {
   int64_t quiet;
-  char *held;  // NULL: none
+  rxd_text held;  // `bytes` is NULL: none
 } debounce;
 
+static void debounce_forget(debounce *self) {
+  free((char *)self->held.bytes);
+  self->held = (rxd_text){NULL, 0};
+}
+
 static void debounce_close(void *instance) {
-  debounce *self = instance;
-  free(self->held);
-  free(self);
+  debounce_forget(instance);
+  free(instance);
+}
+
+static int debounce_hold(debounce *self, rxd_text encoded) {
+  debounce_forget(self);
+  char *bytes = copy(encoded);
+  if (bytes == NULL) return RXD_FAILED;
+  self->held = (rxd_text){bytes, encoded.count};
+  return RXD_OK;
 }
 
 static int debounce_open(const rxd_opening *opening, void **instance) {
@@ -193,17 +205,18 @@ static int debounce_open(const rxd_opening *opening, void **instance) {
   if (self == NULL) return out_of_memory(opening->scope);
   rxd_value quiet = parameter(opening, "quiet");
   self->quiet = host->integer(&quiet);
-  if (opening->state.count > 0 && opening->state_version == 1) self->held = copy(opening->state);
+  if (opening->state.count > 0 && opening->state_version == 1 && debounce_hold(self, opening->state) != RXD_OK) {
+    debounce_close(self);
+    return out_of_memory(opening->scope);
+  }
   *instance = self;
   return RXD_OK;
 }
 
 static void debounce_send_held(debounce *self, rxd_scope *scope, rxd_output *output, size_t index) {
   rxd_value event;
-  if (self->held != NULL && host->parse_json(scope, text_of(self->held), &event) == RXD_OK)
-    host->send(output, index, &event);
-  free(self->held);
-  self->held = NULL;
+  if (self->held.bytes != NULL && host->decode(scope, self->held, &event) == RXD_OK) host->send(output, index, &event);
+  debounce_forget(self);
 }
 
 static int debounce_process(void *instance, rxd_scope *scope, const rxd_batch *batch, rxd_output *output) {
@@ -212,9 +225,7 @@ static int debounce_process(void *instance, rxd_scope *scope, const rxd_batch *b
     const rxd_input *input = (const rxd_input *)((const char *)batch->inputs + index * batch->input_size);
     switch (input->kind) {
       case RXD_EVENT:
-        free(self->held);
-        self->held = copy(host->json(scope, &input->event));
-        if (self->held == NULL) return out_of_memory(scope);
+        if (debounce_hold(self, host->encode(scope, &input->event)) != RXD_OK) return out_of_memory(scope);
         host->timer(output, RXD_TEXT_OF("quiet"), self->quiet);
         break;
       case RXD_TIMER: debounce_send_held(self, scope, output, index); break;
@@ -229,8 +240,11 @@ static int debounce_process(void *instance, rxd_scope *scope, const rxd_batch *b
 }
 
 static int debounce_save(void *instance, rxd_scope *scope, rxd_bytes *state) {
+  (void)scope;
   const debounce *self = instance;
-  return hand_over(scope, state, strdup(self->held == NULL ? "" : self->held));
+  // rxd copies the state before the next call, so the instance keeps it.
+  *state = (rxd_bytes){self->held.bytes == NULL ? "" : self->held.bytes, self->held.count, NULL, NULL};
+  return RXD_OK;
 }
 
 // ---- exampleCounter: a source with a position ----
@@ -258,7 +272,6 @@ static int counter_run(void *instance, rxd_scope *scope, rxd_source *source) {
   (void)scope;
   counter *self = instance;
   const rxd_text names[] = {RXD_TEXT_OF("n")};
-  int waiting = 0;
   while (self->n < self->to && !host->is_stopping(source)) {
     if (self->every > 0 && self->n > 0) {
       // Sleeps, but not when the source is to stop.
@@ -274,11 +287,8 @@ static int counter_run(void *instance, rxd_scope *scope, rxd_source *source) {
     char digits[32];
     snprintf(digits, sizeof digits, "%lld", (long long)self->n);
     host->position(source, text_of(digits));
-    // Before `add` flushes by itself: the position then is that of the last event.
-    if (++waiting == 1000 || self->every > 0) {
-      if (host->flush(source) == RXD_STOP) return RXD_OK;
-      waiting = 0;
-    }
+    // Otherwise `add` hands over 1,024 at once.
+    if (self->every > 0 && host->flush(source) == RXD_STOP) return RXD_OK;
   }
   host->flush(source);
   return RXD_OK;

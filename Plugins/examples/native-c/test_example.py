@@ -63,10 +63,11 @@ class Debounce(unittest.TestCase):
 
     def test_the_held_event_is_in_the_state_and_leaves_at_the_end(self):
         with plugin.open("operator", "exampleDebounce") as first:
-            first.process_events({"q": "a"})
+            first.process_events({"q": "a", "at": {"$timestamp": 1500000000}})
             state = first.save()
         with plugin.open("operator", "exampleDebounce", state=state) as second:
-            self.assertEqual(sent(second.process({"complete": True})), [{"q": "a"}])
+            self.assertEqual(
+                sent(second.process({"complete": True})), [{"q": "a", "at": "1970-01-01T00:00:01.500000000Z"}])
 
 
 class Counter(unittest.TestCase):
@@ -79,14 +80,14 @@ class Counter(unittest.TestCase):
 
     def test_counts_waits_for_credit_and_goes_on_behind_its_position(self):
         with plugin.open("source", "exampleCounter", to=2500) as counter:
-            counter.start(credit=1000)
+            counter.start(credit=1500)
             numbers, position = self.numbers(counter)
-            self.assertEqual((numbers, position), (list(range(1, 1001)), b"1000"))
+            self.assertEqual((numbers, position), (list(range(1, 1025)), b"1024"))
             self.assertEqual(counter.stop()["status"], host.OK)
         with plugin.open("source", "exampleCounter", position=position, to=2500) as counter:
             counter.start(credit=10_000)
             self.assertEqual(counter.join()["status"], host.OK)
-            self.assertEqual(self.numbers(counter), (list(range(1001, 2501)), b"2500"))
+            self.assertEqual(self.numbers(counter), (list(range(1025, 2501)), b"2500"))
 
     def test_stops_at_once_while_it_waits(self):
         with plugin.open("source", "exampleCounter", every="1h") as counter:

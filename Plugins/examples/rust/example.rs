@@ -1,0 +1,92 @@
+//! Two operators in Rust, without crates. rxd.rs has the contract.
+mod rxd;
+
+use rxd::{Input, Kind, Output, Refusal, Row, Scope, Stream, Value};
+
+/// A member's name, which must not be empty.
+fn name(parameters: Value, parameter: &'static str) -> Result<String, Refusal> {
+    match parameters.member(parameter).text() {
+        Some(text) if !text.is_empty() => Ok(text.to_string()),
+        _ => Err(Refusal { message: "the name of the member is empty".to_string(), at: parameter }),
+    }
+}
+
+/// exampleSlug: "Hello, World" becomes "hello-world".
+struct Slug {
+    field: String,
+    to: String,
+}
+
+impl Row for Slug {
+    fn open(parameters: Value) -> Result<Self, Refusal> {
+        Ok(Slug { field: name(parameters, "field")?, to: name(parameters, "as")? })
+    }
+
+    fn row<'a>(&self, scope: &'a Scope, event: Value<'a>) -> Result<Option<Value<'a>>, String> {
+        let text = event.member(&self.field).text().ok_or_else(|| format!("no text '{}'", self.field))?;
+        let mut slug = String::with_capacity(text.len());
+        for character in text.chars().flat_map(char::to_lowercase) {
+            if character.is_alphanumeric() {
+                slug.push(character);
+            } else if !slug.is_empty() && !slug.ends_with('-') {
+                slug.push('-');
+            }
+        }
+        let slug = slug.trim_end_matches('-');
+        if slug.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(event.with(&self.to, scope.text(slug))))
+    }
+}
+
+/// exampleChanges: passes an event on if a member differs from that of the event before.
+struct Changes {
+    field: String,
+    /// Encoded.
+    last: Option<Vec<u8>>,
+}
+
+impl Stream for Changes {
+    fn open(parameters: Value, state: Option<(&[u8], u32)>) -> Result<Self, Refusal> {
+        let last = match state {
+            Some((bytes, 1)) if !bytes.is_empty() => Some(bytes.to_vec()),
+            _ => None,
+        };
+        Ok(Changes { field: name(parameters, "field")?, last })
+    }
+
+    fn process<'a>(&mut self, _: &'a Scope, input: Input<'a>, output: &mut Output) {
+        if let Input::Event(event) = input {
+            let value = event.member(&self.field);
+            if value.kind() == Kind::Absent {
+                return output.reject(&format!("no member '{}'", self.field));
+            }
+            let encoded = value.encode();
+            if self.last.as_deref() != Some(encoded) {
+                self.last = Some(encoded.to_vec());
+                output.send(event);
+            }
+        }
+    }
+
+    fn save(&self) -> Vec<u8> {
+        self.last.clone().unwrap_or_default()
+    }
+}
+
+static COMPONENTS: [rxd::Component; 2] = [rxd::row::<Slug>("exampleSlug"), rxd::stream::<Changes>("exampleChanges")];
+static PLUGIN: rxd::Plugin = rxd::plugin(&COMPONENTS, include_str!("spec.json"));
+
+#[no_mangle]
+#[allow(non_upper_case_globals)]
+pub static rxd_plugin_magic: rxd::Magic = rxd::MAGIC;
+
+/// # Safety
+/// Called by rxd.
+#[no_mangle]
+pub unsafe extern "C" fn rxd_plugin_init(
+    contract: u32, host: *const rxd::Host, plugin: *mut *const rxd::Plugin, problem: *mut rxd::Text,
+) -> i32 {
+    rxd::init(&PLUGIN, contract, host, plugin, problem)
+}
