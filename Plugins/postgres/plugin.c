@@ -1,0 +1,36 @@
+// What rxd loads.
+#include "postgres.h"
+
+RXD_PLUGIN_MAGIC;
+
+const rxd_host *host;
+
+// Made from spec.json by the Makefile.
+static const char spec[] =
+#include "spec.h"
+    ;
+
+static rxd_component components[3];
+
+static const rxd_plugin plugin = {.size = sizeof(rxd_plugin),
+                                  .component_count = 3,
+                                  .components = components,
+                                  .component_size = sizeof(rxd_component),
+                                  .spec = {spec, sizeof spec - 1}};
+
+int rxd_plugin_init(uint32_t contract, const rxd_host *offered, const rxd_plugin **result, rxd_text *problem) {
+  if (contract < RXD_CONTRACT || offered->size < sizeof(rxd_host)) {
+    *problem = RXD_TEXT_OF("this plugin needs contract 1 of rxd");
+    return RXD_FAILED;
+  }
+  if (PQisthreadsafe() == 0) {
+    *problem = RXD_TEXT_OF("this libpq cannot be used by several threads");
+    return RXD_FAILED;
+  }
+  host = offered;
+  components[0] = query_component;
+  components[1] = notify_component;
+  components[2] = insert_component;
+  *result = &plugin;
+  return RXD_OK;
+}
