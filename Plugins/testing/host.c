@@ -115,7 +115,9 @@ static int hex4(parser *p, uint32_t *c) {
 
 static node *parse_string(parser *p) {
   node *made = make(p->scope, RXD_TEXT);
-  char *to = made->text.bytes = allocate(p->scope, (size_t)(p->end - p->at));
+  const char *end = p->at + 1;
+  while (end < p->end && *end != '"') end += *end == '\\' && end + 1 < p->end ? 2 : 1;
+  char *to = made->text.bytes = allocate(p->scope, (size_t)(end - p->at));
   for (p->at++; p->at < p->end && *p->at != '"';) {
     if ((unsigned char)*p->at < 0x20) return NULL;
     if (*p->at != '\\') { *to++ = *p->at++; continue; }

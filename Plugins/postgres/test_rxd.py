@@ -1,0 +1,140 @@
+"""Runs the pipelines in rxd, whose path is in RXD, against a server of its own."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+import server as servers  # noqa: E402
+
+RXD = os.environ.get("RXD")
+server: servers.Server
+
+
+def setUpModule() -> None:
+    global server
+    if not RXD or not servers.available():
+        raise unittest.SkipTest("needs RXD, the path of rxd, and Debian's postgresql")
+    server = servers.Server()
+
+
+def tearDownModule() -> None:
+    server.close()
+
+
+class Pipelines(unittest.TestCase):
+    def setUp(self) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="rxd-pg-run-"))
+        self.addCleanup(shutil.rmtree, self.directory)
+        server.sql("""DROP TABLE IF EXISTS orders; CREATE TABLE orders (id int PRIMARY KEY, total numeric CHECK (total >= 0),
+            document jsonb)""")
+
+    def run_pipeline(self, name: str, **environment: str) -> subprocess.Popen[bytes]:
+        log = open(self.directory / "log", "ab")
+        self.addCleanup(log.close)
+        process = subprocess.Popen(
+            [RXD, "--state-dir", str(self.directory / "state"), str(HERE / "pipelines" / name)], cwd=self.directory,
+            env={**os.environ, "SHOP_DB": server.conninfo + " password=geheim", **environment}, stdin=subprocess.PIPE,
+            stderr=log)
+
+        def end() -> None:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            if process.stdin:
+                process.stdin.close()
+
+        self.addCleanup(end)
+        return process
+
+    def log(self) -> str:
+        return (self.directory / "log").read_text()
+
+    def lines(self, name: str) -> list[dict]:
+        path = self.directory / name
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def until(self, condition, seconds: float = 60) -> None:
+        end = time.monotonic() + seconds
+        while not condition():
+            self.assertLess(time.monotonic(), end, self.log()[-3000:])
+            time.sleep(0.05)
+
+    def restart(self) -> None:
+        server.stop(signal.SIGQUIT)
+        time.sleep(0.3)
+        server.start()
+
+    def test_orders_reach_the_table_while_the_server_restarts(self):
+        process = self.run_pipeline("orders-to-postgres.yaml")
+        half = threading.Event()
+
+        def feed() -> None:
+            for n in range(1, 20_001):
+                total = -1 if n % 5000 == 0 else n / 2
+                process.stdin.write(json.dumps({"id": n, "payment": {"total": total}, "pad": "x" * 50}).encode() + b"\n")
+                if n == 10_000:
+                    process.stdin.flush()
+                    half.set()
+                    time.sleep(0.2)
+            process.stdin.close()
+
+        feeder = threading.Thread(target=feed)
+        feeder.start()
+        half.wait()
+        self.until(lambda: server.column("SELECT count(*) FROM orders")[0] != "0")
+        self.restart()
+        feeder.join()
+        self.assertEqual(process.wait(120), 0, self.log())
+        self.assertEqual(server.sql("SELECT count(*), count(DISTINCT id), sum(id) FROM orders"),
+                         [["19996", "19996", str(sum(range(20_001)) - 50_000)]])
+        refused = self.lines("orders-refused.ndjson")
+        self.assertEqual([line["event"]["id"] for line in refused], [5000, 10_000, 15_000, 20_000])
+        self.assertIn("violates check constraint", refused[0]["error"])
+        self.assertNotIn("geheim", self.log())
+
+    def test_rows_are_read_once_while_server_and_rxd_restart(self):
+        insert = "INSERT INTO orders (id) SELECT g FROM generate_series({}, {}) g"
+        server.sql(insert.format(1, 8000))
+        process = self.run_pipeline("new-orders.yaml", EVERY="20ms")
+        self.until(lambda: len(self.lines("orders.ndjson")) > 0)
+        self.restart()
+        server.sql(insert.format(8001, 14_000))
+        self.until(lambda: len(self.lines("orders.ndjson")) >= 10_000)
+        process.kill()
+        process.wait()
+        server.sql(insert.format(14_001, 20_000))
+        process = self.run_pipeline("new-orders.yaml", EVERY="20ms")
+        self.until(lambda: len({line["id"] for line in self.lines("orders.ndjson")}) == 20_000)
+        process.terminate()
+        self.assertEqual(process.wait(30), 0, self.log())
+        ids = [line["id"] for line in self.lines("orders.ndjson")]
+        # A kill between two commits may repeat rows, and misses none.
+        self.assertEqual(sorted(set(ids)), list(range(1, 20_001)))
+        self.assertNotIn("geheim", self.log())
+
+    def test_a_wrong_setting_has_its_place_in_the_file(self):
+        process = self.run_pipeline("orders-to-postgres.yaml", SHOP_DB="no string")
+        process.stdin.write(b'{"id":1}\n')
+        process.stdin.close()
+        self.assertNotEqual(process.wait(30), 0)
+        self.assertIn("this is no connection string", self.log())
+        self.assertIn("orders-to-postgres.yaml", self.log())
+
+    def test_pipelines_are_valid(self):
+        for path in sorted((HERE / "pipelines").glob("*.yaml")):
+            done = subprocess.run([RXD, "check", str(path)], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
