@@ -10,7 +10,10 @@ RXD := $(BUILD)/release/rxd
 RELEASE := swift build --no-color-diagnostics -c release --static-swift-stdlib --disable-local-rpath \
   -Xswiftc -enforce-exclusivity=unchecked -Xswiftc -Xllvm -Xswiftc -vectorize-slp=false
 
-.PHONY: run test build packages test-packages bench-packages bench bench-check fuzz faults fmt lint docs check-docs install uninstall clean
+# Each a package of its own, with a Makefile.
+PLUGINS := $(patsubst %/Makefile,%,$(wildcard Plugins/*/Makefile Plugins/examples/*/Makefile))
+
+.PHONY: run test test-plugins build packages test-packages bench-packages bench bench-check fuzz faults fmt lint docs check-docs install uninstall clean
 
 ## Installs missing packages, builds, and shows search as you type, without internet.
 run: build
@@ -27,7 +30,11 @@ test: test-packages build
 	Tests/Faults/run --quick --rxd $(RXD) kill/file-file kill/durable-http kill/server-delay-file term/file-http \
 	  mutate/killed syscalls/kill
 	python3 -B -m unittest discover -s Benchmarks/bench -t Benchmarks
-	$(MAKE) --no-print-directory lint check-docs
+	$(MAKE) --no-print-directory test-plugins lint check-docs
+
+## Builds and tests the packages under Plugins.
+test-plugins: test-packages build
+	for plugin in $(PLUGINS); do RXD=$(CURDIR)/$(RXD) $(MAKE) --no-print-directory -C $$plugin test || exit 1; done
 
 build: packages
 	$(RELEASE) --product rxd

@@ -193,6 +193,10 @@ static outcome send_rows(query *self, rxd_scope *scope, rxd_source *source, cons
   for (int column = 0; column < columns; column++) names[column] = text_of(PQfname(result, column));
   outcome outcome = rows < PQntuples(result) ? poll_some : poll_all;
   for (int row = 0; row < rows; row++) {
+    if (row > 0 && row % 1000 == 0 && host->flush(source) == RXD_STOP) {
+      outcome = poll_stopped;
+      break;
+    }
     rxd_scope *at = host->source_scope(source);
     for (int column = 0; column < columns; column++) {
       values[column] = PQgetisnull(result, row, column)

@@ -122,6 +122,15 @@ class Pipelines(unittest.TestCase):
         self.assertEqual(sorted(set(ids)), list(range(1, 20_001)))
         self.assertNotIn("geheim", self.log())
 
+    def test_large_batches(self):
+        server.sql("INSERT INTO orders (id) SELECT g FROM generate_series(1, 9000) g")
+        text = (HERE / "pipelines/new-orders.yaml").read_text().replace("key: id", "key: id\n      batch: 5000\n      once: true")
+        path = self.directory / "large.yaml"
+        path.write_text(text.replace("../build", str(HERE / "build")))
+        process = self.run_pipeline(str(path))
+        self.assertEqual(process.wait(60), 0, self.log())
+        self.assertEqual([line["id"] for line in self.lines("orders.ndjson")], list(range(1, 9001)))
+
     def test_a_wrong_setting_has_its_place_in_the_file(self):
         process = self.run_pipeline("orders-to-postgres.yaml", SHOP_DB="no string")
         process.stdin.write(b'{"id":1}\n')

@@ -185,6 +185,10 @@ class InRxd(unittest.TestCase):
         self.assertEqual([line.get("delta") for line in lines], [None, 1, 3, 5, 7])
         self.assertEqual({line["words"] for line in lines}, {2})
 
+    def test_the_tests_of_the_pipeline_pass(self):
+        done = subprocess.run([RXD, "test", str(HERE / "pipelines/words.yaml")], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -1,8 +1,11 @@
 """Calls each component without rxd; `RXD=path` also runs pipelines in rxd."""
 
+import json
 import os
+import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -10,6 +13,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent / "testing"))
 import host  # noqa: E402
 
+RXD = os.environ.get("RXD")
 plugin = host.Plugin(HERE / os.environ.get("BUILD", "build") / "example.so")
 
 
@@ -116,6 +120,70 @@ class Log(unittest.TestCase):
             answer = log.write({"id": 1})
             self.assertEqual(answer["status"], host.RETRY)
             self.assertIn("No space left on device", answer["error"])
+
+
+PIPELINE = """
+name: killed
+plugins: {{ example: {library} }}
+sources:
+  numbers: {{ exampleCounter: {{ to: 20000 }} }}
+sinks:
+  log:
+    from: numbers
+    chain: [ {{ exampleRunningSum: n }} ]
+    exampleLog: {{ path: out.ndjson, field: sum }}
+"""
+
+DEBOUNCE = """
+name: debounce
+plugins: {{ example: {library} }}
+sources:
+  keys: {{ stdin: {{ decode: json }} }}
+sinks:
+  out: {{ from: keys, chain: [ {{ exampleDebounce: 3ms }} ], stdout: {{ encode: json }} }}
+tests:
+  - name: in virtual time
+    inputs: {{ keys: "1-2---3|" }}
+    expect: {{ out: [ {{ at: 5ms, next: 2 }}, {{ at: 7ms, next: 3 }}, {{ complete: true }} ] }}
+"""
+
+
+@unittest.skipUnless(RXD, "needs RXD, the path of rxd")
+class InRxd(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.directory = Path(directory.name)
+
+    def write(self, text):
+        library = HERE / os.environ.get("BUILD", "build") / "example.so"
+        (self.directory / "pipeline.yaml").write_text(text.format(library=library))
+
+    def run_rxd(self, *arguments):
+        return subprocess.Popen([RXD, *arguments], cwd=self.directory, stdin=subprocess.DEVNULL)
+
+    def lines(self):
+        path = self.directory / "out.ndjson"
+        return [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
+
+    def test_position_and_state_outlive_kills(self):
+        self.write(PIPELINE)
+        for least in (1, 6000, 12_000):
+            process = self.run_rxd("--state-dir", "state", "pipeline.yaml")
+            while len(self.lines()) < least and process.poll() is None:
+                time.sleep(0.02)
+            process.kill()
+            process.wait()
+        process = self.run_rxd("--state-dir", "state", "pipeline.yaml")
+        self.assertEqual(process.wait(60), 0)
+        lines = self.lines()
+        # A line may come again after a kill, with the same sum; none is missing.
+        self.assertEqual({line["n"] for line in lines}, set(range(1, 20_001)))
+        self.assertEqual([line for line in lines if line["sum"] != line["n"] * (line["n"] + 1) // 2], [])
+
+    def test_timers_run_on_virtual_time(self):
+        self.write(DEBOUNCE)
+        self.assertEqual(self.run_rxd("test", "pipeline.yaml").wait(30), 0)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """Calls each component without rxd."""
 
+import os
+import subprocess
 import sys
 import unittest
 from pathlib import Path
@@ -35,6 +37,13 @@ class Changes(unittest.TestCase):
                     answers += changes.process_events(*part)["sent"]
                     state = changes.save()
             self.assertEqual([a.get("event", a.get("error")) for a in answers], expected, f"cut after {cut}")
+
+
+@unittest.skipUnless(os.environ.get("RXD"), "needs RXD, the path of rxd")
+class InRxd(unittest.TestCase):
+    def test_the_tests_of_the_pipeline_pass(self):
+        done = subprocess.run([os.environ["RXD"], "test", str(HERE / "pipelines/slugs.yaml")], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
 
 if __name__ == "__main__":
