@@ -175,18 +175,20 @@ void report_down(session *session) {
 // ---- Waiting ----
 
 static bool look_at_stop(session *session) {
-  if (session->source == NULL) return false;
-  if (host->is_stopping(session->source)) session->is_stopping = true;
+  if (session->source == NULL ? host->is_closing(session->instance) : host->is_stopping(session->source))
+    session->is_stopping = true;
   return session->is_stopping;
 }
 
-/// Waits for `descriptor` (-1: none) or the stop of the source. 1: ready; 0: the deadline; -1: the source is to stop.
+/// Waits for `descriptor` (-1: none) or the stop. 1: ready; 0: the deadline; -1: it is to stop.
 static int wait_descriptor(session *session, int descriptor, short events, int64_t deadline) {
   for (;;) {
     if (look_at_stop(session)) return -1;
     int64_t left = deadline - now();
     if (left < 0) left = 0;
-    if (left > 3600000000000) left = 3600000000000;
+    // A sink has nothing that wakes it.
+    int64_t most = session->source == NULL ? 100000000 : 3600000000000;
+    if (left > most) left = most;
     struct pollfd waits[2] = {{.fd = descriptor, .events = events},
                               {.fd = session->source == NULL ? -1 : host->wake_descriptor(session->source), .events = POLLIN}};
     int ready = poll(waits, 2, (int)((left + 999999) / 1000000));

@@ -436,7 +436,7 @@ static int insert_write(void *instance, rxd_scope *scope, const rxd_batch *batch
     }
     // A connection that was idle may have been closed long ago, and a changed table needs a new statement: try a new
     // connection at once.
-    if (!had_connection) break;
+    if (!had_connection || self->session.is_stopping) break;
     had_connection = false;
     disconnect(&self->session);
   }

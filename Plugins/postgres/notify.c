@@ -48,9 +48,15 @@ static int send_notification(notify *self, rxd_source *source, const PGnotify *n
   rxd_value values[3] = {host->make_text(scope, text_of(notification->relname)), host->make_null(),
                          host->make_int(notification->be_pid)};
   rxd_text payload = text_of(notification->extra);
-  if (!self->is_json || host->parse_json(scope, payload, &values[1]) != RXD_OK) {
+  if (!self->is_json) {
     values[1] = host->make_text(scope, payload);
-    if (self->is_json) host->count_up(self->session.instance, RXD_TEXT_OF("notJSON"), 1);
+  } else if (host->parse_json(scope, payload, &values[1]) != RXD_OK) {
+    buffer message = {0};
+    append_text(&message, "a notification of channel '"), append_text(&message, notification->relname);
+    append_text(&message, "' is no JSON");
+    host->reject_input(source, payload, (rxd_text){message.bytes, message.count}, 0);
+    free(message.bytes);
+    return RXD_OK;
   }
   rxd_value event = host->make_object(scope, names, values, 3);
   return host->add(source, &event, 0);

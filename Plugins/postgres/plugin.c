@@ -20,7 +20,7 @@ static const rxd_plugin plugin = {.size = sizeof(rxd_plugin),
 
 int rxd_plugin_init(uint32_t contract, const rxd_host *offered, const rxd_plugin **result, rxd_text *problem) {
   if (contract < RXD_CONTRACT || offered->size < sizeof(rxd_host)) {
-    *problem = RXD_TEXT_OF("this plugin needs contract 1 of rxd");
+    *problem = RXD_TEXT_OF("this plugin needs a newer rxd");
     return RXD_FAILED;
   }
   if (PQisthreadsafe() == 0) {

@@ -23,13 +23,14 @@ _SIZES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "kB": 10**3, "MB": 1
 def _build() -> ctypes.CDLL:
     include = os.environ.get("RXD_PLUGIN_INCLUDE", str(_HERE.parent.parent / "Sources/CPlugin/include"))
     target = _HERE / "build" / "host.so"
-    inputs = [_HERE / "host.c", Path(include) / "rxd_plugin.h"]
+    sources = [str(_HERE / "host.c"), str(_HERE / "values.c")]
+    inputs = [*map(Path, sources), _HERE / "values.h", Path(include) / "rxd_plugin.h"]
     if not target.exists() or target.stat().st_mtime < max(path.stat().st_mtime for path in inputs):
         target.parent.mkdir(exist_ok=True)
         made = target.with_suffix(f".{os.getpid()}")
         subprocess.run(
             ["cc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-O2", "-g", "-fPIC", "-shared",
-             f"-I{include}", str(inputs[0]), "-o", str(made), "-pthread", "-ldl"], check=True)
+             f"-I{include}", *sources, "-o", str(made), "-pthread", "-ldl"], check=True)
         made.rename(target)
     return ctypes.CDLL(str(target))
 
@@ -48,6 +49,7 @@ for _name, _result, _arguments in [
     ("test_process", _pointer, [_pointer, _text, ctypes.c_int64]),
     ("test_write", _pointer, [_pointer, _text]),
     ("test_save", _pointer, [_pointer, ctypes.POINTER(ctypes.c_size_t)]),
+    ("test_begin_closing", None, [_pointer]),
     ("test_begin_source", None, [_pointer, ctypes.c_int64]),
     ("test_run", _pointer, [_pointer]),
     ("test_take", _pointer, [_pointer, ctypes.c_double]),
@@ -171,6 +173,10 @@ class Instance:
         state = ctypes.string_at(pointer, count.value)
         _library.test_free(pointer)
         return state
+
+    def begin_closing(self) -> None:
+        """Nobody waits for what it does any more."""
+        _library.test_begin_closing(self._handle)
 
     # Sources.
 

@@ -52,8 +52,18 @@ static int64_t integer_parameter(const rxd_opening *opening, const char *name) {
   return host->integer(&value);
 }
 
-static int step_open(const operator_info *info, const rxd_opening *opening, void **instance) {
+static int step_open(const rxd_opening *opening, void **instance) {
   buffer problem = {0};
+  const operator_info *info = NULL;
+  for (int index = 0; index < operator_count; index++) {
+    rxd_text name = operators[index].name;
+    if (name.count == opening->component.count && memcmp(name.bytes, opening->component.bytes, name.count) == 0)
+      info = &operators[index];
+  }
+  if (info == NULL) {
+    append_text(&problem, "there is no such operator");
+    return fail(opening->scope, &problem, "");
+  }
   if (!prepare_module(info->module, &problem)) return fail(opening->scope, &problem, "");
   step *self = allocate(sizeof *self);
   pthread_mutex_init(&self->lock, NULL);
@@ -147,24 +157,13 @@ static int step_save(void *instance, rxd_scope *scope, rxd_bytes *state) {
   return RXD_OK;
 }
 
-// `open` is not told which component it opens, so each has a function of its own.
-#define OPEN(n) \
-  static int open_##n(const rxd_opening *opening, void **instance) { return step_open(&operators[n], opening, instance); }
-#define EIGHT(X, n) X(n##0) X(n##1) X(n##2) X(n##3) X(n##4) X(n##5) X(n##6) X(n##7)
-#define NAME(n) open_##n,
-#define ALL(X) EIGHT(X, 0) EIGHT(X, 01) EIGHT(X, 02) EIGHT(X, 03) EIGHT(X, 04) EIGHT(X, 05) EIGHT(X, 06) EIGHT(X, 07)
-
-// Octal numbers, so that the names count to 64.
-ALL(OPEN)
-static int (*const opens[most_operators])(const rxd_opening *, void **) = {ALL(NAME)};
-
 static rxd_component components[most_operators];
 static rxd_plugin plugin;
 static buffer spec, problem;
 
 int rxd_plugin_init(uint32_t contract, const rxd_host *offered, const rxd_plugin **result, rxd_text *why) {
   if (contract < RXD_CONTRACT || offered->size < sizeof(rxd_host)) {
-    *why = RXD_TEXT_OF("this plugin needs contract 1 of rxd");
+    *why = RXD_TEXT_OF("this plugin needs a newer rxd");
     return RXD_FAILED;
   }
   host = offered;
@@ -175,7 +174,7 @@ int rxd_plugin_init(uint32_t contract, const rxd_host *offered, const rxd_plugin
   for (int index = 0; index < operator_count; index++) {
     const operator_info *info = &operators[index];
     components[index] = (rxd_component){
-        .size = sizeof(rxd_component), .name = info->name, .kind = {"operator", 8}, .open = opens[index], .close = step_close,
+        .size = sizeof(rxd_component), .name = info->name, .kind = {"operator", 8}, .open = step_open, .close = step_close,
         .row = info->is_row ? step_row : NULL, .process = info->is_row ? NULL : step_process,
         .save = info->state_version > 0 ? step_save : NULL};
   }

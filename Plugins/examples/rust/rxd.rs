@@ -106,6 +106,8 @@ pub struct RawHost {
     sinks_and_sources: [usize; 10],
     encode: extern "C" fn(*mut Opaque, *const RawValue) -> RawText,
     decode: extern "C" fn(*mut Opaque, RawText, *mut RawValue) -> i32,
+    reject_input: usize,
+    is_closing: extern "C" fn(*mut Opaque) -> i32,
 }
 
 #[repr(C)]
@@ -127,6 +129,8 @@ pub struct RawOpening {
     state: RawText,
     state_version: u32,
     position: RawText,
+    pipeline: RawText,
+    component: RawText,
 }
 
 type Open = extern "C" fn(*const RawOpening, *mut *mut c_void) -> i32;
@@ -457,7 +461,7 @@ pub unsafe fn init(
     plugin: &'static Plugin, contract: u32, offered: *const RawHost, result: *mut *const Plugin, problem: *mut RawText,
 ) -> i32 {
     if contract < 1 || ((*offered).size as usize) < std::mem::size_of::<RawHost>() {
-        *problem = raw("this plugin needs contract 1 of rxd");
+        *problem = raw("this plugin needs a newer rxd");
         return FAILED;
     }
     HOST.store(offered as *mut RawHost, Ordering::Relaxed);
