@@ -76,7 +76,8 @@ static bool skip_value(cursor *c) {
     } else if (*c->at == ',' || *c->at == ':') {
       c->at++;
     } else {
-      while (c->at < c->end && strchr(",:{}[]\" \t\r\n", *c->at) == NULL) c->at++;
+      // One byte at least: a zero ends the set, too.
+      do c->at++; while (c->at < c->end && strchr(",:{}[]\" \t\r\n", *c->at) == NULL);
     }
   } while (depth > 0);
   return true;

@@ -80,6 +80,14 @@ class Finding(unittest.TestCase):
             path.chmod(0o666)
             self.assertIn("x.wasm: other users may write to it", self.refusal(path))
             path.chmod(0o644)
+            # A zero byte anywhere in the spec: a reason, or a spec that rxd refuses; no endless loop.
+            start = whole.index(b"rxd_spec") + 8
+            for at in range(start, start + 1500, 60):
+                path.write_bytes(whole[:at] + b"\0" + whole[at + 1:])
+                try:
+                    loaded(path)
+                except (host.Refused, ValueError):
+                    pass
             # However a module is cut off: a reason, or a module whose spec was whole; no crash.
             for length in range(0, len(whole), 7):
                 path.write_bytes(whole[:length])
