@@ -1173,8 +1173,12 @@ _SECONDS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "m": 60
 _SIZES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
-def _wire(kind: str, value: Any) -> Any:
+def _wire(kind: str, value: Any, of: str = "") -> Any:
     """A value as a pipeline file has it, as rxd hands it over."""
+    if kind == "list":
+        return [_wire(of, element) for element in value]
+    if kind == "table":
+        return {name: _wire(of, element) for name, element in value.items()}
     units = _SECONDS if kind == "duration" else _SIZES
     if kind not in ("duration", "size") or not isinstance(value, str):
         return value
@@ -1240,7 +1244,7 @@ class _TestHost:
         for name, its in component.parameters.items():
             value = example.parameters.get(_camel(name), its.members.get("default"))
             if value is not None and not its.is_per_event:
-                parameters[_camel(name)] = _wire(its.kind, value)
+                parameters[_camel(name)] = _wire(its.kind, value, its.members.get("of", ""))
         self.send({"open": self.number, "kind": component.kind, "name": component.name, "step": f"test/{self.number}",
                    "parameters": parameters, "test": True, **more})
         answer = self.next()

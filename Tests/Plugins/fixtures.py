@@ -1,7 +1,9 @@
 """Where things are, and small programs that keep or break the contract."""
+import contextlib
 import os
 import subprocess
 import sys
+import tempfile
 
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -64,3 +66,13 @@ def python_example(name):
 
 def run(command, **more):
     return subprocess.run(command, capture_output=True, text=True, timeout=60, **more)
+
+
+@contextlib.contextmanager
+def script(code):
+    """A file with this code."""
+    with tempfile.TemporaryDirectory(prefix="rxd-plugin-") as directory:
+        path = os.path.join(directory, "plugin.py")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(code)
+        yield path
