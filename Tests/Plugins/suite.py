@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import tempfile
+import time
 
 from host import Clock, Ended, Host, Violation, seeded
 
@@ -340,29 +341,30 @@ def check_sink(case):
 
 
 def collect(case, host, instance, most, seconds=5.0):
-    """Events until so many are there, the source has ended, or it is silent for a while."""
-    try:
-        host.wait(lambda: len(instance.events) >= most or instance.end is not None, min(seconds, case.timeout), "")
-    except Ended:
-        raise
-    except Violation as violation:
-        if str(violation):
-            raise
+    """Events until so many are there, the source has ended, or it is silent for 0.3 s after the first ones; false: it is."""
+    deadline = time.monotonic() + min(seconds, case.timeout)
+    while len(instance.events) < most and instance.end is None:
+        is_silent = not host.pump(0.3 if instance.events else min(seconds, case.timeout))
+        if host.has_ended:
+            raise Ended("the source has ended without a word")
+        if is_silent or time.monotonic() > deadline:
+            return False
+    return True
 
 
 def check_credit(case, most=50):
     """A source sends nothing without credit, and never more than it has; stop and completion are orderly."""
     with case.host() as host:
         instance = case.open(host)
-        host.rest_for(0.1)
+        host.rest_for(0.05)
         if instance.events:
             raise Violation("events without credit")
         for credit in (1, 1, 3, 7, most):
             host.give_credit(instance, credit)
             before = len(instance.events)
-            collect(case, host, instance, before + credit, 2.0 if credit > 1 else 5.0)
+            goes_on = collect(case, host, instance, before + credit)
             settle_tokens(host, instance)
-            if instance.end is not None:
+            if instance.end is not None or not goes_on:
                 break
         finish(host, instance)
         return f"{len(instance.events)} events"
@@ -394,7 +396,7 @@ def check_tokens(case):
         if not instance.events or any(token is None for _, token, _ in instance.events):
             raise Violation("events without token, or none at all")
         host.stop(instance)
-        host.rest_for(0.1)
+        host.rest_for(0.05)
         if instance.end is not None:
             raise Violation("the source has completed before its tokens were settled")
         host.fail(instance, sorted(instance.unsettled)[:1])
@@ -410,8 +412,10 @@ def check_position(case, most=12):
         instance = case.open(host)
         for number in range(1, most + 1):
             host.give_credit(instance, 1)
-            collect(case, host, instance, number, 1.0)
+            goes_on = collect(case, host, instance, number)
             settle_tokens(host, instance)
+            if instance.end is not None or not goes_on:
+                break
         events = instance.events
         host.kill()
     positions = [(index, position) for index, (_, _, position) in enumerate(events) if position is not None]
@@ -422,7 +426,7 @@ def check_position(case, most=12):
             instance = case.open(host, position=position)
             host.give_credit(instance, len(events))
             rest = [event for event, _, _ in events[index + 1:]]
-            collect(case, host, instance, len(rest), 2.0)
+            collect(case, host, instance, len(rest))
             settle_tokens(host, instance)
             same(rest, [event for event, _, _ in instance.events][:len(rest)], f"behind position {position}")
             finish(host, instance)
