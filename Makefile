@@ -32,8 +32,9 @@ test: test-packages build
 	python3 -B -m unittest discover -s Benchmarks/bench -t Benchmarks
 	$(MAKE) --no-print-directory test-plugins lint check-docs
 
-## Builds and tests the packages under Plugins.
+## Tests the Python SDK, the examples and the page about plugins, then builds and tests the packages under Plugins.
 test-plugins: test-packages build
+	RXD=$(CURDIR)/$(RXD) python3 -B -m unittest discover -s Tests/Plugins
 	for plugin in $(PLUGINS); do RXD=$(CURDIR)/$(RXD) $(MAKE) --no-print-directory -C $$plugin test || exit 1; done
 
 build: packages

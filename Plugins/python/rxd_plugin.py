@@ -29,17 +29,13 @@ from __future__ import annotations
 
 import base64
 import datetime
-import inspect
 import json
 import logging
 import os
 import re
 import select
-import shutil
 import signal
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 import traceback
@@ -399,13 +395,13 @@ class _Component:
                  members: Dict[str, Any]) -> None:
         self.kind, self.target, self.examples = kind, target, list(examples)
         base: Type[Any] = {"operator": Operator, "source": Source, "sink": Sink}[kind]
-        self.is_class = inspect.isclass(target)
+        self.is_class = isinstance(target, type)
         if self.is_class and not issubclass(target, base):
             raise TypeError(f"{target.__name__} must be a subclass of {base.__name__}")
         self.name = name or _camel(target.__name__[0].lower() + target.__name__[1:])
         if not re.fullmatch(r"[a-z][A-Za-z0-9]*", self.name):
             raise ValueError(f"the name of a component has letters and digits and begins with a small letter: {self.name!r}")
-        paragraphs = inspect.cleandoc(target.__doc__ or "").split("\n\n", 1)
+        paragraphs = _without_margin(target.__doc__ or "").split("\n\n", 1)
         summary = " ".join(paragraphs[0].split())
         if not summary.endswith("."):
             raise ValueError(f"the docstring of {self.name} begins with a sentence with a full stop: {summary!r}")
@@ -432,9 +428,12 @@ class _Component:
 
     def _declared(self) -> Dict[str, Parameter]:
         if not self.is_class:
-            arguments = inspect.signature(self.target).parameters
-            return {name: a.default for name, a in arguments.items() if isinstance(a.default, Parameter)}
-        found: Dict[str, Parameter] = {}
+            code, defaults = self.target.__code__, self.target.__defaults__ or ()
+            names = code.co_varnames[:code.co_argcount]
+            found = dict(zip(names[len(names) - len(defaults):], defaults))
+            found.update(self.target.__kwdefaults__ or {})
+            return {name: value for name, value in found.items() if isinstance(value, Parameter)}
+        found = {}
         for base in reversed(self.target.__mro__):
             found.update({name: value for name, value in vars(base).items() if isinstance(value, Parameter)})
         return found
@@ -522,6 +521,13 @@ class Plugin:
 def _camel(name: str) -> str:
     first, *rest = name.rstrip("_").split("_")
     return first + "".join(part[:1].upper() + part[1:] for part in rest)
+
+
+def _without_margin(text: str) -> str:
+    """A docstring without the indentation of the code."""
+    first, *rest = text.strip().expandtabs().splitlines() or [""]
+    margin = min((len(line) - len(line.lstrip()) for line in rest if line.strip()), default=0)
+    return "\n".join([first, *(line[margin:].rstrip() for line in rest)])
 
 
 def _yaml_text(value: Any) -> str:
@@ -1031,7 +1037,7 @@ class _SourceRunner(_Runner):
             self.unsettled.clear()
         self.wake()
         self.flush_wanted.set()
-        self.threads[0].join(1)
+        self.threads[0].join(0.5)
         if not self.threads[0].is_alive():
             os.close(self.wake_read)
             os.close(self.wake_write)
@@ -1040,7 +1046,7 @@ class _SourceRunner(_Runner):
 
     def end_for_it(self) -> None:
         """A source that is blocked in a call does not keep rxd waiting, if nothing of it is unsettled."""
-        self.threads[0].join(2)
+        self.threads[0].join(1)
         with self.state:
             if self.unsettled or self.is_ended:
                 return
@@ -1196,7 +1202,10 @@ class _TestHost:
     """Plays rxd for one process of the plugin."""
 
     def __init__(self, directory: str) -> None:
-        command = [sys.executable, "-B", os.path.abspath(sys.argv[0])]
+        import subprocess
+        import tempfile
+        cache = ["-X", f"pycache_prefix={sys.pycache_prefix}"] if sys.pycache_prefix else []
+        command = [sys.executable, *cache, os.path.abspath(sys.argv[0])]
         self.stderr = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
             command, cwd=directory, env={**os.environ, "RXD_PLUGIN": "1"}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -1262,6 +1271,7 @@ class _TestHost:
         return answer
 
     def end(self) -> None:
+        import subprocess
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.close()
         try:
@@ -1325,6 +1335,8 @@ class _Tests:
 
     def attempt(self, title: str, what: Callable[[_TestHost], Optional[str]], example: Optional[Example] = None,
                 quiet: bool = False) -> None:
+        import shutil
+        import tempfile
         directory = tempfile.mkdtemp(prefix="rxd-plugin-")
         host: Optional[_TestHost] = None
         try:

@@ -1,6 +1,8 @@
 """Where things are, and small programs that keep or break the contract."""
+import atexit
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -10,7 +12,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 SDK = os.path.join(ROOT, "Plugins", "python")
 EXAMPLES = os.path.join(ROOT, "Plugins", "examples")
-PYTHON = [sys.executable, "-B"]
+# Compiled once for all processes, and nothing is left in the tree; without site packages, which may take longer to load than all else.
+CACHE = tempfile.mkdtemp(prefix="rxd-plugin-cache-")
+atexit.register(shutil.rmtree, CACHE, True)
+PYTHON = [sys.executable, "-S", "-X", f"pycache_prefix={CACHE}"]
 sys.path[:0] = [HERE]
 
 # An operator without the SDK. `answer(frame)` may be replaced, and gets a frame with an id.
