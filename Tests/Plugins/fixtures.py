@@ -15,7 +15,7 @@ EXAMPLES = os.path.join(ROOT, "Plugins", "examples")
 # Compiled once for all processes, and nothing is left in the tree; without site packages, which may take longer to load than all else.
 CACHE = tempfile.mkdtemp(prefix="rxd-plugin-cache-")
 atexit.register(shutil.rmtree, CACHE, True)
-PYTHON = [sys.executable, "-S", "-X", f"pycache_prefix={CACHE}"]
+PYTHON = [os.environ.get("PLUGIN_PYTHON", sys.executable), "-S", "-X", f"pycache_prefix={CACHE}"]
 sys.path[:0] = [HERE]
 
 # An operator without the SDK. `answer(frame)` may be replaced, and gets a frame with an id.

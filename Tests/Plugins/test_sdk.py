@@ -1,5 +1,7 @@
 """The Python SDK: what its page promises to authors, and that it keeps the contract whatever user code does."""
 import json
+import os
+import shutil
 import unittest
 
 import bench
@@ -406,6 +408,13 @@ def times(event, by: int = integer("A factor.", primary=True, default=1)):
             result = fixtures.run(with_sdk("@plugin.operator\n" + code + "\n    pass"), input="")
             self.assertEqual(result.returncode != 0, message is not None, code + result.stderr)
             self.assertIn(message or "", result.stderr)
+
+
+class Types(unittest.TestCase):
+    @unittest.skipUnless(shutil.which("mypy"), "needs mypy")
+    def test_strict(self):
+        result = fixtures.run(["mypy", "--strict", os.path.join(fixtures.SDK, "rxd_plugin.py")], cwd=fixtures.SDK)
+        self.assertEqual(result.returncode, 0, result.stdout)
 
 
 class Speed(unittest.TestCase):
