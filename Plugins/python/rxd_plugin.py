@@ -978,7 +978,10 @@ class _SinkRunner(_Runner):
         self.write_waiting()
 
     def close(self) -> None:
-        self.write_waiting()
+        # What is not answered comes again, elsewhere or later.
+        self.records = []
+        if self.session.waiting is self:
+            self.session.waiting = None
         super().close()
 
 
@@ -1063,14 +1066,16 @@ class _SourceRunner(_Runner):
             stream = iter(self.instance.run() if self.instance is not None else self.component.target(**self.values))
             item: Any = next(stream, self)
             while item is not self:
+                item = item if isinstance(item, Item) else Item(item)
                 try:
-                    if not self.add(item):
-                        break
+                    encoded = self.encoded(item.event)
                 except (TypeError, ValueError) as error:  # the event is no JSON, or too large
                     if not isinstance(stream, GeneratorType):
                         raise
                     item = stream.throw(error)
                     continue
+                if not self.add(encoded, item.token, item.position):
+                    break
                 if self.told:
                     self.hand_over()
                 item = next(stream, self)
@@ -1097,12 +1102,15 @@ class _SourceRunner(_Runner):
         self.session.send(_encode({"from": self.number, **end}))
         self.session.flush()
 
-    def add(self, item: Any) -> bool:
-        """False: the source is to stop, and the event was not taken."""
-        event, token, position = (item.event, item.token, item.position) if isinstance(item, Item) else (item, None, None)
+    @staticmethod
+    def encoded(event: Any) -> str:
         encoded = _encode(event)
         if not _fits(encoded):
             raise ValueError(f"the event has {len(encoded)} characters of JSON, at most 16 MiB")
+        return encoded
+
+    def add(self, encoded: str, token: Optional[int], position: Any) -> bool:
+        """False: the source is to stop, and the event was not taken."""
         while self.credit <= 0 and not self.is_stopping:
             self.flush()
             self.wait(60, ())

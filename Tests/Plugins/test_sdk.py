@@ -290,6 +290,14 @@ class Sinks(unittest.TestCase):
         self.assertEqual(host.log[-1], ("info", "complete"))
         host.end()
 
+    def test_what_is_not_answered_is_not_written_at_a_close(self):
+        host, batch = self.host, self.host.open("sink", "batch")
+        host.input(batch, event="a")
+        host.unanswered.clear()
+        host.close(batch)
+        host.end()
+        self.assertEqual(self.batches(), [])
+
     def test_every_check(self):
         for check in CHECKS["sink"]:
             check(Case(with_sdk(SINKS), "sink", "one"))
