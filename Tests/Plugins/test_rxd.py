@@ -72,6 +72,24 @@ class Examples(WithRxd):
                 self.assertIn("is fine", result.stdout)
         self.assertEqual(self.rxd("plugin", "check", os.path.join(fixtures.EXAMPLES, "shell", "upper.sh")).returncode, 0)
 
+    def test_a_directory_of_plugins(self):
+        os.mkdir(self.path("plugins"))
+        for name in ("shell/upper.sh", "python/rate.py"):
+            shutil.copy(os.path.join(fixtures.EXAMPLES, name), self.path("plugins"))
+        os.chmod(self.path("plugins/rate.py"), 0o755)
+        shutil.copy(os.path.join(fixtures.SDK, "rxd_plugin.py"), self.path("plugins"))
+        self.write("p.yaml", "sources: { in: { stdin: { decode: json } } }\n"
+                   "sinks: { out: { from: in, chain: [ { upper: name } ], stdout: { encode: json } } }\n")
+        for name in ("upper.sh", "rate.py"):
+            self.rxd("plugin", "check", os.path.join("plugins", name))
+        listed = self.rxd("plugin", "list", "--plugin-dir", "plugins").stdout
+        self.assertEqual(re.findall(r"operator (\w+)", listed), ["rate", "upper"])
+        result = self.rxd("--plugin-dir", "plugins", "p.yaml", input='{"name":"a"}\n')
+        self.assertEqual(result.stdout, '{"name":"A"}\n', result.stderr)
+        os.chmod(self.path("plugins"), 0o777)
+        self.assertIn("others may write", self.rxd("plugin", "list", "--plugin-dir", "plugins").stdout)
+        self.assertNotEqual(self.rxd("--plugin-dir", "plugins", "p.yaml", input="").returncode, 0)
+
     def test_tests_of_the_pipelines(self):
         for name, count in (("countries", 1), ("rates", 1), ("names", 1)):
             result = self.rxd("test", os.path.join(PIPELINES, name + ".yaml"), env={"KEPT": self.path("kept")})
@@ -159,6 +177,37 @@ class Mistakes(WithRxd):
     def test_print(self):
         self.trouble("print", "left in the code", passes=True)
 
+    def test_a_plugin_that_cannot_start_costs_no_event(self):
+        code = "import os\nif os.path.exists('broken'): raise ImportError('no module named pandas')\n" + fixtures.WITH_SDK % TROUBLE
+        self.assertEqual(self.run_with(code, "trouble", [{"n": 0}])[1], [{"n": 0}])  # its spec is known now
+        self.write("broken", "")
+        with subprocess.Popen([os.path.abspath(RXD), "p.yaml"], cwd=self.directory, env=self.environment, text=True,
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            process.stdin.write('{"n":1}\n{"n":2}\n')
+            process.stdin.close()
+            starts = 0
+            for line in process.stderr:
+                starts += "no module named pandas; starting again" in line
+                if starts == 4:
+                    os.remove(self.path("broken"))
+                    break
+            self.assertEqual(starts, 4)
+            self.assertEqual(process.stdout.read(), '{"n":1}\n{"n":2}\n')
+            process.stderr.read()
+
+    def test_the_end_of_a_plugin_is_waited_for(self):
+        code = fixtures.WITH_SDK % """
+@plugin.operator
+class Slow(Operator):
+    'Closes slowly.'
+    def process(self, event): return event
+    def close(self):
+        time.sleep(0.5)
+        open("closed", "w").close()
+"""
+        self.assertEqual(self.run_with(code, "slow", [1])[1], [1])
+        self.assertTrue(os.path.exists(self.path("closed")))
+
     def test_limits(self):
         self.trouble("memory", "MemoryError")
         self.trouble("files", "Too many open files")
@@ -170,7 +219,7 @@ class Mistakes(WithRxd):
         events = [{"n": 1}, {"do": "print"}, {"n": 2}]
         result, found = self.run_with(code, "bare", events)
         self.assertEqual(found, [{"n": 1}, {"n": 2}])
-        self.assertIn("no JSON object: debugging", result.stderr)
+        self.assertRegex(result.stderr, "no JSON object.*debugging")
 
     def test_a_changed_spec(self):
         code = fixtures.WITH_SDK % TROUBLE
