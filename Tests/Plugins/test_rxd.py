@@ -208,6 +208,20 @@ class Slow(Operator):
         self.assertEqual(self.run_with(code, "slow", [1])[1], [1])
         self.assertTrue(os.path.exists(self.path("closed")))
 
+    def test_secrets_are_masked_wherever_a_plugin_says_them(self):
+        code = fixtures.WITH_SDK % """
+@plugin.operator
+def leak(event, token=secret("A token.")):
+    'Leaks.'
+    print("printed", token)
+    log("warning", "logged " + token)
+    raise Reject("rejected " + token)
+"""
+        result, _ = self.run_with(code, "{ leak: { token: hunter2secret } }", [1])
+        for said in ("printed (secret)", "logged (secret)", "rejected (secret)"):
+            self.assertIn(said, result.stderr)
+        self.assertNotIn("hunter2secret", result.stderr)
+
     def test_limits(self):
         self.trouble("memory", "MemoryError")
         self.trouble("files", "Too many open files")
