@@ -89,6 +89,8 @@ install:
 	install -D -m 0644 systemd/rxd.service $(DESTDIR)/lib/systemd/system/rxd.service
 	install -D -m 0644 systemd/rxd@.service $(DESTDIR)/lib/systemd/system/rxd@.service
 	sed -i 's|/usr/bin/rxd|$(PREFIX)/bin/rxd|g' $(DESTDIR)/lib/systemd/system/rxd.service $(DESTDIR)/lib/systemd/system/rxd@.service
+	install -D -m 0644 Sources/CPlugin/include/rxd_plugin.h $(DESTDIR)$(PREFIX)/include/rxd_plugin.h
+	install -d -m 0755 $(DESTDIR)$(PREFIX)/lib/rxd/plugins
 	install -d -m 0755 $(DESTDIR)/etc/rxd/pipelines
 	install -d -m 0755 $(DESTDIR)$(PREFIX)/share/rxd/examples
 	cp -r pipelines/. $(DESTDIR)$(PREFIX)/share/rxd/examples/
@@ -96,7 +98,8 @@ install:
 	  -exec sed -i 's|\([^/]\)pipelines/|\1$(PREFIX)/share/rxd/examples/|g' {} +
 
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/rxd
+	rm -f $(DESTDIR)$(PREFIX)/bin/rxd $(DESTDIR)$(PREFIX)/include/rxd_plugin.h
+	-rmdir $(DESTDIR)$(PREFIX)/lib/rxd/plugins $(DESTDIR)$(PREFIX)/lib/rxd
 	rm -f $(DESTDIR)/lib/systemd/system/rxd.service $(DESTDIR)/lib/systemd/system/rxd@.service
 	rm -rf $(DESTDIR)$(PREFIX)/share/rxd
 
