@@ -7,13 +7,13 @@ import PluginHost
 /// `rxd plugin`: what there is to do with plugins.
 struct PluginVerb: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "plugin", abstract: "Lists, describes and checks plugins.",
+    commandName: "plugin", abstract: "Lists, describes, checks and begins plugins.",
     discussion: """
       A plugin is a shared library or a program that adds sources, operators and sinks. Pipeline files name it under \
       'plugins:', or it is in the plugin directory. Its spec is kept by the digest of its file, so that 'rxd check' \
       starts nothing.
       """,
-    subcommands: [PluginList.self, PluginInfo.self, PluginCheck.self])
+    subcommands: [PluginList.self, PluginInfo.self, PluginCheck.self, PluginNew.self])
 }
 
 /// A plugin on the command line.
