@@ -15,27 +15,48 @@ struct PluginOpening: Sendable {
   var isTest = false
 }
 
-/// One input of an operator or a sink.
-struct PluginInput: Sendable {
+/// One input of an operator or a sink. A class, so that handing it on costs one reference.
+final class PluginInput: Sendable {
   enum Kind: Sendable {
     case event
     case timer(String)
     case complete
   }
   /// Ascending within an instance.
-  var number: Int
-  var kind: Kind
+  let number: Int
+  let kind: Kind
   /// The event; of others, without meaning.
-  var event: OwnedEvent
+  let event: OwnedEvent
   /// Of each parameter that is evaluated for an event, in the order of the spec; an absent one is not given.
-  var arguments: [OwnedValue] = []
+  let arguments: [OwnedValue]
   /// When it came, in nanoseconds since 1970, and on the monotonic clock.
-  var wallTime: Int64 = 0
-  var time: Int64 = 0
-  /// Of a sink: the first one after a ``PluginAnswer/Verdict/again(_:)``.
-  var isAgain = false
+  let wallTime: Int64
+  let time: Int64
   /// Whether the instance is asked for its state behind this input.
-  var wantsState = false
+  let wantsState: Bool
+  /// Of a sink: the first one after a ``PluginAnswer/Verdict/again(_:)``.
+  let isAgain: Bool
+
+  init(
+    number: Int, kind: Kind, event: OwnedEvent = OwnedEvent(Event(.null)), arguments: [OwnedValue] = [],
+    wallTime: Int64 = 0, time: Int64 = 0, wantsState: Bool = false, isAgain: Bool = false
+  ) {
+    self.number = number
+    self.kind = kind
+    self.event = event
+    self.arguments = arguments
+    self.wallTime = wallTime
+    self.time = time
+    self.wantsState = wantsState
+    self.isAgain = isAgain
+  }
+
+  /// The same with another number, for another instance or another attempt.
+  func with(number: Int, isAgain: Bool = false) -> PluginInput {
+    PluginInput(
+      number: number, kind: kind, event: event, arguments: arguments, wallTime: wallTime, time: time,
+      wantsState: wantsState, isAgain: isAgain)
+  }
 }
 
 /// What an instance has made of an input.

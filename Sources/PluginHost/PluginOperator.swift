@@ -124,14 +124,12 @@ struct PluginOperator: OperatorComponent, PluginComponent {
     }
 
     private func append(_ kind: PluginInput.Kind, _ event: OwnedEvent, _ arguments: [OwnedValue], _ ack: Ack?) {
-      var input = PluginInput(number: first + entries.count, kind: kind, event: event, arguments: arguments)
-      input.wallTime = executor.wallTime
-      input.time = executor.now.nanoseconds
       sinceSave += 1
-      if hasState, sinceSave >= Self.saveInterval {
-        input.wantsState = true
-        sinceSave = 0
-      }
+      let wantsState = hasState && sinceSave >= Self.saveInterval
+      if wantsState { sinceSave = 0 }
+      let input = PluginInput(
+        number: first + entries.count, kind: kind, event: event, arguments: arguments, wallTime: executor.wallTime,
+        time: executor.now.nanoseconds, wantsState: wantsState)
       entries.append(Entry(input: input, ack: ack))
       backlog.update(entries.count - answered, 2 * parameters.offered.credit, self)
       flushLater()
@@ -184,11 +182,12 @@ struct PluginOperator: OperatorComponent, PluginComponent {
       goOn(with: &entries[index].ack)
       for timer in answer.timers { set(timer.name, timer.after) }
       if let owner = answer.owner { arena.keep(owner) }
-      input.event.keep(in: arena)
-      let event = input.event.event
       if case .rejected(let message) = answer.verdict {
-        refuse(event, message, input.kind)
-      } else {
+        input.event.keep(in: arena)
+        refuse(input.event.event, message, input.kind)
+      } else if !answer.events.isEmpty {
+        arena.keep(input)
+        let event = input.event.event
         for value in answer.events { emit(event.with(value)) }
       }
       if case .complete = input.kind { finish() }
@@ -265,7 +264,7 @@ struct PluginOperator: OperatorComponent, PluginComponent {
       entries.remove(at: index)
       answered -= 1
       if covered > index { covered -= 1 }
-      for at in index..<entries.count { entries[at].input.number -= 1 }
+      for at in index..<entries.count { entries[at].input = entries[at].input.with(number: first + at) }
       submitted = 0
     }
 
@@ -316,16 +315,15 @@ struct PluginOperator: OperatorComponent, PluginComponent {
       saved = try state.read()
       let answered = try state.read(in: 0...Int.max)
       for _ in 0..<(try state.count()) {
-        var input = PluginInput(number: entries.count, kind: .event, event: OwnedEvent(Event(.null)))
+        let input: PluginInput
         switch try state.read(UInt8.self) {
         case 0:
-          input.event = try state.read()
-          input.arguments = try state.read([OwnedValue].self)
-          guard input.arguments.count == perEvent.count || perEvent.isEmpty else {
-            throw StateFault("an event has other arguments")
-          }
-        case 1: input.kind = .timer(try state.read())
-        case 2: input.kind = .complete
+          let event = try state.read(OwnedEvent.self)
+          let arguments = try state.read([OwnedValue].self)
+          guard arguments.count == perEvent.count else { throw StateFault("an event has other arguments") }
+          input = PluginInput(number: entries.count, kind: .event, event: event, arguments: arguments)
+        case 1: input = PluginInput(number: entries.count, kind: .timer(try state.read()))
+        case 2: input = PluginInput(number: entries.count, kind: .complete)
         default: throw StateFault("an input has an unknown kind")
         }
         entries.append(Entry(input: input, isAnswered: entries.count < answered))

@@ -105,16 +105,15 @@ struct PluginSink: SinkComponent, PluginComponent {
       }
       let receipt = take(1, joining: receipt)
       self.receipt = receipt
-      append(PluginInput(number: 0, kind: .event, event: OwnedEvent(event), arguments: arguments), receipt)
+      append(OwnedEvent(event), arguments, receipt)
       updatePressure()
     }
 
-    private func append(_ input: PluginInput, _ receipt: Receipt) {
-      var input = input
-      input.number = first + entries.count
-      input.wallTime = executor.wallTime
-      input.time = executor.now.nanoseconds
-      bytes += input.event.byteCount
+    private func append(_ event: OwnedEvent, _ arguments: [OwnedValue], _ receipt: Receipt) {
+      bytes += event.byteCount
+      let input = PluginInput(
+        number: first + entries.count, kind: .event, event: event, arguments: arguments, wallTime: executor.wallTime,
+        time: executor.now.nanoseconds)
       entries.append(Entry(input: input, receipt: receipt))
     }
 
@@ -145,7 +144,7 @@ struct PluginSink: SinkComponent, PluginComponent {
       }
       guard isFinishing, entries.isEmpty, !isCompleting else { return }
       isCompleting = true
-      instance.submit([PluginInput(number: first, kind: .complete, event: OwnedEvent(Event(.null)))])
+      instance.submit([PluginInput(number: first, kind: .complete)])
       instance.flush()
     }
 
@@ -202,8 +201,9 @@ struct PluginSink: SinkComponent, PluginComponent {
     /// What is not answered gets new numbers and is handed over again, in order.
     private func handOverAgain() {
       first += submitted
-      for index in entries.indices { entries[index].input.number = first + index }
-      if !entries.isEmpty { entries[0].input.isAgain = true }
+      for index in entries.indices {
+        entries[index].input = entries[index].input.with(number: first + index, isAgain: index == 0)
+      }
       submitted = 0
     }
 
@@ -379,22 +379,18 @@ struct PluginSink: SinkComponent, PluginComponent {
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
-      var restored: [PluginInput] = []
-      for _ in 0..<(try state.count()) {
-        restored.append(
-          PluginInput(
-            number: 0, kind: .event, event: try state.read(), arguments: try state.read([OwnedValue].self)))
-      }
+      var restored: [(event: OwnedEvent, arguments: [OwnedValue])] = []
+      for _ in 0..<(try state.count()) { restored.append((try state.read(), try state.read([OwnedValue].self))) }
       // Other parameters may have other expressions; the events are evaluated again.
       if state.hasOtherParameters, !perEvent.isEmpty {
         for index in restored.indices {
           var arguments: [OwnedValue] = []
           let event = restored[index].event.event
           let isFine = frame.load(event) == nil && perEvent.evaluate(frame) { arguments.append(OwnedValue($1)) } == nil
-          restored[index].arguments = isFine ? arguments : restored[index].arguments
+          if isFine { restored[index].arguments = arguments }
         }
       }
-      for input in restored { append(input, takeBack(1)) }
+      for one in restored { append(one.event, one.arguments, takeBack(1)) }
       updatePressure()
     }
   }

@@ -297,7 +297,7 @@ enum HostTable {
 
 /// A JSON parser for each thread.
 enum NativeParser {
-  nonisolated(unsafe) private static let key: pthread_key_t = {
+  private static let key: pthread_key_t = {
     var key = pthread_key_t()
     pthread_key_create(&key) { pointer in
       if let pointer { Unmanaged<JSONParser>.fromOpaque(pointer).release() }
