@@ -12,6 +12,7 @@ let package = Package(
     .library(name: "PipelineRuntime", targets: ["PipelineRuntime"]),
     // For tests: loaded before the C library.
     .library(name: "CHang", type: .dynamic, targets: ["CHang"]),
+    .library(name: "CTrap", type: .dynamic, targets: ["CTrap"]),
   ],
   dependencies: [
     .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
@@ -131,6 +132,7 @@ let package = Package(
     .testTarget(name: "SourcesTests", dependencies: ["PipelineHost", "PipelineTestSupport", "Sources_", "rxd"]),
     .testTarget(name: "SinksTests", dependencies: ["CInflate", "PipelineHost", "PipelineTestSupport", "Sinks", "rxd"]),
     .target(name: "CHang", path: "Tests/CHang"),
+    .target(name: "CTrap", path: "Tests/CTrap"),
     // Looks into what was compressed.
     .target(
       name: "CInflate", path: "Tests/CInflate", linkerSettings: [.linkedLibrary("z"), .linkedLibrary("zstd")]),

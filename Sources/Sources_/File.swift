@@ -349,6 +349,8 @@ public struct File: SourceComponent {
     /// The next execution reads again what no turn has sent.
     override func suspend() {}
 
+    override var isReadAgain: Bool { true }
+
     override var hasPosition: Bool { current != nil || !finished.isEmpty || !waiting.isEmpty }
 
     override func resume() {
@@ -660,6 +662,8 @@ public struct File: SourceComponent {
 
     /// The next execution reads again what no turn has sent.
     override func suspend() {}
+
+    override var isReadAgain: Bool { true }
 
     override var hasPosition: Bool { follower != nil || isResumed }
 

@@ -181,6 +181,7 @@ public final class DiskStore: PipelineStore {
         let start = monotonicNow()
         do throws(DatabaseError) {
           if file == nil { file = try reopen() }
+          if file?.isInPlace == false { try putBack() }
           try file?.write(requests.map(\.transaction))
           let took = monotonicNow() - start
           if isFailing {
@@ -199,8 +200,9 @@ public final class DiskStore: PipelineStore {
         } catch {
           if !isFailing { log(.error, "the store \(path) cannot be written: \(error.message); trying again") }
           isFailing = true
-          // After a failed sync nobody knows what is on the disk: the file is opened anew, and all of it is written again.
-          file = nil
+          // After a failed sync nobody knows what is on the disk: the file is opened anew, and all of it is written again. What was removed is
+          // only where it is open.
+          if file?.isInPlace != false { file = nil }
           if error.isDamage, salvage(because: error.message) { continue }
         }
         let end = monotonicNow() + pause
@@ -239,8 +241,36 @@ public final class DiskStore: PipelineStore {
       }
     }
 
-    private func retry(_ requests: [Request]) throws {
+    /// The file was removed or replaced while it was open: gives its name a copy of what it has.
+    private func putBack() throws(DatabaseError) {
+      guard let open = file else { return }
+      var aside: String?
+      if access(path, F_OK) == 0 {
+        var number = 1
+        while access("\(path).replaced-\(number)", F_OK) == 0 { number += 1 }
+        aside = "\(path).replaced-\(number)"
+      }
+      let copy = path + ".copy"
+      try open.copy(to: copy)
+      if let aside, rename(path, aside) != 0 {
+        throw DatabaseError(code: 14, message: PosixError("rename", path).message)
+      }
+      // Closing removes the log of that name, which must not meet the copy.
+      file = nil
+      for suffix in ["-wal", "-shm"] { unlink(path + suffix) }
+      guard chmod(copy, 0o600) == 0, rename(copy, path) == 0 else {
+        throw DatabaseError(code: 14, message: PosixError("rename", copy).message)
+      }
+      do { try StoreFile.syncDirectory(of: path) } catch let error as DatabaseError { throw error } catch {}
       file = try reopen()
+      log(
+        .error,
+        "the store \(path) was \(aside == nil ? "removed" : "replaced") while it was in use, and has been written again from what is in use; "
+          + (aside.map { "the other file is \($0) now" } ?? "'rxd state delete' removes a store"))
+    }
+
+    private func retry(_ requests: [Request]) throws {
+      if file?.isInPlace == false { try putBack() } else { file = try reopen() }
       try file?.write(requests.map(\.transaction))
       for request in requests { request.done() }
     }

@@ -82,6 +82,13 @@ public final class StoreEditor {
     }
   }
 
+  /// Has the names in the directory of a store survive a power cut.
+  public static func syncDirectory(of path: String) throws(StoreRefusal) {
+    do { try StoreFile.syncDirectory(of: path) } catch {
+      throw StoreRefusal((error as? DatabaseError)?.message ?? "\(error)")
+    }
+  }
+
   /// Closes the store in order.
   public func close() throws(StoreRefusal) {
     do throws(DatabaseError) { try file.end() } catch {

@@ -15,6 +15,8 @@ final class StoreFile {
   var lastRow: Int64
   /// The checksums of the parts of the state that are on the disk.
   private var sums: [Int64] = []
+  /// Which file it is.
+  private var place: (device: UInt64, inode: UInt64)?
   /// The size of all dead letters, in bytes; nil: not counted yet.
   private var deadLetterBytes: Int64?
 
@@ -74,6 +76,24 @@ final class StoreFile {
     let statement = try database.prepare("SELECT sum FROM state ORDER BY part")
     while try statement.step() { sums.append(statement.number(0)) }
     if try database.meta("is_clean") == 1 { try database.setMeta("is_clean", 0) }
+    place = Self.place(path)
+  }
+
+  private static func place(_ path: String) -> (device: UInt64, inode: UInt64)? {
+    FileDescriptor.Status(path: path).map { ($0.device, $0.inode) }
+  }
+
+  /// Whether the file still has its name: false if it was removed or replaced since it was opened.
+  var isInPlace: Bool {
+    guard let place, let now = Self.place(path) else { return place == nil }
+    return place == now
+  }
+
+  /// Writes a copy of all that the open file has, whatever has its name now.
+  func copy(to other: String) throws(DatabaseError) {
+    unlink(other)
+    let quoted = other.split(separator: "'", omittingEmptySubsequences: false).joined(separator: "''")
+    try database.execute("VACUUM INTO '\(quoted)'")
   }
 
   private static func size(_ database: Database) throws(DatabaseError) -> Int64 {

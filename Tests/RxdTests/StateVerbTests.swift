@@ -208,6 +208,35 @@ struct StateVerbTests {
     try follow(["3"], expecting: "3")
   }
 
+  @Test func allMovesToAnotherName() throws {
+    try follow(["1", "2"], expecting: "2")
+    try fillOutbox()
+    let taken = try rxd("state", "rename", "send", "tail")
+    #expect(taken.status == 1 && taken.errors.contains("keeps something already"))
+    let moved = try rxd("state", "rename", "send", "mail")
+    #expect(moved.status == 0)
+    #expect(moved.output.contains("3 events to deliver"), "\(moved.output)\(moved.errors)")
+    let list = try rxd("state", "ls")
+    #expect(list.output.contains("mail") && list.output.contains("3 to web") && !list.output.contains("send  "))
+    #expect(try rxd("state", "rename", "send", "other").status == 66)
+  }
+
+  /// What a pipeline keeps whose file is gone is shown as such, and stays until it is deleted.
+  @Test func whatNoFileHasIsDeleted() throws {
+    try follow(["1", "2"], expecting: "2")
+    #expect(!(try rxd("state", "ls")).output.contains("Not in the files"))
+    try fillOutbox()
+    let list = try rxd("state", "ls")
+    #expect(list.output.contains("Not in the files of the last start: tail."), "\(list.output)")
+    let stores = try #require(try json(try rxd("state", "ls", "--format", "json").output) as? [[String: Any]])
+    #expect(stores.map { $0["has_file"] as? Bool } == [true, false])
+    #expect(try rxd("state", "delete", "tail").status == 64)
+    let removed = try rxd("state", "delete", "tail", "--yes")
+    #expect(removed.status == 0 && removed.output.hasPrefix("removed all that 'tail' kept: a state of"))
+    let left = try FileManager.default.contentsOfDirectory(atPath: state + "/pipelines")
+    #expect(!left.contains { $0.hasPrefix("tail") }, "\(left)")
+  }
+
   @Test func theEventsOfASinkGo() throws {
     try fillOutbox()
     let unknown = try rxd("state", "reset", "send", "--outbox", "other", "--yes")

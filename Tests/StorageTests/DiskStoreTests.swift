@@ -67,6 +67,28 @@ import Testing
     #expect(lines.all.isEmpty)
   }
 
+  /// A store that is removed or replaced while it is open is written again from what is open, and that is reported.
+  @Test(arguments: [false, true]) func keepsWhatIsRemoved(_ isReplaced: Bool) throws {
+    var store = try open()
+    let identity = store.identity
+    commit(store) {
+      $0.state = .replace(SavedState([1, 2, 3, 4], ends: [1, 3]))
+      $0.rows = [row(1), row(2)]
+    }
+    unlink(path)
+    if isReplaced { folder.append("another file", to: "a.db") }
+    commit(store) { $0.rows = [row(3)] }
+    #expect(lines.all.count == 1 && lines.all[0].contains(isReplaced ? "was replaced" : "was removed"), "\(lines.all)")
+    commit(store) { $0.removed = [RemovedRow(number: 1, sink: "out", events: 2, size: 3)] }
+    #expect(store.close(within: .seconds(30)))
+    store = try open()
+    #expect(store.savedState == [1, 2, 3, 4] && store.identity == identity && rows(store, of: "out") == [2, 3])
+    #expect(lines.all.count == 1)
+    if isReplaced { #expect(folder.read("a.db.replaced-1") == "another file") }
+    let names = try FileManager.default.contentsOfDirectory(atPath: folder.path)
+    #expect(Set(names).isSubset(of: ["a.db", "a.db-wal", "a.db-shm", "a.db.replaced-1"]), "\(names)")
+  }
+
   /// Numbers of rows that are gone are not used again: readers tell repeats by them.
   @Test func numbersAreNotUsedTwice() throws {
     var store = try open()

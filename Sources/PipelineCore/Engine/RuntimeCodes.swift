@@ -33,9 +33,11 @@ extension Diagnostic.Code {
     "RX525", "A periodic request of a source failed.")
   public static let pluginRefusal = Diagnostic.Code(
     "RX511", "A plugin rejected an event, or ended three times when it was given it.")
+  public static let eventEndsProcess = Diagnostic.Code(
+    "RX550", "The process ended twice while it had this event in hand, so the event is left out.")
   static let runtime: [Diagnostic.Code] = [
     .inputNotDecodable, .eventNotReadable, .expressionFailed, .eventNotDeliverable, .unexpectedValue,
     .limitReached, .stateRefused, .commandBusy, .commandDisabled, .executionFailed, .eventRefused, .eventTooLate,
-    .innerSignalFailed, .circuitOpen, .requestRefused, .pollFailed, .pluginRefusal,
+    .innerSignalFailed, .circuitOpen, .requestRefused, .pollFailed, .pluginRefusal, .eventEndsProcess,
   ]
 }

@@ -10,10 +10,12 @@ struct StateVerb: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "state", abstract: "Shows, saves, restores and resets what pipelines keep in a state directory.",
     discussion: """
-      'ls', 'show' and 'export' read, also while rxd runs, and change nothing. 'import' and 'reset' need the directory \
-      for themselves: while rxd runs they end with 75.
+      'ls', 'show' and 'export' read, also while rxd runs, and change nothing. The others need the directory for \
+      themselves: while rxd runs they end with 75.
       """,
-    subcommands: [Listing.self, Show.self, Export.self, Import.self, Reset.self])
+    subcommands: [
+      Listing.self, Show.self, Export.self, Import.self, Reset.self, Rename.self, Delete.self,
+    ])
 
   struct Listing: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -45,7 +47,17 @@ struct StateVerb: ParsableCommand {
         }
         Console.print(table.text)
         Console.print("\n\(user.map { "In use by \($0)." } ?? "No process uses the directory.")")
-      case .json: Console.print(JSONText.array(found.map { $0.json(user) }).text)
+        if let named = folder.named {
+          let removed = found.map(\.name).filter { !named.contains($0) }
+          if !removed.isEmpty {
+            Console.print(
+              "Not in the files of the last start: \(removed.joined(separator: ", ")). What they keep stays until "
+                + "'rxd state delete'.")
+          }
+        }
+      case .json:
+        let named = folder.named
+        Console.print(JSONText.array(found.map { $0.json(user, hasFile: named?.contains($0.name)) }).text)
       }
       if hasFailed { throw ExitStatus.inputOutput }
     }

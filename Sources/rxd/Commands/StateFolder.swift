@@ -38,6 +38,17 @@ struct StateFolder {
   /// The pipelines that have a store, by name.
   func pipelines() throws -> [String] { try names(in: Stores.folder, ending: ".db") }
 
+  /// The pipelines that the last start or reload had files of; nil: that is not known.
+  var named: Set<String>? {
+    guard let text = try? ExportedState.read("\(path)/\(Stores.folder)/\(Stores.names)") else { return nil }
+    return Set(text.split(separator: UInt8(ascii: "\n")).map { String(decoding: $0, as: UTF8.self) })
+  }
+
+  /// Every file that a pipeline has in the directory.
+  func allFiles(_ pipeline: String) -> [String] {
+    ["", "-wal", "-shm", ".hand"].map { store(pipeline) + $0 }.filter { access($0, F_OK) == 0 } + files(pipeline)
+  }
+
   /// The pipelines that have files of dead letters, by name.
   func pipelinesWithFiles() throws -> [String] {
     Array(

@@ -41,6 +41,8 @@ final class PipelineSlot {
   var store: DiskStore?
   /// `next` is tried out (``Execution/dryRun(_:services:clock:restoring:)``) as soon as the state of the run is there.
   var isTrying = false
+  /// Which event is in hand, as long as the store is open.
+  var inHand: InHand?
   /// The version before a reload, in case the new version does not start.
   var previous: Version?
   /// The file is gone: the slot is removed after its run.

@@ -25,6 +25,45 @@ final class Stores: Sendable {
     return "\(real.map { String(cString: $0) } ?? state)/\(folder)/\(pipeline).db"
   }
 
+  /// The file with the names of the pipelines that this process has files of, one a line.
+  static let names = "names"
+
+  /// Notes which pipelines there are files of, for `rxd state ls`.
+  func note(_ pipelines: [String]) {
+    let text = Array(pipelines.map { $0 + "\n" }.joined().utf8)
+    let path = "\(state.path)/\(Self.folder)/\(Self.names)"
+    let failure = text.withUnsafeBytes { bytes -> PosixError? in
+      do throws(PosixError) {
+        try replaceFile(path, with: bytes, permissions: 0o600)
+        return nil
+      } catch {
+        return error
+      }
+    }
+    if let failure { log.write(.debug, "", failure.message) }
+  }
+
+  /// Which event the pipeline has in hand, beside its store; nil: it cannot be recorded.
+  func inHand(_ pipeline: String) -> InHand? {
+    guard let found = InHand.beside(Self.path(pipeline, in: state.path)) else {
+      log.write(
+        .warning, pipeline,
+        "an event that ends the process again and again will not be found: the record beside the store cannot be made")
+      return nil
+    }
+    if found.isNewlyRefused {
+      log.write(
+        .error, pipeline,
+        "the process has ended twice with the same event in hand: the event is left out and rejected (RX550)")
+    } else if found.ends > 0 {
+      log.write(
+        .warning, pipeline,
+        "the process has not ended in order\(found.ends > 1 ? ", \(found.ends) times in a row" : ""): events are noted one "
+          + "by one for \(InHand.trial)")
+    }
+    return found
+  }
+
   /// Opens the store of a pipeline; creates it if there is none.
   func open(_ pipeline: String) throws(StoreRefusal) -> DiskStore {
     let log = log

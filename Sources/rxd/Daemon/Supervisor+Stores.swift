@@ -16,6 +16,7 @@ extension Supervisor {
     } else {
       store = try stores.open(slot.name)
       slot.store = store
+      slot.inHand = stores.inHand(slot.name)
       slot.saved = store.savedState
     }
     for (sink, backlog) in store.backlogs.sorted(by: { $0.key < $1.key })
@@ -31,14 +32,18 @@ extension Supervisor {
     }
     // Rows that wait are delivered in durable mode only: those of an earlier version of the file, or of replayed dead letters.
     let hasRows = store.backlogs.values.contains { $0.rows > 0 }
-    return DeliveryOptions(
+    var delivery = DeliveryOptions(
       store: store, isDurable: hasRows || slot.plan.delivery(hasStateDirectory: true) == .durable)
+    delivery.inHand = slot.inHand
+    return delivery
   }
 
   /// Closes the store of a pipeline that does not run any more.
   func closeStore(_ slot: PipelineSlot) {
     guard let store = slot.store else { return }
     slot.store = nil
+    slot.inHand?.close()
+    slot.inHand = nil
     let statistics = store.statistics
     if let time = statistics.percentile99 {
       logger.debug(

@@ -138,6 +138,7 @@ final class Supervisor {
     guard startMetrics() else { return ExitStatus.inputOutput.rawValue }
     for result in loaded { add(result) }
     broken = loaded.filter(\.hasErrors).map { Printable.cut($0.path, limit: 200) }
+    stores?.note(slots.map(\.name))
     balance(slots.count)
     for slot in slots { launch(slot) }
     if let interval = feedInterval { nextFeed = now + interval }

@@ -265,6 +265,8 @@ public struct DeliveryOptions: Sendable {
   public var store: any PipelineStore
   /// Sinks deliver from the outbox.
   public var isDurable: Bool
+  /// Which event is in hand; nil: that is not recorded.
+  public var inHand: InHand?
   /// The time between two commits that nobody waits for.
   public var interval = TimeSpan.milliseconds(100)
   /// The input waits while rows that are in no finished commit have more bytes.

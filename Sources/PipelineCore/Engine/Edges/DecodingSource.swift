@@ -62,6 +62,7 @@ open class DecodingSource: RunningSource {
   ) -> (decoded: Int, refused: Int) {
     guard !isClosed else { return (0, 0) }
     beginPiece()
+    lookForPoison(origin)
     emitRemainder()
     unsentOffset = nil
     countBytes(slab.count, to: offset &+ Int64(slab.count))
@@ -78,16 +79,41 @@ open class DecodingSource: RunningSource {
   public final func take(_ block: DecodedBlock, encoded: EncodedBlock? = nil, origin: Origin) {
     guard !isClosed else { return }
     beginPiece()
+    lookForPoison(origin)
     emitRemainder()
     unsentOffset = nil
     countBytes(block.bytes, to: block.end)
-    if let encoded, handOver(Batch(encoded)) {
+    if !isCareful, let encoded, handOver(Batch(encoded)) {
       execution.encodedBlocks += 1
       return
     }
     arena.keep(block)
     arena.keep(origin)
     if let stop = produce(block.batch, origin) { hold(block.batch, origin, from: stop, in: block) }
+  }
+
+  // MARK: Events that end the process
+
+  /// Whether its input is the same after a crash, at the same offsets of the same paths.
+  open var isReadAgain: Bool { false }
+  /// Each event is noted before it is sent.
+  private var isCareful = false
+  private var poison = InHand.Place(source: 0, input: 0, offset: 0)
+  private weak var poisonOrigin: Origin?
+
+  private func lookForPoison(_ origin: Origin) {
+    guard let inHand = execution.inHand else { return }
+    isCareful = inHand.isCareful(executor.now) && isReadAgain && hasPieces
+    guard isCareful, poisonOrigin !== origin else { return }
+    poisonOrigin = origin
+    poison.source = InHand.hash(execution.plan.steps[nodeContext.step.number].key)
+    poison.input = InHand.hash(origin.path ?? "")
+  }
+
+  private func emitCarefully(_ event: Event) {
+    poison.offset = event.position
+    if let inHand = execution.inHand, !inHand.take(poison) { return rejectPoison(event) }
+    emit(event)
   }
 
   // MARK: The rest of a batch
@@ -182,8 +208,8 @@ open class DecodingSource: RunningSource {
   ///   - always: The stage runs on the decoding threads from the first block on.
   public final func makePlacement(threads: Int, always: Bool) -> StagePlacement {
     StagePlacement(
-      nodeContext.scope.isForSomething ? nil : execution.plan.stage(of: nodeContext.step), threads: threads,
-      always: always)
+      nodeContext.scope.isForSomething || execution.inHand?.keepsToTurns == true
+        ? nil : execution.plan.stage(of: nodeContext.step), threads: threads, always: always)
   }
 
   /// Call it at the end of each turn that took blocks.
@@ -203,7 +229,7 @@ open class DecodingSource: RunningSource {
 
   /// Emits the rows of a batch, or all of it at once. Returns where it stopped; nil: nothing is left.
   private func produce(_ rows: RowBatch, _ origin: Origin) -> Cursor? {
-    if let lines = rows.passThrough, handOver(Batch(lines)) { return nil }
+    if !isCareful, let lines = rows.passThrough, handOver(Batch(lines)) { return nil }
     isHandedOver = false
     rows.indexDocuments()
     return produceRows(rows, origin, from: Cursor())
@@ -263,6 +289,7 @@ open class DecodingSource: RunningSource {
     guard let all, !range.isEmpty else { return nil }
     let indexed = execution.json.indexed
     let lines = batch.lines
+    let isCareful = isCareful
     var emitted: UInt64 = 0
     defer {
       execution.tally.received &+= emitted
@@ -279,7 +306,7 @@ open class DecodingSource: RunningSource {
       event.value = row.value
       event.position = row.offset
       emitted &+= 1
-      emit(event)
+      if isCareful { emitCarefully(event) } else { emit(event) }
       let mustYield = finishEventAndSpend()
       if isClosed || mustYield {
         guard at &+ 1 < range.upperBound else { return nil }
@@ -296,6 +323,7 @@ open class DecodingSource: RunningSource {
   ) -> Int? {
     guard let base = text.baseAddress else { return nil }
     let indexed = execution.json.indexed
+    let isCareful = isCareful
     var emitted: UInt64 = 0
     defer {
       execution.tally.received &+= emitted
@@ -314,7 +342,7 @@ open class DecodingSource: RunningSource {
       event.value = value
       event.position = offset &+ Int64(line.line)
       emitted &+= 1
-      emit(event)
+      if isCareful { emitCarefully(event) } else { emit(event) }
       let mustYield = finishEventAndSpend()
       if isClosed || mustYield {
         guard at &+ 1 < documents.count else { return nil }
@@ -330,13 +358,14 @@ open class DecodingSource: RunningSource {
     var emitted: UInt64 = 0
     defer { execution.tally.received &+= emitted }
     var event = Event(.null, origin: origin)
+    let isCareful = isCareful
     let rest = text.forEachLine(
       from: first,
       while: { line, at in
         event.value = .string(line)
         event.position = offset &+ Int64(at)
         emitted &+= 1
-        emit(event)
+        if isCareful { emitCarefully(event) } else { emit(event) }
         let mustYield = finishEventAndSpend()
         return !mustYield && !isClosed
       })

@@ -55,6 +55,8 @@ public final class Execution {
   /// Commits state and outbox; nil: nothing is kept.
   private(set) var committer: Committer?
   private var delivery: DeliveryOptions?
+  /// Which event is in hand, where that outlives the process.
+  private(set) var inHand: InHand?
   /// The outbox row that is given to its sink at the moment, and the index of the event in it: the same whenever it is repeated.
   final var deliveredEvent: DeliveryID?
   /// Replaces sinks, for tests.
@@ -183,6 +185,7 @@ public final class Execution {
   /// Has state, positions and outbox committed from the launch on. Called before it.
   public func commit(with options: DeliveryOptions) {
     delivery = options
+    inHand = options.inHand
     committer = Committer(self, options)
     keepsStateOnFailure = true
     acknowledgesOnDisk = true
@@ -544,6 +547,7 @@ public final class Execution {
       for sink in sinks where sink.isOpen { sink.node.turnEnded() }
     }
     committer?.turnEnded()
+    inHand?.turnEnded()
     if auditsSinks, outcome == nil {
       for sink in sinks where sink.isOpen { if let fault = sink.audit?.fault() { reportSink(fault) } }
     }

@@ -221,6 +221,18 @@ open class RunningSource: OperatorNode {
     return true
   }
 
+  /// Rejects an event that ends the process: whatever the error policy says, it is not sent.
+  final func rejectPoison(_ event: Event) {
+    let failure = SignalFailure(
+      .source, "the process ended twice while it had this event in hand", at: nodeContext.location)
+    let problem = EventProblem(
+      code: .eventEndsProcess, message: failure.message, location: failure.location, kind: failure.kind,
+      dropped: "an event")
+    if case .fail = execution.outcome(of: event, at: nodeContext.step, because: { problem }) {
+      finish(failing: failure)
+    }
+  }
+
   private func refuse(_ event: Event, _ code: Diagnostic.Code, because failure: SignalFailure, _ what: String) {
     let problem = EventProblem(
       code: code, message: failure.message, location: failure.location, kind: failure.kind, dropped: what)

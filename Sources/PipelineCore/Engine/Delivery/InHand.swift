@@ -1,0 +1,134 @@
+/// Which event a pipeline has in hand, in memory that outlives the process: an event that traps it again and again is found and left out.
+///
+/// After an orderly end nothing is recorded in the next run, so it costs nothing there. After another end the first ``trial`` of the next run is
+/// *careful*: sources that can be read again note each event before they send it, and take the note back when the turn is over. If two
+/// careful runs in a row end with the same event in hand, that event is *refused* from then on. So it takes three ends: one that
+/// makes the next run careful, and two with the event in hand.
+///
+/// After two ends in a row steps run in the turns only, so that an event that traps on a decoding thread is found as well, with one end more.
+///
+/// Used in turns of one pipeline at a time.
+public final class InHand: @unchecked Sendable {
+  /// How long a run is careful: one that lasts longer has not been ended by an event that it reads at its start.
+  public static let trial = TimeSpan.seconds(60)
+  /// The size of the memory.
+  public static let byteCount = 4096
+  private static let magic: UInt64 = 0x0131_444E_4148_5852
+  private static let most = 64
+
+  /// An event of an input that can be read again.
+  public struct Place: Equatable, Sendable {
+    /// Hashes of the step's name and of the input's path.
+    var source: UInt64
+    var input: UInt64
+    /// The offset of the event in it, from 0.
+    var offset: Int64
+  }
+
+  private enum Word {
+    static let magic = 0
+    static let isRunning = 1
+    static let ends = 2
+    static let isHeld = 3
+    /// Three words each.
+    static let held = 4
+    static let suspect = 7
+    static let refusedCount = 10
+    static let refused = 16
+  }
+
+  private let words: UnsafeMutablePointer<UInt64>
+  private let owner: AnyObject
+  private var began: Instant?
+  /// How often in a row the process has ended out of order, shortly after its start.
+  public private(set) var ends: Int
+  /// Found at this start, in the same careful run for the second time.
+  public private(set) var isNewlyRefused = false
+
+  /// - Parameters:
+  ///   - memory: ``byteCount`` bytes that outlive the process; zero at first.
+  ///   - owner: Keeps it mapped.
+  public init(_ memory: UnsafeMutableRawPointer, heldBy owner: AnyObject) {
+    words = memory.bindMemory(to: UInt64.self, capacity: Self.byteCount / 8)
+    self.owner = owner
+    ends = 0
+    if words[Word.magic] != Self.magic {
+      for index in 0..<Self.byteCount / 8 { words[index] = 0 }
+      words[Word.magic] = Self.magic
+    }
+    if words[Word.isRunning] == 1 {
+      words[Word.ends] &+= 1
+      let held = words[Word.isHeld] == 1 ? place(at: Word.held) : nil
+      let suspect = words[Word.suspect] == 0 ? nil : place(at: Word.suspect)
+      if let held, held == suspect, !isRefused(held) {
+        refuse(held)
+        isNewlyRefused = true
+      }
+      if let held { put(held, at: Word.suspect) } else { words[Word.suspect] = 0 }
+    } else {
+      words[Word.ends] = 0
+      words[Word.suspect] = 0
+    }
+    ends = Int(truncatingIfNeeded: words[Word.ends])
+    words[Word.isHeld] = 0
+    words[Word.isRunning] = 1
+  }
+
+  /// The process ends in order.
+  public func close() {
+    words[Word.isHeld] = 0
+    words[Word.isRunning] = 0
+  }
+
+  /// Whether events are to be noted. In turns.
+  func isCareful(_ now: Instant) -> Bool {
+    guard ends > 0 else { return false }
+    let start = began ?? now
+    began = start
+    if now - start < Self.trial { return true }
+    ends = 0
+    words[Word.ends] = 0
+    words[Word.isHeld] = 0
+    return hasRefused
+  }
+
+  private var hasRefused: Bool { words[Word.refusedCount] > 0 }
+
+  /// Whether steps run in the turns only.
+  var keepsToTurns: Bool { ends > 1 }
+
+  /// The event is in hand from now on; false: it is refused.
+  func take(_ place: Place) -> Bool {
+    if isRefused(place) { return false }
+    put(place, at: Word.held)
+    words[Word.isHeld] = 1
+    return true
+  }
+
+  /// The turn is over: nothing is in hand.
+  func turnEnded() { if ends > 0 { words[Word.isHeld] = 0 } }
+
+  private func isRefused(_ place: Place) -> Bool {
+    let count = min(Int(truncatingIfNeeded: words[Word.refusedCount]), Self.most)
+    return (0..<count).contains { self.place(at: Word.refused + 3 * $0) == place }
+  }
+
+  private func refuse(_ place: Place) {
+    let count = Int(truncatingIfNeeded: words[Word.refusedCount])
+    put(place, at: Word.refused + 3 * (count % Self.most))
+    words[Word.refusedCount] &+= 1
+  }
+
+  private func place(at word: Int) -> Place {
+    Place(source: words[word], input: words[word + 1], offset: Int64(bitPattern: words[word + 2]))
+  }
+
+  private func put(_ place: Place, at word: Int) {
+    // Zero stands for none.
+    words[word] = place.source | 1
+    words[word + 1] = place.input
+    words[word + 2] = UInt64(bitPattern: place.offset)
+  }
+
+  static func hash(_ text: String) -> UInt64 { Fingerprint.of(text.utf8) | 1 }
+}

@@ -1,0 +1,88 @@
+import ArgumentParser
+import Glibc
+import PipelineCore
+import Storage
+
+extension StateVerb {
+  struct Rename: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Moves all that a pipeline keeps to another name.",
+      discussion: """
+        State, events to deliver and dead letters belong to the name of a pipeline. After its file has got another 'name', or \
+        is called differently, this lets it go on where it was.
+        """)
+
+    @Argument(help: "The pipeline.")
+    var name: String
+    @Argument(help: "Its new name, under which nothing may be kept.")
+    var newName: String
+    @OptionGroup var directory: StateDirectoryOptions
+
+    func run() throws {
+      guard ExportedState.isName(newName) else { throw ValidationError("'\(newName)' is no name of a pipeline.") }
+      let folder = try directory.folder()
+      try folder.checkExistence(name)
+      try StateFolder.locked(folder.path) {
+        guard folder.allFiles(newName).isEmpty else {
+          Console.printError(
+            "'\(newName)' keeps something already; 'rxd state export' saves that, 'rxd state delete' removes it")
+          throw ExitStatus.failure
+        }
+        // Closed in order, a store is one file.
+        try folder.edit(name) { _ in }
+        // The store last: until then another attempt finds everything.
+        let stores = (folder.store(name), folder.store(newName))
+        let letters = zip(folder.letterFiles(name), folder.letterFiles(newName))
+        for (old, new) in Array(letters) + [(stores.0 + ".hand", stores.1 + ".hand"), stores]
+        where access(old, F_OK) == 0 && rename(old, new) != 0 {
+          Console.printError("cannot rename \(old): \(String(cString: strerror(errno)))")
+          throw ExitStatus.inputOutput
+        }
+        try StateFolder.sync(stores.1)
+      }
+      let state = try StateFolder.exits { () throws(StoreRefusal) in try PipelineState(newName, folder) }
+      Console.print("'\(newName)' now has what '\(name)' had: \(state.summary)")
+    }
+  }
+
+  struct Delete: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Removes all that a pipeline keeps: state, events to deliver and dead letters.",
+      discussion: "For pipelines that are gone: 'rxd state ls' names those that the last start had no file of.")
+
+    @Argument(help: "The pipeline.")
+    var name: String
+    @Flag(help: "Do it without a question.")
+    var yes = false
+    @OptionGroup var directory: StateDirectoryOptions
+
+    func run() throws {
+      let folder = try directory.folder()
+      try folder.checkExistence(name)
+      try StateFolder.locked(folder.path) {
+        let what = (try? PipelineState(name, folder))?.summary ?? "a store that cannot be read"
+        try StateFolder.confirm("This removes all that '\(name)' keeps: \(what).", yes)
+        // The log of a store must not be left to another one.
+        for path in folder.allFiles(name).sorted(by: { $0.utf8.count > $1.utf8.count })
+        where unlink(path) != 0 && errno != ENOENT {
+          Console.printError("cannot remove \(path): \(String(cString: strerror(errno)))")
+          throw ExitStatus.inputOutput
+        }
+        try StateFolder.sync(folder.store(name))
+        Console.print("removed all that '\(name)' kept: \(what)")
+      }
+    }
+  }
+}
+
+extension StateFolder {
+  /// The paths of the files of dead letters of a pipeline, whether there are any or not.
+  fileprivate func letterFiles(_ pipeline: String) -> [String] {
+    [".ndjson.1", ".ndjson"].map { "\(path)/\(DeadLetters.folder)/\(pipeline)\($0)" }
+  }
+
+  /// Has the names in the directory of a file survive a power cut.
+  fileprivate static func sync(_ path: String) throws {
+    try exits { () throws(StoreRefusal) in try StoreEditor.syncDirectory(of: path) }
+  }
+}

@@ -1,0 +1,1 @@
+// Nothing to call: it is loaded before the libraries of a program.

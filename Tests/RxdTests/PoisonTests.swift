@@ -1,0 +1,78 @@
+import Foundation
+import Testing
+
+/// An event that traps the process each time: it becomes a rejected event, and all others flow.
+@Suite(.timeLimit(.minutes(5)))
+struct PoisonTests {
+  private static let trap: String? = [
+    Bundle.main.bundleURL.deletingLastPathComponent().path, Bundle.main.bundleURL.path, Rxd.root + "/.build/debug",
+  ].map { $0 + "/libCTrap.so" }.first { FileManager.default.fileExists(atPath: $0) }
+
+  private static let isSanitized = ProcessInfo.processInfo.environment["ASAN_OPTIONS"] != nil
+
+  /// How often the process ends before it goes on; one more where steps run on decoding threads.
+  @Test(.enabled(if: !isSanitized), arguments: [("follow: true", 3...3), ("follow: false", 3...4)])
+  func isLeftOut(_ follow: String, _ expected: ClosedRange<Int>) throws {
+    let trap = try #require(Self.trap, "libCTrap.so is built with the tests")
+    let folder = try Scratch()
+    let state = folder.path + "/state"
+    let lines = (0..<5000).map { $0 == 3210 ? "poison \($0)" : "line \($0)" }
+    let log = try folder.write("in.log", lines.joined(separator: "\n") + "\n")
+    let file = try folder.write(
+      "p.yaml",
+      """
+      sources: { n: { file: { path: '\(log)', start: beginning, \(follow) } }, later: { values: { every: 1h, list: [a, b] } } }
+      signals:
+        fine: { from: n, chain: [ { filter: "event.matches('[0-9]+$')" } ] }
+        held: { from: later, chain: [ { skip: 9 } ] }
+        all: { merge: [fine, held] }
+      sinks: { out: { from: all, file: { path: '\(folder.path)/out', encode: text } } }
+
+      """)
+    var ends = 0
+    while true {
+      let process = try RunningRxd(
+        ["--daemon", file, "--state-dir", state, "--log-format", "text"],
+        environment: ["LD_PRELOAD": trap, "TRAP_ON": "poison"])
+      let goesOn = try waits(for: "line 4999\n", in: folder.path + "/out", orEndOf: process)
+      if goesOn {
+        process.send(SIGTERM)
+        #expect(try process.wait() == 0)
+        break
+      }
+      #expect(try process.wait() != 0)
+      ends += 1
+      guard ends < 8 else { break }
+    }
+    #expect(expected.contains(ends))
+    let written = try String(contentsOfFile: folder.path + "/out", encoding: .utf8)
+    #expect(written.split(separator: "\n").map(String.init) == lines.filter { !$0.hasPrefix("poison") })
+    let letters = try Rxd.run(
+      arguments: ["deadletters", "show", "p", "--state-dir", state], environment: ["RXD_STATE_DIR": ""])
+    #expect(letters.lines.count == 1)
+    #expect(letters.output.contains("RX550") && letters.output.contains("poison 3210"), "\(letters.output)")
+  }
+
+  /// Whether the file gets the text before the process ends.
+  private func waits(for text: String, in path: String, orEndOf process: RunningRxd) throws -> Bool {
+    let isOver = Flag()
+    nonisolated(unsafe) let running = process
+    let thread = Thread {
+      while (try? running.line(from: running.errors)) != nil {}
+      isOver.set()
+    }
+    thread.start()
+    while !isOver.isSet {
+      if let now = try? String(contentsOfFile: path, encoding: .utf8), now.hasSuffix(text) { return true }
+      usleep(2000)
+    }
+    return false
+  }
+
+  private final class Flag: @unchecked Sendable {
+    private let lock = NSLock()
+    private var value = false
+    var isSet: Bool { lock.withLock { value } }
+    func set() { lock.withLock { value = true } }
+  }
+}
