@@ -1,0 +1,132 @@
+"""What the tests of the plugins share: real servers on loopback, rxd, and the harness."""
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+
+SUPPORT = os.path.dirname(os.path.abspath(__file__))
+HARNESS = os.path.join(SUPPORT, "harness")
+# The program to test with; without it, the tests of whole pipelines are skipped.
+RXD = os.environ.get("RXD")
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def wait_for(condition, what, seconds=30):
+    """Waits until `condition()` is true, and returns its value."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError(f"waited {seconds} s for {what}")
+        time.sleep(0.02)
+
+
+class Process:
+    """A program whose output goes to files in `directory`; it is ended by its process id."""
+
+    def __init__(self, arguments, directory, name, stdin=None, environment=None):
+        self.out_path = os.path.join(directory, name + ".out")
+        self.err_path = os.path.join(directory, name + ".err")
+        with open(self.out_path, "ab") as out, open(self.err_path, "ab") as err:
+            self.process = subprocess.Popen(arguments, stdin=stdin or subprocess.DEVNULL, stdout=out, stderr=err,
+                                            env={**os.environ, **(environment or {})})
+
+    def lines(self):
+        """The whole lines of standard output, decoded as JSON."""
+        with open(self.out_path, "rb") as file:
+            data = file.read()
+        return [json.loads(line) for line in data[:data.rfind(b"\n") + 1].splitlines()]
+
+    def count(self):
+        with open(self.out_path, "rb") as file:
+            return file.read().count(b"\n")
+
+    def errors(self):
+        with open(self.err_path, errors="replace") as file:
+            return file.read()
+
+    def end(self, number=signal.SIGTERM, seconds=40):
+        """Sends a signal, unless it has ended, and returns the exit status."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError(f"{self.process.args[0]} did not end after {seconds} s:\n{self.errors()[-2000:]}")
+
+
+class PluginTest(unittest.TestCase):
+    """A directory and processes for each test; all are gone after it."""
+
+    def setUp(self):
+        self.directory = tempfile.mkdtemp(prefix="rxd-plugin-")
+        self.processes = []
+        self.addCleanup(shutil.rmtree, self.directory)
+        self.addCleanup(self.end_all)
+
+    def end_all(self):
+        for process in reversed(self.processes):
+            if process.process.poll() is None:
+                process.process.kill()
+                process.process.wait()
+
+    def start(self, arguments, name, stdin=None, environment=None):
+        process = Process(arguments, self.directory, name, stdin, environment)
+        self.processes.append(process)
+        return process
+
+    def path(self, name):
+        return os.path.join(self.directory, name)
+
+    # Components in the harness.
+
+    def source(self, component, parameters, more=None, name="source"):
+        arguments = [HARNESS, self.plugin, "source", component, json.dumps(parameters)]
+        return self.start(arguments + ([str(more)] if more is not None else []), name)
+
+    def sink(self, component, parameters, events, name="sink"):
+        """Starts a sink that is given the events."""
+        with open(self.path(name + ".in"), "w") as file:
+            file.writelines(json.dumps(event) + "\n" for event in events)
+        with open(self.path(name + ".in")) as file:
+            return self.start([HARNESS, self.plugin, "sink", component, json.dumps(parameters)], name, stdin=file)
+
+    def refused(self, kind, component, parameters):
+        """What the plugin says to wrong parameters: their place and the reason."""
+        run = subprocess.run([HARNESS, self.plugin, kind, component, json.dumps(parameters)], capture_output=True,
+                             text=True, stdin=subprocess.DEVNULL, timeout=20)
+        self.assertEqual(run.returncode, 78, run.stderr)
+        return [line for line in run.stderr.splitlines() if line.startswith("refused at ")][0][len("refused at "):]
+
+    # Pipelines in rxd.
+
+    def pipeline(self, text, name="pipeline", options=()):
+        """Starts rxd with a pipeline file, with a state directory; PLUGIN in the text is the path of the plugin."""
+        if not RXD:
+            self.skipTest("set RXD to the program")
+        path = self.path(name + ".yaml")
+        # Plugins must not lie where others may write.
+        with open(path, "w") as file:
+            file.write(text.replace("PLUGIN", self.plugin))
+        return self.start([RXD, "run", path, "--state-dir", self.path("state-" + name), *options], name)
+
+    def assert_nothing_lost(self, expected, seen, label):
+        """Everything is there; prints how much came more than once."""
+        expected, found = set(expected), set(seen)
+        self.assertEqual(sorted(expected - found)[:10], [], f"{len(expected - found)} of {len(expected)} were lost")
+        self.assertEqual(sorted(found - expected)[:10], [], "invented")
+        print(f"\n    {label}: {len(expected)} delivered, 0 lost, {len(seen) - len(found)} repeated", flush=True)
