@@ -434,5 +434,98 @@ class SubscribeTests(RedisTest):
         self.assertEqual(source.lines(), [{"channel": "a", "message": {"n": 1}}, {"channel": "b.c", "message": "text", "pattern": "b.*"}] * 2)
 
 
+class PipelineTests(RedisTest):
+    """Whole pipelines in rxd, with a state directory."""
+
+    def written(self, name="out.ndjson"):
+        try:
+            with open(self.path(name), "rb") as file:
+                return file.read().splitlines()
+        except FileNotFoundError:
+            return []
+
+    def loss(self, source, load, settled, kill):
+        """Loads events, kills the server or rxd in the middle, and compares."""
+        client = self.start_server()
+        load(client)
+        text = f"""
+            plugins: {{ redis: PLUGIN }}
+            sources: {{ in: {{ {source} }} }}
+            sinks: {{ out: {{ from: in, file: {{ path: {self.path("out.ndjson")}, encode: ndjson }} }} }}
+            """
+        rxd = self.pipeline(text)
+        wait_for(lambda: len(self.written()) > COUNT // 5, "a fifth", 60)
+        if kill == "server":
+            self.kill_server()
+        else:
+            rxd.end(signal.SIGKILL)
+        self.assertLess(len(self.written()), COUNT)
+        if kill == "server":
+            time.sleep(0.3)
+            client = self.start_server()
+        else:
+            rxd = self.pipeline(text)
+        wait_for(lambda: len(set(self.written())) >= COUNT and settled(client), "all events", 90)
+        self.assertEqual(rxd.end(), 0, rxd.errors())
+        return [json.loads(line) for line in self.written()]
+
+    def test_stream(self):
+        for kill in ["server", "rxd"]:
+            with self.subTest(kill=kill):
+                self.end_all()
+                self.directory = os.path.join(self.directory, kill)
+                os.mkdir(self.directory)
+                events = self.loss(f"redisStream: {{ stream: s, group: g, server: '{self.address}' }}",
+                                   lambda client: self.load(client, "XADD", "s", "*", "n", "NUMBER"), lambda client: self.pending(client) == 0, kill)
+                self.assert_nothing_lost(range(COUNT), [int(event["fields"]["n"]) for event in events], f"rxd, source redisStream, {kill} killed")
+
+    def test_list(self):
+        for kill in ["server", "rxd"]:
+            with self.subTest(kill=kill):
+                self.end_all()
+                self.directory = os.path.join(self.directory, kill)
+                os.mkdir(self.directory)
+                events = self.loss(f"redisList: {{ key: l, server: '{self.address}' }}",
+                                   lambda client: self.load(client, "RPUSH", "l", "NUMBER"), lambda client: client("EXISTS", "l", "l:processing") == 0, kill)
+                self.assert_nothing_lost(range(COUNT), [int(event["value"]) for event in events], f"rxd, source redisList, {kill} killed")
+
+    def test_sinks(self):
+        """The lines of a file go to a stream and a list while the server is killed."""
+        client = self.start_server()
+        with open(self.path("in.ndjson"), "w") as file:
+            file.writelines(json.dumps({"n": n}) + "\n" for n in range(COUNT))
+        rxd = self.pipeline(f"""
+            plugins: {{ redis: PLUGIN }}
+            sources: {{ in: {{ file: {{ path: {self.path("in.ndjson")}, decode: ndjson }} }} }}
+            sinks:
+              stream: {{ from: in, redisStream: {{ stream: 's', server: '{self.address}' }} }}
+              list: {{ from: in, redisList: {{ key: 'l', value: '{{{{ event.n }}}}', server: '{self.address}' }} }}
+            """)
+        wait_for(lambda: client("EXISTS", "s", "l") == 2 and min(client("XLEN", "s"), client("LLEN", "l")) > COUNT // 5, "a fifth", 60)
+        self.kill_server()
+        time.sleep(0.3)
+        client = self.start_server()
+        self.assertLess(min(client("XLEN", "s"), client("LLEN", "l")), COUNT)
+
+        def numbers():
+            return ([int(fields[1]) for _, fields in client("XRANGE", "s", "-", "+")], [int(n) for n in client("LRANGE", "l", 0, -1)])
+        wait_for(lambda: all(len(set(seen)) == COUNT for seen in numbers()), "all events", 90)
+        rxd.end()
+        for label, seen in zip(["redisStream", "redisList"], numbers()):
+            self.assert_nothing_lost(range(COUNT), seen, f"rxd, sink {label}, server killed")
+
+    def test_a_wrong_server_is_reported_with_its_place(self):
+        rxd = self.pipeline("""
+            plugins: { redis: PLUGIN }
+            sources:
+              in: { redisStream: { stream: s, group: g, server: "redis://me:secret-word@host" } }
+            sinks: { out: { from: in, discard: {} } }
+            """)
+        self.assertNotEqual(rxd.process.wait(30), 0)
+        self.assertIn("must not contain a user or a password", rxd.errors())
+        self.assertIn("pipeline.yaml:4:", rxd.errors())
+        self.assertNotIn("secret-word", rxd.errors())
+
+
 if __name__ == "__main__":
     unittest.main()
