@@ -311,13 +311,12 @@ static int h_flush(rxd_source *s) {
   return stopped ? RXD_STOP : RXD_OK;
 }
 static int h_add(rxd_source *s, const rxd_value *event, uint64_t token) {
-  if (stopped) return RXD_STOP;
   if (s->batch_count == 1024 && h_flush(s) == RXD_STOP) return RXD_STOP;
   rxd_text json = json_of(&s->scope, of(event));
   char *bytes = malloc(json.count + 1);
   memcpy(bytes, json.bytes, json.count);
   s->batch[s->batch_count++] = (line){{bytes, json.count}, token};
-  return RXD_OK;
+  return stopped ? RXD_STOP : RXD_OK;
 }
 static int h_add_json(rxd_source *s, rxd_text json, uint64_t token) {
   rxd_value value;
@@ -326,7 +325,7 @@ static int h_add_json(rxd_source *s, rxd_text json, uint64_t token) {
 static void h_position(rxd_source *s, rxd_text position) { (void)s; (void)position; }
 static size_t h_acks(rxd_source *s, rxd_ack *acks, size_t most, int64_t wait) {
   struct pollfd polled = {s->wake, POLLIN, 0};
-  if (wait > 0) poll(&polled, 1, (int)(wait / 1000000));
+  if (wait > 0 && !stopped) poll(&polled, 1, (int)(wait / 1000000));
   pthread_mutex_lock(&s->mutex);
   size_t count = 0;
   while (count < most && s->answer_count > 0) {

@@ -280,6 +280,18 @@ static inline UNUSED const char *address_text(const address *address, char *text
   return text;
 }
 
+/* ---- Sources ---- */
+
+/* Answers of rxd. Waits for the first one, at most so long; `acks` itself does not wait once the source is to stop. */
+static inline UNUSED size_t take_answers(rxd_source *source, rxd_ack *acks, size_t most, int64_t wait_ms) {
+  size_t count = host->acks(source, acks, most, wait_ms * 1000000);
+  if (count == 0 && wait_ms > 0 && host->is_stopping(source) != 0) {
+    struct timespec pause = {0, (wait_ms < 10 ? wait_ms : 10) * 1000000};
+    nanosleep(&pause, NULL);
+  }
+  return count;
+}
+
 /* ---- Time ---- */
 
 static inline UNUSED int64_t now_ms(void) {

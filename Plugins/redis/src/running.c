@@ -42,7 +42,7 @@ void window_free(window *window, slot *slot) {
 
 static bool take(running *running, int64_t wait_ms) {
   rxd_ack acks[256];
-  size_t count = host->acks(running->source, acks, sizeof acks / sizeof acks[0], wait_ms * 1000000);
+  size_t count = take_answers(running->source, acks, sizeof acks / sizeof acks[0], wait_ms);
   for (size_t i = 0; i < count && running->window != NULL; i++) {
     if (acks[i].token == 0 || acks[i].token > running->window->size) continue;
     uint32_t index = (uint32_t)(acks[i].token - 1);

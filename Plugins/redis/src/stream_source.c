@@ -137,7 +137,6 @@ static int send_entries(stream_source *self, running *running, const redisReply 
     slot->id.sequence = sequence;
     rxd_value event = event_of(self, scope, entry->element[0], time, entry->element[1]);
     status = host->add(running->source, &event, token);
-    if (status == RXD_STOP) window_free(&self->window, slot);
     scope = host->source_scope(running->source);
   }
   if (deleted > 0) {

@@ -1,0 +1,284 @@
+/* The sink `mqtt`. A thread reads, writes and keeps the connection alive; `write` publishes a batch and waits for its
+ * acknowledgements. After a failure the client is given up with everything in it, since libmosquitto would send it
+ * again on the next connection, beside what rxd hands over again. */
+#include "client.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+
+typedef struct sink {
+  client client; /* must be the first: callbacks get it */
+  rxd_instance *instance;
+  settings settings;
+  int qos, window;
+  bool retain, is_failing;
+  int64_t expiry; /* seconds of a message; 0: none */
+  char *content_type;
+  pthread_t thread;
+  bool has_thread;
+  int wake;       /* an eventfd: there is something to write, or to stop */
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+  /* Under the mutex. */
+  bool is_broken, is_ending;
+  uint32_t answered;         /* of the batch */
+  uint8_t state[65536];      /* of message ids: 0 not answered, 1 taken, otherwise the code of the refusal */
+} sink;
+
+enum { UNANSWERED = 0, TAKEN = 1 };
+
+static void sink_leave(sink *self);
+
+static void sink_close(void *opaque) {
+  sink *self = opaque;
+  sink_leave(self);
+  settings_close(&self->settings);
+  free(self->content_type);
+  if (self->wake >= 0) close(self->wake);
+  pthread_mutex_destroy(&self->mutex);
+  pthread_cond_destroy(&self->changed);
+  free(self);
+}
+
+static int sink_open(const rxd_opening *opening, void **instance) {
+  sink *self = need(calloc(1, sizeof *self));
+  self->instance = opening->instance;
+  pthread_condattr_t attributes;
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(&self->changed, &attributes);
+  pthread_condattr_destroy(&attributes);
+  pthread_mutex_init(&self->mutex, NULL);
+  self->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  int status = settings_open(opening, &self->settings);
+  if (status == RXD_OK && self->wake < 0) status = fail_at(opening->scope, "", "no descriptor is left: %s", strerror(errno));
+  if (status == RXD_OK) status = text_parameter(opening, "contentType", &self->content_type);
+  self->qos = (int)integer_parameter(opening, "qos", 1);
+  self->window = (int)integer_parameter(opening, "window", 1000);
+  self->retain = boolean_parameter(opening, "retain");
+  self->expiry = milliseconds_parameter(opening, "expire", 0) / 1000;
+  if (status == RXD_OK && !self->settings.is_v5 && (self->expiry > 0 || self->content_type != NULL))
+    status = fail_at(opening->scope, self->expiry > 0 ? "expire" : "contentType", "needs 'version: 5'");
+  if (status != RXD_OK) {
+    sink_close(self);
+    return RXD_FAILED;
+  }
+  *instance = self;
+  return RXD_OK;
+}
+
+/* ---- The thread ---- */
+
+static void on_publish(struct mosquitto *mosquitto, void *owner, int id, int code, const mosquitto_property *properties) {
+  (void)mosquitto;
+  (void)properties;
+  sink *self = owner;
+  pthread_mutex_lock(&self->mutex);
+  if (self->state[id & 0xffff] == UNANSWERED) {
+    /* 16: taken, and nobody has subscribed. */
+    self->state[id & 0xffff] = code >= 128 ? (uint8_t)code : TAKEN;
+    self->answered++;
+  }
+  pthread_mutex_unlock(&self->mutex);
+}
+
+static void *serve(void *opaque) {
+  sink *self = opaque;
+  for (;;) {
+    pthread_mutex_lock(&self->mutex);
+    bool ends = self->is_ending;
+    uint32_t before = self->answered;
+    pthread_mutex_unlock(&self->mutex);
+    if (ends) break;
+    int events = client_wait(&self->client, self->wake, 1000);
+    uint64_t seen;
+    if (read(self->wake, &seen, sizeof seen) < 0 && errno != EAGAIN) break;
+    bool is_alive = true;
+    /* Many packets may be there: each call reads one. */
+    for (int i = 0; i < 1000 && is_alive && (events & ~POLLOUT) != 0; i++) {
+      is_alive = client_read(&self->client);
+      events = is_alive ? client_wait(&self->client, -1, 0) : 0;
+    }
+    if (is_alive && mosquitto_want_write(self->client.mosquitto)) {
+      int status = mosquitto_loop_write(self->client.mosquitto, 1);
+      if (status != MOSQ_ERR_SUCCESS) {
+        snprintf(self->client.problem, sizeof self->client.problem, "%s", status == MOSQ_ERR_ERRNO ? strerror(errno) : mosquitto_strerror(status));
+        is_alive = false;
+      }
+    }
+    if (is_alive && mosquitto_loop_misc(self->client.mosquitto) != MOSQ_ERR_SUCCESS) is_alive = false;
+    pthread_mutex_lock(&self->mutex);
+    if (!is_alive) self->is_broken = true;
+    if (!is_alive || self->answered != before) pthread_cond_signal(&self->changed);
+    pthread_mutex_unlock(&self->mutex);
+    if (!is_alive) break;
+  }
+  return NULL;
+}
+
+static void wake_thread(sink *self) {
+  uint64_t one = 1;
+  ssize_t written = write(self->wake, &one, sizeof one);
+  (void)written; /* full: it is awake */
+}
+
+/* Ends the thread and the connection: orderly if it still works. */
+static void sink_leave(sink *self) {
+  if (self->has_thread) {
+    pthread_mutex_lock(&self->mutex);
+    self->is_ending = true;
+    pthread_mutex_unlock(&self->mutex);
+    wake_thread(self);
+    pthread_join(self->thread, NULL);
+    self->has_thread = false;
+  }
+  if (self->client.mosquitto != NULL && self->client.is_connected && !self->is_broken) {
+    mosquitto_disconnect(self->client.mosquitto);
+    client_flush(&self->client, 1000);
+  }
+  client_destroy(&self->client);
+}
+
+static enum outcome join(sink *self) {
+  sink_leave(self);
+  self->is_broken = self->is_ending = false;
+  client_make(&self->client, &self->settings, true, self->window, self);
+  mosquitto_publish_v5_callback_set(self->client.mosquitto, on_publish);
+  enum outcome outcome = client_connect(&self->client, &self->settings, true, 0, NULL);
+  if (outcome != DONE) return outcome;
+  if (pthread_create(&self->thread, NULL, serve, self) != 0) {
+    snprintf(self->client.problem, sizeof self->client.problem, "no thread can be started");
+    return LOST;
+  }
+  self->has_thread = true;
+  return DONE;
+}
+
+/* ---- Batches ---- */
+
+/* Publishes an event. MOSQ_ERR_SUCCESS, or why not; `*problem`: it can never be. */
+static int publish(sink *self, rxd_scope *scope, const rxd_input *input, int *id, const mosquitto_property *properties, const char **problem) {
+  rxd_text text = {NULL, 0}, payload = {NULL, 0};
+  if (!argument(scope, input, 0, &text) || text.count == 0) {
+    *problem = "'topic' is empty for this event";
+    return MOSQ_ERR_INVAL;
+  }
+  if (!argument(scope, input, 1, &payload)) payload = bytes_of_value(scope, &input->event);
+  char *topic = copy_text(text);
+  int status = MOSQ_ERR_INVAL;
+  if (text.count > 65535 || strlen(topic) != text.count || mosquitto_pub_topic_check(topic) != MOSQ_ERR_SUCCESS)
+    *problem = "'topic' is no topic to publish to: it has a '+', a '#' or a zero byte, or is too long";
+  else if (payload.count > MQTT_MAX_PAYLOAD)
+    *problem = "the payload is above 256 MiB";
+  else
+    status = mosquitto_publish_v5(self->client.mosquitto, id, topic, (int)payload.count, payload.bytes, self->qos, self->retain, properties);
+  free(topic);
+  if (status == MOSQ_ERR_MALFORMED_UTF8) *problem = "'topic' has control characters";
+  if (status == MOSQ_ERR_OVERSIZE_PACKET) *problem = "the message is above the largest that the broker takes";
+  if (status == MOSQ_ERR_QOS_NOT_SUPPORTED) *problem = "the broker does not support this QoS";
+  return status;
+}
+
+static int again(sink *self, rxd_scope *scope, const char *problem) {
+  if (problem[0] == 0) problem = "the connection is lost";
+  fail_at(scope, "", "%s: %s", self->settings.server_text, problem);
+  if (!self->is_failing) report(self->instance, "warning", "%s: %s; trying again", self->settings.server_text, problem);
+  self->is_failing = true;
+  return RXD_RETRY;
+}
+
+static int sink_write(void *opaque, rxd_scope *scope, const rxd_batch *batch, rxd_verdicts *verdicts) {
+  sink *self = opaque;
+  pthread_mutex_lock(&self->mutex);
+  bool is_usable = self->has_thread && !self->is_broken;
+  pthread_mutex_unlock(&self->mutex);
+  if (!is_usable) {
+    enum outcome outcome = join(self);
+    if (outcome == REFUSED) return fail_at(scope, "server", "%s: %s", self->settings.server_text, self->client.problem);
+    if (outcome != DONE) return again(self, scope, self->client.problem);
+  }
+  mosquitto_property *properties = NULL;
+  if (self->expiry > 0) mosquitto_property_add_int32(&properties, MQTT_PROP_MESSAGE_EXPIRY_INTERVAL, (uint32_t)self->expiry);
+  if (self->content_type != NULL) mosquitto_property_add_string(&properties, MQTT_PROP_CONTENT_TYPE, self->content_type);
+  /* Nothing of earlier batches is under way on this client. */
+  pthread_mutex_lock(&self->mutex);
+  memset(self->state, UNANSWERED, sizeof self->state);
+  self->answered = 0;
+  pthread_mutex_unlock(&self->mutex);
+  int *ids = need(calloc(batch->count + 1, sizeof *ids)); /* 0: not published */
+  uint32_t published = 0, end = batch->count;
+  bool is_lost = false;
+  for (uint32_t i = 0; i < end && !is_lost; i++) {
+    const rxd_input *input = (const rxd_input *)((const char *)batch->inputs + i * batch->input_size);
+    if (input->kind != RXD_EVENT) continue;
+    const char *problem = NULL;
+    int status = publish(self, scope, input, &ids[i], properties, &problem);
+    if (status == MOSQ_ERR_SUCCESS) {
+      published++;
+    } else if (problem != NULL) {
+      ids[i] = 0;
+      host->refuse(verdicts, i, text_of(problem));
+    } else {
+      ids[i] = 0;
+      is_lost = true;
+      end = i;
+    }
+  }
+  mosquitto_property_free_all(&properties);
+  wake_thread(self);
+  pthread_mutex_lock(&self->mutex);
+  /* As long as acknowledgements come, the broker may be slow. */
+  int64_t deadline = now_ms() + self->settings.timeout;
+  uint32_t seen = self->answered;
+  while (self->answered < published && !self->is_broken && now_ms() < deadline) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += 1;
+    pthread_cond_timedwait(&self->changed, &self->mutex, &until);
+    if (self->answered != seen) deadline = now_ms() + self->settings.timeout;
+    seen = self->answered;
+  }
+  bool is_broken = self->is_broken || is_lost;
+  bool timed_out = !is_broken && self->answered < published;
+  /* Where some are missing, what stands behind the first of them is repeated: the order is worth more. */
+  uint32_t through = 0;
+  char problem[256] = "";
+  for (; through < end; through++) {
+    int state = ids[through] == 0 ? TAKEN : self->state[ids[through] & 0xffff];
+    if (state == UNANSWERED) break;
+    if (state == TAKEN) continue;
+    if (state == MQTT_RC_QUOTA_EXCEEDED || state == MQTT_RC_SERVER_BUSY || state == MQTT_RC_UNSPECIFIED || state == MQTT_RC_IMPLEMENTATION_SPECIFIC) {
+      snprintf(problem, sizeof problem, "the broker does not take a message now: %s", mosquitto_reason_string(state));
+      break;
+    }
+    snprintf(problem, sizeof problem, "the broker refuses the message: %s", mosquitto_reason_string(state));
+    size_t count = strlen(problem);
+    if (problem[count - 1] == '.') count--;
+    host->refuse(verdicts, through, (rxd_text){problem, count});
+    problem[0] = 0;
+  }
+  pthread_mutex_unlock(&self->mutex);
+  free(ids);
+  if (through == batch->count) {
+    if (self->is_failing) report(self->instance, "info", "%s: works again", self->settings.server_text);
+    self->is_failing = false;
+    return RXD_OK;
+  }
+  host->delivered(verdicts, through);
+  if (problem[0] == 0) {
+    if (timed_out) snprintf(problem, sizeof problem, "no acknowledgement in time");
+    pthread_mutex_lock(&self->mutex);
+    self->is_broken = true;
+    pthread_mutex_unlock(&self->mutex);
+    sink_leave(self);
+    if (problem[0] == 0) snprintf(problem, sizeof problem, "%.200s", self->client.problem);
+  }
+  return again(self, scope, problem);
+}
+
+const rxd_component mqtt_sink = {
+  .size = sizeof(rxd_component), .name = {"mqtt", 4}, .kind = {"sink", 4},
+  .open = sink_open, .close = sink_close, .write = sink_write,
+};

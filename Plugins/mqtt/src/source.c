@@ -1,0 +1,315 @@
+/* The source `mqtt`.
+ *
+ * libmosquitto makes the PUBACK of a message before it hands it over, and offers no other way. But as it is told that
+ * other threads do the writing (mosquitto_threaded_set), the packet only goes into its queue, and leaves with the next
+ * mosquitto_loop_write. So this source reads what is there, hands it to rxd, and writes nothing until rxd has
+ * acknowledged all of it: a window. If the process or the connection ends before, the queue goes with it, and the
+ * broker sends those messages again. Meanwhile the connection is kept by PINGREQs past the queue, which may stand
+ * between any two packets, and in a window nothing is half written. */
+#include "client.h"
+
+#include <poll.h>
+
+typedef struct source {
+  client client; /* must be the first: callbacks get it */
+  rxd_instance *instance;
+  settings settings;
+  char **topics;
+  size_t topic_count;
+  int qos;
+  bool as_json;
+  uint32_t expiry;   /* seconds */
+  int window;
+  /* While it runs. */
+  rxd_source *source;
+  uint64_t generation;     /* of the window; the token of its events */
+  uint32_t under_way;      /* events of the window that rxd has not answered */
+  bool has_failed;         /* rxd could not deliver one of them */
+  bool is_told_to_stop;
+  bool is_failing;         /* the log says so */
+  unsigned failures, windows_failed;
+  size_t subscribed;
+  char refused[300];       /* a subscription */
+} source;
+
+static void source_close(void *opaque) {
+  source *self = opaque;
+  settings_close(&self->settings);
+  for (size_t i = 0; i < self->topic_count; i++) free(self->topics[i]);
+  free(self->topics);
+  free(self);
+}
+
+static int topics_parameter(const rxd_opening *opening, source *self) {
+  rxd_value list = parameter(opening, "topics");
+  size_t given = host->kind(&list) == RXD_LIST ? host->count(opening->scope, &list) : 0;
+  if (given == 0) return fail_at(opening->scope, "topics", "needs a topic");
+  self->topics = need(calloc(given, sizeof *self->topics));
+  for (size_t i = 0; i < given; i++) {
+    rxd_value element = host->element(opening->scope, &list, i);
+    rxd_text text = host->text(opening->scope, &element);
+    char at[32];
+    snprintf(at, sizeof at, "topics.%zu", i);
+    char *topic = self->topics[self->topic_count++] = copy_text(text);
+    if (text.count == 0) return fail_at(opening->scope, at, "must not be empty");
+    if (strlen(topic) != text.count || text.count > 65535 || mosquitto_sub_topic_check(topic) != MOSQ_ERR_SUCCESS)
+      return fail_at(opening->scope, at, "is no filter of topics: '+' stands for one whole level, '#' for all at the end");
+    if (strncmp(topic, "$share/", 7) != 0) continue;
+    const char *group = topic + 7, *filter = strchr(group, '/');
+    if (filter == group || filter == NULL || filter[1] == 0 || memchr(group, '+', (size_t)(filter - group)) || memchr(group, '#', (size_t)(filter - group)))
+      return fail_at(opening->scope, at, "a shared subscription has the form $share/GROUP/FILTER");
+  }
+  return RXD_OK;
+}
+
+static int source_open(const rxd_opening *opening, void **instance) {
+  source *self = need(calloc(1, sizeof *self));
+  self->instance = opening->instance;
+  int status = settings_open(opening, &self->settings);
+  if (status == RXD_OK) status = topics_parameter(opening, self);
+  self->qos = (int)integer_parameter(opening, "qos", 1);
+  self->as_json = choice_is(opening, "decode", "json");
+  self->window = (int)integer_parameter(opening, "window", 1000);
+  self->expiry = (uint32_t)(milliseconds_parameter(opening, "sessionExpiry", 604800000) / 1000);
+  if (status == RXD_OK && self->qos > 0 && self->settings.client_id == NULL)
+    status = fail_at(opening->scope, "clientID", "is needed with 'qos: 1': the broker keeps messages for a client that it knows again");
+  if (status != RXD_OK) {
+    source_close(self);
+    return RXD_FAILED;
+  }
+  *instance = self;
+  return RXD_OK;
+}
+
+/* ---- Messages ---- */
+
+static void on_message(struct mosquitto *mosquitto, void *owner, const struct mosquitto_message *message, const mosquitto_property *properties) {
+  (void)mosquitto;
+  source *self = owner;
+  if (self->is_told_to_stop) {
+    /* It is not taken, so it must not be acknowledged. */
+    self->has_failed = self->has_failed || message->qos > 0;
+    return;
+  }
+  rxd_scope *scope = host->source_scope(self->source);
+  rxd_text names[10] = {RXD_TEXT_OF("topic"), RXD_TEXT_OF("payload"), RXD_TEXT_OF("qos"), RXD_TEXT_OF("retained")};
+  rxd_value values[10] = {
+    host->make_text(scope, text_of(message->topic)),
+    value_of_bytes(scope, message->payloadlen > 0 ? message->payload : "", (size_t)message->payloadlen, self->as_json),
+    host->make_int(message->qos),
+    host->make_bool(message->retain),
+  };
+  size_t count = 4;
+  static const struct { int property; const char *name; } texts[] = {{MQTT_PROP_CONTENT_TYPE, "contentType"}, {MQTT_PROP_RESPONSE_TOPIC, "responseTopic"}};
+  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+    char *text = NULL;
+    if (mosquitto_property_read_string(properties, texts[i].property, &text, false) == NULL) continue;
+    names[count] = text_of(texts[i].name);
+    values[count++] = host->make_text(scope, text_of(text));
+    free(text);
+  }
+  void *binary = NULL;
+  uint16_t binary_count;
+  if (mosquitto_property_read_binary(properties, MQTT_PROP_CORRELATION_DATA, &binary, &binary_count, false) != NULL) {
+    names[count] = RXD_TEXT_OF("correlationData");
+    values[count++] = value_of_bytes(scope, binary == NULL ? "" : binary, binary_count, false);
+    free(binary);
+  }
+  /* A name may come several times: the last one counts. */
+  rxd_text keys[64];
+  rxd_value contents[64];
+  size_t pairs = 0;
+  char *key = NULL, *content = NULL;
+  const mosquitto_property *pair = mosquitto_property_read_string_pair(properties, MQTT_PROP_USER_PROPERTY, &key, &content, false);
+  while (pair != NULL) {
+    rxd_value name = host->make_text(scope, text_of(key));
+    rxd_text text = host->text(scope, &name);
+    size_t place = 0;
+    while (place < pairs && !text_is(keys[place], text)) place++;
+    if (place < sizeof keys / sizeof keys[0]) {
+      keys[place] = text;
+      contents[place] = host->make_text(scope, text_of(content));
+      if (place == pairs) pairs++;
+    }
+    free(key);
+    free(content);
+    key = content = NULL;
+    pair = mosquitto_property_read_string_pair(pair, MQTT_PROP_USER_PROPERTY, &key, &content, true);
+  }
+  if (pairs > 0) {
+    names[count] = RXD_TEXT_OF("properties");
+    values[count++] = host->make_object(scope, keys, contents, pairs);
+  }
+  rxd_value event = host->make_object(scope, names, values, count);
+  uint64_t token = message->qos > 0 ? self->generation : 0;
+  if (message->qos > 0) self->under_way++;
+  if (host->add(self->source, &event, token) == RXD_STOP) self->is_told_to_stop = true;
+}
+
+/* The subscriptions are confirmed in the order in which they were asked for. */
+static void on_subscribe(struct mosquitto *mosquitto, void *owner, int id, int count, const int *granted) {
+  (void)mosquitto;
+  (void)id;
+  source *self = owner;
+  const char *topic = self->subscribed < self->topic_count ? self->topics[self->subscribed] : "";
+  self->subscribed++;
+  int code = count > 0 ? granted[0] : 128;
+  if (code >= 128)
+    snprintf(self->refused, sizeof self->refused, "the broker refuses the subscription to '%.200s'%s%s", topic,
+             self->settings.is_v5 ? ": " : "", self->settings.is_v5 ? mosquitto_reason_string(code) : "");
+  else if (code < self->qos)
+    report(self->instance, "warning", "%s grants QoS %d instead of %d for '%s': messages can be lost", self->settings.server_text, code, self->qos, topic);
+}
+
+/* ---- The window ---- */
+
+static void take_acks(source *self, int64_t wait_ms) {
+  rxd_ack acks[256];
+  size_t count;
+  do {
+    count = take_answers(self->source, acks, sizeof acks / sizeof acks[0], wait_ms);
+    for (size_t i = 0; i < count; i++) {
+      if (acks[i].token != self->generation || self->under_way == 0) continue; /* QoS 0, or of an earlier connection */
+      self->under_way--;
+      if (acks[i].is_failed) self->has_failed = true;
+    }
+    wait_ms = 0;
+  } while (count == sizeof acks / sizeof acks[0]);
+}
+
+/* Waits until rxd has answered all of the window. False: it must not be acknowledged. */
+static bool settle(source *self) {
+  int64_t half = self->client.keep_alive > 0 ? self->client.keep_alive * 500 : INT64_MAX / 2;
+  int64_t ping_at = now_ms() + half, end = 0;
+  while (self->under_way > 0) {
+    if (host->is_stopping(self->source) != 0) {
+      /* A stop gives it time; what is not settled then comes again. */
+      if (end == 0) end = now_ms() + 30000;
+      if (now_ms() >= end) return false;
+    }
+    int64_t now = now_ms();
+    if (now >= ping_at) {
+      /* Where it fails, the connection is lost: that shows when the window is acknowledged. */
+      client_send_raw(&self->client, PINGREQ);
+      ping_at = now + half;
+    }
+    int64_t wait = ping_at - now;
+    take_acks(self, wait > 1000 ? 1000 : wait);
+  }
+  return !self->has_failed;
+}
+
+/* ---- Running ---- */
+
+static int asks(void *argument) { return host->is_stopping(argument); }
+
+static void rest(source *self, int64_t milliseconds) {
+  int64_t end = now_ms() + milliseconds;
+  while (host->is_stopping(self->source) == 0) {
+    int64_t left = end - now_ms();
+    if (left <= 0) return;
+    take_acks(self, left > 1000 ? 1000 : left);
+  }
+}
+
+static void lose(source *self) {
+  if (!self->is_failing)
+    report(self->instance, "warning", "%s: %s; reconnecting", self->settings.server_text, self->client.problem[0] != 0 ? self->client.problem : "the connection is lost");
+  self->is_failing = true;
+  client_destroy(&self->client);
+}
+
+/* A new connection: what was not acknowledged on the last one comes again. */
+static enum outcome join(source *self) {
+  if (self->failures > 0) rest(self, backoff_ms(self->failures - 1));
+  if (host->is_stopping(self->source) != 0) return STOPPED;
+  stopping stop = {asks, self->source};
+  bool clean = self->qos == 0;
+  self->generation++;
+  self->under_way = 0;
+  self->has_failed = false;
+  self->subscribed = 0;
+  client_make(&self->client, &self->settings, clean, self->window, self);
+  mosquitto_message_v5_callback_set(self->client.mosquitto, on_message);
+  mosquitto_subscribe_callback_set(self->client.mosquitto, on_subscribe);
+  self->failures++;
+  enum outcome outcome = client_connect(&self->client, &self->settings, clean, self->expiry, &stop);
+  for (size_t i = 0; i < self->topic_count && outcome == DONE; i++)
+    if (mosquitto_subscribe(self->client.mosquitto, NULL, self->topics[i], self->qos) != MOSQ_ERR_SUCCESS) outcome = LOST;
+  return outcome;
+}
+
+/* Reads what is there, at most a window of messages, and hands it over. */
+static bool read_window(source *self) {
+  int64_t end = now_ms() + 100;
+  bool is_alive = client_read(&self->client);
+  while (is_alive && self->under_way < (uint32_t)self->window && !self->is_told_to_stop && now_ms() < end
+         && (client_wait(&self->client, -1, 0) & ~POLLOUT) != 0)
+    is_alive = client_read(&self->client);
+  if (host->flush(self->source) == RXD_STOP) self->is_told_to_stop = true;
+  return is_alive;
+}
+
+static int source_run(void *opaque, rxd_scope *scope, rxd_source *running) {
+  source *self = opaque;
+  self->source = running;
+  self->is_told_to_stop = self->is_failing = false;
+  self->failures = self->windows_failed = 0;
+  self->refused[0] = 0;
+  int wake = host->wake_descriptor(running), status = RXD_OK;
+  while (status == RXD_OK && !self->is_told_to_stop && host->is_stopping(running) == 0) {
+    if (self->client.mosquitto == NULL) {
+      enum outcome outcome = join(self);
+      if (outcome == REFUSED) status = fail_at(scope, "server", "%s: %s", self->settings.server_text, self->client.problem);
+      else if (outcome == STOPPED) break;
+      else if (outcome == LOST) lose(self);
+      if (outcome != DONE) continue;
+    }
+    bool is_alive = true;
+    if (self->under_way > 0) {
+      /* With TLS, messages of the session may come in one piece with the answer to CONNECT. */
+      if (host->flush(running) == RXD_STOP) self->is_told_to_stop = true;
+    } else {
+      /* Nothing is under way: everything may be written. */
+      is_alive = client_flush(&self->client, self->settings.timeout);
+      if (is_alive && self->client.keep_alive > 0) is_alive = mosquitto_loop_misc(self->client.mosquitto) == MOSQ_ERR_SUCCESS;
+      int64_t wait = self->client.keep_alive > 0 ? self->client.keep_alive * 250 : 60000;
+      if (is_alive && client_wait(&self->client, wake, wait) != 0) is_alive = read_window(self);
+      else if (is_alive) take_acks(self, 0);
+    }
+    if (self->refused[0] != 0) status = fail_at(scope, "topics", "%s", self->refused);
+    if (is_alive && self->failures > 0 && self->subscribed == self->topic_count) {
+      if (self->is_failing) report(self->instance, "info", "%s: connected again", self->settings.server_text);
+      self->is_failing = false;
+      self->failures = 0;
+    }
+    /* What was handed over is settled first, also when the connection is gone: on the next one it would be repeated
+     * while it is still under way. */
+    bool is_settled = settle(self);
+    if (is_settled && is_alive) {
+      if (self->under_way == 0) self->windows_failed = 0;
+      continue;
+    }
+    if (is_alive) {
+      /* rxd could not deliver it. The broker sends it again on a new connection. An orderly end past the queue: the
+       * acknowledgements in it are dropped, and the last will is not published. */
+      host->count_up(self->instance, RXD_TEXT_OF("failedWindows"), 1);
+      client_send_raw(&self->client, DISCONNECT);
+      client_destroy(&self->client);
+      if (!self->is_told_to_stop) rest(self, backoff_ms(2 + self->windows_failed++));
+    } else {
+      lose(self);
+    }
+  }
+  if (self->client.mosquitto != NULL && status == RXD_OK && !self->has_failed && self->client.is_connected) {
+    mosquitto_disconnect(self->client.mosquitto);
+    client_flush(&self->client, 1000);
+  }
+  client_destroy(&self->client);
+  return status;
+}
+
+const rxd_component mqtt_source = {
+  .size = sizeof(rxd_component), .name = {"mqtt", 4}, .kind = {"source", 6},
+  .open = source_open, .close = source_close, .run = source_run,
+};
