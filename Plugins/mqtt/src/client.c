@@ -221,6 +221,22 @@ bool client_send_raw(client *client, unsigned char first) {
   return send(mosquitto_socket(client->mosquitto), packet, sizeof packet, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof packet;
 }
 
+void client_leave_raw(client *client) {
+  if (client->is_connected && client_send_raw(client, DISCONNECT)) {
+    /* Closing a socket with unread data resets the connection, and the broker would not see the packet. It closes
+     * when it has. */
+    struct pollfd polled = {mosquitto_socket(client->mosquitto), POLLIN, 0};
+    char unread[4096];
+    int64_t end = now_ms() + 1000;
+    shutdown(polled.fd, SHUT_WR);
+    while (now_ms() < end && poll(&polled, 1, 100) >= 0) {
+      ssize_t count = polled.revents == 0 ? 1 : recv(polled.fd, unread, sizeof unread, MSG_DONTWAIT);
+      if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) break;
+    }
+  }
+  client_destroy(client);
+}
+
 /* ---- Connecting ---- */
 
 /* What the broker's refusal means. */

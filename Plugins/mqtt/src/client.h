@@ -59,5 +59,7 @@ bool client_flush(client *client, int64_t milliseconds);
 /* Sends a packet of two bytes at once, before everything that waits. Only between packets: after `client_flush`. */
 bool client_send_raw(client *client, unsigned char first);
 enum { PINGREQ = 0xc0, DISCONNECT = 0xe0 };
+/* Ends the connection in an orderly way past everything that waits to be sent, and destroys the client. */
+void client_leave_raw(client *client);
 
 #endif

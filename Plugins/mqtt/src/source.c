@@ -239,12 +239,13 @@ static enum outcome join(source *self) {
   return outcome;
 }
 
-/* Reads what is there, at most a window of messages, and hands it over. */
+/* Reads at most a window of messages, and hands it over. A broker that has more sends it in many pieces: each window
+ * costs a round through rxd, so it is worth a moment to wait for the next piece. */
 static bool read_window(source *self) {
-  int64_t end = now_ms() + 100;
+  int64_t end = now_ms() + 20;
   bool is_alive = client_read(&self->client);
   while (is_alive && self->under_way < (uint32_t)self->window && !self->is_told_to_stop && now_ms() < end
-         && (client_wait(&self->client, -1, 0) & ~POLLOUT) != 0)
+         && (client_wait(&self->client, -1, self->under_way > 0 ? 1 : 0) & ~POLLOUT) != 0)
     is_alive = client_read(&self->client);
   if (host->flush(self->source) == RXD_STOP) self->is_told_to_stop = true;
   return is_alive;
@@ -294,8 +295,7 @@ static int source_run(void *opaque, rxd_scope *scope, rxd_source *running) {
       /* rxd could not deliver it. The broker sends it again on a new connection. An orderly end past the queue: the
        * acknowledgements in it are dropped, and the last will is not published. */
       host->count_up(self->instance, RXD_TEXT_OF("failedWindows"), 1);
-      client_send_raw(&self->client, DISCONNECT);
-      client_destroy(&self->client);
+      client_leave_raw(&self->client);
       if (!self->is_told_to_stop) rest(self, backoff_ms(2 + self->windows_failed++));
     } else {
       lose(self);

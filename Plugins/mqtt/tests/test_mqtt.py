@@ -77,7 +77,7 @@ listener {self.port} 127.0.0.1
     def source(self, parameters, more=None, name="source"):
         """Starts a source and waits until it has subscribed."""
         before = self.broker.errors().count("Sending SUBACK") if self.broker else 0
-        source = super().source("mqtt", parameters, more, name)
+        source = PluginTest.source(self, "mqtt", parameters, more, name)
         if self.broker:
             wait_for(lambda: self.broker.errors().count("Sending SUBACK") > before or source.process.poll() is not None, "the subscription")
         return source
@@ -139,7 +139,7 @@ class AccessTests(MQTTTest):
         for version in ["5", "3.1.1"]:
             bad = {**good, "password": PASSWORD + "!", "version": version}
             for name, run in [("sink", self.sink("mqtt", {"topic": "t", **bad}, ["a"], "sink" + version)),
-                              ("source", super().source("mqtt", {"topics": "t", "clientID": "a", **bad}, name="source" + version))]:
+                              ("source", PluginTest.source(self, "mqtt", {"topics": "t", "clientID": "a", **bad}, name="source" + version))]:
                 with self.subTest(name=name, version=version):
                     self.assertEqual(run.process.wait(20), 1)
                     self.assertIn(f"failed at 'server': {self.address}: the broker refuses the connection: ", run.errors())
