@@ -24,10 +24,13 @@ typedef struct source {
   rxd_source *source;
   uint64_t generation;     /* of the window; the token of its events */
   uint32_t under_way;      /* events of the window that rxd has not answered */
+  uint32_t added;          /* events since the last flush, at least */
   bool has_failed;         /* rxd could not deliver one of them */
   bool is_told_to_stop;
   bool is_failing;         /* the log says so */
-  unsigned failures, windows_failed;
+  unsigned failures, windows_failed; /* in a row */
+  unsigned short_lives;    /* of connections, in a row */
+  int64_t connected_at;    /* now_ms; 0: not connected */
   size_t subscribed;
   char refused[300];       /* a subscription */
 } source;
@@ -144,6 +147,9 @@ static void on_message(struct mosquitto *mosquitto, void *owner, const struct mo
   uint64_t token = message->qos > 0 ? self->generation : 0;
   if (message->qos > 0) self->under_way++;
   if (host->add(self->source, &event, token) == RXD_STOP) self->is_told_to_stop = true;
+  if (++self->added < 1000) return;
+  self->added = 0;
+  if (host->flush(self->source) == RXD_STOP) self->is_told_to_stop = true;
 }
 
 /* The subscriptions are confirmed in the order in which they were asked for. */
@@ -213,8 +219,18 @@ static void rest(source *self, int64_t milliseconds) {
 }
 
 static void lose(source *self) {
+  /* Connections that break soon again and again are no better than none. */
+  if (self->connected_at != 0) {
+    self->short_lives = now_ms() - self->connected_at < 5000 ? self->short_lives + 1 : 0;
+    if (self->failures < self->short_lives) self->failures = self->short_lives;
+  }
+  self->connected_at = 0;
   if (!self->is_failing)
-    report(self->instance, "warning", "%s: %s; reconnecting", self->settings.server_text, self->client.problem[0] != 0 ? self->client.problem : "the connection is lost");
+    report(self->instance, "warning", "%s: %s; reconnecting%s%s%s", self->settings.server_text,
+           self->client.problem[0] != 0 ? self->client.problem : "the connection is lost",
+           self->short_lives > 2 && self->settings.client_id != NULL ? " (is another client connected as '" : "",
+           self->short_lives > 2 && self->settings.client_id != NULL ? self->settings.client_id : "",
+           self->short_lives > 2 && self->settings.client_id != NULL ? "'?)" : "");
   self->is_failing = true;
   client_destroy(&self->client);
 }
@@ -247,6 +263,7 @@ static bool read_window(source *self) {
   while (is_alive && self->under_way < (uint32_t)self->window && !self->is_told_to_stop && now_ms() < end
          && (client_wait(&self->client, -1, self->under_way > 0 ? 1 : 0) & ~POLLOUT) != 0)
     is_alive = client_read(&self->client);
+  self->added = 0;
   if (host->flush(self->source) == RXD_STOP) self->is_told_to_stop = true;
   return is_alive;
 }
@@ -255,7 +272,8 @@ static int source_run(void *opaque, rxd_scope *scope, rxd_source *running) {
   source *self = opaque;
   self->source = running;
   self->is_told_to_stop = self->is_failing = false;
-  self->failures = self->windows_failed = 0;
+  self->failures = self->windows_failed = self->short_lives = 0;
+  self->connected_at = 0;
   self->refused[0] = 0;
   int wake = host->wake_descriptor(running), status = RXD_OK;
   while (status == RXD_OK && !self->is_told_to_stop && host->is_stopping(running) == 0) {
@@ -283,6 +301,7 @@ static int source_run(void *opaque, rxd_scope *scope, rxd_source *running) {
       if (self->is_failing) report(self->instance, "info", "%s: connected again", self->settings.server_text);
       self->is_failing = false;
       self->failures = 0;
+      self->connected_at = now_ms();
     }
     /* What was handed over is settled first, also when the connection is gone: on the next one it would be repeated
      * while it is still under way. */

@@ -10,7 +10,7 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "support"))
-from plugin_test import PluginTest, free_port, wait_for  # noqa: E402
+from plugin_test import RXD, PluginTest, free_port, wait_for  # noqa: E402
 
 PLUGIN = os.path.join(os.path.dirname(HERE), "mqtt.so")
 PASSWORD = "correct horse battery"
@@ -301,6 +301,15 @@ class DeliveryTests(MQTTTest):
         source.end()
         self.assertEqual(sorted(set(self.numbers(source))), list(range(1000)))
 
+    def test_two_clients_of_one_name(self):
+        self.start_broker(LOG)
+        sources = [PluginTest.source(self, "mqtt", self.parameters(), name=f"twin{n}") for n in range(2)]
+        time.sleep(3)
+        for source in sources:
+            source.end()
+        self.assertLess(self.broker.errors().count("Sending CONNACK"), 25)
+        self.assertIn("is another client connected as 'reader'?", sources[0].errors() + sources[1].errors())
+
     def test_qos_0(self):
         self.start_broker(LOG)
         source = self.source({"topics": "t/#", "qos": 0, "server": self.address})
@@ -423,6 +432,21 @@ class PipelineTests(MQTTTest):
         rxd.end()
         watcher.end()
         self.assert_nothing_lost(range(COUNT), self.numbers(watcher), "rxd, sink mqtt 5, broker killed")
+
+    def test_the_example_works(self):
+        self.start_broker(LOG)
+        if not RXD:
+            self.skipTest("set RXD to the program")
+        watcher = self.source(self.parameters(topics=["warnings/#"], decode="json", clientID="watcher"), name="watcher")
+        before = self.broker.errors().count("Sending SUBACK")
+        self.start([RXD, "run", os.path.join(os.path.dirname(HERE), "pipelines", "sensors.yaml"), "--state-dir", self.path("state")], "sensors",
+                   environment={"BROKER": self.address})
+        wait_for(lambda: self.broker.errors().count("Sending SUBACK") > before, "the subscription")
+        self.publish("sensors/fridge/temperature", "-m", '{"celsius": 5}')
+        self.publish("sensors/oven/temperature", "-m", '{"celsius": 240}')
+        wait_for(lambda: watcher.count() > 0, "the warning")
+        watcher.end()
+        self.assertEqual([(event["topic"], event["payload"]) for event in watcher.lines()], [("warnings/oven", {"sensor": "oven", "celsius": 240})])
 
     def test_a_wrong_server_is_reported_with_its_place(self):
         rxd = self.pipeline("""

@@ -42,7 +42,9 @@ typedef struct running {
   connection connection;
   window *window;          /* NULL: not a reliable source */
   bool is_failing;         /* the last attempt to connect has failed, and the log says so */
-  unsigned failures;
+  unsigned failures;       /* in a row */
+  unsigned short_lives;    /* of connections, in a row */
+  int64_t connected_at;    /* now_ms; 0: not connected */
   int64_t retry_at;        /* now_ms when what has failed is to be read again; 0: nothing has failed */
   unsigned events_failed;  /* in a row */
 } running;

@@ -58,6 +58,7 @@ static int send_element(list_source *self, running *running, const redisReply *e
   rxd_value values[] = {host->make_text(scope, text_of(self->key)), value_of_bytes(scope, element->str, element->len, self->as_json)};
   rxd_value event = host->make_object(scope, names, values, 2);
   int status = host->add(running->source, &event, token);
+  if (self->window.used % 1000 == 0 && host->flush(running->source) == RXD_STOP) return RXD_STOP;
   return status;
 }
 

@@ -81,6 +81,12 @@ static int asks(void *source) { return host->is_stopping(source); }
 
 void lose(running *running, const char *problem) {
   connection_close(&running->connection);
+  /* Connections that break soon again and again are no better than none. */
+  if (running->connected_at != 0) {
+    running->short_lives = now_ms() - running->connected_at < 5000 ? running->short_lives + 1 : 0;
+    if (running->failures < running->short_lives) running->failures = running->short_lives;
+  }
+  running->connected_at = 0;
   if (running->is_failing) return;
   running->is_failing = true;
   report(running->instance, "warning", "%s: %s; reconnecting", running->settings->server_text, problem);
@@ -109,6 +115,7 @@ void connected(running *running) {
   if (running->is_failing) report(running->instance, "info", "%s: connected again", running->settings->server_text);
   running->is_failing = false;
   running->failures = 0;
+  running->connected_at = now_ms();
 }
 
 int judge(running *running, redisReply *reply, const char *doing) {

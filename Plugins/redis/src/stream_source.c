@@ -114,7 +114,7 @@ typedef struct gone {
 static int send_entries(stream_source *self, running *running, const redisReply *entries, bool may_be_known, char *last, size_t capacity) {
   rxd_scope *scope = host->source_scope(running->source);
   int status = RXD_OK;
-  size_t deleted = 0;
+  size_t deleted = 0, added = 0;
   for (size_t i = 0; i < entries->elements && status != RXD_STOP; i++) {
     const redisReply *entry = entries->element[i];
     uint64_t time, sequence;
@@ -137,6 +137,7 @@ static int send_entries(stream_source *self, running *running, const redisReply 
     slot->id.sequence = sequence;
     rxd_value event = event_of(self, scope, entry->element[0], time, entry->element[1]);
     status = host->add(running->source, &event, token);
+    if (++added % 1000 == 0 && host->flush(running->source) == RXD_STOP) status = RXD_STOP;
     scope = host->source_scope(running->source);
   }
   if (deleted > 0) {

@@ -108,12 +108,14 @@ static int subscribe_run(void *opaque, rxd_scope *scope, rxd_source *source) {
     } else if (reply->type == REDIS_REPLY_ERROR) {
       failed = judge(&running, reply, "SUBSCRIBE") == RXD_FAILED;
     } else {
+      size_t added = 0;
       was_asked = false;
       do {
         bool is_confirmation = reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 && reply->element[2]->type == REDIS_REPLY_INTEGER;
         if (is_confirmation && ++confirmed == self->channel_count + self->pattern_count) connected(&running);
         if (status != RXD_STOP) status = send_message(self, &running, reply);
         freeReplyObject(reply);
+        if (++added % 1000 == 0 && host->flush(source) == RXD_STOP) status = RXD_STOP;
       } while ((reply = connection_next(&running.connection)) != NULL);
       if (host->flush(source) == RXD_STOP) status = RXD_STOP;
     }

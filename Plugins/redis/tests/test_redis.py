@@ -81,7 +81,7 @@ class RedisTest(PluginTest):
             self.options = list(options)
         self.server = self.start(
             ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.directory, "--save", "",
-             "--appendonly", "yes", "--appendfsync", "everysec", "--daemonize", "no", *self.options], "redis")
+             "--appendonly", "yes", "--appendfsync", "always", "--daemonize", "no", *self.options], "redis")
 
         def ready():
             try:
@@ -353,6 +353,16 @@ class StreamTests(RedisTest):
         self.assertEqual(source.errors().count("warning"), 1, source.errors())
         self.assert_nothing_lost(range(COUNT), self.numbers(source), "source redisStream, server killed")
 
+    def test_connections_that_break_at_once_are_not_made_at_once(self):
+        client = self.start_server()
+        source = self.source("redisStream", self.parameters())
+        wait_for(lambda: client("EXISTS", "s"), "the stream")
+        end, kills = time.monotonic() + 3, 0
+        while time.monotonic() < end:
+            kills += client("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        source.end()
+        self.assertLess(kills, 15)
+
     def test_stops_while_the_server_is_down(self):
         self.start_server()
         source = self.source("redisStream", self.parameters())
@@ -444,11 +454,12 @@ class PipelineTests(RedisTest):
         except FileNotFoundError:
             return []
 
-    def loss(self, source, load, settled, kill):
+    def loss(self, source, load, settled, kill, delivery="durable"):
         """Loads events, kills the server or rxd in the middle, and compares."""
         client = self.start_server()
         load(client)
         text = f"""
+            delivery: {delivery}
             plugins: {{ redis: PLUGIN }}
             sources: {{ in: {{ {source} }} }}
             sinks: {{ out: {{ from: in, file: {{ path: {self.path("out.ndjson")}, encode: ndjson }} }} }}
@@ -471,13 +482,49 @@ class PipelineTests(RedisTest):
 
     def test_stream(self):
         for kill in ["server", "rxd"]:
-            with self.subTest(kill=kill):
-                self.end_all()
-                self.directory = os.path.join(self.directory, kill)
-                os.mkdir(self.directory)
-                events = self.loss(f"redisStream: {{ stream: s, group: g, server: '{self.address}' }}",
-                                   lambda client: self.load(client, "XADD", "s", "*", "n", "NUMBER"), lambda client: self.pending(client) == 0, kill)
-                self.assert_nothing_lost(range(COUNT), [int(event["fields"]["n"]) for event in events], f"rxd, source redisStream, {kill} killed")
+            for delivery in ["durable", "light"]:
+                with self.subTest(kill=kill, delivery=delivery):
+                    self.end_all()
+                    self.directory = os.path.join(self.directory, kill + delivery)
+                    os.mkdir(self.directory)
+                    events = self.loss(f"redisStream: {{ stream: s, group: g, server: '{self.address}' }}",
+                                       lambda client: self.load(client, "XADD", "s", "*", "n", "NUMBER"), lambda client: self.pending(client) == 0, kill, delivery)
+                    self.assert_nothing_lost(range(COUNT), [int(event["fields"]["n"]) for event in events],
+                                             f"rxd, source redisStream, {delivery}, {kill} killed")
+
+    def test_stops_and_starts_under_load(self):
+        """SIGTERM in the middle, three times."""
+        client = self.start_server()
+        self.load(client, "XADD", "s", "*", "n", "NUMBER")
+        text = f"""
+            plugins: {{ redis: PLUGIN }}
+            sources: {{ in: {{ redisStream: {{ stream: s, group: g, server: '{self.address}' }} }} }}
+            sinks: {{ out: {{ from: in, file: {{ path: {self.path("out.ndjson")}, encode: ndjson }} }} }}
+            """
+        for stop in range(3):
+            rxd = self.pipeline(text)
+            wait_for(lambda: len(self.written()) > COUNT * (stop + 1) // 5, "some more", 60)
+            self.assertEqual(rxd.end(), 0, rxd.errors())
+        rxd = self.pipeline(text)
+        wait_for(lambda: len(set(self.written())) >= COUNT, "all events", 60)
+        rxd.end()
+        self.assert_nothing_lost(range(COUNT), [int(json.loads(line)["fields"]["n"]) for line in self.written()], "rxd, source redisStream, stopped three times")
+
+    def test_the_examples_work(self):
+        client = self.start_server()
+        listener = Client(self.port)
+        listener("SUBSCRIBE", "done:1")
+        if not RXD:
+            self.skipTest("set RXD to the program")
+        examples = os.path.join(os.path.dirname(HERE), "pipelines")
+        for name in ["orders", "jobs"]:
+            self.start([RXD, "run", os.path.join(examples, name + ".yaml"), "--state-dir", self.path(name)], name, environment={"REDIS": self.address})
+        client("XADD", "orders", "*", "order", '{"id": 6, "total": 12}')
+        client("XADD", "orders", "*", "order", '{"id": 7, "total": 1200}')
+        client("RPUSH", "jobs", '{"id": 1, "text": "shout"}')
+        wait_for(lambda: client("LLEN", "to-check") > 0, "the large order")
+        self.assertEqual([json.loads(order) for order in client("LRANGE", "to-check", 0, -1)], [{"id": 7, "total": 1200}])
+        self.assertEqual(listener.reply()[2], b"SHOUT")
 
     def test_list(self):
         for kill in ["server", "rxd"]:
