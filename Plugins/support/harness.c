@@ -490,7 +490,7 @@ int main(int count, char **arguments) {
     static rxd_value results[MOST * 4];
     static char *lines[MOST];
     size_t waiting = 0, total = 0, refused_count = 0, capacity = 0;
-    bool is_over = false;
+    bool is_over = false, is_failing = false;
     char *text = NULL;
     unsigned pause = 500;
     while (!is_over || waiting > 0) {
@@ -510,6 +510,9 @@ int main(int count, char **arguments) {
       bool refused[MOST] = {false};
       rxd_verdicts verdicts = {0, refused};
       status = component->write(instance, &scope, &batch, &verdicts);
+      if (status == RXD_RETRY && !is_failing) fprintf(stderr, "warning: %s; trying again\n", scope.problem);
+      if (status == RXD_OK && is_failing) fprintf(stderr, "info: works again\n");
+      is_failing = status == RXD_RETRY;
       clear(&scope);
       size_t settled = status == RXD_OK ? waiting : verdicts.delivered;
       if (status == RXD_FAILED) break;

@@ -10,10 +10,9 @@
 
 typedef struct sink {
   client client; /* must be the first: callbacks get it */
-  rxd_instance *instance;
   settings settings;
   int qos, window;
-  bool retain, is_failing;
+  bool retain;
   int64_t expiry; /* seconds of a message; 0: none */
   char *content_type;
   pthread_t thread;
@@ -44,7 +43,6 @@ static void sink_close(void *opaque) {
 
 static int sink_open(const rxd_opening *opening, void **instance) {
   sink *self = need(calloc(1, sizeof *self));
-  self->instance = opening->instance;
   pthread_condattr_t attributes;
   pthread_condattr_init(&attributes);
   pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -181,11 +179,9 @@ static int publish(sink *self, rxd_scope *scope, const rxd_input *input, int *id
   return status;
 }
 
-static int again(sink *self, rxd_scope *scope, const char *problem) {
-  if (problem[0] == 0) problem = "the connection is lost";
-  fail_at(scope, "", "%s: %s", self->settings.server_text, problem);
-  if (!self->is_failing) report(self->instance, "warning", "%s: %s; trying again", self->settings.server_text, problem);
-  self->is_failing = true;
+/* rxd says in the log that it fails, and when it works again. */
+static int again(const sink *self, rxd_scope *scope, const char *problem) {
+  fail_at(scope, "", "%s: %s", self->settings.server_text, problem[0] == 0 ? "the connection is lost" : problem);
   return RXD_RETRY;
 }
 
@@ -261,11 +257,7 @@ static int sink_write(void *opaque, rxd_scope *scope, const rxd_batch *batch, rx
   }
   pthread_mutex_unlock(&self->mutex);
   free(ids);
-  if (through == batch->count) {
-    if (self->is_failing) report(self->instance, "info", "%s: works again", self->settings.server_text);
-    self->is_failing = false;
-    return RXD_OK;
-  }
+  if (through == batch->count) return RXD_OK;
   host->delivered(verdicts, through);
   if (problem[0] == 0) {
     if (timed_out) snprintf(problem, sizeof problem, "no acknowledgement in time");

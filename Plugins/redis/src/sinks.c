@@ -5,7 +5,6 @@
 enum command { ADD_TO_STREAM, PUSH, PUBLISH, SET };
 
 typedef struct sink {
-  rxd_instance *instance;
   settings settings;
   connection connection;
   enum command command;
@@ -13,7 +12,6 @@ typedef struct sink {
   int64_t most, expiry;  /* 0: unlimited, for ever; milliseconds */
   bool at_left;
   const char *key_name;  /* of the parameter */
-  bool is_failing;
 } sink;
 
 static void sink_close(void *opaque) {
@@ -27,7 +25,6 @@ static void sink_close(void *opaque) {
 static int open_as(const rxd_opening *opening, void **instance, enum command command, const char *key_name) {
   sink *self = need(calloc(1, sizeof *self));
   connection_init(&self->connection);
-  self->instance = opening->instance;
   self->command = command;
   self->key_name = key_name;
   int status = settings_open(opening, &self->settings);
@@ -100,10 +97,9 @@ static bool add_command(sink *self, rxd_scope *scope, const rxd_input *input, rx
   return true;
 }
 
-static int again(sink *self, rxd_scope *scope, const char *problem) {
+/* rxd says in the log that it fails, and when it works again. */
+static int again(const sink *self, rxd_scope *scope, const char *problem) {
   fail_at(scope, "", "%s: %s", self->settings.server_text, problem);
-  if (!self->is_failing) report(self->instance, "warning", "%s: %s; trying again", self->settings.server_text, problem);
-  self->is_failing = true;
   return RXD_RETRY;
 }
 
@@ -145,11 +141,7 @@ static int sink_write(void *opaque, rxd_scope *scope, const rxd_batch *batch, rx
     if (status == RXD_OK) through = i + 1;
   }
   free(is_sent);
-  if (status == RXD_OK) {
-    if (self->is_failing) report(self->instance, "info", "%s: works again", self->settings.server_text);
-    self->is_failing = false;
-    return RXD_OK;
-  }
+  if (status == RXD_OK) return RXD_OK;
   /* Replies that still come belong to commands that will be repeated. */
   connection_close(&self->connection);
   host->delivered(verdicts, through);
