@@ -19,10 +19,9 @@
 extern const rxd_host *host;
 
 /* The bytes of a file as constants `name` and `name_end`; the directory of the file must be in the include path. */
-#define INCLUDE_FILE(name, file)                                                          \
-  __asm__(".section .rodata\n.global " #name "\n.hidden " #name "\n" #name ":\n"          \
-          ".incbin \"" file "\"\n.global " #name "_end\n.hidden " #name "_end\n" #name    \
-          "_end:\n.byte 0\n.previous\n");                                                 \
+#define INCLUDE_FILE(name, file)                                                                                       \
+  __asm__(".section .rodata\n.global " #name "\n.hidden " #name "\n" #name ":\n"                                       \
+          ".incbin \"" file "\"\n.global " #name "_end\n.hidden " #name "_end\n" #name "_end:\n.byte 0\n.previous\n"); \
   extern const char name[], name##_end[]
 
 /* ---- Texts ---- */
@@ -56,8 +55,11 @@ static inline UNUSED bool is_utf8(const char *bytes, size_t count) {
   const unsigned char *at = (const unsigned char *)bytes, *end = at + count;
   while (at < end) {
     unsigned char first = *at;
-    size_t length = first < 0x80 ? 1 : first >= 0xc2 && first < 0xe0 ? 2 : (first & 0xf0) == 0xe0 ? 3
-                  : first >= 0xf0 && first < 0xf5 ? 4 : 0;
+    size_t length = first < 0x80                    ? 1
+                    : first >= 0xc2 && first < 0xe0 ? 2
+                    : (first & 0xf0) == 0xe0        ? 3
+                    : first >= 0xf0 && first < 0xf5 ? 4
+                                                    : 0;
     if (length == 0 || (size_t)(end - at) < length) return false;
     for (size_t i = 1; i < length; i++)
       if ((at[i] & 0xc0) != 0x80) return false;
@@ -127,7 +129,8 @@ static inline UNUSED int text_parameter(const rxd_opening *opening, const char *
   *copy = NULL;
   if (host->kind(&value) != RXD_TEXT) return RXD_OK;
   rxd_text text = host->text(opening->scope, &value);
-  if (text.count > 0 && memchr(text.bytes, 0, text.count) != NULL) return fail_at(opening->scope, name, "must not contain a zero byte");
+  if (text.count > 0 && memchr(text.bytes, 0, text.count) != NULL)
+    return fail_at(opening->scope, name, "must not contain a zero byte");
   *copy = copy_text(text);
   return RXD_OK;
 }
@@ -171,7 +174,7 @@ typedef struct address {
 typedef struct address_form {
   const char *plain, *secure; /* schemes, such as "redis" and "rediss" */
   int plain_port, secure_port;
-  bool allows_unix;           /* "unix:/path" */
+  bool allows_unix; /* "unix:/path" */
 } address_form;
 
 /* Parses HOST, HOST:PORT, [IPv6]:PORT, SCHEME://..., unix:/path. What is wrong, or NULL. Nothing of what stands before
@@ -184,7 +187,8 @@ static inline UNUSED const char *parse_address(const char *text, const address_f
     if (strncmp(path, "//", 2) == 0) path += 2;
     if (!form->allows_unix) snprintf(problem, capacity, "must be HOST or HOST:PORT, not a Unix socket");
     else if (*path != '/') snprintf(problem, capacity, "the path behind 'unix:' must begin with '/'");
-    else if (strlen(path) >= sizeof result->path) snprintf(problem, capacity, "the path of a Unix socket has at most %zu bytes", sizeof result->path - 1);
+    else if (strlen(path) >= sizeof result->path)
+      snprintf(problem, capacity, "the path of a Unix socket has at most %zu bytes", sizeof result->path - 1);
     else {
       strcpy(result->path, path);
       return NULL;
@@ -198,7 +202,9 @@ static inline UNUSED const char *parse_address(const char *text, const address_f
     else if (count != strlen(form->plain) || strncasecmp(text, form->plain, count) != 0) {
       bool is_word = count > 0 && count < 16;
       for (size_t i = 0; i < count; i++) is_word = is_word && isalnum((unsigned char)text[i]);
-      if (is_word) snprintf(problem, capacity, "unknown scheme '%.*s'; use %s:// or %s://", (int)count, text, form->plain, form->secure);
+      if (is_word)
+        snprintf(problem, capacity, "unknown scheme '%.*s'; use %s:// or %s://", (int)count, text, form->plain,
+                 form->secure);
       else snprintf(problem, capacity, "unknown scheme; use %s:// or %s://", form->plain, form->secure);
       return problem;
     }
@@ -251,8 +257,11 @@ static inline UNUSED const char *parse_address(const char *text, const address_f
     unsigned char c = (unsigned char)name[i];
     if (isalnum(c) || c == '.' || c == '-' || c == '_' || (*text == '[' && (c == ':' || c == '%'))) continue;
     if (c == '/') snprintf(problem, capacity, "must be HOST or HOST:PORT, without a path");
-    else if (c > ' ' && c < 127) snprintf(problem, capacity, "the name of the host contains '%c' at character %zu", c, i + 1);
-    else snprintf(problem, capacity, "the name of the host contains a character that names cannot have, at character %zu", i + 1);
+    else if (c > ' ' && c < 127)
+      snprintf(problem, capacity, "the name of the host contains '%c' at character %zu", c, i + 1);
+    else
+      snprintf(problem, capacity, "the name of the host contains a character that names cannot have, at character %zu",
+               i + 1);
     return problem;
   }
   memcpy(result->name, name, count);
@@ -264,8 +273,9 @@ static inline UNUSED const char *parse_address(const char *text, const address_f
       value = value * 10 + (*digit - '0');
     }
     if (!is_number || value < 1 || value > 65535) {
-      snprintf(problem, capacity, memchr(port, '/', (size_t)(end - port)) != NULL
-        ? "must be HOST or HOST:PORT, without a path" : "the port must be a number from 1 to 65535");
+      snprintf(problem, capacity,
+               memchr(port, '/', (size_t)(end - port)) != NULL ? "must be HOST or HOST:PORT, without a path"
+                                                               : "the port must be a number from 1 to 65535");
       return problem;
     }
     result->port = (int)value;

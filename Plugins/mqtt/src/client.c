@@ -22,12 +22,17 @@ static int tls_open(const rxd_opening *opening, settings *settings) {
   settings->skips_verification = boolean_parameter(opening, "dangerouslySkipVerification");
   if (status != RXD_OK) return status;
   if (!settings->is_secure) {
-    const char *given = settings->ca != NULL ? "ca" : settings->certificate != NULL ? "certificate" : settings->key != NULL ? "certificateKey" : NULL;
-    if (given != NULL) return fail_at(opening->scope, given, "has no effect without 'tls: true' or a server with 'mqtts://'");
+    const char *given = settings->ca != NULL            ? "ca"
+                        : settings->certificate != NULL ? "certificate"
+                        : settings->key != NULL         ? "certificateKey"
+                                                        : NULL;
+    if (given != NULL)
+      return fail_at(opening->scope, given, "has no effect without 'tls: true' or a server with 'mqtts://'");
     return RXD_OK;
   }
   if ((settings->certificate == NULL) != (settings->key == NULL))
-    return fail_at(opening->scope, settings->certificate == NULL ? "certificateKey" : "certificate", "'certificate' and 'certificateKey' belong together");
+    return fail_at(opening->scope, settings->certificate == NULL ? "certificateKey" : "certificate",
+                   "'certificate' and 'certificateKey' belong together");
   status = readable(opening, "ca", settings->ca);
   if (status == RXD_OK) status = readable(opening, "certificate", settings->certificate);
   return status == RXD_OK ? readable(opening, "certificateKey", settings->key) : status;
@@ -47,7 +52,8 @@ static int will_open(const rxd_opening *opening, settings *settings) {
       rxd_text topic = host->text(scope, &value);
       if (kind != RXD_TEXT || topic.count == 0) return fail_at(scope, "will.topic", "must be a text that is not empty");
       settings->will.topic = copy_text(topic);
-      if (strlen(settings->will.topic) != topic.count || mosquitto_pub_topic_check(settings->will.topic) != MOSQ_ERR_SUCCESS)
+      if (strlen(settings->will.topic) != topic.count
+          || mosquitto_pub_topic_check(settings->will.topic) != MOSQ_ERR_SUCCESS)
         return fail_at(scope, "will.topic", "is no topic to publish to: it has a '+' or a '#', or is too long");
     } else if (text_is(name, text_of("payload"))) {
       rxd_text payload = bytes_of_value(scope, &value);
@@ -78,7 +84,8 @@ int settings_open(const rxd_opening *opening, settings *settings) {
     bool wants_tls = boolean_parameter(opening, "tls");
     address_form used = form;
     if (wants_tls) used.plain_port = used.secure_port;
-    const char *wrong = parse_address(server == NULL ? "127.0.0.1" : server, &used, &settings->server, problem, sizeof problem);
+    const char *wrong =
+      parse_address(server == NULL ? "127.0.0.1" : server, &used, &settings->server, problem, sizeof problem);
     if (wrong != NULL) status = fail_at(opening->scope, "server", "%s", wrong);
     address_text(&settings->server, settings->server_text, sizeof settings->server_text);
   }
@@ -119,20 +126,22 @@ static void say(client *client, const char *text) { snprintf(client->problem, si
 
 /* What a function of the library has returned, as a sentence. */
 static void say_status(client *client, int status) {
-  say(client, status == MOSQ_ERR_ERRNO ? strerror(errno)
-            : status == MOSQ_ERR_CONN_LOST ? "the connection is lost"
-            : status == MOSQ_ERR_EAI ? "the name of the host cannot be resolved"
-            : mosquitto_strerror(status));
+  say(client, status == MOSQ_ERR_ERRNO       ? strerror(errno)
+              : status == MOSQ_ERR_CONN_LOST ? "the connection is lost"
+              : status == MOSQ_ERR_EAI       ? "the name of the host cannot be resolved"
+                                             : mosquitto_strerror(status));
 }
 
-static void on_connect(struct mosquitto *mosquitto, void *owner, int code, int flags, const mosquitto_property *properties) {
+static void on_connect(struct mosquitto *mosquitto, void *owner, int code, int flags,
+                       const mosquitto_property *properties) {
   (void)mosquitto;
   (void)flags;
   client *client = owner;
   client->refusal = code;
   client->is_connected = code == 0;
   uint16_t seconds;
-  if (mosquitto_property_read_int16(properties, MQTT_PROP_SERVER_KEEP_ALIVE, &seconds, false) != NULL) client->keep_alive = seconds;
+  if (mosquitto_property_read_int16(properties, MQTT_PROP_SERVER_KEEP_ALIVE, &seconds, false) != NULL)
+    client->keep_alive = seconds;
 }
 
 static void on_disconnect(struct mosquitto *mosquitto, void *owner, int code, const mosquitto_property *properties) {
@@ -159,14 +168,16 @@ void client_make(client *client, const settings *settings, bool clean, int windo
   if (settings->user != NULL) mosquitto_username_pw_set(mosquitto, settings->user, settings->password);
   if (settings->is_secure) {
     mosquitto_int_option(mosquitto, MOSQ_OPT_TLS_USE_OS_CERTS, settings->ca == NULL);
-    mosquitto_tls_set(mosquitto, settings->ca, settings->ca == NULL ? "/etc/ssl/certs" : NULL, settings->certificate, settings->key, NULL);
+    mosquitto_tls_set(mosquitto, settings->ca, settings->ca == NULL ? "/etc/ssl/certs" : NULL, settings->certificate,
+                      settings->key, NULL);
     if (settings->skips_verification) {
       mosquitto_tls_insecure_set(mosquitto, true);
       mosquitto_tls_opts_set(mosquitto, 0, NULL, NULL);
     }
   }
   if (settings->will.topic != NULL)
-    mosquitto_will_set(mosquitto, settings->will.topic, settings->will.payload_count, settings->will.payload, settings->will.qos, settings->will.retain);
+    mosquitto_will_set(mosquitto, settings->will.topic, settings->will.payload_count, settings->will.payload,
+                       settings->will.qos, settings->will.retain);
   mosquitto_connect_v5_callback_set(mosquitto, on_connect);
   mosquitto_disconnect_v5_callback_set(mosquitto, on_disconnect);
 }
@@ -247,8 +258,9 @@ static enum outcome refused(client *client, const settings *settings) {
              settings->is_v5 ? "5" : "3.1.1", settings->is_v5 ? "3.1.1" : "5");
     return REFUSED;
   }
-  bool passes = code == 3 || code == MQTT_RC_SERVER_UNAVAILABLE || code == MQTT_RC_SERVER_BUSY || code == MQTT_RC_UNSPECIFIED
-    || code == MQTT_RC_QUOTA_EXCEEDED || code == MQTT_RC_CONNECTION_RATE_EXCEEDED || code == MQTT_RC_IMPLEMENTATION_SPECIFIC;
+  bool passes = code == 3 || code == MQTT_RC_SERVER_UNAVAILABLE || code == MQTT_RC_SERVER_BUSY
+                || code == MQTT_RC_UNSPECIFIED || code == MQTT_RC_QUOTA_EXCEEDED
+                || code == MQTT_RC_CONNECTION_RATE_EXCEEDED || code == MQTT_RC_IMPLEMENTATION_SPECIFIC;
   snprintf(client->problem, sizeof client->problem, "the broker refuses the connection: %s",
            code < 128 ? mosquitto_connack_string(code) : mosquitto_reason_string(code));
   size_t count = strlen(client->problem);
@@ -256,7 +268,8 @@ static enum outcome refused(client *client, const settings *settings) {
   return passes ? LOST : REFUSED;
 }
 
-enum outcome client_connect(client *client, const settings *settings, bool clean, uint32_t expiry, const stopping *stop) {
+enum outcome client_connect(client *client, const settings *settings, bool clean, uint32_t expiry,
+                            const stopping *stop) {
   int64_t deadline = now_ms() + settings->connect_timeout;
   if (settings->is_v5 && !clean) {
     /* Only the connecting functions that block take properties, and they keep them. So one of them is called with an
@@ -268,7 +281,8 @@ enum outcome client_connect(client *client, const settings *settings, bool clean
     client->problem[0] = 0;
   }
   errno = 0;
-  int status = mosquitto_connect_async(client->mosquitto, settings->server.name, settings->server.port, settings->keep_alive);
+  int status =
+    mosquitto_connect_async(client->mosquitto, settings->server.name, settings->server.port, settings->keep_alive);
   if (status != MOSQ_ERR_SUCCESS) {
     say_status(client, status);
     return LOST;
@@ -284,13 +298,15 @@ enum outcome client_connect(client *client, const settings *settings, bool clean
     if (events == 0) continue;
     /* Reading also makes the handshake of TLS go on, whatever it waits for. */
     bool is_alive = (events & POLLOUT) == 0 || client_write(client);
-    if (is_alive && ((events & ~POLLOUT) != 0 || (settings->is_secure && client->refusal == 0))) is_alive = client_read(client);
+    if (is_alive && ((events & ~POLLOUT) != 0 || (settings->is_secure && client->refusal == 0)))
+      is_alive = client_read(client);
     if (client->refusal != 0) return refused(client, settings);
     if (is_alive) continue;
     SSL *tls = mosquitto_ssl_get(client->mosquitto);
     long verdict = tls == NULL ? X509_V_OK : SSL_get_verify_result(tls);
     if (verdict == X509_V_OK || settings->skips_verification) return LOST;
-    snprintf(client->problem, sizeof client->problem, "the certificate of the broker is not accepted: %s", X509_verify_cert_error_string(verdict));
+    snprintf(client->problem, sizeof client->problem, "the certificate of the broker is not accepted: %s",
+             X509_verify_cert_error_string(verdict));
     return REFUSED;
   }
   return DONE;

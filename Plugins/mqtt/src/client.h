@@ -13,9 +13,13 @@ typedef struct settings {
   char *user, *password, *client_id;
   bool is_v5, is_secure, skips_verification;
   char *ca, *certificate, *key;
-  int keep_alive;                    /* seconds */
-  int64_t connect_timeout, timeout;  /* milliseconds */
-  struct { char *topic, *payload; int payload_count, qos; bool retain; } will; /* topic NULL: none */
+  int keep_alive;                   /* seconds */
+  int64_t connect_timeout, timeout; /* milliseconds */
+  struct {
+    char *topic, *payload;
+    int payload_count, qos;
+    bool retain;
+  } will; /* topic NULL: none */
 } settings;
 
 /* RXD_OK, or RXD_FAILED with the reason said. `settings` must be closed in both cases. */
@@ -47,7 +51,8 @@ typedef struct stopping {
 void client_make(client *client, const settings *settings, bool clean, int window, void *owner);
 /* Connects. In version 5, a session that is not clean lasts `expiry` seconds. `stop` may be NULL. What the broker sends
  * behind its CONNACK may arrive during this call. */
-enum outcome client_connect(client *client, const settings *settings, bool clean, uint32_t expiry, const stopping *stop);
+enum outcome client_connect(client *client, const settings *settings, bool clean, uint32_t expiry,
+                            const stopping *stop);
 void client_destroy(client *client);
 /* Waits until something can be read, or written if something waits, or `wake` is readable; -1: there is none. Returns
  * what can be done, as poll(2) says of the connection; 0: nothing, or `wake`. */

@@ -20,8 +20,11 @@ int rxd_plugin_init(uint32_t contract, const rxd_host *offered, const rxd_plugin
   components[0] = mqtt_source;
   components[1] = mqtt_sink;
   result = (rxd_plugin){
-    .size = sizeof result, .component_count = sizeof components / sizeof components[0], .components = components,
-    .component_size = sizeof components[0], .spec = {spec_text, (size_t)(spec_text_end - spec_text)},
+    .size = sizeof result,
+    .component_count = sizeof components / sizeof components[0],
+    .components = components,
+    .component_size = sizeof components[0],
+    .spec = {spec_text, (size_t)(spec_text_end - spec_text)},
   };
   *plugin = &result;
   return RXD_OK;

@@ -17,13 +17,13 @@ typedef struct sink {
   char *content_type;
   pthread_t thread;
   bool has_thread;
-  int wake;       /* an eventfd: there is something to write, or to stop */
+  int wake; /* an eventfd: there is something to write, or to stop */
   pthread_mutex_t mutex;
   pthread_cond_t changed;
   /* Under the mutex. */
   bool is_broken, is_ending;
-  uint32_t answered;         /* of the batch */
-  uint8_t state[65536];      /* of message ids: 0 not answered, 1 taken, otherwise the code of the refusal */
+  uint32_t answered;    /* of the batch */
+  uint8_t state[65536]; /* of message ids: 0 not answered, 1 taken, otherwise the code of the refusal */
 } sink;
 
 enum { UNANSWERED = 0, TAKEN = 1 };
@@ -51,7 +51,8 @@ static int sink_open(const rxd_opening *opening, void **instance) {
   pthread_mutex_init(&self->mutex, NULL);
   self->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   int status = settings_open(opening, &self->settings);
-  if (status == RXD_OK && self->wake < 0) status = fail_at(opening->scope, "", "no descriptor is left: %s", strerror(errno));
+  if (status == RXD_OK && self->wake < 0)
+    status = fail_at(opening->scope, "", "no descriptor is left: %s", strerror(errno));
   if (status == RXD_OK) status = text_parameter(opening, "contentType", &self->content_type);
   self->qos = (int)integer_parameter(opening, "qos", 1);
   self->window = (int)integer_parameter(opening, "window", 1000);
@@ -69,7 +70,8 @@ static int sink_open(const rxd_opening *opening, void **instance) {
 
 /* ---- The thread ---- */
 
-static void on_publish(struct mosquitto *mosquitto, void *owner, int id, int code, const mosquitto_property *properties) {
+static void on_publish(struct mosquitto *mosquitto, void *owner, int id, int code,
+                       const mosquitto_property *properties) {
   (void)mosquitto;
   (void)properties;
   sink *self = owner;
@@ -102,7 +104,8 @@ static void *serve(void *opaque) {
     if (is_alive && mosquitto_want_write(self->client.mosquitto)) {
       int status = mosquitto_loop_write(self->client.mosquitto, 1);
       if (status != MOSQ_ERR_SUCCESS) {
-        snprintf(self->client.problem, sizeof self->client.problem, "%s", status == MOSQ_ERR_ERRNO ? strerror(errno) : mosquitto_strerror(status));
+        snprintf(self->client.problem, sizeof self->client.problem, "%s",
+                 status == MOSQ_ERR_ERRNO ? strerror(errno) : mosquitto_strerror(status));
         is_alive = false;
       }
     }
@@ -157,7 +160,8 @@ static enum outcome join(sink *self) {
 /* ---- Batches ---- */
 
 /* Publishes an event. MOSQ_ERR_SUCCESS, or why not; `*problem`: it can never be. */
-static int publish(sink *self, rxd_scope *scope, const rxd_input *input, int *id, const mosquitto_property *properties, const char **problem) {
+static int publish(sink *self, rxd_scope *scope, const rxd_input *input, int *id, const mosquitto_property *properties,
+                   const char **problem) {
   rxd_text text = {NULL, 0}, payload = {NULL, 0};
   if (!argument(scope, input, 0, &text) || text.count == 0) {
     *problem = "'topic' is empty for this event";
@@ -168,10 +172,10 @@ static int publish(sink *self, rxd_scope *scope, const rxd_input *input, int *id
   int status = MOSQ_ERR_INVAL;
   if (text.count > 65535 || strlen(topic) != text.count || mosquitto_pub_topic_check(topic) != MOSQ_ERR_SUCCESS)
     *problem = "'topic' is no topic to publish to: it has a '+', a '#' or a zero byte, or is too long";
-  else if (payload.count > MQTT_MAX_PAYLOAD)
-    *problem = "the payload is above 256 MiB";
+  else if (payload.count > MQTT_MAX_PAYLOAD) *problem = "the payload is above 256 MiB";
   else
-    status = mosquitto_publish_v5(self->client.mosquitto, id, topic, (int)payload.count, payload.bytes, self->qos, self->retain, properties);
+    status = mosquitto_publish_v5(self->client.mosquitto, id, topic, (int)payload.count, payload.bytes, self->qos,
+                                  self->retain, properties);
   free(topic);
   if (status == MOSQ_ERR_MALFORMED_UTF8) *problem = "'topic' has control characters";
   if (status == MOSQ_ERR_OVERSIZE_PACKET) *problem = "the message is above the largest that the broker takes";
@@ -196,8 +200,10 @@ static int sink_write(void *opaque, rxd_scope *scope, const rxd_batch *batch, rx
     if (outcome != DONE) return again(self, scope, self->client.problem);
   }
   mosquitto_property *properties = NULL;
-  if (self->expiry > 0) mosquitto_property_add_int32(&properties, MQTT_PROP_MESSAGE_EXPIRY_INTERVAL, (uint32_t)self->expiry);
-  if (self->content_type != NULL) mosquitto_property_add_string(&properties, MQTT_PROP_CONTENT_TYPE, self->content_type);
+  if (self->expiry > 0)
+    mosquitto_property_add_int32(&properties, MQTT_PROP_MESSAGE_EXPIRY_INTERVAL, (uint32_t)self->expiry);
+  if (self->content_type != NULL)
+    mosquitto_property_add_string(&properties, MQTT_PROP_CONTENT_TYPE, self->content_type);
   /* Nothing of earlier batches is under way on this client. */
   pthread_mutex_lock(&self->mutex);
   memset(self->state, UNANSWERED, sizeof self->state);
@@ -245,7 +251,8 @@ static int sink_write(void *opaque, rxd_scope *scope, const rxd_batch *batch, rx
     int state = ids[through] == 0 ? TAKEN : self->state[ids[through] & 0xffff];
     if (state == UNANSWERED) break;
     if (state == TAKEN) continue;
-    if (state == MQTT_RC_QUOTA_EXCEEDED || state == MQTT_RC_SERVER_BUSY || state == MQTT_RC_UNSPECIFIED || state == MQTT_RC_IMPLEMENTATION_SPECIFIC) {
+    if (state == MQTT_RC_QUOTA_EXCEEDED || state == MQTT_RC_SERVER_BUSY || state == MQTT_RC_UNSPECIFIED
+        || state == MQTT_RC_IMPLEMENTATION_SPECIFIC) {
       snprintf(problem, sizeof problem, "the broker does not take a message now: %s", mosquitto_reason_string(state));
       break;
     }
@@ -271,6 +278,10 @@ static int sink_write(void *opaque, rxd_scope *scope, const rxd_batch *batch, rx
 }
 
 const rxd_component mqtt_sink = {
-  .size = sizeof(rxd_component), .name = {"mqtt", 4}, .kind = {"sink", 4},
-  .open = sink_open, .close = sink_close, .write = sink_write,
+  .size = sizeof(rxd_component),
+  .name = {"mqtt", 4},
+  .kind = {"sink", 4},
+  .open = sink_open,
+  .close = sink_close,
+  .write = sink_write,
 };

@@ -18,21 +18,21 @@ typedef struct source {
   size_t topic_count;
   int qos;
   bool as_json;
-  uint32_t expiry;   /* seconds */
+  uint32_t expiry; /* seconds */
   int window;
   /* While it runs. */
   rxd_source *source;
-  uint64_t generation;     /* of the window; the token of its events */
-  uint32_t under_way;      /* events of the window that rxd has not answered */
-  uint32_t added;          /* events since the last flush, at least */
-  bool has_failed;         /* rxd could not deliver one of them */
+  uint64_t generation; /* of the window; the token of its events */
+  uint32_t under_way;  /* events of the window that rxd has not answered */
+  uint32_t added;      /* events since the last flush, at least */
+  bool has_failed;     /* rxd could not deliver one of them */
   bool is_told_to_stop;
-  bool is_failing;         /* the log says so */
+  bool is_failing;                   /* the log says so */
   unsigned failures, windows_failed; /* in a row */
-  unsigned short_lives;    /* of connections, in a row */
-  int64_t connected_at;    /* now_ms; 0: not connected */
+  unsigned short_lives;              /* of connections, in a row */
+  int64_t connected_at;              /* now_ms; 0: not connected */
   size_t subscribed;
-  char refused[300];       /* a subscription */
+  char refused[300]; /* a subscription */
 } source;
 
 static void source_close(void *opaque) {
@@ -56,10 +56,12 @@ static int topics_parameter(const rxd_opening *opening, source *self) {
     char *topic = self->topics[self->topic_count++] = copy_text(text);
     if (text.count == 0) return fail_at(opening->scope, at, "must not be empty");
     if (strlen(topic) != text.count || text.count > 65535 || mosquitto_sub_topic_check(topic) != MOSQ_ERR_SUCCESS)
-      return fail_at(opening->scope, at, "is no filter of topics: '+' stands for one whole level, '#' for all at the end");
+      return fail_at(opening->scope, at,
+                     "is no filter of topics: '+' stands for one whole level, '#' for all at the end");
     if (strncmp(topic, "$share/", 7) != 0) continue;
     const char *group = topic + 7, *filter = strchr(group, '/');
-    if (filter == group || filter == NULL || filter[1] == 0 || memchr(group, '+', (size_t)(filter - group)) || memchr(group, '#', (size_t)(filter - group)))
+    if (filter == group || filter == NULL || filter[1] == 0 || memchr(group, '+', (size_t)(filter - group))
+        || memchr(group, '#', (size_t)(filter - group)))
       return fail_at(opening->scope, at, "a shared subscription has the form $share/GROUP/FILTER");
   }
   return RXD_OK;
@@ -75,7 +77,8 @@ static int source_open(const rxd_opening *opening, void **instance) {
   self->window = (int)integer_parameter(opening, "window", 1000);
   self->expiry = (uint32_t)(milliseconds_parameter(opening, "sessionExpiry", 604800000) / 1000);
   if (status == RXD_OK && self->qos > 0 && self->settings.client_id == NULL)
-    status = fail_at(opening->scope, "clientID", "is needed with 'qos: 1': the broker keeps messages for a client that it knows again");
+    status = fail_at(opening->scope, "clientID",
+                     "is needed with 'qos: 1': the broker keeps messages for a client that it knows again");
   if (status != RXD_OK) {
     source_close(self);
     return RXD_FAILED;
@@ -86,7 +89,8 @@ static int source_open(const rxd_opening *opening, void **instance) {
 
 /* ---- Messages ---- */
 
-static void on_message(struct mosquitto *mosquitto, void *owner, const struct mosquitto_message *message, const mosquitto_property *properties) {
+static void on_message(struct mosquitto *mosquitto, void *owner, const struct mosquitto_message *message,
+                       const mosquitto_property *properties) {
   (void)mosquitto;
   source *self = owner;
   if (self->is_told_to_stop) {
@@ -103,7 +107,10 @@ static void on_message(struct mosquitto *mosquitto, void *owner, const struct mo
     host->make_bool(message->retain),
   };
   size_t count = 4;
-  static const struct { int property; const char *name; } texts[] = {{MQTT_PROP_CONTENT_TYPE, "contentType"}, {MQTT_PROP_RESPONSE_TOPIC, "responseTopic"}};
+  static const struct {
+    int property;
+    const char *name;
+  } texts[] = {{MQTT_PROP_CONTENT_TYPE, "contentType"}, {MQTT_PROP_RESPONSE_TOPIC, "responseTopic"}};
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
     char *text = NULL;
     if (mosquitto_property_read_string(properties, texts[i].property, &text, false) == NULL) continue;
@@ -123,7 +130,8 @@ static void on_message(struct mosquitto *mosquitto, void *owner, const struct mo
   rxd_value contents[64];
   size_t pairs = 0;
   char *key = NULL, *content = NULL;
-  const mosquitto_property *pair = mosquitto_property_read_string_pair(properties, MQTT_PROP_USER_PROPERTY, &key, &content, false);
+  const mosquitto_property *pair =
+    mosquitto_property_read_string_pair(properties, MQTT_PROP_USER_PROPERTY, &key, &content, false);
   while (pair != NULL) {
     rxd_value name = host->make_text(scope, text_of(key));
     rxd_text text = host->text(scope, &name);
@@ -164,7 +172,8 @@ static void on_subscribe(struct mosquitto *mosquitto, void *owner, int id, int c
     snprintf(self->refused, sizeof self->refused, "the broker refuses the subscription to '%.200s'%s%s", topic,
              self->settings.is_v5 ? ": " : "", self->settings.is_v5 ? mosquitto_reason_string(code) : "");
   else if (code < self->qos)
-    report(self->instance, "warning", "%s grants QoS %d instead of %d for '%s': messages can be lost", self->settings.server_text, code, self->qos, topic);
+    report(self->instance, "warning", "%s grants QoS %d instead of %d for '%s': messages can be lost",
+           self->settings.server_text, code, self->qos, topic);
 }
 
 /* ---- The window ---- */
@@ -251,7 +260,8 @@ static enum outcome join(source *self) {
   self->failures++;
   enum outcome outcome = client_connect(&self->client, &self->settings, clean, self->expiry, &stop);
   for (size_t i = 0; i < self->topic_count && outcome == DONE; i++)
-    if (mosquitto_subscribe(self->client.mosquitto, NULL, self->topics[i], self->qos) != MOSQ_ERR_SUCCESS) outcome = LOST;
+    if (mosquitto_subscribe(self->client.mosquitto, NULL, self->topics[i], self->qos) != MOSQ_ERR_SUCCESS)
+      outcome = LOST;
   return outcome;
 }
 
@@ -279,7 +289,8 @@ static int source_run(void *opaque, rxd_scope *scope, rxd_source *running) {
   while (status == RXD_OK && !self->is_told_to_stop && host->is_stopping(running) == 0) {
     if (self->client.mosquitto == NULL) {
       enum outcome outcome = join(self);
-      if (outcome == REFUSED) status = fail_at(scope, "server", "%s: %s", self->settings.server_text, self->client.problem);
+      if (outcome == REFUSED)
+        status = fail_at(scope, "server", "%s: %s", self->settings.server_text, self->client.problem);
       else if (outcome == STOPPED) break;
       else if (outcome == LOST) lose(self);
       if (outcome != DONE) continue;
@@ -291,7 +302,8 @@ static int source_run(void *opaque, rxd_scope *scope, rxd_source *running) {
     } else {
       /* Nothing is under way: everything may be written. */
       is_alive = client_flush(&self->client, self->settings.timeout);
-      if (is_alive && self->client.keep_alive > 0) is_alive = mosquitto_loop_misc(self->client.mosquitto) == MOSQ_ERR_SUCCESS;
+      if (is_alive && self->client.keep_alive > 0)
+        is_alive = mosquitto_loop_misc(self->client.mosquitto) == MOSQ_ERR_SUCCESS;
       int64_t wait = self->client.keep_alive > 0 ? self->client.keep_alive * 250 : 60000;
       if (is_alive && client_wait(&self->client, wake, wait) != 0) is_alive = read_window(self);
       else if (is_alive) take_acks(self, 0);
@@ -329,6 +341,10 @@ static int source_run(void *opaque, rxd_scope *scope, rxd_source *running) {
 }
 
 const rxd_component mqtt_source = {
-  .size = sizeof(rxd_component), .name = {"mqtt", 4}, .kind = {"source", 6},
-  .open = source_open, .close = source_close, .run = source_run,
+  .size = sizeof(rxd_component),
+  .name = {"mqtt", 4},
+  .kind = {"source", 6},
+  .open = source_open,
+  .close = source_close,
+  .run = source_run,
 };

@@ -9,18 +9,23 @@ extern const rxd_component redis_stream_sink, redis_list_sink, redis_publish_sin
 /* Events that a reliable source has sent and for which rxd has not answered. A token is the index of a slot plus one. */
 typedef struct slot {
   enum { FREE, SENT, ACKNOWLEDGED } state;
-  int64_t touched;      /* now_ms when the server last counted it as ours */
+  int64_t touched; /* now_ms when the server last counted it as ours */
   union {
-    struct { uint64_t time, sequence; } id; /* of an entry of a stream */
-    struct { char *bytes; size_t count; } value;
+    struct {
+      uint64_t time, sequence;
+    } id; /* of an entry of a stream */
+    struct {
+      char *bytes;
+      size_t count;
+    } value;
   };
 } slot;
 
 typedef struct window {
   slot *slots;
   uint32_t size, used;
-  bool has_values; /* of the slots: `value` is used, and freed with the slot; otherwise `id` */
-  uint32_t *free_slots; /* a stack of size - used */
+  bool has_values;        /* of the slots: `value` is used, and freed with the slot; otherwise `id` */
+  uint32_t *free_slots;   /* a stack of size - used */
   uint32_t *acknowledged; /* in the order in which rxd has answered */
   uint32_t acknowledged_count;
 } window;
@@ -37,16 +42,16 @@ static inline uint32_t window_room(const window *window) { return window->size -
 typedef struct running {
   rxd_instance *instance;
   rxd_source *source;
-  rxd_scope *scope;        /* of `run` */
+  rxd_scope *scope; /* of `run` */
   const settings *settings;
   connection connection;
-  window *window;          /* NULL: not a reliable source */
-  bool is_failing;         /* the last attempt to connect has failed, and the log says so */
-  unsigned failures;       /* in a row */
-  unsigned short_lives;    /* of connections, in a row */
-  int64_t connected_at;    /* now_ms; 0: not connected */
-  int64_t retry_at;        /* now_ms when what has failed is to be read again; 0: nothing has failed */
-  unsigned events_failed;  /* in a row */
+  window *window;         /* NULL: not a reliable source */
+  bool is_failing;        /* the last attempt to connect has failed, and the log says so */
+  unsigned failures;      /* in a row */
+  unsigned short_lives;   /* of connections, in a row */
+  int64_t connected_at;   /* now_ms; 0: not connected */
+  int64_t retry_at;       /* now_ms when what has failed is to be read again; 0: nothing has failed */
+  unsigned events_failed; /* in a row */
 } running;
 
 static inline bool is_stopping(const running *running) { return host->is_stopping(running->source) != 0; }

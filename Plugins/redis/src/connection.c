@@ -34,25 +34,33 @@ static int tls_open(const rxd_opening *opening, settings *settings) {
   bool wanted = settings->server.is_secure || boolean_parameter(opening, "tls");
   if (status == RXD_OK && !wanted) {
     const char *given = ca != NULL ? "ca" : certificate != NULL ? "certificate" : key != NULL ? "certificateKey" : NULL;
-    if (given != NULL) status = fail_at(opening->scope, given, "has no effect without 'tls: true' or a server with 'rediss://'");
+    if (given != NULL)
+      status = fail_at(opening->scope, given, "has no effect without 'tls: true' or a server with 'rediss://'");
   } else if (status == RXD_OK && settings->server.path[0] != 0) {
     status = fail_at(opening->scope, "tls", "a Unix socket has no TLS");
   } else if (status == RXD_OK && (certificate == NULL) != (key == NULL)) {
-    status = fail_at(opening->scope, certificate == NULL ? "certificateKey" : "certificate", "'certificate' and 'certificateKey' belong together");
+    status = fail_at(opening->scope, certificate == NULL ? "certificateKey" : "certificate",
+                     "'certificate' and 'certificateKey' belong together");
   } else if (status == RXD_OK) {
     ERR_clear_error();
     settings->tls = need(SSL_CTX_new(TLS_client_method()));
     SSL_CTX_set_min_proto_version(settings->tls, TLS1_2_VERSION);
     SSL_CTX_set_mode(settings->tls, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-    SSL_CTX_set_verify(settings->tls, boolean_parameter(opening, "dangerouslySkipVerification") ? SSL_VERIFY_NONE : SSL_VERIFY_PEER, NULL);
+    SSL_CTX_set_verify(settings->tls,
+                       boolean_parameter(opening, "dangerouslySkipVerification") ? SSL_VERIFY_NONE : SSL_VERIFY_PEER,
+                       NULL);
     if (ca != NULL && SSL_CTX_load_verify_locations(settings->tls, ca, NULL) != 1)
       status = fail_at(opening->scope, "ca", "cannot read the certificates: %s", tls_problem(problem, sizeof problem));
     else if (ca == NULL && SSL_CTX_set_default_verify_paths(settings->tls) != 1)
-      status = fail_at(opening->scope, "tls", "the system has no certificates to trust: %s", tls_problem(problem, sizeof problem));
+      status = fail_at(opening->scope, "tls", "the system has no certificates to trust: %s",
+                       tls_problem(problem, sizeof problem));
     else if (certificate != NULL && SSL_CTX_use_certificate_chain_file(settings->tls, certificate) != 1)
-      status = fail_at(opening->scope, "certificate", "cannot read the certificate: %s", tls_problem(problem, sizeof problem));
+      status =
+        fail_at(opening->scope, "certificate", "cannot read the certificate: %s", tls_problem(problem, sizeof problem));
     else if (key != NULL && SSL_CTX_use_PrivateKey_file(settings->tls, key, SSL_FILETYPE_PEM) != 1)
-      status = fail_at(opening->scope, "certificateKey", "cannot read the key, or it does not belong to the certificate: %s", tls_problem(problem, sizeof problem));
+      status =
+        fail_at(opening->scope, "certificateKey", "cannot read the key, or it does not belong to the certificate: %s",
+                tls_problem(problem, sizeof problem));
   }
   free(ca);
   free(certificate);
@@ -65,7 +73,8 @@ int settings_open(const rxd_opening *opening, settings *settings) {
   char *server = NULL, problem[200];
   int status = text_parameter(opening, "server", &server);
   if (status == RXD_OK) {
-    const char *wrong = parse_address(server == NULL ? "127.0.0.1" : server, &form, &settings->server, problem, sizeof problem);
+    const char *wrong =
+      parse_address(server == NULL ? "127.0.0.1" : server, &form, &settings->server, problem, sizeof problem);
     if (wrong != NULL) status = fail_at(opening->scope, "server", "%s", wrong);
     address_text(&settings->server, settings->server_text, sizeof settings->server_text);
   }
@@ -192,7 +201,8 @@ static enum outcome read_some(connection *c, wants *wants) {
         *(error == SSL_ERROR_WANT_WRITE ? &wants->write : &wants->read) = true;
         return DONE;
       }
-      return end(c, LOST, error == SSL_ERROR_ZERO_RETURN ? "the server has closed the connection" : "the connection is broken");
+      return end(c, LOST,
+                 error == SSL_ERROR_ZERO_RETURN ? "the server has closed the connection" : "the connection is broken");
     }
   } else {
     count = recv(c->descriptor, buffer, sizeof buffer, 0);
@@ -273,8 +283,8 @@ static enum outcome wait_for(connection *c, short events, int64_t deadline, cons
   }
 }
 
-static enum outcome connect_to(connection *c, int family, const struct sockaddr *target, socklen_t size, int64_t deadline,
-                               const stopping *stop) {
+static enum outcome connect_to(connection *c, int family, const struct sockaddr *target, socklen_t size,
+                               int64_t deadline, const stopping *stop) {
   c->descriptor = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (c->descriptor < 0) return end(c, LOST, "%s", strerror(errno));
   if (connect(c->descriptor, target, size) != 0) {
@@ -318,8 +328,11 @@ static enum outcome secure(connection *c, const settings *settings, int64_t dead
       long verdict = SSL_get_verify_result(c->tls);
       char problem[160];
       if (verdict != X509_V_OK)
-        return end(c, REFUSED, "the certificate of the server is not accepted: %s", X509_verify_cert_error_string(verdict));
-      return end(c, LOST, "TLS: %s", error == SSL_ERROR_SYSCALL ? "the server has closed the connection" : tls_problem(problem, sizeof problem));
+        return end(c, REFUSED, "the certificate of the server is not accepted: %s",
+                   X509_verify_cert_error_string(verdict));
+      return end(c, LOST, "TLS: %s",
+                 error == SSL_ERROR_SYSCALL ? "the server has closed the connection"
+                                            : tls_problem(problem, sizeof problem));
     }
     enum outcome outcome = wait_for(c, error == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT, deadline, stop);
     if (outcome != DONE) return outcome;
@@ -356,7 +369,8 @@ static enum outcome greet(connection *c, const settings *settings, int64_t deadl
     do {
       if (stop != NULL && stop->is_stopping(stop->argument)) return end(c, WOKEN, "stopping");
       int64_t left = deadline - now_ms();
-      outcome = left <= 0 ? end(c, LOST, "no answer in time") : connection_reply(c, &reply, left > 100 ? 100 : left, -1);
+      outcome =
+        left <= 0 ? end(c, LOST, "no answer in time") : connection_reply(c, &reply, left > 100 ? 100 : left, -1);
     } while (outcome == TIMED_OUT);
     if (i == 0 && c->out != NULL && settings->password != NULL) explicit_bzero(c->out, c->out_capacity);
     if (outcome != DONE) return outcome;
@@ -409,14 +423,15 @@ enum outcome connection_open(connection *c, const settings *settings, const stop
 /* ---- Errors ---- */
 
 enum fault fault_of(const redisReply *reply) {
-  static const char *const passing[] = {"LOADING", "BUSY", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "OOM",
-                                        "MISCONF", "NOREPLICAS", "UNBLOCKED", "UNKILLABLE", "NOGOODSLAVE"};
+  static const char *const passing[] = {"LOADING", "BUSY",    "MASTERDOWN", "READONLY",  "CLUSTERDOWN", "TRYAGAIN",
+                                        "OOM",     "MISCONF", "NOREPLICAS", "UNBLOCKED", "UNKILLABLE",  "NOGOODSLAVE"};
   static const char *const setting[] = {"NOAUTH", "WRONGPASS", "NOPERM", "MOVED", "ASK", "CROSSSLOT", "DENIED"};
   int count = first_word(reply);
   for (size_t i = 0; i < sizeof passing / sizeof passing[0]; i++)
     if ((size_t)count == strlen(passing[i]) && memcmp(reply->str, passing[i], (size_t)count) == 0) return FAULT_PASSING;
   for (size_t i = 0; i < sizeof setting / sizeof setting[0]; i++)
-    if ((size_t)count == strlen(setting[i]) && memcmp(reply->str, setting[i], (size_t)count) == 0) return FAULT_OF_SETTING;
+    if ((size_t)count == strlen(setting[i]) && memcmp(reply->str, setting[i], (size_t)count) == 0)
+      return FAULT_OF_SETTING;
   if (strncmp(reply->str, "ERR max number of clients", 25) == 0) return FAULT_PASSING;
   return FAULT_OF_EVENT;
 }

@@ -29,10 +29,10 @@ enum outcome {
 };
 
 typedef struct connection {
-  int descriptor;    /* -1: closed */
+  int descriptor; /* -1: closed */
   SSL *tls;
   redisReader *reader;
-  char *out;         /* what is to be sent: out_count bytes, of which out_sent are sent */
+  char *out; /* what is to be sent: out_count bytes, of which out_sent are sent */
   size_t out_count, out_sent, out_capacity;
   char problem[256];
 } connection;
@@ -52,10 +52,10 @@ bool connection_is_usable(connection *connection);
 
 /* Puts a command behind those that are to be sent; `connection_reply` and `connection_send` send it. */
 void connection_command(connection *connection, size_t count, const rxd_text *arguments);
-#define COMMAND(connection, ...)                                                     \
-  do {                                                                               \
-    rxd_text arguments_[] = {__VA_ARGS__};                                           \
-    connection_command(connection, sizeof arguments_ / sizeof arguments_[0], arguments_); \
+#define COMMAND(connection, ...)                                                                                       \
+  do {                                                                                                                 \
+    rxd_text arguments_[] = {__VA_ARGS__};                                                                             \
+    connection_command(connection, sizeof arguments_ / sizeof arguments_[0], arguments_);                              \
   } while (0)
 #define WORD(literal) RXD_TEXT_OF(literal)
 

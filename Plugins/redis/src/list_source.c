@@ -26,7 +26,8 @@ static int list_open(const rxd_opening *opening, void **instance) {
   int status = settings_open(opening, &self->settings);
   if (status == RXD_OK) status = text_parameter(opening, "key", &self->key);
   if (status == RXD_OK) status = text_parameter(opening, "processing", &self->processing);
-  if (status == RXD_OK && (self->key == NULL || *self->key == 0)) status = fail_at(opening->scope, "key", "must not be empty");
+  if (status == RXD_OK && (self->key == NULL || *self->key == 0))
+    status = fail_at(opening->scope, "key", "must not be empty");
   if (status == RXD_OK && self->processing == NULL) {
     size_t capacity = strlen(self->key) + 16;
     self->processing = need(malloc(capacity));
@@ -55,7 +56,8 @@ static int send_element(list_source *self, running *running, const redisReply *e
   slot->value.bytes = copy_text((rxd_text){element->str, element->len});
   slot->value.count = element->len;
   rxd_text names[] = {WORD("key"), WORD("value")};
-  rxd_value values[] = {host->make_text(scope, text_of(self->key)), value_of_bytes(scope, element->str, element->len, self->as_json)};
+  rxd_value values[] = {host->make_text(scope, text_of(self->key)),
+                        value_of_bytes(scope, element->str, element->len, self->as_json)};
   rxd_value event = host->make_object(scope, names, values, 2);
   int status = host->add(running->source, &event, token);
   if (self->window.used % 1000 == 0 && host->flush(running->source) == RXD_STOP) return RXD_STOP;
@@ -85,11 +87,13 @@ static bool acknowledge(list_source *self, running *running, bool *failed) {
     uint32_t count = window->acknowledged_count > 256 ? 256 : window->acknowledged_count;
     for (uint32_t i = 0; i < count; i++) {
       slot *slot = window_slot(window, window->acknowledged[i]);
-      COMMAND(&running->connection, WORD("LREM"), text_of(self->processing), WORD("1"), (rxd_text){slot->value.bytes, slot->value.count});
+      COMMAND(&running->connection, WORD("LREM"), text_of(self->processing), WORD("1"),
+              (rxd_text){slot->value.bytes, slot->value.count});
     }
     for (uint32_t i = 0; i < count; i++) window_free(window, window_slot(window, window->acknowledged[i]));
     window->acknowledged_count -= count;
-    memmove(window->acknowledged, window->acknowledged + count, window->acknowledged_count * sizeof *window->acknowledged);
+    memmove(window->acknowledged, window->acknowledged + count,
+            window->acknowledged_count * sizeof *window->acknowledged);
     for (uint32_t i = 0; i < count; i++) {
       redisReply *reply = ask(self, running, "LREM", failed);
       if (reply == NULL) {
@@ -115,8 +119,10 @@ static bool recover(list_source *self, running *running, bool *failed, int *stat
   for (size_t i = 0; i < reply->elements && *status != RXD_STOP; i++) {
     const redisReply *element = reply->element[i];
     uint32_t place = 0;
-    while (place < known_count && (is_found[place] || !text_is((rxd_text){window->slots[known[place]].value.bytes, window->slots[known[place]].value.count},
-                                                              (rxd_text){element->str, element->len})))
+    while (place < known_count
+           && (is_found[place]
+               || !text_is((rxd_text){window->slots[known[place]].value.bytes, window->slots[known[place]].value.count},
+                           (rxd_text){element->str, element->len})))
       place++;
     if (place < known_count) {
       is_found[place] = true;
@@ -137,7 +143,8 @@ static bool recover(list_source *self, running *running, bool *failed, int *stat
 
 static int list_run(void *opaque, rxd_scope *scope, rxd_source *source) {
   list_source *self = opaque;
-  running running = {.instance = self->instance, .source = source, .scope = scope, .settings = &self->settings, .window = &self->window};
+  running running = {
+    .instance = self->instance, .source = source, .scope = scope, .settings = &self->settings, .window = &self->window};
   connection_init(&running.connection);
   window_open(&self->window, self->window_size, true);
   int wake = host->wake_descriptor(source), status = RXD_OK;
@@ -165,10 +172,13 @@ static int list_run(void *opaque, rxd_scope *scope, rxd_source *source) {
     bool is_idle = window_sent(&self->window) == 0 && running.retry_at == 0;
     double wait = is_idle ? 5 : 0.05;
     int count = snprintf(seconds, sizeof seconds, "%g", wait);
-    COMMAND(&running.connection, WORD("BLMOVE"), text_of(self->key), text_of(self->processing), side, WORD("RIGHT"), (rxd_text){seconds, (size_t)count});
+    COMMAND(&running.connection, WORD("BLMOVE"), text_of(self->key), text_of(self->processing), side, WORD("RIGHT"),
+            (rxd_text){seconds, (size_t)count});
     redisReply *reply;
     enum outcome outcome;
-    do outcome = connection_reply(&running.connection, &reply, (int64_t)(wait * 1000) + self->settings.timeout, is_idle ? wake : -1);
+    do
+      outcome = connection_reply(&running.connection, &reply, (int64_t)(wait * 1000) + self->settings.timeout,
+                                 is_idle ? wake : -1);
     while (outcome == WOKEN && !is_stopping(&running) && (take_acks(&running, 0), true));
     if (outcome == WOKEN) break;
     if (outcome != DONE) {
@@ -208,6 +218,10 @@ static int list_run(void *opaque, rxd_scope *scope, rxd_source *source) {
 }
 
 const rxd_component redis_list_source = {
-  .size = sizeof(rxd_component), .name = {"redisList", 9}, .kind = {"source", 6},
-  .open = list_open, .close = list_close, .run = list_run,
+  .size = sizeof(rxd_component),
+  .name = {"redisList", 9},
+  .kind = {"source", 6},
+  .open = list_open,
+  .close = list_close,
+  .run = list_run,
 };

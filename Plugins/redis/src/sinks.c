@@ -9,9 +9,9 @@ typedef struct sink {
   connection connection;
   enum command command;
   char *field;
-  int64_t most, expiry;  /* 0: unlimited, for ever; milliseconds */
+  int64_t most, expiry; /* 0: unlimited, for ever; milliseconds */
   bool at_left;
-  const char *key_name;  /* of the parameter */
+  const char *key_name; /* of the parameter */
 } sink;
 
 static void sink_close(void *opaque) {
@@ -29,7 +29,8 @@ static int open_as(const rxd_opening *opening, void **instance, enum command com
   self->key_name = key_name;
   int status = settings_open(opening, &self->settings);
   if (status == RXD_OK) status = text_parameter(opening, "field", &self->field);
-  if (status == RXD_OK && self->field != NULL && *self->field == 0) status = fail_at(opening->scope, "field", "must not be empty");
+  if (status == RXD_OK && self->field != NULL && *self->field == 0)
+    status = fail_at(opening->scope, "field", "must not be empty");
   self->most = integer_parameter(opening, "maxLength", 0);
   self->expiry = milliseconds_parameter(opening, "expire", 0);
   self->at_left = choice_is(opening, "push", "left");
@@ -41,16 +42,25 @@ static int open_as(const rxd_opening *opening, void **instance, enum command com
   return RXD_OK;
 }
 
-static int stream_open(const rxd_opening *opening, void **instance) { return open_as(opening, instance, ADD_TO_STREAM, "stream"); }
+static int stream_open(const rxd_opening *opening, void **instance) {
+  return open_as(opening, instance, ADD_TO_STREAM, "stream");
+}
 static int list_open(const rxd_opening *opening, void **instance) { return open_as(opening, instance, PUSH, "key"); }
-static int publish_open(const rxd_opening *opening, void **instance) { return open_as(opening, instance, PUBLISH, "channel"); }
+static int publish_open(const rxd_opening *opening, void **instance) {
+  return open_as(opening, instance, PUBLISH, "channel");
+}
 static int set_open(const rxd_opening *opening, void **instance) { return open_as(opening, instance, SET, "key"); }
 
 /* XADD: the members of the event as fields, or the whole event as one. False: refused. */
-static bool add_entry(sink *self, rxd_scope *scope, const rxd_input *input, rxd_text key, rxd_verdicts *verdicts, uint32_t index) {
-  size_t members = self->field != NULL ? 1 : host->kind(&input->event) == RXD_OBJECT ? host->count(scope, &input->event) : 0;
+static bool add_entry(sink *self, rxd_scope *scope, const rxd_input *input, rxd_text key, rxd_verdicts *verdicts,
+                      uint32_t index) {
+  size_t members = self->field != NULL                       ? 1
+                   : host->kind(&input->event) == RXD_OBJECT ? host->count(scope, &input->event)
+                                                             : 0;
   if (members == 0) {
-    host->refuse(verdicts, index, WORD("an entry of a stream needs a field, so the event must be an object with members; or set 'field'"));
+    host->refuse(
+      verdicts, index,
+      WORD("an entry of a stream needs a field, so the event must be an object with members; or set 'field'"));
     return false;
   }
   rxd_text *arguments = need(malloc((6 + 2 * members) * sizeof *arguments));
@@ -92,7 +102,8 @@ static bool add_command(sink *self, rxd_scope *scope, const rxd_input *input, rx
   connection *connection = &self->connection;
   if (self->command == PUBLISH) COMMAND(connection, WORD("PUBLISH"), key, value);
   else if (self->command == PUSH) COMMAND(connection, self->at_left ? WORD("LPUSH") : WORD("RPUSH"), key, value);
-  else if (self->expiry > 0) COMMAND(connection, WORD("SET"), key, value, WORD("PX"), number_text(expiry, sizeof expiry, self->expiry));
+  else if (self->expiry > 0)
+    COMMAND(connection, WORD("SET"), key, value, WORD("PX"), number_text(expiry, sizeof expiry, self->expiry));
   else COMMAND(connection, WORD("SET"), key, value);
   return true;
 }
@@ -107,7 +118,8 @@ static int sink_write(void *opaque, rxd_scope *scope, const rxd_batch *batch, rx
   sink *self = opaque;
   if (!connection_is_usable(&self->connection)) {
     enum outcome outcome = connection_open(&self->connection, &self->settings, NULL);
-    if (outcome == REFUSED) return fail_at(scope, "server", "%s: %s", self->settings.server_text, self->connection.problem);
+    if (outcome == REFUSED)
+      return fail_at(scope, "server", "%s: %s", self->settings.server_text, self->connection.problem);
     if (outcome != DONE) return again(self, scope, self->connection.problem);
   }
   bool *is_sent = need(calloc(batch->count + 1, sizeof *is_sent));
@@ -149,10 +161,14 @@ static int sink_write(void *opaque, rxd_scope *scope, const rxd_batch *batch, rx
   return fail_at(scope, "server", "%s: %s", self->settings.server_text, problem);
 }
 
-#define SINK(variable, text, count, opening)                                            \
-  const rxd_component variable = {                                                      \
-    .size = sizeof(rxd_component), .name = {text, count}, .kind = {"sink", 4},          \
-    .open = opening, .close = sink_close, .write = sink_write,                          \
+#define SINK(variable, text, count, opening)                                                                           \
+  const rxd_component variable = {                                                                                     \
+    .size = sizeof(rxd_component),                                                                                     \
+    .name = {text, count},                                                                                             \
+    .kind = {"sink", 4},                                                                                               \
+    .open = opening,                                                                                                   \
+    .close = sink_close,                                                                                               \
+    .write = sink_write,                                                                                               \
   }
 SINK(redis_stream_sink, "redisStream", 11, stream_open);
 SINK(redis_list_sink, "redisList", 9, list_open);

@@ -31,13 +31,17 @@ static int stream_open(const rxd_opening *opening, void **instance) {
   if (status == RXD_OK) status = text_parameter(opening, "stream", &self->stream);
   if (status == RXD_OK) status = text_parameter(opening, "group", &self->group);
   if (status == RXD_OK) status = text_parameter(opening, "consumer", &self->consumer);
-  if (status == RXD_OK && (self->stream == NULL || *self->stream == 0)) status = fail_at(opening->scope, "stream", "must not be empty");
-  if (status == RXD_OK && (self->group == NULL || *self->group == 0)) status = fail_at(opening->scope, "group", "must not be empty");
-  if (status == RXD_OK && self->consumer != NULL && *self->consumer == 0) status = fail_at(opening->scope, "consumer", "must not be empty");
+  if (status == RXD_OK && (self->stream == NULL || *self->stream == 0))
+    status = fail_at(opening->scope, "stream", "must not be empty");
+  if (status == RXD_OK && (self->group == NULL || *self->group == 0))
+    status = fail_at(opening->scope, "group", "must not be empty");
+  if (status == RXD_OK && self->consumer != NULL && *self->consumer == 0)
+    status = fail_at(opening->scope, "consumer", "must not be empty");
   if (status == RXD_OK && self->consumer == NULL) {
     char machine[256] = "", name[600];
     gethostname(machine, sizeof machine - 1);
-    snprintf(name, sizeof name, "rxd:%s:%.*s", machine, (int)(opening->step.count > 256 ? 256 : opening->step.count), opening->step.bytes);
+    snprintf(name, sizeof name, "rxd:%s:%.*s", machine, (int)(opening->step.count > 256 ? 256 : opening->step.count),
+             opening->step.bytes);
     self->consumer = copy_text(text_of(name));
   }
   self->from_end = choice_is(opening, "start", "end");
@@ -74,7 +78,8 @@ static bool is_known(const window *window, uint64_t time, uint64_t sequence) {
   return false;
 }
 
-static rxd_value event_of(const stream_source *self, rxd_scope *scope, const redisReply *id, uint64_t time, const redisReply *pairs) {
+static rxd_value event_of(const stream_source *self, rxd_scope *scope, const redisReply *id, uint64_t time,
+                          const redisReply *pairs) {
   size_t most = pairs->elements / 2, count = 0;
   rxd_text *names = need(malloc((most + 1) * sizeof *names));
   rxd_value *values = need(malloc((most + 1) * sizeof *values));
@@ -111,17 +116,20 @@ typedef struct gone {
 
 /* Sends the entries that rxd does not have yet. `last`, if not NULL: the id of the last one looked at. Entries that are
  * pending and were deleted have no fields: there is nothing to deliver, so they are acknowledged. */
-static int send_entries(stream_source *self, running *running, const redisReply *entries, bool may_be_known, char *last, size_t capacity) {
+static int send_entries(stream_source *self, running *running, const redisReply *entries, bool may_be_known, char *last,
+                        size_t capacity) {
   rxd_scope *scope = host->source_scope(running->source);
   int status = RXD_OK;
   size_t deleted = 0, added = 0;
   for (size_t i = 0; i < entries->elements && status != RXD_STOP; i++) {
     const redisReply *entry = entries->element[i];
     uint64_t time, sequence;
-    if (entry->type != REDIS_REPLY_ARRAY || entry->elements != 2 || !parse_id(entry->element[0], &time, &sequence)) continue;
+    if (entry->type != REDIS_REPLY_ARRAY || entry->elements != 2 || !parse_id(entry->element[0], &time, &sequence))
+      continue;
     if (last != NULL) snprintf(last, capacity, "%s", entry->element[0]->str);
     if (entry->element[1]->type != REDIS_REPLY_ARRAY) {
-      COMMAND(&running->connection, WORD("XACK"), text_of(self->stream), text_of(self->group), (rxd_text){entry->element[0]->str, entry->element[0]->len});
+      COMMAND(&running->connection, WORD("XACK"), text_of(self->stream), text_of(self->group),
+              (rxd_text){entry->element[0]->str, entry->element[0]->len});
       deleted++;
       continue;
     }
@@ -199,7 +207,8 @@ static bool acknowledge(stream_source *self, running *running, bool *failed) {
     freeReplyObject(reply);
     for (uint32_t i = 0; i < count; i++) window_free(window, window_slot(window, window->acknowledged[i]));
     window->acknowledged_count -= count;
-    memmove(window->acknowledged, window->acknowledged + count, window->acknowledged_count * sizeof *window->acknowledged);
+    memmove(window->acknowledged, window->acknowledged + count,
+            window->acknowledged_count * sizeof *window->acknowledged);
   }
   return connection_is_open(&running->connection);
 }
@@ -237,8 +246,9 @@ static bool claim(stream_source *self, running *running, char *cursor, size_t ca
   char idle[24], most[24];
   uint32_t room = window_room(&self->window), count = room < 100 ? room : 100;
   if (count == 0) return false;
-  COMMAND(&running->connection, WORD("XAUTOCLAIM"), text_of(self->stream), text_of(self->group), text_of(self->consumer),
-          number_text(idle, sizeof idle, self->claim_after), text_of(cursor), WORD("COUNT"), number_text(most, sizeof most, count));
+  COMMAND(&running->connection, WORD("XAUTOCLAIM"), text_of(self->stream), text_of(self->group),
+          text_of(self->consumer), number_text(idle, sizeof idle, self->claim_after), text_of(cursor), WORD("COUNT"),
+          number_text(most, sizeof most, count));
   redisReply *reply = ask(self, running, "XAUTOCLAIM (which needs Redis 6.2)", failed);
   if (reply == NULL) return false;
   bool is_through = true;
@@ -247,8 +257,8 @@ static bool claim(stream_source *self, running *running, char *cursor, size_t ca
     snprintf(cursor, capacity, "%s", reply->element[0]->str);
     is_through = strcmp(cursor, "0-0") == 0;
     if (reply->element[1]->elements > 0) {
-      report(self->instance, "info", "%s: took over %zu entries that a consumer has not acknowledged for %lld s", self->stream,
-             reply->element[1]->elements, (long long)self->claim_after / 1000);
+      report(self->instance, "info", "%s: took over %zu entries that a consumer has not acknowledged for %lld s",
+             self->stream, reply->element[1]->elements, (long long)self->claim_after / 1000);
       host->count_up(self->instance, WORD("claimed"), (int64_t)reply->element[1]->elements);
       *status = send_entries(self, running, reply->element[1], true, NULL, 0);
     }
@@ -258,7 +268,8 @@ static bool claim(stream_source *self, running *running, char *cursor, size_t ca
 }
 
 static bool make_group(stream_source *self, running *running, const char *after, bool *failed) {
-  COMMAND(&running->connection, WORD("XGROUP"), WORD("CREATE"), text_of(self->stream), text_of(self->group), text_of(after), WORD("MKSTREAM"));
+  COMMAND(&running->connection, WORD("XGROUP"), WORD("CREATE"), text_of(self->stream), text_of(self->group),
+          text_of(after), WORD("MKSTREAM"));
   redisReply *reply;
   enum outcome outcome = connection_reply(&running->connection, &reply, self->settings.timeout, -1);
   if (outcome != DONE) {
@@ -278,13 +289,15 @@ static bool make_group(stream_source *self, running *running, const char *after,
 static const redisReply *entries_of(const redisReply *reply) {
   if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 1) return NULL;
   const redisReply *stream = reply->element[0];
-  if (stream->type != REDIS_REPLY_ARRAY || stream->elements != 2 || stream->element[1]->type != REDIS_REPLY_ARRAY) return NULL;
+  if (stream->type != REDIS_REPLY_ARRAY || stream->elements != 2 || stream->element[1]->type != REDIS_REPLY_ARRAY)
+    return NULL;
   return stream->element[1];
 }
 
 static int stream_run(void *opaque, rxd_scope *scope, rxd_source *source) {
   stream_source *self = opaque;
-  running running = {.instance = self->instance, .source = source, .scope = scope, .settings = &self->settings, .window = &self->window};
+  running running = {
+    .instance = self->instance, .source = source, .scope = scope, .settings = &self->settings, .window = &self->window};
   connection_init(&running.connection);
   window_open(&self->window, self->window_size, false);
   int wake = host->wake_descriptor(source), status = RXD_OK;
@@ -328,9 +341,10 @@ static int stream_run(void *opaque, rxd_scope *scope, rxd_source *source) {
     bool is_idle = window_sent(&self->window) == 0 && running.retry_at == 0;
     int64_t wait = is_idle ? claim_at - now : 50;
     wait = wait < 50 ? 50 : wait > 5000 ? 5000 : wait;
-    COMMAND(&running.connection, WORD("XREADGROUP"), WORD("GROUP"), text_of(self->group), text_of(self->consumer), WORD("COUNT"),
-            number_text(most, sizeof most, room < self->batch ? room : self->batch), WORD("BLOCK"), number_text(block, sizeof block, wait),
-            WORD("STREAMS"), text_of(self->stream), text_of(reads_pending ? pending : ">"));
+    COMMAND(&running.connection, WORD("XREADGROUP"), WORD("GROUP"), text_of(self->group), text_of(self->consumer),
+            WORD("COUNT"), number_text(most, sizeof most, room < self->batch ? room : self->batch), WORD("BLOCK"),
+            number_text(block, sizeof block, wait), WORD("STREAMS"), text_of(self->stream),
+            text_of(reads_pending ? pending : ">"));
     redisReply *reply;
     enum outcome outcome;
     do outcome = connection_reply(&running.connection, &reply, wait + self->settings.timeout, is_idle ? wake : -1);
@@ -372,6 +386,10 @@ static int stream_run(void *opaque, rxd_scope *scope, rxd_source *source) {
 }
 
 const rxd_component redis_stream_source = {
-  .size = sizeof(rxd_component), .name = {"redisStream", 11}, .kind = {"source", 6},
-  .open = stream_open, .close = stream_close, .run = stream_run,
+  .size = sizeof(rxd_component),
+  .name = {"redisStream", 11},
+  .kind = {"source", 6},
+  .open = stream_open,
+  .close = stream_close,
+  .run = stream_run,
 };

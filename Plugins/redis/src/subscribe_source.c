@@ -41,7 +41,8 @@ static int subscribe_open(const rxd_opening *opening, void **instance) {
   int status = settings_open(opening, &self->settings);
   if (status == RXD_OK) status = names_parameter(opening, "channels", &self->channels, &self->channel_count);
   if (status == RXD_OK) status = names_parameter(opening, "patterns", &self->patterns, &self->pattern_count);
-  if (status == RXD_OK && self->channel_count + self->pattern_count == 0) status = fail_at(opening->scope, "channels", "needs a channel or a pattern");
+  if (status == RXD_OK && self->channel_count + self->pattern_count == 0)
+    status = fail_at(opening->scope, "channels", "needs a channel or a pattern");
   self->as_json = choice_is(opening, "decode", "json");
   if (status != RXD_OK) {
     subscribe_close(self);
@@ -62,7 +63,8 @@ static void subscribe(running *running, const char *command, char **names, size_
 
 /* RXD_STOP, or RXD_OK also for what is no message. */
 static int send_message(subscribe_source *self, running *running, const redisReply *reply) {
-  if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 3 || reply->element[0]->type != REDIS_REPLY_STRING) return RXD_OK;
+  if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 3 || reply->element[0]->type != REDIS_REPLY_STRING)
+    return RXD_OK;
   bool is_pattern = strcmp(reply->element[0]->str, "pmessage") == 0 && reply->elements == 4;
   if (!is_pattern && strcmp(reply->element[0]->str, "message") != 0) return RXD_OK;
   const redisReply *channel = reply->element[is_pattern ? 2 : 1], *message = reply->element[is_pattern ? 3 : 2];
@@ -111,7 +113,8 @@ static int subscribe_run(void *opaque, rxd_scope *scope, rxd_source *source) {
       size_t added = 0;
       was_asked = false;
       do {
-        bool is_confirmation = reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 && reply->element[2]->type == REDIS_REPLY_INTEGER;
+        bool is_confirmation =
+          reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 && reply->element[2]->type == REDIS_REPLY_INTEGER;
         if (is_confirmation && ++confirmed == self->channel_count + self->pattern_count) connected(&running);
         if (status != RXD_STOP) status = send_message(self, &running, reply);
         freeReplyObject(reply);
@@ -125,6 +128,10 @@ static int subscribe_run(void *opaque, rxd_scope *scope, rxd_source *source) {
 }
 
 const rxd_component redis_subscribe_source = {
-  .size = sizeof(rxd_component), .name = {"redisSubscribe", 14}, .kind = {"source", 6},
-  .open = subscribe_open, .close = subscribe_close, .run = subscribe_run,
+  .size = sizeof(rxd_component),
+  .name = {"redisSubscribe", 14},
+  .kind = {"source", 6},
+  .open = subscribe_open,
+  .close = subscribe_close,
+  .run = subscribe_run,
 };
