@@ -372,7 +372,7 @@ static enum outcome greet(connection *c, const settings *settings, int64_t deadl
       outcome =
         left <= 0 ? end(c, LOST, "no answer in time") : connection_reply(c, &reply, left > 100 ? 100 : left, -1);
     } while (outcome == TIMED_OUT);
-    if (i == 0 && c->out != NULL && settings->password != NULL) explicit_bzero(c->out, c->out_capacity);
+    if (i == 0 && c->out != NULL && c->out_count == 0) explicit_bzero(c->out, c->out_capacity);
     if (outcome != DONE) return outcome;
     bool is_error = reply->type == REDIS_REPLY_ERROR;
     bool passes = is_error && fault_of(reply) == FAULT_PASSING;
