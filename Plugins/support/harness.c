@@ -318,6 +318,12 @@ static int h_add(rxd_source *s, const rxd_value *event, uint64_t token) {
   s->batch[s->batch_count++] = (line){{bytes, json.count}, token};
   return stopped ? RXD_STOP : RXD_OK;
 }
+static void h_reject_input(rxd_source *s, rxd_text input, rxd_text message, uint64_t token) {
+  rxd_text names[] = {RXD_TEXT_OF("rejected"), RXD_TEXT_OF("reason")};
+  rxd_value values[] = {h_make_text(&s->scope, input), h_make_text(&s->scope, message)}, event = h_object(&s->scope, names, values, 2);
+  h_add(s, &event, token);
+}
+static int h_is_closing(rxd_instance *i) { (void)i; return 0; }
 static int h_add_json(rxd_source *s, rxd_text json, uint64_t token) {
   rxd_value value;
   return h_parse(&s->scope, json, &value) == RXD_OK ? h_add(s, &value, token) : RXD_FAILED;
@@ -379,6 +385,7 @@ static const rxd_host table = {
   .make_text = h_make_text, .make_bytes = h_bytes, .make_list = h_list, .make_object = h_object, .parse_json = h_parse, .fail = h_fail,
   .log = h_log, .count_up = h_count_up, .delivered = h_delivered, .refuse = h_refuse, .source_scope = h_source_scope, .add = h_add,
   .add_json = h_add_json, .flush = h_flush, .position = h_position, .acks = h_acks, .wake_descriptor = h_wake, .is_stopping = h_stopping,
+  .reject_input = h_reject_input, .is_closing = h_is_closing,
 };
 
 /* ---- Parameters ---- */
@@ -460,7 +467,7 @@ int main(int count, char **arguments) {
   }
   rxd_scope scope = {0};
   rxd_opening opening = {.size = sizeof opening, .scope = &scope, .parameters = h_object(&eternal, names, values, value_count),
-                         .step = RXD_TEXT_OF("harness/1")};
+                         .step = RXD_TEXT_OF("harness/1"), .pipeline = RXD_TEXT_OF("harness")};
   void *instance = NULL;
   if (component->open(&opening, &instance) != RXD_OK) {
     fprintf(stderr, "refused at '%s': %s\n", scope.at, scope.problem);

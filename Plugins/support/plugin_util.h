@@ -72,13 +72,18 @@ static inline UNUSED bool is_utf8(const char *bytes, size_t count) {
   return true;
 }
 
-/* Bytes from outside as a value: JSON if asked and if they are a document, a text if they are UTF-8, else raw bytes. */
-static inline UNUSED rxd_value value_of_bytes(rxd_scope *scope, const char *bytes, size_t count, bool as_json) {
+/* Bytes from outside as a value: a text if they are UTF-8, else raw bytes. */
+static inline UNUSED rxd_value value_of_bytes(rxd_scope *scope, const char *bytes, size_t count) {
   rxd_text text = {bytes, count};
-  if (!is_utf8(bytes, count)) return host->make_bytes(scope, text);
-  rxd_value value;
-  if (as_json && count > 0 && host->parse_json(scope, text, &value) == RXD_OK) return value;
-  return host->make_text(scope, text);
+  return is_utf8(bytes, count) ? host->make_text(scope, text) : host->make_bytes(scope, text);
+}
+
+/* The same, but a JSON document is decoded. False: it is none, and `value` is a text or raw bytes. Nothing at all is an
+ * empty text. */
+static inline UNUSED bool decode_json(rxd_scope *scope, const char *bytes, size_t count, rxd_value *value) {
+  if (count > 0 && is_utf8(bytes, count) && host->parse_json(scope, (rxd_text){bytes, count}, value) == RXD_OK) return true;
+  *value = value_of_bytes(scope, bytes, count);
+  return count == 0;
 }
 
 /* What is sent of a value: texts and bytes as they are, everything else as JSON. */
@@ -288,18 +293,6 @@ static inline UNUSED const char *address_text(const address *address, char *text
   if (address->path[0] != 0) snprintf(text, capacity, "%s", address->path);
   else snprintf(text, capacity, strchr(address->name, ':') != NULL ? "[%s]:%d" : "%s:%d", address->name, address->port);
   return text;
-}
-
-/* ---- Sources ---- */
-
-/* Answers of rxd. Waits for the first one, at most so long; `acks` itself does not wait once the source is to stop. */
-static inline UNUSED size_t take_answers(rxd_source *source, rxd_ack *acks, size_t most, int64_t wait_ms) {
-  size_t count = host->acks(source, acks, most, wait_ms * 1000000);
-  if (count == 0 && wait_ms > 0 && host->is_stopping(source) != 0) {
-    struct timespec pause = {0, (wait_ms < 10 ? wait_ms : 10) * 1000000};
-    nanosleep(&pause, NULL);
-  }
-  return count;
 }
 
 /* ---- Time ---- */

@@ -10,6 +10,7 @@
 
 typedef struct sink {
   client client; /* must be the first: callbacks get it */
+  rxd_instance *instance;
   settings settings;
   int qos, window;
   bool retain;
@@ -43,6 +44,7 @@ static void sink_close(void *opaque) {
 
 static int sink_open(const rxd_opening *opening, void **instance) {
   sink *self = need(calloc(1, sizeof *self));
+  self->instance = opening->instance;
   pthread_condattr_t attributes;
   pthread_condattr_init(&attributes);
   pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -142,12 +144,15 @@ static void sink_leave(sink *self) {
   client_destroy(&self->client);
 }
 
+static int is_closing(void *instance) { return host->is_closing(instance); }
+
 static enum outcome join(sink *self) {
+  stopping stop = {is_closing, self->instance};
   sink_leave(self);
   self->is_broken = self->is_ending = false;
   client_make(&self->client, &self->settings, true, self->window, self);
   mosquitto_publish_v5_callback_set(self->client.mosquitto, on_publish);
-  enum outcome outcome = client_connect(&self->client, &self->settings, true, 0, NULL);
+  enum outcome outcome = client_connect(&self->client, &self->settings, true, 0, &stop);
   if (outcome != DONE) return outcome;
   if (pthread_create(&self->thread, NULL, serve, self) != 0) {
     snprintf(self->client.problem, sizeof self->client.problem, "no thread can be started");
@@ -234,7 +239,7 @@ static int sink_write(void *opaque, rxd_scope *scope, const rxd_batch *batch, rx
   /* As long as acknowledgements come, the broker may be slow. */
   int64_t deadline = now_ms() + self->settings.timeout;
   uint32_t seen = self->answered;
-  while (self->answered < published && !self->is_broken && now_ms() < deadline) {
+  while (self->answered < published && !self->is_broken && now_ms() < deadline && !is_closing(self->instance)) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += 1;

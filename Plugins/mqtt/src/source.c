@@ -99,14 +99,23 @@ static void on_message(struct mosquitto *mosquitto, void *owner, const struct mo
     return;
   }
   rxd_scope *scope = host->source_scope(self->source);
+  const char *payload = message->payloadlen > 0 ? message->payload : "";
+  size_t payload_count = (size_t)message->payloadlen;
+  uint64_t token = message->qos > 0 ? self->generation : 0;
+  if (message->qos > 0) self->under_way++;
   rxd_text names[10] = {RXD_TEXT_OF("topic"), RXD_TEXT_OF("payload"), RXD_TEXT_OF("qos"), RXD_TEXT_OF("retained")};
   rxd_value values[10] = {
     host->make_text(scope, text_of(message->topic)),
-    value_of_bytes(scope, message->payloadlen > 0 ? message->payload : "", (size_t)message->payloadlen, self->as_json),
+    value_of_bytes(scope, payload, payload_count),
     host->make_int(message->qos),
     host->make_bool(message->retain),
   };
   size_t count = 4;
+  if (self->as_json && !decode_json(scope, payload, payload_count, &values[1])) {
+    host->reject_input(self->source, (rxd_text){payload, payload_count}, RXD_TEXT_OF("the payload is no JSON document"),
+                       token);
+    return;
+  }
   static const struct {
     int property;
     const char *name;
@@ -122,7 +131,7 @@ static void on_message(struct mosquitto *mosquitto, void *owner, const struct mo
   uint16_t binary_count;
   if (mosquitto_property_read_binary(properties, MQTT_PROP_CORRELATION_DATA, &binary, &binary_count, false) != NULL) {
     names[count] = RXD_TEXT_OF("correlationData");
-    values[count++] = value_of_bytes(scope, binary == NULL ? "" : binary, binary_count, false);
+    values[count++] = value_of_bytes(scope, binary == NULL ? "" : binary, binary_count);
     free(binary);
   }
   /* A name may come several times: the last one counts. */
@@ -152,8 +161,6 @@ static void on_message(struct mosquitto *mosquitto, void *owner, const struct mo
     values[count++] = host->make_object(scope, keys, contents, pairs);
   }
   rxd_value event = host->make_object(scope, names, values, count);
-  uint64_t token = message->qos > 0 ? self->generation : 0;
-  if (message->qos > 0) self->under_way++;
   if (host->add(self->source, &event, token) == RXD_STOP) self->is_told_to_stop = true;
   if (++self->added < 1000) return;
   self->added = 0;
@@ -182,7 +189,7 @@ static void take_acks(source *self, int64_t wait_ms) {
   rxd_ack acks[256];
   size_t count;
   do {
-    count = take_answers(self->source, acks, sizeof acks / sizeof acks[0], wait_ms);
+    count = host->acks(self->source, acks, sizeof acks / sizeof acks[0], wait_ms * 1000000);
     for (size_t i = 0; i < count; i++) {
       if (acks[i].token != self->generation || self->under_way == 0) continue; /* QoS 0, or of an earlier connection */
       self->under_way--;
@@ -199,8 +206,11 @@ static bool settle(source *self) {
   while (self->under_way > 0) {
     if (host->is_stopping(self->source) != 0) {
       /* A stop gives it time; what is not settled then comes again. */
+      bool is_over = host->is_stopping(self->source) == 2;
       if (end == 0) end = now_ms() + 30000;
-      if (now_ms() >= end) return false;
+      if (is_over) take_acks(self, 0);
+      if (self->under_way > 0 && (is_over || now_ms() >= end)) return false;
+      if (is_over) break;
     }
     int64_t now = now_ms();
     if (now >= ping_at) {

@@ -175,16 +175,17 @@ class MessageTests(MQTTTest):
         for version in ["5", "3.1.1"]:
             with self.subTest(version=version):
                 self.start_broker(LOG)
-                self.publish("t/kept", "-r", "-m", "old")
+                self.publish("t/kept", "-r", "-m", '"old"')
                 source = self.source(self.parameters(decode="json", version=version))
                 wait_for(lambda: source.count() == 1, "the retained one")
                 self.publish("t/a/b", "-m", '{"x": [1]}')
-                self.publish("t/c", "-q", "0", "-m", "å")
+                self.publish("t/c", "-q", "0", "-m", '"å"')
                 if version == "5":
                     self.publish("t/d", "-V", "5", "-m", "5", "-D", "publish", "content-type", "text/plain", "-D", "publish", "user-property", "k", "v1",
                                  "-D", "publish", "user-property", "k", "v2", "-D", "publish", "response-topic", "r", "-D", "publish", "correlation-data", "c")
+                self.publish("t/bad", "-m", "{")
                 self.publish("t/e", "-n")
-                expected = 5 if version == "5" else 4
+                expected = 6 if version == "5" else 5
                 wait_for(lambda: source.count() == expected, "the events")
                 self.assertEqual(source.end(), 0, source.errors())
                 events = source.lines()
@@ -195,6 +196,7 @@ class MessageTests(MQTTTest):
                 if version == "5":
                     self.assertEqual(events[3], {"topic": "t/d", "payload": 5, "qos": 1, "retained": False, "contentType": "text/plain", "responseTopic": "r",
                                                  "correlationData": "c", "properties": {"k": "v2"}})
+                self.assertEqual(events[-2], {"rejected": "{", "reason": "the payload is no JSON document"})
                 self.assertEqual(events[-1], {"topic": "t/e", "payload": "", "qos": 1, "retained": False})
                 self.broker.end()
                 os.remove(self.path("mosquitto.db"))
@@ -238,7 +240,7 @@ class MessageTests(MQTTTest):
 
     def test_what_is_sent(self):
         self.start_broker(LOG)
-        watcher = self.source(self.parameters(topics=["#"], decode="json", clientID="watcher"), name="watcher")
+        watcher = self.source(self.parameters(topics=["#"], clientID="watcher"), name="watcher")
         for number, (parameters, events) in enumerate([
             ({"topic": "a/{{ event.id }}"}, [{"id": 1}]),
             ({"topic": "b", "payload": "{{ event.id }}", "retain": True, "contentType": "text/plain", "expire": "1h"}, [{"id": 2}]),
@@ -252,7 +254,7 @@ class MessageTests(MQTTTest):
         wait_for(lambda: watcher.count() == 4, "the messages")
         watcher.end()
         self.assertEqual([(event["topic"], event["payload"], event.get("contentType")) for event in watcher.lines()],
-                         [("a/1", {"id": 1}, None), ("b", 2, "text/plain"), ("c", "text", None), ("d", "d", None)])
+                         [("a/1", '{"id":1}', None), ("b", "2", "text/plain"), ("c", "text", None), ("d", "d", None)])
         late = self.source(self.parameters(topics=["#"], clientID="late"), name="late")
         wait_for(lambda: late.count() == 1, "the retained one")
         late.end()

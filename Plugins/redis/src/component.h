@@ -67,6 +67,8 @@ bool connect_source(running *running, bool *refused);
 void connected(running *running);
 /* The connection is lost: closes it and makes it known. */
 void lose(running *running, const char *problem);
+/* Before the end: acknowledges to the server what rxd still acknowledges, and closes the connection. */
+void settle(running *running, bool (*acknowledge)(void *self, struct running *running, bool *failed), void *self);
 /* An error reply that is no matter of events: RXD_FAILED with `fail` called, or RXD_OK: the connection was closed, try again. */
 int judge(running *running, redisReply *reply, const char *doing);
 

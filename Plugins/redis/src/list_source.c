@@ -55,11 +55,16 @@ static int send_element(list_source *self, running *running, const redisReply *e
   slot *slot = window_take(&self->window, &token);
   slot->value.bytes = copy_text((rxd_text){element->str, element->len});
   slot->value.count = element->len;
+  int status = RXD_OK;
   rxd_text names[] = {WORD("key"), WORD("value")};
-  rxd_value values[] = {host->make_text(scope, text_of(self->key)),
-                        value_of_bytes(scope, element->str, element->len, self->as_json)};
-  rxd_value event = host->make_object(scope, names, values, 2);
-  int status = host->add(running->source, &event, token);
+  rxd_value values[] = {host->make_text(scope, text_of(self->key)), value_of_bytes(scope, element->str, element->len)};
+  if (self->as_json && !decode_json(scope, element->str, element->len, &values[1])) {
+    host->reject_input(running->source, (rxd_text){element->str, element->len}, WORD("the element is no JSON document"),
+                       token);
+  } else {
+    rxd_value event = host->make_object(scope, names, values, 2);
+    status = host->add(running->source, &event, token);
+  }
   if (self->window.used % 1000 == 0 && host->flush(running->source) == RXD_STOP) return RXD_STOP;
   return status;
 }
@@ -80,7 +85,8 @@ static redisReply *ask(list_source *self, running *running, const char *doing, b
 /* Removes what rxd has acknowledged. Where the reply is lost, nobody knows whether the command was executed. Another
  * element with the same bytes may be under way, so it must not be repeated: the slots become free at once, and what is
  * still in the list is sent to rxd again. */
-static bool acknowledge(list_source *self, running *running, bool *failed) {
+static bool acknowledge(void *opaque, running *running, bool *failed) {
+  list_source *self = opaque;
   window *window = &self->window;
   while (window->acknowledged_count > 0) {
     if (!connection_is_open(&running->connection)) return false;
@@ -206,13 +212,8 @@ static int list_run(void *opaque, rxd_scope *scope, rxd_source *source) {
     if (host->flush(source) == RXD_STOP) status = RXD_STOP;
   }
   /* What rxd has taken it still settles; the next start finds the rest in the second list. */
-  int64_t end = now_ms() + 30000;
-  bool ignored = false;
-  while (!failed && connection_is_open(&running.connection) && self->window.used > 0 && now_ms() < end) {
-    if (window_sent(&self->window) > 0) take_acks(&running, self->window.acknowledged_count > 0 ? 0 : 200);
-    if (!acknowledge(self, &running, &ignored)) break;
-  }
-  connection_close(&running.connection);
+  if (failed) connection_close(&running.connection);
+  else settle(&running, acknowledge, self);
   window_close(&self->window);
   return failed ? RXD_FAILED : RXD_OK;
 }

@@ -42,7 +42,7 @@ void window_free(window *window, slot *slot) {
 
 static bool take(running *running, int64_t wait_ms) {
   rxd_ack acks[256];
-  size_t count = take_answers(running->source, acks, sizeof acks / sizeof acks[0], wait_ms);
+  size_t count = host->acks(running->source, acks, sizeof acks / sizeof acks[0], wait_ms * 1000000);
   for (size_t i = 0; i < count && running->window != NULL; i++) {
     if (acks[i].token == 0 || acks[i].token > running->window->size) continue;
     uint32_t index = (uint32_t)(acks[i].token - 1);
@@ -116,6 +116,17 @@ void connected(running *running) {
   running->is_failing = false;
   running->failures = 0;
   running->connected_at = now_ms();
+}
+
+void settle(running *running, bool (*acknowledge)(void *self, struct running *running, bool *failed), void *self) {
+  int64_t end = now_ms() + 30000;
+  bool failed = false;
+  while (connection_is_open(&running->connection) && running->window->used > 0 && now_ms() < end) {
+    bool is_over = host->is_stopping(running->source) == 2; /* before the last answers are taken */
+    take_acks(running, is_over || running->window->acknowledged_count > 0 ? 0 : 200);
+    if (!acknowledge(self, running, &failed) || is_over) break;
+  }
+  connection_close(&running->connection);
 }
 
 int judge(running *running, redisReply *reply, const char *doing) {

@@ -5,6 +5,7 @@
 enum command { ADD_TO_STREAM, PUSH, PUBLISH, SET };
 
 typedef struct sink {
+  rxd_instance *instance;
   settings settings;
   connection connection;
   enum command command;
@@ -25,6 +26,7 @@ static void sink_close(void *opaque) {
 static int open_as(const rxd_opening *opening, void **instance, enum command command, const char *key_name) {
   sink *self = need(calloc(1, sizeof *self));
   connection_init(&self->connection);
+  self->instance = opening->instance;
   self->command = command;
   self->key_name = key_name;
   int status = settings_open(opening, &self->settings);
@@ -114,10 +116,24 @@ static int again(const sink *self, rxd_scope *scope, const char *problem) {
   return RXD_RETRY;
 }
 
+static int is_closing(void *instance) { return host->is_closing(instance); }
+
+/* The next reply; a pipeline that ends does not wait for it long. */
+static enum outcome next_reply(sink *self, redisReply **reply) {
+  int64_t end = now_ms() + self->settings.timeout;
+  enum outcome outcome;
+  do {
+    int64_t left = end - now_ms();
+    outcome = connection_reply(&self->connection, reply, left < 0 ? 0 : left > 500 ? 500 : left, -1);
+  } while (outcome == TIMED_OUT && now_ms() < end && !is_closing(self->instance));
+  return outcome;
+}
+
 static int sink_write(void *opaque, rxd_scope *scope, const rxd_batch *batch, rxd_verdicts *verdicts) {
   sink *self = opaque;
   if (!connection_is_usable(&self->connection)) {
-    enum outcome outcome = connection_open(&self->connection, &self->settings, NULL);
+    stopping stop = {is_closing, self->instance};
+    enum outcome outcome = connection_open(&self->connection, &self->settings, &stop);
     if (outcome == REFUSED)
       return fail_at(scope, "server", "%s: %s", self->settings.server_text, self->connection.problem);
     if (outcome != DONE) return again(self, scope, self->connection.problem);
@@ -133,7 +149,7 @@ static int sink_write(void *opaque, rxd_scope *scope, const rxd_batch *batch, rx
   for (uint32_t i = 0; i < batch->count && status == RXD_OK; i++) {
     if (is_sent[i]) {
       redisReply *reply;
-      enum outcome outcome = connection_reply(&self->connection, &reply, self->settings.timeout, -1);
+      enum outcome outcome = next_reply(self, &reply);
       if (outcome != DONE) {
         snprintf(problem, sizeof problem, "%s", outcome == TIMED_OUT ? "no answer in time" : self->connection.problem);
         status = RXD_RETRY;

@@ -38,10 +38,11 @@ static int stream_open(const rxd_opening *opening, void **instance) {
   if (status == RXD_OK && self->consumer != NULL && *self->consumer == 0)
     status = fail_at(opening->scope, "consumer", "must not be empty");
   if (status == RXD_OK && self->consumer == NULL) {
-    char machine[256] = "", name[600];
+    char machine[256] = "", name[1024];
     gethostname(machine, sizeof machine - 1);
-    snprintf(name, sizeof name, "rxd:%s:%.*s", machine, (int)(opening->step.count > 256 ? 256 : opening->step.count),
-             opening->step.bytes);
+    rxd_text pipeline = opening->pipeline, step = opening->step;
+    snprintf(name, sizeof name, "rxd:%s:%.*s:%.*s", machine, (int)(pipeline.count > 256 ? 256 : pipeline.count),
+             pipeline.bytes, (int)(step.count > 256 ? 256 : step.count), step.bytes);
     self->consumer = copy_text(text_of(name));
   }
   self->from_end = choice_is(opening, "start", "end");
@@ -94,7 +95,8 @@ static rxd_value event_of(const stream_source *self, rxd_scope *scope, const red
     size_t place = 0; /* An entry may have a field twice: the last one counts. */
     while (place < count && !text_is(names[place], text)) place++;
     names[place] = text;
-    values[place] = value_of_bytes(scope, value->str, value->len, self->as_json);
+    values[place] = value_of_bytes(scope, value->str, value->len);
+    if (self->as_json) decode_json(scope, value->str, value->len, &values[place]);
     if (place == count) count++;
   }
   rxd_text members[] = {WORD("stream"), WORD("id"), WORD("time"), WORD("fields")};
@@ -191,7 +193,8 @@ static void id_text(char *buffer, size_t capacity, const slot *slot) {
 
 /* Acknowledges what rxd has acknowledged. An entry stays in the window until the server has answered: XACK may be
  * repeated, but an entry that was forgotten before would be sent to rxd again. */
-static bool acknowledge(stream_source *self, running *running, bool *failed) {
+static bool acknowledge(void *opaque, running *running, bool *failed) {
+  stream_source *self = opaque;
   window *window = &self->window;
   while (window->acknowledged_count > 0 && connection_is_open(&running->connection)) {
     uint32_t count = window->acknowledged_count > 500 ? 500 : window->acknowledged_count;
@@ -374,13 +377,8 @@ static int stream_run(void *opaque, rxd_scope *scope, rxd_source *source) {
     freeReplyObject(reply);
   }
   /* What rxd has taken it still settles. What it does not is pending, and the next start reads it. */
-  int64_t end = now_ms() + 30000;
-  bool ignored = false;
-  while (!failed && connection_is_open(&running.connection) && self->window.used > 0 && now_ms() < end) {
-    if (window_sent(&self->window) > 0) take_acks(&running, self->window.acknowledged_count > 0 ? 0 : 200);
-    if (!acknowledge(self, &running, &ignored)) break;
-  }
-  connection_close(&running.connection);
+  if (failed) connection_close(&running.connection);
+  else settle(&running, acknowledge, self);
   window_close(&self->window);
   return failed ? RXD_FAILED : RXD_OK;
 }

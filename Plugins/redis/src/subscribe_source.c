@@ -73,8 +73,13 @@ static int send_message(subscribe_source *self, running *running, const redisRep
   rxd_text names[] = {WORD("channel"), WORD("message"), WORD("pattern")};
   rxd_value values[3] = {
     host->make_text(scope, (rxd_text){channel->str, channel->len}),
-    value_of_bytes(scope, message->str, message->len, self->as_json),
+    value_of_bytes(scope, message->str, message->len),
   };
+  if (self->as_json && !decode_json(scope, message->str, message->len, &values[1])) {
+    host->reject_input(running->source, (rxd_text){message->str, message->len}, WORD("the message is no JSON document"),
+                       0);
+    return RXD_OK;
+  }
   if (is_pattern) values[2] = host->make_text(scope, (rxd_text){reply->element[1]->str, reply->element[1]->len});
   rxd_value event = host->make_object(scope, names, values, is_pattern ? 3 : 2);
   return host->add(running->source, &event, 0);

@@ -428,6 +428,15 @@ class ListTests(RedisTest):
         self.assertEqual(sorted(int(event["value"]) for event in source.lines()), list(range(2000)))
 
 
+    def test_what_is_no_document_is_rejected_and_leaves_the_list(self):
+        client = self.start_server()
+        client("RPUSH", "l", "1", "{", "2")
+        source = self.source("redisList", {"key": "l", "decode": "json", "server": self.address})
+        wait_for(lambda: source.count() == 3 and client("EXISTS", "l", "l:processing") == 0, "all")
+        source.end()
+        self.assertEqual(source.lines(), [{"key": "l", "value": 1}, {"rejected": "{", "reason": "the element is no JSON document"}, {"key": "l", "value": 2}])
+
+
 class SubscribeTests(RedisTest):
     def test_channels_and_patterns_also_after_a_restart(self):
         client = self.start_server()
@@ -435,13 +444,15 @@ class SubscribeTests(RedisTest):
         for round in range(2):
             wait_for(lambda: client("PUBSUB", "NUMPAT") == 1 and client("PUBSUB", "NUMSUB", "a")[1] == 1, "the subscriptions")
             client("PUBLISH", "a", '{"n": 1}')
-            client("PUBLISH", "b.c", "text")
-            wait_for(lambda: source.count() == 2 * (round + 1), "the messages")
+            client("PUBLISH", "b.c", '"text"')
+            client("PUBLISH", "a", "no document")
+            wait_for(lambda: source.count() == 3 * (round + 1), "the messages")
             if round == 0:
                 self.kill_server()
                 client = self.start_server()
         self.assertEqual(source.end(), 0)
-        self.assertEqual(source.lines(), [{"channel": "a", "message": {"n": 1}}, {"channel": "b.c", "message": "text", "pattern": "b.*"}] * 2)
+        self.assertEqual(source.lines(), [{"channel": "a", "message": {"n": 1}}, {"channel": "b.c", "message": "text", "pattern": "b.*"},
+                                          {"rejected": "no document", "reason": "the message is no JSON document"}] * 2)
 
 
 class PipelineTests(RedisTest):
@@ -501,15 +512,18 @@ class PipelineTests(RedisTest):
             sources: {{ in: {{ redisStream: {{ stream: s, group: g, server: '{self.address}' }} }} }}
             sinks: {{ out: {{ from: in, file: {{ path: {self.path("out.ndjson")}, encode: ndjson }} }} }}
             """
-        for stop in range(3):
+        for _ in range(3):
+            before = len(self.written())
             rxd = self.pipeline(text)
-            wait_for(lambda: len(self.written()) > COUNT * (stop + 1) // 5, "some more", 60)
+            wait_for(lambda: len(self.written()) > min(before + COUNT // 10, COUNT - 1), "some more", 60)
             self.assertEqual(rxd.end(), 0, rxd.errors())
-            self.assertEqual(self.pending(client), 0)
         rxd = self.pipeline(text)
         wait_for(lambda: len(set(self.written())) >= COUNT, "all events", 60)
         rxd.end()
-        self.assert_nothing_lost(range(COUNT), [int(json.loads(line)["fields"]["n"]) for line in self.written()], "rxd, source redisStream, stopped three times")
+        seen = [int(json.loads(line)["fields"]["n"]) for line in self.written()]
+        self.assert_nothing_lost(range(COUNT), seen, "rxd, source redisStream, stopped three times")
+        # What was read when the stop came stays pending, and is not delivered before the next start.
+        self.assertEqual(len(seen), COUNT)
 
     def test_the_examples_work(self):
         client = self.start_server()
