@@ -196,6 +196,11 @@ int client_wait(client *client, int wake, int64_t milliseconds) {
   return poll(polled, 2, milliseconds > 60000 ? 60000 : (int)milliseconds) > 0 ? polled[0].revents : 0;
 }
 
+bool client_has_input(client *client, int milliseconds) {
+  struct pollfd polled = {mosquitto_socket(client->mosquitto), POLLIN, 0};
+  return poll(&polled, 1, milliseconds) > 0;
+}
+
 bool client_read(client *client) {
   int status = mosquitto_loop_read(client->mosquitto, 1);
   if (status == MOSQ_ERR_SUCCESS && mosquitto_socket(client->mosquitto) >= 0) return true;
@@ -232,13 +237,13 @@ bool client_send_raw(client *client, unsigned char first) {
   return send(mosquitto_socket(client->mosquitto), packet, sizeof packet, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof packet;
 }
 
-void client_leave_raw(client *client) {
+void client_leave(client *client) {
   if (client->is_connected && client_send_raw(client, DISCONNECT)) {
-    /* Closing a socket with unread data resets the connection, and the broker would not see the packet. It closes
-     * when it has. */
+    /* Closing a socket with unread data resets the connection, and the broker would not see this packet, nor what was
+     * sent before. It closes when it has. mosquitto_disconnect closes at once. */
     struct pollfd polled = {mosquitto_socket(client->mosquitto), POLLIN, 0};
     char unread[4096];
-    int64_t end = now_ms() + 1000;
+    int64_t end = now_ms() + 2000;
     shutdown(polled.fd, SHUT_WR);
     while (now_ms() < end && poll(&polled, 1, 100) >= 0) {
       ssize_t count = polled.revents == 0 ? 1 : recv(polled.fd, unread, sizeof unread, MSG_DONTWAIT);

@@ -57,6 +57,8 @@ void client_destroy(client *client);
 /* Waits until something can be read, or written if something waits, or `wake` is readable; -1: there is none. Returns
  * what can be done, as poll(2) says of the connection; 0: nothing, or `wake`. */
 int client_wait(client *client, int wake, int64_t milliseconds);
+/* Whether something can be read; waits for it, at most so long. */
+bool client_has_input(client *client, int milliseconds);
 /* Reads a packet; false: the connection is lost. */
 bool client_read(client *client);
 /* Sends what waits, at most so long; false: the connection is lost. */
@@ -64,7 +66,8 @@ bool client_flush(client *client, int64_t milliseconds);
 /* Sends a packet of two bytes at once, before everything that waits. Only between packets: after `client_flush`. */
 bool client_send_raw(client *client, unsigned char first);
 enum { PINGREQ = 0xc0, DISCONNECT = 0xe0 };
-/* Ends the connection in an orderly way past everything that waits to be sent, and destroys the client. */
-void client_leave_raw(client *client);
+/* Ends the connection in an orderly way, past everything that waits to be sent, and destroys the client. Waits up to
+ * 2 s until the broker has read what was sent. */
+void client_leave(client *client);
 
 #endif

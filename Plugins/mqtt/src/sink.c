@@ -138,8 +138,7 @@ static void sink_leave(sink *self) {
     self->has_thread = false;
   }
   if (self->client.mosquitto != NULL && self->client.is_connected && !self->is_broken) {
-    mosquitto_disconnect(self->client.mosquitto);
-    client_flush(&self->client, 1000);
+    if (client_flush(&self->client, 1000)) client_leave(&self->client);
   }
   client_destroy(&self->client);
 }

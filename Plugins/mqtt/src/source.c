@@ -8,7 +8,6 @@
  * between any two packets, and in a window nothing is half written. */
 #include "client.h"
 
-#include <poll.h>
 
 typedef struct source {
   client client; /* must be the first: callbacks get it */
@@ -281,7 +280,7 @@ static bool read_window(source *self) {
   int64_t end = now_ms() + 20;
   bool is_alive = client_read(&self->client);
   while (is_alive && self->under_way < (uint32_t)self->window && !self->is_told_to_stop && now_ms() < end
-         && (client_wait(&self->client, -1, self->under_way > 0 ? 1 : 0) & ~POLLOUT) != 0)
+         && client_has_input(&self->client, self->under_way > 0 ? 1 : 0))
     is_alive = client_read(&self->client);
   self->added = 0;
   if (host->flush(self->source) == RXD_STOP) self->is_told_to_stop = true;
@@ -319,7 +318,9 @@ static int source_run(void *opaque, rxd_scope *scope, rxd_source *running) {
       else if (is_alive) take_acks(self, 0);
     }
     if (self->refused[0] != 0) status = fail_at(scope, "topics", "%s", self->refused);
-    if (is_alive && self->failures > 0 && self->subscribed == self->topic_count) {
+    /* What waits in a session may come before the answer to SUBSCRIBE. */
+    bool has_events = self->under_way > 0;
+    if (is_alive && self->connected_at == 0 && (has_events || self->subscribed == self->topic_count)) {
       if (self->is_failing) report(self->instance, "info", "%s: connected again", self->settings.server_text);
       self->is_failing = false;
       self->failures = 0;
@@ -329,23 +330,23 @@ static int source_run(void *opaque, rxd_scope *scope, rxd_source *running) {
      * while it is still under way. */
     bool is_settled = settle(self);
     if (is_settled && is_alive) {
-      if (self->under_way == 0) self->windows_failed = 0;
+      if (has_events) self->windows_failed = 0;
       continue;
     }
     if (is_alive) {
       /* rxd could not deliver it. The broker sends it again on a new connection. An orderly end past the queue: the
        * acknowledgements in it are dropped, and the last will is not published. */
       host->count_up(self->instance, RXD_TEXT_OF("failedWindows"), 1);
-      client_leave_raw(&self->client);
+      client_leave(&self->client);
+      self->connected_at = 0;
       if (!self->is_told_to_stop) rest(self, backoff_ms(2 + self->windows_failed++));
     } else {
       lose(self);
     }
   }
-  if (self->client.mosquitto != NULL && status == RXD_OK && !self->has_failed && self->client.is_connected) {
-    mosquitto_disconnect(self->client.mosquitto);
-    client_flush(&self->client, 1000);
-  }
+  if (self->client.mosquitto != NULL && status == RXD_OK && !self->has_failed && self->client.is_connected
+      && client_flush(&self->client, 1000))
+    client_leave(&self->client);
   client_destroy(&self->client);
   return status;
 }
