@@ -228,8 +228,9 @@ class MessageTests(MQTTTest):
         self.assertEqual(orderly.end(), 0)
         # Events that fail are no reason for a will, either.
         failing = self.source(self.parameters(clientID="failing", **will(3)), more="fail 2", name="failing")
-        self.publish("t/a", lines=range(20))
-        wait_for(lambda: len(set(self.numbers(failing))) == 20, "all events")
+        for first in [0, 10]:
+            self.publish("t/a", lines=range(first, first + 10))
+            wait_for(lambda: len(set(self.numbers(failing))) == first + 10, "all events")
         self.assertIn("failedWindows", failing.errors())
         failing.end()
         killed = self.source(self.parameters(clientID="killed", **will(4)), name="killed4")
@@ -300,10 +301,10 @@ class DeliveryTests(MQTTTest):
         self.start_broker(LOG)
         # Each failure costs a pause, and on a busy machine a window may be a single message.
         source = self.source(self.parameters(window=20), more="fail 4")
-        self.publish("t/a", lines=range(100))
-        wait_for(lambda: len(set(self.numbers(source))) == 100, "all events")
+        for first in range(0, 100, 20):
+            self.publish("t/a", lines=range(first, first + 20))
+            wait_for(lambda: len(set(self.numbers(source))) == first + 20, "all events")
         source.end()
-        self.assertEqual(sorted(set(self.numbers(source))), list(range(100)))
         self.assertIn("failedWindows", source.errors())
 
     def test_two_clients_of_one_name(self):
