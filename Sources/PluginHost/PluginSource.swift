@@ -61,8 +61,10 @@ struct PluginSource: SourceComponent, PluginComponent {
 
     // MARK: What comes of the instance
 
-    func take(_ batch: PluginSourceBatch, of instance: any PluginSourceInstance) {
+    func take(_ sent: SentBatch, of instance: any PluginSourceInstance) {
       guard !isClosed, self.instance === instance else { return }
+      sent.isTaken = true
+      let batch = sent.batch
       recovery.answered()
       if hasPositions {
         beginPiece(of: taken) { [self] in position }
@@ -152,6 +154,24 @@ struct PluginSource: SourceComponent, PluginComponent {
   }
 }
 
+/// A batch on its way to a turn. One that no turn takes, because the source or the pipeline has ended, is settled as failed: its sender has
+/// it again.
+final class SentBatch: @unchecked Sendable {
+  let batch: PluginSourceBatch
+  private let instance: any PluginSourceInstance
+  /// Set in the turn that takes it.
+  var isTaken = false
+
+  init(_ batch: PluginSourceBatch, of instance: any PluginSourceInstance) {
+    self.batch = batch
+    self.instance = instance
+  }
+
+  deinit {
+    if !isTaken, !batch.tokens.isEmpty { instance.settle(batch.tokens, problem: "the source has ended before") }
+  }
+}
+
 /// Events that a source hands over together.
 struct PluginSourceBatch: @unchecked Sendable {
   /// Valid while `owner` lives.
@@ -189,6 +209,6 @@ protocol PluginSourceInstance: AnyObject, Sendable {
 
 /// What a node hears of its source. Called in turns.
 protocol PluginSourceReceiver: AnyObject {
-  func take(_ batch: PluginSourceBatch, of instance: any PluginSourceInstance)
+  func take(_ sent: SentBatch, of instance: any PluginSourceInstance)
   func ended(_ end: PluginSourceEnd, of instance: any PluginSourceInstance)
 }

@@ -253,18 +253,22 @@ struct MetricsTests {
           static_configs: [ { targets: [ '127.0.0.1:\(own.number)' ] } ]
 
       """)
-    let prometheus = Process()
-    prometheus.executableURL = URL(fileURLWithPath: "/usr/bin/prometheus")
-    prometheus.arguments = [
-      "--config.file=\(configuration)", "--storage.tsdb.path=\(folder.path)/tsdb", "--log.level=error",
-      "--web.listen-address=127.0.0.1:\(server.number)",
-    ]
-    prometheus.standardOutput = FileHandle.nullDevice
-    prometheus.standardError = FileHandle.nullDevice
-    try prometheus.run()
+    // Not by `Process`: a program that lives for long would keep open what other tests' processes report their end with.
+    var actions = posix_spawn_file_actions_t()
+    posix_spawn_file_actions_init(&actions)
+    defer { posix_spawn_file_actions_destroy(&actions) }
+    for descriptor in [Int32(0), 1, 2] {
+      posix_spawn_file_actions_addopen(&actions, descriptor, "/dev/null", O_RDWR, 0)
+    }
+    let prometheus = try spawn(
+      "/usr/bin/prometheus",
+      [
+        "prometheus", "--config.file=\(configuration)", "--storage.tsdb.path=\(folder.path)/tsdb", "--log.level=error",
+        "--web.listen-address=127.0.0.1:\(server.number)",
+      ], ["PATH": "/usr/bin:/bin"], &actions)
     defer {
-      prometheus.terminate()
-      prometheus.waitUntilExit()
+      kill(prometheus, SIGTERM)
+      waitpid(prometheus, nil, 0)
     }
     func asked(_ path: String, _ parameters: String..., until text: String) throws -> String {
       let deadline = Deadline(after: RunningRxd.limit)

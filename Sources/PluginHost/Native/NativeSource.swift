@@ -162,13 +162,13 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
   func flush() -> Int32 {
     guard !batch.isEmpty else { return isStopping ? Int32(RXD_STOP.rawValue) : 0 }
     batch.owner = arena
-    let sent = batch
+    let sent = SentBatch(batch, of: self)
+    let tokens = batch.tokens.count
     batch = PluginSourceBatch()
     arena = Arena()
     rawScope.pointee.arena = Unmanaged.passUnretained(arena).toOpaque()
-    shared.withLock { $0.unsettled += sent.tokens.count }
+    shared.withLock { $0.unsettled += tokens }
     let isTaken = queue.deliver { [self] in receiver?.take(sent, of: self) }
-    if !isTaken { shared.withLock { $0.unsettled -= sent.tokens.count } }
     return isTaken && !isStopping ? 0 : Int32(RXD_STOP.rawValue)
   }
 

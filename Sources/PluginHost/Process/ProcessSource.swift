@@ -165,13 +165,14 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
 
   private func flush() {
     guard !batch.isEmpty else { return }
-    let sent = batch
+    let sent = SentBatch(batch, of: self)
+    let (events, tokens) = (batch.events.count, batch.tokens.count)
     batch = PluginSourceBatch()
-    shared.withLock { $0.unsettled += sent.tokens.count }
+    shared.withLock { $0.unsettled += tokens }
     // Waits while the input is paused; credit bounds how much does.
     services.executor.postBatch { [self] in
       receiver?.take(sent, of: self)
-      if !sent.events.isEmpty, !shared.withLock({ $0.isClosed }) { grant(sent.events.count) }
+      if events > 0, !shared.withLock({ $0.isClosed }) { grant(events) }
     }
   }
 
