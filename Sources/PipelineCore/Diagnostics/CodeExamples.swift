@@ -311,7 +311,7 @@ public struct CodeExample: Sendable {
       "A plugin answers an event with an error, or its process ends three times when it is given the same event.",
       do: "Read 'error' of the event in the errors output; where it is the plugin's fault, tell its author."),
     "RX550": when(
-      "rxd dies twice while it works on the same event of a file, and starts again.",
+      "The process of rxd ends twice while it works on the same event of a file, and starts again.",
       do: "Look at the event with 'rxd deadletters show' and report the crash; all other events flow."),
     "RX520": running(
       "try: { where: event.n < 3, message: \"{{ event.n }} is too much\" }\nonError: route", "filter: event.n < 3",
