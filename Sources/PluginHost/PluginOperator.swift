@@ -81,7 +81,8 @@ struct PluginOperator: OperatorComponent, PluginComponent {
     }
 
     private func open() {
-      guard !isClosed, let maker = parameters.maker else { return }
+      // A dry run has the inputs of a running pipeline, and they are not for another process.
+      guard !isClosed, !execution.isDryRun, let maker = parameters.maker else { return }
       let instance = maker.makeInstance(of: parameters.offered, PluginServices(execution, label), self)
       self.instance = instance
       submitted = 0

@@ -113,6 +113,35 @@ import Testing
     #expect(pipeline.out.first == "1h 3600")
   }
 
+  /// A reload tries a new version out with the state of the running one: its inputs are not for a second process.
+  @Test func aDryRunStartsNothing() throws {
+    let notes = PluginFixtures.scratch("opened")
+    let path = try program(
+      "dry",
+      """
+      elif 'event' in f:
+          open('\(notes)', 'a').write('event\\n')
+          say({"id": f['id'], "events": [f['event']]})
+      elif 'id' in f: say({"id": f['id']})
+      """, offering: Self.stateful)
+    func text(_ values: String) -> String {
+      """
+      plugins: ['\(path)']
+      sources: { in: { values: { list: \(values), every: 1s } } }
+      sinks: { out: { from: in, chain: [ work ], probe: {} } }
+      """
+    }
+    let first = try VirtualPipeline(text("[1, 2, 3]"), plugins: PluginFixtures.plugins)
+    first.run(until: .milliseconds(1500))
+    let state = first.suspend()
+    let before = try String(contentsOfFile: notes, encoding: .utf8)
+    #expect(before == "event\nevent\n")
+    let plan = try PipelineText.compile(text("[1, 2, 3]"), plugins: PluginFixtures.plugins)
+    let found = Execution.dryRun(plan, services: first.execution.services, clock: VirtualTime(), restoring: state)
+    #expect(found.failure == nil)
+    #expect(try String(contentsOfFile: notes, encoding: .utf8) == before)
+  }
+
   // MARK: What goes wrong
 
   @Test func aPoisonousEventIsRejectedAndTheOthersFlow() throws {

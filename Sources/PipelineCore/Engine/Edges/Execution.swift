@@ -98,7 +98,7 @@ public final class Execution {
   /// The names of the steps that go on from the restored state; nil: there was none.
   public private(set) var restoredSteps: [String]?
   /// Nothing opens and nothing starts: see ``dryRun(restoring:)``.
-  var isDryRun = false
+  public internal(set) var isDryRun = false
   /// Why a dry run could use nothing of its state.
   private(set) var unreadable: Diagnostic?
   /// The graph is being wired for the first time: sinks and errors outputs are incomplete.
