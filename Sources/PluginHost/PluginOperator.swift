@@ -52,6 +52,7 @@ struct PluginOperator: OperatorComponent, PluginComponent {
 
     private var instance: (any PluginInstance)?
     private var recovery = InstanceRecovery()
+    private var watch = AnswerWatch()
     private var timers: [(name: String, token: Int, wake: Wake)] = []
     private var nextToken = 1
     private var backlog = Backlog()
@@ -60,6 +61,7 @@ struct PluginOperator: OperatorComponent, PluginComponent {
     /// After so many inputs the plugin is asked for its state.
     private static let saveInterval = 256
     private static let reopens = 0
+    private static let looks = -1
 
     init(_ parameters: PluginOperator, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
@@ -115,6 +117,13 @@ struct PluginOperator: OperatorComponent, PluginComponent {
     override func complete() { append(.complete, OwnedEvent(Event(.null)), [], nil) }
 
     override func woke(_ token: Int) {
+      if token == Self.looks {
+        watch.wake = .none
+        guard answered < submitted else { return }
+        if let message = watch.look(first + answered) { execution.services.log(.warning, label, message) }
+        watch.wake = wake(after: AnswerWatch.interval, Self.looks)
+        return
+      }
       guard token != Self.reopens else {
         recovery.wake = .none
         open()
@@ -155,6 +164,7 @@ struct PluginOperator: OperatorComponent, PluginComponent {
       let inputs = (submitted..<end).map { entries[$0].input }
       submitted = end
       instance.submit(inputs)
+      if !watch.wake.isSet { watch.wake = wake(after: AnswerWatch.interval, Self.looks) }
     }
 
     // MARK: Answers
@@ -165,6 +175,7 @@ struct PluginOperator: OperatorComponent, PluginComponent {
         take(answer)
       }
       forget()
+      if answered == submitted { cancelWake(&watch.wake) }
       backlog.update(entries.count - answered, 2 * parameters.offered.credit, self)
       submit()
     }
@@ -275,6 +286,7 @@ struct PluginOperator: OperatorComponent, PluginComponent {
       instance?.close()
       instance = nil
       cancelWake(&recovery.wake)
+      cancelWake(&watch.wake)
       for index in timers.indices { cancelWake(&timers[index].wake) }
       timers = []
       let left = entries

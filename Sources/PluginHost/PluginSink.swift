@@ -47,6 +47,7 @@ struct PluginSink: SinkComponent, PluginComponent {
 
     private var instance: (any PluginInstance)?
     private var recovery = InstanceRecovery()
+    private var watch = AnswerWatch()
     /// When what the plugin could not deliver is handed over again.
     private var again = Wake.none
     private var pause = TimeSpan.milliseconds(500)
@@ -62,6 +63,7 @@ struct PluginSink: SinkComponent, PluginComponent {
     private static let reopens = 0
     private static let repeats = 1
     private static let waitsNoLonger = 2
+    private static let looks = 3
     /// The limit of waiting bytes.
     private static let largestQueue = 16 << 20
     private static let longestPause = TimeSpan.seconds(30)
@@ -141,6 +143,9 @@ struct PluginSink: SinkComponent, PluginComponent {
         submitted = end
         instance.submit(inputs)
         instance.flush()
+        if !watch.wake.isSet {
+          watch.wake = executor.schedule(at: executor.now + AnswerWatch.interval, self, Self.looks)
+        }
       }
       guard isFinishing, entries.isEmpty, !isCompleting else { return }
       isCompleting = true
@@ -179,6 +184,7 @@ struct PluginSink: SinkComponent, PluginComponent {
       }
       countSent(delivered)
       forget()
+      if submitted == 0 { unset(&watch.wake) }
       updatePressure()
       submit()
       if entries.isEmpty { waitNoLonger() }
@@ -235,6 +241,11 @@ struct PluginSink: SinkComponent, PluginComponent {
       case Self.repeats:
         again = .none
         if instance == nil { openInstance() } else { submit() }
+      case Self.looks:
+        watch.wake = .none
+        guard submitted > 0 else { return }
+        if let message = watch.look(first) { execution.services.log(.warning, label, message) }
+        watch.wake = executor.schedule(at: executor.now + AnswerWatch.interval, self, Self.looks)
       default:
         patience = .none
         execution.release()
@@ -300,6 +311,7 @@ struct PluginSink: SinkComponent, PluginComponent {
       instance = nil
       unset(&again)
       unset(&recovery.wake)
+      unset(&watch.wake)
       waitNoLonger()
       forget()
       let left = Array(entries.filter { !$0.isAnswered })

@@ -150,6 +150,29 @@ import Testing
     #expect(plugins.refusal(text).contains("cannot be loaded"))
   }
 
+  /// Takes jobs and never does them.
+  private final class StuckWorker: Worker {
+    func enqueue(_ work: @escaping @Sendable () -> Void) {}
+  }
+
+  @Test(arguments: ["chain: [ probe ], discard: {}", "probeSink: {}"]) func oneThatDoesNotReturnIsNamed(
+    _ use: String
+  ) throws {
+    let pipeline = try VirtualPipeline(
+      """
+      plugins: ['\(try PluginFixtures.probe())']
+      sources: { in: { values: { list: [1, 2, 3], every: 100s } } }
+      sinks: { out: { from: in, \(use) } }
+      """, worker: StuckWorker(), plugins: PluginFixtures.plugins)
+    pipeline.run(until: .seconds(119))
+    #expect(!pipeline.log.contains { $0.contains("not answered") })
+    pipeline.run(until: .seconds(301))
+    let said = pipeline.log.filter { $0.contains("not answered") }
+    #expect(said.count == 4)
+    #expect(said.first?.contains("the plugin has not answered for more than 1 minute") == true)
+    #expect(said.last?.hasSuffix("4 minutes") == true)
+  }
+
   // MARK: Sinks
 
   @Test func aSinkRefusesSingleEvents() throws {
