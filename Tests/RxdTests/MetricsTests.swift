@@ -182,9 +182,12 @@ struct MetricsTests {
       ).output
     }
     let known = "Authorization: Bearer s3cret-token"
-    #expect(try tcp("/metrics") == "401" && tcp("/metrics", "-H", "Authorization: Bearer s3cret-toke") == "401")
-    #expect(try tcp("/metrics", "-H", known) == "200" && tcp("/ready", "-H", known) == "200")
-    #expect(try tcp("/status", "-H", known) == "404" && tcp("/stats", "-H", known) == "404")
+    #expect(try tcp("/metrics") == "401")
+    #expect(try tcp("/metrics", "-H", "Authorization: Bearer s3cret-toke") == "401")
+    #expect(try tcp("/metrics", "-H", known) == "200")
+    #expect(try tcp("/ready", "-H", known) == "200")
+    #expect(try tcp("/status", "-H", known) == "404")
+    #expect(try tcp("/stats", "-H", known) == "404")
     #expect(try tcp("/reload", "-X", "POST", "-H", known) == "404")
     try end(process)
   }
