@@ -174,10 +174,14 @@ struct MetricsTests {
     let token = try folder.write("token", "s3cret-token\n")
     let process = try start([file, "--metrics-listen", "127.0.0.1:\(port.number)", "--metrics-token-file", token])
     _ = try wait("/metrics", until: "\(Self.passed) 1\n")
+    // Another test of the process has a proxy in the environment for a while.
     func tcp(_ path: String, _ more: String...) throws -> String {
       try Program.run(
         "/usr/bin/env",
-        ["curl", "-sS", "-m", "60", "-o", "/dev/null", "-w", "%{http_code}", "http://127.0.0.1:\(port.number)\(path)"]
+        [
+          "curl", "-sS", "--noproxy", "*", "-m", "60", "-o", "/dev/null", "-w", "%{http_code}",
+          "http://127.0.0.1:\(port.number)\(path)",
+        ]
           + more
       ).output
     }
@@ -278,7 +282,7 @@ struct MetricsTests {
       while true {
         let answer = try Program.run(
           "/usr/bin/env",
-          ["curl", "-sS", "-m", "60", "-G", "http://127.0.0.1:\(server.number)\(path)"]
+          ["curl", "-sS", "--noproxy", "*", "-m", "60", "-G", "http://127.0.0.1:\(server.number)\(path)"]
             + parameters.flatMap { ["--data-urlencode", $0] }
         ).output
         if answer.contains(text) { return answer }
