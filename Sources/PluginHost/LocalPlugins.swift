@@ -38,7 +38,9 @@ package struct LocalPlugins: PluginProvider {
       case .success(let plugin): offered += plugin.components(at: declaration.location)
       case .failure(let fault):
         var fault = fault
-        if fault.isUnknown {
+        if access(declaration.file.ownFile, F_OK) != 0 {
+          fault.help = "A relative path counts from the directory of the pipeline file"
+        } else if fault.isUnknown {
           fault.help = "Run 'rxd plugin check \(Printable.cut(path))' once; it starts the plugin and keeps its spec"
         }
         diagnostics.report(

@@ -60,6 +60,8 @@ struct PluginOperator: OperatorComponent, PluginComponent {
 
     /// After so many inputs the plugin is asked for its state.
     private static let saveInterval = 256
+    /// So many answered inputs are kept for a state that does not come, at most.
+    private static let mostUncovered = 16_384
     private static let reopens = 0
     private static let looks = -1
 
@@ -85,13 +87,14 @@ struct PluginOperator: OperatorComponent, PluginComponent {
     private func open() {
       // A dry run has the inputs of a running pipeline, and they are not for another process.
       guard !isClosed, !execution.isDryRun, let maker = parameters.maker else { return }
-      let instance = maker.makeInstance(of: parameters.offered, PluginServices(execution, label), self)
+      let services = PluginServices(execution, label)
+      let instance = maker.makeInstance(of: parameters.offered, services, self)
       self.instance = instance
       submitted = 0
       instance.open(
         PluginOpening(
           step: label, pipeline: execution.plan.name, parameters: parameters.arguments, state: saved,
-          isTest: execution.services.worker("plugin") is ImmediateWorker))
+          isTest: services.isImmediate))
       submit()
     }
 
@@ -175,6 +178,10 @@ struct PluginOperator: OperatorComponent, PluginComponent {
         take(answer)
       }
       forget()
+      guard answered <= Self.mostUncovered else {
+        let reason = "the plugin has not saved its state for \(Printable.count(answered, "input"))"
+        return finish(failing: SignalFailure(.plugin, reason, at: nodeContext.location))
+      }
       if answered == submitted { cancelWake(&watch.wake) }
       backlog.update(entries.count - answered, 2 * parameters.offered.credit, self)
       submit()

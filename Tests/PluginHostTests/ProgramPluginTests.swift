@@ -94,6 +94,22 @@ import Testing
     #expect(second.out.filter { !$0.contains("late") } == ["1s 6", "3s 10", "3s |"], "\(second.out)")
   }
 
+  /// What is kept for a state has a bound.
+  @Test func aStateThatNeverComesEndsTheSignal() throws {
+    let path = try program(
+      "unsaved",
+      """
+      elif 'event' in f: say({"id": f['id'], "events": []})
+      elif 'save' in f: say({"id": f['id'], "error": "no"})
+      elif 'id' in f: say({"id": f['id']})
+      """, offering: Self.stateful)
+    let values = "[" + (0..<17_000).map(String.init).joined(separator: ",") + "]"
+    let pipeline = try PluginFixtures.pipeline(path, values: values, chain: "[ work ]")
+    pipeline.run()
+    #expect(pipeline.failure?.message.hasPrefix("the plugin has not saved its state for ") == true)
+    #expect(pipeline.log.contains { $0.contains("has not saved its state: no") })
+  }
+
   @Test func aTimerFiresOnVirtualTime() throws {
     let path = try program(
       "timer",

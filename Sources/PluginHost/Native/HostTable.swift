@@ -55,10 +55,8 @@ enum HostTable {
     }
     host.count = { scope, value in
       guard let scope, let value = value?.pointee.value else { return 0 }
-      return switch HostTable.tree(value, scope).what {
-      case .list, .map: Int(HostTable.tree(value, scope).length)
-      default: 0
-      }
+      let tree = HostTable.tree(value, scope)
+      return tree.is(.list) || tree.is(.map) ? Int(tree.length) : 0
     }
     host.member = { scope, object, name in
       guard let value = object?.pointee.value else { return Value.absent.lent }
