@@ -13,7 +13,7 @@ RELEASE := swift build --no-color-diagnostics -c release --static-swift-stdlib -
 # Each a package of its own, with a Makefile.
 PLUGINS := $(patsubst %/Makefile,%,$(wildcard Plugins/*/Makefile Plugins/examples/*/Makefile))
 
-.PHONY: run test test-plugins build packages test-packages bench-packages bench bench-check fuzz faults fmt lint docs check-docs install uninstall clean
+.PHONY: run test test-plugins pictures build packages test-packages bench-packages bench bench-check fuzz faults fmt lint docs check-docs install uninstall clean
 
 ## Installs missing packages, builds, and shows search as you type, without internet.
 run: build
@@ -29,6 +29,7 @@ test: test-packages build
 	Tests/Faults/run hup/both-http --rounds 200 --rxd $(RXD)
 	Tests/Faults/run --quick --rxd $(RXD) kill/file-file kill/durable-http kill/server-delay-file term/file-http \
 	  mutate/killed syscalls/kill
+	Tests/Page/run --rxd $(RXD)
 	python3 -B -m unittest discover -s Benchmarks/bench -t Benchmarks
 	$(MAKE) --no-print-directory test-plugins lint check-docs
 
@@ -49,6 +50,7 @@ test-packages:
 bench: bench-packages build
 	$(RELEASE) --product measure
 	Benchmarks/run $(RXD) --measure $(BUILD)/release/measure $(BENCH)
+	Benchmarks/plugins/run $(RXD) 3
 
 ## Exits with 1 if something is worse than Benchmarks/thresholds.json allows, with 75 if the machine is too busy to tell.
 bench-check: bench-packages build
@@ -73,6 +75,10 @@ fmt:
 lint:
 	swift format lint --strict --recursive Sources Tests Package.swift
 
+## Takes the pictures of the live page for the documentation.
+pictures: test-packages build
+	Tests/Page/run --rxd $(RXD) --pictures docs/images
+
 ## Rewrites the generated files.
 docs: build
 	swift build --no-color-diagnostics --product reference
@@ -91,6 +97,7 @@ install:
 	sed -i 's|/usr/bin/rxd|$(PREFIX)/bin/rxd|g' $(DESTDIR)/lib/systemd/system/rxd.service $(DESTDIR)/lib/systemd/system/rxd@.service
 	install -D -m 0644 Sources/CPlugin/include/rxd_plugin.h $(DESTDIR)$(PREFIX)/include/rxd_plugin.h
 	install -d -m 0755 $(DESTDIR)$(PREFIX)/lib/rxd/plugins
+	cd Plugins/swift && find Package.swift Sources -type f,l -exec install -D -m 0644 {} $(abspath $(DESTDIR)$(PREFIX))/share/rxd/swift/{} \;
 	install -d -m 0755 $(DESTDIR)/etc/rxd/pipelines
 	install -d -m 0755 $(DESTDIR)$(PREFIX)/share/rxd/examples
 	cp -r pipelines/. $(DESTDIR)$(PREFIX)/share/rxd/examples/

@@ -37,6 +37,7 @@ let package = Package(
     .target(name: "CCompress", path: "Sources/CCompress"),
     .target(name: "CEdit", path: "Sources/CEdit"),
     .target(name: "CSQLite", path: "Sources/CSQLite"),
+    .target(name: "CTLS", path: "Sources/CTLS"),
 
     .target(name: "CLinux", path: "Sources/CLinux"),
     // rxd_plugin.h, which plugins are compiled with; `make install` puts it among the system's headers.
@@ -50,7 +51,7 @@ let package = Package(
     .target(
       name: "Transport",
       dependencies: [
-        "PipelineCore", "CCompress", "CCurl", "CLinux",
+        "PipelineCore", "CCompress", "CCurl", "CLinux", "CTLS",
         .product(name: "NIOCore", package: "swift-nio"),
         .product(name: "NIOPosix", package: "swift-nio"),
       ]),
@@ -94,7 +95,8 @@ let package = Package(
       path: "Tests/PipelineTestSupport"),
     // Runs pipeline texts with all sources and sinks, on virtual time or in the real world.
     .target(
-      name: "PipelineHost", dependencies: ["PipelineCore", "PipelineRuntime", "Sources_", "Sinks", "Transport"],
+      name: "PipelineHost",
+      dependencies: ["CLinux", "PipelineCore", "PipelineRuntime", "Sources_", "Sinks", "Transport"],
       path: "Tests/PipelineHost"),
     // For developers: writes docs/reference; not installed.
     .executableTarget(name: "reference", dependencies: ["PipelineCore", "PipelineRuntime"]),

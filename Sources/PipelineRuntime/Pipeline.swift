@@ -51,13 +51,14 @@ public final class Pipeline: Sendable {
     let shortfalls = plan.deliveryShortfalls(hasStateDirectory: false)
     guard shortfalls.isEmpty else { throw Invalid(diagnostics: result.diagnostics + shortfalls) }
     warnings = result.diagnostics
-    let services = Services(
+    var services = Services(
       http: DeferredHTTPClient(), log: log, deadLetter: deadLetter,
       random: {
         var generator = SystemRandomNumberGenerator()
         return generator.next()
       },
       worker: { WorkThread("rxd \($0)") })
+    services.programs = LocalPrograms()
     launch = PipelineLaunch(plan, loop: loop, services: services)
   }
 

@@ -40,9 +40,10 @@ package final class PipelineLaunch: @unchecked Sendable {
   ///   - isMoved: whether that run has ended a moment ago, for this one to replace it.
   ///   - isRestarted: whether another run follows a failure.
   ///   - delivery: how its state is kept; nil: nothing is.
+  ///   - placement: where its work runs.
   package init(
     _ plan: Plan, loop: Loop, services: Services, restoring state: [UInt8]? = nil, isMoved: Bool = false,
-    isRestarted: Bool = false, delivery: DeliveryOptions? = nil
+    isRestarted: Bool = false, delivery: DeliveryOptions? = nil, placement: Placement = .auto
   ) {
     self.plan = plan
     commits = delivery != nil
@@ -52,6 +53,7 @@ package final class PipelineLaunch: @unchecked Sendable {
     executor = Executor(clock: SystemClock.shared)
     execution = Execution(plan: plan, executor: executor, services: services)
     execution.keepsStateOnFailure = isRestarted
+    execution.reading.placement = placement
     if let delivery { execution.commit(with: delivery) }
   }
 

@@ -31,7 +31,7 @@ package struct PipelineLoader {
     package var values = 0
     /// The file could not be opened, which has its own exit status.
     package var isUnreadable = false
-    /// The further files that its text refers to: schemas and secrets.
+    /// The further files that its text refers to: schemas, secrets and plugins.
     package var uses: [String] = []
 
     /// The result for a file that cannot be read.
@@ -98,7 +98,7 @@ package struct PipelineLoader {
     if inputs.readsEnvironment || !inputs.overrides.isEmpty { front.values = Self.interpolation(inputs, used) }
     front.compiler.schemas = Self.schemas(beside: path, used)
     let compiled = front.compile(source)
-    return Loaded(path: path, compiled, values: used.hash, uses: used.files)
+    return Loaded(path: path, compiled, values: used.hash, uses: used.files + compiled.pluginFiles)
   }
 
   /// Compiles the same file with other values of some variables.

@@ -55,6 +55,11 @@ package struct LocalPlugins: PluginProvider {
     return offered
   }
 
+  package func files(of file: PipelineFile) -> [String] {
+    var unread = Diagnostics()
+    return (installed() + named(by: file, into: &unread)).flatMap(\.files)
+  }
+
   /// The plugins that a pipeline file names; reports what is wrong with how it does.
   package func named(by file: PipelineFile, into diagnostics: inout Diagnostics) -> [PluginFile] {
     let path = file.source.name
@@ -147,14 +152,14 @@ package struct LoadedPlugin: Sendable {
     return spec.components.map { component in
       let entry: CatalogueEntry =
         switch component.kind {
-        case .source: CatalogueEntry(plugin: { PluginSource(component, maker) })
-        case .sink: CatalogueEntry(plugin: { PluginSink(component, maker) })
+        case .source: CatalogueEntry(plugin: { PluginSource(BoundPlugin(component, maker)) })
+        case .sink: CatalogueEntry(plugin: { PluginSink(BoundPlugin(component, maker)) })
         default:
           component.form == .row
             ? CatalogueEntry(pluginRow: { PluginRow(component, maker) })
-            : CatalogueEntry(plugin: { PluginOperator(component, maker) })
+            : CatalogueEntry(plugin: { PluginOperator(BoundPlugin(component, maker)) })
         }
-      return OfferedComponent(entry, plugin: spec.name, location: location)
+      return OfferedComponent(entry, plugin: spec.name, location: location, digest: digest)
     }
   }
 
@@ -178,12 +183,17 @@ final class NativePlugin: PluginMaker {
     self.digest = digest
   }
 
+  func check(_ spec: PluginComponentSpec) throws(PluginFault) {
+    if let refusal = file.refusal() { throw PluginFault(refusal) }
+    if let problem = try NativeLibrary.load(file, digest: digest).problem(spec) { throw PluginFault(problem) }
+  }
+
   func makeInstance(
     of spec: PluginComponentSpec, _ services: PluginServices, _ receiver: any PluginReceiver
   ) -> any PluginInstance {
     let (file, digest) = (file, digest)
     return NativeInstance(services, receiver) { opening throws(PluginFault) in
-      try NativeLibrary.load(file, digest: digest).open(spec, opening, services.log)
+      try NativeLibrary.load(file, digest: digest).open(spec, opening, services.log, services.meter)
     }
   }
 
@@ -192,12 +202,14 @@ final class NativePlugin: PluginMaker {
   ) -> any PluginSourceInstance {
     let (file, digest) = (file, digest)
     return NativeSource(services, queue) { opening throws(PluginFault) in
-      try NativeLibrary.load(file, digest: digest).open(spec, opening, services.log)
+      try NativeLibrary.load(file, digest: digest).open(spec, opening, services.log, services.meter)
     }
   }
 
-  func openRow(of spec: PluginComponentSpec, _ opening: PluginOpening) throws(PluginFault) -> any PluginRowFunction {
-    try NativeRow(try NativeLibrary.load(file, digest: digest).open(spec, opening) { _, _ in })
+  func openRow(
+    of spec: PluginComponentSpec, _ opening: PluginOpening, _ meter: PluginMeter
+  ) throws(PluginFault) -> any PluginRowFunction {
+    try NativeRow(try NativeLibrary.load(file, digest: digest).open(spec, opening, { _, _ in }, meter))
   }
 }
 

@@ -6,7 +6,7 @@ struct PluginDeclaration {
   var file: PluginFile
   var location: SourceLocation
 
-  private static let keys = ["path", "run", "env", "timeout", "memory", "cpu", "files", "processes"]
+  private static let keys = ["path", "run", "uses", "env", "timeout", "memory", "cpu", "files", "processes"]
 
   /// Reads one entry of `plugins:`; nil after an error, which is reported.
   ///
@@ -35,12 +35,14 @@ struct PluginDeclaration {
     var settings = ProcessSettings()
     var path: String?
     var run: [String] = []
+    var uses: [String] = []
     for entry in entries {
       context.parameter = entry.name
       let value = entry.value
       switch entry.name {
       case "path": path = String.decode(value, &context)
       case "run": run = [String].decode(value, &context) ?? []
+      case "uses": uses = ([String].decode(value, &context) ?? []).map { resolve($0, directory) }
       case "env":
         for one in Table<String>.decode(value, &context)?.entries ?? [] { settings.environment[one.name] = one.value }
       case "timeout": if let span = TimeSpan.decode(value, &context) { settings.timeout = span }
@@ -57,6 +59,7 @@ struct PluginDeclaration {
     case (let path?, true):
       var file = PluginFile(path: resolve(path, directory), directory: directory)
       file.settings = settings
+      file.uses = uses
       return PluginDeclaration(file: file, location: node.location)
     case (nil, false):
       guard let program = find(run[0], directory) else {
@@ -69,12 +72,12 @@ struct PluginDeclaration {
               : "It is looked for in the directories of PATH"))
         return nil
       }
-      return PluginDeclaration(
-        file: PluginFile(
-          path: program,
-          form: .program(arguments: Array(run.dropFirst()), isInterpreter: !run[0].utf8.contains(UInt8(ascii: "/"))),
-          directory: directory, settings: settings),
-        location: node.location)
+      var file = PluginFile(
+        path: program,
+        form: .program(arguments: Array(run.dropFirst()), isInterpreter: !run[0].utf8.contains(UInt8(ascii: "/"))),
+        directory: directory, settings: settings)
+      file.uses = uses
+      return PluginDeclaration(file: file, location: node.location)
     default:
       diagnostics.report(
         Diagnostic(

@@ -16,6 +16,8 @@ package struct PluginFile: Sendable, Hashable {
   package var path: String
   package var form: Form
   package var settings = ProcessSettings()
+  /// Further files that the plugin is made of, such as a module that it loads: they count for trust and for the digest.
+  package var uses: [String] = []
   /// The working directory of a program, from which relative paths count; ends with `/`, or is empty: that of rxd.
   package var directory: String
 
@@ -46,13 +48,16 @@ package struct PluginFile: Sendable, Hashable {
   private func place(of path: String) -> String { path.hasPrefix("/") ? path : directory + path }
 
   /// The files that it is made of, for trust and digest.
-  var files: [String] {
-    if case .program(let arguments, true) = form, let script = script(arguments) { return [path, script] }
-    return [path]
-  }
+  var files: [String] { [path] + (script.map { [$0] } ?? []) + uses }
 
   /// The file itself, where it is one of the author's: not an interpreter.
-  package var ownFile: String { files[files.count - 1] }
+  package var ownFile: String { script ?? path }
+
+  /// What an interpreter runs.
+  private var script: String? {
+    if case .program(let arguments, true) = form { return script(arguments) }
+    return nil
+  }
 
   // MARK: Trust
 

@@ -11,6 +11,8 @@ struct PluginOpening: Sendable {
   var state: [UInt8]?
   /// Of a source: behind what it goes on; nil: nothing.
   var position: [UInt8]?
+  /// What the instance is given first was given to a process that has ended: one of these inputs may be at fault.
+  var isRepeating = false
   /// Whether time is virtual.
   var isTest = false
 }
@@ -87,8 +89,12 @@ struct PluginEnd: Sendable {
   var place = ""
   /// Whether it makes no sense to open it again.
   var isFinal = false
-  /// Whether it had been opened, so that an input may be at fault.
-  var wasOpen = true
+  /// The number of the instance's input that may be at fault: it was the first unanswered one. Nil: none of this instance.
+  var suspect: Int?
+  /// Inputs were unanswered, of this instance or of others.
+  var hadInputs = false
+  /// After which pause it is opened again.
+  var pause = TimeSpan.milliseconds(100)
 }
 
 /// What a node hears of its instance. Called in turns.
@@ -114,6 +120,8 @@ protocol PluginInstance: AnyObject {
 /// A plugin that has been found, and makes instances of its components.
 protocol PluginMaker: AnyObject, Sendable {
   var file: PluginFile { get }
+  /// Throws why no instance of the component could be made; makes none.
+  func check(_ component: PluginComponentSpec) throws(PluginFault)
   func makeInstance(
     of component: PluginComponentSpec, _ services: PluginServices, _ receiver: any PluginReceiver
   ) -> any PluginInstance
@@ -122,7 +130,20 @@ protocol PluginMaker: AnyObject, Sendable {
     of component: PluginComponentSpec, _ services: PluginServices, _ queue: InputQueue
   ) -> any PluginSourceInstance
   /// Opens a pure function; throws why it cannot.
-  func openRow(of component: PluginComponentSpec, _ opening: PluginOpening) throws(PluginFault) -> any PluginRowFunction
+  func openRow(
+    of component: PluginComponentSpec, _ opening: PluginOpening, _ meter: PluginMeter
+  ) throws(PluginFault) -> any PluginRowFunction
+}
+
+/// The way of a source's own thread into the pipeline, or to who stands for it.
+protocol SourceDelivery: Sendable {
+  /// Hands over one batch. Blocks while there is no room. False: the source was stopped, and this was not taken.
+  func handOver(_ body: @escaping @Sendable () -> Void) -> Bool
+  func stop()
+}
+
+extension InputQueue: SourceDelivery {
+  func handOver(_ body: @escaping @Sendable () -> Void) -> Bool { deliver(body) }
 }
 
 /// Why a plugin cannot be used.
@@ -139,16 +160,48 @@ package struct PluginFault: Error, Sendable {
 struct PluginServices: @unchecked Sendable {
   /// Where its answers become turns.
   var executor: Executor
+  /// The step that it belongs to.
+  var step: StepID
   var log: @Sendable (Services.Level, String) -> Void
+  var meter: PluginMeter
   /// Runs blocking work of a native one.
   var worker: any Worker
   /// Whether everything happens in the turns: in tests.
   var isImmediate: Bool { worker is ImmediateWorker }
 
-  init(_ execution: Execution, _ step: String) {
+  init(_ nodeContext: NodeContext) {
+    let execution = nodeContext.execution
     executor = execution.executor
-    let write = execution.services.log
-    log = { write($0, step, $1) }
+    step = nodeContext.step
+    let (write, label) = (execution.services.log, execution.plan.steps[step.number].label)
+    log = { write($0, label, $1) }
+    meter = nodeContext.pluginMeter ?? PluginMeter()
     worker = execution.services.worker("plugin")
+  }
+}
+
+/// What one node adds to the present counts of its step.
+struct PluginShare {
+  private let meter: PluginMeter?
+  private var counted = (isOpen: false, inHand: 0)
+
+  init(_ nodeContext: NodeContext) { meter = nodeContext.pluginMeter }
+
+  /// - Parameters:
+  ///   - isOpen: It has an instance.
+  ///   - inHand: How many events the instance has been given and has not answered.
+  /// - Returns: How many events all instances of the step have been given and have not answered; nil: as at the last call.
+  @discardableResult
+  mutating func set(isOpen: Bool, inHand: Int) -> Int? {
+    guard isOpen != counted.isOpen || inHand != counted.inHand else { return nil }
+    let before = counted
+    var all: Int?
+    meter?.update {
+      $0.instances += (isOpen ? 1 : 0) - (before.isOpen ? 1 : 0)
+      $0.inHand += inHand - before.inHand
+      all = $0.inHand
+    }
+    counted = (isOpen, inHand)
+    return all
   }
 }

@@ -2,22 +2,10 @@ internal import DequeModule
 import PipelineCore
 
 /// An operator of a plugin that answers in later turns.
-struct PluginOperator: OperatorComponent, PluginComponent {
-  let offered: PluginComponentSpec
-  var arguments: PluginArguments
-  let maker: (any PluginMaker)?
+struct PluginOperator: OperatorComponent, BoundComponent {
+  var plugin: BoundPlugin
 
-  init() {
-    offered = PluginComponentSpec(kind: .operator, name: "plugin", summary: "")
-    arguments = PluginArguments(of: offered)
-    maker = nil
-  }
-
-  init(_ offered: PluginComponentSpec, _ maker: any PluginMaker) {
-    self.offered = offered
-    self.maker = maker
-    arguments = PluginArguments(of: offered)
-  }
+  init(_ plugin: BoundPlugin) { self.plugin = plugin }
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(offered.output) }
 
@@ -56,22 +44,27 @@ struct PluginOperator: OperatorComponent, PluginComponent {
     private var timers: [(name: String, token: Int, wake: Wake)] = []
     private var nextToken = 1
     private var backlog = Backlog()
+    private var share: PluginShare
+    private var isCrowded = false
     private var isFlushing = false
 
     /// After so many inputs the plugin is asked for its state.
     private static let saveInterval = 256
     /// So many answered inputs are kept for a state that does not come, at most.
     private static let mostUncovered = 16_384
+    /// All instances of the step may together be given so many times the credit of one before the input waits.
+    private static let crowd = 8
     private static let reopens = 0
     private static let looks = -1
 
     init(_ parameters: PluginOperator, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
       perEvent = PerEventArguments(parameters.offered, parameters.arguments)
+      share = PluginShare(nodeContext)
       super.init(nodeContext, downstream: downstream)
     }
 
-    private var label: String { execution.plan.steps[nodeContext.step.number].label }
+    private var label: String { nodeContext.label }
     private var hasState: Bool { parameters.offered.stateVersion > 0 }
 
     override func start() {
@@ -80,23 +73,35 @@ struct PluginOperator: OperatorComponent, PluginComponent {
     }
 
     override func restored() {
-      backlog.update(entries.count - answered, 2 * parameters.offered.credit, self)
+      backlog.update(entries.count - answered, mostWaiting, self)
       open()
     }
 
     private func open() {
       // A dry run has the inputs of a running pipeline, and they are not for another process.
-      guard !isClosed, !execution.isDryRun, let maker = parameters.maker else { return }
-      let services = PluginServices(execution, label)
+      guard !isClosed, !execution.isDryRun, let maker = parameters.plugin.maker else { return }
+      let services = PluginServices(nodeContext)
       let instance = maker.makeInstance(of: parameters.offered, services, self)
       self.instance = instance
       submitted = 0
+      tell()
       instance.open(
         PluginOpening(
           step: label, pipeline: execution.plan.name, parameters: parameters.arguments, state: saved,
+          isRepeating: recovery.isRepeating,
           isTest: services.isImmediate))
       submit()
     }
+
+    /// Counts what there is now.
+    private func tell() {
+      let inHand = instance == nil ? 0 : max(0, submitted - answered)
+      guard let all = share.set(isOpen: instance != nil, inHand: inHand) else { return }
+      isCrowded = all > Self.crowd * parameters.offered.credit
+    }
+
+    /// How many events may wait. Where many instances have much to do, those that get more wait until they have done theirs.
+    private var mostWaiting: Int { isCrowded ? 0 : 2 * parameters.offered.credit }
 
     // MARK: Inputs
 
@@ -144,7 +149,7 @@ struct PluginOperator: OperatorComponent, PluginComponent {
         number: first + entries.count, kind: kind, event: event, arguments: arguments, wallTime: executor.wallTime,
         time: executor.now.nanoseconds, wantsState: wantsState)
       entries.append(Entry(input: input, ack: ack))
-      backlog.update(entries.count - answered, 2 * parameters.offered.credit, self)
+      backlog.update(entries.count - answered, mostWaiting, self)
       flushLater()
     }
 
@@ -160,12 +165,12 @@ struct PluginOperator: OperatorComponent, PluginComponent {
 
     private func submit() {
       guard let instance, !isClosed else { return }
-      let most = recovery.isCautious ? 1 : parameters.offered.credit
-      let end = min(entries.count, max(submitted, answered + most))
+      let end = min(entries.count, max(submitted, answered + parameters.offered.credit))
       // What is answered is given to a new instance again, all of it: it is part of its state.
       guard submitted < end else { return }
       let inputs = (submitted..<end).map { entries[$0].input }
       submitted = end
+      tell()
       instance.submit(inputs)
       if !watch.wake.isSet { watch.wake = wake(after: AnswerWatch.interval, Self.looks) }
     }
@@ -178,12 +183,13 @@ struct PluginOperator: OperatorComponent, PluginComponent {
         take(answer)
       }
       forget()
+      tell()
       guard answered <= Self.mostUncovered else {
         let reason = "the plugin has not saved its state for \(Printable.count(answered, "input"))"
         return finish(failing: SignalFailure(.plugin, reason, at: nodeContext.location))
       }
       if answered == submitted { cancelWake(&watch.wake) }
-      backlog.update(entries.count - answered, 2 * parameters.offered.credit, self)
+      backlog.update(entries.count - answered, mostWaiting, self)
       submit()
     }
 
@@ -253,29 +259,30 @@ struct PluginOperator: OperatorComponent, PluginComponent {
     func ended(_ end: PluginEnd) {
       instance = nil
       guard !isClosed else { return }
+      defer { tell() }
       if end.isFinal {
         let at = parameters.arguments.location(end.place, parameters.offered) ?? nodeContext.location
         execution.unhandled(SignalFailure(.plugin, end.reason, at: at))
         return
       }
-      switch recovery.died(
-        of: answered < submitted && end.wasOpen ? first + answered : nil, among: max(1, submitted - answered))
-      {
-      case .again(let pause):
-        execution.services.log(.warning, label, "\(end.reason); starting again in \(pause)")
-        recovery.wake = wake(after: pause, Self.reopens)
-      case .poisoned:
-        let input = entries[answered].input
-        execution.services.log(.error, label, "\(end.reason), for the third time with the same input")
-        var answer = PluginAnswer(number: input.number)
-        answer.verdict = .rejected("the plugin ended three times when it was given the event: \(end.reason)")
-        let index = answered
+      if recovery.ended(end), let number = end.suspect { giveUp(number - first, end.reason) }
+      if !isClosed { recovery.wake = wake(after: end.pause, Self.reopens) }
+    }
+
+    /// The plugin has ended with this input three times in a row: no new instance is given it.
+    private func giveUp(_ index: Int, _ reason: String) {
+      guard entries.indices.contains(index) else { return }
+      execution.services.log(.error, label, "\(reason), for the third time with the same input")
+      nodeContext.pluginMeter?.update { $0.poisoned += 1 }
+      // One that was answered before ends the plugin when it is repeated for the state, which is then without it.
+      if index >= answered {
+        var answer = PluginAnswer(number: first + index)
+        answer.verdict = .rejected("the plugin ended three times when it was given the event: \(reason)")
         take(answer)
         guard !isClosed else { return }
-        remove(index)
-        forget()
-        recovery.wake = wake(after: .milliseconds(100), Self.reopens)
       }
+      remove(index)
+      forget()
     }
 
     /// Takes an answered input out of what a new instance is given.
@@ -300,8 +307,9 @@ struct PluginOperator: OperatorComponent, PluginComponent {
       entries = []
       answered = 0
       submitted = 0
+      tell()
       for var entry in left where entry.ack != nil { goOn(with: &entry.ack, isGivenUp: true) }
-      backlog.update(0, 2 * parameters.offered.credit, self)
+      backlog.update(0, mostWaiting, self)
     }
 
     // MARK: State

@@ -7,6 +7,9 @@ struct PluginRow: FusableOperator, PluginComponent {
   var arguments: PluginArguments
   private let function: RowFunction?
 
+  /// The function is opened once for all executions.
+  var sharedMeter: PluginMeter? { function?.meter }
+
   static var changesValue: Bool { true }
   static var isPure: Bool { true }
 
@@ -23,6 +26,11 @@ struct PluginRow: FusableOperator, PluginComponent {
   }
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(offered.output) }
+
+  func startFailure(isDryRun: Bool) -> SignalFailure? {
+    guard case .failure(let fault) = function?.open(offered, arguments) else { return nil }
+    return SignalFailure(.plugin, "the plugin refuses: \(fault.message)", at: arguments.location(fault.place, offered))
+  }
 
   func makeStep() -> FusedStep {
     Step(function?.open(offered, arguments) ?? .failure(PluginFault("it is not loaded")), self)
@@ -45,7 +53,7 @@ struct PluginRow: FusableOperator, PluginComponent {
       }
     }
 
-    /// A function that cannot be opened ends the pipeline with its first event.
+    /// A function that cannot be opened ends the pipeline before there is an event; a test of a step alone has no start.
     override var standardPolicy: ErrorPolicy { function == nil ? .fail : .route }
 
     override func transform(_ value: inout Value, _ frame: EventFrame) -> PureVerdict {
@@ -72,6 +80,7 @@ struct PluginRow: FusableOperator, PluginComponent {
   /// The function of one place in a pipeline file, opened once for all of its steps.
   private final class RowFunction: Sendable {
     private let maker: any PluginMaker
+    let meter = PluginMeter()
     private let opened = Mutex<Result<any PluginRowFunction, PluginFault>?>(nil)
 
     init(_ maker: any PluginMaker) { self.maker = maker }
@@ -84,7 +93,7 @@ struct PluginRow: FusableOperator, PluginComponent {
         let result: Result<any PluginRowFunction, PluginFault>
         do throws(PluginFault) {
           result = .success(
-            try maker.openRow(of: offered, PluginOpening(step: offered.name, parameters: arguments)))
+            try maker.openRow(of: offered, PluginOpening(step: offered.name, parameters: arguments), meter))
         } catch {
           result = .failure(error)
         }

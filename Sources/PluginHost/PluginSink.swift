@@ -2,22 +2,10 @@ internal import DequeModule
 import PipelineCore
 
 /// A sink of a plugin.
-struct PluginSink: SinkComponent, PluginComponent {
-  let offered: PluginComponentSpec
-  var arguments: PluginArguments
-  let maker: (any PluginMaker)?
+struct PluginSink: SinkComponent, BoundComponent {
+  var plugin: BoundPlugin
 
-  init() {
-    offered = PluginComponentSpec(kind: .sink, name: "plugin", summary: "")
-    arguments = PluginArguments(of: offered)
-    maker = nil
-  }
-
-  init(_ offered: PluginComponentSpec, _ maker: any PluginMaker) {
-    self.offered = offered
-    self.maker = maker
-    arguments = PluginArguments(of: offered)
-  }
+  init(_ plugin: BoundPlugin) { self.plugin = plugin }
 
   var confirmation: SinkConfirmation { offered.confirmation }
   var threads: String? { "a thread of the plugin writes" }
@@ -44,6 +32,7 @@ struct PluginSink: SinkComponent, PluginComponent {
     private var bytes = 0
     private var share: MemoryShare
     private var receipt: Receipt?
+    private var counted: PluginShare
 
     private var instance: (any PluginInstance)?
     private var recovery = InstanceRecovery()
@@ -73,19 +62,35 @@ struct PluginSink: SinkComponent, PluginComponent {
       self.parameters = parameters
       perEvent = PerEventArguments(parameters.offered, parameters.arguments)
       share = MemoryShare(of: nodeContext.execution.services.memory)
+      counted = PluginShare(nodeContext)
       super.init(nodeContext)
     }
 
-    private var label: String { execution.plan.steps[nodeContext.step.number].label }
+    private var label: String { nodeContext.label }
+
+    /// Counts what there is now.
+    private func tell() {
+      counted.set(isOpen: instance != nil, inHand: instance == nil ? 0 : min(submitted, entries.count))
+    }
 
     override func open() { openInstance() }
 
+    override func dryRun() {
+      guard var failure = parameters.startFailure(isDryRun: true) else { return }
+      failure.location = nodeContext.location
+      fail(because: failure)
+    }
+
     private func openInstance() {
-      guard !isOver, let maker = parameters.maker else { return }
-      let instance = maker.makeInstance(of: parameters.offered, PluginServices(execution, label), self)
+      guard !isOver, let maker = parameters.plugin.maker else { return }
+      let instance = maker.makeInstance(of: parameters.offered, PluginServices(nodeContext), self)
       self.instance = instance
       submitted = 0
-      instance.open(PluginOpening(step: label, pipeline: execution.plan.name, parameters: parameters.arguments))
+      tell()
+      instance.open(
+        PluginOpening(
+          step: label, pipeline: execution.plan.name, parameters: parameters.arguments,
+          isRepeating: recovery.isRepeating))
       submit()
     }
 
@@ -136,11 +141,11 @@ struct PluginSink: SinkComponent, PluginComponent {
 
     private func submit() {
       guard let instance, !isOver, !isSuspending, !again.isSet else { return }
-      let most = recovery.isCautious ? 1 : parameters.offered.credit
-      let end = min(entries.count, max(submitted, most))
+      let end = min(entries.count, max(submitted, parameters.offered.credit))
       if submitted < end {
         let inputs = (submitted..<end).map { entries[$0].input }
         submitted = end
+        tell()
         instance.submit(inputs)
         instance.flush()
         if !watch.wake.isSet {
@@ -185,6 +190,7 @@ struct PluginSink: SinkComponent, PluginComponent {
       countSent(delivered)
       forget()
       if submitted == 0 { unset(&watch.wake) }
+      tell()
       updatePressure()
       submit()
       if entries.isEmpty { waitNoLonger() }
@@ -255,32 +261,23 @@ struct PluginSink: SinkComponent, PluginComponent {
     func ended(_ end: PluginEnd) {
       instance = nil
       guard !isOver else { return }
+      defer { tell() }
       if end.isFinal {
         let at = parameters.arguments.location(end.place, parameters.offered) ?? nodeContext.location
         fail(because: SignalFailure(.sink, end.reason, at: at))
         cancel()
         return
       }
-      guard let head = entries.first else {
-        if isCompleting { return over() }
-        if case .again(let pause) = recovery.died(of: nil) {
-          execution.services.log(.warning, label, "\(end.reason); starting again in \(pause)")
-          recovery.wake = executor.schedule(at: executor.now + pause, self, Self.reopens)
-        }
-        return
-      }
-      guard submitted > 0 || !again.isSet else { return }
-      switch recovery.died(of: submitted > 0 && end.wasOpen ? head.input.number : nil, among: max(1, submitted)) {
-      case .again(let pause):
-        execution.services.log(.warning, label, "\(end.reason); starting again in \(pause)")
-        recovery.wake = executor.schedule(at: executor.now + pause, self, Self.reopens)
-      case .poisoned:
+      if entries.isEmpty, isCompleting { return over() }
+      guard entries.isEmpty || submitted > 0 || !again.isSet else { return }
+      if recovery.ended(end), let number = end.suspect {
         execution.services.log(.error, label, "\(end.reason), for the third time with the same event")
-        var answer = PluginAnswer(number: head.input.number)
+        nodeContext.pluginMeter?.update { $0.poisoned += 1 }
+        var answer = PluginAnswer(number: number)
         answer.verdict = .rejected("the plugin ended three times when it was given the event: \(end.reason)")
         take([answer])
-        recovery.wake = executor.schedule(at: executor.now + .milliseconds(100), self, Self.reopens)
       }
+      if !isOver { recovery.wake = executor.schedule(at: executor.now + end.pause, self, Self.reopens) }
     }
 
     // MARK: The end
@@ -316,6 +313,8 @@ struct PluginSink: SinkComponent, PluginComponent {
       forget()
       let left = Array(entries.filter { !$0.isAnswered })
       entries = []
+      submitted = 0
+      tell()
       bytes = 0
       share.set(0)
       if isInputPaused {

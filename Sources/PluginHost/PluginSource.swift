@@ -2,22 +2,10 @@ import PipelineCore
 import Transport
 
 /// A source of a plugin.
-struct PluginSource: SourceComponent, PluginComponent {
-  let offered: PluginComponentSpec
-  var arguments: PluginArguments
-  let maker: (any PluginMaker)?
+struct PluginSource: SourceComponent, BoundComponent {
+  var plugin: BoundPlugin
 
-  init() {
-    offered = PluginComponentSpec(kind: .source, name: "plugin", summary: "")
-    arguments = PluginArguments(of: offered)
-    maker = nil
-  }
-
-  init(_ offered: PluginComponentSpec, _ maker: any PluginMaker) {
-    self.offered = offered
-    self.maker = maker
-    arguments = PluginArguments(of: offered)
-  }
+  init(_ plugin: BoundPlugin) { self.plugin = plugin }
 
   var outputType: EventType { EventType(offered.output) }
   var recovery: SourceRecovery { offered.recovery }
@@ -30,29 +18,35 @@ struct PluginSource: SourceComponent, PluginComponent {
   final class Node: RunningSource, PluginSourceReceiver {
     private let parameters: PluginSource
     private var instance: (any PluginSourceInstance)?
-    private var recovery = InstanceRecovery()
+    /// Wakes for the next attempt.
+    private var again = Wake.none
+    private let slot: ProgramSlot
     /// Behind the last event that a turn has taken.
     private var position: [UInt8]?
     private let taken = PositionLedger<[UInt8]?>(nil)
     private var isDraining = false
     private var isSuspended = false
+    private var share: PluginShare
 
     init(_ parameters: PluginSource, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
+      share = PluginShare(nodeContext)
+      slot = nodeContext.pluginMeter?.kept { ProgramSlot() } ?? ProgramSlot()
       super.init(nodeContext, downstream: downstream)
     }
 
-    private var label: String { execution.plan.steps[nodeContext.step.number].label }
+    private var label: String { nodeContext.label }
     private var hasPositions: Bool { parameters.offered.recovery == .position }
 
     override func begin() { open() }
     override func resume() { open() }
 
     private func open() {
-      guard !isClosed, let maker = parameters.maker else { return }
+      guard !isClosed, let maker = parameters.plugin.maker else { return }
       let instance = maker.makeSource(
-        of: parameters.offered, PluginServices(execution, label), InputQueue(nodeContext, gate: SemaphoreGate()))
+        of: parameters.offered, PluginServices(nodeContext), InputQueue(nodeContext, gate: SemaphoreGate()))
       self.instance = instance
+      share.set(isOpen: true, inHand: 0)
       instance.start(
         PluginOpening(
           step: label, pipeline: execution.plan.name, parameters: parameters.arguments,
@@ -65,13 +59,16 @@ struct PluginSource: SourceComponent, PluginComponent {
       guard !isClosed, self.instance === instance else { return }
       sent.isTaken = true
       let batch = sent.batch
-      recovery.answered()
+      slot.works()
       if hasPositions {
         beginPiece(of: taken) { [self] in position }
       } else if !batch.tokens.isEmpty {
         let tokens = batch.tokens
+        let meter = nodeContext.pluginMeter
+        meter?.update { $0.inHand += tokens.count }
         executor.track(
           Ack { [weak instance] outcome in
+            meter?.update { $0.inHand -= tokens.count }
             switch outcome {
             case .acknowledged: instance?.settle(tokens, problem: nil)
             case .failed(let reason): instance?.settle(tokens, problem: reason)
@@ -96,6 +93,7 @@ struct PluginSource: SourceComponent, PluginComponent {
     func ended(_ end: PluginSourceEnd, of instance: any PluginSourceInstance) {
       guard !isClosed, self.instance === instance else { return }
       self.instance = nil
+      share.set(isOpen: false, inHand: 0)
       switch end {
       // The next execution goes on.
       case .complete where isSuspended, .died where isSuspended: break
@@ -106,9 +104,10 @@ struct PluginSource: SourceComponent, PluginComponent {
         finish(failing: SignalFailure(.source, reason, at: at))
       case .died(let reason):
         if isDraining { return completeEarly() }
-        guard case .again(let pause) = recovery.died(of: nil) else { return }
+        let pause = slot.ended(at: executor.now)
         execution.services.log(.warning, label, "\(reason); starting again in \(pause)")
-        recovery.wake = wake(after: pause)
+        nodeContext.pluginMeter?.update { $0.restarts += 1 }
+        again = wake(after: pause)
       case .refused(let reason, let place):
         let at = parameters.arguments.location(place, parameters.offered) ?? nodeContext.location
         endPipeline(because: SignalFailure(.plugin, reason, at: at))
@@ -116,7 +115,7 @@ struct PluginSource: SourceComponent, PluginComponent {
     }
 
     override func woke(_ token: Int) {
-      recovery.wake = .none
+      again = .none
       open()
     }
 
@@ -134,9 +133,10 @@ struct PluginSource: SourceComponent, PluginComponent {
     }
 
     override func stop() {
-      cancelWake(&recovery.wake)
+      cancelWake(&again)
       instance?.close()
       instance = nil
+      share.set(isOpen: false, inHand: 0)
     }
 
     // MARK: State

@@ -11,5 +11,9 @@ extension Catalogue {
     CatalogueEntry(sink: Reply.self, "reply"),
     CatalogueEntry(sink: Stderr.self, "stderr"),
     CatalogueEntry(sink: Stdout.self, "stdout"),
+    CatalogueEntry(sink: SyslogSink.self, "syslog"),
+    CatalogueEntry(sink: TCPSink.self, "tcp"),
+    CatalogueEntry(sink: UDPSink.self, "udp"),
+    CatalogueEntry(sink: UnixSink.self, "unix"),
   ])
 }

@@ -45,10 +45,6 @@ class StreamSink: RunningSink {
   private static let smallBlock = 128 << 10
   /// Smaller batches are copied: that costs less than a write of their own, and than waking the writer.
   private static let copiedBlock = 64 << 10
-  /// A smaller block is left to the thread that runs the turn, which may be a reading thread.
-  private static let leftBlock = 16 << 10
-  /// Whether `buffer` holds bytes of batches: the thread that hands over batches also writes them, however many.
-  @exclusivity(unchecked) private var holdsBatches = false
 
   /// The threads that do the work, in words.
   static let threads = "encoded on the pipeline's thread or where it is decoded, written there or by its own thread"
@@ -116,29 +112,15 @@ class StreamSink: RunningSink {
     guard !isOver, let portion = batch.portion(of: nodeContext.step, encodedBy: encoder) else { return }
     if portion.bytes.count < Self.copiedBlock {
       buffer.append(portion.bytes)
-      buffered &+= portion.events
-      holdsBatches = true
-    } else if let writer {
+      buffered &+= portion.count
+    } else {
       handOver()
-      let bytes = FileWriter.Bytes(portion.bytes, heldBy: portion.memory)
-      let (done, acknowledged) = completion(of: portion.events) { bytes.bytes }
-      if isLeft(to: writer) {
-        writer.leave(bytes, done, acknowledging: acknowledged)
-      } else {
-        writer.add(bytes, done, acknowledging: acknowledged)
-      }
-      holdBack(writer)
+      let delivery = delivery
+      handedOver += portion.count
+      send(
+        .held(portion.bytes, by: portion.memory), acknowledgement([take(portion.count)]),
+        { result in delivery.count(portion.count, result) { portion.bytes } })
     }
-  }
-
-  /// The completion of a block that goes to the writer in the middle of a turn, past the buffer; it keeps `bytes`
-  /// alive.
-  private func completion(
-    of events: Int, _ bytes: @escaping @Sendable () -> UnsafeRawBufferPointer
-  ) -> (FileWriter.Completion, FileWriter.Acknowledgement) {
-    let delivery = delivery
-    handedOver += events
-    return ({ result in delivery.count(events, result, bytes) }, acknowledgement([take(events)]))
   }
 
   /// Acknowledges what a block holds.
@@ -169,7 +151,7 @@ class StreamSink: RunningSink {
   }
 
   private func handOver() {
-    guard let writer, buffered > 0 else { return }
+    guard writer != nil, buffered > 0 else { return }
     takeBuffered()
     let full = buffer
     guard full.count > 0 else {
@@ -181,22 +163,31 @@ class StreamSink: RunningSink {
       return
     }
     buffer = spare.take()
-    // The bytes of a turn are taken as a whole; beyond the limit, the pipeline's input is paused. A turn that blocked
-    // for a reader could not be stopped.
-    let mayBeLeft = full.count < Self.leftBlock || holdsBatches
-    holdsBatches = false
-    let (done, acknowledged) = completion(returning: full)
-    if mayBeLeft, isLeft(to: writer) {
-      writer.leave(full, done, acknowledging: acknowledged)
-    } else {
-      writer.add(full, done, acknowledging: acknowledged)
-    }
-    holdBack(writer)
+    let (spare, delivery, events) = (spare, delivery, buffered)
+    let acknowledged = acknowledgement(receipts)
+    handedOver += events
+    forgetBuffered()
+    send(
+      .buffer(full), acknowledged,
+      { result in
+        delivery.count(events, result) { full.bytes }
+        if case .success = result { spare.put(full) }
+      })
   }
 
-  /// Whether the thread that runs this turn writes what is left to it.
-  private func isLeft(to writer: FileWriter) -> Bool {
-    writer.mayBeLeft && executor.afterTurn { writer.write() }
+  /// Queues a block. The bytes of a turn are taken as a whole; beyond the limit, the pipeline's input is paused. A turn that
+  /// blocked for a reader could not be stopped.
+  ///
+  /// A thread that runs this turn inline writes what it leaves, unless writing may take long; in other turns the
+  /// writer's thread does.
+  private func send(
+    _ content: FileWriter.Content, _ acknowledged: @escaping FileWriter.Acknowledgement,
+    _ completion: @escaping FileWriter.Completion
+  ) {
+    guard let writer else { return }
+    let isLeft = writer.mayBeLeft && executor.afterTurn { writer.write() }
+    writer.add(content, isLeft: isLeft, completion, acknowledging: acknowledged)
+    holdBack(writer)
   }
 
   private func holdBack(_ writer: FileWriter) {
@@ -207,23 +198,6 @@ class StreamSink: RunningSink {
       let node = Weak(self)
       writer.whenRoom { executor.post { node.object?.hasRoom() } }
     }
-  }
-
-  private func completion(
-    returning buffer: OutputBuffer
-  ) -> (FileWriter.Completion, FileWriter.Acknowledgement) {
-    let spare = spare
-    let delivery = delivery
-    let events = buffered
-    let acknowledged = acknowledgement(receipts)
-    handedOver += events
-    forgetBuffered()
-    return (
-      { result in
-        delivery.count(events, result) { buffer.bytes }
-        if case .success = result { spare.put(buffer) }
-      }, acknowledged
-    )
   }
 
   private func forgetBuffered() {

@@ -114,6 +114,7 @@ public struct HTTP: SourceComponent {
 
   public func validate(_ context: inout DecodingContext) {
     URLConfinement.validate(url, &context)
+    URLConfinement.validate(proxy: proxy, &context)
     headers.validateHeaders(isRequest: true, hasAuth: auth != nil, &context)
     tls.validate(at: "tls", &context)
   }
@@ -133,26 +134,18 @@ public struct HTTP: SourceComponent {
     Node(self, nodeContext, downstream)
   }
 
-  final class Node: DecodingSource {
+  final class Node: PolledSource {
     private let parameters: HTTP
     private var options = HTTPOptions()
     private lazy var frame = makeFrame()
-    private var exchange: (any Cancellable)?
-    /// Whoever waits for the event that this inner signal was made for waits for the answer, too.
-    private var held: Ack?
-    private var timer = Wake.none
-    /// When the current period started: periods are counted from the first, so delays do not add up.
-    private var period = Instant(nanoseconds: 0)
-    private var isEnding = false
-    /// The restored state has a request under way.
-    private var wasAsking = false
-    /// How many answers have been sent.
-    private let answers = PositionLedger(0)
-    private var answered = 0
 
     init(_ parameters: HTTP, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
-      super.init(nodeContext, downstream: downstream)
+      super.init(
+        Schedule(
+          every: parameters.every, jitter: parameters.jitter, immediate: parameters.immediate,
+          stopTimeout: parameters.stopTimeout),
+        ("a request", "no response came"), nodeContext, downstream)
       options.timeout = parameters.timeout
       options.connectTimeout = parameters.connectTimeout
       options.maxRedirects = parameters.redirects
@@ -164,77 +157,27 @@ public struct HTTP: SourceComponent {
       options.allowPrivate = parameters.allowPrivate
     }
 
-    override var isEndless: Bool { parameters.every != nil }
-
-    override func begin() {
-      period = now
-      if parameters.every != nil { schedule() }
-      if parameters.every == nil || parameters.immediate { request() }
-    }
-
     override func dryRun() {
       if let fault = execution.services.http.fault {
         endPipeline(because: SignalFailure(.source, fault.message, at: nodeContext.location))
       }
     }
 
-    override func save(_ state: inout StateWriter) {
-      // A response that has not been sent completely, or is not acknowledged if that counts, is requested again.
-      state.write(
-        exchange != nil || !isBatchDone || state.positions == .acknowledged && answers.outstanding > 0)
-      state.write(period)
-      state.write(timer)
-    }
-
-    override func restore(_ state: inout StateReader) throws(StateFault) {
-      wasAsking = try state.read()
-      period = try state.read()
-      timer = try state.read()
-    }
-
-    override func resume() {
-      if parameters.every != nil, !timer.isSet { schedule() }
-      if wasAsking { request() }
-    }
-
-    private func schedule() {
-      guard let every = parameters.every else { return }
-      let behind = (now - period).nanoseconds / every.nanoseconds
-      period = period + TimeSpan(nanoseconds: every.nanoseconds &* (behind &+ 1))
-      var due = period
-      if parameters.jitter > .zero {
-        let share = Double(execution.services.random() >> 11) / Double(1 << 53)
-        due = due + parameters.jitter.scaled(by: share)
-      }
-      timer = wake(at: due)
-    }
-
-    override func woke(_ token: Int) {
-      if isEnding {
-        breakOff()
-        return
-      }
-      schedule()
-      // The previous response may still have events to send.
-      if exchange == nil, isBatchDone { request() }
-    }
-
-    override func skipped(_ token: Int, _ late: Lateness) { schedule() }
-
-    private func request() {
+    override func ask() -> (any Cancellable)? {
       frame.loadNothing()
       let template = RequestTemplate(
         method: parameters.method.rawValue, url: parameters.url, headers: parameters.headers,
         body: parameters.body)
       switch template.render(frame) {
-      case .failure(let failure): refused(failure)
+      case .failure(let failure):
+        refused(.requestRefused, poll: .pollFailed, failure)
+        return nil
       case .success(var request):
         request.options = options
         let executor = executor
         let node = Weak(self)
         let url = request.shownURL
-        if !hasPieces { held = holdAck() }
-        exchange = execution.services.http.send(request) { result in
+        return execution.services.http.send(request) { result in
           let answer = Answer(result)
           executor.post {
             if let result = answer.take() { node.object?.answered(result, url) }
@@ -254,61 +197,26 @@ public struct HTTP: SourceComponent {
     }
 
     private func answered(_ result: consuming Result<HTTPResponse, HTTPFailure>, _ url: String) {
-      guard !isClosed, exchange != nil else { return }
-      exchange = nil
-      goOn(with: &held)
+      guard take() else { return }
       switch consume result {
       case .failure(let failure):
         let reason = SignalFailure(.source, failure.message, at: nodeContext.location)
         if failure.kind == .unavailable { return endPipeline(because: reason) }
-        failed(reason, url)
-      case .success(let response) where (200..<300).contains(response.status):
-        take(response, url)
-        if isBatchDone { end() } else { whenBatchIsDone { [unowned self] in end() } }
+        failed(.pollFailed, reason, from: makeOrigin(nil, url))
+      case .success(var response) where (200..<300).contains(response.status):
+        let origin = makeOrigin(response, url)
+        let body = response.body
+        response.body = []
+        sendBody(body, parameters.decode.options, origin)
         return
       case .success(let response):
         let reason = SignalFailure(
           .source, "\(parameters.method.rawValue) \(Self.shown(url)) answered \(response.status)",
           at: nodeContext.location,
           details: [.init("status", Int64(response.status))])
-        failed(reason, url, response)
+        failed(.pollFailed, reason, response.body, from: makeOrigin(response, url))
       }
       end()
-    }
-
-    /// The request is done, and all events of its response have been sent.
-    private func end() {
-      if !isClosed, parameters.every == nil || isEnding { finish() }
-    }
-
-    /// The request failed: no usable response.
-    private func failed(_ failure: SignalFailure, _ url: String? = nil, _ response: HTTPResponse? = nil) {
-      guard parameters.every != nil else { return finish(failing: failure) }
-      let origin = url.map { makeOrigin(response, $0) } ?? self.origin
-      arena.keep(origin)
-      (response?.body ?? []).withUnsafeBytes { rejectInput($0, .pollFailed, because: failure, origin: origin) }
-      finishEvent()
-    }
-
-    /// No valid request exists for these values.
-    private func refused(_ failure: SignalFailure) {
-      if rejectOuter(failure.kind == .expression ? .expressionFailed : .requestRefused, because: failure) {
-        if parameters.every == nil { finish() }
-      } else {
-        failed(failure)
-      }
-    }
-
-    override func beginPiece() { beginPiece(of: answers) { [self] in isBatchDone ? answered : answered - 1 } }
-
-    private func take(_ response: consuming HTTPResponse, _ url: String) {
-      answered += 1
-      var options = parameters.decode.options
-      options.unit = .body
-      guard let decoder = makeDecoder(options) else { return }
-      let slab = Slab(response.body)
-      response.body = []
-      take(slab, offset: 0, isLast: true, by: decoder, origin: makeOrigin(response, url))
     }
 
     private func makeOrigin(_ response: HTTPResponse?, _ url: String) -> Origin {
@@ -321,36 +229,6 @@ public struct HTTP: SourceComponent {
     /// A URL for messages: without the query, which may contain keys.
     static func shown(_ url: String) -> String {
       String(decoding: url.utf8.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }, as: UTF8.self)
-    }
-
-    /// A request under way is still waited for.
-    override func drain() {
-      isEnding = true
-      cancelWake(&timer)
-      if exchange == nil {
-        // After the remaining events of the last response, if any.
-        if isBatchDone { finish() }
-      } else if parameters.stopTimeout == .zero {
-        breakOff()
-      } else {
-        timer = wake(after: parameters.stopTimeout)
-      }
-    }
-
-    private func breakOff() {
-      execution.services.log(
-        .warning, execution.plan.steps[nodeContext.step.number].label,
-        "a request was cancelled: no response came within \(parameters.stopTimeout) after the pipeline was stopped")
-      held?.fail("a request was not answered in time")
-      completeEarly()
-    }
-
-    override func stop() {
-      cancelWake(&timer)
-      goOn(with: &held, isGivenUp: true)
-      let running = exchange
-      exchange = nil
-      running?.cancel()
     }
   }
 }

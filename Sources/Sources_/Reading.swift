@@ -76,7 +76,7 @@ struct DecodedPiece: Sendable {
   /// Nil if there is nothing to decode.
   var rows: DecodedBlock?
   /// The same rows as the sinks write them, if a decoding thread has encoded them.
-  var encoded: EncodedBlock?
+  var encoded: Batch?
   var longLine: LongLine?
   /// The position from which another reader would continue after the piece; nil: unchanged.
   var place: DecodingPosition?
@@ -95,25 +95,20 @@ extension BlockReader {
   ///   - placement: Decides what else these threads do.
   func start(
     by first: any EventDecoder, decoding options: DecoderOptions, knowing memory: [UInt8] = [], threads: Int,
-    allAtOnce: Bool, into inputQueue: InputQueue,
-    placement: StagePlacement, take: @escaping @Sendable ([DecodedPiece]) -> Void
+    into inputQueue: InputQueue, placement: StagePlacement, take: @escaping @Sendable ([DecodedPiece]) -> Void
   ) throws(PosixError) {
     // With a single processor, handing blocks to other threads gains nothing.
     let isAlone = Processors.available == 1
     if threads == 1 {
       first.reset(memory: memory)
-      let decoding = BlockDecoding(first)
+      let thread = StageThread(placement, BlockDecoding(first))
       try start(
         making: { { $0 } },
-        deliver: { pieces in
-          _ = inputQueue.deliver(here: isAlone) {
-            take(pieces.map { decoding.decode($0, isPassedOn: placement.passesThrough) })
-          }
-        })
+        deliver: { pieces in _ = inputQueue.deliver(here: isAlone) { take(pieces.map(thread.make)) } })
       return
     }
     let limit = options.readsBlocksApart ? threads : 1
-    let demand = limit > 1 && !allAtOnce ? ReadingDemand() : nil
+    let demand = limit > 1 && !placement.startsAllThreads ? ReadingDemand() : nil
     if let demand { placement.whenUsedMore { demand.used(in: $0) } }
     let making: @Sendable () -> (@Sendable (Piece) -> DecodedPiece)? = {
       // The first decoder could be made, so this one can.
@@ -138,7 +133,7 @@ extension BlockReader {
   }
 }
 
-/// The work of one thread on the blocks that it reads. Used by that thread only.
+/// The work of one thread on the blocks that it reads, or of the turns that decode. Used by one thread at a time.
 private final class StageThread: @unchecked Sendable {
   private let placement: StagePlacement
   private let decoding: BlockDecoding

@@ -7,12 +7,17 @@ extension Catalogue {
   public static let sources = Catalogue([
     CatalogueEntry(source: EmptySource.self, "empty"),
     CatalogueEntry(source: ErrorSource.self, "error"),
+    CatalogueEntry(source: Exec.self, "exec"),
     CatalogueEntry(source: File.self, "file"),
     CatalogueEntry(source: HTTP.self, "http"),
     CatalogueEntry(source: HTTPServerSource.self, "httpServer"),
     CatalogueEntry(source: Interval.self, "interval"),
     CatalogueEntry(source: NeverSource.self, "never"),
     CatalogueEntry(source: Stdin.self, "stdin"),
+    CatalogueEntry(source: SyslogSource.self, "syslog"),
+    CatalogueEntry(source: TCP.self, "tcp"),
+    CatalogueEntry(source: UDP.self, "udp"),
+    CatalogueEntry(source: UnixSocket.self, "unix"),
     CatalogueEntry(source: Values.self, "values"),
   ])
 }

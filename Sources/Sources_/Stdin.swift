@@ -63,12 +63,11 @@ public struct Stdin: SourceComponent {
     private lazy var inputQueue = InputQueue(nodeContext, gate: SemaphoreGate())
     private var reader: BlockReader?
     private lazy var placement = makePlacement(
-      threads: parameters.decode.options.readsBlocksApart ? decodingThreads : 1,
-      always: execution.reading.startsAllThreads)
+      threads: parameters.decode.options.readsBlocksApart ? decodingThreads : 1)
     private var hasClaim = false
     /// What a decoder needs to continue after the last event.
     private var decodingPosition = DecodingPosition()
-    /// Up to where the input has been sent, in bytes. It cannot be read again, so this is for those that look on.
+    /// Up to where the input has been sent, in bytes. Standard input cannot be read again, so this is for statistics.
     private let sent = PositionLedger<Int64>(0)
     /// Holds the execution until everything that was read has been sent.
     private var isPausing = false
@@ -109,7 +108,7 @@ public struct Stdin: SourceComponent {
         self.reader = reader
         try reader.start(
           by: decoder, decoding: parameters.decode.options, knowing: decodingPosition.memory, threads: decodingThreads,
-          allAtOnce: execution.reading.startsAllThreads, into: inputQueue, placement: placement
+          into: inputQueue, placement: placement
         ) { pieces in node.object?.take(pieces[...]) }
       } catch {
         finish(failing: SignalFailure(.source, error.message, at: nodeContext.location))

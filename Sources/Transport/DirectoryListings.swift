@@ -24,7 +24,7 @@ struct DirectoryListings {
 
     fileprivate func isSame(as other: Listing) -> Bool { byName == other.byName }
 
-    /// Those that start with one of the prefixes.
+    /// The names that start with one of the prefixes.
     func names(with prefixes: [String]) -> [String] {
       prefixes.flatMap { prefix in
         var (first, end) = (0, names.count)
@@ -44,7 +44,7 @@ struct DirectoryListings {
 
   init(_ list: @escaping Glob.Lister) { self.list = list }
 
-  /// Has a directory listed again when it is next asked for.
+  /// Lists a directory anew at its next use.
   mutating func forget(_ directory: String) { known[directory] = nil }
 
   /// The directory, listed until nothing changes meanwhile.

@@ -89,11 +89,11 @@ public final class FileFollower: Sendable {
 
   /// Why a compressed file cannot be read to its end.
   public enum Damage: Sendable, Equatable {
-    /// It is not of its format, or needs too much memory.
+    /// The content is not of the format, or needs too much memory.
     case damaged
-    /// It ends in the middle, and does not grow.
+    /// The file ends in the middle, and does not grow.
     case unfinished
-    /// Its content ends before the position.
+    /// The content ends before the position.
     case tooShort
   }
 

@@ -13,7 +13,7 @@ import Synchronization
 /// is joined to the torn one. A writer that knows where an earlier one ended (``Options/resume``) cuts the file back to
 /// that place instead.
 ///
-/// A thread without other work can write in place of the writer's thread: it queues a block with `leave` and then calls
+/// A thread without other work can write in place of the writer's thread: it queues a block that `isLeft` and then calls
 /// `write()`, which saves waking a thread. That is for files only, which rarely block, and not if each write must be
 /// synced.
 public final class FileWriter: Sendable {
@@ -78,26 +78,19 @@ public final class FileWriter: Sendable {
   /// it is on the device, otherwise at once.
   public typealias Acknowledgement = @Sendable (Result<Void, WriteFailure>) -> Void
 
-  /// Immutable bytes in memory retained by `owner`.
-  public struct Bytes: @unchecked Sendable {
-    public let bytes: UnsafeRawBufferPointer
-    private let owner: AnyObject
-    public init(_ bytes: UnsafeRawBufferPointer, heldBy owner: AnyObject) {
-      self.bytes = bytes
-      self.owner = owner
-    }
-  }
-
-  enum Content: @unchecked Sendable {
+  /// What a block consists of.
+  public enum Content: @unchecked Sendable {
     case bytes([UInt8])
+    /// Must not change before the completion.
     case buffer(OutputBuffer)
-    case held(Bytes)
+    /// Immutable bytes in memory that an object owns.
+    case held(UnsafeRawBufferPointer, by: AnyObject)
 
     var count: Int {
       switch self {
       case .bytes(let bytes): bytes.count
       case .buffer(let buffer): buffer.count
-      case .held(let held): held.bytes.count
+      case .held(let bytes, _): bytes.count
       }
     }
 
@@ -105,7 +98,7 @@ public final class FileWriter: Sendable {
       switch self {
       case .bytes(let bytes): bytes.withUnsafeBytes { body($0) }
       case .buffer(let buffer): body(buffer.bytes)
-      case .held(let held): body(held.bytes)
+      case .held(let bytes, let owner): withExtendedLifetime(owner) { body(bytes) }
       }
     }
   }
@@ -132,7 +125,7 @@ public final class FileWriter: Sendable {
     var stretches: [WriterWork.Stretch]
     /// The open file.
     var file: SyncedFile?
-    /// Of blocks that are written and not synced.
+    /// The acknowledgements of blocks that are written and not synced.
     var unsynced: [Acknowledgement] = []
     /// When they must be synced, on the monotonic clock.
     var syncDue: Int64?
@@ -155,7 +148,7 @@ public final class FileWriter: Sendable {
   private let trouble: @Sendable (PosixError) -> Void
   private let state: Guarded<State>
   private let work: WriterWork
-  /// Whether `leave` and `write()` may be used.
+  /// Whether blocks may be left to a thread that calls `write()`.
   public let mayBeLeft: Bool
   /// Woken when the thread must stop its present call.
   private let cancellation: WakeEvent
@@ -217,31 +210,14 @@ public final class FileWriter: Sendable {
   /// Why nothing is written any more; nil while the writer works.
   public var failure: PosixError? { state.withLock { $0.failure } }
 
-  /// Queues a buffer even if the queue is full, for callers with their own backpressure. Never waits.
+  /// Queues a block even if the queue is full, for callers with their own backpressure. Never waits.
+  ///
+  /// - Parameter isLeft: Some thread calls `write()` soon, if ``mayBeLeft``; the writer's thread is not woken.
   public func add(
-    _ buffer: OutputBuffer, _ completion: Completion? = nil, acknowledging: Acknowledgement? = nil
+    _ content: Content, isLeft: Bool = false, _ completion: Completion? = nil, acknowledging: Acknowledgement? = nil
   ) {
-    _ = enqueue(
-      Block(content: .buffer(buffer), completion: completion, acknowledgement: acknowledging), whenFull: .exceed)
-  }
-
-  /// Does the same for bytes with another owner.
-  public func add(_ bytes: Bytes, _ completion: Completion? = nil, acknowledging: Acknowledgement? = nil) {
-    _ = enqueue(Block(content: .held(bytes), completion: completion, acknowledgement: acknowledging), whenFull: .exceed)
-  }
-
-  /// Queues a buffer; the caller must ensure that some thread calls `write()` soon. Never waits.
-  public func leave(
-    _ buffer: OutputBuffer, _ completion: Completion? = nil, acknowledging: Acknowledgement? = nil
-  ) {
-    let block = Block(content: .buffer(buffer), completion: completion, acknowledgement: acknowledging)
-    _ = enqueue(block, whenFull: .exceed, isLeft: mayBeLeft)
-  }
-
-  /// Does the same for bytes with another owner.
-  public func leave(_ bytes: Bytes, _ completion: Completion? = nil, acknowledging: Acknowledgement? = nil) {
-    let block = Block(content: .held(bytes), completion: completion, acknowledgement: acknowledging)
-    _ = enqueue(block, whenFull: .exceed, isLeft: mayBeLeft)
+    let block = Block(content: content, completion: completion, acknowledgement: acknowledging)
+    _ = enqueue(block, whenFull: .exceed, isLeft: isLeft && mayBeLeft)
   }
 
   /// Writes the queued blocks on the calling thread, unless another thread is writing, which then does it. May block as
@@ -470,7 +446,7 @@ public final class FileWriter: Sendable {
 
   /// Where the file ends when so many of the queued bytes have been written, as far as is known now: a rotation may send
   /// what is still queued to another file. Nil: the target is not a regular file for appending, or others write to it.
-  /// Of places before the one that was asked for last, nothing is known any more.
+  /// Counts must not decrease from call to call.
   public func place(after count: Int64) -> FilePosition? {
     state.withLock { state in
       if let index = state.stretches.lastIndex(where: { $0.start <= count }) { state.stretches.removeFirst(index) }

@@ -92,17 +92,11 @@ public final class HTTPServer: Sendable {
     /// reads.
     public var halfClosedTimeout: TimeSpan = .seconds(1)
     /// The pause between two attempts to accept a connection without free descriptors or memory.
-    public var acceptPause: TimeSpan = .milliseconds(250)
+    public var acceptPause = AcceptShortage.pause
     public init() {}
   }
 
-  /// Notices for the owner of the server.
-  public enum Notice: Sendable, Equatable {
-    /// Connections cannot be accepted now, and why; they wait, and it is tried again.
-    case acceptPaused(String)
-    /// Connections are accepted again.
-    case acceptResumed
-  }
+  public typealias Notice = AcceptShortage.Notice
 
   public let options: Options
   /// The requests that wait for the pipeline, if the handler adds them.
@@ -184,7 +178,7 @@ public final class HTTPServer: Sendable {
         $0.listener = listener
         $0.stopping = false
       }
-      KeptListeners.begins(options.port)
+      KeptListeners.begins("\(options.port)")
       return listener.localAddress?.port ?? options.port
     } catch {
       throw options.failure(error)
@@ -201,13 +195,13 @@ public final class HTTPServer: Sendable {
       return state.listener.take()
     }
     guard let listener else { return }
-    defer { KeptListeners.ends(options.port) }
+    defer { KeptListeners.ends("\(options.port)") }
     let address = address
     // Where the system chooses the port, an address names no socket.
     let keeps = handsOver && options.port != 0
-    try? listener.eventLoop.flatSubmit {
+    _ = try? listener.eventLoop.flatSubmit {
       if keeps {
-        try? listener.pipeline.syncOperations.withUnsafeTransportIfAvailable { (socket: NIOBSDSocket.Handle) in
+        _ = try? listener.pipeline.syncOperations.withUnsafeTransportIfAvailable { (socket: NIOBSDSocket.Handle) in
           KeptListeners.keep(address, socket)
         }
       }
@@ -272,7 +266,7 @@ extension HTTPServer {
   /// Binds the address for a server that starts soon, while listeners are kept (``KeptListeners/begin()``): nobody else gets it until then. Nothing
   /// connects before the server listens. Does nothing if a server of this process has the port, which may be about to leave it.
   public static func reserve(_ options: Options) throws(HTTPServerFailure) {
-    guard options.port != 0, !KeptListeners.hasOwn(options.port, options.address) else { return }
+    guard options.port != 0, !KeptListeners.hasOwn("\(options.port)", options.address) else { return }
     do {
       let address = try SocketAddress.makeAddressResolvingHost(options.host, port: options.port)
       let number = rx_stream_socket(address.protocol.rawValue)
@@ -388,50 +382,40 @@ final class ServingRound: @unchecked Sendable {
 /// Pauses `accept` while the system has no descriptor or memory for a connection: the listener stays ready, so the loop
 /// would call it again and again. Connections wait in the backlog meanwhile. Reports the first failure and the first
 /// success after it.
-private final class AcceptGate: ChannelDuplexHandler {
+private final class AcceptGate: ChannelInboundHandler {
   typealias InboundIn = any Channel
   typealias InboundOut = any Channel
-  typealias OutboundIn = Never
 
   private let pause: TimeSpan
   private let notify: @Sendable (HTTPServer.Notice) -> Void
   /// `accept` is not called before the end of the pause.
   private var isPaused = false
-  /// No connection has been accepted since the last failure.
-  private var isShort = false
+  private var shortage = AcceptShortage()
 
   init(_ pause: TimeSpan, _ notify: @escaping @Sendable (HTTPServer.Notice) -> Void) {
     self.pause = pause
     self.notify = notify
   }
 
-  func read(context: ChannelHandlerContext) {
-    if !isPaused { context.read() }
-  }
-
   func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-    if isShort {
-      isShort = false
-      notify(.acceptResumed)
-    }
+    if let notice = shortage.accepted() { notify(notice) }
     context.fireChannelRead(data)
   }
 
   func errorCaught(context: ChannelHandlerContext, error: any Error) {
-    guard let error = error as? IOError, [EMFILE, ENFILE, ENOBUFS, ENOMEM].contains(error.errnoCode) else {
+    guard let error = error as? IOError, AcceptShortage.isShortage(error.errnoCode) else {
       return context.fireErrorCaught(error)
     }
-    if !isShort {
-      isShort = true
-      notify(.acceptPaused(PosixError.text(error.errnoCode)))
-    }
-    guard !isPaused else { return }
+    if let notice = shortage.failed(error.errnoCode) { notify(notice) }
+    guard !isPaused, let options = context.channel.syncOptions else { return }
     isPaused = true
-    let handler = NIOLoopBound((self, context), eventLoop: context.eventLoop)
+    // The failed read stays wanted: only without automatic reading the loop lets go of a listener that is ready.
+    try? options.setOption(.autoRead, value: false)
+    let gate = NIOLoopBound((self, context), eventLoop: context.eventLoop)
     context.eventLoop.scheduleTask(in: .nanoseconds(max(pause.nanoseconds, 1_000_000))) {
-      let (gate, context) = handler.value
+      let (gate, context) = gate.value
       gate.isPaused = false
-      context.read()
+      try? context.channel.syncOptions?.setOption(.autoRead, value: true)
     }
   }
 }

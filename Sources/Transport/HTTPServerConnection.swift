@@ -80,9 +80,17 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   func drain() {
     channel.eventLoop.execute { [self] in
       closesAfterAnswer = true
-      if phase == .head { context?.close(promise: nil) }
+      switch phase {
+      case .head: context?.close(promise: nil)
+      // A client that stalls here must not hold up the end.
+      case .body: limit(until: min(deadline, .now() + Self.lastBodyTime))
+      case .answering, .writing, .streaming, .closing: break
+      }
     }
   }
+
+  /// How long a body may still take when the server stops.
+  private static let lastBodyTime = TimeAmount.seconds(2)
 
   func cut() { channel.close(promise: nil) }
 

@@ -1,7 +1,7 @@
 import CLinux
 import Glibc
 
-/// A Unix socket that listens, for its user only (mode 0600).
+/// A Unix socket that listens, or that receives datagrams; by default for its user only (mode 0600).
 public final class LocalSocket: Sendable {
   /// Why there is no socket.
   public enum Refusal: Error {
@@ -13,11 +13,23 @@ public final class LocalSocket: Sendable {
   public let path: String
   /// Readable while a connection waits to be accepted.
   public let descriptor: Int32
-  /// Which file the path is, so that no other one is removed.
+  /// The identity of the file at the path, so that no other file is removed.
   private let file: (device: dev_t, inode: ino_t)
 
+  /// Takes over a socket that is bound to `path`.
+  init(adopting descriptor: Int32, _ path: String) {
+    self.path = path
+    self.descriptor = descriptor
+    var status = stat()
+    file = lstat(path, &status) == 0 ? (status.st_dev, status.st_ino) : (0, 0)
+  }
+
   /// Listens on `path`, at most 107 bytes. The socket of a process that has ended is replaced.
-  public init(_ path: String) throws(Refusal) {
+  ///
+  /// - Parameter mode: Who may connect or send: the permissions of the file.
+  public init(
+    _ path: String, isDatagram: Bool = false, mode: mode_t = 0o600, backlog: Int32 = 32
+  ) throws(Refusal) {
     self.path = path
     // Looking at an old socket, removing it and listening is one step for all processes that do it here.
     let directory = open(Self.directory(of: path), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
@@ -30,21 +42,22 @@ public final class LocalSocket: Sendable {
         usleep(10_000)
       }
     }
-    let socket = rx_local_socket()
+    let socket = rx_socket(AF_UNIX, isDatagram ? 1 : 0)
     guard socket >= 0 else { throw .failed(PosixError("make the socket", path)) }
     do throws(Refusal) {
       // The mode of an unbound socket is that of the file which binding makes: at no moment can others connect.
       guard fchmod(socket, 0o600) == 0 else { throw .failed(PosixError("make the socket", path)) }
       var code = try Self.call(bind, socket, path)
       if code == EADDRINUSE {
-        try Self.removeStale(path)
+        try Self.removeStale(path, isDatagram)
         code = try Self.call(bind, socket, path)
       }
       guard code == 0 else { throw .failed(PosixError("make the socket", path, code: code)) }
       var status = stat()
-      guard listen(socket, 32) == 0, lstat(path, &status) == 0 else {
-        throw .failed(PosixError("listen on the socket", path))
-      }
+      // Beyond 0600 the mask of the process has taken permissions away.
+      guard mode == 0o600 || chmod(path, mode) == 0, isDatagram || listen(socket, backlog) == 0,
+        lstat(path, &status) == 0
+      else { throw .failed(PosixError("listen on the socket", path)) }
       file = (status.st_dev, status.st_ino)
       descriptor = socket
     } catch {
@@ -62,8 +75,8 @@ public final class LocalSocket: Sendable {
   }
 
   /// Connects to the socket at `path`; the connection never blocks.
-  public static func connect(to path: String) throws(PosixError) -> FileDescriptor {
-    let socket = rx_local_socket()
+  public static func connect(to path: String, isDatagram: Bool = false) throws(PosixError) -> FileDescriptor {
+    let socket = rx_socket(AF_UNIX, isDatagram ? 1 : 0)
     guard socket >= 0 else { throw PosixError("connect to", path) }
     let connection = FileDescriptor(socket, name: path)
     let code: Int32
@@ -80,14 +93,15 @@ public final class LocalSocket: Sendable {
   }
 
   /// Removes a socket on which nobody listens.
-  private static func removeStale(_ path: String) throws(Refusal) {
+  private static func removeStale(_ path: String, _ isDatagram: Bool) throws(Refusal) {
     var status = stat()
     guard lstat(path, &status) == 0 else { return }
     guard status.st_mode & S_IFMT == S_IFSOCK else {
       throw .failed(PosixError("make the socket", path, code: EEXIST, detail: "there is a file that is no socket"))
     }
-    switch liveness(path) {
-    case 0, EAGAIN: throw .inUse(path: path)  // A full queue of connections is somebody's, too.
+    switch liveness(path, isDatagram) {
+    // A full queue of connections is somebody's, too, and so is a socket of the other kind.
+    case 0, EAGAIN, EPROTOTYPE: throw .inUse(path: path)
     case ECONNREFUSED: break
     case let code: throw .failed(PosixError("connect to", path, code: code))
     }
@@ -95,8 +109,8 @@ public final class LocalSocket: Sendable {
   }
 
   /// The errno of a connection; 0: a process listens.
-  private static func liveness(_ path: String) -> Int32 {
-    do throws(PosixError) { _ = try connect(to: path) } catch { return error.code }
+  private static func liveness(_ path: String, _ isDatagram: Bool) -> Int32 {
+    do throws(PosixError) { _ = try connect(to: path, isDatagram: isDatagram) } catch { return error.code }
     return 0
   }
 

@@ -13,9 +13,9 @@ struct ReferencePages {
       ("questions.md", QuestionIndex.page),
     ]
     for entry in Catalogue.builtIn.components {
-      let component = ComponentPage(entry)
-      pages.append(("\(folder(entry.kind))/\(entry.name).md", component.text))
-      pages += component.pictures.map { ("\(folder(entry.kind))/marbles/\($0.name)", $0.text) }
+      let page = ComponentPage(entry, in: ComponentPage.Surroundings(note: Self.note, catalogue: .builtIn))
+      pages.append(("\(folder(entry.kind))/\(entry.name).md", page.text))
+      pages += ComponentPage.pictures(entry).map { ("\(folder(entry.kind))/marbles/\($0.name)", $0.text) }
     }
     pages.append(("diamond.svg", try DiamondPicture.svg(Catalogue.builtIn)))
     return pages

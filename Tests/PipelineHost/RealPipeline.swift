@@ -42,16 +42,19 @@ public final class RealPipeline {
     executor.setNeedsTurn = { bell.ring() }
     nonisolated(unsafe) weak var weakSelf: RealPipeline?
     if let loop { loop.add(executor, owner: bell) }
-    let services = Services(
+    var services = Services(
       http: http ?? ScriptedHTTP(),
       log: { level, step, message in
         weakSelf?.notes.withLock { $0.log.append("\(level.rawValue) \(step): \(message)") }
+        // Threads of sources and sinks log, too, and a test may wait for what they say.
+        weakSelf?.ring()
       },
       deadLetter: { bytes in
         let text = String(decoding: bytes, as: UTF8.self)
         weakSelf?.notes.withLock { $0.deadLetters.append(text) }
       },
       random: { UInt64.random(in: 0 ... .max) }, worker: worker)
+    services.programs = LocalPrograms()
     execution = Execution(plan: plan, executor: executor, services: services)
     for sink in plan.sinks where sink.component is ProbeSink {
       probes[sink.name] = ProbeSink.Recording()

@@ -61,6 +61,7 @@ enum PluginFixtures {
       #!/usr/bin/python3 -S
       import sys, json, os, time
       state = None
+      states = {}
       def say(frame): print(json.dumps(frame, separators=(',', ':')), flush=True)
       for line in sys.stdin:
           f = json.loads(line)
@@ -68,6 +69,7 @@ enum PluginFixtures {
           elif 'open' in f:
               opening = f
               state = f.get('state')
+              states[f['open']] = state
               say({"opened": f['open']})
           elif 'ping' in f: say({"pong": f['ping']})
       \(body.split(separator: "\n").map { "    " + $0 }.joined(separator: "\n"))

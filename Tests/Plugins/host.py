@@ -1,6 +1,6 @@
 """Plays rxd's side of the line protocol, strictly: whatever the contract does not allow is a `Violation`.
 
-`Host` runs one process. `suite.py` checks the promises of any program with it, `bench.py` measures.
+`Host` runs one process. `bench.py` measures with it; `rxd plugin test` checks the promises of any plugin.
 """
 import json
 import os

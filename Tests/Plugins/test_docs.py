@@ -11,7 +11,7 @@ import unittest
 
 import fixtures
 from host import Host
-from suite import CHECKS, Case, Directory, check_answers, check_cut, check_kill
+from contract import Directory, keeps_the_contract
 
 PAGE = os.path.join(fixtures.ROOT, "docs", "plugins.md")
 BLOCK = re.compile(r"^(?:`([\w.]+)`:\n\n)?```(\w+)\n(.*?)^```$", re.M | re.S)
@@ -64,12 +64,9 @@ class Page(unittest.TestCase):
         return fixtures.with_sdk("import json, sqlite3\n" + found[0])
 
     def test_python_snippets_keep_the_contract(self):
-        for check in (check_answers, check_cut, check_kill):
-            check(Case(self.snippet("words"), "operator", "words", {"field": "a"}, [{"event": {"a": "x y"}}, {"event": {}}]))
-            check(Case(self.snippet("Rate"), "operator", "rate", {"every": 10**9},
-                       [{"event": 1, "with": {"key": "a"}}, 2 * 10**9, {"event": 2, "with": {"key": "b"}}]))
-        for check in CHECKS["source"]:
-            check(Case(self.snippet("numbers"), "source", "numbers", {"to": 3}))
+        keeps_the_contract(self, self.snippet("words"), "words: a", events=[{"a": "x y"}, {}])
+        keeps_the_contract(self, self.snippet("Rate"), "rate: { every: 1s, key: event.k }", events=[{"k": "a"}, {"k": "b"}])
+        keeps_the_contract(self, self.snippet("numbers"), "numbers: 3")
         with Host(self.snippet("Table")) as host:
             self.assertEqual(host.spec["components"][0]["confirmation"], "disk")
 

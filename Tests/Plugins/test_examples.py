@@ -11,7 +11,7 @@ import unittest
 import bench
 import fixtures
 from host import Host
-from suite import CHECKS, Case, Directory, Supervised, inputs, parameters
+from contract import Case, Directory, Supervised, keeps_the_contract
 
 CSV = "code,name\nFR,France\nPE,Peru\n"
 EXAMPLES = [("enrich.py", 4), ("rate.py", 4), ("spool.py", 3), ("lines.py", 3), ("table.py", 3)]
@@ -27,17 +27,12 @@ class OfPython(unittest.TestCase):
             with self.subTest(name):
                 self.assertEqual((process.returncode, output.splitlines()[-1]), (0, f"{count} passed"), output)
 
-    def check(self, file, kind, name, given, events, files=None):
-        command = fixtures.python_example(file)
-        with Host(command) as host:
-            component = host.component(kind, name)
-        for check in CHECKS[kind]:
-            with Directory(files) as directory:
-                check(Case(command, kind, name, parameters(component, given), inputs(component, given, events), directory))
+    def check(self, file, yaml, events=None, files=None):
+        with Directory(files) as directory:
+            return keeps_the_contract(self, fixtures.python_example(file), yaml, events=events, files=directory)
 
     def test_enrich(self):
-        self.check("enrich.py", "operator", "lookup", {"key": "event.a", "table": "c.csv"},
-                   [{"a": "FR"}, {"a": "XX"}, {"a": None}, 5], {"c.csv": CSV})
+        self.check("enrich.py", "lookup: { key: event.a, table: c.csv }", [{"a": "FR"}, {"a": "XX"}, {"a": None}, 5], {"c.csv": CSV})
 
     def test_enrich_reads_a_changed_table_again(self):
         with Directory({"c.csv": CSV}) as directory, Host(fixtures.python_example("enrich.py"), cwd=directory) as host:
@@ -51,15 +46,16 @@ class OfPython(unittest.TestCase):
             self.assertEqual(host.counters, {"notFound": 1})
 
     def test_rate(self):
-        events = [{"p": "a"}, {"p": "b"}, (500_000_000,), {"p": "a"}, (600_000_000,), {"p": "c"}, (1_000_000,)]
-        self.check("rate.py", "operator", "rate", {"key": "event.p"}, events)
+        found = self.check("rate.py", "rate: { key: event.p }", [{"p": "a"}, {"p": "b"}, {"p": "a"}, {"p": "c"}])
+        self.assertIn("ok      state", found)
 
     def test_lines(self):
-        self.check("lines.py", "source", "lines", {"path": "a.txt"}, [], {"a.txt": "one\ntwo\n\nfour\nhalf"})
+        found = self.check("lines.py", "lines: { path: a.txt }", None, {"a.txt": "one\ntwo\n\nfour\nhalf"})
+        self.assertIn("ok      position", found)
 
     def test_spool(self):
         files = {f"{n}.json": str(n) for n in range(20)}
-        self.check("spool.py", "source", "spool", {"directory": "."}, [], files)
+        self.assertIn("ok      tokens", self.check("spool.py", "spool: { directory: . }", None, files))
         with Directory(files) as directory, Host(fixtures.python_example("spool.py"), cwd=directory) as host:
             source = host.open("source", "spool", {"directory": ".", "every": 10**7})
             host.give_credit(source, 10)
@@ -76,12 +72,11 @@ class OfPython(unittest.TestCase):
     def test_table(self):
         with Directory() as directory:
             command = fixtures.python_example("table.py")
-            case = Case(command, "sink", "table", {"database": "t.sqlite", "name": "t"}, directory=directory)
-            case.inputs = [{"event": {"id": str(n % 7)}, "with": {"key": str(n % 7)}} for n in range(50)]
-            for check in CHECKS["sink"]:
-                check(case)
+            self.check("table.py", "table: { database: t.sqlite, name: t, key: event.id }", [{"id": str(n % 7)} for n in range(50)])
             with Host(command, cwd=directory) as host:
-                sink = host.open("sink", "table", case.parameters)
+                sink = host.open("sink", "table", {"database": "t.sqlite", "name": "t"})
+                for number in range(7):
+                    host.ask(sink, event={}, **{"with": {"key": str(number)}})
                 blocker = sqlite3.connect(os.path.join(directory, "t.sqlite"), isolation_level=None)
                 blocker.execute("BEGIN EXCLUSIVE")
                 answers = [host.input(sink, event={"n": n}, **{"with": {"key": "x"}}) for n in range(3)]
@@ -103,8 +98,7 @@ class OfShell(unittest.TestCase):
     def test_upper(self):
         command = [os.path.join(fixtures.EXAMPLES, "shell", "upper.sh")]
         events = [{"a": "x"}, {"a": 5}, {"b": 1}, None, [], {"a": "ä\n\"}", "c": [1.5]}]
-        for check in CHECKS["operator"]:
-            check(Case(command, "operator", "upper", {"field": "a"}, [{"event": event} for event in events]))
+        keeps_the_contract(self, command, "upper: a", events=events)
         with Host(command) as host:
             one = host.open("operator", "upper", {"field": "a"})
             answers = [host.ask(one, event=event) for event in events]
@@ -119,9 +113,8 @@ class OfShell(unittest.TestCase):
         events = [{"a": "x \\ \"} %s $x"}, "text, with }", 5, None, {"id": 1, "event": {"x": 2}}]
         with Directory() as directory:
             path = os.path.join(directory, "kept")
-            for check in CHECKS["sink"]:
-                check(Case([script, path], "sink", "keep", {}, [{"event": event} for event in events]))
-            os.remove(path)
+            keeps_the_contract(self, [script, "kept"], events=events)
+            self.assertIn("ok      retry", keeps_the_contract(self, [script, "/"], events=events))
             with Host([script, path]) as host:
                 sink = host.open("sink", "keep")
                 for event in events:
@@ -139,15 +132,14 @@ class OfC(unittest.TestCase):
         cls.directory = cls.enterClassContext(tempfile.TemporaryDirectory())
         flags = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror"]
         source = os.path.join(fixtures.EXAMPLES, "c", "mask.c")
-        for name, more in (("mask", []), ("checked", ["-fsanitize=address,undefined", "-fno-sanitize-recover"])):
+        for name, more in (("mask", []), ("checked", ["-fsanitize=undefined", "-fno-sanitize-recover"])):
             subprocess.run(["cc", *flags, *more, "-o", os.path.join(cls.directory, name), source], check=True)
 
     def program(self, name):
         return [os.path.join(self.directory, name)]
 
     def test_every_promise(self):
-        for check in CHECKS["operator"]:
-            check(Case(self.program("checked"), "operator", "mask", {"digits": 5}))
+        keeps_the_contract(self, self.program("checked"), "mask: 5")
 
     def test_it_masks_as_a_regular_expression_does(self):
         rows = random.Random(7)

@@ -1,4 +1,5 @@
 """The examples, and broken plugins, in the real rxd: needs RXD, the path of a build with plugins."""
+import tempfile
 import json
 import os
 import re
@@ -10,7 +11,6 @@ import time
 import unittest
 
 import fixtures
-from suite import Directory
 
 RXD = os.environ.get("RXD", "")
 PIPELINES = os.path.join(fixtures.EXAMPLES, "pipelines")
@@ -47,7 +47,7 @@ def trouble(event):
 @unittest.skipUnless(RXD and os.access(RXD, os.X_OK), "needs RXD")
 class WithRxd(unittest.TestCase):
     def setUp(self):
-        self.directory = self.enterContext(Directory())
+        self.directory = self.enterContext(tempfile.TemporaryDirectory(prefix="rxd-plugin-"))
         self.environment = {**os.environ, "XDG_CACHE_HOME": os.path.join(self.directory, "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
 
     def rxd(self, *arguments, **more):

@@ -8,7 +8,7 @@ import bench
 import fixtures
 from fixtures import with_sdk
 from host import Ended, Host, Violation
-from suite import CHECKS, Case, Supervised, check_tokens
+from contract import Case, Supervised, keeps_the_contract
 
 MIXED = '''
 @plugin.operator
@@ -125,7 +125,7 @@ class Tokens(Source):
     """Sends with tokens."""
     def run(self):
         try:
-            for n in range(1000): yield Item(n, token=n)
+            for n in range(1000): yield Item(n, token=n + 1)
         finally:
             log("info", "closed")
     def acknowledged(self, tokens): count("acknowledged", len(tokens))
@@ -219,11 +219,10 @@ class Operators(unittest.TestCase):
 
     def test_two_processes_and_every_check(self):
         command = with_sdk(MIXED + STATEFUL.replace("self.sum = state + 1000 * version", "self.sum = state"))
-        for check in CHECKS["operator"]:
-            check(Case(command, "operator", "mixed"))
-        inputs = [{"event": 1, "with": {"key": "a"}}, 5 * 10**8, {"event": 2}, {"event": "bad"}, 3 * 10**9, {"event": "cancel"}]
-        for check in CHECKS["operator"]:
-            check(Case(command, "operator", "sum", {"every": 10**9}, inputs))
+        keeps_the_contract(self, command, "mixed: {}", component="mixed")
+        found = keeps_the_contract(
+            self, command, "sum: { every: 1s, key: 'string(event)' }", component="sum", events=[1, 2, "bad", 3, "cancel"])
+        self.assertIn("all ", found.split("ok      state")[1].splitlines()[0])
 
     def test_an_event_that_kills_is_found_and_the_others_pass(self):
         supervised = Supervised(Case(with_sdk(MIXED), "operator", "mixed"), credit=16)
@@ -299,9 +298,7 @@ class Sinks(unittest.TestCase):
         self.assertEqual(self.batches(), [])
 
     def test_every_check(self):
-        for check in CHECKS["sink"]:
-            check(Case(with_sdk(SINKS), "sink", "one"))
-            check(Case(with_sdk(SINKS), "sink", "batch"))
+        keeps_the_contract(self, with_sdk(SINKS), "one: {}", "batch: {}")
 
 
 class Sources(unittest.TestCase):
@@ -343,18 +340,18 @@ class Sources(unittest.TestCase):
         host, source = self.host, self.host.open("source", "tokens")
         host.give_credit(source, 3)
         self.assertEqual(self.collected(source, 3), [0, 1, 2])
-        host.acknowledge(source, [0, 1])
-        host.fail(source, [2], "no way")
+        host.acknowledge(source, [1, 2])
+        host.fail(source, [3], "no way")
         host.give_credit(source, 2)
         self.collected(source, 5)
         host.stop(source)
         host.rest_for(0.05)
         self.assertIsNone(source.end)
         self.assertNotIn(("info", "closed"), host.log)
-        host.acknowledge(source, [3, 4])
+        host.acknowledge(source, [4, 5])
         self.collected(source)
         host.end()
-        self.assertEqual(host.log, [("info", "failed [2] no way"), ("info", "closed")])
+        self.assertEqual(host.log, [("info", "failed [3] no way"), ("info", "closed")])
         self.assertEqual(host.counters, {"acknowledged": 4})
 
     def test_waiting_for_files(self):
@@ -366,10 +363,8 @@ class Sources(unittest.TestCase):
         self.host.end()
 
     def test_every_check(self):
-        for name in ("numbers", "tokens"):
-            for check in CHECKS["source"]:
-                check(Case(with_sdk(SOURCES), "source", name, {"to": 100} if name == "numbers" else {}))
-        self.assertEqual(check_tokens(Case(with_sdk(SOURCES), "source", "numbers")), "recovery is not 'sender'")
+        found = keeps_the_contract(self, with_sdk(SOURCES), "numbers: { to: 100 }", "tokens: {}")
+        self.assertIn("ok      tokens", found)
 
 
 class CommandLine(unittest.TestCase):

@@ -53,6 +53,44 @@ struct CheckTests {
     #expect(reported == expected)
   }
 
+  @Test func fixesAreMadeInTheFile() throws {
+    let folder = try Scratch()
+    let text =
+      "# typed\r\nsources: { n: { values: [1, 2], }}\nsinks:   # two\n  out: { form: n, stdout: { encod: json } }\n"
+    let file = try folder.write("a.yaml", text)
+    #expect(chmod(file, 0o640) == 0)
+    try FileManager.default.createSymbolicLink(atPath: folder.path + "/link.yaml", withDestinationPath: "a.yaml")
+    let link = folder.path + "/link.yaml"
+    let outcome = try Rxd.run("check", "--fix", link)
+    #expect(outcome.status == 0, "\(outcome.output)\(outcome.errors)")
+    #expect(outcome.output.contains("\(link):4\n-   out: { form: n, stdout: { encod: json } }\n+   out: { from: n, "))
+    #expect(outcome.output.hasSuffix("\(link): made 2 fixes\n\(link): ok (1 source, 1 sink)\n"))
+    // Nothing else has changed: comments, line ends, permissions, the link.
+    let fixed = text.replacing("form: n", with: "from: n").replacing("encod: json", with: "encode: json")
+    #expect(try String(contentsOfFile: file, encoding: .utf8) == fixed)
+    var status = stat()
+    #expect(lstat(link, &status) == 0 && status.st_mode & S_IFMT == S_IFLNK)
+    #expect(stat(file, &status) == 0 && status.st_mode & 0o7777 == 0o640)
+    let again = try Rxd.run("check", "--fix", link)
+    #expect(again.status == 0 && again.output == "\(link): ok (1 source, 1 sink)\n")
+    #expect(try Rxd.run("check", "--fix", "-", input: text).status == 64)
+  }
+
+  @Test func whatCannotBeFixedIsReported() throws {
+    let folder = try Scratch()
+    let mistakes = try String(contentsOfFile: "\(Rxd.root)/Tests/Golden/ten-mistakes.yaml", encoding: .utf8)
+    let file = try folder.write("a.yaml", mistakes)
+    let outcome = try Rxd.run("check", "--fix", "--format", "json", file)
+    #expect(outcome.status == 78)
+    // Standard output is for the program that reads the report.
+    let report = try JSONSerialization.jsonObject(with: Data(outcome.output.utf8)) as? [[String: Any]] ?? []
+    let fixed = outcome.errors.split(separator: "\n").filter { $0.hasPrefix("+ ") }
+    #expect(fixed.contains("+     stdin: { decode: json }") && fixed.contains("+     from: ticks"), "\(outcome.errors)")
+    #expect(report.count + fixed.count >= 10 && report.count < 10)
+    #expect(!report.contains { $0["code"] as? String == "RX301" })
+    #expect(try String(contentsOfFile: file, encoding: .utf8).contains("from: ticks"))
+  }
+
   @Test func theSameReportServesEveryReader() throws {
     let path = "Tests/Golden/ten-mistakes.yaml"
     let text = try Rxd.run("check", path, in: Rxd.root)
@@ -100,7 +138,9 @@ struct CheckTests {
     #expect(deep.contains("Did you mean './deep/orders.yml'?"))
     let misspelt = try Rxd.run("chek", "access.yaml", in: folder.path)
     #expect(misspelt.status == 66)
-    #expect(misspelt.errors.contains("Did you mean the verb 'check'?"))
+    #expect(misspelt.errors.contains("neither a verb nor a file 'chek'\n  = help: Did you mean the verb 'check'?"))
+    let unknown = try Rxd.run("frobnicate", in: folder.path)
+    #expect(unknown.status == 66 && unknown.errors.contains("'rxd help' lists the verbs"))
     let late = try Rxd.run("--quiet", "check", "access.yaml", in: folder.path).errors
     #expect(late.contains("A verb comes before its options and files: 'rxd check ...'"))
     let nowhere = try Rxd.run("check", "nowhere/access.yaml", in: folder.path).output

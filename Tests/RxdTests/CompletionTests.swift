@@ -71,4 +71,56 @@ struct CompletionTests {
     try terminal.type("rxd check \t", expecting: "a.yaml")
     try terminal.expect("c.yml")
   }
+
+  /// A home as above, with a plugin whose spec lies beside it; nothing may start the plugin.
+  private static func homeWithPlugin(_ shell: String, _ script: String) throws -> (Scratch, [String: String]) {
+    let (folder, given) = try home(shell, script)
+    var environment = given
+    environment["RXD_PLUGIN_DIR"] = folder.path + "/plugins"
+    environment["LC_ALL"] = "C.UTF-8"
+    mkdir(folder.path + "/plugins", 0o755)
+    _ = try Rxd.run("plugin", "new", "--language", "python", "greet", in: folder.path)
+    let plugin = folder.path + "/plugins/greet.py"
+    try FileManager.default.moveItem(atPath: folder.path + "/greet/greet.py", toPath: plugin)
+    #expect(try Rxd.run("plugin", "check", "--write", plugin, environment: environment).status == 0)
+    return (folder, environment)
+  }
+
+  private static let inBash = """
+    source ../rxd.bash
+    COMP_WORDS=(rxd describe gree); COMP_CWORD=2; COMP_LINE='rxd describe gree'; COMP_POINT=17; COMP_TYPE=9; COMP_KEY=9
+    _rxd rxd gree describe; printf '%s\\n' "${COMPREPLY[@]}"
+    """
+
+  @Test(arguments: [
+    ("bash", "rxd.bash", inBash), ("fish", "rxd.fish", "source ../rxd.fish; complete -C 'rxd describe gree'"),
+  ])
+  func componentsOfPluginsAreOffered(_ shell: String, _ script: String, _ words: String) throws {
+    guard shell != "fish" || Self.hasFish else { return }
+    let (folder, environment) = try Self.homeWithPlugin(shell, script)
+    let process = Process()
+    process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
+    process.arguments = [shell, shell == "fish" ? "--no-config" : "--norc", "-c", words]
+    process.environment = environment
+    process.currentDirectoryURL = URL(fileURLWithPath: folder.path + "/work")
+    let output = Pipe()
+    process.standardOutput = output
+    process.standardInput = FileHandle.nullDevice
+    try process.run()
+    let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+    process.waitUntilExit()
+    let offered = text.split(separator: "\n").compactMap { $0.split(separator: "\t").first.map(String.init) }
+    #expect(offered == ["greet"], "\(text)")
+  }
+
+  @Test(.enabled(if: hasZsh, "needs the package zsh")) func zshOffersComponentsOfPlugins() throws {
+    let (folder, environment) = try Self.homeWithPlugin("zsh", "_rxd")
+    let terminal = try Terminal("-f", "-i", program: "/usr/bin/zsh", environment: environment)
+    try terminal.type(
+      "PS1='% '; cd \(folder.path)/work; fpath=(\(folder.path) $fpath); autoload -Uz compinit; "
+        + "compinit -u -d \(folder.path)/dump; show() { BUFFER=\"print -r -- '<$BUFFER>'\"; zle accept-line }; "
+        + "zle -N show; bindkey '^X' show; bindkey '^I' complete-word; unsetopt automenu; print REA''DY\r",
+      expecting: "READY")
+    try terminal.type("rxd describe gree\t\u{18}", expecting: "<rxd describe greet >")
+  }
 }

@@ -74,7 +74,9 @@ struct MetricsTests {
       #"rxd_component_pending_timers{pipeline="tail",component_id="slow/delay",component_kind="operator",component_type="delay"} 1"#,
       #"rxd_edge_events_total{pipeline="tail",from="large/filter",to="large/map#2",output="events"} 2"#,
       #"rxd_edge_events_total{pipeline="tail",from="large.errors",to="bad/file",output="errors"} 1"#,
-      #"rxd_reloads_total{result="refused"} 0"#,
+      #"rxd_component_latency_seconds_bucket{pipeline="tail",component_id="bad/file",component_kind="sink",component_type="file",le="+Inf"} 1"#,
+      #"rxd_component_latency_seconds_count{pipeline="tail",component_id="bad/file",component_kind="sink",component_type="file"} 1"#,
+      #"rxd_reloads_total{result="refused"} 0"#, "# TYPE rxd_component_latency_seconds histogram",
     ] { #expect(text.contains(line + "\n"), "\(line)\n\(text)") }
     #expect(!text.contains("# EOF"))
 
@@ -145,8 +147,14 @@ struct MetricsTests {
     // What was read and waits in the pipeline's input is left, too.
     let left = try #require(value(name, in: text))
     #expect(left >= 4_500_000 - read && left < 4_500_000 && left > 4_000_000, "\(left) \(read)")
+    // Nothing of it has been read since the first look: that long it has been there, at least.
+    let age = name.replacing("lag_bytes", with: "lag_seconds")
+    let first = try #require(value(age, in: text))
+    repeat { text = try get("/metrics") } while (value(age, in: text) ?? 0) <= first + 0.2 && !deadline.isOver
+    #expect((value(age, in: text) ?? 0) > first + 0.2)
     text = try wait("/metrics", until: "\(Self.passed) 1\n")
     #expect(value(name.replacing("blocked", with: "tail"), in: text) == 0)
+    #expect(value(age.replacing("blocked", with: "tail"), in: text) == 0)
     try end(process)
   }
 
@@ -230,7 +238,10 @@ struct MetricsTests {
     let tests = try promtool("test", "rules", monitoring + "/rxd-alerts_test.yaml")
     #expect(tests.status == 0, "\(tests.output)")
     // Dashboard and rules ask for nothing that is not there.
-    let described = Set(metrics.matches(of: #/TYPE (\S+) /#).map { String($0.1) })
+    let described = Set(
+      metrics.matches(of: #/TYPE (\S+) (\S+)/#).flatMap { match in
+        (match.2 == "histogram" ? ["_bucket", "_sum", "_count"] : [""]).map { "\(match.1)\($0)" }
+      })
     for name in ["rxd-alerts.yaml", "rxd-dashboard.json"] {
       let text = try String(contentsOfFile: monitoring + "/" + name, encoding: .utf8)
       let asked = Set(text.matches(of: /\b(?:rxd|process)_[a-z_]+/).map { String($0.0) })
@@ -294,6 +305,13 @@ struct MetricsTests {
       "/api/v1/query", "query=sum(rxd_component_sent_events_total{pipeline=\"tail\",component_id=\"large/filter\"})",
       until: #","2"]"#)
     _ = try asked("/api/v1/query", "query=rxd_edge_events_total{to=\"bad/file\"}", until: #""from":"large.errors""#)
+    // The file of the errors output took its event within some bound.
+    _ = try asked(
+      "/api/v1/query",
+      "query=histogram_quantile(0.99, sum by (le) (rxd_component_latency_seconds_bucket{component_id=\"bad/file\"})) < 300",
+      until: #""value":["#)
+    _ = try asked("/api/v1/query", "query=rxd_source_lag_seconds{component_id=\"lines/file\"}", until: #","0"]"#)
+    _ = try asked("/api/v1/query", "query=rxd_utilization{component_id=\"large/filter\"} < 2", until: #""value":["#)
     // Every rule has been evaluated, without an error.
     let rules = try asked("/api/v1/rules", until: #""health":"ok""#)
     #expect(!rules.contains(#""health":"err""#), "\(rules)")

@@ -125,10 +125,10 @@ final class RunningRxd {
     try self.init(arguments, environment: environment, in: folder)
   }
 
-  /// `limitingMemoryTo`: kibibytes of address space.
+  /// `limitingMemoryTo`: kibibytes of address space. `running`: another program in place of rxd.
   init(
     _ arguments: [String], environment: [String: String] = [:], in folder: String? = nil,
-    limitingMemoryTo limit: Int? = nil
+    limitingMemoryTo limit: Int? = nil, running binary: String = Rxd.binary
   ) throws {
     var pipes: [[Int32]] = []
     for _ in 0..<3 {
@@ -148,8 +148,8 @@ final class RunningRxd {
     }
     variables.merge(environment) { $1 }
     // `env -C` changes the folder and becomes the program.
-    var program = folder == nil ? Rxd.binary : "/usr/bin/env"
-    var command = folder.map { ["env", "-C", $0, Rxd.binary] } ?? [Rxd.binary]
+    var program = folder == nil ? binary : "/usr/bin/env"
+    var command = folder.map { ["env", "-C", $0, binary] } ?? [binary]
     if let limit {
       program = "/bin/sh"
       command = ["sh", "-c", "ulimit -v \(limit); exec \"$0\" \"$@\""] + command

@@ -201,4 +201,24 @@ struct TapTests {
     #expect(lines.contains { $0.hasPrefix("large/map#2 -> large ") && $0.contains("(34)") }, "\(lines)")
     try end(process)
   }
+
+  /// A reader is told what it got when the process ends, and that it was not all.
+  @Test func theEndOfTheProcessEndsTheAnswer() throws {
+    let process = try start(try folder.write("a.yaml", text()))
+    let curl = try RunningRxd(
+      ["-sSN", "--unix-socket", socket, "http://rxd/tap?pipeline=tail&edge=large"], running: "/usr/bin/curl")
+    #expect(try object(curl.line())["edges"] != nil)
+    let (tap, _) = try tap("large")
+    try append("3\n")
+    #expect(try object(curl.line())["event"] as? Int == 3)
+    #expect(try object(tap.line())["event"] as? Int == 3)
+    process.send(SIGTERM)
+    var last: [String: Any] = [:]
+    while let line = try curl.line() { last = try object(line) }
+    let done = try #require(last["done"] as? [String: Any], "\(last)")
+    #expect(done["shown"] as? Int == 1 && done["ending"] as? Bool == true)
+    #expect(try curl.wait() == 0)
+    #expect(try tap.wait() == 69)
+    #expect(try process.wait() == 0)
+  }
 }

@@ -65,6 +65,15 @@ final class Terminal {
     }
   }
 
+  /// Whether the terminal hands over whole lines, and shows what is typed.
+  var isCooked: Bool {
+    var settings = termios()
+    let flags = tcflag_t(ICANON | ECHO | ISIG)
+    return tcgetattr(master, &settings) == 0 && settings.c_lflag & flags == flags
+  }
+
+  func send(_ signal: Int32) { kill(pid, signal) }
+
   /// Reads until the end and gives the exit status.
   func wait() throws -> Int32 {
     let deadline = Deadline(after: RunningRxd.limit)

@@ -106,4 +106,17 @@ struct TopTests {
     #expect(try terminal.wait() == 0)
     try end(process)
   }
+
+  /// A signal that ends it leaves the terminal as it was, too.
+  @Test(arguments: [SIGTERM, SIGINT, SIGHUP]) func aSignalRestoresTheTerminal(_ signal: Int32) throws {
+    let process = try start(try folder.write("a.yaml", Self.ticking))
+    let terminal = try Terminal("top", "--socket", socket, "--interval", "100ms")
+    try terminal.expect("q ends, s: order (file)")
+    #expect(!terminal.isCooked)
+    terminal.send(signal)
+    try terminal.expect("\u{1B}[?25h\u{1B}[?1049l")
+    #expect(terminal.isCooked)
+    #expect(try terminal.wait() == -signal)
+    try end(process)
+  }
 }

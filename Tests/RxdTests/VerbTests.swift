@@ -18,7 +18,6 @@ struct VerbTests {
     return process.terminationStatus == 0
   }
   private static let hasSchemaValidator = has("python3", "-c", "import jsonschema, yaml")
-  private static let hasGraphviz = has("dot", "-V")
   static let hasBash = has("bash", "-c", "true")
 
   @Test func versionIsOneLine() throws {
@@ -83,15 +82,15 @@ struct VerbTests {
     #expect(try Rxd.run("graph", "Tests/Golden/ten-mistakes.yaml", in: Rxd.root).status == 78)
   }
 
-  @Test func svgNeedsGraphviz() throws {
-    let outcome = try Rxd.run(
-      "graph", "--format", "svg", "pipelines/access-log.yaml", in: Rxd.root)
-    if Self.hasGraphviz {
-      #expect(outcome.output.contains("<svg"))
-    } else {
-      #expect(outcome.status == 69)
-      #expect(outcome.errors.contains("graphviz"))
-    }
+  @Test func svgNeedsNoOtherProgram() throws {
+    let path = "pipelines/access-log.yaml"
+    let outcome = try Rxd.run("graph", "--format", "svg", path, environment: ["PATH": "/nonexistent"], in: Rxd.root)
+    #expect(outcome.status == 0)
+    #expect(outcome.output.hasPrefix("<svg xmlns=") && outcome.output.hasSuffix("</svg>\n"))
+    #expect(outcome.output.contains("data-step=\"missing/groupBy\""))
+    #expect(try Rxd.run("graph", "--unfolded", "--format", "svg", path, in: Rxd.root).output == outcome.output)
+    let misplaced = try Rxd.run("graph", "--unfolded", path, in: Rxd.root)
+    #expect(misplaced.status == 64 && misplaced.errors.contains("--format svg"))
   }
 
   @Test func evalGivesAResultForEachEvent() throws {

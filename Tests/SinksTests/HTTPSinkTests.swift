@@ -83,6 +83,44 @@ import Testing
     #expect(over.paused > .zero && over.sent == 4)
   }
 
+  /// From coming to being delivered, with the time in the queue.
+  @Test func saysHowLongItTakes() throws {
+    let sending = try pipeline("queue: 10", events: "[1, 2, 3, 4]", pace: "1s")
+    func latency() throws -> Latency? {
+      try #require(sending.execution.statistics.steps.first { $0.step == sending.execution.plan.sinks[0].step }).latency
+    }
+    sending.run(until: .seconds(4))
+    #expect(try latency() == nil)
+    sending.http.script = { _, _ in ScriptedHTTP.status(200) }
+    sending.http.exchanges[0].answer(200)
+    sending.run(until: .seconds(4))
+    let taken = try #require(try latency())
+    // The first event comes at the start: 4, 3, 2 and 1 seconds.
+    #expect(taken.count == 4 && taken.sum == 10_000_000_000)
+    #expect(taken.bound(of: 0.5) == 2_500_000_000 && taken.bound(of: 0.99) == 5_000_000_000)
+    var twice = taken
+    twice.add(taken)
+    #expect(twice.count == 8 && twice.sum == 20_000_000_000 && twice.bound(of: 0.5) == 2_500_000_000)
+    #expect(Latency().bound(of: 0.5) == nil)
+  }
+
+  /// An inner request takes from being sent to its answer.
+  @Test func saysHowLongAnswersTake() throws {
+    let asking = try VirtualPipeline(
+      """
+      sources: { numbers: { values: [1] } }
+      signals: { some: { from: numbers, chain: [ { flattenMap: { signal: { http: 'http://h.example/' } } } ] } }
+      sinks: { out: { from: some, discard: {} } }
+      """)
+    asking.run(until: .seconds(2))
+    asking.http.exchanges[0].answer(200, "{}")
+    asking.run()
+    let plan = asking.execution.plan
+    let latencies = asking.execution.statistics.steps.filter { plan.steps[$0.step.number].keyword == "http" }.map(
+      \.latency)
+    #expect(latencies.map { $0?.sum } == [2_000_000_000])
+  }
+
   // MARK: Batches
 
   @Test func batchesByCount() throws {

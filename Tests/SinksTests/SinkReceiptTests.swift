@@ -3,6 +3,7 @@ import PipelineHost
 import PipelineTestSupport
 import Synchronization
 import Testing
+import Transport
 
 @testable import PipelineCore
 @testable import Sinks
@@ -10,6 +11,7 @@ import Testing
 /// Every sink acknowledges every event that it takes once: at once, or on a receipt.
 @Suite struct SinkReceiptTests {
   let scratch = Scratch()
+  private let receiver = Swallower()
 
   /// What a pipeline says of a sink.
   private struct Report {
@@ -85,6 +87,14 @@ import Testing
         "http: { url: 'http://h.example/', retry: { delay: 1ms }, maxConcurrent: 4, batch: { count: 7, every: 1ms } }",
         "http: { url: 'http://h.example/', compress: gzip, batch: { count: 100, every: 1ms }, retry: { delay: 1ms } }",
       ]
+    case "tcp":
+      [
+        "tcp: '127.0.0.1:\(receiver.port)'",
+        "tcp: { address: '127.0.0.1:\(receiver.port)', queue: 1KiB, framing: octets }",
+      ]
+    case "syslog": ["syslog: { address: '127.0.0.1:\(receiver.port)', transport: tcp }"]
+    case "udp": ["udp: '127.0.0.1:\(receiver.port)'"]
+    case "unix": ["unix: \(receiver.path)"]
     // To no request: each is rejected.
     case "reply": ["reply: {}"]
     // Three lines on the screen of whoever runs the tests.
@@ -203,4 +213,23 @@ import Testing
     #expect(outcomes.withLock { $0 } == [.failed("it was given up")])
     #expect(!book.isClosed)
   }
+}
+
+/// Reads whatever is sent to it over TCP or a Unix socket, and does nothing with it.
+private final class Swallower: Sendable {
+  let port: Int
+  let path: String
+  private let folder = Scratch()
+  private let receivers: [StreamReceiver]
+
+  init() {
+    path = folder("s")
+    receivers = [
+      SocketPlace.network(host: "127.0.0.1", port: 0, isDatagram: false), .unix(path: path, isDatagram: false),
+    ].compactMap { try? StreamReceiver($0, StreamReceiver.Options()) }
+    for receiver in receivers { try? receiver.start(notify: { _ in }, deliver: { _ in true }) }
+    port = receivers.first.flatMap { Int($0.text.split(separator: ":").last ?? "") } ?? 0
+  }
+
+  deinit { for receiver in receivers { receiver.cancel() } }
 }

@@ -334,6 +334,12 @@ import Testing
     ("'http://a..b/'", "no host name"), ("'http://h|x/'", "no host name"), ("'http://.h/'", "no host name"),
     ("'http://169.254.169.254/'", "link-local"), ("'http://[fe80::1]/'", "link-local"),
     ("'http://2852039166/{{ event }}'", "link-local"), ("'http://0xa9.0xfe.0251.254/'", "link-local"),
+    ("'http://169.254.169.254./'", "link-local"), ("'http://256.1.1.1/'", "no IPv4 address"),
+    ("'http://-a.example/'", "no host name"), ("'http://bücher.example/'", "beyond ASCII"),
+    ("'http://h.example/%zz'", "hexadecimal"), ("{ url: 'http://h.example/', proxy: 'ftp://p:1' }", "http://"),
+    ("{ url: 'http://h.example/', proxy: 'http://u:secret@p:1' }", "password"),
+    ("{ url: 'http://h.example/', proxy: 'http://p:99999' }", "port"),
+    ("{ url: 'http://h.example/', proxy: 'http://169.254.1.1:1' }", "link-local"),
     ("'http://[::ffff:169.254.169.254]/'", "link-local"), ("'http://0.0.0.0/'", "link-local"),
     ("{ url: 'http://h.example/', headers: { Content-Length: '5' } }", "cannot be set"),
     ("{ url: 'http://h.example/', headers: { 'X Y': a } }", "no header name"),
@@ -351,7 +357,8 @@ import Testing
   @Test(arguments: [
     "http://h.example", "http://h.example:/x", "https://h_1.example.:8443/?a=b#c", "http://[::1]:80/",
     "http://127.0.0.1:1",
-    "http://2130706433/", "http://bücher.example/ü", "http://10.0.0.1?x", "http://1.example/", "http://a/@b:c",
+    "http://2130706433/", "http://xn--bcher-kva.example/ü", "http://h.example/%C3%BC", "http://10.0.0.1?x",
+    "http://1.example/", "http://a/@b:c",
     "HTTP://H/",
   ])
   func acceptsURLs(_ url: String) { #expect(complaints("'\(url)'").isEmpty) }

@@ -200,6 +200,29 @@ import Testing
     }
   }
 
+  /// An observer that has seen enough lets whole blocks pass, and learns of how many events.
+  @Test(arguments: [0, 1, 2]) func satedObserversLetBlocksPass(_ place: Int) throws {
+    let input = Input((0..<3000).map { #"{"n":\#($0),"s":"a"}"# })
+    let text = Self.pipeline("ndjson", ["{ filter: event.n % 2 == 0 }", "{ map: { n: event.n + 1 } }"], "ndjson")
+    let unwatched = try run(text, input, threads: 2, blockBytes: 1000)
+    let folder = Scratch()
+    let observer = SatedObserver(100)
+    let pipeline = try RealPipeline("threads: 2\n" + text(input.path, folder)) { execution in
+      execution.reading.blockBytes = 1000
+      execution.reading.startsAllThreads = true
+      let all = execution.plan.edges.indices.dropFirst().filter {
+        execution.plan.name(of: execution.plan.edges[$0].to).contains("out")
+      }
+      execution.attach(observer, to: EdgeID(all[place]))
+    }
+    #expect(pipeline.runToEnd(within: .seconds(60)) == .completed)
+    #expect(folder.read("out") == unwatched.written.files[0])
+    #expect(pipeline.execution.statistics.counts == unwatched.written.steps)
+    #expect(pipeline.execution.encodedBlocks > 10)
+    #expect(observer.seen >= 100 && observer.unseen > 0)
+    #expect(observer.seen + observer.unseen == (place == 0 ? 3000 : 1500))
+  }
+
   @Test func mostBlocksComeReady() throws {
     let lines = (0..<2000).map { #"{"n":\#($0),"s":"a"}"# }
     let made = try run(
@@ -306,4 +329,17 @@ private final class FirstEvents: EdgeObserver {
     encodedAtEnd = execution.encodedBlocks
     execution.detach(self, from: edge)
   }
+}
+
+/// Lets blocks pass when it has seen so many events.
+private final class SatedObserver: EdgeObserver {
+  private let limit: Int
+  private(set) var seen = 0
+  private(set) var unseen = 0
+
+  init(_ limit: Int) { self.limit = limit }
+
+  override func receive(_ event: Event) { seen += 1 }
+  override var isSated: Bool { seen >= limit }
+  override func missed(_ events: Int) { unseen += events }
 }

@@ -83,7 +83,7 @@ import Testing
       let buffer = OutputBuffer()
       buffer.append("\(number)\n")
       let results = Results()
-      writer.leave(buffer, results.take)
+      writer.add(.buffer(buffer), isLeft: true, results.take)
       writer.write()
       // The writer's thread may be looking at the queue just then, and so come first.
       if results.state.withLock({ $0.count }) == 1 { atOnce += 1 }
@@ -92,7 +92,7 @@ import Testing
     #expect(atOnce > 0, "written when it returns")
     let last = OutputBuffer()
     last.append("last\n")
-    writer.leave(last)
+    writer.add(.buffer(last), isLeft: true)
     writer.close()
     #expect(directory.read("out") == (0..<100).map { "\($0)\n" }.joined() + "last\n")
     writer.write()
@@ -105,10 +105,10 @@ import Testing
       let buffer = OutputBuffer()
       buffer.append("\(number)\n")
       if number % 3 == 0 {
-        writer.leave(buffer, results.take)
+        writer.add(.buffer(buffer), isLeft: true, results.take)
         writer.write()
       } else {
-        writer.add(buffer, results.take)
+        writer.add(.buffer(buffer), results.take)
       }
     }
     writer.close()
@@ -129,7 +129,7 @@ import Testing
     let results = Results()
     let buffer = OutputBuffer()
     buffer.append("x\n")
-    synced.leave(buffer, results.take)
+    synced.add(.buffer(buffer), isLeft: true, results.take)
     #expect(results.wait(1) == [nil], "its thread does it")
     onPipe.close()
     synced.close()
@@ -198,7 +198,7 @@ import Testing
     #expect(!writer.offer([1]))
     let more = OutputBuffer()
     more.append([2])
-    writer.add(more)
+    writer.add(.buffer(more))
     #expect(writer.queuedBytes > 1 << 20)
     writer.close(within: .milliseconds(100))
     #expect(results.wait(1).first??.code == ECANCELED)
@@ -239,7 +239,7 @@ import Testing
     func add(_ text: String) {
       let buffer = OutputBuffer()
       buffer.append(text)
-      writer.add(buffer, written.take, acknowledging: acknowledged.take)
+      writer.add(.buffer(buffer), written.take, acknowledging: acknowledged.take)
     }
     for number in 0..<20 { add("\(number)\n") }
     #expect(written.wait(20) == Array(repeating: nil, count: 20))
@@ -269,9 +269,9 @@ import Testing
       let buffer = OutputBuffer()
       buffer.append("\(number)\n")
       if number % 2 == 0 {
-        writer.add(buffer, acknowledging: results.take)
+        writer.add(.buffer(buffer), acknowledging: results.take)
       } else {
-        writer.leave(buffer, acknowledging: results.take)
+        writer.add(.buffer(buffer), isLeft: true, acknowledging: results.take)
         writer.write()
       }
       if number % 10 == 9 { #expect(results.wait(number + 1).allSatisfy { $0 == nil }) }

@@ -1,8 +1,11 @@
 // Linux calls that Swift's Glibc module does not show: GNU extensions and headers it leaves out.
 #ifndef RX_LINUX_H
 #define RX_LINUX_H
+#include "rx_socket.h"
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "rx_process.h"
 
 /// For `open`: a file without a name.
 extern const int RX_O_TMPFILE;

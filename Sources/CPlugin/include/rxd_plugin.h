@@ -172,7 +172,7 @@ typedef struct rxd_host {
 
   /* Of an instance; from any thread. Level: "debug", "info", "warning", "error". */
   void (*log)(rxd_instance *, rxd_text level, rxd_text message);
-  void (*count_up)(rxd_instance *, rxd_text name, int64_t by);
+  void (*count_up)(rxd_instance *, rxd_text name, int64_t by); /* nothing, if `by` is below 1; at most 100 names */
 
   /* Operators, during `process`. What is sent for an input comes in the order of the calls, behind what was sent for
    * earlier inputs. `index`: of the input. */

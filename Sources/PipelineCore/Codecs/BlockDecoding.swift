@@ -44,6 +44,19 @@ public final class BlockDecoding: @unchecked Sendable {
     return DecodedBlock(slab, rows, self, end: offset &+ Int64(slab.count))
   }
 
+  /// Decodes messages that came together, each as an input of its own.
+  ///
+  /// - Parameter offset: Where the slab begins in the stream; rows have their places in that.
+  public func decode(_ slab: Slab, messages: [Range<Int>], offset: Int64) -> DecodedBlock {
+    let rows = free.withLock { $0.popLast() } ?? Rows()
+    for range in messages {
+      decoder.reset()
+      decoder.decode(
+        slab, range, offset: offset &+ Int64(range.lowerBound), isLast: true, arena: rows.arena, into: rows.batch)
+    }
+    return DecodedBlock(slab, rows, self, end: offset &+ Int64(slab.count))
+  }
+
   fileprivate func giveBack(_ rows: Rows) {
     rows.batch.clear()
     rows.arena.reset()

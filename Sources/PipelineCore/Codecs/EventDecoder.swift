@@ -16,7 +16,7 @@ public protocol EventDecoder: AnyObject {
 
   /// Takes a whole slab as a block of lines that need no rows, if possible; otherwise does nothing and returns false.
   ///
-  /// - Parameter isPassedOn: The block will probably pass through unchanged (``PassThroughLines``): it is then enough
+  /// - Parameter isPassedOn: The block will probably pass through unchanged (``RowBatch/passThrough``): it is then enough
   ///   to know that it can, and ``RowBatch/indexDocuments()`` finds the documents if needed.
   func index(_ slab: Slab, offset: Int64, isPassedOn: Bool, into rows: RowBatch) -> Bool
 
@@ -80,7 +80,7 @@ public enum InputUnit: Sendable {
 
 /// The formats of `decode:`.
 public enum DecoderFormat: String, Sendable, CaseIterable {
-  case text, lines, whole, json, ndjson, csv, logfmt, regex, bytes
+  case text, lines, whole, json, ndjson, csv, logfmt, regex, syslog, bytes
 
   public var summary: String {
     switch self {
@@ -92,6 +92,7 @@ public enum DecoderFormat: String, Sendable, CaseIterable {
     case .csv: "Each row of comma-separated values is a map, or a list without a header."
     case .logfmt: "Each line of key=value pairs is a map."
     case .regex: "Each line becomes a map of the named groups of a regular expression."
+    case .syslog: "Each line, datagram or body is a syslog message (RFC 5424 or RFC 3164)."
     case .bytes: "Each body, or each piece of a stream as it was read, is raw bytes."
     }
   }
@@ -125,7 +126,7 @@ public struct DecoderOptions: Sendable, Equatable {
   /// How the input must be cut, according to the decoder.
   public var framing: Framing {
     switch format {
-    case .text, .json: unit == .stream ? .lines : .whole
+    case .text, .json, .syslog: unit == .stream ? .lines : .whole
     case .lines, .ndjson, .csv, .logfmt, .regex: .lines
     case .whole: .whole
     case .bytes: .chunks
@@ -139,7 +140,7 @@ public struct DecoderOptions: Sendable, Equatable {
   /// given all blocks: no block depends on earlier blocks.
   public var readsBlocksApart: Bool {
     switch format {
-    case .text, .lines, .json, .ndjson, .logfmt, .regex: framing == .lines
+    case .text, .lines, .json, .ndjson, .logfmt, .regex, .syslog: framing == .lines
     // The first row of CSV may name the columns, and a quoted row may continue in the next block.
     case .csv, .whole, .bytes: false
     }
@@ -160,6 +161,7 @@ public struct DecoderOptions: Sendable, Equatable {
     case .logfmt: LogfmtDecoder(self)
     case .regex:
       regex.pattern == RegexDecoding.combined ? try CombinedLogDecoder(self) : try RegexDecoder(self)
+    case .syslog: SyslogDecoder(self)
     case .bytes: BytesDecoder()
     }
   }

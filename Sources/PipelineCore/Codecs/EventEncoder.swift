@@ -19,10 +19,10 @@ public protocol EventEncoder: AnyObject {
   func goOn(after memory: [String]) -> Bool
 
   /// Whether lines of this kind are encoded unchanged.
-  func passes(_ kind: PassThroughLines.Kind) -> Bool
+  func passes(_ lines: EncodedEvents.Lines) -> Bool
 
   /// What each line of its output is, if every event is exactly one line from which it can be read again; nil: it is not so.
-  var lines: PassThroughLines.Kind? { get }
+  var lines: EncodedEvents.Lines? { get }
 
   /// Appends what an output of already encoded events must start with: the header of CSV.
   func appendHeader(to output: OutputBuffer)
@@ -33,8 +33,8 @@ extension EventEncoder {
   public func reset() {}
   public var memory: [String] { [] }
   public func goOn(after memory: [String]) -> Bool { memory.isEmpty }
-  public func passes(_ kind: PassThroughLines.Kind) -> Bool { false }
-  public var lines: PassThroughLines.Kind? { nil }
+  public func passes(_ lines: EncodedEvents.Lines) -> Bool { false }
+  public var lines: EncodedEvents.Lines? { nil }
   public func appendHeader(to output: OutputBuffer) {}
 }
 
@@ -101,8 +101,8 @@ final class JSONEventEncoder: EventEncoder {
 
   var mediaType: StaticString { terminated && layout == .compact ? "application/x-ndjson" : "application/json" }
 
-  func passes(_ kind: PassThroughLines.Kind) -> Bool { kind == .documents && terminated && layout == .compact }
-  var lines: PassThroughLines.Kind? { terminated && layout == .compact ? .documents : nil }
+  func passes(_ lines: EncodedEvents.Lines) -> Bool { lines == .documents && terminated && layout == .compact }
+  var lines: EncodedEvents.Lines? { terminated && layout == .compact ? .documents : nil }
 
   func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
     if let failure = JSONWriter.append(value, to: output, layout: layout) { return failure }
@@ -119,7 +119,7 @@ final class TextEncoder: EventEncoder {
 
   var mediaType: StaticString { "text/plain; charset=utf-8" }
 
-  func passes(_ kind: PassThroughLines.Kind) -> Bool { terminated }
+  func passes(_ lines: EncodedEvents.Lines) -> Bool { terminated }
 
   func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
     if let failure = appendBare(value, to: output) { return failure }
@@ -132,8 +132,8 @@ final class TextEncoder: EventEncoder {
 final class LinesEncoder: EventEncoder {
   var mediaType: StaticString { "text/plain; charset=utf-8" }
 
-  func passes(_ kind: PassThroughLines.Kind) -> Bool { true }
-  var lines: PassThroughLines.Kind? { .strings }
+  func passes(_ lines: EncodedEvents.Lines) -> Bool { true }
+  var lines: EncodedEvents.Lines? { .strings }
 
   func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
     let start = output.count
@@ -166,7 +166,7 @@ final class BytesEncoder: EventEncoder {
 
 /// Strings and bytes literally; durations, timestamps and types without quotes; everything else as JSON.
 @inline(__always)
-private func appendBare(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
+func appendBare(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
   let value = value.unwrapped
   switch value.what {
   case .string:

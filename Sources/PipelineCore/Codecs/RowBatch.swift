@@ -52,7 +52,7 @@ public final class RowBatch {
   private(set) var form = Form.rows
   /// Set beside a form other than `rows`: the slab consists of the rows, each with a line feed, and can be written
   /// unchanged if each event shall be a line.
-  private(set) var passThrough: PassThroughLines?
+  private(set) var passThrough: EncodedEvents?
 
   /// Sets the form to the documents found by `rx_lines_rows`; `slab` contains the whole block.
   func holdDocuments(
@@ -60,14 +60,14 @@ public final class RowBatch {
   ) {
     form = .documents(lines, text: text, offset: offset)
     if rx_lines_pass_through(self.lines) {
-      passThrough = PassThroughLines(memory: slab, bytes: text, count: lines.count, kind: .documents)
+      passThrough = EncodedEvents(bytes: text, count: lines.count, memory: slab, lines: .documents)
     }
   }
 
   /// Sets the form to `count` documents that pass through, without an index.
   func holdDocuments(_ count: Int, _ text: UnsafeRawBufferPointer, offset: Int64, in slab: Slab) {
     form = .lazy(text, offset: offset)
-    passThrough = PassThroughLines(memory: slab, bytes: text, count: count, kind: .documents)
+    passThrough = EncodedEvents(bytes: text, count: count, memory: slab, lines: .documents)
   }
 
   /// Indexes the documents of a block that was only counted, because a step reads them.
@@ -81,7 +81,7 @@ public final class RowBatch {
     form = .lines(text, offset: offset)
     guard text.last == 0x0A, text.offset(of: 0x0D) == nil else { return }
     let count = rx_count_feeds(text.baseAddress?.assumingMemoryBound(to: CChar.self), text.count)
-    passThrough = PassThroughLines(memory: slab, bytes: text, count: count, kind: .strings)
+    passThrough = EncodedEvents(bytes: text, count: count, memory: slab, lines: .strings)
   }
 
   /// The number of documents, if they pass through and counting them is fast; nothing else is found.
@@ -120,43 +120,66 @@ public final class RowBatch {
     rejected.append(RejectedRow(bytes: .bytes(bytes), offset: offset, index: count, reason: reason))
   }
 
-  /// Calls `body` for each value, in order, with the known tokens of its text in `indexed`, as long as it returns true;
-  /// returns whether it always did. Skips rejected rows.
+  /// A row in front of which ``forEachRow(from:upTo:tokens:while:)`` has stopped.
+  struct Stop {
+    /// The index of the row or document; in plain lines, the offset of the line in the piece.
+    var next: Int
+    /// Where it starts, in bytes from the start of the input.
+    var offset: Int64
+  }
+
+  /// Calls `body` for each row that is not rejected, in order, with its value and its input offset, as long as it returns
+  /// true; the known tokens of the value's text are in `indexed` then. Returns where it has stopped; nil: no row is left.
+  ///
+  /// - Parameters:
+  ///   - first: Where a call before has stopped (``Stop/next``).
+  ///   - end: Of a batch that has rows, the index behind the last one.
   @inline(__always)
-  func forEachValue(tokens indexed: UnsafeMutablePointer<rx_lines_row>, _ body: (Value) -> Bool) -> Bool {
+  func forEachRow(
+    from first: Int = 0, upTo end: Int = .max, tokens indexed: UnsafeMutablePointer<rx_lines_row>,
+    while body: (Value, Int64) -> Bool
+  ) -> Stop? {
     // Tokens must not be matched to a text that has been freed.
     defer { indexed.pointee.lines = nil }
     indexDocuments()
     switch form {
-    case .lazy: return true
+    case .lazy: return nil
     case .rows:
-      for index in 0..<count {
-        let row = start[index]
+      let all = start
+      let last = min(end, count)
+      var index = first
+      while index < last {
+        let row = all[index]
         if row.token != Row.none {
           indexed.pointee = rx_lines_row(
             lines: lines, payload: row.value.payload, length: row.value.length, token: row.token)
         }
-        guard body(row.value) else { return false }
+        index &+= 1
+        if !body(row.value, row.offset) { return index < last ? Stop(next: index, offset: all[index].offset) : nil }
       }
-      return true
-    case .documents(let documents, let text, _):
-      guard let base = text.baseAddress else { return true }
-      for line in documents {
+      return nil
+    case .documents(let documents, let text, let offset):
+      guard let base = text.baseAddress else { return nil }
+      let lines = lines
+      var index = first
+      while index < documents.count {
+        let line = documents[index]
         let start = base + Int(line.start)
         let value = Value(
           kind: start.load(as: UInt8.self) == UInt8(ascii: "{") ? .jsonMap : .jsonList, pointer: start,
           length: Int(line.end &- line.start))
         indexed.pointee = rx_lines_row(
           lines: lines, payload: value.payload, length: value.length, token: line.token)
-        guard body(value) else { return false }
+        index &+= 1
+        if !body(value, offset &+ Int64(line.line)) {
+          guard index < documents.count else { return nil }
+          return Stop(next: index, offset: offset &+ Int64(documents[index].line))
+        }
       }
-      return true
-    case .lines(let text, _):
-      var isWanted = true
-      text.forEachLine { line, _ in
-        if isWanted { isWanted = body(.string(line)) }
-      }
-      return isWanted
+      return nil
+    case .lines(let text, let offset):
+      let rest = text.forEachLine(from: first, while: { line, at in body(.string(line), offset &+ Int64(at)) })
+      return rest.map { Stop(next: $0, offset: offset &+ Int64($0)) }
     }
   }
 
@@ -175,22 +198,6 @@ public final class RowBatch {
     start = larger
     capacity *= 2
   }
-}
-
-/// Events that are the lines of a piece of memory.
-public struct PassThroughLines {
-  public enum Kind: Sendable {
-    /// Each line is a JSON document.
-    case documents
-    /// Each line is text without line breaks.
-    case strings
-  }
-  /// Owns the memory of `bytes`.
-  public let memory: AnyObject
-  /// Every line with its line feed.
-  public let bytes: UnsafeRawBufferPointer
-  public let count: Int
-  public let kind: Kind
 }
 
 /// A row of input that is no event.
@@ -218,6 +225,8 @@ public enum RejectReason: Error, Sendable, Equatable {
   case emptyKey(at: Int)
   case tooManyFields(limit: Int)
   case noMatch
+  /// A syslog message that is not as its RFC says; what is expected at which byte.
+  case syslog(expected: String, at: Int)
   /// The text of a field is not of its type.
   case type(FieldType, field: String)
 
@@ -232,6 +241,7 @@ public enum RejectReason: Error, Sendable, Equatable {
     case .emptyKey: "empty_key"
     case .tooManyFields: "too_many_fields"
     case .noMatch: "no_match"
+    case .syslog: "malformed_syslog"
     case .type: "wrong_type"
     }
   }
@@ -248,6 +258,7 @@ extension RejectReason: CustomStringConvertible {
     case .emptyKey(let at): "'=' without a key before it at byte \(at)"
     case .tooManyFields(let limit): "the row has more than \(limit) fields"
     case .noMatch: "the line does not match the pattern"
+    case .syslog(let expected, let at): "no syslog message: \(expected) is expected at byte \(at)"
     case .type(let type, let field): "field '\(field)' is no \(type.rawValue)"
     }
   }

@@ -32,8 +32,21 @@ public struct FrontEnd: Sendable {
     public var plan: Plan?
     /// In the order in which they were found.
     public var diagnostics: [Diagnostic] = []
-    /// Equal for two texts that say the same, without what is filled in: see ``YAMLNode/pipelineMeaning``.
-    public var meaning: UInt64 = 0
+    /// The files of plugins that the text may use.
+    public var pluginFiles: [String] = []
+    /// The text as nodes, without what is filled in.
+    fileprivate var raw: YAMLNode?
+    fileprivate var catalogue: Catalogue?
+    /// The digests of the plugins that the plan uses.
+    fileprivate var digests: [String] = []
+    /// Equal for two texts that say the same, without what is filled in, and use the same plugins.
+    public var meaning: UInt64 {
+      guard let raw, let catalogue else { return 0 }
+      var print = Fingerprint()
+      print.add(Meaning(catalogue: catalogue).of(file: raw))
+      for digest in digests { print.add(digest.utf8) }
+      return print.value
+    }
 
     public init(source: SourceText? = nil, diagnostics: [Diagnostic] = []) {
       self.source = source
@@ -49,7 +62,8 @@ public struct FrontEnd: Sendable {
     var result = Result(source: source)
     var diagnostics = Diagnostics()
     if let root = YAMLReader.read(source, into: &diagnostics) {
-      result.meaning = root.pipelineMeaning
+      result.raw = root
+      result.catalogue = compiler.catalogue
       let node = values.apply(to: root, into: &diagnostics)
       result.node = node
       result.file = PipelineFileParser.parse(node, into: &diagnostics)
@@ -69,9 +83,25 @@ public struct FrontEnd: Sendable {
     let isWhole = !diagnostics.hasErrors
     // Without a plugin's components, further messages would mislead.
     let plan = isWhole ? compiler.compile(file, into: &diagnostics) : nil
-    result.diagnostics += diagnostics.all
+    var found = diagnostics.all
+    // A plugin of the directory that cannot be used is news for a file that has a component which nobody offers.
+    if isWhole, !found.contains(where: { $0.code == .unknownComponent }) {
+      found.removeAll { $0.code == .unusablePlugin }
+    }
+    result.diagnostics += found
+    result.pluginFiles = plugins.files(of: file)
+    if let plan, !offered.isEmpty { result.digests = Self.digests(of: plan, offered) }
     if !result.hasErrors { result.plan = plan }
     return result
+  }
+
+  /// The digests of the plugins that a plan uses.
+  private static func digests(of plan: Plan, _ offered: [OfferedComponent]) -> [String] {
+    let used = Set(
+      plan.components.values.compactMap {
+        ($0 as? any PluginComponent).map { "\($0.offered.kind.rawValue) \($0.offered.name)" }
+      })
+    return offered.filter { used.contains("\($0.entry.kind.rawValue) \($0.entry.name)") }.map(\.digest)
   }
 
   /// The same for a text in memory; `name` is what diagnostics call it.

@@ -2,6 +2,12 @@
 public protocol PluginProvider: Sendable {
   /// The components that the file may use beside the built-in ones. Reports what cannot be found or used.
   func components(of file: PipelineFile, into diagnostics: inout Diagnostics) -> [OfferedComponent]
+  /// The files of the plugins that the file may use: when one of them has changed, the file means something else.
+  func files(of file: PipelineFile) -> [String]
+}
+
+extension PluginProvider {
+  public func files(of file: PipelineFile) -> [String] { [] }
 }
 
 /// A component of a plugin, and where the file names the plugin.
@@ -11,11 +17,14 @@ public struct OfferedComponent: Sendable {
   public var plugin: String
   /// Nil: the plugin is in the plugin directory.
   public var location: SourceLocation?
+  /// Another one: the plugin has changed.
+  public var digest: String
 
-  public init(_ entry: CatalogueEntry, plugin: String, location: SourceLocation?) {
+  public init(_ entry: CatalogueEntry, plugin: String, location: SourceLocation?, digest: String = "") {
     self.entry = entry
     self.plugin = plugin
     self.location = location
+    self.digest = digest
   }
 }
 

@@ -131,8 +131,22 @@ extension DecoderOptions {
       guard let fields = regexFields else { return .dyn }
       return EventType(.object(fields: fields, open: false))
     case .text, .lines, .whole, .bytes: return .text
+    case .syslog: return EventType(.object(fields: Self.syslogFields, open: false))
     case .json, .ndjson, .logfmt: return .dyn
     }
+  }
+
+  private static var syslogFields: [ExpressionType.Field] {
+    typealias Field = ExpressionType.Field
+    let data = ExpressionType.map(.string, .map(.string, .dyn))
+    return [
+      Field("facility", .string), Field("severity", .string), Field("facilityCode", .int), Field("severityCode", .int),
+      Field("version", .int, mayBeAbsent: true), Field("timestamp", .timestamp, mayBeAbsent: true),
+      Field("localTime", .string, mayBeAbsent: true), Field("hostname", .string, mayBeAbsent: true),
+      Field("appname", .string, mayBeAbsent: true), Field("procid", .string, mayBeAbsent: true),
+      Field("msgid", .string, mayBeAbsent: true), Field("structuredData", data, mayBeAbsent: true),
+      Field("message", .string),
+    ]
   }
 
   private var regexFields: [ExpressionType.Field]? {

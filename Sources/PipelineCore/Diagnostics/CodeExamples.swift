@@ -332,6 +332,14 @@ public struct CodeExample: Sendable {
     "RX525": when(
       "A source 'http: { every: 10s }' gets the answer 500, or cannot connect.",
       do: "Nothing: the next poll comes. 'from: NAME.errors' gives the polls that failed."),
+    "RX526": when(
+      "An event with the value '-f' comes to 'flattenMap: { signal: { exec: { command: [cat, \"{{ event }}\"] } } }'.",
+      do: "Put the argument '--' before it: [cat, --, \"{{ event }}\"]. Then '-f' is a name and no option."),
+    "RX527": when(
+      "The program of 'exec: { every: 10s, ... }' exits with 1, or cannot be started.",
+      do:
+        "Nothing: the next run comes. 'from: NAME.errors' gives the runs that failed; 'success: [0, 1]' makes 1 no error."
+    ),
 
     // Tests
     "RX601": file(

@@ -208,6 +208,8 @@ public indirect enum JSONText: Sendable {
   case string(String)
   case array([JSONText])
   case object([(String, JSONText)])
+  /// One line of JSON, as it is.
+  case document(String)
 
   /// The indented text, without a final line feed.
   public var text: String {
@@ -216,8 +218,15 @@ public indirect enum JSONText: Sendable {
     return result
   }
 
+  /// The text in one line, without a line feed.
+  public var line: String {
+    // Line ends in texts are escaped.
+    text.split(separator: "\n").map { $0.drop { $0 == " " } }.joined()
+  }
+
   private func write(to result: inout String, indent: Int) {
     switch self {
+    case .document(let text): result += text
     case .null: result += "null"
     case .bool(let flag): result += flag ? "true" : "false"
     case .int(let number): result += String(number)

@@ -121,9 +121,20 @@ public struct DiagnosticRenderer: Sendable {
     return block
   }
 
-  private func remark(_ kind: String, _ text: String, _ margin: String) -> String {
+  /// A passage of a source with a title and remarks, in the form of a diagnostic; it is no mistake.
+  public func passage(_ title: String, at location: SourceLocation?, _ remarks: [(kind: String, text: String)])
+    -> String
+  {
+    let margin = String(repeating: " ", count: location.map { String($0.line).utf8.count } ?? 1)
+    var block = paint(Printable.cut(title, limit: 500), .title) + "\n"
+    if let location { block += excerpt(location, margin, mark: "^", .warning) }
+    for remark in remarks { block += self.remark(remark.kind, remark.text, margin, limit: 4096) }
+    return block
+  }
+
+  private func remark(_ kind: String, _ text: String, _ margin: String, limit: Int = 500) -> String {
     margin + " " + paint("=", .gutter) + " " + paint(kind, .note) + ": "
-      + Printable.cut(text, limit: 500) + "\n"
+      + Printable.cut(text, limit: limit) + "\n"
   }
 
   private func excerpt(

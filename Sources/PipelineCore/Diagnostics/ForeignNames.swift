@@ -43,7 +43,7 @@ enum ForeignNames {
     (
       "There is no such sink: write to 'stdout' or a 'file', for a tool that sends it on",
       "aws_s3 aws_sqs aws_kinesis_streams aws_kinesis_firehose aws_cloudwatch_logs gcp_cloud_storage gcp_pubsub "
-        + "azure_blob databend postgres mysql mongodb vector statsd_sink syslog_sink"
+        + "azure_blob databend postgres mysql mongodb vector statsd_sink"
     ),
     (
       "What is left of a signal is skipped from its beginning ('skip', 'skipWhile'); its end is not known before it comes",
@@ -292,8 +292,8 @@ enum ForeignNames {
     ("stdin", "", "console file_descriptor standardInput"),
     (
       "stdin", "Another program's output is read from 'stdin': journalctl -f -o json | rxd FILE",
-      "exec command execute_process journald systemd docker_logs kubernetes_logs kafka nats redis amqp mqtt pulsar syslog "
-        + "socket tcp udp unix statsd subprocess"
+      "exec command execute_process journald systemd docker_logs kubernetes_logs kafka nats redis amqp mqtt pulsar "
+        + "statsd subprocess"
     ),
     (
       "http", "", "http_client httpClient http_poller http_scrape prometheus_scrape scrape ajax fetch fromFetch request"
@@ -302,6 +302,9 @@ enum ForeignNames {
       "httpServer", "",
       "http_server webhook http_listener listen heroku_logs logplex splunk_hec logstash fluent opentelemetry otlp datadog_agent"
     ),
+    ("tcp", "'tcp', 'udp' and 'unix' are sources and sinks of their own", "socket socket_server tcp_server tcp_input"),
+    ("unix", "", "unix_socket unixSocket unixgram"),
+    ("syslog", "", "syslog_sink syslog_server rsyslog"),
     ("stdout", "", "console print screen terminal"),
     ("discard", "", "blackhole null devnull drop noop none"),
     (

@@ -63,7 +63,7 @@ public enum Printable {
     }
   }
 
-  static func hex(_ value: UInt32, digits: Int) -> String {
+  public static func hex(_ value: UInt32, digits: Int) -> String {
     let text = String(value, radix: 16, uppercase: true)
     return String(repeating: "0", count: max(0, digits - text.utf8.count)) + text
   }

@@ -31,6 +31,10 @@ extension Diagnostic.Code {
     "RX524", "The event would change the request in a way that is not allowed.")
   public static let pollFailed = Diagnostic.Code(
     "RX525", "A periodic request of a source failed.")
+  public static let programRefused = Diagnostic.Code(
+    "RX526", "The event would change the arguments of a program in a way that is not allowed.")
+  public static let runFailed = Diagnostic.Code(
+    "RX527", "A periodic run of a program failed.")
   public static let pluginRefusal = Diagnostic.Code(
     "RX511", "A plugin rejected an event, or ended three times when it was given it.")
   public static let eventEndsProcess = Diagnostic.Code(
@@ -38,6 +42,7 @@ extension Diagnostic.Code {
   static let runtime: [Diagnostic.Code] = [
     .inputNotDecodable, .eventNotReadable, .expressionFailed, .eventNotDeliverable, .unexpectedValue,
     .limitReached, .stateRefused, .commandBusy, .commandDisabled, .executionFailed, .eventRefused, .eventTooLate,
-    .innerSignalFailed, .circuitOpen, .requestRefused, .pollFailed, .pluginRefusal, .eventEndsProcess,
+    .innerSignalFailed, .circuitOpen, .requestRefused, .pollFailed, .programRefused, .runFailed, .pluginRefusal,
+    .eventEndsProcess,
   ]
 }

@@ -111,6 +111,9 @@ public struct Event {
   @inline(__always)
   public func with(_ value: Value) -> Event { Event(value, key: key, from: origin, position: position) }
 
+  /// The same event from another origin.
+  func with(_ origin: Origin) -> Event { Event(value, key: key, origin: origin, position: position) }
+
   /// The same event with a value that was written a moment ago: see `rx_value_by_words`.
   @inline(__always)
   var copied: Event { Event(rx_value_by_words(value), key: key, from: origin, position: position) }

@@ -23,7 +23,7 @@ final class GrokPattern: Sendable {
   indirect enum Shape: Sendable {
     /// The groups with this name, each with its conversion.
     case field([(group: Int, conversion: Conversion)])
-    /// By the index of the key.
+    /// The members, by the index of their key.
     case map([(key: Int, shape: Shape)])
   }
 

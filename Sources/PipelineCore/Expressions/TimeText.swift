@@ -54,7 +54,14 @@ enum Calendar {
 }
 
 /// Timestamps and durations as text.
-enum TimeText {
+public enum TimeText {
+  /// Nanoseconds since 1970 of a time as in RFC 3339; nil: it is none, or too far away.
+  public static func nanoseconds(rfc3339 text: String) -> Int64? {
+    guard let time = Array(text.utf8).withUnsafeBytes({ timestamp($0) }) else { return nil }
+    let (scaled, overflow) = time.seconds.multipliedReportingOverflow(by: 1_000_000_000)
+    return overflow ? nil : scaled &+ Int64(time.nanoseconds)
+  }
+
   /// Parses RFC 3339: `2026-01-31T12:00:00.5Z`, `2026-01-31T12:00:00+02:00`.
   static func timestamp(_ bytes: UnsafeRawBufferPointer) -> (seconds: Int64, nanoseconds: UInt32)? {
     if let usual = usualTimestamp(bytes) { return usual }

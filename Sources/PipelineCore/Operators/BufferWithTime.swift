@@ -68,7 +68,7 @@ struct BufferWithTime: OperatorComponent {
     override func skipped(_ token: Int, _ late: Lateness) {
       cancelWake(&timer)
       countMade()
-      countDropped()
+      countDropped(1)
       events = []
     }
 

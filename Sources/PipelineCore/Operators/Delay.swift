@@ -73,7 +73,7 @@ struct Delay: OperatorComponent {
     override func skipped(_ token: Int, _ late: Lateness) {
       while let first = waiting.first, first.due <= late.due {
         waiting.removeFirst()
-        countDropped()
+        countDropped(first.event.event)
       }
       backlog.update(waiting.count, parameters.limit, self)
       if token == Self.end { finish() }

@@ -106,15 +106,7 @@ struct FlattenMap: OperatorComponent, NamingOperator {
     }
 
     override func receive(_ event: Event) {
-      if let failure = frame.load(event) {
-        reject(event, .eventNotReadable, EventFrame.message(of: failure))
-        return
-      }
-      var value = program.evaluate(frame)
-      if value.isError {
-        if failed(event, value, program, frame) { emit(event) }
-        return
-      }
+      guard var value = evaluate(program, event, frame) else { return }
       if value.is(.jsonList) { value = execution.json.expand(value, into: arena) }
       if value.is(.optional) { value = value.wrapped ?? Value(kind: .list) }
       if value.isError {

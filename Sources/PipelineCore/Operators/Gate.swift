@@ -89,11 +89,10 @@ struct Gate: OperatorComponent {
       }
       switch parameters.whileClosed {
       case .drop:
-        countDropped()
+        countDropped(event)
         return
       case .latest:
-        countSuperseded(held.count)
-        held.removeAll()
+        while let oldest = held.popFirst() { countSuperseded(oldest.event) }
       case .hold:
         if held.count == parameters.limit, let oldest = held.popFirst() {
           oldest.keep(in: arena)

@@ -177,19 +177,10 @@ struct GroupBy: OperatorComponent {
     }
 
     override func receive(_ event: Event) {
-      if let failure = frame.load(event) {
-        reject(event, .eventNotReadable, EventFrame.message(of: failure))
+      guard isReadable(event, frame) else { return }
+      if let failure = KeyText.failureToWrite(program, frame, to: buffer) {
+        if failed(event, failure, program, frame) { emit(event) }
         return
-      }
-      buffer.clear()
-      if !KeyText.append(listOf: program, frame, to: buffer) {
-        let key = program.evaluate(frame)
-        if key.isError {
-          if failed(event, key, program, frame) { emit(event) }
-          return
-        }
-        buffer.clear()
-        KeyText.append(key, to: buffer, Context(state: frame.evaluation))
       }
       guard let group = group(of: event) else { return }
       group._withUnsafeGuaranteedRef { group in

@@ -178,7 +178,7 @@ struct Join: OperatorComponent {
     private let keys = KeyTable()
     private let left = Side("first", place: 0)
     private let right = Side("other", place: 1)
-    /// By key number: the chain of the left side and that of the right side.
+    /// The chains of both sides by key number, the left one first.
     @exclusivity(unchecked) private var chains: [Chain] = []
     /// The fields that expressions read of either side's events, if they read fields only.
     private lazy var leftFields = parameters.leftFields.flatMap {
@@ -243,20 +243,15 @@ struct Join: OperatorComponent {
     private func readKey(_ program: Program?, _ event: Event, _ seen: Value?, isOther: Bool) -> Bool {
       buffer.clear()
       guard let program else { return true }
-      if isOther { frame.set(0, seen ?? event.value) }
-      if let failure = frame.load(isOther ? Event(.null) : event.with(seen ?? event.value)) {
-        reject(event, .eventNotReadable, EventFrame.message(of: failure))
+      if isOther {
+        frame.set(0, seen ?? event.value)
+        _ = frame.load(Event(.null))
+      } else if !isReadable(event, seeing: seen, frame) {
         return false
       }
-      if KeyText.append(listOf: program, frame, to: buffer) { return true }
-      let key = program.evaluate(frame)
-      if key.isError {
-        if failed(event, key, program, frame), !isOther { emit(event) }
-        return false
-      }
-      buffer.clear()
-      KeyText.append(key, to: buffer, Context(state: frame.evaluation))
-      return true
+      guard let failure = KeyText.failureToWrite(program, frame, to: buffer) else { return true }
+      if failed(event, failure, program, frame), !isOther { emit(event) }
+      return false
     }
 
     /// The partners of an event. They stay valid until the end of the turn, although the pairs may cause further events

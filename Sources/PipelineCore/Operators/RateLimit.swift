@@ -136,7 +136,7 @@ struct RateLimit: OperatorComponent {
     override func receive(_ event: Event) {
       // The timer of this very instant may still be due.
       if end <= now { endPeriod() }
-      guard !isClosed else { return countDropped() }
+      guard !isClosed else { return countDropped(event) }
       if end <= now {
         end = now + parameters.per
         passed = 0
@@ -147,7 +147,7 @@ struct RateLimit: OperatorComponent {
       } else if parameters.mode != .leading {
         hold(event)
       } else {
-        countDropped()
+        countDropped(event)
       }
     }
 
@@ -156,14 +156,14 @@ struct RateLimit: OperatorComponent {
         held = OwnedEvent(event)
         timer = wake(at: end)
       } else {
+        countSuperseded(held?.event)
         held?.assign(event)
-        countSuperseded()
       }
     }
 
     override func skipped(_ token: Int, _ late: Lateness) {
       cancelWake(&timer)
-      if held != nil { countDropped() }
+      if held != nil { countDropped(held?.event) }
       held = nil
     }
 
@@ -249,7 +249,7 @@ struct RateLimit: OperatorComponent {
         return
       }
       switch parameters.excess {
-      case .drop: countDropped()
+      case .drop: countDropped(event)
       case .route:
         reject(
           event, .limitReached,

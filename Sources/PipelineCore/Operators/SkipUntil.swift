@@ -58,9 +58,9 @@ struct SkipUntil: OperatorComponent {
 
     override func receive(_ event: Event) {
       if !isOpen {
-        guard let program = parameters.condition.program else { return countDropped() }
+        guard let program = parameters.condition.program else { return countDropped(event) }
         guard let holds = decide(event, program, frame) else { return }
-        guard holds else { return countDropped() }
+        guard holds else { return countDropped(event) }
         isOpen = true
       }
       emit(event)

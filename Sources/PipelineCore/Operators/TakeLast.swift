@@ -47,10 +47,10 @@ struct TakeLast: OperatorComponent {
     }
 
     override func receive(_ event: Event) {
-      guard count > 0 else { return countDropped() }
+      guard count > 0 else { return countDropped(event) }
       if kept.count == count {
+        countSuperseded(kept.first?.event)
         kept.removeFirst()
-        countSuperseded()
       }
       kept.append(OwnedEvent(event))
     }

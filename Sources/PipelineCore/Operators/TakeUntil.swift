@@ -71,7 +71,7 @@ struct TakeUntil: OperatorComponent {
       if let program = parameters.condition.program {
         guard let holds = decide(event, program, frame) else { return }
         if holds {
-          countDropped()
+          countDropped(event)
           finish()
           return
         }

@@ -95,29 +95,26 @@ struct Throttle: OperatorComponent {
       cancelWake(&timer)
       if parameters.edge != .trailing, isFirst || parameters.edge == .leading {
         timer = wake(after: parameters.quiet)
-        if isFirst { emit(event) } else { countDropped() }
+        if isFirst { emit(event) } else { countDropped(event) }
         return
       }
       if held == nil {
         held = OwnedEvent(event)
         if let maxWait = parameters.maxWait { deadline = wake(after: maxWait) }
       } else {
+        countSuperseded(held?.event)
         held?.assign(event)
-        countSuperseded()
       }
       timer = wake(after: parameters.quiet)
     }
 
     /// Whether the event must be held; any other event has been handled.
     private func holds(_ event: Event, _ program: Program) -> Bool {
-      if let failure = frame.load(event) {
-        reject(event, .eventNotReadable, EventFrame.message(of: failure))
-        return false
-      }
+      guard isReadable(event, frame) else { return false }
       let verdict = program.evaluate(frame)
       if verdict.isError, !failed(event, verdict, program, frame) { return false }
       if verdict.isTrue { return true }
-      countSuperseded(heldCount)
+      if held != nil { countSuperseded(held?.event) }
       drop()
       emit(event)
       return false
@@ -126,7 +123,7 @@ struct Throttle: OperatorComponent {
     override func woke(_ token: Int) { flush() }
 
     override func skipped(_ token: Int, _ late: Lateness) {
-      countDropped(heldCount)
+      if held != nil { countDropped(held?.event) }
       drop()
     }
 

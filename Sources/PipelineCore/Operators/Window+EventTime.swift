@@ -9,10 +9,10 @@ extension Window {
     /// The same clock, unmanaged, to avoid retain and release.
     @exclusivity(unchecked) private var clockLink: Unmanaged<EventClock>?
     /// The lower bound of the watermark that this window uses since it was idle.
-    @exclusivity(unchecked) private var floor = Int64.min
+    @exclusivity(unchecked) private var lowerBound = Int64.min
     /// The end of the earliest open window with events; for a session, its earliest possible end.
     @exclusivity(unchecked) private var nextEnd = Int64.max
-    /// Set exactly while there are events, or `floor` is ahead: when the watermark reaches `dueAt`, which is at most
+    /// Set exactly while there are events, or `lowerBound` is ahead: when the watermark reaches `dueAt`, which is at most
     /// `nextEnd`.
     @exclusivity(unchecked) private var due = Wake.none
     @exclusivity(unchecked) private var dueAt = Int64.max
@@ -25,12 +25,12 @@ extension Window {
     private static let idleToken = 0
     private static let dueToken = 1
 
-    override var isFresh: Bool { kept.isEmpty && floor <= watermarkOfStream }
+    override var isFresh: Bool { kept.isEmpty && lowerBound <= watermarkOfStream }
 
     @inline(__always)
     private var clock: EventClock? { clockLink?._withUnsafeGuaranteedRef { $0 } }
     private var watermarkOfStream: Int64 { clockLink?._withUnsafeGuaranteedRef { $0.watermark } ?? .min }
-    private var watermark: Int64 { max(floor, watermarkOfStream) }
+    private var watermark: Int64 { max(lowerBound, watermarkOfStream) }
 
     override func attached() {
       let clock: EventClock
@@ -42,7 +42,7 @@ extension Window {
         clockLink = .passUnretained(clock)
       }
       serial = clock.nextSerial()
-      floor = .min
+      lowerBound = .min
     }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
@@ -170,7 +170,7 @@ extension Window {
     /// Schedules the next wake-up. A step that is woken too early schedules again.
     private func ask() {
       guard let clock, !isStopped else { return }
-      let wanted = !kept.isEmpty ? nextEnd : floor > clock.watermark ? floor : .max
+      let wanted = !kept.isEmpty ? nextEnd : lowerBound > clock.watermark ? lowerBound : .max
       if wanted < dueAt {
         clock.cancel(&due)
         due = clock.wake(at: wanted, serial, self, Self.dueToken)
@@ -244,7 +244,7 @@ extension Window {
       guard let newest = kept.last else { return }
       // The end of the last window of the newest event.
       let end = form.gap > 0 ? newest.wall &+ form.gap : boundary(after: newest.wall &+ form.length) &- form.every
-      floor = max(floor, end)
+      lowerBound = max(lowerBound, end)
       close(upTo: watermark)
     }
 
@@ -263,7 +263,7 @@ extension Window {
       saveKept(&state, isMonotonic: false)
       (clock ?? EventClock()).save(&state)
       state.write(serial)
-      state.write(floor)
+      state.write(lowerBound)
       state.write(last)
       state.write(timer)
     }
@@ -272,7 +272,7 @@ extension Window {
       try restoreKept(&state, isMonotonic: false)
       clock?.restore(watermark: try state.read(), serial: try state.readSerial())
       serial = try state.readSerial()
-      floor = try state.read()
+      lowerBound = try state.read()
       last = try state.read()
       timer = try state.read()
       for entry in kept where !Self.range.contains(entry.at) {

@@ -370,10 +370,10 @@ private struct SourceReach {
     }
   }
 
-  /// By the numbers of their steps, with the weakest way.
+  /// The sources of a signal by the numbers of their steps, each with the weakest way from it.
   func sources(of signal: SignalPlan) -> [Int: Weakness] {
     var found: [Int: Weakness] = [:]
-    /// With which weaknesses a signal, or a command with those that execute it, has been visited, as bits.
+    /// The weaknesses, as bits, with which a signal has been visited, or a command with the signals that execute it.
     var seen: [ObjectIdentifier: UInt8] = [:]
     var seenWhole: [Int: UInt8] = [:]
     var waiting = [(signal, Weakness())]

@@ -149,6 +149,8 @@ public struct StepPlan: Sendable {
   public var whenLate = WhenLate.fire
   /// Whether the file says so beside the step.
   var ownsWhenLate = false
+  /// What the file says of it, for drawings.
+  public var settings = StepSettings()
 }
 
 /// What happens to an event for which a step fails.

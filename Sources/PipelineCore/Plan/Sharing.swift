@@ -27,13 +27,13 @@ public struct Sharing: RecordParameter, Equatable {
 
   public static var fields: [RecordField<Sharing>] {
     [
-      .init("replay", \.replay, range: 0...1_000_000, "How many events a late listener is told of."),
+      .init("replay", \.replay, range: 0...1_000_000, "How many of the last events a late subscriber first receives."),
       .init("within", \.within, range: 1...(Int64.max / 4), "How old these may be."),
       .init("start", \.start, "When it starts."),
       .init("stop", \.stop, "When it stops."),
       .init(
         "again", \.again,
-        "Whether a listener after the end makes it run again, or is told of the last events and the end."),
+        "Whether a subscriber after the end makes it run again, or receives the last events and the end."),
     ]
   }
 

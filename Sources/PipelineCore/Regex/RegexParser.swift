@@ -25,8 +25,8 @@ struct RegexParser {
   private static let deepest = 250
 
   let dialect: Dialect
-  private let bytes: [UInt8]
-  private(set) var at = 0
+  let bytes: [UInt8]
+  var at = 0
   private(set) var flags: Flags
   private(set) var depth: Int
   private let resolver: (any Resolver)?
@@ -48,18 +48,18 @@ struct RegexParser {
     return tree
   }
 
-  private func fault(_ message: String, help: String? = nil, at offset: Int? = nil) -> RegexFault {
+  func fault(_ message: String, help: String? = nil, at offset: Int? = nil) -> RegexFault {
     RegexFault(message: message, offset: offset ?? at, help: help)
   }
 
-  private func peek(_ text: StaticString) -> Bool {
+  func peek(_ text: StaticString) -> Bool {
     let count = text.utf8CodeUnitCount
     guard bytes.count - at >= count else { return false }
     for index in 0..<count where bytes[at + index] != text.utf8Start[index] { return false }
     return true
   }
 
-  private mutating func pass(_ text: StaticString) -> Bool {
+  mutating func pass(_ text: StaticString) -> Bool {
     guard peek(text) else { return false }
     at += text.utf8CodeUnitCount
     return true
@@ -178,7 +178,7 @@ struct RegexParser {
   private func literal(_ scalar: UInt32) -> RegexSet { RegexSet(scalar, folded: flags.foldsCase) }
 
   /// The code point at this offset.
-  private mutating func scalar() throws(RegexFault) -> UInt32 {
+  mutating func scalar() throws(RegexFault) -> UInt32 {
     let (scalar, length) = bytes.withUnsafeBytes { UTF8Scalar.read($0, at) }
     guard scalar != RegexSet.invalid else { throw fault("the pattern is no UTF-8") }
     at += length
@@ -324,10 +324,10 @@ struct RegexParser {
 
   // MARK: Escapes
 
-  private static let digits = RegexSet.Part(ranges: [0x30...0x39])
-  private static let hexadecimal = RegexSet.Part(ranges: [0x30...0x39, 0x41...0x46, 0x61...0x66])
+  static let digits = RegexSet.Part(ranges: [0x30...0x39])
+  static let hexadecimal = RegexSet.Part(ranges: [0x30...0x39, 0x41...0x46, 0x61...0x66])
 
-  private var wordPart: RegexSet.Part { Self.wordPart(dialect) }
+  var wordPart: RegexSet.Part { Self.wordPart(dialect) }
   private var spacePart: RegexSet.Part {
     dialect == .grok
       ? .init(ranges: [0x09...0x0D, 0x20...0x20]) : .init(ranges: [0x09...0x0A, 0x0C...0x0D, 0x20...0x20])
@@ -342,7 +342,7 @@ struct RegexParser {
   }
 
   /// A class with a backslash, such as `\d` and `\pL`; `at` is after the backslash.
-  private mutating func classEscape() throws(RegexFault) -> RegexSet.Part? {
+  mutating func classEscape() throws(RegexFault) -> RegexSet.Part? {
     guard at < bytes.count else { return nil }
     var part: RegexSet.Part
     switch bytes[at] | 0x20 {
@@ -427,7 +427,7 @@ struct RegexParser {
   }
 
   /// The code point of an escape; `at` is after the backslash.
-  private mutating func escapedScalar(_ start: Int) throws(RegexFault) -> UInt32 {
+  mutating func escapedScalar(_ start: Int) throws(RegexFault) -> UInt32 {
     guard at < bytes.count else { throw fault("the pattern ends in a backslash", at: start) }
     let byte = bytes[at]
     switch byte {
@@ -489,160 +489,5 @@ struct RegexParser {
       throw fault("a code point is written with hexadecimal digits, as \\x{1F600}", at: start)
     }
     return value
-  }
-
-  // MARK: Classes
-
-  private mutating func bracket() throws(RegexFault) -> RegexSet {
-    let start = at
-    at += 1
-    var set = RegexSet([])
-    set.isNegated = pass("^")
-    var isFirst = true
-    var hasBracket = false
-    while true {
-      guard at < bytes.count else { throw fault("missing ]", at: start) }
-      if bytes[at] == UInt8(ascii: "]"), !isFirst {
-        at += 1
-        if hasBracket, peek("]") {
-          throw fault("'[' in a class is ambiguous", help: "Write \\[ for the bracket itself.", at: start)
-        }
-        return set
-      }
-      isFirst = false
-      if peek("[:"), let part = try posixClass() {
-        set.parts.append(part)
-        continue
-      }
-      if dialect == .grok, peek("&&") {
-        throw fault("'&&', the common part of two classes, is not possible", help: "Write the characters themselves.")
-      }
-      if dialect == .grok, bytes[at] == UInt8(ascii: "["), let inner = try nested() {
-        set.parts += inner
-        continue
-      }
-      if bytes[at] == UInt8(ascii: "\\") {
-        at += 1
-        if let part = try classEscape() {
-          set.parts.append(part)
-          continue
-        }
-        at -= 1
-      }
-      if dialect == .grok, bytes[at] == UInt8(ascii: "[") { hasBracket = true }
-      let low = try bound(start)
-      var high = low
-      if peek("-"), at + 1 < bytes.count, bytes[at + 1] != UInt8(ascii: "]") {
-        let place = at
-        at += 1
-        if dialect == .grok, bytes[at] == UInt8(ascii: "\\"), at + 1 < bytes.count,
-          "dDwWsShHpP".utf8.contains(bytes[at + 1])
-        {
-          // `[a-\d]`: the hyphen is literal.
-          at = place
-        } else {
-          high = try bound(start)
-          guard low <= high else { throw fault("a range of characters is the wrong way round", at: place) }
-        }
-      }
-      set.parts.append(.init(ranges: [low...high], isFolded: flags.foldsCase))
-    }
-  }
-
-  private mutating func bound(_ start: Int) throws(RegexFault) -> UInt32 {
-    if bytes[at] == UInt8(ascii: "\\") {
-      at += 1
-      if dialect == .grok, at < bytes.count, bytes[at] == UInt8(ascii: "b") {
-        at += 1
-        return 0x08
-      }
-      return try escapedScalar(start)
-    }
-    return try scalar()
-  }
-
-  /// A class in a class, as in `[[[:alnum:]]_%]`; nil if the bracket is literal.
-  private mutating func nested() throws(RegexFault) -> [RegexSet.Part]? {
-    guard peek("[[:") else { return nil }
-    let place = at
-    let set = try bracket()
-    if set.isNegated {
-      throw fault("a negated class in a class is not possible", help: "Write the characters themselves.", at: place)
-    }
-    return set.parts
-  }
-
-  private mutating func posixClass() throws(RegexFault) -> RegexSet.Part? {
-    let start = at
-    var place = at + 2
-    let isNegated = place < bytes.count && bytes[place] == UInt8(ascii: "^")
-    if isNegated { place += 1 }
-    guard let colon = bytes[min(place, bytes.count)...].firstIndex(of: UInt8(ascii: ":")), colon + 1 < bytes.count,
-      bytes[colon + 1] == UInt8(ascii: "]")
-    else { return nil }
-    let name = String(decoding: bytes[place..<colon], as: UTF8.self)
-    guard var part = posix(name) else { throw fault("there is no class of characters '[:\(name):]'", at: start) }
-    part.isNegated = isNegated
-    at = colon + 2
-    return part
-  }
-
-  private func posix(_ name: String) -> RegexSet.Part? {
-    var part: RegexSet.Part
-    let unicode: [String]
-    switch name {
-    case "alpha": (part, unicode) = (.init(ranges: [0x41...0x5A, 0x61...0x7A]), ["L", "M"])
-    case "alnum": (part, unicode) = (.init(ranges: [0x30...0x39, 0x41...0x5A, 0x61...0x7A]), ["L", "M", "Nd"])
-    case "upper": (part, unicode) = (.init(ranges: [0x41...0x5A]), ["Lu"])
-    case "lower": (part, unicode) = (.init(ranges: [0x61...0x7A]), ["Ll"])
-    case "word": (part, unicode) = (wordPart, [])
-    case "digit": (part, unicode) = (Self.digits, [])
-    case "xdigit": (part, unicode) = (Self.hexadecimal, [])
-    case "space": (part, unicode) = (.init(ranges: [0x09...0x0D, 0x20...0x20]), [])
-    case "blank": (part, unicode) = (.init(ranges: [0x09...0x09, 0x20...0x20]), [])
-    case "cntrl": (part, unicode) = (.init(ranges: [0x00...0x1F, 0x7F...0x7F]), [])
-    case "graph": (part, unicode) = (.init(ranges: [0x21...0x7E]), ["L", "M", "N", "P", "S"])
-    case "print": (part, unicode) = (.init(ranges: [0x20...0x7E]), ["L", "M", "N", "P", "S", "Zs"])
-    case "punct":
-      (part, unicode) = (.init(ranges: [0x21...0x2F, 0x3A...0x40, 0x5B...0x60, 0x7B...0x7E]), ["P"])
-    case "ascii": (part, unicode) = (.init(ranges: [0x00...0x7F]), [])
-    default: return nil
-    }
-    if dialect == .grok { for one in unicode { part.categories |= RegexSet.categories[one] ?? 0 } }
-    part.isFolded = flags.foldsCase
-    return part
-  }
-}
-
-/// Decodes code points of UTF-8.
-enum UTF8Scalar {
-  /// The code point at an offset and its length; ``RegexSet/invalid`` and 1 for an invalid byte.
-  @inline(__always)
-  static func read(_ text: UnsafeRawBufferPointer, _ at: Int) -> (scalar: UInt32, length: Int) {
-    let first = UInt32(text[at])
-    if first < 0x80 { return (first, 1) }
-    func trail(_ index: Int) -> UInt32? {
-      guard at + index < text.count else { return nil }
-      let byte = text[at + index]
-      return byte & 0xC0 == 0x80 ? UInt32(byte & 0x3F) : nil
-    }
-    if first >= 0xC2, first < 0xE0, let second = trail(1) { return ((first & 0x1F) << 6 | second, 2) }
-    if first >= 0xE0, first < 0xF0, let second = trail(1), let third = trail(2) {
-      let scalar = (first & 0x0F) << 12 | second << 6 | third
-      if scalar >= 0x800, scalar & 0xF800 != 0xD800 { return (scalar, 3) }
-    }
-    if first >= 0xF0, first < 0xF5, let second = trail(1), let third = trail(2), let fourth = trail(3) {
-      let scalar = (first & 0x07) << 18 | second << 12 | third << 6 | fourth
-      if scalar >= 0x10000, scalar <= 0x10FFFF { return (scalar, 4) }
-    }
-    return (RegexSet.invalid, 1)
-  }
-
-  /// The code point that ends at an offset, which must not be 0.
-  static func before(_ text: UnsafeRawBufferPointer, _ end: Int) -> UInt32 {
-    var start = end - 1
-    while start > 0, end - start < 4, text[start] & 0xC0 == 0x80 { start -= 1 }
-    let (scalar, length) = read(text, start)
-    return start + length == end ? scalar : read(text, end - 1).scalar
   }
 }

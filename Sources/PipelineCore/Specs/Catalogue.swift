@@ -44,7 +44,7 @@ public struct CatalogueEntry: Sendable {
   let changesValue: Bool
   let decode: @Sendable (YAMLNode?, inout DecodingContext) -> DecodedComponent
   private let describe: @Sendable () -> Description
-  /// Of a source: ``SourceComponent/savedPositions(_:)``.
+  /// ``SourceComponent/savedPositions(_:)``; nil: the component is no source.
   let savedPositions: (@Sendable (inout StateReader) throws(StateFault) -> [SavedPosition])?
 
   /// The part of the spec that the reference, the schema and suggestions need.

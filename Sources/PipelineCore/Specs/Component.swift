@@ -62,7 +62,7 @@ public protocol SourceComponent: Component {
   var recovery: SourceRecovery { get }
   /// Whether its events have names that come again with them (``Event/id``): their positions in it, in a file, in a request.
   var namesEvents: Bool { get }
-  /// Which threads read and decode, in words; nil: nothing to report. `limit`: the plan's ``Plan/threads``.
+  /// The threads that read and decode, in words; nil: nothing to report. `limit`: the plan's ``Plan/threads``.
   func threads(_ limit: Int?) -> String?
   /// How far a saved state has read: reads what the `save` of its nodes wrote. Empty: the source has no position, or it cannot be told.
   static func savedPositions(_ state: inout StateReader) throws(StateFault) -> [SavedPosition]
@@ -177,7 +177,7 @@ extension CombiningOperator {
 public protocol SinkComponent: Component {
   /// Whether it only answers the request that an event came from: tests then run it.
   var answersEvents: Bool { get }
-  /// Which threads encode and write, in words; nil: nothing to report.
+  /// The threads that encode and write, in words; nil: nothing to report.
   var threads: String? { get }
   /// The file that it writes, for the checker.
   var writesFile: FilePathParameter? { get }

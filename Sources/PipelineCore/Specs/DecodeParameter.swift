@@ -18,6 +18,7 @@ public struct DecodeParameter: ParameterValue {
         Self.info("csv", CSVFields.self, "Comma-separated values."),
         Self.info("logfmt", LogfmtFields.self, "Lines of key=value pairs."),
         Self.info("regex", RegexFields.self, "Lines parsed by a regular expression."),
+        Self.info("syslog", TextFields.self, "Syslog messages."),
       ]),
     ])
   }
@@ -45,7 +46,7 @@ public struct DecodeParameter: ParameterValue {
     context.parameter = format.rawValue
     defer { context.parameter = outer }
     switch format {
-    case .text, .lines, .whole:
+    case .text, .lines, .whole, .syslog:
       guard let fields = TextFields.decode(entry.value, &context) else { return nil }
       parameter.options.invalidUTF8 = fields.invalidUTF8.value
     case .json, .ndjson:

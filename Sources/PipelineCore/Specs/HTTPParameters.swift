@@ -140,6 +140,23 @@ public enum URLConfinement {
     }
   }
 
+  /// Checks the address of a proxy in the file.
+  public static func validate(proxy: String?, _ context: inout DecodingContext) {
+    guard let proxy, !proxy.contains("${") else { return }
+    let location = context.location(of: "proxy")
+    guard proxy.lowercased().hasPrefix("http://") else {
+      context.badValue(
+        at: location, "a proxy is spoken to by http, so its address begins with http://",
+        help: "Write http://HOST:PORT")
+      return
+    }
+    if let problem = URLSyntax.problem(Array(proxy.utf8)) {
+      context.badValue(
+        at: location, "'proxy' of '\(context.component)': \(problem.message)",
+        help: "Write http://HOST:PORT; a proxy with a password is not supported")
+    }
+  }
+
   /// Where the path of a URL starts: after the scheme, the host and the port.
   private static func authorityEnd(_ url: [UInt8]) -> Int {
     let start = url.firstRange(of: Array("://".utf8))?.upperBound ?? 0
@@ -257,34 +274,15 @@ public struct RequestTemplate: Sendable {
   /// The request for the loaded event. A failure of kind `expression` names the failing expression; one of kind
   /// `source` says why a request with these texts is not allowed.
   public func render(_ frame: EventFrame) -> Result<HTTPRequest, SignalFailure> {
-    let buffer = OutputBuffer()
-    func text(_ template: TemplateParameter, shown: Bool = false) -> Result<[UInt8], SignalFailure> {
-      buffer.clear()
-      let error = shown ? template.renderShown(frame, into: buffer) : template.render(frame, into: buffer)
-      return finished(template, error)
-    }
-    func text(_ template: TemplateParameter, inserted: inout [Range<Int>]) -> Result<[UInt8], SignalFailure> {
-      buffer.clear()
-      return finished(template, template.render(frame, into: buffer, inserted: &inserted))
-    }
-    func finished(_ template: TemplateParameter, _ error: Value?) -> Result<[UInt8], SignalFailure> {
-      if let error {
-        return .failure(
-          SignalFailure(
-            .expression, template.program?.failureMessage(error, frame.frame) ?? "a template failed",
-            at: template.location))
-      }
-      return .success(Array(buffer.bytes))
-    }
     do throws(SignalFailure) {
       var inserted: [Range<Int>] = []
-      let address = try text(url, inserted: &inserted).get()
+      let address = try url.text(frame, inserted: &inserted)
       if let problem = URLConfinement.problem(address, inserted: inserted) {
         throw SignalFailure(.source, problem, at: url.location)
       }
       var request = HTTPRequest(method: method, url: String(decoding: address, as: UTF8.self))
       for header in headers.entries {
-        let value = try text(header.value).get()
+        let value = try header.value.text(frame)
         if value.contains(where: Table<TemplateParameter>.isForbidden) {
           throw SignalFailure(
             .source, "the header '\(header.name)' would contain a line break or control character",
@@ -293,9 +291,9 @@ public struct RequestTemplate: Sendable {
         request.headers.append(
           HTTPHeader(header.name, String(decoding: value, as: UTF8.self), isSecret: header.value.containsSecret))
       }
-      if body.isGiven { request.body = try text(body).get() }
-      if url.containsSecret { request.maskedURL = String(decoding: try text(url, shown: true).get(), as: UTF8.self) }
-      if body.containsSecret { request.maskedBody = try text(body, shown: true).get() }
+      if body.isGiven { request.body = try body.text(frame) }
+      if url.containsSecret { request.maskedURL = String(decoding: try url.text(frame, isShown: true), as: UTF8.self) }
+      if body.containsSecret { request.maskedBody = try body.text(frame, isShown: true) }
       return .success(request)
     } catch {
       return .failure(error)

@@ -6,8 +6,11 @@ public struct ListenAddress: Sendable, Equatable {
   public var port: Int
   /// The location in the file, if it is given there.
   public var location: SourceLocation?
+  /// Datagrams have ports of their own.
+  public var isDatagram = false
 
-  public init(host: String, port: Int, location: SourceLocation? = nil) {
+  public init(host: String, port: Int, location: SourceLocation? = nil, isDatagram: Bool = false) {
+    self.isDatagram = isDatagram
     self.host = host
     self.port = port
     self.location = location
@@ -19,13 +22,25 @@ public struct ListenAddress: Sendable, Equatable {
   /// Whether only one of the two can listen at a time: the ports are equal, and the hosts are, or one host stands for
   /// all addresses. Names are not resolved, so two names for one address go unnoticed.
   func excludes(_ other: ListenAddress) -> Bool {
-    guard port == other.port, port != 0 else { return false }
+    guard port == other.port, port != 0, isDatagram == other.isDatagram else { return false }
     if host == other.host || host == "::" || other.host == "::" { return true }
     func isVersion6(_ host: String) -> Bool { host.utf8.contains(UInt8(ascii: ":")) }
     if host == "0.0.0.0" || other.host == "0.0.0.0" { return !isVersion6(host) && !isVersion6(other.host) }
     // The system decides which of these `localhost` is.
     func isLocal(_ host: String) -> Bool { host == "127.0.0.1" || host == "::1" }
     return host == "localhost" && isLocal(other.host) || other.host == "localhost" && isLocal(host)
+  }
+}
+
+extension ListenAddress {
+  /// One spelling of each host: addresses as the system writes them, names in small letters.
+  static func canonical(_ host: String) -> String {
+    guard let bytes = AddressPolicy.bytes(ofHost: host) else { return host.lowercased() }
+    if bytes.count == 4 { return bytes.map { String($0) }.joined(separator: ".") }
+    if bytes.allSatisfy({ $0 == 0 }) { return "::" }
+    if bytes.dropLast().allSatisfy({ $0 == 0 }), bytes.last == 1 { return "::1" }
+    return stride(from: 0, to: 16, by: 2).map { String(UInt16(bytes[$0]) << 8 | UInt16(bytes[$0 + 1]), radix: 16) }
+      .joined(separator: ":")
   }
 }
 

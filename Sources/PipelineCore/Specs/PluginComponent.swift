@@ -4,11 +4,19 @@ public protocol PluginComponent: Component {
   /// What the plugin says of it.
   var offered: PluginComponentSpec { get }
   var arguments: PluginArguments { get set }
+  /// Where the component counts by itself, for all executions of its plan; nil: each execution counts for itself.
+  var sharedMeter: PluginMeter? { get }
+  /// Why the component cannot start, as far as that is known before it does; nil: it can.
+  ///
+  /// - Parameter isDryRun: Another execution may run: nothing is opened that others notice.
+  func startFailure(isDryRun: Bool) -> SignalFailure?
 }
 
 extension PluginComponent {
   public static var spec: ComponentSpec<Self> { ComponentSpec("plugin", summary: "A component of a plugin.") }
   public var ownSpec: ComponentSpec<Self> { offered.spec { self } }
+
+  public var sharedMeter: PluginMeter? { nil }
 
   public func validate(_ context: inout DecodingContext) {}
 }
@@ -23,6 +31,12 @@ public struct PluginArguments: Sendable {
   public init(of spec: PluginComponentSpec) {
     values = spec.parameters.map(\.fallback)
     locations = spec.parameters.map { _ in nil }
+  }
+
+  /// Values that no file gives, in the order of the spec.
+  public init(values: [PluginValue?]) {
+    self.values = values
+    locations = values.map { _ in nil }
   }
 }
 

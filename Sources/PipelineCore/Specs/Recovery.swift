@@ -43,13 +43,13 @@ public enum SinkConfirmation: Sendable, Equatable {
   case nothing
   /// The sink drops its events on purpose.
   case dropped
-  /// It goes with the connection of a client that waits for it, and that asks again if it does not come.
+  /// The event is an answer on the connection of a client, which asks again if none comes.
   case client
-  /// The system has its bytes: they survive this process, but not a power cut.
+  /// The system has the bytes of the event: they survive this process, but not a power cut.
   case system
-  /// It is on the disk.
+  /// The event is on the disk.
   case disk
-  /// Its receiver has said so.
+  /// The receiver has acknowledged the event.
   case receiver
 
   /// What happens to events of the sink after a crash, for the reference.

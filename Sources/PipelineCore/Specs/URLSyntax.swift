@@ -14,6 +14,12 @@ enum URLSyntax {
         message: "the URL contains a \(byte == 0x20 ? "space" : "control character")",
         help: byte == 0x20 ? "Write %20 in its place" : nil)
     }
+    func isDigit(_ byte: UInt8) -> Bool { (0x30...0x39).contains(byte) || (0x61...0x66).contains(byte | 0x20) }
+    for at in url.indices.dropLast(2)
+    where url[at] == UInt8(ascii: "%") && !(isDigit(url[at + 1]) && isDigit(url[at + 2])) {
+      return Problem(
+        message: "the URL contains a '%' without two hexadecimal digits behind it", help: "Write %25 for a '%'")
+    }
     guard let scheme = url.firstRange(of: Array("://".utf8)) else { return nil }
     let rest = url[scheme.upperBound...]
     let end = rest.firstIndex { [UInt8(ascii: "/"), UInt8(ascii: "?"), UInt8(ascii: "#")].contains($0) } ?? url.count
@@ -56,7 +62,8 @@ enum URLSyntax {
   private static func problem(host: String) -> Problem? {
     if host.isEmpty { return Problem(message: "the URL has no host", help: "Write http://HOST/PATH") }
     let shown = Printable.cut(host)
-    let address = AddressPolicy.bytes(ofHost: host)
+    // A dot at the end of an address changes nothing.
+    let address = AddressPolicy.bytes(ofHost: host.utf8.last == UInt8(ascii: ".") ? String(host.dropLast()) : host)
     if host.utf8.first == UInt8(ascii: "["), address?.count != 16 {
       return Problem(message: "'\(shown)' is no IPv6 address")
     }
@@ -68,17 +75,27 @@ enum URLSyntax {
     let labels = host.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
     // The name may end with a dot.
     let named = labels.last?.isEmpty == true ? labels.dropLast() : labels[...]
-    guard host.utf8.count <= 254, !named.isEmpty, named.allSatisfy({ (1...63).contains($0.count) }),
-      host.utf8.allSatisfy(isHostByte)
+    // A name whose last part is a number would be taken for an address (the URL standard of WHATWG, 3.5).
+    if let last = named.last, !last.isEmpty, last.allSatisfy({ (0x30...0x39).contains($0) }) {
+      return Problem(message: "'\(shown)' is no IPv4 address")
+    }
+    if host.utf8.contains(where: { $0 >= 0x80 }) {
+      return Problem(
+        message: "the host '\(shown)' has letters beyond ASCII", help: "Write its encoded form, which begins with xn--")
+    }
+    guard host.utf8.count <= 254, !named.isEmpty,
+      named.allSatisfy({ label in
+        (1...63).contains(label.count) && label.first != UInt8(ascii: "-") && label.last != UInt8(ascii: "-")
+      }), host.utf8.allSatisfy(isHostByte)
     else { return Problem(message: "'\(shown)' is no host name") }
     return nil
   }
 
-  /// Letters, digits, - and _ form host names; bytes beyond ASCII form international ones.
+  /// Letters, digits, - and _ form host names.
   private static func isHostByte(_ byte: UInt8) -> Bool {
     switch byte {
     case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-      UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "_"), UInt8(ascii: "."), 0x80...:
+      UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "_"), UInt8(ascii: "."):
       true
     default: false
     }

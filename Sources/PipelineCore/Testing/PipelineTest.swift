@@ -13,6 +13,7 @@ public struct PipelineTest: Sendable {
   public var plan: Plan?
   public var inputs: [Input] = []
   public var stubs: [HTTPStub] = []
+  var programs: [ProgramStub] = []
   /// The location of the stubs, for unanswered requests.
   public var stubsLocation: SourceLocation?
   public var expectations: [Expectation] = []
@@ -97,22 +98,7 @@ public struct PipelineTest: Sendable {
 
 /// A stubbed answer to HTTP requests.
 public struct HTTPStub: Sendable {
-  public struct Answer: Sendable {
-    public enum What: Sendable {
-      case reply(HTTPResponse)
-      case failure(HTTPFailure)
-      /// No response: the request times out.
-      case silence
-    }
-    /// The delay after the request.
-    public var after = TimeSpan.zero
-    public var what: What
-
-    public init(after: TimeSpan = .zero, _ what: What) {
-      self.after = after
-      self.what = what
-    }
-  }
+  public typealias Answer = Stub<HTTPResponse, HTTPFailure>.Answer
 
   /// The URL; `*` stands for any bytes.
   public var url: String

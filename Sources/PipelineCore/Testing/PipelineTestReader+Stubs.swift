@@ -1,4 +1,4 @@
-// The stubbed answers to HTTP requests.
+// The stubbed answers to HTTP requests, and the stubbed ends of programs.
 
 extension PipelineTestReader {
   mutating func stubs(_ node: YAMLNode) -> [HTTPStub] {
@@ -39,27 +39,10 @@ extension PipelineTestReader {
       stub.sink = name
     }
     if let method = node["method"] { stub.method = text(method, "'method'") }
-    if let sequence = node["sequence"] {
-      if let other = entries.first(where: { Self.answerKeys.contains($0.name) }) {
-        report(
-          .testStep, "a stub has 'sequence' or '\(other.name)', not both", other.key.location,
-          help: "Move it into the sequence")
-        return nil
-      }
-      guard let items = sequence.items, !items.isEmpty else {
-        report(.testStep, "'sequence' takes a list of answers", sequence.location)
-        return nil
-      }
-      stub.answers = items.compactMap { item in
-        guard let entries = item.entries else {
-          report(.testStep, "an answer is a mapping, not \(item.kindName)", item.location)
-          return nil
-        }
-        guard check(keys: entries, Self.answerKeys, "an answer") else { return nil }
-        return answer(item)
-      }
-    } else if let answer = answer(node) {
-      stub.answers = [answer]
+    stub.answers = answers(node, "json: ...", fails: "connection refused") { reader, reply in
+      reader.response(reply)
+    } failure: { reason in
+      HTTPFailure(HTTPFailure.Kind(rawValue: reason) ?? .connect, reason)
     }
     return stub.answers.isEmpty ? nil : stub
   }
@@ -76,26 +59,57 @@ extension PipelineTestReader {
     return nil
   }
 
-  private mutating func answer(_ node: YAMLNode) -> HTTPStub.Answer? {
-    var answer = HTTPStub.Answer(.silence)
+  /// The answers of a stub: one, or a sequence.
+  private mutating func answers<Reply, Failure>(
+    _ node: YAMLNode, _ example: String, fails: String,
+    reply: (inout PipelineTestReader, YAMLNode) -> Reply?, failure: (String) -> Failure
+  ) -> [Stub<Reply, Failure>.Answer] {
+    guard let sequence = node["sequence"] else {
+      return answer(node, example, fails: fails, reply: reply, failure: failure).map { [$0] } ?? []
+    }
+    if let other = node.entries?.first(where: { Self.answerKeys.contains($0.name) }) {
+      report(
+        .testStep, "a stub has 'sequence' or '\(other.name)', not both", other.key.location,
+        help: "Move it into the sequence")
+      return []
+    }
+    guard let items = sequence.items, !items.isEmpty else {
+      report(.testStep, "'sequence' takes a list of answers", sequence.location)
+      return []
+    }
+    return items.compactMap { item in
+      guard let entries = item.entries else {
+        report(.testStep, "an answer is a mapping, not \(item.kindName)", item.location)
+        return nil
+      }
+      guard check(keys: entries, Self.answerKeys, "an answer") else { return nil }
+      return answer(item, example, fails: fails, reply: reply, failure: failure)
+    }
+  }
+
+  private mutating func answer<Reply, Failure>(
+    _ node: YAMLNode, _ example: String, fails: String,
+    reply: (inout PipelineTestReader, YAMLNode) -> Reply?, failure: (String) -> Failure
+  ) -> Stub<Reply, Failure>.Answer? {
+    var answer = Stub<Reply, Failure>.Answer(.silence)
     if let after = node["after"] { answer.after = duration(after, "'after'") ?? .zero }
     var kinds = 0
-    if let reply = node["reply"] {
+    if let given = node["reply"] {
       kinds += 1
-      guard let response = response(reply) else { return nil }
-      answer.what = .reply(response)
+      guard let made = reply(&self, given) else { return nil }
+      answer.what = .reply(made)
     }
     if let fail = node["fail"] {
       kinds += 1
       guard let reason = text(fail, "'fail'") else { return nil }
-      answer.what = .failure(HTTPFailure(HTTPFailure.Kind(rawValue: reason) ?? .connect, reason))
+      answer.what = .failure(failure(reason))
     }
     if let hang = node["hang"], flag(hang, "'hang'") { kinds += 1 }
     guard kinds == 1 else {
       report(
         .testStep,
         kinds == 0 ? "there is no answer" : "an answer is one of 'reply', 'fail' and 'hang'", node.location,
-        help: "Write 'reply: { json: ... }', 'fail: connection refused' or 'hang: true'")
+        help: "Write 'reply: { \(example) }', 'fail: \(fails)' or 'hang: true'")
       return nil
     }
     return answer
@@ -121,20 +135,75 @@ extension PipelineTestReader {
         response.headers.append(HTTPHeader(header.name, value))
       }
     }
-    if let json = node["json"] {
-      if let text = node["text"] {
-        report(.testStep, "a reply has 'json' or 'text', not both", text.location)
-      }
-      let arena = Arena()
-      let buffer = OutputBuffer()
-      JSONWriter.append(LiteralParameter.value(of: json, in: arena), to: buffer)
-      response.body = Array(buffer.bytes)
-      if response.header("Content-Type") == nil {
-        response.headers.append(HTTPHeader("Content-Type", "application/json"))
-      }
-    } else if let text = node["text"] {
-      response.body = Array((self.text(text, "'text'") ?? "").utf8)
+    response.body = body(node)
+    if node["json"] != nil, response.header("Content-Type") == nil {
+      response.headers.append(HTTPHeader("Content-Type", "application/json"))
     }
     return response
+  }
+
+  /// What `json` or `text` says.
+  private mutating func body(_ node: YAMLNode) -> [UInt8] {
+    guard let json = node["json"] else { return node["text"].map { Array((text($0, "'text'") ?? "").utf8) } ?? [] }
+    if let text = node["text"] { report(.testStep, "a reply has 'json' or 'text', not both", text.location) }
+    let arena = Arena()
+    let buffer = OutputBuffer()
+    JSONWriter.append(LiteralParameter.value(of: json, in: arena), to: buffer)
+    return Array(buffer.bytes)
+  }
+
+  // MARK: Programs
+
+  mutating func programs(_ node: YAMLNode) -> [ProgramStub] {
+    guard let items = node.items else {
+      report(
+        .testStep, "'exec' takes a list of stubs, not \(node.kindName)", node.location,
+        help: "Write - { command: \"*/uptime*\", reply: { text: up } }")
+      return []
+    }
+    return items.compactMap { program($0) }
+  }
+
+  private mutating func program(_ node: YAMLNode) -> ProgramStub? {
+    guard let entries = node.entries else {
+      report(
+        .testStep, "a stub is a mapping, not \(node.kindName)", node.location,
+        help: "Write { command: \"*/uptime*\", reply: { text: up } }")
+      return nil
+    }
+    guard check(keys: entries, ["command", "sequence"] + Self.answerKeys, "a stub of a program") else { return nil }
+    guard let command = node["command"] else {
+      report(
+        .testStep, "the stub does not say for which program it stands", node.location,
+        help: "Add 'command:', the program and its arguments, in which * stands for any text")
+      return nil
+    }
+    guard let pattern = text(command, "'command'") else { return nil }
+    let answers = answers(node, "text: up", fails: "cannot be started") { reader, reply in
+      reader.ending(reply)
+    } failure: { reason in
+      ProgramFailure(.start, reason)
+    }
+    return answers.isEmpty ? nil : ProgramStub(command: pattern, answers: answers, location: node.location)
+  }
+
+  private mutating func ending(_ node: YAMLNode) -> ProgramResult? {
+    guard let entries = node.entries else {
+      report(
+        .testStep, "'reply' takes a mapping, not \(node.kindName)", node.location,
+        help: "Write 'reply: { text: ... }' or 'reply: { exit: 1 }'")
+      return nil
+    }
+    guard check(keys: entries, ["exit", "errors", "json", "text"], "'reply'") else { return nil }
+    var result = ProgramResult()
+    if let exit = node["exit"] {
+      switch exit.decodeInt("'exit'", in: 0...255) {
+      case .success(let number): result.exit = Int(number)
+      case .failure(let diagnostic): diagnostics.report(diagnostic)
+      }
+    }
+    if let errors = node["errors"] { result.errors = Array((text(errors, "'errors'") ?? "").utf8) }
+    result.output = body(node)
+    return result
   }
 }

@@ -45,14 +45,16 @@ public struct PipelineTestReader {
     test.tick = tick
     for input in node.inputs { if let input = self.input(input) { test.inputs.append(input) } }
     for stub in node.stubs {
-      guard stub.name.value == "http" else {
+      switch stub.name.value {
+      case "http": test.stubs = stubs(stub.node)
+      case "exec": test.programs = programs(stub.node)
+      default:
         report(
           .unknownSubject, "there are no stubs for '\(stub.name.value)'", stub.name.location,
-          help: "Only 'http' can be stubbed; named sources get their events under 'inputs:'")
+          help: "Only 'http' and 'exec' can be stubbed; named sources get their events under 'inputs:'")
         continue
       }
       test.stubsLocation = stub.name.location
-      test.stubs = stubs(stub.node)
     }
     for expectation in node.expect {
       if let expectation = self.expectation(expectation) { test.expectations.append(expectation) }

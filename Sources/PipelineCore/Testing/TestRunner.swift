@@ -1,6 +1,6 @@
 /// Runs the tests of a pipeline in virtual time.
 ///
-/// Sources with an input send that input. Other sources run if they need only time and the HTTP client; the rest are
+/// Sources with an input send that input. Other sources run if they need only time, HTTP and programs, which stubs stand for; the rest are
 /// silent: they neither send nor end. The times of an input count from the start of its source, which is 0 unless the
 /// pipeline subscribes it later.
 ///
@@ -52,7 +52,8 @@ private final class TestRun {
   private let test: PipelineTest
   private let plan: Plan
   private let time: VirtualTime
-  private let client: StubHTTPClient
+  private let requests: StubCalls<HTTPRequest>
+  private let programs: StubCalls<ProgramCall>
   private let deadLetters = DeadLetters()
   private let coverage: TestCoverage?
   /// The results for each expectation.
@@ -102,18 +103,20 @@ private final class TestRun {
       replies[index] = ReplyRecording(time, rules)
     }
     executor = Executor(clock: time)
-    client = StubHTTPClient(test.stubs, executor)
-    execution = Self.execution(plan, executor, client, deadLetters)
+    requests = StubCalls(test.stubs.map { ($0.matches, $0.answers) }, executor)
+    programs = StubCalls(test.programs.map { ($0.matches, $0.answers) }, executor)
+    execution = Self.execution(plan, executor, requests, programs, deadLetters)
   }
 
   private static func execution(
-    _ plan: Plan, _ executor: Executor, _ client: StubHTTPClient, _ deadLetters: DeadLetters
+    _ plan: Plan, _ executor: Executor, _ requests: StubCalls<HTTPRequest>, _ programs: StubCalls<ProgramCall>,
+    _ deadLetters: DeadLetters
   ) -> Execution {
-    Execution(
-      plan: plan, executor: executor,
-      services: Services(
-        http: client, log: { _, _, _ in }, deadLetter: { deadLetters.add($0) },
-        random: { deadLetters.next() }))
+    var services = Services(
+      http: StubHTTPClient(requests), log: { _, _, _ in }, deadLetter: { deadLetters.add($0) },
+      random: { deadLetters.next() })
+    services.programs = StubPrograms(programs)
+    return Execution(plan: plan, executor: executor, services: services)
   }
 
   func run() -> TestResult {
@@ -139,7 +142,8 @@ private final class TestRun {
     executor.post { launched.cancel() }
     time.run(executor, until: executor.now, turnLimit: 1000)
     coverage?.add(execution)
-    client.stop()
+    requests.stop()
+    programs.stop()
     return result
   }
 
@@ -201,7 +205,7 @@ private final class TestRun {
     switch test.expectations[index].target {
     case .requests:
       SignalHistory(
-        client.exchanges.map { .init(at: TimeSpan(nanoseconds: $0.at.nanoseconds), .next($0.value)) })
+        requests.exchanges.map { .init(at: TimeSpan(nanoseconds: $0.at.nanoseconds), .next($0.value)) })
     case .replies(let source): replies[source]?.history ?? SignalHistory()
     case .sink, .signal, .errors: SignalHistory(recordings[index])
     }
@@ -267,20 +271,25 @@ private final class TestRun {
   /// Saves the state, drops everything and restores it.
   private func restart() {
     // Events that a sink has taken are not part of the state.
-    guard sending.isEmpty, !client.isAnswering, let state = execution.saveState() else { return }
+    guard sending.isEmpty, !requests.isAnswering, !programs.isAnswering, let state = execution.saveState() else {
+      return
+    }
     for recording in recordings { recording.ignoresMarks = true }
     nonisolated(unsafe) let old = execution
-    client.detach()
+    requests.detach()
+    programs.detach()
     executor.post { old.cancel() }
     _ = executor.runOne()
     turns += executor.turns
     coverage?.add(old)
     executor = Executor(clock: time)
-    client.attach(executor)
-    execution = Self.execution(plan, executor, client, deadLetters)
+    requests.attach(executor)
+    programs.attach(executor)
+    execution = Self.execution(plan, executor, requests, programs, deadLetters)
     launch(state)
     _ = executor.runOne()
-    client.forgetOrphans()
+    requests.forgetOrphans()
+    programs.forgetOrphans()
     for recording in recordings { recording.ignoresMarks = false }
   }
 
@@ -289,7 +298,7 @@ private final class TestRun {
     for (index, expectation) in test.expectations.enumerated() {
       let count =
         switch expectation.target {
-        case .requests: client.exchanges.count
+        case .requests: requests.exchanges.count
         case .replies(let source): runner.restoresAfterEachTurn ? Int.max : replies[source]?.count ?? 0
         case .sink, .signal, .errors:
           recordings[index].moments.count - (expectation.hasMarks ? 0 : recordings[index].marks)
@@ -312,10 +321,15 @@ private final class TestRun {
       result.failures.append(failure)
     }
     var reported: Set<String> = []
-    for exchange in client.exchanges where exchange.stub == nil {
-      let request = "\(exchange.request.method) \(Printable.cut(exchange.request.shownURL, limit: 200))"
+    for exchange in requests.exchanges where exchange.stub == nil {
+      let request = "\(exchange.call.method) \(Printable.cut(exchange.call.shownURL, limit: 200))"
       guard reported.insert(request).inserted else { continue }
       result.failures.append(TestResult.Failure(diagnostic: unanswered(exchange, request)))
+    }
+    for exchange in programs.exchanges where exchange.stub == nil {
+      let line = Printable.cut(exchange.call.shownLine, limit: 200)
+      guard reported.insert(line).inserted else { continue }
+      result.failures.append(TestResult.Failure(diagnostic: unanswered(exchange, line)))
     }
     if case .failed(let failure) = execution.outcome, !test.expectsError {
       result.failures.append(
@@ -338,10 +352,10 @@ private final class TestRun {
       "the pipeline ended\(when) with an error: \(Printable.cut(failure.message, limit: 300))", at: failure.location)
   }
 
-  private func unanswered(_ exchange: StubHTTPClient.Exchange, _ request: String) -> Diagnostic {
+  private func unanswered(_ exchange: StubCalls<HTTPRequest>.Exchange, _ request: String) -> Diagnostic {
     let at = TimeSpan(nanoseconds: exchange.at.nanoseconds)
-    let nearest = test.stubs.filter { $0.sink == exchange.request.options.sink }.min {
-      Glob.distance($0.url, exchange.request.url) < Glob.distance($1.url, exchange.request.url)
+    let nearest = test.stubs.filter { $0.sink == exchange.call.options.sink }.min {
+      Glob.distance($0.url, exchange.call.url) < Glob.distance($1.url, exchange.call.url)
     }
     let method = nearest?.method.map { $0 + " " } ?? ""
     return Diagnostic(
@@ -349,6 +363,18 @@ private final class TestRun {
       at: nearest?.location ?? test.stubsLocation ?? test.name.location,
       help: nearest.map { "The nearest stub is for \(method)\($0.url)" }
         ?? "Add 'stubs: { http: [ { url: \"...\", reply: { ... } } ] }' to the test")
+  }
+
+  private func unanswered(_ exchange: StubCalls<ProgramCall>.Exchange, _ line: String) -> Diagnostic {
+    let at = TimeSpan(nanoseconds: exchange.at.nanoseconds)
+    let nearest = test.programs.min {
+      Glob.distance($0.command, exchange.call.line) < Glob.distance($1.command, exchange.call.line)
+    }
+    return Diagnostic(
+      .requestWithoutStub, "no stub stands for the program '\(line)', run at \(at)",
+      at: nearest?.location ?? test.stubsLocation ?? test.name.location,
+      help: nearest.map { "The nearest stub is for '\($0.command)'" }
+        ?? "Add 'stubs: { exec: [ { command: \"...\", reply: { text: ... } } ] }' to the test")
   }
 
   /// Adds further facts to a failure.

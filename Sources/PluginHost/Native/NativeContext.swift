@@ -7,16 +7,16 @@ final class NativeContext: Sendable {
   /// Nobody waits for what the instance does any more.
   let isClosing = Atomic(false)
   private let write: @Sendable (Services.Level, String) -> Void
-  private let counters = PluginCounters()
+  private let meter: PluginMeter
 
-  init(_ log: @escaping @Sendable (Services.Level, String) -> Void) { write = log }
+  init(_ log: @escaping @Sendable (Services.Level, String) -> Void, _ meter: PluginMeter) {
+    write = log
+    self.meter = meter
+  }
 
   func log(_ level: Services.Level, _ message: String) { write(level, Printable.cut(message, limit: 2000)) }
 
-  func count(_ name: String, _ by: Int64) { counters.count(name, by) }
-
-  /// Says what was counted, when the instance ends.
-  func report() { counters.report(write) }
+  func count(_ name: String, _ by: Int64) { meter.count(name, by) }
 }
 
 /// An opened instance of a native plugin: its functions and its pointer.
@@ -30,11 +30,11 @@ final class NativeHandle: @unchecked Sendable {
 
   init(
     _ component: rxd_component, _ spec: PluginComponentSpec, _ opening: PluginOpening,
-    _ log: @escaping @Sendable (Services.Level, String) -> Void
+    _ log: @escaping @Sendable (Services.Level, String) -> Void, _ meter: PluginMeter
   ) throws(PluginFault) {
     self.component = component
     life = component.row == nil ? PluginLife() : nil
-    context = NativeContext(log)
+    context = NativeContext(log, meter)
     raw = .allocate(capacity: 1)
     raw.initialize(to: rxd_instance(target: Unmanaged.passUnretained(context).toOpaque()))
     guard let open = component.open else { return }
@@ -78,7 +78,6 @@ final class NativeHandle: @unchecked Sendable {
 
   deinit {
     if let pointer { component.close?(pointer) }
-    context.report()
     raw.deallocate()
   }
 

@@ -9,8 +9,7 @@ final class NativeInstance: PluginInstance, @unchecked Sendable {
   private let make: @Sendable (PluginOpening) throws(PluginFault) -> NativeHandle
   /// Used by the worker alone.
   private var handle: NativeHandle?
-  /// A sink has asked for a pause: what was handed over before the next one that comes again is not for it.
-  private var isWaiting = false
+  private let pause = RetryPause()
   private let isClosed = Atomic(false)
   private let context = Mutex<NativeContext?>(nil)
 
@@ -62,14 +61,9 @@ final class NativeInstance: PluginInstance, @unchecked Sendable {
 
   private func run(_ inputs: [PluginInput]) {
     guard let handle, !isClosed.load(ordering: .acquiring) else { return }
-    var rest = inputs[...]
-    if isWaiting {
-      guard let first = rest.firstIndex(where: \.isAgain) else { return }
-      isWaiting = false
-      rest = rest[first...]
-    }
+    var rest = pause.admit(inputs)
     // A state is asked for behind an input, so that one ends a call.
-    while !rest.isEmpty, !isWaiting, self.handle != nil {
+    while !rest.isEmpty, !pause.isOn, self.handle != nil {
       let end = rest.firstIndex(where: \.wantsState).map { $0 + 1 } ?? rest.endIndex
       call(handle, Array(rest[..<end]))
       rest = rest[end...]
@@ -100,7 +94,7 @@ final class NativeInstance: PluginInstance, @unchecked Sendable {
       if inputs[inputs.count - 1].wantsState { answers.state = handle.save() }
       report(answers.all())
     case Int32(RXD_RETRY.rawValue) where handle.component.process == nil:
-      isWaiting = true
+      pause.begin()
       report(answers.all(again: scope.takeFailure().message))
     default:
       let fault = scope.takeFailure()
@@ -111,7 +105,7 @@ final class NativeInstance: PluginInstance, @unchecked Sendable {
   }
 
   /// Calls `body` with the inputs as the plugin gets them.
-  private static func lend(
+  static func lend(
     _ inputs: [PluginInput], _ arena: Arena, _ body: (UnsafePointer<rxd_batch>) -> Int32
   ) -> Int32 {
     let raw = arena.allocate(inputs.count * MemoryLayout<rxd_input>.stride)

@@ -9,24 +9,55 @@ final class NativeLibrary: @unchecked Sendable {
   let document: [UInt8]
   private let plugin: rxd_plugin
 
-  private static let loaded = Mutex<[String: Result<NativeLibrary, PluginFault>]>([:])
+  /// What has been loaded from one path.
+  private struct Versions {
+    var byDigest: [String: Result<NativeLibrary, PluginFault>] = [:]
+    /// The files that are mapped.
+    var mapped: [(device: dev_t, inode: ino_t)] = []
+  }
+  private static let loaded = Mutex<[String: Versions]>([:])
 
-  /// Loads a library once in a process; a changed file is loaded beside the old one.
-  static func load(_ file: PluginFile, digest: String) throws(PluginFault) -> NativeLibrary {
-    let key = "\(file.path) \(digest)"
+  /// Loads a library once in a process. A file that has taken its place is loaded beside it: the old one stays, and pipelines that
+  /// were compiled with it go on with it.
+  ///
+  /// - Parameter contract: the one that is offered to it; with another than ours, it is loaded for this call.
+  static func load(
+    _ file: PluginFile, digest: String, contract: Int = PluginSpec.contract
+  ) throws(PluginFault) -> NativeLibrary {
+    if contract != PluginSpec.contract { return try NativeLibrary(file.path, contract) }
     let result = loaded.withLock { loaded -> Result<NativeLibrary, PluginFault> in
-      if let known = loaded[key] { return known }
+      var versions = loaded[file.path] ?? Versions()
+      if let known = versions.byDigest[digest] { return known }
+      var status = stat()
+      let isThere = stat(file.path, &status) == 0
+      // The loader would give the old library again, with pages of the new file in it.
+      if isThere, versions.mapped.contains(where: { $0.device == status.st_dev && $0.inode == status.st_ino }) {
+        return .failure(
+          PluginFault(
+            "its file was written over while it is loaded, which changes code that runs; restart rxd, and put the next version in its place with 'mv' or 'install'"
+          ))
+      }
       let result: Result<NativeLibrary, PluginFault>
-      do throws(PluginFault) { result = .success(try NativeLibrary(file)) } catch { result = .failure(error) }
-      loaded[key] = result
+      do throws(PluginFault) {
+        result = .success(try NativeLibrary(Self.alias(file.path, versions.mapped.count), contract))
+        versions.mapped.append((status.st_dev, status.st_ino))
+      } catch { result = .failure(error) }
+      versions.byDigest[digest] = result
+      loaded[file.path] = versions
       return result
     }
     return try result.get()
   }
 
-  private init(_ file: PluginFile) throws(PluginFault) {
+  /// Another name of the same file: the loader tells libraries by the names that it was given before it looks at files.
+  private static func alias(_ path: String, _ version: Int) -> String {
+    guard let slash = path.lastIndex(of: "/") else { return String(repeating: "./", count: version + 1) + path }
+    return path[...slash] + String(repeating: "./", count: version) + path[path.index(after: slash)...]
+  }
+
+  private init(_ path: String, _ contract: Int) throws(PluginFault) {
     var problem: UnsafePointer<CChar>?
-    guard let library = rx_load(file.path, &problem) else {
+    guard let library = rx_load(path, &problem) else {
       throw PluginFault("it cannot be loaded: \(problem.map { String(cString: $0) } ?? "no reason was given")")
     }
     guard let magic = rx_symbol(library, "rxd_plugin_magic") else {
@@ -44,7 +75,7 @@ final class NativeLibrary: @unchecked Sendable {
       ) -> Int32).self)
     var offered: UnsafePointer<rxd_plugin>?
     var text = rxd_text.none
-    let status = start(UInt32(PluginSpec.contract), HostTable.pointer, &offered, &text)
+    let status = start(UInt32(contract), HostTable.pointer, &offered, &text)
     guard status == 0, let offered else {
       throw PluginFault(
         "it refuses to start: \(text.count == 0 ? "it gave no reason" : Printable.cut(text.string, limit: 500))")
@@ -116,9 +147,10 @@ final class NativeLibrary: @unchecked Sendable {
 
   /// Opens an instance.
   func open(
-    _ spec: PluginComponentSpec, _ opening: PluginOpening, _ log: @escaping @Sendable (Services.Level, String) -> Void
+    _ spec: PluginComponentSpec, _ opening: PluginOpening, _ log: @escaping @Sendable (Services.Level, String) -> Void,
+    _ meter: PluginMeter
   ) throws(PluginFault) -> NativeHandle {
-    try NativeHandle(try component(spec), spec, opening, log)
+    try NativeHandle(try component(spec), spec, opening, log, meter)
   }
 }
 

@@ -7,7 +7,7 @@ import Transport
 final class NativeSource: PluginSourceInstance, @unchecked Sendable {
   private let services: PluginServices
   private let make: @Sendable (PluginOpening) throws(PluginFault) -> NativeHandle
-  private let queue: InputQueue
+  private let queue: any SourceDelivery
   private weak var receiver: (any PluginSourceReceiver)?
 
   private struct Shared {
@@ -32,7 +32,7 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
   private static let largestBatch = 1024
 
   init(
-    _ services: PluginServices, _ queue: InputQueue,
+    _ services: PluginServices, _ queue: any SourceDelivery,
     _ make: @escaping @Sendable (PluginOpening) throws(PluginFault) -> NativeHandle
   ) {
     self.services = services
@@ -91,7 +91,7 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
 
   private func end(_ end: PluginSourceEnd) {
     // Behind the events that came before.
-    _ = queue.deliver { [self] in receiver?.ended(end, of: self) }
+    _ = queue.handOver { [self] in receiver?.ended(end, of: self) }
   }
 
   // MARK: On the thread
@@ -168,7 +168,7 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
     arena = Arena()
     rawScope.pointee.arena = Unmanaged.passUnretained(arena).toOpaque()
     shared.withLock { $0.unsettled += tokens }
-    let isTaken = queue.deliver { [self] in receiver?.take(sent, of: self) }
+    let isTaken = queue.handOver { [self] in receiver?.take(sent, of: self) }
     return isTaken && !isStopping ? 0 : Int32(RXD_STOP.rawValue)
   }
 

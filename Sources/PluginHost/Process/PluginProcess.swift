@@ -40,7 +40,7 @@ final class PluginProcess: @unchecked Sendable {
   private var writing: [UInt8] = []
   private var written = 0
   private var reader = LineReader(limit: PluginProcess.frameLimit)
-  private var errors = ErrorLines()
+  private var errors: ErrorLines
   private let json = JSONParser()
   private(set) var spec: [UInt8]?
   private var startedAt: Int64 = 0
@@ -53,7 +53,7 @@ final class PluginProcess: @unchecked Sendable {
   private var lastPing: (number: Int, at: Int64)?
   private var pings = 0
   private var lastFrame: Int64 = 0
-  private let counters = PluginCounters()
+  private let meter: PluginMeter
   /// From the start of the program to its end.
   private var life: PluginLife?
 
@@ -64,9 +64,14 @@ final class PluginProcess: @unchecked Sendable {
   private static let endTimeout = 5 * second
   private static let pingInterval = 30 * second
 
-  init(_ file: PluginFile, expecting spec: [UInt8]?, _ log: @escaping @Sendable (Services.Level, String) -> Void) {
+  init(
+    _ file: PluginFile, expecting spec: [UInt8]?, _ log: @escaping @Sendable (Services.Level, String) -> Void,
+    _ meter: PluginMeter = PluginMeter()
+  ) {
     self.file = file
     self.log = log
+    self.meter = meter
+    errors = ErrorLines { meter.update { $0.missedLines &+= 1 } }
     expected = spec
     awake = try? WakeEvent()
   }
@@ -105,11 +110,7 @@ final class PluginProcess: @unchecked Sendable {
     var limits = rx_limits(
       memory: UInt64(file.settings.memory), cpu: UInt64(file.settings.cpu), files: UInt64(file.settings.files),
       processes: UInt64(file.settings.processes))
-    var environment = ["PATH": "/usr/local/bin:/usr/bin:/bin", "RXD_PLUGIN": "\(PluginSpec.contract)"]
-    for name in ["PATH", "LANG", "HOME", "TZ"] {
-      if let value = getenv(name) { environment[name] = String(cString: value) }
-    }
-    environment.merge(file.settings.environment) { $1 }
+    let environment = Self.environment(file.settings)
     let path = file.path
     let code = Self.strings([path] + arguments) { arguments in
       Self.strings(environment.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }) { environment in
@@ -122,12 +123,24 @@ final class PluginProcess: @unchecked Sendable {
     }
     guard code == 0 else { throw PluginFault("'\(path)' cannot be started: \(PosixError.text(code))") }
     life = PluginLife()
+    let started = process
+    meter.update { $0.processes.append(started) }
     startedAt = monotonicNow()
     lastFrame = startedAt
     writing = Array("{\"hello\":\(PluginSpec.contract)}\n".utf8)
   }
 
-  private static func strings<Result>(
+  /// The variables of a plugin's program.
+  static func environment(_ settings: ProcessSettings) -> [String: String] {
+    var environment = ["PATH": "/usr/local/bin:/usr/bin:/bin", "RXD_PLUGIN": "\(PluginSpec.contract)"]
+    for name in ["PATH", "LANG", "HOME", "TZ"] {
+      if let value = getenv(name) { environment[name] = String(cString: value) }
+    }
+    return environment.merging(settings.environment) { $1 }
+  }
+
+  /// Calls `body` with the texts as the system takes them.
+  static func strings<Result>(
     _ texts: [String], _ body: (UnsafePointer<UnsafeMutablePointer<CChar>?>) -> Result
   ) -> Result {
     var pointers = texts.map { strdup($0) } + [nil]
@@ -187,7 +200,7 @@ final class PluginProcess: @unchecked Sendable {
     if process > 0 {
       var status: Int32 = 0
       if descriptors[1] < 0 || closedAt > 0 || fault != nil, rx_has_ended(process, &status) != 0 {
-        process = 0
+        forget()
         // Children that it has left behind.
         return over(Self.description(status))
       }
@@ -218,7 +231,8 @@ final class PluginProcess: @unchecked Sendable {
     }
   }
 
-  private static func description(_ status: Int32) -> String {
+  /// How a process has ended, by the status of `waitpid`.
+  static func description(_ status: Int32) -> String {
     let signal = status & 0x7F
     return signal == 0 ? "exited with \(status >> 8 & 0xFF)" : "was ended by signal \(signal)"
   }
@@ -271,7 +285,7 @@ final class PluginProcess: @unchecked Sendable {
     } else if frame["pong"].is(.int) {
       lastPing = nil
     } else if frame["count"].is(.string) {
-      counters.count(frame["count"].text, frame["by"].is(.int) ? frame["by"].asInt : 1)
+      meter.count(frame["count"].text, frame["by"].is(.int) ? frame["by"].asInt : 1)
     } else if !frame["spec"].isAbsent {
       took(spec: frame["spec"])
     } else if spec == nil {
@@ -343,11 +357,17 @@ final class PluginProcess: @unchecked Sendable {
       Glibc.close(descriptors[index])
       descriptors[index] = -1
     }
-    counters.report(log)
     guard !isClosed else { return }
     let said = errors.last.isEmpty ? "" : ", after it had written: \(Printable.cut(errors.last, limit: 200))"
     let reason = (fault.map { "the plugin broke the contract: \($0.reason)" } ?? "the plugin's process \(what)") + said
     handler?.ended(reason, isFinal: fault?.isFinal ?? false)
+  }
+
+  /// The process has ended.
+  private func forget() {
+    let ended = process
+    meter.update { $0.processes.removeAll { $0 == ended } }
+    process = 0
   }
 
   /// Kills it and waits for its end; for a thread that runs nothing any more.
@@ -356,68 +376,11 @@ final class PluginProcess: @unchecked Sendable {
     kill(-process, SIGKILL)
     var status: Int32 = 0
     waitpid(process, &status, 0)
-    process = 0
+    forget()
     for descriptor in descriptors where descriptor >= 0 { Glibc.close(descriptor) }
     descriptors = [-1, -1, -1]
     isDone = true
     life = nil
-  }
-}
-
-/// The lines of a program's standard error on their way to the log: at most 20 a second.
-struct ErrorLines {
-  private var partial: [UInt8] = []
-  /// The last line that was not empty.
-  private(set) var last: [UInt8] = []
-  private var second: Int64 = 0
-  private var lines = 0
-  private var dropped = 0
-  private static let most = 20
-
-  /// When the number of dropped lines is to be said.
-  var due: Int64? { dropped > 0 ? (second + 1) * 1_000_000_000 : nil }
-
-  mutating func take(_ bytes: ArraySlice<UInt8>, _ now: Int64, _ log: (Services.Level, String) -> Void) {
-    partial += bytes
-    while let end = partial.firstIndex(of: 0x0A) {
-      say(partial[..<end], now, log)
-      partial.removeSubrange(...end)
-    }
-    if partial.count > 4096 {
-      say(partial[...], now, log)
-      partial = []
-    }
-  }
-
-  mutating func end(_ now: Int64, _ log: (Services.Level, String) -> Void) {
-    if !partial.isEmpty { say(partial[...], now, log) }
-    partial = []
-    report(log)
-  }
-
-  mutating func flush(_ now: Int64, _ log: (Services.Level, String) -> Void) {
-    if now / 1_000_000_000 != second { report(log) }
-  }
-
-  private mutating func say(_ line: ArraySlice<UInt8>, _ now: Int64, _ log: (Services.Level, String) -> Void) {
-    if now / 1_000_000_000 != second {
-      report(log)
-      second = now / 1_000_000_000
-      lines = 0
-    }
-    lines += 1
-    if !line.isEmpty { last = Array(line.prefix(400)) }
-    if lines > Self.most {
-      dropped += 1
-    } else if !line.isEmpty {
-      log(.info, "stderr: \(Printable.cut(line, limit: 2000))")
-    }
-  }
-
-  private mutating func report(_ log: (Services.Level, String) -> Void) {
-    guard dropped > 0 else { return }
-    log(.warning, "stderr: \(Printable.count(dropped, "further line")) within a second")
-    dropped = 0
   }
 }
 
@@ -433,6 +396,9 @@ extension Value {
   /// A string without escapes; empty for other values.
   var text: String {
     guard self.is(.string) else { return "" }
-    return String(decoding: JSONParser.unescape(self, into: Arena()).rawBytes, as: UTF8.self)
+    let arena = Arena()
+    return withExtendedLifetime(arena) {
+      String(decoding: JSONParser.unescape(self, into: arena).rawBytes, as: UTF8.self)
+    }
   }
 }

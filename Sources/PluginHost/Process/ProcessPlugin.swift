@@ -1,19 +1,18 @@
 import PipelineCore
 import Synchronization
 
-/// A plugin that is a program: each instance is a process of its own.
+/// A plugin that is a program: each step that uses it has a process of its own.
 final class ProcessPlugin: PluginMaker {
   let file: PluginFile
   /// The document with its specs, as the pipeline file was checked with.
-  private let document: [UInt8]
-  /// How many instances run, in one pipeline file.
+  let document: [UInt8]
+  /// How many programs run, for one pipeline file.
   private let running = Atomic(0)
-  /// Each is a process: a plugin in a group or an inner signal could start thousands.
-  static let mostInstances = 64
+  static let mostPrograms = 64
 
-  /// Whether there may be one more; it ends with ``left()``.
+  /// Whether there may be one more program; it ends with ``left()``.
   func enter() -> Bool {
-    if running.add(1, ordering: .relaxed).newValue <= Self.mostInstances { return true }
+    if running.add(1, ordering: .relaxed).newValue <= Self.mostPrograms { return true }
     running.subtract(1, ordering: .relaxed)
     return false
   }
@@ -25,19 +24,25 @@ final class ProcessPlugin: PluginMaker {
     self.document = document
   }
 
+  func check(_ spec: PluginComponentSpec) throws(PluginFault) {
+    if let refusal = file.refusal() { throw PluginFault(refusal) }
+  }
+
   func makeInstance(
     of spec: PluginComponentSpec, _ services: PluginServices, _ receiver: any PluginReceiver
   ) -> any PluginInstance {
-    ProcessInstance(self, PluginProcess(file, expecting: document, services.log), spec, services, receiver)
+    ProcessInstance(self, spec, services, receiver)
   }
 
   func makeSource(
     of spec: PluginComponentSpec, _ services: PluginServices, _ queue: InputQueue
   ) -> any PluginSourceInstance {
-    ProcessSource(PluginProcess(file, expecting: document, services.log), spec, services)
+    ProcessSource(PluginProcess(file, expecting: document, services.log, services.meter), spec, services)
   }
 
-  func openRow(of spec: PluginComponentSpec, _ opening: PluginOpening) throws(PluginFault) -> any PluginRowFunction {
+  func openRow(
+    of spec: PluginComponentSpec, _ opening: PluginOpening, _ meter: PluginMeter
+  ) throws(PluginFault) -> any PluginRowFunction {
     throw PluginFault("'form: row' is for native plugins")
   }
 
@@ -65,14 +70,13 @@ final class ProcessPlugin: PluginMaker {
 }
 
 /// Writes frames.
-struct FrameWriter {
+struct FrameWriter: @unchecked Sendable {
   let buffer = OutputBuffer(capacity: 64 << 10)
   private let arena = Arena()
 
   /// The first frame of an instance.
-  mutating func open(_ opening: PluginOpening, _ spec: PluginComponentSpec) -> [UInt8] {
-    buffer.clear()
-    buffer.append("{\"open\":1,\"kind\":\"\(spec.kind.rawValue)\",\"name\":\"\(spec.name)\",\"step\":")
+  mutating func open(_ opening: PluginOpening, _ spec: PluginComponentSpec, instance: Int) {
+    buffer.append("{\"open\":\(instance),\"kind\":\"\(spec.kind.rawValue)\",\"name\":\"\(spec.name)\",\"step\":")
     append(arena.string(opening.step))
     buffer.append(",\"pipeline\":" as StaticString)
     append(arena.string(opening.pipeline))
@@ -89,15 +93,14 @@ struct FrameWriter {
     if opening.isTest { buffer.append(",\"test\":true" as StaticString) }
     buffer.append("}\n" as StaticString)
     arena.reset()
-    return Array(buffer.bytes)
   }
 
   /// Appends the frame of an input; returns why it cannot be written, or nil.
-  mutating func append(_ input: PluginInput, id: Int, _ spec: PluginComponentSpec, _ perEvent: [PluginParameter])
-    -> String?
-  {
+  mutating func append(
+    _ input: PluginInput, id: Int, to instance: Int, _ spec: PluginComponentSpec, _ perEvent: [PluginParameter]
+  ) -> String? {
     let start = buffer.count
-    buffer.append("{\"id\":\(id),\"to\":1")
+    buffer.append("{\"id\":\(id),\"to\":\(instance)")
     switch input.kind {
     case .event:
       buffer.append(",\"event\":" as StaticString)
@@ -134,7 +137,9 @@ struct FrameWriter {
     return nil
   }
 
-  mutating func appendSave(id: Int) { buffer.append("{\"id\":\(id),\"to\":1,\"save\":true}\n") }
+  mutating func appendSave(id: Int, to instance: Int) {
+    buffer.append("{\"id\":\(id),\"to\":\(instance),\"save\":true}\n")
+  }
 
   private func append(_ value: Value) { _ = JSONWriter.append(value, to: buffer) }
 }

@@ -34,7 +34,8 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
   func start(_ opening: PluginOpening, _ receiver: any PluginSourceReceiver) {
     self.receiver = receiver
     var writer = FrameWriter()
-    writer.open(opening, spec).withUnsafeBytes { process.send($0) }
+    writer.open(opening, spec, instance: 1)
+    process.send(writer.buffer.bytes)
     grant(spec.credit)
     do throws(PosixError) {
       _ = try OwnThread("rxd plugin", stackBytes: 1 << 20) { [self] in

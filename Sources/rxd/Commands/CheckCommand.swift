@@ -9,7 +9,8 @@ struct Check: ParsableCommand {
     discussion: """
       Reads only the files and the environment, checks whether the directories of sinks exist, and starts nothing. \
       Several files are checked as if they ran in one process, with one report. The exit status is 78 if a file has \
-      errors, 66 if one is missing.
+      errors, 66 if one is missing. With --fix, what the report proposes as a fix is written into the files, unless \
+      there is a choice; the report says what is left.
       """,
     aliases: ["validate", "lint"])
 
@@ -30,11 +31,14 @@ struct Check: ParsableCommand {
   @Flag(name: .shortAndLong, help: "Print the delivery guarantee of each path from a source to a sink, too.")
   var verbose = false
 
+  @Flag(help: "Make the fixes that errors and warnings propose, and show the changed lines.")
+  var fix = false
+
   @OptionGroup var color: ColorOptions
 
   func run() throws {
     try CheckSettings(
-      input: input.settings, denyWarnings: denyWarnings, format: format, quiet: quiet, verbose: verbose,
+      input: input.settings, denyWarnings: denyWarnings, format: format, quiet: quiet, verbose: verbose, fix: fix,
       color: color.color
     ).run()
   }
@@ -47,11 +51,13 @@ struct CheckSettings {
   var format = Check.Format.text
   var quiet = false
   var verbose = false
+  var fix = false
   var color: ColorMode?
 
   func run() throws {
     let selection = try input.selection()
     let front = PipelineLoader(try input.environment.inputs(), checksFiles: true)
+    if fix { try makeFixes(selection.paths, front) }
     let results = front.load(selection.paths)
     let missing = selection.missing
     let diagnostics = missing + results.flatMap(\.diagnostics)
@@ -78,6 +84,21 @@ struct CheckSettings {
       throw ExitStatus.configuration
     }
     if !missing.isEmpty || results.contains(where: \.isUnreadable) { throw ExitStatus.noInput }
+  }
+
+  /// Rewrites the files, and shows the changed lines: on standard error if the report is for a program.
+  private func makeFixes(_ paths: [String], _ front: PipelineLoader) throws {
+    if paths.contains(where: { $0 == "-" || $0.hasPrefix("/dev/") || $0.hasPrefix("/proc/") }) {
+      throw ValidationError("--fix rewrites files, and standard input is none.")
+    }
+    for path in paths {
+      var fixes = FileFixes(front.load(path), front)
+      fixes.make()
+      try fixes.write()
+      if fixes.count == 0 { continue }
+      let text = "\(fixes.difference)\(path): made \(fixes.count) fix\(fixes.count == 1 ? "" : "es")"
+      if format == .text { Console.print(text) } else { Console.note(text) }
+    }
   }
 
   /// `2 sources, 1 signal, 1 sink`.

@@ -28,10 +28,15 @@ extension ControlClient {
   ///
   /// - Parameters:
   ///   - idle: After such a time without bytes `take` is called without any, once.
+  ///   - opened: Called with the connection, which another thread may shut down to end this.
   ///   - take: Called with the bytes of an answer with the status 200.
   /// - Returns: The status; the body only with another one than 200.
-  func stream(_ target: String, idle: TimeSpan?, take: (ArraySlice<UInt8>) -> Void) throws(Failure) -> Answer {
+  func stream(
+    _ target: String, idle: TimeSpan?, opened: (FileDescriptor) -> Void = { _ in },
+    take: (ArraySlice<UInt8>) -> Void
+  ) throws(Failure) -> Answer {
     let connection = try connect()
+    opened(connection)
     try send("GET", target, over: connection)
     var head: [UInt8] = []
     var body = ChunkedBody()
@@ -114,5 +119,45 @@ private struct ChunkedBody {
       isOver = left == 0
     }
     return content
+  }
+}
+
+extension ControlClient {
+  /// `name=value&name=value`.
+  static func query(_ members: [(String, String)]) -> String {
+    members.map { "\($0)=\(encoded($1))" }.joined(separator: "&")
+  }
+
+  private static func encoded(_ text: String) -> String {
+    var result = ""
+    for byte in text.utf8 {
+      switch byte {
+      case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"),
+        UInt8(ascii: "~"):
+        result.unicodeScalars.append(Unicode.Scalar(byte))
+      default: result += "%\(byte < 16 ? "0" : "")\(String(byte, radix: 16))"
+      }
+    }
+    return result
+  }
+}
+
+extension ControlClient.Answer {
+  /// Ends the program with the reason of an answer that is not what was asked for; a misspelt name is corrected.
+  ///
+  /// - Parameters:
+  ///   - pipeline: The pipeline that was asked for.
+  ///   - part: The edge or step that was asked for.
+  func refuse(asked pipeline: String, _ part: String) -> Never {
+    let document = JSONView(body)
+    var message = document?["error"]?.text ?? "the answer has the status \(status)"
+    let known = document?["known"]?.items.compactMap(\.text) ?? []
+    if !known.isEmpty {
+      let isPipeline = status != 404 || document?["error"]?.text?.contains("pipeline") == true
+      let meant = Suggestion.correction(for: isPipeline ? pipeline : part, among: known)?.help
+      message += "\n" + (meant ?? "There are: \(known.prefix(40).joined(separator: ", "))")
+    }
+    Console.printError(message)
+    _exit((status == 503 ? ExitStatus.unavailable : status == 429 ? ExitStatus.temporary : ExitStatus.usage).rawValue)
   }
 }

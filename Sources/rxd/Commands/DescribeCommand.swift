@@ -7,31 +7,50 @@ import PipelineRuntime
 struct Describe: ParsableCommand {
   static let configuration = CommandConfiguration(
     abstract: "Describes a component, a function, a format or a word of the pipeline file.",
-    discussion: "Finds components by the names of other tools: 'rxd describe debounce'.")
+    discussion: """
+      Finds components by the names of other tools: 'rxd describe debounce'. Components of plugins in the plugin \
+      directory are described as far as their specs are known; no plugin is started. With --format markdown a page for \
+      documentation is printed, as those of the reference.
+      """)
+
+  enum Format: String, CaseIterable, ExpressibleByArgument { case text, markdown }
 
   @Argument(
     help: "Its name.",
-    completion: .list(Describe.known))
+    completion: .shellCommand("rxd list --names"))
   var name: String
 
+  @Option(help: ArgumentHelp("The format: text, or markdown for a component.", valueName: "form"))
+  var format = Format.text
+
+  @OptionGroup var plugins: PluginOptions
+
   /// All names with a page.
-  static var known: [String] {
+  static func known(_ catalogue: Catalogue) -> [String] {
     var seen: Set<String> = []
     let all =
-      Catalogue.builtIn.components.map(\.name) + FunctionRegistry.callable.map(\.name) + DescribedWord.all.map(\.name)
+      catalogue.components.map(\.name) + FunctionRegistry.callable.map(\.name) + DescribedWord.all.map(\.name)
     return all.filter { seen.insert($0).inserted }
   }
 
   func run() throws {
-    let entries = Catalogue.installed().components.filter { $0.name == name }
+    let catalogue = Catalogue.installed(plugins.pluginDir)
+    let entries = catalogue.components.filter { $0.name == name }
+    if format == .markdown, !entries.isEmpty {
+      return Console.print(entries.map { ComponentPage($0).text }.joined(separator: "\n"), terminator: "")
+    }
     let function = FunctionRegistry.described(name)
     let words = DescribedWord.named(name)
     if entries.isEmpty, function == nil, words.isEmpty {
       // A foreign name is a better hint than a similar spelling.
       let help =
         Suggestion.otherName(name).map { "\($0.help); see 'rxd describe \($0.name)'" } ?? Suggestion.nothing(for: name)
-        ?? Suggestion.correction(for: name, among: Self.known)?.help ?? "'rxd list' shows what there is"
+        ?? Suggestion.correction(for: name, among: Self.known(catalogue))?.help ?? "'rxd list' shows what there is"
       Console.printError("there is nothing called \(Printable.quote(name)). \(help)")
+      throw ExitStatus.usage
+    }
+    if format == .markdown {
+      Console.printError("\(Printable.quote(name)) is no component: --format markdown is for components")
       throw ExitStatus.usage
     }
     var pages = entries.map(Self.page) + words.map(Self.page)

@@ -27,10 +27,18 @@ struct FileSelection {
       }
     } else if argument.utf8.contains(where: { [0x2A, 0x3F, 0x5B].contains($0) }) {
       addPattern(argument)
+    } else if argument == CommandLine.arguments.dropFirst().first, !Self.isPath(argument) {
+      // Without a verb before it, the word is most likely one.
+      miss(
+        "there is neither a verb nor a file \(Printable.quote(argument))",
+        help: Self.meant(by: argument) ?? "'rxd help' lists the verbs")
     } else {
       miss("there is no file \(Printable.quote(argument))", help: Self.meant(by: argument))
     }
   }
+
+  /// Whether the word has what verbs have not: a dot or a slash.
+  private static func isPath(_ word: String) -> Bool { word.utf8.contains { $0 == 0x2E || $0 == 0x2F } }
 
   private mutating func miss(_ message: String, help: String? = nil) {
     missing.append(Diagnostic(.unreadableFile, message, at: nil, help: help))
@@ -49,7 +57,7 @@ struct FileSelection {
     if let near = Suggestion.nearest(to: last, among: neighbours) {
       return "Did you mean \(Printable.quote(place + near))?"
     }
-    guard !name.utf8.contains(where: { $0 == 0x2E || $0 == 0x2F }) else { return nil }
+    guard !isPath(name) else { return nil }
     return Suggestion.nearest(to: name, among: verbs).map { "Did you mean the verb '\($0)'?" }
   }
 

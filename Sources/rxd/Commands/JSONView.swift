@@ -41,6 +41,18 @@ struct JSONView {
   var int: Int? { value.is(.int) ? Int(value.asInt) : nil }
   var bool: Bool? { value.is(.bool) ? value.asBool : nil }
 
+  /// The same to be written; numbers that are not whole are left out.
+  var copied: JSONText {
+    if value.isAnyMap {
+      return .object(
+        value.entries.map {
+          (String(decoding: $0.key.rawBytes, as: UTF8.self), JSONView($0.value, of: self).copied)
+        })
+    }
+    if value.isAnyList { return .array(items.map(\.copied)) }
+    return text.map(JSONText.string) ?? int.map(JSONText.int) ?? bool.map(JSONText.bool) ?? .null
+  }
+
   /// Any value as the tests of pipelines have it.
   var testValue: TestValue { withExtendedLifetime(document) { TestValue(value) } }
 }

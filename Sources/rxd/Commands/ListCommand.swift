@@ -19,12 +19,20 @@ struct List: ParsableCommand {
   @Option(help: ArgumentHelp("The format: text or json.", valueName: "form"))
   var format = Format.text
 
+  @Flag(
+    help: ArgumentHelp("Print all names that 'rxd describe' knows, for the completion of shells.", visibility: .hidden))
+  var names = false
+
+  @OptionGroup var plugins: PluginOptions
+
   func run() {
+    let installed = Catalogue.installed(plugins.pluginDir)
+    if names { return Console.print(Describe.known(installed).joined(separator: "\n")) }
     let subjects = subjects.isEmpty ? Subject.allCases : subjects
     switch format {
     case .text:
       for (index, subject) in subjects.enumerated() {
-        let entries = Self.entries(subject)
+        let entries = Self.entries(subject, installed)
         let width = entries.map(\.name.utf8.count).max() ?? 0
         if index > 0 { Console.print("") }
         if subjects.count > 1 { Console.print("\(subject.rawValue):") }
@@ -37,7 +45,7 @@ struct List: ParsableCommand {
       Console.print(
         JSONText.array(
           subjects.flatMap { subject in
-            Self.entries(subject).map { entry in
+            Self.entries(subject, installed).map { entry in
               .object([
                 ("kind", .string(String(subject.rawValue.dropLast()))),
                 ("name", .string(entry.name)), ("summary", .string(entry.summary)),
@@ -48,9 +56,7 @@ struct List: ParsableCommand {
     }
   }
 
-  private static let installed = Catalogue.installed()
-
-  static func entries(_ subject: Subject) -> [(name: String, summary: String)] {
+  static func entries(_ subject: Subject, _ installed: Catalogue) -> [(name: String, summary: String)] {
     func components(_ kind: ComponentKind) -> [(name: String, summary: String)] {
       installed.components.filter { $0.kind == kind }.map { ($0.name, $0.summary) }
     }

@@ -7,13 +7,15 @@ import PluginHost
 /// `rxd plugin`: what there is to do with plugins.
 struct PluginVerb: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "plugin", abstract: "Lists, describes, checks and begins plugins.",
+    commandName: "plugin", abstract: "Lists, describes, checks, tests and begins plugins.",
     discussion: """
       A plugin is a shared library or a program that adds sources, operators and sinks. Pipeline files name it under \
       'plugins:', or it is in the plugin directory. Its spec is kept by the digest of its file, so that 'rxd check' \
       starts nothing.
       """,
-    subcommands: [PluginList.self, PluginInfo.self, PluginCheck.self, PluginNew.self])
+    subcommands: [
+      PluginList.self, PluginInfo.self, PluginCheck.self, PluginTest.self, PluginHostVerb.self, PluginNew.self,
+    ])
 }
 
 /// A plugin on the command line.
@@ -159,7 +161,7 @@ struct PluginCheck: ParsableCommand {
         problems.append("the \(component.kind.rawValue) '\(component.name)' is built in: it needs another name")
       }
     }
-    if problems.isEmpty { problems = plugin.exampleProblems() }
+    if problems.isEmpty { problems = plugin.exampleProblems(.builtIn) }
     guard problems.isEmpty else {
       for problem in problems { Console.printError("\(plugin.file.label): \(problem)") }
       throw ExitStatus.failure
@@ -210,36 +212,5 @@ extension LoadedPlugin {
           })
       ),
     ])
-  }
-
-  /// What is wrong with the examples of its spec.
-  func exampleProblems() -> [String] {
-    let catalogue = Catalogue.builtIn.adding(Catalogue(components(at: nil).map(\.entry)))
-    var problems: [String] = []
-    for component in spec.components {
-      for example in component.examples {
-        let text = Self.pipeline(component.kind, example.yaml)
-        let result = FrontEnd(catalogue).compile(text, name: "example '\(example.title)'")
-        for diagnostic in result.diagnostics where diagnostic.severity == .error {
-          problems.append("the example '\(example.title)' of '\(component.name)': \(diagnostic.message)")
-        }
-      }
-    }
-    return problems
-  }
-
-  /// A pipeline file around a component as the spec's example has it.
-  private static func pipeline(_ kind: ComponentKind, _ yaml: String) -> String {
-    let body = yaml.split(separator: "\n", omittingEmptySubsequences: false)
-    func indented(_ spaces: Int) -> String {
-      body.map { String(repeating: " ", count: spaces) + $0 }.joined(separator: "\n")
-    }
-    switch kind {
-    case .source: return "sources:\n  in:\n\(indented(4))\nsinks:\n  out:\n    from: in\n    discard: {}\n"
-    case .sink: return "sources:\n  in:\n    stdin: { decode: json }\nsinks:\n  out:\n    from: in\n\(indented(4))\n"
-    default:
-      return
-        "sources:\n  in:\n    stdin: { decode: json }\nsinks:\n  out:\n    from: in\n    chain:\n      -\n\(indented(8))\n    discard: {}\n"
-    }
   }
 }

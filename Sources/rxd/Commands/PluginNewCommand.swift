@@ -9,10 +9,16 @@ struct PluginNew: ParsableCommand {
     commandName: "new", abstract: "Writes a working plugin to begin with, with a pipeline that tests it.",
     discussion: "Makes the directory NAME in the working directory; an existing one is not touched.")
 
-  enum Language: String, CaseIterable, ExpressibleByArgument { case c, python, shell }
+  enum Language: String, CaseIterable, ExpressibleByArgument { case c, python, rust, shell, swift }
 
-  @Option(help: ArgumentHelp("The language: c, python or shell.", valueName: "language"))
+  @Option(help: ArgumentHelp("The language: c, python, rust, shell or swift.", valueName: "language"))
   var language: Language
+
+  @Option(
+    help: ArgumentHelp(
+      "Of swift: the path or the URL of the package RxdPlugin; default is share/rxd/swift of the installation.",
+      valueName: "package"))
+  var package: String?
 
   @Argument(help: ArgumentHelp("The name: letters, digits and '-', begins with a small letter.", valueName: "name"))
   var name: String
@@ -25,13 +31,21 @@ struct PluginNew: ParsableCommand {
   }
 
   func run() throws {
+    let template = PluginTemplate(name, package: try swiftPackage())
     guard mkdir(name, 0o755) == 0 else {
       Console.printError("'\(name)' cannot be made: \(PosixError.text(errno))")
       throw ExitStatus.inputOutput
     }
-    let template = PluginTemplate(name)
     for file in template.files(language) {
       let path = "\(name)/\(file.name)"
+      // Beside the file itself.
+      if let end = file.name.lastIndex(of: "/") {
+        var folder = name
+        for part in file.name[..<end].split(separator: "/") {
+          folder += "/\(part)"
+          mkdir(folder, 0o755)
+        }
+      }
       do throws(PosixError) {
         let result = file.text.utf8.withContiguousStorageIfAvailable { bytes -> PosixError? in
           do throws(PosixError) {
@@ -47,5 +61,28 @@ struct PluginNew: ParsableCommand {
     }
     Console.print("\(name)/ has " + template.files(language).map(\.name).joined(separator: ", "))
     Console.print("Try it: cd \(name) && \(template.trial(language))")
+  }
+
+  /// How the package of a plugin in Swift names RxdPlugin; nil: another language.
+  private func swiftPackage() throws -> PluginTemplate.SwiftPackage? {
+    guard language == .swift else {
+      if package != nil { throw ValidationError("--package is for --language swift.") }
+      return nil
+    }
+    if let package {
+      guard !package.contains("://") else { return .url(package) }
+      let path = PluginOptions.absolute(package)
+      guard access(path + "/Package.swift", R_OK) == 0 else {
+        Console.printError("'\(package)' has no Package.swift")
+        throw ExitStatus.noInput
+      }
+      return .path(path)
+    }
+    for directory in PluginOptions.directories([]) where directory.hasSuffix("/lib/rxd/plugins") {
+      let path = directory.dropLast("/lib/rxd/plugins".count) + "/share/rxd/swift"
+      if access(path + "/Package.swift", R_OK) == 0 { return .path(String(path)) }
+    }
+    throw ValidationError(
+      "Where is the package RxdPlugin? Name it with --package: Plugins/swift of rxd's repository, or a URL.")
   }
 }

@@ -6,12 +6,20 @@ struct PluginTemplate {
     var isProgram = false
   }
 
-  private let name: String
-  /// The name as a component has it: `parse-date` is `parseDate`.
-  private let component: String
+  /// Where the package RxdPlugin is.
+  enum SwiftPackage {
+    case path(String)
+    case url(String)
+  }
 
-  init(_ name: String) {
+  let name: String
+  private let package: SwiftPackage?
+  /// The name as a component has it: `parse-date` is `parseDate`.
+  let component: String
+
+  init(_ name: String, package: SwiftPackage? = nil) {
     self.name = name
+    self.package = package
     let parts = name.split(separator: "-")
     component =
       (parts.first.map(String.init) ?? name)
@@ -22,6 +30,20 @@ struct PluginTemplate {
     switch language {
     case .shell: [File(name: "\(name).sh", text: shell, isProgram: true), pipeline("./\(name).sh"), readme(language)]
     case .python: [File(name: "\(name).py", text: python, isProgram: true), pipeline("./\(name).py"), readme(language)]
+    case .rust:
+      [
+        File(name: "\(name).rs", text: rust), File(name: "rxd.rs", text: Self.rustLayer),
+        File(name: "spec.json", text: rowSpec + "\n"), File(name: "Makefile", text: rustMakefile),
+        pipeline("./\(name).so"),
+        readme(language),
+      ]
+    case .swift:
+      [
+        File(name: "Package.swift", text: manifest(package)),
+        File(name: "Sources/\(module)/\(module).swift", text: swift),
+        File(name: "Makefile", text: swiftMakefile), File(name: ".gitignore", text: ".build/\n\(name).so\n"),
+        pipeline("./\(name).so"), readme(language),
+      ]
     case .c:
       [
         File(name: "\(name).c", text: c), File(name: "Makefile", text: makefile), pipeline("./\(name).so"),
@@ -32,7 +54,14 @@ struct PluginTemplate {
 
   /// The command that builds it and runs its test.
   func trial(_ language: PluginNew.Language) -> String {
-    (language == .c ? "make && " : "") + "rxd plugin check pipeline.yaml && rxd test pipeline.yaml"
+    let file: String
+    switch language {
+    case .shell: file = "./\(name).sh"
+    case .python: file = "./\(name).py"
+    case .c, .rust, .swift: file = "./\(name).so"
+    }
+    return (language == .shell || language == .python ? "" : "make && ")
+      + "rxd plugin check pipeline.yaml && rxd test pipeline.yaml && rxd plugin test \(file)"
   }
 
   private func pipeline(_ path: String) -> File {
@@ -69,11 +98,15 @@ struct PluginTemplate {
         ```
 
         `rxd plugin check` starts the plugin, checks its spec, and keeps it, so that `rxd check` starts nothing. Do it again after each change.
+        `rxd plugin test` plays rxd, strictly: odd events, many at once, kills, stops.
 
         """)
   }
 
-  private var spec: String {
+  /// The spec of a pure function.
+  var rowSpec: String { spec.replacing("FORM", with: " \"form\": \"row\",") }
+
+  var spec: String {
     """
     {"plugin": "\(name)", "version": "0.1.0", "summary": "Adds a text to events.", "components": [
       {"kind": "operator", "name": "\(component)", "summary": "Adds a text to each event.",FORM

@@ -118,21 +118,34 @@ struct ControlClient {
     }
   }
 
-  /// Sends a request without a body.
-  func send(_ method: String, _ target: String, over connection: FileDescriptor) throws(Failure) {
+  /// Sends a request.
+  func send(
+    _ method: String, _ target: String, body: [UInt8] = [], over connection: FileDescriptor
+  ) throws(Failure) {
     // With `close` the answer is all that comes.
     let request = Array(
-      "\(method) \(target) HTTP/1.1\r\nHost: rxd\r\nConnection: close\r\nContent-Length: 0\r\n\r\n".utf8)
-    guard Glibc.send(connection.number, request, request.count, Int32(MSG_NOSIGNAL)) == request.count else {
-      throw Failure(message: PosixError("write to", path).message)
+      "\(method) \(target) HTTP/1.1\r\nHost: rxd\r\nConnection: close\r\nContent-Length: \(body.count)\r\n\r\n".utf8)
+    var rest = (request + body)[...]
+    while !rest.isEmpty {
+      let count = rest.withUnsafeBytes { Glibc.send(connection.number, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL)) }
+      if count < 0, errno == EINTR { continue }
+      if count < 0, errno == EAGAIN {
+        var entry = pollfd(fd: connection.number, events: Int16(POLLOUT), revents: 0)
+        guard poll(&entry, 1, 10_000) != 0 else { throw Failure(message: "\(path) takes no request", isLate: true) }
+        continue
+      }
+      guard count > 0 else { throw Failure(message: PosixError("write to", path).message) }
+      rest = rest.dropFirst(count)
     }
   }
 
-  /// Sends a request without a body and waits for the answer.
-  func ask(_ method: String, _ target: String, within limit: TimeSpan) throws(Failure) -> Answer {
+  /// Sends a request and waits for the answer.
+  func ask(
+    _ method: String, _ target: String, body: [UInt8] = [], within limit: TimeSpan
+  ) throws(Failure) -> Answer {
     let deadline = SystemClock.shared.now + limit
     let connection = try connect()
-    try send(method, target, over: connection)
+    try send(method, target, body: body, over: connection)
     var bytes: [UInt8] = []
     var chunk = [UInt8](repeating: 0, count: 64 << 10)
     while true {

@@ -45,6 +45,14 @@ struct Run: ParsableCommand {
       """, valueName: "size"))
   var queueMemory: ByteSize?
 
+  @Option(
+    help: ArgumentHelp(
+      """
+      Where the work on files and standard input runs: auto, loop, inline, threads or threads-inline; default is auto, which measures. \
+      The others repeat one way, to find out which is slow. See performance.md. (RXD_PLACEMENT)
+      """, valueName: "where"))
+  var placement: Placement?
+
   @Flag(
     help:
       "Print at the end, to standard error, what each step did with its events: in, out, dropped, rejected. (RXD_STATS)"
@@ -96,16 +104,36 @@ struct Run: ParsableCommand {
       """, valueName: "file"), completion: .file())
   var metricsTokenFile: String?
 
+  @Flag(help: "Serve the live page on a free port of 127.0.0.1, and print its address. (RXD_UI)")
+  var ui = false
+
+  @Option(
+    help: ArgumentHelp(
+      """
+      Serve the live page over TCP: HOST:PORT, or a port of 127.0.0.1. 'rxd ui' prints its address. Beyond this machine only with \
+      --ui-token-file. (RXD_UI_LISTEN)
+      """, valueName: "address"))
+  var uiListen: String?
+
+  @Option(
+    help: ArgumentHelp(
+      "A file whose first line is the token of the live page's address; by default it is made anew at each start. (RXD_UI_TOKEN_FILE)",
+      valueName: "file"), completion: .file())
+  var uiTokenFile: String?
+
   @OptionGroup var logging: LogOptions
   @OptionGroup var color: ColorOptions
 
   func run() throws {
     try RunSettings(
       input: input.settings, daemon: daemon, gracefulShutdownLimitSecs: gracefulShutdownLimitSecs,
-      stateDirectory: stateDirectory, queueMemory: queueMemory, stats: stats, statsFormat: statsFormat,
+      stateDirectory: stateDirectory, queueMemory: queueMemory, placement: placement, stats: stats,
+      statsFormat: statsFormat,
       denyWarnings: denyWarnings,
       watchConfig: watchConfig, watchConfigMethod: watchConfigMethod, controlSocket: controlSocket,
-      metricsListen: metricsListen, metricsTokenFile: metricsTokenFile, logging: logging.settings, color: color.color
+      metricsListen: metricsListen, metricsTokenFile: metricsTokenFile, ui: ui, uiListen: uiListen,
+      uiTokenFile: uiTokenFile,
+      logging: logging.settings, color: color.color
     ).run()
   }
 }
@@ -117,6 +145,7 @@ struct RunSettings {
   var gracefulShutdownLimitSecs: Int?
   var stateDirectory: String?
   var queueMemory: ByteSize?
+  var placement: Placement?
   var stats = false
   var statsFormat: StatisticsReport.Form?
   var denyWarnings = false
@@ -125,6 +154,9 @@ struct RunSettings {
   var controlSocket: String?
   var metricsListen: String?
   var metricsTokenFile: String?
+  var ui = false
+  var uiListen: String?
+  var uiTokenFile: String?
   var logging = LogSettings()
   var color: ColorMode?
 
@@ -153,6 +185,7 @@ struct RunSettings {
       guard size >= 1 << 20 else { throw ValidationError("The memory of queues is at least 1MiB, not \(size) bytes.") }
       options.queueMemory = size
     }
+    options.placement = try setting(placement, "RXD_PLACEMENT") ?? .auto
     let form = try setting(statsFormat, "RXD_STATS_FORMAT")
     if try flag(stats, "RXD_STATS") { options.statistics = form ?? .text }
 
@@ -194,6 +227,8 @@ struct RunSettings {
     let (deadLetters, stores) = try storage(log)
     options.watch = watch
     options.metrics = try metrics()
+    options.page = try page()
+    options.showsPage = options.page != nil && !options.isDaemon
     options.control = try control(log)
     let supervisor: Supervisor
     do throws(PosixError) {
@@ -223,7 +258,7 @@ struct RunSettings {
   /// Where metrics are served over TCP; nil: nowhere.
   private func metrics() throws -> MetricsListener? {
     guard let text = try setting(metricsListen, "RXD_METRICS_LISTEN") else { return nil }
-    guard let address = MetricsListener.Address(text) else {
+    guard let address = TCPAddress(text) else {
       throw ValidationError("--metrics-listen takes HOST:PORT or a port, such as 127.0.0.1:7930, not '\(text)'.")
     }
     guard let path = try setting(metricsTokenFile, "RXD_METRICS_TOKEN_FILE") else {
@@ -234,11 +269,34 @@ struct RunSettings {
       }
       return MetricsListener(address: address, token: nil)
     }
+    return MetricsListener(address: address, token: try token(path))
+  }
+
+  /// Where the live page is served over TCP; nil: nowhere.
+  private func page() throws -> PageGate? {
+    let given = try setting(uiListen, "RXD_UI_LISTEN")
+    guard try flag(ui, "RXD_UI") || given != nil else { return nil }
+    // The system chooses the port.
+    guard let address = TCPAddress(given ?? "127.0.0.1:0") else {
+      throw ValidationError("--ui-listen takes HOST:PORT or a port, such as 127.0.0.1:7931, not '\(given ?? "")'.")
+    }
+    guard let path = try setting(uiTokenFile, "RXD_UI_TOKEN_FILE") else {
+      guard address.isLoopback else {
+        throw ValidationError(
+          "--ui-listen \(given ?? "") can be reached from other machines: name a file with a token by --ui-token-file, or listen on 127.0.0.1."
+        )
+      }
+      return PageGate(address: address, token: PageGate.randomToken())
+    }
+    return PageGate(address: address, token: Secret(try token(path)))
+  }
+
+  private func token(_ path: String) throws -> String {
     do throws(PosixError) {
       guard let token = try MetricsListener.token(from: path) else {
         throw PosixError("use", path, code: EINVAL, detail: "its first line is empty")
       }
-      return MetricsListener(address: address, token: token)
+      return token
     } catch {
       Console.printError(error.message)
       throw ExitStatus.noInput
@@ -313,7 +371,7 @@ struct RunSettings {
 /// The files of a process, to be watched.
 private final class UsedFiles {
   private let input: InputSettings
-  /// The schemas and secrets that the texts refer to.
+  /// The schemas, secrets and plugins that the texts refer to.
   private var further: Set<String> = []
 
   init(_ input: InputSettings) { self.input = input }
@@ -396,3 +454,5 @@ struct LogSettings {
     return LogWriter(form: LogWriter.form(try setting(form, "RXD_LOG_FORMAT")), minimum: minimum)
   }
 }
+
+extension Placement: ExpressibleByArgument {}

@@ -15,7 +15,9 @@ struct Rxd: ParsableCommand {
       """,
     version: Version.line,
     subcommands: [
-      Run.self, Reload.self, TapVerb.self, TopVerb.self, Check.self, Test.self, List.self, Describe.self, Explain.self,
+      Run.self, Reload.self, TapVerb.self, WhyVerb.self, TopVerb.self, UIVerb.self, Check.self, Test.self, List.self,
+      Describe.self,
+      Explain.self,
       Graph.self, Eval.self, PluginVerb.self, StateVerb.self, DeadLettersVerb.self, SchemaVerb.self, Completion.self,
       VersionVerb.self,
     ],

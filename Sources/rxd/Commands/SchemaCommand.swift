@@ -12,5 +12,7 @@ struct SchemaVerb: ParsableCommand {
       line '# yaml-language-server: $schema=rxd.schema.json'.
       """)
 
-  func run() { Console.print(SchemaWriter.schema(.installed()).text) }
+  @OptionGroup var plugins: PluginOptions
+
+  func run() { Console.print(SchemaWriter.schema(.installed(plugins.pluginDir)).text) }
 }

@@ -40,10 +40,13 @@ extension PipelineStatistics.Step {
     if let bytes { members.append(("bytes", .count(bytes))) }
     if let position { members.append(("position", .int(Int(position)))) }
     if let lag { members.append(("lag_bytes", .int(Int(lag)))) }
+    if let lagAge { members.append(("lag_nanoseconds", .int(Int(lagAge.nanoseconds)))) }
+    if let latency { members.append(("latency", latency.document)) }
     if inner > 0 { members.append(("inner", .int(inner))) }
     if timers > 0 {
       members.append(("timers", .int(timers)))
       members.append(("next_timer_nanoseconds", .int(Int(nextTimer?.nanoseconds ?? 0))))
+      members.append(("timers_due", .array(dueTimers.map { .int(Int($0.nanoseconds)) })))
     }
     if retries > 0 { members.append(("retries", .count(retries))) }
     if let stateBytes { members.append(("state_bytes", .int(stateBytes))) }
@@ -55,9 +58,21 @@ extension PipelineStatistics.Step {
       members.append(("waits", .bool(isWaiting)))
       members.append(("waited_nanoseconds", .int(Int(waited.nanoseconds))))
     }
+    if let plugin { members.append(("plugin", plugin.document)) }
     if let queue { members.append(("queue", queue.document)) }
     if let outbox { members.append(("outbox", outbox.document)) }
     return .object(members)
+  }
+}
+
+extension Latency {
+  fileprivate var document: JSONText {
+    .object([
+      ("count", .count(count)), ("sum_nanoseconds", .int(Int(sum))),
+      ("p50_nanoseconds", .int(Int(bound(of: 0.5) ?? 0))), ("p99_nanoseconds", .int(Int(bound(of: 0.99) ?? 0))),
+      // Of each bound, not cumulated; the last is above all.
+      ("counts", .document("[" + counts.map(String.init).joined(separator: ", ") + "]")),
+    ])
   }
 }
 
@@ -68,6 +83,23 @@ extension PipelineStatistics.Queue {
     ]
     if let oldest { members.append(("oldest_nanoseconds", .int(Int(oldest.nanoseconds)))) }
     return .object(members)
+  }
+}
+
+extension PipelineStatistics.Plugin {
+  fileprivate var document: JSONText {
+    var members: [(String, JSONText)] = [
+      ("instances", .int(instances)), ("processes", .int(processes.count)), ("restarts", .count(restarts)),
+      ("in_hand", .int(inHand)), ("poisoned", .count(poisoned)), ("missed_stderr_lines", .count(missedLines)),
+    ]
+    if let memory { members.append(("memory_bytes", .int(memory))) }
+    members.append(("counts", .object(sortedCounts.map { ($0.name, .count($0.count)) })))
+    return .object(members)
+  }
+
+  /// What the plugin has counted, by name.
+  var sortedCounts: [(name: String, count: UInt64)] {
+    counts.sorted { $0.key.utf8.lexicographicallyPrecedes($1.key.utf8) }.map { ($0.key, $0.value) }
   }
 }
 

@@ -43,7 +43,26 @@ struct StatisticsReport {
       if let position = counted.position { line += ", up to offset \(position)" }
       lines.append(line)
     }
+    let plugins = steps.compactMap { step, counted in
+      counted.plugin.flatMap { Self.sentence($0) }.map {
+        "\(Self.place(step)) \(Printable.cut(step.label, limit: 100)): \($0)"
+      }
+    }
+    if !plugins.isEmpty { lines.append("") }
+    for sentence in plugins {
+      for (index, line) in Layout.lines(sentence, 78).enumerated() { lines.append((index == 0 ? "" : "  ") + line) }
+    }
     return lines.joined(separator: "\n")
+  }
+
+  /// What the plugin behind a step has counted, and what became of its program; nil: nothing.
+  private static func sentence(_ plugin: PipelineStatistics.Plugin) -> String? {
+    var parts = plugin.sortedCounts.map { "\($0.name) \($0.count)" }
+    for (count, text) in [
+      (plugin.restarts, "started again"), (plugin.poisoned, "poisonous events"),
+      (plugin.missedLines, "lines of stderr not logged"),
+    ] where count > 0 { parts.append("\(text) \(count)") }
+    return parts.isEmpty ? nil : parts.joined(separator: ", ")
   }
 
   private static func line(_ place: String, _ step: String, _ numbers: [String], _ time: String) -> String {

@@ -72,7 +72,7 @@ struct TapVerb: ParsableCommand {
     if let limit { query.append(("limit", String(limit))) }
     if let bytes { query.append(("bytes", String(bytes.bytes))) }
     query.append(("colors", String(Console.colors(try color.mode(), on: 2))))
-    let target = "/tap?" + query.map { "\($0)=\(Self.encoded($1))" }.joined(separator: "&")
+    let target = "/tap?" + ControlClient.query(query)
     let client = try control.client()
     do throws(ControlClient.Failure) {
       if edges.isEmpty {
@@ -94,21 +94,8 @@ struct TapVerb: ParsableCommand {
     }
   }
 
-  /// Ends with the reason of an answer that is none of events.
   private func refuse(_ answer: ControlClient.Answer) -> Never {
-    let document = JSONView(answer.body)
-    var message = document?["error"]?.text ?? "the answer has the status \(answer.status)"
-    let known = document?["known"]?.items.compactMap(\.text) ?? []
-    if !known.isEmpty {
-      let word =
-        answer.status == 404 && document?["error"]?.text?.contains("edge") == true ? edges.first ?? "" : pipeline
-      let meant = Suggestion.correction(for: word, among: known)?.help
-      message += "\n" + (meant ?? "There are: \(known.prefix(40).joined(separator: ", "))")
-    }
-    Console.printError(message)
-    _exit(
-      (answer.status == 503 ? ExitStatus.unavailable : answer.status == 429 ? ExitStatus.temporary : ExitStatus.usage)
-        .rawValue)
+    answer.refuse(asked: pipeline, edges.first ?? "")
   }
 
   private static func list(_ document: JSONView) -> String {
@@ -125,19 +112,6 @@ struct TapVerb: ParsableCommand {
       }
     }
     return text
-  }
-
-  private static func encoded(_ text: String) -> String {
-    var result = ""
-    for byte in text.utf8 {
-      switch byte {
-      case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"),
-        UInt8(ascii: "~"):
-        result.unicodeScalars.append(Unicode.Scalar(byte))
-      default: result += "%\(byte < 16 ? "0" : "")\(String(byte, radix: 16))"
-      }
-    }
-    return result
   }
 }
 
@@ -180,8 +154,9 @@ private struct TapOutput {
   }
 
   private mutating func note(_ line: [UInt8]) {
-    isDone = true
-    guard let counts = JSONView(line)?["done"], let missed = counts["missed"]?.int,
+    guard let counts = JSONView(line)?["done"] else { return }
+    isDone = counts["ending"]?.bool != true
+    guard let missed = counts["missed"]?.int,
       let undecided = counts["undecided"]?.int
     else { return }
     var parts: [String] = []

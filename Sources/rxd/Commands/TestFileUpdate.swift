@@ -1,8 +1,6 @@
 import ArgumentParser
-import Glibc
 import PipelineCore
 import PipelineRuntime
-import Transport
 
 /// `rxd test --update` for one file: rewrites failed expectations, shows the changes, and runs the tests again before
 /// it writes the file.
@@ -40,7 +38,7 @@ struct TestFileUpdate {
       ])
       return cases
     }
-    try write(bytes)
+    try FileFixes.replace(loaded.path, with: bytes)
     Console.print(update.difference, terminator: "")
     return after
   }
@@ -65,24 +63,5 @@ struct TestFileUpdate {
     let pairs = zip(before, after)
     return pairs.allSatisfy { $1.result.failures.count <= $0.result.failures.count }
       && pairs.contains { $1.result.failures.count < $0.result.failures.count }
-  }
-
-  /// Writes the file with its present permissions, following links.
-  private func write(_ bytes: [UInt8]) throws {
-    var status = stat()
-    let mode = stat(loaded.path, &status) == 0 ? status.st_mode & 0o7777 : 0o644
-    var path = loaded.path
-    if let real = realpath(loaded.path, nil) {
-      path = String(cString: real)
-      free(real)
-    }
-    let text = OutputBuffer()
-    bytes.withUnsafeBytes { text.append($0) }
-    do throws(PosixError) {
-      try replaceFile(path, with: text.bytes, permissions: mode)
-    } catch {
-      Console.printError(error.message)
-      throw ExitStatus.inputOutput
-    }
   }
 }

@@ -48,8 +48,8 @@ enum ControlSocket {
     var options = HTTPServer.Options()
     options.maxHeaderBytes = 16 << 10
     options.rules.maxConnections = 32
-    options.rules.maxBodyBytes = 64 << 10
-    options.rules.maxBufferedBytes = 1 << 20
+    options.rules.maxBodyBytes = RecordedTestRequest.mostBytes
+    options.rules.maxBufferedBytes = 4 << 20
     // A reload waits for sinks.
     options.rules.replyTimeout = .seconds(600)
     options.halfClosedTimeout = .seconds(600)
@@ -61,17 +61,21 @@ enum ControlSocket {
 struct ControlRequest: Sendable {
   private let request: ServerRequest
   let query: [String: String]
-  /// It came over TCP, where only some things are served.
-  let isRemote: Bool
+  /// The way it came.
+  let entrance: Entrance
 
-  init(_ request: ServerRequest, isRemote: Bool = false) {
+  /// Where requests come in: over TCP only some things are served.
+  enum Entrance: Sendable { case socket, metrics, page }
+
+  init(_ request: ServerRequest, from entrance: Entrance = .socket) {
     self.request = request
-    self.isRemote = isRemote
+    self.entrance = entrance
     query = Dictionary(request.query) { $1 }
   }
 
   var method: String { request.method }
   var path: String { request.path }
+  var body: [UInt8] { Array(request.body.bytes) }
   var accept: String? { request.header("accept") }
   /// The answer is for a person to read.
   var wantsText: Bool { query["format"] == "text" }
@@ -100,8 +104,8 @@ struct ControlRequest: Sendable {
 struct ControlRoom {
   var method: String
   var path: String
-  /// It is served over TCP, too, where that was asked for.
-  var isPublic = false
+  /// Where else than on the control socket it is served.
+  var isServed: Set<ControlRequest.Entrance> = []
   /// Called on the main thread.
   var answer: (Supervisor, ControlRequest) -> Void
 
@@ -110,16 +114,21 @@ struct ControlRoom {
       ControlRoom(method: "POST", path: "/reload") { $0.reload(for: $1) },
       ControlRoom(method: "GET", path: "/status") { $1.answer(200, $0.statusDocument) },
       ControlRoom(method: "GET", path: "/stats") { $0.answerStatistics($1) },
-      ControlRoom(method: "GET", path: "/tap") { $0.answerTap($1) },
-      ControlRoom(method: "GET", path: "/metrics", isPublic: true) { $0.answerMetrics($1) },
-      ControlRoom(method: "GET", path: "/health", isPublic: true) { $0.answerHealth($1) },
-      ControlRoom(method: "GET", path: "/ready", isPublic: true) { $0.answerReadiness($1) },
+      ControlRoom(method: "GET", path: "/tap", isServed: [.page]) { $0.answerTap($1) },
+      ControlRoom(method: "GET", path: "/why", isServed: [.page]) { $0.answerWhy($1) },
+      ControlRoom(method: "GET", path: "/ui") { $0.answerPageAddress($1) },
+      ControlRoom(method: "GET", path: "/ui/feed", isServed: [.page]) { $0.answerFeed($1) },
+      ControlRoom(method: "GET", path: "/ui/graph", isServed: [.page]) { $0.answerPicture($1) },
+      ControlRoom(method: "POST", path: "/ui/test", isServed: [.page]) { $0.answerRecordedTest($1) },
+      ControlRoom(method: "GET", path: "/metrics", isServed: [.metrics]) { $0.answerMetrics($1) },
+      ControlRoom(method: "GET", path: "/health", isServed: [.metrics]) { $0.answerHealth($1) },
+      ControlRoom(method: "GET", path: "/ready", isServed: [.metrics]) { $0.answerReadiness($1) },
     ]
   }
 
   /// Finds who answers.
   static func answer(_ request: ControlRequest, _ supervisor: Supervisor) {
-    let served = all.filter { $0.isPublic || !request.isRemote }
+    let served = all.filter { request.entrance == .socket || $0.isServed.contains(request.entrance) }
     let rooms = served.filter { $0.path == request.path }
     if let room = rooms.first(where: { $0.method == request.method }) { return room.answer(supervisor, request) }
     let known = JSONText.array(served.map { .string("\($0.method) \($0.path)") })

@@ -7,9 +7,15 @@ struct Metrics {
   static let mostParts = 5000
 
   let view: ProcessView
-  private typealias Labels = [(name: String, value: String)]
+  typealias Labels = [(name: String, value: String)]
 
-  init(_ view: ProcessView) { self.view = view }
+  /// What share of a core each step takes, by the names of its pipeline and of itself; see ``BusyShares``.
+  private let busy: [BusyShares.Name: Double]
+
+  init(_ view: ProcessView, busy: [BusyShares.Name: Double] = [:]) {
+    self.view = view
+    self.busy = busy
+  }
 
   var families: [MetricFamily] {
     var parts = 0
@@ -17,8 +23,8 @@ struct Metrics {
       parts += pipeline.plan.steps.count + pipeline.plan.edges.count
       return parts <= Self.mostParts
     }
-    return process(omitted: view.pipelines.count - shown.count) + pipelines + Self.components(shown)
-      + Self.buffers(shown)
+    return process(omitted: view.pipelines.count - shown.count) + pipelines + components(shown)
+      + Self.buffers(shown) + Self.plugins(shown)
       + [Self.edges(shown)]
   }
 
@@ -39,7 +45,7 @@ struct Metrics {
     var cpu = MetricFamily("process_cpu_seconds", .counter, "CPU time of the process, in user and system mode")
     cpu.add([], seconds: span(usage.ru_utime) + span(usage.ru_stime))
     var memory = MetricFamily("process_resident_memory_bytes", .gauge, "Memory of the process that is in RAM")
-    if let bytes = Self.residentBytes { memory.add([], bytes) }
+    if let bytes = ResidentMemory.bytes() { memory.add([], bytes) }
     var reloads = MetricFamily("rxd_reloads", .counter, "Reloads by what became of them")
     for result in ["reloaded", "refused", "failed"] { reloads.add([("result", result)], view.reloads[result] ?? 0) }
     var last = MetricFamily(
@@ -53,16 +59,6 @@ struct Metrics {
       "rxd_metrics_late_pipelines", .gauge, "Pipelines that one event kept busy for too long to be asked")
     late.add([], view.pipelines.count { !$0.isCurrent })
     return [build, uptime, start, cpu, memory, reloads, last, left, late]
-  }
-
-  private static var residentBytes: Int? {
-    guard let file = fopen("/proc/self/statm", "r") else { return nil }
-    defer { fclose(file) }
-    var line = [CChar](repeating: 0, count: 128)
-    guard fgets(&line, 128, file) != nil else { return nil }
-    let numbers = String(decoding: line.map { UInt8(bitPattern: $0) }.prefix { $0 != 0 }, as: UTF8.self).split(
-      separator: " ")
-    return numbers.count > 1 ? Int(numbers[1]).map { $0 * Int(getpagesize()) } : nil
   }
 
   // MARK: Pipelines
@@ -90,7 +86,7 @@ struct Metrics {
 
   // MARK: Components
 
-  private static func labels(_ pipeline: ProcessView.Pipeline, _ step: StepID) -> Labels {
+  static func labels(_ pipeline: ProcessView.Pipeline, _ step: StepID) -> Labels {
     let plan = pipeline.plan
     return [
       ("pipeline", pipeline.name), ("component_id", plan.id(of: step)), ("component_kind", plan.kind(of: step)),
@@ -98,7 +94,7 @@ struct Metrics {
     ]
   }
 
-  private static func components(_ pipelines: [ProcessView.Pipeline]) -> [MetricFamily] {
+  private func components(_ pipelines: [ProcessView.Pipeline]) -> [MetricFamily] {
     var received = MetricFamily(
       "rxd_component_received_events", .counter,
       "Events that came to the component; of a source, those that it read or made")
@@ -133,9 +129,17 @@ struct Metrics {
       "rxd_source_lag_bytes", .gauge, "Bytes of the files of a source that are left to read")
     var waited = MetricFamily(
       "rxd_source_wait_seconds", .counter, "Time in which a source had events and had to wait for the pipeline")
+    var lagAge = MetricFamily(
+      "rxd_source_lag_seconds", .gauge, "How long the oldest byte that is left to read has been there")
+    var latency = MetricFamily(
+      "rxd_component_latency_seconds", .histogram,
+      "Of a sink, from taking an event to its delivery; of a source that asks others, from a request to its answer")
+    var utilization = MetricFamily(
+      "rxd_utilization", .gauge, "The share of a core that the component takes, since a look 5 to 60 seconds ago")
     for pipeline in pipelines {
       for step in pipeline.plan.fileSteps(pipeline.statistics) {
-        let labels = labels(pipeline, step.step)
+        let labels = Self.labels(pipeline, step.step)
+        let stage = Self.stage
         let kind = pipeline.plan.kind(of: step.step)
         received.add(labels, step.received)
         sent.add(labels, step.sent)
@@ -169,13 +173,18 @@ struct Metrics {
         if let bytes = step.bytes {
           if kind == "source" { readBytes.add(labels, bytes) } else { sentBytes.add(labels, bytes) }
         }
+        if let age = step.lagAge { lagAge.add(labels, seconds: age) }
+        if let spans = step.latency { latency.add(labels, spans) }
+        if let share = busy[BusyShares.Name(pipeline: pipeline.name, step: pipeline.plan.id(of: step.step))] {
+          utilization.add(labels, share: share)
+        }
         if let bytes = step.lag { lag.add(labels, Int(bytes)) }
         if let offset = step.position { position.add(labels, Int(offset)) }
       }
     }
     return [
       received, sent, made, kept, discarded, errors, holding, inner, timers, state, time, retries, pauses, readBytes,
-      sentBytes, position, lag, waited,
+      sentBytes, position, lag, lagAge, waited, latency, utilization,
     ]
   }
 

@@ -5,37 +5,7 @@ import Transport
 
 /// Where metrics, health and readiness are asked for over TCP, if that was asked for. Nothing else is served there.
 struct MetricsListener {
-  /// The address as `--metrics-listen` has it.
-  struct Address {
-    var host: String
-    var port: Int
-
-    /// `HOST:PORT`, `[IPV6]:PORT`, or a port alone, which is one of 127.0.0.1.
-    init?(_ text: String) {
-      var port = Substring(text)
-      host = "127.0.0.1"
-      if let colon = text.utf8.lastIndex(of: UInt8(ascii: ":")) {
-        var name = text[..<colon]
-        port = text[text.utf8.index(after: colon)...]
-        let isBracketed = name.hasPrefix("[") && name.hasSuffix("]")
-        if isBracketed { name = name.dropFirst().dropLast() }
-        guard let kind = HostSyntax.kind(String(name)), (kind == .version6) == isBracketed else { return nil }
-        host = String(name)
-      }
-      guard (1...5).contains(port.utf8.count), port.utf8.allSatisfy({ (0x30...0x39).contains($0) }),
-        let number = Int(port),
-        number <= 65_535
-      else { return nil }
-      self.port = number
-    }
-
-    /// Whether only programs of this machine can connect.
-    var isLoopback: Bool {
-      host == "::1" || host == "localhost" || host.hasPrefix("127.") && HostSyntax.kind(host) == .version4
-    }
-  }
-
-  let address: Address
+  let address: TCPAddress
   /// What clients must send as `Authorization: Bearer TOKEN`.
   let token: String?
 
@@ -64,7 +34,7 @@ struct MetricsListener {
       if let refusal = rules.refusal(ofAuthorization: request.header("authorization")) {
         request.reply.reply(status: refusal.status, headers: refusal.headers, body: refusal.body)
       } else {
-        take(ControlRequest(request, isRemote: true))
+        take(ControlRequest(request, from: .metrics))
       }
     }
   }

@@ -2,11 +2,13 @@ import PipelineCore
 
 /// One metric with all its samples.
 struct MetricFamily {
-  enum Kind: String { case counter, gauge, info }
+  enum Kind: String { case counter, gauge, info, histogram }
 
   struct Sample {
     var labels: [(name: String, value: String)]
     var value: String
+    /// Of a histogram: `_bucket`, `_sum`, `_count`.
+    var suffix = ""
   }
 
   /// Without `_total` and `_info`.
@@ -28,6 +30,21 @@ struct MetricFamily {
 
   mutating func add(_ labels: [(name: String, value: String)], _ number: Int) {
     samples.append(Sample(labels: labels, value: String(number)))
+  }
+
+  mutating func add(_ labels: [(name: String, value: String)], _ latency: Latency) {
+    var count: UInt64 = 0
+    for (index, more) in latency.counts.enumerated() {
+      count &+= more
+      let bound = index < Latency.bounds.count ? String(Double(Latency.bounds[index]) / 1e9) : "+Inf"
+      samples.append(Sample(labels: labels + [("le", bound)], value: String(count), suffix: "_bucket"))
+    }
+    samples.append(Sample(labels: labels, value: String(Double(latency.sum) / 1e9), suffix: "_sum"))
+    samples.append(Sample(labels: labels, value: String(count), suffix: "_count"))
+  }
+
+  mutating func add(_ labels: [(name: String, value: String)], share: Double) {
+    samples.append(Sample(labels: labels, value: String((share * 10_000).rounded() / 10_000)))
   }
 
   mutating func add(_ labels: [(name: String, value: String)], seconds span: TimeSpan) {
@@ -62,14 +79,14 @@ enum MetricsFormat {
         switch family.kind {
         case .counter: "_total"
         case .info: "_info"
-        case .gauge: ""
+        case .gauge, .histogram: ""
         }
       let described = self == .openMetrics ? family.name : family.name + suffix
       let kind = self == .prometheus && family.kind == .info ? "gauge" : family.kind.rawValue
       text += "# HELP \(described) \(family.help)\n# TYPE \(described) \(kind)\n"
       for sample in family.samples {
         text += family.name
-        text += suffix
+        text += suffix + sample.suffix
         if !sample.labels.isEmpty {
           text += "{"
           for (index, label) in sample.labels.enumerated() {

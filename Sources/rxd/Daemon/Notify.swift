@@ -1,5 +1,6 @@
 import Glibc
 import PipelineRuntime
+import Transport
 
 /// Notifies the service manager: the protocol of sd_notify(3), datagrams to a Unix socket.
 struct Notify {
@@ -11,6 +12,9 @@ struct Notify {
   /// Reads the variables and removes them, so that no child process uses them. Nil without a service manager. Called
   /// before any other thread is started.
   init?() {
+    ActivatedSockets.adopt(
+      pid: ProcessEnvironment["LISTEN_PID"], count: ProcessEnvironment["LISTEN_FDS"],
+      names: ProcessEnvironment["LISTEN_FDNAMES"])
     let path = ProcessEnvironment["NOTIFY_SOCKET"]
     let watchdog = ProcessEnvironment["WATCHDOG_USEC"].flatMap { Int64($0) }
     let watched = ProcessEnvironment["WATCHDOG_PID"].flatMap { Int32($0) }

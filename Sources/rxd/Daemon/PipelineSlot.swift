@@ -70,6 +70,8 @@ final class PipelineSlot {
   var totals = Execution.Counters()
   /// What the runs that have ended have counted.
   var past = PastCounts()
+  /// Events that did not pass, of all runs.
+  let stopped = StoppedEvents()
   /// How often it has failed and was to start again.
   private(set) var restarts = 0
 

@@ -14,6 +14,8 @@ struct ProcessView {
     /// How often it has failed and was started again.
     var restarts: Int
     var plan: Plan
+    /// Changes with what the file says.
+    var revision: String
     /// With the counts of earlier runs.
     var statistics: PipelineStatistics
     /// False: one event has kept the pipeline busy too long, so this is what earlier runs have counted.

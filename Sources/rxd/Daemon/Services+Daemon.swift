@@ -15,6 +15,7 @@ extension Services {
       },
       worker: { WorkThread("rxd \($0)") })
     services.memory = MemoryBudget(memory)
+    services.programs = LocalPrograms()
     return services
   }
 }

@@ -50,9 +50,18 @@ extension Supervisor {
   /// The files of a look have been asked for their sizes.
   func sized(_ number: Int, _ lags: [Int64?]) {
     guard observation?.number == number, var view = observation?.view else { return }
+    var measured: Set<BusyShares.Name> = []
     for (place, lag) in zip(observation?.sized ?? [], lags) {
+      let pipeline = view.pipelines[place.pipeline]
       view.pipelines[place.pipeline].statistics.steps[place.step].lag = lag
+      let name = BusyShares.Name(pipeline: pipeline.name, step: pipeline.plan.id(of: StepID(place.step)))
+      guard let lag else { continue }
+      measured.insert(name)
+      let taken = Int64(clamping: pipeline.statistics.steps[place.step].bytes ?? 0)
+      view.pipelines[place.pipeline].statistics.steps[place.step].lagAge = lagAges.note(
+        name, taken: taken, lag: lag, at: view.instant)
     }
+    lagAges.keep(measured)
     deliver(view)
   }
 
@@ -96,8 +105,8 @@ extension Supervisor {
         }
         return ProcessView.Pipeline(
           name: slot.name, file: slot.path, state: slot.stateName, since: slot.since, isRunning: slot.run != nil,
-          restarts: slot.restarts, plan: slot.plan,
-          statistics: slot.past.added(to: isSame == true ? statistics : nil, of: slot.plan),
+          restarts: slot.restarts, plan: slot.plan, revision: slot.revision,
+          statistics: slot.past.added(to: isSame == true ? statistics?.withPluginMemory : nil, of: slot.plan),
           isCurrent: slot.run == nil || isSame == true)
       })
   }
@@ -107,7 +116,10 @@ extension Supervisor {
   /// `GET /metrics`.
   func answerMetrics(_ request: ControlRequest) {
     let format = MetricsFormat(accept: request.accept)
-    observe { request.answer(200, text: format.text(Metrics($0).families), type: format.contentType) }
+    observe { [self] view in
+      let busy = busyShares.note(view)
+      request.answer(200, text: format.text(Metrics(view, busy: busy).families), type: format.contentType)
+    }
   }
 
   /// `GET /stats`.

@@ -19,6 +19,8 @@ final class Supervisor {
     var drainLimit = TimeSpan.seconds(60)
     /// What queues may hold in memory, in bytes.
     var queueMemory = MemoryBudget.standard
+    /// On which threads work on blocks runs.
+    var placement = Placement.auto
     /// What every run of a pipeline has done is printed when it ends, in this form.
     var statistics: StatisticsReport.Form?
     /// Reads and compiles all files anew.
@@ -29,6 +31,9 @@ final class Supervisor {
     var control: LocalSocket?
     /// Where metrics are asked for over TCP.
     var metrics: MetricsListener?
+    /// Where the live page is served over TCP, and whether its address is printed.
+    var page: PageGate?
+    var showsPage = false
   }
 
   enum Message: Sendable {
@@ -43,6 +48,8 @@ final class Supervisor {
     case sized(Int, [Int64?])
     /// The reader of a tap has left.
     case tapClosed(ObjectIdentifier)
+    /// A live page was closed.
+    case pageClosed(Int)
   }
 
   let options: Options
@@ -70,8 +77,14 @@ final class Supervisor {
   var observation: Observation?
   var observations = 0
   let sourceLag = SourceLag()
+  var lagAges = LagAges()
+  var busyShares = BusyShares()
   /// Who watches events of edges.
   var taps: [TapSession] = []
+  /// Who has the live page open.
+  let page = PageFeed()
+  /// Where the live page is served over TCP.
+  var pageURL: String?
   /// Until then listening sockets are kept for the new versions of their pipelines.
   var keepingEnd: Instant?
   let startedAt = SystemClock.shared.wallTime
@@ -126,6 +139,14 @@ final class Supervisor {
     }
   }
 
+  /// Takes what has come since the last time.
+  func messages() -> [Message] {
+    mailbox.messages.withLock { box in
+      defer { box = [] }
+      return box
+    }
+  }
+
   // MARK: The main loop
 
   /// Runs the plans in `loaded`; returns the exit status.
@@ -135,7 +156,7 @@ final class Supervisor {
     while let signal = signals.next() { early.append(signal) }
     if early.contains(SIGQUIT) { return 128 + SIGQUIT }
     if early.contains(SIGTERM) || early.contains(SIGINT) { return ExitStatus.success.rawValue }
-    guard startMetrics() else { return ExitStatus.inputOutput.rawValue }
+    guard startMetrics(), startPage() else { return ExitStatus.inputOutput.rawValue }
     for result in loaded { add(result) }
     broken = loaded.filter(\.hasErrors).map { Printable.cut($0.path, limit: 200) }
     stores?.note(slots.map(\.name))
@@ -148,13 +169,7 @@ final class Supervisor {
     defer { options.control?.remove() }
     while !isOver {
       wait()
-      for message in mailbox.messages.withLock({ box in
-        let all = box
-        box = []
-        return all
-      }) {
-        take(message)
-      }
+      for message in messages() { take(message) }
       while let signal = signals.next() {
         if let status = take(signal: signal) { return status }
       }
@@ -162,6 +177,7 @@ final class Supervisor {
       reportIfReady()
     }
     notify?.send("STOPPING=1")
+    endTaps()
     deadLetters.close(within: .seconds(5))
     _ = log.summarize(all: true)
     log.flush(patience: .seconds(1))
@@ -176,7 +192,10 @@ final class Supervisor {
   func wait() {
     let deadlines =
       slots.flatMap { [$0.retryAt, $0.drainDeadline] }
-      + [stopDeadline, nextFeed, nextSummary, forgetAt, keepingEnd, options.watch?.lookAt, observation?.deadline]
+      + [
+        stopDeadline, nextFeed, nextSummary, forgetAt, keepingEnd, options.watch?.lookAt, observation?.deadline,
+        page.lookAt,
+      ]
     let deadline = deadlines.compactMap { $0 }.min()
     var entries = [
       pollfd(fd: signals.descriptor, events: Int16(POLLIN), revents: 0),
@@ -207,6 +226,7 @@ final class Supervisor {
     case .sized(let number, let lags): sized(number, lags)
     case .snapshot(let id, let state): if let (slot, run) = runs[id] { tryOut(slot, run, state) }
     case .tapClosed(let tap): endTap(tap)
+    case .pageClosed(let reader): page.remove(reader)
     case .report(let id, let report):
       guard let (slot, run) = runs[id] else { return }
       switch report {
@@ -292,6 +312,7 @@ final class Supervisor {
     if let at = nextSummary, now >= at { nextSummary = log.summarize() }
     if let at = keepingEnd, now >= at { endKeeping() }
     if let at = observation?.deadline, now >= at { endObservation() }
+    if let at = page.lookAt, now >= at { lookForPage() }
     if let at = forgetAt, now >= at {
       forgetAt = nil
       // Reading and compiling files has loaded pages that running does not need.
@@ -380,7 +401,7 @@ final class Supervisor {
     }
     let run = PipelineLaunch(
       slot.plan, loop: loop, services: services, restoring: slot.saved, isMoved: slot.isMoved,
-      isRestarted: options.isDaemon, delivery: delivery)
+      isRestarted: options.isDaemon, delivery: delivery, placement: options.placement)
     slot.run = run
     slot.hasLaunched = false
     if slot.saved != nil { slot.loss = nil }
@@ -391,7 +412,11 @@ final class Supervisor {
     runs[id] = (slot, run)
     let post = poster()
     slot.report = { post(.report(id, $0)) }
-    run.prepare = tapAttachment
+    let (attachTaps, stopped) = (tapAttachment, slot.stopped)
+    run.prepare = { execution in
+      execution.keep(in: stopped)
+      attachTaps(execution)
+    }
     run.start { post(.report(id, $0)) }
   }
 

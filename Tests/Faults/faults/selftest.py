@@ -55,6 +55,14 @@ def _diamond():
         found = (verdict.lost, verdict.repeated, verdict.invented)
         if found != expected:
             return f"{found} instead of {expected}"
+    # A run that begins anew may begin earlier, but not send later events before earlier ones.
+    late, early = [output(k, 5_100 + k, 5_000) for k in range(1, 50)], [output(k, 5_050 + k, 5_000) for k in range(1, 100)]
+    for outputs, expected in ((late + early, 0), (late + early[:10] + early[11:12] + early[10:11] + early[12:], 1)):
+        judge = DiamondJudge()
+        judge.sending(b"a", 5_200)
+        judge.deliver(b"".join(outputs))
+        if judge.verdict().reordered != expected:
+            return f"{judge.verdict().reordered} reordered instead of {expected}"
     return None
 
 

@@ -268,11 +268,11 @@ import Testing
       if case .lazy = rows.form { #expect(isPassedOn) } else { #expect(!isPassedOn) }
       let json = JSONParser()
       var seen: [String] = []
-      #expect(
-        rows.forEachValue(tokens: json.indexed) { value in
-          seen.append("\(String(decoding: value.rawBytes, as: UTF8.self)) \(json.indexed.pointee.token)")
-          return true
-        })
+      let stop = rows.forEachRow(tokens: json.indexed) { value, _ in
+        seen.append("\(String(decoding: value.rawBytes, as: UTF8.self)) \(json.indexed.pointee.token)")
+        return true
+      }
+      #expect(stop == nil)
       #expect(seen == ["{\"a\":1} 0", "[2] 4", "{} 7"])
       if case .documents(let lines, _, let offset) = rows.form {
         #expect(lines.count == 3 && offset == 7)

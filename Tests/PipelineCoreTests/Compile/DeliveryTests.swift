@@ -86,7 +86,9 @@ import Testing
       "empty": ("empty: {}", .made), "error": ("error: no", .made), "never": ("never: {}", .made),
       "values": ("values: [1]", .made), "interval": ("interval: 1s", .made), "file": ("file: x", .position),
       "http": ("http: 'http://127.0.0.1:1/'", .request), "httpServer": ("httpServer: 8080", .sender),
-      "stdin": ("stdin: {}", .never),
+      "stdin": ("stdin: {}", .never), "tcp": ("tcp: 5170", .never), "udp": ("udp: 5170", .never),
+      "exec": ("exec: { command: [a] }", .request), "unix": ("unix: /run/a", .never),
+      "syslog": ("syslog: 5514", .never),
     ]
     #expect(Set(expected.keys) == Set(Catalogue.builtIn.names(.source)))
     for (name, entry) in expected {
@@ -99,6 +101,8 @@ import Testing
     let expected: [String: (yaml: String, confirmation: SinkConfirmation)] = [
       "discard": ("discard: {}", .dropped), "stdout": ("stdout: {}", .system), "stderr": ("stderr: {}", .system),
       "reply": ("reply: {}", .client), "http": ("http: 'http://127.0.0.1:1/'", .receiver), "file": ("file: x", .disk),
+      "tcp": ("tcp: 5170", .nothing), "udp": ("udp: 5170", .nothing), "unix": ("unix: /run/a", .nothing),
+      "syslog": ("syslog: 5514", .nothing),
       "file2": ("file: { path: x, sync: batch }", .disk),
       "file3": ("file: { path: x, sync: interval, syncInterval: 5s }", .disk),
     ]

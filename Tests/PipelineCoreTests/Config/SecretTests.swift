@@ -88,6 +88,7 @@ import Testing
     text += PlanExplanation.text(plan)
     let drawing = PlanDrawing(plan)
     text += drawing.mermaid + drawing.dot + drawing.json.text
+    text += GraphPicture(plan).svg()
     for report in plan.expressions {
       text += report.checked.compile().listing().map { $0.text + $0.source }.joined(separator: "\n")
     }

@@ -108,7 +108,8 @@ import Testing
       signals:
         late: { from: a, chain: [ { delay: { by: 4ms, limit: 2 } } ] }
         inner: { from: a, chain: [ { flattenMap: { policy: concat, signal: { from: { marbles: '---- ---- ---- #' }, chain: [ { retry: { count: 1 } } ] } } } ] }
-      sinks: { out: { from: late, probe: {} }, other: { from: inner, probe: {} } }
+        closing: { from: a, chain: [ { window: { every: 25ms } } ] }
+      sinks: { out: { from: late, probe: {} }, other: { from: inner, probe: {} }, third: { from: closing, probe: {} } }
       """
     let plan = try PipelineRun.compile(yaml)
     var running: Execution?
@@ -127,6 +128,8 @@ import Testing
     #expect(delay.map(\.holding).max() ?? 0 >= 2)
     #expect(delay.contains { $0.timers == 1 && $0.nextTimer == .milliseconds(4) })
     #expect(delay.last.map { $0.holding == 0 && !$0.isPausing } == true)
+    // A step that sends later among fused ones, too.
+    #expect(steps("window").contains { $0.timers == 1 && ($0.nextTimer ?? .zero) > .zero })
     let flatten = steps("flattenMap")
     #expect(flatten.contains { $0.inner == 1 && $0.holding >= 3 })
     #expect(flatten.last?.holding == 0 || run.outcome != .completed)

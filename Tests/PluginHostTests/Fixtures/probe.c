@@ -19,6 +19,15 @@
 #ifndef PLUGIN_SIZE
 #define PLUGIN_SIZE sizeof(rxd_plugin)
 #endif
+#ifndef STEP
+#define STEP 1
+#endif
+#if defined(ROW) && !defined(SPEC)
+#define SPEC                                                                                                         \
+  "{\"plugin\":\"probe\",\"version\":\"1\",\"summary\":\"Probes.\",\"components\":["                                 \
+  "{\"kind\":\"operator\",\"name\":\"probe\",\"summary\":\"Does as its parameter says.\",\"form\":\"row\","           \
+  "\"parameters\":[{\"name\":\"mode\",\"type\":\"text\",\"primary\":true,\"default\":\"pass\",\"help\":\"What.\"}]}]}"
+#endif
 #ifndef SPEC
 #define SPEC                                                                                                         \
   "{\"plugin\":\"probe\",\"version\":\"1\",\"summary\":\"Probes.\",\"components\":["                                 \
@@ -42,11 +51,13 @@ typedef struct probe {
   char mode[32];
   int64_t seen;
   int failures;
+  rxd_instance *instance;
 } probe;
 
 static int open_probe(const rxd_opening *opening, void **instance) {
   probe *self = calloc(1, sizeof *self);
   *instance = self;
+  self->instance = opening->instance;
   rxd_value mode = host->member(opening->scope, &opening->parameters, RXD_TEXT_OF("mode"));
   rxd_text text = host->text(opening->scope, &mode);
   memcpy(self->mode, text.bytes, text.count < 31 ? text.count : 31);
@@ -66,6 +77,7 @@ static int process(void *instance, rxd_scope *scope, const rxd_batch *batch, rxd
     const rxd_input *input = (const rxd_input *)((const char *)batch->inputs + i * batch->input_size);
     if (input->kind != RXD_EVENT) continue;
     self->seen++;
+    host->count_up(self->instance, RXD_TEXT_OF("seen"), 1);
     if (strcmp(self->mode, "fail") == 0) {
       host->fail(scope, RXD_TEXT_OF("it failed as it was told"), (rxd_text){0});
       return RXD_FAILED;
@@ -90,7 +102,7 @@ static int process(void *instance, rxd_scope *scope, const rxd_batch *batch, rxd
       continue;
     }
     if (strcmp(self->mode, "count") == 0) {
-      rxd_value seen = host->make_int(self->seen);
+      rxd_value seen = host->make_int(self->seen * STEP);
       host->send(output, i, &seen);
       continue;
     }
@@ -106,6 +118,14 @@ static int process(void *instance, rxd_scope *scope, const rxd_batch *batch, rxd
   }
   return RXD_OK;
 }
+
+#ifdef ROW
+static int row(void *instance, rxd_scope *scope, rxd_value *event, const rxd_value *arguments) {
+  (void)scope, (void)event, (void)arguments;
+  host->count_up(((probe *)instance)->instance, RXD_TEXT_OF("rows"), 1);
+  return RXD_OK;
+}
+#endif
 
 static int save(void *instance, rxd_scope *scope, rxd_bytes *state) {
   (void)scope;
@@ -139,7 +159,11 @@ static int write_probe(void *instance, rxd_scope *scope, const rxd_batch *batch,
 
 static const rxd_component components[] = {
   {.size = sizeof(rxd_component), .name = {"probe", 5}, .kind = {"operator", 8}, .open = open_probe, .close = close_probe,
-   .process = process, .save = save},
+   .process = process, .save = save,
+#ifdef ROW
+   .row = row
+#endif
+  },
   {.size = sizeof(rxd_component), .name = {"probeSink", 9}, .kind = {"sink", 4}, .open = open_probe,
    .close = close_probe,
 #ifndef NO_WRITE

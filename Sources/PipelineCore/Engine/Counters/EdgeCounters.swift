@@ -64,13 +64,15 @@ struct Edge {
     counters.watch(event) { downstream._withUnsafeGuaranteedRef { $0.receiveWatched(event) } }
   }
 
-  /// Whether downstream takes these events all at once; false while the edge is observed, because observers see each event.
+  /// Whether downstream takes these events all at once; false while an observer of the edge wants to see each of them.
   func accepts(_ batch: Batch) -> Bool {
-    counters.pointee.watchers == 0 && downstream._withUnsafeGuaranteedRef { $0.accepts(batch) }
+    (counters.pointee.watchers == 0 || counters.pointee.meters.isSated(counters))
+      && downstream._withUnsafeGuaranteedRef { $0.accepts(batch) }
   }
 
   func pass(_ batch: Batch) {
     counters.pointee.pass(batch.events)
+    if counters.pointee.watchers > 0 { counters.missed(batch.events) }
     downstream._withUnsafeGuaranteedRef { $0.receive(batch) }
   }
 
@@ -127,6 +129,14 @@ extension UnsafeMutablePointer<EdgeCounters> {
   /// The same for an edge between fused steps.
   func show(_ event: Event) { pointee.observers?.takeUnretainedValue().notify { $0.receive(event) } }
   func show(_ verdict: Verdict) { pointee.observers?.takeUnretainedValue().notify { $0.decided(verdict) } }
+
+  /// Whether all observers of this edge let events pass unseen.
+  var isSated: Bool { pointee.observers?.takeUnretainedValue().list.allSatisfy { $0.isSated } ?? true }
+
+  /// So many events have passed unseen.
+  func missed(_ events: Int) {
+    if events > 0 { pointee.observers?.takeUnretainedValue().notify { $0.missed(events) } }
+  }
 
   func add(_ observer: EdgeObserver) {
     if pointee.observers == nil { pointee.observers = .passRetained(EdgeObservers()) }

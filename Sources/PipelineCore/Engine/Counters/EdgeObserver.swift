@@ -1,7 +1,8 @@
 /// Observes an edge while the graph runs: receives each event that passes, and its verdict.
 ///
 /// An observer is no subscriber: it keeps no signal running and changes no result. While it is attached, events pass the edge
-/// one by one, so a ``ParallelStage`` that sends over the edge leaves its work to the turns. All methods are called in turns.
+/// one by one, so a ``ParallelStage`` that sends over the edge leaves its work to the turns; while it is sated, blocks of events
+/// pass unseen. All methods are called in turns.
 open class EdgeObserver: Downstream {
   /// A subscription begins, or exists when the observer is attached.
   open func began() {}
@@ -11,6 +12,10 @@ open class EdgeObserver: Downstream {
   open func decided(_ verdict: Verdict) {}
   /// A subscription was cancelled before its end.
   open func cancelled() {}
+  /// Whether the observer has seen enough for the moment, and lets blocks of events pass unseen. Single events are shown nevertheless.
+  open var isSated: Bool { false }
+  /// So many events have passed unseen, in one block.
+  open func missed(_ events: Int) {}
 }
 
 /// The disposition of an event at a step.

@@ -35,6 +35,12 @@ struct StepCounters {
   var nanoseconds: Int64 = 0
   /// The number of events whose time was taken.
   var timed: UInt64 = 0
+  /// Which of the events that do not pass are offered to ``StoppedEvents``.
+  var ofDropped = StoppedCredit()
+  var ofSuperseded = StoppedCredit()
+  var ofUndecided = StoppedCredit()
+  var ofRejected = StoppedCredit()
+  var ofFailed = StoppedCredit()
 
   /// Events that did not go on from the step.
   var stopped: UInt64 { kept &+ dropped &+ superseded &+ given }
@@ -42,7 +48,43 @@ struct StepCounters {
   var given: UInt64 { undecided &+ rejected &+ failed }
 }
 
+extension StepCounters {
+  func count(of verdict: Verdict) -> UInt64 {
+    switch verdict {
+    case .dropped: dropped
+    case .superseded: superseded
+    case .undecided: undecided
+    case .rejected: rejected
+    case .failed: failed
+    case .passed, .kept: 0
+    }
+  }
+}
+
 extension UnsafeMutablePointer<StepCounters> {
+  func credit(of verdict: Verdict) -> UnsafeMutablePointer<StoppedCredit> {
+    func at(_ path: KeyPath<StepCounters, StoppedCredit>) -> UnsafeMutablePointer<StoppedCredit> {
+      let offset = MemoryLayout<StepCounters>.offset(of: path) ?? 0
+      return (UnsafeMutableRawPointer(self) + offset).assumingMemoryBound(to: StoppedCredit.self)
+    }
+    switch verdict {
+    case .superseded: return at(\.ofSuperseded)
+    case .undecided: return at(\.ofUndecided)
+    case .rejected: return at(\.ofRejected)
+    case .failed: return at(\.ofFailed)
+    case .dropped, .passed, .kept: return at(\.ofDropped)
+    }
+  }
+
+  /// Begins a period of ``StoppedEvents``.
+  func renewCredits() {
+    pointee.ofDropped.renew(pointee.dropped)
+    pointee.ofSuperseded.renew(pointee.superseded)
+    pointee.ofUndecided.renew(pointee.undecided)
+    pointee.ofRejected.renew(pointee.rejected)
+    pointee.ofFailed.renew(pointee.failed)
+  }
+
   /// The step pauses the input. In turns.
   func beganPause(at now: Instant) {
     if pointee.pauses == 0 { pointee.pausedSince = now }
@@ -92,8 +134,12 @@ final class Meters {
   private let edgeCount: Int
   let steps: UnsafeMutablePointer<StepCounters>
   private let stepCount: Int
-  private unowned(unsafe) let executor: Executor
-  private let plan: Plan
+  unowned(unsafe) let executor: Executor
+  let plan: Plan
+  /// Of the components that wait for others, by the number of their steps.
+  private(set) var latencies: [Int: LatencyMeter] = [:]
+  /// Where events that do not pass are kept; nil: nowhere.
+  var stoppedEvents: StoppedEvents?
   /// The time of events is being taken.
   private(set) var isTiming = false
   /// An event has been timed in this sample.
@@ -105,6 +151,8 @@ final class Meters {
 
   /// The waits of each source, by the number of its step.
   let waits: [Int: SourceWaits]
+  /// The counts of the plugin behind each step of one, and what another execution had counted there before this one.
+  let plugins: [Int: (meter: PluginMeter, before: PipelineStatistics.Plugin)]
 
   /// The time between samples.
   private static let period = TimeSpan.milliseconds(50)
@@ -123,6 +171,11 @@ final class Meters {
     }
     self.outlets = outlets
     waits = plan.components.compactMapValues { $0 is any SourceComponent ? SourceWaits() : nil }
+    plugins = plan.components.compactMapValues { component in
+      guard let component = component as? any PluginComponent else { return nil }
+      let meter = component.sharedMeter ?? PluginMeter()
+      return (meter, meter.now)
+    }
     for (number, edge) in plan.edges.enumerated() {
       let consumer = if case .step(let step) = edge.to { step.number } else { -1 }
       (edges + number).initialize(to: EdgeCounters(self, to: consumer))
@@ -137,6 +190,22 @@ final class Meters {
 
   func edge(_ id: EdgeID) -> UnsafeMutablePointer<EdgeCounters> { edges + id.number }
   func step(_ id: StepID) -> UnsafeMutablePointer<StepCounters> { steps + id.number }
+
+  /// The latencies of a step. In turns.
+  func latency(_ id: StepID) -> LatencyMeter {
+    if let known = latencies[id.number] { return known }
+    let new = LatencyMeter(executor.clock)
+    latencies[id.number] = new
+    return new
+  }
+
+  /// Whether the observers of an edge, and those of the edges between the fused steps downstream of it, let blocks pass unseen.
+  func isSated(_ edge: UnsafeMutablePointer<EdgeCounters>) -> Bool {
+    guard edge.isSated else { return false }
+    let number = edge - edges
+    guard (0..<edgeCount).contains(number) else { return true }
+    return plan.edges.indices.allSatisfy { plan.edges[$0].entry?.number != number || (edges + $0).isSated }
+  }
 
   // MARK: Verdicts
 
@@ -191,6 +260,7 @@ final class Meters {
       isTiming = true
       executor.nextSample = now
       renew()
+      for number in 0..<stepCount { (steps + number).renewCredits() }
     }
   }
 

@@ -56,6 +56,8 @@ public struct PipelineStatistics: Sendable {
     /// Its pending timers, and the time until the next of them; negative: it is due.
     public var timers = 0
     public var nextTimer: TimeSpan?
+    /// The time until each of the first of them, at most ``mostDueTimers``, the next first.
+    public var dueTimers: [TimeSpan] = []
     /// Attempts that repeated a failed one.
     public var retries: UInt64 = 0
     /// What a sink has taken and not delivered; with an ``outbox``, what it was given of that.
@@ -72,6 +74,11 @@ public struct PipelineStatistics: Sendable {
     public var files: [ReadFile] = []
     /// Bytes of these files that are left to read; nil: unknown. Set by whoever has looked at the files, which may take time.
     public var lag: Int64?
+    /// How long the oldest of these bytes has been there; nil: unknown. Set as ``lag``.
+    public var lagAge: TimeSpan?
+    /// Of a sink, how long events took from coming to being delivered or given up; of a source that asks others, how long they took to answer. Nil: it has
+    /// waited for nothing.
+    public var latency: Latency?
     /// Bytes of its own in the state that was saved last; nil: none was saved, or it has none.
     public var stateBytes: Int?
     /// Bytes that a source read or a sink delivered; nil: the component counts no bytes.
@@ -81,12 +88,22 @@ public struct PipelineStatistics: Sendable {
     /// The time in the step, estimated from `samples` events; nil: none was timed.
     public var nanoseconds: UInt64?
     public var samples: UInt64 = 0
+    /// Of the step of a plugin: what is known of the plugin.
+    public var plugin: Plugin?
     /// Each event that comes is passed on once or has one of these verdicts. False for steps that make events of several, as
     /// `combineLatest` does; their `kept` is what is left.
     public var isExact = false
 
     /// Events that the step could not process.
     public var givenUp: UInt64 { undecided &+ rejected &+ failed }
+
+    /// Keeps the first timers, sorted.
+    fileprivate mutating func note(dueTimer left: TimeSpan) {
+      let isFull = dueTimers.count == PipelineStatistics.mostDueTimers
+      if isFull, let last = dueTimers.last, left >= last { return }
+      if isFull { dueTimers.removeLast() }
+      dueTimers.insert(left, at: dueTimers.firstIndex { left < $0 } ?? dueTimers.count)
+    }
 
     /// Adds what an earlier execution has counted; what there is now stays.
     public mutating func add(_ earlier: Step) {
@@ -106,7 +123,14 @@ public struct PipelineStatistics: Sendable {
       samples &+= earlier.samples
       paused = paused + earlier.paused
       waited = waited + earlier.waited
+      if let more = earlier.latency {
+        if latency == nil { latency = more } else { latency?.add(more) }
+      }
       if let more = earlier.bytes { bytes = (bytes ?? 0) &+ more }
+      if let more = earlier.plugin {
+        plugin = plugin ?? Plugin()
+        plugin?.add(more)
+      }
       if let more = earlier.nanoseconds { nanoseconds = (nanoseconds ?? 0) &+ more }
     }
   }
@@ -120,7 +144,7 @@ public struct PipelineStatistics: Sendable {
   /// A file that a source reads.
   public struct ReadFile: Sendable, Equatable {
     public var path: String
-    /// Which file it is; nil: the one of that path, which has not been opened.
+    /// The identity of the file; nil: it has not been opened.
     public var device: UInt64?
     public var inode: UInt64?
     /// Where the source goes on in it.
@@ -135,6 +159,7 @@ public struct PipelineStatistics: Sendable {
   }
 
   public static let mostFiles = 100
+  public static let mostDueTimers = 16
 
   /// What waits for delivery.
   public struct Queue: Sendable, Equatable {
@@ -258,11 +283,13 @@ extension Execution {
       switch (target as? SkippedTimer)?.target ?? target {
       case let node as OperatorNode: step = node.nodeContext.step
       case let sink as RunningSink: step = sink.nodeContext.step
+      case let late as LateStep: step = late.id
       default: return
       }
       let left = deadline - now
       statistics.steps[step.number].timers += 1
       statistics.steps[step.number].nextTimer = min(left, statistics.steps[step.number].nextTimer ?? left)
+      statistics.steps[step.number].note(dueTimer: left)
     }
     for number in statistics.steps.indices {
       let counters = meters.step(StepID(number)).pointee
@@ -279,11 +306,16 @@ extension Execution {
         statistics.steps[number].holding = UInt64(max(0, counters.waiting))
       }
     }
+    for (number, meter) in meters.latencies {
+      let latency = meter.latency
+      if latency.count > 0 { statistics.steps[number].latency = latency }
+    }
     for (number, waits) in meters.waits {
       let waited = waits.waited(until: now)
       statistics.steps[number].waited = TimeSpan(nanoseconds: waited.nanoseconds)
       statistics.steps[number].isWaiting = waited.isWaiting
     }
+    for (number, plugin) in meters.plugins { statistics.steps[number].plugin = plugin.meter.now.since(plugin.before) }
     for sink in sinks {
       let number = sink.node.nodeContext.step.number
       statistics.steps[number].queue = sink.node.queued

@@ -265,7 +265,7 @@ public struct DeliveryOptions: Sendable {
   public var store: any PipelineStore
   /// Sinks deliver from the outbox.
   public var isDurable: Bool
-  /// Which event is in hand; nil: that is not recorded.
+  /// A note of the event in hand; nil: none is made.
   public var inHand: InHand?
   /// The time between two commits that nobody waits for.
   public var interval = TimeSpan.milliseconds(100)

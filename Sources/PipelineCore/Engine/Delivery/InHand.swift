@@ -1,4 +1,5 @@
-/// Which event a pipeline has in hand, in memory that outlives the process: an event that traps it again and again is found and left out.
+/// A note of the event that a pipeline has in hand, in memory that outlives the process: an event that traps the process again and again is
+/// found and rejected.
 ///
 /// After an orderly end nothing is recorded in the next run, so it costs nothing there. After another end the first ``trial`` of the next run is
 /// *careful*: sources that can be read again note each event before they send it, and take the note back when the turn is over. If two

@@ -12,9 +12,9 @@ struct LineRow {
   private(set) var count = 0
 
   /// The kind of the lines; nil: there are none.
-  var kind: PassThroughLines.Kind? { bytes.first.flatMap(Self.kind) }
+  var kind: EncodedEvents.Lines? { bytes.first.flatMap(Self.kind) }
 
-  private static func kind(_ first: UInt8) -> PassThroughLines.Kind? {
+  private static func kind(_ first: UInt8) -> EncodedEvents.Lines? {
     switch first {
     case Self.documents: .documents
     case Self.strings: .strings
@@ -23,29 +23,29 @@ struct LineRow {
   }
 
   /// Appends lines of its kind.
-  mutating func append(_ lines: PassThroughLines) {
-    if bytes.isEmpty { bytes.append(lines.kind == .documents ? Self.documents : Self.strings) }
-    bytes.append(contentsOf: lines.bytes)
-    count += lines.count
+  mutating func append(_ events: EncodedEvents) {
+    if bytes.isEmpty { bytes.append(events.lines == .documents ? Self.documents : Self.strings) }
+    bytes.append(contentsOf: events.bytes)
+    count += events.count
   }
 
   /// The lines of a row; nil: it is another kind of row.
-  static func lines(_ row: OutboxRow) -> PassThroughLines? {
+  static func lines(_ row: OutboxRow) -> EncodedEvents? {
     guard let first = row.bytes.first, let kind = kind(first) else { return nil }
     let slab = row.bytes.withUnsafeBytes { Slab(UnsafeRawBufferPointer(rebasing: $0.dropFirst())) }
-    return PassThroughLines(memory: slab, bytes: slab.bytes, count: row.events, kind: kind)
+    return EncodedEvents(bytes: slab.bytes, count: row.events, memory: slab, lines: kind)
   }
 }
 
-extension PassThroughLines {
-  /// Calls `body` for the event of each line, which is valid until the end of the turn.
+extension EncodedEvents {
+  /// Calls `body` for the event of each of its lines, which is valid until the end of the turn.
   func forEachEvent(_ execution: Execution, _ body: (Event) -> Void) throws(StateFault) {
     let arena = execution.executor.arena
     arena.keep(memory)
     var found = 0
     var fault: StateFault?
     bytes.forEachLine { line, _ in
-      let value = kind == .strings ? Value.string(line) : execution.json.parse(line, into: arena)
+      let value = lines == .strings ? Value.string(line) : execution.json.parse(line, into: arena)
       guard !value.isError else {
         fault = StateFault("line \(found + 1) is no JSON document")
         return

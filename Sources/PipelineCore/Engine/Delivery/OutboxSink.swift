@@ -109,13 +109,13 @@ final class OutboxSink: RunningSink, TimerTarget {
 
   override func accepts(_ batch: Batch) -> Bool {
     guard let encoder, target.accepts(batch) else { return false }
-    return batch.lines(of: nodeContext.step, encodedBy: encoder) != nil
+    return batch.portion(of: nodeContext.step, encodedBy: encoder)?.lines != nil
   }
 
   override func receive(_ batch: Batch) {
-    guard let encoder, let new = batch.lines(of: nodeContext.step, encodedBy: encoder), new.count > 0 else { return }
+    guard let encoder, let new = batch.portion(of: nodeContext.step, encodedBy: encoder), new.count > 0 else { return }
     if isFull, limit.policy == .dropNewest { return drop(new.count) }
-    if writer.count > 0 || lines.kind.map({ $0 != new.kind }) ?? false { endRow() }
+    if writer.count > 0 || lines.kind.map({ $0 != new.lines }) ?? false { endRow() }
     lines.append(new)
     accept(new.count)
     if lines.bytes.count >= Self.rowBytes { endRow() }
@@ -332,7 +332,7 @@ final class OutboxSink: RunningSink, TimerTarget {
       index += 1
     }
     if let lines = LineRow.lines(row) {
-      let batch = Batch(lines)
+      let batch = Batch(lines: lines)
       guard !target.accepts(batch) else { return target.receive(batch) }
       try lines.forEachEvent(execution, give)
     } else {

@@ -48,7 +48,7 @@ public final class Ack: Sendable {
   }
   private let state: Mutex<State>
 
-  /// Of events whose sender `done` notifies: it sends them again if they have failed.
+  /// The acknowledgement of events whose sender `done` notifies; the sender sends them again if they have failed.
   public convenience init(_ done: @escaping @Sendable (Outcome) -> Void) { self.init(.request, done) }
 
   init(_ purpose: Purpose, _ done: @escaping @Sendable (Outcome) -> Void) {
@@ -56,7 +56,7 @@ public final class Ack: Sendable {
     state = Mutex(State(done: done))
   }
 
-  /// Of several others, see ``include(_:)``.
+  /// An acknowledgement that stands for several others; see ``include(_:)``.
   convenience init() { self.init(.several) { _ in } }
 
   deinit {
@@ -94,7 +94,7 @@ public final class Ack: Sendable {
   /// for what waits for this one, be it through others: the two would wait for each other.
   func include(_ other: Ack) { state.withLock { $0.members.append(other) } }
 
-  /// Has a checkpoint wait for it, unless one does already. Called in a turn that holds both.
+  /// Makes a checkpoint wait for this acknowledgement, unless one does already. Called in a turn that holds both.
   func join(_ checkpoint: Ack) {
     guard purpose == .request || purpose == .piece else { return }
     let isNew = state.withLock { state in
@@ -128,6 +128,6 @@ public final class Ack: Sendable {
     ended.checkpoint?.release(purpose == .request ? .acknowledged : ended.outcome)
   }
 
-  /// It cannot succeed any more; its holders still release.
+  /// Marks the acknowledgement as failed; its holders still release it.
   public func fail(_ reason: String) { state.withLock { $0.note(.failed(reason)) } }
 }

@@ -1,5 +1,3 @@
-import CJSON
-
 /// A source that reads bytes: decodes them and emits one row at a time.
 ///
 /// If a turn is spent before all rows of a batch are emitted, further turns emit the rest. A subclass that acts after a
@@ -8,7 +6,7 @@ import CJSON
 open class DecodingSource: RunningSource {
   // Starts small and grows: an answer often holds one event, and there may be hundreds of sources.
   private let rows = RowBatch(capacity: 16)
-  /// The last block was handed over whole, unchanged or encoded by a decoding thread.
+  /// The last block was handed over whole.
   private var isHandedOver = false
   /// The input offset of the first event of the last block that was decoded and not sent, because the source was closed
   /// first or the rest waits for a turn; nil: all events were sent.
@@ -71,25 +69,22 @@ open class DecodingSource: RunningSource {
     rows.clear()
     decoder.decode(slab, 0..<slab.count, offset: offset, isLast: isLast, arena: arena, into: rows)
     let found = (decoded: rows.count, refused: rows.rejected.count)
-    if let stop = produce(rows, origin) { hold(rows, origin, from: stop, in: arena.detach()) }
+    if !handOver(rows, nil), let stop = produceRows(rows, origin) { hold(rows, origin, from: stop, in: arena.detach()) }
     return found
   }
 
-  /// Emits the rows of a block that another thread decoded, or hands on the encoded block.
-  public final func take(_ block: DecodedBlock, encoded: EncodedBlock? = nil, origin: Origin) {
+  /// Hands over a block that another thread decoded, or emits its rows. `encoded`: what that thread has made of it.
+  public final func take(_ block: DecodedBlock, encoded: Batch? = nil, origin: Origin) {
     guard !isClosed else { return }
     beginPiece()
     lookForPoison(origin)
     emitRemainder()
     unsentOffset = nil
     countBytes(block.bytes, to: block.end)
-    if !isCareful, let encoded, handOver(Batch(encoded)) {
-      execution.encodedBlocks += 1
-      return
-    }
+    if handOver(block.batch, encoded?.from(origin)) { return }
     arena.keep(block)
     arena.keep(origin)
-    if let stop = produce(block.batch, origin) { hold(block.batch, origin, from: stop, in: block) }
+    if let stop = produceRows(block.batch, origin) { hold(block.batch, origin, from: stop, in: block) }
   }
 
   // MARK: Events that end the process
@@ -201,15 +196,14 @@ open class DecodingSource: RunningSource {
 
   final override func ended() { endPause() }
 
-  /// Decides where this source's stage runs.
-  ///
-  /// - Parameters:
-  ///   - threads: How many threads may decode.
-  ///   - always: The stage runs on the decoding threads from the first block on.
-  public final func makePlacement(threads: Int, always: Bool) -> StagePlacement {
-    StagePlacement(
-      nodeContext.scope.isForSomething || execution.inHand?.keepsToTurns == true
-        ? nil : execution.plan.stage(of: nodeContext.step), threads: threads, always: always)
+  /// Decides where this source's stage runs. `threads`: how many threads may decode.
+  public final func makePlacement(threads: Int) -> StagePlacement {
+    let hasStage = !nodeContext.scope.isForSomething && execution.inHand?.keepsToTurns != true
+    let (placement, startsAll) = (execution.reading.placement, execution.reading.startsAllThreads)
+    return StagePlacement(
+      hasStage ? execution.plan.stage(of: nodeContext.step) : nil, threads: threads,
+      pinned: placement.runsStage ?? (startsAll && execution.plan.threads != 1 ? true : nil),
+      startsAllThreads: startsAll || placement != .auto)
   }
 
   /// Call it at the end of each turn that took blocks.
@@ -218,158 +212,77 @@ open class DecodingSource: RunningSource {
     placement.decide()
   }
 
-  /// Emits many events at once; false: some receiver needs them one by one.
-  private func handOver(_ batch: Batch) -> Bool {
-    guard isAccepted(batch) else { return false }
+  /// Emits all events of a block at once, encoded by a decoding thread or as they were read. False: their rows must be
+  /// emitted, because some receiver needs the events one by one.
+  private func handOver(_ rows: RowBatch, _ encoded: Batch?) -> Bool {
+    isHandedOver = false
+    guard !isCareful, let batch = encoded ?? rows.passThrough.map(Batch.init(lines:)), isAccepted(batch) else {
+      return false
+    }
     isHandedOver = true
+    if encoded != nil { execution.encodedBlocks += 1 }
     execution.tally.received &+= UInt64(batch.received)
     emit(batch)
     return true
   }
 
-  /// Emits the rows of a batch, or all of it at once. Returns where it stopped; nil: nothing is left.
-  private func produce(_ rows: RowBatch, _ origin: Origin) -> Cursor? {
-    if !isCareful, let lines = rows.passThrough, handOver(Batch(lines)) { return nil }
-    isHandedOver = false
-    rows.indexDocuments()
-    return produceRows(rows, origin, from: Cursor())
-  }
-
-  private func produceRows(_ rows: RowBatch, _ origin: Origin, from start: Cursor) -> Cursor? {
-    switch rows.form {
-    case .lazy: return nil
-    case .documents(let lines, let text, let offset):
-      return produceDocuments(lines, text, offset, rows.lines, origin, from: start.next).map { Cursor(next: $0) }
-    case .lines(let text, let offset):
-      return produceLines(text, offset, origin, from: start.next).map { Cursor(next: $0) }
-    case .rows:
-      var cursor = start
-      // Rejected rows are reported in input order.
-      while cursor.refused < rows.rejected.count {
-        let refused = rows.rejected[cursor.refused]
-        if let stop = produceRows(rows, cursor.next..<refused.index, origin) {
-          cursor.next = stop
-          return cursor
-        }
-        cursor.next = refused.index
-        if isClosed {
-          unsentOffset = unsentOffset ?? refused.offset
-          return nil
-        }
-        rejectInput(
-          refused.bytes.rawBytes, "\(refused.reason)", origin: origin, position: refused.offset)
-        cursor.refused += 1
-        let mustYield = finishEventAndSpend()
-        if isClosed {
-          unsentOffset = offset(of: cursor, in: rows)
-          return nil
-        }
-        if mustYield, let offset = offset(of: cursor, in: rows) {
-          unsentOffset = offset
-          return cursor
-        }
+  /// Emits the rows of a batch. Returns where it stopped; nil: nothing is left.
+  private func produceRows(_ rows: RowBatch, _ origin: Origin, from start: Cursor = Cursor()) -> Cursor? {
+    var cursor = start
+    // Rejected rows are reported in input order.
+    while cursor.refused < rows.rejected.count {
+      let refused = rows.rejected[cursor.refused]
+      if let stop = produceRows(rows, from: cursor.next, upTo: refused.index, origin) {
+        cursor.next = stop
+        return cursor
       }
-      guard let stop = produceRows(rows, cursor.next..<rows.count, origin) else { return nil }
-      cursor.next = stop
-      return cursor
+      cursor.next = refused.index
+      if isClosed {
+        unsentOffset = unsentOffset ?? refused.offset
+        return nil
+      }
+      rejectInput(
+        refused.bytes.rawBytes, "\(refused.reason)", origin: origin, position: refused.offset)
+      cursor.refused += 1
+      let mustYield = finishEventAndSpend()
+      if isClosed {
+        unsentOffset = offset(of: cursor, in: rows)
+        return nil
+      }
+      if mustYield, let offset = offset(of: cursor, in: rows) {
+        unsentOffset = offset
+        return cursor
+      }
     }
+    guard let stop = produceRows(rows, from: cursor.next, upTo: .max, origin) else { return nil }
+    cursor.next = stop
+    return cursor
   }
 
-  /// The input offset of the next row, rejected or not; nil: there is none.
+  /// The input offset of the next row, rejected or not, of a batch that has rows; nil: there is none.
   private func offset(of cursor: Cursor, in rows: RowBatch) -> Int64? {
     let refused = cursor.refused < rows.rejected.count ? rows.rejected[cursor.refused] : nil
     if let refused, refused.index == cursor.next { return refused.offset }
     return cursor.next < rows.count ? rows.rows[cursor.next].offset : refused?.offset
   }
 
-  /// Emits rows until none is left, the source is closed or the turn is spent; in the last case returns the index of
-  /// the next row.
-  private func produceRows(_ batch: RowBatch, _ range: Range<Int>, _ origin: Origin) -> Int? {
-    let all = batch.rows.baseAddress
-    guard let all, !range.isEmpty else { return nil }
-    let indexed = execution.json.indexed
-    let lines = batch.lines
+  /// Emits rows until none is left, the source is closed or the turn is spent; in the last case returns where the next
+  /// row is.
+  private func produceRows(_ rows: RowBatch, from first: Int, upTo end: Int, _ origin: Origin) -> Int? {
     let isCareful = isCareful
-    var emitted: UInt64 = 0
-    defer {
-      execution.tally.received &+= emitted
-      // Tokens must not be matched to a slab that has been freed.
-      indexed.pointee.lines = nil
-    }
-    var event = Event(.null, origin: origin)
-    for at in range {
-      let row = all[at]
-      if row.token != RowBatch.Row.none {
-        indexed.pointee = rx_lines_row(
-          lines: lines, payload: row.value.payload, length: row.value.length, token: row.token)
-      }
-      event.value = row.value
-      event.position = row.offset
-      emitted &+= 1
-      if isCareful { emitCarefully(event) } else { emit(event) }
-      let mustYield = finishEventAndSpend()
-      if isClosed || mustYield {
-        guard at &+ 1 < range.upperBound else { return nil }
-        unsentOffset = all[at &+ 1].offset
-        return isClosed ? nil : at &+ 1
-      }
-    }
-    return nil
-  }
-
-  private func produceDocuments(
-    _ documents: UnsafeBufferPointer<rx_line>, _ text: UnsafeRawBufferPointer, _ offset: Int64,
-    _ tokens: OpaquePointer?, _ origin: Origin, from first: Int
-  ) -> Int? {
-    guard let base = text.baseAddress else { return nil }
-    let indexed = execution.json.indexed
-    let isCareful = isCareful
-    var emitted: UInt64 = 0
-    defer {
-      execution.tally.received &+= emitted
-      // Tokens must not be matched to a slab that has been freed.
-      indexed.pointee.lines = nil
-    }
-    var event = Event(.null, origin: origin)
-    for at in first..<documents.count {
-      let line = documents[at]
-      let start = base + Int(line.start)
-      let value = Value(
-        kind: start.load(as: UInt8.self) == UInt8(ascii: "{") ? .jsonMap : .jsonList, pointer: start,
-        length: Int(line.end &- line.start))
-      indexed.pointee = rx_lines_row(
-        lines: tokens, payload: value.payload, length: value.length, token: line.token)
-      event.value = value
-      event.position = offset &+ Int64(line.line)
-      emitted &+= 1
-      if isCareful { emitCarefully(event) } else { emit(event) }
-      let mustYield = finishEventAndSpend()
-      if isClosed || mustYield {
-        guard at &+ 1 < documents.count else { return nil }
-        unsentOffset = offset &+ Int64(documents[at &+ 1].line)
-        return isClosed ? nil : at &+ 1
-      }
-    }
-    return nil
-  }
-
-  private func produceLines(_ text: UnsafeRawBufferPointer, _ offset: Int64, _ origin: Origin, from first: Int) -> Int?
-  {
     var emitted: UInt64 = 0
     defer { execution.tally.received &+= emitted }
     var event = Event(.null, origin: origin)
-    let isCareful = isCareful
-    let rest = text.forEachLine(
-      from: first,
-      while: { line, at in
-        event.value = .string(line)
-        event.position = offset &+ Int64(at)
-        emitted &+= 1
-        if isCareful { emitCarefully(event) } else { emit(event) }
-        let mustYield = finishEventAndSpend()
-        return !mustYield && !isClosed
-      })
-    if let rest { unsentOffset = offset &+ Int64(rest) }
-    return isClosed ? nil : rest
+    let stop = rows.forEachRow(from: first, upTo: end, tokens: execution.json.indexed) { value, offset in
+      event.value = value
+      event.position = offset
+      emitted &+= 1
+      if isCareful { emitCarefully(event) } else { emit(event) }
+      let mustYield = finishEventAndSpend()
+      return !mustYield && !isClosed
+    }
+    guard let stop else { return nil }
+    unsentOffset = stop.offset
+    return isClosed ? nil : stop.next
   }
 }

@@ -58,10 +58,14 @@ extension Execution {
   func reject(_ rejection: Rejection, step: StepID) {
     tally.rejected &+= 1
     meters.step(step).pointee.rejected &+= 1
+    meters.offer(
+      rejection.event, .rejected, at: step,
+      .init(code: rejection.code.name, message: rejection.message, location: rejection.location))
     let info = plan.steps[step.number]
     let arena = executor.arena
     var members: [(key: Value, value: Value)] = [
-      (.literal("error"), arena.string(rejection.message)),
+      // The message is rxd's own, so it shows no secret; the event is carried unchanged.
+      (.literal("error"), arena.string(SecretMask.process.masked(rejection.message))),
       (.literal("code"), arena.string(rejection.code.name)),
       (.literal("step"), arena.string(info.label)),
       (.literal("at"), arena.string("\(rejection.location ?? info.location)")),

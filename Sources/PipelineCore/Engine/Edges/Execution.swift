@@ -37,11 +37,12 @@ public final class Execution {
   var originOverride: ((SignalPlan) -> (any SourceComponent)?)?
   /// Replaces sources that are not replaced by name, including inner ones, for tests.
   public var sourceFilter: ((any SourceComponent) -> any SourceComponent)?
-  /// How sources read, for tests.
+  /// How sources read. Set before the launch.
   public struct Reading: Sendable {
-    /// The largest read, in bytes; nil: the source decides.
+    public var placement = Placement.auto
+    /// The largest read, in bytes; nil: the source decides. For tests.
     public var blockBytes: Int?
-    /// All decoding threads of an input start at once.
+    /// All decoding threads of an input start at once, and run its stage. For tests.
     public var startsAllThreads = false
   }
   public var reading = Reading()
@@ -55,7 +56,7 @@ public final class Execution {
   /// Commits state and outbox; nil: nothing is kept.
   private(set) var committer: Committer?
   private var delivery: DeliveryOptions?
-  /// Which event is in hand, where that outlives the process.
+  /// A note of the event in hand that outlives the process; nil: none is made.
   private(set) var inHand: InHand?
   /// The outbox row that is given to its sink at the moment, and the index of the event in it: the same whenever it is repeated.
   final var deliveredEvent: DeliveryID?
@@ -74,13 +75,13 @@ public final class Execution {
   private(set) var errors: [ErrorsSignal] = []
   /// All errors outputs by the names of their owners; made at the first rejection.
   lazy var errorsByName = errorsOutputs()
-  private(set) var sinks: [OpenSink] = []
-  private var openSinks = 0
+  var sinks: [OpenSink] = []
+  var openSinks = 0
   /// The subscribers of signals that execute commands and have no reader.
-  private(set) var rootSubscribers: [RootSubscriber] = []
+  var rootSubscribers: [RootSubscriber] = []
   /// The running commands, by their index in the plan.
   var commands: [Int: OperatorNode] = [:]
-  private(set) var runningSources: [RunningSource] = []
+  var runningSources: [RunningSource] = []
   /// When `runningSources` has more elements, the ended sources are removed.
   private var sourcesToSweep = 64
   /// Which named signals may still run.
@@ -104,36 +105,36 @@ public final class Execution {
   /// The graph is being wired for the first time: sinks and errors outputs are incomplete.
   private(set) var isLaunching = false
   /// The subscription that is being wired; nil while events flow.
-  private var wiring: Wiring?
+  var wiring: Wiring?
   /// The innermost wiring whose nodes are starting; its sources have not started.
-  private var beginning: Wiring?
+  var beginning: Wiring?
   /// Reused wirings, by nesting depth.
-  private var wirings: [Wiring] = []
-  private var wiringDepth = 0
+  var wirings: [Wiring] = []
+  var wiringDepth = 0
   /// The sources have been stopped; a new source ends at once.
-  public private(set) var isStopping = false
+  public internal(set) var isStopping = false
   /// The sources are being stopped right now.
-  private(set) var isDraining = false
+  var isDraining = false
   /// Nodes that wait before they subscribe again, numbered in the order in which the waits began.
-  private var pauses: [ObjectIdentifier: (number: UInt64, node: any Pausing)] = [:]
-  private var lastPause: UInt64 = 0
-  public private(set) var outcome: Outcome?
+  var pauses: [ObjectIdentifier: (number: UInt64, node: any Pausing)] = [:]
+  var lastPause: UInt64 = 0
+  public internal(set) var outcome: Outcome?
   /// Work that nodes have deferred to later in the turn.
   @exclusivity(unchecked) var priorities = PriorityQueue()
-  private var onEnd: (Outcome) -> Void = { _ in }
+  var onEnd: (Outcome) -> Void = { _ in }
   /// How many activities outside the graph must end before `onEnd` is called.
-  private var holds = 0
+  var holds = 0
   /// The state from which another execution can continue: set when this one was suspended, or failed with
   /// ``keepsStateOnFailure`` set.
   public var savedState: [UInt8]? { savedParts?.bytes }
-  private var savedParts: SavedState?
+  var savedParts: SavedState?
   /// A failure leaves a ``savedState``: what failed starts anew there, everything else continues, and sources continue
   /// after the events that they sent.
   public var keepsStateOnFailure = false
   /// Set while the pipeline is being suspended: whether a sink's undelivered events are part of the state.
-  private var suspension: ((SinkPlan) -> Bool)?
+  var suspension: ((SinkPlan) -> Bool)?
   /// The pipeline has been suspended; only sinks still finish.
-  private var isSuspended = false
+  var isSuspended = false
   /// The graph has ended or is suspended; only sinks may still finish.
   var isOver: Bool { outcome != nil || isSuspended }
   /// Everything that was wired at the launch has started.
@@ -145,7 +146,7 @@ public final class Execution {
   /// Sources that have ended and whose last pieces may not be acknowledged.
   private var endedSources: [() -> Bool] = []
   /// The state at the moment of failure, until the end of that turn.
-  private var draft: StateDraft?
+  var draft: StateDraft?
   /// Reasons that were logged once: by step and code and, for conditions, by path.
   var logged: Set<String> = []
   /// The last warning of each step that may repeat, and how many were suppressed since.
@@ -182,7 +183,7 @@ public final class Execution {
 
   // MARK: Life
 
-  /// Has state, positions and outbox committed from the launch on. Called before it.
+  /// Commits state, positions and outbox from the launch on. Call it before the launch.
   public func commit(with options: DeliveryOptions) {
     delivery = options
     inHand = options.inHand
@@ -241,6 +242,7 @@ public final class Execution {
     named = plan.named.indices.map { SharedSignal(self, $0) }
     errors = plan.named.indices.map { _ in ErrorsSignal(self) }
     if let restoration { for shared in named { shared.restore(restoration) } }
+    if let failure = pluginFailure { return unhandled(failure) }
     isLaunching = true
     let whole = enterWiring(topScope)
     openSinks = plan.sinks.count
@@ -312,60 +314,6 @@ public final class Execution {
     return OutboxSink(sink, plan, component, committer, delivery)
   }
 
-  // MARK: Wiring
-
-  /// One subscription with everything upstream of it: the whole graph at the launch, later an inner signal or the next
-  /// round of a `repeat`. It is wired completely. Then the nodes start that send something of their own, then the
-  /// sources, both in the order of subscription.
-  private final class Wiring {
-    /// The scope of its subscription.
-    var scope: Scope
-    var nodes: [() -> Void] = []
-    var sources: [(node: RunningSource, resuming: Bool)] = []
-
-    init(_ scope: Scope) { self.scope = scope }
-  }
-
-  private func enterWiring(_ scope: Scope) -> Wiring {
-    if wiringDepth == wirings.count { wirings.append(Wiring(scope)) }
-    let entered = wirings[wiringDepth]
-    entered.scope = scope
-    wiringDepth += 1
-    wiring = entered
-    return entered
-  }
-
-  private func leaveWiring(_ left: Wiring) {
-    left.nodes.removeAll(keepingCapacity: true)
-    left.sources.removeAll(keepingCapacity: true)
-    left.scope = topScope
-    wiringDepth -= 1
-    wiring = nil
-  }
-
-  /// Starts the nodes of a wired subscription, and then its sources: the first event of a source reaches every
-  /// subscriber, after what the nodes send of their own, such as the value of `startWith`.
-  private func begin(_ wired: Wiring) {
-    wiring = nil
-    if !wired.nodes.isEmpty, !isDryRun {
-      let outer = beginning
-      beginning = wired
-      var next = 0
-      while next < wired.nodes.count {
-        wired.nodes[next]()
-        next += 1
-      }
-      beginning = outer
-    }
-    var next = 0
-    while next < wired.sources.count {
-      let source = wired.sources[next]
-      start(source.node, resuming: source.resuming)
-      next += 1
-    }
-    leaveWiring(wired)
-  }
-
   /// A source with a position that belongs to no event is being closed.
   func closed(_ source: RunningSource) {
     if keepsStateOnFailure { justClosed.append(source) }
@@ -373,147 +321,6 @@ public final class Execution {
 
   /// Further subscribers of named signals, for tests.
   public var taps: [Tap] = []
-
-  /// Ends the sources as if they had completed, so that operators flush what they hold; work under way is finished.
-  public func drain() {
-    isStopping = true
-    isDraining = true
-    for source in runningSources where !source.isClosed { end(source) }
-    isDraining = false
-    for pause in pauses.values.sorted(by: { $0.number < $1.number }) where !pause.node.isClosed {
-      pause.node.endPause()
-    }
-  }
-
-  /// Registers a node whose pause a stop must end; the node reports the end of the pause.
-  func pauseBegins(_ node: any Pausing) {
-    lastPause &+= 1
-    pauses[ObjectIdentifier(node)] = (lastPause, node)
-  }
-
-  func pauseEnds(_ node: any Pausing) { pauses[ObjectIdentifier(node)] = nil }
-
-  /// Cancels everything at once. `onEnd` is not called.
-  public func cancel() {
-    let isRunning = outcome == nil
-    if isRunning { outcome = .failed(SignalFailure(.user, "cancelled")) }
-    executor.failTurn("cancelled")
-    executor.dropRemainders("cancelled")
-    onEnd = { _ in }
-    if isRunning { rejectRemaining() }
-    teardown()
-  }
-
-  private func end(_ outcome: Outcome) {
-    guard self.outcome == nil else { return }
-    if case .failed = outcome, keepsStateOnFailure, hasBegun, let draft = draftState() {
-      // The positions of sources are known when they are done with the event that failed.
-      self.draft = draft
-      holds += 1
-    }
-    self.outcome = outcome
-    if case .failed(let failure) = outcome {
-      executor.failTurn(failure.message)
-      if draft != nil { for sink in sinks where sink.isOpen && sink.isPersistent { sink.node.suspend() } }
-      executor.dropRemainders(failure.message)
-      rejectRemaining()
-    } else {
-      executor.dropRemainders()
-    }
-    teardown()
-    reportEnd()
-  }
-
-  /// Keeps the pipeline from ending while something outside the graph, such as an answer on its way to a client, is
-  /// unfinished. Called in a turn; each `hold` needs one `release`, also in a turn.
-  public func hold() { holds += 1 }
-
-  public func release() {
-    holds -= 1
-    if holds == 0, suspension != nil { freeze() }
-    reportEnd()
-  }
-
-  // MARK: Suspending
-
-  /// Ends the pipeline so that another execution goes on from ``savedState``. Beside ``drain()`` and ``cancel()`` it is one of the verbs of
-  /// docs/contracts.md, "How things end":
-  ///
-  /// 1. Sources give back what no turn has taken (``RunningSource/suspend()``): their positions point in front of it. What
-  ///    cannot be given back is sent first: clients of a server that wait for an answer get it. Sinks wait for answers, too
-  ///    (``RunningSink/willSuspend()``). ``freeze()`` cuts that short.
-  /// 2. The state is saved, with what operators hold, their timers and the calls under way. Nothing is flushed; the graph is cancelled.
-  /// 3. Sinks finish what they hold, or release what the state holds (``RunningSink/suspend()``), and acknowledge their receipts. Then `onEnd` of
-  ///    ``launch(restoring:onEnd:)`` is called.
-  ///
-  /// - Parameter keeping: Whether the other execution has the sink too; its undelivered events are then part of the
-  ///   state, if the component saves them.
-  public func suspend(keeping: @escaping (SinkPlan) -> Bool = { _ in true }) {
-    guard outcome == nil, !isStopping, suspension == nil else { return }
-    suspension = keeping
-    for source in runningSources where !source.isClosed { source.suspend() }
-    for (index, sink) in sinks.enumerated() where sink.isOpen && sink.isPersistent && keeping(plan.sinks[index]) {
-      sink.node.willSuspend()
-    }
-    if holds == 0 { freeze() }
-  }
-
-  /// Takes the state of a pipeline that is being suspended without waiting any longer for answers under way.
-  public func freeze() {
-    guard let keeping = suspension, !isSuspended, !isStopping, outcome == nil else { return }
-    savedParts = draftState(keeping: keeping).map(finishState)
-    isSuspended = true
-    isStopping = true
-    executor.dropRemainders("the pipeline was suspended")
-    for sink in sinks { sink.upstream.cancel() }
-    for rootSubscriber in rootSubscribers { rootSubscriber.upstream?.cancel() }
-    for tap in taps { tap.disconnect() }
-    for shared in named { shared.disconnect() }
-    for source in runningSources { source.cancel() }
-    runningSources = []
-    for (index, sink) in sinks.enumerated() where outcome == nil && sink.isOpen {
-      if let outbox = sink.node as? OutboxSink {
-        outbox.suspend()
-      } else if sink.isPersistent, keeping(plan.sinks[index]) {
-        sink.node.suspend()
-        sink.node.drained()
-      } else {
-        sink.node.complete()
-      }
-    }
-    endIfOver()
-  }
-
-  private func reportEnd() {
-    guard holds == 0, let outcome else { return }
-    let report = onEnd
-    onEnd = { _ in }
-    report(outcome)
-  }
-
-  private func teardown() {
-    for sink in sinks { sink.upstream.cancel() }
-    for rootSubscriber in rootSubscribers { rootSubscriber.upstream?.cancel() }
-    for tap in taps { tap.disconnect() }
-    for sink in sinks where sink.isOpen { sink.node.cancel() }
-    for shared in named { shared.disconnect() }
-    for source in runningSources { source.cancel() }
-    runningSources = []
-  }
-
-  func rootEnded() {
-    endIfOver()
-    if !isLaunching, outcome == nil { completeErrors() }
-  }
-
-  /// Ends the pipeline after its last sink and the root subscribers that read undelivered events; a pipeline without
-  /// sinks, after its root subscribers.
-  private func endIfOver() {
-    guard openSinks == 0,
-      isSuspended || rootSubscribers.allSatisfy({ $0.hasEnded || !plan.sinks.isEmpty && !$0.isAwaited })
-    else { return }
-    end(.completed)
-  }
 
   /// The slots of projections that several frames share.
   private var banks: [ObjectIdentifier: SlotBank] = [:]
@@ -705,7 +512,7 @@ public final class Execution {
   }
 
   /// Ends a source as if it had completed, because the pipeline stops.
-  private func end(_ source: RunningSource) {
+  func end(_ source: RunningSource) {
     guard let work = source.nodeContext.scope.work else {
       source.drain()
       return

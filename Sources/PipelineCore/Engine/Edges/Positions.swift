@@ -126,7 +126,7 @@ public final class PositionLedger<Position: Sendable>: Sendable {
 final class CheckpointSequence: Sendable {
   private struct State {
     var order = AckOrder()
-    /// Of those that `order` still counts.
+    /// What to call for each checkpoint that `order` still counts.
     var waiting: [(@Sendable (Ack.Outcome) -> Void)?] = []
     /// Something before a checkpoint has failed, so no later one can be acknowledged.
     var failure: String?

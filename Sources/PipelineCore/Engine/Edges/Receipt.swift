@@ -2,8 +2,8 @@ import Synchronization
 
 /// Events that a sink has taken and acknowledges later: of one turn, or of several that nothing tells apart.
 ///
-/// It holds the acknowledgement of the turn until each event has been acknowledged once. One that goes away before has failed; acknowledging more
-/// than was taken is a mistake of the sink, and trapped.
+/// A receipt holds the acknowledgement of the turn until each event has been acknowledged once. A receipt that is released before has
+/// failed; acknowledging more events than were taken is a mistake of the sink, and trapped.
 public final class Receipt: Sendable {
   private struct State {
     var left: Int
@@ -12,10 +12,13 @@ public final class Receipt: Sendable {
   let ack: Ack
   private let state: Mutex<State>
   private let book: ReceiptBook
+  /// When the first of them came.
+  fileprivate let since: Instant
 
-  fileprivate init(_ events: Int, _ ack: Ack, _ book: ReceiptBook) {
+  fileprivate init(_ events: Int, _ ack: Ack, _ book: ReceiptBook, since: Instant) {
     self.ack = ack
     self.book = book
+    self.since = since
     state = Mutex(State(left: events))
     if events > 0 { ack.hold() }
   }
@@ -57,7 +60,7 @@ public final class Receipt: Sendable {
       let count = change(&state)
       return (count, count > 0 && state.left == 0 ? state.outcome : nil)
     }
-    if count > 0 { book.acknowledged(count) }
+    if count > 0 { book.acknowledged(count, since: since) }
     if let outcome { ack.release(outcome) }
   }
 
@@ -76,15 +79,24 @@ public final class Receipt: Sendable {
 final class ReceiptBook: Sendable {
   private let total = Atomic(0)
   private let done = Atomic(0)
+  /// How long it takes from coming to being acknowledged; nil: nobody asks.
+  private let latency: LatencyMeter?
+  /// Events that came within such a time may share a receipt, and then a latency.
+  private static let sameTime: Int64 = 10_000_000
+
+  init(_ latency: LatencyMeter? = nil) { self.latency = latency }
 
   var taken: Int { total.load(ordering: .relaxed) }
   var isClosed: Bool { done.load(ordering: .acquiring) == taken }
 
-  func take(_ events: Int, _ ack: Ack, joining open: Receipt?) -> Receipt {
+  func take(_ events: Int, _ ack: Ack, joining open: Receipt?, at now: Instant = Instant(nanoseconds: 0)) -> Receipt {
     total.add(events, ordering: .relaxed)
-    if let open, open.add(events, ack) { return open }
-    return Receipt(events, ack, self)
+    if let open, (now - open.since).nanoseconds < Self.sameTime, open.add(events, ack) { return open }
+    return Receipt(events, ack, self, since: now)
   }
 
-  fileprivate func acknowledged(_ events: Int) { done.add(events, ordering: .releasing) }
+  fileprivate func acknowledged(_ events: Int, since: Instant) {
+    latency?.ended(events, since: since)
+    done.add(events, ordering: .releasing)
+  }
 }

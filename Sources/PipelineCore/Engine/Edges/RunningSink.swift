@@ -1,4 +1,4 @@
-/// Which event of an outbox it is, or what an event without an outbox is called. No two events of any sink with a store have the same.
+/// The identity of a delivery: an event of an outbox, or an event of a sink without one. No two events of any sink with a store have the same.
 public struct DeliveryID: Sendable, Hashable {
   /// A number that no other store has.
   public var store: UInt64
@@ -22,7 +22,7 @@ open class RunningSink: Downstream {
   private var acknowledgedAtOnce = 0
   /// Events that an earlier execution had taken.
   private var restored = 0
-  private let book = ReceiptBook()
+  private let book: ReceiptBook
   /// What its receipts hold in place of the turn's acknowledgement where the file says `delivery: bestEffort`: nobody waits for it.
   private let unfollowed: Ack?
   /// What gives it rows of the outbox, in durable delivery.
@@ -35,6 +35,7 @@ open class RunningSink: Downstream {
   public init(_ nodeContext: NodeContext) {
     self.nodeContext = nodeContext
     counters = nodeContext.execution.meters.step(nodeContext.step)
+    book = ReceiptBook(nodeContext.execution.meters.latency(nodeContext.step))
     unfollowed = nodeContext.execution.plan.isBestEffort(nodeContext.step) ? Ack(.row) { _ in } : nil
     super.init()
   }
@@ -210,7 +211,7 @@ open class RunningSink: Downstream {
   ///
   /// - Parameter open: A receipt of the sink that may take them in, too; it does if nothing tells the events apart.
   public final func take(_ events: Int, joining open: Receipt? = nil) -> Receipt {
-    book.take(events, unfollowed ?? executor.turnAck, joining: open)
+    book.take(events, unfollowed ?? executor.turnAck, joining: open, at: executor.now)
   }
 
   /// A receipt for events of a saved state, which an earlier execution had taken. In turns, by `restore`.

@@ -62,7 +62,7 @@ open class RunningSource: OperatorNode {
   /// For a source whose state is a position (``Persistence/position(version:)``): whether it has one yet.
   open var hasPosition: Bool { true }
 
-  /// The files that it reads or is to read, for whoever looks at the pipeline; asked between two turns.
+  /// The files that the source reads or will read, for statistics; called between two turns.
   open var readFiles: [PipelineStatistics.ReadFile] { [] }
 
   /// Whether it needs only time and never ends by itself: a test does not wait for its end.
@@ -260,6 +260,7 @@ public final class InputQueue: @unchecked Sendable {
   private let executor: Executor
   private let limit: Int
   private let isInner: Bool
+  private let placement: Placement
   private let waits: SourceWaits?
 
   /// Blocks a thread. Each signal releases one thread, including one that waits later.
@@ -272,6 +273,7 @@ public final class InputQueue: @unchecked Sendable {
   public init(_ nodeContext: NodeContext, limit: Int = 2, gate: any Gate) {
     executor = nodeContext.execution.executor
     isInner = nodeContext.scope.outer != nil
+    placement = nodeContext.execution.reading.placement
     waits = nodeContext.execution.meters.waits[nodeContext.step.number]
     self.limit = limit
     room = gate
@@ -281,10 +283,15 @@ public final class InputQueue: @unchecked Sendable {
   ///
   /// Returns false if the source was stopped: neither this batch nor a later one is taken.
   ///
-  /// `here`: the thread has nothing else to do, so it may run the turn itself.
-  public func deliver(here: Bool = false, _ body: @escaping @Sendable () -> Void) -> Bool {
+  /// `here`: whether the thread has nothing else to do and runs the turn itself if it can, unless the placement is pinned;
+  /// nil: the thread must not run turns.
+  public func deliver(here: Bool? = nil, _ body: @escaping @Sendable () -> Void) -> Bool {
     // Queued batches come first.
-    if here, state.withLock({ !$0.isStopped && $0.waiting == 0 }), executor.runInline(body, isInner) { return true }
+    if let here, placement.runsInline ?? here, state.withLock({ !$0.isStopped && $0.waiting == 0 }),
+      executor.runInline(body, isInner)
+    {
+      return true
+    }
     while true {
       let verdict: Bool? = state.withLock {
         if $0.isStopped { return false }

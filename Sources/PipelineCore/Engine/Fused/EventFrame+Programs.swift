@@ -16,8 +16,15 @@ extension Program {
 }
 
 extension KeyText {
+  /// Puts the key of the loaded event into `output`, in place of what that holds. Returns why there is none.
   @inline(__always)
-  static func append(listOf program: Program, _ frame: EventFrame, to output: OutputBuffer) -> Bool {
-    append(listOf: program, frame.evaluation, to: output)
+  static func failureToWrite(_ program: Program, _ frame: EventFrame, to output: OutputBuffer) -> Value? {
+    output.clear()
+    if append(listOf: program, frame.evaluation, to: output) { return nil }
+    let key = program.evaluate(frame)
+    if key.isError { return key }
+    output.clear()
+    append(key, to: output, Context(state: frame.evaluation))
+    return nil
   }
 }

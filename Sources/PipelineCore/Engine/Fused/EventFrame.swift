@@ -131,6 +131,9 @@ public final class EventFrame {
   @inline(__always)
   public func set(_ index: Int, _ value: Value) { frame[Variables.firstOwn + index] = value }
 
+  /// The `outer` of expressions; absent: there is none.
+  var outerEvent: Value { frame[Variables.outer] }
+
   /// Whether two values are equal by content, as `==` in expressions says.
   @inline(__always)
   public func areEqual(_ a: Value, _ b: Value) -> Bool {

@@ -11,6 +11,9 @@ struct EventProblem {
   /// What the log says was dropped under `onError: drop`.
   var dropped = "an event"
 
+  /// For ``StoppedEvents``.
+  var reason: StoppedEvent.Problem { .init(code: code.name, message: message, location: location) }
+
   /// A condition or another expression of the step gave `error`.
   static func expression(
     _ error: Value, _ program: Program, _ frame: EventFrame, standard: ErrorPolicy = .route
@@ -44,9 +47,12 @@ extension Execution {
     let problem = problem()
     let location = problem.location ?? plan.steps[step.number].location
     switch policy {
-    case .drop: undecided(problem.message, at: step, location: location, what: problem.dropped)
+    case .drop:
+      undecided(problem.message, at: step, location: location, what: problem.dropped)
+      meters.offer(event, .undecided, at: step, problem.reason)
     case .fail:
       meters.step(step).pointee.failed &+= 1
+      meters.offer(event, .failed, at: step, problem.reason)
       return .fail(SignalFailure(problem.kind, problem.message, at: location))
     case .route, .keep: reject(Rejection(event, problem.code, problem.message, at: location), step: step)
     }
@@ -116,11 +122,20 @@ extension OperatorNode {
     return value.is(.optional) ? value.wrapped ?? .null : value
   }
 
-  /// Loads the frame with the event and rejects an event that cannot be read.
-  private func isReadable(_ event: Event, seeing seen: Value? = nil, _ frame: EventFrame) -> Bool {
+  /// Loads the frame with the event, and rejects an event that cannot be read. Neighbouring fused steps load theirs in
+  /// ``FusedSteps``; nobody else fills slots while events flow.
+  ///
+  /// `seen`: The value that expressions see as the event.
+  @inline(__always)
+  final func isReadable(_ event: Event, seeing seen: Value? = nil, _ frame: EventFrame) -> Bool {
     let failure = if let seen { frame.load(event.with(seen)) } else { frame.load(event) }
     guard let failure else { return true }
-    reject(event, .eventNotReadable, EventFrame.message(of: failure))
+    refuseUnreadable(event, failure)
     return false
+  }
+
+  @inline(never)
+  private func refuseUnreadable(_ event: Event, _ failure: Value) {
+    reject(event, .eventNotReadable, EventFrame.message(of: failure))
   }
 }

@@ -63,11 +63,9 @@ public final class FusedRun: OperatorNode {
   private var ownChain: OwnChain?
   /// The event time that steps share with the same steps of other chains, by step index; made when first needed.
   private var clocks: [Int: EventClock] = [:]
-  /// Whether a ``ParallelStage`` may contain the run.
-  private let isPure: Bool
-  /// Of the edge over which events reach the first step.
+  /// The counters of the edge over which events reach the first step.
   private let entry: UnsafeMutablePointer<EdgeCounters>
-  /// Of the edges between the steps; they are not counted, for what passes them follows from what the steps drop.
+  /// The counters of the edges between the steps. Events are not counted there, for what passes them follows from what the steps drop.
   private let between: UnsafeMutablePointer<EdgeCounters>
   private let meters: Meters
 
@@ -92,7 +90,6 @@ public final class FusedRun: OperatorNode {
           ?? EventFrame(segment, nodeContext.scope, nodeContext.execution)
       })
     self.steps = steps
-    isPure = plan.isPure
     entry = nodeContext.inputs.first.map { meters.edge($0.edge) } ?? meters.edge(.none)
     let last = nodeContext.plan?.edge.number ?? 0
     between = meters.edge(EdgeID(max(0, last - steps.count + 1)))
@@ -170,15 +167,17 @@ public final class FusedRun: OperatorNode {
     finish()
   }
 
-  /// An encoded block has already passed these steps.
   public override func accepts(_ batch: Batch) -> Bool {
-    guard isPure, case .encoded = batch.content else { return false }
-    return isAccepted(batch)
+    steps.allSatisfy { batch.hasPassed($0.id) } && isAccepted(batch)
   }
 
   public override func receive(_ batch: Batch) {
     var batch = batch
-    for step in steps { batch.pass(step.id, step.counters) }
+    for (index, step) in steps.enumerated() {
+      if index > 0, entry.pointee.watchers > 0 { (between + (index - 1)).missed(batch.events) }
+      batch.pass(step.id, step.counters)
+      batch.offer(step.id, meters)
+    }
     emit(batch)
   }
 
@@ -197,7 +196,7 @@ public final class FusedRun: OperatorNode {
         emit(event.pointee.copied)
         return ended
       case .dropped:
-        steps[index].counters.pointee.dropped &+= 1
+        countDropped(event, at: index)
         return ended
       case .notPure:
         current = index
@@ -211,7 +210,7 @@ public final class FusedRun: OperatorNode {
       switch verdict {
       case .pass: index &+= 1
       case .drop:
-        steps[index].counters.pointee.dropped &+= 1
+        countDropped(event, at: index)
         return ended
       case .keep:
         steps[index].counters.pointee.kept &+= 1
@@ -221,10 +220,23 @@ public final class FusedRun: OperatorNode {
         ended = index
         index &+= 1
       case .finish:
-        steps[index].counters.pointee.dropped &+= 1
+        countDropped(event, at: index)
         return index
       }
     }
+  }
+
+  /// The step leaves the event out.
+  @inline(__always)
+  private func countDropped(_ event: UnsafeMutablePointer<Event>, at index: Int) {
+    let counters = steps[index].counters
+    counters.pointee.dropped &+= 1
+    if counters.pointee.dropped >= counters.pointee.ofDropped.next { offer(event, at: index) }
+  }
+
+  @inline(never)
+  private func offer(_ event: UnsafeMutablePointer<Event>, at index: Int) {
+    meters.offer(event.pointee, .dropped, at: steps[index].id, outer: frame(at: index).outerEvent)
   }
 
   /// The same, step by step: the edges between the steps show what passes, and each step's time is taken by itself.
@@ -256,7 +268,7 @@ public final class FusedRun: OperatorNode {
       switch verdict {
       case .pass, .passAndFinish: break
       case .drop, .finish:
-        steps[at].counters.pointee.dropped &+= 1
+        countDropped(event, at: at)
         shown = .dropped
       case .keep:
         steps[at].counters.pointee.kept &+= 1
@@ -377,6 +389,7 @@ public final class FusedRun: OperatorNode {
     steps[index].counters.pointee.dropped &+= 1
   }
 
+  func id(at index: Int) -> StepID { steps[index].id }
   func frame(at index: Int) -> EventFrame { steps[index].frame._withUnsafeGuaranteedRef { $0 } }
 
   /// Runs `body` so that its rejections count as rejections of the step at `index`.

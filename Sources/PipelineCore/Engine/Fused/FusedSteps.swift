@@ -12,7 +12,7 @@ struct FusedSteps: RandomAccessCollection {
     /// `step` is a ``PureStep``.
     var isPure: Bool
     private let number: Int32
-    /// Of the step, for the thread that runs it.
+    /// What the step has done, counted by the thread that runs it.
     let counters: UnsafeMutablePointer<StepCounters>
     var id: StepID { StepID(Int(number)) }
 

@@ -82,6 +82,9 @@ open class LateStep: FusedStep, TimerTarget {
 
   public final var now: Instant { run.now }
 
+  /// Which step of the plan it runs.
+  final var id: StepID { run.id(at: index) }
+
   /// The frame of its expressions. They see the last loaded event, which may be another one by now.
   public final var frame: EventFrame { run.frame(at: index) }
 

@@ -150,12 +150,33 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
       Rejection(event, code, message, at: location ?? nodeContext.location), at: nodeContext)
   }
 
-  /// Counts an event that the step leaves out, as it is there to do.
-  public final func countDropped(_ count: Int = 1) { counters.pointee.dropped &+= UInt64(count) }
+  /// Counts events that the step leaves out, as it is there to do.
+  public final func countDropped(_ count: Int) { counters.pointee.dropped &+= UInt64(count) }
+
+  /// Counts an event that the step leaves out, as it is there to do. `event` is looked at for few of them.
+  @inline(__always)
+  public final func countDropped(_ event: @autoclosure () -> Event?) {
+    counters.pointee.dropped &+= 1
+    if counters.pointee.dropped >= counters.pointee.ofDropped.next { offer(event(), .dropped) }
+  }
+
+  /// Counts an event that the step held, and whose place a newer one takes.
+  @inline(__always)
+  public final func countSuperseded(_ event: @autoclosure () -> Event?) {
+    counters.pointee.superseded &+= 1
+    if counters.pointee.superseded >= counters.pointee.ofSuperseded.next { offer(event(), .superseded) }
+  }
+
+  @inline(never)
+  private func offer(_ event: Event?, _ verdict: Verdict) {
+    guard let event else { return }
+    execution.meters.offer(event, verdict, at: nodeContext.step, outer: nodeContext.scope.outer?.value ?? .absent)
+  }
+
   /// Counts an event that did not come over an input and was given up.
   public final func countMade() { counters.pointee.made &+= 1 }
-  /// Counts an event whose place a newer one takes.
-  public final func countSuperseded(_ count: Int = 1) { counters.pointee.superseded &+= UInt64(count) }
+  /// Counts events whose place a newer one takes.
+  public final func countSuperseded(_ count: Int) { counters.pointee.superseded &+= UInt64(count) }
 
   /// Counts an attempt that repeats a failed one.
   public final func countRetry() { counters.pointee.retries &+= 1 }
@@ -197,8 +218,8 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
 
   // MARK: Acknowledgement
 
-  /// Has whoever waits for the events of this turn wait longer, because of a call that is under way for them, or an event that waits for one. Ends
-  /// with ``goOn(with:)``. Nil: nobody waits.
+  /// Delays the acknowledgement of this turn's events until ``goOn(with:)``, because a call for them is under way or one of them waits for a
+  /// call. Nil: nobody waits for an acknowledgement.
   public final func holdAck() -> Ack? {
     let ack = if let own = executor.eventAck { own } else { executor.ack }
     ack?.hold()

@@ -1,4 +1,4 @@
-/// Which positions of sources a state holds.
+/// The positions of sources that a state holds.
 public enum SavedPositions: Sendable {
   /// Behind what turns have taken: what fits the state of the operators.
   case taken
@@ -63,7 +63,7 @@ public struct StateWriter {
   /// Writes a value that is not owned.
   public mutating func write(value: Value) { append(value, Self.depthLimit) }
 
-  /// Which of its positions a source writes.
+  /// The position that a source writes.
   public var positions: SavedPositions { context.positions }
 
   // MARK: Building blocks

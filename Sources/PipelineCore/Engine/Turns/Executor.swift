@@ -1,24 +1,5 @@
 import Synchronization
 
-/// The limits of a turn: a source stops after the event that exceeds one of them.
-public struct TurnLimits: Sendable {
-  /// The time that a turn may last.
-  public var time = TimeSpan.milliseconds(2)
-  /// The memory that the events of a turn may take, in bytes.
-  public var bytes = 1 << 20
-  /// The number of events in a turn; for tests.
-  public var events = Int.max
-
-  public init() {}
-
-  /// The quantum: how long the turns of one pipeline may occupy a thread that other pipelines share.
-  public static let quantum = TimeSpan.milliseconds(4)
-  /// The clock is read about this often during a turn.
-  static let checkInterval = TimeSpan(nanoseconds: 200_000)
-  /// The most events between two reads of the clock; bounds the delay when events become expensive.
-  static let longestStride = 128
-}
-
 /// Runs one pipeline, turn by turn: a *turn* is one thing taken from the mailbox or one due timer, processed until
 /// nothing more happens synchronously. Turns never overlap.
 ///
@@ -40,7 +21,7 @@ public final class Executor: @unchecked Sendable {
     /// Input of the sources of inner signals: held back only while an output pauses the input, because a full queue may
     /// wait for it.
     var innerBatches: [Work] = []
-    /// What looks at the pipeline between two turns.
+    /// Inspections of the pipeline, between two turns.
     var inspections: [Work] = []
   }
 
@@ -53,7 +34,7 @@ public final class Executor: @unchecked Sendable {
   }
 
   private let mailbox = Mutex(Mailbox())
-  private let clock: any Clock
+  let clock: any Clock
   /// Control work that was taken from the mailbox and has had no turn yet.
   private var urgent: [Work] = []
   private var urgentHead = 0
@@ -127,12 +108,7 @@ public final class Executor: @unchecked Sendable {
   /// Called in a turn when nothing is left to do in it; may cause more.
   var becameQuiet: () -> Void = {}
 
-  /// How many sinks, and how many full queues, pause the input.
-  private var pausingOutputs = 0
-  private var pausingQueues = 0
-  /// When the input was paused, and how long it has been in pauses that have ended.
-  private var pausedSince = Instant(nanoseconds: 0)
-  private var paused = TimeSpan.zero
+  private var inputPause = InputPause()
   /// Steps that must not run on the stack of their caller: the next round of a repeat.
   private var deferred: [(node: OperatorNode, token: Int)] = []
   private var deferredHead = 0
@@ -227,7 +203,7 @@ public final class Executor: @unchecked Sendable {
     !isInputPaused && (!remainders.isEmpty || mailbox.withLock { !$0.batches.isEmpty })
   }
 
-  public var isInputPaused: Bool { pausingOutputs + pausingQueues > 0 }
+  public var isInputPaused: Bool { inputPause.isOn }
 
   /// Runs turns until nothing is due, at most `limit`; returns whether something is left to do now.
   @discardableResult
@@ -270,7 +246,7 @@ public final class Executor: @unchecked Sendable {
     var result = InlineRun()
     workAfterTurn = []
     result.isBusy = run(for: quantum, until: deadline)
-    if !result.isBusy, pausingOutputs == 0, inner || pausingQueues == 0 {
+    if !result.isBusy, inputPause.outputs == 0, inner || inputPause.queues == 0 {
       result.isTaken = true
       turn(batch)
       if isDue { result.isBusy = run(for: quantum, until: deadline) }
@@ -322,7 +298,7 @@ public final class Executor: @unchecked Sendable {
       turn {}
       return true
     }
-    if pausingOutputs == 0, runBatch() { return true }
+    if inputPause.outputs == 0, runBatch() { return true }
     // Work that had to let the other kinds go first.
     if let work = takeUrgent() {
       turn(work)
@@ -362,7 +338,7 @@ public final class Executor: @unchecked Sendable {
 
   /// Runs a turn with input; false if there is none, or the input is paused.
   private func runBatch() -> Bool {
-    let outer = pausingQueues == 0
+    let outer = inputPause.queues == 0
     // A source has one batch at a time, so its rest comes before queued batches; inner ones first, as below.
     if !remainders.isEmpty,
       let index = remainders.firstIndex(where: \.isInner) ?? (outer ? remainders.indices.first : nil),
@@ -608,30 +584,13 @@ public final class Executor: @unchecked Sendable {
 
   func releaseLater(_ object: AnyObject) { deferredReleases.append(object) }
 
-  /// The cause of a pause of the input.
-  public enum Pressure: Sendable {
-    /// A sink cannot write as fast as events come.
-    case output
-    /// An operator's queue is over its bound.
-    case queue
-  }
-
   /// Pauses the input; nests. Each call needs one ``resumeInput(_:)``.
-  public func pauseInput(_ pressure: Pressure) {
-    if !isInputPaused { pausedSince = now }
-    if pressure == .output { pausingOutputs += 1 } else { pausingQueues += 1 }
-  }
+  public func pauseInput(_ pressure: Pressure) { inputPause.begin(pressure, at: now) }
 
-  public func resumeInput(_ pressure: Pressure) {
-    if pressure == .output { pausingOutputs -= 1 } else { pausingQueues -= 1 }
-    precondition(pausingOutputs >= 0 && pausingQueues >= 0, "input resumed more often than paused")
-    if !isInputPaused { paused = paused + (now - pausedSince) }
-  }
+  public func resumeInput(_ pressure: Pressure) { inputPause.end(pressure, at: now) }
 
   /// How long the input has been paused, until `time`.
-  func timePaused(until time: Instant) -> TimeSpan {
-    isInputPaused ? paused + max(.zero, time - pausedSince) : paused
-  }
+  func timePaused(until time: Instant) -> TimeSpan { inputPause.time(until: time) }
 
   /// Calls `body` with the deadline and the target of pending timers, of at most `limit`; returns whether these are all.
   func visitTimers(limit: Int, _ body: (Instant, any TimerTarget) -> Void) -> Bool {

@@ -31,15 +31,34 @@ struct LiveRanking {
           "`\(step.id)` of `\(row.pipeline)` waited for the pipeline \(Self.percent(row.waited)) of the time")
       }
       if let lag = step.lag, lag >= 10 << 20 {
-        add(25, "`\(step.id)` of `\(row.pipeline)` has \(Self.number(lag >> 20)) MiB left to read")
+        let age = Double(step.lagAge ?? 0) / 1e9
+        add(
+          25,
+          "`\(step.id)` of `\(row.pipeline)` has \(Self.number(lag >> 20)) MiB left to read"
+            + (age >= 1 ? ", the oldest for \(Self.time(age))" : ""))
+      } else if let age = step.lagAge, age >= 10_000_000_000 {
+        add(24, "`\(step.id)` of `\(row.pipeline)` is \(Self.time(Double(age) / 1e9)) behind its input")
+      }
+      if let latency = row.latency, let bound = latency.bound(of: 0.99), bound >= 1_000_000_000 {
+        let of = step.kind == "sink" ? "events" : "requests"
+        add(
+          40,
+          "`\(step.id)` of `\(row.pipeline)` takes up to \(Self.time(Double(bound) / 1e9)) for 99 % of its \(of), "
+            + "on average \(Self.time(Double(latency.sum) / 1e9 / Double(max(1, latency.count))))")
       }
       if row.errorCount > 0 {
         add(
           50 + min(9, Double(row.errorCount) / max(1, Double(row.receivedCount)) * 9),
-          "`\(step.id)` at \(step.place) failed for \(Self.events(row.errorCount)) \(during)")
+          "`\(step.id)` at \(step.place) failed for \(Self.events(row.errorCount)) \(during); see \(Self.why(row))")
       }
       if row.retryCount > 0 {
         add(45, "`\(step.id)` of `\(row.pipeline)` tried again \(Self.number(row.retryCount)) times \(during)")
+      }
+      if row.restartCount > 0 {
+        add(
+          65,
+          "the plugin of `\(step.id)` of `\(row.pipeline)` ended and was started again \(Self.number(row.restartCount)) "
+            + "time\(row.restartCount == 1 ? "" : "s") \(during)")
       }
       if row.busy > 0.8 {
         add(35 + row.busy, "`\(step.id)` at \(step.place) takes \(Self.percent(row.busy)) of a core")
@@ -48,7 +67,7 @@ struct LiveRanking {
       if row.receivedCount >= 10, share >= 0.9 {
         add(
           10 + 5 * share,
-          "`\(step.id)` at \(step.place) left out \(Self.percent(share)) of \(Self.events(row.receivedCount)) \(during)"
+          "`\(step.id)` at \(step.place) left out \(Self.percent(share)) of \(Self.events(row.receivedCount)) \(during); see \(Self.why(row))"
         )
       }
     }
@@ -65,6 +84,9 @@ struct LiveRanking {
   }
 
   // MARK: Texts
+
+  /// The command that says why.
+  private static func why(_ row: LiveRates.Row) -> String { "`rxd why \(row.pipeline) \(row.step.id)`" }
 
   static func events(_ count: Int) -> String { "\(number(count)) event\(count == 1 ? "" : "s")" }
 

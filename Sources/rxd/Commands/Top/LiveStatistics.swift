@@ -42,6 +42,14 @@ struct LiveStatistics {
     var outbox: Queue?
     /// Bytes of its files that a source has left to read; nil: unknown.
     var lag: Int?
+    /// Of the step of a plugin: as in `GET /stats`.
+    var plugin: JSONView?
+    /// How often its program was started again.
+    var restarts: Int
+    /// Nanoseconds for which the oldest of them has been there; nil: unknown.
+    var lagAge: Int?
+    /// How long events or requests took; nil: none did.
+    var latency: Latency?
 
     init(_ document: JSONView) {
       func number(_ name: String) -> Int { document[name]?.int ?? 0 }
@@ -66,6 +74,16 @@ struct LiveStatistics {
       queue = Queue(document["queue"])
       outbox = Queue(document["outbox"])
       lag = document["lag_bytes"]?.int
+      plugin = document["plugin"]
+      restarts = plugin?["restarts"]?.int ?? 0
+      lagAge = document["lag_nanoseconds"]?.int
+      let counts = document["latency"]?["counts"]?.items.compactMap(\.int) ?? []
+      if counts.count == Latency.bounds.count + 1 {
+        var latency = Latency()
+        latency.counts = counts.map { UInt64(max(0, $0)) }
+        latency.sum = Int64(document["latency"]?["sum_nanoseconds"]?.int ?? 0)
+        self.latency = latency
+      }
     }
   }
 
@@ -116,6 +134,9 @@ struct LiveRates {
     var droppedCount: Int
     var errorCount: Int
     var retryCount: Int
+    var restartCount: Int
+    /// In all of the time; nil: none.
+    var latency: Latency?
     var name: String { "\(pipeline) \(step.id)" }
   }
 
@@ -138,13 +159,21 @@ struct LiveRates {
           max(0, step[keyPath: count] - (past.map { $0[keyPath: count] } ?? step[keyPath: count]))
         }
         func share(_ time: KeyPath<LiveStatistics.Step, Int>) -> Double { min(1, Double(more(time)) / 1e9 / seconds) }
+        var latency = step.latency
+        if let before = past?.latency, let now = step.latency {
+          for index in now.counts.indices {
+            latency?.counts[index] =
+              now.counts[index] > before.counts[index] ? now.counts[index] - before.counts[index] : 0
+          }
+          latency?.sum = max(0, now.sum - before.sum)
+        }
         return Row(
           pipeline: pipeline.name, step: step, received: Double(more(\.received)) / seconds,
           sent: Double(more(\.sent)) / seconds, dropped: Double(more(\.dropped)) / seconds,
           errors: Double(more(\.errors)) / seconds, busy: Double(more(\.nanoseconds)) / 1e9 / seconds,
           paused: share(\.paused),
           waited: share(\.waited), receivedCount: more(\.received), droppedCount: more(\.dropped),
-          errorCount: more(\.errors), retryCount: more(\.retries))
+          errorCount: more(\.errors), retryCount: more(\.retries), restartCount: more(\.restarts), latency: latency)
       }
     }
   }

@@ -80,7 +80,7 @@ struct TopVerb: ParsableCommand {
   private static func document(_ rates: LiveRates, _ filter: String) -> String {
     func number(_ rate: Double) -> JSONText { .int(Int(clamping: Int64(min(rate, 1e15).rounded()))) }
     let rows: [JSONText] = rates.rows.filter { filter.isEmpty || $0.name.contains(filter) }.map { row in
-      .object([
+      var members: [(String, JSONText)] = [
         ("pipeline", .string(row.pipeline)), ("id", .string(row.step.id)), ("kind", .string(row.step.kind)),
         ("at", .string(row.step.place)), ("in_per_second", number(row.received)), ("out_per_second", number(row.sent)),
         ("dropped_per_second", number(row.dropped)), ("errors_per_second", number(row.errors)),
@@ -89,7 +89,15 @@ struct TopVerb: ParsableCommand {
         ("queued", .int(row.step.outbox?.events ?? row.step.queue?.events ?? 0)),
         ("busy_percent", number(row.busy * 100)), ("paused_percent", number(row.paused * 100)),
         ("waited_percent", number(row.waited * 100)), ("pauses_input", .bool(row.step.pausesInput)),
-      ])
+      ]
+      if let latency = row.latency {
+        for (name, share) in [("p50", 0.5), ("p99", 0.99)] {
+          members.append(("latency_\(name)_milliseconds", number(Double(latency.bound(of: share) ?? 0) / 1e6)))
+        }
+      }
+      if let age = row.step.lagAge { members.append(("lag_milliseconds", .int(age / 1_000_000))) }
+      if let plugin = row.step.plugin { members.append(("plugin", plugin.copied)) }
+      return .object(members)
     }
     return JSONText.object([
       ("at", .string(rates.now.at)), ("milliseconds", .int(Int((rates.seconds * 1000).rounded()))),

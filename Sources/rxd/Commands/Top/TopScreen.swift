@@ -26,8 +26,8 @@ final class TopScreen {
   }
 
   func run() throws(ControlClient.Failure) {
-    let saved = isTerminal ? RawTerminal() : nil
-    defer { saved?.restore() }
+    let terminal = isTerminal ? RawTerminal() : nil
+    defer { terminal?.restore() }
     looks = [try TopVerb.look(client)]
     var next = SystemClock.shared.now + interval
     while true {
@@ -115,25 +115,5 @@ final class TopScreen {
       }
     }
     return true
-  }
-}
-
-/// A terminal that hands over each key at once, with a screen of its own.
-private struct RawTerminal {
-  private let saved: termios
-
-  init?() {
-    var settings = termios()
-    guard tcgetattr(0, &settings) == 0 else { return nil }
-    saved = settings
-    settings.c_lflag &= ~tcflag_t(ICANON | ECHO | ISIG)
-    tcsetattr(0, TCSAFLUSH, &settings)
-    Console.print("\u{1B}[?1049h\u{1B}[?25l\u{1B}[2J", terminator: "")
-  }
-
-  func restore() {
-    var settings = saved
-    tcsetattr(0, TCSAFLUSH, &settings)
-    Console.print("\u{1B}[?25h\u{1B}[?1049l", terminator: "")
   }
 }

@@ -1,3 +1,4 @@
+import Glibc
 import PipelineCore
 import PipelineRuntime
 import Transport
@@ -5,6 +6,8 @@ import Transport
 extension Supervisor {
   /// The most taps at a time.
   private static let mostTaps = 16
+  /// How long the end of the process waits for readers of taps.
+  private static let lastMoment = TimeSpan.milliseconds(500)
 
   /// `GET /tap`: events of edges as they pass, one line of JSON each, until the client leaves.
   func answerTap(_ request: ControlRequest) {
@@ -70,6 +73,18 @@ extension Supervisor {
     guard let index = taps.firstIndex(where: { ObjectIdentifier($0) == identity }) else { return }
     let session = taps.remove(at: index)
     for slot in slots { slot.run?.inspect { session.detach(from: $0) } }
+  }
+
+  /// The process ends: every reader is told so, with the counts, and has a moment to take it.
+  func endTaps() {
+    for tap in taps { tap.finish(isEnding: true) }
+    let deadline = now + Self.lastMoment
+    while !taps.isEmpty, now < deadline {
+      var entry = pollfd(fd: wake.descriptor, events: Int16(POLLIN), revents: 0)
+      _ = poll(&entry, 1, Int32(clamping: (deadline - now).nanoseconds / 1_000_000 + 1))
+      wake.clear()
+      for message in messages() { if case .tapClosed(let tap) = message { endTap(tap) } }
+    }
   }
 
   /// What taps do before a run is launched: they see its first event.

@@ -17,7 +17,13 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
   /// Of larger events, no more than this is looked at.
   private static let mostEncoded = 64 << 10
 
-  init(_ session: TapSession, _ execution: Execution, _ edge: EdgeID) {
+  /// Which of the session's edges it is, and how many events a second are shown of it.
+  private let place: Int
+  private let share: Int
+
+  init(_ session: TapSession, _ execution: Execution, _ edge: EdgeID, place: Int, share: Int) {
+    self.place = place
+    self.share = share
     self.session = session
     self.execution = execution
     self.edge = edge
@@ -33,8 +39,8 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
   }
 
   override func receive(_ event: Event) {
-    let verdict = condition?.verdict(on: event, execution) ?? .fulfilled
-    guard session.admits(at: execution.executor.now, verdict) else {
+    let verdict = condition?.verdict(on: event, at: execution.executor.wallTime) ?? .fulfilled
+    guard session.admits(at: execution.executor.now, verdict, place: place, share: share) else {
       undecided.append(nil)
       return
     }
@@ -45,6 +51,12 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
     guard let line = undecided.popLast(), let line else { return }
     session.show(line + Array("\"verdict\": \"\(verdict.rawValue)\"}\n".utf8))
   }
+
+  // A condition may look for one event among millions, so it sees all of them.
+  override var isSated: Bool {
+    condition == nil && session.isSated(at: execution.executor.now, place: place, share: share)
+  }
+  override func missed(_ events: Int) { session.missed(events) }
 
   override func complete() { if !isInner { end("complete", nil) } }
   override func fail(_ failure: SignalFailure) { end("error", failure.message) }
@@ -117,11 +129,12 @@ final class TapCondition {
     frame = EvaluationFrame(variables: 3, slots: projection.slotCount, arena: arena, json: JSONParser())
   }
 
-  func verdict(on event: Event, _ execution: Execution) -> TapSession.ConditionVerdict {
+  /// - Parameter time: What `now` is, in nanoseconds since 1970.
+  func verdict(on event: Event, at time: Int64) -> TapSession.ConditionVerdict {
     defer { arena.reset() }
     frame[0] = event.value
     frame[1] = meta(of: event)
-    frame.now = .timestamp(wallTime: execution.executor.wallTime)
+    frame.now = .timestamp(wallTime: time)
     var result = projection.slotCount > 0 ? projection.fill(event.value, frame) : .null
     if !result.isError { result = program.evaluate(frame) }
     if result.isError || !result.is(.bool) { return .failed }
@@ -134,6 +147,7 @@ final class TapCondition {
     if let path = origin.path { members.append((.literal("path"), arena.string(path))) }
     if event.position >= 0 { members.append((.literal("offset"), .int(event.position))) }
     if !event.key.isAbsent { members.append((.literal("key"), event.key)) }
+    if let id = event.id { members.append((.literal("id"), arena.string(id))) }
     return arena.map(members.map { (key: $0.key, value: $0.value) })
   }
 }

@@ -30,7 +30,8 @@ final class TapSession: Sendable {
     }
   }
 
-  /// The most edges of a tap in one pipeline, and the most events a second that it shows.
+  /// The most edges of a tap in one pipeline, and the most events a second that it shows. Each edge has its share of these, so that a busy
+  /// one does not hide the others.
   static let mostEdges = 64
   static let mostEvents = 1000
 
@@ -45,7 +46,8 @@ final class TapSession: Sendable {
     var reported: UInt64 = 0
     var sampled = 0
     var second = Instant(nanoseconds: .min)
-    var inSecond = 0
+    /// By the number of the observer's place among the session's edges.
+    var inSecond: [Int: Int] = [:]
     var isOver = false
   }
   private let state: Mutex<State>
@@ -68,7 +70,8 @@ final class TapSession: Sendable {
     let edges = request.edges(of: plan).prefix(Self.mostEdges)
     guard !edges.isEmpty, state.withLock({ !$0.isOver }) else { return }
     send(Self.line([("pipeline", .string(plan.name)), ("edges", .array(edges.map { plan.description(of: $0) }))]))
-    let new = edges.map { TapObserver(self, execution, $0) }
+    let share = max(1, Self.mostEvents / edges.count)
+    let new = edges.enumerated().map { TapObserver(self, execution, $1, place: $0, share: share) }
     for observer in new { execution.attach(observer, to: observer.edge) }
     observers.withLock { $0[ObjectIdentifier(execution)] = new }
   }
@@ -81,8 +84,9 @@ final class TapSession: Sendable {
 
   // MARK: Events. In turns.
 
-  /// An event passes an edge: whether its line is wanted.
-  func admits(at now: Instant, _ verdict: ConditionVerdict) -> Bool {
+  /// An event passes an edge: whether its line is wanted. `place`: which of the session's edges it is; `share`: how many events a second are shown
+  /// of it.
+  func admits(at now: Instant, _ verdict: ConditionVerdict, place: Int, share: Int) -> Bool {
     state.withLock { state in
       guard !state.isOver else { return false }
       state.seen &+= 1
@@ -98,14 +102,30 @@ final class TapSession: Sendable {
       state.sampled = 0
       if state.second == Instant(nanoseconds: .min) || now >= state.second + .seconds(1) {
         state.second = now
-        state.inSecond = 0
+        state.inSecond = [:]
       }
-      guard state.inSecond < Self.mostEvents else {
+      guard state.inSecond[place, default: 0] < share else {
         state.missed &+= 1
         return false
       }
-      state.inSecond += 1
+      state.inSecond[place, default: 0] += 1
       return true
+    }
+  }
+
+  /// Whether no further event of this second is shown.
+  func isSated(at now: Instant, place: Int, share: Int) -> Bool {
+    state.withLock { $0.isOver || $0.inSecond[place, default: 0] >= share && now < $0.second + .seconds(1) }
+  }
+
+  /// Events have passed unseen.
+  func missed(_ events: Int) {
+    state.withLock { state in
+      guard !state.isOver else { return }
+      state.seen &+= UInt64(events)
+      state.sampled += events
+      state.missed &+= UInt64(state.sampled / request.sample)
+      state.sampled %= request.sample
     }
   }
 
@@ -132,7 +152,9 @@ final class TapSession: Sendable {
   func send(_ line: [UInt8]) { state.withLock { _ = $0.stream?.send(line) } }
 
   /// Ends the answer with what has been counted.
-  func finish() {
+  ///
+  /// - Parameter isEnding: The process ends, so the reader did not get all that it asked for.
+  func finish(isEnding: Bool = false) {
     state.withLock { state in
       guard !state.isOver else { return }
       state.isOver = true
@@ -142,7 +164,7 @@ final class TapSession: Sendable {
             "done",
             .object([
               ("seen", .count(state.seen)), ("shown", .count(state.shown)), ("missed", .count(state.missed)),
-              ("undecided", .count(state.undecided)),
+              ("undecided", .count(state.undecided)), ("ending", .bool(isEnding)),
             ])
           )
         ]))
@@ -160,7 +182,7 @@ final class TapSession: Sendable {
   }
 
   private static func line(_ members: [(String, JSONText)]) -> [UInt8] {
-    Array((JSONText.object(members).text.split(separator: "\n").map { $0.drop { $0 == " " } }.joined() + "\n").utf8)
+    Array((JSONText.object(members).line + "\n").utf8)
   }
 }
 

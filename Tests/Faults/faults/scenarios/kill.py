@@ -110,9 +110,12 @@ class DiamondJudge(Judge):
         if c["n"] > b["n"] or c["n"] % 5000:
             self.source(b"impossible").take(1)
             return
-        if self.first is None or b["n"] < self.first:
-            self.first = b["n"]
         every = self.sources[b["src"].encode()]
+        if self.first is None or b["n"] < self.first:
+            # Killed before its first commit, rxd begins anew, and the first `c`, which comes by the clock, may come at an
+            # earlier `b` than before.
+            self.first = b["n"]
+            every.highest = 0
         # An output for each `b`, and one more when `c` changes: so `b` alone says nothing of repeats.
         if not self.has(b["src"].encode(), b["n"]):
             every.take(b["n"])

@@ -1,16 +1,32 @@
 import PipelineCore
-import PipelineRuntime
 
-/// The page of one component, and its pictures.
-struct ComponentPage {
+/// The page of one component in Markdown, for the reference and for `rxd describe --format markdown`.
+package struct ComponentPage {
+  /// What the page can refer to.
+  package struct Surroundings: Sendable {
+    /// The lines at the head of the page.
+    var note: String
+    /// The components that have pages beside this one; nil: the page stands alone, without links and pictures.
+    var catalogue: Catalogue?
+
+    package init(note: String = "", catalogue: Catalogue? = nil) {
+      self.note = note
+      self.catalogue = catalogue
+    }
+  }
+
   private let entry: CatalogueEntry
+  private let surroundings: Surroundings
 
-  init(_ entry: CatalogueEntry) { self.entry = entry }
+  package init(_ entry: CatalogueEntry, in surroundings: Surroundings = Surroundings()) {
+    self.entry = entry
+    self.surroundings = surroundings
+  }
 
-  static func folder(_ kind: ComponentKind) -> String { "\(kind.rawValue)s" }
+  package static func folder(_ kind: ComponentKind) -> String { "\(kind.rawValue)s" }
 
   /// A text escaped for a table cell.
-  static func cell(_ text: String) -> String {
+  package static func cell(_ text: String) -> String {
     var result = ""
     for scalar in text.unicodeScalars {
       if scalar == "|" {
@@ -39,12 +55,12 @@ struct ComponentPage {
     return (text, "")
   }
 
-  var text: String {
+  package var text: String {
     let (second, rest) = Self.firstSentence(entry.details)
-    var page = ReferencePages.note + "# \(entry.name)\n\n*\(entry.kind.rawValue)*\n\n**\(entry.summary)**"
+    var page = surroundings.note + "# \(entry.name)\n\n*\(entry.kind.rawValue)*\n\n**\(entry.summary)**"
     page += second.isEmpty ? "\n" : " \(second)\n"
     let drawn = entry.examples.first { isDrawn($0) }
-    if let drawn { page += "\n\(image(drawn))\n" }
+    if let drawn, hasPictures { page += "\n\(image(drawn))\n" }
     if !rest.isEmpty { page += "\n\(rest)\n" }
     page += parameters
     page += examples
@@ -55,7 +71,8 @@ struct ComponentPage {
     }
     page += "\n## Keeps\n\n\(SpecText.kept(entry))\n"
     if let crash = entry.afterCrash {
-      page += "\n## After a crash\n\n\(crash) [What is promised](../../reliability.md#what-is-promised)\n"
+      let link = surroundings.catalogue == nil ? "" : " [What is promised](../../reliability.md#what-is-promised)"
+      page += "\n## After a crash\n\n\(crash)\(link)\n"
     }
     if !entry.useCases.isEmpty {
       page += "\n## Use it to ...\n\n"
@@ -65,7 +82,8 @@ struct ComponentPage {
     }
     if !entry.knownAs.isEmpty { page += "\n## Elsewhere\n\n\(entry.knownAs.joined(separator: "; "))\n" }
     let links = entry.seeAlso.compactMap { name -> String? in
-      let found = Catalogue.builtIn.components.filter { $0.name == name }
+      guard let catalogue = surroundings.catalogue else { return "`\(name)`" }
+      let found = catalogue.components.filter { $0.name == name }
       guard let other = found.first(where: { $0.kind == entry.kind }) ?? found.first else { return nil }
       return "[`\(name)`](../\(Self.folder(other.kind))/\(name).md)"
     }
@@ -120,7 +138,9 @@ struct ComponentPage {
     for example in entry.examples {
       text += "\n\(capitalized(example.title)):\n\n```yaml\n"
       switch example.body {
-      case .marble(let step, _, _, _): text += step + "\n```\n\n\(image(example))\n"
+      case .marble(let step, _, _, _) where hasPictures: text += step + "\n```\n\n\(image(example))\n"
+      case .marble:
+        text += SpecText.text(example).joined(separator: "\n") + "\n```\n"
       case .pipeline(let yaml), .snippet(let yaml): text += yaml + "\n```\n"
       }
     }
@@ -133,6 +153,8 @@ struct ComponentPage {
 
   private func capitalized(_ text: String) -> String { text.prefix(1).uppercased() + text.dropFirst() }
 
+  private var hasPictures: Bool { surroundings.catalogue != nil }
+
   private func image(_ example: Example) -> String {
     let words = SpecText.text(example).dropFirst().joined(separator: ", ")
     var quoted = ""
@@ -143,7 +165,7 @@ struct ComponentPage {
     return "![\(quoted)](marbles/\(fileName(example)))"
   }
 
-  private func fileName(_ example: Example) -> String {
+  package func fileName(_ example: Example) -> String {
     var name = entry.name
     var isGap = true
     for scalar in example.title.lowercased().unicodeScalars {
@@ -156,31 +178,5 @@ struct ComponentPage {
       }
     }
     return name + ".svg"
-  }
-
-  /// The pictures of all marble examples.
-  var pictures: [(name: String, text: String)] {
-    entry.examples.compactMap { example in
-      guard let picture = MarblePicture(example, of: entry.name) else { return nil }
-      return (fileName(example), picture.svg())
-    }
-  }
-}
-
-extension MarblePicture {
-  /// The picture of an example; nil if it has no marbles.
-  init?(_ example: Example, of component: String) {
-    guard case .marble(let step, let inputs, let output, let values) = example.body else { return nil }
-    title = "\(component): \(example.title)"
-    description = SpecText.text(example).joined(separator: "\n")
-    rows = []
-    self.values = values
-    for input in inputs {
-      guard let marbles = try? Marbles(input.marbles) else { return nil }
-      rows.append(.signal(name: input.name, marbles))
-    }
-    rows.append(.step(step))
-    guard let marbles = try? Marbles(output) else { return nil }
-    rows.append(.signal(name: "out", marbles))
   }
 }

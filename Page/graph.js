@@ -1,0 +1,167 @@
+// The picture of the pipeline: drawn by rxd as SVG, kept up to date here. The width of an edge is its rate, its colour what the step behind it is
+// doing; a step shows what it holds.
+
+import { condition, held } from "./model.js";
+import { make, say } from "./dom.js";
+import { rate, count } from "./format.js";
+
+const smallest = 0.25;
+const largest = 3;
+
+export class Graph {
+  /** `open`: called with the name of a step that is clicked. */
+  constructor(place, open) {
+    this.place = place;
+    this.open = open;
+    this.scale = 1;
+    this.isFitted = true;
+    this.svg = null;
+    this.edges = new Map();
+    this.steps = new Map();
+    place.addEventListener("click", (event) => {
+      const step = this.wasDragged ? null : event.target.closest("[data-step]");
+      if (step) this.open(step.dataset.step);
+    });
+    this.dragging();
+    new ResizeObserver(() => this.isFitted && this.fit()).observe(place);
+  }
+
+  /** Shows another picture. */
+  load(text) {
+    this.edges.clear();
+    this.steps.clear();
+    this.svg = null;
+    const parsed = text ? new DOMParser().parseFromString(text, "image/svg+xml").documentElement : null;
+    if (!parsed || parsed.nodeName !== "svg") {
+      this.place.replaceChildren(make("p", { class: "quiet" }, "There is no picture of this pipeline."));
+      return;
+    }
+    this.svg = document.importNode(parsed, true);
+    const box = this.svg.viewBox.baseVal;
+    this.size = { width: box.width, height: box.height };
+    for (const path of this.svg.querySelectorAll("path[data-edge]")) this.part(this.edges, path.dataset.edge).path = path;
+    for (const text of this.svg.querySelectorAll("text[data-edge]")) this.part(this.edges, text.dataset.edge).text = text;
+    for (const group of this.svg.querySelectorAll("g[data-step]")) {
+      this.part(this.steps, group.dataset.step).group = group;
+      group.setAttribute("role", "button");
+      group.setAttribute("aria-label", group.dataset.step);
+    }
+    for (const text of this.svg.querySelectorAll("text[data-step]")) this.part(this.steps, text.dataset.step).text = text;
+    this.place.replaceChildren(this.svg);
+    this.isFitted = true;
+    this.fit();
+  }
+
+  part(map, name) {
+    if (!map.has(name)) map.set(name, {});
+    return map.get(name);
+  }
+
+  /** Shows the counts of a pipeline. */
+  show(pipeline) {
+    for (const [name, part] of this.edges) {
+      const edge = pipeline.edges.get(name);
+      const events = edge?.rates.events ?? 0;
+      // One event a second is a hair, a million a rope.
+      const width = events < 0.05 ? 1 : Math.min(8, 1.5 + 1.1 * Math.log10(1 + events));
+      const thickness = `${width.toFixed(1)}px`;
+      if (part.path && part.thickness !== thickness) part.path.style.strokeWidth = thickness;
+      part.thickness = thickness;
+      const to = name.slice(name.indexOf(">") + 1);
+      const from = name.slice(0, name.indexOf(">"));
+      const state = this.state(pipeline, from, to);
+      if (part.path && part.state !== state) {
+        part.path.classList.remove("busy", "waiting", "blocked");
+        if (state) part.path.classList.add(state);
+        part.state = state;
+      }
+      const isLive = events >= 0.05;
+      if (part.path && part.isLive !== isLive) part.path.classList.toggle("live", isLive);
+      part.isLive = isLive;
+      if (part.text) say(part.text, isLive ? `${rate(events)}/s` : edge?.now.events ? count(edge.now.events) : "");
+    }
+    for (const [name, part] of this.steps) {
+      const step = pipeline.steps.get(name);
+      if (!step) continue;
+      const state = condition(step);
+      if (part.group && part.state !== state) {
+        part.group.classList.remove("busy", "waiting", "blocked");
+        if (state) part.group.classList.add(state);
+        part.state = state;
+      }
+      const holds = held(step);
+      const due = step.now.timers ? `${count(step.now.timers)} due` : "";
+      if (part.text) say(part.text, holds || due ? `${holds ? `${count(holds)} held` : ""} ${due}`.trim() : "");
+    }
+  }
+
+  /** What colours an edge: the step that it leads to, if that holds it back, else the source that it leaves. */
+  state(pipeline, from, to) {
+    const behind = pipeline.steps.get(to);
+    const source = pipeline.steps.get(from);
+    if (behind && condition(behind)) return condition(behind);
+    return source && condition(source) === "waiting" ? "waiting" : "";
+  }
+
+  select(name) {
+    for (const [step, part] of this.steps) part.group?.classList.toggle("selected", step === name);
+    const part = this.steps.get(name);
+    part?.group?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }
+
+  /** Fades what does not match. */
+  find(text) {
+    for (const [name, part] of this.steps) part.group?.classList.toggle("faded", text !== "" && !name.includes(text));
+  }
+
+  // The view.
+
+  fit() {
+    if (!this.svg || !this.place.clientWidth) return;
+    const width = this.place.clientWidth - 8;
+    // As wide as the window: what is higher is scrolled. Texts stay readable.
+    this.scale = Math.max(0.55, Math.min(1.15, width / this.size.width));
+    this.apply();
+  }
+
+  zoom(factor) {
+    this.isFitted = false;
+    this.scale = Math.max(smallest, Math.min(largest, this.scale * factor));
+    this.apply();
+  }
+
+  refit() {
+    this.isFitted = true;
+    this.fit();
+  }
+
+  apply() {
+    if (!this.svg) return;
+    this.svg.setAttribute("width", Math.round(this.size.width * this.scale));
+    this.svg.setAttribute("height", Math.round(this.size.height * this.scale));
+  }
+
+  dragging() {
+    let start = null;
+    const { place } = this;
+    place.addEventListener("pointerdown", (event) => {
+      this.wasDragged = false;
+      if (event.pointerType !== "mouse" || event.button !== 0) return;
+      start = { x: event.clientX, y: event.clientY, left: place.scrollLeft, top: place.scrollTop };
+    });
+    window.addEventListener("pointermove", (event) => {
+      if (!start) return;
+      const [x, y] = [event.clientX - start.x, event.clientY - start.y];
+      if (Math.abs(x) + Math.abs(y) > 5) this.wasDragged = true;
+      if (this.wasDragged) place.scrollTo(start.left - x, start.top - y);
+    });
+    window.addEventListener("pointerup", () => {
+      start = null;
+    });
+    place.addEventListener("wheel", (event) => {
+      if (!event.ctrlKey && !event.metaKey) return;
+      event.preventDefault();
+      this.zoom(event.deltaY > 0 ? 0.9 : 1.1);
+    }, { passive: false });
+  }
+}

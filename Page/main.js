@@ -1,0 +1,259 @@
+// The live page of rxd: puts the parts together, follows the feed, and listens to keys.
+
+import { byID, make, say } from "./dom.js";
+import { Drawer } from "./drawer.js";
+import { timeOfDay } from "./format.js";
+import { Graph } from "./graph.js";
+import { Model } from "./model.js";
+import { ask, feed, hasToken, Refusal, setToken } from "./net.js";
+import { saveAsTest } from "./record.js";
+import { Table } from "./table.js";
+
+const model = new Model();
+const graph = new Graph(byID("graph"), open);
+const table = new Table(byID("table"), open);
+const drawer = new Drawer(byID("drawer"), close, (drawer) => saveAsTest(byID("test"), drawer));
+/** The pipeline that is shown. */
+let shown = null;
+/** What `GET /ui/graph` says of it. */
+let picture = null;
+let stop = null;
+
+// Following.
+
+/** Follows the feed for ever: after an end it begins anew. While the page is hidden nothing is asked for. */
+async function follow() {
+  for (;;) {
+    if (document.hidden) await new Promise((resume) => document.addEventListener("visibilitychange", resume, { once: true }));
+    stop = new AbortController();
+    model.clear();
+    try {
+      await feed(shown ? { pipeline: shown } : {}, stop.signal, take);
+      state("lost", "rxd has ended");
+    } catch (error) {
+      if (error.name === "AbortError") continue;
+      if (error instanceof Refusal && error.status === 401) await askForToken();
+      else state("lost", error instanceof Refusal ? error.message : "rxd does not answer");
+    }
+    await new Promise((resume) => setTimeout(resume, 1000));
+  }
+}
+
+function take(message) {
+  model.take(message);
+  if (message.restart) return;
+  const names = [...model.pipelines.keys()];
+  if (!names.includes(shown)) return choose(names.includes(wanted()) ? wanted() : names[0]);
+  showPipelines(names);
+  const pipeline = model.pipelines.get(shown);
+  if (picture?.revision !== pipeline.now.revision && !loading) load();
+  showSentences();
+  graph.show(pipeline);
+  table.show(pipeline);
+  drawer.show(pipeline);
+  const isRunning = pipeline.now.state === "running";
+  state(isRunning ? "live" : "down", `${pipeline.now.state ?? ""} · ${timeOfDay(model.at)}`);
+}
+
+function state(kind, text) {
+  const place = byID("state");
+  place.dataset.kind = kind;
+  say(place, text);
+}
+
+function showSentences() {
+  const place = byID("sentences");
+  const sentences = model.sentences.slice(0, 5);
+  if ([...place.children].map((item) => item.dataset.text).join("\n") === sentences.join("\n")) return;
+  place.replaceChildren(...sentences.map((sentence) => {
+    // Names in backquotes lead to their steps.
+    const parts = sentence.split("`").map((part, index) => {
+      if (index % 2 === 0) return part;
+      if (!model.pipelines.get(shown)?.steps.has(part)) return make("code", {}, part);
+      return make("button", { type: "button", class: "link code", click: () => open(part) }, part);
+    });
+    return make("li", { "data-text": sentence }, ...parts);
+  }));
+}
+
+function showPipelines(names) {
+  const place = byID("pipelines");
+  if ([...place.options].map((option) => option.value).join("\n") !== names.join("\n")) {
+    place.replaceChildren(...names.map((name) => make("option", { value: name }, name)));
+  }
+  if (place.value !== shown) place.value = shown;
+}
+
+// What is shown.
+
+const wanted = () => new URLSearchParams(location.search).get("pipeline");
+
+/** Shows another pipeline. */
+function choose(name) {
+  if (!name || name === shown) return;
+  shown = name;
+  picture = null;
+  close();
+  document.title = `${name} · rxd`;
+  const step = asked ? `&step=${encodeURIComponent(asked)}` : "";
+  history.replaceState(null, "", `?pipeline=${encodeURIComponent(name)}${step}`);
+  // The steps of another one are wanted.
+  stop?.abort();
+}
+
+let loading = false;
+
+/** The step that the address asks for, until it has been opened. */
+let asked = new URLSearchParams(location.search).get("step");
+
+/** Loads the picture, at first and after each reload. */
+async function load() {
+  loading = true;
+  try {
+    const name = shown;
+    const found = await ask("ui/graph", { pipeline: name });
+    if (name !== shown) return;
+    picture = found;
+    graph.load(found.svg);
+    graph.find(byID("filter").value);
+    graph.select(drawer.step?.id);
+    if (drawer.step) reopen();
+    if (asked) open(asked);
+    asked = null;
+  } catch (error) {
+    state("lost", error.message);
+  } finally {
+    loading = false;
+  }
+}
+
+/** The open step may be another one since the reload; its tap goes on if its edges are the same. */
+function reopen() {
+  const step = picture.steps.find(({ id }) => id === drawer.step.id);
+  if (!step) return close();
+  if (JSON.stringify(step.lanes) === JSON.stringify(drawer.step.lanes) && step.text === drawer.step.text) return;
+  drawer.open(shown, step, model, picture.answers);
+}
+
+function open(id) {
+  const step = picture?.steps.find((step) => step.id === id);
+  if (!step || drawer.step?.id === id) return;
+  remember(id);
+  drawer.open(shown, step, model, picture.answers);
+  graph.select(id);
+  table.select(id);
+  document.body.classList.add("open");
+}
+
+/** The address leads to the step again, for a bookmark or a reloaded page. */
+function remember(step) {
+  const query = new URLSearchParams({ pipeline: shown, ...(step ? { step } : {}) });
+  history.replaceState(null, "", `?${query}`);
+}
+
+function close() {
+  if (drawer.step) remember(null);
+  drawer.close();
+  graph.select(null);
+  table.select(null);
+  document.body.classList.remove("open");
+}
+
+// The person.
+
+byID("pipelines").addEventListener("change", (event) => choose(event.target.value));
+byID("filter").addEventListener("input", (event) => {
+  graph.find(event.target.value);
+  table.find(event.target.value);
+});
+byID("smaller").addEventListener("click", () => graph.zoom(0.8));
+byID("larger").addEventListener("click", () => graph.zoom(1.25));
+byID("fit").addEventListener("click", () => graph.refit());
+byID("help-button").addEventListener("click", help);
+document.addEventListener("visibilitychange", () => {
+  // A page that nobody sees costs nothing.
+  if (document.hidden) {
+    stop?.abort();
+    drawer.rest();
+  } else {
+    drawer.wake();
+  }
+});
+
+const keys = [
+  ["← →", "the step before, the step behind", null], ["↑ ↓", "the step above, the step below in the file", null],
+  ["Escape", "close", null], ["Space", "pause the lanes, go on", null], [", .", "the event before, the event behind", null],
+  ["s", "save as a test", null], ["/", "find a step", null], ["[ ]", "the pipeline before, the pipeline behind", null],
+  ["+ - f", "larger, smaller, fit", null], ["?", "these keys", null],
+];
+
+function help() {
+  byID("help").replaceChildren(make("form", { method: "dialog" }, make("h2", {}, "Keys"),
+    make("dl", { class: "keys" }, ...keys.flatMap(([key, text]) => [make("dt", {}, key), make("dd", {}, text)])),
+    make("p", { class: "line end" }, make("button", { value: "close" }, "Close"))));
+  byID("help").showModal();
+}
+
+/** The step beside the open one: along an edge, through the names of signals, or in the order of the file. */
+function beside(key) {
+  const steps = picture?.steps ?? [];
+  const index = steps.findIndex(({ id }) => id === drawer.step?.id);
+  if (index < 0) return steps[0]?.id;
+  if (key === "ArrowUp") return steps[index - 1]?.id;
+  if (key === "ArrowDown") return steps[index + 1]?.id;
+  const [here, there] = key === "ArrowRight" ? ["from", "to"] : ["to", "from"];
+  const known = new Set(steps.map(({ id }) => id));
+  let ends = [steps[index].id];
+  for (let hops = 0; hops < 8 && ends.length; hops += 1) {
+    ends = picture.edges.filter((edge) => ends.includes(edge[here])).map((edge) => edge[there]);
+    const found = ends.find((id) => known.has(id));
+    if (found) return found;
+  }
+  return undefined;
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  if (event.target.matches("input, select, textarea")) {
+    if (event.key === "Escape") event.target.blur();
+    return;
+  }
+  const { key } = event;
+  const isStep = event.target.closest?.("[data-step]");
+  if (key === "Enter" && isStep) open(isStep.dataset.step);
+  else if (key.startsWith("Arrow")) {
+    const next = beside(key);
+    if (next) open(next);
+  } else if (key === "Escape") close();
+  else if (key === " " && drawer.lanes && !event.target.matches("button")) drawer.togglePause();
+  else if (key === "," || key === ".") drawer.lanes?.leap(key === "," ? -1 : 1);
+  else if (key === "s" && drawer.lanes) saveAsTest(byID("test"), drawer);
+  else if (key === "/") byID("filter").focus();
+  else if (key === "+" || key === "=") graph.zoom(1.25);
+  else if (key === "-") graph.zoom(0.8);
+  else if (key === "f") graph.refit();
+  else if (key === "?") help();
+  else if (key === "[" || key === "]") {
+    const names = [...model.pipelines.keys()];
+    choose(names[(names.indexOf(shown) + (key === "]" ? 1 : names.length - 1)) % names.length]);
+  } else return;
+  event.preventDefault();
+});
+
+/** Asks for the token of another start of rxd. */
+function askForToken() {
+  state("lost", "the token is wrong");
+  const dialog = byID("token");
+  const field = make("input", { type: "password", autocomplete: "off", "aria-label": "Token" });
+  dialog.replaceChildren(make("form", { method: "dialog" }, make("h2", {}, "This page needs a token"),
+    make("p", {}, "Open the address that rxd printed when it started, or that rxd ui prints, or enter the token behind its #."),
+    make("p", { class: "line" }, field, make("button", { value: "go", class: "main" }, "Open"))));
+  dialog.showModal();
+  return new Promise((resume) => dialog.addEventListener("close", () => {
+    if (field.value) setToken(field.value.trim().split("#").at(-1));
+    resume();
+  }, { once: true }));
+}
+
+if (!hasToken()) await askForToken();
+follow();

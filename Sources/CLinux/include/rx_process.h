@@ -1,0 +1,28 @@
+// How programs are started and waited for.
+#ifndef RX_PROCESS_H
+#define RX_PROCESS_H
+#include <stdint.h>
+#include <sys/types.h>
+
+/// Limits of a started program; 0: none.
+typedef struct rx_limits {
+  uint64_t memory;    ///< bytes of private writable memory
+  uint64_t cpu;       ///< seconds
+  uint64_t files;     ///< open descriptors
+  uint64_t processes; ///< of the user
+} rx_limits;
+
+/// Starts `path` in a process group of its own with three pipes as standard streams and no other descriptor. It gains no privileges, and
+/// dies with the calling thread. Returns 0, or the errno of what failed; `descriptors`: the other ends of standard input, output and
+/// error, close-on-exec, and not blocking.
+int rx_start(
+  const char *path, char *const *arguments, char *const *environment, const char *directory, const rx_limits *limits,
+  pid_t *process, int descriptors[3]);
+
+/// Whether the process has ended; then `*status` is that of `waitpid`, and it is gone.
+int rx_has_ended(pid_t process, int *status);
+
+/// A descriptor that gets readable when the process ends, close-on-exec; -1 and errno on failure.
+int rx_end_watch(pid_t process);
+
+#endif

@@ -1,0 +1,19 @@
+/// Events as a sink writes them, in one piece of memory: lines of the input that no step touches, or what a
+/// ``ParallelStage`` has encoded.
+public struct EncodedEvents: @unchecked Sendable {
+  /// What a line is.
+  public enum Lines: Sendable {
+    /// Each line is a JSON document.
+    case documents
+    /// Each line is text without line breaks.
+    case strings
+  }
+  /// Valid as long as `memory` lives.
+  public let bytes: UnsafeRawBufferPointer
+  /// How many events there are.
+  public let count: Int
+  /// Owns the memory of `bytes`.
+  public let memory: AnyObject
+  /// Set if each event is one line with a line feed, from which it can be read again.
+  public let lines: Lines?
+}

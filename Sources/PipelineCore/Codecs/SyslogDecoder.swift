@@ -1,0 +1,308 @@
+/// The names of facilities and severities (RFC 5424, 6.2.1), by their numbers.
+public enum SyslogNames {
+  public static let facilities: [StaticString] = [
+    "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp", "ntp",
+    "audit",
+    "alert", "clock", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
+  ]
+  public static let severities: [StaticString] = [
+    "emerg", "alert", "crit", "err", "warning", "notice", "info", "debug",
+  ]
+
+  /// The number of a name; nil: there is none.
+  static func number(of name: UnsafeRawBufferPointer, in names: [StaticString]) -> Int? {
+    names.firstIndex { name.equals($0) }
+  }
+}
+
+/// `syslog`: each line or message is a message of RFC 5424 or RFC 3164. Which one, its first bytes say.
+///
+/// Strict: what is not as the RFC says is rejected, with its place. In messages of RFC 3164 the host may be missing, as in those that
+/// programs of this machine send, and the date may be one of RFC 3339.
+final class SyslogDecoder: EventDecoder {
+  private let invalidUTF8: InvalidUTF8
+  let framing: Framing
+  private let members = ScratchBuffer<Entry>()
+  /// More parameters of structured data make a message malformed.
+  static let parameterLimit = 1000
+
+  init(_ options: DecoderOptions) {
+    invalidUTF8 = options.invalidUTF8
+    framing = options.unit == .stream ? .lines : .whole
+  }
+
+  func decode(
+    _ slab: Slab, _ range: Range<Int>, offset: Int64, isLast: Bool, arena: Arena, into rows: RowBatch
+  ) {
+    var text = slab.bytes.part(range.lowerBound, range.upperBound)
+    guard framing == .lines else {
+      // Some senders end datagrams as they end lines.
+      while let last = text.last, last == 0x0A || last == 0 { text = text.part(0, text.count - 1) }
+      if !text.isEmpty { read(text, offset, arena, rows) }
+      return
+    }
+    text.forEachLine { line, at in
+      if !line.isBlank { read(line, offset &+ Int64(at), arena, rows) }
+    }
+  }
+
+  private func read(_ line: UnsafeRawBufferPointer, _ offset: Int64, _ arena: Arena, _ rows: RowBatch) {
+    guard let text = invalidUTF8.admit(line, offset: offset, arena, rows) else { return }
+    members.clear()
+    var message = Message(text, arena, members)
+    do throws(RejectReason) {
+      try message.read()
+    } catch {
+      return rows.reject(line, offset: offset, error)
+    }
+    let entries = arena.entries(members.count)
+    _ = entries.update(fromContentsOf: members.elements)
+    rows.append(Value(kind: .map, pointer: entries.baseAddress, length: entries.count), offset: offset)
+  }
+
+  /// One message, while it is read.
+  private struct Message {
+    private let text: UnsafeRawBufferPointer
+    private let arena: Arena
+    private let members: ScratchBuffer<Entry>
+    private var at = 0
+
+    init(_ text: UnsafeRawBufferPointer, _ arena: Arena, _ members: ScratchBuffer<Entry>) {
+      self.text = text
+      self.arena = arena
+      self.members = members
+    }
+
+    private func add(_ key: StaticString, _ value: Value) { members.append(Entry(key: .literal(key), value: value)) }
+
+    private func fault(_ expected: StaticString) -> RejectReason { .syslog(expected: "\(expected)", at: at) }
+
+    /// Passes over one byte.
+    private mutating func take(_ byte: UInt8, _ expected: StaticString) throws(RejectReason) {
+      guard at < text.count, text[at] == byte else { throw fault(expected) }
+      at += 1
+    }
+
+    mutating func read() throws(RejectReason) {
+      try take(UInt8(ascii: "<"), "'<' and a priority")
+      let start = at
+      var priority = 0
+      while at < text.count, at - start < 3, text[at] &- 0x30 < 10 {
+        priority = priority * 10 + Int(text[at] - 0x30)
+        at += 1
+      }
+      guard at > start, priority < 192, text[start] != 0x30 || at - start == 1 else {
+        at = start
+        throw fault("a priority from 0 to 191")
+      }
+      try take(UInt8(ascii: ">"), "'>' behind the priority")
+      add("facility", .literal(SyslogNames.facilities[priority >> 3]))
+      add("severity", .literal(SyslogNames.severities[priority & 7]))
+      add("facilityCode", .int(Int64(priority >> 3)))
+      add("severityCode", .int(Int64(priority & 7)))
+      if at + 1 < text.count, text[at] == UInt8(ascii: "1"), text[at + 1] == 0x20 {
+        at += 2
+        try readNew()
+      } else {
+        try readOld()
+      }
+    }
+
+    // MARK: RFC 5424
+
+    private mutating func readNew() throws(RejectReason) {
+      add("version", .int(1))
+      if let time = try field(32, "a time as in RFC 3339, or '-'") {
+        guard let found = TimeText.timestamp(time) else {
+          at -= time.count + 1
+          throw fault("a time as in RFC 3339, or '-'")
+        }
+        add("timestamp", .timestamp(seconds: found.seconds, nanoseconds: found.nanoseconds))
+      }
+      if let host = try field(255, "a host name, or '-'") { add("hostname", .string(host)) }
+      if let app = try field(48, "the name of a program, or '-'") { add("appname", .string(app)) }
+      if let process = try field(128, "the number of a process, or '-'") { add("procid", .string(process)) }
+      if let kind = try field(32, "the kind of the message, or '-'") { add("msgid", .string(kind)) }
+      try readStructuredData()
+      guard at < text.count else { return add("message", .literal("")) }
+      try take(0x20, "a space before the message")
+      var message = text.part(at, text.count)
+      if message.byteOrderMarkLength > 0 { message = message.part(3, message.count) }
+      add("message", .string(message))
+    }
+
+    /// Printable ASCII, and the space behind it; nil: it is `-`.
+    private mutating func field(
+      _ most: Int, _ expected: StaticString
+    ) throws(RejectReason) -> UnsafeRawBufferPointer? {
+      let start = at
+      while at < text.count, text[at] > 0x20, text[at] < 0x7F { at += 1 }
+      guard at > start, at - start <= most, at < text.count, text[at] == 0x20 else {
+        if at - start > most { at = start }
+        throw fault(expected)
+      }
+      let found = text.part(start, at)
+      at += 1
+      return found.count == 1 && found[0] == UInt8(ascii: "-") ? nil : found
+    }
+
+    private mutating func readStructuredData() throws(RejectReason) {
+      guard at < text.count else { throw fault("structured data, or '-'") }
+      if text[at] == UInt8(ascii: "-") {
+        at += 1
+        return
+      }
+      var elements: [(key: Value, value: Value)] = []
+      var count = 0
+      repeat {
+        try take(UInt8(ascii: "["), "'[' or '-'")
+        let start = at
+        let id = Value.string(try name("the name of an element"))
+        if elements.contains(where: { $0.key.rawBytes.equals(id.rawBytes) }) {
+          at = start
+          throw fault("a name that no earlier element has")
+        }
+        var parameters: [(key: Value, value: Value)] = []
+        while at < text.count, text[at] == 0x20 {
+          at += 1
+          count += 1
+          if count > SyslogDecoder.parameterLimit { throw .tooManyFields(limit: SyslogDecoder.parameterLimit) }
+          let key = Value.string(try name("the name of a parameter"))
+          try take(UInt8(ascii: "="), "'=' and a value")
+          let value = try quoted()
+          // A name may stand several times: its values are a list.
+          if let index = parameters.firstIndex(where: { $0.key.rawBytes.equals(key.rawBytes) }) {
+            let earlier = parameters[index].value
+            let values = earlier.is(.list) ? Array(earlier.elements) : [earlier]
+            parameters[index].value = arena.list(values + [value])
+          } else {
+            parameters.append((key, value))
+          }
+        }
+        try take(UInt8(ascii: "]"), "']', or a space and a parameter")
+        elements.append((id, arena.map(parameters)))
+      } while at < text.count && text[at] == UInt8(ascii: "[")
+      add("structuredData", arena.map(elements))
+    }
+
+    private mutating func name(_ expected: StaticString) throws(RejectReason) -> UnsafeRawBufferPointer {
+      let start = at
+      while at < text.count, text[at] > 0x20, text[at] < 0x7F, text[at] != UInt8(ascii: "="),
+        text[at] != UInt8(ascii: "]"), text[at] != UInt8(ascii: "\"")
+      { at += 1 }
+      guard at > start, at - start <= 32 else {
+        if at - start > 32 { at = start }
+        throw fault(expected)
+      }
+      return text.part(start, at)
+    }
+
+    /// A text in quotes, where `\` keeps a quote, a `\` or a `]` from its meaning.
+    private mutating func quoted() throws(RejectReason) -> Value {
+      try take(UInt8(ascii: "\""), "'\"' and a value")
+      let start = at
+      var escapes = 0
+      while at < text.count, text[at] != UInt8(ascii: "\"") {
+        if text[at] == UInt8(ascii: "]") { throw fault("'\\' before ']'") }
+        if text[at] == UInt8(ascii: "\\"), at + 1 < text.count, isEscaped(text[at + 1]) {
+          escapes += 1
+          at += 1
+        }
+        at += 1
+      }
+      let raw = text.part(start, at)
+      try take(UInt8(ascii: "\""), "'\"' behind the value")
+      guard escapes > 0 else { return .string(raw) }
+      let space = UnsafeMutableRawBufferPointer(start: arena.allocate(raw.count), count: raw.count)
+      var count = 0
+      var index = 0
+      while index < raw.count {
+        if raw[index] == UInt8(ascii: "\\"), index + 1 < raw.count, isEscaped(raw[index + 1]) { index += 1 }
+        space[count] = raw[index]
+        count += 1
+        index += 1
+      }
+      return .string(UnsafeRawBufferPointer(space).part(0, count))
+    }
+
+    private func isEscaped(_ byte: UInt8) -> Bool {
+      byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\") || byte == UInt8(ascii: "]")
+    }
+
+    // MARK: RFC 3164
+
+    private static let months: [StaticString] = [
+      "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ]
+
+    private mutating func readOld() throws(RejectReason) {
+      let start = at
+      if isShortDate {
+        // It has neither a year nor a zone, so it is no instant.
+        add("localTime", .string(text.part(start, start + 15)))
+        at += 15
+      } else {
+        while at < text.count, text[at] > 0x20 { at += 1 }
+        guard let found = TimeText.timestamp(text.part(start, at)) else {
+          at = start
+          throw fault("a date such as 'Oct 11 22:14:15'")
+        }
+        add("timestamp", .timestamp(seconds: found.seconds, nanoseconds: found.nanoseconds))
+      }
+      try take(0x20, "a space behind the date")
+      let first = word(at)
+      // Without a host the name of the program comes first, which a ':' or a number of a process ends.
+      if first.isTag || first.end == at {
+        readTag()
+      } else {
+        add("hostname", .string(text.part(at, first.end)))
+        at = min(first.end + 1, text.count)
+        readTag()
+      }
+      add("message", .string(text.part(at, text.count)))
+    }
+
+    /// `Oct 11 22:14:15`
+    private var isShortDate: Bool {
+      let date = text.part(at, min(at + 15, text.count))
+      guard date.count == 15, Self.months.contains(where: { date.part(0, 3).equals($0) }), date[3] == 0x20,
+        date[6] == 0x20, date[9] == UInt8(ascii: ":"), date[12] == UInt8(ascii: ":"),
+        let day = number(date, 4, isPadded: true), let hour = number(date, 7), let minute = number(date, 10),
+        let second = number(date, 13)
+      else { return false }
+      return (1...31).contains(day) && hour < 24 && minute < 60 && second <= 60
+    }
+
+    private func number(_ date: UnsafeRawBufferPointer, _ place: Int, isPadded: Bool = false) -> Int? {
+      let (tens, ones) = (date[place], date[place + 1])
+      guard ones &- 0x30 < 10, tens &- 0x30 < 10 || isPadded && tens == 0x20 else { return nil }
+      return (tens == 0x20 ? 0 : Int(tens - 0x30) * 10) + Int(ones - 0x30)
+    }
+
+    /// Where the word ends, and whether it names a program: `cron:`, `sshd[123]:`.
+    private func word(_ start: Int) -> (end: Int, isTag: Bool) {
+      var end = start
+      while end < text.count, text[end] > 0x20 { end += 1 }
+      guard end > start else { return (end, false) }
+      let last = text[end - 1]
+      let opens = text.part(start, end).offset(of: UInt8(ascii: "[")) != nil
+      return (end, last == UInt8(ascii: ":") || last == UInt8(ascii: "]") && opens)
+    }
+
+    /// The name of the program and the number of its process, if they are there.
+    private mutating func readTag() {
+      let found = word(at)
+      guard found.isTag else { return }
+      var end = found.end
+      if text[end - 1] == UInt8(ascii: ":") { end -= 1 }
+      var name = text.part(at, end)
+      if name.last == UInt8(ascii: "]"), let open = name.offset(of: UInt8(ascii: "[")) {
+        if open + 1 < name.count - 1 { add("procid", .string(name.part(open + 1, name.count - 1))) }
+        name = name.part(0, open)
+      }
+      if !name.isEmpty { add("appname", .string(name)) }
+      at = found.end
+      if at < text.count, text[at] == 0x20 { at += 1 }
+    }
+  }
+}

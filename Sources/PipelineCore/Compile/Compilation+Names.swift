@@ -1,0 +1,132 @@
+/// What the names of a file stand for.
+extension Compilation {
+  // MARK: Names
+
+  func declare() {
+    func add(
+      _ name: Located<String>, _ kind: NamedPlan.Kind, _ options: [OptionNode], cold: Bool? = nil
+    ) {
+      guard index[name.value] == nil else { return }
+      index[name.value] = entries.count
+      let cold = cold ?? isCold(options)
+      entries.append(Entry(name: name, kind: kind, isCold: cold, sharing: sharing(options, isCold: cold)))
+    }
+    for source in file.sources { add(source.name, .source, source.node.options) }
+    for signal in file.signals { add(signal.name, .signal, signal.node.options) }
+    for command in file.commands { declare(command) { add($0, $1, [], cold: $2) } }
+    for pattern in file.patterns { check(pattern) }
+    if let setting = file.defaults.first { unfinished("defaults", setting.name.location) }
+    for source in file.sources { refuseOptions(source.node.options, known: Self.sourceOptions) }
+    for signal in file.signals { refuseOptions(signal.node.options, known: ["description", "cold", "share"]) }
+    for command in file.commands { refuseOptions(command.node.options, known: ["description"]) }
+    for sink in file.sinks { refuseOptions(sink.node.component.options, known: Self.sinkOptions) }
+  }
+
+  static let sinkOptions = ["description", "delivery", "buffer", "whenFull"]
+
+  private func check(_ pattern: NamedNode<Located<String>>) {
+    let reference = Array("%{\(pattern.name.value)}".utf8)
+    do throws(GrokPattern.Fault) {
+      _ = try GrokPattern(reference, [patterns])
+    } catch {
+      diagnostics.report(
+        Diagnostic(.expressionFormat, error.message, at: pattern.node.location, help: error.help))
+    }
+  }
+
+  private func sharing(_ options: [OptionNode], isCold: Bool) -> Sharing {
+    guard let option = options.first(where: { $0.key.value == "share" }) else { return Sharing() }
+    if isCold {
+      diagnostics.report(
+        Diagnostic(
+          .conflictingParameters, "a signal is made anew for each reference ('cold') or shared, not both",
+          at: option.key.location, help: "Remove 'cold' or 'share'"))
+    }
+    var context = DecodingContext(at: option.key.location)
+    context.component = "share"
+    context.parameter = "share"
+    let sharing = Sharing.decode(option.value, &context)
+    diagnostics.report(contentsOf: context.diagnostics.all)
+    if let sharing, sharing.within != nil, sharing.replay == 0, !context.diagnostics.hasErrors {
+      diagnostics.report(
+        Diagnostic(
+          .conflictingParameters, "'within' of 'share' says how old replayed events may be, but none are",
+          at: option.key.location, help: "Add 'replay: N', or remove it"))
+    }
+    return sharing ?? Sharing()
+  }
+
+  static let sourceOptions = ["description", "onError", "cold", "share", "schema", "delivery", "whenLate"]
+
+  private func isCold(_ options: [OptionNode]) -> Bool {
+    guard let option = options["cold"] else { return false }
+    if let value = option.bool { return value }
+    diagnostics.report(
+      Diagnostic(
+        .wrongType, "'cold' must be true or false, not \(option.kindName)", at: option.location))
+    return false
+  }
+
+  /// Unsupported options are errors, never silently ignored.
+  func refuseOptions(_ options: [OptionNode], known: [String]) {
+    for option in options where !known.contains(option.key.value) {
+      unfinished(option.key.value, option.key.location)
+    }
+  }
+
+  func unfinished(_ section: String, _ location: SourceLocation) {
+    diagnostics.report(
+      Diagnostic(
+        .sectionWithoutEngine, "'\(section)' is part of the pipeline file, but this version of rxd cannot run it yet",
+        at: location, help: "Remove it, or use a version of rxd that has it"))
+  }
+
+  func warnUnused() {
+    for entry in entries where entry.references == 0 && entry.kind != .part {
+      guard entry.kind != .command else {
+        diagnostics.report(
+          Diagnostic(
+            .unusedName, "nothing executes the command '\(entry.name.value)', so it never runs",
+            at: entry.name.location, help: "Write 'execute: \(entry.name.value)' in a chain, or remove it"))
+        continue
+      }
+      diagnostics.report(
+        Diagnostic(
+          .unusedName, "nothing refers to the \(entry.kind.rawValue) '\(entry.name.value)', so it never runs",
+          at: entry.name.location, help: "Read it with 'from: \(entry.name.value)', or remove it"))
+    }
+  }
+
+  /// The plan of a named source or signal; compiled at the first call.
+  func named(_ at: Int, from reference: SourceLocation?) -> SignalPlan? {
+    switch entries[at].state {
+    case .done(let plan): return plan
+    case .running:
+      diagnostics.report(
+        Diagnostic(
+          .cycle, "the signal '\(entries[at].name.value)' is made from itself", at: reference,
+          notes: [.init("it is defined here", at: entries[at].name.location)],
+          help: "a signal cannot wait for its own events: break the circle"))
+      return nil
+    case .waiting:
+      entries[at].state = .running
+      let name = entries[at].name.value
+      let context = SignalContext(owner: name, path: name)
+      let body: SignalPlan? =
+        if let source = file.sources.first(where: { $0.name.value == name }) {
+          self.source(source.node, context, label: name)
+        } else if let signal = file.signals.first(where: { $0.name.value == name }) {
+          self.signal(signal.node, context)
+        } else {
+          command(at, context)
+        }
+      let plan = body.map { body in
+        let reach = commandReach(of: body)
+        entries[at].executes = reach.all
+        return holding(reach.later, body, context)
+      }
+      entries[at].state = .done(plan)
+      return plan
+    }
+  }
+}

@@ -1,0 +1,99 @@
+/// Many events at once, as sinks write them. Downstream of a source nodes accept it as a whole, or get its rows one by one.
+///
+/// Lines of the input that pass through unchanged are the same for all sinks; a ``ParallelStage`` encodes for each sink.
+public struct Batch: Sendable {
+  private struct Portion {
+    /// The sink that writes it; nil: every sink that encodes its lines unchanged.
+    var sink: StepID?
+    var events: EncodedEvents
+  }
+
+  /// What a step has done with the events, on the way to one of the sinks.
+  struct Count {
+    var step: StepID
+    var dropped: UInt64
+    var timed: UInt64
+    var nanoseconds: Int64
+  }
+
+  /// The first event that a step has dropped, for ``StoppedEvents``.
+  struct Stopped {
+    var step: StepID
+    var event: OwnedEvent
+  }
+
+  private let portions: [Portion]
+  /// The steps whose work is done.
+  private let counts: [Count]
+  private let stopped: [Stopped]
+  /// Of the events that were stopped.
+  private var origin = Origin.none
+  /// How many events the source made.
+  let received: Int
+  /// How many events there are at this place of the graph.
+  private(set) var events: Int
+
+  /// Lines that a source passes on as it has read them.
+  init(lines: EncodedEvents) {
+    portions = [Portion(sink: nil, events: lines)]
+    counts = []
+    stopped = []
+    received = lines.count
+    events = lines.count
+  }
+
+  /// The output of a stage.
+  init(encoded: [(sink: StepID, events: EncodedEvents)], received: Int, counts: [Count], stopped: [Stopped]) {
+    portions = encoded.map { Portion(sink: $0.sink, events: $0.events) }
+    self.counts = counts
+    self.stopped = stopped
+    self.received = received
+    events = received
+  }
+
+  /// Whether the work of this step is done.
+  func hasPassed(_ step: StepID) -> Bool { counts.contains { $0.step == step } }
+
+  /// It comes to the place behind a step whose work is done: adds what that has counted.
+  mutating func pass(_ step: StepID, _ counters: UnsafeMutablePointer<StepCounters>) {
+    var dropped: UInt64?
+    // Several sinks may have the step on their ways; what it drops is the same on each.
+    for done in counts where done.step == step {
+      dropped = dropped ?? done.dropped
+      counters.pointee.timed &+= done.timed
+      counters.pointee.nanoseconds &+= done.nanoseconds
+    }
+    counters.pointee.dropped &+= dropped ?? 0
+    events -= Int(dropped ?? 0)
+  }
+
+  /// The same events, from this origin.
+  func from(_ origin: Origin) -> Batch {
+    var batch = self
+    batch.origin = origin
+    return batch
+  }
+
+  /// Keeps the event that a step has dropped on another thread, if it is its turn.
+  func offer(_ step: StepID, _ meters: Meters) {
+    guard let first = stopped.first(where: { $0.step == step }) else { return }
+    meters.offer(first.event.event.with(origin), .dropped, at: step)
+  }
+
+  /// How many events the sink with this step ID receives.
+  func events(for sink: StepID) -> Int {
+    portions.first { $0.sink == nil || $0.sink == sink }?.events.count ?? 0
+  }
+
+  /// What the sink with this step ID writes; nil: the sink must receive the events one by one.
+  public func portion(of sink: StepID, encodedBy encoder: any EventEncoder) -> EncodedEvents? {
+    for portion in portions {
+      if let owner = portion.sink {
+        if owner == sink { return portion.events }
+      } else if let lines = portion.events.lines, encoder.passes(lines) {
+        return portion.events
+      }
+    }
+    return nil
+  }
+}

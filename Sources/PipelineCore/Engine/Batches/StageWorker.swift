@@ -1,0 +1,197 @@
+import Synchronization
+
+/// Does the work of a ``ParallelStage`` on one thread.
+public final class StageWorker {
+  private struct Branch {
+    let steps: FusedSteps
+    let encoder: any EventEncoder
+  }
+
+  private let spare: SpareOutput
+  private let sinks: [StepID]
+  private let arena = Arena()
+  private let json = JSONParser()
+  // Raw memory: an event avoids retain and release.
+  private let branches: UnsafeMutableBufferPointer<Branch>
+  private let banks: UnsafeMutableBufferPointer<Unmanaged<SlotBank>>
+  /// How many blocks in a row were left to their turns, and how many further blocks are left without trying.
+  private var failures = 0
+  private var rest = 0
+  /// Whether a block that passes through unchanged still needs the steps.
+  private let hasSteps: Bool
+  /// What the steps count of one block: of each branch, one behind the other.
+  private let counters: UnsafeMutablePointer<StepCounters>
+  private let ids: [StepID]
+  /// What the steps have dropped of one block.
+  private var stopped: [Batch.Stopped] = []
+  private let clock: () -> Int64
+  /// The time of so many events of each block is taken.
+  private static let timed = 8
+
+  init(_ stage: ParallelStage, _ spare: SpareOutput, _ clock: @escaping () -> Int64) {
+    self.spare = spare
+    self.clock = clock
+    ids = stage.branches.flatMap { $0.parts.flatMap { $0.steps.map(\.id) } }
+    counters = .allocate(capacity: ids.count)
+    counters.initialize(repeating: StepCounters(), count: ids.count)
+    let counters = counters
+    var first = 0
+    var banks: [ObjectIdentifier: SlotBank] = [:]
+    let (arena, json) = (arena, json)
+    let branches = stage.branches.map { branch in
+      guard let encoder = branch.component.streamEncoding?.makeEncoder() else {
+        preconditionFailure("a sink of a stage writes no stream")
+      }
+      let own = first
+      first += branch.parts.reduce(0) { $0 + $1.steps.count }
+      let steps = FusedSteps(
+        branch.parts, counting: { _, index in counters + (own + index) },
+        frame: { segment in
+          let reading = segment.projection.filling
+          if reading.isShared, banks[ObjectIdentifier(reading)] == nil {
+            banks[ObjectIdentifier(reading)] = SlotBank(reading.slotCount)
+          }
+          return EventFrame(segment, arena: arena, json: json, bank: banks[ObjectIdentifier(reading)])
+        })
+      return Branch(steps: steps, encoder: encoder)
+    }
+    sinks = stage.branches.map(\.sink)
+    hasSteps = stage.branches.contains { !$0.parts.isEmpty }
+    self.branches = .allocate(capacity: branches.count)
+    _ = self.branches.initialize(from: branches)
+    self.banks = .allocate(capacity: banks.count)
+    _ = self.banks.initialize(from: banks.values.map { .passRetained($0) })
+  }
+
+  deinit {
+    for branch in branches { branch.steps.deallocate() }
+    branches.deinitialize()
+    branches.deallocate()
+    counters.deallocate()
+    for bank in banks { bank.release() }
+    banks.deallocate()
+  }
+
+  /// Encodes the block; nil: its turn must process it.
+  public func encode(_ block: DecodedBlock) -> Batch? {
+    let rows = block.batch
+    guard rows.rejected.isEmpty else { return nil }
+    // A block that passes through unchanged is encoded already.
+    if !hasSteps, let lines = rows.passThrough?.lines, branches.allSatisfy({ $0.encoder.passes(lines) }) { return nil }
+    if rest > 0 {
+      rest -= 1
+      return nil
+    }
+    let buffers = branches.map { _ in spare.take() }
+    var sent = [Int](repeating: 0, count: branches.count)
+    guard let received = encode(rows, into: buffers, &sent) else {
+      spare.put(buffers)
+      failures = min(failures + 1, 7)
+      rest = 1 << failures
+      return nil
+    }
+    failures = 0
+    let counts = ids.indices.map {
+      Batch.Count(
+        step: ids[$0], dropped: counters[$0].dropped, timed: counters[$0].timed, nanoseconds: counters[$0].nanoseconds)
+    }
+    let memory = EncodedMemory(spare, buffers)
+    let encoded = branches.indices.map { index in
+      let events = EncodedEvents(
+        bytes: buffers[index].bytes, count: sent[index], memory: memory, lines: branches[index].encoder.lines)
+      return (sink: sinks[index], events: events)
+    }
+    return Batch(encoded: encoded, received: received, counts: counts, stopped: stopped)
+  }
+
+  /// Passes an event through the steps of a branch, and takes their time.
+  @inline(never)
+  private func passTimed(_ event: UnsafeMutablePointer<Event>, _ steps: FusedSteps, _ step: inout Int)
+    -> FusedSteps.Progress
+  {
+    while step < steps.count {
+      let start = clock()
+      let progress = steps.passOne(event, at: step)
+      steps[step].counters.pointee.nanoseconds &+= clock() &- start
+      steps[step].counters.pointee.timed &+= 1
+      guard case .passed = progress else { return progress }
+      step += 1
+    }
+    return .passed
+  }
+
+  /// Keeps the first event of a block that a step drops, for ``StoppedEvents``.
+  @inline(never)
+  private func keep(_ event: Event, at offset: Int64, _ step: StepID) {
+    guard stopped.allSatisfy({ $0.step != step }) else { return }
+    var event = event
+    event.position = offset
+    stopped.append(Batch.Stopped(step: step, event: OwnedEvent(event)))
+  }
+
+  private func encode(_ rows: RowBatch, into buffers: [OutputBuffer], _ sent: inout [Int]) -> Int? {
+    var received = 0
+    var hasFailed = false
+    counters.update(repeating: StepCounters(), count: ids.count)
+    stopped = []
+    buffers.withUnsafeBufferPointer { buffers in
+      sent.withUnsafeMutableBufferPointer { sent in
+        _ = rows.forEachRow(tokens: json.indexed) { value, offset in
+          received &+= 1
+          // The memory of one event is free for the next: a small arena stays in the cache.
+          defer {
+            arena.reset()
+            for bank in banks { bank._withUnsafeGuaranteedRef { $0.forget() } }
+          }
+          for index in branches.indices {
+            var event = Event(value)
+            var step = 0
+            let progress = withUnsafeMutablePointer(to: &event) {
+              received > Self.timed
+                ? branches[index].steps.passPure($0, from: &step) : passTimed($0, branches[index].steps, &step)
+            }
+            switch progress {
+            case .passed:
+              hasFailed = branches[index].encoder.append(event.value, to: buffers[index]) != nil
+              sent[index] &+= 1
+            case .dropped:
+              let counters = branches[index].steps[step].counters
+              counters.pointee.dropped &+= 1
+              if counters.pointee.dropped == 1 { keep(event, at: offset, branches[index].steps[step].id) }
+            case .failed, .unreadable, .notPure: hasFailed = true
+            }
+            if hasFailed { return false }
+          }
+          return true
+        }
+      }
+    }
+    return hasFailed ? nil : received
+  }
+}
+
+/// The buffers that a batch points into; they return to their pool with it.
+private final class EncodedMemory: @unchecked Sendable {
+  private let spare: SpareOutput
+  private let buffers: [OutputBuffer]
+
+  init(_ spare: SpareOutput, _ buffers: [OutputBuffer]) {
+    self.spare = spare
+    self.buffers = buffers
+  }
+
+  deinit { spare.put(buffers) }
+}
+
+/// A pool of buffers.
+final class SpareOutput: Sendable {
+  private let buffers = Mutex<[OutputBuffer]>([])
+  private static let limit = 256
+
+  func take() -> OutputBuffer { buffers.withLock { $0.popLast() } ?? OutputBuffer(capacity: 16 << 10) }
+
+  func put(_ back: [OutputBuffer]) {
+    for buffer in back { buffer.clear() }
+    buffers.withLock { for buffer in back where $0.count < Self.limit { $0.append(buffer) } }
+  }
+}

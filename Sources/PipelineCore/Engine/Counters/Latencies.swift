@@ -1,0 +1,63 @@
+import Synchronization
+
+/// How long a component took for its events: a histogram with fixed bounds. Written on any thread, by who waited anyway.
+public struct Latency: Sendable, Equatable {
+  /// The upper bounds of the buckets, in nanoseconds; one more is without a bound.
+  public static let bounds: [Int64] = [
+    1_000_000, 2_500_000, 5_000_000, 10_000_000, 25_000_000, 50_000_000, 100_000_000, 250_000_000, 500_000_000,
+    1_000_000_000, 2_500_000_000, 5_000_000_000, 10_000_000_000, 30_000_000_000, 60_000_000_000, 300_000_000_000,
+  ]
+  /// How many were within each bound and above the one before; the last is above all.
+  public var counts = [UInt64](repeating: 0, count: Self.bounds.count + 1)
+  /// Of all of them, in nanoseconds.
+  public var sum: Int64 = 0
+
+  public init() {}
+
+  public var count: UInt64 { counts.reduce(0, &+) }
+
+  public mutating func add(_ span: TimeSpan, _ times: Int) {
+    let nanoseconds = max(0, span.nanoseconds)
+    counts[Self.bounds.firstIndex { nanoseconds <= $0 } ?? Self.bounds.count] &+= UInt64(max(0, times))
+    let (more, overflow) = nanoseconds.multipliedReportingOverflow(by: Int64(times))
+    if !overflow { sum &+= more }
+  }
+
+  public mutating func add(_ other: Latency) {
+    for index in counts.indices { counts[index] &+= other.counts[index] }
+    sum &+= other.sum
+  }
+
+  /// The bound within which this share of them was, in nanoseconds; above all bounds the greatest. Nil: there are none.
+  public func bound(of share: Double) -> Int64? {
+    let all = count
+    guard all > 0 else { return nil }
+    var seen: UInt64 = 0
+    for (index, count) in counts.enumerated() {
+      seen &+= count
+      if Double(seen) >= Double(all) * share { return Self.bounds[min(index, Self.bounds.count - 1)] }
+    }
+    return Self.bounds.last
+  }
+}
+
+/// The latencies of one component while it runs.
+public final class LatencyMeter: Sendable {
+  private let state = Mutex(Latency())
+  private let clock: any Clock
+
+  init(_ clock: any Clock) { self.clock = clock }
+
+  var latency: Latency { state.withLock { $0 } }
+
+  /// Events that came at an instant are done now.
+  func ended(_ events: Int, since start: Instant) {
+    let span = clock.now - start
+    state.withLock { $0.add(span, events) }
+  }
+}
+
+extension NodeContext {
+  /// For a source that asks others: an answer has come, or failed to come.
+  public func answered(since start: Instant) { execution.meters.latency(step).ended(1, since: start) }
+}

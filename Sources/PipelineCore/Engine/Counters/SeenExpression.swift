@@ -1,0 +1,132 @@
+/// An expression of a step with the values that it saw of one event.
+public struct SeenExpression: Sendable {
+  /// One value that it read.
+  public struct Read: Sendable, Equatable {
+    /// As written: `event.user.name`.
+    public var path: String
+    /// As people write values: `200`, `'GET'`, `missing`.
+    public var value: String
+
+    public init(path: String, value: String) {
+      self.path = path
+      self.value = value
+    }
+  }
+  /// As written in the file; secrets are masked.
+  public var text: String
+  public var location: SourceLocation
+  /// The result, as people write it; nil: it failed, or is not known.
+  public var result: String?
+  /// Why it failed; nil: it did not, or it is not known.
+  public var failure: String?
+  /// Nil: the values are not known.
+  public var reads: [Read]?
+
+  private static let mostReads = 12
+  private static let mostBytes = 200
+
+  /// - Parameters:
+  ///   - place: Only the expression that contains it; nil, or none does: all of the step.
+  ///   - time: What `now` was, in nanoseconds since 1970.
+  static func of(
+    _ plan: Plan, _ step: StepID, _ place: SourceLocation?, _ event: Event, outer: Value?, time: Int64
+  ) -> [SeenExpression] {
+    let all = plan.expressions.filter { $0.step == step }.map(\.checked)
+    let containing = all.filter { checked in
+      place.map { place in
+        let whole = checked.text.location(0, checked.text.text.count)
+        return whole.text.name == place.text.name && whole.offset <= place.offset
+          && place.offset + place.length <= whole.offset + whole.length
+      } ?? false
+    }
+    return (containing.isEmpty ? all : containing).map { SeenExpression($0, plan, event, outer: outer, time: time) }
+  }
+
+  private init(_ checked: CheckedExpression, _ plan: Plan, _ event: Event, outer: Value?, time: Int64) {
+    text = SecretMask.process.masked(String(decoding: checked.text.shown(0, checked.text.text.count), as: UTF8.self))
+    location = checked.text.location(0, checked.text.text.count)
+    // The result of an expression with a secret may be that secret; the variables of some operators are not kept.
+    let known: Set<String> = ["event", "meta", "now", "env", "outer"]
+    guard !checked.text.isSecret, checked.reads.allSatisfy({ known.contains($0.variable) }),
+      outer != nil || !checked.reads.contains(where: { $0.variable == "outer" })
+    else { return }
+    let arena = Arena()
+    let projection = Projection()
+    let program = checked.compile(projection: projection)
+    projection.freeze()
+    let frame = EvaluationFrame(
+      variables: max(checked.scope.variables.count, Variables.firstOwn), slots: projection.slotCount, arena: arena,
+      json: JSONParser())
+    frame[Variables.event] = event.value
+    frame[Variables.meta] = event.meta(in: arena, wallTime: time)
+    frame[Variables.env] = plan.sinks.first?.segment.environment.value ?? .absent
+    frame[Variables.outer] = outer ?? .absent
+    frame.now = .timestamp(wallTime: time)
+    var value = projection.slotCount > 0 ? projection.fill(event.value, frame) : .null
+    if !value.isError { value = program.evaluate(frame) }
+    if value.isError {
+      failure = SecretMask.process.masked(program.failureMessage(value, frame))
+    } else {
+      result = Self.text(value, frame)
+    }
+    var reads: [Read] = []
+    for read in checked.reads where !reads.contains(where: { $0.path == read.path }) && reads.count < Self.mostReads {
+      reads.append(Read(path: read.path, value: Self.value(of: read, frame).map { Self.text($0, frame) } ?? "missing"))
+    }
+    self.reads = reads
+  }
+
+  /// What a path leads to; nil: a field is missing.
+  private static func value(of read: ReadPath, _ frame: EvaluationFrame) -> Value? {
+    var value: Value
+    switch read.variable {
+    case "event": value = frame[Variables.event]
+    case "meta": value = frame[Variables.meta]
+    case "env": value = frame[Variables.env]
+    case "outer": value = frame[Variables.outer]
+    default: value = frame.now
+    }
+    let context = Context(state: frame.state)
+    for field in read.fields {
+      if value.is(.optional) { value = value.wrapped ?? .absent }
+      let key = frame.arena.string(field)
+      let found =
+        value.is(.map)
+        ? context.member(of: value, key)
+        : value.is(.jsonMap) ? JSONParser.lookup(value, key: key.rawBytes) : .absent
+      if found.isAbsent || found.isError { return nil }
+      value = found
+    }
+    return value.isAbsent ? nil : value
+  }
+
+  /// At most ``mostBytes`` bytes of a value, as written by a person; lists and maps as JSON.
+  private static func text(_ value: Value, _ frame: EvaluationFrame) -> String {
+    let buffer = OutputBuffer()
+    if value.isAnyMap || value.isAnyList {
+      JSONWriter.append(value, to: buffer)
+    } else {
+      ValueText.describe(value, into: buffer, Context(state: frame.state))
+    }
+    let text = SecretMask.process.masked(String(decoding: buffer.bytes.prefix(16 << 10), as: UTF8.self))
+    return text.utf8.count > mostBytes ? String(decoding: text.utf8.prefix(mostBytes - 3), as: UTF8.self) + "..." : text
+  }
+}
+
+extension Event {
+  /// What expressions see as `meta`, with all members.
+  func meta(in arena: Arena, wallTime: Int64) -> Value {
+    let origin = origin.takeUnretainedValue()
+    var members: [(key: Value, value: Value)] = [
+      (.literal("source"), arena.string(origin.source)),
+      (.literal("time"), .timestamp(wallTime: origin.receivedAt == 0 ? wallTime : origin.receivedAt)),
+    ]
+    if let path = origin.path { members.append((.literal("path"), arena.string(path))) }
+    if position >= 0 { members.append((.literal("offset"), .int(position))) }
+    if !key.isAbsent { members.append((.literal("key"), key)) }
+    if let id { members.append((.literal("id"), arena.string(id))) }
+    let fields = origin.fields.value
+    if fields.is(.map) { members += fields.entries.map { (key: $0.key, value: $0.value) } }
+    return arena.map(members)
+  }
+}

@@ -1,0 +1,327 @@
+import Synchronization
+
+/// An event that did not pass a step, with what is needed to say why.
+public struct StoppedEvent: Sendable {
+  /// The version of the pipeline that it came to.
+  public let plan: Plan
+  public let step: StepID
+  public let verdict: Verdict
+  /// The wall-clock time of its turn, in nanoseconds since 1970, and the time on the monotonic clock.
+  public let time: Int64
+  public let instant: Instant
+  /// The event as the step received it; nil: it was too large to be kept.
+  let event: OwnedEvent?
+  /// The first bytes of an event that was too large, as JSON without secrets, and how many it has.
+  public let cut: (text: String, bytes: Int)?
+  /// What the expressions of its step saw, of an event that was too large.
+  let seen: [SeenExpression]
+  /// The event for which the innermost enclosing inner signal was made.
+  let outer: OwnedValue?
+  let origin: Origin
+  public let position: Int64
+  /// The name of the event; nil: it has none, or nobody asks for names.
+  public let id: String?
+  /// Why, where the step has said so.
+  public let problem: Problem?
+  /// How many events had had this verdict at this step, this one included.
+  public let number: UInt64
+
+  public struct Problem: Sendable {
+    /// A code of the RX5xx range.
+    public var code: String
+    public var message: String
+    public var location: SourceLocation?
+  }
+
+  public var source: String { origin.source }
+  public var path: String? { origin.path }
+
+  /// What it takes in memory, about.
+  var bytes: Int {
+    256 + (event?.byteCount ?? 0) + (outer?.byteCount ?? 0) + (cut?.text.utf8.count ?? 0) + (id?.utf8.count ?? 0)
+      + (problem?.message.utf8.count ?? 0)
+  }
+}
+
+/// Events of one pipeline that did not pass: the newest, and of older ones a sample.
+///
+/// A step offers no more than ``StoppedCredit/most`` events of each verdict in a period, so a million dropped events a second cost as little as
+/// a hundred. Beyond ``limit`` bytes an event is forgotten: of the step and verdict that takes the most room, one at random that is none of its ``newest``.
+/// So dull drops never push out rare ones, and of the older events of a step each later period is kept with a higher share. It outlives the runs of
+/// its pipeline, and may be read on any thread.
+public final class StoppedEvents: Sendable {
+  /// What they may take in memory.
+  public static let limit = 512 << 10
+  /// So many of each step and verdict are not forgotten while others can be.
+  public static let newest = 8
+  /// Larger events are cut.
+  static let mostEvent = 16 << 10
+  static let shownOfCut = 2 << 10
+  /// How many versions of the pipeline are kept for their events.
+  private static let mostPlans = 4
+
+  private struct Kind: Hashable {
+    var step: String
+    var verdict: Verdict
+  }
+  private struct Kept {
+    var events: [StoppedEvent] = []
+    var bytes = 0
+  }
+  private struct State {
+    var kinds: [Kind: Kept] = [:]
+    var bytes = 0
+    var random = SplitMixer(0x9E37)
+    /// The newest last.
+    var plans: [Plan] = []
+  }
+  private let state = Mutex(State())
+  private let limit: Int
+
+  public init(limit: Int = StoppedEvents.limit) { self.limit = limit }
+
+  /// All of them, in the order of time.
+  public var all: [StoppedEvent] {
+    state.withLock { $0.kinds.values.flatMap(\.events) }.sorted { ($0.time, $0.number) < ($1.time, $1.number) }
+  }
+
+  /// What they take in memory, about.
+  public var bytes: Int { state.withLock { $0.bytes } }
+
+  func add(_ event: StoppedEvent) {
+    state.withLock { state in
+      if state.plans.last !== event.plan { Self.note(event.plan, &state) }
+      let kind = Kind(step: event.plan.id(of: event.step), verdict: event.verdict)
+      state.kinds[kind, default: Kept()].events.append(event)
+      state.kinds[kind]?.bytes += event.bytes
+      state.bytes += event.bytes
+      while state.bytes > limit, Self.forget(&state) {}
+    }
+  }
+
+  private static func note(_ plan: Plan, _ state: inout State) {
+    state.plans.append(plan)
+    guard state.plans.count > mostPlans else { return }
+    let old = state.plans.removeFirst()
+    for (kind, kept) in state.kinds {
+      let left = kept.events.filter { $0.plan !== old }
+      let bytes = left.reduce(0) { $0 + $1.bytes }
+      state.bytes -= kept.bytes - bytes
+      state.kinds[kind] = left.isEmpty ? nil : Kept(events: left, bytes: bytes)
+    }
+  }
+
+  /// Forgets one event; false: there is none.
+  private static func forget(_ state: inout State) -> Bool {
+    func heaviest(_ kinds: some Sequence<(key: Kind, value: Kept)>) -> Kind? {
+      kinds.max { ($0.value.bytes, $1.key.step) < ($1.value.bytes, $0.key.step) }?.key
+    }
+    let old = heaviest(state.kinds.lazy.filter { $0.value.events.count > newest }.map { $0 })
+    guard let kind = old ?? heaviest(state.kinds.lazy.map { $0 }), let kept = state.kinds[kind], !kept.events.isEmpty
+    else { return false }
+    let index = old == nil ? 0 : Int(state.random.next() % UInt64(kept.events.count - newest))
+    let bytes = kept.events[index].bytes
+    state.kinds[kind]?.events.remove(at: index)
+    state.kinds[kind]?.bytes -= bytes
+    if kept.events.count == 1 { state.kinds[kind] = nil }
+    state.bytes -= bytes
+    return true
+  }
+}
+
+/// A sequence of numbers that look random, the same each time: which events are kept is no secret.
+private struct SplitMixer {
+  private var state: UInt64
+  init(_ seed: UInt64) { state = seed }
+  mutating func next() -> UInt64 {
+    state &+= 0x9E37_79B9_7F4A_7C15
+    var mixed = state
+    mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
+    mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
+    return mixed ^ (mixed >> 31)
+  }
+}
+
+/// Which of the events with one verdict at one step are offered: the 1st, 2nd, 4th, 8th ... of each period, so that one comparison of two
+/// numbers decides for nearly all of them.
+struct StoppedCredit {
+  static let most = 8
+  /// The count at which the next event is offered.
+  private(set) var next: UInt64 = 1
+  private var taken = 0
+  private var stride: UInt64 = 1
+
+  /// A new period begins.
+  mutating func renew(_ count: UInt64) {
+    next = count &+ 1
+    taken = 0
+    stride = 1
+  }
+
+  /// No further event of this period is offered.
+  mutating func exhaust() { next = .max }
+
+  /// An event is offered.
+  mutating func take(_ count: UInt64) {
+    taken += 1
+    next = taken == Self.most ? .max : count &+ stride
+    stride &*= 2
+  }
+}
+
+extension Meters {
+  /// Keeps an event that has not passed a step, and has just been counted, if it is its turn.
+  @inline(never)
+  func offer(
+    _ event: Event, _ verdict: Verdict, at step: StepID, outer: Value = .absent,
+    _ problem: StoppedEvent.Problem? = nil
+  ) {
+    let counters = steps + step.number
+    let count = counters.pointee.count(of: verdict)
+    let credit = counters.credit(of: verdict)
+    guard count >= credit.pointee.next else { return }
+    credit.pointee.take(count)
+    guard let stopped = stoppedEvents else { return }
+    let new = StoppedEvent(
+      event, verdict, at: step, of: plan, time: executor.wallTime, instant: executor.now, outer: outer,
+      problem, number: count)
+    // Large ones take longer.
+    if new.cut != nil { credit.pointee.exhaust() }
+    stopped.add(new)
+  }
+}
+
+extension Execution {
+  /// Keeps events that do not pass from now on. Call it before the launch, or in a turn.
+  public func keep(in events: StoppedEvents) { meters.stoppedEvents = events }
+}
+
+extension StoppedEvent {
+  init(
+    _ event: Event, _ verdict: Verdict, at step: StepID, of plan: Plan, time: Int64, instant: Instant,
+    outer: Value, _ problem: Problem?, number: UInt64
+  ) {
+    let origin = event.origin.takeUnretainedValue().withoutReply
+    let event = event.with(origin)
+    let raw = event.value.is(.jsonMap) || event.value.is(.jsonList) ? Int(event.value.length) : 0
+    var kept = raw > StoppedEvents.mostEvent ? nil : OwnedEvent(event)
+    var cut: (text: String, bytes: Int)?
+    var seen: [SeenExpression] = []
+    if kept.map({ $0.byteCount > StoppedEvents.mostEvent }) ?? true {
+      kept = nil
+      cut = Self.cut(event.value, raw)
+      seen = SeenExpression.of(plan, step, problem?.location, event, outer: outer.isAbsent ? nil : outer, time: time)
+    }
+    self.plan = plan
+    self.step = step
+    self.verdict = verdict
+    self.time = time
+    self.instant = instant
+    self.event = kept
+    self.cut = cut
+    self.seen = seen
+    self.outer = Self.kept(outer)
+    self.origin = origin
+    position = event.position
+    id = event.id
+    self.problem = problem
+    self.number = number
+  }
+
+  /// The outer event, unless there is none or it is large.
+  private static func kept(_ outer: Value) -> OwnedValue? {
+    let isText = outer.is(.jsonMap) || outer.is(.jsonList)
+    if outer.isAbsent || isText && Int(outer.length) > StoppedEvents.mostEvent { return nil }
+    let kept = OwnedValue(outer)
+    return kept.byteCount > StoppedEvents.mostEvent ? nil : kept
+  }
+
+  /// The beginning of a large event, and its size. `raw`: that of JSON text, which is not copied as a whole.
+  private static func cut(_ value: Value, _ raw: Int) -> (text: String, bytes: Int) {
+    var bytes = Array(value.rawBytes.prefix(raw > 0 ? maskedOfCut : 0))
+    var size = raw
+    if raw == 0 {
+      let output = OutputBuffer()
+      JSONWriter.append(value, to: output)
+      bytes = Array(output.bytes.prefix(maskedOfCut))
+      size = output.count
+    }
+    let text = SecretMask.process.masked(String(decoding: bytes, as: UTF8.self))
+    return (String(decoding: text.utf8.prefix(StoppedEvents.shownOfCut), as: UTF8.self), size)
+  }
+
+  /// Secrets are looked for in more than is shown, so that none is cut in two.
+  private static let maskedOfCut = 64 << 10
+
+  /// What the expressions of the step saw; of several those that decided, if that is known.
+  public var expressions: [SeenExpression] {
+    guard let event else { return seen }
+    return SeenExpression.of(plan, step, problem?.location, event.event, outer: outer?.value, time: time)
+  }
+
+  /// The event as JSON without secrets, of at most so many bytes, and its size if it was cut.
+  public func text(limit: Int) -> (text: String, bytes: Int?) {
+    guard let event else { return (Self.prefix(cut?.text ?? "", limit), cut?.bytes) }
+    let output = OutputBuffer()
+    JSONWriter.append(event.event.value, to: output)
+    let whole = Array(output.bytes)
+    let masked = SecretMask.process.masked(json: whole)
+    if masked.count <= limit { return (String(decoding: masked, as: UTF8.self), nil) }
+    return (Self.prefix(String(decoding: masked, as: UTF8.self), limit), whole.count)
+  }
+
+  private static func prefix(_ text: String, _ limit: Int) -> String {
+    String(decoding: text.utf8.prefix(limit), as: UTF8.self)
+  }
+
+  /// The key of its group as JSON; nil: it has none.
+  public var key: String? {
+    guard let key = event?.event.key, !key.isAbsent else { return nil }
+    let output = OutputBuffer()
+    JSONWriter.append(key, to: output)
+    return SecretMask.process.masked(String(decoding: output.bytes, as: UTF8.self))
+  }
+
+  /// Calls `body` with the event; nil: it was too large to be kept.
+  public func withEvent<Result>(_ body: (Event) -> Result) -> Result? { event.map { body($0.event) } }
+
+  /// The steps that it had passed, from the source on; the last is the one that stopped it. An event that a step has made begins there.
+  public var way: [StepID] { plan.way(to: step, from: source) }
+}
+
+extension Plan {
+  /// The steps from the source of that name to a step; where ways meet and no source is named so, the first.
+  func way(to step: StepID, from source: String) -> [StepID] {
+    var seen: Set<EdgePlan.End> = []
+    func ways(to end: EdgePlan.End) -> [StepID]? {
+      guard seen.insert(end).inserted else { return nil }
+      var found: [StepID]?
+      for edge in edges.dropFirst() where edge.to == end {
+        let before: [StepID]?
+        switch edge.from {
+        case .step(let from):
+          if isSource(from) {
+            let isIt = steps[from.number].owner == source || source.isEmpty
+            if isIt { return [from] }
+            before = nil
+          } else {
+            before = ways(to: edge.from).map { $0 + [from] }
+          }
+        case .feed(let feeder): before = ways(to: .step(feeder)).map { $0 + [feeder] }
+        case .errors(let owner):
+          let name = name(of: owner).text
+          let last = steps.indices.last { steps[$0].owner == name }.map { StepID($0) }
+          before = last.flatMap { last in ways(to: .step(last)).map { $0 + [last] } }
+        case .named: before = ways(to: edge.from)
+        case .nothing: before = nil
+        }
+        if let before {
+          if before.first.map({ isSource($0) && steps[$0.number].owner == source }) == true { return before }
+          found = found ?? before
+        }
+      }
+      return found
+    }
+    return ((ways(to: .step(step)) ?? []) + [step]).filter { isInFile($0) }
+  }
+}

@@ -1,0 +1,143 @@
+/// The ends of an execution: docs/contracts.md, "How things end".
+extension Execution {
+  /// Ends the sources as if they had completed, so that operators flush what they hold; work under way is finished.
+  public func drain() {
+    isStopping = true
+    isDraining = true
+    for source in runningSources where !source.isClosed { end(source) }
+    isDraining = false
+    for pause in pauses.values.sorted(by: { $0.number < $1.number }) where !pause.node.isClosed {
+      pause.node.endPause()
+    }
+  }
+
+  /// Registers a node whose pause a stop must end; the node reports the end of the pause.
+  func pauseBegins(_ node: any Pausing) {
+    lastPause &+= 1
+    pauses[ObjectIdentifier(node)] = (lastPause, node)
+  }
+
+  func pauseEnds(_ node: any Pausing) { pauses[ObjectIdentifier(node)] = nil }
+
+  /// Cancels everything at once. `onEnd` is not called.
+  public func cancel() {
+    let isRunning = outcome == nil
+    if isRunning { outcome = .failed(SignalFailure(.user, "cancelled")) }
+    executor.failTurn("cancelled")
+    executor.dropRemainders("cancelled")
+    onEnd = { _ in }
+    if isRunning { rejectRemaining() }
+    teardown()
+  }
+
+  func end(_ outcome: Outcome) {
+    guard self.outcome == nil else { return }
+    if case .failed = outcome, keepsStateOnFailure, hasBegun, let draft = draftState() {
+      // The positions of sources are known when they are done with the event that failed.
+      self.draft = draft
+      holds += 1
+    }
+    self.outcome = outcome
+    if case .failed(let failure) = outcome {
+      executor.failTurn(failure.message)
+      if draft != nil { for sink in sinks where sink.isOpen && sink.isPersistent { sink.node.suspend() } }
+      executor.dropRemainders(failure.message)
+      rejectRemaining()
+    } else {
+      executor.dropRemainders()
+    }
+    teardown()
+    reportEnd()
+  }
+
+  /// Keeps the pipeline from ending while something outside the graph, such as an answer on its way to a client, is
+  /// unfinished. Called in a turn; each `hold` needs one `release`, also in a turn.
+  public func hold() { holds += 1 }
+
+  public func release() {
+    holds -= 1
+    if holds == 0, suspension != nil { freeze() }
+    reportEnd()
+  }
+
+  // MARK: Suspending
+
+  /// Ends the pipeline so that another execution goes on from ``savedState``. Beside ``drain()`` and ``cancel()`` it is one of the verbs of
+  /// docs/contracts.md, "How things end":
+  ///
+  /// 1. Sources give back what no turn has taken (``RunningSource/suspend()``): their positions point in front of it. What
+  ///    cannot be given back is sent first: clients of a server that wait for an answer get it. Sinks wait for answers, too
+  ///    (``RunningSink/willSuspend()``). ``freeze()`` cuts that short.
+  /// 2. The state is saved, with what operators hold, their timers and the calls under way. Nothing is flushed; the graph is cancelled.
+  /// 3. Sinks finish what they hold, or release what the state holds (``RunningSink/suspend()``), and acknowledge their receipts. Then `onEnd` of
+  ///    ``launch(restoring:onEnd:)`` is called.
+  ///
+  /// - Parameter keeping: Whether the other execution has the sink too; its undelivered events are then part of the
+  ///   state, if the component saves them.
+  public func suspend(keeping: @escaping (SinkPlan) -> Bool = { _ in true }) {
+    guard outcome == nil, !isStopping, suspension == nil else { return }
+    suspension = keeping
+    for source in runningSources where !source.isClosed { source.suspend() }
+    for (index, sink) in sinks.enumerated() where sink.isOpen && sink.isPersistent && keeping(plan.sinks[index]) {
+      sink.node.willSuspend()
+    }
+    if holds == 0 { freeze() }
+  }
+
+  /// Takes the state of a pipeline that is being suspended without waiting any longer for answers under way.
+  public func freeze() {
+    guard let keeping = suspension, !isSuspended, !isStopping, outcome == nil else { return }
+    savedParts = draftState(keeping: keeping).map(finishState)
+    isSuspended = true
+    isStopping = true
+    executor.dropRemainders("the pipeline was suspended")
+    for sink in sinks { sink.upstream.cancel() }
+    for rootSubscriber in rootSubscribers { rootSubscriber.upstream?.cancel() }
+    for tap in taps { tap.disconnect() }
+    for shared in named { shared.disconnect() }
+    for source in runningSources { source.cancel() }
+    runningSources = []
+    for (index, sink) in sinks.enumerated() where outcome == nil && sink.isOpen {
+      if let outbox = sink.node as? OutboxSink {
+        outbox.suspend()
+      } else if sink.isPersistent, keeping(plan.sinks[index]) {
+        sink.node.suspend()
+        sink.node.drained()
+      } else {
+        sink.node.complete()
+      }
+    }
+    endIfOver()
+  }
+
+  private func reportEnd() {
+    guard holds == 0, let outcome else { return }
+    let report = onEnd
+    onEnd = { _ in }
+    report(outcome)
+  }
+
+  private func teardown() {
+    for sink in sinks { sink.upstream.cancel() }
+    for rootSubscriber in rootSubscribers { rootSubscriber.upstream?.cancel() }
+    for tap in taps { tap.disconnect() }
+    for sink in sinks where sink.isOpen { sink.node.cancel() }
+    for shared in named { shared.disconnect() }
+    for source in runningSources { source.cancel() }
+    runningSources = []
+  }
+
+  func rootEnded() {
+    endIfOver()
+    if !isLaunching, outcome == nil { completeErrors() }
+  }
+
+  /// Ends the pipeline after its last sink and the root subscribers that read undelivered events; a pipeline without
+  /// sinks, after its root subscribers.
+  func endIfOver() {
+    guard openSinks == 0,
+      isSuspended || rootSubscribers.allSatisfy({ $0.hasEnded || !plan.sinks.isEmpty && !$0.isAwaited })
+    else { return }
+    end(.completed)
+  }
+}

@@ -1,0 +1,501 @@
+internal import DequeModule
+
+extension Window {
+  /// The common data of all windows of one step of the plan.
+  final class Form {
+    let every: Int64
+    let length: Int64
+    let count: Int
+    let step: Int
+    /// With `inclusive` one nanosecond more, so that a pause is always shorter than this.
+    let gap: Int64
+    let maxLength: TimeSpan?
+    let time: Program?
+    let lateness: Int64
+    let idle: TimeSpan?
+    let builder: ValueBuilder?
+    let figures: FiguresForm?
+    /// With figures: the length of the parts, in time or events, of which windows are composed.
+    let slice: Int64
+    let sendsEmpty: Bool
+    let bound: Int
+    /// Whether the result depends only on the number of events: their values are then not kept.
+    let countsOnly: Bool
+
+    init(_ parameters: Window) {
+      every = parameters.every?.nanoseconds ?? 1
+      length = parameters.length?.nanoseconds ?? every
+      count = parameters.count ?? 1
+      step = parameters.step ?? count
+      gap = parameters.gap.map { $0.nanoseconds &+ (parameters.inclusive ? 1 : 0) } ?? 0
+      maxLength = parameters.maxLength
+      time = parameters.time.program
+      lateness = parameters.lateness.nanoseconds
+      idle = parameters.idle
+      builder = parameters.to.makeBuilder()
+      figures = FiguresForm(
+        parameters.aggregate, firstVariable: 2, limit: parameters.bound,
+        isSentOnce: parameters.count != nil ? step >= count : length <= every || gap > 0)
+      slice =
+        parameters.count == nil ? Self.divisor(every, length) : Self.divisor(Int64(count), Int64(step))
+      sendsEmpty = parameters.empty
+      bound = parameters.bound
+      countsOnly = parameters.to.isGiven && parameters.to.readsOnlySize(of: "events")
+    }
+
+    /// The kept part of an event.
+    func held(_ event: Event) -> HeldValue { HeldValue(countsOnly ? .null : event.value) }
+
+    /// The greatest common divisor.
+    private static func divisor(_ a: Int64, _ b: Int64) -> Int64 {
+      var (a, b) = (a, b)
+      while b != 0 { (a, b) = (b, a % b) }
+      return max(1, a)
+    }
+  }
+
+  /// The base of all kinds of windows.
+  class Step: LateStep {
+    /// The contents of a window to be sent.
+    struct Content {
+      var list = Value.null
+      var figures: Figures?
+    }
+
+    /// An event with the time that counts for its window, or the figures of several events of one slice.
+    struct Kept {
+      /// In nanoseconds, of the monotonic clock or of event time since 1970.
+      var at: Int64
+      /// Nanoseconds since 1970, for `start` and `end`.
+      var wall: Int64
+      var event: HeldValue
+      /// Set instead of the event; `wall` is then the time of the newest event, and `at` that of any event of the
+      /// slice, for sessions of the oldest.
+      var figures: Figures?
+    }
+
+    final let form: Form
+    // Steps run on one thread at a time, and no access outlasts a call of the container.
+    @exclusivity(unchecked) final var kept = Deque<Kept>()
+
+    init(_ form: Form) {
+      self.form = form
+      super.init()
+    }
+
+    deinit { for entry in kept { entry.event.free() } }
+
+    /// `isMonotonic`: `at` refers to the monotonic clock.
+    final func saveKept(_ state: inout StateWriter, isMonotonic: Bool) {
+      state.write(each: kept) {
+        if isMonotonic { $0.write(Instant(nanoseconds: $1.at)) } else { $0.write($1.at) }
+        $0.write($1.wall)
+        $0.write(value: $1.event.value)
+        $1.figures?.save(&$0)
+      }
+    }
+
+    final func restoreKept(_ state: inout StateReader, isMonotonic: Bool) throws(StateFault) {
+      guard state.version >= 2 else { throw StateFault("an older version of rxd wrote it in another form") }
+      for _ in 0..<(try state.count()) {
+        let at = isMonotonic ? try state.read(Instant.self).nanoseconds : try state.read(Int64.self)
+        let wall: Int64 = try state.read()
+        let event: OwnedValue = try state.read()
+        // The copy is made before the value that was read is freed.
+        withExtendedLifetime(event) { kept.append(Kept(at: at, wall: wall, event: HeldValue(event.value))) }
+        guard let form = form.figures else { continue }
+        let figures = Figures(form)
+        kept[kept.count - 1].figures = figures
+        try figures.restore(&state)
+      }
+    }
+
+    /// The number of events kept or counted.
+    final var eventCount: Int {
+      form.figures == nil ? kept.count : kept.reduce(0) { $0 + ($1.figures?.events ?? 0) }
+    }
+
+    // MARK: Figures
+
+    /// Evaluates an event for the figures, if any; returns the verdict if they cannot count it.
+    final func evaluate(_ event: Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict? {
+      guard let figures = form.figures, let refusal = figures.evaluate(frame) else { return nil }
+      return refused(event, refusal, frame, run)
+    }
+
+    /// Counts the evaluated event in the figures at `index`, or in new figures inserted there; returns the verdict if
+    /// that is impossible.
+    final func count(
+      _ event: Event, in index: Int, isNew: Bool, at: Int64, wall: Int64, _ frame: EventFrame, _ run: FusedRun
+    ) -> StepVerdict? {
+      guard let form = form.figures else { return nil }
+      let figures = isNew ? Figures(form) : kept[index].figures ?? Figures(form)
+      if let refusal = figures.add(frame, at: at) { return refused(event, refusal, frame, run) }
+      if isNew {
+        kept.insert(Kept(at: at, wall: wall, event: HeldValue(.null), figures: figures), at: index)
+      } else {
+        kept[index].wall = max(kept[index].wall, wall)
+      }
+      return nil
+    }
+
+    /// The events in this range, as a list that lives until the end of the turn, or their figures.
+    final func content(_ range: Range<Int>) -> Content {
+      if let form = form.figures {
+        if range.count == 1, let only = kept[range.lowerBound].figures, form.isSentOnce {
+          return Content(figures: only)
+        }
+        let whole = Figures(form)
+        let context = Context(state: frame.evaluation)
+        for entry in kept[range] { if let part = entry.figures { whole.merge(part, context) } }
+        return Content(figures: whole)
+      }
+      let target = run.arena.elements(range.count)
+      for (index, entry) in kept[range].enumerated() { target[index] = entry.event.value }
+      return Content(list: Value(kind: .list, pointer: target.baseAddress, length: range.count))
+    }
+
+    /// Removes the first events; sent values stay valid until the end of the turn.
+    final func removeFirst(_ count: Int) {
+      guard count > 0 else { return }
+      let arena = run.arena
+      for entry in kept.prefix(count) { entry.event.free(after: arena) }
+      if count == kept.count { kept.removeAll(keepingCapacity: count <= 64) } else { kept.removeFirst(count) }
+    }
+
+    /// The verdict if there is no room for another event, which has then been rejected.
+    final func refusal(of event: Event, _ run: FusedRun) -> StepVerdict? {
+      if kept.count < form.bound { return nil }
+      run.rejectRow(event, .limitReached, "window has \(Printable.count(kept.count, "event")), its limit `max`")
+      return .gone
+    }
+
+    /// Sends a window; state must be consistent before.
+    final func send(_ content: Content, from start: Int64, to end: Int64) {
+      if form.builder == nil, content.figures == nil {
+        send(content.list)
+        return
+      }
+      let frame = frame
+      var nothing = Event(.null)
+      nothing.key = chain.key
+      _ = frame.load(nothing)
+      var failing: Unmanaged<Program>?
+      var value = Value.null
+      if let figures = content.figures {
+        frame.set(0, .timestamp(wallTime: start))
+        frame.set(1, .timestamp(wallTime: end))
+        run.arena.keep(figures)
+        value = figures.form.build(figures, frame, &failing)
+      } else if let builder = form.builder {
+        frame.set(0, content.list)
+        frame.set(1, .timestamp(wallTime: start))
+        frame.set(2, .timestamp(wallTime: end))
+        value = builder.build(frame, &failing)
+      }
+      if value.isError, let failing {
+        if failed(nothing, value, failing.takeUnretainedValue(), frame, run) == .pass {
+          send(.null)
+        } else {
+          countMade()
+        }
+        return
+      }
+      send(value.is(.optional) ? value.wrapped ?? .null : value)
+    }
+
+    override var isFresh: Bool { kept.isEmpty }
+
+    override func stopped() { removeFirst(kept.count) }
+  }
+
+  /// Windows by number.
+  final class CountStep: Step {
+    /// How many events to skip before the next window starts.
+    private var skipped = 0
+    /// How many events came since the last window was sent.
+    private var fresh = 0
+    /// How many events are kept or counted.
+    private var held = 0
+
+    override var isFresh: Bool { kept.isEmpty && skipped == 0 }
+
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
+      if skipped > 0 {
+        skipped -= 1
+        return .drop
+      }
+      let wall = run.executor.wallTime
+      if form.figures != nil {
+        if let verdict = evaluate(event, frame, run) { return verdict }
+        let isNew = (kept.last?.figures?.events ?? 0) % Int(form.slice) == 0
+        if let verdict = count(
+          event, in: isNew ? kept.count : kept.count - 1, isNew: isNew, at: 0, wall: wall, frame, run)
+        {
+          return verdict
+        }
+      } else {
+        kept.append(Kept(at: 0, wall: wall, event: form.held(event)))
+      }
+      fresh += 1
+      held += 1
+      if held == form.count { flush() }
+      return .keep
+    }
+
+    private func flush() {
+      guard let first = kept.first, let last = kept.last else { return }
+      let events = content(0..<kept.count)
+      let count = held
+      fresh = 0
+      held = max(0, count - form.step)
+      if form.step >= count { skipped = form.step - count }
+      removeFirst(form.step >= count ? kept.count : form.figures == nil ? form.step : form.step / Int(form.slice))
+      send(events, from: first.wall, to: last.wall)
+    }
+
+    override func complete(_ run: FusedRun) -> Value? {
+      if fresh > 0 { flush() }
+      return nil
+    }
+
+    override func save(_ state: inout StateWriter) {
+      saveKept(&state, isMonotonic: false)
+      state.write(skipped)
+      state.write(fresh)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      try restoreKept(&state, isMonotonic: false)
+      skipped = try state.read(in: 0...form.step)
+      fresh = try state.read(in: 0...form.count)
+      held = eventCount
+      guard held < form.count else { throw StateFault("there are too many events") }
+    }
+  }
+
+  /// Windows by pipeline time.
+  final class TimeStep: Step {
+    private var origin: Int64 = 0
+    /// Set while there are events, and always with `empty`.
+    private var timer = Wake.none
+    /// The end of the window that the timer is for.
+    private var end: Int64 = 0
+    /// How many events came since the last window was sent.
+    private var fresh = 0
+
+    override var isFresh: Bool { kept.isEmpty && !timer.isSet }
+
+    override func attached() { origin = (run.nodeContext.scope.time?.origin ?? now).nanoseconds }
+
+    /// The first end of a window after this instant.
+    private var nextEnd: Int64 { origin &+ ((now.nanoseconds &- origin) / form.every &+ 1) &* form.every }
+
+    override func started() { if form.sendsEmpty { setTimer(nextEnd) } }
+
+    private func setTimer(_ end: Int64) {
+      self.end = end
+      timer = wake(at: Instant(nanoseconds: end))
+    }
+
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
+      // The timer of this very instant may still be due.
+      if timer.isSet, end <= now.nanoseconds { close(before: event, frame) }
+      if isStopped { return .drop }
+      let at = now.nanoseconds
+      let wall = run.executor.wallTime
+      if form.figures != nil {
+        if let verdict = evaluate(event, frame, run) { return verdict }
+        let isNew = kept.last.map { (at &- origin) / form.slice != ($0.at &- origin) / form.slice } ?? true
+        if isNew, let refusal = refusal(of: event, run) { return refusal }
+        if let verdict = count(
+          event, in: isNew ? kept.count : kept.count - 1, isNew: isNew, at: at, wall: wall, frame, run)
+        {
+          return verdict
+        }
+      } else {
+        if let refusal = refusal(of: event, run) { return refusal }
+        kept.append(Kept(at: at, wall: wall, event: form.held(event)))
+      }
+      fresh += 1
+      if !timer.isSet { setTimer(nextEnd) }
+      return .keep
+    }
+
+    override func timeCame(_ token: Int) { close() }
+
+    /// Goes on at the first window that ends after the start.
+    override func timeSkipped(_ token: Int, _ late: Lateness) {
+      cancelWake(&timer)
+      while end <= late.restored.nanoseconds {
+        let window = window(end)
+        if form.sendsEmpty || !window.isEmpty { countSkipped() }
+        removeFirst(kept.firstIndex { $0.at >= end &+ form.every &- form.length } ?? kept.count)
+        // Windows without events need no round each.
+        let rounds = kept.isEmpty ? (late.restored.nanoseconds &- end) / form.every : 0
+        end = end &+ (rounds &+ 1) &* form.every
+      }
+      fresh = eventCount
+      if form.sendsEmpty || !kept.isEmpty { setTimer(end) }
+    }
+
+    private func close(before event: Event, _ frame: EventFrame) {
+      close()
+      // The sent window has loaded the frame without an event.
+      if form.figures != nil { _ = frame.load(event) }
+    }
+
+    /// The range of the events of the last `length` before `end`.
+    private func window(_ end: Int64) -> Range<Int> {
+      let first = kept.firstIndex { $0.at >= end &- form.length } ?? kept.count
+      let last = kept.lastIndex { $0.at < end }.map { $0 + 1 } ?? 0
+      return first..<max(first, last)
+    }
+
+    /// Ends the window and starts the next.
+    private func close() {
+      cancelWake(&timer)
+      let closed = end
+      let wall = run.executor.wallTime &- (now.nanoseconds &- closed)
+      let window = window(closed)
+      let events = content(window)
+      fresh = 0
+      removeFirst(kept.firstIndex { $0.at >= closed &+ form.every &- form.length } ?? kept.count)
+      if form.sendsEmpty || !kept.isEmpty { setTimer(closed &+ form.every) }
+      if form.sendsEmpty || !window.isEmpty { send(events, from: wall &- form.length, to: wall) }
+    }
+
+    override func complete(_ run: FusedRun) -> Value? {
+      guard fresh > 0 else { return nil }
+      let window = kept.firstIndex { $0.at >= end &- form.length }.map { $0..<kept.count } ?? 0..<0
+      let events = content(window)
+      let wall = run.executor.wallTime &+ (end &- now.nanoseconds)
+      fresh = 0
+      removeFirst(kept.count)
+      if !window.isEmpty { send(events, from: wall &- form.length, to: wall) }
+      return nil
+    }
+
+    override func stopped() {
+      cancelWake(&timer)
+      super.stopped()
+    }
+
+    override func save(_ state: inout StateWriter) {
+      saveKept(&state, isMonotonic: true)
+      state.write(Instant(nanoseconds: origin))
+      state.write(timer)
+      state.write(Instant(nanoseconds: end))
+      state.write(fresh)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      try restoreKept(&state, isMonotonic: true)
+      origin = try state.read(Instant.self).nanoseconds
+      timer = try state.read()
+      end = try state.read(Instant.self).nanoseconds
+      fresh = try state.read(in: 0...eventCount)
+    }
+  }
+
+  /// Windows by pauses.
+  final class SessionStep: Step {
+    private var last = Instant(nanoseconds: 0)
+    /// Set exactly while there are events; `deadline` only with `maxLength`.
+    private var timer = Wake.none
+    private var deadline = Wake.none
+    private var latest = Instant.distantFuture
+    /// With figures: when the session started, in wall-clock time.
+    private var began: Int64 = 0
+
+    private var end: Instant { last + TimeSpan(nanoseconds: form.gap) }
+
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
+      // The timers of this very instant may still be due.
+      if !kept.isEmpty, end <= now || latest <= now { close(before: event, frame) }
+      if isStopped { return .drop }
+      let isFirst = kept.isEmpty
+      let wall = run.executor.wallTime
+      if form.figures != nil {
+        if let verdict = evaluate(event, frame, run) { return verdict }
+        if let verdict = count(event, in: 0, isNew: isFirst, at: now.nanoseconds, wall: wall, frame, run) {
+          return verdict
+        }
+        if isFirst { began = wall }
+      } else {
+        if let refusal = refusal(of: event, run) { return refusal }
+        kept.append(Kept(at: now.nanoseconds, wall: wall, event: form.held(event)))
+      }
+      last = now
+      guard isFirst else { return .keep }
+      timer = wake(at: end)
+      if let maxLength = form.maxLength {
+        latest = now + maxLength
+        deadline = wake(at: latest)
+      }
+      return .keep
+    }
+
+    /// The timer is not moved for each event; a timer that fires too early is set again.
+    override func timeCame(_ token: Int) {
+      if end <= now || latest <= now { close() } else { timer = wake(at: end) }
+    }
+
+    override func timeSkipped(_ token: Int, _ late: Lateness) {
+      guard end <= late.restored || latest <= late.restored else {
+        timeCame(token)
+        return
+      }
+      cancelWake(&timer)
+      cancelWake(&deadline)
+      latest = .distantFuture
+      if !kept.isEmpty { countSkipped() }
+      removeFirst(kept.count)
+    }
+
+    private func close(before event: Event, _ frame: EventFrame) {
+      close()
+      // The sent window has loaded the frame without an event.
+      if form.figures != nil { _ = frame.load(event) }
+    }
+
+    private func close() {
+      cancelWake(&timer)
+      cancelWake(&deadline)
+      latest = .distantFuture
+      guard let first = kept.first, let last = kept.last else { return }
+      let events = content(0..<kept.count)
+      removeFirst(kept.count)
+      send(events, from: form.figures == nil ? first.wall : began, to: last.wall)
+    }
+
+    override func complete(_ run: FusedRun) -> Value? {
+      close()
+      return nil
+    }
+
+    override func stopped() {
+      cancelWake(&timer)
+      cancelWake(&deadline)
+      super.stopped()
+    }
+
+    override func save(_ state: inout StateWriter) {
+      saveKept(&state, isMonotonic: true)
+      state.write(last)
+      state.write(timer)
+      state.write(deadline)
+      state.write(latest)
+      state.write(began)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      try restoreKept(&state, isMonotonic: true)
+      last = try state.read()
+      timer = try state.read()
+      deadline = try state.read()
+      latest = try state.read()
+      began = try state.read()
+    }
+  }
+}

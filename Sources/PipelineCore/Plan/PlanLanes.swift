@@ -1,0 +1,49 @@
+/// Which edges show what a step does: for the live page, and for tests that are made of what was seen.
+extension Plan {
+  /// The edges by which events leave the sources that a step depends on, inner ones included, in the order of the plan.
+  public func sources(of step: StepID) -> [EdgeID] {
+    var found: Set<Int> = []
+    var seen: Set<EdgePlan.End> = []
+    var open: [EdgePlan.End] = [.step(step)]
+    while let end = open.popLast() {
+      guard seen.insert(end).inserted else { continue }
+      if case .step(let step) = end, isSource(step) {
+        for (number, edge) in edges.enumerated() where edge.from == end { found.insert(number) }
+      }
+      switch end {
+      // The events that a step feeds into its chain are those that come to it.
+      case .feed(let step): open.append(.step(step))
+      // Rejected events come from the steps of their owner.
+      case .errors(.named(let index)): open.append(.named(index))
+      case .errors(.sink(let index)): open.append(.step(sinks[index].step))
+      case .step, .named, .nothing: break
+      }
+      for edge in edges.dropFirst() where edge.to == end { open.append(edge.from) }
+    }
+    return found.sorted().map(EdgeID.init)
+  }
+
+  /// The edges that make up the signal, or lead into the sink, that contains a step.
+  public func signalEdges(of step: StepID) -> [EdgeID] {
+    let owner = steps[step.number].owner
+    let ends: [EdgePlan.End] =
+      if let index = index(ofNamed: owner) { [.named(index)] } else {
+        sinks.filter { $0.name == owner }.map { .step($0.step) }
+      }
+    return edges.indices.dropFirst().filter { number in
+      let edge = edges[number]
+      if case .step = edge.to, edge.input == nil { return false }
+      return ends.contains(edge.to)
+    }.map(EdgeID.init)
+  }
+
+  /// The edge between two ends, by the names of ``id(of:)-(EdgePlan.End)``.
+  public func edge(from: String, to: String) -> EdgeID? {
+    edges.indices.dropFirst().first { id(of: edges[$0].from) == from && id(of: edges[$0].to) == to }.map(EdgeID.init)
+  }
+
+  /// The step of that name, as ``id(of:)-(StepID)`` has it.
+  public func step(named id: String) -> StepID? {
+    steps.indices.map { StepID($0) }.first { self.id(of: $0) == id && isInFile($0) }
+  }
+}

@@ -1,0 +1,99 @@
+/// What the file says of a step, as text for drawings. Secrets are masked, and every text is bounded.
+public struct StepSettings: Sendable, Equatable {
+  public struct Entry: Sendable, Equatable {
+    /// The parameter, or the field of a mapping; empty: the value stands for the whole.
+    public var name: String
+    /// The value in one line: an expression, a number, a list in brackets.
+    public var text: String
+    /// Whether the value is a mapping, or a list with one.
+    public var isNested: Bool
+  }
+
+  /// Those of a mapping, or one without a name.
+  public private(set) var entries: [Entry] = []
+  /// How many the file has; only the first ``limit`` are kept.
+  public private(set) var count = 0
+  /// The names of a combination's inputs; empty where the file gives none.
+  public var inputs: [String] = []
+
+  static let limit = 32
+  static let textLimit = 400
+
+  public init() {}
+
+  init(_ arguments: YAMLNode?, inputs: [String] = []) {
+    self.inputs = inputs
+    guard let arguments, !arguments.isNull else { return }
+    guard let fields = arguments.entries else {
+      count = 1
+      entries = [Self.entry("", arguments)]
+      return
+    }
+    count = fields.count
+    entries = fields.prefix(Self.limit).map { Self.entry($0.key.shown, $0.value) }
+  }
+
+  private static func entry(_ name: String, _ node: YAMLNode) -> Entry {
+    var writer = Writer()
+    writer.write(node, named: name, depth: 0)
+    return Entry(name: name, text: Printable.cut(writer.text, limit: textLimit), isNested: writer.isNested)
+  }
+
+  /// Writes a value in flow style, without quotes, until it is long enough.
+  private struct Writer {
+    var text = ""
+    var isNested = false
+
+    private var isFull: Bool { text.utf8.count > StepSettings.textLimit * 4 }
+
+    mutating func write(_ node: YAMLNode, named name: String, depth: Int) {
+      if isFull { return }
+      switch node.content {
+      case .scalar(let scalar):
+        if scalar.text.text.isEmpty {
+          text += scalar.kind == .null ? "null" : "\"\""
+        } else if StepSettings.isSecret(name) {
+          text += "(secret)"
+        } else {
+          text += StepSettings.withoutPassword(Printable.cut(scalar.text.shown, limit: StepSettings.textLimit))
+        }
+      case .sequence(let items):
+        list("[", "]", items) { writer, item in writer.write(item, named: name, depth: depth + 1) }
+      case .mapping(let entries):
+        isNested = true
+        list("{ ", " }", entries) { writer, entry in
+          writer.text += entry.key.shown + ": "
+          writer.write(entry.value, named: entry.key.shown, depth: depth + 1)
+        }
+      }
+    }
+
+    private mutating func list<Item>(
+      _ open: String, _ close: String, _ items: [Item], _ each: (inout Writer, Item) -> Void
+    ) {
+      text += open
+      for (index, item) in items.enumerated() {
+        if isFull { return }
+        if index > 0 { text += ", " }
+        each(&self, item)
+      }
+      text += close
+    }
+  }
+
+  /// Whether a value of this name is most likely a credential, also where the file has it as plain text.
+  static func isSecret(_ name: String) -> Bool {
+    let name = name.lowercased()
+    return ["authorization", "password", "secret", "token", "cookie", "apikey", "api-key", "api_key"]
+      .contains { name.contains($0) }
+  }
+
+  /// `https://user:password@host` without the password.
+  static func withoutPassword(_ text: String) -> String {
+    guard let scheme = text.firstRange(of: "://") else { return text }
+    let rest = text[scheme.upperBound...]
+    let authority = rest.prefix { $0 != "/" && $0 != "?" && $0 != "#" }
+    guard let at = authority.lastIndex(of: "@"), let colon = authority[..<at].firstIndex(of: ":") else { return text }
+    return text[..<colon] + ":(secret)" + text[at...]
+  }
+}

@@ -1,0 +1,28 @@
+// The texts of templates for an event.
+
+extension TemplateParameter {
+  /// The literal text before the first expression, with `(secret)` in place of each secret.
+  public var shownPrefix: String { String(decoding: template?.shownPrefix ?? [], as: UTF8.self) }
+
+  /// The text for the loaded event. `isShown`: for logs, with `(secret)` in place of each secret.
+  public func text(_ frame: EventFrame, isShown: Bool = false) throws(SignalFailure) -> [UInt8] {
+    let buffer = OutputBuffer()
+    return try finished(frame, buffer, isShown ? renderShown(frame, into: buffer) : render(frame, into: buffer))
+  }
+
+  /// The text for the loaded event; `inserted` receives its ranges that expressions have filled, in order.
+  public func text(_ frame: EventFrame, inserted: inout [Range<Int>]) throws(SignalFailure) -> [UInt8] {
+    let buffer = OutputBuffer()
+    return try finished(frame, buffer, render(frame, into: buffer, inserted: &inserted))
+  }
+
+  private func finished(
+    _ frame: EventFrame, _ buffer: OutputBuffer, _ error: Value?
+  ) throws(SignalFailure) -> [UInt8] {
+    if let error {
+      throw SignalFailure(
+        .expression, program?.failureMessage(error, frame.frame) ?? "a template failed", at: location)
+    }
+    return Array(buffer.bytes)
+  }
+}

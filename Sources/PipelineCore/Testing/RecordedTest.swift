@@ -1,0 +1,221 @@
+/// A test of a pipeline that is made of what was seen on its edges while it ran: the inputs of its sources, the answers to the requests of its
+/// inner sources, and the events of one signal or sink, which the test expects.
+///
+/// Times are rounded to milliseconds. The expected times are those of virtual time: a running pipeline is always a little late. So the
+/// test is run, and is as it was seen if the same events come in the same order, each at most ``tolerance`` from when it was seen.
+public struct RecordedTest: Sendable {
+  /// Something that passed an edge.
+  public struct Sighting: Sendable {
+    public var edge: EdgeID
+    /// On the monotonic clock.
+    public var nanoseconds: Int64
+    public var moment: SignalHistory.Moment
+
+    public init(edge: EdgeID, nanoseconds: Int64, _ moment: SignalHistory.Moment) {
+      self.edge = edge
+      self.nanoseconds = nanoseconds
+      self.moment = moment
+    }
+  }
+
+  public struct Outcome: Sendable {
+    /// A `tests:` block for the pipeline file.
+    public var text: String
+    /// Why the test does not show what was seen; nil: it passes.
+    public var problem: String?
+  }
+
+  /// Why there is no test.
+  public struct Refusal: Error, Sendable {
+    public var message: String
+    public init(message: String) { self.message = message }
+  }
+
+  public static let tolerance = TimeSpan.milliseconds(100)
+  /// More events make no test that a person reads.
+  public static let mostEvents = 400
+
+  /// Longer ones are broken up.
+  private static let longestLine = 110
+
+  private let plan: Plan
+  private let name: String
+  private let subject: String
+  private var inputs: [(name: String, entries: [SignalHistory.Entry])] = []
+  private var answers: [(at: TimeSpan, value: TestValue?)] = []
+  private var stubsRequests = false
+  private var expected: [SignalHistory.Entry] = []
+  private let end: TimeSpan
+
+  /// - Parameters:
+  ///   - step: The step that was looked at: the signal or sink that contains it is what the test expects.
+  ///   - end: When the recording ended, on the same clock as the sightings.
+  ///   - sightings: In the order in which they were seen, of the edges `sources(of:)`, `signalEdges(of:)` and the inputs of steps with inner
+  ///     signals.
+  public init(
+    _ plan: Plan, step: StepID, name: String, end: Int64, _ sightings: [Sighting]
+  ) throws(Refusal) {
+    self.plan = plan
+    self.name = name
+    guard let first = sightings.map(\.nanoseconds).min() else { throw Refusal(message: "nothing was seen") }
+    func at(_ nanoseconds: Int64) -> TimeSpan { .milliseconds((nanoseconds - first + 500_000) / 1_000_000) }
+    func entries(_ edge: EdgeID) -> [SignalHistory.Entry] {
+      sightings.filter { $0.edge == edge }.map { SignalHistory.Entry(at: at($0.nanoseconds), $0.moment) }
+    }
+    self.end = at(max(end, sightings.map(\.nanoseconds).max() ?? end))
+    guard let target = plan.signalEdges(of: step).first else {
+      throw Refusal(message: "the step belongs to no signal or sink that a test can expect")
+    }
+    subject = plan.steps[step.number].owner
+    expected = entries(target)
+    for edge in plan.sources(of: step) {
+      guard case .step(let source) = plan.edges[edge.number].from else { continue }
+      if plan.sources.contains(where: { $0.step == source && $0.isInner }) {
+        guard plan.steps[source.number].keyword == "http" else { continue }
+        stubsRequests = true
+        answers += Self.answers(plan, edge, source, entries(edge)) { entries($0) }
+      } else {
+        inputs.append((plan.steps[source.number].owner, entries(edge)))
+      }
+    }
+    if plan.sources.contains(where: { $0.isInner && plan.steps[$0.step.number].keyword == "http" }) {
+      stubsRequests = true
+    }
+    let count = expected.count + inputs.reduce(0) { $0 + $1.entries.count }
+    guard inputs.contains(where: { !$0.entries.isEmpty }) else {
+      throw Refusal(message: "nothing came from a source meanwhile, so a test would have no input")
+    }
+    guard count <= Self.mostEvents else {
+      throw Refusal(message: "\(count) events are more than the \(Self.mostEvents) of a test: choose a shorter time")
+    }
+  }
+
+  /// One answer for each request: each event that came to the step with the inner signal made one, and what came from the source before the next of
+  /// them is its answer; nil: there was none.
+  private static func answers(
+    _ plan: Plan, _ edge: EdgeID, _ source: StepID, _ replies: [SignalHistory.Entry],
+    _ entries: (EdgeID) -> [SignalHistory.Entry]
+  ) -> [(at: TimeSpan, value: TestValue?)] {
+    // Along the inner signal to the step that runs it.
+    var end = plan.edges[edge.number]
+    var hops = 0
+    while case .step(let step) = end.to, end.input != nil, hops < plan.edges.count,
+      let next = plan.edges.first(where: { $0.from == .step(step) })
+    {
+      end = next
+      hops += 1
+    }
+    guard case .step(let runner) = end.to, end.input == nil else { return [] }
+    let requests = plan.edges.indices.filter { plan.edges[$0].to == .step(runner) && plan.edges[$0].input != nil }
+      .flatMap { entries(EdgeID($0)) }
+      .filter { if case .next = $0.moment { true } else { false } }
+    return requests.enumerated().map { index, request in
+      let next = index + 1 < requests.count ? requests[index + 1].at : TimeSpan(nanoseconds: .max)
+      let reply = replies.first { $0.at >= request.at && $0.at < next && $0.moment.value != nil }
+      let after = reply.map { TimeSpan(nanoseconds: $0.at.nanoseconds - request.at.nanoseconds) }
+      return (after ?? .zero, reply?.moment.value)
+    }
+  }
+
+  /// The test, tried out.
+  public func make() -> Outcome {
+    var entries = expected
+    for isLast in [false, true] {
+      let text = text(expecting: entries)
+      var diagnostics = Diagnostics()
+      guard let test = read(text, into: &diagnostics) else {
+        return Outcome(text: text, problem: diagnostics.all.map(\.line).joined(separator: "\n"))
+      }
+      let result = TestRunner(plan).run(test)
+      if result.passed { return Outcome(text: text) }
+      let actual = (result.failures.first { $0.expectation == 0 })?.history.entries.filter { !$0.moment.isMark }
+      if !isLast, let actual, isAsSeen(actual) {
+        entries = actual
+        continue
+      }
+      let report = TestReport().text(TestReport.Case(result, seconds: 0))
+      return Outcome(
+        text: text,
+        problem: """
+          The test does not show what was seen: its pipeline begins anew, the one that was watched may have kept something of before, \
+          or have asked for more than was seen.
+          \(report)
+          """)
+    }
+    return Outcome(text: text(expecting: entries))
+  }
+
+  private func isAsSeen(_ actual: [SignalHistory.Entry]) -> Bool {
+    // Errors are compared as such; their messages may name what differs from run to run.
+    actual.count == expected.count
+      && zip(actual, expected).allSatisfy { now, seen in
+        let shift = now.at.nanoseconds - seen.at.nanoseconds
+        guard abs(shift) <= Self.tolerance.nanoseconds else { return false }
+        if case .error = now.moment, case .error = seen.moment { return true }
+        return now.moment == seen.moment
+      }
+  }
+
+  private func read(_ text: String, into diagnostics: inout Diagnostics) -> PipelineTest? {
+    guard let root = YAMLReader.read(SourceText(name: "recorded test", text: text), into: &diagnostics) else {
+      return nil
+    }
+    let node = Interpolation.noEnvironment.apply(to: root, into: &diagnostics)
+    // There is nothing but the test, which is all that matters here.
+    var ignored = Diagnostics()
+    let file = PipelineFileParser.parse(node, into: &ignored)
+    let tests = PipelineTestReader.read(file.tests, of: plan, into: &diagnostics) { _, _ in nil }
+    return diagnostics.hasErrors ? nil : tests.first
+  }
+
+  // MARK: Text
+
+  private func text(expecting entries: [SignalHistory.Entry]) -> String {
+    var text = "tests:\n  - name: \(YAMLFlowText.quoted(Array(name.utf8)))\n    inputs:\n"
+    for input in inputs { text += "      \(input.name): \(Self.write(input.entries))\n" }
+    if stubsRequests {
+      let own = answers.isEmpty ? [(at: TimeSpan.zero, value: nil)] : answers
+      text += "    stubs:\n      http:\n        - url: \"*\"\n          sequence:\n"
+      for answer in own { text += "            - \(Self.write(answer: answer.value, after: answer.at))\n" }
+    }
+    text += "    expect:\n      \(subject): \(Self.write(entries))\n    until: \(max(end, entries.last?.at ?? end))\n"
+    return text
+  }
+
+  private static func write(answer: TestValue?, after: TimeSpan) -> String {
+    switch answer {
+    case nil: "{ hang: true }"
+    case .text(let bytes): "{ reply: { text: \(YAMLFlowText.quoted(bytes)) }, after: \(after) }"
+    case let value?: "{ reply: { json: \(YAMLFlowText.write(value)) }, after: \(after) }"
+    }
+  }
+
+  /// Marbles where there are letters enough, else a list.
+  private static func write(_ entries: [SignalHistory.Entry]) -> String {
+    if entries.isEmpty { return "[]" }
+    var names = MarbleNames([])
+    let hasMessages = entries.contains { if case .error = $0.moment { true } else { false } }
+    if !hasMessages, let marbles = MarbleText.write(entries, tick: .milliseconds(1), &names) {
+      let values = names.known.filter { MarbleNames.letter($0.value) != $0.name }
+      let shown = YAMLFlowText.quoted(Array(marbles.utf8))
+      if values.isEmpty { return "{ marbles: \(shown) }" }
+      let list = values.map { "\($0.name): \(YAMLFlowText.write($0.value))" }
+      let line = "{ marbles: \(shown), values: { \(list.joined(separator: ", ")) } }"
+      if line.utf8.count <= longestLine { return line }
+      return "\n        marbles: \(shown)\n        values:" + list.map { "\n          \($0)" }.joined()
+    }
+    let steps = entries.map { entry in
+      switch entry.moment {
+      case .next(let value): "\n        - { at: \(entry.at), next: \(YAMLFlowText.write(value)) }"
+      case .complete: "\n        - { at: \(entry.at), complete: true }"
+      case .error: "\n        - { at: \(entry.at), error: true }"
+      case .subscribe, .cancel: ""
+      }
+    }
+    return steps.joined()
+  }
+}
+
+extension SignalHistory.Moment {
+  fileprivate var value: TestValue? { if case .next(let value) = self { value } else { nil } }
+}

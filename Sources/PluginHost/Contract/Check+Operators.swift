@@ -1,0 +1,108 @@
+import PipelineCore
+
+// Checks of operators.
+extension Check {
+  static func instances(_ trial: ContractTrial) throws(ContractBreach) -> Verdict {
+    if trial.varies { return .notApplicable("its answers differ from run to run") }
+    let expected = try trial.reference()
+    let program = try trial.program()
+    defer { program.kill() }
+    let instances = [try trial.open(program), try trial.open(program)]
+    var found: [[TestedAnswer.Outcome]] = [[], []]
+    for (step, now) in expected.steps {
+      for (index, instance) in instances.enumerated() {
+        found[index].append(try program.ask(instance, step, now: trial.time(now)).outcome)
+      }
+    }
+    for (index, outcomes) in found.enumerated() {
+      try trial.compare(
+        expected.outcomes, outcomes, "from instance \(index + 1) of two in one process",
+        help: "Keep what belongs to an instance by its number ('open', 'to'), and nothing in global variables")
+    }
+    try program.end()
+    return .ok("")
+  }
+
+  static func state(_ trial: ContractTrial) throws(ContractBreach) -> Verdict {
+    guard trial.hasState else { return .notApplicable("the spec has no 'state'") }
+    if trial.varies { return .notApplicable("its answers differ from run to run") }
+    let expected = try trial.reference()
+    let instants = instants(expected.steps.count, most: 40)
+    for cut in instants {
+      let program = try trial.program()
+      defer { program.kill() }
+      let instance = try trial.open(program)
+      let before = try trial.ask(program, instance, expected.steps[..<cut])
+      let saved = try program.ask(instance, .save)
+      guard let state = saved.state else {
+        throw ContractBreach(
+          expected: "a state before input \(cut + 1)", came: "error \"\(saved.error ?? "")\"",
+          help: "Without a state rxd keeps all inputs; after 16,384 the signal fails")
+      }
+      let help = "The state is everything that later answers depend on; saving changes nothing"
+      let on = try trial.ask(program, instance, expected.steps[cut...])
+      try trial.compare(expected.outcomes, before + on, "with 'save' before input \(cut + 1)", help: help)
+      let other = try trial.program()
+      defer { other.kill() }
+      let restored = try trial.open(other, trial.restoring(state))
+      let rest = try trial.ask(other, restored, expected.steps[cut...])
+      try trial.compare(
+        expected.outcomes, before + rest, "from a process that was opened with the state saved before input \(cut + 1)",
+        help: help)
+    }
+    return .ok(
+      instants.count == expected.steps.count + 1
+        ? "all \(instants.count) instants" : "\(instants.count) of \(expected.steps.count + 1) instants")
+  }
+
+  /// Places between `count` inputs, evenly.
+  private static func instants(_ count: Int, most: Int) -> [Int] {
+    guard count + 1 > most else { return Array(0...count) }
+    return (0..<most).map { $0 * count / (most - 1) }
+  }
+
+  static func kill(_ trial: ContractTrial) throws(ContractBreach) -> Verdict {
+    if trial.spec.kind == .sink { return try sinkKill(trial) }
+    if trial.varies { return .notApplicable("its answers differ from run to run") }
+    let expected = try trial.reference()
+    let help =
+      "After a crash rxd opens it with the last state and hands over every input since: nothing else may outlive the process"
+    let instants = instants(expected.steps.count, most: 8)
+    for cut in instants {
+      var savedAt = 0
+      var state: String?
+      var taken: [TestedAnswer.Outcome] = []
+      do {
+        let program = try trial.program()
+        defer { program.kill() }
+        let instance = try trial.open(program)
+        for (index, (step, now)) in expected.steps[..<cut].enumerated() {
+          if trial.hasState, index == cut / 2 {
+            savedAt = index
+            state = try program.ask(instance, .save).state
+          }
+          taken.append(try program.ask(instance, step, now: trial.time(now)).outcome)
+        }
+        for (step, now) in expected.steps[cut...].prefix(3) {
+          _ = program.input(instance, step, now: trial.time(now))
+        }
+        // Some are read perhaps, and some answered.
+        if cut % 2 == 1 { try program.run(for: .milliseconds(2)) }
+      }
+      let program = try trial.program()
+      defer { program.kill() }
+      let instance = try trial.open(program, state.map(trial.restoring) ?? "")
+      if trial.hasState {
+        let again = try trial.ask(program, instance, expected.steps[savedAt..<cut])
+        try trial.compare(
+          Array(taken[savedAt...]), again, "handed over again after a kill at input \(cut + 1)", help: help)
+      }
+      let rest = try trial.ask(program, instance, expected.steps[cut...])
+      if trial.hasState || !trial.remembers {
+        try trial.compare(expected.outcomes, taken + rest, "after a kill at input \(cut + 1)", help: help)
+      }
+    }
+    return .ok(
+      "\(instants.count) instants" + (trial.hasState || !trial.remembers ? "" : "; it forgets what it remembers"))
+  }
+}

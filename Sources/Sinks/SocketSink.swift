@@ -1,0 +1,251 @@
+import PipelineCore
+import Synchronization
+import Transport
+
+/// How messages are told apart in a stream.
+enum SentFraming: String, ChoiceParameter {
+  case lines, nul, length, octets, none
+  var help: String {
+    switch self {
+    case .lines: "a line feed behind each"
+    case .nul: "a zero byte behind each; an event that contains one goes to the errors output"
+    case .length: "its length before it, a binary number of four bytes, the most significant first"
+    case .octets: "its length before it, in decimal digits and a space (RFC 6587)"
+    case .none: "nothing between them"
+    }
+  }
+}
+
+/// A sink that sends messages to a socket: encodes and frames events as they come, and hands those of each turn to the sender in one piece.
+final class SocketSink: RunningSink {
+  struct Settings {
+    var place: SocketPlace
+    var options = SocketSender.Options()
+    var encode: EncodeParameter
+    var framing = SentFraming.lines
+    /// The longest message, in bytes.
+    var maxMessage = Int.max
+    /// How many bytes may wait.
+    var queue = 16 << 20
+    /// In place of `encode`.
+    var syslog: SyslogEncoding?
+  }
+
+  private let settings: Settings
+  private let encoder: any EventEncoder
+  private let syslog: SyslogEncoder?
+  /// Its format ends each event with a line break of its own.
+  private let endsLines: Bool
+  private let message = OutputBuffer()
+  private let buffer = OutputBuffer()
+  private var ends: [Int] = []
+  private var sender: SocketSender?
+  private let book = Book()
+  private var counted = 0
+  private var taken = 0
+  private var isInputPaused = false
+  private var isOver = false
+
+  init(_ nodeContext: NodeContext, _ settings: Settings) {
+    var settings = settings
+    settings.encode.options.terminated = false
+    // Receivers could not tell it from an event.
+    settings.encode.options.csv.header = false
+    self.settings = settings
+    syslog = settings.syslog.map { SyslogEncoder($0) }
+    encoder = syslog.map { $0 as any EventEncoder } ?? settings.encode.makeEncoder()
+    endsLines = settings.syslog == nil && [.lines, .csv, .logfmt].contains(settings.encode.options.format)
+    super.init(nodeContext)
+  }
+
+  private func log(_ level: Services.Level, _ message: String) {
+    execution.services.log(level, execution.plan.steps[nodeContext.step.number].label, message)
+  }
+
+  override func open() {
+    let services = execution.services
+    let label = execution.plan.steps[nodeContext.step.number].label
+    do throws(SocketFailure) {
+      sender = try SocketSender(settings.place, settings.options) { notice in
+        switch notice {
+        case .failing(let reason): services.log(.warning, label, "\(reason); trying again")
+        case .recovered(let failures):
+          services.log(.info, label, "sending again, after \(failures) failed attempt\(failures == 1 ? "" : "s")")
+        case .tooLong(let bytes):
+          services.log(.warning, label, "a datagram of \(bytes) bytes is longer than the system sends: it is lost")
+        }
+      }
+    } catch {
+      fail(because: SignalFailure(.sink, error.message, at: nodeContext.location))
+    }
+  }
+
+  /// Whether it can connect shows later: a receiver that is not there is waited for.
+  override func dryRun() {
+    guard let tls = settings.options.tls else { return }
+    do throws(SocketFailure) { _ = try TLSContext(asking: tls) } catch {
+      fail(because: SignalFailure(.sink, error.message, at: nodeContext.location))
+    }
+  }
+
+  override func receive(_ event: Event) {
+    guard !isOver else { return }
+    message.clear()
+    syslog?.now = executor.wallTime
+    if let failure = encoder.append(event.value, to: message) { return reject(event, because: failure) }
+    var bytes = message.bytes
+    if endsLines, bytes.last == 0x0A { bytes = UnsafeRawBufferPointer(rebasing: bytes.dropLast()) }
+    if endsLines, bytes.last == 0x0D { bytes = UnsafeRawBufferPointer(rebasing: bytes.dropLast()) }
+    if bytes.count > settings.maxMessage {
+      return reject(event, "the message has \(bytes.count) bytes, more than the \(settings.maxMessage) of a datagram")
+    }
+    switch settings.place.isDatagram ? .none : settings.framing {
+    case .lines:
+      buffer.append(bytes)
+      buffer.append(0x0A)
+    case .nul:
+      if bytes.contains(0) { return reject(event, "the message contains a zero byte, which would end it") }
+      buffer.append(bytes)
+      buffer.append(0)
+    case .length:
+      for shift in stride(from: 24, through: 0, by: -8) {
+        buffer.append(UInt8(truncatingIfNeeded: bytes.count >> shift))
+      }
+      buffer.append(bytes)
+    case .octets:
+      buffer.append("\(bytes.count) ")
+      buffer.append(bytes)
+    case .none: buffer.append(bytes)
+    }
+    ends.append(buffer.count)
+  }
+
+  override func turnEnded() { handOver() }
+
+  private func handOver() {
+    guard let sender, !ends.isEmpty else { return }
+    let count = ends.count
+    let receipt = take(count)
+    taken += count
+    let block = SocketSender.Block(bytes: Array(buffer.bytes), ends: ends)
+    buffer.clear()
+    ends.removeAll(keepingCapacity: ends.capacity <= 4096)
+    let book = book
+    let progress = Progress()
+    sender.send(block) { sent, givenUp in
+      book.add(sent, givenUp, bytes: sent > 0 ? progress.bytes(of: sent, block.ends) : 0)
+      progress.messages += givenUp
+      if sent > 0 { receipt.acknowledge(sent) }
+      if givenUp > 0 { receipt.acknowledge(givenUp, .failed("it could not be sent")) }
+    }
+    guard !isInputPaused, sender.queuedBytes > settings.queue else { return }
+    isInputPaused = true
+    pauseInput()
+    let executor = executor
+    let node = Weak(self)
+    sender.whenRoom(settings.queue / 2) { executor.post { node.object?.hasRoom() } }
+  }
+
+  private func hasRoom() {
+    guard isInputPaused else { return }
+    isInputPaused = false
+    resumeInput()
+  }
+
+  override var queued: PipelineStatistics.Queue? {
+    let (sent, givenUp, _) = book.counts
+    return PipelineStatistics.Queue(
+      events: max(0, taken + ends.count - sent - givenUp), bytes: (sender?.queuedBytes ?? 0) + buffer.count)
+  }
+
+  override func countDelivered() {
+    let (sent, _, bytes) = book.counts
+    countSent(sent - counted)
+    counted = sent
+    countBytes(bytes - countedBytes)
+    countedBytes = bytes
+  }
+  private var countedBytes = 0
+
+  // MARK: The end
+
+  override func finish() {
+    handOver()
+    isOver = true
+    guard let sender else { return drained() }
+    let executor = executor
+    let node = Weak(self)
+    // Another thread waits until all is sent.
+    do throws(PosixError) {
+      _ = try OwnThread("rxd close") {
+        sender.close()
+        executor.post { node.object?.over() }
+      }
+    } catch {
+      sender.close()
+      over()
+    }
+  }
+
+  private func over() {
+    hasRoom()
+    guard sender != nil else { return }
+    sender = nil
+    countLost()
+    drained()
+  }
+
+  override func cancel() {
+    if !isOver { handOver() }
+    isOver = true
+    hasRoom()
+    sender?.cancel()
+    _ = sender?.waitForEnd(within: .seconds(1))
+    sender = nil
+    countLost()
+  }
+
+  private func countLost() {
+    let (sent, givenUp, _) = book.counts
+    let left = max(taken - sent, givenUp)
+    guard left > 0, !isRepeatedLater else { return }
+    countUndelivered(left)
+    log(.warning, "\(left) event\(left == 1 ? " was" : "s were") taken but not sent to \(settings.place.text)")
+  }
+
+  /// How far a block has been sent. Used on the sending thread only.
+  private final class Progress: @unchecked Sendable {
+    var messages = 0
+
+    /// The bytes of so many further messages.
+    func bytes(of sent: Int, _ ends: [Int]) -> Int {
+      let start = messages == 0 ? 0 : ends[messages - 1]
+      messages += sent
+      return ends[messages - 1] - start
+    }
+  }
+
+  /// What the sending thread has done.
+  private final class Book: Sendable {
+    private let state = Mutex((sent: 0, givenUp: 0, bytes: 0))
+    var counts: (sent: Int, givenUp: Int, bytes: Int) { state.withLock { $0 } }
+    func add(_ sent: Int, _ givenUp: Int, bytes: Int) {
+      state.withLock { $0 = ($0.sent + sent, $0.givenUp + givenUp, $0.bytes + bytes) }
+    }
+  }
+}
+
+/// How a lost connection is made again.
+struct ReconnectParameter: RecordParameter {
+  var delay = TimeSpan.milliseconds(100)
+  var maxDelay = TimeSpan.seconds(10)
+  static var fields: [RecordField<ReconnectParameter>] {
+    [
+      .init(
+        "delay", \.delay, primary: true, range: 1_000_000...Int64.max,
+        "The first pause; each further one is twice as long."),
+      .init("maxDelay", \.maxDelay, range: 1_000_000...Int64.max, "The longest pause."),
+    ]
+  }
+  var defaultText: String? { delay.description }
+}

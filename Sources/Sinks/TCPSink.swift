@@ -1,0 +1,85 @@
+public import PipelineCore
+import Transport
+
+/// `tcp`: sends messages over TCP.
+public struct TCPSink: SinkComponent {
+  var address = NetworkAddress()
+  public var encode = EncodeParameter(.json)
+  var framing = SentFraming.lines
+  var tls: TLSParameter?
+  var serverName: String?
+  var connectTimeout = TimeSpan.seconds(10)
+  var reconnect = ReconnectParameter()
+  var queue = ByteSize(16 << 20)
+
+  public init() {}
+
+  public static let spec = ComponentSpec<TCPSink>(
+    "tcp",
+    summary: "Sends events over TCP, each a message.",
+    details: """
+      It connects when the first event comes. While it cannot connect, events wait: beyond `queue` the pipeline reads no \
+      further input. The log says when that begins and when events flow again.
+
+      TCP has no acknowledgement of messages: an event counts as delivered when the receiver's system has confirmed its \
+      bytes. If a connection breaks before, the event is sent again on the next one, so a receiver may see it twice. What \
+      its program has not yet read when it ends is lost, and nobody is told. With `tls` nothing counts as delivered in the first \
+      500 ms of a connection: a server may refuse a client's certificate that late. With `encode: csv` there is no header.
+      """,
+    parameters: [
+      .init("address", \.address, primary: true, required: true, "HOST:PORT, or a port on 127.0.0.1."),
+      .init("encode", \.encode, "How events are encoded as bytes."),
+      .init("framing", \.framing, "How messages are told apart."),
+      .init("tls", \.tls, "Encrypts the connection; `tls: {}` trusts the certificates that the system trusts."),
+      .init("serverName", \.serverName, "The name that the server's certificate must have; by default the host."),
+      .init(
+        "connectTimeout", \.connectTimeout, range: 1_000_000...Int64.max, "How long connecting may take, TLS included."),
+      .init("reconnect", \.reconnect, "The pauses between attempts to connect."),
+      .init("queue", \.queue, "How much may wait."),
+    ],
+    examples: [
+      .snippet("a line for each event", "tcp: 127.0.0.1:5170"),
+      .snippet(
+        "encrypted, with a certificate of the sender",
+        "tcp: { address: 'logs.example.org:6514', tls: { certificate: /etc/rxd/client.pem, key: /etc/rxd/client.key } }"
+      ),
+    ],
+    edges: EdgeCases(
+      empty: "Nothing is connected.",
+      error: "A lost connection is made again, for ever; an event that cannot be encoded goes to the errors output.",
+      completion: "Waiting events are sent first.",
+      disposal: "Waiting events are sent within the time limit for stopping; a warning counts the rest."),
+    memory: "Waiting events, up to `queue`, and those that the receiver's system has not confirmed.",
+    knownAs: ["Vector socket", "Fluent Bit tcp", "Logstash tcp", "Benthos socket"],
+    useCases: [.init(.writing, "send lines over TCP", "tcp: 127.0.0.1:5170")],
+    seeAlso: ["unix", "udp", "syslog", "http"])
+
+  public func validate(_ context: inout DecodingContext) {
+    tls?.validate(at: "tls", &context)
+    context.checkTarget(address)
+  }
+
+  public var encoding: EncodeParameter? { encode }
+  public var threads: String? { "encoded on the pipeline thread, sent by a thread of its own" }
+
+  public func makeSink(_ nodeContext: NodeContext) -> RunningSink {
+    var settings = SocketSink.Settings(
+      place: .network(host: address.host, port: address.port, isDatagram: false), encode: encode)
+    settings.framing = framing
+    settings.queue = queue.bytes
+    settings.options.tls = tls?.value
+    settings.options.serverName = serverName
+    settings.options.connectTimeout = connectTimeout
+    settings.options.delay = reconnect.delay
+    settings.options.maxDelay = reconnect.maxDelay
+    return SocketSink(nodeContext, settings)
+  }
+}
+
+extension DecodingContext {
+  /// Reports a port to which nothing can be sent.
+  mutating func checkTarget(_ address: NetworkAddress) {
+    guard address.port == 0, let location = address.location else { return }
+    badValue(at: location, "nothing can be sent to port 0", help: "Write HOST:PORT such as 127.0.0.1:5170")
+  }
+}

@@ -1,0 +1,50 @@
+public import PipelineCore
+import Transport
+
+/// `udp`: sends datagrams.
+public struct UDPSink: SinkComponent {
+  var address = NetworkAddress()
+  public var encode = EncodeParameter(.json)
+  var queue = ByteSize(16 << 20)
+
+  public init() {}
+
+  /// The largest payload of a datagram over IPv4.
+  static let largest = 65_507
+
+  public static let spec = ComponentSpec<UDPSink>(
+    "udp",
+    summary: "Sends each event as a UDP datagram.",
+    details: """
+      An event counts as delivered when the system has taken it. Datagrams may be lost on the way, and nobody is told. One \
+      of more than 65,507 bytes goes to the errors output; those of more than about 1,400 bytes are lost more often.
+      """,
+    parameters: [
+      .init("address", \.address, primary: true, required: true, "HOST:PORT, or a port on 127.0.0.1."),
+      .init("encode", \.encode, "How events are encoded as bytes."),
+      .init("queue", \.queue, "How much may wait while the host cannot be resolved or reached."),
+    ],
+    examples: [.snippet("a JSON document in each datagram", "udp: 127.0.0.1:5170")],
+    edges: EdgeCases(
+      empty: "Nothing is sent.",
+      error: "An event that cannot be encoded, or is too large, goes to the errors output.",
+      completion: "Waiting events are sent first.",
+      disposal: "Waiting events are sent within the time limit for stopping; a warning counts the rest."),
+    memory: "Waiting events, up to `queue`.",
+    knownAs: ["Vector socket", "Logstash udp"],
+    useCases: [.init(.writing, "send datagrams", "udp: 127.0.0.1:5170")],
+    seeAlso: ["tcp", "unix", "syslog"])
+
+  public func validate(_ context: inout DecodingContext) { context.checkTarget(address) }
+
+  public var encoding: EncodeParameter? { encode }
+  public var threads: String? { "encoded on the pipeline thread, sent by a thread of its own" }
+
+  public func makeSink(_ nodeContext: NodeContext) -> RunningSink {
+    var settings = SocketSink.Settings(
+      place: .network(host: address.host, port: address.port, isDatagram: true), encode: encode)
+    settings.maxMessage = Self.largest
+    settings.queue = queue.bytes
+    return SocketSink(nodeContext, settings)
+  }
+}

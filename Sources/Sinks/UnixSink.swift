@@ -1,0 +1,73 @@
+public import PipelineCore
+import Transport
+
+/// `unix`: sends messages to a Unix socket.
+public struct UnixSink: SinkComponent {
+  enum Kind: String, ChoiceParameter {
+    case stream, datagram
+    var help: String { self == .stream ? "it connects" : "each event is a datagram" }
+  }
+
+  var path = ""
+  var kind = Kind.stream
+  public var encode = EncodeParameter(.json)
+  var framing = SentFraming.lines
+  var reconnect = ReconnectParameter()
+  var queue = ByteSize(16 << 20)
+
+  public init() {}
+
+  public static let spec = ComponentSpec<UnixSink>(
+    "unix",
+    summary: "Sends events to a Unix socket, as a stream or as datagrams.",
+    details: """
+      While nobody receives there, events wait: beyond `queue` the pipeline reads no further input. An event of a stream \
+      counts as delivered when the receiver has read its bytes, a datagram when it waits in the receiver's socket.
+      """,
+    parameters: [
+      .init("path", \.path, primary: true, required: true, "The path; one that begins with `@` is an abstract name."),
+      .init("kind", \.kind, "What the receiver takes."),
+      .init("encode", \.encode, "How events are encoded as bytes."),
+      .init("framing", \.framing, "How the messages of a stream are told apart."),
+      .init("reconnect", \.reconnect, "The pauses between attempts to connect."),
+      .init("queue", \.queue, "How much may wait."),
+    ],
+    examples: [.snippet("a line for each event", "unix: /run/app/events.sock")],
+    edges: EdgeCases(
+      empty: "Nothing is connected.",
+      error: "A lost connection is made again, for ever; an event that cannot be encoded goes to the errors output.",
+      completion: "Waiting events are sent first.",
+      disposal: "Waiting events are sent within the time limit for stopping; a warning counts the rest."),
+    memory: "Waiting events, up to `queue`, and those that the receiver has not read.",
+    knownAs: ["Vector socket"],
+    useCases: [.init(.writing, "send events to a local program", "unix: /run/app/events.sock")],
+    seeAlso: ["tcp", "udp", "syslog"])
+
+  public func validate(_ context: inout DecodingContext) {
+    if path.isEmpty || path.utf8.count > 107, !path.contains("${") {
+      context.badValue(
+        at: context.location(of: "path"),
+        "the path of a Unix socket has 1 to 107 bytes, and this one \(path.utf8.count)",
+        help: "Write a path such as /run/app/events.sock")
+    }
+    if kind == .datagram, framing != .lines {
+      context.badValue(
+        at: context.location(of: "framing"),
+        "'framing' has no effect with 'kind: datagram': each datagram is a message",
+        .conflictingParameters, help: "Leave it out")
+    }
+  }
+
+  public var encoding: EncodeParameter? { encode }
+  public var threads: String? { "encoded on the pipeline thread, sent by a thread of its own" }
+
+  public func makeSink(_ nodeContext: NodeContext) -> RunningSink {
+    var settings = SocketSink.Settings(place: .unix(path: path, isDatagram: kind == .datagram), encode: encode)
+    settings.framing = framing
+    settings.maxMessage = kind == .datagram ? 64 << 10 : .max
+    settings.queue = queue.bytes
+    settings.options.delay = reconnect.delay
+    settings.options.maxDelay = reconnect.maxDelay
+    return SocketSink(nodeContext, settings)
+  }
+}

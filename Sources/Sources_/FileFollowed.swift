@@ -1,0 +1,316 @@
+import PipelineCore
+import Transport
+
+extension File {
+  /// Follows files.
+  final class Following: DecodingSource {
+    private let parameters: File
+    private lazy var inputQueue = InputQueue(nodeContext, gate: SemaphoreGate())
+    private var follower: FileFollower?
+    private var inputs: [FileKey: Input] = [:] { didSet { latest = nil } }
+    /// The last lookup: most blocks come from the same file.
+    private var latest: (key: FileKey, input: Input)?
+    /// The number of files found so far.
+    private var found = 0
+    /// An earlier execution has started with these files.
+    private var isResumed = false
+    /// When its state was saved, in nanoseconds since 1970.
+    private var savedAt: Int64 = 0
+    /// The file whose rows are being sent.
+    private var piece: Input?
+    /// Files that have been read to their ends, as long as not all of it is acknowledged.
+    private var leaving: [Input] = []
+    /// A block that has been sent in part, and its file.
+    private var begun: (block: FileBlock, input: Input)?
+
+    private struct FileKey: Hashable {
+      var device: UInt64
+      var inode: UInt64
+      init(_ position: FilePosition) { (device, inode) = (position.device, position.inode) }
+    }
+
+    /// One followed file.
+    private final class Input {
+      /// How far its events have been sent.
+      var position: FilePosition
+      /// The file's number in the order of discovery.
+      let number: Int
+      /// What a decoder needs to continue there.
+      var memory: [UInt8]
+      var decoder: (any EventDecoder)?
+      var origin: Origin?
+      /// How far the file has been sent.
+      let places: PositionLedger<Place>
+
+      struct Place {
+        var position: FilePosition
+        var memory: [UInt8]
+      }
+
+      init(_ position: FilePosition, _ number: Int, memory: [UInt8] = []) {
+        self.position = position
+        self.number = number
+        self.memory = memory
+        places = PositionLedger(Place(position: position, memory: memory))
+      }
+
+      /// The file goes on at its position, in front of its next event.
+      func begin() { places.reset(to: Place(position: position, memory: decoder?.memory ?? memory)) }
+    }
+
+    init(_ parameters: File, _ nodeContext: NodeContext, _ downstream: Downstream) {
+      self.parameters = parameters
+      super.init(nodeContext, downstream: downstream)
+    }
+
+    override var readFiles: [PipelineStatistics.ReadFile] {
+      inputs.values.prefix(PipelineStatistics.mostFiles).map { input in
+        let position = input.position
+        return .init(path: position.path, device: position.device, inode: position.inode, offset: position.offset)
+      }
+    }
+
+    override func begin() {
+      var options = FileFollower.Options(paths: parameters.paths.map(\.text))
+      // Files that an earlier execution did not know are new.
+      options.start = parameters.start == .beginning || isResumed ? .beginning : .end
+      options.resume = inReadingOrder(Array(inputs.values)).map(\.position)
+      options.savedAt = savedAt
+      options.maxLine = parameters.maxLine.bytes
+      options.whenTooLong = parameters.whenTooLong.policy
+      options.rotateWait = parameters.rotateWait
+      for path in parameters.paths where !Self.exists(path.text) {
+        execution.services.log(
+          .info, execution.plan.steps[nodeContext.step.number].label,
+          "\(location(of: path))no file matches \(path.shown) yet; waiting for one")
+      }
+      let inputQueue = inputQueue
+      let node = Weak(self)
+      do throws(PosixError) {
+        let follower = try FileFollower(options)
+        self.follower = follower
+        // The positions are right before anything else can happen, such as a checkpoint.
+        _ = try follower.start(
+          deliver: { block in _ = inputQueue.deliver(here: block.isNewest) { node.object?.take(block) } },
+          notice: { notice in _ = inputQueue.deliver { node.object?.note(notice) } },
+          early: { [unowned self] in note($0) })
+      } catch {
+        finish(failing: SignalFailure(.source, error.message, at: nodeContext.location))
+      }
+    }
+
+    override func dryRun() { _ = makeDecoder(parameters.decode.options) }
+
+    private func makeInput(_ position: FilePosition, memory: [UInt8] = []) -> Input {
+      found += 1
+      return Input(position, found, memory: memory)
+    }
+
+    /// The files in reading order: the older one first.
+    private func inReadingOrder(_ inputs: [Input]) -> [Input] {
+      inputs.sorted {
+        let (a, b) = ($0.position.born, $1.position.born)
+        return a == b || a == 0 || b == 0 ? $0.number < $1.number : a < b
+      }
+    }
+
+    private static func exists(_ pattern: String) -> Bool {
+      Glob.expand(pattern).paths.contains { FileDescriptor.Status(path: $0) != nil }
+    }
+
+    /// Sets the position from which the file is read on, before its next event.
+    private func moved(to position: FilePosition) {
+      if let input = inputs[FileKey(position)] {
+        input.position = position
+        // What has been sent of it and is not acknowledged may have to be sent again.
+        if input.places.outstanding == 0 { input.begin() }
+      } else {
+        inputs[FileKey(position)] = makeInput(position)
+      }
+    }
+
+    /// Behind the last row of the file that a turn has sent.
+    private func taken(of input: Input) -> Input.Place {
+      var position = input.position
+      if let begun, begun.input === input, let unsentOffset {
+        position = begun.block.position
+        position.offset = unsentOffset
+      }
+      return Input.Place(position: position, memory: input.decoder?.memory ?? input.memory)
+    }
+
+    override func beginPiece() {
+      guard let piece else { return }
+      beginPiece(of: piece.places) { [self] in taken(of: piece) }
+    }
+
+    /// The file goes on in another one, before its next event.
+    private func moved(from position: FilePosition, to copy: FilePosition) {
+      // What the decoder knows belongs to what was copied.
+      let memory = inputs.removeValue(forKey: FileKey(position))?.memory ?? []
+      inputs[FileKey(copy)] = makeInput(copy, memory: memory)
+    }
+
+    private func take(_ block: FileBlock) {
+      guard !isClosed else { return }
+      let input = input(of: block)
+      guard let decoder = input.decoder, let origin = input.origin else { return }
+      // The rest of another file's block may be sent in this turn, too.
+      if begun != nil { beginPiece() }
+      piece = input
+      take(block.lines.slab, offset: block.lines.offset, isLast: false, by: decoder, origin: origin)
+      if isBatchDone { return end(block, input) }
+      begun = (block, input)
+      whenBatchIsDone { [unowned self] in
+        begun = nil
+        end(block, input)
+      }
+    }
+
+    /// Handles the end of a block, after its rows.
+    private func end(_ block: FileBlock, _ input: Input) {
+      if let line = block.lines.longLine, let origin = input.origin { rejectLong(line, parameters.maxLine, origin) }
+      input.position = block.position
+      if let offset = unsentOffset ?? input.decoder?.pendingOffset { input.position.offset = offset }
+    }
+
+    /// The file of `block`, under its present name.
+    private func input(of block: FileBlock) -> Input {
+      let key = FileKey(block.position)
+      if let latest, latest.key == key, latest.input.origin?.path == block.path { return latest.input }
+      let input = inputs[key] ?? makeInput(block.position)
+      if input.decoder == nil {
+        input.decoder = makeDecoder(parameters.decode.options)
+        input.decoder?.reset(memory: input.memory)
+      }
+      if input.origin?.path != block.path {
+        input.origin = Origin(
+          source: origin.source, path: block.path, receivedAt: executor.wallTime,
+          identity: identity(block.position.fileName))
+      }
+      if inputs[key] == nil { inputs[key] = input }
+      latest = (key, input)
+      return input
+    }
+
+    private func note(_ notice: FileFollower.Notice) {
+      let label = execution.plan.steps[nodeContext.step.number].label
+      switch notice {
+      case .opened(let position):
+        moved(to: position)
+        execution.services.log(.debug, label, "following \(position.path) from byte \(position.offset)")
+      case .truncated(let path, let offset):
+        for input in inputs.values where input.position.path == path {
+          // The start of the file has changed.
+          input.position.offset = 0
+          input.position.fingerprintBytes = 0
+          input.decoder = nil
+          input.memory = []
+          input.begin()
+        }
+        latest = nil
+        execution.services.log(
+          .warning, label,
+          "\(path) was truncated after byte \(offset); data written just before that may be lost")
+      case .finished(let path, let position):
+        // A successor may have the same path: only the file's identity tells which input ends.
+        if let input = inputs.removeValue(forKey: FileKey(position)), let decoder = input.decoder,
+          let origin = input.origin
+        {
+          piece = input
+          take(Slab(capacity: 0), offset: position.offset, isLast: true, by: decoder, origin: origin)
+          leaving.removeAll { $0.places.outstanding == 0 }
+          leaving.append(input)
+        }
+        execution.services.log(.debug, label, "read \(path) to its end")
+      case .failed(let error): execution.services.log(.warning, label, error.message)
+      case .retrying(let error):
+        execution.services.log(
+          .warning, label, "\(error.message); known files are read on, and listing is tried again")
+      case .recovered(let path): execution.services.log(.info, label, "\(path) can be read again")
+      case .lost(let position):
+        inputs[FileKey(position)] = nil
+        execution.services.log(
+          .warning, label,
+          "\(position.path) was removed or truncated; what was added after byte \(position.offset) is lost")
+      case .copied(let position, let copy):
+        moved(from: position, to: copy)
+        execution.services.log(
+          .info, label, "\(position.path) was truncated; what had not been read is read from its copy \(copy.path)")
+      case .compressed(let position, let copy):
+        moved(from: position, to: copy)
+        execution.services.log(
+          .info, label, "\(position.path) was compressed; what had not been read is read from \(copy.path)")
+      case .waiting(let path, let limit):
+        execution.services.log(
+          .info, label, "\(path) ends in the middle; the rest is awaited until it has not grown for \(limit)")
+      case .damaged(let position, let damage):
+        let reason =
+          switch damage {
+          case .damaged: "is damaged"
+          case .unfinished: "ends in the middle and does not grow"
+          case .tooShort: "is shorter than what was read"
+          }
+        execution.services.log(
+          .warning, label,
+          "\(position.path) \(reason); what follows byte \(position.offset) of its decompressed content is lost")
+      case .overflow:
+        execution.services.log(.warning, label, "the kernel dropped file events; all files were checked")
+      case .polling(let error):
+        execution.services.log(.warning, label, "\(error.message); polling once a second instead")
+      }
+    }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(parameters.paths.map(\.text))
+      leaving.removeAll { $0.places.outstanding == 0 }
+      let isAcknowledged = state.positions == .acknowledged
+      state.write(each: inReadingOrder(isAcknowledged ? leaving + inputs.values : Array(inputs.values))) {
+        state, input in
+        let place = isAcknowledged ? input.places.acknowledged : taken(of: input)
+        state.write(place.position)
+        state.write(place.memory)
+      }
+      state.write(parameters.decode.options.dependence)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      let paths = try state.read([String].self)
+      var saved: [Input] = []
+      for _ in 0..<(try state.count()) { saved.append(makeInput(try state.read(), memory: try state.read())) }
+      let dependence = try state.read(String.self)
+      for input in saved {
+        let place = DecodingPosition(offset: input.position.offset, memory: input.memory)
+        if !parameters.decode.options.goesOn(at: place, dependence) {
+          execution.services.log(
+            .warning, execution.plan.steps[nodeContext.step.number].label,
+            """
+            'decode' has changed and needs the start of the file; \(input.position.path) is read again from its \
+            start
+            """)
+          input.position.offset = 0
+          input.memory = []
+        }
+        // A file renamed away from a watched path is read to its end; a file whose path is no longer configured is not.
+        let wasNamed = paths.contains { Glob.matches($0, input.position.path) }
+        if !wasNamed || parameters.reads(input.position.path) { inputs[FileKey(input.position)] = input }
+      }
+      isResumed = true
+      savedAt = executor.wallTime &- state.elapsed.nanoseconds
+    }
+
+    /// The next execution reads again what no turn has sent.
+    override func suspend() {}
+
+    override var isReadAgain: Bool { true }
+
+    override var hasPosition: Bool { follower != nil || isResumed }
+
+    override func resume() { begin() }
+
+    override func stop() {
+      inputQueue.stop()
+      follower?.stop()
+    }
+  }
+}

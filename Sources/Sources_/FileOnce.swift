@@ -1,0 +1,259 @@
+import PipelineCore
+import Transport
+
+extension File {
+  /// Reads files once.
+  final class Reading: DecodingSource {
+    private let parameters: File
+    private lazy var inputQueue = InputQueue(nodeContext, gate: SemaphoreGate())
+    /// Files that have been read completely.
+    private var finished: [String] = []
+    /// The files to read, the next one last.
+    private var waiting: [String] = []
+    /// Why the files could not be listed.
+    private var fault: SignalFailure?
+    /// The file being read, and how far its events have been sent.
+    private var current: FilePosition?
+    private var place = DecodingPosition()
+    private var reader: BlockReader?
+
+    /// How far the files have been sent.
+    private struct Place {
+      /// How many files to their ends.
+      var finished = 0
+      /// The one behind those, and how far it.
+      var current: FilePosition?
+      var place = DecodingPosition()
+    }
+    private lazy var places = PositionLedger(taken)
+    private lazy var placement = makePlacement(
+      threads: parameters.decode.options.readsBlocksApart ? decodingThreads : 1)
+    private var fileOrigin = Origin.none
+
+    init(_ parameters: File, _ nodeContext: NodeContext, _ downstream: Downstream) {
+      self.parameters = parameters
+      super.init(nodeContext, downstream: downstream)
+    }
+
+    override var readFiles: [PipelineStatistics.ReadFile] {
+      let open = current.map {
+        PipelineStatistics.ReadFile(
+          path: $0.path, device: $0.device, inode: $0.inode, offset: unsentOffset ?? place.offset)
+      }
+      return [open].compactMap { $0 } + waiting.suffix(PipelineStatistics.mostFiles).map { .init(path: $0, offset: 0) }
+    }
+
+    override func begin() {
+      waiting = files(except: [])
+      read()
+    }
+
+    override func dryRun() {
+      if current == nil, waiting.isEmpty, finished.isEmpty { waiting = files(except: []) }
+      if let fault { return finish(failing: fault) }
+      guard makeDecoder(parameters.decode.options) != nil, current == nil, let next = waiting.last else { return }
+      do throws(PosixError) {
+        _ = try FileDescriptor.openForReading(next)
+      } catch {
+        finish(failing: SignalFailure(.source, error.message, at: nodeContext.location))
+      }
+    }
+
+    /// The files of the paths, in reverse. Files that cannot be listed are missing; ``fault`` is then set.
+    private func files(except known: [String]) -> [String] {
+      var seen = Set(known)
+      var files: [String] = []
+      for path in parameters.paths {
+        guard Glob.isPattern(path.text) else {
+          if seen.insert(path.text).inserted { files.append(path.text) }
+          continue
+        }
+        let found = Glob.expand(path.text)
+        if let error = found.failures.first {
+          fault = fault ?? SignalFailure(.source, error.message, at: path.location ?? nodeContext.location)
+        } else if found.paths.isEmpty {
+          // An empty directory may be intended, but a mistake looks the same.
+          log(.warning, "\(location(of: path))no file matches \(path.shown), so there is nothing to read")
+        }
+        files += found.paths.filter { seen.insert($0).inserted }
+      }
+      return files.reversed()
+    }
+
+    private func log(_ level: Services.Level, _ message: String) {
+      execution.services.log(level, execution.plan.steps[nodeContext.step.number].label, message)
+    }
+
+    /// Reads the waiting files; first the one that an earlier execution has read in part, from there on, if it is still
+    /// the same file.
+    private func read(goingOn resumption: (position: FilePosition, place: DecodingPosition)? = nil) {
+      if let fault {
+        finish(failing: fault)
+        return
+      }
+      guard resumption != nil || !waiting.isEmpty else {
+        finish()
+        return
+      }
+      guard let decoder = makeDecoder(parameters.decode.options) else { return }
+      var options = BlockReader.Options()
+      options.mode = .init(parameters.decode.options.framing, limit: parameters.maxBytes.bytes)
+      options.maxLine = parameters.maxLine.bytes
+      options.whenTooLong = parameters.whenTooLong.policy
+      options.refusesCompressed = parameters.decode.options.readsText
+      if let bytes = execution.reading.blockBytes { options.blockBytes = bytes }
+      let inputQueue = inputQueue
+      let node = Weak(self)
+      do throws(PosixError) {
+        var first: FileDescriptor?
+        place = DecodingPosition()
+        if let resumption {
+          let file = try reopen(resumption.position)
+          let status = try file.status()
+          if file.isFile(of: resumption.position, status), resumption.place.offset <= status.size {
+            place = resumption.place
+          } else {
+            log(.warning, "\(file.name) was replaced or truncated; it is read from its start")
+          }
+          opened(FilePosition(of: file, status, resumption.position.path))
+          first = file
+        }
+        options.offset = place.offset
+        places.reset(to: taken)
+        let reader = try BlockReader(first: first, paths: waiting.reversed(), options: options)
+        self.reader = reader
+        try reader.start(
+          by: decoder, decoding: parameters.decode.options, knowing: place.memory, threads: decodingThreads,
+          into: inputQueue, placement: placement
+        ) { pieces in node.object?.take(pieces[...]) }
+      } catch {
+        finish(failing: SignalFailure(.source, error.message, at: nodeContext.location))
+      }
+    }
+
+    /// Opens the file that was being read; another one of its name if it is gone.
+    private func reopen(_ position: FilePosition) throws(PosixError) -> FileDescriptor {
+      let named: FileDescriptor
+      do throws(PosixError) {
+        named = try FileDescriptor.openForReading(position.path)
+        if file(named, isOf: position) { return named }
+      } catch {
+        guard let renamed = Self.renamed(position) else { throw error }
+        return renamed
+      }
+      return Self.renamed(position) ?? named
+    }
+
+    private func file(_ file: FileDescriptor, isOf position: FilePosition) -> Bool {
+      (try? file.status()).map { file.isFile(of: position, $0) } ?? false
+    }
+
+    private static func renamed(_ position: FilePosition) -> FileDescriptor? {
+      position.findRenamed { try? FileDescriptor.openForReading($0) }?.file
+    }
+
+    /// Behind the last row that a turn has sent.
+    private var taken: Place {
+      Place(
+        finished: finished.count, current: current,
+        place: DecodingPosition(offset: unsentOffset ?? place.offset, memory: place.memory))
+    }
+
+    override func beginPiece() { beginPiece(of: places) { [self] in taken } }
+
+    /// The next pieces belong to this file.
+    private func opened(_ start: FilePosition) {
+      current = start
+      fileOrigin = Origin(
+        source: origin.source, path: start.path, receivedAt: executor.wallTime, reply: origin.reply,
+        identity: identity(start.fileName))
+    }
+
+    /// Takes the pieces one after the other. If the rows of a piece need further turns, the next piece waits for the
+    /// last of them.
+    private func take(_ pieces: ArraySlice<DecodedPiece>) {
+      if !isClosed { beginPiece() }
+      var rest = pieces
+      while !isClosed, let piece = rest.popFirst() {
+        if let file = piece.opened {
+          opened(file)
+          place = DecodingPosition()
+          if waiting.last == file.path { waiting.removeLast() }
+        }
+        if let rows = piece.rows { take(rows, encoded: piece.encoded, origin: fileOrigin) }
+        if let behind = piece.place { place = behind }
+        guard isBatchDone else {
+          return whenBatchIsDone { [unowned self, rest] in
+            placement.usedMore(in: restTime)
+            end(piece)
+            take(rest)
+          }
+        }
+        end(piece)
+      }
+      endTurn(placement)
+    }
+
+    /// Handles the end of a piece, after its rows.
+    private func end(_ piece: DecodedPiece) {
+      if let longLine = piece.longLine { rejectLong(longLine, parameters.maxLine, fileOrigin) }
+      guard !isClosed else { return }
+      if piece.closesFile {
+        if let current { finished.append(current.path) }
+        current = nil
+      }
+      switch piece.end {
+      case nil: break
+      case .finished, .stopped: finish()
+      case .failed(let error): finish(failing: SignalFailure(.source, error.message, at: nodeContext.location))
+      }
+    }
+
+    override func save(_ state: inout StateWriter) {
+      let upTo = state.positions == .acknowledged ? places.acknowledged : taken
+      let files = finished + (current.map { [$0.path] } ?? []) + waiting.reversed()
+      state.write(Array(files.prefix(upTo.finished)))
+      state.write(Array(files.dropFirst(upTo.finished + (upTo.current == nil ? 0 : 1)).reversed()))
+      state.write(upTo.current)
+      state.write(upTo.place)
+      state.write(parameters.decode.options.dependence)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      finished = try state.read()
+      waiting = try state.read()
+      current = try state.read()
+      place = try state.read()
+      let dependence = try state.read(String.self)
+      if !parameters.decode.options.goesOn(at: place, dependence) {
+        execution.services.log(
+          .warning, execution.plan.steps[nodeContext.step.number].label,
+          """
+          'decode' has changed and needs the start of the file; \(current?.path ?? "it") is read again from its \
+          start
+          """)
+        place = DecodingPosition()
+      }
+      if state.hasOtherParameters {
+        waiting = files(except: finished + (current.map { [$0.path] } ?? []))
+        if let path = current?.path, !parameters.reads(path) { current = nil }
+      }
+    }
+
+    /// The next execution reads again what no turn has sent.
+    override func suspend() {}
+
+    override var isReadAgain: Bool { true }
+
+    override var hasPosition: Bool { current != nil || !finished.isEmpty || !waiting.isEmpty }
+
+    override func resume() {
+      read(goingOn: current.map { ($0, place) })
+    }
+
+    override func stop() {
+      inputQueue.stop()
+      reader?.stop()
+    }
+  }
+}

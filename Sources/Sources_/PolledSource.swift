@@ -1,0 +1,195 @@
+import PipelineCore
+
+/// The base of sources that ask for their events, once or periodically: a server, a program.
+class PolledSource: DecodingSource {
+  struct Schedule {
+    /// Nil: it asks once.
+    var every: TimeSpan?
+    /// The most by which each later call is put off at random.
+    var jitter = TimeSpan.zero
+    /// With `every`: whether the first call is made at once.
+    var immediate = true
+    /// How long a call under way may still take when the pipeline is stopped.
+    var stopTimeout = TimeSpan.seconds(10)
+  }
+
+  private let schedule: Schedule
+  /// What is asked for, and what comes of it, for messages: "a request", "no response came".
+  private let words: (call: String, nothing: String)
+  private var call: (any Cancellable)?
+  /// Whoever waits for the event that this inner signal was made for waits for the answer, too.
+  private var held: Ack?
+  private var timer = Wake.none
+  /// When the current period started: periods are counted from the first, so delays do not add up.
+  private var period = Instant(nanoseconds: 0)
+  private var isEnding = false
+  /// The restored state has a call under way.
+  private var wasAsking = false
+  /// How many answers have been sent.
+  private let answers = PositionLedger(0)
+  private var answered = 0
+  /// When the call that is under way began.
+  private var asked = Instant(nanoseconds: 0)
+
+  init(
+    _ schedule: Schedule, _ words: (call: String, nothing: String), _ nodeContext: NodeContext, _ downstream: Downstream
+  ) {
+    self.schedule = schedule
+    self.words = words
+    super.init(nodeContext, downstream: downstream)
+  }
+
+  // MARK: For subclasses
+
+  /// Starts a call, which ends in a turn with ``take()``. Nil: there is none, and that has been reported.
+  func ask() -> (any Cancellable)? { nil }
+
+  /// Called in a turn with the answer of the call under way; false: nobody waits for it any more. ``end()`` or
+  /// ``sendBody(_:_:_:)`` follows.
+  final func take() -> Bool {
+    guard !isClosed, call != nil else { return false }
+    call = nil
+    nodeContext.answered(since: asked)
+    goOn(with: &held)
+    return true
+  }
+
+  /// Sends the events of an answer's body; then the call is done.
+  final func sendBody(_ body: consuming [UInt8], _ options: DecoderOptions, _ origin: Origin) {
+    answered += 1
+    var options = options
+    options.unit = .body
+    guard let decoder = makeDecoder(options) else { return end() }
+    let slab = Slab(body)
+    body = []
+    take(slab, offset: 0, isLast: true, by: decoder, origin: origin)
+    if isBatchDone { end() } else { whenBatchIsDone { [unowned self] in end() } }
+  }
+
+  /// Sends one event that is the whole answer; then the call is done.
+  final func sendAnswer(_ value: Value, _ origin: Origin) {
+    answered += 1
+    beginPiece()
+    produce(value, origin: origin)
+    end()
+  }
+
+  /// The call is done, and all events of its answer have been sent.
+  final func end() {
+    if !isClosed, schedule.every == nil || isEnding { finish() }
+  }
+
+  /// The call has failed. `body`: what came of it, for the errors output.
+  final func failed(
+    _ code: Diagnostic.Code, _ failure: SignalFailure, _ body: [UInt8] = [], from origin: Origin? = nil
+  ) {
+    guard schedule.every != nil else { return finish(failing: failure) }
+    let origin = origin ?? self.origin
+    arena.keep(origin)
+    body.withUnsafeBytes { rejectInput($0, code, because: failure, origin: origin) }
+    finishEvent()
+  }
+
+  /// No call can be made of these values. `poll`: the code where no event is at fault.
+  final func refused(_ code: Diagnostic.Code, poll: Diagnostic.Code, _ failure: SignalFailure) {
+    if rejectOuter(failure.kind == .expression ? .expressionFailed : code, because: failure) {
+      if schedule.every == nil { finish() }
+    } else {
+      failed(poll, failure)
+    }
+  }
+
+  // MARK: The schedule
+
+  override var isEndless: Bool { schedule.every != nil }
+
+  override func begin() {
+    period = now
+    if schedule.every != nil { wait() }
+    if schedule.every == nil || schedule.immediate { makeCall() }
+  }
+
+  private func makeCall() {
+    asked = executor.now
+    call = ask()
+    if call != nil, !hasPieces { held = holdAck() }
+  }
+
+  private func wait() {
+    guard let every = schedule.every else { return }
+    let behind = (now - period).nanoseconds / every.nanoseconds
+    period = period + TimeSpan(nanoseconds: every.nanoseconds &* (behind &+ 1))
+    var due = period
+    if schedule.jitter > .zero {
+      let share = Double(execution.services.random() >> 11) / Double(1 << 53)
+      due = due + schedule.jitter.scaled(by: share)
+    }
+    timer = wake(at: due)
+  }
+
+  override func woke(_ token: Int) {
+    if isEnding {
+      breakOff()
+      return
+    }
+    wait()
+    // The previous answer may still have events to send.
+    if call == nil, isBatchDone { makeCall() }
+  }
+
+  override func skipped(_ token: Int, _ late: Lateness) { wait() }
+
+  override func beginPiece() { beginPiece(of: answers) { [self] in isBatchDone ? answered : answered - 1 } }
+
+  // MARK: State
+
+  override func save(_ state: inout StateWriter) {
+    // An answer that has not been sent completely, or is not acknowledged if that counts, is asked for again.
+    state.write(call != nil || !isBatchDone || state.positions == .acknowledged && answers.outstanding > 0)
+    state.write(period)
+    state.write(timer)
+  }
+
+  override func restore(_ state: inout StateReader) throws(StateFault) {
+    wasAsking = try state.read()
+    period = try state.read()
+    timer = try state.read()
+  }
+
+  override func resume() {
+    if schedule.every != nil, !timer.isSet { wait() }
+    if wasAsking { makeCall() }
+  }
+
+  // MARK: The end
+
+  /// A call under way is still waited for.
+  override func drain() {
+    isEnding = true
+    cancelWake(&timer)
+    if call == nil {
+      // After the remaining events of the last answer, if any.
+      if isBatchDone { finish() }
+    } else if schedule.stopTimeout == .zero {
+      breakOff()
+    } else {
+      timer = wake(after: schedule.stopTimeout)
+    }
+  }
+
+  private func breakOff() {
+    execution.services.log(
+      .warning, execution.plan.steps[nodeContext.step.number].label,
+      "\(words.call) was cancelled: \(words.nothing) within \(schedule.stopTimeout) after the pipeline was stopped")
+    held?.fail("\(words.call) was not answered in time")
+    completeEarly()
+  }
+
+  override func stop() {
+    cancelWake(&timer)
+    goOn(with: &held, isGivenUp: true)
+    let running = call
+    call = nil
+    running?.cancel()
+  }
+}

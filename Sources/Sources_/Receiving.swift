@@ -1,0 +1,226 @@
+import PipelineCore
+import Transport
+
+/// What receives messages from others, for the thread that runs the turns.
+protocol MessageReceiver: AnyObject {
+  func stop(handsOver: Bool)
+  func cancel()
+}
+
+extension DatagramReceiver: MessageReceiver {}
+extension StreamReceiver: MessageReceiver {
+  func stop(handsOver: Bool) {
+    if handsOver { handOver() } else { stop() }
+  }
+}
+
+/// What one sender has sent.
+struct ReceivedPiece: Sendable {
+  /// The connection; nil: datagrams have none.
+  var connection: Int?
+  var peer: SocketPeer
+  /// The subject of the certificate that the sender has shown.
+  var subject: String?
+  var rows: DecodedBlock?
+  var refused: [RefusedBytes]
+
+  init(_ piece: StreamReceiver.Piece) {
+    connection = piece.sender.number
+    peer = piece.sender.peer
+    subject = piece.sender.subject
+    rows = piece.rows
+    refused = piece.refused
+  }
+
+  init(_ piece: DatagramReceiver.Piece) {
+    peer = piece.peer
+    rows = piece.rows
+    refused = piece.refused
+  }
+}
+
+/// A source that receives messages at a place of its own: streams or datagrams.
+///
+/// What has been received cannot be received again: at the end, and before a reload goes on, it is sent first.
+final class ReceivingNode: DecodingSource {
+  enum Way {
+    case stream(StreamReceiver.Options, TLSServing.Files?)
+    case datagrams(DatagramReceiver.Options)
+  }
+
+  private let place: SocketPlace
+  private let way: Way
+  private let maxConnections: Int
+  private lazy var inputQueue = InputQueue(nodeContext, gate: SemaphoreGate())
+  private var receiver: (any MessageReceiver)?
+  /// Names this run of the source in the names of its events.
+  private lazy var run = freshIdentity() == nil ? "" : String(execution.services.random(), radix: 16)
+  /// Holds the execution until everything that was received has been sent.
+  private var isPausing = false
+
+  init(_ place: SocketPlace, _ way: Way, _ nodeContext: NodeContext, _ downstream: Downstream) {
+    self.place = place
+    self.way = way
+    if case .stream(let options, _) = way { maxConnections = options.maxConnections } else { maxConnections = 0 }
+    super.init(nodeContext, downstream: downstream)
+  }
+
+  /// Nobody else gets the place until the reload is over.
+  override func dryRun() {
+    do throws(SocketFailure) {
+      if case .stream(_, let files?) = way { _ = try TLSServing(files) { _ in } }
+      try BoundSocket.reserve(place)
+    } catch {
+      finish(failing: SignalFailure(.source, error.message, at: nodeContext.location))
+    }
+  }
+
+  override func begin() {
+    let services = execution.services
+    let label = execution.plan.steps[nodeContext.step.number].label
+    let queue = inputQueue
+    let node = Weak(self)
+    let hand: @Sendable ([ReceivedPiece]) -> Bool = { pieces in
+      queue.deliver { node.object?.take(pieces[...], isLast: pieces.isEmpty) }
+    }
+    do throws(SocketFailure) {
+      let text: String
+      switch way {
+      case .stream(var options, let files):
+        if let files {
+          options.tls = try TLSServing(files) { services.log(.info, label, $0) }
+        }
+        let receiver = try StreamReceiver(place, options)
+        self.receiver = receiver
+        text = receiver.text
+        let limit = maxConnections
+        let log = OncePerSecond { services.log(.warning, label, $0) }
+        try receiver.start { notice in
+          switch notice {
+          case .accepting(let notice): services.report(notice, label)
+          case .full:
+            services.log(
+              .warning, label, "'maxConnections', \(limit), are open: further connections are closed at once")
+          case .lost(let peer, let reason):
+            log.write("the connection\(peer.isEmpty ? "" : " of \(peer)") is over: \(reason)")
+          }
+        } deliver: {
+          hand($0.map { ReceivedPiece($0) })
+        }
+      case .datagrams(let options):
+        let receiver = try DatagramReceiver(place, options)
+        self.receiver = receiver
+        text = receiver.text
+        if let wanted = options.receiveBuffer, let granted = receiver.grantedBuffer, granted < wanted {
+          services.log(
+            .warning, label,
+            "'receiveBuffer' is \(wanted) bytes, and the system grants \(granted): raise net.core.rmem_max")
+        }
+        let log = OncePerSecond { services.log(.warning, label, $0) }
+        try receiver.start { notice in
+          switch notice {
+          case .dropped(let count):
+            log.write(
+              "the system had no room for \(count) datagram\(count == 1 ? "" : "s"), which are lost: raise 'receiveBuffer'"
+            )
+          case .failed(let reason): services.log(.warning, label, "cannot receive: \(reason); trying again")
+          }
+        } deliver: {
+          hand($0.map { ReceivedPiece($0) })
+        }
+      }
+      services.log(.info, label, "listening on \(text)")
+    } catch {
+      receiver = nil
+      finish(failing: SignalFailure(.source, error.message, at: nodeContext.location))
+    }
+  }
+
+  /// Takes the pieces one after the other. If the rows of a piece need further turns, the next piece waits for the last of them.
+  private func take(_ pieces: ArraySlice<ReceivedPiece>, isLast: Bool) {
+    var rest = pieces
+    while !isClosed, let piece = rest.popFirst() {
+      let origin = origin(of: piece)
+      if let rows = piece.rows { take(rows, origin: origin) }
+      guard isBatchDone else {
+        return whenBatchIsDone { [unowned self, rest] in
+          reject(piece, origin)
+          take(rest, isLast: isLast)
+        }
+      }
+      reject(piece, origin)
+    }
+    guard isLast else { return }
+    receiver = nil
+    if isPausing { endPause() } else { finish() }
+  }
+
+  private func reject(_ piece: ReceivedPiece, _ origin: Origin) {
+    for refused in piece.refused where !isClosed {
+      refused.head.withUnsafeBytes {
+        rejectInput($0, refused.reason, origin: origin, position: refused.offset)
+      }
+    }
+  }
+
+  private func origin(of piece: ReceivedPiece) -> Origin {
+    let members = arena.entries(4)
+    var count = 0
+    func add(_ key: StaticString, _ value: Value) {
+      members[count] = Entry(key: .literal(key), value: value)
+      count += 1
+    }
+    let peer = piece.peer
+    if !peer.text.isEmpty { add("peer", arena.string(peer.text)) }
+    if let process = peer.process { add("pid", .int(Int64(process))) }
+    if let user = peer.user { add("uid", .int(Int64(user))) }
+    if let subject = piece.subject { add("subject", arena.string(subject)) }
+    let origin = Origin(
+      source: origin.source, path: peer.text.isEmpty ? nil : peer.text, receivedAt: executor.wallTime,
+      fields: OwnedValue(Value(kind: .map, pointer: members.baseAddress, length: count)), reply: origin.reply,
+      identity: identity("\(run)-\(piece.connection ?? 0)"))
+    arena.keep(origin)
+    return origin
+  }
+
+  // MARK: The end
+
+  override func drain() {
+    if let receiver { receiver.stop(handsOver: false) } else { finish() }
+  }
+
+  override func suspend() {
+    guard let receiver, !isPausing else { return }
+    isPausing = true
+    execution.hold()
+    receiver.stop(handsOver: true)
+  }
+
+  private func endPause() {
+    guard isPausing else { return }
+    isPausing = false
+    execution.release()
+  }
+
+  override func stop() {
+    inputQueue.stop()
+    receiver?.cancel()
+    receiver = nil
+    endPause()
+  }
+}
+
+extension Services {
+  /// Says that connections wait, or are accepted again.
+  func report(_ notice: AcceptShortage.Notice, _ label: String) {
+    switch notice {
+    case .acceptPaused(let reason):
+      log(
+        .warning, label,
+        """
+        connections cannot be accepted (\(reason)) and wait; raise the limit of open files, or lower 'maxConnections'
+        """)
+    case .acceptResumed: log(.info, label, "connections are accepted again")
+    }
+  }
+}

@@ -1,0 +1,193 @@
+public import PipelineCore
+import Transport
+
+/// How the bytes of a stream are cut into messages: `framing: nul`, `framing: { by: length, bytes: 2 }`.
+struct FramingParameter: RecordParameter {
+  enum Kind: String, ChoiceParameter {
+    case lines, nul, length, octets, fixed, whole
+    var help: String {
+      switch self {
+      case .lines: "each line is a message"
+      case .nul: "a zero byte ends a message"
+      case .length: "its length comes before a message, as a binary number of `bytes` bytes"
+      case .octets: "its length comes before a message, in decimal digits and a space (RFC 6587)"
+      case .fixed: "each message has `bytes` bytes"
+      case .whole: "all that a connection sends is one message"
+      }
+    }
+  }
+  enum Order: String, ChoiceParameter {
+    case big, little
+    var help: String { "the \(self == .big ? "most" : "least") significant byte comes first" }
+  }
+
+  var by = Kind.lines
+  var bytes: Int?
+  var order = Order.big
+
+  static var fields: [RecordField<FramingParameter>] {
+    [
+      .init("by", \.by, primary: true, required: true, "What ends a message, or says how long it is."),
+      .init(
+        "bytes", \.bytes, range: 1...(1 << 30),
+        "With `length`: how many bytes the length has, 2 or 4 (4 by default). With `fixed`: those of each message."),
+      .init("order", \.order, "The order of the bytes of a `length`."),
+    ]
+  }
+
+  var defaultText: String? { by.rawValue }
+
+  func validate(_ node: YAMLNode, _ context: inout DecodingContext) {
+    switch by {
+    case .length where bytes.map({ $0 != 2 && $0 != 4 }) ?? false:
+      context.badValue(
+        node["bytes"] ?? node, "'bytes' of 'framing: length' is \(bytes ?? 0), but a length has 2 or 4 bytes",
+        help: "Write 2 or 4")
+    case .lines, .nul, .octets, .whole:
+      if bytes != nil {
+        context.badValue(
+          node["bytes"] ?? node, "'bytes' has no effect with 'framing: \(by.rawValue)'", .conflictingParameters,
+          help: "Leave it out; 'maxMessage' limits the size of messages")
+      }
+    default: break
+    }
+  }
+
+  /// Reports what is missing in the short form, too.
+  func check(_ context: inout DecodingContext) {
+    guard by == .fixed, bytes == nil else { return }
+    context.badValue(
+      at: context.location(of: "framing"), "'framing: fixed' needs 'bytes', the size of each message",
+      .missingParameter,
+      help: "Write 'framing: { by: fixed, bytes: 64 }'")
+  }
+
+  var framing: MessageFraming {
+    switch by {
+    case .lines: .lines
+    case .nul: .nul
+    case .length: .length(bytes: bytes ?? 4, isLittle: order == .little)
+    case .octets: .octets
+    case .fixed: .fixed(bytes ?? 1)
+    case .whole: .whole
+    }
+  }
+}
+
+/// Where a source listens: an address, or a socket of systemd.
+struct ReceivingAddress: ParameterValue {
+  var network: NetworkAddress?
+  /// The name of a socket that the service manager opens.
+  var activated: String?
+  var location: SourceLocation?
+
+  static func shape(range: ClosedRange<Int64>?) -> ParameterShape { NetworkAddress.shape(range: range) }
+  var defaultText: String? { nil }
+
+  static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> ReceivingAddress? {
+    var address = ReceivingAddress()
+    address.location = node.location
+    if let text = node.string, text.hasPrefix("systemd:") {
+      let name = String(text.dropFirst("systemd:".count))
+      guard !name.isEmpty else {
+        context.badValue(
+          node, "'systemd:' needs the name of a socket",
+          help: "Write the FileDescriptorName= of the .socket unit, such as systemd:logs")
+        return nil
+      }
+      address.activated = name
+      return address
+    }
+    guard let network = NetworkAddress.decode(node, &context) else { return nil }
+    address.network = network
+    return address
+  }
+
+  func place(isDatagram: Bool) -> SocketPlace {
+    if let activated { return .activated(name: activated, isDatagram: isDatagram) }
+    return .network(host: network?.host ?? "127.0.0.1", port: network?.port ?? 0, isDatagram: isDatagram)
+  }
+
+  func listens(isDatagram: Bool) -> ListenAddress? {
+    network.map { ListenAddress(host: $0.host, port: $0.port, location: $0.location, isDatagram: isDatagram) }
+  }
+
+  /// Others than programs of this machine may reach it.
+  var isOpenToOthers: Bool { network.map { !$0.isLoopback } ?? false }
+}
+
+/// Who may connect or send to a Unix socket: `mode: '0660'`.
+struct SocketMode: ParameterValue {
+  var bits: UInt32 = 0o600
+  static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .text }
+  var defaultText: String? { "0\(String(bits, radix: 8))" }
+
+  static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> SocketMode? {
+    guard let text = node.scalar?.string else {
+      context.wrongType(node, wanted: "permissions such as '0660'")
+      return nil
+    }
+    if node.scalar?.isPlaceholder == true { return SocketMode() }
+    guard text.utf8.count >= 3, text.utf8.count <= 4, let bits = UInt32(text, radix: 8), bits <= 0o777 else {
+      context.badValue(
+        node, "'\(node.shown)' is no permissions of a socket",
+        help: "Write three octal digits after a zero, such as '0660'")
+      return nil
+    }
+    return SocketMode(bits: bits)
+  }
+}
+
+/// TLS of a source that listens: `tls: { certificate: server.pem, key: server.key }`.
+struct ServingTLSParameter: RecordParameter {
+  var certificate = ""
+  var key: String?
+  var clientCA: String?
+
+  static var fields: [RecordField<ServingTLSParameter>] {
+    [
+      .init(
+        "certificate", \.certificate, primary: true, required: true,
+        "A PEM file with the certificate, and those that lead to its authority."),
+      .init("key", \.key, "A PEM file with its key, without a password; by default it is in the same file."),
+      .init(
+        "clientCA", \.clientCA,
+        "A PEM file of certificates: only clients with a certificate of theirs may connect."),
+    ]
+  }
+
+  func validate(at path: String, _ context: inout DecodingContext) {
+    for (field, file, what) in [
+      ("certificate", certificate, "the certificate file"), ("key", key, "the key file"),
+      ("clientCA", clientCA, "the certificates file"),
+    ] {
+      if let file, !file.isEmpty { context.warn(ofUnreadable: file, what, at: "\(path).\(field)") }
+    }
+  }
+
+  var files: TLSServing.Files { TLSServing.Files(certificate: certificate, key: key, clientCA: clientCA) }
+}
+
+extension DecoderOptions {
+  /// The same for messages that come one by one, each with an end of its own.
+  var ofMessages: DecoderOptions {
+    var options = self
+    options.unit = .body
+    // A message is a document, or several.
+    if format == .ndjson { options.format = .json }
+    return options
+  }
+}
+
+extension DecodingContext {
+  /// Reports a place that everybody can reach without showing who they are.
+  mutating func refuseOpenPlace(_ address: ReceivingAddress, isKnown: Bool, isAllowed: Bool, canUseTLS: Bool) {
+    guard address.isOpenToOthers, !isKnown, !isAllowed else { return }
+    badValue(
+      at: location, "'\(component)' would take events of everybody who can reach \(address.network?.host ?? "it")",
+      .conflictingParameters,
+      help: canUseTLS
+        ? "Add 'tls' with 'clientCA', listen on 127.0.0.1, or set 'allowUnauthenticated: true'"
+        : "Listen on 127.0.0.1, or set 'allowUnauthenticated: true'")
+  }
+}

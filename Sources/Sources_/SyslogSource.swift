@@ -1,0 +1,143 @@
+public import PipelineCore
+import Transport
+
+/// `syslog`: receives syslog messages.
+public struct SyslogSource: SourceComponent {
+  enum Carrier: String, ChoiceParameter {
+    case udp, tcp
+    var help: String {
+      self == .udp
+        ? "each datagram is a message" : "a stream; each message begins with its length or ends with its line"
+    }
+  }
+
+  /// HOST:PORT, a port, `systemd:NAME`, or the path of a Unix socket.
+  struct Place: ParameterValue {
+    var address = ReceivingAddress()
+    var path: String?
+    static func shape(range: ClosedRange<Int64>?) -> ParameterShape { ReceivingAddress.shape(range: range) }
+    var defaultText: String? { nil }
+    static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> Place? {
+      if let text = node.string, text.hasPrefix("/") || text.hasPrefix("@") { return Place(path: text) }
+      return ReceivingAddress.decode(node, &context).map { Place(address: $0) }
+    }
+  }
+
+  var address = Place()
+  var transport = Carrier.udp
+  var mode = SocketMode(bits: 0o666)
+  var maxMessage = ByteSize(64 << 10)
+  var maxConnections = 1024
+  var idleTimeout: TimeSpan?
+  var receiveBuffer: ByteSize?
+  var tls: ServingTLSParameter?
+  var allowUnauthenticated = false
+
+  public init() {}
+
+  public static let spec = ComponentSpec<SyslogSource>(
+    "syslog",
+    summary: "Receives syslog messages (RFC 5424 and RFC 3164) over UDP, TCP, TLS or a Unix socket.",
+    details: """
+      An event has `message`, `facility` and `severity` by name, `facilityCode` and `severityCode` by number, and, where the \
+      message has them, `timestamp`, `hostname`, `appname`, `procid`, `msgid`, `version`, and `structuredData`: a map of \
+      maps of texts, with a list where a parameter stands several times. The date of RFC 3164, which has neither a year nor \
+      a zone, is the text `localTime`; `meta.time` says when the message came. A message that is not as its RFC says goes to \
+      the errors output, with the reason and its place.
+
+      Over TCP each message may begin with its length or end with its line (RFC 6587); its first byte tells. With a path \
+      as its address it receives datagrams, as `/dev/log` does. `meta.peer` is the sender; of a Unix socket, `meta.pid` \
+      and `meta.uid` are.
+
+      Neither UDP nor TCP has an acknowledgement. UDP loses messages on the way, or where the system's `receiveBuffer` is \
+      full. A reload keeps the socket and its connections. Any address but loopback requires `tls` with `clientCA`, or \
+      `allowUnauthenticated`.
+      """,
+    parameters: [
+      .init(
+        "address", \.address, primary: true, required: true,
+        "HOST:PORT, a port on 127.0.0.1, `systemd:NAME`, or the path of a Unix socket."),
+      .init("transport", \.transport, "What carries the messages; a path has datagrams."),
+      .init("mode", \.mode, "The permissions of the socket at a path, in octal digits."),
+      .init("maxMessage", \.maxMessage, "The longest message; a longer one goes to the errors output."),
+      .init(
+        "maxConnections", \.maxConnections, range: 1...100_000,
+        "The largest number of TCP connections; further ones are closed at once."),
+      .init(
+        "idleTimeout", \.idleTimeout, range: 1_000_000...Int64.max,
+        "How long a TCP connection may send nothing before it is closed; by default for ever."),
+      .init("receiveBuffer", \.receiveBuffer, "The system's buffer; by default the system decides."),
+      .init("tls", \.tls, "The certificate, with `transport: tcp`; by default connections are not encrypted."),
+      .init(
+        "allowUnauthenticated", \.allowUnauthenticated, "Take messages of everybody on an address other than loopback."),
+    ],
+    examples: [
+      .snippet("from programs of this machine", "syslog: 5514"),
+      .snippet("over TCP", "syslog: { address: 5514, transport: tcp }"),
+      .snippet("as /dev/log", "syslog: /run/rxd/log"),
+    ],
+    edges: EdgeCases(
+      empty: "An empty message is no event.",
+      error: "A place that cannot be used ends it with an error; a malformed message goes to the errors output.",
+      completion: "Only when the pipeline is stopped.",
+      disposal: "Closes its place, after what has arrived was sent."),
+    memory: "An incomplete message of each connection, up to `maxMessage`.",
+    knownAs: ["Vector syslog", "Fluent Bit syslog", "Logstash syslog", "Telegraf syslog"],
+    useCases: [
+      .init(.reading, "receive syslog messages", "syslog: 5514"),
+      .init(.reading, "receive syslog over TCP", "syslog: { address: 5514, transport: tcp }"),
+    ],
+    seeAlso: ["tcp", "udp", "unix"])
+
+  public func validate(_ context: inout DecodingContext) {
+    if let path = address.path {
+      context.checkSocketPath(path, at: "address")
+      if transport == .tcp {
+        context.badValue(
+          at: context.location(of: "transport"),
+          "'transport: tcp' needs an address, and '\(Printable.cut(path))' is a path",
+          .conflictingParameters, help: "Write HOST:PORT, or leave 'transport' out")
+      }
+    }
+    if transport == .udp {
+      context.checkDatagramSize(maxMessage)
+      if tls != nil {
+        context.badValue(
+          at: context.location(of: "tls"), "'tls' of 'syslog' has no effect without 'transport: tcp'",
+          .conflictingParameters, help: "Add 'transport: tcp'")
+      }
+    }
+    tls?.validate(at: "tls", &context)
+    context.refuseOpenPlace(
+      address.address, isKnown: tls?.clientCA != nil, isAllowed: allowUnauthenticated, canUseTLS: transport == .tcp)
+  }
+
+  public var outputType: EventType { DecoderOptions(.syslog).eventType }
+  public var namesEvents: Bool { true }
+  public var listens: ListenAddress? {
+    address.path == nil ? address.address.listens(isDatagram: transport == .udp) : nil
+  }
+  public func threads(_ limit: Int?) -> String? { "received and decoded by a thread of its own" }
+
+  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+    guard transport == .tcp else {
+      var options = DatagramReceiver.Options()
+      options.decoding = DecoderOptions(.syslog, unit: .body)
+      options.maxMessage = maxMessage.bytes
+      options.receiveBuffer = receiveBuffer?.bytes
+      let place =
+        address.path.map { SocketPlace.unix(path: $0, isDatagram: true, mode: mode.bits) }
+        ?? address.address.place(isDatagram: true)
+      return ReceivingNode(place, .datagrams(options), nodeContext, downstream)
+    }
+    var options = StreamReceiver.Options()
+    options.framing = .syslog
+    options.decoding = DecoderOptions(.syslog, unit: .body)
+    options.maxMessage = maxMessage.bytes
+    options.maxConnections = maxConnections
+    options.idleTimeout = idleTimeout
+    options.receiveBuffer = receiveBuffer?.bytes
+    return ReceivingNode(
+      address.address.place(isDatagram: false), .stream(options, tls?.files), nodeContext, downstream)
+  }
+}

@@ -1,0 +1,104 @@
+public import PipelineCore
+import Transport
+
+/// `tcp`: receives messages over TCP.
+public struct TCP: SourceComponent {
+  var address = ReceivingAddress()
+  public var decode = DecodeParameter(.text)
+  var framing = FramingParameter()
+  var maxMessage = ByteSize(1 << 20)
+  var maxConnections = 1024
+  var idleTimeout: TimeSpan?
+  var maxRate: ByteSize?
+  var receiveBuffer: ByteSize?
+  var tls: ServingTLSParameter?
+  var allowUnauthenticated = false
+
+  public init() {}
+
+  public static let spec = ComponentSpec<TCP>(
+    "tcp",
+    summary: "Receives messages over TCP: lines, or messages that another framing ends.",
+    details: """
+      `meta.peer` is the address of the sender, `meta.subject` that of its certificate. By default it listens on the \
+      loopback address; any other address requires `tls` with `clientCA`, or `allowUnauthenticated`.
+
+      While the pipeline takes no input nothing is read, so the senders' systems hold back. The protocol has no \
+      acknowledgement: a sender does not learn what became of its messages. When the pipeline stops, what has arrived \
+      is still sent. A reload keeps the port and the connections open.
+
+      With `tls` the files are looked at again when connections come: those that come after a change have the new \
+      certificate. With `address: systemd:NAME` the socket is the one that a systemd unit (`.socket`) has opened under \
+      that `FileDescriptorName`.
+      """,
+    parameters: [
+      .init(
+        "address", \.address, primary: true, required: true,
+        "HOST:PORT, a port on 127.0.0.1, or `systemd:NAME`."),
+      .init("decode", \.decode, "How messages are decoded into events."),
+      .init("framing", \.framing, "How the stream is cut into messages."),
+      .init("maxMessage", \.maxMessage, "The longest message; a longer one goes to the errors output."),
+      .init(
+        "maxConnections", \.maxConnections, range: 1...100_000,
+        "The largest number of connections; further ones are closed at once."),
+      .init(
+        "idleTimeout", \.idleTimeout, range: 1_000_000...Int64.max,
+        "How long a connection may send nothing before it is closed; by default for ever."),
+      .init("maxRate", \.maxRate, "The most bytes per second of each connection; by default there is no limit."),
+      .init("receiveBuffer", \.receiveBuffer, "The system's buffer of each connection; by default the system decides."),
+      .init("tls", \.tls, "The certificate; by default connections are not encrypted."),
+      .init(
+        "allowUnauthenticated", \.allowUnauthenticated, "Take events of everybody on an address other than loopback."),
+    ],
+    examples: [
+      .snippet("lines of text", "tcp: 127.0.0.1:5170"),
+      .snippet(
+        "JSON documents, each after its length in two bytes",
+        "tcp: { address: 5170, decode: json, framing: { by: length, bytes: 2 }, maxMessage: 64KiB }"),
+      .snippet(
+        "encrypted, for clients with a certificate",
+        "tcp: { address: '0.0.0.0:6514', decode: ndjson, tls: { certificate: /etc/rxd/server.pem, clientCA: /etc/rxd/clients.pem } }"
+      ),
+    ],
+    edges: EdgeCases(
+      empty: "An empty line is an empty text; other decoders skip it.",
+      error: """
+        A port that cannot be used ends it with an error; a message that cannot be decoded, or is too long, goes to the \
+        errors output.
+        """,
+      completion: "Only when the pipeline is stopped.",
+      disposal: "Closes the port and the connections, after what has arrived was sent."),
+    memory: "An incomplete message of each connection, up to `maxMessage`.",
+    knownAs: ["Vector socket", "Fluent Bit tcp", "Logstash tcp", "Benthos socket_server"],
+    useCases: [
+      .init(.reading, "receive lines over TCP", "tcp: 5170"),
+      .init(.reading, "receive JSON over TCP", "tcp: { address: 5170, decode: ndjson }"),
+    ],
+    seeAlso: ["unix", "udp", "syslog", "httpServer"])
+
+  public func validate(_ context: inout DecodingContext) {
+    framing.check(&context)
+    tls?.validate(at: "tls", &context)
+    context.refuseOpenPlace(
+      address, isKnown: tls?.clientCA != nil, isAllowed: allowUnauthenticated, canUseTLS: true)
+  }
+
+  public var outputType: EventType { decode.options.eventType }
+  public var namesEvents: Bool { true }
+  public var listens: ListenAddress? { address.listens(isDatagram: false) }
+  public func threads(_ limit: Int?) -> String? { "received and decoded by a thread of its own" }
+
+  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+    var options = StreamReceiver.Options()
+    options.framing = framing.framing
+    options.decoding =
+      options.framing == .lines && decode.options.framing == .lines ? decode.options : decode.options.ofMessages
+    options.maxMessage = maxMessage.bytes
+    options.maxConnections = maxConnections
+    options.idleTimeout = idleTimeout
+    options.maxRate = maxRate?.bytes
+    options.receiveBuffer = receiveBuffer?.bytes
+    return ReceivingNode(
+      address.place(isDatagram: false), .stream(options, tls?.files), nodeContext, downstream)
+  }
+}

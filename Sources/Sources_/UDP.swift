@@ -1,0 +1,79 @@
+public import PipelineCore
+import Transport
+
+/// `udp`: receives datagrams.
+public struct UDP: SourceComponent {
+  var address = ReceivingAddress()
+  public var decode = DecodeParameter(.text)
+  var maxMessage = ByteSize(64 << 10)
+  var receiveBuffer: ByteSize?
+  var allowUnauthenticated = false
+
+  public init() {}
+
+  public static let spec = ComponentSpec<UDP>(
+    "udp",
+    summary: "Receives UDP datagrams, each a message.",
+    details: """
+      `meta.peer` is the address of the sender; anybody can forge it. By default it listens on the loopback address; \
+      any other address requires `allowUnauthenticated`.
+
+      Datagrams may be lost on the way, and nobody is told. While the pipeline takes no input they wait in the system's \
+      buffer, `receiveBuffer`; the system drops what has no room there. The log says how many, as far as the kernel \
+      does. A reload keeps the socket with what waits in it.
+      """,
+    parameters: [
+      .init(
+        "address", \.address, primary: true, required: true,
+        "HOST:PORT, a port on 127.0.0.1, or `systemd:NAME`."),
+      .init("decode", \.decode, "How datagrams are decoded into events."),
+      .init("maxMessage", \.maxMessage, "The longest datagram, at most 64KiB; a longer one goes to the errors output."),
+      .init(
+        "receiveBuffer", \.receiveBuffer,
+        "The system's buffer; by default the system decides. The log says if it grants less."),
+      .init(
+        "allowUnauthenticated", \.allowUnauthenticated, "Take events of everybody on an address other than loopback."),
+    ],
+    examples: [
+      .snippet("texts", "udp: 127.0.0.1:5170"),
+      .snippet("JSON documents, and room for bursts", "udp: { address: 5170, decode: json, receiveBuffer: 4MiB }"),
+    ],
+    edges: EdgeCases(
+      empty: "An empty datagram is an empty text; other decoders skip it.",
+      error:
+        "A port that cannot be used ends it with an error; a datagram that cannot be decoded goes to the errors output.",
+      completion: "Only when the pipeline is stopped.",
+      disposal: "Closes the port, after what waits in it was sent."),
+    knownAs: ["Vector socket", "Fluent Bit udp", "Logstash udp"],
+    useCases: [.init(.reading, "receive datagrams", "udp: 5170")],
+    seeAlso: ["tcp", "unix", "syslog"])
+
+  public func validate(_ context: inout DecodingContext) {
+    context.checkDatagramSize(maxMessage)
+    context.refuseOpenPlace(address, isKnown: false, isAllowed: allowUnauthenticated, canUseTLS: false)
+  }
+
+  public var outputType: EventType { decode.options.eventType }
+  public var namesEvents: Bool { true }
+  public var listens: ListenAddress? { address.listens(isDatagram: true) }
+  public func threads(_ limit: Int?) -> String? { "received and decoded by a thread of its own" }
+
+  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+    var options = DatagramReceiver.Options()
+    options.decoding = decode.options.ofMessages
+    options.maxMessage = maxMessage.bytes
+    options.receiveBuffer = receiveBuffer?.bytes
+    return ReceivingNode(address.place(isDatagram: true), .datagrams(options), nodeContext, downstream)
+  }
+}
+
+extension DecodingContext {
+  /// Reports a limit that no datagram reaches.
+  mutating func checkDatagramSize(_ size: ByteSize) {
+    guard size.bytes > 64 << 10 || size.bytes < 1 else { return }
+    badValue(
+      at: location(of: "maxMessage"),
+      "'maxMessage' of '\(component)' is \(size.defaultText ?? "0"), but a datagram has at most 64KiB",
+      help: "Write at most 64KiB")
+  }
+}

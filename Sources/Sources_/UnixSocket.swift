@@ -1,0 +1,123 @@
+public import PipelineCore
+import Transport
+
+/// `unix`: receives messages over a Unix socket.
+public struct UnixSocket: SourceComponent {
+  enum Kind: String, ChoiceParameter {
+    case stream, datagram
+    var help: String { self == .stream ? "programs connect" : "programs send datagrams, each a message" }
+  }
+
+  var path = ""
+  var kind = Kind.stream
+  var mode = SocketMode()
+  public var decode = DecodeParameter(.text)
+  var framing = FramingParameter()
+  var maxMessage = ByteSize(64 << 10)
+  var maxConnections = 1024
+  var idleTimeout: TimeSpan?
+  var receiveBuffer: ByteSize?
+
+  public init() {}
+
+  public static let spec = ComponentSpec<UnixSocket>(
+    "unix",
+    summary: "Receives messages over a Unix socket, as a stream or as datagrams.",
+    details: """
+      `meta.pid` and `meta.uid` are the process of the sender and its user, as the system knows them. Only the user of \
+      the process may connect or send, unless `mode` says otherwise. The socket of a process that has ended is replaced; \
+      a path that begins with `@` is an abstract name.
+
+      While the pipeline takes no input nothing is read: the senders wait. A reload keeps the socket and its connections.
+      """,
+    parameters: [
+      .init("path", \.path, primary: true, required: true, "The path, at most 107 bytes, or `systemd:NAME`."),
+      .init("kind", \.kind, "What programs send."),
+      .init("mode", \.mode, "The permissions of the socket, in octal digits."),
+      .init("decode", \.decode, "How messages are decoded into events."),
+      .init("framing", \.framing, "How a stream is cut into messages."),
+      .init("maxMessage", \.maxMessage, "The longest message; a longer one goes to the errors output."),
+      .init(
+        "maxConnections", \.maxConnections, range: 1...100_000,
+        "The largest number of connections; further ones are closed at once."),
+      .init(
+        "idleTimeout", \.idleTimeout, range: 1_000_000...Int64.max,
+        "How long a connection may send nothing before it is closed; by default for ever."),
+      .init("receiveBuffer", \.receiveBuffer, "The system's buffer; by default the system decides."),
+    ],
+    examples: [
+      .snippet("lines of local programs", "unix: /run/rxd/events.sock"),
+      .snippet(
+        "datagrams of a group of users",
+        "unix: { path: /run/rxd/events.sock, kind: datagram, mode: '0660', decode: json }"),
+    ],
+    edges: EdgeCases(
+      empty: "An empty message is an empty text; other decoders skip it.",
+      error:
+        "A path that cannot be used ends it with an error; a message that cannot be decoded goes to the errors output.",
+      completion: "Only when the pipeline is stopped.",
+      disposal: "Removes the socket, after what has arrived was sent."),
+    memory: "An incomplete message of each connection, up to `maxMessage`.",
+    knownAs: ["Vector socket", "Fluent Bit unix_socket", "Logstash unix"],
+    useCases: [.init(.reading, "receive events of local programs", "unix: /run/rxd/events.sock")],
+    seeAlso: ["tcp", "udp", "syslog"])
+
+  public func validate(_ context: inout DecodingContext) {
+    framing.check(&context)
+    context.checkSocketPath(path, at: "path")
+    guard kind == .datagram else { return }
+    context.checkDatagramSize(maxMessage)
+    if framing.by != .lines {
+      context.badValue(
+        at: context.location(of: "framing"),
+        "'framing' has no effect with 'kind: datagram': each datagram is a message",
+        .conflictingParameters, help: "Leave it out")
+    }
+  }
+
+  public var outputType: EventType { decode.options.eventType }
+  public var namesEvents: Bool { true }
+  public func threads(_ limit: Int?) -> String? { "received and decoded by a thread of its own" }
+
+  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+    let place = SocketPlace.local(path, isDatagram: kind == .datagram, mode: mode.bits)
+    guard kind == .stream else {
+      var options = DatagramReceiver.Options()
+      options.decoding = decode.options.ofMessages
+      options.maxMessage = maxMessage.bytes
+      options.receiveBuffer = receiveBuffer?.bytes
+      return ReceivingNode(place, .datagrams(options), nodeContext, downstream)
+    }
+    var options = StreamReceiver.Options()
+    options.framing = framing.framing
+    options.decoding =
+      options.framing == .lines && decode.options.framing == .lines ? decode.options : decode.options.ofMessages
+    options.maxMessage = maxMessage.bytes
+    options.maxConnections = maxConnections
+    options.idleTimeout = idleTimeout
+    options.receiveBuffer = receiveBuffer?.bytes
+    return ReceivingNode(place, .stream(options, nil), nodeContext, downstream)
+  }
+}
+
+extension SocketPlace {
+  /// A path, or `systemd:NAME`.
+  static func local(_ path: String, isDatagram: Bool, mode: UInt32) -> SocketPlace {
+    path.hasPrefix("systemd:")
+      ? .activated(name: String(path.dropFirst("systemd:".count)), isDatagram: isDatagram)
+      : .unix(path: path, isDatagram: isDatagram, mode: mode)
+  }
+}
+
+extension DecodingContext {
+  mutating func checkSocketPath(_ path: String, at parameter: String) {
+    if path.contains("${") { return }
+    guard path.isEmpty || path.utf8.count > 107 || path.utf8.contains(0) else { return }
+    badValue(
+      at: location(of: parameter),
+      path.isEmpty
+        ? "a Unix socket needs a path"
+        : "the path of a Unix socket has at most 107 bytes, and this one \(path.utf8.count)",
+      help: "Write a path such as /run/rxd/events.sock")
+  }
+}

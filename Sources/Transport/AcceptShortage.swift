@@ -1,0 +1,36 @@
+import Glibc
+public import PipelineCore
+
+/// While the system has no descriptor or memory for a connection, its listener stays ready: `accept` pauses, connections wait in the
+/// backlog, and the owner is told of the first failure and of the first success after it.
+public struct AcceptShortage: Sendable {
+  public enum Notice: Sendable, Equatable {
+    /// Connections cannot be accepted now, and why; they wait, and it is tried again.
+    case acceptPaused(String)
+    /// Connections are accepted again.
+    case acceptResumed
+  }
+
+  /// The pause between two attempts.
+  public static let pause = TimeSpan.milliseconds(250)
+
+  /// No connection has been accepted since the last failure.
+  private var isShort = false
+
+  public init() {}
+
+  /// Whether an error of `accept` passes when others give back what they have.
+  public static func isShortage(_ code: Int32) -> Bool { [EMFILE, ENFILE, ENOBUFS, ENOMEM].contains(code) }
+
+  public mutating func failed(_ code: Int32) -> Notice? {
+    if isShort { return nil }
+    isShort = true
+    return .acceptPaused(PosixError.text(code))
+  }
+
+  public mutating func accepted() -> Notice? {
+    guard isShort else { return nil }
+    isShort = false
+    return .acceptResumed
+  }
+}

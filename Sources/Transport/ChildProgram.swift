@@ -1,0 +1,93 @@
+import CLinux
+import Glibc
+public import PipelineCore
+
+/// A started program with pipes as its standard streams, in a process group of its own.
+///
+/// It has no other descriptor of this process, gains no privileges, and dies with the thread that has started it. Used by that thread only.
+public struct ChildProgram: ~Copyable {
+  /// The process, which is the leader of its group.
+  public let process: pid_t
+  /// The other ends of the streams, not blocking; -1: closed.
+  public private(set) var input: Int32
+  public private(set) var output: Int32
+  public private(set) var errors: Int32
+  /// Readable when the process has ended; -1: the system has no such thing.
+  public let ending: Int32
+
+  /// Starts a program.
+  ///
+  /// - Parameters:
+  ///   - path: A path; nothing is looked for.
+  ///   - environment: All its variables.
+  public init(
+    _ path: String, _ arguments: [String], environment: [String: String], directory: String?, memory: Int = 0,
+    cpu: Int = 0
+  ) throws(PosixError) {
+    var limits = rx_limits(memory: UInt64(max(0, memory)), cpu: UInt64(max(0, cpu)), files: 0, processes: 0)
+    var process: pid_t = 0
+    var descriptors: [Int32] = [-1, -1, -1]
+    let variables = environment.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }
+    let code = Self.strings([path] + arguments) { arguments in
+      Self.strings(variables) { variables in
+        descriptors.withUnsafeMutableBufferPointer {
+          rx_start(path, arguments, variables, directory, &limits, &process, $0.baseAddress)
+        }
+      }
+    }
+    guard code == 0 else { throw PosixError("start", path, code: code) }
+    self.process = process
+    input = descriptors[0]
+    output = descriptors[1]
+    errors = descriptors[2]
+    ending = rx_end_watch(process)
+  }
+
+  deinit {
+    for descriptor in [input, output, errors, ending] where descriptor >= 0 { Glibc.close(descriptor) }
+  }
+
+  private static func strings<Result>(
+    _ texts: [String], _ body: (UnsafePointer<UnsafeMutablePointer<CChar>?>) -> Result
+  ) -> Result {
+    let pointers = texts.map { strdup($0) } + [nil]
+    defer { for pointer in pointers { free(pointer) } }
+    return pointers.withUnsafeBufferPointer { pointers in pointers.baseAddress.map(body)! }
+  }
+
+  public mutating func closeInput() { Self.close(&input) }
+  public mutating func closeOutput() { Self.close(&output) }
+  public mutating func closeErrors() { Self.close(&errors) }
+
+  private static func close(_ descriptor: inout Int32) {
+    if descriptor >= 0 { Glibc.close(descriptor) }
+    descriptor = -1
+  }
+
+  /// Gives the other end of standard output away; the receiver closes it.
+  public mutating func takeOutput() -> Int32 {
+    defer { output = -1 }
+    return output
+  }
+
+  /// Sends a signal to the program and to what it has started in its group.
+  public borrowing func signal(_ signal: Int32) { kill(-process, signal) }
+
+  /// The status as `waitpid` gives it, if the program has ended; what it has left in its group is killed then.
+  public borrowing func status() -> Int32? {
+    // While it is not reaped, nobody else can have its group.
+    if ending >= 0 {
+      var one = pollfd(fd: ending, events: Int16(POLLIN), revents: 0)
+      guard poll(&one, 1, 0) > 0 else { return nil }
+      signal(SIGKILL)
+    }
+    var status: Int32 = 0
+    return rx_has_ended(process, &status) != 0 ? status : nil
+  }
+
+  /// Where a program is: `name` itself if it has a `/`, otherwise in the usual directories. Nil: nowhere.
+  public static func path(of name: String) -> String? {
+    if name.utf8.contains(UInt8(ascii: "/")) { return name }
+    return ProgramCall.searchPath.lazy.map { "\($0)/\(name)" }.first { access($0, X_OK) == 0 }
+  }
+}

@@ -1,0 +1,190 @@
+import CLinux
+import Glibc
+public import PipelineCore
+import Synchronization
+
+/// Receives datagrams at one place and decodes them on its own thread, each as a message.
+///
+/// While the receiver of the messages takes none, datagrams wait in the system's buffer; the system drops what has no room there, and says
+/// how many.
+public final class DatagramReceiver: Sendable {
+  public struct Options: Sendable {
+    public var decoding = DecoderOptions(.text, unit: .body)
+    public var maxMessage = 64 << 10
+    /// In bytes; nil: what the system chooses.
+    public var receiveBuffer: Int?
+    public init() {}
+  }
+
+  /// Datagrams of one sender that came together.
+  public struct Piece: Sendable {
+    public var peer: SocketPeer
+    public var rows: DecodedBlock?
+    public var refused: [RefusedBytes] = []
+  }
+
+  public enum Notice: Sendable, Equatable {
+    /// The system had no room for so many more datagrams.
+    case dropped(UInt64)
+    /// The socket cannot be read; it is tried again.
+    case failed(String)
+  }
+
+  public struct Counts: Sendable, Equatable {
+    public var received: UInt64 = 0
+    public var dropped: UInt64 = 0
+    public var buffer = 0
+  }
+
+  private enum Ending {
+    case drain, cancel
+  }
+
+  private let socket: BoundSocket
+  private let options: Options
+  private let wake: WakeEvent
+  private let ending = Mutex<Ending?>(nil)
+  private let counted = Mutex(Counts())
+  private static let slots = 64
+
+  public init(_ place: SocketPlace, _ options: Options) throws(SocketFailure) {
+    do throws(PosixError) { wake = try WakeEvent() } catch { throw SocketFailure(message: error.message) }
+    socket = try BoundSocket(place)
+    self.options = options
+    rx_count_drops(socket.descriptor)
+    if case .network = place {} else { rx_pass_credentials(socket.descriptor) }
+    // The system's answer is its own size, also where nothing is asked for.
+    let size = options.receiveBuffer.map { rx_set_receive_buffer(socket.descriptor, Int32(clamping: $0)) }
+    counted.withLock { $0.buffer = Int(size ?? 0) }
+  }
+
+  public var text: String { socket.text }
+  public var counts: Counts { counted.withLock { $0 } }
+  /// The size of the receive buffer that the system has granted; nil: none was asked for.
+  public var grantedBuffer: Int? { options.receiveBuffer == nil ? nil : counts.buffer }
+
+  /// Starts the thread; as ``StreamReceiver/start(notify:deliver:)``.
+  public func start(
+    notify: @escaping @Sendable (Notice) -> Void, deliver: @escaping @Sendable ([Piece]) -> Bool
+  ) throws(SocketFailure) {
+    let decoding: BlockDecoding
+    do throws(CodecFailure) { decoding = BlockDecoding(try options.decoding.decoder()) } catch {
+      throw SocketFailure(message: "'decode' cannot be used: \(error.message)")
+    }
+    do throws(PosixError) {
+      _ = try OwnThread("rxd receive") { [self] in run(decoding, notify, deliver) }
+    } catch {
+      throw SocketFailure(message: error.message)
+    }
+  }
+
+  /// Hands over what the system has, then ends. `handsOver`: the next receiver of the place goes on with the socket, if there is a reload.
+  public func stop(handsOver: Bool = false) {
+    ending.withLock { if $0 == nil { $0 = .drain } }
+    // What is in the socket waits for the next one.
+    if handsOver { socket.close(handsOver: true) }
+    wake.wake()
+  }
+
+  /// Ends soon.
+  public func cancel() {
+    ending.withLock { $0 = .cancel }
+    socket.close()
+    wake.wake()
+  }
+
+  private func run(
+    _ decoding: BlockDecoding, _ notify: @Sendable (Notice) -> Void, _ deliver: @Sendable ([Piece]) -> Bool
+  ) {
+    let slotBytes = min(options.maxMessage, 64 << 10) + 1
+    let space = UnsafeMutableRawBufferPointer.allocate(byteCount: slotBytes * Self.slots, alignment: 64)
+    defer { space.deallocate() }
+    let bytes = space.assumingMemoryBound(to: UInt8.self)
+    var datagrams = [rx_datagram](repeating: rx_datagram(), count: Self.slots)
+    var kernelDrops: UInt32 = 0
+    var seenDrops: UInt32 = 0
+    var offset: Int64 = 0
+    var hasFailed = false
+    while true {
+      let ending = ending.withLock { $0 }
+      if ending == .cancel { return }
+      if ending == nil {
+        let ready = Int(rx_wait_two(socket.descriptor, 0, wake.descriptor, hasFailed ? 250 : -1))
+        if ready & 2 != 0 { wake.clear() }
+        if ready & 1 == 0, !hasFailed { continue }
+      }
+      let received = socket.use { descriptor -> (count: Int, code: Int32) in
+        let count = rx_receive(
+          descriptor, bytes.baseAddress, UInt32(slotBytes), Int32(Self.slots), &datagrams, &kernelDrops)
+        return (Int(count), count < 0 ? errno : 0)
+      }
+      let (count, code) = received ?? (0, 0)
+      if kernelDrops != seenDrops {
+        let new = UInt64(kernelDrops &- seenDrops)
+        seenDrops = kernelDrops
+        counted.withLock { $0.dropped += new }
+        notify(.dropped(new))
+      }
+      guard count > 0 else {
+        if ending != nil {
+          socket.close()
+          _ = deliver([])
+          return
+        }
+        // An error of an earlier answer is not one of the socket.
+        if ![0, EAGAIN, EINTR, ECONNREFUSED].contains(code) {
+          if !hasFailed { notify(.failed(PosixError.text(code))) }
+          hasFailed = true
+        }
+        continue
+      }
+      hasFailed = false
+      counted.withLock { $0.received += UInt64(count) }
+      let pieces = cut(datagrams.prefix(count), UnsafeRawBufferPointer(space), decoding, &offset)
+      guard deliver(pieces) else { return }
+    }
+  }
+
+  /// Copies the datagrams into slabs, one for consecutive ones of one sender, and decodes them.
+  private func cut(
+    _ datagrams: ArraySlice<rx_datagram>, _ space: UnsafeRawBufferPointer, _ decoding: BlockDecoding,
+    _ offset: inout Int64
+  ) -> [Piece] {
+    var pieces: [Piece] = []
+    var rest = datagrams
+    while let first = rest.first {
+      let run = rest.prefix { Self.isSame($0, first) }
+      rest = rest.dropFirst(run.count)
+      var peer = SocketPeer(first.peer)
+      if first.pid != 0 { (peer.process, peer.user) = (Int(first.pid), Int(first.uid)) }
+      var piece = Piece(peer: peer)
+      let slab = Slab(capacity: run.reduce(0) { $0 + Int($1.count) })
+      var messages: [Range<Int>] = []
+      for one in run {
+        let bytes = UnsafeRawBufferPointer(rebasing: space[Int(one.start)..<(Int(one.start) + Int(one.count))])
+        if one.is_cut != 0 || bytes.count > options.maxMessage {
+          piece.refused.append(
+            RefusedBytes(
+              offset: offset &+ Int64(slab.count), head: [UInt8](bytes.prefix(LongLine.headBytes)),
+              reason: "the datagram is longer than the \(options.maxMessage) bytes that 'maxMessage' allows"))
+          continue
+        }
+        messages.append(slab.count..<(slab.count + bytes.count))
+        slab.append(bytes)
+      }
+      if !messages.isEmpty { piece.rows = decoding.decode(slab, messages: messages, offset: offset) }
+      offset &+= Int64(slab.count)
+      pieces.append(piece)
+    }
+    return pieces
+  }
+
+  private static func isSame(_ one: rx_datagram, _ other: rx_datagram) -> Bool {
+    guard one.pid == other.pid, one.uid == other.uid, one.peer.length == other.peer.length else { return false }
+    return withUnsafeBytes(of: one.peer) { first in
+      withUnsafeBytes(of: other.peer) { second in
+        first.prefix(Int(one.peer.length)).elementsEqual(second.prefix(Int(one.peer.length)))
+      }
+    }
+  }
+}

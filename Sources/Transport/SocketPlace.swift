@@ -1,0 +1,282 @@
+import CLinux
+import Glibc
+import PipelineCore
+import Synchronization
+
+/// Where a socket is.
+public enum SocketPlace: Sendable, Equatable {
+  /// An IP address without brackets, or a name. Port 0: the system chooses.
+  case network(host: String, port: Int, isDatagram: Bool)
+  /// A path, or an abstract name that begins with `@`. `mode`: who may connect or send, for those that listen.
+  case unix(path: String, isDatagram: Bool, mode: UInt32 = 0o600)
+  /// A socket that the service manager has opened, by its name (`FileDescriptorName=`).
+  case activated(name: String, isDatagram: Bool)
+
+  public var isDatagram: Bool {
+    switch self {
+    case .network(_, _, let isDatagram), .unix(_, let isDatagram, _), .activated(_, let isDatagram): isDatagram
+    }
+  }
+
+  /// `127.0.0.1:80`, `[::1]:80`, a path, or `systemd:NAME`.
+  public var text: String {
+    switch self {
+    case .network(let host, let port, _):
+      host.utf8.contains(UInt8(ascii: ":")) ? "[\(host)]:\(port)" : "\(host):\(port)"
+    case .unix(let path, _, _): path
+    case .activated(let name, _): "systemd:\(name)"
+    }
+  }
+
+  /// The name under which its socket is kept over a reload (``KeptListeners``); nil: the system chooses the port, or the service manager
+  /// keeps the socket.
+  var address: String? {
+    switch self {
+    case .network(_, 0, _), .activated: nil
+    case .network(let host, let port, let isDatagram): isDatagram ? "udp \(host):\(port)" : "\(host):\(port)"
+    case .unix(let path, _, _): KeptListeners.unixPrefix + path
+    }
+  }
+
+  /// What only one socket has: the port, whatever the host, or the path.
+  var exclusive: String {
+    switch self {
+    case .network(_, let port, let isDatagram): isDatagram ? "udp \(port)" : "\(port)"
+    case .unix(let path, _, _): KeptListeners.unixPrefix + path
+    case .activated(let name, _): "systemd:\(name)"
+    }
+  }
+}
+
+/// Why there is no socket.
+public struct SocketFailure: Error, Sendable, Equatable {
+  /// One sentence without a full stop.
+  public var message: String
+}
+
+/// A socket that listens for connections or receives datagrams. Closed by ``close(handsOver:)`` or when it is released.
+public final class BoundSocket: Sendable {
+  public let place: SocketPlace
+  let descriptor: Int32
+  /// Where it really is, once it is open: the port that the system has chosen.
+  public let text: String
+  private let local: LocalSocket?
+  private let isOpen = Mutex(true)
+
+  /// Opens it, or goes on with the one that was kept over a reload.
+  public init(_ place: SocketPlace) throws(SocketFailure) {
+    let (descriptor, local) = try Self.open(place)
+    self.place = place
+    self.descriptor = descriptor
+    self.local = local
+    var address = rx_address()
+    if case .network = place, rx_local_address(descriptor, &address) != 0 {
+      text = SocketPeer.text(address)
+    } else {
+      text = place.text
+    }
+    KeptListeners.begins(place.exclusive)
+  }
+
+  deinit { close() }
+
+  private static func open(_ place: SocketPlace) throws(SocketFailure) -> (Int32, LocalSocket?) {
+    let kept = place.address.flatMap { KeptListeners.take($0, listens: !place.isDatagram) }
+    switch place {
+    case .network(let host, let port, let isDatagram):
+      if let kept { return (kept, nil) }
+      let descriptor = try bind(host, port, isDatagram, place.text)
+      guard isDatagram || listen(descriptor, 256) == 0 else {
+        let code = errno
+        Glibc.close(descriptor)
+        throw failure(code, place.text, host)
+      }
+      return (descriptor, nil)
+    case .unix(let path, let isDatagram, let mode):
+      let local: LocalSocket
+      if let kept {
+        local = LocalSocket(adopting: kept, path)
+      } else if path.hasPrefix("@") {
+        return (try abstract(path, isDatagram), nil)
+      } else {
+        do throws(LocalSocket.Refusal) {
+          local = try LocalSocket(path, isDatagram: isDatagram, mode: mode_t(mode), backlog: 256)
+        } catch {
+          throw SocketFailure(message: error.message)
+        }
+      }
+      return (local.descriptor, local)
+    case .activated(let name, let isDatagram):
+      return (try ActivatedSockets.take(name, isDatagram: isDatagram), nil)
+    }
+  }
+
+  private static func abstract(_ name: String, _ isDatagram: Bool) throws(SocketFailure) -> Int32 {
+    var address = rx_address()
+    guard rx_unix_address(name, &address) != 0 else {
+      throw SocketFailure(message: "cannot listen on \(name): the name has more than 107 bytes")
+    }
+    let descriptor = rx_socket(AF_UNIX, isDatagram ? 1 : 0)
+    guard descriptor >= 0, rx_bind(descriptor, &address) == 0, isDatagram || listen(descriptor, 256) == 0 else {
+      let code = errno
+      if descriptor >= 0 { Glibc.close(descriptor) }
+      throw failure(code, name, name)
+    }
+    return descriptor
+  }
+
+  private static func bind(
+    _ host: String, _ port: Int, _ isDatagram: Bool, _ text: String
+  ) throws(SocketFailure) -> Int32 {
+    let address = try SocketPeer.resolve(host, port, isDatagram: isDatagram, isPassive: true)[0]
+    let descriptor = rx_socket(rx_address_family([address]), isDatagram ? 1 : 0)
+    guard descriptor >= 0 else { throw failure(errno, text, host) }
+    if !isDatagram { _ = rx_set_option(descriptor, SOL_SOCKET, SO_REUSEADDR, 1) }
+    guard rx_bind(descriptor, [address]) == 0 else {
+      let code = errno
+      Glibc.close(descriptor)
+      throw failure(code, text, host)
+    }
+    return descriptor
+  }
+
+  private static func failure(_ code: Int32, _ place: String, _ host: String) -> SocketFailure {
+    let reason =
+      switch code {
+      case EADDRINUSE: "another program listens there; choose another one"
+      case EACCES, EPERM: "ports below 1024 are not for this user; let systemd open it, or choose another one"
+      case EADDRNOTAVAIL: "\(host) is no address of this machine"
+      default: PosixError.text(code)
+      }
+    return SocketFailure(message: "cannot listen on \(place): \(reason)")
+  }
+
+  /// Binds the place for a socket that is opened soon, while listeners are kept: nobody else gets it until then. Does nothing if this
+  /// process has it, which may be about to leave it.
+  public static func reserve(_ place: SocketPlace) throws(SocketFailure) {
+    if case .activated(let name, let isDatagram) = place {
+      Glibc.close(try ActivatedSockets.take(name, isDatagram: isDatagram))
+      return
+    }
+    guard let address = place.address, !KeptListeners.hasOwn(place.exclusive, address) else { return }
+    switch place {
+    case .network(let host, let port, let isDatagram):
+      let descriptor = try bind(host, port, isDatagram, place.text)
+      KeptListeners.keep(address, descriptor)
+      Glibc.close(descriptor)
+    default:
+      let (descriptor, local) = try open(place)
+      KeptListeners.keep(address, descriptor)
+      if local == nil { Glibc.close(descriptor) }
+    }
+  }
+
+  /// Does something with its descriptor that does not block; nil: it is closed, and its number may be another's.
+  func use<Result: Sendable>(_ body: (Int32) -> Result) -> Result? {
+    isOpen.withLock { $0 ? body(descriptor) : nil }
+  }
+
+  /// Closes it; does nothing the second time.
+  /// - Parameter handsOver: The next socket of this place goes on with it, if there is a reload: what waits in it is not lost.
+  public func close(handsOver: Bool = false) {
+    let wasOpen = isOpen.withLock { isOpen in
+      guard isOpen else { return false }
+      isOpen = false
+      let isKept = handsOver && (place.address.map { KeptListeners.keep($0, descriptor) } ?? false)
+      if let local {
+        if !isKept { local.remove() }
+      } else {
+        Glibc.close(descriptor)
+      }
+      return true
+    }
+    if wasOpen { KeptListeners.ends(place.exclusive) }
+  }
+}
+
+extension LocalSocket.Refusal {
+  /// One sentence without a full stop.
+  var message: String {
+    switch self {
+    case .inUse(let path): "cannot listen on \(path): another program listens there"
+    case .failed(let error): error.message
+    }
+  }
+}
+
+/// Sockets that the service manager has opened for this process (sd_listen_fds(3)).
+public enum ActivatedSockets {
+  private static let sockets = Mutex<[(name: String, descriptor: Int32)]>([])
+  private static let first: Int32 = 3
+
+  /// Notes them, as the environment of the process says. Called before any other thread is started, and before the variables are removed.
+  public static func adopt(pid: String?, count: String?, names: String?) {
+    guard let pid, Int32(pid) == getpid(), let count = count.flatMap({ Int32($0) }), count > 0, count < 1 << 16 else {
+      return
+    }
+    let names = (names ?? "").split(separator: ":", omittingEmptySubsequences: false)
+    for index in 0..<count {
+      let descriptor = first + index
+      let flags = fcntl(descriptor, F_GETFD)
+      guard flags >= 0 else { continue }
+      _ = fcntl(descriptor, F_SETFD, flags | FD_CLOEXEC)
+      _ = fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK)
+      let name = Int(index) < names.count && !names[Int(index)].isEmpty ? String(names[Int(index)]) : "unknown"
+      sockets.withLock { $0.append((name, descriptor)) }
+    }
+  }
+
+  /// A duplicate of the socket with that name: the socket itself stays open for the next version of the pipeline.
+  static func take(_ name: String, isDatagram: Bool) throws(SocketFailure) -> Int32 {
+    let all = sockets.withLock { $0 }
+    guard let found = all.first(where: { $0.name == name }) else {
+      let known = Set(all.map(\.name)).sorted()
+      throw SocketFailure(
+        message: "systemd has opened no socket '\(name)' for this process"
+          + (known.isEmpty
+            ? ": there is none; its .socket unit needs FileDescriptorName=\(name)"
+            : ": there is \(known.map { "'\($0)'" }.joined(separator: ", "))"))
+    }
+    let kind = rx_socket_kind(found.descriptor)
+    guard kind == (isDatagram ? 1 : 0), isDatagram || rx_is_listening(found.descriptor) != 0 else {
+      throw SocketFailure(
+        message: "the socket 'systemd:\(name)' "
+          + (kind < 0
+            ? "is no socket" : isDatagram ? "is a stream, not for datagrams" : "does not listen for connections"))
+    }
+    let own = fcntl(found.descriptor, F_DUPFD_CLOEXEC, 0)
+    guard own >= 0 else { throw SocketFailure(message: "cannot use 'systemd:\(name)': \(PosixError.text(errno))") }
+    return own
+  }
+}
+
+/// Who is at the other end.
+public struct SocketPeer: Sendable, Equatable {
+  /// `127.0.0.1:4711`, or the path of a Unix socket; empty: it has no address.
+  public var text = ""
+  /// The process and its user, of a Unix socket; nil: unknown.
+  public var process: Int?
+  public var user: Int?
+
+  init(_ address: rx_address) { text = Self.text(address) }
+
+  static func text(_ address: rx_address) -> String {
+    let text = withUnsafeTemporaryAllocation(of: CChar.self, capacity: 160) { space in
+      let count = rx_address_text([address], space.baseAddress, 160)
+      return String(decoding: UnsafeRawBufferPointer(space).prefix(max(Int(count), 0)), as: UTF8.self)
+    }
+    return HTTPSyntax.printable(text)
+  }
+
+  static func resolve(
+    _ host: String, _ port: Int, isDatagram: Bool, isPassive: Bool = false
+  ) throws(SocketFailure) -> [rx_address] {
+    var found = [rx_address](repeating: rx_address(), count: 16)
+    let count = rx_resolve(host, Int32(port), isDatagram ? 1 : 0, isPassive ? 1 : 0, &found, 16)
+    guard count > 0 else {
+      let reason = count < 0 ? String(cString: rx_resolving_text(count)) : "it has no address"
+      throw SocketFailure(message: "\(HTTPSyntax.printable(host)) cannot be resolved: \(reason)")
+    }
+    return Array(found.prefix(Int(count)))
+  }
+}

@@ -1,0 +1,485 @@
+import CLinux
+import Glibc
+public import PipelineCore
+import Synchronization
+
+/// Sends messages to one place, on a thread of its own: connects, again after growing pauses, and sends again what a broken connection did
+/// not take.
+public final class SocketSender: Sendable {
+  public struct Options: Sendable {
+    /// Nil: not encrypted.
+    public var tls: TLSOptions?
+    /// Whom the server's certificate must name; by default the host.
+    public var serverName: String?
+    public var connectTimeout = TimeSpan.seconds(10)
+    /// The first pause after a failure, and the longest.
+    public var delay = TimeSpan.milliseconds(100)
+    public var maxDelay = TimeSpan.seconds(10)
+    public var keepAlive = true
+    public init() {}
+  }
+
+  /// Messages that are sent together.
+  public struct Block: Sendable {
+    public var bytes: [UInt8]
+    /// Where each message ends, frame included.
+    public var ends: [Int]
+
+    public init(bytes: [UInt8], ends: [Int]) {
+      self.bytes = bytes
+      self.ends = ends
+    }
+  }
+
+  public enum Notice: Sendable, Equatable {
+    /// Nothing can be sent, and why; it is tried again.
+    case failing(String)
+    case recovered(failures: Int)
+    /// A datagram was longer than the system or the way allows: it is given up.
+    case tooLong(bytes: Int)
+  }
+
+  private struct Entry: Sendable {
+    var block: Block
+    /// Called with the number of messages that have been sent, and of those that were given up.
+    var done: @Sendable (Int, Int) -> Void
+  }
+
+  private struct State {
+    var queue: [Entry] = []
+    var bytes = 0
+    /// The messages that were not sent when the thread ended.
+    var isClosing = false
+    var isCancelled = false
+    var hasEnded = false
+    var roomWaiter: (limit: Int, body: @Sendable () -> Void)?
+  }
+
+  private let place: SocketPlace
+  private let options: Options
+  private let state = Guarded(State())
+  private let wake: WakeEvent
+  private let notify: @Sendable (Notice) -> Void
+
+  /// - Parameter notify: Called on the sending thread.
+  public init(
+    _ place: SocketPlace, _ options: Options, notify: @escaping @Sendable (Notice) -> Void
+  ) throws(SocketFailure) {
+    self.place = place
+    self.options = options
+    self.notify = notify
+    do throws(PosixError) { wake = try WakeEvent() } catch { throw SocketFailure(message: error.message) }
+    let context: TLSContext? = if let tls = options.tls { try TLSContext(asking: tls) } else { nil }
+    do throws(PosixError) {
+      _ = try OwnThread("rxd send") { [self] in
+        let work = Work(self, context)
+        work.run()
+        let left = state.withLock { state in
+          state.hasEnded = true
+          defer {
+            state.queue = []
+            state.bytes = 0
+          }
+          return state.queue
+        }
+        for entry in left { entry.done(0, entry.block.ends.count) }
+        state.notify()
+      }
+    } catch {
+      throw SocketFailure(message: error.message)
+    }
+  }
+
+  /// Bytes that wait.
+  public var queuedBytes: Int { state.withLock(\.bytes) }
+
+  /// Adds messages. `done` is called once or more, on the sending thread, until all of them have been counted.
+  public func send(_ block: Block, done: @escaping @Sendable (_ sent: Int, _ givenUp: Int) -> Void) {
+    let isTaken = state.withLock { state in
+      guard !state.hasEnded, !state.isCancelled else { return false }
+      state.queue.append(Entry(block: block, done: done))
+      state.bytes += block.bytes.count
+      return true
+    }
+    guard isTaken else { return done(0, block.ends.count) }
+    wake.wake()
+  }
+
+  /// Calls `body` once, on the sending thread, when at most `limit` bytes wait.
+  public func whenRoom(_ limit: Int, _ body: @escaping @Sendable () -> Void) {
+    let isNow = state.withLock { state in
+      if state.bytes <= limit || state.hasEnded { return true }
+      state.roomWaiter = (limit, body)
+      return false
+    }
+    if isNow { body() }
+  }
+
+  /// Sends what waits, however long that takes, then ends. Not on the sending thread.
+  public func close() {
+    state.withLock { $0.isClosing = true }
+    wake.wake()
+    let none: (inout State) -> Bool? = { $0.hasEnded ? true : nil }
+    _ = state.wait(until: nil, none)
+  }
+
+  /// Ends soon; gives up what waits.
+  public func cancel() {
+    state.withLock { $0.isCancelled = true }
+    wake.wake()
+  }
+
+  /// Waits until the thread has ended; false: it has not, within the limit.
+  public func waitForEnd(within limit: TimeSpan) -> Bool {
+    let none: (inout State) -> Bool? = { $0.hasEnded ? true : nil }
+    return state.wait(until: monotonicNow() &+ limit.nanoseconds, none) ?? false
+  }
+
+  private func sent(_ bytes: Int) {
+    let body = state.withLock { state -> (@Sendable () -> Void)? in
+      state.bytes -= bytes
+      guard let waiter = state.roomWaiter, state.bytes <= waiter.limit else { return nil }
+      state.roomWaiter = nil
+      return waiter.body
+    }
+    body?()
+  }
+
+  // MARK: - The thread
+
+  private final class Work {
+    private let owner: SocketSender
+    private let options: Options
+    private let context: TLSContext?
+    private let isDatagram: Bool
+    private var descriptor: Int32 = -1
+    private var session: TLSSession?
+    private var failures = 0
+    /// Blocks whose bytes the system has, and which the other side's system has not confirmed; with the position behind each in the
+    /// connection.
+    private var unconfirmed: [(entry: Entry, first: Int, end: Int)] = []
+    /// Bytes that this connection has taken.
+    private var position = 0
+    /// Nothing counts as sent before: with TLS 1.3 a server refuses a client's certificate only after the client's handshake.
+    private var confirmsAt: Int64 = 0
+    private static let settling: Int64 = 500_000_000
+
+    init(_ owner: SocketSender, _ context: TLSContext?) {
+      self.owner = owner
+      options = owner.options
+      self.context = context
+      isDatagram = owner.place.isDatagram
+    }
+
+    deinit { disconnect() }
+
+    private var isCancelled: Bool { owner.state.withLock(\.isCancelled) }
+
+    func run() {
+      while !isCancelled {
+        owner.wake.clear()
+        if let entry = owner.state.withLock({ $0.queue.isEmpty ? nil : $0.queue.removeFirst() }) {
+          deliver(entry)
+          continue
+        }
+        confirm()
+        if owner.state.withLock({ $0.isClosing && $0.queue.isEmpty }), unconfirmed.isEmpty { break }
+        if owner.wake.isAwake { continue }
+        // An idle connection is watched: what is sent into a closed one would be lost.
+        let ready = rx_wait_two(descriptor, 0, owner.wake.descriptor, unconfirmed.isEmpty ? -1 : 5)
+        if ready & 1 != 0, ready & 2 == 0 { listenForEnd() }
+      }
+      giveUp()
+      disconnect()
+    }
+
+    private func giveUp() {
+      for (entry, first, _) in unconfirmed {
+        // The system has them, and goes on sending after the end of the process.
+        entry.done(entry.block.ends.count - first, 0)
+        owner.sent(0)
+      }
+      unconfirmed = []
+    }
+
+    /// Sends one block, on as many connections as that takes.
+    private func deliver(_ entry: Entry) {
+      var first = 0
+      while first < entry.block.ends.count {
+        if descriptor < 0, !connect() {
+          entry.done(0, entry.block.ends.count - first)
+          owner.sent(entry.block.bytes.count)
+          return
+        }
+        if let reason = isDatagram ? sendDatagrams(entry, &first) : sendStream(entry, &first) {
+          fail(reason)
+          if isCancelled {
+            entry.done(0, entry.block.ends.count - first)
+            owner.sent(entry.block.bytes.count)
+            return
+          }
+        }
+      }
+      owner.sent(entry.block.bytes.count)
+    }
+
+    /// Nil: all is sent. Otherwise why not; `first` is the first message that must be sent again.
+    private func sendStream(_ entry: Entry, _ first: inout Int) -> String? {
+      let start = first == 0 ? 0 : entry.block.ends[first - 1]
+      var at = start
+      let count = entry.block.bytes.count
+      while at < count {
+        let outcome = entry.block.bytes.withUnsafeBytes { bytes -> TLSSession.Outcome in
+          let rest = UnsafeRawBufferPointer(rebasing: bytes[at...])
+          if let session { return session.write(rest) }
+          let sent = uninterrupted { rx_send(descriptor, rest.baseAddress, rest.count) }
+          if sent >= 0 { return sent > 0 ? .bytes(Int(sent)) : .nothing }
+          return errno == EAGAIN ? .nothing : .ended(PosixError.text(errno))
+        }
+        switch outcome {
+        case .bytes(let sent):
+          at += sent
+          position += sent
+        case .nothing:
+          guard !isCancelled else { return "the pipeline ends" }
+          let ready = rx_wait_two(descriptor, session == nil ? 1 : 2, owner.wake.descriptor, 1000)
+          // The receiver may have closed instead of reading.
+          if ready & 2 != 0 { owner.wake.clear() }
+        case .ended(let reason):
+          // Whole messages that the other side's system has confirmed need not be sent again.
+          let confirmed =
+            session == nil && isNetwork ? max(0, at - start - max(0, Int(rx_unacknowledged(descriptor)))) : 0
+          let done = entry.block.ends[first...].prefix { $0 <= start + confirmed }.count
+          repeatUnconfirmed(confirming: session == nil)
+          if done > 0 { entry.done(done, 0) }
+          first += done
+          return reason ?? "the receiver has closed the connection"
+        }
+      }
+      unconfirmed.append((entry, first, position))
+      first = entry.block.ends.count
+      confirm()
+      return nil
+    }
+
+    /// What the other side's system has confirmed is done.
+    private func confirm() {
+      guard !unconfirmed.isEmpty, descriptor >= 0, session == nil || monotonicNow() >= confirmsAt else { return }
+      let left = Int(rx_unacknowledged(descriptor))
+      // What a receiver on this machine has not read when it closes the socket counts as read.
+      if !isNetwork, rx_has_hung_up(descriptor) != 0 { return }
+      // Bytes on the way are encrypted ones: they say nothing of single messages.
+      let confirmed = left <= 0 ? position : session == nil ? position - left : 0
+      var count = 0
+      for one in unconfirmed {
+        guard one.end <= confirmed else { break }
+        one.entry.done(one.entry.block.ends.count - one.first, 0)
+        count += 1
+      }
+      unconfirmed.removeFirst(count)
+      if count > 0, failures > 0 { recover() }
+    }
+
+    /// The connection is lost: what it has not confirmed waits again, before all others.
+    private func repeatUnconfirmed(confirming: Bool = true) {
+      if confirming { confirm() }
+      guard !unconfirmed.isEmpty else { return }
+      let again = unconfirmed.map { one -> Entry in
+        guard one.first > 0 else { return one.entry }
+        let start = one.entry.block.ends[one.first - 1]
+        let block = Block(
+          bytes: Array(one.entry.block.bytes[start...]), ends: one.entry.block.ends[one.first...].map { $0 - start })
+        return Entry(block: block, done: one.entry.done)
+      }
+      unconfirmed = []
+      owner.state.withLock { state in
+        state.queue.insert(contentsOf: again, at: 0)
+        state.bytes += again.reduce(0) { $0 + $1.block.bytes.count }
+      }
+    }
+
+    private func sendDatagrams(_ entry: Entry, _ first: inout Int) -> String? {
+      while first < entry.block.ends.count {
+        let start = first == 0 ? 0 : entry.block.ends[first - 1]
+        let end = entry.block.ends[first]
+        let sent = entry.block.bytes.withUnsafeBytes { bytes in
+          uninterrupted { rx_send(descriptor, bytes.baseAddress.map { $0 + start }, end - start) }
+        }
+        if sent >= 0 {
+          entry.done(1, 0)
+          first += 1
+          if failures > 0 { recover() }
+          continue
+        }
+        switch errno {
+        case EAGAIN, ENOBUFS:
+          guard !isCancelled else { return "the pipeline ends" }
+          _ = rx_wait_two(descriptor, 1, owner.wake.descriptor, 100)
+          owner.wake.clear()
+        case EMSGSIZE:
+          owner.notify(.tooLong(bytes: end - start))
+          entry.done(0, 1)
+          first += 1
+        case ECONNREFUSED where isNetwork:
+          // The answer to an earlier datagram, which nobody has received; this one is tried.
+          note("nobody receives at \(owner.place.text)")
+        default: return PosixError.text(errno)
+        }
+      }
+      return nil
+    }
+
+    private var isNetwork: Bool { if case .network = owner.place { true } else { false } }
+
+    /// Something has come from the receiver of messages: its end, or words that nobody asked for.
+    private func listenForEnd() {
+      var bytes = [UInt8](repeating: 0, count: 4096)
+      let outcome = bytes.withUnsafeMutableBytes { space -> TLSSession.Outcome in
+        if let session { return session.read(space) }
+        let count = uninterrupted { recv(descriptor, space.baseAddress, space.count, 0) }
+        if count > 0 { return .bytes(count) }
+        if count == 0, !isDatagram { return .ended(nil) }
+        return count == 0 || errno == EAGAIN || isDatagram ? .nothing : .ended(PosixError.text(errno))
+      }
+      guard case .ended(let reason) = outcome else { return }
+      let isRefused = session != nil && (reason != nil || monotonicNow() < confirmsAt)
+      repeatUnconfirmed(confirming: !isRefused)
+      if isRefused {
+        fail("\(owner.place.text) has closed the connection: \(reason ?? "it may not accept the certificate")")
+      } else {
+        disconnect()
+      }
+    }
+
+    // MARK: Connections
+
+    private func note(_ reason: String) {
+      failures += 1
+      if failures == 1 { owner.notify(.failing(reason)) }
+    }
+
+    private func recover() {
+      owner.notify(.recovered(failures: failures))
+      failures = 0
+    }
+
+    /// The connection is of no use: another one after a pause.
+    private func fail(_ reason: String) {
+      disconnect()
+      note(reason)
+      pause()
+    }
+
+    private func pause() {
+      let shift = min(max(failures - 1, 0), 20)
+      let (grown, isOver) = options.delay.nanoseconds.multipliedReportingOverflow(by: 1 << Int64(shift))
+      let pause = min(isOver ? .max : grown, options.maxDelay.nanoseconds)
+      let end = monotonicNow() &+ pause
+      while !isCancelled {
+        let left = end &- monotonicNow()
+        guard left > 0 else { return }
+        _ = rx_wait_two(-1, 0, owner.wake.descriptor, Int32(clamping: left / 1_000_000 + 1))
+        owner.wake.clear()
+      }
+    }
+
+    private func disconnect() {
+      session?.close()
+      session = nil
+      if descriptor >= 0 { Glibc.close(descriptor) }
+      descriptor = -1
+      position = 0
+    }
+
+    /// Connects, again and again; false: the sender was cancelled.
+    private func connect() -> Bool {
+      while !isCancelled {
+        do throws(SocketFailure) {
+          try connectOnce()
+          return true
+        } catch {
+          fail(error.message)
+        }
+      }
+      return false
+    }
+
+    private func connectOnce() throws(SocketFailure) {
+      let addresses: [rx_address]
+      switch owner.place {
+      case .network(let host, let port, let isDatagram):
+        addresses = try SocketPeer.resolve(host, port, isDatagram: isDatagram)
+      case .unix(let path, _, _):
+        var address = rx_address()
+        guard rx_unix_address(path, &address) != 0 else { throw SocketFailure(message: "\(path) is too long") }
+        addresses = [address]
+      case .activated: throw SocketFailure(message: "nothing is sent to a socket that listens")
+      }
+      var reason = ""
+      for address in addresses {
+        let number = rx_socket(rx_address_family([address]), isDatagram ? 1 : 0)
+        guard number >= 0 else {
+          reason = PosixError.text(errno)
+          continue
+        }
+        descriptor = number
+        var code = rx_connect(number, [address]) == 0 ? 0 : errno
+        if code == EINPROGRESS {
+          code = waitUntilReady(1, options.connectTimeout) ? rx_socket_error(number) : ETIMEDOUT
+        }
+        guard code == 0 else {
+          reason = PosixError.text(code)
+          disconnect()
+          continue
+        }
+        if case .network = owner.place, !isDatagram {
+          rx_set_no_delay(number)
+          if options.keepAlive { rx_set_keep_alive(number, 60) }
+        }
+        position = 0
+        guard let context else { return }
+        return try shake(context)
+      }
+      throw SocketFailure(message: "cannot connect to \(owner.place.text): \(reason)")
+    }
+
+    private func shake(_ context: TLSContext) throws(SocketFailure) {
+      var name = options.serverName
+      if name == nil, case .network(let host, _, _) = owner.place { name = host }
+      let session = try TLSSession(context, descriptor, host: options.tls?.verify == false ? nil : name)
+      self.session = session
+      let end = monotonicNow() &+ options.connectTimeout.nanoseconds
+      while true {
+        let left = TimeSpan(nanoseconds: max(0, end &- monotonicNow()))
+        let isReady: Bool
+        switch session.handshake() {
+        case .done:
+          confirmsAt = monotonicNow() &+ Self.settling
+          return
+        case .wantsRead: isReady = waitUntilReady(0, left)
+        case .wantsWrite: isReady = waitUntilReady(1, left)
+        case .closed: throw refusal("the server closed the connection during the TLS handshake")
+        case .failed(let reason): throw refusal(reason)
+        }
+        if !isReady { throw refusal("the TLS handshake took longer than \(options.connectTimeout)") }
+      }
+    }
+
+    private func refusal(_ reason: String) -> SocketFailure {
+      SocketFailure(message: "cannot connect to \(owner.place.text): \(reason)")
+    }
+
+    private func waitUntilReady(_ writable: Int32, _ limit: TimeSpan) -> Bool {
+      let end = monotonicNow() &+ limit.nanoseconds
+      while !isCancelled {
+        let left = end &- monotonicNow()
+        guard left > 0 else { return false }
+        let ready = rx_wait_two(
+          descriptor, writable, owner.wake.descriptor, Int32(clamping: min(left / 1_000_000 + 1, 1000)))
+        if ready & 1 != 0 { return true }
+        if ready & 2 != 0 { owner.wake.clear() }
+      }
+      return false
+    }
+  }
+}

@@ -1,0 +1,543 @@
+import CLinux
+import Glibc
+public import PipelineCore
+import Synchronization
+
+/// Receives streams: accepts connections at one place, cuts what they send into messages, and decodes these on its own thread.
+///
+/// While the receiver of the messages takes none, nothing is read: the senders' systems hold back.
+public final class StreamReceiver: Sendable {
+  public struct Options: Sendable {
+    public var framing = MessageFraming.lines
+    public var decoding = DecoderOptions()
+    /// In bytes, without what frames it.
+    public var maxMessage = 1 << 20
+    public var maxConnections = 1024
+    /// How long a connection may send nothing; nil: for ever.
+    public var idleTimeout: TimeSpan?
+    /// The most bytes per second of each connection; nil: no limit.
+    public var maxRate: Int?
+    /// In bytes; nil: what the system chooses.
+    public var receiveBuffer: Int?
+    public var keepAlive = true
+    public var tls: TLSServing?
+
+    public init() {}
+
+    /// Whether a stream is one text for its decoder, so that lines are not decoded one by one.
+    var decodesStream: Bool { framing == .lines && decoding.framing == .lines }
+  }
+
+  /// What one connection has sent.
+  public struct Piece: Sendable {
+    public var sender: Sender
+    public var rows: DecodedBlock?
+    public var refused: [RefusedBytes] = []
+  }
+
+  /// One connection, as its events show it.
+  public final class Sender: Sendable {
+    /// No other connection of the process has it.
+    public let number: Int
+    public let peer: SocketPeer
+    /// The subject of the certificate that the client has shown.
+    public let subject: String?
+    private static let last = Atomic(0)
+
+    init(_ peer: SocketPeer, subject: String? = nil) {
+      number = Self.last.add(1, ordering: .relaxed).newValue
+      self.peer = peer
+      self.subject = subject
+    }
+  }
+
+  public enum Notice: Sendable, Equatable {
+    case accepting(AcceptShortage.Notice)
+    /// `maxConnections` are open: one was closed at once.
+    case full
+    /// A connection ended early, and why.
+    case lost(peer: String, reason: String)
+  }
+
+  /// What is counted of it.
+  public struct Counts: Sendable, Equatable {
+    public var connections = 0
+    public var accepted: UInt64 = 0
+    public var refused: UInt64 = 0
+    public var broken: UInt64 = 0
+  }
+
+  private enum Ending {
+    /// What is there is read, then all connections are closed.
+    case close
+    /// Connections go to the next receiver of the place, in a reload.
+    case handOver
+    /// At once.
+    case cancel
+  }
+
+  private let socket: BoundSocket
+  private let options: Options
+  private let wake: WakeEvent
+  private let ending = Mutex<Ending?>(nil)
+  private let counted = Mutex(Counts())
+
+  public init(_ place: SocketPlace, _ options: Options) throws(SocketFailure) {
+    do throws(PosixError) { wake = try WakeEvent() } catch { throw SocketFailure(message: error.message) }
+    socket = try BoundSocket(place)
+    self.options = options
+  }
+
+  /// Where it listens.
+  public var text: String { socket.text }
+  public var counts: Counts { counted.withLock { $0 } }
+
+  /// Starts the thread.
+  /// - Parameters:
+  ///   - notify: Called on that thread.
+  ///   - deliver: Called on that thread with what came together; may block. False: nothing more is taken. An empty list is the last: the
+  ///     thread has ended after ``stop()`` or ``handOver()``.
+  public func start(
+    notify: @escaping @Sendable (Notice) -> Void, deliver: @escaping @Sendable ([Piece]) -> Bool
+  ) throws(SocketFailure) {
+    let poller = rx_poller()
+    guard poller >= 0, rx_watch(poller, wake.descriptor, 0, 1, 0, 1) == 0,
+      rx_watch(poller, socket.descriptor, 1, 1, 0, 1) == 0
+    else {
+      let code = errno
+      if poller >= 0 { Glibc.close(poller) }
+      throw SocketFailure(message: "cannot wait for \(socket.text): \(PosixError.text(code))")
+    }
+    do throws(PosixError) {
+      _ = try OwnThread("rxd receive") { [self] in
+        let work = Work(self, poller, notify, deliver)
+        work.run()
+      }
+    } catch {
+      Glibc.close(poller)
+      throw SocketFailure(message: error.message)
+    }
+  }
+
+  /// Accepts no more, hands over what has come, then closes everything. The place is free when this returns.
+  public func stop() { end(.close) }
+  /// The same, but the connections stay open for the next receiver of the place, if there is a reload.
+  public func handOver() { end(.handOver) }
+  /// Closes everything, soon.
+  public func cancel() { end(.cancel) }
+
+  private func end(_ ending: Ending) {
+    self.ending.withLock { if $0 == nil || ending == .cancel { $0 = ending } }
+    // A connection that comes now waits for the next version of the pipeline, or is refused.
+    socket.close(handsOver: ending == .handOver)
+    wake.wake()
+  }
+
+  /// One connection, used by the thread that has it.
+  final class Connection: @unchecked Sendable {
+    let descriptor: Int32
+    let sender: Sender
+    let session: TLSSession?
+    let decoding: BlockDecoding
+    var lines: LineAssembler
+    var cutter: MessageCutter
+    /// On the clock of reading, in nanoseconds.
+    var lastRead: Int64
+    /// Nothing is read before; 0: no pause.
+    var pausedUntil: Int64 = 0
+
+    init(
+      _ descriptor: Int32, _ sender: Sender, _ session: TLSSession?, _ decoding: BlockDecoding, _ options: Options,
+      now: Int64
+    ) {
+      self.descriptor = descriptor
+      self.sender = sender
+      self.session = session
+      self.decoding = decoding
+      lines = LineAssembler(maxLine: options.maxMessage, policy: .reject)
+      cutter = MessageCutter(options.framing, limit: options.maxMessage)
+      lastRead = now
+    }
+
+    deinit {
+      session?.close()
+      Glibc.close(descriptor)
+    }
+  }
+
+  // MARK: - The thread
+
+  private final class Work {
+    private let owner: StreamReceiver
+    private let options: Options
+    private let poller: Int32
+    private let notify: @Sendable (Notice) -> Void
+    private let deliver: @Sendable ([Piece]) -> Bool
+    private var connections: [UInt64: Connection] = [:]
+    /// TLS connections whose handshake is under way.
+    private var shaking: [UInt64: (session: TLSSession, peer: SocketPeer, descriptor: Int32, since: Int64)] = [:]
+    private var nextTag: UInt64 = 2
+    private var shortage = AcceptShortage()
+    private var acceptsAt: Int64 = 0
+    private var isFull = false
+    private var checksIdleAt: Int64 = 0
+    /// How long the thread has waited for the pipeline: no connection is idle meanwhile.
+    private var waited: Int64 = 0
+    private var pieces: [Piece] = []
+    private var ready = [rx_ready](repeating: rx_ready(), count: 256)
+    private let readBytes = 64 << 10
+
+    init(
+      _ owner: StreamReceiver, _ poller: Int32, _ notify: @escaping @Sendable (Notice) -> Void,
+      _ deliver: @escaping @Sendable ([Piece]) -> Bool
+    ) {
+      self.owner = owner
+      options = owner.options
+      self.poller = poller
+      self.notify = notify
+      self.deliver = deliver
+    }
+
+    deinit { Glibc.close(poller) }
+
+    private var now: Int64 { monotonicNow() &- waited }
+
+    func run() {
+      adopt()
+      var goesOn = true
+      while goesOn, owner.ending.withLock({ $0 }) == nil {
+        let count = Int(rx_wait(poller, &ready, 256, timeout()))
+        for event in ready.prefix(max(count, 0)) { handle(event) }
+        keepTime()
+        goesOn = handOverPieces()
+      }
+      end(goesOn)
+      count()
+    }
+
+    private func count() {
+      owner.counted.withLock { $0.connections = connections.count }
+    }
+
+    private func timeout() -> Int32 {
+      var due = Int64.max
+      if acceptsAt > 0 { due = acceptsAt }
+      if options.idleTimeout != nil, !(connections.isEmpty && shaking.isEmpty) { due = min(due, checksIdleAt) }
+      if !shaking.isEmpty { due = min(due, checksIdleAt) }
+      if options.maxRate != nil {
+        for connection in connections.values where connection.pausedUntil > 0 { due = min(due, connection.pausedUntil) }
+      }
+      guard due < .max else { return -1 }
+      return Int32(clamping: max(0, (due &- now &+ 999_999) / 1_000_000))
+    }
+
+    private func handle(_ event: rx_ready) {
+      switch event.tag {
+      case 0: owner.wake.clear()
+      case 1: accept()
+      default:
+        if shaking[event.tag] != nil {
+          shake(event.tag)
+        } else if let connection = connections[event.tag] {
+          read(event.tag, connection)
+        }
+      }
+    }
+
+    private func accept() {
+      for _ in 0..<64 {
+        var address = rx_address()
+        let found = owner.socket.use { listener -> (descriptor: Int32, code: Int32) in
+          let found = rx_accept(listener, &address)
+          return (found, found < 0 ? errno : 0)
+        }
+        guard let (descriptor, code) = found else { return }
+        guard descriptor >= 0 else {
+          if AcceptShortage.isShortage(code) {
+            if let notice = shortage.failed(code) { notify(.accepting(notice)) }
+            _ = owner.socket.use { rx_watch(poller, $0, 1, 0, 0, 0) }
+            acceptsAt = now &+ AcceptShortage.pause.nanoseconds
+          }
+          return
+        }
+        if let notice = shortage.accepted() { notify(.accepting(notice)) }
+        guard connections.count + shaking.count < options.maxConnections else {
+          Glibc.close(descriptor)
+          owner.counted.withLock { $0.refused += 1 }
+          if !isFull { notify(.full) }
+          isFull = true
+          continue
+        }
+        owner.counted.withLock { $0.accepted += 1 }
+        begin(descriptor, address)
+      }
+    }
+
+    private func begin(_ descriptor: Int32, _ address: rx_address) {
+      var peer = SocketPeer(address)
+      if rx_address_family([address]) == AF_UNIX {
+        var pid: Int32 = 0
+        var uid: Int32 = 0
+        if rx_peer_process(descriptor, &pid, &uid) != 0 { (peer.process, peer.user) = (Int(pid), Int(uid)) }
+      } else if options.keepAlive {
+        rx_set_keep_alive(descriptor, 60)
+      }
+      if let bytes = options.receiveBuffer { _ = rx_set_receive_buffer(descriptor, Int32(clamping: bytes)) }
+      let tag = nextTag
+      nextTag += 1
+      guard rx_watch(poller, descriptor, tag, 1, 0, 1) == 0 else {
+        Glibc.close(descriptor)
+        return
+      }
+      guard let serving = options.tls else { return add(tag, descriptor, Sender(peer), nil) }
+      do throws(SocketFailure) {
+        shaking[tag] = (try serving.session(descriptor), peer, descriptor, now)
+        if checksIdleAt == 0 { checksIdleAt = now &+ 1_000_000_000 }
+        shake(tag)
+      } catch {
+        Glibc.close(descriptor)
+        notify(.lost(peer: peer.text, reason: error.message))
+      }
+    }
+
+    private func shake(_ tag: UInt64) {
+      guard let (session, peer, descriptor, _) = shaking[tag] else { return }
+      switch session.handshake() {
+      case .done:
+        shaking[tag] = nil
+        _ = rx_watch(poller, descriptor, tag, 1, 0, 0)
+        add(tag, descriptor, Sender(peer, subject: session.peerSubject), session)
+        // What came with the handshake is in the session's hands, where the poller does not see it.
+        if let connection = connections[tag] { read(tag, connection) }
+      case .wantsRead: _ = rx_watch(poller, descriptor, tag, 1, 0, 0)
+      case .wantsWrite: _ = rx_watch(poller, descriptor, tag, 0, 1, 0)
+      case .closed: giveUp(tag, "it was closed during the TLS handshake")
+      case .failed(let reason): giveUp(tag, reason)
+      }
+    }
+
+    private func giveUp(_ tag: UInt64, _ reason: String) {
+      guard let (session, peer, descriptor, _) = shaking.removeValue(forKey: tag) else { return }
+      session.close()
+      Glibc.close(descriptor)
+      owner.counted.withLock { $0.broken += 1 }
+      notify(.lost(peer: peer.text, reason: reason))
+    }
+
+    private func add(_ tag: UInt64, _ descriptor: Int32, _ sender: Sender, _ session: TLSSession?) {
+      guard let decoder = try? options.decoding.decoder() else {
+        Glibc.close(descriptor)
+        return
+      }
+      connections[tag] = Connection(descriptor, sender, session, BlockDecoding(decoder), options, now: now)
+      if options.idleTimeout != nil, checksIdleAt == 0 { checksIdleAt = now &+ 1_000_000_000 }
+      count()
+    }
+
+    /// Goes on with connections of the version before.
+    private func adopt() {
+      for connection in KeptConnections.take(owner.socket.place, options) {
+        let tag = nextTag
+        nextTag += 1
+        connection.lastRead = now
+        connection.pausedUntil = 0
+        guard rx_watch(poller, connection.descriptor, tag, 1, 0, 1) == 0 else { continue }
+        connections[tag] = connection
+        if options.idleTimeout != nil, checksIdleAt == 0 { checksIdleAt = now &+ 1_000_000_000 }
+        read(tag, connection)
+      }
+      count()
+    }
+
+    private func read(_ tag: UInt64, _ connection: Connection, until limit: Int? = nil) {
+      if connection.pausedUntil > now, limit == nil { return }
+      // Others have their turn after a few reads, or one would keep them waiting.
+      var rest = limit ?? (readBytes * 4)
+      while rest > 0 {
+        let isStream = options.decodesStream
+        let space = isStream ? connection.lines.space(readBytes) : connection.cutter.space(readBytes)
+        let outcome =
+          connection.session?.read(space) ?? Self.receive(connection.descriptor, space)
+        switch outcome {
+        case .bytes(let count):
+          connection.lastRead = now
+          rest -= count
+          if isStream {
+            connection.lines.filled(count) { take($0, connection) }
+          } else if let block = connection.cutter.filled(count), take(block, connection) {
+            return remove(tag)
+          }
+          if count < space.count, connection.session == nil { return hold(tag, connection, count) }
+          if limit == nil, options.maxRate != nil { return hold(tag, connection, count) }
+        case .nothing:
+          if connection.held == 0 {
+            connection.lines.release()
+            connection.cutter.release()
+          }
+          return
+        case .ended(let reason):
+          finish(connection)
+          if let reason { notify(.lost(peer: connection.sender.peer.text, reason: reason)) }
+          if reason != nil { owner.counted.withLock { $0.broken += 1 } }
+          return remove(tag)
+        }
+      }
+    }
+
+    /// Pauses a connection that sends too fast.
+    private func hold(_ tag: UInt64, _ connection: Connection, _ count: Int) {
+      guard let rate = options.maxRate else { return }
+      let pause = Int64(Double(count) / Double(max(rate, 1)) * 1e9)
+      connection.pausedUntil = now &+ pause
+      _ = rx_watch(poller, connection.descriptor, tag, 0, 0, 0)
+    }
+
+    private static func receive(_ descriptor: Int32, _ space: UnsafeMutableRawBufferPointer) -> TLSSession.Outcome {
+      let count = uninterrupted { Glibc.recv(descriptor, space.baseAddress, space.count, 0) }
+      if count > 0 { return .bytes(count) }
+      if count == 0 { return .ended(nil) }
+      return errno == EAGAIN ? .nothing : .ended(PosixError.text(errno))
+    }
+
+    private func take(_ block: LineBlock, _ connection: Connection) {
+      var piece = Piece(sender: connection.sender)
+      if block.slab.count > 0 {
+        piece.rows = connection.decoding.decode(block.slab, offset: block.offset, isLast: false)
+      }
+      if let long = block.longLine {
+        piece.refused.append(
+          RefusedBytes(
+            offset: long.offset, head: long.head,
+            reason:
+              "the line has \(long.length) bytes, more than the \(options.maxMessage) that 'maxMessage' allows"))
+      }
+      pieces.append(piece)
+    }
+
+    /// Whether nothing behind it can be understood.
+    private func take(_ block: MessageBlock, _ connection: Connection) -> Bool {
+      var piece = Piece(sender: connection.sender, refused: block.refused)
+      if !block.messages.isEmpty {
+        piece.rows = connection.decoding.decode(block.slab, messages: block.messages, offset: block.offset)
+      }
+      pieces.append(piece)
+      if block.isBroken {
+        owner.counted.withLock { $0.broken += 1 }
+        notify(
+          .lost(peer: connection.sender.peer.text, reason: block.refused.last?.reason ?? "it cannot be understood"))
+      }
+      return block.isBroken
+    }
+
+    /// The connection has ended: its last line counts.
+    private func finish(_ connection: Connection) {
+      guard options.decodesStream else {
+        if let block = connection.cutter.filled(0, isLast: true) { _ = take(block, connection) }
+        return
+      }
+      connection.lines.finish { take($0, connection) }
+      if connection.decoding.pendingOffset != nil {
+        let rows = connection.decoding.decode(
+          Slab(capacity: 0), offset: connection.lines.readOffset, isLast: true)
+        pieces.append(Piece(sender: connection.sender, rows: rows))
+      }
+    }
+
+    private func remove(_ tag: UInt64) {
+      guard let connection = connections.removeValue(forKey: tag) else { return }
+      rx_unwatch(poller, connection.descriptor)
+      isFull = false
+      count()
+    }
+
+    /// What is due at this time: another `accept`, connections that were paused or are idle.
+    private func keepTime() {
+      let now = now
+      if acceptsAt > 0, now >= acceptsAt {
+        acceptsAt = 0
+        _ = owner.socket.use { rx_watch(poller, $0, 1, 1, 0, 0) }
+      }
+      if options.maxRate != nil {
+        for (tag, connection) in connections where connection.pausedUntil > 0 && connection.pausedUntil <= now {
+          connection.pausedUntil = 0
+          _ = rx_watch(poller, connection.descriptor, tag, 1, 0, 0)
+        }
+      }
+      guard checksIdleAt > 0, now >= checksIdleAt else { return }
+      let handshakeLimit: Int64 = 10_000_000_000
+      for (tag, one) in shaking where now &- one.since > handshakeLimit { giveUp(tag, "no TLS handshake within 10s") }
+      var next = Int64.max
+      if let limit = options.idleTimeout {
+        for (tag, connection) in connections {
+          let due = connection.lastRead &+ max(limit.nanoseconds, 1_000_000)
+          guard due <= now else {
+            next = min(next, due)
+            continue
+          }
+          finish(connection)
+          notify(.lost(peer: connection.sender.peer.text, reason: "it has sent nothing for \(limit)"))
+          remove(tag)
+        }
+      }
+      if !shaking.isEmpty { next = min(next, now &+ 1_000_000_000) }
+      checksIdleAt = next == .max ? 0 : next
+    }
+
+    private func handOverPieces() -> Bool {
+      guard !pieces.isEmpty else { return true }
+      let before = monotonicNow()
+      let goesOn = deliver(pieces)
+      pieces = []
+      waited &+= monotonicNow() &- before
+      return goesOn
+    }
+
+    private func end(_ goesOn: Bool) {
+      for (session, _, descriptor, _) in shaking.values {
+        session.close()
+        Glibc.close(descriptor)
+      }
+      shaking = [:]
+      let ending = owner.ending.withLock { $0 } ?? .cancel
+      guard goesOn, ending != .cancel else {
+        connections = [:]
+        return
+      }
+      // What has come is not lost: senders were told by their systems that it has arrived.
+      for (tag, connection) in connections { read(tag, connection, until: 4 << 20) }
+      let isKept = ending == .handOver && KeptConnections.keep(owner.socket.place, options, Array(connections.values))
+      if !isKept { for connection in connections.values { finish(connection) } }
+      connections = [:]
+      if handOverPieces() { _ = deliver([]) }
+    }
+  }
+}
+
+extension StreamReceiver.Connection {
+  /// Bytes of an incomplete message.
+  fileprivate var held: Int { max(lines.held, cutter.rest.count) }
+}
+
+/// Connections between two versions of a pipeline, with what they have sent of an incomplete message.
+enum KeptConnections {
+  private static let kept = Mutex<[String: (StreamReceiver.Options, [StreamReceiver.Connection])]>([:])
+
+  /// Whether they are kept: there is a reload.
+  static func keep(
+    _ place: SocketPlace, _ options: StreamReceiver.Options, _ connections: [StreamReceiver.Connection]
+  ) -> Bool {
+    guard KeptListeners.isKeeping else { return false }
+    kept.withLock { $0[place.exclusive, default: (options, [])].1 += connections }
+    return true
+  }
+
+  /// Those of a place whose messages are cut and decoded in the same way; others are closed.
+  static func take(_ place: SocketPlace, _ options: StreamReceiver.Options) -> [StreamReceiver.Connection] {
+    guard let (old, connections) = kept.withLock({ $0.removeValue(forKey: place.exclusive) }),
+      old.framing == options.framing, old.decoding == options.decoding, (old.tls == nil) == (options.tls == nil)
+    else { return [] }
+    return connections
+  }
+
+  static func end() { kept.withLock { $0 = [:] } }
+}

@@ -1,0 +1,151 @@
+import Glibc
+public import PipelineCore
+import Synchronization
+
+/// A program that runs for as long as it likes; its output is read by somebody else, its standard error goes to the log.
+public final class StreamedProgram: Sendable {
+  private let call: ProgramCall
+  private let log: @Sendable (Services.Level, String) -> Void
+  private let ended: @Sendable (ProgramResult) -> Void
+
+  private struct Orders {
+    var signals: [Int32] = []
+    var isCancelled = false
+  }
+  private let orders = Mutex(Orders())
+  private let awake = try? WakeEvent()
+  /// What the thread says of the start.
+  private let started = Guarded<Result<FileDescriptor, ProgramFailure>?>(nil)
+
+  private static let second: Int64 = 1_000_000_000
+
+  /// - Parameters:
+  ///   - call: Its time-out and limit of output do not count.
+  ///   - log: Receives lines of its standard error, twenty a second at most. On the thread of the program.
+  ///   - ended: Called once when it has ended, unless it was cancelled. On the thread of the program.
+  public init(
+    _ call: ProgramCall, log: @escaping @Sendable (Services.Level, String) -> Void,
+    ended: @escaping @Sendable (ProgramResult) -> Void
+  ) {
+    self.call = call
+    self.log = log
+    self.ended = ended
+  }
+
+  /// Starts it. Returns its standard output.
+  public func start() throws(ProgramFailure) -> FileDescriptor {
+    guard let path = ChildProgram.path(of: call.program) else {
+      throw ProgramFailure(.start, "cannot be started: there is no such program")
+    }
+    do throws(PosixError) {
+      _ = try OwnThread("rxd exec", stackBytes: 256 << 10) { [self] in run(path) }
+    } catch {
+      throw ProgramFailure(.start, "cannot be started: \(error.message)")
+    }
+    guard let result = started.wait(until: nil, { $0 }) else { throw ProgramFailure(.start, "cannot be started") }
+    return try result.get()
+  }
+
+  public func signal(_ signal: Int32) {
+    orders.withLock { $0.signals.append(signal) }
+    awake?.wake()
+  }
+
+  /// Ends it: SIGTERM, and SIGKILL after 5 s. Nobody is told.
+  public func cancel() {
+    orders.withLock { $0.isCancelled = true }
+    awake?.wake()
+  }
+
+  private func say(_ result: Result<FileDescriptor, ProgramFailure>) {
+    started.withLock { $0 = result }
+    started.notify()
+  }
+
+  private func run(_ path: String) {
+    let options = call.options
+    do throws(PosixError) {
+      var child = try ChildProgram(
+        path, call.arguments, environment: options.environment, directory: options.directory, memory: options.memory,
+        cpu: options.cpu)
+      say(.success(FileDescriptor(child.takeOutput(), name: "the output of \(call.program)")))
+      wait(&child)
+    } catch {
+      say(.failure(ProgramFailure(.start, "cannot be started: \(PosixError.text(error.code))")))
+    }
+  }
+
+  private func wait(_ child: inout ChildProgram) {
+    var errors = ErrorLines()
+    var written = 0
+    var killing: Int64?
+    if call.input.isEmpty { child.closeInput() }
+    while true {
+      let (signals, isCancelled) = orders.withLock { orders in
+        defer { orders.signals = [] }
+        return (orders.signals, orders.isCancelled)
+      }
+      awake?.clear()
+      for signal in signals { child.signal(signal) }
+      var now = monotonicNow()
+      if isCancelled {
+        if killing == nil {
+          child.signal(SIGTERM)
+          killing = now + 5 * Self.second
+        } else if let due = killing, now >= due {
+          child.signal(SIGKILL)
+          killing = now + 5 * Self.second
+        }
+      }
+      errors.flush(now, log)
+      if let status = child.status() {
+        while child.errors >= 0, read(&child, &errors) {}
+        errors.end(monotonicNow(), log)
+        let signal = Int(status & 0x7F)
+        if !isCancelled {
+          ended(
+            ProgramResult(
+              exit: signal == 0 ? Int(status >> 8 & 0xFF) : nil, signal: signal == 0 ? nil : signal, errors: errors.last
+            ))
+        }
+        return
+      }
+      var polls = [
+        pollfd(fd: awake?.descriptor ?? -1, events: Int16(POLLIN), revents: 0),
+        pollfd(fd: child.ending, events: Int16(POLLIN), revents: 0),
+        pollfd(fd: child.input, events: Int16(POLLOUT), revents: 0),
+        pollfd(fd: child.errors, events: Int16(POLLIN), revents: 0),
+      ]
+      now = monotonicNow()
+      var next = killing ?? .max
+      if let due = errors.due { next = min(next, due) }
+      if child.ending < 0 { next = min(next, now + Self.second / 100) }
+      _ = poll(&polls, 4, next == .max ? -1 : Int32(clamping: max(0, (next - now + 999_999) / 1_000_000)))
+      if polls[2].revents != 0 { write(&child, &written) }
+      if polls[3].revents != 0 { _ = read(&child, &errors) }
+    }
+  }
+
+  private func write(_ child: inout ChildProgram, _ written: inout Int) {
+    let count = call.input.withUnsafeBytes { Glibc.write(child.input, $0.baseAddress! + written, $0.count - written) }
+    if count > 0 {
+      written += count
+    } else if count < 0, errno != EAGAIN, errno != EINTR {
+      // It reads no more.
+      written = call.input.count
+    }
+    if written == call.input.count { child.closeInput() }
+  }
+
+  /// Whether there may be more at once.
+  private func read(_ child: inout ChildProgram, _ errors: inout ErrorLines) -> Bool {
+    var buffer = [UInt8](repeating: 0, count: 16 << 10)
+    let count = Glibc.read(child.errors, &buffer, buffer.count)
+    guard count > 0 else {
+      if count == 0 || errno != EAGAIN && errno != EINTR { child.closeErrors() }
+      return false
+    }
+    errors.take(buffer[..<count], monotonicNow(), log)
+    return true
+  }
+}

@@ -1,0 +1,141 @@
+// Skeletons in Rust and Swift.
+extension PluginTemplate {
+  // MARK: Rust
+
+  var rust: String {
+    """
+    //! A plugin for rxd: a pure function of an event. rxd.rs has the contract; it needs no crates.
+    mod rxd;
+
+    use rxd::{Kind, Refusal, Row, Scope, Value};
+
+    /// \(component): adds a text to each event.
+    struct \(module) {
+        text: String,
+    }
+
+    impl Row for \(module) {
+        fn open(parameters: Value) -> Result<Self, Refusal> {
+            Ok(\(module) { text: parameters.member("text").text().unwrap_or("").to_string() })
+        }
+
+        // Called on any thread, several at once.
+        fn row<'a>(&self, scope: &'a Scope, event: Value<'a>) -> Result<Option<Value<'a>>, String> {
+            if event.kind() != Kind::Object {
+                return Err("the event is no object".to_string());
+            }
+            Ok(Some(event.with("text", scope.text(&self.text))))
+        }
+    }
+
+    static COMPONENTS: [rxd::Component; 1] = [rxd::row::<\(module)>("\(component)")];
+    static PLUGIN: rxd::Plugin = rxd::plugin(&COMPONENTS, include_str!("spec.json"));
+
+    #[no_mangle]
+    #[allow(non_upper_case_globals)]
+    pub static rxd_plugin_magic: rxd::Magic = rxd::MAGIC;
+
+    /// # Safety
+    /// Called by rxd.
+    #[no_mangle]
+    pub unsafe extern "C" fn rxd_plugin_init(
+        contract: u32, host: *const rxd::Host, plugin: *mut *const rxd::Plugin, problem: *mut rxd::Text,
+    ) -> i32 {
+        rxd::init(&PLUGIN, contract, host, plugin, problem)
+    }
+
+    """
+  }
+
+  var rustMakefile: String {
+    """
+    RUSTC ?= rustc
+
+    \(name).so: \(name).rs rxd.rs spec.json
+    \t$(RUSTC) --edition 2021 --crate-type cdylib --crate-name plugin -O -o $@ \(name).rs
+
+    .PHONY: clean
+    clean:
+    \trm -f \(name).so
+
+    """
+  }
+
+  // MARK: Swift
+
+  /// The component's name as a type has it.
+  var module: String { component.prefix(1).uppercased() + component.dropFirst() }
+
+  func manifest(_ package: SwiftPackage?) -> String {
+    let dependency =
+      switch package {
+      case .path(let path): ".package(name: \"RxdPlugin\", path: \"\(path)\")"
+      case .url(let url): ".package(url: \"\(url)\", branch: \"main\")"
+      case nil: ""
+      }
+    var identity = "RxdPlugin"
+    if case .url(let url) = package {
+      identity = String(url.split(separator: "/").last ?? "").replacing(".git", with: "")
+    }
+    return """
+      // swift-tools-version: 6.1
+      import PackageDescription
+
+      let package = Package(
+        name: "\(name)",
+        products: [.library(name: "\(name)", type: .dynamic, targets: ["\(module)"])],
+        dependencies: [\(dependency)],
+        targets: [.target(name: "\(module)", dependencies: [.product(name: "RxdPlugin", package: "\(identity)")])],
+        swiftLanguageModes: [.v6]
+      )
+
+      """
+  }
+
+  var swift: String {
+    let document = rowSpec.split(separator: "\n").map { "  " + $0 }.joined(separator: "\n")
+    return """
+      // A plugin for rxd: a pure function of an event.
+      import RxdPlugin
+
+      /// \(component): adds a text to each event.
+      struct \(module): RowOperator {
+        let text: String
+
+        init(_ opening: Opening) throws { text = opening.parameters["text"].text ?? "" }
+
+        // Called on any thread, several at once.
+        func row(_ event: Value, _ arguments: Arguments, in call: Call) throws -> Value? {
+          guard event.kind == .object else { throw Failure("the event is no object") }
+          return event.with("text", call.text(text))
+        }
+      }
+
+      let spec = #\"""
+      \(document)
+        \"""#
+
+      @_cdecl("rxd_swift_plugin")
+      public func plugin() -> UnsafeMutableRawPointer {
+        Plugin(spec: spec, [.row("\(component)", \(module).self)]).handle
+      }
+
+      """
+  }
+
+  var swiftMakefile: String {
+    """
+    # The Swift runtime is in the library, and only its two names are seen outside.
+    FLAGS := -c release --static-swift-stdlib -Xlinker -Bsymbolic -Xlinker --exclude-libs=ALL
+
+    \(name).so: Package.swift $(wildcard Sources/*/*.swift)
+    \tswift build $(FLAGS)
+    \tcp .build/release/lib\(name).so $@
+
+    .PHONY: clean
+    clean:
+    \trm -rf .build \(name).so
+
+    """
+  }
+}

@@ -1,0 +1,30 @@
+import Glibc
+import PipelineCore
+
+/// How much memory processes have in RAM, as the kernel says.
+enum ResidentMemory {
+  /// - Parameter process: Its ID; nil: this process.
+  /// - Returns: Bytes; nil: it has ended, or the kernel does not say.
+  static func bytes(of process: Int32? = nil) -> Int? {
+    guard let file = fopen("/proc/\(process.map(String.init) ?? "self")/statm", "r") else { return nil }
+    defer { fclose(file) }
+    var line = [CChar](repeating: 0, count: 128)
+    guard fgets(&line, 128, file) != nil else { return nil }
+    let numbers = String(decoding: line.map { UInt8(bitPattern: $0) }.prefix { $0 != 0 }, as: UTF8.self).split(
+      separator: " ")
+    return numbers.count > 1 ? Int(numbers[1]).map { $0 * Int(getpagesize()) } : nil
+  }
+}
+
+extension PipelineStatistics {
+  /// The same with the memory of the processes of plugins.
+  var withPluginMemory: PipelineStatistics {
+    guard steps.contains(where: { $0.plugin?.processes.isEmpty == false }) else { return self }
+    var measured = self
+    for index in measured.steps.indices {
+      let sizes = (measured.steps[index].plugin?.processes ?? []).compactMap { ResidentMemory.bytes(of: $0) }
+      if !sizes.isEmpty { measured.steps[index].plugin?.memory = sizes.reduce(0, +) }
+    }
+    return measured
+  }
+}

@@ -1,0 +1,209 @@
+import PipelineCore
+import PipelineRuntime
+import Transport
+
+/// What the readers of the live page are sent: all counts at first, then what has changed, up to four times a second. Used on the main thread;
+/// nothing happens here while there is no reader.
+///
+/// Each message is a server-sent event with a JSON object. `changes` has the members of pipelines, steps and edges that differ from what the
+/// reader knows, under their names in `GET /stats`; a member that is gone is null. `gone` has the elements that are no more.
+final class PageFeed {
+  /// The most readers, and the time between two looks.
+  static let mostReaders = 16
+  private static let interval = TimeSpan.milliseconds(250)
+  /// Making a look may take this part of the time: large graphs are looked at less often.
+  private static let share: Int64 = 50
+  /// A message is at most about so long; what does not fit comes with the next.
+  private static let mostBytes = 160 << 10
+  /// How long the counts are kept from which sentences are made.
+  private static let window = 60_000_000_000
+
+  /// One open page.
+  final class Reader {
+    /// Steps and edges are wanted of this pipeline; nil: of all.
+    let pipeline: String?
+    let stream: ResponseStream
+    /// The members that the reader knows, as JSON, by the keys of their elements.
+    fileprivate var known: [String: [String: String]] = [:]
+    fileprivate var sentences: [String] = []
+
+    fileprivate init(_ pipeline: String?, _ stream: ResponseStream) {
+      self.pipeline = pipeline
+      self.stream = stream
+    }
+  }
+
+  private(set) var readers: [(identity: Int, reader: Reader)] = []
+  /// How many readers have been given an identity.
+  var identities = 0
+  /// When to look next; nil: nobody is there.
+  var lookAt: Instant?
+  /// Looks of the last minute, one a second, the oldest first.
+  private var looks: [LiveStatistics] = []
+  private var sentences: [String] = []
+
+  func add(_ identity: Int, pipeline: String?, _ stream: ResponseStream, at now: Instant) {
+    readers.append((identity, Reader(pipeline, stream)))
+    lookAt = now
+  }
+
+  func remove(_ identity: Int) {
+    readers.removeAll { $0.identity == identity }
+    if readers.isEmpty {
+      lookAt = nil
+      looks = []
+      sentences = []
+    }
+  }
+
+  func end() { for (_, reader) in readers { reader.stream.end() } }
+
+  /// Sends what has changed. `clock`: the time now, to see how long this takes.
+  func show(_ view: ProcessView, clock: () -> Instant) {
+    guard !readers.isEmpty else { return }
+    let start = clock()
+    rank(view)
+    let all = view.pipelines.map { pipeline in
+      readers.contains { $0.reader.pipeline == nil || $0.reader.pipeline == pipeline.name }
+        ? Self.elements(of: pipeline) : [Self.head(of: pipeline)]
+    }
+    for (_, reader) in readers {
+      var elements: [Element] = []
+      for (pipeline, own) in zip(view.pipelines, all) {
+        let isWanted = reader.pipeline == nil || reader.pipeline == pipeline.name
+        elements += isWanted ? own[...] : own.prefix(1)
+      }
+      send(elements, view, to: reader)
+    }
+    let end = clock()
+    let cost = (end - start).nanoseconds
+    lookAt = start + max(Self.interval, TimeSpan(nanoseconds: cost &* Self.share))
+  }
+
+  // MARK: Sentences
+
+  private func rank(_ view: ProcessView) {
+    if let last = looks.last, Int(view.instant.nanoseconds) - last.nanoseconds < 1_000_000_000 { return }
+    // The same document that `rxd top` asks for, so that both say the same.
+    guard let document = JSONView(Array(view.document.text.utf8)), let look = LiveStatistics(document) else { return }
+    looks.append(look)
+    while looks.count > 2, looks[1].nanoseconds < look.nanoseconds - Self.window { looks.removeFirst() }
+    guard looks.count > 1, let first = looks.first else { return }
+    sentences = LiveRanking(LiveRates(from: first, to: look)).sentences
+  }
+
+  // MARK: Differences
+
+  /// A pipeline, a step or an edge.
+  private struct Element {
+    var key: String
+    /// What names it: members of each change.
+    var names: String
+    var members: [(name: String, value: String)]
+
+    /// Adds the counts of another edge between the same ends.
+    mutating func add(_ others: [(name: String, value: String)]) {
+      for (name, value) in others {
+        guard let place = members.firstIndex(where: { $0.name == name }), let own = Int(members[place].value),
+          let more = Int(value)
+        else { continue }
+        members[place].value = "\(own + more)"
+      }
+    }
+  }
+
+  private static func head(of pipeline: ProcessView.Pipeline) -> Element {
+    let name = JSONText.string(pipeline.name).line
+    var members: [(name: String, value: String)] = [
+      ("file", JSONText.string(pipeline.file).line), ("state", JSONText.string(pipeline.state).line),
+      ("since", JSONText.string(StoredTime.text(pipeline.since)).line), ("restarts", "\(pipeline.restarts)"),
+      ("current", "\(pipeline.isCurrent)"), ("revision", JSONText.string(pipeline.revision).line),
+    ]
+    for (name, value) in pipeline.statistics.members(of: pipeline.plan) where name != "steps" && name != "edges" {
+      members.append((name, value.line))
+    }
+    return Element(key: "p\(pipeline.name)", names: "\"pipeline\": \(name)", members: members)
+  }
+
+  private static func elements(of pipeline: ProcessView.Pipeline) -> [Element] {
+    let name = JSONText.string(pipeline.name).line
+    var elements = [head(of: pipeline)]
+    var places: [String: Int] = [:]
+    for (kind, value) in pipeline.statistics.members(of: pipeline.plan) {
+      guard kind == "steps" || kind == "edges", case .array(let items) = value else { continue }
+      for (index, item) in items.enumerated() {
+        guard case .object(let found) = item else { continue }
+        var texts: [(name: String, value: String)] = kind == "steps" ? [("index", "\(index)")] : []
+        var own: [String] = []
+        for (member, value) in found {
+          let isName = kind == "steps" ? member == "id" : ["from", "to", "output"].contains(member)
+          if isName { own.append("\"\(member)\": \(value.line)") } else { texts.append((member, value.line)) }
+        }
+        let names = own.joined(separator: ", ")
+        let key = "\(kind)\(name)\(names)"
+        if let place = places[key] {
+          // A step can have two inputs from one signal: one edge to a reader, as in metrics.
+          elements[place].add(texts)
+        } else {
+          places[key] = elements.count
+          elements.append(Element(key: key, names: "\"pipeline\": \(name), \(names)", members: texts))
+        }
+      }
+    }
+    return elements
+  }
+
+  private func send(_ elements: [Element], _ view: ProcessView, to reader: Reader) {
+    var text =
+      "data: {\"at\": \"\(StoredTime.text(view.at))\", \"nanoseconds\": \(view.instant.nanoseconds), \"stopping\": \(view.isStopping)"
+    let isNew = reader.known.isEmpty
+    if isNew { text += ", \"version\": \"\(Version.number)\"" }
+    if sentences != reader.sentences {
+      text += ", \"sentences\": \(JSONText.array(sentences.map(JSONText.string)).line)"
+    }
+    var known = reader.known
+    var changes: [String] = []
+    var size = 0
+    for element in elements where size < Self.mostBytes {
+      let before = known[element.key]
+      var now: [String: String] = [:]
+      var set: [String] = []
+      for (name, value) in element.members {
+        now[name] = value
+        if before?[name] != value { set.append("\"\(name)\": \(value)") }
+      }
+      for name in before?.keys.filter({ now[$0] == nil }) ?? [] { set.append("\"\(name)\": null") }
+      if set.isEmpty { continue }
+      known[element.key] = now
+      let change = "{\(element.names), \"set\": {\(set.joined(separator: ", "))}}"
+      size += change.utf8.count
+      changes.append(change)
+    }
+    if !changes.isEmpty { text += ", \"changes\": [\(changes.joined(separator: ", "))]" }
+    let present = Set(elements.map(\.key))
+    // With anything gone the reader begins anew: a step or edge goes only with a reload.
+    if known.keys.contains(where: { !present.contains($0) }) {
+      reader.known = [:]
+      reader.sentences = []
+      reader.stream.send(Array("data: {\"restart\": true}\n\n".utf8))
+      return
+    }
+    text += "}\n\n"
+    // A reader that does not keep up gets all that has changed since with a later message.
+    guard reader.stream.send(Array(text.utf8)) else { return }
+    reader.known = known
+    reader.sentences = sentences
+  }
+}
+
+extension JSONText {
+  /// The text on one line.
+  var line: String {
+    switch self {
+    case .array, .object:
+      // A text has no line feeds of its own: they are escaped.
+      text.split(separator: "\n").map { $0.drop { $0 == " " } }.joined()
+    default: text
+    }
+  }
+}

@@ -1,0 +1,103 @@
+import PipelineCore
+import Transport
+
+/// Where the live page is asked for over TCP: its files by anybody who can connect, everything else with the token.
+///
+/// The token stands in the fragment of the page's address, which browsers send nowhere; the page sends it as
+/// `Authorization: Bearer ...`. A loopback address answers only requests whose `Host` is one of this machine's own names, so
+/// that no page of another site that has its name lead here (DNS rebinding) gets an answer.
+struct PageGate: Sendable {
+  let address: TCPAddress
+  let token: Secret
+
+  /// A token that nobody guesses.
+  static func randomToken() -> Secret {
+    var generator = SystemRandomNumberGenerator()
+    return Secret(
+      (0..<4).map { _ in Printable.hex(UInt32.random(in: 0 ... .max, using: &generator), digits: 8) }.joined())
+  }
+
+  /// What a browser is given: with the token, so not for logs.
+  func url(port: Int) -> String {
+    let safe = token.revealed.utf8.map { byte in
+      isUnreserved(byte) ? String(UnicodeScalar(byte)) : "%" + Printable.hex(UInt32(byte), digits: 2)
+    }
+    return "http://\(address.authority(port: port))/#\(safe.joined())"
+  }
+
+  private func isUnreserved(_ byte: UInt8) -> Bool {
+    (0x30...0x39).contains(byte) || (0x61...0x7A).contains(byte | 0x20) || [0x2D, 0x2E, 0x5F, 0x7E].contains(byte)
+  }
+
+  /// Starts listening; returns the port. `take` gets the requests with the right token that are for none of the page's files, on the network
+  /// thread.
+  func start(_ take: @escaping @Sendable (ServerRequest) -> Void) throws(HTTPServerFailure) -> Int {
+    var options = HTTPServer.Options()
+    options.host = address.host
+    options.port = address.port
+    options.maxHeaderBytes = 16 << 10
+    options.rules.maxConnections = 64
+    options.rules.maxBodyBytes = RecordedTestRequest.mostBytes
+    options.rules.maxBufferedBytes = 4 << 20
+    options.rules.replyTimeout = .seconds(60)
+    options.rules.auth = .bearer(token)
+    let rules = options.rules
+    let isLoopback = address.isLoopback
+    return try HTTPServer(options: options).start { request in
+      if isLoopback, !Self.isOwnName(request.header("host") ?? "") {
+        request.reply.reply(Self.refusal(421, "this address is not served under that name"))
+        return
+      }
+      if ["GET", "HEAD"].contains(request.method), let file = PageFile.named(request.path) {
+        request.reply.reply(status: 200, headers: Self.headers(file.type), body: file.content)
+        return
+      }
+      if let refusal = rules.refusal(ofAuthorization: request.header("authorization")) {
+        request.reply.reply(status: refusal.status, headers: refusal.headers, body: refusal.body)
+        return
+      }
+      take(request)
+    }
+  }
+
+  /// Whether a `Host` header names this machine's loopback, under any port: it may have been forwarded.
+  static func isOwnName(_ host: String) -> Bool {
+    if host == "[::1]" || host.hasPrefix("[::1]:") { return true }
+    let parts = host.split(separator: ":", omittingEmptySubsequences: false)
+    guard parts.count <= 2, let name = parts.first else { return false }
+    return name == "localhost" || name.hasPrefix("127.") && HostSyntax.kind(String(name)) == .version4
+  }
+
+  /// Nothing comes from elsewhere, nothing goes elsewhere, and no other page can put this one into a frame.
+  private static func headers(_ type: String) -> [(name: String, value: String)] {
+    [
+      ("Content-Type", type), ("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff"),
+      ("Referrer-Policy", "no-referrer"), ("Cross-Origin-Opener-Policy", "same-origin"),
+      ("Cross-Origin-Resource-Policy", "same-origin"),
+      (
+        "Content-Security-Policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+      ),
+    ]
+  }
+
+  private static func refusal(_ status: Int, _ message: String) -> ServerAnswer {
+    ServerAnswer(status, [], error: message)
+  }
+}
+
+/// A file of the page, which is part of the program.
+struct PageFile {
+  var path: String
+  var type: String
+  var text: String
+  var content: [UInt8] { Array(text.utf8) }
+
+  /// The file of that path; nil: there is none. The colours of the picture come from where it is drawn.
+  static func named(_ path: String) -> PageFile? {
+    if path == "/graph.css" {
+      return PageFile(path: path, type: "text/css; charset=utf-8", text: GraphPicture.styleSheet)
+    }
+    return all.first { $0.path == path }
+  }
+}

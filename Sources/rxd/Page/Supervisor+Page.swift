@@ -1,0 +1,67 @@
+import PipelineCore
+import PipelineRuntime
+import Transport
+
+extension Supervisor {
+  /// `GET /ui/feed`: counts as server-sent events, for the live page.
+  func answerFeed(_ request: ControlRequest) {
+    if isStopping { return request.answer(503, .object([("error", .string("the process is stopping"))])) }
+    guard page.readers.count < PageFeed.mostReaders else {
+      let message = "\(PageFeed.mostReaders) pages are open; close one first"
+      return request.answer(429, .object([("error", .string(message))]))
+    }
+    page.identities += 1
+    let identity = page.identities
+    let post = poster()
+    guard let stream = request.stream("text/event-stream", closed: { post(.pageClosed(identity)) }) else { return }
+    page.add(identity, pipeline: request.query["pipeline"], stream, at: now)
+  }
+
+  /// Looks at all pipelines for the open pages.
+  func lookForPage() {
+    // Until the look is done; its answer says when the next one is due.
+    page.lookAt = nil
+    observe { [self] view in page.show(view) { SystemClock.shared.now } }
+  }
+
+  /// `GET /ui`: where the page is, for who may use the control socket.
+  func answerPageAddress(_ request: ControlRequest) {
+    request.answer(200, .object([("url", pageURL.map(JSONText.string) ?? .null)]))
+  }
+
+  /// `GET /ui/graph`: the picture of a pipeline, its steps and its edges.
+  func answerPicture(_ request: ControlRequest) {
+    let name = request.query["pipeline"] ?? ""
+    guard let slot = slots.first(where: { $0.name == name }) else {
+      return request.answer(
+        404,
+        .object([
+          ("error", .string("there is no pipeline '\(name)'")), ("known", .array(slots.map { .string($0.name) })),
+        ]))
+    }
+    request.answer(200, PagePicture(slot.plan, revision: slot.revision).document)
+  }
+
+  /// Starts to serve the page over TCP, if that was asked for; false: it cannot.
+  func startPage() -> Bool {
+    guard let gate = options.page else { return true }
+    let post = poster()
+    do throws(HTTPServerFailure) {
+      let port = try gate.start { post(.request(ControlRequest($0, from: .page))) }
+      pageURL = gate.url(port: port)
+      if options.showsPage { Console.note("the live page of this run: \(gate.url(port: port))") }
+      return true
+    } catch {
+      Console.printError("--ui-listen: \(error.message)")
+      return false
+    }
+  }
+}
+
+extension PipelineSlot {
+  /// Changes with the file's meaning.
+  var revision: String {
+    Printable.hex(UInt32(truncatingIfNeeded: current.meaning >> 32), digits: 8)
+      + Printable.hex(UInt32(truncatingIfNeeded: current.meaning), digits: 8)
+  }
+}

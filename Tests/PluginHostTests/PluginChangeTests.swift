@@ -1,0 +1,102 @@
+import Foundation
+import PipelineCore
+import PipelineHost
+import PluginHost
+import Testing
+
+/// Plugins whose files change, and what is known before a pipeline starts.
+@Suite(.serialized, .timeLimit(.minutes(5))) struct PluginChangeTests {
+  private func copy(_ path: String, as name: String) throws -> String {
+    let place = PluginFixtures.scratch(name)
+    try FileManager.default.copyItem(atPath: path, toPath: place)
+    return place
+  }
+
+  /// A library that takes the place of a loaded one is loaded beside it.
+  @Test func aReplacedLibraryIsLoadedBesideTheOldOne() throws {
+    let path = try copy(PluginFixtures.probe(), as: "replaced.so")
+    func events() throws -> [String] {
+      let pipeline = try PluginFixtures.pipeline(path, values: "[1, 2]", chain: "[ { probe: count } ]")
+      pipeline.run()
+      return pipeline.probe().events
+    }
+    #expect(try events() == ["1", "2"])
+    let old = try PluginFixtures.pipeline(
+      path, values: "{ list: [1, 2], every: 1s }", chain: "[ { probe: count } ]")
+    old.run(until: .milliseconds(10))
+    let next = try copy(PluginFixtures.probe("step", "STEP=100"), as: "next.so")
+    #expect(rename(next, path) == 0)
+    #expect(try events() == ["100", "200"])
+    // What was compiled with the old one goes on with it.
+    old.run()
+    #expect(old.probe().events == ["1", "2"])
+  }
+
+  /// Code that runs would be that of another file: it is not loaded again.
+  @Test func aLibraryThatIsWrittenOverIsRefused() throws {
+    let path = try copy(PluginFixtures.probe(), as: "over.so")
+    #expect(PluginFixtures.plugins.refusal(path) == "")
+    let file = try #require(FileHandle(forWritingAtPath: path))
+    try file.seekToEnd()
+    try file.write(contentsOf: Data([0]))
+    try file.close()
+    #expect(PluginFixtures.plugins.refusal(path).contains("written over while it is loaded"))
+  }
+
+  /// A row operator whose `open` is refused fails before there is an event, at the place in the file.
+  @Test func aRefusedRowFailsAtTheStart() throws {
+    let pipeline = try PluginFixtures.pipeline(
+      try PluginFixtures.probe("row", "ROW"), values: "[]",
+      chain: "[ { probe: refuse } ]")
+    pipeline.run(until: .seconds(1))
+    #expect(pipeline.failure?.message == "the plugin refuses: it does not like the mode")
+    #expect(pipeline.failure?.location?.line == 6 && pipeline.failure?.location?.column == 23)
+  }
+
+  /// A reload tries sources, operators and sinks out without starting any: what is known of the files fails there.
+  @Test(arguments: [
+    ("source", "sources: { in: { work: {} } }\nsinks: { out: { from: in, discard: {} } }"),
+    ("operator", "sources: { in: { values: [1] } }\nsinks: { out: { from: in, chain: [ work ], discard: {} } }"),
+    ("sink", "sources: { in: { values: [1] } }\nsinks: { out: { from: in, work: {} } }"),
+  ])
+  func aDryRunLooksAtThePlugin(_ kind: String, _ text: String) throws {
+    let path = try PluginFixtures.program(
+      "dry-\(kind)", components: #"[{"kind": "\#(kind)", "name": "work", "summary": "Works."}]"#, "elif False: pass")
+    let plan = try PipelineText.compile("plugins: ['\(path)']\n\(text)\n", plugins: PluginFixtures.plugins)
+    let services = Services(http: ScriptedHTTP(), log: { _, _, _ in }, deadLetter: { _ in }, random: { 0 })
+    func failure() -> SignalFailure? {
+      Execution.dryRun(plan, services: services, clock: VirtualTime(), restoring: nil).failure
+    }
+    #expect(failure() == nil)
+    chmod(path, 0o777)
+    let found = try #require(failure())
+    #expect(found.message.hasPrefix("the plugin cannot be used: others may write '"), "\(found.message)")
+    #expect(found.location != nil)
+  }
+
+  /// What a plugin loads besides is a part of it.
+  @Test func filesThatItUsesCount() throws {
+    let path = try PluginFixtures.program(
+      "uses", components: #"[{"kind": "operator", "name": "work", "summary": "Works."}]"#, "elif False: pass")
+    let module = PluginFixtures.scratch("module.wasm")
+    try Data("one".utf8).write(to: URL(fileURLWithPath: module))
+    var file = PluginFile(path: path, directory: "")
+    let alone = file.digest()
+    file.uses = [module]
+    let first = file.digest()
+    try Data("two".utf8).write(to: URL(fileURLWithPath: module))
+    let second = file.digest()
+    #expect(first != nil && alone != first && first != second)
+    #expect(file.ownFile == path && file.refusal() == nil)
+    chmod(module, 0o666)
+    #expect(file.refusal()?.hasPrefix("others may write '") == true)
+    #expect(throws: (any Error).self) {
+      try PipelineText.compile(
+        """
+        plugins: { p: { path: '\(path)', uses: ['\(module)'] } }
+        sources: { in: { values: [1] } }
+        sinks: { out: { from: in, chain: [ work ], discard: {} } }
+        """, plugins: PluginFixtures.plugins)
+    }
+  }
+}

@@ -1,0 +1,278 @@
+import Foundation
+import Testing
+
+private let hasCurl = VerbTests.has("curl", "--version")
+
+/// The live page: who gets it, what it is fed with, and the tests that it saves. `PageBrowserTests` open it in a browser.
+@Suite(.timeLimit(.minutes(10)), .enabled(if: hasCurl, "needs curl"))
+struct PageTests {
+  private let folder: Scratch
+  private var socket: String { folder.path + "/c.sock" }
+  private var input: String { folder.path + "/in" }
+
+  init() throws {
+    folder = try Scratch()
+    try folder.write("in", "")
+  }
+
+  private func text(_ span: String = "100ms") -> String {
+    """
+    name: tail
+    sources: { lines: { file: { path: '\(input)', follow: true } } }
+    signals:
+      long:
+        from: lines
+        chain:
+          - filter: size(event) > 2
+          - throttle: \(span)
+    sinks: { out: { from: long, stdout: { encode: json } } }
+
+    """
+  }
+
+  private func append(_ text: String) throws {
+    let handle = try #require(FileHandle(forWritingAtPath: input))
+    try handle.seekToEnd()
+    try handle.write(contentsOf: Data(text.utf8))
+  }
+
+  /// A process with the page, its address and its token.
+  private func open(_ file: String) throws -> (process: RunningRxd, base: String, token: String) {
+    let process = try RunningRxd(["run", file, "--ui", "--control-socket", socket])
+    return try address(process, of: process.errorLine(with: "http://"))
+  }
+
+  private func address(_ process: RunningRxd, of line: String) throws -> (
+    process: RunningRxd, base: String, token: String
+  ) {
+    let found = try #require(line.firstMatch(of: #/(http://127\.0\.0\.1:\d+/)#(\w{32})$/#), "\(line)")
+    return (process, String(found.1), String(found.2))
+  }
+
+  private func curl(_ arguments: String...) throws -> String {
+    try Program.run("/usr/bin/env", ["curl", "-sS", "--noproxy", "*", "-m", "60"] + arguments).output
+  }
+
+  private func status(_ arguments: String...) throws -> String {
+    try Program.run(
+      "/usr/bin/env",
+      ["curl", "-sS", "--noproxy", "*", "-m", "60", "-o", "/dev/null", "-w", "%{http_code}"] + arguments
+    ).output
+  }
+
+  private func end(_ process: RunningRxd) throws {
+    process.send(SIGTERM)
+    #expect(try process.wait() == 0)
+  }
+
+  /// Only who knows the token gets anything but the page's own files, and only under this machine's own name.
+  @Test func nobodyElseGetsAnything() throws {
+    let (process, base, token) = try open(try folder.write("a.yaml", text()))
+    let known = "Authorization: Bearer \(token)"
+    for file in ["", "main.js", "lanes.js", "page.css", "icon.svg"] {
+      #expect(try status(base + file) == "200", "\(file)")
+    }
+    let head = try curl("-i", base)
+    #expect(
+      head.contains("Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'"), "\(head)")
+    #expect(head.contains("frame-ancestors 'none'") && head.contains("X-Content-Type-Options: nosniff"))
+    #expect(!head.contains(token))
+    for path in ["ui/graph?pipeline=tail", "tap?pipeline=tail", "stats", "ui/feed"] {
+      #expect(try status(base + path) == "401", "\(path)")
+      #expect(try status(base + path, "-H", "Authorization: Bearer \(token.dropLast())0") == "401", "\(path)")
+    }
+    #expect(try status(base + "ui/graph?pipeline=tail", "-H", known) == "200")
+    #expect(try status(base + "ui/graph?pipeline=none", "-H", known) == "404")
+    // Nothing changes the process from here, and nothing hands out the token.
+    for path in ["reload", "ui", "metrics", "status"] {
+      #expect(try status(base + path, "-H", known) == "404", "\(path)")
+      #expect(try status(base + path, "-X", "POST", "-H", known) == "404", "\(path)")
+    }
+    // DNS rebinding: another name that leads here.
+    for host in ["rebind.example", "rebind.example:80", "127.0.0.1.example.org", "[::2]", ""] {
+      #expect(try status(base, "-H", "Host: \(host)") != "200", "\(host)")
+      #expect(try status(base + "ui/graph?pipeline=tail", "-H", known, "-H", "Host: \(host)") != "200", "\(host)")
+    }
+    for host in ["localhost:1", "127.0.0.1", "[::1]:7931"] { #expect(try status(base, "-H", "Host: \(host)") == "200") }
+    try end(process)
+  }
+
+  @Test func addressesAreChecked() throws {
+    let file = try folder.write("a.yaml", text())
+    let open = try Rxd.run("run", file, "--ui-listen", "0.0.0.0:7931")
+    #expect(open.status == 64 && open.errors.contains("--ui-token-file"), "\(open.errors)")
+    #expect(try Rxd.run("run", file, "--ui-listen", "nowhere").status == 64)
+    let taken = try FreePort()
+    try taken.listen()
+    let outcome = try Rxd.run("run", file, "--ui-listen", "\(taken.number)")
+    #expect(outcome.status == 74 && outcome.errors.contains("another program listens there"), "\(outcome.errors)")
+  }
+
+  /// The messages of a feed until `isEnough`, each as a document.
+  private func feed(
+    _ base: String, _ token: String, _ then: () throws -> Void = {}, until isEnough: ([[String: Any]]) -> Bool
+  ) throws -> [[String: Any]] {
+    let file = folder.path + "/feed"
+    let curl = try spawnCurl(["-N", base + "ui/feed?pipeline=tail", "-H", "Authorization: Bearer \(token)", "-o", file])
+    defer {
+      kill(curl, SIGKILL)
+      waitpid(curl, nil, 0)
+    }
+    let deadline = Deadline(after: RunningRxd.limit)
+    var hasActed = false
+    while true {
+      let text = (try? String(contentsOfFile: file, encoding: .utf8)) ?? ""
+      // The last one may be under way.
+      let messages = try text.components(separatedBy: "\n\n").dropLast().map { message in
+        try #require(
+          try JSONSerialization.jsonObject(with: Data(message.dropFirst("data: ".count).utf8)) as? [String: Any])
+      }
+      if isEnough(messages) { return messages }
+      if !messages.isEmpty, !hasActed {
+        hasActed = true
+        try then()
+      }
+      guard !deadline.isOver else { throw TimedOut(description: "the feed has: \(text)") }
+      usleep(20_000)
+    }
+  }
+
+  private func spawnCurl(_ arguments: [String]) throws -> pid_t {
+    var actions = posix_spawn_file_actions_t()
+    posix_spawn_file_actions_init(&actions)
+    defer { posix_spawn_file_actions_destroy(&actions) }
+    for descriptor in [Int32(0), 1, 2] {
+      posix_spawn_file_actions_addopen(&actions, descriptor, "/dev/null", O_RDWR, 0)
+    }
+    return try spawn(
+      "/usr/bin/curl", ["curl", "-sS", "--noproxy", "*"] + arguments, ["PATH": "/usr/bin:/bin"], &actions)
+  }
+
+  /// What a reader knows after some messages, by the names of elements.
+  private func known(_ messages: [[String: Any]]) -> [String: [String: Any]] {
+    var known: [String: [String: Any]] = [:]
+    for change in messages.flatMap({ $0["changes"] as? [[String: Any]] ?? [] }) {
+      let name = ["id", "from", "to"].compactMap { change[$0] as? String }.joined(separator: ">")
+      for (member, value) in change["set"] as? [String: Any] ?? [:] { known[name, default: [:]][member] = value }
+    }
+    return known
+  }
+
+  /// The feed has everything at first, then what has changed: both together are what `GET /stats` says.
+  @Test func theFeedAddsUpToTheCounts() throws {
+    let (process, base, token) = try open(try folder.write("a.yaml", text()))
+    let messages = try feed(base, token) {
+      try append("a\nabc\nabcd\n")
+    } until: {
+      known($0)["long/throttle"]?["out"] as? Int == 1
+    }
+    let fed = known(messages)
+    let stats = try #require(
+      try JSONSerialization.jsonObject(
+        with: Data(curl("--unix-socket", socket, "http://rxd/stats").utf8)) as? [String: Any])
+    let tail = try #require((stats["pipelines"] as? [[String: Any]])?.first)
+    for step in try #require(tail["steps"] as? [[String: Any]]) {
+      let id = try #require(step["id"] as? String)
+      for member in ["in", "out", "dropped", "superseded", "holding"] {
+        #expect(fed[id]?[member] as? Int == step[member] as? Int, "\(id) \(member)")
+      }
+    }
+    for edge in try #require(tail["edges"] as? [[String: Any]]) {
+      let name = "\(edge["from"] ?? "")>\(edge["to"] ?? "")"
+      #expect(fed[name]?["events"] as? Int == edge["events"] as? Int, "\(name)")
+    }
+    // The second message does not repeat the first.
+    func members(_ message: [String: Any]) -> Int {
+      (message["changes"] as? [[String: Any]] ?? []).reduce(0) { $0 + (($1["set"] as? [String: Any])?.count ?? 0) }
+    }
+    #expect(members(messages[1]) < members(messages[0]))
+    try end(process)
+  }
+
+  /// What was seen becomes a test that passes, with the file that was running.
+  @Test func whatWasSeenBecomesATest() throws {
+    let source = text()
+    let file = try folder.write("a.yaml", source)
+    let (process, base, token) = try open(file)
+    let graph = try #require(
+      try JSONSerialization.jsonObject(
+        with: Data(curl(base + "ui/graph?pipeline=tail", "-H", "Authorization: Bearer \(token)").utf8))
+        as? [String: Any])
+    let steps = try #require(graph["steps"] as? [[String: Any]])
+    let throttle = try #require(steps.first { $0["id"] as? String == "long/throttle" })
+    #expect(throttle["text"] as? String == "- throttle: 100ms")
+    let lanes = try #require(throttle["lanes"] as? [[String: String]])
+    #expect(lanes.map { $0["role"] } == ["source", "input", "output"], "\(lanes)")
+    let edges = lanes.map { "\($0["from"] ?? "") -> \($0["to"] ?? "")" }
+    let tap = try RunningRxd(["tap", "tail", "--socket", socket, "--limit", "7"] + edges)
+    _ = try tap.line()
+    try append("a\nabc\nabcd\n")
+    #expect(try process.line() == "\"abcd\"")
+    try append("x\n")
+    var seen: [String] = []
+    while let line = try tap.line() { seen.append(line) }
+    #expect(try tap.wait() == 0)
+    // Three lines and the short one, two of them into throttle, one out of it.
+    #expect(seen.count { $0.contains("\"nanoseconds\"") } == 7, "\(seen)")
+    let end = seen.compactMap { $0.firstMatch(of: #/"nanoseconds": (\d+)/#).flatMap { Int($0.1) } }.max() ?? 0
+    let body = try folder.write(
+      "body", #"{"step": "long/throttle", "end": \#(end), "name": "as it was"}"# + "\n" + seen.joined(separator: "\n"))
+    let answer = try #require(
+      try JSONSerialization.jsonObject(
+        with: Data(
+          curl(
+            base + "ui/test?pipeline=tail", "-H", "Authorization: Bearer \(token)", "--data-binary", "@\(body)"
+          ).utf8)) as? [String: Any])
+    #expect(answer["passes"] as? Bool == true, "\(answer)")
+    let block = try #require(answer["text"] as? String)
+    let tested = try folder.write("tested.yaml", source + block)
+    let outcome = try Rxd.run("test", tested)
+    #expect(outcome.status == 0 && outcome.output.contains("as it was"), "\(outcome.output)\(outcome.errors)\(block)")
+    // It is a test: a pipeline that waits longer fails it.
+    let other = try folder.write("other.yaml", text("150ms") + block)
+    #expect(try Rxd.run("test", other).status == 1)
+    try self.end(process)
+  }
+
+  /// A service without a port: `rxd ui` has one, and asks over the control socket.
+  @Test func aServiceNeedsNoPort() throws {
+    let service = try RunningRxd([
+      "--daemon", "--log-format", "text", "--control-socket", socket, try folder.write("a.yaml", text()),
+    ])
+    try service.waits(forSocket: socket)
+    let way = try RunningRxd(["ui", "--socket", socket])
+    let (_, base, token) = try address(way, of: #require(try way.line()))
+    #expect(try status(base + "ui/graph?pipeline=tail") == "401")
+    #expect(try status(base + "ui/graph?pipeline=tail", "-H", "Authorization: Bearer \(token)") == "200")
+    #expect(try status(base + "reload", "-X", "POST", "-H", "Authorization: Bearer \(token)") == "404")
+    let messages = try feed(base, token) {
+      try append("abc\n")
+    } until: {
+      known($0)["long/throttle"]?["out"] as? Int == 1
+    }
+    #expect(messages.count > 1)
+    let small = try folder.write("body", "{}")
+    #expect(
+      try status(
+        base + "ui/test?pipeline=tail", "-H", "Authorization: Bearer \(token)", "--data-binary", "@\(small)") == "422")
+    way.send(SIGTERM)
+    _ = try way.wait()
+    try end(service)
+  }
+
+  @Test func aServiceWithAPortSaysWhere() throws {
+    let port = try FreePort()
+    port.leave()
+    let token = try folder.write("token", "0123456789abcdef0123456789abcdef\n")
+    let service = try RunningRxd([
+      "--daemon", "--log-format", "text", "--control-socket", socket, "--ui-listen", "\(port.number)",
+      "--ui-token-file", token, try folder.write("a.yaml", text()),
+    ])
+    try service.waits(forSocket: socket)
+    let outcome = try Rxd.run("ui", "--socket", socket)
+    #expect(
+      outcome.output == "http://127.0.0.1:\(port.number)/#0123456789abcdef0123456789abcdef\n", "\(outcome.errors)")
+    #expect(try status("http://127.0.0.1:\(port.number)/") == "200")
+    try end(service)
+  }
+}
