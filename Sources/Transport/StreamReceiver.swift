@@ -108,10 +108,12 @@ public final class StreamReceiver: Sendable {
       if poller >= 0 { Glibc.close(poller) }
       throw SocketFailure(message: "cannot wait for \(socket.text): \(PosixError.text(code))")
     }
+    // Taken here and not on the thread: what nobody has taken when the new version runs is closed.
+    let kept = KeptConnections.take(socket.place, options)
     do throws(PosixError) {
       _ = try OwnThread("rxd receive") { [self] in
         let work = Work(self, poller, notify, deliver)
-        work.run()
+        work.run(goingOnWith: kept)
       }
     } catch {
       Glibc.close(poller)
@@ -202,8 +204,9 @@ public final class StreamReceiver: Sendable {
 
     private var now: Int64 { monotonicNow() &- waited }
 
-    func run() {
-      adopt()
+    /// - Parameter kept: Connections of the version before.
+    func run(goingOnWith kept: [Connection]) {
+      adopt(kept)
       var goesOn = true
       while goesOn, owner.ending.withLock({ $0 }) == nil {
         let count = Int(rx_wait(poller, &ready, 256, timeout()))
@@ -334,9 +337,8 @@ public final class StreamReceiver: Sendable {
       count()
     }
 
-    /// Goes on with connections of the version before.
-    private func adopt() {
-      for connection in KeptConnections.take(owner.socket.place, options) {
+    private func adopt(_ kept: [Connection]) {
+      for connection in kept {
         let tag = nextTag
         nextTag += 1
         connection.lastRead = now

@@ -76,6 +76,7 @@ struct ControlRequest: Sendable {
   var method: String { request.method }
   var path: String { request.path }
   var body: [UInt8] { Array(request.body.bytes) }
+  var bodyBytes: Int { request.body.bytes.count }
   var accept: String? { request.header("accept") }
   /// The answer is for a person to read.
   var wantsText: Bool { query["format"] == "text" }
@@ -106,6 +107,8 @@ struct ControlRoom {
   var path: String
   /// Where else than on the control socket it is served.
   var isServed: Set<ControlRequest.Entrance> = []
+  /// A longer body is refused.
+  var mostBytes = 64 << 10
   /// Called on the main thread.
   var answer: (Supervisor, ControlRequest) -> Void
 
@@ -119,7 +122,9 @@ struct ControlRoom {
       ControlRoom(method: "GET", path: "/ui") { $0.answerPageAddress($1) },
       ControlRoom(method: "GET", path: "/ui/feed", isServed: [.page]) { $0.answerFeed($1) },
       ControlRoom(method: "GET", path: "/ui/graph", isServed: [.page]) { $0.answerPicture($1) },
-      ControlRoom(method: "POST", path: "/ui/test", isServed: [.page]) { $0.answerRecordedTest($1) },
+      ControlRoom(
+        method: "POST", path: "/ui/test", isServed: [.page], mostBytes: RecordedTestRequest.mostBytes
+      ) { $0.answerRecordedTest($1) },
       ControlRoom(method: "GET", path: "/metrics", isServed: [.metrics]) { $0.answerMetrics($1) },
       ControlRoom(method: "GET", path: "/health", isServed: [.metrics]) { $0.answerHealth($1) },
       ControlRoom(method: "GET", path: "/ready", isServed: [.metrics]) { $0.answerReadiness($1) },
@@ -130,7 +135,13 @@ struct ControlRoom {
   static func answer(_ request: ControlRequest, _ supervisor: Supervisor) {
     let served = all.filter { request.entrance == .socket || $0.isServed.contains(request.entrance) }
     let rooms = served.filter { $0.path == request.path }
-    if let room = rooms.first(where: { $0.method == request.method }) { return room.answer(supervisor, request) }
+    if let room = rooms.first(where: { $0.method == request.method }) {
+      guard request.bodyBytes <= room.mostBytes else {
+        let message = "\(room.path) takes at most \(room.mostBytes) bytes"
+        return request.answer(413, .object([("error", .string(message))]))
+      }
+      return room.answer(supervisor, request)
+    }
     let known = JSONText.array(served.map { .string("\($0.method) \($0.path)") })
     if rooms.isEmpty {
       request.answer(404, .object([("error", .string("there is no \(request.path)")), ("known", known)]))

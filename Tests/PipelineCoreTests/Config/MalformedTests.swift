@@ -127,19 +127,12 @@ import Testing
   @Test(arguments: large.indices) func largeTextEndsSoon(_ index: Int) {
     let (name, code, make) = Self.large[index]
     let source = SourceText(name: name, text: make())
-    let start = Self.threadTime()
+    let start = threadTime()
     let reading = readPipeline(source)
-    let elapsed = Self.threadTime() - start
+    let elapsed = threadTime() - start
     #expect(reading.errors.first?.code.name == code, "\(name): \(reading.found.prefix(3))")
     #expect(elapsed < .seconds(Self.isOptimised ? 1 : 5), "\(name) took \(elapsed)")
     checkReport(reading.diagnostics)
-  }
-
-  /// What this thread has computed so far: what other tests do at the same time does not count.
-  private static func threadTime() -> Duration {
-    var time = timespec()
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
-    return .seconds(time.tv_sec) + .nanoseconds(time.tv_nsec)
   }
 
   private static var isOptimised: Bool {
