@@ -122,6 +122,13 @@ struct WhyTests {
     #expect(try why("tail").status == 69)
   }
 
+  @Test func keepsNothingWithoutMemoryForIt() throws {
+    let process = try start(try folder.write("a.yaml", text()), "--why-memory", "0B")
+    let answer = try why("tail")
+    #expect(answer.status != 0 && answer.errors.contains("--why-memory"), "\(answer.errors)")
+    try end(process)
+  }
+
   /// What an earlier version has stopped is told with that version's line.
   @Test func goesOnOverAReload() throws {
     let file = try folder.write("a.yaml", text())

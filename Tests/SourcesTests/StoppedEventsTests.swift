@@ -120,6 +120,12 @@ import Testing
     #expect(all.contains { $0.text(limit: 100).text == #"{"x":"rare"}"# })
     // The newest and a sample of older ones, within the bytes.
     #expect(kept.bytes <= 32 << 10 && all.count > 30)
+    defer {
+      kept.setLimit(4 << 10)
+      #expect(kept.bytes <= 4 << 10 && kept.all.contains { $0.text(limit: 100).text == #"{"x":"rare"}"# })
+      kept.setLimit(0)
+      #expect(kept.bytes == 0 && kept.all.isEmpty)
+    }
     let numbers = all.map(\.number)
     #expect(numbers.last.map { $0 + 200 > dropped[1].dropped } == true, "\(numbers)")
     #expect(all.contains { $0.time < all[all.count - 1].time - 2_000_000_000 })

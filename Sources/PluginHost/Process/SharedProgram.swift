@@ -232,7 +232,8 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
     var parts: [(instance: ProcessInstance, answers: [PluginAnswer])] = []
 
     mutating func add(_ answer: PluginAnswer, _ instance: ProcessInstance) {
-      if let last = parts.last, last.instance === instance {
+      // No copy of the last part may be alive here: appending would then copy all of its answers.
+      if parts.last?.instance === instance {
         parts[parts.count - 1].answers.append(answer)
       } else {
         parts.append((instance, [answer]))

@@ -48,6 +48,14 @@ struct Run: ParsableCommand {
   @Option(
     help: ArgumentHelp(
       """
+      What the events that did not pass, which 'rxd why' shows, may have in memory, for all pipelines together: 8MiB by default, and at \
+      most 512KiB a pipeline; 0B keeps none. (RXD_WHY_MEMORY)
+      """, valueName: "size"))
+  var whyMemory: ByteSize?
+
+  @Option(
+    help: ArgumentHelp(
+      """
       Where the work on files and standard input runs: auto, loop, inline, threads or threads-inline; default is auto, which measures. \
       The others repeat one way, to find out which is slow. See performance.md. (RXD_PLACEMENT)
       """, valueName: "where"))
@@ -127,7 +135,8 @@ struct Run: ParsableCommand {
   func run() throws {
     try RunSettings(
       input: input.settings, daemon: daemon, gracefulShutdownLimitSecs: gracefulShutdownLimitSecs,
-      stateDirectory: stateDirectory, queueMemory: queueMemory, placement: placement, stats: stats,
+      stateDirectory: stateDirectory, queueMemory: queueMemory, whyMemory: whyMemory, placement: placement,
+      stats: stats,
       statsFormat: statsFormat,
       denyWarnings: denyWarnings,
       watchConfig: watchConfig, watchConfigMethod: watchConfigMethod, controlSocket: controlSocket,
@@ -145,6 +154,7 @@ struct RunSettings {
   var gracefulShutdownLimitSecs: Int?
   var stateDirectory: String?
   var queueMemory: ByteSize?
+  var whyMemory: ByteSize?
   var placement: Placement?
   var stats = false
   var statsFormat: StatisticsReport.Form?
@@ -185,6 +195,7 @@ struct RunSettings {
       guard size >= 1 << 20 else { throw ValidationError("The memory of queues is at least 1MiB, not \(size) bytes.") }
       options.queueMemory = size
     }
+    if let size = try setting(whyMemory, "RXD_WHY_MEMORY")?.bytes { options.whyMemory = size }
     options.placement = try setting(placement, "RXD_PLACEMENT") ?? .auto
     let form = try setting(statsFormat, "RXD_STATS_FORMAT")
     if try flag(stats, "RXD_STATS") { options.statistics = form ?? .text }

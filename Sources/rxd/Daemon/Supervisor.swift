@@ -19,6 +19,8 @@ final class Supervisor {
     var drainLimit = TimeSpan.seconds(60)
     /// What queues may hold in memory, in bytes.
     var queueMemory = MemoryBudget.standard
+    /// What the events that did not pass may take in memory; 0: none is kept.
+    var whyMemory = StoppedEvents.limitOfAll
     /// On which threads work on blocks runs.
     var placement = Placement.auto
     /// What every run of a pipeline has done is printed when it ends, in this form.
@@ -64,6 +66,8 @@ final class Supervisor {
   private let mailbox = Mailbox()
   var loops: [Loop] = []
   var slots: [PipelineSlot] = []
+  /// How many pipelines share the memory for events that did not pass.
+  var whySharers = 0
   var runs: [Int: (slot: PipelineSlot, run: PipelineLaunch)] = [:]
   var nextRun = 0
   var isReady = false
@@ -387,6 +391,7 @@ final class Supervisor {
 
   func launch(_ slot: PipelineSlot) {
     balance(slots.count)
+    shareWhyMemory()
     guard let loop = loops.min(by: { $0.load < $1.load }) else { return }
     var services = services
     services.deadLetter = deadLetters.writer(slot.name)
@@ -412,9 +417,9 @@ final class Supervisor {
     runs[id] = (slot, run)
     let post = poster()
     slot.report = { post(.report(id, $0)) }
-    let (attachTaps, stopped) = (tapAttachment, slot.stopped)
+    let (attachTaps, stopped) = (tapAttachment, options.whyMemory > 0 ? slot.stopped : nil)
     run.prepare = { execution in
-      execution.keep(in: stopped)
+      if let stopped { execution.keep(in: stopped) }
       attachTaps(execution)
     }
     run.start { post(.report(id, $0)) }

@@ -46,12 +46,14 @@ public struct StoppedEvent: Sendable {
 /// Events of one pipeline that did not pass: the newest, and of older ones a sample.
 ///
 /// A step offers no more than ``StoppedCredit/most`` events of each verdict in a period, so a million dropped events a second cost as little as
-/// a hundred. Beyond ``limit`` bytes an event is forgotten: of the step and verdict that takes the most room, one at random that is none of its ``newest``.
+/// a hundred. Beyond its limit an event is forgotten: of the step and verdict that takes the most room, one at random that is none of its ``newest``.
 /// So dull drops never push out rare ones, and of the older events of a step each later period is kept with a higher share. It outlives the runs of
 /// its pipeline, and may be read on any thread.
 public final class StoppedEvents: Sendable {
-  /// What they may take in memory.
+  /// What those of a pipeline may take in memory, in bytes.
   public static let limit = 512 << 10
+  /// What those of all pipelines of a process may take, in bytes, if nothing else is said.
+  public static let limitOfAll = 8 << 20
   /// So many of each step and verdict are not forgotten while others can be.
   public static let newest = 8
   /// Larger events are cut.
@@ -71,14 +73,22 @@ public final class StoppedEvents: Sendable {
   private struct State {
     var kinds: [Kind: Kept] = [:]
     var bytes = 0
+    var limit: Int
     var random = SplitMixer(0x9E37)
     /// The newest last.
     var plans: [Plan] = []
   }
-  private let state = Mutex(State())
-  private let limit: Int
+  private let state: Mutex<State>
 
-  public init(limit: Int = StoppedEvents.limit) { self.limit = limit }
+  public init(limit: Int = StoppedEvents.limit) { state = Mutex(State(limit: limit)) }
+
+  /// Changes what they may take in memory; beyond it events are forgotten now. 0: none is kept.
+  public func setLimit(_ bytes: Int) {
+    state.withLock { state in
+      state.limit = bytes
+      while state.bytes > bytes, Self.forget(&state) {}
+    }
+  }
 
   /// All of them, in the order of time.
   public var all: [StoppedEvent] {
@@ -95,7 +105,7 @@ public final class StoppedEvents: Sendable {
       state.kinds[kind, default: Kept()].events.append(event)
       state.kinds[kind]?.bytes += event.bytes
       state.bytes += event.bytes
-      while state.bytes > limit, Self.forget(&state) {}
+      while state.bytes > state.limit, Self.forget(&state) {}
     }
   }
 

@@ -2,6 +2,14 @@ import PipelineCore
 import PipelineRuntime
 
 extension Supervisor {
+  /// Gives each pipeline its part of the memory for events that did not pass.
+  func shareWhyMemory() {
+    guard slots.count != whySharers, !slots.isEmpty else { return }
+    whySharers = slots.count
+    let share = min(StoppedEvents.limit, options.whyMemory / slots.count)
+    for slot in slots { slot.stopped.setLimit(share) }
+  }
+
   /// `GET /why`: events that did not pass, with the reasons.
   func answerWhy(_ request: ControlRequest) {
     func refuse(_ status: Int, _ message: String, _ more: [(String, JSONText)] = []) {
@@ -39,6 +47,9 @@ extension Supervisor {
       guard asked.condition != nil, !diagnostics.hasErrors else {
         return refuse(400, DiagnosticRenderer(colors: request.wantsColors).text(diagnostics.all))
       }
+    }
+    guard options.whyMemory > 0 else {
+      return refuse(409, "events that do not pass are not kept: the process runs with a --why-memory of 0")
     }
     let plans = slots.map(\.plan).filter(asked.means)
     if plans.isEmpty {

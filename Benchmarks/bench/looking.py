@@ -1,0 +1,82 @@
+"""What it costs to be looked at: CPU of a busy pipeline for each event while nobody looks, while the live page is open, and while the lanes of a
+step are open in it."""
+import contextlib
+import json
+import os
+import socket
+import statistics
+import subprocess
+import threading
+import urllib.parse
+
+from .daemon import Daemon
+from .living import free_port, pipeline, verdict, wait_for_port
+from .machine import remove, say
+
+
+class Reader:
+    """Asks the control socket for an answer that does not end, and reads what comes."""
+
+    def __init__(self, path, target):
+        self.connection = socket.socket(socket.AF_UNIX)
+        self.connection.connect(path)
+        self.connection.sendall(f"GET {target} HTTP/1.1\r\nHost: rxd\r\n\r\n".encode())
+        self.head = self.connection.recv(4096)
+        if not self.head.startswith(b"HTTP/1.1 200"):
+            raise ValueError(f"{target}: {self.head[:200]!r}")
+        self.bytes = 0
+        self.thread = threading.Thread(target=self.read)
+        self.thread.start()
+
+    def read(self):
+        while block := self.connection.recv(1 << 16):
+            self.bytes += len(block)
+
+    def close(self):
+        self.connection.shutdown(socket.SHUT_RDWR)
+        self.thread.join()
+        self.connection.close()
+
+
+FEED = "/ui/feed?" + urllib.parse.urlencode({"pipeline": "looked", "step": "summary/map"})
+TAP = "/tap?" + urllib.parse.urlencode([("pipeline", "looked"), ("edge", "events"), ("edge", "* -> summary/map"), ("edge", "summary")])
+WAYS = {"nobody looks": [], "the page is open": [FEED], "and the lanes of a step": [FEED, TAP]}
+
+
+def looking(bench, rounds=5, seconds=4):
+    """Rounds of all ways in turn in one process; prints the CPU for each event, and its share of that while nobody looks."""
+    data, output, port = bench.generate("events", 200_000), bench.file("looked.out"), free_port()
+    open(output, "w").close()
+    control = os.path.join(bench.data, "c.sock")
+    found = {way: [] for way in WAYS}
+    sent = {way: 0 for way in WAYS}
+    environment = {"BENCH_PORT": str(port), "BENCH_OUTPUT": output, "RXD_CONTROL_SOCKET": control}
+    with Daemon(bench, pipeline("looked"), environment=environment) as daemon:
+        wait_for_port(port, daemon)
+        for number in range(rounds + 1):
+            for way, targets in WAYS.items():
+                with contextlib.ExitStack() as stack:
+                    readers = [stack.enter_context(contextlib.closing(Reader(control, target))) for target in targets]
+                    cpu = daemon.cpu
+                    done = subprocess.run(
+                        [bench.program("post"), str(port), data, "1000", "2", str(seconds), output],
+                        capture_output=True, text=True, check=True)
+                    events = json.loads(done.stdout)["events"]
+                    # The first round warms all ways alike.
+                    if number > 0:
+                        found[way].append((daemon.cpu - cpu) / events * 1e9)
+                        sent[way] += sum(reader.bytes for reader in readers)
+                with open(output, "r+") as file:
+                    file.truncate(0)
+    remove(output)
+    base = statistics.median(found["nobody looks"])
+    for way, costs in found.items():
+        ratios = sorted(cost / quiet for cost, quiet in zip(costs, found["nobody looks"]))
+        say(f"looking        {way:<26}{statistics.median(costs):>7.0f} ns of CPU an event ({min(costs):.0f}-{max(costs):.0f}),"
+            f" {statistics.median(ratios):.3f} of nobody ({ratios[0]:.3f}-{ratios[-1]:.3f}); {sent[way] / rounds / seconds / 1000:.0f} kB/s")
+    open_page = statistics.median(found["the page is open"]) / base
+    say(f"{'':<15}{verdict([('of the CPU of nobody', open_page, 1.02, True)])}")
+    return found
+
+
+ALL = {"looking": looking}
